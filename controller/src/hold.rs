@@ -40,7 +40,7 @@ mod victims;
 mod writes;
 
 pub(crate) use self::{
-    choice::{ReservationOffer, choose_reservation},
+    choice::{ReservationOffer, open_reservations},
     core::{HoldCore, HoldSettings},
     event::{
         AllocatedClaim, Amounts, ClaimPart, DeviceKey, Fence, FenceRule, HoldCommand, HoldEvent, HoldNotice,

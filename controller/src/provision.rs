@@ -28,10 +28,12 @@ mod consume;
 mod core;
 mod decide;
 mod event;
+mod membership;
 mod memory;
 mod objects;
 mod parameters;
 mod room;
+mod shape;
 mod sight;
 mod status;
 mod turn;
@@ -41,9 +43,11 @@ mod words;
 mod tests;
 
 pub(crate) use self::{
+    booking::booked_set,
     class::{OFFICIAL_ATOMIC_SCALE_UP, OFFICIAL_CHECK_CAPACITY, ProvisionClasses},
     consume::{pod_sets, scheduled},
     objects::{ProvisionObjects, SeenRequest},
     parameters::{RequestParameters, unusable},
+    shape::PodShape,
     sight::Reservations,
 };

@@ -20,6 +20,7 @@ mod repair;
 mod review;
 mod rewrite;
 mod status;
+mod suited;
 #[cfg(test)]
 mod tests;
 

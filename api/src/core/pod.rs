@@ -83,6 +83,15 @@ pub struct PodSpec {
 }
 
 impl PodSpec {
+    /// Whether it wants to run on a node with this name and these labels. Whether it could is another question.
+    pub fn wants_node(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
+        let affinity = self.affinity.as_ref().and_then(|it| it.node_affinity.as_ref());
+        let required = affinity.and_then(|it| it.required.as_ref());
+        self.node_name.as_deref().is_none_or(|wanted| wanted.is_empty() || wanted == name)
+            && self.node_selector.iter().all(|(label, value)| labels.get(label) == Some(value))
+            && required.is_none_or(|selector| selector.matches(name, labels))
+    }
+
     /// It runs on another node than this one.
     pub fn leave_out(&mut self, node: &str) {
         let affinity = self.affinity.get_or_insert_default().node_affinity.get_or_insert_default();

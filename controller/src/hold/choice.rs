@@ -20,17 +20,18 @@ pub(crate) struct ReservationOffer<'a> {
     pub(crate) wants: &'a BTreeMap<String, Quantity>,
 }
 
-/// The Reservation that the pod is led to: the lowest order that is not 0 first, then the one of which most is taken once the
-/// pod has its part, then the oldest, then by name.
-pub(crate) fn choose_reservation<'a>(
+/// The Reservations that the pod can be led to, the best one first: the lowest order that is not 0, then the one of which most is
+/// taken once the pod has its part, then the oldest, then by name.
+pub(crate) fn open_reservations<'a>(
     reservations: impl IntoIterator<Item = &'a ReservationObject>,
     offer: &ReservationOffer<'_>,
-) -> Option<&'a ReservationObject> {
-    let open = reservations.into_iter().filter(|it| is_open(it, offer));
-    open.min_by_key(|it| {
+) -> Vec<&'a ReservationObject> {
+    let mut open: Vec<&ReservationObject> = reservations.into_iter().filter(|it| is_open(it, offer)).collect();
+    open.sort_by_cached_key(|it| {
         let order = it.labels.get(RESERVATION_ORDER).and_then(|text| text.parse::<i64>().ok()).filter(|it| *it != 0);
         (order.is_none(), order, Reverse(score(it, offer.wants)), it.created, it.name.clone())
-    })
+    });
+    open
 }
 
 fn is_open(reservation: &ReservationObject, offer: &ReservationOffer<'_>) -> bool {

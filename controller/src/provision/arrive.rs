@@ -10,7 +10,7 @@ use hostler_api::reservation::ReservedDeviceState;
 
 use super::{
     booking::{BookedPart, tolerates},
-    consume::taken_out,
+    membership::members,
     objects::{ConsumerPod, SeenRequest},
     sight::ProvisionSight,
 };
@@ -23,7 +23,7 @@ pub(super) fn waiting(
     open: &[(&BookedPart, &Arc<ReservationObject>)],
     sight: &ProvisionSight<'_>,
 ) -> Vec<u32> {
-    let came = taken_out(sets, sight.objects.consumers_of(&request.key));
+    let came = members(request, sets, sight.objects.consumers_of(&request.key), sight);
     let of_set = |(at, pods): (usize, Vec<&ConsumerPod>)| {
         let kept: Vec<&ReservationObject> =
             open.iter().filter(|(part, _)| part.set == at).map(|(_, known)| &***known).collect();

@@ -143,6 +143,20 @@ pub(super) fn made_for<'a>(
     from.map(|(_, it)| it).filter(|it| it.labels.get(REQUEST_LABEL).is_some_and(|uid| uid == request.uid()))
 }
 
+/// The same, and of which set each is.
+pub(super) fn booked_sets<'a>(
+    request: &'a SeenRequest,
+    all: &'a Reservations,
+) -> impl Iterator<Item = (usize, &'a ReservationObject)> {
+    made_for(request, all).filter_map(|known| Some((part(request, &known.name)?.set, &**known)))
+}
+
+/// What Reservations for the same set of a request have in common; `None` for those that were made for no request.
+pub(crate) fn booked_set(known: &ReservationObject) -> Option<&str> {
+    known.labels.get(REQUEST_LABEL)?;
+    known.name.strip_prefix("provreq-")?.rsplit_once('-').map(|(set, _)| set)
+}
+
 fn own<'a>(request: &SeenRequest, name: &str, all: &'a Reservations) -> Option<&'a Arc<ReservationObject>> {
     all.get(name).filter(|it| it.labels.get(REQUEST_LABEL).is_some_and(|uid| uid == request.uid()))
 }
@@ -252,20 +266,20 @@ fn unserved(known: &ReservationObject) -> u32 {
 
 /// What is taken back of the Reservations of a request that does not name them any more. What pods have had of one stays closed
 /// for as long as Reservations that are used up stay so: it becomes one for these pods alone. While the request is open, their
-/// names are needed again.
+/// names are needed again; once it was told yes (`is_done`), what is used up says whose pods have come.
 pub(super) fn taken_back(
     request: &SeenRequest,
     all: &Reservations,
     named: &[String],
-    is_over: bool,
+    is_done: bool,
 ) -> Vec<ReservationWrite> {
     let unnamed = made_for(request, all).filter(|it| !it.is_deleting && !named.contains(&it.name));
     let write = |known: &Arc<ReservationObject>| {
         let (phase, status) = (known.status.phase, &known.status);
         let owners = u32::try_from(status.current_owners.len()).unwrap_or(u32::MAX);
         match phase {
-            Phase::Succeeded if is_over || !status.devices.is_empty() => None,
-            Phase::Failed if is_over => None,
+            Phase::Succeeded if is_done || !status.devices.is_empty() => None,
+            Phase::Failed if is_done => None,
             Phase::Succeeded | Phase::Failed => Some(ReservationWrite::Delete(written(known))),
             _ if owners == 0 => Some(ReservationWrite::Delete(written(known))),
             _ if known.spec.replicas() > owners => Some(ReservationWrite::Shrink(written(known), owners)),

@@ -2,7 +2,7 @@
 
 use hostler_allocator::plan::{ObjectKey, PodSet};
 
-use super::objects::{ConsumerPod, PodShape, ProvisionObjects, SeenRequest};
+use super::objects::{ProvisionObjects, SeenRequest};
 
 /// The pods of a request as sets that a plan can be made for; without those that a template is missing for, which are named.
 pub(crate) fn pod_sets(request: &SeenRequest, world: &ProvisionObjects) -> Result<Vec<PodSet>, String> {
@@ -20,27 +20,4 @@ pub(crate) fn pod_sets(request: &SeenRequest, world: &ProvisionObjects) -> Resul
 /// How many pods of a request have a node.
 pub(crate) fn scheduled(request: &SeenRequest, world: &ProvisionObjects) -> usize {
     world.consumers_of(&request.key).filter(|pod| pod.is_scheduled).count()
-}
-
-/// Which of the pods are of which set: each counts for a set that it looks like, and what looks like none for the first one
-/// that has room for it.
-pub(super) fn taken_out<'a>(sets: &[PodSet], pods: impl Iterator<Item = &'a ConsumerPod>) -> Vec<Vec<&'a ConsumerPod>> {
-    let shapes: Vec<PodShape> = sets.iter().map(|set| PodShape::of(&set.spec)).collect();
-    let mut taken: Vec<Vec<&ConsumerPod>> = vec![Vec::new(); sets.len()];
-    let has_room = |at: &usize, taken: &[Vec<&ConsumerPod>]| {
-        u32::try_from(taken[*at].len()).is_ok_and(|taken| taken < sets[*at].count)
-    };
-    let mut others = Vec::new();
-    for pod in pods {
-        match (0..sets.len()).find(|at| shapes[*at] == pod.shape && has_room(at, &taken)) {
-            Some(at) => taken[at].push(pod),
-            None => others.push(pod),
-        }
-    }
-    for pod in others {
-        if let Some(at) = (0..sets.len()).find(|at| has_room(at, &taken)) {
-            taken[at].push(pod);
-        }
-    }
-    taken
 }

@@ -198,7 +198,8 @@ impl ProvisionCore {
             true => Vec::new(),
             false => parts(request).into_iter().map(|part| part.name).collect(),
         };
-        decision.keep.extend(taken_back(request, sight.reservations, &named, is_over));
+        let is_done = is_over || request.status.is(Type::Provisioned);
+        decision.keep.extend(taken_back(request, sight.reservations, &named, is_done));
         if decision.is_open {
             decision.details.insert(TERM, self.settings.term.clone());
         }

@@ -4,12 +4,14 @@ use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
 use hostler_allocator::plan::ObjectKey;
 use hostler_api::{
-    core::{Pod, PodResourceClaim, PodSpec, ResourceList},
+    core::{Pod, PodSpec},
     provisioning::{
         PodTemplate, ProvisioningRequest, ProvisioningRequestSpec, ProvisioningRequestStatus, consumed_request,
     },
 };
 use hostler_cluster::{ObjectVersion, from_rfc3339};
+
+use super::shape::PodShape;
 
 /// What is read for requests, at one moment. A copy shares the objects.
 #[derive(Clone, Debug, Default)]
@@ -44,6 +46,8 @@ pub(crate) struct SeenRequest {
 /// A pod that consumes what was booked for a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ConsumerPod {
+    /// Identity.
+    pub(crate) uid: String,
     /// The request.
     pub(crate) request: ObjectKey,
     /// Whether it has a node, or had one.
@@ -52,13 +56,6 @@ pub(crate) struct ConsumerPod {
     pub(crate) shape: PodShape,
     /// The claims that were made for it from templates; fewer than it asks for as long as not all are made.
     pub(crate) claims: Vec<ObjectKey>,
-}
-
-/// By what a pod is known to be of a set: nobody writes that into it, and the names of its containers are anybody's.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct PodShape {
-    requests: ResourceList,
-    claims: Vec<PodResourceClaim>,
 }
 
 impl SeenRequest {
@@ -87,18 +84,6 @@ impl SeenRequest {
     }
 }
 
-impl PodShape {
-    /// That of a pod, or of what pods are made of.
-    pub(crate) fn of(spec: &PodSpec) -> Self {
-        Self { requests: spec.requests(), claims: spec.resource_claims.clone() }
-    }
-
-    /// How many claims a pod of it gets from templates.
-    pub(crate) fn claims_made(&self) -> usize {
-        self.claims.iter().filter(|claim| claim.resource_claim_template_name.is_some()).count()
-    }
-}
-
 impl ProvisionObjects {
     /// Takes a request.
     pub(crate) fn see_request(&mut self, request: SeenRequest) {
@@ -124,8 +109,8 @@ impl ProvisionObjects {
         let request = ObjectKey { namespace: key.namespace.clone(), name: name.to_owned() };
         let made = pod.status.resource_claim_statuses.iter().filter_map(|status| status.resource_claim_name.clone());
         let claims = made.map(|name| ObjectKey { namespace: key.namespace.clone(), name }).collect();
-        let consumer =
-            ConsumerPod { request, is_scheduled: pod.node().is_some(), shape: PodShape::of(&pod.spec), claims };
+        let (uid, is_scheduled) = (pod.metadata.uid.clone().unwrap_or_default(), pod.node().is_some());
+        let consumer = ConsumerPod { uid, request, is_scheduled, shape: PodShape::of(&pod.spec), claims };
         self.consumers.insert(key, Arc::new(consumer));
     }
 

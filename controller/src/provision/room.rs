@@ -3,19 +3,14 @@
 use hostler_allocator::plan::PodSet;
 use hostler_api::core::PodSpec;
 
-use super::{
-    booking::kept_on,
-    consume::{pod_sets, taken_out},
-    objects::SeenRequest,
-    sight::ProvisionSight,
-};
+use super::{booking::kept_on, consume::pod_sets, membership::members, objects::SeenRequest, sight::ProvisionSight};
 
 /// The pods that are still to come. Those for which a Reservation keeps devices stand on the nodes of these, and ask for no
 /// device: what is kept is nobody else's anyway.
 pub(super) fn booked(request: &SeenRequest, sight: &ProvisionSight<'_>) -> Option<Vec<PodSet>> {
     let sets = pod_sets(request, sight.objects).ok()?;
     let scheduled = sight.objects.consumers_of(&request.key).filter(|pod| pod.is_scheduled);
-    let there: Vec<usize> = taken_out(&sets, scheduled).iter().map(Vec::len).collect();
+    let there: Vec<usize> = members(request, &sets, scheduled, sight).iter().map(Vec::len).collect();
     let mut booked = Vec::new();
     for (at, mut set) in sets.into_iter().enumerate() {
         set.count = set.count.saturating_sub(u32::try_from(there[at]).unwrap_or(u32::MAX));

@@ -15,9 +15,10 @@ use super::{
     pod::SteeredPod,
     review::{GeneratedClaim, SteerAnswer},
     rewrite::{Rewrite, Steering, rewrite, tolerates_held},
+    suited::{suited, together},
 };
 use crate::{
-    hold::{ReservationObject, ReservationOffer, choose_reservation},
+    hold::{ReservationObject, ReservationOffer, open_reservations},
     view::ClusterView,
 };
 
@@ -40,36 +41,37 @@ impl SteerFacts<'_> {
     /// What becomes of the claim of a pod.
     pub(super) fn answer(&self, claim: &GeneratedClaim, pod: &SteeredPod) -> SteerAnswer {
         match self.chosen(claim, pod) {
-            Ok(Some(reservation)) => self.led_to(claim, reservation),
-            Ok(None) => SteerAnswer::default(),
+            Ok(chosen) => self.led_to(claim, &chosen),
             Err(error) => SteerAnswer::warning(error.to_string()),
         }
     }
 
     /// The Reservation that the claim would be led to now, and what it would tolerate, if that changed anything: by name and value.
     pub(super) fn choice(&self, claim: &GeneratedClaim, pod: &SteeredPod) -> Option<(&str, &str)> {
-        let reservation = self.chosen(claim, pod).ok()??;
+        let chosen = self.chosen(claim, pod).ok()?;
+        let reservation = *chosen.first()?;
         let value = reservation.status.toleration_value.as_deref()?;
-        (!self.led_to(claim, reservation).patch.is_empty()).then_some((&*reservation.name, value))
+        (!self.led_to(claim, &chosen).patch.is_empty()).then_some((&*reservation.name, value))
     }
 
-    fn chosen(&self, claim: &GeneratedClaim, pod: &SteeredPod) -> Result<Option<&ReservationObject>, AffinityError> {
+    /// The Reservation that the pod is led to, and those that are for the same pods; nothing where there is none.
+    fn chosen(&self, claim: &GeneratedClaim, pod: &SteeredPod) -> Result<Vec<&ReservationObject>, AffinityError> {
         if ignores_reservations(&pod.owner) || tolerates_held(&claim.spec) {
-            return Ok(None);
+            return Ok(Vec::new());
         }
         let affinity = ReservationAffinity::of(&pod.owner)?;
         let key = ObjectKey::new(&claim.namespace, &claim.pod.name);
         let wants = self.wants(claim, pod);
         let offer =
             ReservationOffer { pod: pod.owner.candidate(&key), tolerations: &affinity.tolerations, wants: &wants };
-        let all = self.view.reservations.values().map(|it| &**it);
-        Ok(choose_reservation(all.filter(|it| affinity.wants(it)), &offer))
+        let suited = suited(self.view, pod, &offer.pod).into_iter();
+        Ok(together(&open_reservations(suited.filter(|it| affinity.wants(it)), &offer)))
     }
 
     /// What the pod wants as a whole, under the names of quotas: a pod is led to one Reservation, with all its claims.
     fn wants(&self, claim: &GeneratedClaim, pod: &SteeredPod) -> BTreeMap<String, Quantity> {
         let mut wants = wanted(&spec_of(claim));
-        let others = pod.claims.iter().filter(|it| it.name != claim.pod_claim);
+        let others = pod.spec.resource_claims.iter().filter(|it| it.name != claim.pod_claim);
         let templates = others.filter_map(|it| it.resource_claim_template_name.as_deref());
         for template in templates {
             let spec = self.view.facts.template(&ObjectKey::new(&claim.namespace, template));
@@ -81,12 +83,13 @@ impl SteerFacts<'_> {
         wants
     }
 
-    fn led_to(&self, claim: &GeneratedClaim, reservation: &ReservationObject) -> SteerAnswer {
-        let Some(value) = reservation.status.toleration_value.clone() else { return SteerAnswer::default() };
+    fn led_to(&self, claim: &GeneratedClaim, chosen: &[&ReservationObject]) -> SteerAnswer {
+        let values: Vec<String> = chosen.iter().filter_map(|it| it.status.toleration_value.clone()).collect();
+        let Some(reservation) = chosen.first().filter(|_| !values.is_empty()) else { return SteerAnswer::default() };
         let steering = Steering {
-            value,
+            values,
             policy: reservation.spec.allocate_policy.unwrap_or_default(),
-            classes: self.classes(reservation),
+            classes: self.classes(chosen),
             has_alternatives: has_alternatives(self.view),
         };
         let Rewrite { mut patch, warnings } = rewrite(&claim.spec, &steering);
@@ -100,9 +103,10 @@ impl SteerFacts<'_> {
         SteerAnswer { patch, warnings }
     }
 
-    fn classes(&self, reservation: &ReservationObject) -> BTreeMap<String, bool> {
+    fn classes(&self, chosen: &[&ReservationObject]) -> BTreeMap<String, bool> {
         let mut classes = BTreeMap::new();
-        for device in reservation.status.devices.iter().filter(|it| !it.device_class_name.is_empty()) {
+        let devices = chosen.iter().flat_map(|it| &it.status.devices);
+        for device in devices.filter(|it| !it.device_class_name.is_empty()) {
             *classes.entry(device.device_class_name.clone()).or_insert(true) &= device.driver == self.own_driver;
         }
         classes

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hostler_api::core::PodResourceClaim;
+use hostler_api::core::{PodResourceClaim, PodSpec};
 use hostler_cluster::{ApiClient, ApiFailure, Collection};
 use serde::Deserialize;
 
@@ -17,8 +17,8 @@ use crate::hold::{
 pub(super) struct SteeredPod {
     /// Who it is.
     pub(super) owner: OwnerPod,
-    /// What it asks for.
-    pub(super) claims: Vec<PodResourceClaim>,
+    /// What it wants.
+    pub(super) spec: PodSpec,
     /// The claims that were made for it.
     pub(super) made_claims: Vec<String>,
 }
@@ -27,7 +27,7 @@ pub(super) struct SteeredPod {
 struct SeenPod {
     metadata: SeenMeta,
     #[serde(default)]
-    spec: SeenSpec,
+    spec: PodSpec,
     #[serde(default)]
     status: SeenStatus,
 }
@@ -45,13 +45,6 @@ struct SeenMeta {
     annotations: BTreeMap<String, String>,
     #[serde(default)]
     owner_references: Vec<PodOwner>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct SeenSpec {
-    node_name: String,
-    resource_claims: Vec<PodResourceClaim>,
 }
 
 #[derive(Default, Deserialize)]
@@ -79,7 +72,7 @@ impl SeenPod {
             version: self.metadata.resource_version.clone(),
             phase: self.status.phase.clone(),
             is_deleting: self.metadata.deletion_timestamp.is_some(),
-            has_node: !self.spec.node_name.is_empty(),
+            has_node: self.spec.node_name.as_ref().is_some_and(|node| !node.is_empty()),
             is_refused: self.status.conditions.iter().any(is_refusal),
         }
     }
@@ -91,11 +84,7 @@ impl From<SeenPod> for SteeredPod {
         let controller = controller_of(owner_references);
         let named = OwnerPod { uid, labels, annotations, ..OwnerPod::default() };
         let made_claims = status.resource_claim_statuses.into_iter().filter_map(|it| it.resource_claim_name);
-        Self {
-            owner: OwnerPod { controller, ..named },
-            claims: spec.resource_claims,
-            made_claims: made_claims.collect(),
-        }
+        Self { owner: OwnerPod { controller, ..named }, spec, made_claims: made_claims.collect() }
     }
 }
 

@@ -37,8 +37,8 @@ const ANY: &str = "any";
 /// To what a claim is led.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Steering {
-    /// What is tolerated.
-    pub(super) value: String,
+    /// What is tolerated: one value at least.
+    pub(super) values: Vec<String>,
     /// Whether other devices may be taken.
     pub(super) policy: ReservationAllocatePolicy,
     /// Classes of which devices are kept, and whether all of these say for whom, so that selectors can tell.
@@ -185,15 +185,25 @@ impl Steering {
 
     /// The same, which takes what is kept as well; `None` where it has no room for that.
     fn tolerant(&self, of: &Value) -> Option<Value> {
-        let toleration = json!({ "key": HELD_TAINT, "operator": "Equal", "value": self.value, "effect": "NoSchedule" });
-        with_one_more(of, "tolerations", toleration, MOST_TOLERATIONS)
+        let toleration =
+            |value: &String| json!({ "key": HELD_TAINT, "operator": "Equal", "value": value, "effect": "NoSchedule" });
+        let (first, others) = self.values.split_first()?;
+        let tolerant = with_one_more(of, "tolerations", toleration(first), MOST_TOLERATIONS)?;
+        // The others as far as there is room.
+        let more =
+            |of: Value, value| with_one_more(&of, "tolerations", toleration(value), MOST_TOLERATIONS).unwrap_or(of);
+        Some(others.iter().fold(tolerant, more))
     }
 
     /// The same, which takes nothing else.
     fn selective(&self, of: &Value) -> Value {
         let (domain, id) = HELD_FOR_ATTRIBUTE.split_once('/').unwrap_or(("", HELD_FOR_ATTRIBUTE));
         let attribute = format!("device.attributes[{domain:?}].{id}");
-        let expression = format!("has({attribute}) && {attribute} == {:?}", self.value);
+        let is_kept = match &self.values[..] {
+            [value] => format!("== {value:?}"),
+            values => format!("in {values:?}"),
+        };
+        let expression = format!("has({attribute}) && {attribute} {is_kept}");
         let selector = json!({ "cel": { "expression": expression } });
         with_one_more(of, "selectors", selector, usize::MAX).unwrap_or_else(|| of.clone())
     }

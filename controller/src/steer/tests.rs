@@ -6,3 +6,4 @@ mod claims;
 mod keys;
 mod repair;
 mod rewriting;
+mod sets;

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::{
     cluster::{HoldCluster, rules},
     rig::{USER, root},
+    webhook,
 };
 
 const CONSUME: &str = "autoscaling.x-k8s.io/consume-provisioning-request";
@@ -106,6 +107,72 @@ async fn devices_of_a_request_are_kept_for_its_pods_until_they_have_come() {
     cluster.until_no_fence().await;
     assert!(cluster.server.get("pods", "default/stranger").unwrap()["spec"]["nodeName"].is_null());
     assert_eq!(controller.stop().await, Some(0));
+}
+
+/// What of a set is kept where: by Reservation, its value, node and devices.
+fn kept_for(cluster: &HoldCluster, told: &Value, set: usize) -> (String, String) {
+    let name = detail(told, "reservation").split(',').nth(set).unwrap().to_owned();
+    let kept = cluster.server.get("reservations", &name).unwrap();
+    (name, kept["status"]["nodeName"].as_str().unwrap().to_owned())
+}
+
+/// Sets that differ in their nodes only, and pods as a batch system makes them: of ordinary templates, with the annotation. Strangers
+/// want every device that is opened, in every moment.
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_of_each_set_are_led_to_what_is_kept_for_it() {
+    let cluster = cluster().await;
+    webhook::install(&cluster, role());
+    for (node, zone) in [("n1", "a"), ("n2", "b")] {
+        cluster.node(node, 2);
+        cluster.server.edit("nodes", node, |object| object["metadata"]["labels"] = json!({ "zone": zone }));
+        let mut of_zone = spec("any");
+        of_zone["nodeSelector"] = json!({ "zone": zone });
+        cluster.server.create(json!({
+            "apiVersion": "v1", "kind": "PodTemplate", "metadata": { "name": format!("of-{zone}"), "namespace": "default" },
+            "template": { "spec": of_zone },
+        }));
+    }
+    let mut options = webhook::options(&cluster);
+    options.config = options.config.replace("[capabilities]\n", "[capabilities]\nprovisioning = \"on\"\n");
+    let controller = RunningController::start(&options).await;
+    webhook::until_answering(&cluster, &controller).await;
+    let sets = ["a", "b"].map(|zone| json!({ "podTemplateRef": { "name": format!("of-{zone}") }, "count": 2 }));
+    cluster.server.create(json!({
+        "apiVersion": "autoscaling.x-k8s.io/v1", "kind": "ProvisioningRequest",
+        "metadata": { "name": "r", "namespace": "default" },
+        "spec": { "provisioningClassName": "check-capacity.hostler.dev", "podSets": sets },
+    }));
+    let told = until(&cluster, "r", "Provisioned", FOUND).await;
+    let of_sets = [0, 1].map(|set| kept_for(&cluster, &told, set));
+    assert_eq!(of_sets.clone().map(|(_, node)| node), ["n1", "n2"]);
+    for stranger in ["s0", "s1"] {
+        cluster.pod(stranger, "any");
+        cluster.until_refused(stranger).await;
+    }
+    // Those of the second set come first.
+    for (pod, zone, node) in [("b0", "b", "n2"), ("b1", "b", "n2"), ("a0", "a", "n1"), ("a1", "a", "n1")] {
+        let mut of_zone = spec("any");
+        of_zone["nodeSelector"] = json!({ "zone": zone });
+        cluster.server.create(json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": { "name": pod, "namespace": "default", "annotations": { CONSUME: "r" } }, "spec": of_zone,
+        }));
+        assert_eq!(cluster.until_bound(pod).await, node);
+        let claim = webhook::claim(&cluster, pod);
+        assert_eq!(webhook::device(&claim).0, "card/held", "{claim}");
+        let choice = claim["metadata"]["annotations"]["hostler.dev/led-to-reservation"].as_str().unwrap();
+        let expected = of_sets.iter().find(|(_, of)| of == node).unwrap();
+        assert!(choice.contains(&expected.0), "{choice} is not {expected:?}");
+    }
+    until(&cluster, "r", "BookingExpired", CONSUMED).await;
+    for (name, _) in &of_sets {
+        cluster.until_phase(name, "Succeeded").await;
+    }
+    cluster.until_no_fence().await;
+    for stranger in ["s0", "s1"] {
+        let pod = cluster.server.get("pods", &format!("default/{stranger}")).unwrap();
+        assert!(pod["spec"]["nodeName"].is_null(), "{stranger} was given what was kept");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -25,12 +25,17 @@ fn deployed(file: &str) -> String {
     fs::read_to_string(root().join("deploy/holds/webhook").join(file)).unwrap()
 }
 
+/// Installs the webhook; the controller may what it takes, and more.
+pub(crate) fn install(cluster: &HoldCluster, more: Vec<PolicyRule>) {
+    let own = ["rbac.yaml", "../annotations/rbac.yaml"].map(|file| PolicyRule::from_yaml(&deployed(file)));
+    cluster.server.allow(USER, rules().into_iter().chain(own.into_iter().flatten()).chain(more).collect());
+    cluster.server.create_yaml(&deployed("configuration.yaml"));
+}
+
 /// A cluster in which the webhook is installed, and a node with so many cards.
 pub(crate) async fn installed(cards: usize) -> HoldCluster {
     let cluster = HoldCluster::start().await;
-    let more = ["rbac.yaml", "../annotations/rbac.yaml"].map(|file| PolicyRule::from_yaml(&deployed(file)));
-    cluster.server.allow(USER, rules().into_iter().chain(more.into_iter().flatten()).collect());
-    cluster.server.create_yaml(&deployed("configuration.yaml"));
+    install(&cluster, Vec::new());
     cluster.node("n1", cards);
     cluster.template("any", None);
     cluster

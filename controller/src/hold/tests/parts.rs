@@ -13,7 +13,7 @@ use super::{
     server::read,
     world::{World, wants},
 };
-use crate::hold::{ReservationObject, ReservationOffer, choose_reservation};
+use crate::hold::{ReservationObject, ReservationOffer, open_reservations};
 
 const GPUS: &str = "gpu.deviceclass.resource.k8s.io/devices";
 
@@ -47,7 +47,7 @@ fn chosen(all: &[ReservationObject], count: u64) -> Option<String> {
         controller: None,
     };
     let offer = ReservationOffer { pod, tolerations: &tolerations, wants: &wants };
-    choose_reservation(all, &offer).map(|it| it.name.clone())
+    open_reservations(all, &offer).first().map(|it| it.name.clone())
 }
 
 #[test]

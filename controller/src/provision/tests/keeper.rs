@@ -148,8 +148,12 @@ impl ModelServer {
         for device in status.devices.iter_mut().filter(|it| it.state != State::HandedOver) {
             let Some(pod) = self.given.get(&device_at(device)) else { continue };
             device.state = State::HandedOver;
-            let owner =
-                ObjectReference { name: pod.clone(), namespace: "default".to_owned(), ..ObjectReference::default() };
+            let owner = ObjectReference {
+                name: pod.clone(),
+                uid: pod.clone(),
+                namespace: "default".to_owned(),
+                ..ObjectReference::default()
+            };
             if !status.current_owners.contains(&owner) {
                 status.current_owners.push(owner);
             }

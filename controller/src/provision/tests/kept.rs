@@ -158,6 +158,39 @@ fn a_pod_that_cannot_have_what_is_kept_has_it_opened_and_one_that_can_has_not() 
     world.check_rest();
 }
 
+/// Nothing in a pod says of which set it is: what it has does, and what it can have.
+#[test]
+fn of_two_sets_that_look_the_same_a_pod_is_of_the_one_whose_devices_it_takes() {
+    let mut world = World::of(&[3]);
+    for set in ["a", "b"] {
+        world.server.template(set, &ModelServer::pod_spec("one"));
+    }
+    world.ask_for("r", CLASS, &[("a", 1), ("b", 2)], &[]);
+    world.settle();
+    assert_eq!((world.provisioned("r"), world.kept()), (FOUND.to_owned(), 3));
+    let of = |world: &World, set: &str| -> Vec<(String, usize)> {
+        let is_of = |name: &String| name.ends_with(set);
+        world.server.held().into_iter().filter(|(_, name)| is_of(name)).map(|(device, _)| device).collect()
+    };
+    let second = of(&world, "-1-0");
+    world.bind("b0", "r", &second[0].0, second[0].1);
+    assert_eq!((of(&world, "-0-0").len(), of(&world, "-1-0").len()), (1, 1), "the pod of a is still to come");
+    let values = world.details("r")["tolerationValue"].clone();
+    world.server.waiting_pod("b1", "r", values.split(',').nth(1));
+    world.settle();
+    assert_eq!(world.kept(), 2, "it waits for what is kept for b");
+    let second = of(&world, "-1-0");
+    world.bind("b1", "r", &second[0].0, second[0].1);
+    assert_eq!((world.kept(), world.says("r", Type::BookingExpired)), (1, String::new()));
+    // What b's have been given is forgotten, and whose they are is not.
+    world.restart();
+    world.settle();
+    let first = of(&world, "-0-0");
+    world.bind("a0", "r", &first[0].0, first[0].1);
+    assert_eq!((world.kept(), world.says("r", Type::BookingExpired)), (0, "True CapacityBookingConsumed".to_owned()));
+    world.check_rest();
+}
+
 #[test]
 fn when_the_time_is_over_everything_is_open_but_what_pods_have() {
     let mut world = World::of(&[4]);

@@ -181,7 +181,7 @@ impl ModelServer {
 
     fn see_pod(&mut self, name: &str, annotations: &Value, spec: &Value, made: &[Value]) {
         let pod: Pod = read(json!({
-            "metadata": {"name": name, "namespace": "default", "annotations": annotations}, "spec": spec,
+            "metadata": {"name": name, "namespace": "default", "uid": name, "annotations": annotations}, "spec": spec,
             "status": {"resourceClaimStatuses": made},
         }));
         self.facts.add_pod(&pod);

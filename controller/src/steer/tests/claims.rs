@@ -204,7 +204,7 @@ fn a_pod_counts_as_a_whole() {
         resource_claim_template_name: Some(template.to_owned()),
         ..PodResourceClaim::default()
     };
-    whole.claims = vec![claim("gpus", "own"), claim("others", "more")];
+    whole.spec.resource_claims = vec![claim("gpus", "own"), claim("others", "more")];
     assert_eq!(led(&facts, &whole), None, "three of two");
 }
 

@@ -15,7 +15,7 @@ const VALUE: &str = "0123456789abcdef";
 
 fn steering(policy: ReservationAllocatePolicy) -> Steering {
     let classes = BTreeMap::from([("gpu".to_owned(), true), ("nic".to_owned(), false)]);
-    Steering { value: VALUE.to_owned(), policy, classes, has_alternatives: true }
+    Steering { values: vec![VALUE.to_owned()], policy, classes, has_alternatives: true }
 }
 
 fn spec(requests: Value) -> Value {
