@@ -163,9 +163,12 @@ fn own<'a>(request: &SeenRequest, name: &str, all: &'a Reservations) -> Option<&
 
 /// How far closing the devices is.
 pub(super) fn state(request: &SeenRequest, sets: &[PodSet], all: &Reservations, booking: Duration) -> BookingState {
-    let mut missing = Vec::new();
+    let (mut missing, parts) = (Vec::new(), parts(request));
+    if parts.is_empty() {
+        return BookingState::Lacking(format!("the detail {RESERVATION} of its status names none of its Reservations"));
+    }
     let mut is_kept = true;
-    for part in parts(request) {
+    for part in parts {
         let Some(set) = sets.get(part.set) else { continue };
         let Some(known) = own(request, &part.name, all) else {
             missing.push(ReservationWrite::Create(Box::new(new_reservation(request, &part, set, booking))));

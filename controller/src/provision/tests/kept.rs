@@ -251,6 +251,20 @@ fn what_cannot_be_seen_for_a_while_is_not_taken_for_deleted() {
 }
 
 #[test]
+fn names_that_somebody_else_wrote_promise_nothing() {
+    let mut world = World::of(&[1]);
+    world.ask("r", 1);
+    world.with_status("r", |request| {
+        let details = &mut request.status.provisioning_class_details;
+        details.insert("reservation".to_owned(), "mine".to_owned());
+    });
+    world.settle();
+    assert!(world.provisioned("r") != FOUND || world.kept() == 1, "nothing is kept for who was told yes");
+    world.pass(10 * MINUTE);
+    assert_eq!((world.provisioned("r"), world.kept()), (FOUND.to_owned(), 1));
+}
+
+#[test]
 fn without_anybody_who_keeps_devices_a_request_is_told_so() {
     let mut world = World::of(&[1]);
     world.keeping = Keeping::NotKept("capabilities.reservations is \"off\"".to_owned());
