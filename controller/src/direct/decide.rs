@@ -75,8 +75,12 @@ impl DirectSight {
                 false => reserve(pod, &claims),
             };
         };
-        if own.is_deleting || own.status.phase.is_over() {
+        if own.is_deleting {
             return DirectStep::Wait;
+        }
+        // Its node is gone, or somebody has ended it: the pod waits for devices all the same, and is kept others.
+        if own.status.phase.is_over() {
+            return DirectStep::Write(release(own));
         }
         self.step_of_kept(pod, own, &claims)
     }

@@ -342,6 +342,20 @@ fn a_device_that_somebody_has_all_the_same_is_given_back_and_stays_closed() {
 }
 
 #[test]
+fn a_pod_whose_reservation_failed_is_kept_something_else() {
+    let mut world = DirectWorld::new();
+    world.control();
+    world.keep();
+    world.reservation.as_mut().unwrap().status.phase = ReservationPhase::Failed;
+    for _ in 0..20 {
+        world.control();
+        world.keep();
+    }
+    assert_eq!(world.given(), ["gpu-0"]);
+    assert_eq!(world.writes[..3], ["reservation", "reservation_deletion", "reservation"]);
+}
+
+#[test]
 fn what_is_refused_stands_in_its_reservation_until_it_is_not_refused_any_more() {
     for refused in ["claim_finalizers", "claim_status", "gates"] {
         let mut world = DirectWorld { refused: Some(refused), ..DirectWorld::new() };
