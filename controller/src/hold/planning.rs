@@ -85,48 +85,62 @@ impl HoldCore {
             return self.agenda.after(ASK_AGAIN, Topic::Plan);
         }
         let mut taken = self.taken(answer.found.iter().map(|(asked, _)| asked));
+        let (mut refused, mut is_sound) = (Vec::new(), true);
         for (asked, found) in answer.found {
-            self.decide(&asked, found, &mut taken);
+            match found {
+                Ok(devices) => is_sound &= self.propose(&asked, devices, &mut taken),
+                Err(problem) => refused.push((asked, problem)),
+            }
+        }
+        // Where the planner had a device for free that is not, what it says of others is not so either; it is asked again soon.
+        if is_sound {
+            refused.into_iter().for_each(|(asked, problem)| self.refuse(&asked, problem));
         }
     }
 
-    /// An answer is of what was there when it was asked; what has changed since is asked about anew.
-    fn decide(
-        &mut self,
-        asked: &HoldAsked,
-        found: Result<Vec<ReservedDevice>, String>,
-        taken: &mut BTreeSet<DeviceKey>,
-    ) {
-        let is_current =
-            self.asked(&asked.name).is_some_and(|now| HoldAsked { has_victims: asked.has_victims, ..now } == *asked);
+    /// An answer is of what was there when it was asked; what has changed since is asked about anew. Whether all of it is free.
+    fn propose(&mut self, asked: &HoldAsked, devices: Vec<ReservedDevice>, taken: &mut BTreeSet<DeviceKey>) -> bool {
+        let is_current = self.is_current(asked);
         let own = self.own_parts(&asked.name, &asked.replicas);
         let lost: Vec<DeviceKey> =
-            found.iter().flatten().filter(|device| !self.is_free_still(device, &own, taken)).map(device_key).collect();
-        let evictions = found.as_deref().map(|devices| self.evictions_for(devices)).unwrap_or_default();
-        let Some(hold) = self.holds.get_mut(&asked.name) else { return };
-        match found {
-            Ok(devices) if is_current && lost.is_empty() => {
-                taken.extend(devices.iter().map(device_key));
-                (hold.proposal, hold.problem, hold.is_without_free) = (Some(devices), None, false);
-                hold.victims = if hold.object.spec.preempts() { evictions } else { Vec::new() };
-            }
-            Err(problem) if is_current => {
-                let seeks_victims = hold.seeks_victims() && !asked.has_victims;
-                hold.is_without_free = true;
-                if seeks_victims {
-                    return self.plan_soon();
-                }
-                hold.problem = Some(problem);
-            }
-            _ => {
-                // The planner may go on taking for free what a claim has: of a device that was shared when it got its part, and
-                // is not any more, it does not know.
-                let until = self.agenda.now + LEAVE_ALONE;
-                self.avoided.extend(lost.into_iter().map(|device| (device, until)));
-                return self.plan_soon();
-            }
+            devices.iter().filter(|device| !self.is_free_still(device, &own, taken)).map(device_key).collect();
+        let is_free = lost.is_empty();
+        let evictions = self.evictions_for(&devices);
+        let Some(hold) = self.holds.get_mut(&asked.name) else { return is_free };
+        if is_current && is_free {
+            taken.extend(devices.iter().map(device_key));
+            (hold.proposal, hold.problem, hold.is_without_free) = (Some(devices), None, false);
+            hold.victims = if hold.object.spec.preempts() { evictions } else { Vec::new() };
+            self.agenda.now(Topic::Reservation(asked.name.clone()));
+        } else {
+            // The planner may go on taking for free what a claim has: of a device that was shared when it got its part, and is not
+            // any more, it does not know.
+            let until = self.agenda.now + LEAVE_ALONE;
+            self.avoided.extend(lost.into_iter().map(|device| (device, until)));
+            self.plan_soon();
         }
+        is_free
+    }
+
+    /// There is nothing for it.
+    fn refuse(&mut self, asked: &HoldAsked, problem: String) {
+        let is_current = self.is_current(asked);
+        let Some(hold) = self.holds.get_mut(&asked.name) else { return };
+        if !is_current {
+            return self.plan_soon();
+        }
+        let seeks_victims = hold.seeks_victims() && !asked.has_victims;
+        hold.is_without_free = true;
+        if seeks_victims {
+            return self.plan_soon();
+        }
+        hold.problem = Some(problem);
         self.agenda.now(Topic::Reservation(asked.name.clone()));
+    }
+
+    /// Whether it would be asked in the same way now.
+    fn is_current(&mut self, asked: &HoldAsked) -> bool {
+        self.asked(&asked.name).is_some_and(|now| HoldAsked { has_victims: asked.has_victims, ..now } == *asked)
     }
 
     /// Whether nobody got the device since it was asked for, but the pod that it is waited for.

@@ -5,9 +5,9 @@ use serde_json::json;
 
 use super::{
     cluster::key,
-    world::{World, wants, wants_and},
+    world::{DRIVER, World, wants, wants_and},
 };
-use crate::hold::{HoldEvent, HoldOutcome, HoldTarget, HoldTime, ReservationObject, agenda::Topic};
+use crate::hold::{DeviceKey, HoldEvent, HoldOutcome, HoldTarget, HoldTime, ReservationObject, agenda::Topic};
 
 /// Lets everything happen but that the planner answers; it has found something then.
 fn until_planned(world: &mut World) {
@@ -99,7 +99,7 @@ fn a_device_that_the_planner_takes_for_free_and_a_claim_has_is_not_asked_for_aga
     world.pod_of_part("part", "db", 2, "");
     assert!(world.schedule("part"));
     // It is published as one that nobody shares: its part does not count any more, for any scheduler.
-    world.node("a", super::world::DRIVER, 1);
+    world.node("a", DRIVER, 1);
     world.reserve("r", wants(1, "web"));
     let before = world.questions;
     world.settle_for(600);
@@ -175,6 +175,25 @@ fn one_that_was_made_anew_is_not_forgotten_for_a_late_word_that_the_last_one_is_
     core.step(now, HoldEvent::Reservation(Box::new(again)));
     core.step(now, HoldEvent::Written(HoldTarget::Reservation("r".to_owned()), HoldOutcome::Gone));
     assert_eq!(core.holds["r"].object.uid, "other");
+}
+
+#[test]
+fn what_is_said_of_one_does_not_change_with_what_another_cannot_have() {
+    let mut world = World::new(&[1]);
+    world.reserve("x", wants(2, "job"));
+    world.settle();
+    world.reserve("r", wants(1, "web"));
+    world.settle();
+    assert_eq!(world.phase("r"), Phase::Available);
+    // It is shared for a while, and for the planner nobody has it afterwards.
+    world.share("a", "gpu-0", 4);
+    world.pod_of_part("part", "db", 2, "*");
+    world.in_flight.insert(key("part"), vec![DeviceKey::new(DRIVER, "a", "gpu-0")]);
+    assert!(world.bind("part"));
+    world.node("a", DRIVER, 1);
+    world.settle_for(300);
+    assert_eq!(world.phase("r"), Phase::Pending);
+    world.check_rest();
 }
 
 #[test]
