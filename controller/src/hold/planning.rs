@@ -44,11 +44,14 @@ impl HoldCore {
         self.agenda.refreshed();
         let now = self.agenda.now;
         self.avoided.retain(|_, until| *until > now);
-        let wishes = self.wishes();
+        let waiting = self.waiting();
+        // Of some it has to be heard first whose devices they may have. They are in nobody's way meanwhile, nor is anybody in theirs.
+        let wishes: Vec<HoldWish> = waiting.iter().filter_map(|asked| self.wish(asked.clone())).collect();
         if wishes.is_empty() {
             return;
         }
-        let taken = self.taken(wishes.iter().map(|wish| &wish.asked));
+        let taken = self.taken(waiting.iter());
+        let own = self.taken(wishes.iter().map(|wish| &wish.asked)).difference(&taken).cloned().collect();
         self.questions.last += 1;
         let number = self.questions.last;
         self.questions.open = Some(number);
@@ -63,6 +66,7 @@ impl HoldCore {
             number,
             wishes,
             taken,
+            own_of_others: own,
             shared: self.shared(),
             closing,
             options,
@@ -154,15 +158,15 @@ impl HoldCore {
         !taken.contains(&key) && claims.all(|claim| Some(&*claim.uid) == victim)
     }
 
-    /// The oldest first.
-    fn wishes(&mut self) -> Vec<HoldWish> {
+    /// Who lacks devices, the oldest first.
+    fn waiting(&mut self) -> Vec<HoldAsked> {
         let mut names: Vec<String> = self.holds.keys().cloned().collect();
         names.sort_by_key(|name| (self.holds[name].object.created, name.clone()));
-        names.into_iter().filter_map(|name| self.wish(&name)).collect()
+        names.into_iter().filter_map(|name| self.asked(&name)).collect()
     }
 
-    fn wish(&mut self, name: &str) -> Option<HoldWish> {
-        let asked = self.asked(name)?;
+    fn wish(&mut self, asked: HoldAsked) -> Option<HoldWish> {
+        let name = &asked.name;
         let spec = self.holds.get(name)?.object.spec.clone();
         let mut template = spec.pod_template().ok()?;
         match self.replaced_node(name) {

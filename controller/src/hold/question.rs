@@ -35,6 +35,9 @@ pub(crate) struct HoldQuestion {
     pub(super) wishes: Vec<HoldWish>,
     /// What nobody can have.
     pub(super) taken: BTreeSet<DeviceKey>,
+    /// What those have who lack devices, and are not among these wishes: nobody else gets it, and no reason is made of it, since it
+    /// would be another one in the next question.
+    pub(super) own_of_others: BTreeSet<DeviceKey>,
     /// Shared devices of which somebody has a part: what nobody can have as a whole.
     pub(super) shared: BTreeSet<DeviceKey>,
     /// What can be closed.
@@ -206,7 +209,7 @@ impl HoldQuestion {
             if wish.wish.is_direct {
                 self.closing.can_be_written(&key)?;
             }
-            if taken.contains(&key) {
+            if taken.contains(&key) || self.own_of_others.contains(&key) {
                 return Err(format!("{key} is promised to another Reservation"));
             }
             if !device.is_part() && self.shared.contains(&key) {

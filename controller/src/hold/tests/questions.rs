@@ -1,11 +1,11 @@
 //! What happens while the planner thinks.
 
-use hostler_api::reservation::{PLACED_POD_LABEL, ReservationPhase as Phase};
+use hostler_api::reservation::{PLACED_POD_LABEL, ReservationPhase as Phase, ReservedDeviceState};
 use serde_json::json;
 
 use super::{
     cluster::key,
-    world::{DRIVER, World, wants, wants_and},
+    world::{DRIVER, World, preempts, wants, wants_and},
 };
 use crate::hold::{DeviceKey, HoldEvent, HoldOutcome, HoldTarget, HoldTime, ReservationObject, agenda::Topic};
 
@@ -193,6 +193,22 @@ fn what_is_said_of_one_does_not_change_with_what_another_cannot_have() {
     world.node("a", DRIVER, 1);
     world.settle_for(300);
     assert_eq!(world.phase("r"), Phase::Pending);
+    world.check_rest();
+}
+
+#[test]
+fn what_is_said_of_one_does_not_change_with_who_else_is_asked_about() {
+    let mut world = World::new(&[2]);
+    world.reserve("x", wants(4, "job"));
+    world.settle();
+    let mut spec = preempts(1, "web");
+    (spec["replicas"], spec["allocateOnce"]) = (json!(2), json!(false));
+    world.reserve("r", spec);
+    world.settle();
+    assert_eq!(world.held("r").len(), 2);
+    world.edit_device("a", "gpu-1", |device| device.is_usable = false);
+    world.settle_for(300);
+    assert_eq!(world.devices("r", ReservedDeviceState::Lost), ["a/gpu-1"]);
     world.check_rest();
 }
 
