@@ -201,11 +201,12 @@ impl ClassicCore {
         if self.inventory.source_version(&name).is_some_and(|known| is_older(&source.version, known)) {
             return;
         }
-        if self.inventory.is_given_by_others(&source) {
+        let node = source.node.clone();
+        let is_given_by_others = self.inventory.is_given_by_others(&source);
+        let (is_news, concerned) = self.inventory.set_source(source);
+        if is_given_by_others {
             self.withdraw_from(&name);
         }
-        let node = source.node.clone();
-        let (is_news, concerned) = self.inventory.set_source(source);
         self.after_source(&name, concerned, is_news);
         match node {
             Some(node) => self.node_changed(node, is_news),
@@ -238,14 +239,15 @@ impl ClassicCore {
         }
     }
 
-    /// What the source has may be somebody else's by now: whoever has no grant yet begins anew, also if it was not asked for yet.
+    /// What the source has may be somebody else's by now: who was not given what it has chosen begins anew, also if the source was
+    /// not asked for it yet, and if it still says what the claim was given before.
     fn withdraw_from(&mut self, source: &str) {
-        let has_chosen = |state: &&ClaimState| {
+        let lacks = |state: &&ClaimState| {
             let chosen = state.pending.iter().flat_map(|pending| &pending.new.result.devices.results);
-            chosen.into_iter().any(|device| self.inventory.source_of(device) == Some(source))
+            let mut chosen = chosen.filter(|device| self.inventory.source_of(device) == Some(source));
+            chosen.any(|device| !self.inventory.is_given(source, &state.claim.uid, device))
         };
-        let has_no_grant = |state: &&ClaimState| self.inventory.written().get(source, &state.claim.uid).is_none();
-        let concerned = self.claims.values().filter(has_chosen).filter(has_no_grant);
+        let concerned = self.claims.values().filter(lacks);
         let keys: Vec<ObjectKey> = concerned.map(|state| state.claim.key.clone()).collect();
         keys.iter().for_each(|key| self.withdraw(key));
     }

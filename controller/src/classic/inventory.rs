@@ -170,6 +170,11 @@ impl Inventory {
         devices.iter().all(|device| self.pools.contains_key(&device.pool)) && self.wanted.given(uid).all(is_written)
     }
 
+    /// Whether a source says that the claim was given this device, and as much of it.
+    pub(super) fn is_given(&self, source: &str, uid: &str, device: &DeviceRequestAllocationResult) -> bool {
+        self.written.get(source, uid).is_some_and(|grant| grant.devices.contains(&journal_entry(device)))
+    }
+
     /// Whether a source would say that somebody else gave a claim something of it.
     pub(super) fn is_given_by_others(&self, source: &DeviceSource) -> bool {
         let is_foreign = |(uid, grant): (&String, &NodeGrant)| {

@@ -98,25 +98,28 @@ impl ClassicCore {
         }
     }
 
-    /// What a claim holds, and what sources shall say that it was given.
+    /// What a claim holds, and what sources shall say that it was given. It holds what it has or shall have, and what sources
+    /// still say that it was given before: that is nobody else's until they say so no more.
     fn devices_of(
         &self,
         state: &ClaimState,
     ) -> (Vec<DeviceRequestAllocationResult>, Vec<DeviceRequestAllocationResult>) {
-        let granted = || self.inventory.granted(&state.claim.uid);
-        match (&state.claim.allocation, &state.pending) {
+        let granted = self.inventory.granted(&state.claim.uid);
+        let (has, is_wanted) = match (&state.claim.allocation, &state.pending) {
             (Some(allocation), _) => {
-                let is_ours = allocation.by == self.settings.driver;
-                let devices = allocation.devices.clone().unwrap_or_else(|_| granted());
-                (devices.clone(), if is_ours { devices } else { Vec::new() })
+                let devices = allocation.devices.clone().unwrap_or_else(|_| granted.clone());
+                (devices, allocation.by == self.settings.driver)
             }
-            (None, Some(pending)) => {
-                let devices = pending.new.result.devices.results.clone();
-                let wants = if self.has_finalizer(&state.claim) { devices.clone() } else { Vec::new() };
-                (devices, wants)
-            }
-            (None, None) => (granted(), Vec::new()),
-        }
+            (None, Some(pending)) => (pending.new.result.devices.results.clone(), self.has_finalizer(&state.claim)),
+            (None, None) => (Vec::new(), false),
+        };
+        let names = |one: &DeviceRequestAllocationResult, other: &DeviceRequestAllocationResult| {
+            (&one.driver, &one.pool, &one.device, &one.share_id)
+                == (&other.driver, &other.pool, &other.device, &other.share_id)
+        };
+        let earlier = granted.into_iter().filter(|it| !has.iter().any(|has| names(has, it)));
+        let holds = has.iter().cloned().chain(earlier).collect();
+        (holds, if is_wanted { has } else { Vec::new() })
     }
 
     pub(super) fn has_finalizer(&self, claim: &ClassicClaim) -> bool {
@@ -274,11 +277,16 @@ impl ClassicCore {
         }
     }
 
-    /// Whether nobody can rely on a grant any more: the claim is gone, or another version than that which it was given to.
+    /// Whether nobody can rely on a grant any more: the claim is gone, or another version than that which it was given to. Who gave
+    /// it to a version allocates that one or none, and it had our finalizer.
     fn can_release(&mut self, uid: &str, grant: &NodeGrant) -> bool {
         if let Some(state) = self.uids.get(uid).and_then(|key| self.claims.get(key)) {
-            let is_kept = self.has_finalizer(&state.claim);
-            return state.pending.is_none() && !is_kept && !is_older(&state.claim.version, &grant.claim_version);
+            let ClassicClaim { version, allocation, .. } = &state.claim;
+            if !self.has_finalizer(&state.claim) {
+                return !is_older(version, &grant.claim_version);
+            }
+            // It has, or shall have, something else. Who has nothing loses the finalizer first.
+            return (allocation.is_some() || state.pending.is_some()) && is_older(&grant.claim_version, version);
         }
         if !self.strangers.contains_key(uid) {
             self.strangers.insert(uid.to_owned(), Stranger::Sought);

@@ -19,6 +19,7 @@ use super::{
         core::{ClassicCore, ClassicSettings},
         dialect::{ClassicDialect, ClassicPatch},
         event::{ClassicCommand, ClassicEvent, ClassicNotice, ClassicWrite, WriteOutcome},
+        model::DeviceSource,
     },
     objects::{CPUS, GIBIBYTES, KINDS, device_class},
     server::{ApiError, Server, WatchEvent, finalizers},
@@ -397,9 +398,13 @@ impl World {
 
     /// What all NodeHardware say was given, as `source uid`.
     pub(super) fn grants(&self) -> Vec<String> {
-        let sources = self.server.list("nodehardware");
-        let sources = sources.iter().map(|object| self.dialect.source(object).unwrap());
-        sources.flat_map(|source| source.grants.into_keys().map(move |uid| format!("{} {uid}", source.name))).collect()
+        let named = |source: DeviceSource| source.grants.into_keys().map(move |uid| format!("{} {uid}", source.name));
+        self.sources().into_iter().flat_map(named).collect()
+    }
+
+    fn sources(&self) -> Vec<DeviceSource> {
+        let objects = self.server.list("nodehardware");
+        objects.iter().map(|object| self.dialect.source(object).unwrap()).collect()
     }
 
     /// What must be true at every moment.
@@ -422,7 +427,21 @@ impl World {
             }
         }
         let most = |device: &String| if device.contains("/memory/") { GIBIBYTES } else { CPUS };
+        self.check_grants();
         assert!(parts.iter().all(|(device, taken)| *taken <= most(device)), "more parts than there is: {parts:?}");
+    }
+
+    /// No whole device is given twice, whether or not a claim has it by now.
+    fn check_grants(&self) {
+        let mut given: BTreeMap<String, String> = BTreeMap::new();
+        for source in self.sources() {
+            let whole = source.grants.iter().flat_map(|(uid, grant)| grant.devices.iter().map(move |it| (uid, it)));
+            for (uid, result) in whole.filter(|(_, result)| result.share_id.is_none()) {
+                let device = format!("{}/{}", result.pool, result.device);
+                let other = given.insert(device.clone(), uid.clone());
+                assert!(other.is_none(), "{device} is given to {uid} and {other:?}");
+            }
+        }
     }
 
     /// What must be true once nothing more happens: no write is left to be made, and nothing is left behind.
@@ -439,11 +458,17 @@ impl World {
             let is_allocated = claim["status"]["allocation"].is_object();
             assert!(is_allocated || !finalizers(claim).contains(&FINALIZER.to_owned()), "left behind: {claim}");
         }
-        for grant in self.grants() {
-            let uid = grant.split(' ').next_back().unwrap();
-            let claim = claims.iter().find(|claim| claim["metadata"]["uid"] == uid);
-            let is_allocated = claim.is_some_and(|claim| claim["status"]["allocation"].is_object());
-            assert!(is_allocated, "a grant is left behind: {grant}");
+        for source in self.sources() {
+            for (uid, grant) in source.grants {
+                let claim = claims.iter().find(|claim| claim["metadata"]["uid"] == *uid);
+                let claim = claim.map(|claim| self.dialect.claim(claim).unwrap());
+                let has = claim.and_then(|claim| claim.allocation?.devices.ok()).unwrap_or_default();
+                let is_its = |given: &DeviceRequestAllocationResult| {
+                    has.iter().any(|it| (&it.pool, &it.device) == (&given.pool, &given.device))
+                };
+                let is_left = !grant.devices.iter().all(is_its);
+                assert!(!is_left, "a grant of {} is left behind: {uid} {grant:?}", source.name);
+            }
         }
     }
 }
