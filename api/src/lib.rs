@@ -8,6 +8,7 @@ pub mod classic;
 mod config_problem;
 pub mod core;
 mod finding;
+mod fingerprint;
 mod grant;
 pub mod hardware;
 pub mod limits;
@@ -26,6 +27,7 @@ pub use chain::Chain;
 pub use claim::{Allocation, ClaimRef, ClaimState};
 pub use config_problem::ConfigProblem;
 pub use finding::ManifestFinding;
+pub use fingerprint::fingerprint;
 pub use grant::{Access, Grant, ShareId};
 pub use listed::{few, listed};
 pub use names::{

@@ -36,7 +36,10 @@ pub use status::{
 };
 pub use ttl::{ParseTtlError, parse_ttl};
 
-use crate::core::ObjectMeta;
+use crate::{
+    core::ObjectMeta,
+    fingerprint::{fingerprint, fnv},
+};
 
 /// The kind.
 pub const RESERVATION_KIND: &str = "Reservation";
@@ -105,7 +108,7 @@ pub struct Reservation {
 /// With which value of the taint `hostler.dev/held` devices are kept for the Reservation with this UID: 16 hexadecimal
 /// digits. A name could be given to another object later, and a UID is longer than a value of a toleration that people write.
 pub fn toleration_value(uid: &str) -> String {
-    format!("{:016x}", fnv(uid))
+    fingerprint(uid)
 }
 
 /// The identity of a part of a device that is kept for the Reservation with this UID, in the form of a UUID. The same part has
@@ -117,12 +120,6 @@ pub fn part_share_id(uid: &str, part: &str) -> String {
     let low = (low & !(0b11 << 62)) | (0b10 << 62);
     let (tail, head) = (low & 0xffff_ffff_ffff, low >> 48);
     format!("{:08x}-{:04x}-{:04x}-{head:04x}-{tail:012x}", high >> 32, (high >> 16) & 0xffff, high & 0xffff)
-}
-
-/// FNV-1a: stable over versions and machines, and no secret.
-fn fnv(text: &str) -> u64 {
-    text.bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
 #[cfg(test)]

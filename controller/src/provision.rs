@@ -32,6 +32,7 @@ mod membership;
 mod memory;
 mod objects;
 mod parameters;
+mod plan_hash;
 mod room;
 mod shape;
 mod sight;

@@ -151,6 +151,8 @@ fn open(
         None => vec![nobody("it was not seen yet")],
     };
     lines.extend(closing);
+    let eta = request.status.provisioning_class_details.get("eta");
+    lines.extend(eta.map(|eta| format!("it is told yes or no until {eta}")));
     lines
         .extend(pod_sets(request, &world.objects).err().map(|template| format!("it waits for PodTemplate {template}")));
     let until = request.created.map(|created| created + parameters.validity);
@@ -348,9 +350,11 @@ mod tests {
         assert!(text.contains("Reservation two is to keep devices for it, and is not there"), "{text}");
         mine["status"]["conditions"] =
             serde_json::json!([condition("Provisioned", "False", "its devices are being closed")]);
+        mine["status"]["provisioningClassDetails"]["eta"] = serde_json::json!("2027-01-15T08:01:30Z");
         let text =
             answer(&[mine.clone(), reservation("one", "Pending", 0), reservation("theirs", "Available", 2)], true);
         assert!(text.contains("  its devices are being closed\n  Reservation one is Pending"), "{text}");
+        assert!(text.contains("it is told yes or no until 2027-01-15T08:01:30Z"), "{text}");
         assert!(text.contains("devices are kept by Reservations theirs (2)"), "{text}");
     }
 }

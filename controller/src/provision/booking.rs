@@ -312,6 +312,21 @@ pub(super) fn kept_on(request: &SeenRequest, set: Option<usize>, all: &Reservati
     nodes
 }
 
+/// What the Reservations of a request keep: which device for which pod of which set, in an order that does not change.
+pub(super) fn kept_plan(request: &SeenRequest, all: &Reservations) -> Vec<String> {
+    let line = |part: &BookedPart, it: &ReservedDevice| {
+        let pod = part.from + it.replica;
+        format!("{} {pod} {} {}/{}/{}", part.set, it.node_name, it.driver, it.pool, it.device)
+    };
+    let mut lines = Vec::new();
+    for part in parts(request) {
+        let known = own(request, &part.name, all);
+        lines.extend(known.iter().flat_map(|known| &known.status.devices).map(|device| line(&part, device)));
+    }
+    lines.sort();
+    lines
+}
+
 /// What claims tolerate to be given what is kept, in the order of the sets.
 pub(super) fn tolerations(request: &SeenRequest, all: &Reservations) -> String {
     let values =

@@ -8,6 +8,7 @@ use hostler_allocator::plan::{Plan, PlanOptions, PodSet, Snapshot, Verdict};
 use super::{
     attach::{Attach, AttachOffer, AttachPlan, AttachSearch, AttachStep},
     class::ProvisionClass,
+    plan_hash::{placements, plan_hash},
     words::{self, Attachable},
 };
 use crate::hold::{DeviceKey, add_taken};
@@ -82,6 +83,8 @@ pub(super) struct FoundCapacity {
     pub(super) nodes: String,
     /// The node, if there is only one.
     pub(super) node: Option<String>,
+    /// Which plan it is.
+    pub(super) plan_hash: String,
 }
 
 impl CheckBatch {
@@ -180,6 +183,7 @@ fn verdict(candidate: &CheckCandidate, plan: &Plan) -> CheckVerdict {
             message: words::found(plan),
             nodes: words::nodes(plan),
             node: words::only_node(plan),
+            plan_hash: plan_hash(placements(plan)),
         }),
         Verdict::DoesNotFit => CheckVerdict::NotFound(words::lacking(plan, candidate.class, attachable(candidate))),
         Verdict::Undecided => CheckVerdict::Undecided(words::undecided(plan)),

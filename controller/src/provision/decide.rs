@@ -7,11 +7,12 @@ use hostler_api::{
     few,
     provisioning::{ProvisioningConditionType as Type, ProvisioningReason as Reason},
 };
+use hostler_cluster::rfc3339;
 
 use super::{
     attach::{AttachCall, AttachKeeper, StepDecision, live},
     booking::{
-        BOOKING_TAKES, BookingNeed, BookingState, can_be_kept, kept_on, made_for, names, need, parts, state,
+        BOOKING_TAKES, BookingNeed, BookingState, can_be_kept, kept_on, kept_plan, made_for, names, need, parts, state,
         tolerations,
     },
     check::{CheckVerdict, FoundCapacity},
@@ -22,7 +23,8 @@ use super::{
     objects::{ProvisionObjects, SeenRequest},
     parameters::{RequestParameters, unusable},
     sight::{Keeping, ProvisionSight, Reservations},
-    status::{NODE, NODES, RESERVATION, StatusWord, TOLERATION},
+    plan_hash::plan_hash,
+    status::{ETA, NODE, NODES, PLAN_HASH, RESERVATION, StatusWord, TOLERATION},
     words,
 };
 
@@ -99,7 +101,7 @@ impl Decision {
             };
         }
         match (&memory.verdict, sets) {
-            (Some(CheckVerdict::Found(found)), Ok(sets)) => decision.found(request, found, &sets, &parameters, sight),
+            (Some(CheckVerdict::Found(found)), Ok(sets)) => decision.found(request, found, &sets, &parameters, now, sight),
             (Some(CheckVerdict::Attachable(plan)), Ok(_)) => decision.plan_steps(request, plan),
             (Some(verdict), _) => decision.say(verdict, &parameters),
             _ if now.steady >= ends => {
@@ -246,6 +248,7 @@ impl Decision {
         found: &FoundCapacity,
         sets: &[PodSet],
         parameters: &RequestParameters,
+        now: ProvisionMoment,
         sight: &ProvisionSight<'_>,
     ) {
         let names = match sight.keeping {
@@ -267,10 +270,12 @@ impl Decision {
         );
         self.words.push(StatusWord::no(Type::Provisioned, Reason::BookingCapacity, closing));
         self.details.insert(RESERVATION, names.join(","));
+        // It stays as it is until there is an answer: a time that moves would be a write each time that somebody looks.
+        self.details.insert(ETA, rfc3339(now.wall + BOOKING_TAKES));
     }
 
     fn say_found(&mut self, found: &FoundCapacity, parameters: &RequestParameters, not_kept: Option<&str>) {
-        let FoundCapacity { message, nodes, node } = found;
+        let FoundCapacity { message, nodes, node, plan_hash } = found;
         let time = words::time(parameters.booking);
         let why = not_kept.map(|why| format!(" ({why})")).unwrap_or_default();
         let booked = format!(
@@ -280,6 +285,7 @@ impl Decision {
         self.words.push(StatusWord::yes(Type::Provisioned, Reason::CapacityIsFound, booked));
         self.words.push(StatusWord::yes(Type::CapacityAvailable, Reason::CapacityIsFound, message));
         self.details.insert(NODES, nodes.clone());
+        self.details.insert(PLAN_HASH, plan_hash.clone());
         self.details.extend(node.iter().map(|node| (NODE, node.clone())));
     }
 
@@ -303,6 +309,7 @@ impl Decision {
             self.details.insert(NODE, (*node).clone());
         }
         self.details.insert(TOLERATION, tolerations(request, all));
+        self.details.insert(PLAN_HASH, plan_hash(kept_plan(request, all)));
     }
 
     fn say_no(&mut self, reason: Reason, message: &str, parameters: &RequestParameters) {

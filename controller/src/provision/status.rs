@@ -20,8 +20,12 @@ pub(super) const NODE: &str = "node";
 pub(super) const RESERVATION: &str = "reservation";
 /// What claims of its pods tolerate to be given what is kept.
 pub(super) const TOLERATION: &str = "tolerationValue";
+/// Until when it is told yes or no, while its devices are being closed to others.
+pub(super) const ETA: &str = "eta";
+/// Which plan it was told yes for: other where any pod or any device that is kept for one is somewhere else.
+pub(super) const PLAN_HASH: &str = "plan-hash";
 /// All details that are written here.
-const DETAILS: [&str; 6] = [TERM, NODES, NODE, RESERVATION, TOLERATION, ATTACH];
+const DETAILS: [&str; 8] = [TERM, NODES, NODE, RESERVATION, TOLERATION, ETA, PLAN_HASH, ATTACH];
 
 /// Of which somebody should know that it waits.
 const LACKS: [ProvisioningReason; 2] =
@@ -81,15 +85,22 @@ pub(super) fn said(
     known.retain(|key, _| DETAILS.contains(&&**key));
     let mut all = known.clone();
     all.extend(details.into_iter().map(|(key, value)| (key.to_owned(), value)));
-    all.retain(|_, value| !value.is_empty());
+    let conditions: Vec<Condition> = ProvisioningConditionType::ALL.into_iter().filter_map(condition).collect();
+    let is_answered = !is_closing(&conditions);
+    all.retain(|key, value| !value.is_empty() && !(is_answered && key == ETA));
     let details_stand = all == known;
-    let after = ProvisioningRequestStatus {
-        conditions: ProvisioningConditionType::ALL.into_iter().filter_map(condition).collect(),
-        provisioning_class_details: all,
-    };
+    let after = ProvisioningRequestStatus { conditions, provisioning_class_details: all };
     let stands = |condition: &Condition| before.conditions.contains(condition);
     let is_there = after.conditions.iter().all(stands) && details_stand;
     (!is_there).then_some(after)
+}
+
+/// Whether devices are being closed to others for it, and it has no answer yet.
+fn is_closing(conditions: &[Condition]) -> bool {
+    let of = |kind: ProvisioningConditionType| conditions.iter().find(move |it| it.kind == kind.as_str());
+    let is_failed = of(ProvisioningConditionType::Failed).is_some_and(Condition::is_true);
+    let closing = ProvisioningReason::BookingCapacity.as_str();
+    !is_failed && of(ProvisioningConditionType::Provisioned).is_some_and(|it| it.reason == closing)
 }
 
 /// Details of this controller that stand there and shall not: a patch that takes them away, empty where there are none.

@@ -14,6 +14,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{MethodRouter, get},
 };
+use hostler_api::fingerprint;
 
 /// Scripts, styles, pictures and answers are the controller's own; nothing else is loaded, asked, framed or sent.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
@@ -89,13 +90,13 @@ pub(crate) fn routes() -> Router {
 }
 
 fn serving(file: PageFile) -> MethodRouter {
-    let etag = etag(file.content);
-    get(move |headers: HeaderMap| async move { answer(file, etag, &headers) })
+    // Tells one build's file from another's, and has to withstand nobody.
+    let etag = format!("\"{}\"", fingerprint(file.content));
+    get(move |headers: HeaderMap| async move { answer(file, etag.clone(), &headers) })
 }
 
 /// Whoever has the file as it is gets no other. A file changes with the binary only, and then at once.
-fn answer(file: PageFile, etag: u64, headers: &HeaderMap) -> Response {
-    let etag = format!("\"{etag:016x}\"");
+fn answer(file: PageFile, etag: String, headers: &HeaderMap) -> Response {
     let known = headers.get(IF_NONE_MATCH).and_then(|known| known.to_str().ok()).unwrap_or_default();
     let is_known = known.split(',').any(|known| known.trim().trim_start_matches("W/") == etag);
     let head = [(CONTENT_TYPE, file.content_type.to_owned()), (CACHE_CONTROL, "no-cache".to_owned()), (ETAG, etag)];
@@ -103,11 +104,6 @@ fn answer(file: PageFile, etag: u64, headers: &HeaderMap) -> Response {
         return (StatusCode::NOT_MODIFIED, head).into_response();
     }
     (head, file.content).into_response()
-}
-
-/// FNV-1a: tells one build's file from another's, and has to withstand nobody.
-fn etag(content: &str) -> u64 {
-    content.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// Puts what keeps browsers from harm above every answer, whatever it is.

@@ -94,6 +94,7 @@ async fn devices_of_a_request_are_kept_for_its_pods_until_they_have_come() {
     let told = until(&cluster, "r", "Provisioned", FOUND).await;
     let value = detail(&told, "tolerationValue").to_owned();
     assert_eq!((detail(&told, "node"), detail(&told, "nodes")), ("n1", "n1=2"));
+    assert_eq!((detail(&told, "plan-hash").len(), detail(&told, "eta")), (16, ""));
     assert_eq!(cluster.fences(), [format!("n1/fake/card-0={value}"), format!("n1/fake/card-1={value}")]);
     cluster.pod("stranger", "any");
     cluster.until_refused("stranger").await;

@@ -130,6 +130,7 @@ async fn a_request_is_told_yes_another_one_no_and_pods_use_up_the_booking() {
     assert!(accepted.ends_with("nothing here knows spec.parameters team"), "{accepted}");
     let details = server.get("provisioningrequests", "first").unwrap()["status"]["provisioningClassDetails"].clone();
     assert_eq!(details["nodes"], "n0=1,n1=1");
+    assert_eq!(details["plan-hash"].as_str().map(str::len), Some(16), "{details}");
     ask(&server, "second", 2, "v1");
     let message = until(&server, "second", "Provisioned", NOT_FOUND).await;
     assert!(message.contains("ppt-second-main 1 of 2: "), "{message}");

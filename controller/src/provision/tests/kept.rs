@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use hostler_api::{provisioning::ProvisioningConditionType as Type, reservation::ReservationPhase};
+use hostler_cluster::rfc3339;
 use serde_json::json;
 
 use super::world::{CLASS, ModelServer, World, WriteFault};
@@ -43,6 +44,69 @@ fn a_yes_is_said_when_all_devices_are_kept_and_not_before() {
     assert_eq!(world.details("r")["tolerationValue"], values.join(","));
     assert_eq!(world.told, [("r".to_owned(), "BookingCapacity"), ("r".to_owned(), "CapacityIsFound")]);
     world.check_rest();
+}
+
+#[test]
+fn until_when_there_is_an_answer_is_said_once_and_goes_with_it() {
+    for is_kept in [true, false] {
+        let mut world = World::of(&[1]);
+        world.is_kept = false;
+        let until = rfc3339(world.now().wall + 2 * MINUTE);
+        world.ask("r", 1);
+        world.settle();
+        assert_eq!(world.details("r")["eta"], until);
+        world.pass(MINUTE);
+        world.restart();
+        world.settle();
+        assert_eq!((&world.details("r")["eta"], world.details("r").get("plan-hash")), (&until, None));
+        world.check_rest();
+        world.is_kept = is_kept;
+        world.pass(MINUTE - Duration::from_secs(1));
+        world.settle();
+        assert_eq!(world.details("r").contains_key("eta"), !is_kept);
+        world.pass(Duration::from_secs(1));
+        assert_eq!(world.provisioned("r"), if is_kept { FOUND } else { NOT_FOUND });
+        assert_eq!(world.details("r").get("eta"), None);
+        world.check_rest();
+    }
+}
+
+#[test]
+fn a_request_that_fails_while_its_devices_are_closed_has_no_time_of_an_answer() {
+    let mut world = World::of(&[1]);
+    world.is_kept = false;
+    world.ask("r", 1);
+    world.settle();
+    assert!(world.details("r").contains_key("eta"));
+    world.pass(MINUTE);
+    world.server.objects.templates.clear();
+    world.settle();
+    assert_eq!(world.says("r", Type::Failed), "True FailedToBookCapacity");
+    assert_eq!(world.details("r").get("eta"), None);
+}
+
+/// The same plan has the same hash, whoever asks, and another one has another.
+#[test]
+fn which_plan_it_is_can_be_told_from_its_hash() {
+    let hash = |devices: &[usize], keeping: Keeping, pods: i64| {
+        let mut world = World::of(devices);
+        world.keeping = keeping;
+        world.ask("r", pods);
+        world.settle();
+        assert_eq!(world.provisioned("r"), FOUND);
+        let hash = world.details("r")["plan-hash"].clone();
+        assert!(hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()), "{hash} is no value of a label");
+        world.pass(MINUTE);
+        assert_eq!(world.details("r")["plan-hash"], hash);
+        world.check_rest();
+        hash
+    };
+    let unkept = || Keeping::NotKept("nobody does".to_owned());
+    assert_eq!(hash(&[2], Keeping::Kept, 2), hash(&[2], Keeping::Kept, 2));
+    assert_eq!(hash(&[2], unkept(), 2), hash(&[2], unkept(), 2));
+    assert_ne!(hash(&[2], unkept(), 2), hash(&[1, 1], unkept(), 2), "the pods are on other nodes");
+    assert_ne!(hash(&[2], Keeping::Kept, 2), hash(&[1, 1], Keeping::Kept, 2), "the devices are others");
+    assert_ne!(hash(&[2], Keeping::Kept, 1), hash(&[2], Keeping::Kept, 2), "there are more of them");
 }
 
 #[test]
