@@ -7,6 +7,7 @@ mod claims;
 mod cluster;
 mod direct;
 mod evictions;
+mod partitions;
 mod parts;
 mod people;
 mod refusals;

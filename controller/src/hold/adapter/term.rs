@@ -83,8 +83,7 @@ impl<'a> HoldTerm<'a> {
             has_rules: places.rules.is_some(),
             // Parts of devices are known from that version on.
             namespace: Some(parts.namespace.clone()).filter(|_| places.version == ApiVersion::V1),
-            // No release says of itself whether its scheduler has the fix.
-            holds_partitions: false,
+            holds_partitions: config.holds_partitions,
             settle: seconds(config.settle_seconds),
             grace: seconds(config.grace_seconds),
             keep: seconds(config.keep_seconds),
