@@ -7,6 +7,7 @@ mod claims;
 mod cluster;
 mod direct;
 mod evictions;
+mod page;
 mod partitions;
 mod parts;
 mod people;
@@ -17,6 +18,8 @@ mod requests;
 mod rig;
 mod stories;
 mod strangers;
+#[path = "../page/visit.rs"]
+mod visit;
 mod webhook;
 
 use std::process::Command;

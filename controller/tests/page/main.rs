@@ -2,12 +2,16 @@
 
 #![allow(clippy::disallowed_methods, clippy::print_stdout, clippy::unwrap_used, reason = "these tests run the binary")]
 
+mod visit;
+
 use hostler_testing::{
-    apiserver::{ApiServer, ApiServerRelease, PolicyRule},
+    apiserver::{ApiServer, ApiServerRelease},
     browser::Browser,
     controller::{ControllerOptions, RunningController},
 };
 use serde_json::{Value, json};
+
+use self::visit::sign_in;
 
 const CONTROLLER: &str = "system:serviceaccount:hostler:hostler-controller";
 const GPU: &str = "gpu.example.com";
@@ -53,19 +57,7 @@ impl Scene {
 
     /// Opens the page, and signs in as somebody who may list these.
     fn sign_in(&mut self, resources: &[&str]) {
-        let url = format!("http://{}/", self.controller.address());
-        let rule = |resource: &&str| PolicyRule {
-            api_groups: vec!["*".to_owned()],
-            resources: vec![(*resource).to_owned()],
-            verbs: vec!["list".to_owned()],
-            ..PolicyRule::default()
-        };
-        self.server.allow("viewer", resources.iter().map(rule).collect());
-        self.browser.go(&url);
-        self.browser.until("document.activeElement.id === 'token'");
-        self.browser.call("Input.insertText", json!({ "text": "token-of-viewer" }));
-        self.browser.press("Enter");
-        self.browser.until("!document.body.classList.contains('signed-out')");
+        sign_in(&mut self.browser, &self.server, &self.controller, resources);
     }
 
     fn sign_in_as_viewer(&mut self) {
@@ -315,6 +307,13 @@ async fn pure_parts_give_what_is_expected() {
             json!("a: 1 free, 2 allocated of 3 devices; node stale; node cordoned"),
         ),
         ("signs", "[0, 25, 26, 51, 52].map(it.letterOf).join('')", json!("azAZ*")),
+        (
+            "kept",
+            "new it.Kept({ devices: [], reservations: [{ name: 'r', phase: 'Waiting', owners: [], lasts: 'for ever' }] })
+                .words({ keptFor: 'r' })",
+            json!("kept for r (Waiting): nobody, for ever"),
+        ),
+        ("kept", "new it.Kept({ devices: [] }).words({ keptFor: 'r' })", json!(null)),
         ("dom", "it.plain('a\\u202eb\\n<i>')", json!("a\u{fffd}b\u{fffd}<i>")),
         (
             "stream",
