@@ -31,7 +31,7 @@ use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 use crate::Tasks;
 
 pub use self::{
-    certificate::{CertificateError, OwnCertificate, own_tls},
+    certificate::{BACKDATED, CertificateError, OwnCertificate, own_tls},
     given::{GivenCertificate, MadeCertificate, given_tls},
     tcp::{accept, accept_tls},
 };

@@ -5,7 +5,7 @@
 //!
 //! | State read | Write |
 //! |---|---|
-//! | no keys, or of other names, or over | W1 the Secret: a new certificate, in use at once |
+//! | no keys, or of other names, or over, or of a clock that was ahead | W1 the Secret: a new certificate, in use at once |
 //! | the configuration does not say the authorities of the Secret | W2 `caBundle` of the configuration |
 //! | in use for 60 days | W3 the Secret: the next certificate beside it |
 //! | the next one is in `caBundle`, and an hour old | W4 the Secret: the next one in use, the former authority beside it |
@@ -13,6 +13,7 @@
 
 use std::time::Duration;
 
+use hostler_process::serve::BACKDATED;
 use serde::{Deserialize, Serialize};
 
 /// How long a certificate is good for.
@@ -93,7 +94,10 @@ impl WebhookKeys {
 pub(super) fn next_step(keys: Option<&WebhookKeys>, bundle: &str, names: &[String], now: u64) -> Option<KeyStep> {
     // A clock that is behind makes nothing old.
     let age = |made: u64| now.saturating_sub(made);
-    let good = |keys: &&WebhookKeys| keys.in_use.names == names && age(keys.in_use.made) < VALID.as_secs();
+    // No API server takes what a clock has made that was ahead, before its time comes.
+    let is_early = |pair: &ServingPair| pair.made > now + BACKDATED.as_secs();
+    let is_good = |pair: &ServingPair| pair.names == names && age(pair.made) < VALID.as_secs() && !is_early(pair);
+    let good = |keys: &&WebhookKeys| is_good(&keys.in_use);
     let Some(keys) = keys.filter(good) else { return Some(KeyStep::Make) };
     let wanted = keys.bundle();
     if bundle != wanted {
@@ -108,7 +112,7 @@ pub(super) fn next_step(keys: Option<&WebhookKeys>, bundle: &str, names: &[Strin
         (_, Some(former)) if now >= former.until => {
             Some(KeyStep::Keep(Box::new(WebhookKeys { former: None, ..keys.clone() })))
         }
-        (None, _) if age(keys.in_use.made) >= USED => Some(KeyStep::Prepare),
+        (next, _) if age(keys.in_use.made) >= USED && next.as_ref().is_none_or(is_early) => Some(KeyStep::Prepare),
         _ => None,
     }
 }

@@ -21,8 +21,8 @@ use tracing::warn;
 const VALID: Duration = Duration::from_secs(90 * 24 * 3600);
 /// How long it is used: nobody is ever shown one that is about to expire.
 const USED: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Clocks differ.
-pub(super) const BACKDATED: Duration = Duration::from_secs(3600);
+/// How much earlier than it is made a certificate is good: clocks differ.
+pub const BACKDATED: Duration = Duration::from_secs(3600);
 
 /// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]

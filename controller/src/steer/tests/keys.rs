@@ -114,5 +114,26 @@ fn what_is_over_or_for_other_names_is_replaced_at_once() {
     assert_eq!(step("w", 1001 * DAY), None);
     assert_eq!(step("w", 1090 * DAY), Some(KeyStep::Make));
     assert_eq!(step("v", 1001 * DAY), Some(KeyStep::Make));
-    assert_eq!(step("w", 900 * DAY), None, "a clock that is behind makes nothing old");
+    assert_eq!(step("w", 1000 * DAY - 3600), None, "clocks differ a little");
+}
+
+#[test]
+fn what_a_clock_made_that_was_ahead_is_replaced_since_nobody_takes_it_yet() {
+    let mut world = KeyWorld { now: 1000 * DAY, ..KeyWorld::default() };
+    world.settle();
+    let ahead = world.shown().made;
+    world.now -= 3601;
+    world.settle();
+    assert_eq!(world.writes, ["make", "bundle", "make", "bundle"]);
+    assert_eq!((world.shown().made, world.shown().made < ahead), (world.now, true));
+    // The same of the next one: what is in use stays, and another one is made.
+    world.now += 60 * DAY;
+    let in_use = world.shown();
+    world.keys = world.keys.map(|keys| keys.with_next(pair(world.now + 10 * DAY, "w")));
+    world.settle();
+    assert_eq!(world.shown(), in_use);
+    world.now += 3600;
+    world.settle();
+    assert_eq!(world.shown().made, world.now - 3600);
+    assert!(!world.step(), "no write at rest");
 }
