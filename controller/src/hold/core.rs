@@ -197,6 +197,7 @@ impl HoldCore {
             HoldEvent::NodeFences(fences) => self.node_fences_seen(*fences),
             HoldEvent::NodeFencesGone(node) => {
                 let values = self.seen.node_fences_gone(&node);
+                self.forget_write(&HoldTarget::NodeFences(node));
                 self.look_at_values(&values);
             }
             HoldEvent::Rule(rule) => {

@@ -94,7 +94,8 @@ impl HoldCore {
         let is_over = match &target {
             HoldTarget::Reservation(name) => !self.holds.contains_key(name),
             HoldTarget::Pod(_) | HoldTarget::Claim(_) => outcome == HoldOutcome::Gone,
-            HoldTarget::NodeFences(_) | HoldTarget::Rule(_) => false,
+            HoldTarget::NodeFences(node) => !self.seen.node_fences.contains_key(node),
+            HoldTarget::Rule(name) => outcome == HoldOutcome::Gone && !self.seen.rules.contains_key(name),
         };
         if outcome == HoldOutcome::Done || is_over {
             self.writes.remove(&target);
