@@ -14,6 +14,7 @@
 mod calls;
 mod claims;
 mod kind;
+mod later;
 mod listing;
 mod notices;
 mod objects;
@@ -99,7 +100,8 @@ async fn run(mut parts: HoldParts) {
             Ok(places) => {
                 info!("Reservations are kept here");
                 match HoldTerm::new(&mut parts, places).run().await {
-                    TermEnd::Deposed => {}
+                    // The next one begins with rules.
+                    TermEnd::Deposed | TermEnd::RulesFound => {}
                     TermEnd::NotServed(what) => parts.rest(HoldPhase::NotServed(what)).await,
                 }
             }

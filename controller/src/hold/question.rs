@@ -283,9 +283,9 @@ impl Closing {
         let is_own = key.driver == self.own_driver;
         if !is_own && !self.has_rules {
             return Err(format!(
-                "{key} cannot be closed to others: it is of another driver, and there were no DeviceTaintRules to write when \
-                 this controller began to lead; turn on the feature gate DRADeviceTaintRules and its API, apply \
-                 deploy/holds/rules, and restart the controller"
+                "{key} cannot be closed to others: it is of another driver, and there are no DeviceTaintRules that this \
+                 controller may write; turn on the feature gate DRADeviceTaintRules and its API, and apply deploy/holds/rules: that \
+                 is noticed within ten minutes"
             ));
         }
         if is_own && device.node_name.is_empty() {

@@ -25,14 +25,14 @@ mod webhook;
 use std::process::Command;
 
 use hostler_testing::{
-    apiserver::{ApiFault, FaultEffect, LoggedRequest},
+    apiserver::{ApiFault, ApiServerView, FaultEffect, LoggedRequest},
     controller::RunningController,
 };
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use self::cluster::{HoldCluster, rules, rules_in};
-use crate::rig::USER;
+use crate::rig::{USER, install_rules_for_devices};
 
 fn value(reservation: &Value) -> &str {
     reservation["status"]["tolerationValue"].as_str().unwrap()
@@ -216,6 +216,32 @@ async fn a_device_of_another_driver_is_closed_by_a_rule_for_as_long_as_it_is_kep
     cluster.ask_to_go("r");
     cluster.server.until("it is gone", |view| view.get("reservations", "r").is_none().then_some(())).await;
     assert!(cluster.server.list("devicetaintrules").is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_for_rules_that_comes_while_the_controller_leads_is_noticed() {
+    let cluster = HoldCluster::start().await;
+    cluster.node("n1", 1);
+    install_rules_for_devices(&cluster.server);
+    cluster.other_driver("n1");
+    let controller = cluster.controller().await;
+    cluster.reserve("own", 1, "owner", &json!({}));
+    cluster.until_phase("own", "Available").await;
+    cluster.reserve_of_other_driver("r");
+    let refused = |view: &ApiServerView<'_>| {
+        let conditions = view.get("reservations", "r")?["status"]["conditions"].take();
+        let messages = conditions.as_array()?.iter().filter_map(|it| it["message"].as_str().map(str::to_owned));
+        messages.into_iter().any(|it| it.contains("apply deploy/holds/rules")).then_some(())
+    };
+    cluster.server.until("the role is named that lacks", refused).await;
+    cluster.allow(&["rules"]);
+    cluster.until_phase("r", "Available").await;
+    assert_eq!(cluster.server.list("devicetaintrules").len(), 1);
+    // What was kept before is kept all the time: nothing was written to its node.
+    let log = cluster.server.log();
+    let told = log.iter().filter(|call| call.user == USER && call.resource == "nodehardware" && call.verb == "patch");
+    assert_eq!(told.count(), 1);
+    assert_eq!(controller.stop().await, Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -27,6 +27,8 @@ pub(super) const ANNOTATIONS: &str = "annotations";
 pub(super) enum HoldCall {
     Pod(ObjectKey),
     Priorities,
+    /// Whether there are rules to write by now.
+    Rules,
     Claims(u64),
     Write(HoldWrite),
 }
@@ -36,6 +38,7 @@ pub(super) enum HoldCall {
 pub(super) enum CallAnswer {
     Pod(ObjectKey, Result<Option<Box<OwnerPod>>, String>),
     Priorities(Result<PriorityClasses, String>),
+    Rules(bool),
     /// Those that have devices.
     Claims(u64, Result<Vec<AllocatedClaim>, ListFailure>),
     Written {
@@ -65,6 +68,7 @@ impl HoldCaller {
                 CallAnswer::Pod(key, pod)
             }
             HoldCall::Priorities => CallAnswer::Priorities(pods::priorities(&self.client).await),
+            HoldCall::Rules => CallAnswer::Rules(HoldPlaces::has_rules(&self.client).await),
             HoldCall::Claims(list) => CallAnswer::Claims(list, self.claims().await.map_err(ListFailure::from)),
             HoldCall::Write(write) => {
                 let (outcome, object) = match self.write(&write).await {

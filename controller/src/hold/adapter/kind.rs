@@ -51,6 +51,11 @@ impl HoldPlaces {
         Ok(Self { version, rules: Self::rules(client).await? })
     }
 
+    /// Whether there are rules by now; what nobody knows is none yet.
+    pub(super) async fn has_rules(client: &ApiClient) -> bool {
+        Self::rules(client).await.is_ok_and(|rules| rules.is_some())
+    }
+
     /// A role that does not allow rules is as a server without them: both leave devices of other drivers open. What is not known is
     /// neither: rules that there are would be forgotten for as long as this process leads.
     async fn rules(client: &ApiClient) -> Result<Option<Collection>, PlaceError> {

@@ -16,6 +16,7 @@ use super::{
     HoldParts,
     calls::{ANNOTATIONS, CallAnswer, HoldCall, HoldCaller, came_of_it},
     kind::{HoldKind, HoldPlaces},
+    later::LaterRules,
     listing::ListTurn,
     notices::Notices,
     objects::HoldReader,
@@ -44,6 +45,8 @@ pub(super) enum TermEnd {
     Deposed,
     /// The server does not have this kind any more.
     NotServed(String),
+    /// DeviceTaintRules can be written that could not be when it began.
+    RulesFound,
 }
 
 /// Carries out what the core says.
@@ -56,6 +59,7 @@ pub(super) struct HoldTerm<'a> {
     /// Calls that are to be made.
     queue: VecDeque<HoldCall>,
     lists: ListTurn,
+    rules: LaterRules,
     /// Of writes, by what was written of which object.
     troubles: Troubles<(HoldTarget, &'static str)>,
     under_way: usize,
@@ -93,8 +97,10 @@ impl<'a> HoldTerm<'a> {
         let (answers_tx, answers_rx) = mpsc::channel(MOST_CALLS);
         // There is one question at a time.
         let (planned_tx, planned_rx) = mpsc::channel(1);
+        let now = Instant::now();
         Self {
             core,
+            rules: LaterRules::new(places.rules.is_some(), now),
             objects: HoldReader::new(places.kinds().map(|(kind, _)| kind), &parts.namespace),
             notices: Notices::start(parts.calling.clone(), &parts.tasks),
             caller: HoldCaller { client: parts.calling.clone(), places, namespace: parts.namespace.clone() },
@@ -106,12 +112,12 @@ impl<'a> HoldTerm<'a> {
             answers_rx,
             planned_tx,
             planned_rx,
-            began: Instant::now(),
+            began: now,
             wake: None,
             revision: 0,
             status: HoldStatus::default(),
             server_time: None,
-            status_due: Some(Instant::now()),
+            status_due: Some(now),
             parts,
         }
     }
@@ -121,9 +127,12 @@ impl<'a> HoldTerm<'a> {
         let _watchers = self.watch(&news_tx);
         loop {
             let Some(until) = leading::until(&mut self.parts.leadership_rx) else { return TermEnd::Deposed };
+            if self.rules.are_there() && self.under_way == 0 {
+                return TermEnd::RulesFound;
+            }
             self.hear_time();
             self.begin_calls();
-            let next = [Some(until), self.status_due, self.wake, self.lists.due()];
+            let next = [Some(until), self.status_due, self.wake, self.lists.due(), self.rules.due()];
             let next = next.into_iter().flatten().min().unwrap_or(until);
             tokio::select! {
                 // What the server answered is known before anything else that it says, and before more is asked of it.
@@ -169,6 +178,9 @@ impl<'a> HoldTerm<'a> {
         }
         if let Some(list) = self.lists.take_due(now) {
             self.queue.push_back(HoldCall::Claims(list));
+        }
+        if self.rules.take_due(now) {
+            self.queue.push_back(HoldCall::Rules);
         }
         if self.wake.take_if(|wake| *wake <= now).is_some() {
             self.step(HoldEvent::Tick);
@@ -218,9 +230,10 @@ impl<'a> HoldTerm<'a> {
         });
     }
 
-    /// Whoever calls has just made sure that this process leads.
+    /// Whoever calls has just made sure that this process leads. The last answers are waited for before another term begins.
     fn begin_calls(&mut self) {
         while self.under_way < MOST_CALLS
+            && !self.rules.are_there()
             && let Some(call) = self.queue.pop_front()
         {
             self.under_way += 1;
@@ -238,6 +251,7 @@ impl<'a> HoldTerm<'a> {
         match answer {
             CallAnswer::Pod(key, pod) => self.step(HoldEvent::Pod(key, pod)),
             CallAnswer::Priorities(classes) => self.step(HoldEvent::Priorities(classes)),
+            CallAnswer::Rules(are_there) => self.rules.answered(are_there, Instant::now()),
             CallAnswer::Claims(list, Ok(claims)) => {
                 self.lists.succeeded();
                 self.objects.claims_listed(&claims);
