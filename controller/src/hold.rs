@@ -13,12 +13,14 @@ pub(crate) mod adapter;
 mod agenda;
 mod annotations;
 mod asking;
+mod budgets;
 mod choice;
 mod core;
 mod devices;
 mod event;
 mod evictions;
 mod fences;
+mod fresh;
 mod parts;
 mod placeholder;
 mod planning;
@@ -44,7 +46,7 @@ pub(crate) use self::{
     core::{HoldCore, HoldSettings},
     event::{
         AllocatedClaim, Amounts, ClaimPart, DeviceKey, Fence, FenceRule, HoldCommand, HoldEvent, HoldNotice,
-        HoldOutcome, HoldTarget, HoldTime, HoldWrite, NodeFences, OwnerPod, PlaceholderMark, PodRef, PodWrite,
+        HoldOutcome, HoldTarget, HoldTime, HoldWrite, NodeFences, OwnerPod, PlaceholderMark, PodBudget, PodRef, PodWrite,
         PriorityClasses, PublishedDevice, PublishedSlice, ReservationObject, WrittenReservation,
     },
     question::{HoldAnswer, HoldQuestion},

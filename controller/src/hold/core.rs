@@ -14,11 +14,11 @@ use hostler_cluster::is_older;
 
 use super::{
     agenda::{HoldClock, Topic},
-    event::{DeviceKey, HoldCommand, HoldEvent, HoldTarget, HoldTime, ReservationObject},
+    event::{DeviceKey, HoldCommand, HoldEvent, HoldTarget, HoldTime, PodBudget, PriorityClasses, ReservationObject},
     evictions::EvictionAnswer,
+    fresh::FreshList,
     parts::KnownParts,
     planning::Questions,
-    priorities::Priorities,
     published::PoolName,
     seen::Seen,
     writes::WriteState,
@@ -118,7 +118,8 @@ pub(crate) struct HoldCore {
     pub(super) agenda: Agenda<Topic>,
     lists: Lists,
     pub(super) questions: Questions,
-    pub(super) priorities: Priorities,
+    pub(super) priorities: FreshList<PriorityClasses>,
+    pub(super) budgets: FreshList<Vec<PodBudget>>,
     /// Pods that are being asked for.
     pub(super) fetching: usize,
     /// Reservations that want something of a pod.
@@ -146,7 +147,8 @@ impl HoldCore {
             agenda: Agenda::new(Topic::Plan),
             lists: Lists::default(),
             questions: Questions::default(),
-            priorities: Priorities::default(),
+            priorities: FreshList::default(),
+            budgets: FreshList::default(),
             fetching: 0,
             pods: BTreeMap::new(),
             can_annotate: true,
@@ -225,6 +227,7 @@ impl HoldCore {
             }
             HoldEvent::Pod(key, pod) => self.pod_seen(key, pod),
             HoldEvent::Priorities(classes) => self.priorities_listed(classes),
+            HoldEvent::Budgets(budgets) => self.budgets_listed(budgets),
             HoldEvent::Node(name) => {
                 self.look_at_node(&name);
                 self.seen.node(name);

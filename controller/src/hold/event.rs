@@ -11,7 +11,7 @@ use hostler_api::{
     reservation::{ReservationSpec, ReservationStatus},
 };
 
-pub(crate) use self::pods::{OwnerPod, PodRef, PodWrite, PriorityClasses};
+pub(crate) use self::pods::{OwnerPod, PodBudget, PodRef, PodWrite, PriorityClasses};
 
 use super::question::{HoldAnswer, HoldQuestion};
 use crate::claim_write::ClaimWrite;
@@ -65,6 +65,8 @@ pub(crate) enum HoldEvent {
     Pod(ObjectKey, Result<Option<Box<OwnerPod>>, String>),
     /// PriorityClasses were asked for: what they say, or why nobody knows.
     Priorities(Result<PriorityClasses, String>),
+    /// PodDisruptionBudgets were asked for: which there are, or why nobody knows.
+    Budgets(Result<Vec<PodBudget>, String>),
     /// A node is there.
     Node(String),
     /// A node is gone.
@@ -238,6 +240,8 @@ pub(crate) enum HoldCommand {
     FetchPod(ObjectKey),
     /// List what PriorityClasses there are.
     ListPriorities,
+    /// List what PodDisruptionBudgets there are.
+    ListBudgets,
     /// List all claims as of now, not from a cache; tell what is news, and then that they are listed. Again until it succeeds.
     ListClaims(u64),
     /// Ask the planner. There is never more than one question under way.

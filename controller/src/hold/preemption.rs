@@ -1,5 +1,6 @@
 //! Whose devices a Reservation may have that evicts pods of lower priority, and whom it takes them from: of those that are enough the
-//! least important, and of these as few as come out of sparing each in turn, the most important first.
+//! ones against whose going the fewest budgets are, then the least important, and of these as few as come out of sparing each in turn,
+//! the most important first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +13,7 @@ use hostler_api::{
 use super::{
     agenda::Topic,
     asking::MOST_ASKED,
+    budgets::{about, by_budgets, violations},
     core::{HoldCore, device_key},
     event::DeviceKey,
     question::{HoldQuestion, PlannedWish},
@@ -37,7 +39,7 @@ impl HoldCore {
     }
 
     fn less_important(&mut self, name: &str, priority: i32) -> Option<Vec<Victim>> {
-        let kept = self.kept_by_others(name);
+        let (kept, budgets) = (self.kept_by_others(name), self.pod_budgets()?);
         let mut found: BTreeMap<ObjectKey, Victim> = BTreeMap::new();
         let (mut unknown, mut lasting) = (Vec::new(), BTreeSet::new());
         for claim in self.seen.claims.values().filter(|claim| !claim.devices.is_empty()) {
@@ -53,7 +55,8 @@ impl HoldCore {
                         lasting.insert(key);
                         continue;
                     }
-                    let victim = Victim { pod: key.clone(), claims: Vec::new(), priority: known.priority };
+                    let budgets = about(&budgets, &key, known);
+                    let victim = Victim { pod: key.clone(), claims: Vec::new(), priority: known.priority, budgets };
                     found.entry(key).or_insert(victim).claims.push(claim.clone());
                 }
                 Some(PodKnowledge::Known(_)) => {}
@@ -102,14 +105,34 @@ impl HoldQuestion {
         let without = |victims: &[Victim]| self.found_without(facts, wish, victims, taken);
         let all: Vec<Victim> = wish.victims().iter().filter(|it| self.closing.can_close_all_of(it)).cloned().collect();
         without(&all)?;
-        // The lowest priority up to which pods have to go. Whoever goes besides makes nothing worse.
-        let levels: Vec<i32> = all.iter().map(|it| it.priority).collect::<BTreeSet<i32>>().into_iter().collect();
-        let below = |level: i32| &all[..all.partition_point(|victim| victim.priority <= level)];
-        let level = levels.partition_point(|level| without(below(*level)).is_none());
-        let chosen = below(*levels.get(level)?);
-        let alone = chosen.chunks(1).take(MOST_TRIES).find_map(without);
-        alone.or_else(|| Some(spared(chosen, without(chosen)?, without)))
+        let mut best: Option<(usize, Vec<ReservedDevice>)> = None;
+        for victims in by_budgets(&all) {
+            let Some(found) = least_important(&victims, without) else { continue };
+            let against = violations(&who_goes(&victims, &found));
+            if best.as_ref().is_none_or(|(least, _)| against < *least) {
+                best = Some((against, found));
+            }
+            if against == 0 {
+                break;
+            }
+        }
+        best.map(|(_, found)| found)
     }
+}
+
+/// What is found without the least important of these pods, and without as few of them as can be.
+fn least_important(
+    victims: &[Victim],
+    without: impl Fn(&[Victim]) -> Option<Vec<ReservedDevice>>,
+) -> Option<Vec<ReservedDevice>> {
+    without(victims)?;
+    // The lowest priority up to which pods have to go. Whoever goes besides makes nothing worse.
+    let levels: Vec<i32> = victims.iter().map(|it| it.priority).collect::<BTreeSet<i32>>().into_iter().collect();
+    let below = |level: i32| &victims[..victims.partition_point(|victim| victim.priority <= level)];
+    let level = levels.partition_point(|level| without(below(*level)).is_none());
+    let chosen = below(*levels.get(level)?);
+    let alone = chosen.chunks(1).take(MOST_TRIES).find_map(&without);
+    alone.or_else(|| Some(spared(chosen, without(chosen)?, without)))
 }
 
 /// What is found if of these pods only those go that must.

@@ -12,22 +12,13 @@ use super::{
 /// For so long a list is believed.
 const FRESH: Duration = Duration::from_secs(60);
 
-/// What is known of PriorityClasses.
-#[derive(Debug, Default)]
-pub(super) struct Priorities {
-    is_asked: bool,
-    /// What they say, or why nobody knows, and since when.
-    known: Option<(Duration, Result<PriorityClasses, String>)>,
-}
-
 impl HoldCore {
     /// How important a pod of this template is; `None` while that is being asked for. A number that the template says itself is
     /// none: no pod could have it.
     pub(super) fn priority_of(&mut self, template: &PodTemplateSpec) -> Option<Result<i32, String>> {
         let now = self.agenda.now;
-        let known = self.priorities.known.as_ref().filter(|(since, _)| now.saturating_sub(*since) < FRESH);
-        let Some((_, classes)) = known else {
-            if !std::mem::replace(&mut self.priorities.is_asked, true) {
+        let Some(classes) = self.priorities.known(now, FRESH) else {
+            if self.priorities.asks() {
                 self.commands.push(HoldCommand::ListPriorities);
             }
             return None;
@@ -36,7 +27,7 @@ impl HoldCore {
     }
 
     pub(super) fn priorities_listed(&mut self, classes: Result<PriorityClasses, String>) {
-        self.priorities = Priorities { is_asked: false, known: Some((self.agenda.now, classes)) };
+        self.priorities.told(self.agenda.now, classes);
         self.plan_soon();
     }
 }

@@ -7,6 +7,7 @@ use hostler_api::reservation::{DeviceOwner, OwnerCandidate, ReservedDevice};
 
 use super::{
     asking::MOST_ASKED,
+    budgets::VictimBudget,
     core::{HoldCore, device_key, owner_of},
     event::{AllocatedClaim, DeviceKey},
     question::Closing,
@@ -22,6 +23,8 @@ pub(super) struct Victim {
     pub(super) pod: ObjectKey,
     pub(super) claims: Vec<AllocatedClaim>,
     pub(super) priority: i32,
+    /// Budgets that it counts for, where it is to be evicted.
+    pub(super) budgets: Vec<VictimBudget>,
 }
 
 impl HoldCore {
@@ -44,7 +47,9 @@ impl HoldCore {
             };
             let candidate: OwnerCandidate<'_> = known.candidate(&key);
             if self.holds.get(name).is_some_and(|hold| hold.object.spec.is_owned_by(&candidate)) {
-                let victim = Victim { pod: key.clone(), claims: Vec::new(), priority: known.priority };
+                // They go when they want to.
+                let budgets = Vec::new();
+                let victim = Victim { pod: key.clone(), claims: Vec::new(), priority: known.priority, budgets };
                 found.entry(key).or_insert(victim).claims.push(claim);
             }
         }

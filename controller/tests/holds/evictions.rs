@@ -112,6 +112,24 @@ async fn without_the_role_the_reservation_says_which_right_is_missing() {
     assert_eq!(controller.stop().await, Some(0));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_whose_budget_allows_nothing_is_passed_over_for_one_that_may_go() {
+    let cluster = with_example_class().await;
+    cluster.node("n2", 1);
+    cluster.pod("other", "any");
+    assert_eq!(cluster.until_bound("other").await, "n2");
+    budget(&cluster, "low", 0);
+    let controller = cluster.controller().await;
+    example("preemption.yaml").into_iter().for_each(|object| drop(cluster.server.create(object)));
+    let evicted = until_eviction(&cluster, "fpga-for-urgent", "Evicted").await;
+    assert_eq!(evicted["name"], "other");
+    assert!(!is_going(&cluster, "low"));
+    end(&cluster, "other").await;
+    let kept = cluster.until_phase("fpga-for-urgent", "Available").await;
+    assert_eq!(kept["status"]["nodeName"], "n2");
+    assert_eq!(controller.stop().await, Some(0));
+}
+
 /// The objects of a file in `deploy/examples`.
 fn example(name: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(root().join("deploy/examples").join(name)).unwrap();

@@ -13,7 +13,7 @@ use super::{
     pods, read,
 };
 use crate::hold::{
-    AllocatedClaim, FenceRule, HoldOutcome, HoldTarget, HoldWrite, OwnerPod, PodWrite, PriorityClasses,
+    AllocatedClaim, FenceRule, HoldOutcome, HoldTarget, HoldWrite, OwnerPod, PodBudget, PodWrite, PriorityClasses,
     ReservationObject, WrittenReservation,
 };
 
@@ -27,6 +27,7 @@ pub(super) const ANNOTATIONS: &str = "annotations";
 pub(super) enum HoldCall {
     Pod(ObjectKey),
     Priorities,
+    Budgets,
     /// Whether there are rules to write by now.
     Rules,
     Claims(u64),
@@ -38,6 +39,7 @@ pub(super) enum HoldCall {
 pub(super) enum CallAnswer {
     Pod(ObjectKey, Result<Option<Box<OwnerPod>>, String>),
     Priorities(Result<PriorityClasses, String>),
+    Budgets(Result<Vec<PodBudget>, String>),
     Rules(bool),
     /// Those that have devices.
     Claims(u64, Result<Vec<AllocatedClaim>, ListFailure>),
@@ -68,6 +70,7 @@ impl HoldCaller {
                 CallAnswer::Pod(key, pod)
             }
             HoldCall::Priorities => CallAnswer::Priorities(pods::priorities(&self.client).await),
+            HoldCall::Budgets => CallAnswer::Budgets(pods::budgets(&self.client).await),
             HoldCall::Rules => CallAnswer::Rules(HoldPlaces::has_rules(&self.client).await),
             HoldCall::Claims(list) => CallAnswer::Claims(list, self.claims().await.map_err(ListFailure::from)),
             HoldCall::Write(write) => {

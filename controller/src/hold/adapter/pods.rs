@@ -6,13 +6,16 @@ use hostler_allocator::plan::ObjectKey;
 use hostler_api::{
     Chain,
     provisioning::CONSUME_ANNOTATIONS,
-    reservation::{OwnerController, RESERVATION_ALLOCATED},
+    reservation::{LabelSelector, OwnerController, RESERVATION_ALLOCATED},
 };
 use hostler_cluster::{ApiClient, ApiFailure, Collection};
-use serde::Deserialize;
+use serde::{
+    Deserialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
 use serde_json::json;
 
-use crate::hold::{HoldOutcome, OwnerPod, PodWrite, PriorityClasses};
+use crate::hold::{HoldOutcome, OwnerPod, PodBudget, PodWrite, PriorityClasses};
 
 /// With what the controller is allowed to make room.
 const RIGHT: &str = "give the controller the role of deploy/holds/evictions";
@@ -59,10 +62,10 @@ pub(crate) struct PodOwner {
     controller: bool,
 }
 
-/// A page of PriorityClasses.
+/// A page of a list.
 #[derive(Deserialize)]
-struct ClassPage {
-    items: Vec<SeenClass>,
+struct ListPage<T> {
+    items: Vec<T>,
 }
 
 #[derive(Deserialize)]
@@ -78,6 +81,33 @@ struct SeenClass {
 #[derive(Deserialize)]
 struct SeenClassMeta {
     name: String,
+}
+
+#[derive(Deserialize)]
+struct SeenBudget {
+    metadata: SeenBudgetMeta,
+    #[serde(default)]
+    spec: SeenBudgetSpec,
+    #[serde(default)]
+    status: SeenBudgetStatus,
+}
+
+#[derive(Deserialize)]
+struct SeenBudgetMeta {
+    namespace: String,
+    name: String,
+}
+
+#[derive(Default, Deserialize)]
+struct SeenBudgetSpec {
+    selector: Option<LabelSelector>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SeenBudgetStatus {
+    disruptions_allowed: i64,
+    disrupted_pods: BTreeMap<String, IgnoredAny>,
 }
 
 /// The one of them that makes pods like this one anew. It is in their namespace.
@@ -127,20 +157,34 @@ pub(super) async fn read(client: &ApiClient, key: &ObjectKey) -> Result<Option<B
 /// What priorities there are.
 pub(super) async fn priorities(client: &ApiClient) -> Result<PriorityClasses, String> {
     let all = Collection::custom("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses");
-    let (mut classes, mut wrong) = (PriorityClasses::default(), None);
-    let mut read = |page: Vec<u8>| match serde_json::from_slice::<ClassPage>(&page) {
-        Ok(page) => page.items.into_iter().for_each(|class| {
-            if class.global_default {
-                classes.default = class.value;
-            }
-            classes.values.insert(class.metadata.name, class.value);
-        }),
+    let listed = listed::<SeenClass>(client, &all).await?;
+    let default = listed.iter().rfind(|class| class.global_default).map_or(0, |class| class.value);
+    Ok(PriorityClasses { default, values: listed.into_iter().map(|class| (class.metadata.name, class.value)).collect() })
+}
+
+/// What budgets there are.
+pub(super) async fn budgets(client: &ApiClient) -> Result<Vec<PodBudget>, String> {
+    let all = Collection::custom("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets");
+    let budget = |SeenBudget { metadata, spec, status }: SeenBudget| PodBudget {
+        key: ObjectKey::new(&metadata.namespace, &metadata.name),
+        selector: spec.selector,
+        allowed: u64::try_from(status.disruptions_allowed).unwrap_or_default(),
+        going: status.disrupted_pods.into_keys().collect(),
+    };
+    Ok(listed(client, &all).await?.into_iter().map(budget).collect())
+}
+
+/// All objects of a kind that is only needed to make room.
+async fn listed<T: DeserializeOwned>(client: &ApiClient, all: &Collection) -> Result<Vec<T>, String> {
+    let (mut objects, mut wrong) = (Vec::new(), None);
+    let mut read = |page: Vec<u8>| match serde_json::from_slice::<ListPage<T>>(&page) {
+        Ok(page) => objects.extend(page.items),
         Err(error) => wrong = Some(error),
     };
-    let listed = client.list(&all, &mut read).await;
-    let listed =
-        listed.and_then(|()| wrong.map_or(Ok(()), |error| Err(ApiFailure::unusable("read PriorityClasses", error))));
-    listed.map(|()| classes).map_err(|failure| {
+    let listed = client.list(all, &mut read).await;
+    let step = || format!("read {}", all.plural());
+    let listed = listed.and_then(|()| wrong.map_or(Ok(()), |error| Err(ApiFailure::unusable(step(), error))));
+    listed.map(|()| objects).map_err(|failure| {
         let said = Chain(&failure).to_string();
         if failure.code() == Some(403) { format!("{said}; {RIGHT}") } else { said }
     })

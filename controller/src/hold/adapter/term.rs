@@ -206,6 +206,7 @@ impl<'a> HoldTerm<'a> {
                 HoldCommand::Write(write) => self.queue.push_back(HoldCall::Write(write)),
                 HoldCommand::FetchPod(key) => self.queue.push_back(HoldCall::Pod(key)),
                 HoldCommand::ListPriorities => self.queue.push_back(HoldCall::Priorities),
+                HoldCommand::ListBudgets => self.queue.push_back(HoldCall::Budgets),
                 HoldCommand::ListClaims(list) => self.queue.push_back(HoldCall::Claims(list)),
                 HoldCommand::Plan(question) => self.ask(question),
                 HoldCommand::Tell(notice) => {
@@ -251,6 +252,7 @@ impl<'a> HoldTerm<'a> {
         match answer {
             CallAnswer::Pod(key, pod) => self.step(HoldEvent::Pod(key, pod)),
             CallAnswer::Priorities(classes) => self.step(HoldEvent::Priorities(classes)),
+            CallAnswer::Budgets(budgets) => self.step(HoldEvent::Budgets(budgets)),
             CallAnswer::Rules(are_there) => self.rules.answered(are_there, Instant::now()),
             CallAnswer::Claims(list, Ok(claims)) => {
                 self.lists.succeeded();

@@ -1,9 +1,9 @@
 //! Pods that are not ours, and what is asked of the server about them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hostler_allocator::plan::ObjectKey;
-use hostler_api::reservation::{OwnerCandidate, OwnerController};
+use hostler_api::reservation::{LabelSelector, OwnerCandidate, OwnerController};
 
 /// A pod in a claim's namespace.
 #[derive(Clone, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
@@ -42,6 +42,18 @@ pub(crate) struct PriorityClasses {
     pub(crate) values: BTreeMap<String, i32>,
     /// Of pods that name none.
     pub(crate) default: i32,
+}
+
+/// A PodDisruptionBudget.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct PodBudget {
+    pub(crate) key: ObjectKey,
+    /// Its pods, in its namespace; none where there is no selector.
+    pub(crate) selector: Option<LabelSelector>,
+    /// How many of them may go now.
+    pub(crate) allowed: u64,
+    /// Pods that are going already, and are counted.
+    pub(crate) going: BTreeSet<String>,
 }
 
 impl PodWrite {

@@ -160,6 +160,47 @@ fn a_budget_that_is_in_the_way_is_named_until_it_allows_it() {
 }
 
 #[test]
+fn of_pods_that_would_do_those_go_whose_budget_allows_it() {
+    for hides_budgets in [false, true] {
+        let mut world = World::new(&[1, 1]);
+        world.running("one", "db", 1, 0);
+        world.running("two", "job", 1, 10);
+        world.server.budgets.insert("db".to_owned(), 1);
+        world.server.hides_budgets = hides_budgets;
+        world.reserve("r", preempts(1, "web"));
+        world.settle();
+        // Who may not see budgets asks the least important.
+        let expected = if hides_budgets { (Phase::Waiting, vec![]) } else { (Phase::Available, vec!["two"]) };
+        assert_eq!((world.phase("r"), evicted(&world)), expected);
+        world.server.budgets.clear();
+        world.settle();
+        let gone = if hides_budgets { "one" } else { "two" };
+        assert_eq!((world.phase("r"), evicted(&world)), (Phase::Available, vec![gone]));
+        world.check_rest();
+    }
+}
+
+#[test]
+fn where_budgets_are_against_all_as_few_as_can_be_go_against_them() {
+    // Of the two on the first node the budget allows one to go, of the two on the second none.
+    let mut world = World::new(&[2, 2]);
+    for (name, app, priority) in [("a", "db", 7), ("b", "db", 7), ("c", "job", 0), ("d", "job", 0)] {
+        world.running(name, app, 1, priority);
+    }
+    world.server.budgets.extend([("db".to_owned(), 1), ("job".to_owned(), 2)]);
+    world.reserve("r", preempts(2, "web"));
+    world.settle();
+    assert_eq!((world.phase("r"), evicted(&world).len()), (Phase::Waiting, 1));
+    assert!(["a", "b"].contains(&evicted(&world)[0]), "{:?}", evicted(&world));
+    world.server.budgets.clear();
+    world.settle();
+    let mut gone = evicted(&world);
+    gone.sort_unstable();
+    assert_eq!((world.phase("r"), gone), (Phase::Available, vec!["a", "b"]));
+    world.check_rest();
+}
+
+#[test]
 fn a_pod_that_ends_by_itself_meanwhile_is_not_evicted() {
     let mut world = blocked();
     world.end_pod("one");

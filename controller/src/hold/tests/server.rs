@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hostler_allocator::plan::{ClusterFacts, ObjectKey};
 use hostler_api::{
-    reservation::{RESERVATION_ALLOCATED, RESERVATION_UID},
+    reservation::{LabelSelector, RESERVATION_ALLOCATED, RESERVATION_UID},
     resource::ResourceSlice,
     well_known::HELD_ATTRIBUTE,
 };
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::super::{
     AllocatedClaim, ClaimPart, DeviceKey, FenceRule, HoldEvent, HoldOutcome, HoldWrite, NodeFences, OwnerPod,
-    PlaceholderMark, PodRef, PodWrite, PriorityClasses, PublishedSlice, ReservationObject, WrittenReservation,
+    PlaceholderMark, PodBudget, PodRef, PodWrite, PriorityClasses, PublishedSlice, ReservationObject, WrittenReservation,
 };
 use crate::claim_write::{ClaimWrite, WrittenClaimStatus};
 
@@ -49,6 +49,8 @@ pub(super) struct Server {
     pub(super) priorities: Result<PriorityClasses, String>,
     /// How many pods with this label must stay.
     pub(super) budgets: BTreeMap<String, usize>,
+    /// Nobody may list them.
+    pub(super) hides_budgets: bool,
     pub(super) evictions: Vec<Eviction>,
     /// Pods may not be annotated.
     pub(super) forbids_annotations: bool,
@@ -70,6 +72,7 @@ impl Default for Server {
             pods: BTreeMap::new(),
             priorities: Ok(priorities),
             budgets: BTreeMap::new(),
+            hides_budgets: false,
             evictions: Vec::new(),
             forbids_annotations: false,
             facts: ClusterFacts::default(),
@@ -217,6 +220,18 @@ impl Server {
             Some(known) if known.uid == written.uid => (HoldOutcome::Conflict, None),
             _ => (HoldOutcome::Gone, None),
         }
+    }
+
+    /// As their status says it: how many of its pods may go now.
+    pub(super) fn pod_budgets(&self) -> Result<Vec<PodBudget>, String> {
+        let budget = |(app, least): (&String, &usize)| {
+            let selector = LabelSelector { match_labels: [("app".to_owned(), app.clone())].into(), ..Default::default() };
+            let is_healthy = |it: &&ModelPod| selector.matches(&it.is.labels) && !it.is.is_deleting;
+            let allowed = self.pods.values().filter(is_healthy).count().saturating_sub(*least);
+            let key = ObjectKey::new("default", app);
+            PodBudget { key, selector: Some(selector), allowed: allowed as u64, ..PodBudget::default() }
+        };
+        if self.hides_budgets { Err("no right to list budgets".to_owned()) } else { Ok(self.budgets.iter().map(budget).collect()) }
     }
 
     fn write_pod(&mut self, write: &PodWrite) -> HoldOutcome {

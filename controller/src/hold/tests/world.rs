@@ -242,6 +242,10 @@ impl World {
                 let pod = self.server.pods.get(&key).map(|pod| Box::new(pod.is.clone()));
                 self.feed(HoldEvent::Pod(key, Ok(pod)));
             }
+            HoldCommand::ListBudgets => {
+                let budgets = self.server.pod_budgets();
+                self.feed(HoldEvent::Budgets(budgets));
+            }
             HoldCommand::ListPriorities => {
                 let classes = self.server.priorities.clone();
                 self.feed(HoldEvent::Priorities(classes));
