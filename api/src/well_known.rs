@@ -3,6 +3,9 @@
 /// The API version of hostler's own kinds: opaque configuration, today.
 pub const HOSTLER_API_VERSION: &str = "hostler.dev/v1alpha1";
 
+/// As whom the controller writes, as the API server remembers it.
+pub const CONTROLLER_FIELD_MANAGER: &str = "hostler-controller";
+
 /// The key of the taint with which a device is kept for somebody, whichever driver's device it is. Its value says for whom.
 pub const HELD_TAINT: &str = "hostler.dev/held";
 

@@ -5,12 +5,13 @@
 use std::collections::BTreeMap;
 
 use hostler_allocator::plan::ObjectKey;
-use hostler_api::resource::{AllocationResult, ApiVersion, ResourceClaimConsumerReference, ResourceClaimSpec};
+use hostler_api::{
+    resource::{AllocationResult, ApiVersion, ResourceClaimConsumerReference, ResourceClaimSpec},
+    well_known::CONTROLLER_FIELD_MANAGER,
+};
 use hostler_cluster::{ApiClient, ApiFailure, Collection, ObjectVersion};
 use serde_json::{Value, json};
 
-/// Whose fields these are, as the API server remembers it.
-const FIELD_MANAGER: &str = "hostler-controller";
 /// Keeps a claim as long as it has devices. Whoever writes an allocation adds it before, and takes it away after.
 pub(crate) const DELETE_PROTECTION: &str = "resource.kubernetes.io/delete-protection";
 
@@ -86,7 +87,7 @@ impl ClaimWrite {
             // A patch would have the server write parameters of drivers anew, and then refuse it since they have changed.
             Self::Finalizers(claim, finalizers) => {
                 let change = (&*claim.version, &**finalizers);
-                client.replace_finalizers(&claims, name, FIELD_MANAGER, change).await.map(Some)
+                client.replace_finalizers(&claims, name, CONTROLLER_FIELD_MANAGER, change).await.map(Some)
             }
             Self::Status(claim, status) => {
                 let patch = json!({
@@ -94,14 +95,14 @@ impl ClaimWrite {
                     // What is null goes, in a merge patch; lists are as a whole what is written.
                     "status": {"allocation": status.allocation, "reservedFor": status.reserved_for},
                 });
-                client.change_status(&claims, name, FIELD_MANAGER, &patch).await.map(Some)
+                client.change_status(&claims, name, CONTROLLER_FIELD_MANAGER, &patch).await.map(Some)
             }
             Self::Consumers(claim, consumers) => {
                 let patch = json!({
                     "metadata": {"uid": claim.uid, "resourceVersion": claim.version},
                     "status": {"reservedFor": consumers},
                 });
-                client.change_status(&claims, name, FIELD_MANAGER, &patch).await.map(Some)
+                client.change_status(&claims, name, CONTROLLER_FIELD_MANAGER, &patch).await.map(Some)
             }
             Self::Delete(claim) => {
                 let version = ObjectVersion { uid: claim.uid.clone(), resource_version: claim.version.clone() };

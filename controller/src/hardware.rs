@@ -20,6 +20,7 @@ use hostler_api::{
         CLUSTER_HARDWARE, CLUSTER_HARDWARE_KIND, CLUSTER_HARDWARE_NAME, ClusterClassCounts, ClusterHardwareStatus,
         GROUP, VERSION,
     },
+    well_known::CONTROLLER_FIELD_MANAGER,
 };
 use hostler_cluster::{ApiClient, ApiFailure, Collection, rfc3339};
 use hostler_process::Tasks;
@@ -39,8 +40,6 @@ use crate::{
 
 pub(crate) use self::decision::{HardwareCommand, HardwareCore, HardwareEvent, StoredHardware};
 
-/// Whose fields these are, as the API server remembers it.
-const FIELD_MANAGER: &str = "hostler-controller";
 /// Nothing is due: somebody will tell.
 const LATER: Duration = Duration::from_secs(3600);
 
@@ -153,13 +152,8 @@ impl HardwareWriter {
     }
 
     async fn read(&self) -> Result<HardwareEvent, ApiFailure> {
-        match self.parts.client.get::<WrittenHardware>(&self.all, CLUSTER_HARDWARE_NAME).await {
-            Ok(found) => Ok(HardwareEvent::Read(Some(found.stored()))),
-            Err(failure) if failure.code() == Some(404) && !failure.is_unknown_resource() => {
-                Ok(HardwareEvent::Read(None))
-            }
-            Err(failure) => Err(failure),
-        }
+        let found = self.parts.client.find::<WrittenHardware>(&self.all, CLUSTER_HARDWARE_NAME).await?;
+        Ok(HardwareEvent::Read(found.map(|found| found.stored())))
     }
 
     async fn create(&self) -> Result<HardwareEvent, ApiFailure> {
@@ -180,7 +174,7 @@ impl HardwareWriter {
         });
         let client = &self.parts.client;
         let found: WrittenHardware =
-            client.replace_part("status", &self.all, CLUSTER_HARDWARE_NAME, FIELD_MANAGER, &object).await?;
+            client.replace_part("status", &self.all, CLUSTER_HARDWARE_NAME, CONTROLLER_FIELD_MANAGER, &object).await?;
         Ok(HardwareEvent::Written(found.stored()))
     }
 

@@ -15,7 +15,7 @@ use super::{
     agenda::Topic,
     core::HoldCore,
     event::{HoldTarget, HoldWrite, ReservationObject, WrittenReservation},
-    status::{NewStatus, owners_of, served},
+    status::{NewStatus, owners_of},
 };
 
 /// Who waits for devices is looked at this often at least.
@@ -144,7 +144,7 @@ impl HoldCore {
         }
         let devices = self.devices_or_proposal(name);
         let owners = owners_of(self, name, &devices);
-        if object.spec.is_once() && served(&owners) >= object.spec.replicas() as usize {
+        if object.spec.is_once() && owners.len() >= object.spec.replicas() as usize {
             return Some(NewStatus::of(self, name).succeeded(devices, owners));
         }
         self.status_of_open(name, devices, owners)

@@ -54,11 +54,6 @@ pub(super) fn owners_of(core: &HoldCore, name: &str, devices: &[ReservedDevice])
     owners.into_iter().collect()
 }
 
-/// How many pods have had their part.
-pub(super) fn served(owners: &[ObjectReference]) -> usize {
-    owners.len()
-}
-
 fn quota(device: &ReservedDevice) -> Option<String> {
     let class = &device.device_class_name;
     (!class.is_empty()).then(|| format!("{class}.deviceclass.resource.k8s.io/devices"))
@@ -253,7 +248,7 @@ impl Hold {
         let is_broken = |states: &Vec<State>| states.contains(&State::Lost);
         let is_used = |states: &Vec<State>| spec.is_once() && states.iter().all(|state| *state == State::HandedOver);
         let intact = groups.values().filter(|states| !is_broken(states) && !is_used(states)).count();
-        let had = if spec.is_once() { served(owners) } else { 0 };
+        let had = if spec.is_once() { owners.len() } else { 0 };
         let missing = (spec.replicas() as usize).saturating_sub(intact + had);
         let broken = groups.iter().filter(|(_, states)| is_broken(states)).map(|(replica, _)| *replica);
         let fresh = (0..spec.replicas()).filter(|replica| !groups.contains_key(replica));

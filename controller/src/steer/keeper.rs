@@ -9,7 +9,7 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use hostler_api::Chain;
+use hostler_api::{Chain, well_known::CONTROLLER_FIELD_MANAGER};
 use hostler_cluster::{ApiClient, ApiFailure, Collection, ObjectVersion};
 use hostler_files::{FileError, read_text};
 use hostler_process::{
@@ -27,8 +27,6 @@ use super::{
 };
 use crate::{config::WebhookConfig, lead::Leadership};
 
-/// Whose fields these are, as the API server remembers it.
-const FIELD_MANAGER: &str = "hostler-controller";
 /// Where in the Secret the keys are.
 const FIELD: &str = "keys.json";
 /// A certificate with its chain has a few kilobytes.
@@ -167,11 +165,9 @@ impl CertificateKeeper {
     /// What the Secret says, if it is there; what cannot be understood is as good as nothing.
     async fn keys(&self) -> Result<(Option<WebhookKeys>, Option<ObjectVersion>), KeeperError> {
         let name = &self.config.service;
-        let secret: SeenSecret = match self.client.get(&self.secrets(), name).await {
-            Ok(secret) => secret,
-            Err(failure) if failure.code() == Some(404) => return Ok((None, None)),
-            Err(failure) => return Err(KeeperError::ReadSecret(self.secret_name(), Box::new(failure))),
-        };
+        let found = self.client.find::<SeenSecret>(&self.secrets(), name).await;
+        let found = found.map_err(|failure| KeeperError::ReadSecret(self.secret_name(), Box::new(failure)))?;
+        let Some(secret) = found else { return Ok((None, None)) };
         let SeenMeta { uid, resource_version } = secret.metadata;
         let text = secret.data.get(FIELD).and_then(|text| STANDARD.decode(text).ok());
         let keys = text.and_then(|text| serde_json::from_slice(&text).ok());
@@ -212,10 +208,10 @@ impl CertificateKeeper {
             Some(ObjectVersion { uid, resource_version }) => {
                 let metadata = json!({ "uid": uid, "resourceVersion": resource_version });
                 let patch = json!({ "metadata": metadata, "data": data });
-                self.client.change::<Value>(&all, name, FIELD_MANAGER, &patch).await
+                self.client.change::<Value>(&all, name, CONTROLLER_FIELD_MANAGER, &patch).await
             }
             None => {
-                let labels = json!({ "app.kubernetes.io/managed-by": FIELD_MANAGER });
+                let labels = json!({ "app.kubernetes.io/managed-by": CONTROLLER_FIELD_MANAGER });
                 let metadata = json!({ "name": name, "namespace": self.namespace, "labels": labels });
                 let object = json!({
                     "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data,
@@ -242,7 +238,7 @@ impl CertificateKeeper {
         let metadata = json!({ "uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"] });
         let patch = json!({ "metadata": metadata, "webhooks": configuration["webhooks"] });
         let name = &self.config.configuration;
-        let written = self.client.change::<Value>(&configurations(), name, FIELD_MANAGER, &patch).await;
+        let written = self.client.change::<Value>(&configurations(), name, CONTROLLER_FIELD_MANAGER, &patch).await;
         but_for_others(written).map_err(|failure| KeeperError::WriteConfiguration(name.clone(), Box::new(failure)))
     }
 }

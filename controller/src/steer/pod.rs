@@ -99,12 +99,9 @@ pub(super) async fn pod_and_state(
     claim: &GeneratedClaim,
 ) -> Result<Option<(SteeredPod, PodState)>, ApiFailure> {
     let pods = Collection::core("Pod", "pods").of(&claim.namespace);
-    match client.get::<SeenPod>(&pods, &claim.pod.name).await {
-        Ok(pod) => {
-            let state = pod.state();
-            Ok(Some((SteeredPod::from(pod), state)).filter(|(pod, _)| pod.owner.uid == claim.pod.uid))
-        }
-        Err(failure) if failure.code() == Some(404) => Ok(None),
-        Err(failure) => Err(failure),
-    }
+    let found = client.find::<SeenPod>(&pods, &claim.pod.name).await?.map(|pod| {
+        let state = pod.state();
+        (SteeredPod::from(pod), state)
+    });
+    Ok(found.filter(|(pod, _)| pod.owner.uid == claim.pod.uid))
 }

@@ -4,6 +4,7 @@ use hostler_allocator::plan::ObjectKey;
 use hostler_api::{
     Chain,
     classic::{ClassicMeta, ClassicVersion},
+    well_known::CONTROLLER_FIELD_MANAGER,
 };
 use hostler_cluster::{ApiClient, ApiFailure, Collection};
 use serde::Deserialize;
@@ -16,8 +17,6 @@ use crate::classic::{
     model::PodFacts,
 };
 
-/// Whose fields these are, as the API server remembers it.
-const FIELD_MANAGER: &str = "hostler-controller";
 
 /// Something to ask the server.
 #[derive(Debug)]
@@ -70,11 +69,8 @@ impl ClassicCaller {
 
     async fn pod(&self, key: &ObjectKey) -> Result<Option<PodFacts>, String> {
         let pods = Collection::core("Pod", "pods").of(&key.namespace);
-        match self.client.get::<Value>(&pods, &key.name).await {
-            Ok(pod) => self.dialect.pod(&pod).map(Some).map_err(|error| error.to_string()),
-            Err(failure) if failure.code() == Some(404) => Ok(None),
-            Err(failure) => Err(Chain(&failure).to_string()),
-        }
+        let found = self.client.find::<Value>(&pods, &key.name).await.map_err(|failure| Chain(&failure).to_string())?;
+        found.map(|pod| self.dialect.pod(&pod).map_err(|error| error.to_string())).transpose()
     }
 
     async fn has_claim(&self, key: &ObjectKey, uid: &str) -> Result<bool, String> {
@@ -104,10 +100,10 @@ impl ClassicCaller {
     async fn send(&self, target: &WriteTarget, patch: &ClassicPatch) -> Result<Value, ApiFailure> {
         let (all, name) = self.place(target);
         match (patch.is_status, patch.is_apply) {
-            (_, true) => self.client.apply_status(&all, name, FIELD_MANAGER, &patch.body).await,
-            (true, false) => self.client.change_status(&all, name, FIELD_MANAGER, &patch.body).await,
+            (_, true) => self.client.apply_status(&all, name, CONTROLLER_FIELD_MANAGER, &patch.body).await,
+            (true, false) => self.client.change_status(&all, name, CONTROLLER_FIELD_MANAGER, &patch.body).await,
             (false, false) if self.has_parameters(target) => self.keep(&all, name, &patch.body).await,
-            (false, false) => self.client.change(&all, name, FIELD_MANAGER, &patch.body).await,
+            (false, false) => self.client.change(&all, name, CONTROLLER_FIELD_MANAGER, &patch.body).await,
         }
     }
 
@@ -121,7 +117,7 @@ impl ClassicCaller {
     async fn keep(&self, all: &Collection, name: &str, patch: &Value) -> Result<Value, ApiFailure> {
         let metadata = ClassicMeta::deserialize(&patch["metadata"]).unwrap_or_default();
         let change = (&*metadata.resource_version, &*metadata.finalizers);
-        self.client.replace_finalizers(all, name, FIELD_MANAGER, change).await
+        self.client.replace_finalizers(all, name, CONTROLLER_FIELD_MANAGER, change).await
     }
 
     fn place<'t>(&self, target: &'t WriteTarget) -> (Collection, &'t str) {

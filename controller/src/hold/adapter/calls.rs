@@ -1,7 +1,11 @@
 //! Calls that the core wants made: a pod is read, claims are listed, or an object is written and what came of it is told.
 
 use hostler_allocator::plan::ObjectKey;
-use hostler_api::{Chain, reservation::ReservationStatus, well_known::HELD_TAINT};
+use hostler_api::{
+    Chain,
+    reservation::ReservationStatus,
+    well_known::{CONTROLLER_FIELD_MANAGER, HELD_TAINT},
+};
 use hostler_cluster::{ApiClient, ApiFailure, Collection, ObjectVersion};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -17,8 +21,6 @@ use crate::hold::{
     ReservationObject, WrittenReservation,
 };
 
-/// Whose fields these are, as the API server remembers it.
-const FIELD_MANAGER: &str = "hostler-controller";
 /// Writes of annotations.
 pub(super) const ANNOTATIONS: &str = "annotations";
 
@@ -108,7 +110,7 @@ impl HoldCaller {
             HoldWrite::Finalizers(of, finalizers) => self.finalizers(of, finalizers).await.map(Some),
             HoldWrite::Status(of, status) => {
                 let (all, whole) = (HoldKind::reservations(), (&*of.version, &**status));
-                let object = self.client.write_status(&all, &of.name, FIELD_MANAGER, whole).await?;
+                let object = self.client.write_status(&all, &of.name, CONTROLLER_FIELD_MANAGER, whole).await?;
                 is_as_written(&of.name, status, &object).map(|()| Some(object))
             }
             HoldWrite::Delete(of) => {
@@ -120,7 +122,7 @@ impl HoldCaller {
                 let patch = json!({
                     "metadata": {"resourceVersion": version}, "spec": {"holds": holds.collect::<Vec<_>>()},
                 });
-                self.client.change(&HoldKind::node_hardware(), node, FIELD_MANAGER, &patch).await.map(Some)
+                self.client.change(&HoldKind::node_hardware(), node, CONTROLLER_FIELD_MANAGER, &patch).await.map(Some)
             }
             HoldWrite::CreateRule(rule) => self.create_rule(rule).await.map(Some),
             HoldWrite::DeleteRule(rule) => self.delete_rule(rule).await.map(|()| None),
@@ -133,7 +135,7 @@ impl HoldCaller {
         let mut metadata = metadata(of);
         metadata["finalizers"] = json!(finalizers);
         let patch = json!({ "metadata": metadata });
-        self.client.change(&HoldKind::reservations(), &of.name, FIELD_MANAGER, &patch).await
+        self.client.change(&HoldKind::reservations(), &of.name, CONTROLLER_FIELD_MANAGER, &patch).await
     }
 
     fn rules(&self) -> Result<&Collection, ApiFailure> {
@@ -145,7 +147,7 @@ impl HoldCaller {
         let (all, device) = (self.rules()?, &rule.device);
         let object = json!({
             "apiVersion": all.api_version(), "kind": all.kind(),
-            "metadata": {"name": rule.name, "labels": {"app.kubernetes.io/managed-by": FIELD_MANAGER}},
+            "metadata": {"name": rule.name, "labels": {"app.kubernetes.io/managed-by": CONTROLLER_FIELD_MANAGER}},
             "spec": {
                 "deviceSelector": {"driver": device.driver, "pool": device.pool, "device": device.device},
                 "taint": {"key": HELD_TAINT, "value": rule.value, "effect": "NoSchedule"},

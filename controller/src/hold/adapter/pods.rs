@@ -147,11 +147,8 @@ fn pods(key: &ObjectKey) -> Collection {
 
 /// A pod, if there is one.
 pub(super) async fn read(client: &ApiClient, key: &ObjectKey) -> Result<Option<Box<OwnerPod>>, String> {
-    match client.get::<SeenPod>(&pods(key), &key.name).await {
-        Ok(pod) => Ok(Some(Box::new(pod.owner()))),
-        Err(failure) if failure.code() == Some(404) => Ok(None),
-        Err(failure) => Err(Chain(&failure).to_string()),
-    }
+    let found = client.find::<SeenPod>(&pods(key), &key.name).await.map_err(|failure| Chain(&failure).to_string())?;
+    Ok(found.map(|pod| Box::new(pod.owner())))
 }
 
 /// What priorities there are.

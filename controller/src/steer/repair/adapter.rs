@@ -141,25 +141,20 @@ impl Repairer {
 
     /// The claim, if it has nothing and nobody uses it.
     async fn waiting(&self, key: &ObjectKey) -> Result<Option<GeneratedClaim>, ApiFailure> {
-        match self.client.get::<WaitingClaim>(&Self::claims(&key.namespace), &key.name).await {
-            Ok(WaitingClaim { claim, status }) => {
-                let is_waiting =
-                    status["allocation"].is_null() && status["reservedFor"].as_array().is_none_or(Vec::is_empty);
-                Ok(claim.generated(key.namespace.clone()).filter(|_| is_waiting))
-            }
-            Err(failure) if failure.code() == Some(404) => Ok(None),
-            Err(failure) => Err(failure),
-        }
+        let found = self.client.find::<WaitingClaim>(&Self::claims(&key.namespace), &key.name).await?;
+        Ok(found.and_then(|WaitingClaim { claim, status }| {
+            let is_waiting =
+                status["allocation"].is_null() && status["reservedFor"].as_array().is_none_or(Vec::is_empty);
+            claim.generated(key.namespace.clone()).filter(|_| is_waiting)
+        }))
     }
 
     /// Whether any claim of the pod has devices: it would lose them.
     async fn has_devices(&self, namespace: &str, pod: &SteeredPod) -> Result<bool, ApiFailure> {
         for name in &pod.made_claims {
-            match self.client.get::<Value>(&Self::claims(namespace), name).await {
-                Ok(claim) if claim["status"]["allocation"].is_null() => {}
-                Ok(_) => return Ok(true),
-                Err(failure) if failure.code() == Some(404) => {}
-                Err(failure) => return Err(failure),
+            let claim = self.client.find::<Value>(&Self::claims(namespace), name).await?;
+            if claim.is_some_and(|claim| !claim["status"]["allocation"].is_null()) {
+                return Ok(true);
             }
         }
         Ok(false)

@@ -11,7 +11,6 @@ use hostler_api::{
     reservation::{ReservationConditionType, ReservationMode, ReservedClaim},
 };
 use hostler_cluster::{ApiFailure, Collection};
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tracing::debug;
 
@@ -123,18 +122,10 @@ impl Looker {
         }
     }
 
-    async fn get<T: DeserializeOwned>(&self, all: &Collection, name: &str) -> Result<Option<T>, ApiFailure> {
-        match self.caller.client.get(all, name).await {
-            Ok(found) => Ok(Some(found)),
-            Err(failure) if failure.code() == Some(404) && !failure.is_unknown_resource() => Ok(None),
-            Err(failure) => Err(failure),
-        }
-    }
-
     /// Everything as the server has it; `None` where it is not for this mode to look at.
     async fn sight(&self, question: &LookQuestion, now: Duration) -> Result<Option<SharedSight>, ApiFailure> {
         let (name, view) = (&question.name, &question.moment.view);
-        let reservation: Option<ReservationObject> = self.get(&HoldKind::reservations(), name).await?;
+        let reservation: Option<ReservationObject> = self.caller.client.find(&HoldKind::reservations(), name).await?;
         if reservation.as_ref().is_some_and(|it| it.spec.mode() != ReservationMode::SharedClaim) {
             return Ok(None);
         }
@@ -169,7 +160,7 @@ impl Looker {
         for key in keys {
             let version = self.caller.places.version;
             let all = Collection::resource(version, "ResourceClaim", "resourceclaims").of(&key.namespace);
-            if let Some(claim) = self.get::<SightedClaim>(&all, &key.name).await? {
+            if let Some(claim) = self.caller.client.find::<SightedClaim>(&all, &key.name).await? {
                 sight.claims.insert(key, claim);
             }
         }
@@ -184,7 +175,7 @@ impl Looker {
         let keys: BTreeSet<ObjectKey> = asking.chain(made).collect();
         for key in keys {
             let all = Collection::core("Pod", "pods").of(&key.namespace);
-            if let Some(pod) = self.get(&all, &key.name).await? {
+            if let Some(pod) = self.caller.client.find(&all, &key.name).await? {
                 sight.pods.insert(key, pod);
             }
         }
