@@ -46,8 +46,8 @@ pub(crate) use self::{
     core::{HoldCore, HoldSettings},
     event::{
         AllocatedClaim, Amounts, ClaimPart, DeviceKey, Fence, FenceRule, HoldCommand, HoldEvent, HoldNotice,
-        HoldOutcome, HoldTarget, HoldTime, HoldWrite, NodeFences, OwnerPod, PlaceholderMark, PodBudget, PodRef, PodWrite,
-        PriorityClasses, PublishedDevice, PublishedSlice, ReservationObject, WrittenReservation,
+        HoldOutcome, HoldTarget, HoldTime, HoldWrite, NodeFences, OwnerPod, PlaceholderMark, PodBudget, PodRef,
+        PodWrite, PriorityClasses, PublishedDevice, PublishedSlice, ReservationObject, WrittenReservation,
     },
     question::{HoldAnswer, HoldQuestion},
     taken::{add_taken, taken_by_reservations},

@@ -139,7 +139,11 @@ mod tests {
         };
         let of_web = || budget(Some(selector.clone()), &["q"]);
         assert_eq!((about(of_web(), "n", "web"), about(of_web(), "n", "db"), about(of_web(), "m", "web")), (1, 0, 0));
-        assert_eq!(about(budget(Some(LabelSelector::default()), &[]), "n", "db"), 1, "one that says nothing is about all");
+        assert_eq!(
+            about(budget(Some(LabelSelector::default()), &[]), "n", "db"),
+            1,
+            "one that says nothing is about all"
+        );
         assert_eq!(about(budget(None, &[]), "n", "db"), 0);
         assert_eq!(about(budget(Some(selector.clone()), &["p"]), "n", "web"), 0, "it goes already, and is counted");
     }

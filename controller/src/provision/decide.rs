@@ -22,8 +22,8 @@ use super::{
     memory::{LONGEST_PAUSE, RequestMemory},
     objects::{ProvisionObjects, SeenRequest},
     parameters::{RequestParameters, unusable},
-    sight::{Keeping, ProvisionSight, Reservations},
     plan_hash::plan_hash,
+    sight::{Keeping, ProvisionSight, Reservations},
     status::{ETA, NODE, NODES, PLAN_HASH, RESERVATION, StatusWord, TOLERATION},
     words,
 };
@@ -101,7 +101,9 @@ impl Decision {
             };
         }
         match (&memory.verdict, sets) {
-            (Some(CheckVerdict::Found(found)), Ok(sets)) => decision.found(request, found, &sets, &parameters, now, sight),
+            (Some(CheckVerdict::Found(found)), Ok(sets)) => {
+                decision.found(request, found, &sets, &parameters, now, sight)
+            }
             (Some(CheckVerdict::Attachable(plan)), Ok(_)) => decision.plan_steps(request, plan),
             (Some(verdict), _) => decision.say(verdict, &parameters),
             _ if now.steady >= ends => {

@@ -19,7 +19,8 @@ fn halves(cluster: &HoldCluster, node: &str) {
         })
     };
     let counters = |value: &str| json!({ "slices": { "value": value } });
-    let half = |name: &str| json!({ "name": name, "consumesCounters": [{ "counterSet": "card", "counters": counters("1") }] });
+    let half =
+        |name: &str| json!({ "name": name, "consumesCounters": [{ "counterSet": "card", "counters": counters("1") }] });
     cluster.server.create(slice(1, &json!({ "sharedCounters": [{ "name": "card", "counters": counters("2") }] })));
     cluster.server.create(slice(2, &json!({ "devices": [half("half-0"), half("half-1")] })));
     cluster.server.create(json!({

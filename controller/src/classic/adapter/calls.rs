@@ -17,7 +17,6 @@ use crate::classic::{
     model::PodFacts,
 };
 
-
 /// Something to ask the server.
 #[derive(Debug)]
 pub(super) enum ClassicCall {

@@ -21,8 +21,7 @@ pub(super) struct LaterRules {
 
 impl LaterRules {
     pub(super) fn new(has_rules: bool, now: Instant) -> Self {
-        let mut later =
-            Self { pauses: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE), due: None, are_there: false };
+        let mut later = Self { pauses: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE), due: None, are_there: false };
         if !has_rules {
             later.look_again(now);
         }

@@ -156,7 +156,10 @@ pub(super) async fn priorities(client: &ApiClient) -> Result<PriorityClasses, St
     let all = Collection::custom("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses");
     let listed = listed::<SeenClass>(client, &all).await?;
     let default = listed.iter().rfind(|class| class.global_default).map_or(0, |class| class.value);
-    Ok(PriorityClasses { default, values: listed.into_iter().map(|class| (class.metadata.name, class.value)).collect() })
+    Ok(PriorityClasses {
+        default,
+        values: listed.into_iter().map(|class| (class.metadata.name, class.value)).collect(),
+    })
 }
 
 /// What budgets there are.

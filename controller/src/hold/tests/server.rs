@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use super::super::{
     AllocatedClaim, ClaimPart, DeviceKey, FenceRule, HoldEvent, HoldOutcome, HoldWrite, NodeFences, OwnerPod,
-    PlaceholderMark, PodBudget, PodRef, PodWrite, PriorityClasses, PublishedSlice, ReservationObject, WrittenReservation,
+    PlaceholderMark, PodBudget, PodRef, PodWrite, PriorityClasses, PublishedSlice, ReservationObject,
+    WrittenReservation,
 };
 use crate::claim_write::{ClaimWrite, WrittenClaimStatus};
 
@@ -225,13 +226,18 @@ impl Server {
     /// As their status says it: how many of its pods may go now.
     pub(super) fn pod_budgets(&self) -> Result<Vec<PodBudget>, String> {
         let budget = |(app, least): (&String, &usize)| {
-            let selector = LabelSelector { match_labels: [("app".to_owned(), app.clone())].into(), ..Default::default() };
+            let selector =
+                LabelSelector { match_labels: [("app".to_owned(), app.clone())].into(), ..Default::default() };
             let is_healthy = |it: &&ModelPod| selector.matches(&it.is.labels) && !it.is.is_deleting;
             let allowed = self.pods.values().filter(is_healthy).count().saturating_sub(*least);
             let key = ObjectKey::new("default", app);
             PodBudget { key, selector: Some(selector), allowed: allowed as u64, ..PodBudget::default() }
         };
-        if self.hides_budgets { Err("no right to list budgets".to_owned()) } else { Ok(self.budgets.iter().map(budget).collect()) }
+        if self.hides_budgets {
+            Err("no right to list budgets".to_owned())
+        } else {
+            Ok(self.budgets.iter().map(budget).collect())
+        }
     }
 
     fn write_pod(&mut self, write: &PodWrite) -> HoldOutcome {
