@@ -72,6 +72,8 @@ pub(super) struct Hold {
     pub(super) check: Option<HoldCheck>,
     /// Since when devices are not as they should be.
     pub(super) amiss: BTreeMap<DeviceKey, Duration>,
+    /// When it was asked last who the pod is that it shall move.
+    pub(super) replaced_asked: Option<Duration>,
     /// What people were told last.
     pub(super) told: Option<(ReservationPhase, String)>,
 }
@@ -454,6 +456,7 @@ impl Hold {
             proposal: None,
             victims: Vec::new(),
             answers: BTreeMap::new(),
+            replaced_asked: None,
             problem: None,
             is_without_free: false,
             check: None,

@@ -12,6 +12,7 @@ use super::{
     event::{HoldCommand, HoldNotice, HoldOutcome, HoldTarget, HoldWrite, PodWrite},
     fences::fenced_for,
     seen::PodKnowledge,
+    settle::LOOK_AGAIN,
 };
 
 /// What came of asking for an eviction, until the status says it.
@@ -229,9 +230,16 @@ impl HoldCore {
 
     /// Where the pod runs that the Reservation shall move; who is not known is asked for.
     pub(super) fn replaced_node(&mut self, name: &str) -> ReplacedNode {
-        let Some(hold) = self.holds.get(name) else { return ReplacedNode::None };
+        let now = self.agenda.now;
+        let Some(hold) = self.holds.get_mut(name) else { return ReplacedNode::None };
         let Some(replaced) = hold.object.spec.replaces.clone() else { return ReplacedNode::None };
         let key = ObjectKey::new(&replaced.namespace, &replaced.name);
+        // Nobody says that a pod is gone whose claims stay as they are.
+        let asked = *hold.replaced_asked.get_or_insert(now);
+        if now.saturating_sub(asked) >= LOOK_AGAIN && matches!(self.seen.pods.get(&key), Some(PodKnowledge::Known(_))) {
+            hold.replaced_asked = Some(now);
+            self.seen.pods.remove(&key);
+        }
         self.ask_for(&key);
         match self.seen.pods.get(&key) {
             Some(PodKnowledge::Known(Some(pod))) if pod.uid == replaced.uid && !pod.node.is_empty() => {

@@ -19,7 +19,7 @@ use super::{
 };
 
 /// Who waits for devices is looked at this often at least.
-const LOOK_AGAIN: Duration = Duration::from_secs(30);
+pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// Clocks are looked at anew after this, where one of them is behind.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 

@@ -34,6 +34,19 @@ fn evictions(world: &World, name: &str) -> Vec<(String, Eviction)> {
 }
 
 #[test]
+fn its_node_is_taken_again_once_the_pod_is_gone_though_its_claim_is_not() {
+    let mut world = with_pod(&[2]);
+    let spec = moves(&world, "web");
+    world.reserve("r", spec);
+    world.settle();
+    assert_eq!(world.phase("r"), Phase::Pending, "the free device is beside it");
+    world.delete_pod("web");
+    world.settle();
+    assert_eq!((world.phase("r"), world.held("r")), (Phase::Available, vec!["a/gpu-1".to_owned()]));
+    world.check_rest();
+}
+
+#[test]
 fn a_pod_is_evicted_once_devices_are_kept_on_another_node_and_not_before() {
     let mut world = with_pod(&[2, 1]);
     let spec = moves(&world, "web");
