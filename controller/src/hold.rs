@@ -15,6 +15,7 @@ mod annotations;
 mod asking;
 mod budgets;
 mod choice;
+mod conflicts;
 mod core;
 mod devices;
 mod event;

@@ -96,6 +96,9 @@ pub struct ReservedDevice {
     pub share_id: String,
     /// How far it is.
     pub state: ReservedDeviceState,
+    /// Two claims had it at once, or may have had it. It stays closed until no claim has it: a scheduler takes it for free once the first of them goes.
+    #[serde(skip_serializing_if = "is_false")]
+    pub conflict: bool,
     /// Who has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<DeviceOwner>,
@@ -202,6 +205,8 @@ pub enum ReservationConditionReason {
     NodeLost,
     /// Somebody else has a device, or it is gone or does not work.
     Lost,
+    /// Two claims have a device.
+    Conflict,
     /// What was kept is being opened to others.
     Releasing,
     /// Nothing is left to do.
@@ -241,6 +246,11 @@ impl ReservedDevice {
 }
 
 impl ReservationStatus {
+    /// Its devices, but those that only stay closed until others can have them.
+    pub fn kept(&self) -> impl Iterator<Item = &ReservedDevice> {
+        self.devices.iter().filter(|device| device.state != ReservedDeviceState::Releasing)
+    }
+
     /// The condition of this type, if there is one.
     pub fn condition(&self, kind: ReservationConditionType) -> Option<&Condition> {
         self.conditions.iter().find(|condition| condition.kind == kind.as_str())
@@ -274,11 +284,17 @@ impl ReservationConditionReason {
             Self::Expired => "Expired",
             Self::NodeLost => "NodeLost",
             Self::Lost => "Lost",
+            Self::Conflict => "Conflict",
             Self::Releasing => "Releasing",
             Self::Settled => "Settled",
             Self::Refused => "Refused",
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]

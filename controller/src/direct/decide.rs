@@ -87,11 +87,12 @@ impl DirectSight {
 
     /// Its devices are being closed to others, or are.
     fn step_of_kept(&self, pod: &DirectPod, own: &ReservationObject, claims: &[(&String, &DirectClaim)]) -> DirectStep {
-        let devices = &own.status.devices;
-        let of_claim = |name: &str| devices.iter().filter(|it| it.claim == name).collect::<Vec<&ReservedDevice>>();
+        let devices: Vec<&ReservedDevice> = own.status.kept().collect();
+        let of_claim =
+            |name: &str| devices.iter().copied().filter(|it| it.claim == name).collect::<Vec<&ReservedDevice>>();
         // Somebody has a device that was written: the claim gives way, and the fence stays until nobody has it.
         let lost = claims.iter().find(|(name, claim)| {
-            is_written(claim, pod) && of_claim(name).iter().any(|device| device.state == State::Lost)
+            is_written(claim, pod) && of_claim(name).iter().any(|device| device.state == State::Lost || device.conflict)
         });
         if let Some((_, claim)) = lost {
             return status(claim, WrittenClaimStatus::default());

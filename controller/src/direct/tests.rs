@@ -200,11 +200,14 @@ impl DirectWorld {
             });
         } else {
             let device = &mut kept.status.devices[0];
-            device.state = match (self.strangers.contains(&device.device), given.contains(&device.device)) {
-                (true, _) => State::Lost,
-                (false, true) => State::HandedOver,
+            let (is_others, is_given) = (self.strangers.contains(&device.device), given.contains(&device.device));
+            device.state = match (is_others, is_given) {
+                // Whoever keeps it goes on taking it for its owner's.
+                (_, true) => State::HandedOver,
+                (true, false) => State::Lost,
                 (false, false) => State::Held,
             };
+            device.conflict = is_others && (is_given || device.conflict);
             let is_kept = device.state != State::Lost;
             kept.status.phase = if is_kept { ReservationPhase::Available } else { ReservationPhase::Pending };
         }

@@ -21,6 +21,7 @@ use super::{
     planning::Questions,
     published::PoolName,
     seen::Seen,
+    telling::said_conflict,
     writes::WriteState,
 };
 use crate::agenda::Agenda;
@@ -76,6 +77,8 @@ pub(super) struct Hold {
     pub(super) replaced_asked: Option<Duration>,
     /// What people were told last.
     pub(super) told: Option<(ReservationPhase, String)>,
+    /// Which conflict people were told of last.
+    pub(super) told_conflict: Option<String>,
 }
 
 /// Devices that are closed, until it is certain that nobody else has got them.
@@ -450,6 +453,7 @@ impl Hold {
     fn new(object: ReservationObject) -> Self {
         let reason = object.status.condition(ReservationConditionType::Ready).map(|it| it.reason.clone());
         Self {
+            told_conflict: said_conflict(&object.status).map(str::to_owned),
             value: toleration_value(&object.uid),
             told: reason.map(|reason| (object.status.phase, reason)),
             object,

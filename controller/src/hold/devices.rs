@@ -42,47 +42,55 @@ impl HoldCore {
         let is_once = hold.object.spec.is_once();
         let owners = hold.object.status.current_owners.len();
         let parts = self.look_at_all_parts(name, &known);
-        let mut devices = Vec::new();
+        let (mut devices, mut left) = (Vec::new(), Vec::new());
         for (device, part) in known.into_iter().zip(parts) {
+            if device.state == State::Releasing {
+                left.push(device);
+                continue;
+            }
             let now = part.unwrap_or_else(|| self.look_at_device(name, &device));
             // One that an owner had once and gave back.
             let was_used = is_once && device.state == State::HandedOver && now.state != State::HandedOver;
-            if !was_used {
-                devices.push(now);
-            }
+            if was_used { left.push(now) } else { devices.push(now) }
         }
-        drop_spare(&mut devices, replicas, if is_once { owners } else { 0 });
+        left.extend(drop_spare(&mut devices, replicas, if is_once { owners } else { 0 }));
         self.check_closed(name, &mut devices);
+        devices.extend(left.into_iter().filter_map(|device| self.released(device)));
         devices
     }
 
     fn look_at_device(&mut self, name: &str, device: &ReservedDevice) -> ReservedDevice {
-        let (state, owner) = match self.holder(name, device) {
+        let holder = self.holder(name, device);
+        // Its owner has gone, and who has it now is no other owner.
+        let is_anothers = matches!(holder, Holder::Stranger(_)) && self.is_anothers(name, device);
+        let (state, owner) = match holder {
             Holder::Unknown => (device.state, device.owner.clone()),
             Holder::Victim => (self.state_of_victims(name, device), device.owner.clone()),
             Holder::Owner(owner) => (State::HandedOver, Some(owner)),
             Holder::Stranger(owner) => (State::Lost, Some(owner)),
             Holder::Nobody => (self.state_of_free(name, device), None),
         };
-        ReservedDevice { state, owner, ..device.clone() }
+        ReservedDevice { state, owner, conflict: is_anothers || self.is_in_conflict(device), ..device.clone() }
     }
 
+    /// Whichever order claims are looked at in: an owner has it before all others, and who is not known yet may be one.
     fn holder(&mut self, name: &str, device: &ReservedDevice) -> Holder {
         let claims: Vec<AllocatedClaim> = self.seen.claims_on(&device_key(device)).cloned().collect();
         let known = device.owner.as_ref().map(|owner| &*owner.uid).unwrap_or_default();
+        let is_known = claims.iter().any(|claim| claim.uid == known);
+        match device.state {
+            State::Fencing if is_known => return Holder::Victim,
+            // Its pod may be gone, or no consumer any more: it was an owner's.
+            State::HandedOver if is_known => return Holder::Owner(device.owner.clone().unwrap_or_default()),
+            _ => {}
+        }
         let mut holder = Holder::Nobody;
         for claim in claims {
-            let is_known = claim.uid == known;
-            match device.state {
-                State::Fencing if is_known => return Holder::Victim,
-                // Its pod may be gone, or no consumer any more: it was an owner's.
-                State::HandedOver if is_known => return Holder::Owner(device.owner.clone().unwrap_or_default()),
-                _ => {}
-            }
             holder = match (self.whose(name, &claim), holder) {
-                (Whose::Owner(owner), Holder::Nobody | Holder::Unknown) => Holder::Owner(owner),
+                (_, holder @ Holder::Owner(_)) => holder,
+                (Whose::Owner(owner), _) => Holder::Owner(owner),
+                (Whose::Unknown, _) | (_, Holder::Unknown) => Holder::Unknown,
                 (Whose::Stranger(owner), Holder::Nobody) => Holder::Stranger(owner),
-                (Whose::Unknown, Holder::Nobody) => Holder::Unknown,
                 (_, holder) => holder,
             };
         }
@@ -116,6 +124,10 @@ impl HoldCore {
             return device.state;
         };
         let key = device_key(device);
+        if self.seen.is_contested(&key) {
+            // Were the pod to go, somebody else would still have it.
+            return State::Lost;
+        }
         if fenced_for(&self.seen, &self.settings.own_driver, &key) == Some(&*hold.value) {
             hold.amiss.remove(&key);
             return State::Fencing;
@@ -205,15 +217,15 @@ impl HoldCore {
 }
 
 /// Leaves out what nobody wants any more, since there are fewer replicas than before. Those of which an owner has something, or
-/// had, count; of the others the first stay.
-fn drop_spare(devices: &mut Vec<ReservedDevice>, replicas: usize, owners: usize) {
+/// had, count; of the others the first stay. Says what is left out.
+fn drop_spare(devices: &mut Vec<ReservedDevice>, replicas: usize, owners: usize) -> Vec<ReservedDevice> {
     let used: BTreeSet<u32> =
         devices.iter().filter(|it| it.state == State::HandedOver).map(|device| device.replica).collect();
     let unused: BTreeSet<u32> =
         devices.iter().map(|device| device.replica).filter(|replica| !used.contains(replica)).collect();
     let left = replicas.saturating_sub(owners.max(used.len()));
     let spare: BTreeSet<u32> = unused.into_iter().skip(left).collect();
-    devices.retain(|device| !spare.contains(&device.replica));
+    devices.extract_if(.., |device| spare.contains(&device.replica)).collect()
 }
 
 #[cfg(test)]

@@ -174,7 +174,7 @@ impl HoldCore {
             return status.phase == Phase::Available;
         }
         let is_safe = |device: &ReservedDevice| match device.state {
-            ReservedDeviceState::Held | ReservedDeviceState::HandedOver => true,
+            ReservedDeviceState::Held | ReservedDeviceState::HandedOver | ReservedDeviceState::Releasing => true,
             ReservedDeviceState::Fencing if device.owner.is_some() => {
                 fenced_for(&self.seen, &self.settings.own_driver, &device_key(device)) == Some(&*hold.value)
             }

@@ -41,6 +41,10 @@ impl HoldCore {
     /// Whether a device of a Reservation shall be closed, or stay so.
     fn is_wanted(&mut self, name: &str, device: &ReservedDevice, is_closed: bool) -> bool {
         let Some(hold) = self.holds.get(name) else { return false };
+        // Of two claims that have it the one that goes first must not open it to a third.
+        if device.conflict || is_closed && (self.is_in_conflict(device) || self.is_anothers(name, device)) {
+            return true;
+        }
         if hold.object.is_deleting {
             return false;
         }
@@ -50,17 +54,15 @@ impl HoldCore {
         if device.state != ReservedDeviceState::HandedOver || !is_closed {
             return false;
         }
-        // Another scheduler may not have seen yet that an owner has it. And where two claims have it, the one that goes first must
-        // not open it to a third.
+        // Another scheduler may not have seen yet that an owner has it.
         let ready = hold.object.status.condition(ReservationConditionType::Ready);
         let since = ready.and_then(|it| since_1970(&it.last_transition_time)).unwrap_or_default();
         let age = self.clock.certain().unwrap_or_default().saturating_sub(since);
         if age < self.settings.settle {
             self.agenda.after(self.settings.settle - age, Topic::NodeFences(device.node_name.clone()));
             self.agenda.after(self.settings.settle - age, Topic::Rule(rule_name(&device_key(device))));
-            return true;
         }
-        !device.is_part() && self.seen.claims_on(&device_key(device)).count() > 1
+        age < self.settings.settle
     }
 
     /// Who of several that want a device gets it: who has it, then the oldest.

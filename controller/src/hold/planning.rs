@@ -221,7 +221,7 @@ impl HoldCore {
         let mut taken = BTreeSet::new();
         for (name, hold) in self.holds.iter().filter(|(_, hold)| !hold.object.status.phase.is_over()) {
             let is_lacking = |device: &&ReservedDevice| {
-                lacking.get(&**name).is_some_and(|asked| asked.replicas.contains(&device.replica))
+                lacking.get(&**name).is_some_and(|asked| asked.replicas.contains(&device.replica) && !device.conflict)
             };
             let devices = hold.object.status.devices.iter().filter(|device| !is_lacking(device));
             taken.extend(devices.filter(|device| is_taken(device)).map(device_key));

@@ -31,6 +31,8 @@ pub(super) struct Seen {
     pub(super) rules: BTreeMap<String, FenceRule>,
     pub(super) claims: BTreeMap<ObjectKey, AllocatedClaim>,
     holders: BTreeMap<DeviceKey, BTreeSet<ObjectKey>>,
+    /// Devices that two claims had at once, as long as any claim has them.
+    contested: BTreeSet<DeviceKey>,
     /// Claims that tolerate a value by name.
     tolerating: BTreeMap<String, BTreeSet<ObjectKey>>,
     /// Claims that stand for parts of devices, by the UID of the Reservation that keeps these.
@@ -128,10 +130,10 @@ impl Seen {
             return Vec::new();
         }
         let key = claim.key.clone();
-        let mut pools = self.forget_claim(&key);
+        let mut devices = self.forget_claim(&key);
         for device in &claim.devices {
             self.holders.entry(device.clone()).or_default().insert(key.clone());
-            pools.push((device.driver.clone(), device.pool.clone()));
+            devices.push(device.clone());
         }
         for pod in &claim.pods {
             let pod = ObjectKey::new(&key.namespace, &pod.name);
@@ -144,14 +146,40 @@ impl Seen {
             self.placeholders.entry(mark.reservation_uid.clone()).or_default().insert(key.clone());
         }
         self.claims.insert(key, claim);
-        pools
+        self.holders_changed(devices)
     }
 
     pub(super) fn claim_gone(&mut self, key: &ObjectKey, uid: &str) -> Vec<PoolName> {
-        if self.claims.get(key).is_some_and(|claim| claim.uid == uid) { self.forget_claim(key) } else { Vec::new() }
+        let is_it = self.claims.get(key).is_some_and(|claim| claim.uid == uid);
+        let devices = if is_it { self.forget_claim(key) } else { Vec::new() };
+        self.holders_changed(devices)
     }
 
-    fn forget_claim(&mut self, key: &ObjectKey) -> Vec<PoolName> {
+    /// Other claims than before have these devices.
+    fn holders_changed(&mut self, devices: Vec<DeviceKey>) -> Vec<PoolName> {
+        for device in &devices {
+            if !self.holders.contains_key(device) {
+                self.contested.remove(device);
+            } else if self.has_several_owners(device) {
+                self.contested.insert(device.clone());
+            }
+        }
+        devices.into_iter().map(|device| (device.driver, device.pool)).collect()
+    }
+
+    /// Whether two claims have a device of which one has all. Parts are counted one by one, and can be several claims'.
+    fn has_several_owners(&self, device: &DeviceKey) -> bool {
+        let has_all = |claim: &AllocatedClaim| !claim.parts.iter().any(|part| part.device == *device);
+        self.claims_on(device).nth(1).is_some() && self.claims_on(device).any(has_all)
+    }
+
+    /// Whether two claims had the device at once, and one of them at least has it still.
+    pub(super) fn is_contested(&self, device: &DeviceKey) -> bool {
+        self.contested.contains(device)
+    }
+
+    /// Says which devices it had.
+    fn forget_claim(&mut self, key: &ObjectKey) -> Vec<DeviceKey> {
         let Some(claim) = self.claims.remove(key) else { return Vec::new() };
         for pod in &claim.pods {
             // Somebody else may come under the name.
@@ -164,7 +192,7 @@ impl Seen {
         if let Some(mark) = &claim.placeholder {
             forget(&mut self.placeholders, &mark.reservation_uid, key);
         }
-        claim.devices.into_iter().map(|device| (device.driver, device.pool)).collect()
+        claim.devices
     }
 
     /// The claims that have a device.

@@ -15,7 +15,7 @@ use super::{
     agenda::Topic,
     core::HoldCore,
     event::{HoldTarget, HoldWrite, ReservationObject, WrittenReservation},
-    status::{NewStatus, owners_of},
+    status::{NewStatus, OpenWords, owners_of},
 };
 
 /// Who waits for devices is looked at this often at least.
@@ -65,8 +65,14 @@ impl HoldCore {
         let Some(hold) = self.holds.get(name) else { return HoldStep::Rest };
         let object = &hold.object;
         let is_kept = object.finalizers.iter().any(|finalizer| finalizer == RESERVATION_FINALIZER);
+        let is_in_conflict = object.status.devices.iter().any(|device| device.conflict);
+        if (object.is_deleting || object.status.phase.is_over())
+            && let Some(status) = self.news_of_conflicts(name)
+        {
+            return HoldStep::Status(status);
+        }
         if object.is_deleting {
-            let is_ready = is_kept && !self.is_kept_for(&hold.value, &object.uid);
+            let is_ready = is_kept && !is_in_conflict && !self.is_kept_for(&hold.value, &object.uid);
             return if is_ready { HoldStep::RemoveFinalizer } else { HoldStep::Rest };
         }
         if object.status.phase.is_over() {
@@ -87,7 +93,8 @@ impl HoldCore {
     fn step_of_ended(&mut self, name: &str, is_kept: bool) -> HoldStep {
         let Some(hold) = self.holds.get(name) else { return HoldStep::Rest };
         let status = &hold.object.status;
-        if self.is_kept_for(&hold.value, &hold.object.uid) {
+        let is_in_conflict = status.devices.iter().any(|device| device.conflict);
+        if is_in_conflict || self.is_kept_for(&hold.value, &hold.object.uid) {
             let devices = status.devices.clone();
             devices.iter().for_each(|device| self.fence_changed(device));
             return HoldStep::Rest;
@@ -171,7 +178,9 @@ impl HoldCore {
             return None;
         }
         let is_closed = self.is_closed(name, &devices);
-        Some(NewStatus::of(self, name).open(self.holds.get(name)?, devices, owners, problem.as_deref(), is_closed))
+        let conflicts = self.conflicts(&devices);
+        let said = OpenWords { problem: problem.as_deref(), conflicts: conflicts.as_deref(), is_closed };
+        Some(NewStatus::of(self, name).open(self.holds.get(name)?, devices, owners, &said))
     }
 
     /// Its devices as they are, with those that were chosen in the place of those that it lacks.
@@ -180,10 +189,12 @@ impl HoldCore {
         let Some(hold) = self.holds.get(name) else { return devices };
         let Some(proposal) = &hold.proposal else { return devices };
         let is_replaced = |device: &ReservedDevice| {
-            device.state != ReservedDeviceState::HandedOver && proposal.iter().any(|it| it.replica == device.replica)
+            !matches!(device.state, ReservedDeviceState::HandedOver | ReservedDeviceState::Releasing)
+                && proposal.iter().any(|it| it.replica == device.replica)
         };
-        let kept: Vec<ReservedDevice> = devices.into_iter().filter(|device| !is_replaced(device)).collect();
-        kept.into_iter().chain(proposal.iter().cloned()).collect()
+        let (replaced, kept): (Vec<_>, Vec<_>) = devices.into_iter().partition(is_replaced);
+        let left = replaced.into_iter().filter_map(|device| self.released(device));
+        kept.into_iter().chain(proposal.iter().cloned()).chain(left).collect()
     }
 
     /// A node of its devices that has been gone for too long.

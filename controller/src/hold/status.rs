@@ -22,6 +22,19 @@ use super::{
     evictions::{obstacle, to_evict},
 };
 
+/// What is between a conflict and what was said otherwise.
+const IN_CONFLICT: &str = "; in conflict: ";
+
+/// What is to be said of one that is not over.
+pub(super) struct OpenWords<'a> {
+    /// Why devices that it lacks could not be chosen.
+    pub(super) problem: Option<&'a str>,
+    /// Which claims have devices together.
+    pub(super) conflicts: Option<&'a str>,
+    /// Whether all is closed that is to be.
+    pub(super) is_closed: bool,
+}
+
 /// A status in the making.
 pub(super) struct NewStatus {
     pub(super) status: ReservationStatus,
@@ -104,12 +117,13 @@ impl NewStatus {
     }
 
     pub(super) fn with_devices(&mut self, devices: Vec<ReservedDevice>, owners: Vec<ObjectReference>) {
-        let nodes: BTreeSet<&String> = devices.iter().map(|device| &device.node_name).collect();
+        let kept = || devices.iter().filter(|device| device.state != State::Releasing);
+        let nodes: BTreeSet<&String> = kept().map(|device| &device.node_name).collect();
         let only = nodes.first().filter(|node| nodes.len() == 1 && !node.is_empty());
         self.status.node_name = only.map(|node| (*node).clone());
         let is = |state: State| move |device: &&ReservedDevice| device.state == state;
         self.status.held = u32::try_from(devices.iter().filter(is(State::Held)).count()).unwrap_or(u32::MAX);
-        self.status.allocatable = count(devices.iter());
+        self.status.allocatable = count(kept());
         self.status.allocated = count(devices.iter().filter(is(State::HandedOver)));
         self.status.devices = devices;
         self.status.current_owners = owners;
@@ -121,29 +135,35 @@ impl NewStatus {
         hold: &Hold,
         devices: Vec<ReservedDevice>,
         owners: Vec<ObjectReference>,
-        problem: Option<&str>,
-        is_closed: bool,
+        said: &OpenWords<'_>,
     ) -> ReservationStatus {
         let (yes, no) = (ConditionStatus::True, ConditionStatus::False);
-        match problem {
+        match said.problem {
             Some(problem) => self.say(Type::Scheduled, no, Reason::Unschedulable, problem),
             None if devices.is_empty() => {
                 self.say(Type::Scheduled, no, Reason::Unschedulable, "devices are being looked for");
             }
             None => self.say(Type::Scheduled, yes, Reason::Scheduled, "devices are chosen"),
         }
-        let (phase, reason, mut message) = stand_of(&devices, problem.is_some(), is_closed);
+        let (phase, mut reason, mut message) = stand_of(&devices, said.problem.is_some(), said.is_closed);
         let is_available = phase == Phase::Available;
         let evictions = hold.evictions(&devices, is_available);
         if let Some(obstacle) = obstacle(&evictions).filter(|_| phase == Phase::Waiting) {
             message = format!("{message}; {obstacle}");
         }
         self.status.phase = phase;
-        self.say(Type::Ready, if is_available { yes } else { no }, reason, &message);
-        match to_evict(&evictions).filter(|_| is_available) {
-            Some(left) => self.say(Type::Settled, no, Reason::Evicting, &left),
-            None if is_available => self.say(Type::Settled, yes, Reason::Settled, "nothing is left to do"),
-            None => self.say(Type::Settled, no, reason, &message),
+        message = with_conflicts(&message, said.conflicts);
+        // Whoever has a device with somebody else cannot rely on it; the others are kept.
+        let is_ready = is_available && said.conflicts.is_none();
+        if is_available && !is_ready {
+            reason = Reason::Conflict;
+        }
+        self.say(Type::Ready, if is_ready { yes } else { no }, reason, &message);
+        match (said.conflicts, to_evict(&evictions).filter(|_| is_available)) {
+            (Some(conflicts), _) => self.say(Type::Settled, no, Reason::Conflict, conflicts),
+            (None, Some(left)) => self.say(Type::Settled, no, Reason::Evicting, &left),
+            _ if is_available => self.say(Type::Settled, yes, Reason::Settled, "nothing is left to do"),
+            _ => self.say(Type::Settled, no, reason, &message),
         }
         self.status.evictions = evictions;
         self.with_devices(devices, owners);
@@ -185,6 +205,21 @@ impl NewStatus {
         self.status
     }
 
+    /// Of one that is over or deleted: devices that two claims have stay closed.
+    pub(super) fn released_but(mut self, devices: Vec<ReservedDevice>, conflicts: Option<&str>) -> ReservationStatus {
+        self.status.devices = devices;
+        let ready = self.status.conditions.iter_mut().find(|it| it.kind == Type::Ready.as_str());
+        if let Some(ready) = ready {
+            ready.message = with_conflicts(&ready.message, conflicts).chars().take(1024).collect();
+        }
+        let (reason, message) = match conflicts {
+            Some(conflicts) => (Reason::Conflict, conflicts),
+            None => (Reason::Releasing, "what was kept is being opened to others"),
+        };
+        self.say(Type::Settled, ConditionStatus::False, reason, message);
+        self.status
+    }
+
     fn release(&mut self) {
         let is_left = |device: &&mut ReservedDevice| device.state != State::HandedOver;
         self.status.devices.iter_mut().filter(is_left).for_each(|device| device.state = State::Releasing);
@@ -199,9 +234,16 @@ impl NewStatus {
     }
 }
 
+/// What was said otherwise, and which claims have devices together now.
+fn with_conflicts(said: &str, conflicts: Option<&str>) -> String {
+    let otherwise = said.split(IN_CONFLICT).next().unwrap_or_default();
+    conflicts.map_or_else(|| otherwise.to_owned(), |conflicts| format!("{otherwise}{IN_CONFLICT}{conflicts}"))
+}
+
 /// Where devices leave their Reservation. It waits for pods once nobody else can get what they leave, and not before.
 fn stand_of(devices: &[ReservedDevice], has_problem: bool, is_closed: bool) -> (Phase, Reason, String) {
-    let of = |state: State| devices.iter().filter(move |device| device.state == state);
+    let devices: Vec<&ReservedDevice> = devices.iter().filter(|device| device.state != State::Releasing).collect();
+    let of = |state: State| devices.iter().copied().filter(move |device| device.state == state);
     let lost: Vec<String> = of(State::Lost).map(lost).collect();
     if !lost.is_empty() {
         return (Phase::Pending, Reason::Lost, format!("lost: {}", few(&lost)));
@@ -244,7 +286,8 @@ impl Hold {
     /// The replicas for which devices are to be found.
     pub(super) fn lacking(&self, devices: &[ReservedDevice], owners: &[ObjectReference]) -> Vec<u32> {
         let (spec, mut groups) = (&self.object.spec, BTreeMap::<u32, Vec<State>>::new());
-        devices.iter().for_each(|device| groups.entry(device.replica).or_default().push(device.state));
+        let kept = devices.iter().filter(|device| device.state != State::Releasing);
+        kept.for_each(|device| groups.entry(device.replica).or_default().push(device.state));
         let is_broken = |states: &Vec<State>| states.contains(&State::Lost);
         let is_used = |states: &Vec<State>| spec.is_once() && states.iter().all(|state| *state == State::HandedOver);
         let intact = groups.values().filter(|states| !is_broken(states) && !is_used(states)).count();

@@ -26,7 +26,7 @@ pub(crate) fn taken_by_reservations<'a>(
 /// Whether no other Reservation can have the device. One that has a part of it closes it as a whole whenever an owner comes, and
 /// two could not both do that.
 pub(super) fn is_taken(device: &ReservedDevice) -> bool {
-    device.state != ReservedDeviceState::HandedOver || device.is_part()
+    device.state != ReservedDeviceState::HandedOver || device.is_part() || device.conflict
 }
 
 /// Has whoever asks these facts take the devices for given.

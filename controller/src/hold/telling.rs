@@ -1,6 +1,6 @@
 //! What people are told of Reservations, in Events.
 
-use hostler_api::reservation::{ReservationConditionReason, ReservationConditionType};
+use hostler_api::reservation::{ReservationConditionReason, ReservationConditionType, ReservationStatus};
 
 use super::{
     core::HoldCore,
@@ -13,6 +13,17 @@ impl HoldCore {
         let Some(hold) = self.holds.get_mut(name) else { return };
         let status = &hold.object.status;
         let Some(ready) = status.condition(ReservationConditionType::Ready) else { return };
+        let conflict = said_conflict(status).map(str::to_owned);
+        if conflict.is_some() && hold.told_conflict != conflict {
+            hold.told_conflict.clone_from(&conflict);
+            self.commands.push(HoldCommand::Tell(HoldNotice {
+                name: name.to_owned(),
+                uid: hold.object.uid.clone(),
+                is_warning: true,
+                reason: ReservationConditionReason::Conflict.as_str(),
+                message: conflict.unwrap_or_default(),
+            }));
+        }
         let news = Some((status.phase, ready.reason.clone()));
         if hold.told == news {
             return;
@@ -31,6 +42,12 @@ impl HoldCore {
             }));
         }
     }
+}
+
+/// Which claims have devices together, as a status says.
+pub(super) fn said_conflict(status: &ReservationStatus) -> Option<&str> {
+    let settled = status.condition(ReservationConditionType::Settled)?;
+    (settled.reason == ReservationConditionReason::Conflict.as_str()).then_some(&*settled.message)
 }
 
 /// The word of a condition, if it is one of ours.

@@ -6,6 +6,7 @@
 mod annotations;
 mod attribute;
 mod cluster;
+mod conflicts;
 mod crash;
 mod descheduling;
 mod evictions;

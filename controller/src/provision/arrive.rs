@@ -52,6 +52,6 @@ fn needs_nothing(pod: &ConsumerPod, kept: &[&ReservationObject], sight: &Provisi
 }
 
 fn is_kept(known: &ReservationObject, [driver, pool, device]: &[String; 3]) -> bool {
-    let mut left = known.status.devices.iter().filter(|it| it.state != ReservedDeviceState::HandedOver);
+    let mut left = known.status.kept().filter(|it| it.state != ReservedDeviceState::HandedOver);
     left.any(|it| it.key() == (driver, pool, device))
 }

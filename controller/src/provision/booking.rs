@@ -304,7 +304,7 @@ pub(super) fn kept_on(request: &SeenRequest, set: Option<usize>, all: &Reservati
         let Some(known) = own(request, &part.name, all).filter(|it| !it.status.phase.is_over()) else { continue };
         let is_left = |device: &&ReservedDevice| device.state != ReservedDeviceState::HandedOver;
         let of_replicas: BTreeMap<u32, &String> =
-            known.status.devices.iter().filter(is_left).map(|it| (it.replica, &it.node_name)).collect();
+            known.status.kept().filter(is_left).map(|it| (it.replica, &it.node_name)).collect();
         for node in of_replicas.into_values() {
             *nodes.entry(node.clone()).or_default() += 1;
         }
@@ -321,7 +321,7 @@ pub(super) fn kept_plan(request: &SeenRequest, all: &Reservations) -> Vec<String
     let mut lines = Vec::new();
     for part in parts(request) {
         let known = own(request, &part.name, all);
-        lines.extend(known.iter().flat_map(|known| &known.status.devices).map(|device| line(&part, device)));
+        lines.extend(known.iter().flat_map(|known| known.status.kept()).map(|device| line(&part, device)));
     }
     lines.sort();
     lines

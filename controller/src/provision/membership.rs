@@ -71,7 +71,7 @@ impl<'a> SetEvidence<'a> {
         let status = &known.status;
         let owners = status.current_owners.iter().filter(|pod| !pod.uid.is_empty());
         self.owners.extend(owners.map(|pod| (&*pod.uid, set)));
-        for device in &status.devices {
+        for device in status.kept() {
             let of = self.devices.entry(device.key()).or_insert(Some(set));
             *of = of.filter(|other| *other == set);
         }

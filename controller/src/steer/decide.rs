@@ -105,7 +105,7 @@ impl SteerFacts<'_> {
 
     fn classes(&self, chosen: &[&ReservationObject]) -> BTreeMap<String, bool> {
         let mut classes = BTreeMap::new();
-        let devices = chosen.iter().flat_map(|it| &it.status.devices);
+        let devices = chosen.iter().flat_map(|it| it.status.kept());
         for device in devices.filter(|it| !it.device_class_name.is_empty()) {
             *classes.entry(device.device_class_name.clone()).or_insert(true) &= device.driver == self.own_driver;
         }

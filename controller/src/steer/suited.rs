@@ -46,7 +46,7 @@ fn is_reachable(view: &ClusterView, pod: &SteeredPod, reservation: &ReservationO
         let node = view.facts.node(&device.node_name);
         node.is_none_or(|node| pod.spec.wants_node(&device.node_name, &node.metadata.labels))
     };
-    let mut left = reservation.status.devices.iter().filter(|it| it.state != ReservedDeviceState::HandedOver);
+    let mut left = reservation.status.kept().filter(|it| it.state != ReservedDeviceState::HandedOver);
     left.any(is_wanted)
 }
 

@@ -5,6 +5,7 @@
 
 mod claims;
 mod cluster;
+mod conflicts;
 mod direct;
 mod evictions;
 mod page;

@@ -95,6 +95,11 @@ impl ControlPlane {
         self.scheduler.next(view)
     }
 
+    /// The scheduler begins anew: it reads what there is, and nothing else is left of what it knew.
+    pub fn restart_scheduler(&mut self) {
+        self.scheduler = Scheduler::default();
+    }
+
     /// What the controller of claims writes next.
     pub fn next_of_claims(&mut self, view: &ApiServerView<'_>) -> Option<ControllerCommand> {
         self.claims.next(view)

@@ -74,10 +74,12 @@ fn line(device: &ReservedDevice, nodes: &BTreeMap<String, NodeHolds>) -> String 
         (State::Lost, None) => "lost: it is gone, does not work or cannot be closed".to_owned(),
         (State::Fencing, Some(holder)) => format!("waited for: {holder} still has it"),
         (State::Fencing, None) => format!("being closed to others: {}", closing(device, nodes)),
+        (State::Releasing, Some(holder)) if device.conflict => format!("{holder} has it, and it is not kept any more"),
         (State::Releasing, _) => "being opened to others".to_owned(),
         (State::Held, _) => "held".to_owned(),
     };
-    format!("{}: {how}", name(device))
+    let conflict = if device.conflict { "; two claims had it, it stays closed until none has it" } else { "" };
+    format!("{}: {how}{conflict}", name(device))
 }
 
 /// Who has to close a device, and whether he did.

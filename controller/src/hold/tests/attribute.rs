@@ -4,6 +4,7 @@
 use hostler_api::reservation::ReservationPhase as Phase;
 
 use super::{
+    conflicts,
     crash::life,
     scenarios, shares,
     world::{DRIVER, Fate, World, by_attribute, wants},
@@ -30,7 +31,8 @@ fn the_scenarios_are_the_same_where_an_attribute_closes_devices() {
         scenarios::a_node_whose_daemon_does_not_answer_is_left_for_another,
         scenarios::an_owner_that_goes_before_it_is_given_anything_changes_nothing,
         scenarios::an_owner_that_goes_while_it_is_handed_over_leaves_nothing_closed,
-        scenarios::where_two_claims_have_a_device_it_stays_closed_until_one_is_gone,
+        conflicts::where_two_claims_have_a_device_it_stays_closed_until_both_are_gone,
+        conflicts::what_two_claims_have_is_replaced_and_stays_closed,
         scenarios::devices_of_running_owners_are_kept_for_those_who_come_after_them,
         shares::a_part_is_kept_and_the_rest_of_the_device_is_for_everybody,
         shares::an_owner_gets_the_part_and_nobody_else_in_between,

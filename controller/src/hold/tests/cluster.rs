@@ -1,11 +1,15 @@
 //! Everybody else in the cluster: node daemons, kube-scheduler, the controller manager, users.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use hostler_allocator::plan::ObjectKey;
 use hostler_api::Quantity;
 
 use super::{
-    super::{AllocatedClaim, ClaimPart, DeviceKey, NodeFences, OwnerPod, PodRef, PublishedDevice, PublishedSlice},
-    server::ModelPod,
+    super::{
+        AllocatedClaim, ClaimPart, DeviceKey, HoldEvent, NodeFences, OwnerPod, PodRef, PublishedDevice, PublishedSlice,
+    },
+    server::{ModelPod, Server},
     world::World,
 };
 
@@ -24,10 +28,65 @@ pub(super) fn key(name: &str) -> ObjectKey {
     ObjectKey::new("default", name)
 }
 
+/// What a scheduler takes for given away, as upstream's does: a plain set. A claim that gets devices adds them, and one that loses
+/// them or goes takes them out, whoever else has them.
+#[derive(Debug, Default)]
+pub(super) struct GivenDevices {
+    pub(super) devices: BTreeSet<DeviceKey>,
+    /// What claims were seen to have, by UID.
+    claims: BTreeMap<String, Vec<DeviceKey>>,
+    /// How much of what happened it has heard.
+    heard: usize,
+}
+
+impl GivenDevices {
+    /// One that begins, and reads what there is.
+    fn of(server: &Server) -> Self {
+        let mut given = Self { heard: server.log.len(), ..Self::default() };
+        server.claims.values().for_each(|claim| given.claim(&claim.uid, whole_devices(claim)));
+        given
+    }
+
+    fn hear(&mut self, server: &Server) {
+        for event in &server.log[self.heard..] {
+            match event {
+                HoldEvent::Claim(claim) => self.claim(&claim.uid, whole_devices(claim)),
+                HoldEvent::ClaimGone(_, uid) => self.claim(uid, Vec::new()),
+                _ => {}
+            }
+        }
+        self.heard = server.log.len();
+    }
+
+    fn claim(&mut self, uid: &str, devices: Vec<DeviceKey>) {
+        let before = self.claims.insert(uid.to_owned(), devices.clone()).unwrap_or_default();
+        match (before.is_empty(), devices.is_empty()) {
+            (true, false) => self.devices.extend(devices),
+            (false, true) => before.iter().for_each(|device| {
+                self.devices.remove(device);
+            }),
+            _ => {}
+        }
+    }
+}
+
+/// Parts are counted one by one.
+fn whole_devices(claim: &AllocatedClaim) -> Vec<DeviceKey> {
+    let is_part = |device: &&DeviceKey| claim.parts.iter().any(|part| part.device == **device);
+    claim.devices.iter().filter(|device| !is_part(device)).cloned().collect()
+}
+
 impl World {
+    /// The scheduler begins anew.
+    pub(super) fn restart_scheduler(&mut self) {
+        self.given = GivenDevices::of(&self.server);
+    }
+
     pub(super) fn node(&mut self, name: &str, driver: &str, devices: usize) {
         self.server.put_node(name);
         self.server.put_fences(NodeFences { node: name.to_owned(), ..NodeFences::default() });
+        // One that comes anew closes nothing before it is told to.
+        self.sealed.retain(|device| device.pool != name);
         let device = |at| PublishedDevice { name: format!("gpu-{at}"), is_usable: true, ..PublishedDevice::default() };
         self.server.put_slice(PublishedSlice {
             name: name.to_owned(),
@@ -104,6 +163,7 @@ impl World {
     pub(super) fn decide(&mut self, name: &str) -> bool {
         let found = self.server.pods.get(&key(name)).filter(|pod| !pod.is.is_deleting);
         let Some(pod) = found.cloned() else { return false };
+        self.given.hear(&self.server);
         let is_placed = self.server.claims.get(&key(name)).is_none_or(|claim| !claim.devices.is_empty());
         if is_placed || self.in_flight.contains_key(&key(name)) {
             return false;
@@ -126,8 +186,8 @@ impl World {
 
     fn is_open(&self, slice: &PublishedSlice, device: &PublishedDevice, pod: &ModelPod) -> bool {
         let is_it = |it: &DeviceKey| it.driver == slice.driver && it.pool == slice.pool && it.device == device.name;
-        let given = self.server.claims.values().flat_map(|claim| &claim.devices);
-        let is_given = given.chain(self.in_flight.values().flatten()).any(is_it);
+        let parts = self.server.claims.values().flat_map(|claim| &claim.parts).map(|part| &part.device);
+        let is_given = self.given.devices.iter().chain(parts).chain(self.in_flight.values().flatten()).any(is_it);
         let is_given = if pod.part > 0 { !self.has_room(slice, device, pod.part) } else { is_given };
         let tolerates = &pod.tolerates;
         let of_rule = self.server.rules.values().find(|rule| is_it(&rule.device)).map(|rule| &rule.value);

@@ -118,7 +118,7 @@ fn two_deaths_at_any_two_writes_do_no_harm_to_parts() {
     }
 }
 
-const DRIVERS: [&str; 2] = ["hostler.dev", "gpu.example.com"];
+pub(super) const DRIVERS: [&str; 2] = ["hostler.dev", "gpu.example.com"];
 
 #[test]
 fn whatever_happens_at_any_write_nothing_is_lost_kept_twice_or_kept_for_nobody() {

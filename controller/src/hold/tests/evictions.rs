@@ -23,7 +23,7 @@ impl World {
     fn is_certain(&self, object: &ReservationObject, uid: &str) -> bool {
         let is_moved = object.spec.replaces.as_ref().is_some_and(|it| it.uid == uid);
         let is_safe = |device: &ReservedDevice| match device.state {
-            ReservedDeviceState::Held | ReservedDeviceState::HandedOver => true,
+            ReservedDeviceState::Held | ReservedDeviceState::HandedOver | ReservedDeviceState::Releasing => true,
             ReservedDeviceState::Fencing => {
                 device.owner.is_some() && !is_moved && self.is_told_to_close(object, device)
             }

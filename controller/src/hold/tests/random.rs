@@ -9,6 +9,7 @@ use super::{
     cluster::Dice,
     world::{Fate, World, by_attribute, wants_and, wants_part},
 };
+use crate::hold::{AllocatedClaim, DeviceKey};
 
 const NODES: [&str; 3] = ["a", "b", "c"];
 const APPS: [&str; 2] = ["web", "job"];
@@ -22,6 +23,8 @@ enum Trouble {
     Deaths,
     /// There are two controllers at times.
     Rivals,
+    /// Another scheduler gives devices that are given; the controller and the scheduler begin anew at times.
+    Conflicts,
     /// The cluster is full, and many want others to make room or to move; the controller dies at times.
     Crowds,
 }
@@ -37,6 +40,8 @@ struct Outcome {
     parts: usize,
     /// Pods that were evicted.
     evicted: usize,
+    /// At how many moments devices that two claims have were closed.
+    conflicts: usize,
 }
 
 /// A cluster under users who do not know what they want.
@@ -47,6 +52,7 @@ struct Chaos {
     trouble: Trouble,
     kept: usize,
     parts: usize,
+    conflicts: usize,
     /// Whether everybody wants parts of devices only.
     only_parts: bool,
 }
@@ -60,7 +66,7 @@ impl Chaos {
         if trouble == Trouble::Crowds {
             (0..7).for_each(|at| world.running(&format!("first-{at}"), ["db", "web"][at % 2], 1, 10));
         }
-        Self { world, dice, names: 0, trouble, kept: 0, parts: 0, only_parts: false }
+        Self { world, dice, names: 0, trouble, kept: 0, parts: 0, conflicts: 0, only_parts: false }
     }
 
     /// Of devices that claims share.
@@ -90,12 +96,15 @@ impl Chaos {
     fn step(&mut self) {
         let deaths = match self.trouble {
             Trouble::Deaths => 8,
-            Trouble::Crowds => 40,
+            Trouble::Crowds | Trouble::Conflicts => 40,
             Trouble::Usual | Trouble::Rivals => usize::MAX,
         };
         if deaths < usize::MAX && self.dice.roll(deaths) == 0 {
             let fate = [Fate::DieBefore, Fate::DieAfter][self.dice.roll(2)];
             self.world.fates.insert(self.world.writes.len(), fate);
+        }
+        if self.trouble == Trouble::Conflicts {
+            self.give_anyway();
         }
         match self.dice.roll(48) {
             0 => self.reserve(),
@@ -143,9 +152,38 @@ impl Chaos {
             }
         }
         self.world.check();
+        if self.trouble == Trouble::Conflicts {
+            self.world.check_sealed();
+            self.conflicts += usize::from(!self.world.sealed.is_empty());
+        }
         self.kept += usize::from(self.world.server.reservations.values().any(|it| it.status.held > 0));
         let has_part = self.world.server.claims.values().any(|it| it.placeholder.is_some() && !it.devices.is_empty());
         self.parts += usize::from(has_part);
+    }
+
+    /// Somebody who waits for one device gets one that is kept and that somebody has.
+    fn give_anyway(&mut self) {
+        match self.dice.roll(40) {
+            0 => {}
+            1 => return self.world.restart_scheduler(),
+            _ => return,
+        }
+        let is_kept = |device: &DeviceKey| {
+            let mut fences = self.world.server.node_fences.values().flat_map(|node| &node.fences);
+            fences.any(|fence| fence.pool == device.pool && fence.device == device.device)
+        };
+        let whole = |claim: &&AllocatedClaim| claim.parts.is_empty();
+        let given = self.world.server.claims.values().filter(whole).flat_map(|claim| &claim.devices);
+        let device = given.filter(|device| is_kept(device)).min().cloned();
+        let waits = |name: &&String| {
+            let pod = &self.world.server.pods[&super::cluster::key(name)];
+            pod.wants == 1 && pod.part == 0 && self.world.has(name).is_empty()
+        };
+        let pods = self.world.server.pods.keys().map(|key| key.name.clone());
+        let pod = pods.collect::<Vec<_>>().into_iter().find(|name| waits(&name));
+        if let (Some(device), Some(pod)) = (device, pod) {
+            self.world.give_anyway(&pod, &device);
+        }
     }
 
     fn delete_reservation(&mut self) {
@@ -270,7 +308,7 @@ impl Chaos {
         let left: Vec<_> = self.world.server.node_fences.values().flat_map(|it| &it.fences).collect();
         assert!(left.is_empty(), "{left:?}");
         let evicted = self.world.server.evictions.iter().filter(|it| it.is_done).count();
-        Outcome { deaths: self.world.restarts, kept: self.kept, evicted, parts: self.parts }
+        Outcome { deaths: self.world.restarts, kept: self.kept, evicted, parts: self.parts, conflicts: self.conflicts }
     }
 }
 
@@ -323,6 +361,12 @@ fn parts_outlive_deaths_and_nothing_stands_for_them_in_the_end() {
 fn nobody_is_evicted_for_nothing_in_any_order() {
     let evicted: usize = (200..230).map(|seed| live(seed, 1200, Trouble::Crowds).evicted).sum();
     assert!(evicted > 20, "it comes to something: {evicted}");
+}
+
+#[test]
+fn in_any_order_what_two_claims_have_stays_closed_until_neither_has_it() {
+    let conflicts: usize = (600..615).map(|seed| live(seed, 800, Trouble::Conflicts).conflicts).sum();
+    assert!(conflicts > 100, "it comes to something: {conflicts}");
 }
 
 #[test]

@@ -356,27 +356,6 @@ pub(super) fn an_owner_that_goes_while_it_is_handed_over_leaves_nothing_closed()
 }
 
 #[test]
-pub(super) fn where_two_claims_have_a_device_it_stays_closed_until_one_is_gone() {
-    let mut world = World::new(&[1]);
-    world.reserve("r", wants(1, "web"));
-    world.settle();
-    let value = world.value("r");
-    world.pod("owner", "web", 1, &value);
-    world.schedule("owner");
-    world.pod("second", "db", 1, "");
-    let device = DeviceKey::new(DRIVER, "a", "gpu-0");
-    world.in_flight.insert(super::cluster::key("second"), vec![device]);
-    world.bind("second");
-    world.settle();
-    assert_eq!(world.phase("r"), Phase::Succeeded);
-    assert!(world.server.slices["a"].devices[0].is_closed());
-    world.end_pod("owner");
-    world.settle();
-    assert!(!world.server.slices["a"].devices[0].is_closed());
-    world.check_rest();
-}
-
-#[test]
 pub(super) fn devices_of_running_owners_are_kept_for_those_who_come_after_them() {
     let mut world = World::new(&[2]);
     world.pod("old", "web", 2, "");

@@ -16,6 +16,7 @@ use super::{
         DeviceKey, HoldAnswer, HoldCommand, HoldCore, HoldEvent, HoldNotice, HoldOutcome, HoldSettings, HoldTime,
         HoldWrite, PublishedDevice, ReservationObject,
     },
+    cluster::GivenDevices,
     server::{ModelPod, Server, read},
 };
 
@@ -76,6 +77,12 @@ pub(super) struct World {
     pub(super) daemons_down: BTreeSet<String>,
     /// What the scheduler has decided and not written yet: a pod, and its devices.
     pub(super) in_flight: BTreeMap<ObjectKey, Vec<DeviceKey>>,
+    /// What the scheduler takes for given away.
+    pub(super) given: GivenDevices,
+    /// Devices that another scheduler gave though they were given, as long as anybody has them.
+    pub(super) given_twice: BTreeSet<DeviceKey>,
+    /// Devices in conflict that were seen closed.
+    pub(super) sealed: BTreeSet<DeviceKey>,
     pub(super) restarts: usize,
     /// How often the planner was asked.
     pub(super) questions: u64,
@@ -154,6 +161,9 @@ impl World {
             fates: BTreeMap::new(),
             daemons_down: BTreeSet::new(),
             in_flight: BTreeMap::new(),
+            given: GivenDevices::default(),
+            given_twice: BTreeSet::new(),
+            sealed: BTreeSet::new(),
             restarts: 0,
             questions: 0,
             by_attribute: BY_ATTRIBUTE.get(),
@@ -426,7 +436,8 @@ impl World {
             let is_part = |device: &&DeviceKey| claim.parts.iter().any(|part| part.device == **device);
             for device in claim.devices.iter().filter(|device| !is_part(device)) {
                 let other = holders.insert(device.clone(), claim.key.clone());
-                assert!(other.is_none(), "{device} is given to {} and {other:?}", claim.key);
+                let is_meant = self.given_twice.contains(device);
+                assert!(other.is_none() || is_meant, "{device} is given to {} and {other:?}", claim.key);
             }
         }
         let mut keepers = BTreeMap::new();
@@ -463,7 +474,14 @@ impl World {
         let mut wanted = BTreeSet::new();
         for object in self.server.reservations.values() {
             let value = self.value(&object.name);
-            assert!(!object.is_deleting, "{} does not go", object.name);
+            let is_in_conflict = object.status.devices.iter().any(|device| device.conflict && self.has_claim(device));
+            assert!(!object.is_deleting || is_in_conflict, "{} does not go", object.name);
+            if (object.is_deleting || object.status.phase.is_over()) && is_in_conflict {
+                let marked = object.status.devices.iter().filter(|device| device.conflict);
+                wanted.extend(marked.map(|device| (device.pool.clone(), device.device.clone(), value.clone())));
+                assert!(!object.finalizers.is_empty(), "{} is let go", object.name);
+                continue;
+            }
             if object.status.phase.is_over() {
                 assert!(object.status.devices.is_empty(), "{} keeps something", object.name);
                 assert!(object.finalizers.is_empty(), "{} is not let go", object.name);

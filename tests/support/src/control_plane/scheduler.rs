@@ -11,6 +11,7 @@
 //! one with the fewest pods wins, then the first by name: there are no scores.
 
 mod attempt;
+mod given;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -23,6 +24,7 @@ use super::{
 };
 use crate::apiserver::{ApiServerView, StatusError};
 use attempt::{Answer, Attempt};
+use given::GivenDevices;
 
 /// How it calls itself.
 pub(super) const NAME: &str = "kube-scheduler";
@@ -54,6 +56,7 @@ pub(super) struct Failure {
 #[derive(Debug, Default)]
 pub(crate) struct Scheduler {
     bindings: Vec<Binding>,
+    given: GivenDevices,
     /// By UID of the pod.
     refused: BTreeMap<String, String>,
     outbox: VecDeque<ControllerWrite>,
@@ -74,6 +77,7 @@ enum Next {
 
 impl Scheduler {
     pub(crate) fn next(&mut self, view: &ApiServerView<'_>) -> Option<ControllerCommand> {
+        self.given.look(view);
         let write = self.outbox.pop_front();
         let write = write.or_else(|| self.next_of_bindings(view)).or_else(|| self.next_of_pods(view))?;
         Some(ControllerCommand { who: NAME, write })
@@ -123,7 +127,7 @@ impl Scheduler {
         let age = |pod: &Value| text(&pod["metadata"], "creationTimestamp").to_owned();
         pods.sort_by_key(|pod| (priority(pod), age(pod), path_of(pod)));
         for pod in pods {
-            let attempt = Attempt::new(view, &self.bindings);
+            let attempt = Attempt::new(view, &self.bindings, &self.given);
             let state = attempt.fingerprint();
             if self.refused.get(uid(&pod)) == Some(&state) {
                 continue;
@@ -160,7 +164,7 @@ impl Scheduler {
     fn refuse(&mut self, view: &ApiServerView<'_>, pod: &Value, why: &Failure) {
         let Failure { reason, message, is_passing } = why;
         if !is_passing {
-            let state = Attempt::new(view, &self.bindings).fingerprint();
+            let state = Attempt::new(view, &self.bindings, &self.given).fingerprint();
             self.refused.insert(uid(pod).to_owned(), state);
         }
         let condition = json!({ "type": "PodScheduled", "status": "False", "reason": reason, "message": message });

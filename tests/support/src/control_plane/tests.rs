@@ -121,6 +121,37 @@ async fn a_claim_that_somebody_else_allocates_in_between_is_not_taken() {
     assert!(told, "{:?}", server.list("events"));
 }
 
+/// A claim that some other scheduler has given this device.
+fn give(server: &ApiServer, name: &str, device: &str) {
+    server.create(json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+        "metadata": { "name": name, "namespace": "default" },
+        "spec": { "devices": { "requests": [{ "name": "r", "exactly": { "deviceClassName": "x.dev" } }] } },
+    }));
+    let result = json!({ "request": "r", "driver": "x.dev", "pool": "n", "device": device });
+    let allocation = json!({ "devices": { "results": [result] }, "allocationTimestamp": "2026-01-01T00:00:00Z" });
+    server.set_status("resourceclaims", &format!("default/{name}"), json!({ "allocation": allocation }));
+}
+
+#[tokio::test]
+async fn a_device_of_two_claims_is_taken_for_free_when_one_goes_until_the_scheduler_begins_anew() {
+    for is_new in [false, true] {
+        let server = cluster(1).await;
+        let mut controllers = ControlPlane::new();
+        ["one", "two"].into_iter().for_each(|name| give(&server, name, "d0"));
+        controllers.settle(&server);
+        server.delete("resourceclaims", "default/one");
+        controllers.settle(&server);
+        if is_new {
+            controllers.restart_scheduler();
+        }
+        server.create(pod("p", &named()));
+        controllers.settle(&server);
+        let is_given = server.get("resourceclaims", CLAIM).unwrap()["status"]["allocation"].is_object();
+        assert_eq!(is_given, !is_new);
+    }
+}
+
 #[tokio::test]
 async fn a_missing_template_is_told_once() {
     let server = cluster(1).await;

@@ -14,7 +14,9 @@ use serde_json::{Value, json};
 
 use super::{
     super::{list, places, text},
-    Binding, claims_of, readiness, uid,
+    Binding, claims_of,
+    given::GivenDevices,
+    readiness, uid,
 };
 use crate::apiserver::ApiServerView;
 
@@ -36,6 +38,7 @@ pub(super) enum Answer {
 pub(super) struct Attempt<'a> {
     view: &'a ApiServerView<'a>,
     bindings: &'a [Binding],
+    given: &'a GivenDevices,
     claims: Vec<Value>,
     pods: Vec<Value>,
 }
@@ -44,8 +47,8 @@ pub(super) struct Attempt<'a> {
 const DECISIVE: [&str; 4] = ["nodes", "resourceslices", "deviceclasses", "resourceclaims"];
 
 impl<'a> Attempt<'a> {
-    pub(super) fn new(view: &'a ApiServerView<'a>, bindings: &'a [Binding]) -> Self {
-        Self { view, bindings, claims: view.list("resourceclaims"), pods: view.list("pods") }
+    pub(super) fn new(view: &'a ApiServerView<'a>, bindings: &'a [Binding], given: &'a GivenDevices) -> Self {
+        Self { view, bindings, given, claims: view.list("resourceclaims"), pods: view.list("pods") }
     }
 
     /// Another one where something has changed that can matter.
@@ -186,8 +189,9 @@ impl<'a> Attempt<'a> {
         let known: Vec<&str> = written.clone().map(uid).collect();
         let pending = self.bindings.iter().flat_map(|binding| &binding.allocations);
         let pending = pending.filter(|(claim, _)| !known.contains(&claim.as_str())).map(|(_, allocation)| allocation);
-        for allocation in written.map(|claim| &claim["status"]["allocation"]).chain(pending) {
-            if let Ok(allocation) = serde_json::from_value::<AllocationResult>(allocation.clone()) {
+        let written = written.map(|claim| self.given.counted(&claim["status"]["allocation"]));
+        for allocation in written.chain(pending.cloned()) {
+            if let Ok(allocation) = serde_json::from_value::<AllocationResult>(allocation) {
                 state.add(allocator.features(), &allocation);
             }
         }

@@ -1,0 +1,62 @@
+//! Which devices the scheduler takes for given away: a plain set, as upstream's. A claim that gets devices adds them, and one that
+//! loses them or goes takes them out, whoever else has them. One that begins anew reads the claims that there are.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::{
+    super::{list, text},
+    uid,
+};
+use crate::apiserver::ApiServerView;
+
+/// Driver, pool and name.
+type Device = [String; 3];
+
+/// The set, and what claims were seen to have.
+#[derive(Debug, Default)]
+pub(super) struct GivenDevices {
+    devices: BTreeSet<Device>,
+    /// By UID.
+    claims: BTreeMap<String, Vec<Device>>,
+}
+
+impl GivenDevices {
+    /// Hears of what has changed since it looked last.
+    pub(super) fn look(&mut self, view: &ApiServerView<'_>) {
+        let claims = view.list("resourceclaims");
+        let now: BTreeMap<String, Vec<Device>> =
+            claims.iter().map(|claim| (uid(claim).to_owned(), devices_of(claim))).collect();
+        let before = std::mem::take(&mut self.claims);
+        let has_none = |all: &BTreeMap<String, Vec<Device>>, uid: &String| all.get(uid).is_none_or(Vec::is_empty);
+        for (_, devices) in before.iter().filter(|(uid, _)| has_none(&now, uid)) {
+            for device in devices {
+                self.devices.remove(device);
+            }
+        }
+        for (_, devices) in now.iter().filter(|(uid, _)| has_none(&before, uid)) {
+            self.devices.extend(devices.iter().cloned());
+        }
+        self.claims = now;
+    }
+
+    /// What of an allocation it counts. Parts of devices that are shared are counted one by one.
+    pub(super) fn counted(&self, allocation: &Value) -> Value {
+        let mut counted = allocation.clone();
+        if let Some(results) = counted["devices"]["results"].as_array_mut() {
+            results.retain(|result| result["shareID"].is_string() || self.devices.contains(&device_of(result)));
+        }
+        counted
+    }
+}
+
+fn devices_of(claim: &Value) -> Vec<Device> {
+    let results = list(&claim["status"]["allocation"]["devices"]["results"]).iter();
+    let is_whole = |result: &&Value| result["shareID"].is_null() && result["adminAccess"] != true;
+    results.filter(is_whole).map(device_of).collect()
+}
+
+fn device_of(result: &Value) -> Device {
+    ["driver", "pool", "device"].map(|field| text(result, field).to_owned())
+}
