@@ -205,6 +205,12 @@ async fn what_cannot_be_held_is_named_and_the_rest_is_held() {
     rig.hold(&all);
     let object = rig.until_held(&all).await;
     assert_eq!(condition(&object, "HoldsPublished")["status"], "True");
+    // Where schedulers bear it, each is held for itself.
+    let part = held(&[("part-0", FOR_ONE)]);
+    rig.server.edit(HARDWARE, "node", |object| object["spec"]["holdsPartitions"] = json!(true));
+    rig.hold(&part);
+    let object = rig.until_held(&part).await;
+    assert_eq!(condition(&object, "HoldsPublished")["status"], "True");
     // A device that comes back is held again, though nobody says so anew.
     let with_more = held(&[("card-0", FOR_ONE), ("card-9", FOR_ONE)]);
     rig.hold(&with_more);

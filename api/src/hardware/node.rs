@@ -35,6 +35,10 @@ pub struct NodeHardwareSpec {
     /// Its devices that are kept for somebody, as hostler's controller says; each device once.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub holds: Vec<NodeHold>,
+    /// Whether devices that draw on one counter set are held each for itself, as hostler's controller says. Else they are held all
+    /// together and for one only, or not at all, since schedulers without the fix of kubernetes#140436 refuse the others to everybody.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub holds_partitions: bool,
 }
 
 /// A device of the node that is kept for somebody: who does not tolerate the taint with this value is not given it.

@@ -16,8 +16,8 @@ pub(crate) struct ReservationsConfig {
     pub(crate) keep_seconds: u32,
     /// Image of the pods for which the scheduler gives shared claims their devices: one that does nothing, for ever.
     pub(crate) reserve_image: String,
-    /// Whether a part of a counter set is closed to others without the rest of it, with devices of drivers that are not ours. Only
-    /// where every scheduler has the fix of kubernetes#140436: others take the parts beside it for taken as well.
+    /// Whether a part of a counter set is closed to others without the rest of it. Only where every scheduler has the fix of
+    /// kubernetes#140436: others take the parts beside it for taken as well.
     pub(crate) holds_partitions: bool,
     /// Whether pods with the scheduling gate `hostler.dev/placement` are given their devices and let go to their node.
     pub(crate) direct: bool,

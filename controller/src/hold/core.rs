@@ -40,8 +40,7 @@ pub(crate) struct HoldSettings {
     pub(crate) has_rules: bool,
     /// Where claims are made that stand for parts of devices, if they can be.
     pub(crate) namespace: Option<String>,
-    /// Whether a part of a counter set can be closed where no daemon of ours does it: schedulers before the fix of
-    /// kubernetes#140436 take its siblings for taken.
+    /// Whether a part of a counter set can be closed: schedulers before the fix of kubernetes#140436 take its siblings for taken.
     pub(crate) holds_partitions: bool,
     /// How long it takes at most until an allocation that a scheduler has decided on can be seen.
     pub(crate) settle: Duration,

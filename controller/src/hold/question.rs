@@ -292,17 +292,13 @@ impl Closing {
             return Err(format!("{key} cannot be closed to others: it is on no single node"));
         }
         let Some((_, published)) = self.published.device(key) else { return Err(format!("{key} is gone")) };
-        match published.is_partition {
-            true if is_own => Err(format!(
-                "{key} cannot be closed to others: it is a part of a device, and its daemon closes those all together or not at \
-                 all; ask for devices that share nothing with others"
-            )),
-            true if !self.holds_partitions => Err(format!(
+        if published.is_partition && !self.holds_partitions {
+            return Err(format!(
                 "{key} cannot be closed to others: it is a part of a device, and schedulers without the fix of kubernetes#140436 \
                  would take the other parts for taken as well; where all have it, set reservations.holds_partitions = true"
-            )),
-            _ => Ok(()),
+            ));
         }
+        Ok(())
     }
 }
 

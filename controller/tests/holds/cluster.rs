@@ -343,8 +343,8 @@ fn are_accounted(view: &ApiServerView<'_>, parts: usize) -> bool {
 fn fences(view: &ApiServerView<'_>) -> Vec<String> {
     let slices = view.list(SLICES);
     let devices = slices.iter().flat_map(|slice| {
-        let devices = slice["spec"]["devices"].as_array().unwrap();
-        devices.iter().map(move |device| (slice["spec"]["pool"]["name"].as_str().unwrap(), device))
+        let devices = slice["spec"]["devices"].as_array().into_iter().flatten();
+        devices.map(move |device| (slice["spec"]["pool"]["name"].as_str().unwrap(), device))
     });
     let value = |(pool, device): (&str, &Value)| {
         let taint = device["taints"].as_array()?.iter().find(|it| it["key"] == "hostler.dev/held")?;
@@ -369,7 +369,8 @@ fn publish(server: &ApiServer, told: &Value) {
     for mut slice in server.list(SLICES).into_iter().filter(|slice| slice["spec"]["nodeName"] == node) {
         let pool = slice["spec"]["pool"]["name"].clone();
         let before = slice.clone();
-        for device in slice["spec"]["devices"].as_array_mut().unwrap() {
+        // One of counters has no devices.
+        for device in slice["spec"]["devices"].as_array_mut().into_iter().flatten() {
             let hold = holds.iter().find(|hold| hold["pool"] == pool && hold["device"] == device["name"]);
             let taint =
                 hold.map(|hold| json!({ "key": "hostler.dev/held", "value": hold["value"], "effect": "NoSchedule" }));

@@ -16,6 +16,8 @@ pub struct HeldDevices {
     generation: i64,
     /// Values of the taints, by pool and device.
     values: BTreeMap<(String, String), String>,
+    /// Whether devices that draw on one counter set are held each for itself.
+    holds_partitions: bool,
 }
 
 /// Those of them that can be, and why the others cannot.
@@ -53,7 +55,7 @@ impl HeldDevices {
     /// What a spec of this generation says.
     pub fn of(spec: &NodeHardwareSpec, generation: i64) -> Self {
         let holds = spec.holds.iter().map(|hold| ((hold.pool.clone(), hold.device.clone()), hold.value.clone()));
-        Self { generation, values: holds.collect() }
+        Self { generation, values: holds.collect(), holds_partitions: spec.holds_partitions }
     }
 
     /// Which generation of the spec says so; 0 where there is none.
@@ -92,6 +94,9 @@ impl HeldDevices {
         let known = inventory.pools.values().find(|known| known.name == pool);
         let found = known.and_then(|known| Some((known, known.devices.iter().find(|it| it.name.as_str() == device)?)));
         let Some((pool, device)) = found else { return Some(HoldRefusal::NotThere) };
+        if self.holds_partitions {
+            return None;
+        }
         let is_held = |other: &Device| self.value(&pool.name, other.name.as_str()) == Some(value);
         let sets: BTreeSet<&str> = device.consumes.iter().map(|uses| uses.set.as_str()).collect();
         let split = sets.into_iter().find(|set| !drawing(pool, set).all(is_held));
@@ -128,7 +133,8 @@ impl fmt::Display for RefusedHold {
             HoldRefusal::PartOfCounterSet(set) => {
                 write!(
                     f,
-                    "{device}: it draws on counter set {set}, whose devices can be held for one only, and all together"
+                    "{device}: it draws on counter set {set}, whose devices can be held for one only, and all \
+                     together, unless the controller is told that schedulers bear it: reservations.holds_partitions"
                 )
             }
         }
@@ -207,11 +213,21 @@ mod tests {
 
     #[test]
     fn the_devices_of_a_counter_set_are_held_together_or_not_at_all() {
-        let part = "draws on counter set card, whose devices can be held for one only, and all together";
+        let part = "draws on counter set card, whose devices can be held for one only, and all together, unless the controller is \
+                    told that schedulers bear it: reservations.holds_partitions";
         assert_eq!(refused(&[("node/fake", "p0", VALUE)]), [format!("node/fake/p0: it {part}")]);
         let for_two = [("node/fake", "p0", VALUE), ("node/fake", "p1", OTHER)];
         assert_eq!(refused(&for_two).len(), 2);
         assert!(in_force(&for_two).value("node/fake", "p0").is_none());
         assert_eq!(refused(&[("node/fake", "p0", VALUE), ("node/fake", "p1", VALUE)]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn where_schedulers_bear_it_each_device_of_a_counter_set_is_held_for_itself() {
+        let hold = NodeHold { pool: "node/fake".to_owned(), device: "p0".to_owned(), value: VALUE.to_owned() };
+        let spec = NodeHardwareSpec { holds: vec![hold], holds_partitions: true, ..NodeHardwareSpec::default() };
+        let held = HeldDevices::of(&spec, 1).in_force(&inventory());
+        assert_eq!((held.value("node/fake", "p0"), held.value("node/fake", "p1")), (Some(VALUE), None));
+        assert!(held.refused.is_empty());
     }
 }

@@ -62,6 +62,8 @@ pub(in crate::hold) struct HoldCaller {
     pub(in crate::hold) places: HoldPlaces,
     /// Where claims stand for parts of devices.
     pub(in crate::hold) namespace: String,
+    /// Whether daemons are told that they may close a part of a counter set.
+    pub(in crate::hold) holds_partitions: bool,
 }
 
 impl HoldCaller {
@@ -119,9 +121,13 @@ impl HoldCaller {
             }
             HoldWrite::NodeFences { node, version, fences } => {
                 let holds = fences.iter().map(|it| json!({"pool": it.pool, "device": it.device, "value": it.value}));
-                let patch = json!({
+                let mut patch = json!({
                     "metadata": {"resourceVersion": version}, "spec": {"holds": holds.collect::<Vec<_>>()},
                 });
+                // It is never taken back: what is closed so would be opened.
+                if self.holds_partitions {
+                    patch["spec"]["holdsPartitions"] = json!(true);
+                }
                 self.client.change(&HoldKind::node_hardware(), node, CONTROLLER_FIELD_MANAGER, &patch).await.map(Some)
             }
             HoldWrite::CreateRule(rule) => self.create_rule(rule).await.map(Some),

@@ -103,7 +103,12 @@ impl<'a> HoldTerm<'a> {
             rules: LaterRules::new(places.rules.is_some(), now),
             objects: HoldReader::new(places.kinds().map(|(kind, _)| kind), &parts.namespace),
             notices: Notices::start(parts.calling.clone(), &parts.tasks),
-            caller: HoldCaller { client: parts.calling.clone(), places, namespace: parts.namespace.clone() },
+            caller: HoldCaller {
+                client: parts.calling.clone(),
+                places,
+                namespace: parts.namespace.clone(),
+                holds_partitions: parts.config.holds_partitions,
+            },
             queue: VecDeque::new(),
             lists: ListTurn::new(),
             troubles: Troubles::default(),

@@ -54,7 +54,9 @@ impl LookKeeper for SharedKeeper {
         let client = parts.client.clone();
         let places = HoldPlaces::find(&client).await.map_err(|error| format!("{error:?}"))?;
         let minor = client.minor_release().await.map_err(|failure| Chain(&failure).to_string())?;
-        let caller = HoldCaller { client: client.clone(), places, namespace: String::new() };
+        // Nothing is closed to others here.
+        let (namespace, holds_partitions) = (String::new(), false);
+        let caller = HoldCaller { client: client.clone(), places, namespace, holds_partitions };
         Ok(SharedTerm {
             looker: Looker { caller, minor, config: self.config.clone() },
             notices: Notices::start(client, &parts.tasks),
