@@ -1,6 +1,7 @@
 //! Calls to the API server: each with a time limit, and a failure that says what was tried and what the server said.
 
 mod evict;
+mod find;
 mod status;
 
 use std::{fmt, future::Future, path::Path, sync::Arc, time::Duration};
@@ -110,18 +111,6 @@ impl ApiClient {
     pub async fn get<T: DeserializeOwned>(&self, all: &Collection, name: &str) -> Result<T, ApiFailure> {
         let request = all.requests().get(name, &GetParams::default());
         self.call(|| format!("get {}", all.title(name)), request).await
-    }
-
-    /// An object, if there is one. That the server does not know its kind is a failure all the same.
-    ///
-    /// # Errors
-    /// As [`get`](Self::get), but where there is no object of the name.
-    pub async fn find<T: DeserializeOwned>(&self, all: &Collection, name: &str) -> Result<Option<T>, ApiFailure> {
-        match self.get(all, name).await {
-            Ok(found) => Ok(Some(found)),
-            Err(failure) if failure.code() == Some(404) && !failure.is_unknown_resource() => Ok(None),
-            Err(failure) => Err(failure),
-        }
     }
 
     /// The UID of an object of which nothing else is wanted.
