@@ -183,7 +183,7 @@ fn verdict(candidate: &CheckCandidate, plan: &Plan) -> CheckVerdict {
             message: words::found(plan),
             nodes: words::nodes(plan),
             node: words::only_node(plan),
-            plan_hash: plan_hash(placements(plan)),
+            plan_hash: plan_hash(&placements(plan)),
         }),
         Verdict::DoesNotFit => CheckVerdict::NotFound(words::lacking(plan, candidate.class, attachable(candidate))),
         Verdict::Undecided => CheckVerdict::Undecided(words::undecided(plan)),

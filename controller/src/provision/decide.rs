@@ -311,7 +311,7 @@ impl Decision {
             self.details.insert(NODE, (*node).clone());
         }
         self.details.insert(TOLERATION, tolerations(request, all));
-        self.details.insert(PLAN_HASH, plan_hash(kept_plan(request, all)));
+        self.details.insert(PLAN_HASH, plan_hash(&kept_plan(request, all)));
     }
 
     fn say_no(&mut self, reason: Reason, message: &str, parameters: &RequestParameters) {

@@ -5,7 +5,7 @@ use hostler_allocator::plan::{Plan, SetPlan};
 use hostler_api::fingerprint;
 
 /// The hash of a plan that is told in lines, in an order that does not change.
-pub(super) fn plan_hash(lines: Vec<String>) -> String {
+pub(super) fn plan_hash(lines: &[String]) -> String {
     fingerprint(&lines.join("\n"))
 }
 

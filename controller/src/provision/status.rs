@@ -86,8 +86,8 @@ pub(super) fn said(
     let mut all = known.clone();
     all.extend(details.into_iter().map(|(key, value)| (key.to_owned(), value)));
     let conditions: Vec<Condition> = ProvisioningConditionType::ALL.into_iter().filter_map(condition).collect();
-    let is_answered = !is_closing(&conditions);
-    all.retain(|key, value| !value.is_empty() && !(is_answered && key == ETA));
+    let is_closing = is_closing(&conditions);
+    all.retain(|key, value| !value.is_empty() && (is_closing || key != ETA));
     let details_stand = all == known;
     let after = ProvisioningRequestStatus { conditions, provisioning_class_details: all };
     let stands = |condition: &Condition| before.conditions.contains(condition);
