@@ -80,6 +80,12 @@ pub fn reserve_pod_name(reservation: &str) -> String {
     format!("{reservation}-reserve")
 }
 
+/// The first Reservation that is made for a gated pod with this UID; those that follow are called `<this>-<number>`.
+#[must_use]
+pub fn placement_name(pod_uid: &str) -> String {
+    format!("pod-{pod_uid}")
+}
+
 /// For how many pods a Reservation may keep devices.
 pub const MAX_REPLICAS: u32 = 128;
 /// The annotation, in JSON, with which a pod says to which Reservations it wants to be led.

@@ -10,9 +10,11 @@
 //! Nothing is remembered: what is done next follows from what the server has. Which writes there are, in which order:
 //! docs/reservations.md.
 
+mod again;
 mod allocate;
 mod decide;
 mod keeper;
+mod pinned;
 mod placed;
 mod sight;
 #[cfg(test)]

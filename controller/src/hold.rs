@@ -36,7 +36,7 @@ mod status;
 mod taken;
 mod telling;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod troubles;
 mod unreadable;
 mod victims;

@@ -189,7 +189,7 @@ impl ClusterModel {
         match content {
             Ok(object) => {
                 state.poisoned.remove(&key);
-                marks::see(&mut self.marks, (kind, &key), stamp, &object);
+                marks::see(&mut self.marks, (kind, &key), stamp, &object, &self.reservations);
                 self.take(now, key, object);
                 vec![ModelCommand::Publish]
             }

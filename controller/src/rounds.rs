@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-/// The first pause after a look that failed; it doubles up to the longest.
+/// The first pause after a look that failed, or that found that others are to do something; it doubles up to the longest.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
@@ -17,6 +17,8 @@ pub(crate) enum LookEnd {
     Again,
     /// Nothing is to be done before something changes, or this time has passed.
     Rest(Duration),
+    /// Others do something first, which is news; it is looked at again all the same, later and later.
+    Waiting,
     /// It could not be done.
     Failed,
 }
@@ -29,11 +31,14 @@ pub(crate) struct Rounds {
     /// What changed while it was looked at.
     changed: BTreeSet<String>,
     failures: BTreeMap<String, u32>,
+    /// How often it was found that others are to do something, since there was news.
+    waits: BTreeMap<String, u32>,
 }
 
 impl Rounds {
     /// It is another one than before.
     pub(crate) fn changed(&mut self, name: &str, now: Duration) {
+        self.waits.remove(name);
         if self.busy.contains(name) {
             self.changed.insert(name.to_owned());
         } else {
@@ -46,6 +51,7 @@ impl Rounds {
         self.due.remove(name);
         self.changed.remove(name);
         self.failures.remove(name);
+        self.waits.remove(name);
     }
 
     /// What is to be looked at now, while fewer than `most` looks are under way.
@@ -67,15 +73,14 @@ impl Rounds {
         let at = match end {
             LookEnd::Again => now,
             LookEnd::Rest(pause) => now + pause,
-            LookEnd::Failed => {
-                let failures = self.failures.entry(name.to_owned()).or_default();
-                let pause = SHORTEST_PAUSE * 2u32.saturating_pow((*failures).min(5));
-                *failures += 1;
-                now + pause.min(LONGEST_PAUSE)
-            }
+            LookEnd::Waiting => now + longer(&mut self.waits, name),
+            LookEnd::Failed => now + longer(&mut self.failures, name),
         };
         if end != LookEnd::Failed {
             self.failures.remove(name);
+        }
+        if end == LookEnd::Again {
+            self.waits.remove(name);
         }
         self.due.insert(name.to_owned(), if has_changed { now } else { at });
     }
@@ -84,6 +89,14 @@ impl Rounds {
     pub(crate) fn next(&self, most: usize) -> Option<Duration> {
         self.due.values().min().copied().filter(|_| self.busy.len() < most)
     }
+}
+
+/// The next pause of an object.
+fn longer(counts: &mut BTreeMap<String, u32>, name: &str) -> Duration {
+    let count = counts.entry(name.to_owned()).or_default();
+    let pause = SHORTEST_PAUSE * 2u32.saturating_pow((*count).min(5));
+    *count = count.saturating_add(1);
+    pause.min(LONGEST_PAUSE)
 }
 
 #[cfg(test)]
@@ -119,6 +132,22 @@ mod tests {
         }
         rounds.forget("a");
         assert_eq!(rounds.next(1), None);
+    }
+
+    #[test]
+    fn what_others_are_to_do_is_looked_for_later_and_later_and_at_once_when_there_is_news() {
+        let mut rounds = Rounds::default();
+        rounds.changed("a", NOW);
+        for pause in [1, 2, 4, 8, 16, 30, 30].map(Duration::from_secs) {
+            let now = rounds.next(1).unwrap();
+            rounds.begin(now, 1).unwrap();
+            rounds.ended("a", now, LookEnd::Waiting);
+            assert_eq!(rounds.next(1), Some(now + pause));
+        }
+        rounds.changed("a", NOW);
+        assert_eq!(rounds.begin(NOW, 1).as_deref(), Some("a"));
+        rounds.ended("a", NOW, LookEnd::Waiting);
+        assert_eq!(rounds.next(1), Some(NOW + SHORTEST_PAUSE), "news: it goes on soon");
     }
 
     #[test]

@@ -92,6 +92,12 @@ impl PodSpec {
             && required.is_none_or(|selector| selector.matches(name, labels))
     }
 
+    /// It runs only where this selector allows that as well.
+    pub fn go_only(&mut self, nodes: &NodeSelector) {
+        let affinity = self.affinity.get_or_insert_default().node_affinity.get_or_insert_default();
+        affinity.required = Some(affinity.required.take().map_or_else(|| nodes.clone(), |it| it.and(nodes)));
+    }
+
     /// It runs on another node than this one.
     pub fn leave_out(&mut self, node: &str) {
         let affinity = self.affinity.get_or_insert_default().node_affinity.get_or_insert_default();

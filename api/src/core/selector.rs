@@ -106,6 +106,25 @@ impl NodeSelector {
         }
     }
 
+    /// The node, if it means one by its name.
+    pub fn name(&self) -> Option<&str> {
+        let [term] = &self.node_selector_terms[..] else { return None };
+        let named =
+            term.match_fields.iter().find(|it| it.key == NAME_FIELD && it.operator == NodeSelectorOperator::In)?;
+        named.values.first().map(String::as_str)
+    }
+
+    /// The nodes that both mean.
+    pub(super) fn and(&self, other: &Self) -> Self {
+        let both = |term: &NodeSelectorTerm| {
+            let others = other.node_selector_terms.iter().filter(|it| !it.is_empty());
+            others.map(|other| term.and(other)).collect::<Vec<_>>()
+        };
+        // One that says nothing means no node, and says something with a requirement.
+        let terms = self.node_selector_terms.iter().filter(|term| !term.is_empty());
+        Self { node_selector_terms: terms.flat_map(both).collect() }
+    }
+
     /// It means this node no more.
     pub(super) fn leave_out(&mut self, node: &str) {
         let requirements = NodeSelectorTerm::other_than(node).match_fields;
@@ -140,6 +159,13 @@ impl NodeSelectorTerm {
             values: vec![node.to_owned()],
         };
         Self { match_fields: vec![requirement], ..Self::default() }
+    }
+
+    fn and(&self, other: &Self) -> Self {
+        let mut both = self.clone();
+        both.match_expressions.extend(other.match_expressions.iter().cloned());
+        both.match_fields.extend(other.match_fields.iter().cloned());
+        both
     }
 
     fn is_empty(&self) -> bool {

@@ -213,6 +213,12 @@ pub enum ReservationConditionReason {
     Settled,
     /// The API server refuses a write.
     Refused,
+    /// The scheduler freed a claim of the pod that had its devices.
+    TakenBack,
+    /// It did so with the Reservation before, which had devices on another node.
+    PlannedAgain,
+    /// Other claims of the pod have devices already, and where these are there are not the devices.
+    Pinned,
 }
 
 impl ReservationPhase {
@@ -288,6 +294,9 @@ impl ReservationConditionReason {
             Self::Releasing => "Releasing",
             Self::Settled => "Settled",
             Self::Refused => "Refused",
+            Self::TakenBack => "TakenBack",
+            Self::PlannedAgain => "PlannedAgain",
+            Self::Pinned => "Pinned",
         }
     }
 }

@@ -1,17 +1,23 @@
 //! What a pod that is placed directly needs next. Pure: what was seen goes in, one write comes out.
 
+use std::time::UNIX_EPOCH;
+
 use hostler_allocator::plan::ObjectKey;
 use hostler_api::{
+    core::{NodeSelector, PodSpec},
     reservation::{
         MAX_DEVICE_CLAIMS, PLACED_POD_LABEL, PLACEMENT_GATE, ReservationPhase, ReservedDevice,
         ReservedDeviceState as State,
     },
     resource::ResourceClaimConsumerReference,
 };
+use hostler_cluster::rfc3339;
 use serde_json::{Map, Value, json};
 
 use super::{
+    again::{ATTEMPT, Attempt},
     allocate::allocation,
+    pinned::{contradiction, pins},
     sight::{DirectClaim, DirectPod, DirectSight, DirectStep, DirectWrite, version_of},
 };
 use crate::{
@@ -36,7 +42,8 @@ const OF_POD: [&str; 9] = [
 pub(super) fn decide(sight: &DirectSight) -> DirectStep {
     let placed = sight.pod.as_ref().filter(|pod| !pod.is_over() && !pod.is_bound());
     let is_ours = |it: &&ReservationObject| placed.is_some_and(|pod| is_for(it, pod));
-    let own = sight.reservations.iter().find(is_ours);
+    // Of several the last plan counts.
+    let own = sight.reservations.iter().filter(is_ours).max_by_key(|it| Attempt::of(it).number);
     // Whose pod is bound, gone, or another one has nobody to keep anything for.
     let mut others = sight.reservations.iter().filter(|it| own.is_none_or(|own| own.uid != it.uid));
     if let Some(other) = others.find(|it| !it.is_deleting) {
@@ -54,7 +61,7 @@ fn is_for(reservation: &ReservationObject, pod: &DirectPod) -> bool {
     reservation.labels.get(PLACED_POD_LABEL) == Some(&pod.metadata.uid)
 }
 
-fn release(reservation: &ReservationObject) -> DirectWrite {
+pub(super) fn release(reservation: &ReservationObject) -> DirectWrite {
     DirectWrite::Release(reservation.name.clone(), version_of(reservation))
 }
 
@@ -69,14 +76,22 @@ impl DirectSight {
             return DirectStep::Wait;
         }
         let Some(own) = own else {
+            if let Some(why) = contradiction(&claims) {
+                return DirectStep::Refuse(why);
+            }
             // What has devices by now is where they are.
             return match claims.iter().all(|(_, claim)| claim.is_allocated()) {
                 true => ungate(pod),
-                false => reserve(pod, &claims),
+                false => reserve(pod, &claims, &Attempt::default()),
             };
         };
         if own.is_deleting {
             return DirectStep::Wait;
+        }
+        if !pod.is_gated()
+            && let Some(step) = self.step_of_ungated(pod, own, &claims)
+        {
+            return step;
         }
         // Its node is gone, or somebody has ended it: the pod waits for devices all the same, and is kept others.
         if own.status.phase.is_over() {
@@ -92,10 +107,16 @@ impl DirectSight {
             |name: &str| devices.iter().copied().filter(|it| it.claim == name).collect::<Vec<&ReservedDevice>>();
         // Somebody has a device that was written: the claim gives way, and the fence stays until nobody has it.
         let lost = claims.iter().find(|(name, claim)| {
-            is_written(claim, pod) && of_claim(name).iter().any(|device| device.state == State::Lost || device.conflict)
+            let is_amiss = |device: &&ReservedDevice| device.state == State::Lost || device.conflict;
+            claim.is_written_for(pod) && of_claim(name).iter().any(is_amiss)
         });
         if let Some((_, claim)) = lost {
-            return status(claim, WrittenClaimStatus::default());
+            return clear(claim);
+        }
+        if pod.is_gated()
+            && let Some(step) = self.step_of_elsewhere(pod, own)
+        {
+            return step;
         }
         let lacking = claims.iter().find(|(name, claim)| !claim.is_allocated() && !of_claim(name).is_empty());
         let is_kept = own.status.phase == ReservationPhase::Available;
@@ -114,13 +135,9 @@ impl DirectSight {
             return DirectStep::Wait;
         }
         if !claim.metadata.finalizers.iter().any(|it| it == DELETE_PROTECTION) {
-            let finalizers = claim.metadata.finalizers.iter().cloned().chain([DELETE_PROTECTION.to_owned()]);
-            return DirectStep::Write(DirectWrite::Claim(ClaimWrite::Finalizers(
-                claim.written(),
-                finalizers.collect(),
-            )));
+            return finalizers(claim);
         }
-        let Some(allocation) = allocation(&claim.spec, devices, &self.classes, &self.now) else {
+        let Some(allocation) = allocation(&claim.spec, devices, &self.classes, &rfc3339(UNIX_EPOCH + self.now)) else {
             return DirectStep::Wait;
         };
         // With the pod among its consumers, the controller of claims frees it when the pod is gone.
@@ -134,10 +151,15 @@ impl DirectSight {
     }
 }
 
-/// Whether it was given its devices for this pod.
-fn is_written(claim: &DirectClaim, pod: &DirectPod) -> bool {
-    let consumers = &claim.status.reserved_for;
-    claim.is_allocated() && consumers.len() == 1 && consumers[0].uid == pod.metadata.uid && pod.is_gated()
+/// Without this finalizer nobody frees the claim.
+pub(super) fn finalizers(claim: &DirectClaim) -> DirectStep {
+    let all = claim.metadata.finalizers.iter().cloned().chain([DELETE_PROTECTION.to_owned()]);
+    DirectStep::Write(DirectWrite::Claim(ClaimWrite::Finalizers(claim.written(), all.collect())))
+}
+
+/// It has nothing any more.
+pub(super) fn clear(claim: &DirectClaim) -> DirectStep {
+    status(claim, WrittenClaimStatus::default())
 }
 
 fn status(claim: &DirectClaim, status: WrittenClaimStatus) -> DirectStep {
@@ -152,7 +174,7 @@ fn ungate(pod: &DirectPod) -> DirectStep {
 
 /// A Reservation for the claims of a pod that have nothing yet. Its devices come back to it when the scheduler takes them from
 /// the pod: so it does not end with it, but is deleted when the pod is bound or gone.
-fn reserve(pod: &DirectPod, claims: &[(&String, &DirectClaim)]) -> DirectStep {
+pub(super) fn reserve(pod: &DirectPod, claims: &[(&String, &DirectClaim)], attempt: &Attempt) -> DirectStep {
     let lacking: Vec<_> = claims.iter().filter(|(_, claim)| !claim.is_allocated()).collect();
     if lacking.len() > MAX_DEVICE_CLAIMS {
         return DirectStep::Refuse(format!(
@@ -162,7 +184,7 @@ fn reserve(pod: &DirectPod, claims: &[(&String, &DirectClaim)]) -> DirectStep {
         ));
     }
     let metadata = &pod.metadata;
-    let name = format!("pod-{}", metadata.uid);
+    let name = attempt.name(&metadata.uid);
     let spec: Map<String, Value> =
         OF_POD.iter().filter_map(|field| Some(((*field).to_owned(), pod.spec.more.get(*field)?.clone()))).collect();
     let device_claims: Vec<Value> =
@@ -174,12 +196,28 @@ fn reserve(pod: &DirectPod, claims: &[(&String, &DirectClaim)]) -> DirectStep {
             "labels": {"app.kubernetes.io/managed-by": "hostler-controller", PLACED_POD_LABEL: metadata.uid},
         },
         "spec": {
-            "template": {"metadata": {"namespace": metadata.namespace}, "spec": without_claims(spec)},
+            "template": {
+                "metadata": {"namespace": metadata.namespace, "annotations": {ATTEMPT: json!(attempt).to_string()}},
+                "spec": without_claims(placed(spec, &pins(claims), &attempt.left_out)),
+            },
             "deviceClaims": device_claims, "allocateOnce": false, "ttl": "0",
             "owners": [{"object": {"namespace": metadata.namespace, "name": metadata.name, "uid": metadata.uid}}],
         },
     });
     DirectStep::Write(DirectWrite::Reserve(name, Box::new(object)))
+}
+
+/// Where these allow it, and on none of the nodes that are left out.
+fn placed(mut spec: Map<String, Value>, pins: &[&NodeSelector], left_out: &[String]) -> Map<String, Value> {
+    if pins.is_empty() && left_out.is_empty() {
+        return spec;
+    }
+    let affinity = spec.remove("affinity").and_then(|it| serde_json::from_value(it).ok());
+    let mut only = PodSpec { affinity, ..PodSpec::default() };
+    pins.iter().for_each(|nodes| only.go_only(nodes));
+    left_out.iter().for_each(|node| only.leave_out(node));
+    spec.insert("affinity".to_owned(), json!(only.affinity));
+    spec
 }
 
 /// Which container uses which claim is of no matter here, and the template has none.

@@ -2,27 +2,27 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    time::{Duration, SystemTime},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use hostler_allocator::plan::ObjectKey;
 use hostler_api::{
     Chain,
-    reservation::PLACED_POD_LABEL,
+    reservation::{PLACED_POD_LABEL, placement_name},
     resource::{ApiVersion, DeviceClass},
 };
 use hostler_cluster::{
     ApiClient, ApiFailure, Collection,
     events::{EventNote, EventSubject},
-    rfc3339,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tracing::{debug, warn};
 
 use super::{
+    again::Attempt,
     decide::decide,
-    sight::{DirectClaim, DirectPod, DirectSight, DirectStep, DirectWrite},
+    sight::{DirectClaim, DirectPod, DirectSight, DirectStep, DirectWrite, LET_GO},
 };
 use crate::{
     hold::{ReservationObject, adapter::reservations},
@@ -35,8 +35,6 @@ use crate::{
 const FIELD_MANAGER: &str = "hostler-controller";
 /// Of Events of pods.
 const REFUSED: &str = "PlacementRefused";
-/// While others do something: a pod that is placed is waited for by somebody.
-const SOON: Duration = Duration::from_secs(1);
 /// Everything is looked at this often at least.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
@@ -90,11 +88,13 @@ impl LookKeeper for DirectKeeper {
 impl LookTerm for DirectTerm {
     type Answer = PlaceAnswer;
 
-    /// Pods that are gated, and those for which a Reservation was made, by `namespace/name`.
+    /// Pods that are to be placed, and those for which a Reservation was made, by `namespace/name`.
     fn objects(view: &ClusterView) -> BTreeMap<String, Fingerprint> {
         let mut seen: BTreeMap<String, Fingerprint> = BTreeMap::new();
-        for (key, stamp) in &view.marks.gated {
-            seen.entry(key.to_string()).or_default().add(stamp);
+        for (key, pod) in &view.marks.placed {
+            let fingerprint = seen.entry(key.to_string()).or_default();
+            fingerprint.add(pod.stamp);
+            pod.claims.iter().for_each(|claim| fingerprint.add((claim, view.marks.placed_claims.get(claim))));
         }
         for reservation in view.reservations.values() {
             if let Some(key) = pod_of(reservation) {
@@ -171,7 +171,7 @@ impl Placer {
                 PlaceAnswer { end: LookEnd::Rest(LOOK_AGAIN), trouble: Some(Some(pod.trouble(why))) }
             }
             (DirectStep::Rest | DirectStep::Refuse(_), _) => PlaceAnswer::new(LookEnd::Rest(LOOK_AGAIN)),
-            (DirectStep::Wait, _) => PlaceAnswer::new(LookEnd::Rest(SOON)),
+            (DirectStep::Wait, _) => PlaceAnswer::new(LookEnd::Waiting),
             (DirectStep::Write(_), _) if !now.may_write() => PlaceAnswer::new(LookEnd::Failed),
             (DirectStep::Write(write), _) => self.write(&sight, &write).await,
         }
@@ -203,7 +203,9 @@ impl Placer {
                 let pods = Collection::core("Pod", "pods").of(&key.namespace);
                 let gates: Vec<Value> = gates.iter().map(|name| json!({"name": name})).collect();
                 let patch = json!({
-                    "metadata": {"uid": version.uid, "resourceVersion": version.resource_version},
+                    "metadata": {
+                        "uid": version.uid, "resourceVersion": version.resource_version, "annotations": {LET_GO: "true"},
+                    },
                     "spec": {"schedulingGates": gates},
                 });
                 self.client.change::<Value>(&pods, &key.name, FIELD_MANAGER, &patch).await.map(drop)
@@ -226,7 +228,7 @@ impl Placer {
         pod: Option<DirectPod>,
         view: &ClusterView,
     ) -> Result<DirectSight, ApiFailure> {
-        let own = pod.as_ref().map(|pod| format!("pod-{}", pod.metadata.uid));
+        let own = pod.as_ref().map(|pod| placement_name(&pod.metadata.uid));
         let names: BTreeSet<String> = reservations_for(view, key).into_iter().chain(own).collect();
         let (all, mut kept) = (reservations(), Vec::new());
         for name in names {
@@ -248,7 +250,7 @@ impl Placer {
                 classes.insert(class, found.map(|found| found.spec.config).unwrap_or_default());
             }
         }
-        let now = rfc3339(SystemTime::now());
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Ok(DirectSight { pod, claims, reservations: kept, classes, trouble: None, now })
     }
 }
@@ -284,10 +286,11 @@ fn reservations_for(view: &ClusterView, key: &ObjectKey) -> Vec<String> {
 }
 
 /// The pod that a Reservation was made for.
-fn pod_of(reservation: &ReservationObject) -> Option<ObjectKey> {
+pub(super) fn pod_of(reservation: &ReservationObject) -> Option<ObjectKey> {
     let uid = reservation.labels.get(PLACED_POD_LABEL)?;
     let owner = reservation.spec.owners.first()?.object.as_ref()?;
     let is_name = |name: &String| !name.is_empty() && !name.contains(['/', '?', '#', '%']);
-    let is_key = is_name(&owner.namespace) && is_name(&owner.name) && reservation.name == format!("pod-{uid}");
+    let is_key =
+        is_name(&owner.namespace) && is_name(&owner.name) && reservation.name == Attempt::of(reservation).name(uid);
     is_key.then(|| ObjectKey::new(&owner.namespace, &owner.name))
 }

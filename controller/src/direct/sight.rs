@@ -1,6 +1,6 @@
 //! What is seen of a pod that is placed directly, of one moment.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use hostler_allocator::plan::ObjectKey;
 use hostler_api::{
@@ -30,9 +30,12 @@ pub(super) struct DirectSight {
     pub(super) classes: BTreeMap<String, Vec<DeviceClassConfiguration>>,
     /// What the server said to the last write for the pod, where it refused that one.
     pub(super) trouble: Option<String>,
-    /// RFC 3339.
-    pub(super) now: String,
+    /// Since 1970.
+    pub(super) now: Duration,
 }
+
+/// The annotation of a pod that had all its devices when its gate was taken away.
+pub(super) const LET_GO: &str = "hostler.dev/placed";
 
 /// A pod.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -53,6 +56,7 @@ pub(super) struct DirectMeta {
     pub(super) resource_version: String,
     pub(super) deletion_timestamp: Option<String>,
     pub(super) finalizers: Vec<String>,
+    pub(super) annotations: BTreeMap<String, String>,
 }
 
 /// What a pod wants.
@@ -113,7 +117,7 @@ pub(super) enum DirectWrite {
     /// What is said of the Reservation, if it is this one in this version.
     Status(String, ObjectVersion, Box<ReservationStatus>),
     Claim(ClaimWrite),
-    /// The pod has these gates, and no others.
+    /// The pod has these gates, and no others, and says that it has its devices.
     Gates(ObjectKey, ObjectVersion, Vec<String>),
 }
 
@@ -146,6 +150,11 @@ impl DirectPod {
         self.spec.scheduling_gates.iter().any(|gate| gate.name == PLACEMENT_GATE)
     }
 
+    /// Whether it had all its devices when its gate was taken away.
+    pub(super) fn is_let_go(&self) -> bool {
+        !self.is_gated() && self.metadata.annotations.contains_key(LET_GO)
+    }
+
     pub(super) fn is_over(&self) -> bool {
         self.metadata.deletion_timestamp.is_some() || matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
     }
@@ -172,6 +181,12 @@ impl DirectClaim {
             uid: self.metadata.uid.clone(),
             version: self.metadata.resource_version.clone(),
         }
+    }
+
+    /// Whether it was given its devices for this pod, which no scheduler has seen yet: nobody but us does that.
+    pub(super) fn is_written_for(&self, pod: &DirectPod) -> bool {
+        let consumers = &self.status.reserved_for;
+        self.is_allocated() && consumers.len() == 1 && consumers[0].uid == pod.metadata.uid && pod.is_gated()
     }
 
     pub(super) fn is_allocated(&self) -> bool {

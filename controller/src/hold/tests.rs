@@ -12,6 +12,7 @@ mod descheduling;
 mod evictions;
 mod example;
 mod expiry;
+pub(crate) mod kept;
 mod parts;
 mod preemption;
 mod questions;

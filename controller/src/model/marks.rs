@@ -1,15 +1,19 @@
 //! Pods and claims that somebody looks after: those that say that they were made for a Reservation, and pods that wait to be placed.
 //! Which there are, in which version; whoever looks after them reads them anew where this changes.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use hostler_allocator::plan::ObjectKey;
 use hostler_api::{
     core::Pod,
-    reservation::{PLACEMENT_GATE, made_for, reserve_pod_name},
+    reservation::{PLACEMENT_GATE, made_for, placement_name, reserve_pod_name},
 };
 
 use super::{ObjectStamp, ObservedKind, ObservedObject};
+use crate::hold::ReservationObject;
 
 /// An object that was made for a Reservation.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -25,8 +29,19 @@ pub(crate) struct ReservationMark {
 pub(crate) struct ReservationMarks {
     /// Those that were made for Reservations.
     pub(crate) made: BTreeMap<(ObservedKind, ObjectKey), ReservationMark>,
-    /// Pods that wait to be placed.
-    pub(crate) gated: BTreeMap<ObjectKey, ObjectStamp>,
+    /// Pods that wait to be placed: those with the gate, and those without it that a Reservation was made for, until they are bound.
+    pub(crate) placed: BTreeMap<ObjectKey, PlacedPod>,
+    /// Their claims, as far as these were seen since.
+    pub(crate) placed_claims: BTreeMap<ObjectKey, Option<ObjectStamp>>,
+}
+
+/// A pod that waits to be placed.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct PlacedPod {
+    /// Its version.
+    pub(crate) stamp: ObjectStamp,
+    /// Its claims.
+    pub(crate) claims: BTreeSet<ObjectKey>,
 }
 
 /// Whether an object has another mark now; those that have none are not copied for it.
@@ -35,13 +50,22 @@ pub(super) fn see(
     (kind, key): (ObservedKind, &ObjectKey),
     stamp: ObjectStamp,
     object: &ObservedObject,
+    reservations: &BTreeMap<String, Arc<ReservationObject>>,
 ) {
-    let (reservation, is_gated) = match object {
-        ObservedObject::ResourceClaim(claim) => (made_for(&key.name, &claim.metadata.annotations), false),
+    let reservation = match object {
+        ObservedObject::ResourceClaim(claim) => {
+            see_placed_claim(marks, key, Some(stamp));
+            made_for(&key.name, &claim.metadata.annotations)
+        }
         ObservedObject::Pod(pod) => {
+            if is_to_be_placed(pod, reservations) {
+                see_placed(marks, key, PlacedPod { stamp, claims: claims_of(key, pod) });
+            } else {
+                forget_placed(marks, key);
+            }
             let made = made_for(&key.name, &pod.metadata.annotations);
             // Only the pod that asks for devices is made for a Reservation: those that use them are somebody's.
-            (made.filter(|name| key.name == reserve_pod_name(name)), is_gated(pod))
+            made.filter(|name| key.name == reserve_pod_name(name))
         }
         _ => return,
     };
@@ -52,33 +76,68 @@ pub(super) fn see(
         }
         None => forget_made(marks, kind, key),
     }
-    if is_gated {
-        Arc::make_mut(marks).gated.insert(key.clone(), stamp);
-    } else if kind == ObservedKind::Pod {
-        forget_gated(marks, key);
-    }
 }
 
 pub(super) fn forget(marks: &mut Arc<ReservationMarks>, kind: ObservedKind, key: &ObjectKey) {
     forget_made(marks, kind, key);
-    if kind == ObservedKind::Pod {
-        forget_gated(marks, key);
+    match kind {
+        ObservedKind::Pod => forget_placed(marks, key),
+        ObservedKind::ResourceClaim => see_placed_claim(marks, key, None),
+        _ => {}
     }
 }
 
-fn is_gated(pod: &Pod) -> bool {
-    pod.spec.scheduling_gates.iter().any(|gate| gate.name == PLACEMENT_GATE)
+fn is_to_be_placed(pod: &Pod, reservations: &BTreeMap<String, Arc<ReservationObject>>) -> bool {
+    let is_gated = pod.spec.scheduling_gates.iter().any(|gate| gate.name == PLACEMENT_GATE);
+    let is_bound = pod.spec.node_name.as_deref().is_some_and(|node| !node.is_empty());
+    // Of all that were made for it the names begin with its UID.
+    let is_made = |first: String| reservations.range(first.clone()..).next().is_some_and(|it| it.0.starts_with(&first));
+    !is_bound && (is_gated || pod.metadata.uid.as_deref().map(placement_name).is_some_and(is_made))
+}
+
+/// The claims of a pod, as far as they are made.
+fn claims_of(key: &ObjectKey, pod: &Pod) -> BTreeSet<ObjectKey> {
+    let all = pod.spec.resource_claims.iter().chain(&pod.status.resource_claim_statuses);
+    all.filter_map(|claim| Some(ObjectKey::new(&key.namespace, claim.resource_claim_name.as_deref()?))).collect()
+}
+
+fn see_placed(marks: &mut Arc<ReservationMarks>, key: &ObjectKey, pod: PlacedPod) {
+    let marks = Arc::make_mut(marks);
+    let before = marks.placed.insert(key.clone(), pod.clone());
+    for claim in pod.claims.iter().cloned() {
+        marks.placed_claims.entry(claim).or_default();
+    }
+    marks.drop_claims(before.map(|it| it.claims).unwrap_or_default());
+}
+
+fn see_placed_claim(marks: &mut Arc<ReservationMarks>, key: &ObjectKey, stamp: Option<ObjectStamp>) {
+    if marks.placed_claims.contains_key(key) {
+        Arc::make_mut(marks).placed_claims.insert(key.clone(), stamp);
+    }
+}
+
+fn forget_placed(marks: &mut Arc<ReservationMarks>, key: &ObjectKey) {
+    if marks.placed.contains_key(key) {
+        let marks = Arc::make_mut(marks);
+        let gone = marks.placed.remove(key);
+        marks.drop_claims(gone.map(|it| it.claims).unwrap_or_default());
+    }
+}
+
+impl ReservationMarks {
+    /// Claims of pods that are not to be placed any more: of several pods the last one counts.
+    fn drop_claims(&mut self, claims: BTreeSet<ObjectKey>) {
+        for claim in claims {
+            if !self.placed.values().any(|pod| pod.claims.contains(&claim)) {
+                self.placed_claims.remove(&claim);
+            }
+        }
+    }
 }
 
 fn forget_made(marks: &mut Arc<ReservationMarks>, kind: ObservedKind, key: &ObjectKey) {
     let place = (kind, key.clone());
     if marks.made.contains_key(&place) {
         Arc::make_mut(marks).made.remove(&place);
-    }
-}
-
-fn forget_gated(marks: &mut Arc<ReservationMarks>, key: &ObjectKey) {
-    if marks.gated.contains_key(key) {
-        Arc::make_mut(marks).gated.remove(key);
     }
 }

@@ -142,3 +142,54 @@ fn reservations_are_seen_by_their_names_until_they_are_gone() {
     model.step(now, ClusterEvent::Gone(kind, key("training"), stamp("u", 4)));
     assert!(model.view().reservations.is_empty() && !view.reservations.is_empty());
 }
+
+/// Something of a kind in the namespace `ml`.
+fn seen_in_ml(kind: ObservedKind, name: &str, version: u64, object: ObservedObject) -> ClusterEvent {
+    let key = ObjectKey::new("ml", name);
+    ClusterEvent::Seen(SeenObject { kind, key, stamp: stamp(name, version), content: Ok(object) })
+}
+
+fn pod_of_claim(version: u64, spec: serde_json::Value) -> ClusterEvent {
+    let mut pod = serde_json::json!({
+        "metadata": {"name": "p", "namespace": "ml", "uid": "pu"},
+        "spec": {"containers": [], "resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]},
+    });
+    pod["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+    let pod = ObservedObject::Pod(Box::new(serde_json::from_value(pod).unwrap()));
+    seen_in_ml(ObservedKind::Pod, "p", version, pod)
+}
+
+fn claim(version: u64) -> ClusterEvent {
+    let claim = serde_json::json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+        "metadata": {"name": "c", "namespace": "ml", "uid": "cu"}, "spec": {},
+    });
+    let claim = ObservedObject::ResourceClaim(Box::new(serde_json::from_value(claim).unwrap()));
+    seen_in_ml(ObservedKind::ResourceClaim, "c", version, claim)
+}
+
+#[test]
+fn pods_that_are_to_be_placed_are_known_with_their_claims_until_they_are_bound() {
+    let (now, mut model) = (Instant::now(), ClusterModel::default());
+    let (pod, of) = (ObjectKey::new("ml", "p"), ObjectKey::new("ml", "c"));
+    model.step(now, claim(1));
+    assert!(model.view().marks.placed_claims.is_empty(), "nobody's");
+    model.step(now, pod_of_claim(2, serde_json::json!({"schedulingGates": [{"name": "hostler.dev/placement"}]})));
+    model.step(now, claim(3));
+    let marks = model.view().marks;
+    assert_eq!(marks.placed[&pod].stamp, stamp("p", 2));
+    assert_eq!(marks.placed_claims[&of], Some(stamp("c", 3)));
+    // Without its gate it is known as long as there is a Reservation that was made for it.
+    let own = serde_json::json!({"metadata": {"name": "pod-pu-1", "uid": "ru", "resourceVersion": "4"}});
+    let own = ObservedObject::Reservation(Box::new(serde_json::from_value(own).unwrap()));
+    let kind = ObservedKind::Reservation;
+    let seen = SeenObject { kind, key: key("pod-pu-1"), stamp: stamp("ru", 4), content: Ok(own) };
+    model.step(now, ClusterEvent::Seen(seen));
+    model.step(now, pod_of_claim(5, serde_json::json!({})));
+    model.step(now, ClusterEvent::Gone(ObservedKind::ResourceClaim, of.clone(), stamp("c", 6)));
+    let marks = model.view().marks;
+    assert_eq!((marks.placed[&pod].stamp, marks.placed_claims[&of]), (stamp("p", 5), None));
+    model.step(now, pod_of_claim(7, serde_json::json!({"nodeName": "n"})));
+    let marks = model.view().marks;
+    assert!(marks.placed.is_empty() && marks.placed_claims.is_empty(), "it has a node");
+}

@@ -1,0 +1,157 @@
+//! A new plan for a pod whose claims the scheduler has freed again (race 11): the next Reservation, under the next name, leaves out
+//! the node that was no good. What was tried before stands in it, so whoever takes over goes on from there.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use hostler_api::{
+    few,
+    hardware::ConditionStatus,
+    reservation::{
+        ReservationConditionReason as Reason, ReservationConditionType as Type, ReservedDevice, placement_name,
+    },
+};
+use hostler_cluster::since_1970;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    decide::{finalizers, reserve},
+    pinned::is_other,
+    sight::{DirectClaim, DirectPod, DirectSight, DirectStep},
+};
+use crate::{claim_write::DELETE_PROTECTION, hold::ReservationObject};
+
+/// The annotation of the template that says what was tried.
+pub(super) const ATTEMPT: &str = "hostler.dev/placement-attempt";
+/// Between two plans for one pod; it doubles up to the longest.
+const SHORTEST_PAUSE: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+/// Nodes that are left out at most; of more the last ones are.
+const MOST_LEFT_OUT: usize = 16;
+/// A scheduler that frees all claims of a pod does so within a few tries, seconds apart.
+const STUCK: Duration = Duration::from_secs(30);
+
+/// Which try to place a pod this is.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Attempt {
+    /// 0 for the first one, which has nothing to say of others.
+    pub(super) number: u32,
+    pub(super) left_out: Vec<String>,
+    /// The resourceVersion in which each claim had nothing when this was made: in another one it was given something since.
+    pub(super) versions: BTreeMap<String, String>,
+}
+
+impl Attempt {
+    pub(super) fn of(own: &ReservationObject) -> Self {
+        let template = own.spec.pod_template().ok();
+        let said = template.and_then(|template| template.metadata.annotations.get(ATTEMPT).cloned());
+        said.and_then(|said| serde_json::from_str(&said).ok()).unwrap_or_default()
+    }
+
+    /// The name of its Reservation.
+    pub(super) fn name(&self, uid: &str) -> String {
+        let first = placement_name(uid);
+        if self.number == 0 { first } else { format!("{first}-{}", self.number) }
+    }
+
+    /// The first new plan is made at once.
+    fn pause(&self) -> Duration {
+        let doubled = 2u32.saturating_pow(self.number.saturating_sub(1).min(10));
+        if self.number == 0 { Duration::ZERO } else { (SHORTEST_PAUSE * doubled).min(LONGEST_PAUSE) }
+    }
+
+    /// What people are told of it.
+    pub(super) fn message(&self) -> String {
+        let number = self.number.saturating_add(1);
+        if self.left_out.is_empty() {
+            return format!(
+                "try {number}: the scheduler freed the claims of the pod wherever they had devices, and no other node has \
+                 any; all nodes are tried again"
+            );
+        }
+        let nodes = few(&self.left_out);
+        format!(
+            "try {number}: the scheduler freed the claims of the pod that had devices on {nodes}; elsewhere than there"
+        )
+    }
+
+    fn next(&self, left_out: Vec<String>, claims: &[(&String, &DirectClaim)]) -> Self {
+        let versions = claims.iter().map(|(name, claim)| ((*name).clone(), claim.metadata.resource_version.clone()));
+        Self { number: self.number.saturating_add(1), left_out, versions: versions.collect() }
+    }
+}
+
+impl DirectSight {
+    /// What is done where the scheduler has looked at the pod already; nothing else than before where it took nothing back.
+    pub(super) fn step_of_ungated(
+        &self,
+        pod: &DirectPod,
+        own: &ReservationObject,
+        claims: &[(&String, &DirectClaim)],
+    ) -> Option<DirectStep> {
+        let attempt = Attempt::of(own);
+        let theirs = self.claims_of(own);
+        let devices: Vec<&ReservedDevice> = own.status.kept().collect();
+        let left_out = match self.is_taken_back(own) {
+            true => attempt.left_out_with(devices.iter().map(|it| &it.node_name).find(|it| !it.is_empty())),
+            // The scheduler has given one of them something by itself, and goes on with the others.
+            false if theirs.iter().any(|(name, claim)| is_other(claim, name, &devices)) => {
+                return Some(DirectStep::Wait);
+            }
+            // Without the nodes that were left out there is none: they are tried again.
+            false if has_no_devices(own) && !attempt.left_out.is_empty() => Vec::new(),
+            false => return None,
+        };
+        // It frees one claim after the other. What a claim still has is not taken from it: the pod may be bound at this moment.
+        if theirs.iter().any(|(_, claim)| claim.is_allocated()) {
+            return (!self.is_stuck(own)).then_some(DirectStep::Wait);
+        }
+        if self.now < own.created + attempt.pause() {
+            return Some(DirectStep::Wait);
+        }
+        let bare = theirs.iter().find(|(_, claim)| !claim.metadata.finalizers.iter().any(|it| it == DELETE_PROTECTION));
+        if let Some((_, claim)) = bare {
+            return Some(finalizers(claim));
+        }
+        Some(reserve(pod, claims, &attempt.next(left_out, &theirs)))
+    }
+
+    /// Whether the scheduler has left it for long at freeing some claims: it finds no other node for which it would free the rest, so
+    /// they are given what they had.
+    fn is_stuck(&self, own: &ReservationObject) -> bool {
+        let said = own.status.condition(Type::Placed).filter(|it| it.reason == Reason::TakenBack.as_str());
+        let since = said.and_then(|it| since_1970(&it.last_transition_time));
+        since.is_some_and(|since| self.now >= since + STUCK)
+    }
+
+    /// Of its claims those that something is kept for.
+    pub(super) fn claims_of(&self, own: &ReservationObject) -> Vec<(&String, &DirectClaim)> {
+        let is_of_it = |name: &str| own.spec.device_claims.iter().any(|it| it.name == name);
+        self.claims.iter().filter(|(name, _)| is_of_it(name)).collect()
+    }
+
+    /// Whether a claim had what was kept for it, and has nothing any more.
+    pub(super) fn is_taken_back(&self, own: &ReservationObject) -> bool {
+        let attempt = Attempt::of(own);
+        // Whoever takes the gate away by hand does so before, maybe.
+        let is_let_go = self.pod.as_ref().is_some_and(DirectPod::is_let_go);
+        let had_something = |name: &str, claim: &DirectClaim| match attempt.versions.get(name) {
+            Some(version) => *version != claim.metadata.resource_version,
+            None => is_let_go,
+        };
+        self.claims_of(own).into_iter().any(|(name, claim)| !claim.is_allocated() && had_something(name, claim))
+    }
+}
+
+impl Attempt {
+    fn left_out_with(&self, node: Option<&String>) -> Vec<String> {
+        let others = self.left_out.iter().filter(|it| Some(*it) != node);
+        let all: Vec<String> = others.chain(node).cloned().collect();
+        all[all.len().saturating_sub(MOST_LEFT_OUT)..].to_vec()
+    }
+}
+
+/// Whether nothing could be chosen for it.
+pub(super) fn has_no_devices(own: &ReservationObject) -> bool {
+    own.status.condition(Type::Scheduled).is_some_and(|it| it.status == ConditionStatus::False)
+}
