@@ -20,11 +20,13 @@ pub(crate) const RESERVATIONS: &str = "reservations";
 /// A cluster; who acts in it ends with it.
 pub(crate) struct HoldCluster {
     pub(crate) server: Arc<ApiServer>,
+    control_plane: JoinHandle<()>,
     running: Vec<JoinHandle<()>>,
 }
 
 impl Drop for HoldCluster {
     fn drop(&mut self) {
+        self.control_plane.abort();
         self.running.iter().for_each(JoinHandle::abort);
     }
 }
@@ -59,8 +61,16 @@ impl HoldCluster {
             "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": { "name": "card" },
             "spec": { "selectors": [{ "cel": { "expression": "device.driver == \"hostler.dev\"" } }] },
         }));
-        let running = vec![ControlPlane::new().run(&server)];
-        Self { server, running }
+        let control_plane = ControlPlane::new().run(&server);
+        Self { server, control_plane, running: Vec::new() }
+    }
+
+    /// Scheduler and controller of claims end where they stand; others begin, who know nothing but what the server says.
+    pub(crate) async fn restart_control_plane(&mut self) {
+        self.control_plane.abort();
+        let ended = (&mut self.control_plane).await;
+        assert!(ended.is_err_and(|error| error.is_cancelled()), "it ran until now");
+        self.control_plane = ControlPlane::new().run(&self.server);
     }
 
     pub(crate) fn run_daemons(&mut self) {

@@ -17,6 +17,7 @@ mod repair;
 mod requests;
 #[path = "../run/rig.rs"]
 mod rig;
+mod schedulers;
 mod stories;
 mod strangers;
 #[path = "../page/visit.rs"]
