@@ -272,6 +272,7 @@ fn alternative(no_fit: &AlternativeNoFit) -> String {
     };
     let near: Vec<&Rejection> = no_fit.rejections.keys().filter(is_selected).collect();
     match &near[..] {
+        _ if no_fit.rejections.is_empty() => format!("{request}: not enough devices"),
         [] => format!("{request}: no device matches: {}", list(&no_fit.rejections.keys().collect::<Vec<_>>())),
         near => format!("{request}: not enough devices; those that match are {}", list(near)),
     }

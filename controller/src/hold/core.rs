@@ -21,7 +21,7 @@ use super::{
     planning::Questions,
     published::PoolName,
     seen::Seen,
-    telling::said_conflict,
+    telling::{lacks_told_before, said_conflict},
     writes::WriteState,
 };
 use crate::agenda::Agenda;
@@ -78,6 +78,8 @@ pub(super) struct Hold {
     pub(super) told: Option<(ReservationPhase, String)>,
     /// Which conflict people were told of last.
     pub(super) told_conflict: Option<String>,
+    /// Why there are no devices, as people were told since there were some; without numbers.
+    pub(super) lacks_told: BTreeSet<String>,
 }
 
 /// Devices that are closed, until it is certain that nobody else has got them.
@@ -455,6 +457,7 @@ impl Hold {
             told_conflict: said_conflict(&object.status).map(str::to_owned),
             value: toleration_value(&object.uid),
             told: reason.map(|reason| (object.status.phase, reason)),
+            lacks_told: lacks_told_before(&object),
             object,
             proposal: None,
             victims: Vec::new(),

@@ -22,6 +22,9 @@ use super::{
     evictions::{obstacle, to_evict},
 };
 
+/// What is said before the planner has answered.
+pub(super) const STILL_LOOKING: &str = "devices are being looked for";
+
 /// What is between a conflict and what was said otherwise.
 const IN_CONFLICT: &str = "; in conflict: ";
 
@@ -141,7 +144,7 @@ impl NewStatus {
         match said.problem {
             Some(problem) => self.say(Type::Scheduled, no, Reason::Unschedulable, problem),
             None if devices.is_empty() => {
-                self.say(Type::Scheduled, no, Reason::Unschedulable, "devices are being looked for");
+                self.say(Type::Scheduled, no, Reason::Unschedulable, STILL_LOOKING);
             }
             None => self.say(Type::Scheduled, yes, Reason::Scheduled, "devices are chosen"),
         }

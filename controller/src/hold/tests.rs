@@ -20,5 +20,6 @@ mod random;
 mod scenarios;
 mod server;
 mod shares;
+mod telling;
 mod unreadable;
 mod world;
