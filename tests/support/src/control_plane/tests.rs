@@ -152,6 +152,37 @@ async fn a_device_of_two_claims_is_taken_for_free_when_one_goes_until_the_schedu
     }
 }
 
+/// Who allocates a claim writes the time with it, or its pod: the scheduler adds what lacks, and the server lets no allocation change.
+#[tokio::test]
+async fn a_claim_that_somebody_else_allocated_is_bound_if_it_has_a_time_or_its_pod_and_else_never() {
+    for has_time in [true, false] {
+        let server = cluster(1).await;
+        let result = json!({ "request": "r", "driver": "x.dev", "pool": "n", "device": "d0" });
+        let mut allocation = json!({ "devices": { "results": [result] } });
+        if has_time {
+            allocation["allocationTimestamp"] = json!("2026-01-01T00:00:00Z");
+        }
+        server.set_status("resourceclaims", CLAIM, json!({ "allocation": allocation }));
+        let pod = server.create(pod("p", &named()));
+        let mut controllers = ControlPlane::new();
+        controllers.settle(&server);
+        let is_bound = || server.get("pods", "default/p").unwrap()["spec"]["nodeName"] == "n";
+        let refused = || server.list("events").iter().filter(|it| text(it, "message").contains("immutable")).count();
+        assert_eq!((is_bound(), refused()), (has_time, usize::from(!has_time)), "{:?}", server.list("events"));
+        if has_time {
+            continue;
+        }
+        // Whatever else happens in the cluster.
+        server.create(json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "other" } }));
+        controllers.settle(&server);
+        assert_eq!((is_bound(), refused()), (false, 2));
+        let user = json!({ "resource": "pods", "name": "p", "uid": pod["metadata"]["uid"] });
+        server.set_status("resourceclaims", CLAIM, json!({ "allocation": allocation, "reservedFor": [user] }));
+        controllers.settle(&server);
+        assert!(is_bound(), "then the scheduler has nothing to write");
+    }
+}
+
 #[tokio::test]
 async fn a_missing_template_is_told_once() {
     let server = cluster(1).await;
