@@ -26,6 +26,7 @@ use std::{
 use hostler_testing::{
     apiserver::{ApiServer, ApiServerRelease},
     controller::{ControllerOptions, RunningController},
+    provisioning::definition,
 };
 use serde_json::{Value, json};
 
@@ -70,9 +71,8 @@ fn fill(server: &ApiServer) {
     let start = Instant::now();
     server.create(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "hostler-controller" } }));
     let sources = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    for file in
-        ["../deploy/crds/nodehardware.yaml", "../deploy/crds/clusterhardware.yaml", "tests/provisioning/crd.yaml"]
-    {
+    server.create(definition(&["v1"]));
+    for file in ["../deploy/crds/nodehardware.yaml", "../deploy/crds/clusterhardware.yaml"] {
         server.create_yaml(&fs::read_to_string(sources.join(file)).unwrap());
     }
     for driver in cluster::DRIVERS {

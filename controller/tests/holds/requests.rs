@@ -5,6 +5,7 @@ use std::fs;
 use hostler_testing::{
     apiserver::{ApiServerView, PolicyRule},
     controller::RunningController,
+    provisioning::definition,
 };
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -24,7 +25,7 @@ fn role() -> Vec<PolicyRule> {
 /// A cluster where requests can be made, and a template of pods with a card each.
 async fn cluster() -> HoldCluster {
     let cluster = HoldCluster::start().await;
-    cluster.server.create_yaml(&fs::read_to_string(root().join("controller/tests/provisioning/crd.yaml")).unwrap());
+    cluster.server.create(definition(&["v1"]));
     cluster.server.allow(USER, rules().into_iter().chain(role()).collect());
     cluster.template("any", None);
     cluster.server.create(json!({

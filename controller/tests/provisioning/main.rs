@@ -12,6 +12,7 @@ use hostler_testing::{
         ApiFault, ApiServer, ApiServerOptions, ApiServerRelease, ApiServerView, FaultEffect, LoggedRequest, PolicyRule,
     },
     controller::{ControllerOptions, RunningController},
+    provisioning::{KueueWorkload, definition},
 };
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -23,12 +24,16 @@ const ON: &str = "[capabilities]\nprovisioning = 'on'\n";
 
 /// A cluster with so many nodes that have one device each, and the kind in a version.
 async fn cluster(nodes: usize, version: &str) -> ApiServer {
+    cluster_of(nodes, &[version]).await
+}
+
+/// The same, with the kind in several versions.
+async fn cluster_of(nodes: usize, versions: &[&str]) -> ApiServer {
     let server =
         ApiServer::start(ApiServerOptions { release: ApiServerRelease::default(), ..ApiServerOptions::default() })
             .await;
     install(&server);
-    let text = fs::read_to_string(root().join("controller/tests/provisioning/crd.yaml")).unwrap();
-    server.create_yaml(&text.replace("- name: v1\n", &format!("- name: {version}\n")));
+    server.create(definition(versions));
     for at in 0..nodes {
         let name = format!("n{at}");
         server.create(json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": name } }));
@@ -87,6 +92,24 @@ fn ask(server: &ApiServer, name: &str, pods: usize, version: &str) {
             },
         },
     }));
+}
+
+/// A workload of so many pods with a device each, as Kueue asks for it.
+fn workload(name: &str, pods: usize) -> KueueWorkload<'_> {
+    KueueWorkload {
+        name,
+        class: CLASS,
+        parameters: &[("ValidUntilSeconds", "86400"), ("bookingSeconds", "600")],
+        annotations: &[("bookingSeconds", "300")],
+        pod: json!({
+            "restartPolicy": "Never", "nodeSelector": { "kubernetes.io/os": "linux" },
+            "containers": [{
+                "name": "c", "image": "i", "resources": { "requests": { "cpu": "1" }, "claims": [{ "name": "cpu" }] },
+            }],
+            "resourceClaims": [{ "name": "cpu", "resourceClaimTemplateName": "one" }],
+        }),
+        pods,
+    }
 }
 
 /// What people are told who ask why.
@@ -193,6 +216,80 @@ async fn the_examples_ask_what_they_say_and_are_answered() {
     until(&server, "one", "Provisioned", FOUND).await;
     let details = &server.get("provisioningrequests", "one").unwrap()["status"]["provisioningClassDetails"];
     assert_eq!(details[detail.as_str().unwrap()], "n0", "{details}");
+}
+
+/// 42: with its labels, owners, parameters and selectors, and both versions of the kind.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_kueue_writes_is_answered_as_what_people_write() {
+    let server = cluster_of(2, &["v1", "v1beta1"]).await;
+    for node in ["n0", "n1"] {
+        server.edit("nodes", node, |object| {
+            object["metadata"]["labels"] = json!({ "kubernetes.io/os": "linux" });
+            object["status"]["allocatable"] = json!({ "cpu": "8", "pods": "110" });
+        });
+    }
+    let _controller = controller(&server).await;
+    let train = workload("train", 2);
+    let request = server.create(train.request(1));
+    assert_eq!(request["metadata"]["ownerReferences"][0]["kind"], "Workload");
+    // It is accepted before its template is there.
+    let name = train.request_name(1);
+    until(&server, &name, "Accepted", ["True", "Accepted"]).await;
+    server.create(train.template(&request));
+    let message = until(&server, &name, "Provisioned", FOUND).await;
+    let yes = format!("there is room for all pods: ppt-{name}-main 2 of 2 on 2 nodes");
+    assert!(message.starts_with(&yes), "{message}");
+    let answered = server.get("provisioningrequests", &name).unwrap();
+    assert_eq!(answered["status"]["provisioningClassDetails"]["nodes"], "n0=1,n1=1");
+    assert_eq!(answered["metadata"]["labels"], request["metadata"]["labels"]);
+    assert_eq!(answered["metadata"]["ownerReferences"], request["metadata"]["ownerReferences"]);
+    let accepted = condition(&answered, "Accepted").unwrap()["message"].as_str().unwrap();
+    assert!(!accepted.contains("nothing here knows"), "{accepted}");
+    // What people write who ask for the same: no more is left, and the words are the same.
+    ask(&server, "by-hand", 1, "v1");
+    let no = until(&server, "by-hand", "Provisioned", NOT_FOUND).await;
+    assert!(no.contains("ppt-by-hand-main 0 of 1: "), "{no}");
+    let explained = explain(&server, "by-hand");
+    assert!(explained.contains(&format!("room is booked for default/{name} (2 pods, until 20")), "{explained}");
+    // Of an attempt that is told no the next one is a request of its own, and nothing in a request changes.
+    let again = workload("again", 1);
+    let first = server.create(again.request(1));
+    server.create(again.template(&first));
+    let no_again = until(&server, &again.request_name(1), "Provisioned", NOT_FOUND).await;
+    assert_eq!(no_again.replace(&again.request_name(1), "by-hand"), no);
+    server.delete("provisioningrequests", &format!("default/{name}"));
+    let second = server.create(again.request(2));
+    server.create(again.template(&second));
+    until(&server, &again.request_name(2), "Provisioned", FOUND).await;
+}
+
+/// 42
+#[tokio::test]
+async fn nothing_that_is_asked_for_can_be_changed_and_limits_are_those_of_the_kind() {
+    let server = cluster(0, "v1").await;
+    let train = workload("train", 2);
+    let request = server.create(train.request(1));
+    for (field, value) in [
+        ("podSets", json!([{ "podTemplateRef": { "name": "other" }, "count": 2 }])),
+        ("provisioningClassName", json!("other.example.com")),
+        ("parameters", json!({ "noRetry": "true" })),
+    ] {
+        let refusal = server.try_merge(&request, &json!({ "spec": { field: value } })).unwrap_err();
+        let message = refusal.status()["message"].as_str().unwrap_or_default().to_owned();
+        assert!(refusal.code == 422 && message.contains("Value is immutable"), "{field}: {message}");
+    }
+    let of_sets = |sets: Value| {
+        let mut other = request.clone();
+        other["metadata"] = json!({ "name": "other", "namespace": "default" });
+        other["spec"]["podSets"] = sets;
+        server.try_create(other).map(drop).map_err(|refusal| refusal.code)
+    };
+    let set = |count: i64| json!({ "podTemplateRef": { "name": "t" }, "count": count });
+    assert_eq!(of_sets(json!([])), Err(422));
+    assert_eq!(of_sets(json!([set(0)])), Err(422));
+    assert_eq!(of_sets(json!(vec![set(1); 33])), Err(422));
+    // How many pods are too many is for the controller to say.
+    assert_eq!(of_sets(json!(vec![set(16_385); 32])), Ok(()));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -38,6 +38,7 @@ pub mod kubelet;
 pub mod node;
 pub mod nri;
 pub mod pod_resources;
+pub mod provisioning;
 pub mod real_node;
 pub mod scenario;
 pub mod scraper;
