@@ -124,7 +124,9 @@ impl HoldCore {
         let Some(device) = device else { return };
         let names: Vec<String> = self.on_pool(&device).map(|hold| hold.object.name.clone()).collect();
         let has = |_: &DeviceKey| known.as_ref().map(|rule| rule.value.clone());
-        let wanted = self.wanted_by(names, has).remove(&device);
+        // One that somebody has made close another device closes that for nobody.
+        let is_its_name = rule_name(&device) == name;
+        let wanted = self.wanted_by(names, has).remove(&device).filter(|_| is_its_name);
         let write = match (known, wanted) {
             (None, Some(value)) if self.settings.has_rules => {
                 HoldWrite::CreateRule(FenceRule { name: name.to_owned(), device, value })

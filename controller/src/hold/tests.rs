@@ -17,6 +17,7 @@ mod parts;
 mod preemption;
 mod questions;
 mod random;
+mod rules;
 mod scenarios;
 mod server;
 mod shares;

@@ -14,7 +14,8 @@ use super::{
     claims::claims_of,
     kind::{HoldKind, HoldPlaces},
     listing::ListFailure,
-    pods, read,
+    pods,
+    read::{self, MANAGED_BY_LABEL},
 };
 use crate::hold::{
     AllocatedClaim, FenceRule, HoldOutcome, HoldTarget, HoldWrite, OwnerPod, PodBudget, PodWrite, PriorityClasses,
@@ -153,7 +154,7 @@ impl HoldCaller {
         let (all, device) = (self.rules()?, &rule.device);
         let object = json!({
             "apiVersion": all.api_version(), "kind": all.kind(),
-            "metadata": {"name": rule.name, "labels": {"app.kubernetes.io/managed-by": CONTROLLER_FIELD_MANAGER}},
+            "metadata": {"name": rule.name, "labels": {MANAGED_BY_LABEL: CONTROLLER_FIELD_MANAGER}},
             "spec": {
                 "deviceSelector": {"driver": device.driver, "pool": device.pool, "device": device.device},
                 "taint": {"key": HELD_TAINT, "value": rule.value, "effect": "NoSchedule"},

@@ -200,7 +200,7 @@ impl HoldReader {
                 object["metadata"]["name"].as_str().map(|name| HoldEvent::Node(name.to_owned())).into_iter().collect()
             }
             HoldKind::Slice => vec![HoldEvent::Slice(Box::new(read::slice(object)?))],
-            HoldKind::Rule => read::rule(object).map(HoldEvent::Rule).into_iter().collect(),
+            HoldKind::Rule => read::rule_event(object).into_iter().collect(),
             HoldKind::Claim => {
                 vec![HoldEvent::Claim(Box::new(SeenClaim::deserialize(object)?.allocated(&self.namespace)))]
             }

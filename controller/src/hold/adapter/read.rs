@@ -5,16 +5,18 @@ use hostler_api::{
     hardware::NodeHardwareSpec,
     reservation::{ReservationSpec, ReservationStatus},
     resource::{DeviceAttribute, DeviceCapacity, ResourceSliceSpec, SliceDevice, SliceQuantity},
-    well_known::{HELD_ATTRIBUTE, HELD_TAINT},
+    well_known::{CONTROLLER_FIELD_MANAGER, HELD_ATTRIBUTE, HELD_TAINT},
 };
 use hostler_cluster::since_1970;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::hold::{
-    Amounts, DeviceKey, Fence, FenceRule, NodeFences, PublishedDevice, PublishedSlice, ReservationObject,
+    Amounts, DeviceKey, Fence, FenceRule, HoldEvent, NodeFences, PublishedDevice, PublishedSlice, ReservationObject,
 };
 
+/// The label with which a rule says that it is ours.
+pub(super) const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 /// Names of rules that are ours.
 const RULE_PREFIX: &str = "hold-";
 
@@ -117,14 +119,26 @@ fn capacity(device: &SliceDevice) -> Amounts {
     device.capacity.iter().filter_map(|(name, it)| Some((name.to_owned(), amount(it)?))).collect()
 }
 
-/// A rule, if it is one of ours.
+/// What a rule means. One that was ours and is somebody else's now, by its name only, is as one that is gone.
+pub(super) fn rule_event(object: &Value) -> Option<HoldEvent> {
+    let gone = || rule_name(object).map(|name| HoldEvent::RuleGone(name.to_owned()));
+    rule(object).map(HoldEvent::Rule).or_else(gone)
+}
+
+fn rule_name(object: &Value) -> Option<&str> {
+    object["metadata"]["name"].as_str().filter(|name| name.starts_with(RULE_PREFIX))
+}
+
+/// A rule, if it is one of ours: it says so, or closes what we close.
 pub(super) fn rule(object: &Value) -> Option<FenceRule> {
-    let name = object["metadata"]["name"].as_str().filter(|name| name.starts_with(RULE_PREFIX))?;
+    let name = rule_name(object)?;
     let (selector, taint) = (&object["spec"]["deviceSelector"], &object["spec"]["taint"]);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    // One that closes nothing is there for nobody.
-    let closes = taint["effect"] == "NoSchedule" || taint["effect"] == "NoExecute";
-    (taint["key"] == HELD_TAINT).then(|| FenceRule {
+    // One that closes nothing, or with a taint that nobody tolerates by our value, is there for nobody.
+    let is_held = taint["key"] == HELD_TAINT;
+    let closes = is_held && (taint["effect"] == "NoSchedule" || taint["effect"] == "NoExecute");
+    let is_ours = is_held || object["metadata"]["labels"][MANAGED_BY_LABEL] == CONTROLLER_FIELD_MANAGER;
+    is_ours.then(|| FenceRule {
         name: name.to_owned(),
         device: DeviceKey::new(&text(&selector["driver"]), &text(&selector["pool"]), &text(&selector["device"])),
         value: if closes { text(&taint["value"]) } else { String::new() },
@@ -177,5 +191,22 @@ mod tests {
         let ours = rule_called("hold-1", HELD_TAINT).unwrap();
         assert_eq!((ours.device, ours.value.as_str()), (DeviceKey::new("d", "p", "a"), "v"));
         assert_eq!((rule_called("repair", HELD_TAINT), rule_called("hold-1", "x")), (None, None));
+    }
+
+    #[test]
+    fn a_rule_of_ours_that_somebody_gave_another_taint_closes_nothing_and_is_still_ours() {
+        let edited = |labels: Value| {
+            json!({
+                "metadata": {"name": "hold-1", "labels": labels},
+                "spec": {
+                    "deviceSelector": {"driver": "d", "pool": "p", "device": "a"},
+                    "taint": {"key": "x", "value": "v", "effect": "NoSchedule"},
+                },
+            })
+        };
+        let ours = rule(&edited(json!({MANAGED_BY_LABEL: CONTROLLER_FIELD_MANAGER}))).unwrap();
+        assert_eq!((ours.device, &*ours.value), (DeviceKey::new("d", "p", "a"), ""), "it is made anew");
+        // Without the label it is somebody else's, and closes nothing of ours.
+        assert!(matches!(rule_event(&edited(json!({}))), Some(HoldEvent::RuleGone(name)) if name == "hold-1"));
     }
 }

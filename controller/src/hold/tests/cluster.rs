@@ -7,10 +7,11 @@ use hostler_api::Quantity;
 
 use super::{
     super::{
-        AllocatedClaim, ClaimPart, DeviceKey, HoldEvent, NodeFences, OwnerPod, PodRef, PublishedDevice, PublishedSlice,
+        AllocatedClaim, ClaimPart, DeviceKey, FenceRule, HoldEvent, NodeFences, OwnerPod, PodRef, PublishedDevice,
+        PublishedSlice,
     },
     server::{ModelPod, Server},
-    world::World,
+    world::{Means, World},
 };
 
 /// Numbers that look random, and are the same with the same seed.
@@ -104,9 +105,44 @@ impl World {
         self.server.put_slice(slice);
     }
 
+    /// Whether a device is closed to those who do not tolerate that.
+    pub(super) fn is_closed(&self, node: &str, device: &str) -> bool {
+        let slice = &self.server.slices[node];
+        let is_published = slice.devices.iter().any(|it| it.name == device && it.is_closed());
+        let key = DeviceKey::new(&slice.driver, &slice.pool, device);
+        is_published || self.server.rules.values().any(|rule| rule.device == key && !rule.value.is_empty())
+    }
+
+    /// Somebody who may write everything takes away what closes a device, or has it close another one. Of a device that several share
+    /// strangers would have parts then beside owners, and it would stay closed.
+    pub(super) fn tamper(&mut self, dice: &mut Dice) {
+        let is_shared = |pool: &str, device: &str| {
+            let devices = self.server.slices.values().filter(|slice| slice.pool == pool).flat_map(|it| &it.devices);
+            devices.into_iter().any(|it| it.name == device && it.is_shareable)
+        };
+        let rules = self.server.rules.values().filter(|rule| !is_shared(&rule.device.pool, &rule.device.device));
+        let rules: Vec<FenceRule> = rules.cloned().collect();
+        let fences = self.server.node_fences.values().find_map(|of_node| {
+            let at = of_node.fences.iter().position(|fence| !is_shared(&fence.pool, &fence.device))?;
+            let mut left = of_node.clone();
+            left.fences.remove(at);
+            Some(left)
+        });
+        if let Some(rule) = rules.get(dice.roll(rules.len())) {
+            self.server.remove_rule(&rule.name);
+            if dice.roll(2) == 0 {
+                let device = DeviceKey { device: format!("gpu-{}", dice.roll(3)), ..rule.device.clone() };
+                self.server.put_rule(FenceRule { device, ..rule.clone() });
+            }
+        }
+        if let Some(fences) = fences {
+            self.server.put_fences(fences);
+        }
+    }
+
     /// One daemon publishes what is closed on its node: one write of its slice, however many devices. Says whether any did.
     pub(super) fn publish(&mut self) -> bool {
-        let by_attribute = self.by_attribute;
+        let by_attribute = self.means == Means::Attribute;
         let mut nodes = self.server.node_fences.values().filter(|it| !self.daemons_down.contains(&it.node));
         let changed = nodes.find_map(|fences| {
             let slice = self.server.slices.get(&fences.node)?;
@@ -190,11 +226,12 @@ impl World {
         let is_given = self.given.devices.iter().chain(parts).chain(self.in_flight.values().flatten()).any(is_it);
         let is_given = if pod.part > 0 { !self.has_room(slice, device, pod.part) } else { is_given };
         let tolerates = &pod.tolerates;
-        let of_rule = self.server.rules.values().find(|rule| is_it(&rule.device)).map(|rule| &rule.value);
+        let of_rules = self.server.rules.values().filter(|rule| is_it(&rule.device) && !rule.value.is_empty());
+        let of_rules = of_rules.map(|rule| &rule.value);
         let is_borne = |value: &String| tolerates == "*" || tolerates == value;
         // Who asks for a class that has devices that are held can have any of them.
         let is_asked = !device.is_held || !tolerates.is_empty();
-        device.is_usable && !is_given && is_asked && device.held_for.iter().chain(of_rule).all(is_borne)
+        device.is_usable && !is_given && is_asked && device.held_for.iter().chain(of_rules).all(is_borne)
     }
 
     /// Whether so many CPUs of a shared device are left, by what claims have and what is decided.

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{
     cluster::Dice,
-    world::{Fate, World, by_attribute, wants_and, wants_part},
+    world::{Fate, Means, World, by_attribute, by_rules, wants_and, wants_part},
 };
 use crate::hold::{AllocatedClaim, DeviceKey};
 
@@ -92,17 +92,22 @@ impl Chaos {
         self.pick(names)
     }
 
-    /// One thing happens.
-    fn step(&mut self) {
+    /// The controller may die at its next write.
+    fn may_die(&mut self) {
         let deaths = match self.trouble {
             Trouble::Deaths => 8,
             Trouble::Crowds | Trouble::Conflicts => 40,
-            Trouble::Usual | Trouble::Rivals => usize::MAX,
+            Trouble::Usual | Trouble::Rivals => return,
         };
-        if deaths < usize::MAX && self.dice.roll(deaths) == 0 {
+        if self.dice.roll(deaths) == 0 {
             let fate = [Fate::DieBefore, Fate::DieAfter][self.dice.roll(2)];
             self.world.fates.insert(self.world.writes.len(), fate);
         }
+    }
+
+    /// One thing happens.
+    fn step(&mut self) {
+        self.may_die();
         if self.trouble == Trouble::Conflicts {
             self.give_anyway();
         }
@@ -143,6 +148,7 @@ impl Chaos {
             18..=20 => drop(self.world.publish()),
             21 if self.trouble == Trouble::Rivals && self.world.rival.is_none() => self.world.begin_rival(),
             22 if self.dice.roll(4) == 0 => self.world.rival = None,
+            23 if self.is_tampered_with() && self.dice.roll(4) == 0 => self.world.tamper(&mut self.dice),
             23 => self.world.swap(),
             24..=25 => drop(self.world.answer()),
             26..=36 => drop(self.world.deliver()),
@@ -184,6 +190,11 @@ impl Chaos {
         if let (Some(device), Some(pod)) = (device, pod) {
             self.world.give_anyway(&pod, &device);
         }
+    }
+
+    /// Whether people take away and edit what closes devices.
+    fn is_tampered_with(&self) -> bool {
+        self.trouble == Trouble::Usual && self.world.means != Means::Attribute
     }
 
     fn delete_reservation(&mut self) {
@@ -307,6 +318,7 @@ impl Chaos {
         self.world.check_rest();
         let left: Vec<_> = self.world.server.node_fences.values().flat_map(|it| &it.fences).collect();
         assert!(left.is_empty(), "{left:?}");
+        assert!(self.world.server.rules.is_empty(), "{:?}", self.world.server.rules);
         let evicted = self.world.server.evictions.iter().filter(|it| it.is_done).count();
         Outcome { deaths: self.world.restarts, kept: self.kept, evicted, parts: self.parts, conflicts: self.conflicts }
     }
@@ -323,9 +335,9 @@ fn run(mut chaos: Chaos, steps: usize) -> Outcome {
 
 #[test]
 fn in_any_order_nothing_is_kept_twice_or_for_nobody() {
-    let lives: Vec<_> = (0..30).map(|seed| live(seed, 600, Trouble::Usual)).collect();
+    let lives: Vec<_> = (0..24).map(|seed| live(seed, 600, Trouble::Usual)).collect();
     let kept: usize = lives.iter().map(|it| it.kept).sum();
-    assert!(kept > 400, "it comes to something: {kept}");
+    assert!(kept > 320, "it comes to something: {kept}");
 }
 
 /// What came of lives in which everybody wants parts.
@@ -335,8 +347,8 @@ fn share(seeds: std::ops::Range<u64>, steps: usize, trouble: Trouble) -> usize {
 
 #[test]
 fn in_any_order_no_part_is_kept_twice_or_for_nobody() {
-    let parts = share(200..230, 800, Trouble::Usual);
-    assert!(parts > 500, "it comes to something: {parts}");
+    let parts = share(200..224, 800, Trouble::Usual);
+    assert!(parts > 400, "it comes to something: {parts}");
 }
 
 #[test]
@@ -346,8 +358,24 @@ fn in_any_order_nothing_that_an_attribute_closes_is_kept_twice() {
 }
 
 #[test]
+fn in_any_order_nothing_that_rules_close_is_kept_twice_or_for_nobody() {
+    let (kept, parts) = by_rules(|| {
+        let kept: usize = (520..530).map(|seed| live(seed, 600, Trouble::Usual).kept).sum();
+        (kept, share(535..541, 800, Trouble::Usual))
+    });
+    assert!(kept > 80 && parts > 50, "it comes to something: {kept}, {parts}");
+}
+
+#[test]
+fn two_controllers_at_the_same_time_keep_nothing_twice_that_rules_close() {
+    let kept: usize = by_rules(|| (545..553).map(|seed| live(seed, 600, Trouble::Rivals).kept).sum());
+    assert!(kept > 60, "it comes to something: {kept}");
+}
+
+#[test]
 fn two_controllers_at_the_same_time_keep_no_part_twice() {
-    share(300..315, 800, Trouble::Rivals);
+    let parts = share(300..315, 800, Trouble::Rivals);
+    assert!(parts > 100, "it comes to something: {parts}");
 }
 
 #[test]
@@ -371,9 +399,8 @@ fn in_any_order_what_two_claims_have_stays_closed_until_neither_has_it() {
 
 #[test]
 fn two_controllers_at_the_same_time_keep_nothing_twice() {
-    for seed in 100..130 {
-        live(seed, 600, Trouble::Rivals);
-    }
+    let kept: usize = (100..122).map(|seed| live(seed, 600, Trouble::Rivals).kept).sum();
+    assert!(kept > 220, "it comes to something: {kept}");
 }
 
 /// Dies so often, and says at how many moments something was kept.

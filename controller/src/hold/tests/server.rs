@@ -44,6 +44,8 @@ pub(super) struct Server {
     pub(super) node_fences: BTreeMap<String, NodeFences>,
     pub(super) slices: BTreeMap<String, PublishedSlice>,
     pub(super) rules: BTreeMap<String, FenceRule>,
+    /// Names of rules that are somebody else's.
+    pub(super) rules_of_others: BTreeSet<String>,
     pub(super) claims: BTreeMap<ObjectKey, AllocatedClaim>,
     pub(super) pods: BTreeMap<ObjectKey, ModelPod>,
     /// What PriorityClasses say.
@@ -69,6 +71,7 @@ impl Default for Server {
             node_fences: BTreeMap::new(),
             slices: BTreeMap::new(),
             rules: BTreeMap::new(),
+            rules_of_others: BTreeSet::new(),
             claims: BTreeMap::new(),
             pods: BTreeMap::new(),
             priorities: Ok(priorities),
@@ -148,6 +151,20 @@ impl Server {
         fences
     }
 
+    pub(super) fn put_rule(&mut self, rule: FenceRule) {
+        self.last += 1;
+        self.rules.insert(rule.name.clone(), rule.clone());
+        self.facts.add_rule(taint_rule(&rule));
+        self.log.push(HoldEvent::Rule(rule));
+    }
+
+    pub(super) fn remove_rule(&mut self, name: &str) {
+        self.last += 1;
+        self.rules.remove(name);
+        self.facts.remove_rule(name);
+        self.log.push(HoldEvent::RuleGone(name.to_owned()));
+    }
+
     pub(super) fn put_claim(&mut self, mut claim: AllocatedClaim) {
         claim.version = self.next();
         self.facts.add_claim(&read(json!({
@@ -184,23 +201,21 @@ impl Server {
                 }
             },
             HoldWrite::Pod(write) => (self.write_pod(write), None),
-            HoldWrite::CreateRule(rule) if self.rules.contains_key(&rule.name) => (HoldOutcome::Conflict, None),
+            HoldWrite::CreateRule(FenceRule { name, .. })
+                if self.rules.contains_key(name) || self.rules_of_others.contains(name) =>
+            {
+                (HoldOutcome::Conflict, None)
+            }
             HoldWrite::CreateRule(rule) => {
-                self.last += 1;
-                self.rules.insert(rule.name.clone(), rule.clone());
-                self.facts.add_rule(taint_rule(rule));
-                self.log.push(HoldEvent::Rule(rule.clone()));
-                (HoldOutcome::Done, None)
+                self.put_rule(rule.clone());
+                (HoldOutcome::Done, Some(HoldEvent::Rule(rule.clone())))
             }
             HoldWrite::Claim(write) => self.write_claim(write),
             HoldWrite::DeleteRule(rule) => {
                 if self.rules.get(&rule.name) != Some(rule) {
                     return (HoldOutcome::Gone, None);
                 }
-                self.last += 1;
-                self.rules.remove(&rule.name);
-                self.facts.remove_rule(&rule.name);
-                self.log.push(HoldEvent::RuleGone(rule.name.clone()));
+                self.remove_rule(&rule.name);
                 (HoldOutcome::Done, None)
             }
         }

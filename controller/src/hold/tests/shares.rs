@@ -83,10 +83,6 @@ impl World {
         }
     }
 
-    fn is_closed(&self, node: &str, device: &str) -> bool {
-        self.server.slices[node].devices.iter().any(|it| it.name == device && it.is_closed())
-    }
-
     /// CPUs for which claims stand.
     fn accounted(&self) -> u64 {
         let key = DeviceKey::new(&self.server.slices["a"].driver, "a", "gpu-0");

@@ -86,20 +86,40 @@ pub(super) struct World {
     pub(super) restarts: usize,
     /// How often the planner was asked.
     pub(super) questions: u64,
-    /// Whether devices are closed by an attribute, since the server knows no taints.
-    pub(super) by_attribute: bool,
+    /// What closes devices to others.
+    pub(super) means: Means,
+}
+
+/// What closes devices to others.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Means {
+    /// A taint that the daemon publishes, which drives them.
+    Taints,
+    /// An attribute that it publishes, since the server knows no taints.
+    Attribute,
+    /// DeviceTaintRules, since another driver's daemon knows nothing of us.
+    Rules,
 }
 
 thread_local! {
-    static BY_ATTRIBUTE: Cell<bool> = const { Cell::new(false) };
+    static MEANS: Cell<Means> = const { Cell::new(Means::Taints) };
+}
+
+fn by<T>(means: Means, what: impl FnOnce() -> T) -> T {
+    MEANS.set(means);
+    let value = what();
+    MEANS.set(Means::Taints);
+    value
 }
 
 /// Has something happen where devices are closed by an attribute.
 pub(super) fn by_attribute<T>(what: impl FnOnce() -> T) -> T {
-    BY_ATTRIBUTE.set(true);
-    let value = what();
-    BY_ATTRIBUTE.set(false);
-    value
+    by(Means::Attribute, what)
+}
+
+/// Has something happen where devices are another driver's, and closed by DeviceTaintRules.
+pub(super) fn by_rules<T>(what: impl FnOnce() -> T) -> T {
+    by(Means::Rules, what)
 }
 
 impl PublishedDevice {
@@ -136,9 +156,15 @@ impl World {
     }
 
     pub(super) fn with(settings: HoldSettings, driver: &str, devices: &[usize]) -> Self {
-        let mut server = Server::default();
+        let (mut server, means) = (Server::default(), MEANS.get());
+        let settings = match means {
+            Means::Rules => {
+                HoldSettings { own_driver: "of-another.example.com".to_owned(), has_rules: true, ..settings }
+            }
+            Means::Taints | Means::Attribute => settings,
+        };
         // An ordinary class leaves out what is held where an attribute says so.
-        let but = if BY_ATTRIBUTE.get() { " && !(\"held\" in device.attributes[\"hostler.dev\"])" } else { "" };
+        let but = if means == Means::Attribute { " && !(\"held\" in device.attributes[\"hostler.dev\"])" } else { "" };
         let expression = format!("device.driver == \"{driver}\"{but}");
         server.facts.add_class(read(
             json!({"metadata": {"name": "gpu"}, "spec": {"selectors": [{"cel": {"expression": expression}}]}}),
@@ -166,7 +192,7 @@ impl World {
             sealed: BTreeSet::new(),
             restarts: 0,
             questions: 0,
-            by_attribute: BY_ATTRIBUTE.get(),
+            means,
         };
         for (at, count) in devices.iter().enumerate() {
             let node = char::from(b'a' + u8::try_from(at).unwrap()).to_string();
@@ -214,6 +240,12 @@ impl World {
         self.now = at.max(self.now);
         self.controller.wake = self.controller.wake.filter(|wake| *wake > self.now);
         self.feed(HoldEvent::Tick);
+    }
+
+    /// Time passes until the controller wants to look again.
+    pub(super) fn wake(&mut self) {
+        let at = self.controller.wake.unwrap_or(self.now + Duration::from_secs(1));
+        self.tick(at);
     }
 
     pub(super) fn feed(&mut self, event: HoldEvent) {
@@ -494,16 +526,13 @@ impl World {
                 assert!(!is_kept || stranger.is_none(), "{} is not kept: {stranger:?}", short(device));
                 let slice = self.server.slices.values().find(|slice| slice.pool == device.pool);
                 let published = slice.and_then(|it| it.devices.iter().find(|it| it.name == device.device));
+                let key = DeviceKey::new(&device.driver, &device.pool, &device.device);
                 let told = self.server.node_fences.get(&device.node_name).map(|it| &it.fences);
                 let is_told =
                     told.is_some_and(|it| it.iter().any(|it| it.device == device.device && it.value == value));
                 let is_closed = published.and_then(|it| it.held_for.as_ref()) == Some(&value)
                     || published.is_some_and(|it| it.is_held) && is_told
-                    || self
-                        .server
-                        .rules
-                        .values()
-                        .any(|rule| rule.value == value && rule.device.device == device.device);
+                    || self.server.rules.values().any(|rule| rule.value == value && rule.device == key);
                 assert!(!is_kept || is_closed, "{} is not closed", short(device));
             }
         }
