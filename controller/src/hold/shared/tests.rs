@@ -118,6 +118,23 @@ fn what_expires_is_released_and_waits_for_whoever_still_uses_it() {
 }
 
 #[test]
+fn one_that_never_got_devices_expires_and_leaves_neither_claim_nor_pod() {
+    let mut world = SharedWorld::new(&["n1"]);
+    world.take("n1");
+    world.reserve(json!({"ttl": "1h"}));
+    world.settle();
+    assert_eq!((world.phase(), world.claim_count(), world.has_pod("r-reserve")), ("Pending", 1, true));
+    world.pass(Duration::from_secs(3599));
+    assert_eq!(world.phase(), "Pending");
+    world.pass(Duration::from_secs(2));
+    assert_eq!((world.phase(), world.ready().reason.as_str()), ("Failed", "Expired"));
+    assert_eq!((world.claim_count(), world.has_pod("r-reserve")), (0, false));
+    world.free("n1");
+    world.settle();
+    assert_eq!((world.phase(), world.claim_count()), ("Failed", 0));
+}
+
+#[test]
 fn devices_are_cleared_before_their_claim_is_deleted() {
     let mut world = SharedWorld::new(&["n1"]);
     world.reserve(json!({}));

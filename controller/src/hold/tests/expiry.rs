@@ -5,7 +5,7 @@ use std::time::Duration;
 use hostler_api::reservation::ReservationPhase as Phase;
 use serde_json::json;
 
-use super::world::{World, wants_and};
+use super::world::{World, by_rules, wants_and};
 use crate::hold::HoldEvent;
 
 const DAY: u64 = 24 * 3600;
@@ -35,6 +35,19 @@ fn it_expires_when_its_time_is_over_and_not_before() {
 }
 
 #[test]
+fn the_time_at_which_it_expires_goes_before_how_long_it_lasts_by_itself() {
+    let expired = (Phase::Failed, "Expired".to_owned());
+    let available = (Phase::Available, "Available".to_owned());
+    let soon = json!({"expires": "2027-01-15T09:00:00Z"});
+    assert_eq!(after(soon.clone(), 1, 2000), available);
+    assert_eq!(after(soon, 1, 3000), expired);
+    // Later than a day, which is how long one lasts that says nothing.
+    let late = json!({"expires": "2027-01-17T08:00:00Z"});
+    assert_eq!(after(late.clone(), 1, 2 * DAY - 2000), available);
+    assert_eq!(after(late, 1, 2 * DAY), expired);
+}
+
+#[test]
 fn one_that_never_got_devices_expires_as_well() {
     assert_eq!(after(json!({"ttl": "10m"}), 0, 620), (Phase::Failed, "Expired".to_owned()));
 }
@@ -55,7 +68,7 @@ fn one_that_waits_for_pods_to_go_expires_as_well() {
 
 #[test]
 fn all_that_are_over_are_deleted_after_a_day() {
-    let mut world = World::new(&[1, 1]);
+    let mut world = World::new(&[1, 1, 1]);
     world.reserve("expired", wants_and(1, "web", json!({"ttl": "1m"})));
     world.settle();
     world.reserve("succeeded", wants_and(1, "web", json!({"ttl": "0"})));
@@ -64,10 +77,20 @@ fn all_that_are_over_are_deleted_after_a_day() {
     world.pod("owner", "web", 1, &value);
     assert!(world.schedule("owner"));
     world.settle();
-    assert_eq!((world.phase("expired"), world.phase("succeeded")), (Phase::Failed, Phase::Succeeded));
-    world.settle_for(DAY - 600);
-    assert_eq!(world.server.reservations.len(), 2);
-    world.settle_for(600);
+    world.reserve("lost", wants_and(1, "web", json!({"ttl": "0"})));
+    world.settle();
+    let node = world.get("lost").status.node_name.clone().unwrap();
+    world.server.remove_node(&node);
+    world.server.remove_slice(&node);
+    world.settle();
+    let over = [("expired", "Expired"), ("succeeded", "Succeeded"), ("lost", "NodeLost")];
+    for (name, reason) in over {
+        assert!(world.phase(name).is_over(), "{name}");
+        assert_eq!(world.reason(name), reason);
+    }
+    world.settle_for(DAY - 900);
+    assert_eq!(world.server.reservations.len(), over.len());
+    world.settle_for(900);
     assert!(world.server.reservations.is_empty());
     world.check_rest();
 }
@@ -108,22 +131,35 @@ fn a_new_leader_whose_clock_is_ahead_expires_and_deletes_nothing_early() {
     }
 }
 
-#[test]
-fn one_that_is_deleted_goes_once_nothing_is_closed_for_it() {
+/// One step after the other, until one that is deleted is gone: as long as anything is closed for it, it is there.
+fn goes_only_when_nothing_is_closed() {
     let mut world = World::new(&[1]);
     world.reserve("r", wants_and(1, "web", json!({})));
     world.settle();
     let value = world.value("r");
+    let is_closed = |world: &World| {
+        let mut fences = world.server.node_fences["a"].fences.iter();
+        fences.any(|fence| fence.value == value) || world.server.rules.values().any(|rule| rule.value == value)
+    };
+    assert!(is_closed(&world));
     world.server.delete_reservation("r");
-    while world.server.reservations.contains_key("r") {
-        let is_closed = world.server.node_fences["a"].fences.iter().any(|fence| fence.value == value);
-        assert!(is_closed || !world.server.reservations.is_empty());
-        let is_done = world.deliver() || world.execute_next(0) || world.publish();
-        if !is_done {
+    let is_there = |world: &World| world.server.reservations.contains_key("r");
+    let mut was_open = false;
+    while is_there(&world) {
+        if !(world.deliver() || world.execute_next(0) || world.publish()) {
             let next = world.now + Duration::from_secs(1);
             world.tick(next);
         }
+        was_open |= is_there(&world) && !is_closed(&world);
+        assert!(is_there(&world) || !is_closed(&world), "it is gone, and its device is closed");
         world.check();
     }
+    assert!(was_open, "first it is opened, then it goes");
     world.check_rest();
+}
+
+#[test]
+fn one_that_is_deleted_goes_once_nothing_is_closed_for_it() {
+    goes_only_when_nothing_is_closed();
+    by_rules(goes_only_when_nothing_is_closed);
 }

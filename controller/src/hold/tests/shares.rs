@@ -374,3 +374,19 @@ fn words_about_its_reservation_keep_nobody_waiting_for_the_rest_of_a_device() {
     assert!(world.server.node_fences["a"].fences.is_empty(), "the device is still closed");
     world.check_rest();
 }
+
+/// Quotas count claims of a namespace.
+#[test]
+fn what_is_kept_counts_against_no_quota_of_its_owners() {
+    let mut world = World::new(&[2, 1]);
+    world.share("b", "gpu-0", 8);
+    world.reserve("whole", wants(2, "web"));
+    world.reserve("part", wants_part(3, "web", json!({})));
+    world.settle();
+    assert_eq!((world.phase("whole"), world.phase("part")), (Phase::Available, Phase::Available));
+    let namespaces: Vec<&str> = world.server.claims.keys().map(|key| &*key.namespace).collect();
+    assert_eq!(namespaces, ["hostler-controller"], "one claim, for the part");
+    let of_owners = world.value("whole");
+    world.pod("owner", "web", 2, &of_owners);
+    assert_eq!(world.server.claims.keys().filter(|key| key.namespace == "default").count(), 1, "a pod's own counts");
+}

@@ -130,6 +130,38 @@ fn more_pods_than_a_set_may_have_fail_with_the_limit() {
     world.check_rest();
 }
 
+/// 34: as many pods as a request can have, 524,288. Says what it is told.
+fn ask_for_most(world: &mut World, spec: &serde_json::Value) -> (String, String) {
+    let names: Vec<String> = (0..32).map(|set| format!("set-{set:02}")).collect();
+    names.iter().for_each(|name| world.server.template(name, spec));
+    let sets: Vec<(&str, i64)> = names.iter().map(|name| (&**name, 16_384)).collect();
+    world.ask_for("r", CLASS, &sets, &[]);
+    world.settle();
+    (world.provisioned("r"), world.message("r", Type::Provisioned).to_owned())
+}
+
+/// 34
+#[test]
+fn as_many_pods_as_a_request_may_have_are_answered_to_the_last_one() {
+    for lacking in [0, 1] {
+        let mut world = World::new();
+        world.server.node_for("n0", 32 * 16_384 - lacking);
+        let (told, message) = ask_for_most(&mut world, &ModelServer::pod_spec(""));
+        assert_eq!(told, if lacking == 0 { FOUND } else { NOT_FOUND }, "{message}");
+        assert!(lacking == 0 || message.contains("set-31 16383 of 16384: "), "{message}");
+    }
+}
+
+/// 34
+#[test]
+fn of_as_many_pods_as_a_request_may_have_those_get_devices_for_whom_there_are_some() {
+    let mut world = World::of(&[4; 8]);
+    let (told, message) = ask_for_most(&mut world, &ModelServer::pod_spec("one"));
+    assert_eq!(told, NOT_FOUND);
+    assert!(message.contains("set-00 32 of 16384: ") && message.contains("set-01 0 of 16384: "), "{message}");
+    assert_eq!(world.kept(), 0, "nothing is kept of what is not enough");
+}
+
 /// 35
 #[test]
 fn a_claim_template_that_comes_later_is_waited_for_like_capacity() {
@@ -295,6 +327,24 @@ fn a_write_that_fails_stops_no_other_and_is_tried_again() {
         assert_eq!(world.provisioned("b"), FOUND, "{fault:?}");
         world.check_rest();
     }
+}
+
+/// 45
+#[test]
+fn after_the_time_box_nothing_is_said_of_those_that_were_not_begun() {
+    let mut world = World::of(&[8]);
+    (world.candidate_takes, world.most_checks) = (Duration::from_secs(11), 1);
+    world.ask_together(&["a", "b", "c"]);
+    let versions = |world: &World| ["b", "c"].map(|name| world.server.request(name).version.clone());
+    let before = versions(&world);
+    world.settle();
+    assert_eq!((world.provisioned("a"), &*world.batches), (FOUND.to_owned(), &[3][..]));
+    for name in ["b", "c"] {
+        assert_eq!(world.provisioned(name), "", "{name}");
+        assert_eq!(world.says(name, Type::Accepted), "True Accepted");
+    }
+    assert_eq!(versions(&world), before, "not one write");
+    assert_eq!(world.kept(), 1);
 }
 
 /// 45

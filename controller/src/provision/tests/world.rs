@@ -98,6 +98,14 @@ impl ModelServer {
         })));
     }
 
+    /// A node with room for so many pods of one CPU each, and without devices.
+    pub(super) fn node_for(&mut self, name: &str, pods: u32) {
+        self.facts.add_node(read(json!({
+            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+            "status": {"allocatable": {"cpu": pods.to_string(), "memory": "64Gi", "pods": pods.to_string()}},
+        })));
+    }
+
     /// What pods of a set look like, with a claim from a template, or none.
     pub(super) fn pod_spec(claims_from: &str) -> Value {
         let claims: Vec<Value> = match claims_from {
