@@ -111,9 +111,13 @@ fn broken(rule: &Value, part: Part<'_>) -> Option<String> {
     if looks_back && part.old.is_none() {
         return None;
     }
-    let own = bind("self", &constant(part.schema, part.value, Some(text)), text);
+    let bound_to = |name: &str, value: &Value| {
+        let reads = reads(text, name);
+        constant(part.schema, value, &reads.iter().map(Vec::as_slice).collect::<Vec<_>>())
+    };
+    let own = bind("self", &bound_to("self", part.value), text);
     let bound = match part.old.filter(|_| looks_back) {
-        Some(old) => bind("oldSelf", &constant(part.schema, old, Some(text)), &own),
+        Some(old) => bind("oldSelf", &bound_to("oldSelf", old), &own),
         None => own,
     };
     let (attributes, capacity) = (SortedMap::default(), SortedMap::default());
@@ -138,18 +142,45 @@ fn bind(name: &str, value: &str, body: &str) -> String {
     format!("cel.bind({name}, {value}, {body})")
 }
 
-/// Whether a text has a word. An expression can be no longer than 10 KiB, so what it does not name is left out.
+/// Whether a text has a word.
 fn mentions(text: &str, word: &str) -> bool {
-    let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-    text.split(|letter| !is_word(letter)).any(|one| one == word)
+    text.split(|letter| !is_of_word(letter)).any(|one| one == word)
 }
 
-/// A value as an expression; its type is known when it runs.
-fn constant(schema: &Value, value: &Value, named_in: Option<&str>) -> String {
+fn is_of_word(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || letter == '_'
+}
+
+/// What a text reads of a name: one field after the other, wherever it has the name. None after the name: all of it.
+fn reads<'a>(text: &'a str, name: &str) -> Vec<Vec<&'a str>> {
+    let found = text.match_indices(name).filter(|(at, _)| {
+        let is_inside = |letter: char| is_of_word(letter) || letter == '.';
+        !text[..*at].ends_with(is_inside) && !text[at + name.len()..].starts_with(is_of_word)
+    });
+    found.map(|(at, _)| fields_of(&text[at + name.len()..])).collect()
+}
+
+/// Fields at the beginning of a text. What is called is none.
+fn fields_of(mut text: &str) -> Vec<&str> {
+    let mut fields = Vec::new();
+    while let Some(rest) = text.strip_prefix('.') {
+        let (field, after) = rest.split_at(rest.find(|letter| !is_of_word(letter)).unwrap_or(rest.len()));
+        if field.is_empty() || after.starts_with('(') {
+            break;
+        }
+        fields.push(field);
+        text = after;
+    }
+    fields
+}
+
+/// A value as an expression; its type is known when it runs. An expression can be no longer than 10 KiB, so what nobody reads is
+/// left out.
+fn constant(schema: &Value, value: &Value, reads: &[&[&str]]) -> String {
     match value {
-        Value::Object(object) => format!("dyn({{{}}})", entries(schema, object, named_in).join(", ")),
+        Value::Object(object) => format!("dyn({{{}}})", entries(schema, object, reads).join(", ")),
         Value::Array(list) => {
-            let items: Vec<String> = list.iter().map(|item| constant(&schema["items"], item, None)).collect();
+            let items: Vec<String> = list.iter().map(|item| constant(&schema["items"], item, &[&[]])).collect();
             format!("dyn([{}])", items.join(", "))
         }
         Value::Number(number) if schema["type"] == "number" => {
@@ -160,13 +191,15 @@ fn constant(schema: &Value, value: &Value, named_in: Option<&str>) -> String {
     }
 }
 
-fn entries(schema: &Value, object: &Map<String, Value>, named_in: Option<&str>) -> Vec<String> {
+fn entries(schema: &Value, object: &Map<String, Value>, reads: &[&[&str]]) -> Vec<String> {
     let is_map = !schema["additionalProperties"].is_null();
+    let is_whole = is_map || reads.iter().any(|fields| fields.is_empty());
     let kept = object.iter().filter_map(|(name, value)| {
         let key = if is_map { name.clone() } else { escaped(name) };
-        let is_named = is_map || named_in.is_none_or(|text| mentions(text, &key));
+        let below = reads.iter().filter_map(|fields| fields.split_first().filter(|(first, _)| **first == key));
+        let below: Vec<&[&str]> = if is_whole { vec![&[]] } else { below.map(|(_, rest)| rest).collect() };
         let inside = convey::member(schema, name).unwrap_or(&Value::Null);
-        is_named.then(|| format!("{}: {}", Value::from(key), constant(inside, value, None)))
+        (!below.is_empty()).then(|| format!("{}: {}", Value::from(key), constant(inside, value, &below)))
     });
     kept.collect()
 }
@@ -177,4 +210,40 @@ fn escaped(name: &str) -> String {
         return format!("__{name}__");
     }
     name.replace("__", "__underscores__").replace('.', "__dot__").replace('-', "__dash__").replace('/', "__slash__")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn broken_rules(rule: &str, old: &Value, object: &Value) -> usize {
+        let schema = json!({
+            "type": "object",
+            "properties": { "spec": { "type": "object", "properties": {
+                "name": { "type": "string" }, "list": { "type": "array", "items": { "type": "object" } },
+            } } },
+            "x-kubernetes-validations": [{ "rule": rule, "message": "no" }],
+        });
+        check(&schema, Some(old), object).len()
+    }
+
+    #[test]
+    fn only_what_a_rule_reads_has_to_have_room_in_it() {
+        let with = |name: &str, count: usize| json!({ "spec": { "name": name, "list": vec![json!({ "of": "a list" }); count] } });
+        assert_eq!(broken_rules("!has(self.spec.name) || self.spec.name == 'a'", &json!({}), &with("a", 2000)), 0);
+        assert_eq!(broken_rules("!has(self.spec.name) || self.spec.name == 'a'", &json!({}), &with("b", 2000)), 1);
+        assert_eq!(broken_rules("self.spec.list.size() == 2000", &json!({}), &with("a", 2)), 1);
+        assert_eq!(broken_rules("self.spec == oldSelf.spec", &with("a", 2), &with("a", 2)), 0);
+        assert_eq!(broken_rules("self.spec == oldSelf.spec", &with("a", 2), &with("a", 3)), 1);
+        assert_eq!(broken_rules("self == oldSelf", &with("a", 2), &with("b", 2)), 1);
+    }
+
+    #[test]
+    fn what_is_read_is_told_by_the_fields_behind_a_name() {
+        let text = "has(self.spec.name) && self.spec.list.all(it, it.of == oldSelf.self) && myself.x && self.?spec";
+        assert_eq!(reads(text, "self"), [vec!["spec", "name"], vec!["spec", "list"], vec![]]);
+        assert_eq!(reads(text, "oldSelf"), [vec!["self"]]);
+    }
 }
