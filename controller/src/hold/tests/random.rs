@@ -157,6 +157,11 @@ impl Chaos {
                 self.world.execute_next(at);
             }
         }
+        self.look();
+    }
+
+    /// What must be true, and what there is by now.
+    fn look(&mut self) {
         self.world.check();
         if self.trouble == Trouble::Conflicts {
             self.world.check_sealed();
