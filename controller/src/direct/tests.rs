@@ -218,7 +218,7 @@ fn a_device_that_somebody_has_all_the_same_is_given_back_and_stays_closed_until_
         world.refused = None;
         world.until("it is bound", |world| world.is_bound("p"));
         (0..20).for_each(|_| world.round());
-        assert_eq!(world.kept.closed(), [lost.clone()], "{seen}: closed until nobody has it");
+        assert_eq!(world.kept.closed(), std::slice::from_ref(&lost), "{seen}: closed until nobody has it");
         world.kept.remove_pod(&key("stranger"));
         world.kept.remove_claim(&key("stranger"));
         world.settle();

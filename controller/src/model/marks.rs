@@ -103,10 +103,10 @@ fn claims_of(key: &ObjectKey, pod: &Pod) -> BTreeSet<ObjectKey> {
 
 fn see_placed(marks: &mut Arc<ReservationMarks>, key: &ObjectKey, pod: PlacedPod) {
     let marks = Arc::make_mut(marks);
-    let before = marks.placed.insert(key.clone(), pod.clone());
-    for claim in pod.claims.iter().cloned() {
-        marks.placed_claims.entry(claim).or_default();
+    for claim in &pod.claims {
+        marks.placed_claims.entry(claim.clone()).or_default();
     }
+    let before = marks.placed.insert(key.clone(), pod);
     marks.drop_claims(before.map(|it| it.claims).unwrap_or_default());
 }
 

@@ -149,7 +149,7 @@ fn seen_in_ml(kind: ObservedKind, name: &str, version: u64, object: ObservedObje
     ClusterEvent::Seen(SeenObject { kind, key, stamp: stamp(name, version), content: Ok(object) })
 }
 
-fn pod_of_claim(version: u64, spec: serde_json::Value) -> ClusterEvent {
+fn pod_of_claim(version: u64, spec: &serde_json::Value) -> ClusterEvent {
     let mut pod = serde_json::json!({
         "metadata": {"name": "p", "namespace": "ml", "uid": "pu"},
         "spec": {"containers": [], "resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]},
@@ -174,7 +174,7 @@ fn pods_that_are_to_be_placed_are_known_with_their_claims_until_they_are_bound()
     let (pod, of) = (ObjectKey::new("ml", "p"), ObjectKey::new("ml", "c"));
     model.step(now, claim(1));
     assert!(model.view().marks.placed_claims.is_empty(), "nobody's");
-    model.step(now, pod_of_claim(2, serde_json::json!({"schedulingGates": [{"name": "hostler.dev/placement"}]})));
+    model.step(now, pod_of_claim(2, &serde_json::json!({"schedulingGates": [{"name": "hostler.dev/placement"}]})));
     model.step(now, claim(3));
     let marks = model.view().marks;
     assert_eq!(marks.placed[&pod].stamp, stamp("p", 2));
@@ -185,11 +185,11 @@ fn pods_that_are_to_be_placed_are_known_with_their_claims_until_they_are_bound()
     let kind = ObservedKind::Reservation;
     let seen = SeenObject { kind, key: key("pod-pu-1"), stamp: stamp("ru", 4), content: Ok(own) };
     model.step(now, ClusterEvent::Seen(seen));
-    model.step(now, pod_of_claim(5, serde_json::json!({})));
+    model.step(now, pod_of_claim(5, &serde_json::json!({})));
     model.step(now, ClusterEvent::Gone(ObservedKind::ResourceClaim, of.clone(), stamp("c", 6)));
     let marks = model.view().marks;
     assert_eq!((marks.placed[&pod].stamp, marks.placed_claims[&of]), (stamp("p", 5), None));
-    model.step(now, pod_of_claim(7, serde_json::json!({"nodeName": "n"})));
+    model.step(now, pod_of_claim(7, &serde_json::json!({"nodeName": "n"})));
     let marks = model.view().marks;
     assert!(marks.placed.is_empty() && marks.placed_claims.is_empty(), "it has a node");
 }

@@ -139,7 +139,7 @@ impl DirectWorld {
     pub(super) fn control(&mut self) -> bool {
         let made = self.kept.reservations().filter_map(pod_of);
         let all: BTreeSet<ObjectKey> = self.pods.keys().cloned().chain(made).collect();
-        all.iter().fold(false, |any, pod| self.control_pod(&pod.name) || any)
+        all.iter().filter(|pod| self.control_pod(&pod.name)).count() > 0
     }
 
     fn control_pod(&mut self, pod: &str) -> bool {
