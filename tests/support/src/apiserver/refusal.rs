@@ -80,6 +80,11 @@ impl FieldError {
         Self { field: field.into(), reason, text }
     }
 
+    /// What is wrong, without the field.
+    pub(crate) fn why(&self) -> &str {
+        &self.text
+    }
+
     /// Whether rules of a definition are not asked any more: they would look at what is not there, or is too much.
     pub(crate) fn keeps_rules_away(&self) -> bool {
         [
