@@ -191,7 +191,7 @@ async fn a_claim_that_has_a_device_already_keeps_the_pod_on_its_node() {
     }));
     let shared = json!({ "name": "shared", "resourceClaimName": "shared" });
     cluster.server.edit("nodes", "n1", |node| node["spec"]["unschedulable"] = json!(true));
-    pod_named(&cluster, "first", &[], &[shared.clone()]);
+    pod_named(&cluster, "first", &[], std::slice::from_ref(&shared));
     assert_eq!(cluster.until_bound("first").await, "n2");
     cluster.server.edit("nodes", "n1", |node| node["spec"]["unschedulable"] = json!(false));
     let own = |name: &str| json!({ "name": name, "resourceClaimTemplateName": "cards" });
