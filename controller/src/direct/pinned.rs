@@ -1,6 +1,8 @@
 //! Claims of a gated pod that have devices already, from somebody else: the pod can only go where these are.
 
-use hostler_api::{core::NodeSelector, few, reservation::ReservedDevice};
+use std::collections::BTreeMap;
+
+use hostler_api::{core::NodeSelector, few, reservation::ReservedDevice, resource::DeviceAllocationMode};
 
 use super::{
     decide::{clear, release},
@@ -51,12 +53,16 @@ impl DirectSight {
     }
 
     /// What is done where a claim of a gated pod has something else than what is kept for it: somebody has given it that meanwhile.
-    /// The others are planned anew, for where that is.
+    /// The others are planned anew, for where that is. So are all where a lost device has been replaced, and what the other claims
+    /// have stayed: they could be on another node.
     pub(super) fn step_of_elsewhere(&self, pod: &DirectPod, own: &ReservationObject) -> Option<DirectStep> {
         let theirs = self.claims_of(own);
         let devices: Vec<&ReservedDevice> = own.status.kept().collect();
-        let is_elsewhere = |(name, claim): &&(&String, &DirectClaim)| is_other(claim, name, &devices);
-        theirs.iter().find(is_elsewhere)?;
+        let is_elsewhere = |(name, claim): &(&String, &DirectClaim)| is_other(claim, name, &devices);
+        let has_more = |(name, claim): &(&String, &DirectClaim)| is_more(claim, name, &devices);
+        if !theirs.iter().any(|it| is_elsewhere(it) || has_more(it)) {
+            return None;
+        }
         // What we gave is taken back first; with what is kept now it is given something again.
         let ours = theirs.iter().find(|(_, claim)| claim.is_written_for(pod));
         Some(ours.map_or_else(|| DirectStep::Write(release(own)), |(_, claim)| clear(claim)))
@@ -69,4 +75,25 @@ pub(super) fn is_other(claim: &DirectClaim, name: &str, devices: &[&ReservedDevi
     results.any(|it| {
         !devices.iter().any(|device| device.claim == name && device.key() == (&*it.driver, &*it.pool, &*it.device))
     })
+}
+
+/// Whether more is kept for the claim than it asks for, as far as it says how many that is.
+fn is_more(claim: &DirectClaim, name: &str, devices: &[&ReservedDevice]) -> bool {
+    let mut kept: BTreeMap<&str, usize> = BTreeMap::new();
+    for device in devices.iter().filter(|device| device.claim == name) {
+        *kept.entry(&device.request).or_default() += 1;
+    }
+    kept.into_iter().any(|(request, count)| asked(claim, request).is_some_and(|asked| count > asked))
+}
+
+/// How many devices a request of the claim asks for, if not for all.
+fn asked(claim: &DirectClaim, request: &str) -> Option<usize> {
+    let (name, alternative) = request.split_once('/').unwrap_or((request, ""));
+    let found = claim.spec.devices.requests.iter().find(|it| it.name == name)?;
+    let of_alternative = || found.first_available.iter().find(|it| it.name == alternative);
+    let (mode, count) = match &found.exactly {
+        Some(exactly) => (exactly.allocation_mode.clone(), exactly.count),
+        None => of_alternative().map(|it| (it.allocation_mode.clone(), it.count))?,
+    };
+    (mode == DeviceAllocationMode::ExactCount).then(|| usize::try_from(count.unwrap_or(1)).unwrap_or(1).max(1))
 }

@@ -3,6 +3,7 @@
 
 mod again;
 mod pinned;
+mod random;
 mod world;
 
 use hostler_allocator::plan::ObjectKey;

@@ -36,6 +36,8 @@ pub(super) struct DirectWorld {
     pub(super) claims: BTreeMap<ObjectKey, DirectClaim>,
     /// Nodes to which the scheduler does not bind pods, though the planner knows of nothing that is against it.
     pub(super) full: BTreeSet<&'static str>,
+    /// Somebody has a device that was given to a gated pod.
+    pub(super) has_stranger: bool,
     /// The scheduler does nothing.
     pub(super) is_idle: bool,
     /// What the server refuses, in one word.
@@ -58,6 +60,7 @@ impl DirectWorld {
             pods: BTreeMap::new(),
             claims: BTreeMap::new(),
             full: BTreeSet::new(),
+            has_stranger: false,
             is_idle: false,
             refused: None,
             trouble: None,
@@ -232,6 +235,23 @@ impl DirectWorld {
         all.map(|(pool, device)| format!("{pool}/{device}")).collect()
     }
 
+    /// The devices of pods that no scheduler has seen yet.
+    pub(super) fn given_to_gated(&self) -> Vec<(String, String)> {
+        let gated = self.pods.values().filter(|pod| pod.is_gated());
+        gated
+            .flat_map(|pod| self.sight(&pod.metadata.name).claims.into_values())
+            .flat_map(|it| devices_of(&it))
+            .collect()
+    }
+
+    /// The stranger goes, and what it has gets free.
+    pub(super) fn end_stranger(&mut self) {
+        self.has_stranger = false;
+        self.kept.remove_pod(&key("stranger"));
+        self.kept.remove_claim(&key("stranger"));
+        self.check();
+    }
+
     /// The scheduler has a look at each pod: binds it, gives it devices, or frees a claim of it, one at a time.
     pub(super) fn schedule(&mut self) {
         let names: Vec<ObjectKey> = self.pods.keys().filter(|_| !self.is_idle).cloned().collect();
@@ -349,7 +369,11 @@ impl DirectWorld {
     fn told(&self) -> String {
         let mut told = format!("{:?}\n", self.writes);
         for kept in self.kept.reservations() {
-            let devices = kept.status.devices.iter().map(|it| format!("{}/{} {:?}", it.node_name, it.device, it.state));
+            let devices = kept
+                .status
+                .devices
+                .iter()
+                .map(|it| format!("{}/{} {:?} {}", it.node_name, it.device, it.state, it.conflict));
             let _ = writeln!(
                 told,
                 "{} {:?} {:?} {:?}",
@@ -359,6 +383,7 @@ impl DirectWorld {
                 kept.status.conditions
             );
         }
+        let _ = writeln!(told, "closed {:?}", self.kept.closed());
         for pod in self.pods.values() {
             let name = &pod.metadata.name;
             let _ = writeln!(told, "{name} {} {:?} {:?}", pod.is_gated(), pod.spec.node_name, self.given(name));
