@@ -116,14 +116,21 @@ impl HoldCore {
             (hold.proposal, hold.problem, hold.is_without_free) = (Some(devices), None, false);
             hold.victims = if hold.object.spec.preempts() { evictions } else { Vec::new() };
             self.agenda.now(Topic::Reservation(asked.name.clone()));
-        } else {
-            // The planner may go on taking for free what a claim has: of a device that was shared when it got its part, and is not
-            // any more, it does not know.
-            let until = self.agenda.now + LEAVE_ALONE;
-            self.avoided.extend(lost.into_iter().map(|device| (device, until)));
-            self.plan_soon();
+            return true;
         }
-        is_free
+        // What goes with a pod that is to make room is named again, though it is left alone: asking on would not end.
+        let again = lost.iter().find(|device| is_current && self.avoided.contains_key(*device)).cloned();
+        // The planner may go on taking for free what a claim has: of a device that was shared when it got its part, and is not
+        // any more, it does not know.
+        let until = self.agenda.now + LEAVE_ALONE;
+        self.avoided.extend(lost.into_iter().map(|device| (device, until)));
+        match &again {
+            Some(device) => {
+                self.refuse(asked, format!("{device} goes with what a pod leaves, and is another one's as well"))
+            }
+            None => self.plan_soon(),
+        }
+        is_free || again.is_some()
     }
 
     /// There is nothing for it.

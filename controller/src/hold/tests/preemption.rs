@@ -302,3 +302,23 @@ fn whatever_happens_at_any_write_those_who_must_go_go_once() {
         }
     }
 }
+
+/// All that a pod has goes with it, and of a shared device another one has a part: nothing of that can be kept.
+#[test]
+fn a_pod_that_has_a_device_together_with_another_is_not_asked_about_without_end() {
+    let mut world = World::new(&[2]);
+    world.share("a", "gpu-1", 4);
+    world.running("old", "db", 2, 10);
+    world.pod_of_part("part", "job", 1, "");
+    world.server.pods.get_mut(&key("part")).unwrap().is.priority = 2000;
+    assert!(world.schedule("part"));
+    world.reserve("r", preempts(1, "web"));
+    world.settle();
+    let message = world.condition("r", "Scheduled").1;
+    assert!(message.contains("hostler.dev/a/gpu-1") && message.contains("is another one's as well"), "{message}");
+    assert_eq!((world.phase("r"), world.server.evictions.len()), (Phase::Pending, 0));
+    world.end_pod("old");
+    world.settle();
+    assert_eq!((world.phase("r"), world.held("r")), (Phase::Available, vec!["a/gpu-0".into()]));
+    world.check_rest();
+}

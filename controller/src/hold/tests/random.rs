@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{
     cluster::Dice,
-    world::{Fate, Means, World, by_attribute, by_rules, wants_and, wants_part},
+    world::{Fate, World, by_attribute, by_rules, wants_and, wants_part},
 };
 use crate::hold::{AllocatedClaim, DeviceKey};
 
@@ -199,7 +199,7 @@ impl Chaos {
 
     /// Whether people take away and edit what closes devices.
     fn is_tampered_with(&self) -> bool {
-        self.trouble == Trouble::Usual && self.world.means != Means::Attribute
+        self.trouble == Trouble::Usual
     }
 
     fn delete_reservation(&mut self) {
