@@ -42,8 +42,8 @@ demo: ## Install what is missing, build, and show a claim's whole life on this m
 	$(CARGO) build --locked --bin hostler
 	$(CARGO) run --locked --quiet --example demo
 
-# A third of the time of tests is waiting for something to happen: half as many threads again as there are processors.
-TEST_THREADS ?= $(shell n=$$(nproc); echo $$((n + (n + 1) / 2)))
+# More than a third of the time of tests is waiting for something to happen: twice as many threads as there are processors.
+TEST_THREADS ?= $(shell echo $$(($$(nproc) * 2)))
 
 # Documentation tests go first: nextest does not run them, and the last lines should be the summary of all others.
 test: ## Install what is missing and run every test

@@ -20,6 +20,8 @@ pub(crate) struct Agenda<T> {
     later: BTreeMap<T, Duration>,
     last_refresh: Option<Duration>,
     interval: Duration,
+    /// A change of the inventory is still to be looked at. It may be looked at for other reasons, which is no reason to wait for those.
+    has_changed: bool,
     told_wake: Option<Duration>,
 }
 
@@ -27,7 +29,7 @@ impl<T: Clone + Ord> Agenda<T> {
     pub(crate) fn new(refresh: T) -> Self {
         let (now, interval) = (Duration::ZERO, Duration::ZERO);
         let (due, later) = (BTreeSet::new(), BTreeMap::new());
-        Self { now, refresh, due, later, last_refresh: None, interval, told_wake: None }
+        Self { now, refresh, due, later, last_refresh: None, interval, has_changed: false, told_wake: None }
     }
 
     /// Looks at it in this step.
@@ -43,9 +45,10 @@ impl<T: Clone + Ord> Agenda<T> {
 
     /// The inventory is another one: who waits is to be answered anew, soon. The longer it goes on changing, the less often.
     pub(crate) fn inventory_changed(&mut self) {
-        if self.later.contains_key(&self.refresh) || self.due.contains(&self.refresh) {
+        if self.has_changed || self.due.contains(&self.refresh) {
             return;
         }
+        self.has_changed = true;
         let Some(last) = self.last_refresh else { return self.after(SHORTEST_REFRESH, self.refresh.clone()) };
         let quiet = self.now.saturating_sub(last);
         let next = if quiet > self.interval + SHORTEST_REFRESH { SHORTEST_REFRESH } else { self.interval * 2 };
@@ -72,7 +75,9 @@ impl<T: Clone + Ord> Agenda<T> {
 
     /// The next thing to look at.
     pub(crate) fn pop(&mut self) -> Option<T> {
-        self.due.pop_first()
+        let topic = self.due.pop_first()?;
+        self.has_changed &= topic != self.refresh;
+        Some(topic)
     }
 
     /// When to come back, if that is news.
@@ -128,6 +133,20 @@ mod tests {
         agenda.refreshed();
         let again = refreshes(&mut agenda, last + 100, last + 102);
         assert_eq!(again, [last + 101], "after a quiet time the first change counts soon");
+    }
+
+    #[test]
+    fn a_change_does_not_wait_for_the_time_at_which_it_would_be_looked_at_anyway() {
+        let mut agenda = Agenda::new(Topic::Refresh);
+        agenda.after(seconds(30), Topic::Refresh);
+        agenda.inventory_changed();
+        assert_eq!(agenda.wake(), Some(SHORTEST_REFRESH));
+        agenda.pass(SHORTEST_REFRESH);
+        assert_eq!(agenda.pop(), Some(Topic::Refresh));
+        agenda.refreshed();
+        agenda.inventory_changed();
+        agenda.inventory_changed();
+        assert_eq!(agenda.wake(), Some(SHORTEST_REFRESH * 2), "however often it changes in between");
     }
 
     #[test]

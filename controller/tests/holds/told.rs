@@ -68,9 +68,10 @@ async fn one_that_waits_for_ever_says_why_once() {
     for at in 2..5 {
         cluster.node(&format!("n{at}"), 0);
     }
-    cluster.reserve("later", 1, "other", &json!({}));
-    let later = cluster.server.get("reservations", "later").unwrap();
-    until_told(&cluster, &later, "Unschedulable").await;
+    // Of two that were made in one second the name decides.
+    cluster.reserve("second", 1, "other", &json!({}));
+    let second = cluster.server.get("reservations", "second").unwrap();
+    until_told(&cluster, &second, "Unschedulable").await;
     cluster.node("n5", 1);
     let kept = cluster.until_phase("r", "Available").await;
     until_told(&cluster, &kept, "Available").await;
