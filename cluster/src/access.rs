@@ -91,6 +91,22 @@ impl ApiClient {
         Ok(Some(answer.status).filter(|status| status.authenticated).map(|status| status.user))
     }
 
+    /// Asks whether this client's role gives a verb on a kind, in all namespaces. The verb may be one that no API server acts on: a role
+    /// can give it as a mark.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get): a no is no error.
+    pub async fn is_allowed(&self, verb: &str, group: &str, resource: &str) -> Result<bool, ApiFailure> {
+        let (plural, group_of_reviews) = ("selfsubjectaccessreviews", "authorization.k8s.io");
+        let reviews = Collection::new(group_of_reviews, "v1", "SelfSubjectAccessReview", plural);
+        let asked = json!({
+            "apiVersion": reviews.api_version(), "kind": reviews.kind(),
+            "spec": { "resourceAttributes": { "group": group, "resource": resource, "verb": verb } },
+        });
+        let answer: AccessReview = self.ask("ask for its own rights", &reviews, &asked).await?;
+        Ok(answer.status.allowed)
+    }
+
     /// Whether somebody may do this.
     ///
     /// # Errors

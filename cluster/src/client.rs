@@ -2,6 +2,7 @@
 
 mod evict;
 mod find;
+mod release;
 mod status;
 
 use std::{fmt, future::Future, path::Path, sync::Arc, time::Duration};
@@ -24,10 +25,9 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::{sync::watch, time::timeout};
 
 use crate::{
-    ApiFailure, ApiPatience, CallError, Collection, ConnectError, ObjectVersion, StatusError,
+    ApiFailure, ApiPatience, CallError, Collection, ConnectError, CredentialsSource, ObjectVersion, StatusError,
     connection::connect,
     protobuf::{self, ProtobufObject},
-    release::minor_of,
 };
 
 /// Objects in a page of a list. The largest slices have 60 KB: 15 MB come well within the time of a call.
@@ -62,8 +62,8 @@ impl ApiClient {
     ///
     /// # Errors
     /// As [`new`](Self::new).
-    pub fn with_patience(kubeconfig: Option<&Path>, patience: ApiPatience) -> Result<Self, ConnectError> {
-        Ok(Self { client: connect(kubeconfig, patience)?, patience, version_tx: Arc::default() })
+    pub fn with_patience(source: impl Into<CredentialsSource>, patience: ApiPatience) -> Result<Self, ConnectError> {
+        Ok(Self { client: connect(source.into(), patience)?, patience, version_tx: Arc::default() })
     }
 
     /// The best version of `resource.k8s.io` that both sides speak. Asks the server once.
@@ -176,18 +176,6 @@ impl ApiClient {
             succeeded(self.client.send(request.map(Body::from)).await?).await
         };
         within(self.patience.answer, step, opening).await
-    }
-
-    /// The minor release of the server: 36 for 1.36.
-    ///
-    /// # Errors
-    /// As [`get`](Self::get).
-    pub async fn minor_release(&self) -> Result<u32, ApiFailure> {
-        let step = || "ask for the server's version".to_owned();
-        let asking = async { self.client.apiserver_version().await.map_err(CallError::from) };
-        let said = within(self.patience.answer, step, asking).await?;
-        let no_number = || format!("neither minor version {:?} nor {:?} has a number", said.minor, said.git_version);
-        minor_of(&said.minor, &said.git_version).ok_or_else(|| ApiFailure::unusable(step(), no_number()))
     }
 
     /// Asks a question that is put as an object, which the server answers instead of storing it.
@@ -484,7 +472,7 @@ fn refusal(code: u16, retry_after: Option<u64>, body: &[u8]) -> StatusError {
         let text = String::from_utf8_lossy(body);
         Status { message: text.trim().to_owned(), ..Status::default() }
     });
-    StatusError::new(code, retry_after.map(Duration::from_secs), said)
+    StatusError::new(code, retry_after, said)
 }
 
 pub(crate) async fn within<T>(

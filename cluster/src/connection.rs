@@ -3,7 +3,6 @@
 
 use std::{
     future::Future,
-    path::{Path, PathBuf},
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
@@ -29,7 +28,7 @@ use tracing::{info, warn};
 
 use crate::{
     ApiPatience,
-    credentials::{BearerToken, Credentials, CredentialsError},
+    credentials::{BearerToken, Credentials, CredentialsError, CredentialsSource},
 };
 
 /// A server that is there accepts within milliseconds.
@@ -52,20 +51,23 @@ pub enum ConnectError {
 }
 
 /// A client with the credentials of `kubeconfig`, or of the pod.
-pub(crate) fn connect(kubeconfig: Option<&Path>, patience: ApiPatience) -> Result<Client, ConnectError> {
-    Ok(Client::new(ApiConnector::new(kubeconfig, patience, LOOK_INTERVAL)?, "default"))
+pub(crate) fn connect(source: CredentialsSource, patience: ApiPatience) -> Result<Client, ConnectError> {
+    Ok(Client::new(ApiConnector::new(source, patience, LOOK_INTERVAL)?, "default"))
 }
 
 /// A client with credentials that never change.
 pub(crate) fn connect_to(credentials: Credentials, patience: ApiPatience) -> Result<Client, ConnectError> {
     let latest = Arc::new(Mutex::new(ApiConnection::of(credentials, patience)?));
-    Ok(Client::new(ApiConnector { kubeconfig: None, patience, look_interval: Duration::MAX, latest }, "default"))
+    Ok(Client::new(
+        ApiConnector { source: CredentialsSource::default(), patience, look_interval: Duration::MAX, latest },
+        "default",
+    ))
 }
 
 /// Sends requests over the connection that the newest credentials give. Cheap to clone.
 #[derive(Clone, Debug)]
 struct ApiConnector {
-    kubeconfig: Option<PathBuf>,
+    source: CredentialsSource,
     patience: ApiPatience,
     look_interval: Duration,
     latest: Arc<Mutex<ApiConnection>>,
@@ -80,8 +82,8 @@ struct ApiConnection {
 }
 
 impl ApiConnection {
-    fn new(kubeconfig: Option<&Path>, patience: ApiPatience) -> Result<Self, ConnectError> {
-        Self::of(Credentials::find(kubeconfig).map_err(ConnectError::Credentials)?, patience)
+    fn new(source: &CredentialsSource, patience: ApiPatience) -> Result<Self, ConnectError> {
+        Self::of(Credentials::find(source).map_err(ConnectError::Credentials)?, patience)
     }
 
     fn of(credentials: Credentials, patience: ApiPatience) -> Result<Self, ConnectError> {
@@ -106,9 +108,9 @@ impl ApiConnection {
 }
 
 impl ApiConnector {
-    fn new(kubeconfig: Option<&Path>, patience: ApiPatience, look_interval: Duration) -> Result<Self, ConnectError> {
-        let latest = Arc::new(Mutex::new(ApiConnection::new(kubeconfig, patience)?));
-        Ok(Self { kubeconfig: kubeconfig.map(Path::to_owned), patience, look_interval, latest })
+    fn new(source: CredentialsSource, patience: ApiPatience, look_interval: Duration) -> Result<Self, ConnectError> {
+        let latest = Arc::new(Mutex::new(ApiConnection::new(&source, patience)?));
+        Ok(Self { source, patience, look_interval, latest })
     }
 
     /// The connection for a request, and the token that goes with it. Requests that are under way stay on the old one.
@@ -118,7 +120,7 @@ impl ApiConnector {
             latest.looked = Instant::now();
             // A few local files of a kilobyte, now and then: not worth a thread.
             if latest.credentials.are_outdated() {
-                match ApiConnection::new(self.kubeconfig.as_deref(), self.patience) {
+                match ApiConnection::new(&self.source, self.patience) {
                     Ok(renewed) => {
                         info!("the credentials for the API server were replaced; connecting anew");
                         *latest = renewed;

@@ -68,11 +68,26 @@ pub enum CredentialsError {
         reason: String,
     },
     /// There is neither a kubeconfig nor a pod.
-    #[error("no kubeconfig is configured and this is no pod with a service account: set cluster.kubeconfig")]
+    #[error("no kubeconfig is named, and this is no pod with a service account: name a kubeconfig")]
     NoPod,
     /// Certificate and key do not work together.
     #[error("failed to use the certificate for the API server")]
     Tls(#[source] rustls::Error),
+}
+
+/// The source of credentials.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct CredentialsSource {
+    /// A kubeconfig; `None`: the pod that this process runs in.
+    pub kubeconfig: Option<PathBuf>,
+    /// A context of the kubeconfig; `None`: the current one.
+    pub context: Option<String>,
+}
+
+impl From<Option<&Path>> for CredentialsSource {
+    fn from(kubeconfig: Option<&Path>) -> Self {
+        Self { kubeconfig: kubeconfig.map(Path::to_owned), context: None }
+    }
 }
 
 /// What a connection needs.
@@ -140,10 +155,10 @@ impl Credentials {
     }
 
     /// From a kubeconfig, or of the pod.
-    pub(crate) fn find(kubeconfig: Option<&Path>) -> Result<Self, CredentialsError> {
+    pub(crate) fn find(source: &CredentialsSource) -> Result<Self, CredentialsError> {
         choose_cryptography();
-        match kubeconfig {
-            Some(path) => KubeconfigFile::read(path)?.credentials(),
+        match &source.kubeconfig {
+            Some(path) => KubeconfigFile::read(path)?.credentials(source.context.as_deref()),
             None => of_pod(Path::new(POD)),
         }
     }
@@ -334,11 +349,15 @@ impl KubeconfigFile {
         CredentialsError::Field { path: self.path.clone(), field: field.into(), reason: reason.into() }
     }
 
-    fn credentials(&self) -> Result<Credentials, CredentialsError> {
+    fn credentials(&self, context: Option<&str>) -> Result<Credentials, CredentialsError> {
         let config = &self.config;
+        let (chosen, by) = match context {
+            Some(name) => (name, "contexts"),
+            None => (&*config.current_context, "contexts (by current-context)"),
+        };
         let named = |name: &str, what: &str| self.field(what, format!("there is none with the name {name:?}"));
-        let context = config.contexts.iter().find(|context| context.name == config.current_context);
-        let context = &context.ok_or_else(|| named(&config.current_context, "contexts (by current-context)"))?.context;
+        let context = config.contexts.iter().find(|context| context.name == chosen);
+        let context = &context.ok_or_else(|| self.no_context(chosen, by))?.context;
         let cluster = config.clusters.iter().find(|cluster| cluster.name == context.cluster);
         let cluster = &cluster.ok_or_else(|| named(&context.cluster, "clusters"))?.cluster;
         let user = config.users.iter().find(|user| user.name == context.user);
@@ -360,6 +379,12 @@ impl KubeconfigFile {
         })
     }
 
+    fn no_context(&self, name: &str, by: &str) -> CredentialsError {
+        let known: Vec<&str> = self.config.contexts.iter().map(|context| &*context.name).collect();
+        let others = if known.is_empty() { String::new() } else { format!("; there are {}", known.join(", ")) };
+        self.field(by, format!("there is none with the name {name:?}{others}"))
+    }
+
     fn refuse_what_is_not_done(
         &self,
         cluster: &KubeconfigCluster,
@@ -367,7 +392,7 @@ impl KubeconfigFile {
     ) -> Result<(), CredentialsError> {
         let instead = "use a client certificate, or tokenFile with a token that something else renews";
         let found = [
-            (user.exec.is_some(), "users[].user.exec", "this daemon starts no programs"),
+            (user.exec.is_some(), "users[].user.exec", "hostler starts no programs"),
             (user.auth_provider.is_some(), "users[].user.auth-provider", "it is not supported"),
             (user.username.is_some(), "users[].user.username", "API servers know no passwords any more"),
             (user.r#as.is_some(), "users[].user.as", "acting as somebody else is not supported"),

@@ -73,7 +73,7 @@ impl ApiFailure {
         matches!(self.code(), Some(400 | 422))
     }
 
-    /// How long the server wants to be left alone.
+    /// How long the server wants to be left alone, 30 s at most.
     pub fn retry_after(&self) -> Option<Duration> {
         self.status().and_then(|status| status.retry_after)
     }
@@ -120,7 +120,7 @@ pub struct StatusError {
     pub message: String,
     /// Whether it is about an object, as opposed to a kind that the server does not have.
     pub names_an_object: bool,
-    /// How long the server wants to be left alone.
+    /// How long the server wants to be left alone, 30 s at most.
     pub retry_after: Option<Duration>,
     /// Why fields of the object may not be what they were to be, in the server's words.
     pub forbidden_fields: Vec<String>,
@@ -128,6 +128,9 @@ pub struct StatusError {
     pub disruption_budgets: Vec<String>,
 }
 
+/// The longest pause that a server can ask for. Flow control asks for one second, a server that stops for a few. A longer pause is a
+/// mistake on the way, and would let a node count as gone.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(30);
 /// The reason of such a field among the causes of a no.
 const FORBIDDEN_FIELD: &str = "FieldValueForbidden";
 /// The reason of such a budget.
@@ -135,9 +138,9 @@ const DISRUPTION_BUDGET: &str = "DisruptionBudget";
 
 impl StatusError {
     /// What the server put into words, as far as it did. What its header says of a pause goes before what the words say.
-    pub(crate) fn new(code: u16, retry_after: Option<Duration>, said: Status) -> Self {
+    pub(crate) fn new(code: u16, retry_after: Option<u64>, said: Status) -> Self {
         let details = said.details.as_ref();
-        let in_words = details.map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0);
+        let in_words = details.map(|details| u64::from(details.retry_after_seconds)).filter(|seconds| *seconds > 0);
         let causes = details.map_or(&[][..], |details| &details.causes);
         let of = |reason: &str| -> Vec<String> {
             causes.iter().filter(|cause| cause.reason == reason).map(|cause| cause.message.clone()).collect()
@@ -145,7 +148,7 @@ impl StatusError {
         Self {
             code,
             names_an_object: details.is_some_and(|details| !details.name.is_empty()),
-            retry_after: retry_after.or(in_words.map(|seconds| Duration::from_secs(seconds.into()))),
+            retry_after: retry_after.or(in_words).map(|seconds| Duration::from_secs(seconds).min(LONGEST_RETRY_AFTER)),
             forbidden_fields: of(FORBIDDEN_FIELD),
             disruption_budgets: of(DISRUPTION_BUDGET),
             message: said.message,
@@ -261,6 +264,17 @@ mod tests {
             ["The disruption budget web needs 2 healthy pods and has 2 currently"]
         );
         assert!(api(429, "slow down").disruption_budgets().is_empty());
+    }
+
+    #[test]
+    fn a_server_that_asks_for_a_long_silence_gets_a_short_one() {
+        for (seconds, pause) in [(1, 1), (30, 30), (3_600, 30), (u64::MAX, 30)] {
+            let asked = StatusError::new(503, Some(seconds), Status::default());
+            assert_eq!(asked.retry_after, Some(Duration::from_secs(pause)), "{seconds}");
+        }
+        let said = serde_json::json!({ "code": 503, "details": { "retryAfterSeconds": u32::MAX } });
+        let asked = StatusError::new(503, None, serde_json::from_value(said).unwrap());
+        assert_eq!(asked.retry_after, Some(LONGEST_RETRY_AFTER));
     }
 
     #[test]

@@ -16,8 +16,6 @@ const FIRST_RETRY: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How late slices may come back when the server does: it takes a small call of each node that often.
 const LONGEST_RETRY: Duration = Duration::from_secs(8);
-/// What a server may ask for; more would be a mistake.
-const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(300);
 
 /// Decides when the next comparison is due.
 #[derive(Debug)]
@@ -84,8 +82,7 @@ impl WritePace {
 
     /// A call failed. The next comparison is due after the pause that is given back.
     pub fn failed(&mut self, now: Instant, retry_after: Option<Duration>) -> Duration {
-        let asked_for = retry_after.unwrap_or_default().min(LONGEST_RETRY_AFTER);
-        let pause = self.backoff.next_pause().max(asked_for);
+        let pause = self.backoff.next_pause().max(retry_after.unwrap_or_default());
         self.hold_until(now + pause);
         self.want(now);
         pause

@@ -2,16 +2,16 @@
 //! belongs. It is read again only when the machine stopped in between.
 //!
 //! ```text
-//!   checksum generation content⏎
-//!   8f1c22d0 7 {"boot":"…"}⏎                 the head: what all that follows has in common
-//!   1b00a9e4 7 {"written":[…]}⏎               an entry
-//!   77d0c3a1 6 {"written":[…]}⏎               of an earlier generation: counts no more
+//!   checksum generation.number.length content⏎
+//!   8f1c22d0 7.41.14 {"boot":"…"}⏎            the head: what all that follows has in common; 41 entries came before it
+//!   1b00a9e4 7.42.16 {"written":[…]}⏎         an entry
 //!   ⏎⏎⏎⏎⏎⏎⏎⏎                                  room
 //! ```
 //!
 //! The file has its room from the beginning: writing into it changes nothing but its content, so that a flush neither
-//! waits for what others have written nor needs space on the disk. A line that did not get to the disk whole is the last
-//! one, and nobody was told of it.
+//! waits for what others have written nor needs space on the disk. Behind the last line the room is blank, and disks
+//! write whole sectors: a line with a blank sector in it was cut off, and nobody was told of it. Any other line that
+//! cannot be read was damaged later, and the numbers of the others say which entries it held.
 
 use std::{
     fs::File,
@@ -20,13 +20,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
+pub use self::content::{JournalContent, JournalLine};
 use crate::{
     Durability, FileError, PendingFile, TemporaryName, TrustError, read_trusted, sync_folder,
     trusted::open_trusted_to_write,
 };
 
+mod content;
+
 /// What a journal may have grown to: far more than it has room for, when files could not be written for long.
 const MOST_BYTES: u64 = 256 << 20;
+
+/// How much of the room is made blank with one write.
+const PIECE: usize = 64 << 10;
 
 /// A journal, open for appending. One writer at a time.
 #[derive(Debug)]
@@ -36,20 +42,12 @@ pub struct Journal {
     room: u64,
     generation: u64,
     head: Vec<u8>,
+    /// The number of the last entry.
+    last: u64,
     /// Where the next line goes. At the beginning that is the head, also after it could not be written.
     end: u64,
-}
-
-/// What a journal held when it was opened.
-#[derive(Debug, Default)]
-pub struct JournalContent {
-    /// The head of the last generation, if it can be read.
-    pub head: Option<Vec<u8>>,
-    /// The entries of that generation, in the order in which they were appended.
-    pub entries: Vec<Vec<u8>>,
-    /// Lines of that generation that cannot be read. The end of the journal is none of them: what a crash cut off
-    /// was never promised.
-    pub damaged: usize,
+    /// Behind the end, up to here, the file may not be blank.
+    stale_to: u64,
 }
 
 impl Journal {
@@ -72,19 +70,32 @@ impl Journal {
         }
         let mut bytes = vec![0; usize::try_from(found.len()).unwrap_or_default()];
         file.read_exact_at(&mut bytes, 0).map_err(FileError::at("read", path))?;
-        let (generation, content) = parse(&bytes);
-        Ok((Self { path: path.to_owned(), file, room, generation, head: Vec::new(), end: 0 }, content))
+        let content = JournalContent::read(&bytes, room);
+        let (path, generation, last) = (path.to_owned(), content.generation, content.last);
+        // A file that somebody has shortened gets its room again.
+        let stale_to = if found.len() == room { content.used } else { found.len().max(room) };
+        Ok((Self { path, file, room, generation, head: Vec::new(), last, end: 0, stale_to }, content))
     }
 
     /// What the journal at `path` holds, for those who only look: nothing where it is absent. Somebody may be writing it.
     ///
     /// # Errors
     /// When it cannot be read, or others can have changed it.
-    pub fn look(path: &Path) -> Result<JournalContent, TrustError> {
+    pub fn look(path: &Path, room: u64) -> Result<JournalContent, TrustError> {
         match read_trusted(path, MOST_BYTES) {
             Err(error) if error.is_absent() => Ok(JournalContent::default()),
-            bytes => Ok(parse(&bytes?).1),
+            bytes => Ok(JournalContent::read(&bytes?, room)),
         }
+    }
+
+    /// The number that the next entry gets. Numbers grow for ever, whatever becomes of the generations.
+    pub fn next_number(&self) -> u64 {
+        self.last.saturating_add(1)
+    }
+
+    /// Has the next entry get a number above this one, which somebody has seen.
+    pub fn number_above(&mut self, seen: u64) {
+        self.last = self.last.max(seen);
     }
 
     /// Begins a generation: what stands in the journal counts no more. To be called when all of it is on the disk
@@ -93,30 +104,69 @@ impl Journal {
     /// # Errors
     /// When the disk fails. The next entry tries again.
     pub fn begin(&mut self, head: &[u8]) -> Result<(), FileError> {
-        if self.end > self.room {
-            self.file.set_len(self.room).map_err(FileError::at("shorten", &self.path))?;
-        }
-        self.generation += 1;
         self.head = head.to_vec();
+        self.stale_to = self.stale_to.max(self.end);
         self.end = 0;
-        self.write_lines(&line(self.generation, head))
+        self.write_head()
     }
 
-    /// Puts an entry on the disk. It holds no line break.
+    /// The head is on the disk before anything of the generation before it goes, and the room is blank before the first
+    /// entry comes: whenever the machine goes down, what is there is one of both.
+    fn write_head(&mut self) -> Result<(), FileError> {
+        self.generation += 1;
+        let head = line(self.generation, self.last, &self.head);
+        self.write(&head, 0)?;
+        self.sync()?;
+        let end = head.len() as u64;
+        if self.stale_to > self.room {
+            self.file.set_len(self.room).map_err(FileError::at("shorten", &self.path))?;
+            self.stale_to = self.room;
+        }
+        if self.stale_to > end {
+            self.blank(end)?;
+        }
+        self.end = end;
+        self.stale_to = end;
+        Ok(())
+    }
+
+    fn blank(&self, from: u64) -> Result<(), FileError> {
+        let blanks = [b'\n'; PIECE];
+        let mut at = from;
+        while at < self.stale_to {
+            let piece = usize::try_from(self.stale_to - at).map_or(PIECE, |left| left.min(PIECE));
+            self.write(&blanks[..piece], at)?;
+            at += piece as u64;
+        }
+        self.sync()
+    }
+
+    /// Puts an entry on the disk, and returns its number. It holds no line break.
     ///
     /// # Errors
     /// When the disk fails. The entry may be there after a crash, unless another has been appended since.
-    pub fn append(&mut self, content: &[u8]) -> Result<(), FileError> {
-        let mut lines = if self.end == 0 { line(self.generation, &self.head) } else { Vec::new() };
-        lines.extend(line(self.generation, content));
-        self.write_lines(&lines)
+    pub fn append(&mut self, content: &[u8]) -> Result<u64, FileError> {
+        if self.end == 0 {
+            self.write_head()?;
+        }
+        let number = self.next_number();
+        let mut bytes = line(self.generation, number, content);
+        let end = self.end + bytes.len() as u64;
+        // Over what is left of an entry that could not be written.
+        bytes.extend((end..self.stale_to).map(|_| b'\n'));
+        self.stale_to = self.stale_to.max(end);
+        self.write(&bytes, self.end)?;
+        self.sync()?;
+        (self.end, self.stale_to, self.last) = (end, end, number);
+        Ok(number)
     }
 
-    fn write_lines(&mut self, lines: &[u8]) -> Result<(), FileError> {
-        self.file.write_all_at(lines, self.end).map_err(FileError::at("write", &self.path))?;
-        self.file.sync_data().map_err(FileError::at("sync", &self.path))?;
-        self.end += lines.len() as u64;
-        Ok(())
+    fn write(&self, bytes: &[u8], at: u64) -> Result<(), FileError> {
+        self.file.write_all_at(bytes, at).map_err(FileError::at("write", &self.path))
+    }
+
+    fn sync(&self) -> Result<(), FileError> {
+        self.file.sync_data().map_err(FileError::at("sync", &self.path))
     }
 
     /// How much of its room is taken, in percent; more than 100 when it has grown.
@@ -137,41 +187,13 @@ fn make(path: &Path, room: u64) -> Result<(), FileError> {
     sync_folder(folder)
 }
 
-fn line(generation: u64, content: &[u8]) -> Vec<u8> {
-    let mut counted = format!("{generation} ").into_bytes();
+fn line(generation: u64, number: u64, content: &[u8]) -> Vec<u8> {
+    let mut counted = format!("{generation}.{number}.{} ", content.len()).into_bytes();
     counted.extend_from_slice(content);
     let mut line = format!("{:08x} ", crc32fast::hash(&counted)).into_bytes();
     line.append(&mut counted);
     line.push(b'\n');
     line
-}
-
-/// The generation and the content of a line that is whole.
-fn read_line(line: &[u8]) -> Option<(u64, &[u8])> {
-    let (checksum, counted) = line.split_at_checked(9)?;
-    let checksum = u32::from_str_radix(std::str::from_utf8(checksum).ok()?.strip_suffix(' ')?, 16).ok()?;
-    if checksum != crc32fast::hash(counted) {
-        return None;
-    }
-    let space = counted.iter().position(|byte| *byte == b' ')?;
-    let generation = std::str::from_utf8(&counted[..space]).ok()?.parse().ok()?;
-    Some((generation, &counted[space + 1..]))
-}
-
-/// The highest generation is the last one, whatever else can be read: lines of earlier ones stand behind its end.
-fn parse(bytes: &[u8]) -> (u64, JournalContent) {
-    let lines: Vec<Option<(u64, &[u8])>> =
-        bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(read_line).collect();
-    let Some(generation) = lines.iter().flatten().map(|(generation, _)| *generation).max() else {
-        return (0, JournalContent::default());
-    };
-    let of_last =
-        |line: Option<(u64, &[u8])>| line.filter(|(of, _)| *of == generation).map(|(_, content)| content.to_vec());
-    let mut own: Vec<Option<Vec<u8>>> = lines.into_iter().map(of_last).collect();
-    own.truncate(own.iter().rposition(Option::is_some).map_or(0, |end| end + 1));
-    let damaged = own.iter().filter(|line| line.is_none()).count();
-    let head = if own.is_empty() { None } else { own.remove(0) };
-    (generation, JournalContent { head, entries: own.into_iter().flatten().collect(), damaged })
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! device or a sparse file of that name is told, not waited for or read to its end.
 
 use std::{
-    fs::{File, Metadata, OpenOptions},
+    fs::{self, File, Metadata, OpenOptions},
     io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
@@ -17,6 +17,8 @@ use crate::{
 
 /// Bits that let a group or everybody write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
+/// The sticky bit: only the owner of an entry removes or renames it.
+const STICKY: u32 = 0o1000;
 const ROOT: u32 = 0;
 
 /// Why a file or folder is not used.
@@ -85,19 +87,42 @@ pub fn read_trusted(path: &Path, most: u64) -> Result<Vec<u8>, TrustError> {
     })
 }
 
+/// Refuses a folder that others can change, or that others have led here by a link.
+///
+/// # Errors
+/// As [`trust`], and when the folder cannot be looked at.
+pub fn trust_folder(path: &Path) -> Result<(), TrustError> {
+    let failed = |source| FileError::at("look at", path)(source);
+    let named = fs::symlink_metadata(path).map_err(failed)?;
+    // In a folder with the sticky bit only the owner of the link can replace it.
+    if named.is_symlink() && !is_ours(&named) {
+        return Err(TrustError::untrusted(path, format!("is a link of user {}; remove it", named.uid())));
+    }
+    trust(path, &fs::metadata(path).map_err(failed)?)
+}
+
 /// Refuses what others can change: a folder, before anything in it is believed, or what is open already.
 ///
 /// # Errors
 /// When it belongs to others or can be changed by them; the reason says how to mend that.
 pub fn trust(path: &Path, found: &Metadata) -> Result<(), TrustError> {
-    if found.uid() != ROOT && found.uid() != geteuid().as_raw() {
+    if !is_ours(found) {
         return Err(TrustError::untrusted(path, format!("belongs to user {}; give it to root", found.uid())));
     }
     if found.mode() & WRITABLE_BY_OTHERS != 0 {
         let mode = found.mode() & 0o7777;
-        return Err(TrustError::untrusted(path, format!("can be changed by others (mode {mode:o}); chmod go-w it")));
+        // Kubelets make every emptyDir in memory like this; a pod cannot change it.
+        let or = if found.is_dir() && mode & STICKY != 0 { ", or name a folder below it" } else { "" };
+        return Err(TrustError::untrusted(
+            path,
+            format!("can be changed by others (mode {mode:o}); chmod go-w it{or}"),
+        ));
     }
     Ok(())
+}
+
+fn is_ours(found: &Metadata) -> bool {
+    found.uid() == ROOT || found.uid() == geteuid().as_raw()
 }
 
 #[cfg(test)]
@@ -154,5 +179,25 @@ mod tests {
         chown(temp.path(), Some(Uid::from_raw(12345)), None).unwrap();
         let error = trust(temp.path(), &fs::metadata(temp.path()).unwrap()).unwrap_err().to_string();
         assert!(error.ends_with("belongs to user 12345; give it to root"), "{error}");
+    }
+
+    #[test]
+    fn a_folder_that_others_lead_to_or_can_change_is_not_believed() {
+        let temp = tempfile::tempdir().unwrap();
+        let (open, own, link) = (temp.path().join("open"), temp.path().join("open/own"), temp.path().join("open/link"));
+        fs::create_dir_all(&own).unwrap();
+        fs::set_permissions(&open, Permissions::from_mode(0o1777)).unwrap();
+        fs::set_permissions(&own, Permissions::from_mode(0o700)).unwrap();
+        let error = trust_folder(&open).unwrap_err().to_string();
+        assert!(error.ends_with("(mode 1777); chmod go-w it, or name a folder below it"), "{error}");
+        trust_folder(&own).unwrap();
+        symlink(&own, &link).unwrap();
+        trust_folder(&link).unwrap();
+        assert!(trust_folder(&temp.path().join("absent")).unwrap_err().is_absent());
+        if geteuid().is_root() {
+            std::os::unix::fs::lchown(&link, Some(12345), None).unwrap();
+            let error = trust_folder(&link).unwrap_err().to_string();
+            assert!(error.ends_with("link is a link of user 12345; remove it"), "{error}");
+        }
     }
 }

@@ -1,12 +1,13 @@
 //! Serves HTTP so that nobody keeps others out for long by connecting: places are limited, and who says nothing loses his.
 //!
 //! ```text
-//!   unix socket ───────────────────────────► ConnectionServer ──► routes
+//!   unix socket, of one's own user alone ──► ConnectionServer ──► routes
 //!   TCP ──► a place ──► (TLS, our own certificate) ─┘
 //! ```
 
 mod certificate;
 mod given;
+mod private;
 mod tcp;
 
 use std::time::Duration;
@@ -33,6 +34,7 @@ use crate::Tasks;
 pub use self::{
     certificate::{BACKDATED, CertificateError, OwnCertificate, own_tls},
     given::{GivenCertificate, MadeCertificate, given_tls},
+    private::{accept_private, bind_private},
     tcp::{accept, accept_tls},
 };
 

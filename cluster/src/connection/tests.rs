@@ -1,6 +1,6 @@
 //! A server that is somewhere else after its kubeconfig was replaced.
 
-use std::{fs, net::TcpListener, thread};
+use std::{fs, net::TcpListener, path::Path, thread};
 
 use tower::ServiceExt;
 
@@ -39,7 +39,7 @@ async fn credentials_that_were_replaced_are_used_for_the_next_request() {
     let temp = tempfile::tempdir().unwrap();
     let path = temp.path().join("kubeconfig");
     write(&path, &server(201), "one");
-    let connector = ApiConnector::new(Some(&path), ApiPatience::PROMPT, Duration::ZERO).unwrap();
+    let connector = ApiConnector::new(Some(&*path).into(), ApiPatience::PROMPT, Duration::ZERO).unwrap();
     assert_eq!(status(&connector).await, 201);
     write(&path, &server(202), "another");
     assert_eq!(status(&connector).await, 202);
@@ -50,7 +50,7 @@ async fn the_last_credentials_serve_while_the_new_ones_cannot_be_read() {
     let temp = tempfile::tempdir().unwrap();
     let path = temp.path().join("kubeconfig");
     write(&path, &server(203), "one");
-    let connector = ApiConnector::new(Some(&path), ApiPatience::PROMPT, Duration::ZERO).unwrap();
+    let connector = ApiConnector::new(Some(&*path).into(), ApiPatience::PROMPT, Duration::ZERO).unwrap();
     fs::write(&path, "clusters: [").unwrap();
     assert_eq!(status(&connector).await, 203);
     write(&path, &server(204), "two");

@@ -25,7 +25,7 @@ impl KubeconfigFolder {
              clusters:\n- name: k\n  cluster: {cluster}\nusers:\n- name: u\n  user: {user}\n"
         );
         fs::write(&path, text).unwrap();
-        Credentials::find(Some(&path))
+        Credentials::find(&Some(&*path).into())
     }
 
     fn refusal(&self, cluster: &str, user: &str) -> String {
@@ -81,7 +81,7 @@ fn a_token_is_read_again_and_the_last_one_serves_while_the_file_is_away() {
 fn what_a_privileged_daemon_does_not_do_is_refused_by_name() {
     let place = KubeconfigFolder::new();
     for (user, field) in [
-        ("{exec: {command: aws, apiVersion: v1}}", "users[].user.exec: this daemon starts no programs"),
+        ("{exec: {command: aws, apiVersion: v1}}", "users[].user.exec: hostler starts no programs"),
         ("{auth-provider: {name: gcp}}", "users[].user.auth-provider"),
         ("{username: admin, password: x}", "users[].user.username"),
         ("{as: root}", "users[].user.as"),
@@ -118,10 +118,10 @@ fn names_that_lead_nowhere_are_told() {
     let place = KubeconfigFolder::new();
     let path = place.temp.path().join("other");
     fs::write(&path, "current-context: here\ncontexts: []\n").unwrap();
-    let refusal = Credentials::find(Some(&path)).unwrap_err().to_string();
+    let refusal = Credentials::find(&Some(&*path).into()).unwrap_err().to_string();
     assert!(refusal.contains("there is none with the name \"here\""), "{refusal}");
     fs::write(&path, "a: [").unwrap();
-    let refusal = Credentials::find(Some(&path)).unwrap_err().to_string();
+    let refusal = Credentials::find(&Some(&*path).into()).unwrap_err().to_string();
     assert!(refusal.contains("is not valid YAML"), "{refusal}");
 }
 

@@ -148,6 +148,12 @@ fn suggestion(key: &str, known: &[&str]) -> String {
     match near {
         Some((_, candidate)) => format!("did you mean {candidate:?}?"),
         None if known.is_empty() => "remove it".to_owned(),
-        None => format!("remove it; known here: {}", known.join(", ")),
+        None => {
+            // What several types know together may be known to two of them.
+            let mut names = known.to_vec();
+            let mut seen = std::collections::BTreeSet::new();
+            names.retain(|name| seen.insert(*name));
+            format!("remove it; known here: {}", names.join(", "))
+        }
     }
 }

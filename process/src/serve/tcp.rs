@@ -15,7 +15,7 @@ use super::ConnectionServer;
 use crate::Tasks;
 
 /// Out of descriptors does not pass within microseconds.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// Whoever greets needs three messages.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
 
