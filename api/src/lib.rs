@@ -34,5 +34,5 @@ pub use names::{
     BackendName, ClaimUid, DeviceName, DriverName, LabelKey, NameError, NodeName, ObjectName, QualifiedName,
 };
 pub use near::did_you_mean;
-pub use plain::{plain, plain_line};
+pub use plain::{cut_middle, plain, plain_line};
 pub use quantity::{AskedQuantity, ExactQuantity, ParseQuantityError, Quantity};

@@ -163,7 +163,7 @@ pub(crate) fn is_dns_label(value: &str) -> bool {
 }
 
 /// RFC 1123: labels of lower-case letters, digits and inner hyphens, joined by dots.
-fn is_subdomain(value: &str, longest: usize) -> bool {
+pub(crate) fn is_subdomain(value: &str, longest: usize) -> bool {
     value.len() <= longest && value.split('.').all(is_dns_label)
 }
 

@@ -16,6 +16,19 @@ pub fn plain_line(text: &str) -> Cow<'_, str> {
     escaped(text, is_active)
 }
 
+/// The beginning and the end of a text that is longer than `most` characters. Names of one cluster often begin alike, so the end has
+/// the larger half.
+pub fn cut_middle(text: &str, most: usize) -> Cow<'_, str> {
+    let length = text.chars().count();
+    if length <= most {
+        return Cow::Borrowed(text);
+    }
+    let Some(kept) = most.checked_sub(1) else { return Cow::Borrowed("") };
+    let end = kept.div_ceil(2);
+    let (first, last) = (text.chars().take(kept - end), text.chars().skip(length - end));
+    first.chain(['…']).chain(last).collect::<String>().into()
+}
+
 fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
     if !text.chars().any(&is_escaped) {
         return Cow::Borrowed(text);
@@ -46,6 +59,15 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_long_name_keeps_its_beginning_and_its_end() {
+        assert_eq!(cut_middle("team-a/train-large-0017", 11), "team-…-0017");
+        for most in 0..8 {
+            assert_eq!(cut_middle("äöüßéèê", most).chars().count(), most, "{most}");
+        }
+        assert_eq!(cut_middle("short", 5), "short");
+    }
 
     #[test]
     fn what_a_terminal_would_act_upon_is_shown_instead() {

@@ -115,14 +115,22 @@ pub enum ProvisioningConditionType {
     Failed,
     /// What was booked for it is not any more.
     BookingExpired,
+    /// A promised device is lost and not replaced. Kueue deactivates the workload.
+    CapacityRevoked,
     /// As the proposal of the check class calls what is now `Provisioned`.
     CapacityAvailable,
 }
 
 impl ProvisioningConditionType {
     /// All that are written here.
-    pub const ALL: [Self; 5] =
-        [Self::Accepted, Self::Provisioned, Self::Failed, Self::BookingExpired, Self::CapacityAvailable];
+    pub const ALL: [Self; 6] = [
+        Self::Accepted,
+        Self::Provisioned,
+        Self::Failed,
+        Self::BookingExpired,
+        Self::CapacityRevoked,
+        Self::CapacityAvailable,
+    ];
 
     /// As it stands in the object.
     pub fn as_str(self) -> &'static str {
@@ -131,6 +139,7 @@ impl ProvisioningConditionType {
             Self::Provisioned => "Provisioned",
             Self::Failed => "Failed",
             Self::BookingExpired => "BookingExpired",
+            Self::CapacityRevoked => "CapacityRevoked",
             Self::CapacityAvailable => "CapacityAvailable",
         }
     }
@@ -151,6 +160,12 @@ pub enum ProvisioningReason {
     AttachingCapacity,
     /// It could not be had, and what was attached for it is being detached; not one of Cluster Autoscaler's reasons.
     DetachingCapacity,
+    /// A device that was kept is lost, and another one is looked for; not one of Cluster Autoscaler's reasons.
+    ReplacingCapacity,
+    /// A device that was kept is lost, and there is none in its place; not one of Cluster Autoscaler's reasons.
+    CapacityLost,
+    /// Another device is kept in the place of one that was lost; not one of Cluster Autoscaler's reasons.
+    CapacityReplaced,
     /// Nobody can say.
     FailedToCheckCapacity,
     /// Its pods cannot be made.
@@ -167,7 +182,7 @@ pub enum ProvisioningReason {
 
 impl ProvisioningReason {
     /// As it stands in the object.
-    pub fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Accepted => "Accepted",
             Self::CapacityIsFound => "CapacityIsFound",
@@ -175,6 +190,9 @@ impl ProvisioningReason {
             Self::BookingCapacity => "BookingCapacity",
             Self::AttachingCapacity => "AttachingCapacity",
             Self::DetachingCapacity => "DetachingCapacity",
+            Self::ReplacingCapacity => "ReplacingCapacity",
+            Self::CapacityLost => "CapacityLost",
+            Self::CapacityReplaced => "CapacityReplaced",
             Self::FailedToCheckCapacity => "FailedToCheckCapacity",
             Self::FailedToCreatePods => "FailedToCreatePods",
             Self::FailedToBookCapacity => "FailedToBookCapacity",

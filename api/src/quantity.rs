@@ -28,7 +28,7 @@ pub struct AskedQuantity(Quantity);
 #[derive(Debug, thiserror::Error, Eq, PartialEq)]
 pub enum ParseQuantityError {
     /// It is written in another way.
-    #[error("{0:?} is not a quantity: write a number with an optional suffix, such as 4, 1500m, 16Gi or 2G")]
+    #[error("{0:?} is not a quantity: write a number with an optional suffix, such as 4, 1500m, 16Gi or 2G{near}", near = near(.0))]
     Syntax(String),
     /// It is less than nothing.
     #[error("{0} is negative; write 0 or more")]
@@ -39,6 +39,21 @@ pub enum ParseQuantityError {
     /// It is more than the API server holds.
     #[error("{0} is more than 2^63 - 1, the most that can be written")]
     TooMuch(String),
+}
+
+/// The suffixes of quantities, in their only spelling.
+const SUFFIXES: [&str; 14] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "k", "M", "G", "T", "P", "E", "m", "u"];
+
+/// `; did you mean 8Gi?` where letters are as large as they should not be, or where bytes are named.
+fn near(text: &str) -> String {
+    let (digits, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
+    let unit = unit.trim_end_matches(['b', 'B']);
+    let is_number = !digits.is_empty() && digits.trim().parse::<f64>().is_ok();
+    let suffix = SUFFIXES.iter().find(|suffix| suffix.eq_ignore_ascii_case(unit));
+    match suffix.filter(|_| is_number) {
+        Some(suffix) => format!("; did you mean {}{suffix}?", digits.trim()),
+        None => String::new(),
+    }
 }
 
 /// The API server holds at most 2^63 - 1 units; it also keeps every later sum and product inside 128 bits.

@@ -94,6 +94,8 @@ pub const RESERVATION_AFFINITY: &str = "hostler.dev/reservation-affinity";
 pub const RESERVATION_IGNORED: &str = "hostler.dev/reservation-ignored";
 /// The annotation of a claim that says, in JSON, to which Reservation it was led: name and uid.
 pub const CLAIM_RESERVATION: &str = "hostler.dev/led-to-reservation";
+/// The annotation of a claim that was made in the place of another one of the same pod, which had nothing: the other one's name.
+pub const CLAIM_INSTEAD_OF: &str = "hostler.dev/instead-of";
 /// The label of a claim that stands for a part of a device: the UID of the Reservation that keeps the part.
 pub const RESERVATION_UID: &str = "hostler.dev/reservation-uid";
 /// What a Reservation may keep at once: its object must fit into the API server's store.

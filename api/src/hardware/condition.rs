@@ -36,8 +36,8 @@ pub enum ConditionStatus {
 /// The conditions of a NodeHardware.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum HardwareConditionType {
-    /// Every backend has answered, and what was recorded before the daemon started is in order again: the counts can be relied
-    /// on.
+    /// Every backend has answered, what was recorded before the daemon started is in order again, and new claims can be read: the
+    /// counts can be relied on, and what is free can be had.
     Ready,
     /// Every device works.
     Healthy,
@@ -56,6 +56,8 @@ pub enum HardwareConditionReason {
     BackendsUnknown,
     /// Claims of before the start are not made right yet.
     Recovering,
+    /// No claim can be read from the API server, so none that is new can be prepared.
+    ClaimsUnreadable,
     /// All devices work.
     DevicesWork,
     /// Some do not.
@@ -105,6 +107,7 @@ impl HardwareConditionReason {
             Self::BackendsStale => "BackendsStale",
             Self::BackendsUnknown => "BackendsUnknown",
             Self::Recovering => "Recovering",
+            Self::ClaimsUnreadable => "ClaimsUnreadable",
             Self::DevicesWork => "DevicesWork",
             Self::DevicesFail => "DevicesFail",
             Self::DevicesUnknown => "DevicesUnknown",

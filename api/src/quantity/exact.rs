@@ -18,6 +18,7 @@ pub struct ExactQuantity {
     scale: i8,
     held: HeldAs,
     notation: Notation,
+    kept: KeptText,
 }
 
 /// Kubernetes holds small numbers in 64 bits and others in decimal; some of its functions answer for the first only.
@@ -25,6 +26,37 @@ pub struct ExactQuantity {
 enum HeldAs {
     Integer,
     Decimal,
+}
+
+/// A text that Kubernetes keeps as it was written although it writes the amount otherwise, such as `3e0` or `1.500`.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+struct KeptText {
+    bytes: [u8; MOST_KEPT],
+    /// Nothing is kept of most quantities.
+    length: u8,
+}
+
+/// As much as fits where the other fields leave room; a longer text is written as any other of its amount.
+const MOST_KEPT: usize = 12;
+
+impl KeptText {
+    const NONE: Self = Self { bytes: [0; MOST_KEPT], length: 0 };
+
+    fn new(text: &str) -> Self {
+        let mut kept = Self::NONE;
+        match (kept.bytes.get_mut(..text.len()), u8::try_from(text.len())) {
+            (Some(bytes), Ok(length)) => {
+                bytes.copy_from_slice(text.as_bytes());
+                Self { length, ..kept }
+            }
+            _ => Self::NONE,
+        }
+    }
+
+    fn text(&self) -> Option<&str> {
+        let bytes = self.bytes.get(..self.length.into()).filter(|bytes| !bytes.is_empty())?;
+        std::str::from_utf8(bytes).ok()
+    }
 }
 
 const SCALE_OF_NANO: i8 = -9;
@@ -41,13 +73,14 @@ impl ExactQuantity {
 
     /// `units` whole units.
     pub const fn whole(units: i64) -> Self {
-        Self { nano: units as i128 * NANO as i128, scale: 0, held: HeldAs::Integer, notation: Notation::Decimal }
+        let nano = units as i128 * NANO as i128;
+        Self { nano, scale: 0, held: HeldAs::Integer, notation: Notation::Decimal, kept: KeptText::NONE }
     }
 
     /// The same amount, written with a binary suffix where possible.
     #[must_use]
     pub const fn binary(self) -> Self {
-        Self { notation: Notation::Binary, ..self }
+        Self { notation: Notation::Binary, kept: KeptText::NONE, ..self }
     }
 
     /// Whether it is nothing.
@@ -117,7 +150,7 @@ impl ExactQuantity {
                 (scale, if both_small && fits { HeldAs::Integer } else { HeldAs::Decimal })
             }
         };
-        Some(Self { nano, scale, held, notation })
+        Some(Self { nano, scale, held, notation, kept: KeptText::NONE })
     }
 
     /// The difference, if it can be counted.
@@ -128,13 +161,15 @@ impl ExactQuantity {
     /// The sum; stays at the ends of the range, which no real amount reaches.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
-        self.checked_add(other).unwrap_or(Self { nano: self.nano.saturating_add(other.nano), ..self })
+        let most = Self { nano: self.nano.saturating_add(other.nano), kept: KeptText::NONE, ..self };
+        self.checked_add(other).unwrap_or(most)
     }
 
     /// The difference; like [`plus`](Self::plus) at the ends.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
-        self.checked_sub(other).unwrap_or(Self { nano: self.nano.saturating_sub(other.nano), ..self })
+        let least = Self { nano: self.nano.saturating_sub(other.nano), kept: KeptText::NONE, ..self };
+        self.checked_sub(other).unwrap_or(least)
     }
 
     /// The smallest multiple of `step` above `base` that is not below this amount. As in the scheduler, all three count
@@ -167,7 +202,7 @@ impl ExactQuantity {
 
     /// Whether Kubernetes holds both in the same way, which is what comparing its structures compares.
     pub fn is_identical(self, other: Self) -> bool {
-        let form = |quantity: Self| (quantity.nano, quantity.scale, quantity.notation);
+        let form = |quantity: Self| (quantity.nano, quantity.scale, quantity.notation, quantity.kept);
         self.held == HeldAs::Integer && other.held == HeldAs::Integer && form(self) == form(other)
     }
 
@@ -237,13 +272,19 @@ impl FromStr for ExactQuantity {
             notation => notation,
         };
         let nano = i128::try_from(nano).map_err(|_| too_much())?;
-        Ok(Self { nano: if written.is_negative { -nano } else { nano }, scale, held, notation })
+        let nano = if written.is_negative { -nano } else { nano };
+        let plain = Self { nano, scale, held, notation, kept: KeptText::NONE };
+        let is_kept = held == HeldAs::Integer && written.is_kept(text) && plain.to_string() != text;
+        Ok(if is_kept { Self { kept: KeptText::new(text), ..plain } } else { plain })
     }
 }
 
 impl fmt::Display for ExactQuantity {
     /// In the form that the API server gives back.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(text) = self.kept.text() {
+            return f.write_str(text);
+        }
         let units = self.nano / NANO as i128;
         let is_whole = self.nano % NANO as i128 == 0;
         match self.notation {
@@ -305,7 +346,7 @@ impl From<Quantity> for ExactQuantity {
         let milli = i128::try_from(quantity.milli).unwrap_or(i128::MAX / NANO_IN_MILLI);
         let scale = if quantity.as_whole().is_some() { 0 } else { -3 };
         let held = if fits_at(milli * NANO_IN_MILLI, scale) { HeldAs::Integer } else { HeldAs::Decimal };
-        Self { nano: milli * NANO_IN_MILLI, scale, held, notation: Notation::Decimal }
+        Self { nano: milli * NANO_IN_MILLI, scale, held, notation: Notation::Decimal, kept: KeptText::NONE }
     }
 }
 

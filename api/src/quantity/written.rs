@@ -46,6 +46,24 @@ impl<'a> Written<'a> {
         (!text.is_empty()).then_some(Self { is_negative, has_digits, whole, fraction, notation, power })
     }
 
+    /// Returns true if Kubernetes keeps the text, of which these are the parts: it takes it for the one that it would write
+    /// itself, looks at the digits only, and does not mind zeros in front, a plus, or an exponent of nothing.
+    pub(super) fn is_kept(&self, text: &str) -> bool {
+        let is_unusual = self.notation == Notation::Exponent || text.starts_with(['+', '0']) || text.contains('.');
+        if !(is_unusual || text.starts_with("-0")) {
+            return false;
+        }
+        let places = i32::try_from(self.fraction.len()).unwrap_or(i32::MAX);
+        let whole = if self.whole.is_empty() { "0" } else { self.whole };
+        match self.notation {
+            Notation::Binary => places == 0 && whole.parse::<u64>().is_ok_and(|number| number % 8 != 0),
+            _ => {
+                let digits = [whole, self.fraction].concat();
+                self.power.saturating_sub(places) % 3 == 0 && !digits.ends_with("000") && !digits.starts_with('0')
+            }
+        }
+    }
+
     /// Billionths without the sign, the rest rounded up; `None` for more than can be counted.
     pub(super) fn nano(&self) -> Option<u128> {
         let digits = || self.whole.bytes().chain(self.fraction.bytes()).map(|digit| u128::from(digit - b'0'));

@@ -17,7 +17,7 @@ pub struct ReservationOwner {
     /// The pods of a controller. What is not written does not matter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub controller: Option<OwnerController>,
-    /// Pods with these labels, in all namespaces unless something else here names one.
+    /// Pods with these labels, in the namespace that something else here names, or else in the template's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_selector: Option<LabelSelector>,
     /// Pods that say that they are of a ProvisioningRequest.
@@ -122,6 +122,20 @@ fn agrees(wanted: &str, is: &str) -> bool {
 }
 
 impl ReservationOwner {
+    /// The namespace that it names.
+    pub fn namespace(&self) -> Option<&str> {
+        let object = self.object.as_ref().map(|it| &it.namespace);
+        let controller = self.controller.as_ref().map(|it| &it.namespace);
+        let request = self.provisioning_request.as_ref().map(|it| &it.namespace);
+        [object, controller, request].into_iter().flatten().find(|it| !it.is_empty()).map(String::as_str)
+    }
+
+    /// True if it says itself where its pods are: by a namespace, or by the UID of a pod, which the API server gives. Who controls a
+    /// pod is written by the one who makes it.
+    pub fn is_somewhere(&self) -> bool {
+        self.namespace().is_some() || self.object.as_ref().is_some_and(|it| !it.uid.is_empty())
+    }
+
     /// Whether it is about this pod.
     pub fn matches(&self, pod: &OwnerCandidate<'_>) -> bool {
         if *self == Self::default() {

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::{ParseTtlError, ReplacedPod, ReservationMode, ReservationOwner, ReservationPreemptionPolicy, parse_ttl};
 use crate::{
     core::{PodTemplateSpec, Taint},
+    names::{is_dns_label, is_subdomain},
     resource::ResourceClaimSpec,
 };
 
@@ -132,6 +133,14 @@ pub enum TemplateError {
         /// The claim.
         claim: String,
     },
+    /// `replaces` names a pod that cannot exist.
+    #[error("spec.replaces.{field} is {value:?}, which no pod has; write the {field} of the pod that shall be moved")]
+    Replaces {
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        value: String,
+    },
     /// Nothing is asked for.
     #[error(
         "no device is asked for; name a ResourceClaimTemplate in spec.template.spec.resourceClaims, or write spec.deviceClaims"
@@ -159,6 +168,15 @@ impl ReservationSpec {
         } else {
             serde_json::from_value(self.template.clone()).map_err(TemplateError::Template)?
         };
+        if let Some(ReplacedPod { namespace, name, .. }) = &self.replaces {
+            for (field, value, is_good) in
+                [("namespace", namespace, is_dns_label(namespace)), ("name", name, is_subdomain(name, 253))]
+            {
+                if !is_good {
+                    return Err(TemplateError::Replaces { field, value: value.clone() });
+                }
+            }
+        }
         let claims = &template.spec.resource_claims;
         if claims.is_empty() && self.device_claims.is_empty() {
             return Err(TemplateError::NoDevices);
@@ -216,8 +234,16 @@ impl ReservationSpec {
         self.preemption_policy == Some(ReservationPreemptionPolicy::PreemptLowerPriority)
     }
 
-    /// Whether one of the owners is this pod.
+    /// The namespace of owners that name none: the template's.
+    pub fn home(&self) -> &str {
+        let named = self.template["metadata"]["namespace"].as_str();
+        named.filter(|name| !name.is_empty()).unwrap_or("default")
+    }
+
+    /// True if one of the owners is this pod. Anybody can write labels and names: an entry without a namespace and without the UID of
+    /// a pod is about pods of the template's namespace alone.
     pub fn is_owned_by(&self, pod: &super::OwnerCandidate<'_>) -> bool {
-        self.owners.iter().any(|owner| owner.matches(pod))
+        let is_at_home = |owner: &ReservationOwner| owner.is_somewhere() || pod.namespace == self.home();
+        self.owners.iter().any(|owner| owner.matches(pod) && is_at_home(owner))
     }
 }

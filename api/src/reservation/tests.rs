@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 
@@ -42,6 +42,16 @@ fn what_cannot_be_kept_says_so_and_how_to_mend_it() {
                 "deviceClaims": [{"name": "a", "spec": {}}]}),
             "has a, as has another claim",
         ),
+        (
+            json!({"deviceClaims": [{"name": "a", "spec": {}}],
+                "replaces": {"namespace": "n", "name": "a/../b", "uid": "u"}}),
+            "spec.replaces.name is \"a/../b\"",
+        ),
+        (
+            json!({"deviceClaims": [{"name": "a", "spec": {}}],
+                "replaces": {"namespace": "n/pods", "name": "b", "uid": "u"}}),
+            "spec.replaces.namespace is \"n/pods\"",
+        ),
     ] {
         let error = spec(value).pod_template().unwrap_err().to_string();
         assert!(error.contains(message), "{error}");
@@ -70,7 +80,39 @@ fn is_owner(owners: &serde_json::Value) -> bool {
         annotations: &annotations,
         controller: Some(&controller),
     };
-    spec(json!({ "owners": owners })).is_owned_by(&pod)
+    spec(json!({ "owners": owners, "template": { "metadata": { "namespace": "n" } } })).is_owned_by(&pod)
+}
+
+#[test]
+fn a_stranger_with_the_words_of_an_owner_in_another_namespace_is_none() {
+    let labels = BTreeMap::from([("app".to_owned(), "web".to_owned())]);
+    let annotations = BTreeMap::new();
+    let controller = OwnerController { kind: "Job".into(), name: "web".into(), uid: "c".into(), ..Default::default() };
+    let is_owner = |owner: Value, home: Value, namespace: &str| {
+        let (name, uid, controller) = ("p", "u", Some(&controller));
+        let pod = OwnerCandidate { namespace, name, uid, labels: &labels, annotations: &annotations, controller };
+        spec(json!({ "owners": [owner], "template": { "metadata": home } })).is_owned_by(&pod)
+    };
+    let said = [
+        json!({ "labelSelector": { "matchLabels": { "app": "web" } } }),
+        json!({ "labelSelector": {} }),
+        json!({ "object": { "name": "p" } }),
+        // Who controls a pod is written by whoever makes it.
+        json!({ "controller": { "kind": "Job", "name": "web", "uid": "c" } }),
+    ];
+    for owner in said {
+        assert!(is_owner(owner.clone(), json!({ "namespace": "research" }), "research"), "{owner}");
+        assert!(!is_owner(owner.clone(), json!({ "namespace": "research" }), "stranger"), "{owner}");
+        assert!(is_owner(owner.clone(), json!({}), "default"), "{owner}");
+        assert!(!is_owner(owner.clone(), json!({}), "stranger"), "{owner}");
+    }
+    let elsewhere = json!({ "labelSelector": { "matchLabels": { "app": "web" } }, "object": { "namespace": "other" } });
+    assert!(is_owner(elsewhere.clone(), json!({ "namespace": "research" }), "other"));
+    assert!(!is_owner(elsewhere, json!({ "namespace": "research" }), "research"));
+    assert!(
+        is_owner(json!({ "object": { "uid": "u" } }), json!({ "namespace": "research" }), "other"),
+        "a UID is the server's"
+    );
 }
 
 #[test]

@@ -174,7 +174,7 @@ impl CustomKind {
                 "scope": self.scope,
                 "names": {
                     "kind": self.kind, "listKind": format!("{}List", self.kind), "plural": self.plural,
-                    "singular": self.plural, "shortNames": self.short_names, "categories": ["hostler"],
+                    "singular": self.kind.to_lowercase(), "shortNames": self.short_names, "categories": ["hostler"],
                 },
                 "versions": [version],
             },

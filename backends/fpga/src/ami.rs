@@ -1,4 +1,5 @@
-//! AMD cards with the AMI driver, as sysfs shows them now.
+//! AMD cards with the AMI driver, as sysfs shows them now. The driver has the function that looks after the card; its node was
+//! handed over by releases up to 0.1.0, and is looked up for claims that have it from those.
 
 use std::path::PathBuf;
 

@@ -19,6 +19,9 @@ pub struct FpgaBackendConfig {
     pub blank: BTreeMap<String, String>,
     /// Functions that are passed on whole, as addresses (`0000:b1:00.5`) or models (`8086:bccf`).
     pub vfio: Vec<String>,
+    /// Offers cards with the XRT drivers to several claims at once. XRT lets processes share a card that has one design
+    /// loaded, and refuses another design while the first is in use.
+    pub share_xrt: bool,
     /// How often to look at health that no event tells of. Zero leaves it to the scan of everything.
     #[serde(with = "duration")]
     pub poll: Duration,
@@ -30,6 +33,7 @@ impl Default for FpgaBackendConfig {
             bitstreams: "/var/lib/hostler/bitstreams".into(),
             blank: BTreeMap::new(),
             vfio: Vec::new(),
+            share_xrt: false,
             poll: Duration::from_secs(5),
         }
     }

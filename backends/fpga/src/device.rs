@@ -43,7 +43,7 @@ pub enum FpgaDevice {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         management: Option<PciAddress>,
     },
-    /// An AMD card with the AMI driver.
+    /// An AMD card by its function with the AMI driver, as releases up to 0.1.0 handed it over: in their records only.
     Ami {
         /// Its function.
         function: PciAddress,

@@ -131,8 +131,12 @@ fn bases(tree: &TreeReading<'_>) -> Vec<BaseRegion> {
 
 /// Regions that can be programmed lie below an engine, those of a function right below the function.
 fn base(tree: &TreeReading<'_>, link: &Path) -> Option<BaseRegion> {
-    let folder = tree.target(link)?;
-    let device = folder.parent().filter(|class| class.ends_with("fpga_region"))?.parent()?;
+    let folder = tree.target(link).filter(|folder| folder.parent().is_some_and(|class| class.ends_with("fpga_region")));
+    let Some(folder) = folder else {
+        tree.warn(link, "does not lead to a region; the function behind it is not shown as part of a card");
+        return None;
+    };
+    let device = folder.parent()?.parent()?;
     let function: PciAddress = device.file_name()?.to_str()?.parse().ok()?;
     let physical = tree.link_name(device.join("physfn")).and_then(|name| name.parse().ok());
     Some(BaseRegion { function, physical: physical.unwrap_or(function), folder })

@@ -4,7 +4,7 @@
 //!   PCI functions ─┬─ configured for vfio, or bound to it ─► vfio
 //!   (of interest)  ├─ a device feature list ───────────────► card, region, afu
 //!                  ├─ user_pf, mgmt_pf ────────────────────► xrt
-//!                  ├─ driver ami ──────────────────────────► ami
+//!                  ├─ looks after a card (xclmgmt, ami) ───► nothing: it says how the functions beside it are
 //!                  └─ known, but no driver ────────────────► vfio, not usable, with the way out
 //!   FPGA managers of no card (some are functions, too) ─────► manager
 //! ```
@@ -17,7 +17,7 @@ use std::{
 };
 
 use hostler_api::NameError;
-use hostler_backend::{CounterSet, Enumeration};
+use hostler_backend::{CounterSet, Enumeration, Sharing};
 use hostler_linux::{
     TreeReading,
     pci::{self, PciAddress, PciFunction},
@@ -46,8 +46,10 @@ pub(crate) struct FpgaScan<'a> {
     passed_on: BTreeSet<PciAddress>,
     cards: Vec<DflCard>,
     xrt: Vec<xrt::XrtCard>,
+    /// How cards with the XRT drivers are shared, as the configuration says.
+    xrt_sharing: Sharing,
     managers: Vec<FpgaManager>,
-    /// Functions with the AMI driver.
+    /// Functions with the AMI driver, which say what their cards are and how they are.
     ami: BTreeSet<PciAddress>,
     /// Functions that are offered whole: those that the configuration names, those that are bound for it already, and
     /// FPGAs that cannot be offered in any other way.
@@ -83,7 +85,8 @@ impl<'a> FpgaScan<'a> {
         let sensors = if functions.is_empty() { HwmonSensors::default() } else { HwmonSensors::read(tree) };
         let functions = functions.into_iter().map(|function| (function.address, function)).collect();
         let (xrt, ami, whole) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
-        let mut scan = Self { tree, functions, passed_on, cards, xrt, managers, ami, whole, sensors };
+        let xrt_sharing = if config.share_xrt { Sharing::Shared } else { Sharing::Exclusive };
+        let mut scan = Self { tree, functions, passed_on, cards, xrt, xrt_sharing, managers, ami, whole, sensors };
         scan.sort();
         scan
     }
@@ -102,12 +105,36 @@ impl<'a> FpgaScan<'a> {
         let others = free.iter().map(|function| function.address).filter(|address| !self.ami.contains(address));
         let bound = |address: &PciAddress| driver(&self.functions[address], functions::DRIVER);
         self.xrt = xrt::cards(self.tree, others.filter(|address| !bound(address)));
-        taken.extend(self.ami.iter().copied().chain(self.xrt.iter().flat_map(xrt::XrtCard::functions)));
-        let whole = self.functions.values().filter(|function| {
-            let fpga = known::is_fpga(function.vendor, function.device, function.base_class());
-            self.passed_on.contains(&function.address) || (fpga && !taken.contains(&function.address))
-        });
-        self.whole = whole.map(|function| function.address).collect();
+        taken.extend(self.xrt.iter().flat_map(xrt::XrtCard::functions));
+        let offered = self.xrt.iter().map(|card| card.user.address);
+        let mut offered: BTreeSet<PciAddress> = offered.chain(self.passed_on.iter().copied()).collect();
+        let (management, whole): (Vec<_>, Vec<_>) = self
+            .functions
+            .values()
+            .filter(|function| known::is_fpga(function.vendor, function.device, function.base_class()))
+            .filter(|function| !taken.contains(&function.address))
+            .partition(|function| self.is_management(function));
+        self.whole = whole.iter().map(|function| function.address).chain(self.passed_on.iter().copied()).collect();
+        offered.extend(&self.whole);
+        for function in management {
+            self.tell_of_management(function, &offered);
+        }
+    }
+
+    /// True for a function that programs or restarts its card: a container with it would have the cards of others as well.
+    fn is_management(&self, function: &PciFunction) -> bool {
+        !self.passed_on.contains(&function.address)
+            && (known::is_management(function, &self.functions) || xrt::is_management(self.tree, function.address))
+    }
+
+    /// Warns of a card of which nothing else is offered, so that it does not go without a word.
+    fn tell_of_management(&self, function: &PciFunction, offered: &BTreeSet<PciAddress>) {
+        let beside = |other: &PciAddress| other.slot() == function.address.slot() && *other != function.address;
+        if !offered.iter().any(beside) {
+            let reason = "looks after its card, and the card's function for users is not on this host; it is not offered, since \
+                          who has it can program the card for everybody";
+            self.tree.warn(pci::folder(self.tree, function.address), reason);
+        }
     }
 
     /// Functions that the driver of feature lists has, and of which it shows no card: parts of one, whatever they are.

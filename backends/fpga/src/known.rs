@@ -1,6 +1,11 @@
 //! Which PCI functions are FPGAs, by their ids alone, and what they are called.
 
-use hostler_linux::pci::{PciFunction, PciIdentity};
+use std::collections::BTreeMap;
+
+use hostler_linux::{
+    pci::{PciAddress, PciFunction, PciIdentity},
+    vfio,
+};
 
 const INTEL: u16 = 0x8086;
 const XILINX: u16 = 0x10ee;
@@ -22,6 +27,20 @@ const DFL: [(u16, &[u16]); 3] = [
     (0x1ded, &[0x8103]),
 ];
 
+/// Ids of the cards of AWS F1 and F2 instances, whose class is that of a memory controller: the shell's own id, and that of
+/// examples. Designs may bring others, which `backends.fpga.vfio` names.
+const AMAZON_SHELLS: [u16; 3] = [0xf000, 0xf001, 0xf010];
+
+/// Drivers of designs with AMD's PCIe cores for DMA (XDMA, QDMA). Their nodes are memory windows of the design, which hostler
+/// does not know.
+const DMA_DRIVERS: [&str; 4] = ["xdma", "qdma", "qdma-pf", "qdma-vf"];
+
+/// Drivers of functions that look after a card. Such a function programs the card for every user of it.
+const MANAGEMENT_DRIVERS: [&str; 2] = ["xclmgmt", crate::ami::DRIVER];
+
+/// Intel's driver from before feature lists were part of the kernel; it shows cards in `/sys/class/fpga`.
+const OUT_OF_TREE: &str = "intel-fpga-pci";
+
 /// The base class of processing accelerators.
 const ACCELERATOR: u8 = 0x12;
 
@@ -32,7 +51,35 @@ pub(crate) fn is_dfl(vendor: u16, device: u16) -> bool {
 
 /// Whether the function is an FPGA without any doubt.
 pub(crate) fn is_fpga(vendor: u16, device: u16, base_class: Option<u8>) -> bool {
-    is_dfl(vendor, device) || (base_class == Some(ACCELERATOR) && MAKERS.contains(&vendor))
+    is_dfl(vendor, device)
+        || (base_class == Some(ACCELERATOR) && MAKERS.contains(&vendor))
+        || (vendor == AMAZON && AMAZON_SHELLS.contains(&device))
+        || (vendor == XILINX && is_dma_core(device))
+}
+
+/// True for the ids that AMD's PCIe cores have unless a design sets its own: a family (7, 8, 9, or b for Versal), the number of the
+/// function, the generation of the link and its lanes, as in 903f and 9038. Of virtual functions (a, c) the card tells.
+fn is_dma_core(device: u16) -> bool {
+    let [family, function, generation, lanes] = [12, 8, 4, 0].map(|shift| device >> shift & 0xf);
+    matches!(family, 7 | 8 | 9 | 0xb)
+        && function < 4
+        && (1..=4).contains(&generation)
+        && matches!(lanes, 1 | 2 | 4 | 8 | 0xf)
+}
+
+/// True for a function that looks after its card. Without a driver of its own it is told by its place: AMD's cards have management on the
+/// first function of a slot, and the function for users, whose id is the next number, on the second.
+pub(crate) fn is_management(function: &PciFunction, others: &BTreeMap<PciAddress, PciFunction>) -> bool {
+    if let Some(driver) = function.driver.as_deref().filter(|driver| *driver != vfio::DRIVER) {
+        return MANAGEMENT_DRIVERS.contains(&driver);
+    }
+    let user = PciAddress { function: 1, ..function.address };
+    function.vendor == XILINX
+        && function.base_class() == Some(ACCELERATOR)
+        && function.address.function == 0
+        && others
+            .get(&user)
+            .is_some_and(|user| user.vendor == XILINX && function.device.checked_add(1) == Some(user.device))
 }
 
 /// Whether a closer look is worth while: the cards of some makers have any class.
@@ -59,6 +106,12 @@ pub(crate) fn model(function: &PciFunction) -> Option<&'static str> {
 pub(crate) fn way_out(function: &PciFunction) -> String {
     let PciFunction { vendor, device, .. } = function;
     let driver = match *vendor {
+        _ if function.driver.as_deref() == Some(OUT_OF_TREE) => {
+            ", or unload this driver from outside the kernel and load dfl-pci (CONFIG_FPGA_DFL_PCI)"
+        }
+        _ if function.driver.as_deref().is_some_and(|driver| DMA_DRIVERS.contains(&driver)) => {
+            ": the nodes of this driver are windows into the design and are not handed over"
+        }
         _ if function.driver.is_some() => "",
         _ if is_dfl(*vendor, *device) => ", or load dfl-pci (CONFIG_FPGA_DFL_PCI)",
         XILINX | 0x13fe | 0x3475 | AMAZON => ", or install the driver of the card (XRT or AMI)",

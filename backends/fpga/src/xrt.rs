@@ -71,6 +71,11 @@ impl XrtFunction {
     }
 }
 
+/// True if XRT's driver says that the function looks after its card.
+pub fn is_management(tree: &TreeReading<'_>, function: PciAddress) -> bool {
+    tree.exists(pci::folder(tree, function).join(MANAGEMENT))
+}
+
 /// The cards whose functions are among `candidates`, by address.
 pub fn cards(tree: &TreeReading<'_>, candidates: impl Iterator<Item = PciAddress>) -> Vec<XrtCard> {
     let functions: Vec<XrtFunction> = candidates.map(|address| XrtFunction::read(tree, address)).collect();

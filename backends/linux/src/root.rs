@@ -16,7 +16,7 @@ mod folder;
 mod reading;
 
 pub use failure::ReadFailure;
-use failure::{present, present_link};
+use failure::{present, present_link, present_names};
 use folder::RootFolder;
 pub use reading::TreeReading;
 
@@ -189,7 +189,7 @@ impl SysRoot {
     /// When the folder is there, or may be, and cannot be read to its end.
     pub fn names(&self, relative: impl AsRef<Path>) -> Result<Vec<String>, ReadFailure> {
         let names = self.ask(PathAccess::List, relative.as_ref(), RootFolder::names);
-        let mut names: Vec<String> = present(names)?.unwrap_or_default();
+        let mut names: Vec<String> = present_names(names)?.unwrap_or_default();
         names.sort_unstable();
         Ok(names)
     }
@@ -288,7 +288,11 @@ mod tests {
     impl SysRootTap for AccessNotes {
         fn access(&self, access: PathAccess, path: &Path) -> io::Result<()> {
             self.0.lock().unwrap().push((access, path.to_owned()));
-            if path.ends_with("busy") { Err(io::ErrorKind::ResourceBusy.into()) } else { Ok(()) }
+            match path.file_name().and_then(|name| name.to_str()) {
+                Some("busy") => Err(io::ErrorKind::ResourceBusy.into()),
+                Some("gone") => Err(io::Error::from_raw_os_error(nix::libc::ENODEV)),
+                _ => Ok(()),
+            }
         }
 
         fn write(&self, path: &Path, _: &[u8]) -> Option<io::Result<()>> {
@@ -323,6 +327,13 @@ mod tests {
         let seen: Vec<PathAccess> = notes.0.lock().unwrap().iter().map(|(access, _)| *access).collect();
         use PathAccess::{List, Look, Read, Write};
         assert_eq!(seen, [Read, Read, List, Look, Write]);
+    }
+
+    #[test]
+    fn an_attribute_whose_device_went_is_absent_and_a_folder_that_says_so_is_a_failure() {
+        let (_folder, root, _) = tree();
+        assert_eq!(root.attribute("sys/devices/gone").unwrap(), None);
+        assert_eq!(root.names("sys/devices/gone").unwrap_err().to_string(), "failed to read /sys/devices/gone");
     }
 
     #[test]

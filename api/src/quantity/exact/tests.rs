@@ -19,7 +19,7 @@ fn texts_come_back_as_the_api_server_gives_them_back() {
         ("1500", "1500"),
         ("0.5", "500m"),
         (".5", "500m"),
-        ("1.", "1"),
+        ("1.", "1."),
         ("1024", "1024"),
         ("1Ki", "1Ki"),
         ("1024Ki", "1Mi"),
@@ -31,7 +31,7 @@ fn texts_come_back_as_the_api_server_gives_them_back() {
         ("-3.01G", "-3010M"),
         ("100e3", "100e3"),
         ("12e4", "120e3"),
-        ("1e0", "1"),
+        ("1e0", "1e0"),
         ("1E", "1E"),
         ("1e-3", "1e-3"),
         ("8Ei", "9223372036854775807"),
@@ -171,4 +171,32 @@ fn cpu_is_counted_in_thousandths_rounded_up() {
     for (text, milli) in [("1500m", 1500), ("2", 2000), ("1n", 1), ("-1n", -1), ("0.0015", 2), ("99E", i64::MAX)] {
         assert_eq!(exact(text).rounded_milli(), milli, "{text}");
     }
+}
+
+#[test]
+fn a_text_that_kubernetes_keeps_is_written_as_it_was() {
+    // As its parser answered.
+    for (text, written) in [
+        ("3e0", "3e0"),
+        ("3E0", "3E0"),
+        ("3e+0", "3e+0"),
+        ("1.5e1", "1.5e1"),
+        ("1.500", "1.500"),
+        ("03", "03"),
+        ("+3", "+3"),
+        ("012Ki", "012Ki"),
+        ("1e1", "10"),
+        ("30e-1", "3"),
+        ("0e0", "0"),
+        ("0.5e1", "5"),
+        ("3.0", "3"),
+        ("1000e0", "1e3"),
+        ("016Ki", "16Ki"),
+        ("12e-1", "1200e-3"),
+    ] {
+        assert_eq!(exact(text).to_string(), written);
+    }
+    assert_eq!(exact("3e0").plus(ExactQuantity::ZERO).to_string(), "3");
+    assert_eq!(exact("3e0"), exact("3"));
+    assert_eq!(std::mem::size_of::<ExactQuantity>(), 32, "a text is kept where there is room anyway");
 }

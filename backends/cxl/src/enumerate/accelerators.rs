@@ -20,6 +20,8 @@ use crate::{
 
 /// One link per character device, by its number.
 const CHARACTER_DEVICES: &str = "sys/dev/char";
+/// The folder of a function's network interfaces.
+const NETWORK_INTERFACES: &str = "net";
 /// Base classes: bridges are no devices of their own.
 const BRIDGE: u8 = 0x06;
 /// Class and subclass of CXL memory.
@@ -129,6 +131,7 @@ impl CxlScan<'_> {
         let nodes = if vfio { Vec::new() } else { self.device_nodes(&folder) };
         device.health = match self.watch.function_errors(self.tree, identity.address) {
             Some(reason) => Health::Unhealthy { reason },
+            None if function.is_negotiated() && !vfio && self.is_network_card(&folder) => Health::Healthy,
             None => accelerator_health(function, vfio, driver.as_deref(), &nodes),
         };
         device.edits = ContainerEdits { device_nodes: nodes, ..ContainerEdits::default() };
@@ -136,6 +139,12 @@ impl CxlScan<'_> {
         // What to give it back to: planning reads nothing.
         device.data["former"] = json!(self.former(identity));
         found.devices.push(device);
+    }
+
+    /// True for an accelerator that its driver has made network interfaces of (sfc does). It works without a device node: a claim
+    /// keeps it from others, and containers get nothing.
+    fn is_network_card(&self, folder: &Path) -> bool {
+        !self.tree.names(folder.join(NETWORK_INTERFACES)).is_empty()
     }
 
     /// How a function is bound; not at all if it has gone meanwhile.

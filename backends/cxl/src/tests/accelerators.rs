@@ -203,3 +203,15 @@ fn broken_configuration_spaces_make_no_devices() {
         assert_eq!(scan(&tree), Enumeration::default());
     }
 }
+
+#[test]
+fn an_accelerator_whose_driver_makes_network_interfaces_works_without_a_node() {
+    let tree = MachineTree::new();
+    let function =
+        FakePciFunction { driver: Some("sfc".to_owned()), ..cxl_function("0000:21:00.0", 2, true, 16 * GIB) };
+    let folder = function.plug(&tree);
+    let health = || device(&scan(&tree).devices, "accelerator-0000-21-00-0").health.clone();
+    assert!(health().reason().unwrap_or_default().contains("its driver sfc has made no device node"));
+    tree.folder(folder.join("net/enp33s0f0np0"));
+    assert_eq!(health(), Health::Healthy);
+}

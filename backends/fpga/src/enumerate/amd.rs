@@ -1,25 +1,22 @@
-//! AMD cards, with the XRT drivers or with AMI.
+//! AMD cards with the XRT drivers, and what the AMI driver says of its cards.
 
 use hostler_api::NameError;
 use hostler_backend::AttributeValue;
-use hostler_linux::pci::{self, PciFunction};
+use hostler_linux::pci::{self, PciAddress};
 
 use super::{EnumeratedDevices, FpgaScan};
 use crate::{
-    FpgaDevice, ami,
+    FpgaDevice,
     dfl::read_id,
     health::HealthFinding,
     offer::{OfferedDevice, name, text},
     xrt::{XrtCard, XrtFunction},
 };
 
-/// The devices of all cards.
+/// The devices of all cards with the XRT drivers.
 pub(super) fn offer(scan: &FpgaScan<'_>, found: &mut EnumeratedDevices) -> Result<(), NameError> {
     for card in &scan.xrt {
         found.offers.push(xrt_offer(scan, card)?);
-    }
-    for function in scan.functions.values().filter(|function| scan.ami.contains(&function.address)) {
-        found.offers.push(ami_offer(scan, function)?);
     }
     Ok(())
 }
@@ -29,6 +26,7 @@ fn xrt_offer(scan: &FpgaScan<'_>, card: &XrtCard) -> Result<OfferedDevice, NameE
     let management = card.management.as_ref().map(|function| function.address);
     let target = FpgaDevice::Xrt { user: user.address, management };
     let mut offer = OfferedDevice::new(name("xrt", user.address)?, "xrt", &target);
+    offer.device.sharing = scan.xrt_sharing;
     if let Some(function) = scan.functions.get(&user.address) {
         offer.set_function(function);
     }
@@ -79,20 +77,15 @@ fn firewall(scan: &FpgaScan<'_>, function: &XrtFunction) -> Option<HealthFinding
     Some(HealthFinding::grave(format!("{part}/level"), level + &status))
 }
 
-fn ami_offer(scan: &FpgaScan<'_>, function: &PciFunction) -> Result<OfferedDevice, NameError> {
-    let address = function.address;
-    let mut offer = OfferedDevice::new(name("ami", address)?, "ami", &FpgaDevice::Ami { function: address });
-    offer.set_function(function);
-    let folder = pci::folder(scan.tree, address);
+/// Adds what the function with the AMI driver says of its card. Its own node is the administrator's: firmware is written
+/// through it, and the card restarted.
+pub(super) fn describe_ami_card(scan: &FpgaScan<'_>, management: PciAddress, offer: &mut OfferedDevice) {
+    let folder = pci::folder(scan.tree, management);
     let read = |attribute: &str| scan.tree.detail(folder.join(attribute)).filter(|text| !text.is_empty());
     offer.set("model", read("dev_name").as_deref().and_then(text));
     offer.set("logicID", first_id(read("logic_uuid")));
     offer.set("firmware", read("amc_version").as_deref().and_then(text));
     offer.set("serial", read("board_serial").as_deref().and_then(text));
-    match ami::node(scan.tree, address) {
-        Some(node) => offer.hand_over(&node),
-        None => offer.findings.push(HealthFinding::fact("the driver ami lists no device node for it")),
-    }
     match scan.tree.driver_answer(folder.join("dev_state")) {
         Ok(Some(state)) if state == "READY" => {}
         // The card's controller is starting.
@@ -104,7 +97,6 @@ fn ami_offer(scan: &FpgaScan<'_>, function: &PciFunction) -> Result<OfferedDevic
         }
     }
     offer.findings.extend(scan.sensors.findings(scan.tree, &folder));
-    Ok(offer)
 }
 
 /// The first of one or more lines with an id each.

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use hostler_api::NameError;
 use hostler_linux::{
-    pci::PciFunction,
+    pci::{PciAddress, PciFunction},
     vfio::{self, VfioError},
 };
 
-use super::{EnumeratedDevices, FpgaScan, cards};
+use super::{EnumeratedDevices, FpgaScan, amd, cards};
 use crate::{
     FpgaDevice,
     health::HealthFinding,
@@ -34,6 +34,10 @@ pub(super) fn offer(scan: &FpgaScan<'_>, found: &mut EnumeratedDevices) -> Resul
             for node in [PathBuf::from("dev/vfio/vfio"), Path::new("dev/vfio").join(group.to_string())] {
                 offer.hand_over(&node);
             }
+        }
+        let beside = |other: &&PciAddress| other.slot() == function.address.slot() && **other != function.address;
+        if let Some(management) = scan.ami.iter().find(beside) {
+            amd::describe_ami_card(scan, *management, &mut offer);
         }
         offer.findings.extend(finding(scan, function));
         found.offers.push(offer);

@@ -1,6 +1,9 @@
 //! Made-up AMD cards.
 
-use hostler_backend::testkit::{Samples, conformance};
+use hostler_backend::{
+    Sharing,
+    testkit::{Samples, conformance},
+};
 use hostler_linux::testkit::{FakePciFunction, FakeXrtCard, MachineTree};
 
 use super::*;
@@ -80,46 +83,126 @@ fn a_card_is_as_sound_as_its_files_say() {
 }
 
 #[test]
-fn a_user_function_alone_is_a_card_and_a_management_function_alone_is_none() {
+fn a_user_function_alone_is_a_card() {
     let tree = MachineTree::new();
     let card = FakeXrtCard { management: None, ..FakeXrtCard::new("0000:00:05") };
     card.plug(&tree);
     let found = enumerated(tree.root(), FpgaBackendConfig::default());
     assert_eq!(names(&found.devices), ["xrt-0000-00-05-1"]);
     conformance(&FpgaBackend::new(tree.root(), FpgaBackendConfig::default()), &Samples::default());
-    tree.remove(card.user.folder().join("user_pf")).file(card.user.folder().join("mgmt_pf"), "");
-    let found = enumerated(tree.root(), FpgaBackendConfig::default());
-    assert!(reason(device(&found, "vfio-0000-00-05-1")).starts_with("xocl is bound: name 10ee:5005"));
-}
-
-fn ami(state: &str) -> MachineTree {
-    let tree = MachineTree::new();
-    plug_ami(&tree, state);
-    tree
-}
-
-/// A V80 with the AMI driver, whose list of cards says which node is whose.
-pub(super) fn plug_ami(tree: &MachineTree, state: &str) {
-    let function =
-        FakePciFunction { driver: Some("ami".into()), ..FakePciFunction::new("0000:21:00.0", 0x10ee, 0x50b4) };
-    let folder = function.plug(tree);
-    let uuid = ("logic_uuid", "27c54c71-9f1d-4a1c-9a3c-5b8c9c0f4a7e");
-    tree.files(folder, &[("dev_state", state), ("dev_name", "Alveo V80"), ("amc_version", "2.3.0 +0 *0"), uuid]);
-    tree.file("sys/bus/pci/drivers/ami/devices", "2\n21:00.1 5 7\n21:00.0 3 6");
 }
 
 #[test]
-fn a_card_with_the_ami_driver_is_opened_by_the_node_that_the_driver_lists() {
-    let found = enumerated(ami("READY").root(), FpgaBackendConfig::default());
-    assert_eq!((names(&found.devices), found.devices[0].health.clone()), (vec!["ami-0000-21-00-0"], Health::Healthy));
-    assert_eq!(nodes(&found.devices[0]), ["/dev/ami3"]);
-    let attributes = attributes(&found.devices[0]);
-    for expected in ["kind=ami", "model=Alveo V80", "firmware=2.3.0 +0 *0", "logicID=27c54c719f1d4a1c9a3c5b8c9c0f4a7e"]
+fn processes_of_several_claims_share_a_card_where_the_configuration_says_so() {
+    let tree = MachineTree::new();
+    FakeXrtCard::new("0000:b1:00").plug(&tree);
+    let sharing = |share_xrt| {
+        let config = FpgaBackendConfig { share_xrt, ..FpgaBackendConfig::default() };
+        enumerated(tree.root(), config).devices[0].sharing
+    };
+    assert_eq!([sharing(false), sharing(true)], [Sharing::Exclusive, Sharing::Shared]);
+}
+
+/// A function of class 12.
+fn accelerator(address: &str, device: u16, driver: Option<&str>) -> FakePciFunction {
+    let driver = driver.map(str::to_owned);
+    let group = if address.ends_with("0") { 7 } else { 8 };
+    FakePciFunction {
+        class: 0x12_0000,
+        driver,
+        iommu_group: Some(group),
+        ..FakePciFunction::new(address, 0x10ee, device)
+    }
+}
+
+#[test]
+fn a_function_that_looks_after_a_card_is_never_offered_by_itself() {
+    for driver in [Some("xclmgmt"), Some("ami")] {
+        let tree = MachineTree::new();
+        accelerator("0000:c1:00.0", 0x513c, driver).plug(&tree);
+        let found = enumerated(tree.root(), FpgaBackendConfig::default());
+        assert!(found.devices.is_empty(), "{driver:?}: {:?}", names(&found.devices));
+        let [warning] = &found.warnings[..] else { panic!("{driver:?}: {:?}", found.warnings) };
+        assert!(warning.path.ends_with("0000:c1:00.0") && warning.reason.contains("not offered"), "{warning:?}");
+    }
+    // Told by the attribute of XRT, whatever the driver is called.
+    let tree = MachineTree::new();
+    let folder = accelerator("0000:c1:00.0", 0x513c, Some("xrt-mgmt")).plug(&tree);
+    tree.file(folder.join("mgmt_pf"), "");
+    assert!(enumerated(tree.root(), FpgaBackendConfig::default()).devices.is_empty());
+}
+
+#[test]
+fn without_drivers_only_the_function_for_users_is_advised_for_vfio() {
+    for driver in [None, Some("vfio-pci")] {
+        let tree = MachineTree::new();
+        tree.folder("sys/bus/pci/drivers/vfio-pci");
+        accelerator("0000:c1:00.0", 0x5004, driver).plug(&tree);
+        accelerator("0000:c1:00.1", 0x5005, None).plug(&tree);
+        let found = enumerated(tree.root(), FpgaBackendConfig::default());
+        assert_eq!(names(&found.devices), ["vfio-0000-c1-00-1"], "{driver:?}");
+        assert!(reason(&found.devices[0]).contains("name 10ee:5005"), "{}", reason(&found.devices[0]));
+        assert_eq!(found.warnings, []);
+    }
+}
+
+#[test]
+fn an_administrator_who_names_the_management_function_gets_it() {
+    let tree = MachineTree::new();
+    tree.folder("sys/bus/pci/drivers/vfio-pci");
+    accelerator("0000:c1:00.0", 0x5004, Some("xclmgmt")).plug(&tree);
+    let config = FpgaBackendConfig { vfio: vec!["0000:c1:00.0".to_owned()], ..FpgaBackendConfig::default() };
+    assert_eq!(names(&enumerated(tree.root(), config).devices), ["vfio-0000-c1-00-0"]);
+}
+
+#[test]
+fn cards_of_other_classes_are_known_by_their_ids() {
+    for (vendor, device, driver, way) in [
+        (0x1d0f, 0xf000, None, "name 1d0f:f000 in backends.fpga.vfio, or install the driver"),
+        (0x1d0f, 0xf010, None, "name 1d0f:f010 in backends.fpga.vfio, or install the driver"),
+        (0x10ee, 0x903f, Some("xdma"), "name 10ee:903f in backends.fpga.vfio: the nodes of this driver are windows"),
+        (0x10ee, 0x9038, Some("qdma-pf"), "name 10ee:9038 in backends.fpga.vfio: the nodes of this driver are windows"),
+        (0x10ee, 0x7024, None, "name 10ee:7024 in backends.fpga.vfio"),
+    ] {
+        let tree = MachineTree::new();
+        let driver = driver.map(str::to_owned);
+        FakePciFunction { class: 0x05_8000, driver, ..FakePciFunction::new("0000:00:1d.0", vendor, device) }
+            .plug(&tree);
+        let found = enumerated(tree.root(), FpgaBackendConfig::default());
+        assert_eq!(names(&found.devices), ["vfio-0000-00-1d-0"], "{vendor:04x}:{device:04x}");
+        assert!(reason(&found.devices[0]).contains(way), "{}", reason(&found.devices[0]));
+    }
+    // A network card of the same maker is none.
+    let tree = MachineTree::new();
+    FakePciFunction { class: 0x02_0000, ..FakePciFunction::new("0000:00:1d.0", 0x10ee, 0x0505) }.plug(&tree);
+    assert!(enumerated(tree.root(), FpgaBackendConfig::default()).devices.is_empty());
+}
+
+/// A V80: management with the AMI driver, and the function for users, which is passed on.
+pub(super) fn plug_ami(tree: &MachineTree, state: &str) {
+    let folder = accelerator("0000:21:00.0", 0x50b4, Some("ami")).plug(tree);
+    let uuid = ("logic_uuid", "27c54c71-9f1d-4a1c-9a3c-5b8c9c0f4a7e");
+    tree.files(folder, &[("dev_state", state), ("dev_name", "Alveo V80"), ("amc_version", "2.3.0 +0 *0"), uuid]);
+    tree.file("sys/bus/pci/drivers/ami/devices", "1\n21:00.0 3 6");
+    tree.folder("sys/bus/pci/drivers/vfio-pci");
+    accelerator("0000:21:00.1", 0x50b5, Some("vfio-pci")).plug(tree);
+}
+
+#[test]
+fn the_node_of_the_ami_driver_stays_with_the_administrator() {
+    let ami = |state: &str| {
+        let tree = MachineTree::new();
+        plug_ami(&tree, state);
+        enumerated(tree.root(), FpgaBackendConfig::default())
+    };
+    let found = ami("READY");
+    assert_eq!((names(&found.devices), found.warnings.len()), (vec!["vfio-0000-21-00-1"], 0));
+    let device = &found.devices[0];
+    assert_eq!((nodes(device), &device.health), (vec!["/dev/vfio/vfio", "/dev/vfio/8"], &Health::Healthy));
+    let attributes = attributes(device);
+    for expected in ["kind=vfio", "model=Alveo V80", "firmware=2.3.0 +0 *0", "logicID=27c54c719f1d4a1c9a3c5b8c9c0f4a7e"]
     {
         assert!(attributes.contains(&expected.to_owned()), "{attributes:?}");
     }
-    assert_eq!(
-        reason(&enumerated(ami("NO_AMC").root(), FpgaBackendConfig::default()).devices[0]),
-        "dev_state is NO_AMC"
-    );
+    assert_eq!(reason(&ami("NO_AMC").devices[0]), "dev_state is NO_AMC");
 }

@@ -132,6 +132,19 @@ fn files(folder: &std::path::Path, into: &mut Vec<std::path::PathBuf>) {
     }
 }
 
+#[test]
+fn a_link_that_leads_to_no_region_is_warned_of() {
+    let found = after(|tree, _| {
+        tree.remove("sys/class/fpga_region/region0").raw_link("sys/class/fpga_region/region0", "../../nowhere");
+    });
+    let told = |path: &str, reason: &str| {
+        found.warnings.iter().any(|warning| warning.path.ends_with(path) && warning.reason.contains(reason))
+    };
+    assert!(told("/fpga_region/region0", "does not lead to a region"), "{:?}", found.warnings);
+    assert!(told("/0000:b1:00.0", "shows no card of it"), "{:?}", found.warnings);
+    assert_eq!(names(&found.devices), Vec::<&str>::new());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 

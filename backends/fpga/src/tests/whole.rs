@@ -56,6 +56,10 @@ fn an_fpga_without_a_driver_says_what_would_make_it_usable() {
     assert_eq!(reason(device(&found, NAME)), expected);
     let found = look(&function(Some("uio_pci_generic")), &[], |_| {});
     assert!(reason(device(&found, NAME)).starts_with("uio_pci_generic is bound: "));
+    let found = look(&function(Some("intel-fpga-pci")), &[], |_| {});
+    let expected = "intel-fpga-pci is bound: name 8086:bcce in backends.fpga.vfio, or unload this driver from outside the kernel and \
+                    load dfl-pci (CONFIG_FPGA_DFL_PCI)";
+    assert_eq!(reason(device(&found, NAME)), expected);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::TreeWarning;
 const ABSENT: [(Errno, &str); 6] = [
     (Errno::ENOENT, "nothing has this name; attributes without a value say so too (`compat_id` of a base region)"),
     (Errno::ENOTDIR, "a part of the path is a file, so that nothing is below it"),
-    (Errno::ENODEV, "the device went between its name and the reading; kernfs says so of its attributes"),
+    (Errno::ENODEV, "the device went between its name and the reading; kernfs says so of attributes, never of folders"),
     (Errno::ENXIO, "there is no such part (`targetN` past the ways of a region), or the device has lost its driver"),
     (Errno::ESRCH, "the process ended between its name and the reading"),
     (Errno::ENODATA, "the file has no value now (a sensor without a reading), or a capture has kept it back"),
@@ -28,6 +28,15 @@ pub(super) fn present<T>(answer: Result<T, ReadFailure>) -> Result<Option<T>, Re
     match answer {
         Err(failure) if failure.is_absence() => Ok(None),
         answer => answer.map(Some),
+    }
+}
+
+/// The names in a folder, if there is one. ENODEV is the word of attributes whose device went; the kernel never says it of a
+/// folder, so that behind it there may be anything.
+pub(super) fn present_names<T>(answer: Result<T, ReadFailure>) -> Result<Option<T>, ReadFailure> {
+    match answer {
+        Err(failure) if failure.errno() == Some(Errno::ENODEV) => Err(failure),
+        answer => present(answer),
     }
 }
 

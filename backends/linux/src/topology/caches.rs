@@ -21,10 +21,15 @@ const LAST_LEVEL: u32 = 3;
 /// Every cache once, by level, type and lowest online CPU.
 pub(super) fn read(reader: &mut TreeReader<'_>, online: &IdSet) -> Vec<CpuCache> {
     let mut scan = CacheScan::new(reader, online);
-    let mut known = IdSet::new();
+    // By CPU: the folders of an earlier one with which it shares every cache. A CPU with other folders has caches besides.
+    let mut shared: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for cpu in online.iter() {
-        if !known.contains(cpu) {
-            known.extend(scan.caches_of(cpu).iter());
+        let indexes = scan.indexes(cpu);
+        if shared.get(&cpu) == Some(&indexes) {
+            continue;
+        }
+        for sharer in scan.caches_of(cpu, &indexes).iter() {
+            shared.entry(sharer).or_insert_with(|| indexes.clone());
         }
     }
     let mut caches = scan.caches;
@@ -63,17 +68,21 @@ impl<'r, 'root> CacheScan<'r, 'root> {
         Self { reader, online, has_ids, caches, placed, patterns }
     }
 
-    /// Reads the caches of one CPU; gives the CPUs that share every one of them and need not be asked any more.
-    fn caches_of(&mut self, cpu: u32) -> IdSet {
-        let all = format!("{CPU}/cpu{cpu}/cache");
-        // A leaf that is not there says nothing of those behind it.
-        let mut indexes = self.reader.numbered(&all, "index");
+    /// The numbers of a CPU's cache folders. A leaf that is not there says nothing of those behind it.
+    fn indexes(&self, cpu: u32) -> Vec<u32> {
+        let mut indexes = self.reader.numbered(&format!("{CPU}/cpu{cpu}/cache"), "index");
         indexes.truncate(MOST_LEAVES);
-        let like = |pattern: &&CachePattern| pattern.cpus.contains(cpu) && pattern.leaves.keys().eq(&indexes);
+        indexes
+    }
+
+    /// Reads the caches of one CPU, which are in the folders `indexes`; gives the CPUs that share every one of them.
+    fn caches_of(&mut self, cpu: u32, indexes: &[u32]) -> IdSet {
+        let all = format!("{CPU}/cpu{cpu}/cache");
+        let like = |pattern: &&CachePattern| pattern.cpus.contains(cpu) && pattern.leaves.keys().eq(indexes);
         let pattern = self.patterns.iter().find(like).cloned();
         let mut leaves = BTreeMap::new();
         let mut shared = Vec::new();
-        for leaf in indexes {
+        for &leaf in indexes {
             let expected = pattern.as_ref().and_then(|pattern| pattern.leaves.get(&leaf).copied());
             let found = self.leaf(cpu, &format!("{all}/index{leaf}"), expected);
             leaves.extend(found.map(|cache| (leaf, cache)));
@@ -118,8 +127,14 @@ impl<'r, 'root> CacheScan<'r, 'root> {
         None
     }
 
-    fn size(&self, folder: &str) -> Option<u64> {
-        self.reader.text(&format!("{folder}/size")).as_deref().and_then(parse_size)
+    fn size(&mut self, folder: &str) -> Option<u64> {
+        let path = format!("{folder}/size");
+        let text = self.reader.text(&path).filter(|text| !text.is_empty())?;
+        let size = parse_size(&text);
+        if size.is_none() {
+            self.reader.warn(&path, format!("{text:?} is not a size such as 32K; taken as absent"));
+        }
+        size
     }
 
     fn known(&self, kind: &CacheKind, cpu: u32) -> Option<usize> {

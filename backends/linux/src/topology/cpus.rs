@@ -50,9 +50,9 @@ fn online_by_folder(reader: &mut TreeReader<'_>) -> IdSet {
 /// A list from the boot command line, which prints as `(null)` on some kernels where nothing was asked for.
 fn boot_list(reader: &mut TreeReader<'_>, name: &str) -> IdSet {
     let path = format!("{CPU}/{name}");
-    match reader.text(&path) {
-        Some(text) if text.starts_with(|c: char| c.is_ascii_digit()) => reader.list(&path).unwrap_or_default(),
-        _ => IdSet::new(),
+    match reader.text(&path).as_deref().map(str::trim) {
+        None | Some("(null)") => IdSet::new(),
+        Some(_) => reader.list(&path).unwrap_or_default(),
     }
 }
 

@@ -195,3 +195,23 @@ fn a_cpu_whose_folders_are_in_another_order_is_asked_itself() {
     let of_third: Vec<String> = shown(&topology).into_iter().filter(|cache| cache.ends_with(" 2")).collect();
     assert_eq!(of_third, ["1D 48 2", "2U 1024 2"]);
 }
+
+#[test]
+fn a_cpu_with_caches_that_its_first_sharer_does_not_list_is_read() {
+    let tree = TopologyTree::with_cores(3);
+    for cpu in 0..3 {
+        tree.cache(cpu, 3, (3, "Unified", "8M"), "0-2");
+    }
+    tree.cache(1, 0, (1, "Data", "32K"), "1").cache(2, 1, (2, "Unified", "1M"), "2");
+    assert_eq!(shown(&tree.read_clean()), ["1D 32 1", "2U 1024 2", "3U 8192 0-2"]);
+}
+
+#[test]
+fn a_size_that_is_garbage_is_warned_of() {
+    let tree = TopologyTree::with_cores(1);
+    tree.cache(0, 0, (1, "Data", "much"), "0").cache(0, 1, (2, "Unified", ""), "0");
+    let topology = tree.read();
+    assert_eq!(shown(&topology), ["1D 0 0", "2U 0 0"]);
+    let expected = "\"much\" is not a size such as 32K; taken as absent";
+    assert_eq!(only_warning(&topology), ("/sys/devices/system/cpu/cpu0/cache/index0/size", expected));
+}

@@ -164,6 +164,17 @@ fn isolation_and_the_tick_are_read_and_null_is_nothing() {
 }
 
 #[test]
+fn a_boot_list_that_is_garbage_is_warned_of() {
+    let tree = TopologyTree::with_cores(4);
+    tree.file(&format!("{CPU}/isolated"), "all of them").file(&format!("{CPU}/nohz_full"), "");
+    let topology = tree.read();
+    assert_eq!((&topology.isolated, &topology.nohz_full), (&IdSet::new(), &IdSet::new()));
+    let (path, reason) = only_warning(&topology);
+    assert_eq!(path, "/sys/devices/system/cpu/isolated");
+    assert!(reason.ends_with("taken as absent"), "{reason}");
+}
+
+#[test]
 fn of_an_attribute_that_is_absent_the_older_name_serves() {
     let tree = TopologyTree::with_online("0-3");
     for cpu in 0..4 {
