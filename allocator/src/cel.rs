@@ -155,6 +155,9 @@ pub enum EvaluationError {
     /// A value that Go cannot look up; it gives up where it should.
     #[error("{0} has no hash")]
     NoHash(String),
+    /// A list that cannot be had, where Go needs it to tell the cost; it gives up where it should.
+    #[error("there is no list to compare: {0}")]
+    NoList(String),
     /// It took too long.
     #[error("it costs more than 1,000,000 units")]
     CostLimit,
@@ -166,7 +169,7 @@ pub enum EvaluationError {
 impl EvaluationError {
     /// Whether it ends the evaluation; other errors do not matter where `||`, `&&` or a macro has an answer without.
     fn is_final(&self) -> bool {
-        matches!(self, Self::CostLimit | Self::NoHash(_) | Self::Unsupported(_))
+        matches!(self, Self::CostLimit | Self::NoHash(_) | Self::NoList(_) | Self::Unsupported(_))
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod amounts;
 mod answer;
+mod boxes;
 mod change;
 mod engine;
 mod facts;
@@ -35,11 +36,13 @@ use questions::Questions;
 use shapes::Shapes;
 
 pub use answer::{Order, PlacedDevice, Placement, Plan, Refusal, SetPlan, Verdict};
+pub use boxes::{BoxSize, CutShort, PlanBoxes};
 pub use change::{Change, ChangeError, ParseChangeError};
 pub use engine::PlanOptions;
 pub use facts::{ClaimFacts, ClusterFacts, FactChanges, ObjectKey};
 pub use left::{ClusterLeft, DeviceCount, NodeLeft};
 pub use pods::PodSet;
+pub use questions::CUT_SHORT;
 pub use snapshot::Snapshot;
 pub use stock::{DeviceGroup, DeviceHolder, DeviceJudge, DeviceKind, GivenDevices, PoolId, PoolStock, StockDevice};
 
@@ -47,8 +50,13 @@ impl Snapshot {
     /// Where the pods of `sets` go. More important ones come first, others in the order given; where not all fit so, two
     /// more orders are tried.
     pub fn plan(&self, sets: &[PodSet], options: &PlanOptions) -> Plan {
-        let wishes = self.wishes(sets);
-        let mut known = self.known(&wishes, options);
+        self.plan_within(sets, options, &mut PlanBoxes::default())
+    }
+
+    /// The same, with no more work and time than the boxes have; what is cut short says so.
+    pub fn plan_within(&self, sets: &[PodSet], options: &PlanOptions, boxes: &mut PlanBoxes) -> Plan {
+        let (wishes, was_open) = (self.wishes(sets), boxes.is_open());
+        let mut known = self.known(&wishes, options, boxes);
         let mut plan = self.attempt(Order::AsGiven, &wishes, &mut known, options);
         for order in [Order::LargestFirst, Order::FewestNodesFirst] {
             if plan.sets.iter().all(|set| set.placed == set.wanted) || sets.len() < 2 {
@@ -59,22 +67,28 @@ impl Snapshot {
                 plan = other;
             }
         }
+        *boxes = std::mem::take(&mut known.questions.boxes);
+        if !was_open {
+            boxes.close();
+        }
         plan
     }
 
     /// Which nodes would take one pod of the set, and why the others would not.
-    pub fn fit(&self, set: &PodSet, options: &PlanOptions) -> SetPlan {
+    pub fn fit(&self, set: &PodSet, options: &PlanOptions, boxes: &mut PlanBoxes) -> SetPlan {
         let set = PodSet { count: 0, ..set.clone() };
         let wishes = self.wishes(std::slice::from_ref(&set));
-        let mut known = self.known(&wishes, options);
-        Placing::new(&mut known, self.usage.clone(), false).explain(&wishes[0])
+        let mut known = self.known(&wishes, options, boxes);
+        let fit = Placing::new(&mut known, self.usage.clone(), false).explain(&wishes[0]);
+        *boxes = std::mem::take(&mut known.questions.boxes);
+        fit
     }
 
     /// The first attempt of [`plan`](Self::plan) alone.
     #[cfg(test)]
     fn attempt_as_given(&self, sets: &[PodSet], options: &PlanOptions) -> Plan {
         let wishes = self.wishes(sets);
-        let mut known = self.known(&wishes, options);
+        let mut known = self.known(&wishes, options, &mut PlanBoxes::default());
         self.attempt(Order::AsGiven, &wishes, &mut known, options)
     }
 
@@ -82,14 +96,14 @@ impl Snapshot {
         sets.iter().map(|set| Wish::new(set, self.facts())).collect()
     }
 
-    fn known(&self, wishes: &[Wish], options: &PlanOptions) -> Known<'_> {
+    fn known(&self, wishes: &[Wish], options: &PlanOptions, boxes: &mut PlanBoxes) -> Known<'_> {
         let engine = engine::Engine::new(self.facts(), options);
         let mut projection = Projection::new(engine.references(wishes, self.facts()));
         Known {
             cluster: &self.cluster,
             shapes: Shapes::new(&self.cluster, &mut projection),
             occupancy: Occupancy::default(),
-            questions: Questions::new(&self.cluster, engine, projection),
+            questions: Questions::new(&self.cluster, engine, projection, std::mem::take(boxes)),
         }
     }
 

@@ -95,11 +95,9 @@ impl Allocator {
         budget: &mut Budget,
     ) -> Result<Vec<AllocationResult>, Refusal> {
         let state = NodeState::new(state, pools, self.quirks);
-        self.search(pools, &state, claims, budget)?.map_err(|end| {
-            let mut unlimited = Budget::unlimited();
-            let again = self.start(pools, &state, claims, end.selection, &mut unlimited);
-            Refusal::NoFit(again.explain(end.furthest))
-        })
+        let mut second = budget.again();
+        self.search(pools, &state, claims, budget)?
+            .map_err(|end| self.start(pools, &state, claims, end.selection, &mut second).explain(end.furthest))
     }
 
     /// The same for those who need no reason: `None` where the node has not what the claims want.

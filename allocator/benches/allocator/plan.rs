@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use hostler_allocator::plan::{ClusterFacts, PlanOptions, PodSet, Snapshot};
+use hostler_allocator::plan::{ClusterFacts, PlanBoxes, PlanOptions, PodSet, Snapshot};
 
 use super::{
     clusters::{self, PODS, SETS},
@@ -38,7 +38,7 @@ fn snapshot(what: &str, facts: ClusterFacts) -> Snapshot {
 
 fn measure_fit(what: &str, snapshot: &Snapshot) {
     let set = clusters::pods(0, 1);
-    let (time, fit) = median(9, || snapshot.fit(&set, &PlanOptions::default()));
+    let (time, fit) = median(9, || snapshot.fit(&set, &PlanOptions::default(), &mut PlanBoxes::default()));
     report(what, ms(time), "≤ 50 ms");
     report("  nodes with room, and reasons of the others", format!("{} + {}", fit.room.len(), fit.refusals.len()), "");
 }

@@ -77,6 +77,14 @@ impl<'a> List<'a> {
         Self::Values(values)
     }
 
+    /// Reading back takes lists that were joined apart.
+    pub(super) fn reread(&self) -> Self {
+        match self {
+            Self::Joined(..) => Self::new(self.iter().map(|element| element.reread()).collect()),
+            other => other.clone(),
+        }
+    }
+
     pub(super) fn contains(&self, wanted: &Value<'_>, work: &mut Work) -> bool {
         self.iter().any(|element| wanted.equals(&element, work))
     }
@@ -212,6 +220,17 @@ impl<'a> Map<'a> {
             (Self::Entries(entries), key) => entries.get(&Key::of(key)?).cloned(),
             (Self::Device(map), Value::Text(key)) => map.get(key),
             (Self::Device(map), _) => map.without_key(),
+        }
+    }
+
+    /// Reading back leaves of all domains those that the device knows.
+    pub(super) fn reread(&self) -> Self {
+        match self {
+            Self::Device(DeviceMap::Domains(..)) => {
+                let entries = self.entries().into_iter();
+                Self::new(entries.filter_map(|(key, value)| Some((Key::of(&key)?, value))).collect())
+            }
+            other => other.clone(),
         }
     }
 

@@ -73,8 +73,12 @@ impl Compiler<'_> {
 
     fn name(&mut self, name: &str) -> Result<Typed, CompileError> {
         let variable = self.scopes.iter().rev().find(|variable| *variable.name == *name);
-        if let Some(variable) = variable {
-            return Ok((variable.ty.clone(), Node::path(Base::Slot(variable.slot))));
+        if let Some(Variable { ty, slot, .. }) = variable {
+            // Kubernetes takes the name of a variable that holds a type for the name of a type.
+            return match self.inference.resolved(ty) {
+                Type::Meta(_) => type_name(name).ok_or_else(|| CompileError::UnknownName(name.to_owned())),
+                _ => Ok((ty.clone(), Node::path(Base::Slot(*slot)))),
+            };
         }
         match name.strip_prefix('.').unwrap_or(name) {
             "device" => Ok((Type::Struct(DEVICE), Node::path(Base::Device))),

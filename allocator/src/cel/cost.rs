@@ -75,6 +75,23 @@ impl Cost {
         })
     }
 
+    /// The cost of a call of which only its arguments tell the overload.
+    pub(super) fn of_any_overload(name: &str) -> Self {
+        match name {
+            "containsIP" | "containsCIDR" => Self::Within { is_network: name == "containsCIDR", is_read: false },
+            _ => Self::One,
+        }
+    }
+
+    /// The list without which Go cannot tell the cost, and gives up.
+    pub(super) fn compared_list(self) -> Option<usize> {
+        match self {
+            Self::SelfCompare => Some(0),
+            Self::KeysCompare => Some(1),
+            _ => None,
+        }
+    }
+
     /// Of a call.
     pub(super) fn of(self, arguments: &[Value<'_>], result: Option<&Value<'_>>, work: &mut Work) -> u64 {
         let size = |at: usize| arguments.get(at).map_or(1, Value::size);

@@ -37,6 +37,7 @@ struct Call<'a> {
     function: Function,
     regex: Option<&'a Regex>,
     cost: Cost,
+    is_in_turn: bool,
 }
 
 /// Whether the value at the end of a path is optional.
@@ -59,11 +60,13 @@ impl<'a> Evaluation<'a> {
                 self.meter.charge(*cost).map(|()| value.borrowed())
             }
             Node::Path(path) => self.whole_path(path),
-            Node::Call { function, arguments, cost } => {
-                self.call(Call { function: *function, regex: None, cost: *cost }, arguments)
+            Node::Call { function, arguments, cost, is_in_turn } => {
+                let call = Call { function: *function, regex: None, cost: *cost, is_in_turn: *is_in_turn };
+                self.call(call, arguments)
             }
             Node::Pattern { function, regex, arguments, cost } => {
-                self.call(Call { function: *function, regex: Some(regex), cost: *cost }, arguments)
+                let call = Call { function: *function, regex: Some(regex), cost: *cost, is_in_turn: true };
+                self.call(call, arguments)
             }
             Node::NotStrictlyFalse(node) => self.not_strictly_false(node),
             Node::Collect { slot, insertion, arguments } => self.collect(*slot, *insertion, arguments),
@@ -146,9 +149,9 @@ impl<'a> Evaluation<'a> {
     }
 
     fn walk(&mut self, base: Value<'a>, steps: &'a [Step], is_test: bool) -> Evaluated<'a> {
-        let mut reached = match base {
+        let mut reached = match unless_lost(base)? {
             Value::Optional(None) => return Ok(if is_test { Value::Bool(false) } else { Value::Optional(None) }),
-            Value::Optional(Some(value)) => Reached { value: (*value).clone(), is_optional: true },
+            Value::Optional(Some(value)) => Reached { value: value.reread(), is_optional: true },
             value => Reached { value, is_optional: false },
         };
         for (at, step) in steps.iter().enumerate() {
@@ -161,7 +164,7 @@ impl<'a> Evaluation<'a> {
                 None => return Ok(Value::Optional(None)),
             }
         }
-        Ok(if reached.is_optional { Value::optional(reached.value) } else { reached.value })
+        if reached.is_optional { Ok(Value::optional(reached.value)) } else { unless_lost(reached.value) }
     }
 
     /// One step; `None` where nothing is there and that is no error. A step to nothing is free unless that was asked.
@@ -173,7 +176,14 @@ impl<'a> Evaluation<'a> {
     ) -> Result<Option<Value<'a>>, EvaluationError> {
         let key = match &step.key {
             StepKey::Constant(key) => key.borrowed(),
-            StepKey::Computed(node) => self.bare(node)?,
+            StepKey::Computed(node) => match self.bare(node) {
+                // Looking something up costs even if it is not known what, unless it may be absent.
+                Err(error) if !error.is_final() && !from.is_optional => {
+                    self.meter.charge(1)?;
+                    return Err(error);
+                }
+                key => key?,
+            },
         };
         let may_be_absent = from.is_optional || is_asked;
         let found = look_up(&from.value, &key, may_be_absent);
@@ -188,15 +198,30 @@ impl<'a> Evaluation<'a> {
                 let values = [self.argument(one)?];
                 self.called(call, values)
             }
-            [one, two] => {
+            [one, two] if !call.is_in_turn => {
                 let values = [self.argument(one)?, self.argument(two)?];
                 self.called(call, values)
             }
-            nodes => {
-                let values = nodes.iter().map(|node| self.evaluate(node)).collect::<Result<Vec<_>, _>>()?;
-                self.apply(call, &values)
+            nodes => self.call_in_turn(call, nodes),
+        }
+    }
+
+    /// Evaluates arguments up to the first error. The call costs nothing then, unless it was the last argument that failed.
+    fn call_in_turn(&mut self, call: Call<'a>, nodes: &'a [Node]) -> Evaluated<'a> {
+        let Some((last, first)) = nodes.split_last() else { return self.apply(call, &[]) };
+        let mut values = Vec::with_capacity(nodes.len());
+        for node in first {
+            values.push(self.evaluate(node)?);
+        }
+        let last = self.argument(last)?;
+        match last {
+            Ok(value) => values.push(value),
+            Err(error) => {
+                values.push(Value::Null);
+                return self.failed_call(call, &values, error);
             }
         }
+        self.apply(call, &values)
     }
 
     /// A value, or an error that may not matter.
@@ -215,12 +240,19 @@ impl<'a> Evaluation<'a> {
         });
         match first_error {
             None => self.apply(call, &values),
-            Some(error) => {
-                let cost = call.cost.of(&values, None, self.meter.work());
-                self.meter.charge(cost)?;
-                Err(error)
-            }
+            Some(error) => self.failed_call(call, &values, error),
         }
+    }
+
+    /// Charges for a call that cannot be made since an argument failed.
+    fn failed_call(&mut self, call: Call<'a>, values: &[Value<'a>], error: EvaluationError) -> Evaluated<'a> {
+        let compared = call.cost.compared_list().and_then(|at| values.get(at));
+        if compared.is_some_and(|value| !matches!(value, Value::List(_))) {
+            return Err(EvaluationError::NoList(error.to_string()));
+        }
+        let cost = call.cost.of(values, None, self.meter.work());
+        self.meter.charge(cost)?;
+        Err(error)
     }
 
     fn apply(&mut self, call: Call<'a>, values: &[Value<'a>]) -> Evaluated<'a> {
@@ -273,17 +305,17 @@ impl<'a> Evaluation<'a> {
 
     fn equal(&mut self, [one, two]: &'a [Node; 2], is_negated: bool) -> Evaluated<'a> {
         let [one, two] = [self.argument(one)?, self.argument(two)?];
+        let is_cheap = !is_negated && one.as_ref().is_ok_and(Value::is_of_kubernetes);
+        let cost = if is_cheap { Cost::One } else { Cost::Smaller };
         let sides = match (one, two) {
             (Ok(one), Ok(two)) => [one, two],
             (Err(error), other) | (other, Err(error)) => {
                 let other = other.unwrap_or(Value::Null);
-                let cost = Cost::Smaller.of(&[Value::Null, other], None, self.meter.work());
+                let cost = cost.of(&[Value::Null, other], None, self.meter.work());
                 self.meter.charge(cost)?;
                 return Err(error);
             }
         };
-        let is_cheap = !is_negated && sides[0].is_of_kubernetes();
-        let cost = if is_cheap { Cost::One } else { Cost::Smaller };
         let cost = cost.of(&sides, None, self.meter.work());
         self.meter.charge(cost)?;
         let is_equal = sides[0].equality(&sides[1], self.meter.work());
@@ -339,7 +371,7 @@ impl<'a> Evaluation<'a> {
     fn otherwise(&mut self, [one, two]: &'a [Node; 2], is_value: bool) -> Evaluated<'a> {
         match self.evaluate(one)? {
             Value::Optional(None) => self.evaluate(two),
-            Value::Optional(Some(value)) if is_value => Ok((*value).clone()),
+            Value::Optional(Some(value)) if is_value => unless_lost((*value).clone()),
             other => Ok(other),
         }
     }
@@ -352,6 +384,14 @@ pub(super) fn unless_final<T>(
     match result {
         Err(error) if error.is_final() => Err(error),
         result => Ok(result),
+    }
+}
+
+/// Refuses a value that was lost in an optional one.
+pub(super) fn unless_lost(value: Value<'_>) -> Evaluated<'_> {
+    match value {
+        Value::Lost => Err(EvaluationError::Failed("an optional value cannot be read back".to_owned())),
+        value => Ok(value),
     }
 }
 
@@ -368,6 +408,7 @@ fn look_up<'a>(value: &Value<'a>, key: &Value<'a>, may_be_absent: bool) -> Resul
     let found = match value {
         Value::Map(map) => map.get(key),
         Value::List(list) => element(list, key)?,
+        Value::Lost => unless_lost(Value::Lost).map(Some)?,
         _ => None,
     };
     match found {

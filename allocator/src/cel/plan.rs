@@ -13,6 +13,8 @@ pub(super) enum Node {
         function: Function,
         arguments: Box<[Node]>,
         cost: Cost,
+        /// Whether an argument is evaluated only if those before are no errors.
+        is_in_turn: bool,
     },
     /// A call whose second argument is a regular expression that is known.
     Pattern {

@@ -37,6 +37,8 @@ pub(super) enum Value<'a> {
     Optional(Option<Arc<Value<'a>>>),
     Type(Arc<Type>),
     Quantity(Shared<'a, ExactQuantity>),
+    /// A result of `add` or `sub`: Go hands a pointer out there, and finds no quantity equal to it.
+    Sum(Shared<'a, ExactQuantity>),
     Semver(Shared<'a, Semver>),
     Ip(IpAddr),
     Cidr(Cidr),
@@ -44,6 +46,8 @@ pub(super) enum Value<'a> {
     Duration(Duration),
     Url(Shared<'a, Url>),
     Format(&'static NamedFormat),
+    /// The inside of an optional value that Go failed to read back; any use is an error.
+    Lost,
 }
 
 impl<T: ?Sized> Clone for Shared<'_, T> {
@@ -106,6 +110,7 @@ impl<'a> Value<'a> {
             Self::Text(text) => Self::Text(text.borrowed()),
             Self::Bytes(bytes) => Self::Bytes(bytes.borrowed()),
             Self::Quantity(quantity) => Self::Quantity(quantity.borrowed()),
+            Self::Sum(quantity) => Self::Sum(quantity.borrowed()),
             Self::Semver(version) => Self::Semver(version.borrowed()),
             other => other.clone(),
         }
@@ -113,10 +118,17 @@ impl<'a> Value<'a> {
 
     /// Of a type that Kubernetes adds to the language.
     pub(super) fn is_of_kubernetes(&self) -> bool {
-        matches!(
-            self,
-            Self::Quantity(_) | Self::Semver(_) | Self::Ip(_) | Self::Cidr(_) | Self::Url(_) | Self::Format(_)
-        )
+        matches!(self, Self::Quantity(_) | Self::Sum(_) | Self::Semver(_))
+            || matches!(self, Self::Ip(_) | Self::Cidr(_) | Self::Url(_) | Self::Format(_))
+    }
+
+    /// Returns true if equality with the other has an answer: types of Kubernetes know only their like.
+    fn can_equal(&self, other: &Value<'_>) -> bool {
+        match (self, other) {
+            (Value::Lost, _) | (Value::Sum(_), Value::Sum(_)) => false,
+            (Value::Sum(_), Value::Quantity(_)) => true,
+            _ => !self.is_of_kubernetes() || discriminant(self) == discriminant(other),
+        }
     }
 
     /// Numbers are equal across their types; values of different types are not equal, and nothing goes wrong.
@@ -126,11 +138,8 @@ impl<'a> Value<'a> {
 
     /// The same, and `None` where types of Kubernetes have no answer: they know only their like.
     pub(super) fn equality(&self, other: &Value<'_>, work: &mut Work) -> Option<bool> {
-        if matches!(other, Value::Null) || !self.is_of_kubernetes() || discriminant(self) == discriminant(other) {
-            self.equality_of_like(other, work)
-        } else {
-            None
-        }
+        let has_answer = matches!(other, Value::Null) || self.can_equal(other);
+        if has_answer { self.equality_of_like(other, work) } else { None }
     }
 
     fn equality_of_like(&self, other: &Value<'_>, work: &mut Work) -> Option<bool> {
@@ -143,14 +152,12 @@ impl<'a> Value<'a> {
             (Value::List(one), Value::List(two)) => one.equals(two, work),
             (Value::Map(one), Value::Map(two)) => one.equals(two, work),
             (Value::Optional(one), Value::Optional(two)) => match (one, two) {
-                (Some(one), Some(two)) if one.is_of_kubernetes() && discriminant(&**one) != discriminant(&**two) => {
-                    return None;
-                }
+                (Some(one), Some(two)) if !one.can_equal(two) => return None,
                 (Some(one), Some(two)) => return one.equality(two, work),
                 (one, two) => one.is_none() && two.is_none(),
             },
             (Value::Type(one), Value::Type(two)) => one.runtime_name() == two.runtime_name(),
-            (Value::Quantity(one), Value::Quantity(two)) => **one == **two,
+            (Value::Quantity(one) | Value::Sum(one), Value::Quantity(two)) => **one == **two,
             (Value::Semver(one), Value::Semver(two)) => one.cmp(two) == Ordering::Equal,
             (Value::Ip(one), Value::Ip(two)) => one == two,
             (Value::Cidr(one), Value::Cidr(two)) => one == two,
@@ -232,6 +239,21 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// Reads the value back as Go does from inside an optional one: wrappings go, types become their names, and values of
+    /// types of Kubernetes are lost.
+    pub(super) fn reread(&self) -> Self {
+        match self {
+            Self::Optional(None) => Self::Null,
+            Self::Optional(Some(inside)) => inside.reread(),
+            Self::Type(ty) => Self::text(ty.runtime_name()),
+            Self::List(list) => Self::List(list.reread()),
+            Self::Map(map) => Self::Map(map.reread()),
+            Self::Format(_) => self.clone(),
+            other if other.is_of_kubernetes() => Self::Lost,
+            other => other.clone(),
+        }
+    }
+
     /// Whether it counts as nothing for `optional.ofNonZeroValue`.
     pub(super) fn is_zero(&self) -> bool {
         match self {
@@ -264,7 +286,7 @@ impl<'a> Value<'a> {
             Self::Map(_) => Type::map(Type::Dyn, Type::Dyn),
             Self::Optional(_) => Type::optional(Type::Dyn),
             Self::Type(_) => Type::Meta(None),
-            Self::Quantity(_) => Type::Struct("kubernetes.Quantity"),
+            Self::Quantity(_) | Self::Sum(_) => Type::Struct("kubernetes.Quantity"),
             Self::Semver(_) => Type::Struct("kubernetes.Semver"),
             Self::Ip(_) => Type::opaque("net.IP"),
             Self::Cidr(_) => Type::opaque("net.CIDR"),
@@ -272,6 +294,7 @@ impl<'a> Value<'a> {
             Self::Duration(_) => DURATION,
             Self::Url(_) => Type::Struct("kubernetes.URL"),
             Self::Format(_) => Type::Struct("kubernetes.NamedFormat"),
+            Self::Lost => Type::Dyn,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hostler_api::ExactQuantity;
 use serde::{Deserialize, Serialize};
 
-use super::Snapshot;
+use super::{CutShort, Snapshot};
 
 /// Where the pods of some sets go, and what is left then.
 #[derive(Debug)]
@@ -64,6 +64,9 @@ pub struct SetPlan {
     pub room: Vec<String>,
     /// Why the other nodes do not take one more, the most frequent first.
     pub refusals: Vec<Refusal>,
+    /// How far it was looked at, if it took more work or time than one asker has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cut_short: Option<CutShort>,
     /// What decides where they run and was not looked at.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unsupported: Vec<String>,

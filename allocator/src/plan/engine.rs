@@ -14,7 +14,7 @@ use hostler_api::{
     },
 };
 
-use super::{facts::ClusterFacts, pods::Wish, projection::References};
+use super::{boxes::PlanBoxes, facts::ClusterFacts, pods::Wish, projection::References};
 use crate::{
     cel::{CelOptions, DeviceFacts, Property, Selector},
     structured::{
@@ -45,6 +45,8 @@ pub(super) enum RefusalKind {
     Fatal,
     /// There was no answer within the steps that a question may take.
     Undecided,
+    /// There was no answer within the box of who asks.
+    CutShort,
 }
 
 /// How a plan is made.
@@ -91,13 +93,17 @@ impl Engine {
         slices: &[ResourceSlice],
         held: &Held,
         claims: &[ResourceClaim],
+        boxes: &mut PlanBoxes,
     ) -> Result<Vec<AllocationResult>, (RefusalKind, String)> {
         let fatal = |error: &dyn std::error::Error| (RefusalKind::Fatal, hostler_api::Chain(error).to_string());
         let node = NodeFacts { name: &node.metadata.name, labels: &node.metadata.labels };
         let pools = self.allocator.gather(node, &SliceIndex::new(slices)).map_err(|error| fatal(&error))?;
         let claims = self.allocator.compile(claims);
-        let mut budget = Budget::steps(self.steps);
-        self.allocator.allocate(&pools, &held.state(), &claims, &mut budget).map_err(|refusal| match refusal {
+        let (looks, ends) = boxes.left();
+        let mut budget = Budget::steps(self.steps).within(looks, ends);
+        let answer = self.allocator.allocate(&pools, &held.state(), &claims, &mut budget);
+        boxes.spend(budget.looks());
+        answer.map_err(|refusal| match refusal {
             Refusal::NoFit(no_fit) => (RefusalKind::NoFit, words(&no_fit)),
             Refusal::Fatal(error) => fatal(&error),
             Refusal::OutOfBudget { .. } => (RefusalKind::Undecided, refusal.to_string()),

@@ -124,6 +124,7 @@ impl ClusterFacts {
     pub fn add_template(&mut self, key: ObjectKey, spec: ResourceClaimSpec) {
         if self.templates.get(&key).is_none_or(|known| **known != spec) {
             self.changes.other();
+            self.changes.gained();
             self.templates.insert(key, Arc::new(spec));
         }
     }
@@ -144,8 +145,11 @@ impl ClusterFacts {
         let key = Arc::new(ObjectKey::new(&pod.metadata.namespace, &pod.metadata.name));
         match PackedPod::pack(pod, &mut self.store.texts) {
             Some(packed) if self.pods.get(&*key) != Some(&packed) => {
+                // One that is resized may take less than before.
+                if self.pods.insert(key, packed).is_some() {
+                    self.changes.gained();
+                }
                 self.changes.pods();
-                self.pods.insert(key, packed);
             }
             Some(_) => {}
             None => self.remove_pod(&key),
@@ -163,6 +167,8 @@ impl ClusterFacts {
     /// Forgets a slice.
     pub fn remove_slice(&mut self, name: &str) {
         if let Some((name, slice)) = self.slices.remove_entry(name) {
+            // What it offered is gone, and what was held back by its shared counters or its pool's contradictions is not.
+            self.changes.gained();
             self.leave_pool(&name, &slice);
         }
     }
@@ -199,6 +205,7 @@ impl ClusterFacts {
     /// Forgets a pod.
     pub fn remove_pod(&mut self, key: &ObjectKey) {
         if self.pods.remove(key).is_some() {
+            self.changes.gained();
             self.changes.pods();
         }
     }

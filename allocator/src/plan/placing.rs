@@ -10,6 +10,7 @@ use std::{
 
 use super::{
     answer::{PlacedDevice, Placement, Refusal, SetPlan, Verdict},
+    boxes::CutShort,
     engine::RefusalKind,
     nodes::{self, Reason},
     occupancy::Occupancy,
@@ -75,8 +76,8 @@ impl<'k, 'a> Placing<'k, 'a> {
 
     /// Places as many pods of the set as fit.
     pub(super) fn place(&mut self, wish: &Wish) -> SetPlan {
-        let mut candidate = self.candidate(wish);
-        while candidate.plan.placed < wish.count && candidate.plan.problem.is_none() {
+        let mut candidate = self.opened(wish);
+        while candidate.plan.placed < wish.count && candidate.may_go_on() {
             match self.stage(wish) {
                 Ok(stage) if self.fill(&stage, &mut candidate) > 0 => {}
                 Ok(_) => break,
@@ -88,8 +89,18 @@ impl<'k, 'a> Placing<'k, 'a> {
 
     /// Which nodes would take a pod of the set, and why the others would not.
     pub(super) fn explain(&mut self, wish: &Wish) -> SetPlan {
-        let candidate = self.candidate(wish);
+        let candidate = self.opened(wish);
         self.explained(candidate)
+    }
+
+    /// A set whose work and time begin now.
+    fn opened<'w>(&mut self, wish: &'w Wish) -> Candidate<'w> {
+        let boxes = &mut self.known.questions.boxes;
+        boxes.open(&wish.namespace);
+        let cut_short = (boxes.is_empty() && !wish.claims.is_empty()).then_some(CutShort::NotReached);
+        let mut candidate = self.candidate(wish);
+        candidate.plan.cut_short = cut_short;
+        candidate
     }
 
     fn candidate<'w>(&self, wish: &'w Wish) -> Candidate<'w> {
@@ -108,6 +119,7 @@ impl<'k, 'a> Placing<'k, 'a> {
                 problem: wish.problem.clone(),
                 room: Vec::new(),
                 refusals: Vec::new(),
+                cut_short: None,
                 unsupported: wish.unsupported.iter().map(|it| it.what.clone()).collect(),
                 notes: wish.notes.clone(),
             },
@@ -133,7 +145,7 @@ impl<'k, 'a> Placing<'k, 'a> {
         }
         let most = before.saturating_add(stage.most).min(candidate.wish.count);
         let (mut at, mut refused) = (0, Refused { changes: self.known.occupancy.changes(), ..Refused::default() });
-        while at < candidate.order.len() && candidate.plan.placed < most && candidate.plan.problem.is_none() {
+        while at < candidate.order.len() && candidate.plan.placed < most && candidate.may_go_on() {
             let node = candidate.order[at];
             let is_possible =
                 candidate.never[node].is_none() && stage.allows(&self.known.cluster.nodes[node]).is_none();
@@ -163,7 +175,7 @@ impl<'k, 'a> Placing<'k, 'a> {
         match stage.claims {
             None => placement.pods = room,
             Some(claims) => {
-                while placement.pods < room && back.is_none() && candidate.plan.problem.is_none() {
+                while placement.pods < room && back.is_none() && candidate.may_go_on() {
                     if !self.add_pod(node, claims, stage, candidate, &mut placement) {
                         refused.add(self.known, node, at);
                         break;
@@ -268,7 +280,11 @@ impl<'k, 'a> Placing<'k, 'a> {
         }
         let Answer::Refused(refusal) = self.known.ask(node, stage.claims?) else { return None };
         let (kind, reason) = self.known.questions.refusal(refusal);
-        candidate.gave_up |= *kind == RefusalKind::Undecided;
+        match kind {
+            RefusalKind::Undecided => candidate.gave_up = true,
+            RefusalKind::CutShort => candidate.cut_short(),
+            RefusalKind::Fatal | RefusalKind::NoFit => {}
+        }
         Some(Reason::Devices(reason.to_string()))
     }
 }
@@ -278,8 +294,18 @@ impl Candidate<'_> {
         match kind {
             RefusalKind::Fatal => self.plan.problem = Some(reason.to_string()),
             RefusalKind::Undecided => self.gave_up = true,
+            RefusalKind::CutShort => self.cut_short(),
             RefusalKind::NoFit => {}
         }
+    }
+
+    fn cut_short(&mut self) {
+        self.plan.cut_short.get_or_insert(CutShort::Begun);
+    }
+
+    /// Returns true while placing may go on.
+    fn may_go_on(&self) -> bool {
+        self.plan.problem.is_none() && self.plan.cut_short.is_none()
     }
 }
 
@@ -308,8 +334,11 @@ impl SetPlan {
 
 fn verdict(plan: &SetPlan, wish: &Wish, gave_up: bool) -> Verdict {
     let is_placed = plan.placed == plan.wanted && plan.problem.is_none();
-    let is_open =
-        if is_placed { !wish.unsupported.is_empty() } else { gave_up || wish.unsupported.iter().any(|it| it.may_help) };
+    let is_open = if is_placed {
+        !wish.unsupported.is_empty()
+    } else {
+        gave_up || plan.cut_short.is_some() || wish.unsupported.iter().any(|it| it.may_help)
+    };
     match (is_open, is_placed) {
         (true, _) => Verdict::Undecided,
         (false, true) => Verdict::Fits,

@@ -17,6 +17,7 @@ use hostler_api::{
 };
 
 use super::{
+    boxes::PlanBoxes,
     engine::{DeviceKey, Engine, Held, RefusalKind},
     occupancy::{FRESH, Occupancy, Taken},
     projection::Projection,
@@ -24,9 +25,12 @@ use super::{
     shapes::{Shape, Shapes, slices_of},
     snapshot::Cluster,
 };
-use claims::ClaimList;
+use claims::{ClaimList, Judging};
 use question::Question;
 
+/// The reason of a question that was cut short. It has no numbers: a time would change a status at every try.
+pub const CUT_SHORT: &str = "not decided: the question takes more work than there is for one asker; ask for less at once, or with \
+                         fewer constraints";
 /// As many nodes' devices are kept unpacked; a cluster has few shapes, and one with many pays for unpacking again.
 const KEPT_SHAPES: usize = 256;
 
@@ -93,6 +97,8 @@ pub(super) struct Questions<'a> {
     refusals: Vec<(RefusalKind, Rc<str>)>,
     refusal_numbers: HashMap<(RefusalKind, Rc<str>), u32>,
     question: Question,
+    /// Limits of those who ask.
+    pub(super) boxes: PlanBoxes,
 }
 
 /// A shape's representative, as the allocator sees it.
@@ -104,7 +110,7 @@ struct Gathered {
 }
 
 impl<'a> Questions<'a> {
-    pub(super) fn new(cluster: &'a Cluster, engine: Engine, projection: Projection) -> Self {
+    pub(super) fn new(cluster: &'a Cluster, engine: Engine, projection: Projection, boxes: PlanBoxes) -> Self {
         Self {
             cluster,
             engine,
@@ -119,6 +125,7 @@ impl<'a> Questions<'a> {
             refusals: Vec::new(),
             refusal_numbers: HashMap::new(),
             question: Question::default(),
+            boxes,
         }
     }
 
@@ -134,20 +141,33 @@ impl<'a> Questions<'a> {
 
     /// What one more pod with these claims gets on a node.
     pub(super) fn ask(&mut self, node: usize, claims: u32, shapes: &Shapes, occupancy: &Occupancy) -> Answer {
+        if self.boxes.is_empty() {
+            return self.cut_short();
+        }
         self.put(node, claims, shapes, occupancy);
-        let number = self.keys.intern(&self.question.key);
-        if let Some(answer) = self.answers.get(number as usize) {
-            return *answer;
+        self.boxes.spend(self.question.key.len() as u64);
+        if let Some(number) = self.keys.find(&self.question.key) {
+            return self.answers[number as usize];
+        }
+        if self.boxes.is_empty() {
+            return self.cut_short();
         }
         let answer = match self.allocate(node, claims, shapes, occupancy) {
+            // It is no answer for others: they have boxes of their own.
+            Err(_) if self.boxes.is_empty() => return self.cut_short(),
             Ok(given) => {
                 self.given.push(given);
                 Answer::Given(u32::try_from(self.given.len() - 1).unwrap_or(u32::MAX))
             }
             Err(refusal) => Answer::Refused(self.refusal_number(refusal)),
         };
+        self.keys.intern(&self.question.key);
         self.answers.push(answer);
         answer
+    }
+
+    fn cut_short(&mut self) -> Answer {
+        Answer::Refused(self.refusal_number((RefusalKind::CutShort, CUT_SHORT.to_owned())))
     }
 
     /// What was given.
@@ -175,8 +195,9 @@ impl<'a> Questions<'a> {
 
     /// Puts the question together.
     fn put(&mut self, node: usize, claims: u32, shapes: &Shapes, occupancy: &Occupancy) {
-        let (question, list) = (&mut self.question, &mut self.lists[claims as usize]);
-        let (projection, facts, shape) = (&self.projection, &self.cluster.facts, shapes.of(node));
+        let (question, list, boxes) = (&mut self.question, &mut self.lists[claims as usize], &self.boxes);
+        let (judging, shape) =
+            (Judging { projection: &self.projection, facts: &self.cluster.facts, boxes }, shapes.of(node));
         question.start(claims);
         for pool in &shape.pools {
             let parts = shape.parts[pool.parts.clone()].iter().map(|part| (part, occupancy.part(node, part)));
@@ -184,7 +205,7 @@ impl<'a> Questions<'a> {
             if pool.has_counters || list.has_places {
                 parts.for_each(|(part, taken)| question.add_all(part, taken));
             } else {
-                parts.for_each(|(part, taken)| question.add_useful(part, taken, header, list, projection, facts));
+                parts.for_each(|(part, taken)| question.add_useful(part, taken, header, list, &judging));
             }
             if question.key.len() == header && pool.is_plain {
                 question.key.truncate(start);
@@ -209,7 +230,7 @@ impl<'a> Questions<'a> {
         let held = held(shape, gathered, node, occupancy);
         let representative = &cluster.nodes[shape.representative].node;
         let claims = &self.lists[claims as usize].claims;
-        let results = self.engine.allocate(representative, &gathered.slices, &held, claims)?;
+        let results = self.engine.allocate(representative, &gathered.slices, &held, claims, &mut self.boxes)?;
         Ok(given(results, &self.question, gathered, &representative.metadata.name))
     }
 }

@@ -97,6 +97,12 @@ impl Snapshot {
         &self.cluster.facts
     }
 
+    /// Returns the use of the slice with this name; `None`: it is untouched.
+    pub(super) fn slice_use(&self, name: &str) -> Option<&SliceUse> {
+        let at = self.cluster.slices.binary_search_by(|(other, _)| (**other).cmp(name)).ok()?;
+        self.usage.slice(at)
+    }
+
     /// What no answer takes into account, in sentences.
     pub fn unseen(&self) -> &[String] {
         &self.cluster.unseen

@@ -2,6 +2,7 @@
 
 use super::{fixtures::*, *};
 
+mod boxes;
 mod simulation;
 
 fn plan(facts: ClusterFacts, sets: &[PodSet]) -> Plan {
@@ -161,7 +162,7 @@ fn the_cluster_after_a_plan_can_be_asked_again() {
 #[test]
 fn one_pods_fit_is_told_for_every_node() {
     let snapshot = Snapshot::new(cluster(&[1, 0, 2]));
-    let fit = snapshot.fit(&pods("a", 1, &with_template("two")), &PlanOptions::default());
+    let fit = snapshot.fit(&pods("a", 1, &with_template("two")), &PlanOptions::default(), &mut PlanBoxes::default());
     assert_eq!(fit.room, ["n2"]);
     assert_eq!(fit.refusals.iter().map(|it| it.nodes.len()).sum::<usize>(), 2);
 }
@@ -169,11 +170,10 @@ fn one_pods_fit_is_told_for_every_node() {
 #[test]
 fn what_is_left_is_counted_by_driver_node_and_class() {
     let plan = plan(cluster(&[2, 4]), &[pods("a", 3, &with_template("one"))]);
-    let left = plan.after().left();
+    let left = plan.after().left(&PlanOptions::default());
     assert_eq!(left.devices[DRIVER], DeviceCount { there: 6, free: 3 });
     assert_eq!(left.nodes.iter().map(|node| node.devices[DRIVER].free).collect::<Vec<_>>(), [0, 3]);
-    let classes = plan.after().left_by_class(&PlanOptions::default());
-    assert_eq!(classes["gpu"], DeviceCount { there: 6, free: 3 });
+    assert_eq!(left.classes["gpu"], DeviceCount { there: 6, free: 3 });
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn a_class_counts_the_devices_that_its_selectors_select() {
     facts.add_class(read(&format!(
         r#"{{"metadata":{{"name":"second"}},"spec":{{"selectors":[{{"cel":{{"expression":"{text}"}}}}]}}}}"#
     )));
-    let classes = Snapshot::new(facts).left_by_class(&PlanOptions::default());
+    let classes = Snapshot::new(facts).left(&PlanOptions::default()).classes;
     assert_eq!(classes["second"], DeviceCount { there: 1, free: 1 });
     assert_eq!(classes["gpu"], DeviceCount { there: 3, free: 3 });
 }

@@ -93,7 +93,8 @@ pub(super) struct Selection<'a> {
     claim: &'a ResourceClaim,
     /// Those behind the selectors of the class.
     own: &'a [DeviceSelector],
-    pub(super) selectors: Vec<Arc<CompiledSelector>>,
+    /// `None`: one of a class that has no expression in it.
+    pub(super) selectors: Vec<Option<Arc<CompiledSelector>>>,
 }
 
 impl<'a> Selection<'a> {
@@ -101,6 +102,11 @@ impl<'a> Selection<'a> {
     pub(super) fn text(&self, at: usize) -> &'a str {
         let selector = self.class.spec.selectors.iter().chain(self.own).nth(at);
         selector.and_then(expression).unwrap_or_default()
+    }
+
+    /// The class whose selectors come first.
+    pub(super) fn class_name(&self) -> &'a str {
+        &self.class.metadata.name
     }
 
     /// Who asks for it, and which one it is there.

@@ -117,18 +117,20 @@ impl Explaining {
 }
 
 impl Search<'_, '_> {
-    /// Runs the search up to where an earlier one got, and says why it got no further.
-    pub(super) fn explain(mut self, furthest: (usize, usize)) -> NoFit {
+    /// Runs the search up to where an earlier one got, and says why it got no further, if there is time for that.
+    pub(super) fn explain(mut self, furthest: (usize, usize)) -> Refusal {
         let (claim, request) = furthest;
         self.explaining = Some(Explaining { claim, request, attempts: BTreeMap::new(), conflicts: BTreeMap::new() });
         // It ended before, and ends the same way or earlier.
-        let _: Result<_, Stop> = self.run();
+        if matches!(self.run(), Err(Stop::OutOfBudget)) {
+            return Refusal::OutOfBudget { steps: self.steps() };
+        }
         let attempts = self.explaining.map(|it| it.attempts).unwrap_or_default();
-        NoFit {
+        Refusal::NoFit(NoFit {
             claim: self.compiled.claims.get(claim).map(|it| it.full_name()).unwrap_or_default(),
             alternatives: attempts.into_values().collect(),
             pools: bad_pools(self.pools),
-        }
+        })
     }
 
     /// Notes why no device could be had here, if that is asked for.

@@ -2,6 +2,8 @@
 //!
 //! Every step is one call of [`Search::step`]: upstream's tests count the same steps. Nothing is allocated on the way.
 
+use std::time::Instant;
+
 use super::{
     bits::DeviceBits,
     capacity::CapacityUse,
@@ -21,17 +23,30 @@ mod take;
 /// The most devices that a claim can hold.
 pub(super) const MOST_DEVICES: i64 = 32;
 
-/// How many steps a search may take.
+/// The clock is read once in so many looks: reading it costs as much as a look, and a look at a device whose selectors are as
+/// expensive as the API server lets them be takes milliseconds.
+const LOOKS_PER_CLOCK: u64 = 8;
+
+/// How much a search may take: steps, devices looked at, and time.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     left: u64,
     used: u64,
+    most_looks: u64,
+    looks: u64,
+    ends: Option<Instant>,
 }
 
 impl Budget {
     /// So many steps and no more. A step looks at all devices of a node at most once.
     pub fn steps(steps: u64) -> Self {
-        Self { left: steps, used: 0 }
+        Self { left: steps, used: 0, most_looks: u64::MAX, looks: 0, ends: None }
+    }
+
+    /// The same, and no more than so many looks at devices, all of them before `ends`.
+    #[must_use]
+    pub fn within(self, looks: u64, ends: Option<Instant>) -> Self {
+        Self { most_looks: looks, ends, ..self }
     }
 
     /// As many as it takes, which can be more than anybody waits for.
@@ -42,6 +57,25 @@ impl Budget {
     /// How many were taken.
     pub fn used(&self) -> u64 {
         self.used
+    }
+
+    /// How many devices were looked at; one that was looked at twice counts twice.
+    pub fn looks(&self) -> u64 {
+        self.looks
+    }
+
+    /// As much as there was at the beginning of the search, for a second run of it; the time is not given twice.
+    pub(super) fn again(&self) -> Self {
+        Self { left: u64::MAX, used: 0, looks: 0, ..*self }
+    }
+
+    fn look(&mut self) -> Result<(), Stop> {
+        self.looks += 1;
+        let is_late = || self.ends.is_some_and(|ends| Instant::now() >= ends);
+        if self.looks > self.most_looks || (self.looks.is_multiple_of(LOOKS_PER_CLOCK) && is_late()) {
+            return Err(Stop::OutOfBudget);
+        }
+        Ok(())
     }
 }
 
@@ -191,7 +225,9 @@ impl<'p, 'a> Search<'p, 'a> {
             if let Some(Failure::Request(fatal)) = failure {
                 return Err(fatal.clone().into());
             }
-            if devices > MOST_DEVICES {
+            // Upstream falls over what comes to less than nothing.
+            if !(0..=MOST_DEVICES).contains(&devices) {
+                let devices = if devices < 0 { i64::MAX } else { devices };
                 let claim = self.compiled.claims[claim].full_name();
                 return Err(Fatal::TooManyDevices { claim, devices, limit: MOST_DEVICES }.into());
             }
@@ -215,7 +251,7 @@ impl<'p, 'a> Search<'p, 'a> {
                 };
                 fewest = fewest.min(count);
             }
-            devices = devices.saturating_add(fewest);
+            devices = devices.wrapping_add(fewest);
         }
         Ok(devices)
     }
@@ -233,6 +269,7 @@ impl<'p, 'a> Search<'p, 'a> {
         for pool in &pools.pools {
             self.check_pool(place, pool)?;
             for device in pool.devices.clone() {
+                self.budget.look()?;
                 if self.selection.matches(selection, device)?
                     && self.fits_capacity(&compiled.alternatives[place.alternative], device)
                 {
@@ -317,7 +354,8 @@ impl<'p, 'a> Search<'p, 'a> {
         if place.number >= count {
             return self.at_request(place.claim, place.request + 1);
         }
-        if self.in_claim + count - place.number > MOST_DEVICES {
+        // As in Go, a count that comes to more than a number holds is less than nothing.
+        if self.in_claim.wrapping_add(count).wrapping_sub(place.number) > MOST_DEVICES {
             self.explain_limit(place, count);
             let simple = self.quirks.has(Quirk::LimitIsNoFit);
             return Ok(if simple { Verdict::NoFit } else { Verdict::TooMany });
@@ -347,6 +385,7 @@ impl<'p, 'a> Search<'p, 'a> {
     fn take_one(&mut self, place: Place, alternative: &Alternative<'_>, start: usize) -> Result<Verdict, Stop> {
         let end = self.pools.fails_at.unwrap_or(self.pools.devices.len());
         for device in start..end {
+            self.budget.look()?;
             if !self.is_candidate(place, alternative, device)? || !self.take(place, device)? {
                 continue;
             }

@@ -83,9 +83,15 @@ impl<'p, 'a> SelectionUse<'p, 'a> {
     fn is_selected_by(&self, selection: usize, selector: usize, device: usize) -> Result<bool, Fatal> {
         let (selection, at) = (&self.compiled.selections[selection], &self.pools.devices[device]);
         let (owner, text) = (|| selection.owner(selector), || selection.text(selector).to_owned());
-        let compiled = selection.selectors[selector].as_ref().as_ref();
+        // A class may have been written by a later version; upstream falls over it at the first device that it looks at.
+        let compiled = selection.selectors[selector].as_ref();
         let compiled =
-            compiled.map_err(|error| Fatal::Compile { owner: owner(), selector: text(), reason: error.to_string() })?;
+            compiled.ok_or_else(|| Fatal::EmptyClassSelector { class: selection.class_name().to_owned() })?;
+        let compiled = compiled.as_ref().as_ref().map_err(|error| Fatal::Compile {
+            owner: owner(),
+            selector: text(),
+            reason: error.to_string(),
+        })?;
         compiled.matches(&at.facts(self.knows_parts)).map_err(|error| Fatal::Evaluate {
             owner: owner(),
             selector: text(),

@@ -7,15 +7,16 @@
 use fastrand::Rng;
 use serde_json::{Map, Value, json};
 
-use crate::case::{Allocated, Case, ConsumedCapacity, DeviceReference};
+use crate::case::{Allocated, Case, ConsumedCapacity, DeviceReference, ShareReference};
 
 mod claims;
 mod devices;
+mod nodes;
 
 /// The drivers; what only one of them has is asked for with its class.
 const DRIVERS: [&str; 2] = ["a.example.com", "b.example.com"];
 /// Pools are called the same in both drivers more often than not.
-const POOLS: [&str; 3] = ["node", "Pool-2", "pool-10"];
+const POOLS: [&str; 3] = ["node", "Pool-2", "rack/10"];
 
 /// Which parts of the allocator a case is about.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +70,7 @@ pub(crate) fn case(seed: u64) -> Case {
     let mut case = Case {
         name: format!("random/{seed}"),
         features: features.names(),
-        node: node(rng),
+        node: nodes::node(rng),
         classes: classes(rng, features),
         claims: claims::claims(rng, features),
         slices,
@@ -105,15 +106,24 @@ pub(crate) fn weighted<T: Copy>(rng: &mut Rng, items: &[(u32, T)]) -> T {
     unreachable!("the rest is less than the sum of all weights")
 }
 
-fn node(rng: &mut Rng) -> Value {
-    json!({"metadata": {"name": "n1", "labels": {"zone": one_of(rng, &["east", "east", "west"]), "rank": "5"}}})
-}
-
 fn classes(rng: &mut Rng, features: Features) -> Vec<Value> {
-    let mut classes = vec![class(rng, "any", &[])];
+    let mut classes = vec![class(rng, "any", &[]), class(rng, "odd", &[])];
+    if chance(rng, 50) {
+        // Written by a version that knows selectors of another kind.
+        classes[1]["spec"]["selectors"] =
+            one_of_these(rng, &[json!([{}]), json!([{"cel": {"expression": "false"}}, {}])]);
+    } else {
+        let text = claims::selector(rng, features);
+        classes[1]["spec"]["selectors"] =
+            json!([{"cel": {"expression": text}}, {"cel": {"expression": "device.nothing"}}]);
+    }
     for driver in DRIVERS {
         let name = &driver[..1];
-        classes.push(class(rng, name, &[format!("device.driver == \"{driver}\"")]));
+        let mut selectors = vec![format!("device.driver == \"{driver}\"")];
+        if chance(rng, 15) {
+            selectors.push(claims::selector(rng, features));
+        }
+        classes.push(class(rng, name, &selectors));
     }
     let mut picky = format!("has(device.attributes[\"{0}\"].x) && device.attributes[\"{0}\"].x < 2", DRIVERS[0]);
     if features.lists {
@@ -154,7 +164,13 @@ fn allocated(rng: &mut Rng, slices: &[Value]) -> Allocated {
             }
             if shared != chance(rng, 5) {
                 let capacity = consumed(rng, device);
-                allocated.capacity.push(ConsumedCapacity { device: reference, capacity });
+                if chance(rng, 40) {
+                    let share_id = format!("share-{}", rng.u32(..3));
+                    allocated.shares.push(ShareReference { device: reference.clone(), share_id });
+                }
+                if chance(rng, 90) {
+                    allocated.capacity.push(ConsumedCapacity { device: reference, capacity });
+                }
             } else {
                 allocated.devices.push(reference);
             }
@@ -175,8 +191,29 @@ fn consumed(rng: &mut Rng, device: &Value) -> Value {
 pub(crate) fn amount(rng: &mut Rng) -> &'static str {
     one_of(
         rng,
-        &["1Gi", "1Gi", "2Gi", "2048Mi", "3Gi", "4Gi", "4Gi", "1073741824", "0", "1G", "1500M", "1", "500m", "2e9"],
+        &[
+            "1Gi",
+            "1Gi",
+            "2Gi",
+            "2048Mi",
+            "3Gi",
+            "4Gi",
+            "4Gi",
+            "1073741824",
+            "0",
+            "1G",
+            "1500M",
+            "1",
+            "500m",
+            "2e9",
+            "3e0",
+        ],
     )
+}
+
+/// One of several objects.
+fn one_of_these(rng: &mut Rng, items: &[Value]) -> Value {
+    items[rng.usize(..items.len())].clone()
 }
 
 fn text(value: &Value) -> String {

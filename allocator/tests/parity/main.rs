@@ -16,6 +16,8 @@ mod generate;
 mod hostler;
 mod minimise;
 mod oracle;
+#[path = "../support/program.rs"]
+mod program;
 mod properties;
 mod random;
 mod verify;

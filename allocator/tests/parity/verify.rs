@@ -1,7 +1,10 @@
 //! Whether an allocation keeps what it has to keep, checked from the objects alone: devices are there and free, counts are
 //! met, constraints hold, taints are tolerated, and counters and capacities are not overdrawn.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use serde_json::{Map, Value, json};
 
@@ -111,9 +114,34 @@ fn here(case: &Case, spec: &Value, device: &Value) -> bool {
     if let Some(name) = place.get("nodeName") {
         return *name == case.node["metadata"]["name"];
     }
-    let zones = &place["nodeSelector"]["nodeSelectorTerms"][0]["matchExpressions"][0]["values"];
-    let zone = &case.node["metadata"]["labels"]["zone"];
-    place["allNodes"] == json!(true) || zones.as_array().is_some_and(|zones| zones.contains(zone))
+    let terms = place["nodeSelector"]["nodeSelectorTerms"].as_array();
+    place["allNodes"] == json!(true) || terms.is_some_and(|terms| terms.iter().any(|term| is_selected(case, term)))
+}
+
+/// A term without any requirement selects nothing.
+fn is_selected(case: &Case, term: &Value) -> bool {
+    let requirements = |name: &str| term[name].as_array().into_iter().flatten();
+    let (labels, metadata) = (&case.node["metadata"]["labels"], &case.node["metadata"]);
+    let mut fields = requirements("matchFields").map(|requirement| (requirement, metadata.get("name")));
+    let mut found = requirements("matchExpressions")
+        .map(|requirement| (requirement, labels.get(requirement["key"].as_str().unwrap_or_default())));
+    let is_something = term.as_object().is_some_and(|term| !term.is_empty());
+    is_something && fields.all(|(it, value)| is_met(it, value)) && found.all(|(it, value)| is_met(it, value))
+}
+
+fn is_met(requirement: &Value, value: Option<&Value>) -> bool {
+    let values = requirement["values"].as_array();
+    let is_one_of = || value.is_some_and(|value| values.is_some_and(|values| values.contains(value)));
+    let number = |value: &Value| value.as_str().and_then(|text| text.parse::<i64>().ok());
+    let order = || number(value?)?.partial_cmp(&number(values?.first()?)?);
+    match requirement["operator"].as_str().unwrap_or_default() {
+        "In" => is_one_of(),
+        "NotIn" => !is_one_of(),
+        "Exists" => value.is_some(),
+        "DoesNotExist" => value.is_none(),
+        "Gt" => order() == Some(Ordering::Greater),
+        _ => order() == Some(Ordering::Less),
+    }
 }
 
 fn shared(case: &Case, device: &Value) -> bool {
@@ -214,6 +242,7 @@ fn counters(case: &Case, grants: &[Grant<'_>]) {
     // A device with several holders has drawn on them once; somebody may have drawn too much before us.
     let mut holders: BTreeSet<DeviceReference> = case.allocated.devices.iter().cloned().collect();
     holders.extend(case.allocated.capacity.iter().map(|consumed| consumed.device.clone()));
+    holders.extend(case.allocated.shares.iter().map(|share| share.device.clone()));
     let before = drawn(case, &holders);
     holders.extend(grants.iter().map(|grant| grant.reference.clone()));
     for (counter, amount) in drawn(case, &holders) {
@@ -255,7 +284,7 @@ fn capacities(case: &Case, grants: &[Grant<'_>]) {
 
 /// A quantity in billionths; absent is none.
 pub(crate) fn nano(value: &Value) -> i128 {
-    const SUFFIXES: [(&str, i128); 10] = [
+    const SUFFIXES: [(&str, i128); 11] = [
         ("Ki", 1 << 10),
         ("Mi", 1 << 20),
         ("Gi", 1 << 30),
@@ -265,6 +294,7 @@ pub(crate) fn nano(value: &Value) -> i128 {
         ("G", 1_000_000_000),
         ("e9", 1_000_000_000),
         ("e8", 100_000_000),
+        ("e0", 1),
         ("", 1),
     ];
     let Some(text) = value.as_str() else { return 0 };

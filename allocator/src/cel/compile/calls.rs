@@ -44,10 +44,14 @@ impl Compiler<'_> {
             self.formatting.leave();
         }
         let target = target_typed;
-        let (ty, cost) = self.resolve(&name, target.as_ref(), &typed)?;
+        let (ty, cost, is_decided) = self.resolve(&name, target.as_ref(), &typed)?;
         let collects = arguments.first().is_some_and(is_result) && is_collected(&name, arguments);
         let nodes: Vec<Node> = target.into_iter().chain(typed).map(|(_, node)| node).collect();
-        let node = if collects { collect(nodes)? } else { plan(self.variant(&name, &ty), nodes, cost)? };
+        let mut node = if collects { collect(nodes)? } else { plan(self.variant(&name, &ty), nodes, cost)? };
+        if let Node::Call { is_in_turn, .. } = &mut node {
+            // What has one body for all of its overloads needs no decision.
+            *is_in_turn = !is_decided && !name.starts_with(['_', '@']) && name != "matches";
+        }
         Ok((ty, node))
     }
 
@@ -62,19 +66,21 @@ impl Compiler<'_> {
     fn variant<'n>(&self, name: &'n str, ty: &Type) -> &'n str {
         match name {
             // The sum of nothing is nothing of its type.
+            "sum" if *ty == Type::Uint => "sum of uints",
+            "sum" if *ty == Type::Double => "sum of doubles",
             "sum" if *ty == DURATION => "sum of durations",
             name if self.options.old_words => name_of_1_34(name).unwrap_or(name),
             name => name,
         }
     }
 
-    /// The type of a call and what it costs.
+    /// The type of a call, what it costs, and whether the overload is known before it runs.
     fn resolve(
         &mut self,
         name: &str,
         target: Option<&Typed>,
         arguments: &[Typed],
-    ) -> Result<(Type, Cost), CompileError> {
+    ) -> Result<(Type, Cost, bool), CompileError> {
         let Some(overloads) = overloads(name, self.options.includes) else {
             return Err(CompileError::UnknownFunction(name.to_owned()));
         };
@@ -89,8 +95,9 @@ impl Compiler<'_> {
                 Some(_) => Type::Dyn,
             });
         }
-        let cost = Cost::by_function(name).unwrap_or(if let [cost] = costs[..] { cost } else { Cost::One });
-        result.map(|ty| (ty, cost)).ok_or_else(|| self.no_overload(name, &given))
+        let decided = if let [cost] = costs[..] { Some(cost) } else { None };
+        let cost = Cost::by_function(name).or(decided).unwrap_or_else(|| Cost::of_any_overload(name));
+        result.map(|ty| (ty, cost, decided.is_some())).ok_or_else(|| self.no_overload(name, &given))
     }
 
     /// The type of a call if that overload takes what is given.
@@ -198,7 +205,7 @@ fn plain_call(name: &str, mut nodes: Vec<Node>, cost: Cost) -> Result<Node, Comp
     }
     let constants: Option<Vec<Value<'static>>> = nodes.iter().map(|node| node.constant().cloned()).collect();
     let Some(constants) = constants.filter(|_| function.is_conversion() || function.is_reading()) else {
-        return Ok(Node::Call { function, arguments: nodes.into(), cost });
+        return Ok(Node::Call { function, arguments: nodes.into(), cost, is_in_turn: false });
     };
     match function.call(&constants, &mut Meter::default()) {
         Ok(value) if function.is_conversion() => Ok(Node::Constant(value)),
@@ -208,7 +215,7 @@ fn plain_call(name: &str, mut nodes: Vec<Node>, cost: Cost) -> Result<Node, Comp
         }
         // A constant that cannot be converted is refused at once, one that cannot be read when it is needed.
         Err(error) if function.is_conversion() => Err(CompileError::Constant(error.to_string())),
-        Err(_) => Ok(Node::Call { function, arguments: nodes.into(), cost }),
+        Err(_) => Ok(Node::Call { function, arguments: nodes.into(), cost, is_in_turn: false }),
     }
 }
 

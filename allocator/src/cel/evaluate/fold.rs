@@ -81,8 +81,10 @@ impl<'a> Evaluation<'a> {
         if let (Some(error), Insertion::Entry) = (&failed, insertion) {
             return Err(error.clone());
         }
-        let values = unless_final(nodes.iter().map(|node| self.evaluate(node)).collect::<Result<Vec<_>, _>>())?;
-        if !matches!(insertion, Insertion::Entry) || values.is_ok() {
+        let mut evaluated = 0;
+        let nodes_in_turn = nodes.iter().inspect(|_| evaluated += 1);
+        let values = unless_final(nodes_in_turn.map(|node| self.evaluate(node)).collect::<Result<Vec<_>, _>>())?;
+        if !matches!(insertion, Insertion::Entry) || evaluated == nodes.len() {
             self.meter.charge(1)?;
         }
         let values = failed.map_or(values, Err)?;

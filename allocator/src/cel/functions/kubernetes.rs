@@ -76,7 +76,7 @@ fn read_quantity<'a>(arguments: &[Value<'_>]) -> Result<Option<Value<'a>>, Evalu
 
 fn of_quantity<'a>(arguments: &[Value<'_>], meter: &Meter, of: fn(ExactQuantity) -> Outcome<'a>) -> Outcome<'a> {
     match arguments {
-        [Value::Quantity(quantity)] => of(meter.held(quantity)),
+        [Value::Quantity(quantity) | Value::Sum(quantity)] => of(meter.held(quantity)),
         other => mismatch(other),
     }
 }
@@ -91,19 +91,21 @@ fn calculate<'a>(
     result: fn(ExactQuantity, ExactQuantity) -> Option<ExactQuantity>,
 ) -> Outcome<'a> {
     let (one, two) = match arguments {
-        [Value::Quantity(one), Value::Quantity(two)] => (meter.held(one), meter.held(two)),
-        [Value::Quantity(one), Value::Int(two)] => (meter.held(one), ExactQuantity::whole(*two)),
+        [Value::Quantity(one) | Value::Sum(one), Value::Quantity(two) | Value::Sum(two)] => {
+            (meter.held(one), meter.held(two))
+        }
+        [Value::Quantity(one) | Value::Sum(one), Value::Int(two)] => (meter.held(one), ExactQuantity::whole(*two)),
         other => return mismatch(other),
     };
     match result(one, two) {
-        Some(result) => Ok(Value::Quantity(Shared::owned(result))),
+        Some(result) => Ok(Value::Sum(Shared::owned(result))),
         None => Err(EvaluationError::Unsupported("a quantity of more than 10^29".to_owned())),
     }
 }
 
 fn order<'a>(arguments: &[Value<'_>], meter: &mut Meter, answer: fn(Ordering) -> Value<'a>) -> Outcome<'a> {
     match arguments {
-        [Value::Quantity(one), Value::Quantity(two)] => {
+        [Value::Quantity(one) | Value::Sum(one), Value::Quantity(two) | Value::Sum(two)] => {
             // Kubernetes changes how it holds the first to compare it with what it holds in decimal.
             if meter.held(two).is_in_decimal() && !one.is_in_decimal() {
                 meter.hold_in_decimal(one);

@@ -14,10 +14,9 @@ use crate::cel::{
 pub(super) const ALL: &[(&str, Body)] = &[
     ("isSorted", is_sorted),
     ("sum", sum),
-    ("sum of durations", |arguments, meter| match arguments {
-        [Value::List(list)] if list.len() == 0 => Ok(Value::Duration(Duration(0))),
-        other => sum(other, meter),
-    }),
+    ("sum of uints", |arguments, meter| sum_from(Value::Uint(0), arguments, meter)),
+    ("sum of doubles", |arguments, meter| sum_from(Value::Double(0.0), arguments, meter)),
+    ("sum of durations", |arguments, meter| sum_from(Value::Duration(Duration(0)), arguments, meter)),
     ("max", |arguments, meter| extreme(arguments, meter, Ordering::Less)),
     ("min", |arguments, meter| extreme(arguments, meter, Ordering::Greater)),
     ("slice", slice),
@@ -80,6 +79,11 @@ fn sum<'a>(arguments: &[Value<'a>], meter: &mut Meter) -> Outcome<'a> {
         Some(Value::Duration(_)) => Value::Duration(Duration(0)),
         Some(other) => return mismatch(&[other]),
     };
+    sum_from(zero, arguments, meter)
+}
+
+fn sum_from<'a>(zero: Value<'a>, arguments: &[Value<'a>], meter: &mut Meter) -> Outcome<'a> {
+    let [Value::List(list)] = arguments else { return mismatch(arguments) };
     let add = Function::named("_+_");
     list.iter().try_fold(zero, |sum, element| match add {
         Some(add) => add.call(&[sum, element], meter),

@@ -7,6 +7,7 @@ use crate::cel::{
     EvaluationError,
     collections::List,
     cost::Meter,
+    evaluate::unless_lost,
     value::{Shared, Value, count},
 };
 
@@ -167,7 +168,7 @@ fn non_zero<'a>(arguments: &[Value<'a>], _: &mut Meter) -> Outcome<'a> {
 
 fn value<'a>(arguments: &[Value<'a>], _: &mut Meter) -> Outcome<'a> {
     match arguments {
-        [Value::Optional(Some(value))] => Ok((**value).clone()),
+        [Value::Optional(Some(value))] => unless_lost((**value).clone()),
         [Value::Optional(None)] => failed("an optional value is absent"),
         other => mismatch(other),
     }

@@ -14,6 +14,8 @@ use super::{ClusterFacts, PoolKey};
 pub struct FactChanges {
     /// How often anything did, ever.
     pub(in crate::plan) revision: u64,
+    /// How often something changed by which more may fit than before, ever.
+    pub(in crate::plan) gains: u64,
     /// Pools of which slices came, changed or went, or devices were given to claims or back.
     pub(in crate::plan) pools: BTreeSet<PoolKey>,
     pub(in crate::plan) nodes: BTreeSet<Arc<str>>,
@@ -53,6 +55,7 @@ impl FactChanges {
 
     pub(in crate::plan) fn node(&mut self, name: &Arc<str>) {
         self.revision += 1;
+        self.gained();
         self.nodes.insert(name.clone());
     }
 
@@ -63,12 +66,19 @@ impl FactChanges {
 
     pub(super) fn rule(&mut self, rule: &DeviceTaintRule) {
         self.revision += 1;
+        self.gained();
         self.rules.entry(rule.metadata.name.clone()).or_default().push(rule.clone());
     }
 
     pub(super) fn classes(&mut self) {
         self.revision += 1;
+        self.gained();
         self.is_all = true;
+    }
+
+    /// More may fit than before: something is there, or is free, that was not.
+    pub(super) fn gained(&mut self) {
+        self.gains += 1;
     }
 
     /// Something that only questions depend on.
@@ -83,9 +93,14 @@ impl ClusterFacts {
         self.changes.revision
     }
 
+    /// Another number whenever more may fit than before; what is only taken changes nothing in it.
+    pub fn gains(&self) -> u64 {
+        self.changes.gains
+    }
+
     /// What changed since this was last called.
     pub fn take_changes(&mut self) -> FactChanges {
-        let revision = self.changes.revision;
-        std::mem::replace(&mut self.changes, FactChanges { revision, ..FactChanges::default() })
+        let FactChanges { revision, gains, .. } = self.changes;
+        std::mem::replace(&mut self.changes, FactChanges { revision, gains, ..FactChanges::default() })
     }
 }

@@ -39,6 +39,7 @@ impl ClusterFacts {
         }
         let key = slice.pool_key();
         self.changes.pool(key);
+        self.changes.gained();
         let slices = &mut self.pools.get_or_default(key).slices;
         slices.insert(slices.partition_point(|other| *other < name), name.clone());
         self.slices.insert(name, slice);
@@ -69,6 +70,7 @@ impl ClusterFacts {
     /// What a claim was given is not its any more.
     pub(in crate::plan) fn take_back(&mut self, key: &ObjectKey, claim: &PackedClaim) {
         for result in claim.allocation.iter().flat_map(|given| &given.results) {
+            self.changes.gained();
             self.change_pool((result.driver, result.pool), |pool| pool.given.retain(|given| *given.claim != *key));
         }
     }

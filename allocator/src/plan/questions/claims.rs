@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use hostler_api::resource::{DeviceRequest, ResourceClaim, SliceDevice};
 
 use super::super::{
+    boxes::PlanBoxes,
     engine::{Engine, Way, wants_places},
     facts::ClusterFacts,
     projection::Projection,
@@ -27,6 +28,13 @@ pub(super) struct ClaimList {
     interests: Vec<Option<Interest>>,
     /// By what each way says of devices that it does not select.
     classes: HashMap<Vec<usize>, usize>,
+}
+
+/// Inputs of judging kinds of devices.
+pub(super) struct Judging<'a> {
+    pub(super) projection: &'a Projection,
+    pub(super) facts: &'a ClusterFacts,
+    pub(super) boxes: &'a PlanBoxes,
 }
 
 /// Whether a kind of device could be used.
@@ -54,16 +62,20 @@ impl ClaimList {
     }
 
     /// Whether devices of a kind could be used.
-    pub(super) fn interest(&mut self, kind: u32, projection: &Projection, facts: &ClusterFacts) -> Interest {
+    pub(super) fn interest(&mut self, kind: u32, judging: &Judging<'_>) -> Interest {
         let at = kind as usize;
         if let Some(Some(interest)) = self.interests.get(at) {
             return *interest;
         }
+        // Selectors can be expensive. A question that is cut short has no answer that this would be part of.
+        if judging.boxes.is_empty() {
+            return Interest::Some;
+        }
         if self.interests.len() <= at {
             self.interests.resize(at + 1, None);
         }
-        let (driver, device) = projection.device(kind, &facts.store);
-        let interest = self.judge(facts.text(driver), &device);
+        let (driver, device) = judging.projection.device(kind, &judging.facts.store);
+        let interest = self.judge(judging.facts.text(driver), &device);
         self.interests[at] = Some(interest);
         interest
     }

@@ -2,12 +2,11 @@
 
 use super::{
     super::{
-        facts::ClusterFacts,
         occupancy::{FRESH, free_of},
-        projection::{Projection, Run},
+        projection::Run,
         shapes::{Part, ShapePool},
     },
-    claims::{ClaimList, Interest},
+    claims::{ClaimList, Interest, Judging},
 };
 
 /// A pool begins. No kind of device has that number.
@@ -58,12 +57,11 @@ impl Question {
         taken: Option<&[u32]>,
         header: usize,
         list: &mut ClaimList,
-        projection: &Projection,
-        facts: &ClusterFacts,
+        judging: &Judging<'_>,
     ) {
         for (at, run) in part.runs.iter().enumerate() {
             let taken = taken.map_or(FRESH, |taken| taken[at]);
-            match list.interest(run.kind, projection, facts) {
+            match list.interest(run.kind, judging) {
                 Interest::None(class) => self.strangers |= 1 << class,
                 Interest::Some => self.add_run(*run, taken, part.first + at, header, list.most),
             }

@@ -27,10 +27,7 @@ pub(super) fn used(given: &[&PoolGiven], capacities: &[SharedCapacity], store: &
 }
 
 /// Whether anybody else can have a part.
-pub(super) fn occupancy(used: &[ExactQuantity], given: &[&PoolGiven], capacities: &[SharedCapacity]) -> Occupancy {
-    if given.iter().any(|given| given.consumed.is_none()) {
-        return Occupancy::Whole;
-    }
+pub(super) fn occupancy(used: &[ExactQuantity], capacities: &[SharedCapacity]) -> Occupancy {
     let left =
         capacities.iter().zip(used).map(|(it, used)| PartsLeft { left: it.all.minus(*used), smallest: it.smallest });
     Occupancy::of_shared(left)

@@ -8,7 +8,7 @@ use super::{
     pool::JudgedPool,
 };
 use crate::plan::{
-    PlanOptions,
+    PlanOptions, Snapshot,
     engine::{Engine, Way},
     facts::{ClusterFacts, PackedSlice, PoolKey},
     projection::Projection,
@@ -54,6 +54,16 @@ impl DeviceJudge {
     /// The devices of a pool, counted.
     pub fn stock(&mut self, facts: &ClusterFacts, pool: PoolId) -> PoolStock {
         JudgedPool::new(self, facts, pool.0).stock(self)
+    }
+
+    /// The devices of a pool, counted as they would be after a plan.
+    pub(in crate::plan) fn stock_after(&mut self, snapshot: &Snapshot, pool: PoolKey) -> PoolStock {
+        JudgedPool::after(self, snapshot, pool).stock(self)
+    }
+
+    /// The classes of which something is known: their selectors mean something.
+    pub(in crate::plan) fn class_names(&self) -> impl Iterator<Item = &str> {
+        self.classes.iter().map(|(name, _)| &**name)
     }
 
     /// The devices of a pool, one by one.

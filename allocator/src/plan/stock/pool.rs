@@ -14,9 +14,13 @@ use hostler_api::{
 use super::{
     DeviceGroup, DeviceHolder, DeviceJudge, DeviceKind, GivenDevices, PoolStock, StockDevice, amounts,
     counters::CountersLeft,
-    kinds::{KindFacts, value_of_hold},
+    kinds::{KindFacts, SharedCapacity, value_of_hold},
 };
-use crate::plan::facts::{ClusterFacts, PackedSlice, PoolGiven, PoolKey};
+use crate::plan::{
+    Snapshot,
+    facts::{ClusterFacts, PackedSlice, PoolGiven, PoolKey, Store},
+    snapshot::SliceUse,
+};
 
 /// A pool that is being judged.
 pub(super) struct JudgedPool<'a> {
@@ -30,12 +34,23 @@ pub(super) struct JudgedPool<'a> {
     /// Whether the scheduler gives devices of it to anybody.
     is_usable: bool,
     counters: CountersLeft,
+    /// The cluster after a plan, where that is judged.
+    planned: Option<&'a Snapshot>,
 }
 
 struct JudgedSlice {
+    name: Arc<str>,
     slice: Arc<PackedSlice>,
     node: Option<Arc<str>>,
     runs: Vec<(usize, usize, Arc<KindFacts>)>,
+}
+
+/// The taken part of a device.
+enum TakenPart<'a> {
+    /// Of the cluster as it is: what its claims have.
+    Given(&'a [&'a PoolGiven]),
+    /// Of the cluster as it would be after a plan, which has no claims to name.
+    Planned(Option<&'a SliceUse>, usize),
 }
 
 /// A device, or several that are alike and of which nobody has anything.
@@ -53,25 +68,43 @@ struct JudgedDevice<'a> {
 
 impl<'a> JudgedPool<'a> {
     pub(super) fn new(judge: &mut DeviceJudge, facts: &'a ClusterFacts, key: PoolKey) -> Self {
+        let mut pool = Self::untouched(judge, facts, key);
+        pool.take_counters();
+        pool
+    }
+
+    /// The pool as a plan would leave it.
+    pub(super) fn after(judge: &mut DeviceJudge, snapshot: &'a Snapshot, key: PoolKey) -> Self {
+        let mut pool = Self::untouched(judge, snapshot.facts(), key);
+        pool.planned = Some(snapshot);
+        pool.take_counters();
+        pool
+    }
+
+    /// The pool before anything is taken of its counters.
+    fn untouched(judge: &mut DeviceJudge, facts: &'a ClusterFacts, key: PoolKey) -> Self {
         let known = facts.pools.get(&key);
-        let all: Vec<&Arc<PackedSlice>> =
-            known.iter().flat_map(|pool| &pool.slices).filter_map(|name| facts.slices.get(name)).collect();
-        let newest = all.iter().map(|slice| slice.generation).max().unwrap_or_default();
-        let slices: Vec<&Arc<PackedSlice>> = all.into_iter().filter(|slice| slice.generation == newest).collect();
+        let all: Vec<(&Arc<str>, &Arc<PackedSlice>)> = known
+            .iter()
+            .flat_map(|pool| &pool.slices)
+            .filter_map(|name| Some((name, facts.slices.get(name)?)))
+            .collect();
+        let newest = all.iter().map(|(_, slice)| slice.generation).max().unwrap_or_default();
+        let (names, slices): (Vec<&Arc<str>>, Vec<&Arc<PackedSlice>>) =
+            all.into_iter().filter(|(_, slice)| slice.generation == newest).unzip();
         let mut given: HashMap<u32, Vec<&PoolGiven>> = HashMap::new();
         known.iter().flat_map(|pool| &pool.given).for_each(|it| given.entry(it.device).or_default().push(it));
         let (driver, name) = (facts.text(key.0), facts.text(key.1));
-        let mut pool = Self {
+        Self {
             name: judge.texts.get(name),
             is_usable: is_complete(&slices) && is_clear(&slices, facts),
             counters: CountersLeft::of(slices.iter().map(|slice| &***slice), &facts.store),
-            slices: slices.into_iter().map(|slice| JudgedSlice::new(judge, facts, slice)).collect(),
+            slices: names.into_iter().zip(slices).map(|(name, it)| JudgedSlice::new(judge, facts, name, it)).collect(),
             rules: facts.rules.values().map(|rule| &**rule).filter(|rule| may_be_about(rule, driver, name)).collect(),
             given,
             facts,
-        };
-        pool.take_counters();
-        pool
+            planned: None,
+        }
     }
 
     /// The devices of the pool, counted.
@@ -115,21 +148,40 @@ impl<'a> JudgedPool<'a> {
             let names = self.facts.store.columns.get(slice.slice.names);
             for (start, len, kind) in &slice.runs {
                 let names = &names[*start..start + len];
-                let is_alike = self.given.is_empty() && self.rules.is_empty();
+                let is_alike = self.is_untouched(slice) && self.rules.is_empty();
                 let size = if is_alike { names.len().max(1) } else { 1 };
-                names.chunks(size).for_each(|names| each(self.judge(slice, kind, names), names));
+                let places = (*start..).step_by(size);
+                names.chunks(size).zip(places).for_each(|(names, at)| each(self.judge(slice, kind, names, at), names));
             }
         }
     }
 
-    fn judge<'s>(&'s self, slice: &JudgedSlice, kind: &'s KindFacts, names: &[u32]) -> JudgedDevice<'s> {
-        let given: &[&PoolGiven] = self.given.get(&names[0]).map_or(&[], |given| given);
+    /// Returns true if a slice is untouched.
+    fn is_untouched(&self, slice: &JudgedSlice) -> bool {
+        match self.planned {
+            None => self.given.is_empty(),
+            Some(after) => after.slice_use(&slice.name).is_none(),
+        }
+    }
+
+    /// Returns the taken part of the device at a place of a slice.
+    fn taken<'s>(&'s self, slice: &JudgedSlice, at: usize, name: u32) -> TakenPart<'s> {
+        match self.planned {
+            None => TakenPart::Given(self.given.get(&name).map_or(&[], |given| given)),
+            Some(after) => TakenPart::Planned(after.slice_use(&slice.name), at),
+        }
+    }
+
+    fn judge<'s>(&'s self, slice: &JudgedSlice, kind: &'s KindFacts, names: &[u32], at: usize) -> JudgedDevice<'s> {
+        let taken = self.taken(slice, at, names[0]);
+        let given = if let TakenPart::Given(given) = taken { given } else { &[] };
         let capacities = kind.shared.as_deref().unwrap_or_default();
-        let used = amounts::used(given, capacities, &self.facts.store);
-        let occupancy = match (given, &kind.shared) {
-            ([], _) => Occupancy::Empty,
-            (_, None) => Occupancy::Whole,
-            (_, Some(capacities)) => amounts::occupancy(&used, given, capacities),
+        let used = taken.of(capacities, &self.facts.store);
+        let occupancy = match &kind.shared {
+            _ if taken.is_nothing() => Occupancy::Empty,
+            None => Occupancy::Whole,
+            Some(_) if taken.is_whole() => Occupancy::Whole,
+            Some(capacities) => amounts::occupancy(&used, capacities),
         };
         let is_blocked = match occupancy {
             Occupancy::Empty => !self.is_usable || !self.counters.is_enough(kind),
@@ -158,13 +210,16 @@ impl<'a> JudgedPool<'a> {
     }
 
     fn take_counters(&mut self) {
+        let mut counters = std::mem::take(&mut self.counters);
         for slice in self.slices.iter().filter(|slice| slice.slice.has_counters) {
             let names = self.facts.store.columns.get(slice.slice.names);
             for (start, len, kind) in &slice.runs {
-                let taken = names[*start..start + len].iter().filter(|name| self.given.contains_key(name));
-                taken.for_each(|_| self.counters.take(kind));
+                let all = names[*start..start + len].iter().zip(*start..);
+                let taken = all.filter(|(name, at)| !self.taken(slice, *at, **name).is_nothing()).count();
+                (0..taken).for_each(|_| counters.take(kind));
             }
         }
+        self.counters = counters;
     }
 
     fn add_given(&self, device: &JudgedDevice<'_>, judge: &mut DeviceJudge, all: &mut GivenByNamespace) {
@@ -203,11 +258,42 @@ impl<'a> JudgedPool<'a> {
 type GivenByNamespace = BTreeMap<(Arc<str>, Option<Arc<str>>, Arc<DeviceKind>), GivenDevices>;
 
 impl JudgedSlice {
-    fn new(judge: &mut DeviceJudge, facts: &ClusterFacts, slice: &Arc<PackedSlice>) -> Self {
+    fn new(judge: &mut DeviceJudge, facts: &ClusterFacts, name: &Arc<str>, slice: &Arc<PackedSlice>) -> Self {
         Self {
+            name: name.clone(),
             node: slice.node.map(|node| judge.texts.get(facts.text(node))),
             runs: judge.runs(slice, facts),
             slice: slice.clone(),
+        }
+    }
+}
+
+impl TakenPart<'_> {
+    fn is_nothing(&self) -> bool {
+        match self {
+            Self::Given(given) => given.is_empty(),
+            Self::Planned(taken, at) => !taken.is_some_and(|it| it.is_taken(*at) || it.shares.contains_key(at)),
+        }
+    }
+
+    /// Returns true if one claim has all of the device.
+    fn is_whole(&self) -> bool {
+        match self {
+            Self::Given(given) => given.iter().any(|given| given.consumed.is_none()),
+            Self::Planned(taken, at) => taken.is_some_and(|it| it.is_taken(*at)),
+        }
+    }
+
+    /// How much of each capacity.
+    fn of(&self, capacities: &[SharedCapacity], store: &Store) -> Vec<ExactQuantity> {
+        match self {
+            Self::Given(given) => amounts::used(given, capacities, store),
+            Self::Planned(_, _) if self.is_whole() => capacities.iter().map(|it| it.all).collect(),
+            Self::Planned(taken, at) => {
+                let share = taken.and_then(|it| it.shares.get(at));
+                let part = |it: &SharedCapacity| share.and_then(|share| share.consumed.get(&*it.name)).copied();
+                capacities.iter().map(|it| part(it).unwrap_or(ExactQuantity::ZERO)).collect()
+            }
         }
     }
 }

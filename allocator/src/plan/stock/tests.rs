@@ -192,6 +192,32 @@ fn a_shared_device_is_free_as_long_as_a_part_can_be_had_and_amounts_say_how_much
     assert_eq!(amounts(&facts), (0, 1, [8, 7, 0]));
 }
 
+/// What the stock of a pool and the plan's own count say is free.
+fn free_counts(facts: &ClusterFacts) -> (u32, usize) {
+    let stock: u32 = stock_of(facts, "n0").groups.iter().map(|group| group.counts.free()).sum();
+    let left = crate::plan::Snapshot::new(facts.clone()).left(&PlanOptions::default());
+    assert_eq!(left.devices[DRIVER], left.classes["gpu"]);
+    assert_eq!(left.nodes[0].devices[DRIVER], left.classes["gpu"]);
+    (stock, left.classes["gpu"].free)
+}
+
+#[test]
+fn free_means_the_same_to_a_plan_and_to_the_stock() {
+    let mut facts = fixtures::cluster(&[0]);
+    let shared = r#"{"name":"numa0","allowMultipleAllocations":true,"capacity":{"cpus":{"value":"8"}}}"#;
+    let bad = r#"{"name":"bad","taints":[{"key":"gpu.example/unhealthy","effect":"NoSchedule"}]}"#;
+    facts.add_slice(slice("n0", 1, &[shared, bad, r#"{"name":"a"}"#, r#"{"name":"b"}"#].join(","), ""));
+    assert_eq!(free_counts(&facts), (3, 3));
+    facts.add_claim(&part("a", "one", "n0/numa0", 2));
+    assert_eq!(free_counts(&facts), (3, 3), "the rest of a shared device can be had");
+    facts.add_claim(&part("a", "two", "n0/numa0", 6));
+    assert_eq!(free_counts(&facts), (2, 2), "nothing is left of it");
+    facts.add_claim(&fixtures::claim("three", &["n0/a"], &[]));
+    assert_eq!(free_counts(&facts), (1, 1));
+    facts.add_slice(slice("n0", 2, r#"{"name":"b"}"#, ""));
+    assert_eq!(free_counts(&facts), (0, 0), "the pool is not complete");
+}
+
 #[test]
 fn numa_nodes_are_found_under_the_names_that_drivers_use() {
     let mut facts = fixtures::cluster(&[]);

@@ -185,7 +185,7 @@ impl<'c, 'a> ClaimCompiler<'c, 'a> {
             count,
             is_admin: fields.admin_access == Some(true),
             tolerations: fields.tolerations,
-            selection: self.selection(claim, class, fields.selectors)?,
+            selection: self.selection(claim, class, fields.selectors),
             capacity: self.capacity(fields.capacity),
             constraints,
         };
@@ -212,21 +212,18 @@ impl<'c, 'a> ClaimCompiler<'c, 'a> {
         claim: &'a ResourceClaim,
         class: &'a DeviceClass,
         selectors: &'a [DeviceSelector],
-    ) -> Result<usize, Fatal> {
+    ) -> usize {
         let known = self.compiled.selections.iter().position(|known| {
             let is_same_claim = selectors.is_empty() || ptr::eq(known.claim, claim);
             ptr::eq(known.class, class) && known.own == selectors && is_same_claim
         });
         if let Some(known) = known {
-            return Ok(known);
+            return known;
         }
         let all = class.spec.selectors.iter().chain(selectors);
         let compiled = all.map(|selector| Some(self.selectors.compiled(expression(selector)?))).collect();
-        // A class may have been written by a later version; upstream would fall over it.
-        let compiled: Option<Vec<_>> = compiled;
-        let compiled = compiled.ok_or_else(|| Fatal::EmptyClassSelector { class: class.metadata.name.clone() })?;
         self.compiled.selections.push(Selection { class, claim, own: selectors, selectors: compiled });
-        Ok(self.compiled.selections.len() - 1)
+        self.compiled.selections.len() - 1
     }
 
     /// Amounts that are held in the same way are one; others are written differently in results.

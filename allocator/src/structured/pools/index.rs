@@ -59,7 +59,7 @@ impl<'a> SliceIndex<'a> {
     /// Adds a pool that begins at `start` of all.
     fn add_pool(&mut self, pool: &[u32], slices: &[&ResourceSlice], start: usize) {
         let node = |at: &u32| node_name(slices[*at as usize]);
-        let has_counters = |at: &u32| !slices[*at as usize].spec.shared_counters.is_empty();
+        let has_counters = |at: &u32| has_counters(slices[*at as usize]);
         let owner = node(&pool[0]).filter(|owner| pool.iter().all(|at| node(at) == Some(owner)));
         for at in pool {
             // Counters of a pool that several nodes use may be wanted by each of them.
@@ -71,12 +71,17 @@ impl<'a> SliceIndex<'a> {
         }
     }
 
-    /// Those that can matter to the node: its own first, or in the order in which they are listed.
+    /// Returns the slices that can matter to the node: devices of its own first, or all in the order in which they are listed.
     pub(super) fn candidates(&self, node: &str, as_listed: bool) -> Vec<&'a ResourceSlice> {
         let own = equal(&self.on_node, |at| node_name(self.slices[*at as usize]).cmp(&Some(node)));
         let mut found: Vec<u32> = [own, &self.shared].concat();
+        let has_counters = |at: &u32| has_counters(self.slices[*at as usize]);
         if as_listed {
             found.sort_unstable();
+        } else if own.iter().any(has_counters) {
+            // Slices with counters are listed with those of all nodes, whose ever they are. What was sorted is sorted fast.
+            let is_own = |at: &u32| node_name(self.slices[*at as usize]).is_some() && !has_counters(at);
+            found.sort_by_key(|at| (!is_own(at), *at));
         }
         self.at(&found)
     }
@@ -102,6 +107,10 @@ impl<'a> SliceIndex<'a> {
     fn at(&self, slices: &[u32]) -> Vec<&'a ResourceSlice> {
         slices.iter().map(|at| self.slices[*at as usize]).collect()
     }
+}
+
+fn has_counters(slice: &ResourceSlice) -> bool {
+    !slice.spec.shared_counters.is_empty()
 }
 
 fn node_name(slice: &ResourceSlice) -> Option<&str> {

@@ -54,7 +54,7 @@ fn request(rng: &mut Rng, features: Features, number: u32) -> Value {
 
 fn demand(rng: &mut Rng, features: Features) -> Map<String, Value> {
     let mut demand = Map::new();
-    let class = weighted(rng, &[(40, "any"), (35, "a"), (15, "b"), (10, "picky")]);
+    let class = weighted(rng, &[(400, "any"), (350, "a"), (150, "b"), (100, "picky"), (6, "odd"), (4, "missing")]);
     demand.insert("deviceClassName".into(), json!(class));
     if chance(rng, 12) {
         demand.insert("allocationMode".into(), json!("All"));
@@ -65,8 +65,9 @@ fn demand(rng: &mut Rng, features: Features) -> Map<String, Value> {
         demand.insert("count".into(), json!(count));
     }
     if chance(rng, 35) {
-        let text = selector(rng, features);
-        demand.insert("selectors".into(), json!([{"cel": {"expression": text}}]));
+        let count = weighted(rng, &[(7, 1), (3, 2), (1, 3)]);
+        let selectors = (0..count).map(|_| json!({"cel": {"expression": selector(rng, features)}}));
+        demand.insert("selectors".into(), selectors.collect());
     }
     if chance(rng, if features.taints { 40 } else { 3 }) {
         demand.insert("tolerations".into(), (0..=rng.u32(..2)).map(|_| toleration(rng)).collect());
@@ -83,13 +84,19 @@ fn requested(rng: &mut Rng) -> Map<String, Value> {
         requested.insert("memory".into(), json!(amount(rng)));
     }
     if chance(rng, 12) {
-        requested.insert("cores".into(), json!(one_of(rng, &["1", "2"])));
+        requested.insert("cores".into(), json!(one_of(rng, &["1", "2", "1e0", "500m"])));
+    }
+    if chance(rng, 4) {
+        requested.insert("example.com/links".into(), json!(one_of(rng, &["1", "0"])));
     }
     requested
 }
 
 /// Few of them fail while they run: a failure ends the search and hides what comes behind it.
-fn selector(rng: &mut Rng, features: Features) -> String {
+pub(super) fn selector(rng: &mut Rng, features: Features) -> String {
+    if chance(rng, 1) {
+        return one_of(rng, &["device.nothing == 1", "device.driver", "1 +", "device.attributes.x.y == 1"]).to_owned();
+    }
     let d = DRIVERS[usize::from(chance(rng, 25))];
     let here = format!("device.attributes[\"{d}\"]");
     if features.lists {
@@ -130,12 +137,26 @@ fn toleration(rng: &mut Rng) -> Value {
     if chance(rng, 30) {
         toleration.insert("effect".into(), json!(one_of(rng, &["NoSchedule", "NoExecute"])));
     }
+    if chance(rng, 10) {
+        toleration.insert("effect".into(), json!("NoExecute"));
+        toleration.insert("tolerationSeconds".into(), json!(one_of(rng, &[0, 30])));
+    }
     toleration.into()
 }
 
 fn constraint(rng: &mut Rng, features: Features, names: &[String]) -> Value {
-    let name =
-        one_of(rng, &["a.example.com/x", "a.example.com/y", "b.example.com/x", "example.com/numa", "example.com/numa"]);
+    let name = one_of(
+        rng,
+        &[
+            "a.example.com/x",
+            "a.example.com/y",
+            "a.example.com/v",
+            "a.example.com/b",
+            "b.example.com/x",
+            "example.com/numa",
+            "example.com/numa",
+        ],
+    );
     let distinct = chance(rng, if features.sharing { 40 } else { 4 });
     let kind = if distinct { "distinctAttribute" } else { "matchAttribute" };
     let mut constraint = json!({ (kind): name });

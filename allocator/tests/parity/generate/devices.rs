@@ -3,7 +3,7 @@
 use fastrand::Rng;
 use serde_json::{Map, Value, json};
 
-use super::{DRIVERS, Features, POOLS, chance, one_of, weighted};
+use super::{DRIVERS, Features, POOLS, chance, nodes, one_of, weighted};
 
 /// Slices of one to three pools of one or two drivers.
 pub(super) fn slices(rng: &mut Rng, features: Features) -> Vec<Value> {
@@ -40,14 +40,14 @@ fn pool_of(rng: &mut Rng, features: Features, driver: &str, name: &str, slices: 
     let pool = Pool { driver, name, generation: 2, slice_count, counters, binding };
     let mut first_device = 0;
     for index in 0..sets {
-        let spec = json!({"sharedCounters": [counter_set(rng, index)]});
+        let spec = json!({"sharedCounters": counter_sets(rng, index)});
         slices.push(slice(rng, &pool, features, &format!("c{index}"), &spec));
     }
     for index in 0..with_devices {
         let devices = devices(rng, features, &pool, &mut first_device);
         let mut spec = json!({"devices": devices});
         if together {
-            spec["sharedCounters"] = json!([counter_set(rng, index)]);
+            spec["sharedCounters"] = counter_sets(rng, index);
         }
         slices.push(slice(rng, &pool, features, &format!("s{index}"), &spec));
     }
@@ -64,6 +64,9 @@ fn slice(rng: &mut Rng, pool: &Pool<'_>, features: Features, name: &str, content
         "driver": pool.driver,
         "pool": {"name": pool.name, "generation": pool.generation, "resourceSliceCount": pool.slice_count},
     });
+    if chance(rng, 3) {
+        spec["pool"]["resourceSliceCount"] = json!(pool.slice_count + one_of(rng, &[-1, 1, 1]));
+    }
     let counters = content.get("sharedCounters").is_some();
     spec.as_object_mut().expect("it is an object").extend(content.as_object().cloned().unwrap_or_default());
     let own = if features.counters && !counters { 8 } else { 0 };
@@ -71,7 +74,7 @@ fn slice(rng: &mut Rng, pool: &Pool<'_>, features: Features, name: &str, content
         0 => spec["nodeName"] = json!("n1"),
         1 => spec["nodeName"] = json!("n2"),
         2 => spec["allNodes"] = json!(true),
-        3 => spec["nodeSelector"] = zone(rng),
+        3 => spec["nodeSelector"] = nodes::selector(rng),
         _ => {
             spec["perDeviceNodeSelection"] = json!(true);
             for device in spec["devices"].as_array_mut().into_iter().flatten() {
@@ -80,26 +83,30 @@ fn slice(rng: &mut Rng, pool: &Pool<'_>, features: Features, name: &str, content
         }
     }
     let driver = &pool.driver[..1];
-    json!({"metadata": {"name": format!("{name}-{driver}-{}", pool.name.to_lowercase())}, "spec": spec})
-}
-
-fn zone(rng: &mut Rng) -> Value {
-    let zones = one_of(rng, &[&["east"][..], &["west"], &["east", "west"], &["west", "east"]]);
-    json!({"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": zones}]}]})
+    let pool = pool.name.to_lowercase().replace('/', "-");
+    json!({"metadata": {"name": format!("{name}-{driver}-{pool}")}, "spec": spec})
 }
 
 fn own_node(rng: &mut Rng, device: &mut Value) {
     match rng.u32(..6) {
         0 => device["nodeName"] = json!("n2"),
         1 => device["allNodes"] = json!(true),
-        2 => device["nodeSelector"] = zone(rng),
+        2 => device["nodeSelector"] = nodes::selector(rng),
         _ => device["nodeName"] = json!("n1"),
     }
 }
 
+/// The sets of a slice; those of the next slice have other names.
+fn counter_sets(rng: &mut Rng, index: i64) -> Value {
+    let mut sets = vec![counter_set(rng, index)];
+    if chance(rng, 35) {
+        sets.push(counter_set(rng, index + 2));
+    }
+    sets.into()
+}
+
 fn counter_set(rng: &mut Rng, index: i64) -> Value {
-    let names = if chance(rng, 2) { ["set-0", "set-0"] } else { ["set-0", "set-1"] };
-    let name = names[usize::try_from(index.min(1)).unwrap_or_default()];
+    let name = if chance(rng, 1) { "set-0".to_owned() } else { format!("set-{index}") };
     json!({"name": name, "counters": {"m": {"value": one_of(rng, &["2", "4", "6", "8"])}, "n": {"value": one_of(rng, &["1", "2", "3000m"])}}})
 }
 
@@ -189,7 +196,10 @@ fn capacities(rng: &mut Rng, shared: bool) -> Value {
         all.insert("memory".into(), capacity(rng, shared));
     }
     if chance(rng, 25) {
-        all.insert("cores".into(), json!({"value": one_of(rng, &["1", "2", "4"])}));
+        all.insert("cores".into(), cores(rng, shared));
+    }
+    if chance(rng, 10) {
+        all.insert("example.com/links".into(), cores(rng, shared));
     }
     all.into()
 }
@@ -210,6 +220,23 @@ fn capacity(rng: &mut Rng, shared: bool) -> Value {
     json!({"value": value, "requestPolicy": policy})
 }
 
+/// Of small amounts, some of which are written in odd ways.
+fn cores(rng: &mut Rng, shared: bool) -> Value {
+    let value = one_of(rng, &["1", "2", "4", "3e0", "1500m"]);
+    if !shared || chance(rng, 50) {
+        return json!({"value": value});
+    }
+    let policy = match rng.u32(..6) {
+        0 => json!({"default": "1"}),
+        1 => json!({"default": "1e0", "validValues": ["1e0", "2"]}),
+        2 => json!({"validValues": ["500m", "1500m"]}),
+        3 => json!({"default": "500m", "validRange": {"min": "500m", "step": "500m"}}),
+        4 => json!({"validRange": {"min": "0", "max": "3", "step": "1"}}),
+        _ => json!({"default": "1", "validRange": {"min": "1", "step": "1e0"}}),
+    };
+    json!({"value": value, "requestPolicy": policy})
+}
+
 fn taint(rng: &mut Rng) -> Value {
     let effect = one_of(rng, &["NoSchedule", "NoSchedule", "NoExecute", "None"]);
     let mut taint = json!({"key": one_of(rng, &["k", "l"]), "effect": effect});
@@ -219,8 +246,19 @@ fn taint(rng: &mut Rng) -> Value {
     taint
 }
 
+/// Of one set or two.
 fn consumption(rng: &mut Rng) -> Value {
     let set = if chance(rng, 80) { "set-0" } else { "set-1" };
+    let mut all = vec![consumption_of(rng, set)];
+    if chance(rng, 12) {
+        let other = if set == "set-0" { "set-1" } else { "set-0" };
+        let set = one_of(rng, &["set-2", "set-2", other]);
+        all.push(consumption_of(rng, set));
+    }
+    all.into()
+}
+
+fn consumption_of(rng: &mut Rng, set: &str) -> Value {
     let mut counters = Map::new();
     if chance(rng, 90) {
         counters.insert("m".into(), json!({"value": one_of(rng, &["1", "2", "2", "3", "4", "8"])}));
@@ -228,5 +266,5 @@ fn consumption(rng: &mut Rng) -> Value {
     if chance(rng, 25) || counters.is_empty() {
         counters.insert("n".into(), json!({"value": one_of(rng, &["1", "500m", "0"])}));
     }
-    json!([{"counterSet": set, "counters": counters}])
+    json!({"counterSet": set, "counters": counters})
 }

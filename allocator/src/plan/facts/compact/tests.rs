@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::plan::{Snapshot, fixtures};
+use crate::plan::{PlanOptions, Snapshot, fixtures};
 
 /// Slices that are unlike others come and go, as do claims and pods of many names.
 fn churn(facts: &mut ClusterFacts, round: usize) {
@@ -68,13 +68,13 @@ fn what_is_referred_to_stays_what_it_was() {
     let mut facts = fixtures::cluster(&[4, 4, 4]);
     (0..20).for_each(|round| churn(&mut facts, round));
     let (before, copy) = (told(&facts), facts.clone());
-    let left = Snapshot::new(facts.clone()).left();
+    let left = Snapshot::new(facts.clone()).left(&PlanOptions::default());
     facts.take_changes();
     let living = Living::of(&facts);
     facts.compact(&living);
     assert_eq!(told(&facts), before);
     assert_eq!(told(&copy), before);
-    assert_eq!(Snapshot::new(facts.clone()).left(), left);
+    assert_eq!(Snapshot::new(facts.clone()).left(&PlanOptions::default()), left);
     assert!(facts.store.size() < copy.store.size());
     assert!(facts.take_changes().is_all());
 }

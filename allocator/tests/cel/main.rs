@@ -1,6 +1,13 @@
 //! Selectors answer as Kubernetes does: every row of the table was answered by its own evaluator.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, and programs to compare with have to be started"
+)]
 
 use std::collections::BTreeMap;
 
@@ -9,7 +16,12 @@ use hostler_allocator::{
     structured::KubernetesVersion,
 };
 use hostler_api::resource::SliceDevice;
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
+
+mod generate;
+#[path = "../support/program.rs"]
+mod program;
+mod random;
 
 #[derive(Deserialize)]
 struct Device {
@@ -30,7 +42,7 @@ struct Row {
 }
 
 /// What Kubernetes said.
-#[derive(Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
 struct Outcome {
     /// The expression does not compile.
@@ -42,12 +54,13 @@ struct Outcome {
     cost: Option<u64>,
 }
 
-fn devices() -> BTreeMap<String, Device> {
-    serde_json::from_str(include_str!("cel/devices.json")).unwrap()
+/// The devices, as they are written or as objects.
+fn devices<D: DeserializeOwned>() -> BTreeMap<String, D> {
+    serde_json::from_str(include_str!("devices.json")).unwrap()
 }
 
 fn rows() -> Vec<Row> {
-    include_str!("cel/rows.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    include_str!("rows.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 fn versions(row: &Row) -> impl Iterator<Item = KubernetesVersion> {
@@ -57,8 +70,19 @@ fn versions(row: &Row) -> impl Iterator<Item = KubernetesVersion> {
 
 /// What this library says; `None` where it says that it does not know.
 fn outcome(row: &Row, version: KubernetesVersion, device: &Device) -> Option<Outcome> {
-    let options = CelOptions::of(version, row.features.iter().any(|feature| feature == "ListTypeAttributes"));
-    let selector = match Selector::compile(&row.expression, &options) {
+    let found = ours(&row.expression, &row.features, version, device)?;
+    let cost = row.outcome.cost.and(found.cost);
+    Some(Outcome { cost, ..found })
+}
+
+fn ours(
+    expression: &str,
+    features: &[impl AsRef<str>],
+    version: KubernetesVersion,
+    device: &Device,
+) -> Option<Outcome> {
+    let options = CelOptions::of(version, features.iter().any(|feature| feature.as_ref() == "ListTypeAttributes"));
+    let selector = match Selector::compile(expression, &options) {
         Ok(selector) => selector,
         Err(CompileError::Unsupported(_)) => return None,
         Err(_) => return Some(Outcome { compile: true, ..Outcome::default() }),
@@ -70,7 +94,7 @@ fn outcome(row: &Row, version: KubernetesVersion, device: &Device) -> Option<Out
         allow_multiple_allocations: device.device.allow_multiple_allocations,
     };
     let (answer, cost) = selector.matches_at_cost(&facts);
-    let cost = row.outcome.cost.map(|_| cost);
+    let cost = Some(cost);
     match answer {
         Ok(matches) => Some(Outcome { matches: Some(matches), cost, ..Outcome::default() }),
         Err(EvaluationError::Unsupported(_)) => None,
@@ -80,7 +104,7 @@ fn outcome(row: &Row, version: KubernetesVersion, device: &Device) -> Option<Out
 
 #[test]
 fn selectors_answer_as_kubernetes_does() {
-    let (devices, mut differing, mut count) = (devices(), Vec::new(), 0);
+    let (devices, mut differing, mut count) = (devices::<Device>(), Vec::new(), 0);
     for row in rows() {
         for version in versions(&row) {
             count += 1;
