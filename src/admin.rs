@@ -7,7 +7,6 @@ mod changes;
 mod claims;
 mod devices;
 mod explain;
-mod exposition;
 mod failures;
 mod fit;
 mod hardware;
@@ -33,7 +32,10 @@ use axum::{
     Json, Router,
     body::to_bytes,
     extract::{Request, State},
-    http::{StatusCode, header::CONTENT_TYPE},
+    http::{
+        HeaderMap, StatusCode,
+        header::{ACCEPT, CONTENT_TYPE},
+    },
     middleware::{Next, from_fn},
     response::{IntoResponse, Response},
     routing::{delete, get, post, put},
@@ -45,10 +47,11 @@ pub use failures::RecentFailures;
 pub use metrics::{MetricsSnapshot, render as render_metrics};
 pub use process::ProcessFigures;
 pub use scrape::{ScrapeParts, serve_scrapes};
-pub use serve::{ServeError, serve_admin, serve_metrics};
+pub use serve::{ServeError, serve_admin, serve_metrics, serve_probes};
 pub use usage::MachineReader;
 
 use hostler_api::{BackendName, Chain, ClaimState};
+use hostler_process::FigureFormat;
 
 use self::{
     process::resident_bytes,
@@ -95,11 +98,12 @@ impl DaemonStage {
 
     /// What the address of figures and probes answers.
     fn routes(self) -> Router {
-        Router::new()
-            .route("/metrics", get(metrics))
-            .route("/healthz", get(healthz))
-            .route("/readyz", get(readyz))
-            .with_state(self)
+        Router::new().route("/metrics", get(metrics)).with_state(self.clone()).merge(self.probe_routes())
+    }
+
+    /// What the socket of probes answers.
+    fn probe_routes(self) -> Router {
+        Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz)).with_state(self)
     }
 }
 
@@ -270,6 +274,8 @@ impl AdminService {
         missing.extend(self.0.necessities_rx.borrow().iter().cloned());
         missing.extend(self.0.kubelet.as_ref().and_then(KubeletSide::missing));
         missing.extend(self.0.nri.missing());
+        let fault = self.0.claim_reader.as_ref().and_then(ClaimReader::fault);
+        missing.extend(fault.map(|fault| format!("new claims cannot be prepared: {fault}")));
         missing.extend(self.0.publication_rx.as_ref().and_then(|publication_rx| publication_rx.borrow().missing()));
         missing
     }
@@ -416,7 +422,7 @@ async fn rescan(State(admin): State<AdminService>) -> StatusCode {
     StatusCode::NO_CONTENT
 }
 
-async fn metrics(State(stage): State<DaemonStage>) -> Result<Response, AdminFailure> {
+async fn metrics(State(stage): State<DaemonStage>, headers: HeaderMap) -> Result<Response, AdminFailure> {
     let Some(admin) = stage.0.get() else {
         return Err(AdminFailure(StatusCode::SERVICE_UNAVAILABLE, STANDING_BY.trim_end().to_owned()));
     };
@@ -427,8 +433,9 @@ async fn metrics(State(stage): State<DaemonStage>) -> Result<Response, AdminFail
     let now =
         MetricsSnapshot { inventory: &inventory, claims: &claims, nri: &nri, ready, process: ProcessFigures::now() };
     let failed = |error| AdminFailure::new(StatusCode::INTERNAL_SERVER_ERROR, &error);
-    let figures = render_metrics(&admin.0.metrics, &now).map_err(failed)?;
-    Ok(([(CONTENT_TYPE, exposition::CONTENT_TYPE)], figures).into_response())
+    let format = FigureFormat::asked(headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()));
+    let figures = render_metrics(&admin.0.metrics, &now, format).map_err(failed)?;
+    Ok(([(CONTENT_TYPE, format.content_type())], figures).into_response())
 }
 
 /// The owner of the claims answers within microseconds, whatever hardware and API server do.

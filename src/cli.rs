@@ -37,9 +37,7 @@ mod pods;
 mod ready;
 mod run;
 mod save;
-mod screen;
 mod status;
-mod table;
 mod top;
 mod validate;
 mod watch;
@@ -53,8 +51,13 @@ use std::{
 
 use clap::{Parser, Subcommand};
 use hostler_api::{Chain, plain_line};
+use hostler_cli::{
+    screen::{self, Screen},
+    table,
+};
+use hostler_process::is_output_gone;
 
-use self::{paint::PaintWriter, plain::PlainWriter, screen::Screen};
+use self::{paint::PaintWriter, plain::PlainWriter};
 use crate::config::{ConfigErrors, DaemonConfig};
 
 const AFTER_HELP: &str = "Exit codes: 0 done, 1 failed or not in order, 2 wrong usage, 78 the configuration is wrong.";
@@ -203,7 +206,10 @@ fn exit_code(result: Result<CliOutcome, CliFailure>, err: &mut dyn Write) -> Exi
     let failure = match result {
         Ok(CliOutcome::Done) => return ExitCode::SUCCESS,
         Ok(CliOutcome::NotInOrder) => return ExitCode::from(1),
-        Err(CliFailure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
+        // Readers that have seen enough, and terminals that have gone away, are no failure.
+        Err(CliFailure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe || is_output_gone() => {
+            return ExitCode::SUCCESS;
+        }
         Err(failure) => failure,
     };
     // Nobody is left to tell if this fails.

@@ -298,6 +298,12 @@ impl DaemonConfig {
         self.paths.run.join("admin.sock")
     }
 
+    /// The socket of probes, which only the daemon's user can connect to.
+    pub fn probe_socket(&self) -> PathBuf {
+        // As long as the name of the admin socket, whose path is checked.
+        self.paths.run.join("probe.sock")
+    }
+
     /// Where figures are served.
     pub fn metrics_listen(&self) -> ListenAddress {
         self.metrics.listen.clone().unwrap_or_else(|| ListenAddress::Unix(self.paths.run.join("metrics.sock")))

@@ -34,7 +34,7 @@ use claim_source::ClaimSource;
 use hostler_api::Chain;
 use hostler_cdi::SpecDir;
 use hostler_cluster::ConnectError;
-use hostler_files::{FileError, InstanceLock, TrustError, trust};
+use hostler_files::{FileError, InstanceLock, TrustError, trust_folder};
 use hostler_linux::{
     SysRoot, boot,
     uevent::{QuietPeriod, UeventSource},
@@ -49,7 +49,7 @@ use uuid::Uuid;
 use crate::{
     admin::{
         self, AdminParts, AdminService, ChangeWatchers, DaemonStage, MachineReader, RecentFailures, ScrapeParts,
-        serve_admin, serve_metrics, serve_scrapes,
+        serve_admin, serve_metrics, serve_probes, serve_scrapes,
     },
     claims::{
         self, ClaimsHandle, ClaimsParts, ReadClaims,
@@ -84,8 +84,14 @@ pub enum DaemonError {
         source: io::Error,
     },
     /// Others can change a folder of the daemon: what is in it cannot be believed.
-    #[error("the daemon's folders must be its own")]
-    Trust(#[source] TrustError),
+    #[error("the daemon's folders must be its own ({key})")]
+    Trust {
+        /// The key that moves the folder.
+        key: &'static str,
+        /// The reason, with its fix.
+        #[source]
+        source: TrustError,
+    },
     /// The kernel did not say which boot this is.
     #[error("failed to read the boot id")]
     BootId(#[source] io::Error),
@@ -277,25 +283,29 @@ async fn serve(
     config: &DaemonConfig,
     admin: &AdminService,
     stage: DaemonStage,
-    probes: ProbeState,
+    probes: ServedByStandby,
     tasks: &Tasks,
 ) -> Result<(), admin::ServeError> {
     stage.live(admin.clone());
-    if probes == ProbeState::Missing {
+    if !probes.has_probes {
+        serve_probes(stage.clone(), config.probe_socket(), tasks).await?;
+    }
+    if !probes.has_figures {
         serve_metrics(stage, config.metrics_listen(), tasks).await?;
     }
     serve_admin(admin.clone(), config.admin_socket(), tasks).await
 }
 
 fn private_folders(paths: &PathsConfig) -> Result<(), DaemonError> {
-    [&paths.run, &paths.state].into_iter().try_for_each(|path| private_folder(path))
+    [("paths.run", &paths.run), ("paths.state", &paths.state)]
+        .into_iter()
+        .try_for_each(|(key, path)| private_folder(key, path))
 }
 
-fn private_folder(path: &Path) -> Result<(), DaemonError> {
+fn private_folder(key: &'static str, path: &Path) -> Result<(), DaemonError> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-    let failed = |source| DaemonError::Folder { path: path.to_owned(), source };
-    made.map_err(failed)?;
-    trust(path, &fs::metadata(path).map_err(failed)?).map_err(DaemonError::Trust)
+    made.map_err(|source| DaemonError::Folder { path: path.to_owned(), source })?;
+    trust_folder(path).map_err(|source| DaemonError::Trust { key, source })
 }
 
 /// Listens first, then scans: what happens in between is not missed.
@@ -337,11 +347,11 @@ fn uevents(config: &DaemonConfig, root: &SysRoot) -> Option<UeventSource> {
     }
 }
 
-/// Whether figures and probes are served already.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum ProbeState {
-    Served,
-    Missing,
+/// What is served already, since this daemon stood by.
+#[derive(Clone, Copy, Debug, Default)]
+struct ServedByStandby {
+    has_probes: bool,
+    has_figures: bool,
 }
 
 /// Waits until no other daemon works.
@@ -350,10 +360,10 @@ async fn lock(
     stage: &DaemonStage,
     services: &mut KubeletServices,
     tasks: &Tasks,
-) -> Result<(InstanceLock, ProbeState), DaemonError> {
+) -> Result<(InstanceLock, ServedByStandby), DaemonError> {
     let path = config.paths.state.join("lock");
     if let Some(lock) = InstanceLock::try_take(&path).map_err(DaemonError::Lock)? {
-        return Ok((lock, ProbeState::Missing));
+        return Ok((lock, ServedByStandby::default()));
     }
     services.announce().await;
     info!(path = %path.display(), "another daemon is live; standing by");
@@ -371,14 +381,23 @@ async fn lock(
     Ok((lock, probes))
 }
 
-/// Says on the address of figures and probes that this daemon stands by, unless the other daemon has the same address.
-async fn serve_standby(config: &DaemonConfig, stage: &DaemonStage, tasks: &Tasks) -> ProbeState {
-    match serve_metrics(stage.clone(), config.metrics_listen(), tasks).await {
-        Ok(()) => return ProbeState::Served,
-        Err(error) if error.is_taken() => info!("figures and probes are the other daemon's until it ends"),
-        Err(error) => warn!(error = %Chain(&error), "no probes while standing by"),
+/// Says to probes and readers of figures that this daemon stands by, unless the other daemon has the same addresses.
+async fn serve_standby(config: &DaemonConfig, stage: &DaemonStage, tasks: &Tasks) -> ServedByStandby {
+    let is_served = |served: Result<(), admin::ServeError>| match served {
+        Ok(()) => true,
+        Err(error) if error.is_taken() => {
+            info!(reason = %error, "probes or figures are the other daemon's until it ends");
+            false
+        }
+        Err(error) => {
+            warn!(error = %Chain(&error), "no probes or figures while standing by");
+            false
+        }
+    };
+    ServedByStandby {
+        has_probes: is_served(serve_probes(stage.clone(), config.probe_socket(), tasks).await),
+        has_figures: is_served(serve_metrics(stage.clone(), config.metrics_listen(), tasks).await),
     }
-    ProbeState::Missing
 }
 
 /// The binary that the hooks of containers run, as the container runtime sees it.

@@ -32,8 +32,10 @@ pub fn raise_limit() {
 /// A socket that others connect to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ServedSocket {
-    /// Prometheus and probes; any local user, where it is a port.
+    /// Prometheus; any local user, where it is a port.
     Metrics,
+    /// Probes of whoever keeps the daemon running: its own user alone, so nobody else can fill it.
+    Probes,
     /// Prometheus on other hosts. Each costs a signature.
     Scrapes,
     /// The command line.
@@ -60,8 +62,8 @@ impl ServedSocket {
             // As many as ask in earnest at the same time, and some more.
             Self::Metrics | Self::Admin => (64, spare / 4),
             Self::KubeletService => (32, spare / 4),
-            Self::PodResources => (16, spare / 8),
-            Self::KubeletRegistration | Self::Scrapes => (16, spare / 16),
+            Self::PodResources | Self::KubeletRegistration | Self::Scrapes => (16, spare / 16),
+            Self::Probes => (8, spare / 16),
         };
         part.clamp(FEWEST, most)
     }
@@ -75,6 +77,7 @@ mod tests {
     fn the_sockets_together_leave_the_daemon_its_own() {
         let sockets = [
             ServedSocket::Metrics,
+            ServedSocket::Probes,
             ServedSocket::Scrapes,
             ServedSocket::Admin,
             ServedSocket::KubeletService,
@@ -86,7 +89,7 @@ mod tests {
             assert!(taken + OWN <= limit, "{limit}: {taken}");
         }
         let at_256 = sockets.map(|socket| socket.most(256));
-        assert_eq!(at_256, [48, 12, 48, 32, 12, 16]);
-        assert_eq!(sockets.map(|socket| socket.most(0)), [FEWEST; 6]);
+        assert_eq!(at_256, [48, 8, 12, 48, 32, 12, 12]);
+        assert_eq!(sockets.map(|socket| socket.most(0)), [FEWEST; 7]);
     }
 }

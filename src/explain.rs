@@ -30,6 +30,8 @@ pub struct ClaimFacts {
     pub failure: Option<FailureFact>,
     /// The devices of the record, else those of the allocation.
     pub devices: Vec<DeviceFact>,
+    /// What this node would give to a claim that nobody has allocated, in a sentence.
+    pub offer: Option<String>,
 }
 
 /// Where claims come from.
@@ -302,11 +304,10 @@ fn of_object(facts: &ClaimFacts) -> Conclusion {
     match claim.allocation(&facts.driver) {
         Err(AllocationError::NotAllocated) => {
             let next = vec!["the scheduler's reason stands in the events of the pod: kubectl describe pod".to_owned()];
-            Conclusion::new(
-                ExplainedState::Pending,
-                "nothing has been given to it: the scheduler found no node yet, or no pod asks".to_owned(),
-                next,
-            )
+            let offer = facts.offer.as_ref().map(|offer| format!("; {offer}")).unwrap_or_default();
+            let summary =
+                format!("nothing has been given to it: the scheduler found no node yet, or no pod asks{offer}");
+            Conclusion::new(ExplainedState::Pending, summary, next)
         }
         Err(AllocationError::NotOurs { driver }) => {
             let next = vec!["ask the driver that stands in status.allocation.devices.results".to_owned()];

@@ -7,12 +7,14 @@
 //!                                └► read_ahead, between the claims task and claim_reader
 //!   inventory, claims ──► hardware ──► NodeHardware; what its spec says is held ──► holds ──► publisher, hardware
 //!   inventory, claims ──► topology ──► NodeResourceTopology
+//!   every claim that is read ──► claim_access ──► readiness, hardware
 //!   figures (admin) ──► readers ──► TokenReview, SubjectAccessReview
 //! ```
 //!
 //! The connection itself is `hostler_cluster`'s. Nothing here waits for the API server where the daemon could go on without
 //! it: a daemon without one starts, takes back, and prepares again what it has on record.
 
+pub mod claim_access;
 pub mod claim_reader;
 pub mod claim_status;
 mod classic_claim;
@@ -38,6 +40,8 @@ use hostler_api::{
 use hostler_cluster::{ApiClient, ApiObject, Collection};
 use tokio::time::{Instant, sleep_until};
 
+use self::claim_access::ClaimAccess;
+
 /// A ResourceSlice, as it is read.
 pub type ResourceSlice = ApiObject<ResourceSliceSpec>;
 
@@ -47,12 +51,13 @@ pub struct ClusterNode {
     client: ApiClient,
     driver: Arc<str>,
     node: Arc<str>,
+    claim_access: ClaimAccess,
 }
 
 impl ClusterNode {
     /// Calls over `client`.
     pub fn new(client: ApiClient, driver: &str, node: &str) -> Self {
-        Self { client, driver: driver.into(), node: node.into() }
+        Self { client, driver: driver.into(), node: node.into(), claim_access: ClaimAccess::default() }
     }
 
     /// For calls.
@@ -68,6 +73,11 @@ impl ClusterNode {
     /// Name of the node.
     pub fn node(&self) -> &str {
         &self.node
+    }
+
+    /// The last word on whether claims can be read.
+    fn claim_access(&self) -> &ClaimAccess {
+        &self.claim_access
     }
 }
 

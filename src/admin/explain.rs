@@ -7,12 +7,13 @@ use axum::{
     extract::{Path, Query, State},
     http::StatusCode,
 };
-use hostler_api::{Chain, ClaimRef, ClaimUid, Grant};
+use hostler_api::{Chain, ClaimRef, ClaimUid, Grant, resource::ResourceClaim};
 use hostler_linux::IdSet;
 
 use super::{
     AdminFailure, AdminService,
     claims::{NamespaceQuery, near_claims},
+    types::UnallocatedClaim,
 };
 use crate::{
     claims::{ClaimFailure, ClaimTable, ClaimView, store::RecordDevice},
@@ -69,6 +70,12 @@ impl AdminService {
             Some((uid, view)) => view.devices().iter().map(|held| held_device(held, uid, &inventory, &table)).collect(),
             None => allocated_devices(&object, &self.0.slices.driver, &inventory, &table),
         };
+        let offer = match &object {
+            ClaimObject::Found(claim) if record.is_none() && claim.status.allocation.is_none() => {
+                self.offered(claim).await
+            }
+            _ => None,
+        };
         Ok(ClaimFacts {
             asked: format!("{namespace}/{name}"),
             driver: self.0.slices.driver.clone(),
@@ -78,6 +85,17 @@ impl AdminService {
             object,
             failure: failure.as_ref().map(failure_fact),
             devices,
+            offer,
+        })
+    }
+
+    /// What this node would give to a claim that nobody has allocated.
+    async fn offered(&self, claim: &ResourceClaim) -> Option<String> {
+        let node = &self.0.node;
+        Some(match self.fits(UnallocatedClaim { claim: claim.clone(), classes: Vec::new() }).await {
+            Ok(fit) if fit.times > 0 => format!("node {node} has what it asks for now"),
+            Ok(fit) => format!("node {node} cannot give it: {}", fit.refusal?),
+            Err(AdminFailure(_, error)) => format!("node {node} cannot give it: {error}"),
         })
     }
 

@@ -19,12 +19,7 @@ pub(super) async fn fit(
     State(admin): State<AdminService>,
     Json(asked): Json<UnallocatedClaim>,
 ) -> Result<Json<ClaimFit>, AdminFailure> {
-    let promised = match admin.0.manifests {
-        Some(_) => admin.promised().await?,
-        None => Vec::new(),
-    };
-    let answer = admin.offer(promised, move |offer| offer.fit(&asked)).await?;
-    answer.map(Json).map_err(|error| failure(&error))
+    admin.fits(asked).await.map(Json)
 }
 
 /// Allocates a claim, makes a manifest of it and prepares it. If that fails, the manifest goes again.
@@ -63,6 +58,16 @@ fn failure(error: &FitError) -> AdminFailure {
 }
 
 impl AdminService {
+    /// What would fit now.
+    pub(super) async fn fits(&self, asked: UnallocatedClaim) -> Result<ClaimFit, AdminFailure> {
+        let promised = match self.0.manifests {
+            Some(_) => self.promised().await?,
+            None => Vec::new(),
+        };
+        let answer = self.offer(promised, move |offer| offer.fit(&asked)).await?;
+        answer.map_err(|error| failure(&error))
+    }
+
     /// What manifests have been given that are not prepared yet: their operator means to have it.
     async fn promised(&self) -> Result<Vec<AllocationResult>, AdminFailure> {
         let table = self.0.claims.table().borrow().clone();

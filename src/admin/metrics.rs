@@ -5,13 +5,14 @@ mod amounts;
 use std::{fmt, sync::atomic::AtomicU64, time::SystemTime};
 
 use hostler_api::{BackendName, ClaimState};
+use hostler_process::FigureFormat;
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
 
-use super::{exposition, nri, process::ProcessFigures};
+use super::{nri, process::ProcessFigures};
 use crate::{claims::ClaimTable, inventory::Inventory, metrics::Metrics, nri::NriStatus};
 
 /// The state from which gauges are taken.
@@ -29,11 +30,11 @@ pub struct MetricsSnapshot<'a> {
     pub process: ProcessFigures,
 }
 
-/// Everything, in the text format of Prometheus.
+/// Everything, in a format.
 ///
 /// # Errors
 /// Never in practice: writing to a string cannot fail.
-pub fn render(counters: &Metrics, now: &MetricsSnapshot<'_>) -> Result<String, fmt::Error> {
+pub fn render(counters: &Metrics, now: &MetricsSnapshot<'_>, format: FigureFormat) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
     let ours = registry.sub_registry_with_prefix("hostler");
     counters.register(ours);
@@ -48,7 +49,7 @@ pub fn render(counters: &Metrics, now: &MetricsSnapshot<'_>) -> Result<String, f
     register_process(registry.sub_registry_with_prefix("process"), now.process);
     let mut text = String::new();
     encode(&mut text, &registry)?;
-    Ok(exposition::from_openmetrics(&text))
+    Ok(format.written(text))
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
@@ -195,7 +196,7 @@ mod tests {
         let process = ProcessFigures { resident_bytes: 7, cpu_seconds: 0.25, ..ProcessFigures::default() };
         let nri = NriStatus { containers: 5, ..NriStatus::default() };
         let now = MetricsSnapshot { inventory: &inventory, claims: &claims, nri: &nri, ready: true, process };
-        let text = render(&metrics, &now).unwrap();
+        let text = render(&metrics, &now, FigureFormat::Text).unwrap();
         for line in [
             "hostler_claim_operations_total{operation=\"Prepare\",outcome=\"ok\"} 1",
             "hostler_claim_operations_total{operation=\"Unprepare\",outcome=\"error\"} 0",

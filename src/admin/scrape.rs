@@ -90,7 +90,7 @@ async fn bind(address: SocketAddr) -> TcpListener {
 async fn scrape(State((stage, readers)): State<(DaemonStage, FigureReaders)>, headers: HeaderMap) -> Response {
     let Some(token) = bearer(&headers) else { return unauthorized("a token is needed: Authorization: Bearer TOKEN\n") };
     match readers.judge(token).await {
-        Ok(ReaderVerdict::Allowed) => metrics(State(stage)).await.into_response(),
+        Ok(ReaderVerdict::Allowed) => metrics(State(stage), headers).await.into_response(),
         Ok(ReaderVerdict::Forbidden) => (StatusCode::FORBIDDEN, "this token may not get /metrics\n").into_response(),
         Ok(ReaderVerdict::Unknown) => unauthorized("the API server does not know this token\n"),
         // What the API server said is in the log; it is nothing for strangers.

@@ -59,6 +59,15 @@ pub async fn serve_admin(admin: AdminService, path: PathBuf, tasks: &Tasks) -> R
     serve_unix(admin.admin_routes(), path, SocketAccess::Owner, ServedSocket::Admin, tasks).await
 }
 
+/// Serves probes on a socket of their own until the daemon stops. Addresses of figures are for others too, who may take every place
+/// there; a daemon must not be killed for that.
+///
+/// # Errors
+/// When the socket cannot be made.
+pub async fn serve_probes(stage: DaemonStage, path: PathBuf, tasks: &Tasks) -> Result<(), ServeError> {
+    serve_unix(stage.probe_routes(), path, SocketAccess::Owner, ServedSocket::Probes, tasks).await
+}
+
 /// Serves figures and probes until the daemon stops.
 ///
 /// # Errors
@@ -94,8 +103,12 @@ async fn serve_unix(
         ListeningSocket::bind_for(path.clone(), access).await.map_err(|source| ServeError::Socket { path, source })?;
     let (connections_tx, mut connections_rx) = mpsc::channel(1);
     tasks.job(socket.accept(connections_tx, served.connections(), tasks.stop_token()));
-    // An order may take its time.
-    let (name, oldest) = if served == ServedSocket::Admin { ("admin", Duration::MAX) } else { ("metrics", OLDEST) };
+    let (name, oldest) = match served {
+        // An order may take its time.
+        ServedSocket::Admin => ("admin", Duration::MAX),
+        ServedSocket::Probes => ("probes", OLDEST),
+        _ => ("metrics", OLDEST),
+    };
     let server = ConnectionServer::new(routes, oldest, tasks);
     tasks.service(name, async move {
         // Ends with the socket, which ends when the daemon stops.

@@ -9,12 +9,15 @@
 //! The files are what everybody reads, people too. They are not flushed one by one: the journal is, and a start after
 //! the machine went down writes from it whatever the files have lost.
 //!
+//! A record says which entry of the journal it is as new as, so that nothing older ever replaces it.
+//!
 //! A record of a claim that is made ready again after a reboot has version 2: versions of hostler that do not know this
 //! state must not take it for another.
 //!
 //! Writer: the claims task, through [`RecordDir`]. The checksum is taken over the compact JSON of `record` as it stands
 //! in the file, so a field that a later version adds does not break it.
 
+mod damage;
 mod journal;
 
 use std::{
@@ -41,6 +44,9 @@ const FORMAT: EnvelopeFormat =
 
 /// What versions of hostler read that know no [`RecordState::Restoring`].
 const FORMAT_1: EnvelopeFormat = EnvelopeFormat { version: 1, ..FORMAT };
+
+/// The field of a record that says which entry of the journal it is as new as. What an earlier version writes has none.
+const ENTRY: &str = "journal_entry";
 
 /// What a record has at most: far more than 128 grants with all the configuration that the API server takes.
 pub const MOST_RECORD_BYTES: u64 = 16 << 20;
@@ -140,16 +146,31 @@ pub enum StoreError {
         /// The latest that is known.
         known: u64,
     },
-    /// Lines of the journal cannot be read, and nobody has put it right yet.
-    #[error("{lines} lines of {} are damaged", path.display())]
+    /// Entries of the journal cannot be read, and nobody has put it right yet.
+    #[error("{} is damaged ({entries} cannot be read): start the daemon, whose log says what that costs", path.display())]
     JournalDamaged {
         /// The journal.
         path: PathBuf,
-        /// How many.
-        lines: usize,
+        /// Which.
+        entries: String,
     },
-    /// An entry of the journal is not what it was written as, or could not be written.
-    #[error("failed to convert an entry of the journal")]
+    /// An entry of the journal is whole and says what this version does not know.
+    #[error(
+        "entry {number} of {} is not understood: start the version of hostler that wrote it, or move the file away and \
+         compare `hostler claim list` with what runs",
+        path.display()
+    )]
+    JournalEntry {
+        /// The journal.
+        path: PathBuf,
+        /// The entry.
+        number: u64,
+        /// What is not understood.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// An entry of the journal could not be put into JSON.
+    #[error("failed to encode an entry of the journal")]
     Entry {
         /// Why not.
         #[source]
@@ -185,8 +206,30 @@ pub enum DecodeError {
 /// # Errors
 /// When the record cannot be put into JSON.
 pub fn encode(record: &ClaimRecord) -> Result<Vec<u8>, serde_json::Error> {
-    let format = if record.state == RecordState::Restoring { FORMAT } else { FORMAT_1 };
-    format.encode(record)
+    format_of(record).encode(record)
+}
+
+/// The same, with the number of the journal's entry that it is as new as.
+fn encode_numbered(record: &ClaimRecord, entry: u64) -> Result<Vec<u8>, serde_json::Error> {
+    let mut content = serde_json::to_value(record)?;
+    content[ENTRY] = entry.into();
+    format_of(record).encode(&content)
+}
+
+fn format_of(record: &ClaimRecord) -> EnvelopeFormat {
+    if record.state == RecordState::Restoring { FORMAT } else { FORMAT_1 }
+}
+
+/// The record in the bytes of a file, and the number of the journal's entry that it is as new as: zero where it has none.
+fn decode_numbered(bytes: &[u8]) -> Option<(ClaimRecord, u64)> {
+    #[derive(Deserialize)]
+    struct Numbered {
+        #[serde(default)]
+        journal_entry: u64,
+    }
+    let record = decode(bytes).ok()?;
+    let Numbered { journal_entry } = FORMAT.salvage(bytes)?;
+    Some((record, journal_entry))
 }
 
 /// The record in the bytes of a file.
@@ -235,7 +278,9 @@ impl RecordDir {
         let found = fs::metadata(&path).map_err(FileError::at("look at", &path))?;
         trust(&path, &found)?;
         fs::set_permissions(&path, Permissions::from_mode(0o700)).map_err(FileError::at("set the mode of", &path))?;
-        for name in names(&path)?.iter().filter(|name| name.starts_with('.') && name.ends_with(".tmp")) {
+        let is_leftover =
+            |name: &&String| name.starts_with('.') && name.ends_with(".tmp") && **name != journal::WITNESS;
+        for name in names(&path)?.iter().filter(is_leftover) {
             remove_file(&path.join(name))?;
         }
         let journal = Mutex::new(RecordJournal::open(&path, boot_id)?);
@@ -251,11 +296,12 @@ impl RecordDir {
     /// When any step fails. Each record is then the old or the new one, whole in either case.
     pub fn write(&self, records: &[&ClaimRecord]) -> Result<(), StoreError> {
         let entry = JournalEntry::written(records)?;
-        let written: Result<Vec<_>, StoreError> =
-            records.iter().map(|record| write_temporary(&self.path, record)).collect();
-        let written = written?;
-        // Held over both: files that are flushed in between would be those of before.
+        // Held over all: the files say the number of the entry, and those that are flushed in between would be of before.
         let mut journal = self.journal();
+        let number = journal.next_number();
+        let written: Result<Vec<_>, StoreError> =
+            records.iter().map(|record| write_temporary(&self.path, record, number)).collect();
+        let written = written?;
         journal.append(&entry)?;
         for (file, path) in written {
             file.publish(&path)?;
@@ -377,13 +423,17 @@ fn file(folder: &Path, uid: &ClaimUid) -> PathBuf {
     folder.join(format!("{uid}.json"))
 }
 
-fn write_temporary(folder: &Path, record: &ClaimRecord) -> Result<(FinishedFile, PathBuf), StoreError> {
+fn write_temporary(folder: &Path, record: &ClaimRecord, entry: u64) -> Result<(FinishedFile, PathBuf), StoreError> {
     let uid = &record.claim.uid;
-    let content = encode(record).map_err(|source| StoreError::Encode { uid: uid.clone(), source })?;
-    let (path, temporary) = (file(folder, uid), format!(".{uid}.tmp"));
+    let content = encode_numbered(record, entry).map_err(|source| StoreError::Encode { uid: uid.clone(), source })?;
+    let path = file(folder, uid);
+    Ok((prepare_file(&path, uid, &content)?, path))
+}
+
+fn prepare_file(path: &Path, uid: &ClaimUid, content: &[u8]) -> Result<FinishedFile, FileError> {
+    let temporary = format!(".{uid}.tmp");
     let temporary = TemporaryName::Fixed(&temporary);
-    let file = FileReplacement { path: &path, temporary, mode: 0o600, content: &content };
-    Ok((file.prepare(Durability::Unsynced)?, path))
+    FileReplacement { path, temporary, mode: 0o600, content }.prepare(Durability::Unsynced)
 }
 
 fn remove_file(path: &Path) -> Result<(), StoreError> {

@@ -166,6 +166,7 @@ pub fn start(parts: ClaimsParts, tasks: &Tasks) -> Result<ClaimsHandle, ClaimsSt
     };
     let held_to = |loaded| recover::hold_to_backends(loaded, &executor.backends, &executor.boot_id);
     let loaded: Vec<LoadedRecord> = loaded.into_iter().map(held_to).collect();
+    let loaded = recover::refuse_contradictions(loaded, &inventory_rx.borrow());
     let found = recover::found_cdi(&executor.cdi, &executor.naming, &loaded).map_err(ClaimsStartError::Cdi)?;
     let plan = recover::plan(loaded, found, &executor.boot_id);
     // Nothing else writes them yet, so their age does not matter.

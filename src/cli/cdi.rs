@@ -126,6 +126,10 @@ impl Listed for CdiListRow {
 
 fn list(args: &CdiListArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
     let dirs = dirs(args)?;
+    // The usual folders need not be there; what is named must be.
+    if let Some(absent) = args.dirs.iter().find(|dir| !dir.is_dir()) {
+        return Err(CliFailure::Said(format!("{} is no folder: name one that is there with --dir", absent.display())));
+    }
     let below = RefCell::new(String::new());
     let fetch = || {
         let catalog = DeviceCatalog::read(&dirs);

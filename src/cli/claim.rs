@@ -30,7 +30,11 @@ pub(super) struct ClaimArgs {
 #[derive(clap::Subcommand, Debug)]
 enum ClaimCommand {
     /// Create a claim for devices or parts of devices, and prepare it
-    #[command(after_help = device::HELP)]
+    #[command(
+        after_help = device::HELP,
+        override_usage = "hostler claim create [OPTIONS] <NAME> --device <POOL/DEVICE[,CAPACITY=AMOUNT]…>\n       \
+            hostler claim create [OPTIONS] -f <FILE>"
+    )]
     Create(ClaimCreateArgs),
     /// List all claims
     List(ClaimListArgs),
@@ -220,6 +224,28 @@ fn create(args: &ClaimCreateArgs, out: &mut dyn Write) -> Result<(), CliFailure>
         let inventory: device::DaemonInventory = client.get("/v1/inventory")?;
         devices.iter_mut().try_for_each(|device| device::name_capacity(device, &inventory))?;
     }
-    let claim: AdminClaim = client.post(&format!("/v1/claims{query}"), &CreateClaim { namespace, name, devices })?;
-    show(&claim, out)
+    let asked = CreateClaim { namespace, name, devices };
+    let claim: AdminClaim = client.post(&format!("/v1/claims{query}"), &asked)?;
+    show(&claim, out)?;
+    if args.output == ClaimFormat::Table {
+        rounded(&asked.devices, &claim).iter().try_for_each(|note| writeln!(out, "Note: {note}"))?;
+    }
+    Ok(())
+}
+
+/// Returns a note for each amount that is given in larger steps than it was asked for. Devices stand in the order in which they were asked for.
+fn rounded(asked: &[CreateDevice], claim: &AdminClaim) -> Vec<String> {
+    let mut notes = Vec::new();
+    for (asked, given) in asked.iter().zip(&claim.devices).filter(|(asked, given)| asked.device == given.device) {
+        for (name, wanted) in &asked.capacity {
+            if let Some(got) = given.consumed.get(name).filter(|got| **got > wanted.get()) {
+                let (wanted, got) = (wanted.get().human(), got.human());
+                notes.push(format!(
+                    "{}: {name} {wanted} was asked for and {got} given, since it has steps",
+                    asked.device
+                ));
+            }
+        }
+    }
+    notes
 }

@@ -1,8 +1,9 @@
 //! Talks to the running daemon: HTTP over its admin socket.
 
 use std::{
-    io,
+    fs, io,
     net::SocketAddr,
+    os::unix::fs::FileTypeExt,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -87,6 +88,9 @@ pub(super) enum ClientError {
     /// The socket is there, and nobody behind it.
     #[error("the daemon behind {} is gone: start it again (systemctl start hostler)", .0.display())]
     Gone(PathBuf),
+    /// A file that is no socket was named.
+    #[error("{} is no socket: name that of the daemon with --socket", .0.display())]
+    NoSocket(PathBuf),
     /// The socket is not for us.
     #[error("only root may talk to the daemon on {}: try again with sudo", .0.display())]
     NotAllowed(PathBuf),
@@ -289,10 +293,15 @@ async fn line_by_line<T: DeserializeOwned>(
     Ok(())
 }
 
+fn is_socket(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket())
+}
+
 fn connect_error(socket: &Path, source: io::Error) -> ClientError {
     let socket = socket.to_owned();
     match source.kind() {
         io::ErrorKind::NotFound => ClientError::NotRunning(socket),
+        io::ErrorKind::ConnectionRefused if !is_socket(&socket) => ClientError::NoSocket(socket),
         io::ErrorKind::ConnectionRefused => ClientError::Gone(socket),
         io::ErrorKind::PermissionDenied => ClientError::NotAllowed(socket),
         _ => ClientError::Connect { socket, source },

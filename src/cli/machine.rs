@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::Read,
     path::{Path, PathBuf},
 };
 
@@ -60,7 +61,7 @@ impl OpenedMachine {
             Some(_) => config.load()?,
             None => DaemonConfig { node_name: String::new(), ..DaemonConfig::default() },
         };
-        let capture = path.is_file().then(|| open(path)).transpose()?;
+        let capture = if is_folder(path)? { None } else { Some(open(path)?) };
         let root = capture.as_ref().map_or_else(|| folder(path), |capture| Ok(capture.root()))?;
         let left_out = capture.iter().flat_map(UnpackedCapture::warnings);
         let warning = |warning: &hostler_linux::TreeWarning| BackendWarning {
@@ -75,6 +76,26 @@ impl OpenedMachine {
             _capture: capture,
         })
     }
+}
+
+/// The first bytes of what is compressed with zstd.
+const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// False for a file that can be a capture; anything else is refused with what can be named.
+fn is_folder(path: &Path) -> Result<bool, CliFailure> {
+    let step = |source| CliFailure::step(format!("read {}", path.display()), source);
+    let metadata = fs::metadata(path).map_err(step)?;
+    if metadata.is_dir() {
+        return Ok(true);
+    }
+    let mut begun = [0; 4];
+    // A device or a pipe, which would give no end or wait for one, is not opened.
+    let is_capture = metadata.is_file() && {
+        let (mut file, _) = hostler_files::open_file(path).map_err(|error| step(error.source))?;
+        file.read_exact(&mut begun).is_ok() && begun == MAGIC
+    };
+    let wanted = "name a .tar.zst file that `hostler capture` made, or a folder that holds sys/ and proc/";
+    is_capture.then_some(false).ok_or_else(|| CliFailure::Said(format!("{} is no capture: {wanted}", path.display())))
 }
 
 fn open(path: &Path) -> Result<UnpackedCapture, CliFailure> {

@@ -1,18 +1,16 @@
 //! `hostler man`: manual pages, one per subcommand, and one for the configuration file.
 
-mod config_page;
 mod sections;
 
-use std::{
-    fs, io,
-    io::Write,
-    path::{Path, PathBuf},
-};
+use std::{io::Write, path::PathBuf};
 
-use clap::{Command, CommandFactory};
-use clap_mangen::Man;
+use clap::CommandFactory;
+use hostler_cli::man::{ManPages, config_page};
 
 use super::{Cli, CliFailure, CliOutcome};
+
+/// The example that `make install` puts down: its comments are the one place where the keys are explained.
+const EXAMPLE: &str = include_str!("../../systemd/hostler.toml");
 
 /// Write the manual pages into a folder: man1 for the subcommands, man5 for the configuration file
 #[derive(clap::Args, Debug)]
@@ -24,41 +22,24 @@ pub(super) struct ManArgs {
 
 pub(super) fn run(args: &ManArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
     let dir = &args.dir;
-    write_all(dir).map_err(|source| CliFailure::step(format!("write manual pages to {}", dir.display()), source))?;
+    let page =
+        config_page("hostler.toml", "the hostler daemon", EXAMPLE, ".BR hostler (1),\n.BR hostler\\-config (1)\n");
+    let pages = ManPages {
+        command: Cli::command(),
+        sections: sections::FILES_AND_ENVIRONMENT,
+        config: ("hostler.toml.5", page),
+    };
+    pages.write(dir).map_err(|source| CliFailure::step(format!("write manual pages to {}", dir.display()), source))?;
     writeln!(out, "wrote the manual pages to {}", dir.display())?;
     Ok(CliOutcome::Done)
 }
 
-fn write_all(dir: &Path) -> io::Result<()> {
-    let [commands, files] = ["man1", "man5"].map(|section| dir.join(section));
-    fs::create_dir_all(&commands)?;
-    fs::create_dir_all(&files)?;
-    let mut command = Cli::command().disable_help_subcommand(true);
-    command.build();
-    write_page(&command, &commands)?;
-    fs::write(files.join("hostler.toml.5"), in_ascii(&config_page::page()))
-}
-
-/// Formatters take other characters for single bytes, unless they are told.
-fn in_ascii(page: &str) -> String {
-    let escaped = |c: char| if c.is_ascii() { c.to_string() } else { format!("\\[u{:04X}]", u32::from(c)) };
-    page.chars().map(escaped).collect()
-}
-
-/// The page of a command, and those of all below it.
-fn write_page(command: &Command, dir: &Path) -> io::Result<()> {
-    let page = Man::new(command.clone());
-    let mut text = Vec::new();
-    page.render(&mut text)?;
-    text.extend_from_slice(sections::FILES_AND_ENVIRONMENT.as_bytes());
-    fs::write(dir.join(page.get_filename()), in_ascii(&String::from_utf8_lossy(&text)))?;
-    let shown = command.get_subcommands().filter(|below| !below.is_hide_set());
-    shown.into_iter().try_for_each(|below| write_page(below, dir))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+    use crate::config::{DaemonConfig, ScrapeAddress, TopologyManagerPolicy, TopologyManagerScope};
 
     fn pages() -> (tempfile::TempDir, impl Fn(&str) -> String) {
         let dir = tempfile::tempdir().unwrap();
@@ -91,5 +72,59 @@ mod tests {
         for part in [".TH hostler.toml 5", ".SS [paths]", ".SS [backends.cpu]", "state = \\(dq/var/lib/hostler\\(dq"] {
             assert!(text.contains(part), "{part}: {text}");
         }
+    }
+
+    /// The keys that stand below each section of the page.
+    fn documented(page: &str) -> Vec<String> {
+        let mut section = String::new();
+        let mut keys = Vec::new();
+        for line in page.lines() {
+            if let Some(name) = line.strip_prefix(".SS [") {
+                section = format!("{}.", name.trim_end_matches(']'));
+            } else if let Some((key, _)) = line.strip_prefix(".B ").and_then(|line| line.split_once(" = ")) {
+                keys.push(format!("{section}{key}"));
+            }
+        }
+        keys
+    }
+
+    /// Every key that the daemon knows; those without a value get one, since only what has one is written.
+    fn known() -> Vec<String> {
+        let mut config = DaemonConfig { hook_dir: Some("/x".into()), ..DaemonConfig::default() };
+        config.cluster.kubeconfig = Some("/x".into());
+        config.metrics.listen = Some(config.metrics_listen());
+        config.metrics.scrape = Some(ScrapeAddress("127.0.0.1:1".parse().unwrap()));
+        config.topology_export.topology_manager_policy = Some(TopologyManagerPolicy::None);
+        config.topology_export.topology_manager_scope = Some(TopologyManagerScope::Pod);
+        config.nri.socket = Some("/x".into());
+        config.pod_resources.socket = Some(config.pod_resources_socket());
+        config.pod_resources.kubelet_socket = Some(config.kubelet_pod_resources_socket());
+        config.backends.fake.config.script = "/x".into();
+        config.backends.fake.config.state_dir = Some("/x".into());
+        let table: toml::Table = toml::from_str(&toml::to_string(&config).unwrap()).unwrap();
+        let mut keys = Vec::new();
+        list(&table, "", &mut keys);
+        keys
+    }
+
+    fn list(table: &toml::Table, section: &str, keys: &mut Vec<String>) {
+        for (name, value) in table {
+            match value {
+                // Maps that are values of a key.
+                toml::Value::Table(inner) if !["reserved", "blank"].contains(&&**name) => {
+                    list(inner, &format!("{section}{name}."), keys);
+                }
+                _ => keys.push(format!("{section}{name}")),
+            }
+        }
+    }
+
+    #[test]
+    fn the_page_has_every_key_and_no_other() {
+        let (_dir, page) = pages();
+        let (mut documented, mut known) = (documented(&page("man5/hostler.toml.5")), known());
+        documented.sort();
+        known.sort();
+        assert_eq!(documented, known);
     }
 }

@@ -2,7 +2,10 @@
 
 use std::{io::Write, path::PathBuf};
 
-use super::{CliFailure, CliOutcome, ConfigFileArgs, client::probe};
+use super::{
+    CliFailure, CliOutcome, ConfigFileArgs,
+    client::{ClientError, probe},
+};
 use crate::config::ListenAddress;
 
 /// Check whether the daemon is ready, or stands by ready to take over
@@ -12,7 +15,8 @@ pub(super) struct ReadyArgs {
     /// restart
     #[arg(long)]
     alive: bool,
-    /// Socket to ask: the admin socket, or the one of figures and probes; without it metrics.listen of the configuration
+    /// Socket to ask: of probes, of the command line, or of figures; without it probe.sock in the paths.run of the
+    /// configuration, and metrics.listen for users who may not ask there
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     #[command(flatten)]
@@ -22,11 +26,16 @@ pub(super) struct ReadyArgs {
 /// Prints what `/readyz` or `/healthz` says; in order if that is a yes.
 pub(super) fn run(args: &ReadyArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
     let path = if args.alive { "/healthz" } else { "/readyz" };
-    let listen = match &args.socket {
-        Some(socket) => ListenAddress::Unix(socket.clone()),
-        None => args.config.load()?.metrics_listen(),
+    let (status, answer) = match &args.socket {
+        Some(socket) => probe(&ListenAddress::Unix(socket.clone()), path)?,
+        None => {
+            let config = args.config.load()?;
+            match probe(&ListenAddress::Unix(config.probe_socket()), path) {
+                Err(ClientError::NotAllowed(_)) => probe(&config.metrics_listen(), path)?,
+                answered => answered?,
+            }
+        }
     };
-    let (status, answer) = probe(&listen, path)?;
     out.write_all(&answer)?;
     Ok(if status.is_success() { CliOutcome::Done } else { CliOutcome::NotInOrder })
 }

@@ -1,6 +1,7 @@
 //! `hostler top`: the machine with its holders, live on a terminal, or once.
 
 mod cpus;
+mod keyboard;
 mod load;
 mod page;
 mod screen;
@@ -18,14 +19,15 @@ use std::{
 };
 
 use clap::ValueEnum;
-use crossterm::event::{self, Event};
 use hostler_api::Chain;
+use hostler_process::is_output_gone;
 use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM},
+    consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH},
     flag,
 };
 
 use self::{
+    keyboard::{Keyboard, KeyboardNews},
     load::CpuLoads,
     page::{PageView, TopTable},
     screen::{Scroll, TopKey},
@@ -43,7 +45,7 @@ use crate::{units::utc, usage::holders::MachineUsage};
 
 /// Time from one frame to the next.
 const FRAME: Duration = Duration::from_secs(1);
-/// How soon a signal is heeded. Keys are at once.
+/// How soon a signal is heeded that comes right before the keyboard is waited for. Others are at once, as keys are.
 const SIGNALS_SEEN: Duration = Duration::from_millis(250);
 /// How long an answer is waited for: longer, and keys would seem dead.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -68,7 +70,7 @@ pub(super) struct TopArgs {
 }
 
 const HELP: &str = "Keys: c claims, n namespaces, u NUMA nodes, Tab the next of these; arrows, PgUp, PgDn, Home and End \
-    move; q ends.\nSigns: a-z A-Z holders, . free, : kept idle for a holder, = system, ~ drained, ! unhealthy, \
+    move; ? explains, q ends.\nSigns: a-z A-Z holders, . free, : kept idle for a holder, | blocked, = system, ~ drained, ! unhealthy, \
     - offline. Load of a CPU: 0 to 9, in tenths.";
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
@@ -107,7 +109,7 @@ fn once(usage: MachineUsage, table: TopTable, out: &mut dyn Write) -> Result<(),
         loads.refresh();
     }
     let usage = for_people(usage);
-    let view = PageView { usage: &usage, loads: loads.percent(), table, away: None };
+    let view = PageView { usage: &usage, loads: loads.percent(), table, away: None, help: false };
     let columns = output_screen::width().unwrap_or(USUAL_COLUMNS);
     for line in page::page(&view, columns).lines() {
         writeln!(out, "{}", line.text().trim_end())?;
@@ -118,18 +120,23 @@ fn once(usage: MachineUsage, table: TopTable, out: &mut dyn Write) -> Result<(),
 /// Shows frame after frame, until a key or a signal ends it. The terminal is as it was before, however it ends.
 fn live(client: &DaemonClient, usage: MachineUsage, table: TopTable) -> Result<(), CliFailure> {
     let ended = stop_signals().map_err(|source| CliFailure::step("listen to signals", source))?;
+    let keyboard = Keyboard::new();
     let mut terminal = LiveTerminal::open().map_err(|source| CliFailure::step("set the terminal up", source))?;
     let mut top = LiveTop {
         loads: CpuLoads::new(usage.machine.is_here),
         usage,
         table,
         scroll: Scroll::default(),
+        help: false,
         away: None,
         colours: output_screen::has_colours(),
     };
     loop {
-        top.draw(&mut terminal)?;
-        match top.heed(&ended) {
+        match top.draw(&mut terminal) {
+            Err(_) if is_output_gone() => return Ok(()),
+            drawn => drawn?,
+        }
+        match top.heed(&ended, &keyboard) {
             Ok(TopStep::Continue) => {}
             // A terminal that has gone away has nobody in front of it.
             Ok(TopStep::End) | Err(_) => return Ok(()),
@@ -138,12 +145,15 @@ fn live(client: &DaemonClient, usage: MachineUsage, table: TopTable) -> Result<(
     }
 }
 
-/// Becomes true with the first signal that asks to end.
+/// Becomes true with the first signal that asks to end. The second one ends the process as if nothing listened to it.
 fn stop_signals() -> io::Result<Arc<AtomicBool>> {
     let ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
+        flag::register_conditional_default(signal, ended.clone())?;
         flag::register(signal, ended.clone())?;
     }
+    // A terminal of another size is drawn at once: the signal ends the wait for keys.
+    flag::register(SIGWINCH, Arc::default())?;
     Ok(ended)
 }
 
@@ -161,6 +171,7 @@ struct LiveTop {
     loads: CpuLoads,
     table: TopTable,
     scroll: Scroll,
+    help: bool,
     /// Since when the daemon does not answer, and why.
     away: Option<String>,
     colours: bool,
@@ -168,15 +179,23 @@ struct LiveTop {
 
 impl LiveTop {
     fn draw(&mut self, terminal: &mut LiveTerminal) -> Result<(), CliFailure> {
-        let view =
-            PageView { usage: &self.usage, loads: self.loads.percent(), table: self.table, away: self.away.as_deref() };
+        if !terminal.takes_text() {
+            return Ok(());
+        }
+        let view = PageView {
+            usage: &self.usage,
+            loads: self.loads.percent(),
+            table: self.table,
+            away: self.away.as_deref(),
+            help: self.help,
+        };
         let (scroll, colours) = (&mut self.scroll, self.colours);
         let drawn = terminal.draw(|buffer| screen::draw(&view, scroll, colours, buffer));
         drawn.map_err(|source| CliFailure::step("draw", source))
     }
 
     /// Heeds keys until it is time for the next frame. What a key changes is drawn by the caller at the next turn.
-    fn heed(&mut self, ended: &AtomicBool) -> io::Result<TopStep> {
+    fn heed(&mut self, ended: &AtomicBool, keyboard: &Keyboard) -> io::Result<TopStep> {
         let due = Instant::now() + FRAME;
         loop {
             if ended.load(Ordering::Relaxed) {
@@ -186,20 +205,20 @@ impl LiveTop {
             if left.is_zero() {
                 return Ok(TopStep::Continue);
             }
-            if !event::poll(left.min(SIGNALS_SEEN))? {
-                continue;
-            }
-            match event::read()? {
-                Event::Key(key) => match TopKey::of(key) {
-                    Some(TopKey::Quit) => return Ok(TopStep::End),
-                    Some(key) => {
-                        self.press(key);
+            match keyboard.wait(left.min(SIGNALS_SEEN))? {
+                KeyboardNews::Quiet => {}
+                KeyboardNews::Interrupted if ended.load(Ordering::Relaxed) => {}
+                KeyboardNews::Interrupted => return Ok(TopStep::Continue),
+                KeyboardNews::Pressed(keys) => {
+                    let keys: Vec<TopKey> = keys.into_iter().filter_map(TopKey::of).collect();
+                    if keys.contains(&TopKey::Quit) {
+                        return Ok(TopStep::End);
+                    }
+                    if !keys.is_empty() {
+                        keys.into_iter().for_each(|key| self.press(key));
                         return Ok(TopStep::Continue);
                     }
-                    None => {}
-                },
-                Event::Resize(..) => return Ok(TopStep::Continue),
-                _ => {}
+                }
             }
         }
     }
@@ -210,6 +229,7 @@ impl LiveTop {
             TopKey::Next => self.table = self.table.next(),
             TopKey::Move(lines) => self.scroll.move_by(lines),
             TopKey::First => self.scroll = Scroll::default(),
+            TopKey::Help => self.help = !self.help,
             TopKey::Last => self.scroll.move_by(isize::MAX),
             TopKey::Quit => {}
         }

@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeMap, io, io::Write, thread, time::Duration};
 
+use hostler_process::is_output_gone;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -110,6 +111,9 @@ pub(super) fn show_list<T: Listed>(
             Err(error) => return Err(error),
         }
         changes.wait();
+        if is_output_gone() {
+            return Ok(());
+        }
     }
 }
 

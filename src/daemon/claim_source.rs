@@ -12,7 +12,7 @@ use crate::{
     config::{ClusterMode, DaemonConfig},
     inventory::{InventoryReader, task::InventoryHandle},
     kubernetes::{
-        ClusterNode,
+        ClusterNode, claim_access,
         claim_reader::ClaimReader,
         claim_status::{self, ClaimChanges},
         events,
@@ -102,6 +102,7 @@ impl ClaimSource {
             metrics: metrics.clone(),
         };
         let publication_rx = publisher::start(parts, tasks);
+        claim_access::start(ClaimReader::new(cluster.clone(), metrics.clone(), tasks), cluster, tasks);
         let parts = HardwareReportParts {
             cluster: cluster.clone(),
             daemon,

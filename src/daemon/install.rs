@@ -9,39 +9,78 @@
 
 use std::{
     collections::BTreeSet,
-    fs,
+    fs::{self, File},
+    io::{self, Read},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
 use hostler_cdi::{DirError, SpecDir};
-use hostler_files::{Durability, FileError, FileReplacement, TemporaryName, read_file, replace};
+use hostler_files::{Durability, FileError, FinishedFile, PendingFile, TemporaryName, open_file, sync_folder};
 use tracing::{info, warn};
 
 const PREFIX: &str = "hostler-";
 const UNFINISHED: &str = ".hostler-unfinished";
-/// Far more than a build with all that debuggers want to know.
-const MOST_BYTES: u64 = 4 << 30;
+/// How much of a build is in memory at once: the memory limit of a pod leaves no room for all of a large one.
+const PIECE_BYTES: usize = 1 << 16;
 
 /// Installs the program `own` into `dir`; gives its path there. One that is there already, byte for byte, stays.
 pub(super) fn install(own: &Path, dir: &Path) -> Result<PathBuf, FileError> {
-    let bytes = read_file(own, MOST_BYTES)?;
-    let path = dir.join(format!("{PREFIX}{}-{:08x}", env!("CARGO_PKG_VERSION"), crc32fast::hash(&bytes)));
-    if is_installed(&path, &bytes) {
+    let failed = FileError::at("read", own);
+    let path = dir.join(format!("{PREFIX}{}-{:08x}", env!("CARGO_PKG_VERSION"), checksum(own).map_err(failed)?));
+    if is_installed(&path, own) {
         return Ok(path);
     }
     fs::create_dir_all(dir).map_err(FileError::at("create", dir))?;
-    // Another daemon cannot be at it: this one holds the lock.
-    let temporary = TemporaryName::Fixed(UNFINISHED);
-    // Rootless runtimes run it as other users.
-    replace(&FileReplacement { path: &path, temporary, mode: 0o755, content: &bytes }, Durability::Synced)?;
+    copy(own, dir).map_err(FileError::at("write", &path))?.publish(&path)?;
+    sync_folder(dir)?;
     info!(path = %path.display(), "installed for the hooks of containers");
     Ok(path)
 }
 
-fn is_installed(path: &Path, bytes: &[u8]) -> bool {
+fn copy(own: &Path, dir: &Path) -> io::Result<FinishedFile> {
+    // Another daemon cannot be at it: this one holds the lock. Rootless runtimes run it as other users.
+    let mut pending = PendingFile::create(dir, TemporaryName::Fixed(UNFINISHED), 0o755)?;
+    io::copy(&mut opened(own)?, &mut pending)?;
+    pending.finish(Durability::Synced)
+}
+
+fn is_installed(path: &Path, own: &Path) -> bool {
     let is_runnable = |path: &Path| fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o777 == 0o755);
-    is_runnable(path) && read_file(path, MOST_BYTES).is_ok_and(|installed| installed == bytes)
+    is_runnable(path) && is_same(path, own).unwrap_or(false)
+}
+
+fn opened(path: &Path) -> io::Result<File> {
+    open_file(path).map(|(file, _)| file).map_err(|error| error.source)
+}
+
+fn checksum(path: &Path) -> io::Result<u32> {
+    let (mut file, mut hasher, mut piece) = (opened(path)?, crc32fast::Hasher::new(), vec![0; PIECE_BYTES]);
+    loop {
+        match file.read(&mut piece)? {
+            0 => return Ok(hasher.finalize()),
+            count => hasher.update(&piece[..count]),
+        }
+    }
+}
+
+/// Compares the content of two files.
+fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
+    let (mut one, mut other) = (opened(one)?, opened(other)?);
+    if one.metadata()?.len() != other.metadata()?.len() {
+        return Ok(false);
+    }
+    let (mut piece, mut same) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
+    loop {
+        let count = one.read(&mut piece)?;
+        if count == 0 {
+            return Ok(true);
+        }
+        other.read_exact(&mut same[..count])?;
+        if piece[..count] != same[..count] {
+            return Ok(false);
+        }
+    }
 }
 
 /// The programs that CDI files of this driver's claims run as hooks.

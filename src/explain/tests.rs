@@ -57,6 +57,7 @@ fn facts() -> ClaimFacts {
         object: allocated_by("hostler.dev", "n/fake"),
         failure: None,
         devices: vec![device("n/fake", Some(Health::Healthy))],
+        offer: None,
     }
 }
 

@@ -1,9 +1,9 @@
-//! Lets the calls of old kubelets in.
+//! Lets the calls of every gRPC library in.
 //!
-//! A kubelet whose gRPC library is older than 1.57 (Kubernetes 1.26 to 1.28) sends the path of the socket as it is for an
-//! `:authority`: `/var/lib/kubelet/…`. No name of a socket makes a host of that, and the HTTP stack cuts the call before any of
-//! our code sees it. So it gets to read another text in its place: nobody needs to know what the kubelet calls a socket that
-//! it has found already. Whatever else comes is passed on as it is, byte for byte.
+//! A client names the socket in `:authority` as its library likes: Go's sends `%2Frun%2Fhostler%2F…` and before 1.57 (kubelets of
+//! 1.26 to 1.28) `/run/hostler/…`, that of C and Python `run%2Fhostler%2F…`. None of these is a host, and the HTTP stack cuts
+//! such a call before any of our code sees it. So the stack gets to read another text in its place, whatever was sent: nobody
+//! needs to know what a client calls a socket that it has found already. All other bytes are passed on as they are.
 //!
 //! The other text has the same length. Both sides of a connection keep the latest fields and forget the oldest ones when
 //! their lengths together are too much: they must go on counting alike.
@@ -23,6 +23,8 @@ const HEADERS: u8 = 1;
 const END_HEADERS: u8 = 4;
 const PADDED: u8 = 8;
 const PRIORITY: u8 = 32;
+/// Of a priority: a stream and a weight.
+const PRIORITY_BYTES: usize = 5;
 
 /// What comes over a connection, mended. Pure.
 #[derive(Debug)]
@@ -81,18 +83,29 @@ fn carried(frame: &[u8]) -> usize {
     frame.first_chunk().map_or(0, |&[l0, l1, l2]| u32::from_be_bytes([0, l0, l1, l2]) as usize)
 }
 
-/// Whether it holds all fields of a call. What no kubelet sends is passed on.
+/// Whether it holds all fields of a call. Fields of more than one frame are passed on: no library has so many.
 fn is_call(frame: &[u8]) -> bool {
     let &[_, _, _, kind, flags, ..] = frame else { return false };
-    let is_plain = flags & (END_HEADERS | PADDED | PRIORITY) == END_HEADERS;
-    frame.len() >= HEAD && kind == HEADERS && is_plain && carried(frame) <= LARGEST
+    frame.len() >= HEAD && kind == HEADERS && flags & END_HEADERS != 0 && carried(frame) <= LARGEST
 }
 
 fn mended_frame(frame: &[u8]) -> Vec<u8> {
-    let (head, block) = frame.split_at(HEAD);
-    let Some(block) = mended_block(block).filter(|block| block.len() <= LARGEST) else { return frame.to_owned() };
-    let length = u32::try_from(block.len()).unwrap_or_default().to_be_bytes();
-    [&length[1..], &head[3..], &block].concat()
+    let (head, payload) = frame.split_at(HEAD);
+    let Some(payload) = mended_payload(head[4], payload).filter(|payload| payload.len() <= LARGEST) else {
+        return frame.to_owned();
+    };
+    let length = u32::try_from(payload.len()).unwrap_or_default().to_be_bytes();
+    [&length[1..], &head[3..], &payload].concat()
+}
+
+/// The fields stand between a priority and a padding, as far as the frame has these.
+fn mended_payload(flags: u8, payload: &[u8]) -> Option<Vec<u8>> {
+    let is_padded = flags & PADDED != 0;
+    let padding = if is_padded { usize::from(*payload.first()?) } else { 0 };
+    let begin = usize::from(is_padded) + if flags & PRIORITY == 0 { 0 } else { PRIORITY_BYTES };
+    let end = payload.len().checked_sub(padding)?;
+    let block = mended_block(payload.get(begin..end)?)?;
+    Some([&payload[..begin], &block, &payload[end..]].concat())
 }
 
 #[cfg(test)]
@@ -116,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_becomes_a_host_of_the_same_length_wherever_the_stream_is_cut() {
+    fn an_authority_becomes_a_host_of_the_same_length_wherever_the_stream_is_cut() {
         let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
         let around = |authority: &str| {
             let data = frame(0, 1, b"\x41\x04/not");
@@ -132,15 +145,32 @@ mod tests {
     }
 
     #[test]
+    fn whatever_a_library_calls_the_socket_becomes_a_host() {
+        for authority in ["%2Frun%2Fa.sock", "run%2Fa.sock", "/run/a.sock", "unix:/run/a.sock", "localhost", "a b"] {
+            let sent = [&[0; PREFACE][..], &frame(HEADERS, END_HEADERS, &fields(authority))].concat();
+            let expected = fields(&"x".repeat(authority.len()));
+            assert_eq!(mended(&[&sent])[PREFACE + HEAD..], expected, "{authority}");
+        }
+    }
+
+    #[test]
+    fn padding_and_priority_stay_around_the_fields() {
+        let flags = END_HEADERS | PADDED | PRIORITY;
+        let around = |authority: &str| {
+            let payload = [&[2, 0, 0, 0, 0, 16][..], &fields(authority), &[0, 0]].concat();
+            [&[0; PREFACE][..], &frame(HEADERS, flags, &payload)].concat()
+        };
+        assert_eq!(mended(&[&around("/run/a.sock")]), around("xxxxxxxxxxx"));
+    }
+
+    #[test]
     fn whatever_else_comes_is_passed_on_as_it_is() {
         let preface = [0; PREFACE];
         let path = fields("/run/a.sock");
         for (what, frame) in [
-            ("a host", frame(HEADERS, END_HEADERS, &fields("localhost"))),
-            ("an escaped path", frame(HEADERS, END_HEADERS, &fields("%2Frun%2Fdra@a.sock"))),
             ("half a call", frame(HEADERS, 0, &path)),
-            ("padding", frame(HEADERS, END_HEADERS | PADDED, &path)),
-            ("a priority", frame(HEADERS, END_HEADERS | PRIORITY, &path)),
+            ("more padding than there is", frame(HEADERS, END_HEADERS | PADDED, &[&[200][..], &path].concat())),
+            ("half a priority", frame(HEADERS, END_HEADERS | PRIORITY, &[0; 3])),
             ("data", frame(0, END_HEADERS, &path)),
             ("nothing", frame(HEADERS, END_HEADERS, &[])),
             ("nonsense", frame(HEADERS, END_HEADERS, &[0x41, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff])),

@@ -1,4 +1,4 @@
-//! Counts the connections to a socket, and lets every kubelet's calls in: a kubelet keeps one for as long as it lives, and one
+//! Counts the connections to a socket, and lets every client's calls in: a kubelet keeps one for as long as it lives, and one
 //! before 1.30 makes one for each call.
 
 use std::{

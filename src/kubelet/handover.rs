@@ -62,6 +62,11 @@ async fn registered(path: &Path) -> io::Result<()> {
     connection.read_exact(&mut [0]).await.map(drop)
 }
 
+/// Whether nothing more can come over the connection. Nobody asks twice.
+fn has_hung_up(connection: &UnixStream) -> bool {
+    !matches!(connection.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+}
+
 /// On which a daemon that stands by is told to follow.
 #[derive(Debug)]
 pub struct SuccessorSocket(ListeningSocket);
@@ -86,9 +91,10 @@ impl SuccessorSocket {
         let answering = async {
             while let Some(connection) = connections_rx.recv().await {
                 let Ok(AcceptedConnection { stream: mut connection, .. }) = connection else { continue };
-                // Who only looks whether somebody listens has nothing to say.
+                // Who only looks whether somebody listens has nothing to say, and who has hung up waits for nothing any more: the
+                // question may be as old as this daemon was kept from reading it, and another one has followed since.
                 let has_asked = matches!(timeout(PATIENCE, connection.read_exact(&mut [0])).await, Ok(Ok(_)));
-                if has_asked && register().await? {
+                if has_asked && !has_hung_up(&connection) && register().await? {
                     // Whoever has gone needs no answer.
                     let _ = connection.write_all(REGISTERED).await;
                 }
@@ -100,5 +106,41 @@ impl SuccessorSocket {
             () = self.0.accept(connections_tx, Arc::new(Semaphore::new(CONNECTIONS)), CancellationToken::new()) => Ok(()),
             answered = answering => answered,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        cell::Cell,
+        io::{Read, Write},
+        os::unix::net::UnixStream as BlockingStream,
+    };
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_question_whose_asker_has_gone_is_no_order() {
+        let root = tempfile::tempdir().unwrap();
+        let paths = KubeletSocketPaths::new("hostler.dev", root.path()).of_new_instance();
+        let socket = SuccessorSocket::bind(&paths).await.unwrap();
+        // The daemon that stands by is kept from reading: the asker gives up before.
+        let ask = || {
+            let mut asker = BlockingStream::connect(paths.successor_socket()).unwrap();
+            asker.write_all(FOLLOW).unwrap();
+            asker
+        };
+        drop(ask());
+        let mut waiting = ask();
+        let registered = Cell::new(0);
+        let answered = tokio::task::spawn_blocking(move || waiting.read_exact(&mut [0]));
+        tokio::select! {
+            ended = socket.answer(async || {
+                registered.set(registered.get() + 1);
+                Ok(true)
+            }) => ended.unwrap(),
+            answer = answered => answer.unwrap().unwrap(),
+        }
+        assert_eq!(registered.get(), 1, "only who waits is answered");
     }
 }

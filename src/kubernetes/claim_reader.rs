@@ -70,7 +70,7 @@ pub enum ClaimReadError {
     },
     /// The API server does not let this daemon read claims.
     #[error(
-        "the API server lets this daemon read no claims: grant its user the verb get on resourceclaims of group resource.k8s.io (the ClusterRole in deploy/ does)"
+        "the API server lets this daemon read no claims: grant its user the verb get on resourceclaims of group resource.k8s.io (the ClusterRole in deploy/ does); a server that has just started says so too until it has read its roles, and the kubelet tries again"
     )]
     Forbidden(#[source] ApiFailure),
     /// The API server does not know who this daemon is.
@@ -110,7 +110,14 @@ impl ClaimReader {
         }
         let full_name = format!("{namespace}/{name}");
         let read = self.patiently(namespace, name, &full_name).await;
-        read.map_err(|failure| explained(failure, full_name))
+        let read = read.map_err(|failure| explained(failure, full_name));
+        self.cluster.claim_access().heard(&read);
+        read
+    }
+
+    /// Why it cannot be said that the next claim can be read; nothing if it can.
+    pub fn fault(&self) -> Option<String> {
+        self.cluster.claim_access().fault()
     }
 
     async fn allocation(&self, claim: &ClaimRef) -> Result<Allocation, ClaimReadError> {

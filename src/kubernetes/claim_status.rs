@@ -15,7 +15,7 @@ mod store;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use hostler_api::{Chain, ClaimRef, ClaimUid};
-use hostler_cluster::{ApiFailure, Backoff};
+use hostler_cluster::{ApiFailure, RetryPauses};
 use k8s_openapi::{api::resource::v1::AllocatedDeviceStatus, jiff::Timestamp};
 use tokio::{sync::watch, time::sleep};
 use tracing::{debug, info, warn};
@@ -72,7 +72,7 @@ pub fn start(cluster: ClusterNode, changes: ClaimChanges, metrics: Metrics, task
         cluster,
         metrics,
         known: BTreeMap::new(),
-        backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
+        pauses: RetryPauses::new(FIRST_PAUSE, LONGEST_PAUSE, QUIET),
         refused: false,
     };
     let stop = tasks.stop_token();
@@ -91,7 +91,7 @@ struct StatusWriter {
     /// What the server has of each claim. What is not known yet is read before it is written: an earlier run may have
     /// written it.
     known: BTreeMap<ClaimUid, StoredDevices>,
-    backoff: Backoff,
+    pauses: RetryPauses,
     /// Whether the server does not take the status, and it was said.
     refused: bool,
 }
@@ -100,8 +100,10 @@ struct StatusWriter {
 enum PassOutcome {
     /// The server has all that it takes.
     Done,
-    /// Something failed that passes by itself.
-    Again,
+    /// Something failed that passes by itself; it is tried again after this time.
+    Again(Duration),
+    /// A permission is missing.
+    Forbidden(ApiFailure),
     /// The server takes nothing, for this reason.
     Refused(String),
 }
@@ -115,7 +117,16 @@ impl StatusWriter {
             let audit = audit_rx.borrow_and_update().clone();
             let pause = match self.pass(&table, &audit, &inventory).await {
                 PassOutcome::Done => None,
-                PassOutcome::Again => Some(self.backoff.next_pause()),
+                PassOutcome::Again(pause) => Some(pause),
+                PassOutcome::Forbidden(failure) => {
+                    let pause = self.pauses.after_refusal(&failure);
+                    if self.pauses.is_refused_for_long() {
+                        self.tell_refused(&format!("{}: {FORBIDDEN}", Chain(&failure)));
+                    }
+                    // What changes meanwhile would be refused as well.
+                    sleep(pause).await;
+                    continue;
+                }
                 PassOutcome::Refused(reason) => {
                     self.tell_refused(&reason);
                     // What changes meanwhile would be refused as well.
@@ -135,14 +146,14 @@ impl StatusWriter {
 
     fn tell_refused(&mut self, reason: &str) {
         if !self.refused {
-            warn!(reason, "the status of claims is not written; looking again every hour");
+            warn!(reason, "the status of claims is not written; looking again every hour at the latest");
         }
         self.refused = true;
     }
 
     async fn pass(&mut self, table: &ClaimTable, audit: &AuditTable, inventory: &Inventory) -> PassOutcome {
         self.known.retain(|uid, _| table.claims.contains_key(uid));
-        let mut retry = false;
+        let mut later: Option<Duration> = None;
         for view in table.claims.values() {
             let ClaimView::Recorded { record, problem, .. } = view else { continue };
             let (driver, now) = (self.cluster.driver(), Timestamp::now());
@@ -156,23 +167,25 @@ impl StatusWriter {
                 Ok(StatusWriteOutcome::Kept | StatusWriteOutcome::Gone) => {}
                 Ok(StatusWriteOutcome::Dropped) => return PassOutcome::Refused(DROPPED.to_owned()),
                 Err(failure) if failure.lacks_permission(DRIVER_PERMISSION) => {
-                    return PassOutcome::Refused(format!("{}: {FORBIDDEN}", Chain(&failure)));
+                    return PassOutcome::Forbidden(failure);
                 }
                 Err(failure @ ApiFailure::NoResourceApi) => {
                     return PassOutcome::Refused(Chain(&failure).to_string());
                 }
                 Err(failure) => {
-                    retry |= self.note(&record.claim, &failure);
+                    if self.note(&record.claim, &failure) {
+                        later.get_or_insert_with(|| self.pauses.after_outage(&failure));
+                    }
                     if failure.is_outage() {
-                        return PassOutcome::Again;
+                        break;
                     }
                 }
             }
         }
-        if retry {
-            return PassOutcome::Again;
+        if let Some(pause) = later {
+            return PassOutcome::Again(pause);
         }
-        self.backoff.reset();
+        self.pauses.reset();
         PassOutcome::Done
     }
 

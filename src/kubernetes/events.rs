@@ -1,17 +1,20 @@
 //! Events on claims, for failures that a user can mend and for containers that were bound to something else. Fed by what
-//! the claims task and the audit tell; nobody waits for it, and what
-//! cannot be written is lost: the log has it.
+//! the claims task and the audit tell; nobody waits for it, and what cannot be written within half a minute is lost: the log
+//! has it.
 
 mod reason;
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use hostler_api::{Chain, ClaimRef};
 use hostler_cluster::{
-    ApiFailure,
+    ApiFailure, RetryPauses,
     events::{EventNote, EventOutcome, EventRecorder, EventSubject},
 };
-use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::{
+    sync::broadcast::{self, error::RecvError},
+    time::{Instant, sleep},
+};
 use tracing::debug;
 
 pub use self::reason::note;
@@ -22,6 +25,11 @@ use crate::{
     metrics::Metrics,
     tasks::{Outcome, Tasks},
 };
+
+/// A server that starts anew is back by then, and has read its roles.
+const KEEP_TRYING: Duration = Duration::from_secs(30);
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
 /// Starts the task.
 pub fn start(
@@ -93,12 +101,29 @@ impl FailureTeller {
             return;
         }
         let uid = &claim.uid;
-        match self.warn(told).await {
+        match self.keep_trying(told).await {
             Ok(EventOutcome::Written) => self.metrics.event_written(note.reason),
             Ok(EventOutcome::LeftOut) => {
                 debug!(claim.uid = %uid, reason = note.reason, "too many events, one is left out");
             }
             Err(error) => debug!(claim.uid = %uid, error = %Chain(&error), "an event is lost"),
+        }
+    }
+
+    async fn keep_trying(&mut self, told: &ClaimEvent) -> Result<EventOutcome, ApiFailure> {
+        let end = Instant::now() + KEEP_TRYING;
+        let mut pauses = RetryPauses::new(FIRST_PAUSE, LONGEST_PAUSE, LONGEST_PAUSE);
+        loop {
+            let failure = match self.warn(told).await {
+                Err(failure) if Instant::now() < end => failure,
+                done => return done,
+            };
+            let pause = match failure.code() {
+                Some(403) => pauses.after_refusal(&failure),
+                _ if failure.is_transient() => pauses.after_outage(&failure),
+                _ => return Err(failure),
+            };
+            sleep(pause).await;
         }
     }
 

@@ -26,7 +26,7 @@ use hostler_api::{
         GROUP, NODE_HARDWARE, NODE_HARDWARE_KIND, NodeHardwareSpec, NodeHardwareStatus, VERSION, until_sign_of_life,
     },
 };
-use hostler_cluster::{ApiFailure, ApiObject, Backoff, Collection};
+use hostler_cluster::{ApiFailure, ApiObject, Collection, RetryPauses};
 use k8s_openapi::jiff::Timestamp;
 use serde::de::IgnoredAny;
 use serde_json::json;
@@ -38,7 +38,7 @@ use tracing::{debug, info, warn};
 
 pub use self::report::{ReportingDaemon, node_report};
 use self::{
-    conditions::{says_the_same, stamped},
+    conditions::{no_new_claims, says_the_same, stamped},
     pace::ReportPace,
     slices::offered_slices,
     sources::{ReportContent, ReportSources},
@@ -56,6 +56,8 @@ const MANAGER: &str = "hostler";
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// Thousands of daemons come back after an outage; they share what a server can take.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// What only people can change: a CRD, a role.
+const LONGEST_REFUSED_PAUSE: Duration = Duration::from_secs(300);
 
 /// What the reports are made of.
 #[derive(Debug)]
@@ -96,7 +98,7 @@ pub fn start(parts: HardwareReportParts, tasks: &Tasks) -> watch::Receiver<Hardw
         parts,
         reporting_tx,
         pace: ReportPace::starting(Instant::now()),
-        backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
+        pauses: RetryPauses::new(FIRST_PAUSE, LONGEST_PAUSE, LONGEST_REFUSED_PAUSE),
         said: None,
     };
     tasks.service("node_hardware", async move {
@@ -113,7 +115,7 @@ struct HardwareReporter {
     parts: HardwareReportParts,
     reporting_tx: watch::Sender<HardwareReporting>,
     pace: ReportPace,
-    backoff: Backoff,
+    pauses: RetryPauses,
     /// What the object says; absent where that is not known, or whether there is one.
     said: Option<NodeHardwareStatus>,
 }
@@ -142,9 +144,12 @@ impl HardwareReporter {
     }
 
     async fn report(&mut self, latest: ReportContent) -> Result<(), ApiFailure> {
-        let ReportContent { inventory, claims, holds, holds_generation } = latest;
+        let ReportContent { inventory, claims, holds, holds_generation, unreadable_claims } = latest;
         let mut content = node_report(&self.parts.daemon, &inventory, &claims, &holds);
         content.holds_generation = holds_generation;
+        if let Some(fault) = unreadable_claims {
+            no_new_claims(&mut content.conditions, &fault);
+        }
         if self.offers_slices().await? {
             let settings = &self.parts.daemon.settings;
             content.slices = offered_slices(settings, self.parts.cluster.node(), &inventory, &holds);
@@ -222,7 +227,7 @@ impl HardwareReporter {
     }
 
     fn told(&mut self) {
-        self.backoff.reset();
+        self.pauses.reset();
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.pace.told(Instant::now(), until_sign_of_life(self.parts.cluster.node(), since_1970));
         self.say(HardwareReporting::Reported);
@@ -232,13 +237,12 @@ impl HardwareReporter {
         // What became of a write that was not answered, or of the object meanwhile, shows at the next look.
         self.said = None;
         self.parts.metrics.api_retried("node_hardware");
-        self.say(HardwareReporting::Failing(explained(failure, self.parts.cluster.node())));
         if matches!(failure.code(), Some(400 | 403 | 422)) || failure.is_unknown_resource() {
-            self.pace.refused(Instant::now(), failure.retry_after());
+            self.pace.refused(Instant::now(), self.pauses.after_refusal(failure));
         } else {
-            let pause = self.backoff.next_pause().max(failure.retry_after().unwrap_or_default());
-            self.pace.failed(Instant::now(), pause);
+            self.pace.failed(Instant::now(), self.pauses.after_outage(failure));
         }
+        self.say(HardwareReporting::Failing(explained(failure, self.parts.cluster.node(), &self.pauses)));
     }
 
     fn say(&self, reporting: HardwareReporting) {
@@ -275,7 +279,7 @@ fn now() -> String {
 }
 
 /// What a failure means, and what to do about it.
-fn explained(failure: &ApiFailure, node: &str) -> String {
+fn explained(failure: &ApiFailure, node: &str, pauses: &RetryPauses) -> String {
     let said = Chain(failure).to_string();
     let otherwise = "or set cluster.node_hardware = false";
     match failure.code() {
@@ -285,7 +289,10 @@ fn explained(failure: &ApiFailure, node: &str) -> String {
         Some(404) => format!("{said}; the report of node {node} waits for its Node object"),
         // What a policy says is for people already.
         Some(403 | 422) if said.contains("ValidatingAdmissionPolicy") => format!("{said}, {otherwise}"),
-        Some(403) => format!("{said}; apply deploy/cluster, whose role allows it, {otherwise}"),
+        Some(403) => {
+            let apply = format!("apply deploy/cluster, whose role allows it, {otherwise}");
+            format!("{said}; {}", pauses.advice(&apply))
+        }
         Some(400 | 422) => format!("{said}; apply deploy/crds of this version of hostler, {otherwise}"),
         _ => said,
     }

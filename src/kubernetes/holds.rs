@@ -17,7 +17,7 @@ use hostler_api::{
     Chain,
     hardware::{GROUP, NODE_HARDWARE, NODE_HARDWARE_KIND, NodeHardwareSpec, VERSION},
 };
-use hostler_cluster::{ApiFailure, ApiObject, Backoff, Collection, ListFreshness, WatchEvent};
+use hostler_cluster::{ApiFailure, ApiObject, Collection, ListFreshness, RetryPauses, WatchEvent};
 use tokio::{sync::watch, time::sleep};
 use tokio_stream::StreamExt;
 use tracing::{debug, info, warn};
@@ -32,7 +32,7 @@ use crate::{
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 /// A CRD and a role are made by people, who can wait; each try is a call from every node of the cluster.
-const REFUSED_PAUSE: Duration = Duration::from_secs(60);
+const LONGEST_REFUSED_PAUSE: Duration = Duration::from_secs(60);
 
 /// What is known of the holds.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -87,7 +87,7 @@ struct HoldsWatch {
 
 impl HoldsWatch {
     async fn run(self) -> Outcome {
-        let mut away = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        let mut pauses = RetryPauses::new(FIRST_PAUSE, LONGEST_PAUSE, LONGEST_REFUSED_PAUSE);
         loop {
             let mut heard = false;
             let failure = self.follow(&mut heard).await;
@@ -95,12 +95,12 @@ impl HoldsWatch {
             let failure =
                 if failure.code() == Some(403) { self.look().await.err().unwrap_or(failure) } else { failure };
             if heard {
-                away.reset();
+                pauses.reset();
             }
             let is_refused = failure.code() == Some(403) || failure.is_unknown_resource();
-            let pause = if is_refused { REFUSED_PAUSE } else { away.next_pause() };
-            self.lost(&failure);
-            sleep(pause.max(failure.retry_after().unwrap_or_default())).await;
+            let pause = if is_refused { pauses.after_refusal(&failure) } else { pauses.after_outage(&failure) };
+            self.lost(&failure, &pauses);
+            sleep(pause).await;
         }
     }
 
@@ -163,7 +163,7 @@ impl HoldsWatch {
         }
     }
 
-    fn lost(&self, failure: &ApiFailure) {
+    fn lost(&self, failure: &ApiFailure, pauses: &RetryPauses) {
         debug!(error = %Chain(failure), "the watch of what is held has ended");
         if failure.is_unknown_resource() {
             // Without the kind nobody can hold anything.
@@ -172,7 +172,7 @@ impl HoldsWatch {
         self.metrics.api_retried("holds");
         self.word_tx.send_if_modified(|latest| {
             let HoldsWord::Unread(last) = latest else { return false };
-            let reason = explained(failure);
+            let reason = explained(failure, pauses);
             let modified = *last != reason;
             if modified {
                 warn!(error = %Chain(failure), "failed to read which devices are held");
@@ -188,13 +188,14 @@ fn collection() -> Collection {
 }
 
 /// What a failure means, and what to do about it.
-fn explained(failure: &ApiFailure) -> String {
+fn explained(failure: &ApiFailure, pauses: &RetryPauses) -> String {
     let said = Chain(failure);
     match failure.code() {
-        Some(403) => format!(
-            "nobody knows which devices are held: {said}; apply deploy/cluster, whose role allows to see it, or set \
-             cluster.node_hardware = false, which no device can be held with"
-        ),
+        Some(403) => {
+            let apply = "apply deploy/cluster, whose role allows to see it, or set cluster.node_hardware = false, which no \
+                         device can be held with";
+            format!("nobody knows which devices are held: {said}; {}", pauses.advice(apply))
+        }
         _ => format!("nobody knows which devices are held: {said}"),
     }
 }

@@ -7,15 +7,15 @@
 //!      └────────────────────────┴──── the API server says no ─────┘
 //! ```
 //!
-//! Nobody here writes pods, so what the watch says last is what is known. A server that says no is asked again at long
-//! intervals: the role is optional, and may be granted at any time.
+//! Nobody here writes pods, so what the watch says last is what is known. A server that says no is asked again ever
+//! later: the role is optional, and may be granted at any time.
 
 mod object;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use hostler_api::Chain;
-use hostler_cluster::{ApiFailure, Backoff, Collection, ListFreshness, WatchEvent};
+use hostler_cluster::{ApiFailure, Collection, ListFreshness, RetryPauses, WatchEvent};
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until},
@@ -38,7 +38,6 @@ const WORD_COUNTS: Duration = Duration::from_secs(60);
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 /// A role is granted by people, who can wait; each try is a call from every node of the cluster.
-const FIRST_REFUSED_PAUSE: Duration = Duration::from_secs(60);
 const LONGEST_REFUSED_PAUSE: Duration = Duration::from_secs(600);
 
 /// Starts the watch. It waits for the API server as long as it takes.
@@ -67,8 +66,7 @@ struct PodWatch {
 
 impl PodWatch {
     async fn run(mut self) -> Outcome {
-        let mut away = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
-        let mut refused = Backoff::new(FIRST_REFUSED_PAUSE, LONGEST_REFUSED_PAUSE);
+        let mut pauses = RetryPauses::new(FIRST_PAUSE, LONGEST_PAUSE, LONGEST_REFUSED_PAUSE);
         loop {
             let failure = self.follow().await;
             if self.freshness == ListFreshness::Streamed && failure.is_refused_stream() {
@@ -77,14 +75,13 @@ impl PodWatch {
                 continue;
             }
             if self.word.was_heard() {
-                away.reset();
-                refused.reset();
+                pauses.reset();
             }
             // Credentials are replaced within seconds, roles are not.
-            let pauses = if failure.code() == Some(403) { &mut refused } else { &mut away };
-            let pause = pauses.next_pause().max(failure.retry_after().unwrap_or_default());
+            let is_refused = failure.code() == Some(403);
+            let pause = if is_refused { pauses.after_refusal(&failure) } else { pauses.after_outage(&failure) };
             debug!(error = %Chain(&failure), pause_ms = pause.as_millis(), "the watch of pods has ended");
-            self.word.lost(&failure, Instant::now());
+            self.word.lost(&failure, &pauses, Instant::now());
             self.metrics.api_retried("pods");
             self.rest_until(Instant::now() + pause).await;
         }
@@ -191,12 +188,12 @@ impl LatestWord {
     }
 
     /// The watch has ended. What was heard counts on for a while, unless the server says that it is none of our business.
-    fn lost(&mut self, failure: &ApiFailure, now: Instant) {
+    fn lost(&mut self, failure: &ApiFailure, pauses: &RetryPauses, now: Instant) {
         self.listing = None;
         let reason = Chain(failure).to_string();
         if is_refusal(failure) {
             self.lost = None;
-            let new = PodsOfNode::Unknown(refused(&reason));
+            let new = PodsOfNode::Unknown(refused(failure, reason.clone(), pauses));
             if *self.pods_tx.borrow() != new {
                 info!(error = reason, "the pods of this node are not known; everything else works");
                 self.pods_tx.send_replace(new);
@@ -237,10 +234,11 @@ impl LatestWord {
     }
 }
 
-fn refused(reason: &str) -> String {
+/// What a refusal means, and what to do about it.
+fn refused(failure: &ApiFailure, reason: String, pauses: &RetryPauses) -> String {
     let grant =
         "grant the daemon list and watch on pods (component `pods` of deploy/), or set cluster.watch_pods = false";
-    format!("{reason}; {grant}")
+    if failure.code() == Some(403) { format!("{reason}; {}", pauses.advice(grant)) } else { reason }
 }
 
 #[cfg(test)]

@@ -6,14 +6,16 @@
 //!
 //! The object is *applied*, which makes the server the judge of who writes what: fields that another exporter has written are
 //! his, and the server refuses to change them (409, with his name). So nobody is fought, and no record of ours could be
-//! wrong about whose object it is. The Node owns the object, so it goes with the node.
+//! wrong about whose object it is. The Node owns the object, so it goes with the node. One that somebody deletes is made anew
+//! at once: [`presence`] watches it.
 
 mod object;
+mod presence;
 
 use std::{collections::BTreeMap, future::pending, sync::Arc, time::Duration};
 
 use hostler_api::Chain;
-use hostler_cluster::{ApiFailure, Backoff, Collection};
+use hostler_cluster::{ApiFailure, Collection, RetryPauses};
 use hostler_linux::{
     SysRoot,
     topology::{NumaNode, Topology},
@@ -43,12 +45,12 @@ const VERSION: &str = "v1alpha2";
 const MANAGER: &str = "hostler";
 /// Schedulers look at an object of every node; who changes it more often only makes them read.
 const BETWEEN_WRITES: Duration = Duration::from_secs(1);
-/// An object that somebody has deleted or changed is noticed by then; applying what is there writes nothing.
+/// An object that somebody has changed is noticed by then; applying what is there writes nothing.
 const RECHECK: Duration = Duration::from_secs(600);
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// What only people can change: a CRD, a role, another exporter.
-const REFUSED_PAUSE: Duration = Duration::from_secs(300);
+const LONGEST_REFUSED_PAUSE: Duration = Duration::from_secs(300);
 
 /// What the export is made of.
 #[derive(Debug)]
@@ -105,10 +107,11 @@ struct TopologyExporter {
 
 impl TopologyExporter {
     async fn run(mut self) -> Outcome {
-        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        let mut pauses = RetryPauses::new(FIRST_PAUSE, LONGEST_PAUSE, LONGEST_REFUSED_PAUSE);
         let mut inventory_rx = self.parts.inventory.subscribe();
         let mut table_rx = self.parts.table_rx.clone();
         let mut seen: Option<Arc<Inventory>> = None;
+        let mut gone_rx = presence::watch_object(&self.parts.cluster, &self.parts.metrics, &self.tasks);
         loop {
             let inventory = inventory_rx.borrow_and_update().clone();
             let claims = table_rx.borrow_and_update().clone();
@@ -120,25 +123,26 @@ impl TopologyExporter {
             seen = Some(inventory);
             let next = match self.export(content).await {
                 Ok(()) => {
-                    backoff.reset();
+                    pauses.reset();
                     sleep_until(Instant::now() + BETWEEN_WRITES).await;
                     Instant::now() + RECHECK
                 }
                 Err(failure) => {
-                    sleep_until(Instant::now() + self.fail(&failure, &mut backoff)).await;
+                    sleep_until(Instant::now() + self.fail(&failure, &mut pauses)).await;
                     continue;
                 }
             };
-            // Both arms are cancel safe: a change that was not taken is still seen as one.
+            // All arms are cancel safe: a change that was not taken is still seen as one.
             let changed = async {
                 tokio::select! {
-                    Ok(()) = inventory_rx.changed() => {}
-                    Ok(()) = table_rx.changed() => {}
-                    // Both end with the daemon.
+                    Ok(()) = inventory_rx.changed() => false,
+                    Ok(()) = table_rx.changed() => false,
+                    Ok(()) = gone_rx.changed() => true,
+                    // All end with the daemon.
                     else => pending().await,
                 }
             };
-            if timeout_at(next, changed).await.is_err() {
+            if timeout_at(next, changed).await.unwrap_or(true) {
                 self.said = None;
             }
         }
@@ -161,7 +165,7 @@ impl TopologyExporter {
         }
         let cluster = &self.parts.cluster;
         let owner = cluster.client().uid(&Collection::core("Node", "nodes"), cluster.node()).await?;
-        let all = Collection::custom(GROUP, VERSION, "NodeResourceTopology", "noderesourcetopologies");
+        let all = collection();
         let object = json!({
             "apiVersion": all.api_version(), "kind": all.kind(),
             "metadata": {
@@ -178,13 +182,13 @@ impl TopologyExporter {
     }
 
     /// How long to wait before the next try.
-    fn fail(&mut self, failure: &ApiFailure, backoff: &mut Backoff) -> Duration {
+    fn fail(&mut self, failure: &ApiFailure, pauses: &mut RetryPauses) -> Duration {
         self.said = None;
         self.parts.metrics.api_retried("topology");
         let is_refusal = matches!(failure.code(), Some(403 | 404 | 409));
-        self.say(TopologyExport::Failing(explained(failure, self.parts.cluster.node())));
-        let pause = if is_refusal { REFUSED_PAUSE } else { backoff.next_pause() };
-        pause.max(failure.retry_after().unwrap_or_default())
+        let pause = if is_refusal { pauses.after_refusal(failure) } else { pauses.after_outage(failure) };
+        self.say(TopologyExport::Failing(explained(failure, self.parts.cluster.node(), pauses)));
+        pause
     }
 
     fn say(&self, export: TopologyExport) {
@@ -201,8 +205,12 @@ impl TopologyExporter {
     }
 }
 
+fn collection() -> Collection {
+    Collection::custom(GROUP, VERSION, "NodeResourceTopology", "noderesourcetopologies")
+}
+
 /// What a failure means, and what to do about it.
-fn explained(failure: &ApiFailure, node: &str) -> String {
+fn explained(failure: &ApiFailure, node: &str, pauses: &RetryPauses) -> String {
     let said = Chain(failure).to_string();
     match failure.code() {
         Some(404) if failure.is_unknown_resource() => format!(
@@ -212,7 +220,8 @@ fn explained(failure: &ApiFailure, node: &str) -> String {
             "another exporter writes NodeResourceTopology {node}, and is left alone: {said}; stop it and delete the object, or set topology_export.enabled = false"
         ),
         Some(403) => {
-            format!("{said}; apply the component `topology` of deploy/, or set topology_export.enabled = false")
+            let apply = "apply the component `topology` of deploy/, or set topology_export.enabled = false";
+            format!("{said}; {}", pauses.advice(apply))
         }
         _ => said,
     }

@@ -19,7 +19,7 @@ use hostler_proto::nri::{
     Container, ContainerState, ContainerUpdate, LinuxContainerUpdate, LinuxCpu, LinuxResources, PodSandbox,
 };
 use tokio::time::Instant;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::{
     facts::PinningFacts,
@@ -72,7 +72,9 @@ impl KnownContainer {
             && self.lives
             && let Err(reason) = &own
         {
-            warn!(
+            // Ordinary while a pod ends: its claims are taken back before the runtime tells that its containers are gone. What
+            // lasts stands in the status.
+            info!(
                 container = self.seen.id.as_str(), pod = %format_args!("{}/{}", self.seen.namespace, self.seen.pod),
                 reason = %reason, "a container is left as it is"
             );

@@ -102,6 +102,8 @@ pub fn parse_unallocated(text: &str) -> Result<Vec<UnallocatedClaim>, Vec<Docume
             match unallocated(object) {
                 Ok(UnallocatedObject::Claim(claim)) => claims.push(*claim),
                 Ok(UnallocatedObject::Class(class)) => classes.push(*class),
+                // Examples hold the pods that use a claim as well.
+                Ok(UnallocatedObject::Other) => {}
                 Err(source) => errors.push(DocumentError { document: index + 1, source }),
             }
         }
@@ -127,6 +129,8 @@ fn items(mut document: Value) -> Vec<Value> {
 enum UnallocatedObject {
     Claim(Box<ResourceClaim>),
     Class(Box<DeviceClass>),
+    /// An object without devices.
+    Other,
 }
 
 fn unallocated(mut object: Value) -> Result<UnallocatedObject, ManifestError> {
@@ -140,11 +144,18 @@ fn unallocated(mut object: Value) -> Result<UnallocatedObject, ManifestError> {
             Ok(UnallocatedObject::Claim(Box::new(checked(strict(claim, STRICT_SPEC)?)?)))
         }
         Some("ResourceClaim") => Ok(UnallocatedObject::Claim(Box::new(checked(strict(object, STRICT_SPEC)?)?))),
+        Some(_) if is_of_others(&object) => Ok(UnallocatedObject::Other),
         Some(other) => {
             Err(field("kind", format!("it is {other:?}; write ResourceClaim, ResourceClaimTemplate or DeviceClass")))
         }
         None => Err(field("kind", "it is missing; write ResourceClaim, ResourceClaimTemplate or DeviceClass")),
     }
+}
+
+/// Returns true for an object of a group of Kubernetes that has no claims.
+fn is_of_others(object: &Value) -> bool {
+    let version = object["apiVersion"].as_str().unwrap_or_default();
+    ["v1", "apps/v1", "batch/v1"].contains(&version)
 }
 
 /// Refuses what is no claim, and what only a later API server may leave out.

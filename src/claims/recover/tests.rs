@@ -144,3 +144,36 @@ fn the_cdi_file_of_a_claim_with_a_sound_record_is_not_opened_to_make_a_plan() {
     assert!(found[&uid("a")].holdings.is_none(), "it says something, which nobody has read");
     assert_eq!(plan(vec![loaded(&held)], found, "now")[&uid("a")].name(), "keep");
 }
+
+#[test]
+fn two_records_of_one_exclusive_device_are_both_quarantined_with_both_names() {
+    let named = |text: &str, devices: &[Grant]| {
+        let mut record = record(text, RecordState::Prepared, "now");
+        let device = record.devices[0].clone();
+        record.devices = devices.iter().map(|grant| RecordDevice { grant: grant.clone(), ..device.clone() }).collect();
+        loaded(&record)
+    };
+    let admin = Grant { access: Access::Admin, ..grant("one") };
+    let records = vec![
+        named("a", &[grant("one"), grant("free")]),
+        named("b", &[grant("two"), grant("one")]),
+        named("c", &[grant("three")]),
+        named("d", &[admin]),
+        named("e", &[part("many", 1)]),
+        named("f", &[part("many", 2)]),
+    ];
+    let loaded = refuse_contradictions(records, &Inventory::default());
+    let actions = plan(loaded, found(&["a", "b", "c", "d", "e", "f"]), "now");
+    let names: Vec<&str> = actions.values().map(RecoveryAction::name).collect();
+    assert_eq!(names, ["quarantine", "quarantine", "keep", "keep", "keep", "keep"]);
+    for (uid, other) in [("a", "default/name-b (b)"), ("b", "default/name-a (a)")] {
+        let RecoveryAction::Quarantine(found) = &actions[&super::super::testing::uid(uid)] else {
+            panic!("{actions:?}")
+        };
+        assert_eq!(
+            found.reason,
+            format!("it has device one of pool node/bench, and so has the record of claim {other}")
+        );
+        assert_eq!(found.devices.len(), 2, "they stay taken");
+    }
+}

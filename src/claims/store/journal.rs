@@ -6,7 +6,12 @@
 //! ```
 //!
 //! A process that dies takes no file with it, so a start in the same boot believes the files. A machine that goes down
-//! does: after a reboot, the last word that the journal has of a claim counts, and its file is made to say the same.
+//! does: after a reboot, the last word that the journal has of a claim counts, and its file is made to say the same, unless
+//! the file is as new as a later entry.
+//!
+//! A version that knows no journal may have worked here in between, on files that the journal says other things of. Such a
+//! version removes whatever is called like a half-written file, so one of that name is kept as a witness: where it is gone,
+//! the files are believed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,15 +19,23 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hostler_api::{Chain, ClaimUid};
-use hostler_files::{FileError, Journal, JournalContent, open_file, read_trusted, sync_folder};
+use hostler_api::{Chain, ClaimUid, few};
+use hostler_files::{
+    Durability, FileError, FileReplacement, Journal, JournalContent, TemporaryName, open_file, read_trusted, replace,
+    sync_folder,
+};
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
-use super::{ClaimRecord, MOST_RECORD_BYTES, StoreError, decode, encode, file, remove_file, write_temporary};
+use super::{
+    ClaimRecord, MOST_RECORD_BYTES, StoreError, damage, decode_numbered, file, names, remove_file, write_temporary,
+};
 
 /// What the journal is called, beside the folder.
 const NAME: &str = "claims.journal";
+
+/// A file among the records that every version without a journal removes when it starts. No claim's file can have the name.
+pub(super) const WITNESS: &str = ".journal_kept.tmp";
 
 /// Room for the changes of several hundred claims: a checkpoint flushes a file for each claim that is still there.
 const ROOM: u64 = 1 << 20;
@@ -59,9 +72,10 @@ struct EntryWriter<'a> {
 }
 
 #[derive(Deserialize)]
-struct EntryReader {
-    written: Vec<ClaimRecord>,
-    removed: Vec<ClaimUid>,
+#[serde(deny_unknown_fields)]
+pub(super) struct EntryReader {
+    pub(super) written: Vec<ClaimRecord>,
+    pub(super) removed: Vec<ClaimUid>,
 }
 
 impl JournalEntry {
@@ -101,21 +115,43 @@ pub(super) struct RecordJournal {
 impl RecordJournal {
     pub(super) fn open(folder: &Path, boot_id: &str) -> Result<Self, StoreError> {
         let path = folder.with_file_name(NAME);
-        let (journal, content) = Journal::open(&path, ROOM)?;
-        if content.damaged > 0 {
-            warn!(path = %path.display(), lines = content.damaged, "journal of the claim records is damaged; the records stand");
+        let (mut journal, content) = Journal::open(&path, ROOM)?;
+        let words = LastWords::read(&path, &content)?;
+        let mut unflushed: BTreeSet<ClaimUid> = words.claims.keys().cloned().collect();
+        let is_this_boot = words.boot.as_deref() == Some(boot_id);
+        if !content.missing.is_empty() {
+            damage::keep_evidence(&path)?;
+            damage::tell(&path, &content, is_this_boot);
+        } else if content.is_cut_off {
+            info!(path = %path.display(), "last entry of the journal was cut off, before it was promised");
         }
-        let (boot, last_words) = read(&path, &content)?;
-        let unflushed = last_words.keys().cloned().collect();
-        if boot.as_deref() != Some(boot_id) {
-            for (uid, last_word) in &last_words {
-                replay(folder, uid, last_word.as_ref(), boot_id)?;
+        if !is_this_boot && content.is_numbered && !folder.join(WITNESS).exists() {
+            tell_others_were_here(folder, &path, &words);
+        } else if !is_this_boot {
+            for (uid, word) in &words.claims {
+                replay(folder, uid, word, boot_id)?;
+            }
+            if !content.missing.is_empty() {
+                damage::mend(folder, &content, &words, boot_id)?;
             }
         }
+        if !content.missing.is_empty() {
+            // Those that the missing entries were about may not be on the disk yet, and nothing says which.
+            unflushed.extend(recorded(folder)?);
+        }
+        if content.head.is_none() || !content.missing.is_empty() || !content.is_numbered {
+            journal.number_above(last_number(folder)?);
+        }
+        keep_witness(folder)?;
         let (folder, boot_id) = (folder.to_owned(), boot_id.to_owned());
         let mut journal = Self { folder, journal, boot_id, unflushed, full_at: 100 };
         journal.checkpoint()?;
         Ok(journal)
+    }
+
+    /// The number of the next entry.
+    pub(super) fn next_number(&self) -> u64 {
+        self.journal.next_number()
     }
 
     /// Puts an entry on the disk; its files are about to be written, or have been removed. Where files cannot be flushed
@@ -164,51 +200,107 @@ fn flush(path: &Path) -> Result<(), FileError> {
     }
 }
 
-/// In which boot a journal was written, and the last that it says of each claim: its record, or that it has none.
-type LastWords = (Option<String>, BTreeMap<ClaimUid, Option<ClaimRecord>>);
+/// The last that a journal says of each claim.
+pub(super) struct LastWords {
+    /// In which boot it was written.
+    boot: Option<String>,
+    pub(super) claims: BTreeMap<ClaimUid, LastWord>,
+}
 
-fn read(path: &Path, content: &JournalContent) -> Result<LastWords, StoreError> {
-    let head: Option<JournalHead> = content.head.as_deref().and_then(|head| serde_json::from_slice(head).ok());
-    if let Some(JournalHead { version: found, .. }) = head
-        && found > VERSION
-    {
-        return Err(StoreError::JournalVersion { path: path.to_owned(), found, known: VERSION });
+/// The last that a journal says of one claim.
+pub(super) struct LastWord {
+    /// The number of the entry, where the version that wrote it numbered them.
+    number: Option<u64>,
+    /// Absent if the claim was taken back.
+    record: Option<ClaimRecord>,
+}
+
+impl LastWords {
+    fn read(path: &Path, content: &JournalContent) -> Result<Self, StoreError> {
+        let head: Option<JournalHead> = content.head.as_deref().and_then(|head| serde_json::from_slice(head).ok());
+        if let Some(JournalHead { version: found, .. }) = head
+            && found > VERSION
+        {
+            return Err(StoreError::JournalVersion { path: path.to_owned(), found, known: VERSION });
+        }
+        let mut claims = BTreeMap::new();
+        for line in &content.entries {
+            let number = line.number;
+            let entry: EntryReader = serde_json::from_slice(&line.content)
+                .map_err(|source| StoreError::JournalEntry { path: path.to_owned(), number, source })?;
+            let written = entry.written.into_iter().map(|record| (record.claim.uid.clone(), Some(record)));
+            let words = written.chain(entry.removed.into_iter().map(|uid| (uid, None)));
+            let number = content.is_numbered.then_some(number);
+            claims.extend(words.map(|(uid, record)| (uid, LastWord { number, record })));
+        }
+        Ok(Self { boot: head.map(|head| head.boot), claims })
     }
-    let mut last_words = BTreeMap::new();
-    for entry in &content.entries {
-        let entry: EntryReader = serde_json::from_slice(entry).map_err(|source| StoreError::Entry { source })?;
-        let written = entry.written.into_iter().map(|record| (record.claim.uid.clone(), Some(record)));
-        last_words.extend(written.chain(entry.removed.into_iter().map(|uid| (uid, None))));
-    }
-    Ok((head.map(|head| head.boot), last_words))
 }
 
 /// The last records that the journal beside `folder` has of claims, for those who only look.
 pub(super) fn last_records(folder: &Path) -> Result<(PathBuf, Vec<ClaimRecord>), StoreError> {
     let path = folder.with_file_name(NAME);
-    let content = Journal::look(&path)?;
-    if content.damaged > 0 {
-        return Err(StoreError::JournalDamaged { path, lines: content.damaged });
+    let mut content = Journal::look(&path, ROOM)?;
+    if !content.missing.is_empty() {
+        // A line of which half is there now is whole a moment later.
+        content = Journal::look(&path, ROOM)?;
     }
-    let (_, last_words) = read(&path, &content)?;
-    Ok((path, last_words.into_values().flatten().collect()))
+    if !content.missing.is_empty() {
+        return Err(StoreError::JournalDamaged { path, entries: damage::missing_entries(&content) });
+    }
+    let words = LastWords::read(&path, &content)?;
+    Ok((path, words.claims.into_values().filter_map(|word| word.record).collect()))
 }
 
-/// Makes the file of a claim say what the journal says; not one that was written in this boot, by a version of hostler that
-/// knows no journal.
-fn replay(folder: &Path, uid: &ClaimUid, last_word: Option<&ClaimRecord>, boot_id: &str) -> Result<(), StoreError> {
+/// Makes the file of a claim say what the journal says; not one that is as new, and not one that was written in this boot,
+/// by a version of hostler that knows no journal.
+fn replay(folder: &Path, uid: &ClaimUid, word: &LastWord, boot_id: &str) -> Result<(), StoreError> {
     let path = file(folder, uid);
-    let is_newer = |found: Vec<u8>| decode(&found).is_ok_and(|record| record.boot_id == boot_id);
-    if read_trusted(&path, MOST_RECORD_BYTES).is_ok_and(is_newer) {
+    let found = read_trusted(&path, MOST_RECORD_BYTES);
+    let sound = found.as_ref().ok().and_then(|bytes| decode_numbered(bytes)).filter(|(file, _)| file.claim.uid == *uid);
+    if sound.is_some_and(|(file, entry)| file.boot_id == boot_id || word.number.is_some_and(|number| entry >= number)) {
         return Ok(());
     }
-    let Some(record) = last_word else { return remove_file(&path) };
-    let content = encode(record).map_err(|source| StoreError::Encode { uid: uid.clone(), source })?;
-    match read_trusted(&path, MOST_RECORD_BYTES) {
-        Ok(found) if found == content => return Ok(()),
+    let Some(record) = &word.record else { return remove_file(&path) };
+    match found {
         Ok(_) => info!(claim.uid = %uid, "record written again from the journal"),
         Err(error) => info!(claim.uid = %uid, error = %Chain(&error), "record written again from the journal"),
     }
-    let (file, path) = write_temporary(folder, record)?;
+    let (file, path) = write_temporary(folder, record, word.number.unwrap_or_default())?;
     Ok(file.publish(&path)?)
+}
+
+/// Says which claims a version without a journal has left no record of: it took them back, or they were lost before it came.
+fn tell_others_were_here(folder: &Path, path: &Path, words: &LastWords) {
+    let recorded = words.claims.iter().filter(|(_, word)| word.record.is_some());
+    let gone: Vec<&ClaimUid> = recorded.map(|(uid, _)| uid).filter(|uid| !file(folder, uid).exists()).collect();
+    let path = path.display();
+    if gone.is_empty() {
+        info!(%path, "a version without a journal worked here since; the records stand as it left them");
+    } else {
+        warn!(%path, claims = few(gone), "a version without a journal worked here since, and these claims have no record");
+    }
+}
+
+/// The claims that have a file.
+pub(super) fn recorded(folder: &Path) -> Result<Vec<ClaimUid>, StoreError> {
+    let uid = |name: String| ClaimUid::new(name.strip_suffix(".json")?).ok();
+    Ok(names(folder)?.into_iter().filter_map(uid).collect())
+}
+
+/// The highest number that a file of the folder has.
+fn last_number(folder: &Path) -> Result<u64, StoreError> {
+    let number = |uid: &ClaimUid| Some(decode_numbered(&read_trusted(&file(folder, uid), MOST_RECORD_BYTES).ok()?)?.1);
+    Ok(recorded(folder)?.iter().filter_map(number).max().unwrap_or_default())
+}
+
+/// Makes the witness anew where it is gone. The flush of the folder puts its name on the disk.
+fn keep_witness(folder: &Path) -> Result<(), StoreError> {
+    let path = folder.join(WITNESS);
+    if path.exists() {
+        return Ok(());
+    }
+    let temporary = TemporaryName::Fixed(".witness.tmp");
+    // Empty: a full disk has room for it.
+    Ok(replace(&FileReplacement { path: &path, temporary, mode: 0o600, content: b"" }, Durability::Synced)?)
 }

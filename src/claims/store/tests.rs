@@ -137,7 +137,8 @@ fn a_full_disk_loses_nothing_and_leaves_nothing_behind() {
     let loaded = dir.load().unwrap();
     assert_eq!(loaded.len(), 1);
     assert_eq!(loaded[0].record.as_ref().unwrap(), &old);
-    assert_eq!(names(&disk.path().join("claims")).unwrap(), ["a.json"]);
+    let kept = names(&disk.path().join("claims")).unwrap().into_iter().filter(|name| name != journal::WITNESS);
+    assert_eq!(kept.collect::<Vec<_>>(), ["a.json"]);
     dir.remove([&uid("a")]).unwrap();
     drop(dir);
     let dir = RecordDir::open(disk.path().join("claims"), "next boot").unwrap();
@@ -336,7 +337,7 @@ fn a_journal_that_is_full_is_begun_anew_and_loses_nothing() {
         dir.write(&batch.iter().collect::<Vec<_>>()).unwrap();
     }
     let head = fs::read_to_string(&journal).unwrap();
-    let generation: u64 = head.split(' ').nth(1).unwrap().parse().unwrap();
+    let generation: u64 = head.split([' ', '.']).nth(1).unwrap().parse().unwrap();
     assert!(generation > 1, "generation {generation}");
     assert_eq!(RecordDir::open(temp.path().join("claims"), "next boot").unwrap().load().unwrap().len(), 110);
 }
@@ -412,4 +413,234 @@ fn a_journal_of_a_later_version_is_not_guessed_at() {
         error.ends_with("claims.journal has format version 2, this version of hostler reads up to 1: upgrade hostler"),
         "{error}"
     );
+}
+
+/// What a start finds of each claim: its record, or that it is quarantined.
+fn found(folder: &Path, boot_id: &str) -> std::collections::BTreeMap<String, Result<ClaimRecord, String>> {
+    let loaded = RecordDir::open(folder, boot_id).unwrap().load().unwrap();
+    loaded.into_iter().map(|loaded| (loaded.uid.to_string(), loaded.record)).collect()
+}
+
+/// A folder in memory: these tests start some thousand times.
+fn in_memory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+/// The state of a machine that went down, as often as it is needed.
+struct Wreck {
+    files: Vec<(String, Vec<u8>)>,
+}
+
+impl Wreck {
+    fn of(folder: &Path) -> Self {
+        let mut files = Vec::new();
+        for name in ["claims.journal".to_owned()]
+            .into_iter()
+            .chain(names(&folder.join("claims")).unwrap().into_iter().map(|name| format!("claims/{name}")))
+        {
+            files.push((name.clone(), fs::read(folder.join(&name)).unwrap()));
+        }
+        Self { files }
+    }
+
+    fn journal(&self) -> &[u8] {
+        &self.files[0].1
+    }
+
+    /// Makes it anew with this journal, without the files of these claims.
+    fn place(&self, journal: &[u8], without: &[&str]) -> tempfile::TempDir {
+        let temp = in_memory();
+        fs::create_dir(temp.path().join("claims")).unwrap();
+        for (name, bytes) in &self.files {
+            if !without.iter().any(|uid| *name == format!("claims/{uid}.json")) {
+                fs::write(temp.path().join(name), bytes).unwrap();
+            }
+        }
+        fs::write(temp.path().join("claims.journal"), journal).unwrap();
+        temp
+    }
+}
+
+/// Claims `a` to `d` are ready, `e` was taken back; `a` was recorded twice, in two entries.
+fn storm() -> (Wreck, Vec<ClaimRecord>) {
+    let temp = in_memory();
+    let dir = RecordDir::open(temp.path().join("claims"), "boot").unwrap();
+    let ready = ["a", "b", "c", "d"].map(|text| record(text, RecordState::Prepared, "boot"));
+    dir.write(&[&record("a", RecordState::Preparing, "boot")]).unwrap();
+    dir.write(&[&record("e", RecordState::Prepared, "boot"), &ready[1]]).unwrap();
+    dir.write(&[&ready[0]]).unwrap();
+    dir.write(&[&ready[2]]).unwrap();
+    dir.remove([&uid("e")]).unwrap();
+    dir.write(&[&ready[3]]).unwrap();
+    (Wreck::of(temp.path()), ready.into())
+}
+
+fn used(journal: &[u8]) -> usize {
+    journal.iter().rposition(|byte| *byte != b'\n').unwrap() + 1
+}
+
+#[test]
+fn one_damaged_line_never_has_an_older_word_replace_a_newer_record() {
+    let (wreck, ready) = storm();
+    // Every byte has its turn in the tests of the journal itself; here each is a start with a disk.
+    for at in (0..used(wreck.journal())).step_by(5) {
+        let mut journal = wreck.journal().to_vec();
+        journal[at] ^= 1 << (at % 8);
+        let temp = wreck.place(&journal, &[]);
+        for boot_id in ["next boot", "boot after that"] {
+            let found = found(&temp.path().join("claims"), boot_id);
+            for record in &ready {
+                assert_eq!(found[record.claim.uid.as_str()].as_ref(), Ok(record), "byte {at}, {boot_id}");
+            }
+        }
+    }
+}
+
+/// The files are lost as well, one at a time: what is known of the claim is told, and it is not taken for gone.
+#[test]
+fn a_claim_whose_file_and_last_entry_are_lost_is_not_taken_for_gone() {
+    let (wreck, ready) = storm();
+    let line_of = |uid: &str| {
+        let text = String::from_utf8(wreck.journal().to_vec()).unwrap();
+        let line = text.lines().rfind(|line| line.contains(&format!("\"uid\":\"{uid}\""))).unwrap();
+        let from = text.find(line).unwrap();
+        from..from + line.len()
+    };
+    let mut quarantined = 0;
+    for uid in ["a", "c", "d"] {
+        for at in line_of(uid).step_by(5) {
+            let mut journal = wreck.journal().to_vec();
+            journal[at] ^= 1 << (at % 8);
+            let temp = wreck.place(&journal, &[uid]);
+            let first = found(&temp.path().join("claims"), "next boot");
+            assert_eq!(
+                found(&temp.path().join("claims"), "boot after that"),
+                first,
+                "byte {at}: the second start as well"
+            );
+            let of_others = first.iter().filter(|(found, _)| !["a", "b", "c", "d"].contains(&found.as_str()));
+            match first.get(uid) {
+                Some(Ok(record)) => assert!(
+                    matches!(record.state, RecordState::Prepared | RecordState::Restoring),
+                    "byte {at}: it would be forgotten"
+                ),
+                Some(Err(reason)) => {
+                    quarantined += 1;
+                    assert!(!reason.is_empty());
+                }
+                // Where its very UID is damaged another name is told, and its devices stay taken all the same.
+                None => assert!(
+                    of_others.count() > 0 || !told(&temp).is_empty(),
+                    "byte {at} of claim {uid}: nobody is told"
+                ),
+            }
+            for record in ready.iter().filter(|record| record.claim.uid.as_str() != uid) {
+                assert_eq!(
+                    first[record.claim.uid.as_str()].as_ref(),
+                    Ok(record),
+                    "byte {at} costs {}",
+                    record.claim.uid
+                );
+            }
+        }
+    }
+    assert!(quarantined > 100, "{quarantined}");
+}
+
+/// What is kept for people to look at.
+fn told(temp: &tempfile::TempDir) -> Vec<u8> {
+    fs::read(temp.path().join("claims.journal.damaged")).unwrap_or_default()
+}
+
+#[test]
+fn an_empty_a_zeroed_a_random_and_a_shortened_journal_cost_no_record_and_are_kept_for_people() {
+    let (wreck, ready) = storm();
+    let whole = wreck.journal();
+    let random: Vec<u8> =
+        (0..whole.len() as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect();
+    let mut broken = vec![Vec::new(), vec![0; whole.len()], random];
+    for size in [512, 4096] {
+        for at in (0..used(whole)).step_by(size) {
+            let mut zeroed = whole.to_vec();
+            zeroed[at..at + size].fill(0);
+            broken.push(zeroed);
+        }
+    }
+    broken.extend((0..used(whole)).step_by(37).map(|length| whole[..length].to_vec()));
+    for (case, journal) in broken.iter().enumerate() {
+        let temp = wreck.place(journal, &[]);
+        for boot_id in ["next boot", "boot after that"] {
+            let found = found(&temp.path().join("claims"), boot_id);
+            for record in &ready {
+                assert_eq!(found[record.claim.uid.as_str()].as_ref(), Ok(record), "case {case}, {boot_id}");
+            }
+        }
+        assert_eq!(told(&temp), *journal, "case {case}");
+        let dir = RecordDir::open(temp.path().join("claims"), "boot after that").unwrap();
+        dir.remove([&uid("a")]).unwrap();
+        drop(dir);
+        assert!(!found(&temp.path().join("claims"), "a later boot").contains_key("a"), "case {case}: it works again");
+    }
+}
+
+#[test]
+fn a_claim_that_was_being_prepared_before_a_missing_entry_keeps_its_devices() {
+    let (_temp, dir) = dir();
+    let half = record("half", RecordState::Preparing, "boot");
+    dir.write(&[&half]).unwrap();
+    dir.write(&[&record("other", RecordState::Prepared, "boot")]).unwrap();
+    let wreck = Wreck::of(_temp.path());
+    let whole = wreck.place(wreck.journal(), &[]);
+    assert_eq!(found(&whole.path().join("claims"), "next boot")["half"], Ok(half.clone()), "nothing is missing");
+    let text = String::from_utf8(wreck.journal().to_vec()).unwrap();
+    let damaged = wreck.place(text.replace("name-other", "name-othex").as_bytes(), &[]);
+    for boot_id in ["next boot", "boot after that"] {
+        let kept = ClaimRecord { state: RecordState::Restoring, ..half.clone() };
+        assert_eq!(found(&damaged.path().join("claims"), boot_id)["half"], Ok(kept), "{boot_id}");
+    }
+}
+
+#[test]
+fn what_a_version_without_a_journal_did_meanwhile_is_not_overruled() {
+    let (temp, dir) = dir();
+    for text in ["a", "b", "c"] {
+        dir.write(&[&record(text, RecordState::Prepared, "boot")]).unwrap();
+    }
+    drop(dir);
+    let claims = temp.path().join("claims");
+    // As 0.1.0 begins, whose own records have no number, and what it does then.
+    for name in names(&claims).unwrap().iter().filter(|name| name.starts_with('.') && name.ends_with(".tmp")) {
+        fs::remove_file(claims.join(name)).unwrap();
+    }
+    fs::remove_file(claims.join("a.json")).unwrap();
+    let theirs = record("b", RecordState::Preparing, "boot");
+    fs::write(claims.join("b.json"), encode(&theirs).unwrap()).unwrap();
+    for boot_id in ["next boot", "boot after that"] {
+        let found = found(&claims, boot_id);
+        assert_eq!(found.keys().collect::<Vec<_>>(), ["b", "c"], "{boot_id}");
+        assert_eq!(found["b"], Ok(theirs.clone()));
+    }
+}
+
+#[test]
+fn an_entry_that_is_not_understood_is_told_with_the_file_and_what_to_do() {
+    for unknown in [
+        r#"{"written":[],"removed":[],"moved":[]}"#.to_owned(),
+        serde_json::json!({"written": [record("a", RecordState::Prepared, "boot")], "removed": []})
+            .to_string()
+            .replace("prepared", "paused"),
+    ] {
+        let (temp, dir) = dir();
+        drop(dir);
+        let path = temp.path().join("claims.journal");
+        let (mut later, _) = hostler_files::Journal::open(&path, 1 << 20).unwrap();
+        later.begin(br#"{"version":1,"boot":"boot"}"#).unwrap();
+        later.append(unknown.as_bytes()).unwrap();
+        let error = RecordDir::open(temp.path().join("claims"), "next boot").unwrap_err();
+        let chain = Chain(&error).to_string();
+        assert!(
+            chain.starts_with("entry 1 of /") && chain.contains("claims.journal is not understood: start the version")
+        );
+        assert!(chain.contains("unknown field `moved`") || chain.contains("unknown variant `paused`"), "{chain}");
+    }
 }

@@ -105,6 +105,7 @@ impl ClaimsWorld {
         let mut names: Vec<String> = fs::read_dir(self.temp.path().join(folder))
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| name != ".journal_kept.tmp")
             .collect();
         names.sort();
         names

@@ -40,11 +40,11 @@ pub(super) enum DeviceArgError {
     #[error("{0} is given twice")]
     Twice(String),
     /// The amount is none.
-    #[error("{source}; {name} is a capacity here, since no configuration has such a field{near}")]
+    #[error("{name}: {source}{near}")]
     Quantity {
         /// What was given an amount.
         name: String,
-        /// The field that may have been meant, with the words in front.
+        /// The field of a configuration that may have been meant, with the words in front; empty where none is near.
         near: String,
         /// What is wrong with the amount.
         source: ParseQuantityError,
@@ -86,6 +86,11 @@ fn amount(name: &str, value: &str) -> Result<AskedQuantity, DeviceArgError> {
     value.parse().map_err(|source| {
         let fields = schema().into_iter().flat_map(|kind| kind.fields.unwrap_or_default());
         let near = did_you_mean(name, fields.map(|field| field.name.to_owned()));
+        let near = if near.is_empty() {
+            near
+        } else {
+            format!("; {name} is a capacity here, since no configuration has such a field{near}")
+        };
         DeviceArgError::Quantity { name: name.to_owned(), near, source }
     })
 }

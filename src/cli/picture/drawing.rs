@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use hostler_api::Quantity;
+use hostler_api::{Quantity, cut_middle};
 use hostler_linux::IdSet;
 
 use super::{
     boxes::{BoxKind, PictureBox, PictureCell, TextLine},
-    legend::{HolderGrouping, Legend, SIGNS, Tone},
+    legend::{HolderGrouping, Legend, Tone, signs},
     words,
 };
 use crate::{
@@ -44,6 +44,12 @@ pub(super) fn machine(usage: &MachineUsage) -> PictureBox {
     let below: Vec<PictureBox> = scene.distances().into_iter().chain([scene.legend()]).collect();
     let below = PictureBox::default().around(below);
     stacked(machine, below)
+}
+
+/// The box that explains letters.
+#[cfg(test)]
+pub(super) fn legend_of(usage: &MachineUsage) -> PictureBox {
+    Scene::of(usage).legend()
 }
 
 /// One box under the other, whatever shape that has.
@@ -162,12 +168,18 @@ impl<'a> Scene<'a> {
     fn device(&self, device: &DeviceUsage) -> PictureBox {
         let state = words::device_state(device);
         let letters = words::letters(&self.legend, device, MOST_LETTERS);
-        let amounts = words::free_amounts(device);
+        let amounts = words::amounts(device, state.can_be_had);
         let facts: Vec<String> = [letters, amounts].into_iter().filter(|fact| !fact.is_empty()).collect();
-        let mut lines = vec![TextLine::heading(device.path())];
-        let second =
-            if facts.is_empty() || state.is_trouble { [vec![state.short.clone()], facts].concat() } else { facts };
+        let mut lines = vec![TextLine::heading(cut_middle(&device.path(), LONGEST_NAME))];
+        // A short reason stands beside its word, a long one below it.
+        let is_short = state.whole.chars().count() <= REASON;
+        let word = if is_short { &state.whole } else { &state.short };
+        let second = if facts.is_empty() || state.is_trouble { [vec![word.clone()], facts].concat() } else { facts };
         lines.push(TextLine::plain(second.join(" · ")));
+        if !is_short {
+            let reason = state.whole.strip_prefix(&*state.short).unwrap_or_default().trim_start_matches(": ");
+            lines.extend(wrapped(reason).into_iter().map(TextLine::plain));
+        }
         let holders: Vec<String> = device.holder_names(&self.usage.holders).into_iter().collect();
         let held = if holders.is_empty() { String::new() } else { format!("; held by {}", holders.join(", ")) };
         let hint = format!("{}: {}{held}", device.path(), state.whole);
@@ -208,23 +220,66 @@ impl<'a> Scene<'a> {
             let mark = PictureCell { number: String::new(), sign, tone, hint: String::new() };
             TextLine { mark: Some(mark), text, is_heading: false }
         };
-        let column = |lines| PictureBox { lines, ..PictureBox::default() }.around(Vec::new());
         let groups = self.legend.groups().iter().enumerate();
         let groups = groups.map(|(place, group)| {
             let has = words::holdings(self.usage, &self.legend, place);
-            line(group.letter, Tone::Holder(group.colour), format!("{}  {has}", group.name))
+            line(group.letter, Tone::Holder(group.colour), format!("{}  {has}", cut_middle(&group.name, LONGEST_NAME)))
         });
-        let signs = SIGNS.iter().map(|(sign, tone, text)| line(*sign, *tone, (*text).to_owned())).collect();
-        let mut columns = vec![column(signs)];
+        let signs: Vec<TextLine> =
+            signs(self.usage).map(|(sign, tone, text)| line(sign, tone, text.to_owned())).collect();
         let holders: Vec<TextLine> = groups.collect();
-        columns.extend(holders.chunks(ROWS).map(|lines| column(lines.to_vec())));
+        let rows = holders.len().div_ceil(MOST_COLUMNS).max(ROWS);
+        let column =
+            |lines: &[TextLine]| PictureBox { lines: lines.to_vec(), ..PictureBox::default() }.around(Vec::new());
+        let mut parts = vec![column(&signs)];
+        if !holders.is_empty() {
+            parts.push(beside(holders.chunks(rows).map(column).collect()));
+        }
         let heading = vec![TextLine::heading("what the letters mean")];
-        PictureBox { kind: BoxKind::Outer, lines: heading, ..PictureBox::default() }.around(columns)
+        PictureBox { kind: BoxKind::Outer, lines: heading, ..PictureBox::default() }.around(parts)
     }
 }
 
-/// Holders in one column of the legend.
+/// Holders in one column of the legend, until there are as many columns as have room; then each has more.
 const ROWS: usize = 16;
+const MOST_COLUMNS: usize = 4;
+
+/// The longest name of a holder or a device.
+const LONGEST_NAME: usize = 48;
+
+/// Columns of a reason below a device, and the most lines of it; all of it is in the hint.
+const REASON: usize = 40;
+const MOST_REASON_LINES: usize = 4;
+
+/// Boxes in one row, from the top.
+fn beside(boxes: Vec<PictureBox>) -> PictureBox {
+    use super::boxes::GAP;
+    let mut row = PictureBox::default();
+    for it in boxes {
+        let x = if row.children.is_empty() { 0 } else { row.width + GAP };
+        (row.width, row.height) = (x + it.width, row.height.max(it.height));
+        row.children.push((x, 0, it));
+    }
+    row
+}
+
+/// A reason in lines of whole words, as far as they fit.
+fn wrapped(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ').filter(|word| !word.is_empty()) {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= REASON => line.extend([" ", word]),
+            _ => lines.push(words::cut(word, REASON)),
+        }
+    }
+    if lines.len() > MOST_REASON_LINES {
+        lines.truncate(MOST_REASON_LINES);
+        if let Some(last) = lines.last_mut() {
+            *last = words::cut(&format!("{last} …"), REASON);
+        }
+    }
+    lines
+}
 
 /// A part of a whole in thousandths; what is there at all is seen.
 fn share(part: Quantity, whole: Quantity) -> u32 {

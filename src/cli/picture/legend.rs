@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::words::device_state;
 use crate::usage::holders::{CpuState, MachineUsage};
 
 /// What a letter stands for.
@@ -68,14 +69,19 @@ pub(in crate::cli) enum Tone {
     Drained,
     /// It does not work, or nobody knows.
     Unhealthy,
+    /// Nobody has it, and it cannot be had for what others have.
+    Blocked,
     /// It stays with the system.
     Reserved,
     /// It does not run, or is not there.
     Offline,
 }
 
+/// The sign of a device that nobody has and nobody can have for what others have. It is explained where there is one.
+const BLOCKED: (char, Tone, &str) = ('|', Tone::Blocked, "blocked");
+
 /// The signs of what no holder has, with their words.
-pub(in crate::cli) const SIGNS: [(char, Tone, &str); 6] = [
+const SIGNS: [(char, Tone, &str); 6] = [
     ('.', Tone::Free, "free"),
     (':', Tone::Plain, "kept idle for a holder"),
     ('=', Tone::Reserved, "system"),
@@ -83,6 +89,12 @@ pub(in crate::cli) const SIGNS: [(char, Tone, &str); 6] = [
     ('!', Tone::Unhealthy, "unhealthy"),
     ('-', Tone::Offline, "offline"),
 ];
+
+/// The signs that a picture of the machine explains.
+pub(in crate::cli) fn signs(usage: &MachineUsage) -> impl Iterator<Item = (char, Tone, &'static str)> {
+    let is_blocked = usage.devices.iter().any(|device| device_state(device).tone == Tone::Blocked);
+    SIGNS.into_iter().chain(is_blocked.then_some(BLOCKED))
+}
 
 impl Legend {
     /// One letter for each claim or namespace that has something, by name.

@@ -10,12 +10,13 @@ use super::{
 /// Around the whole picture.
 const MARGIN: u32 = 12;
 
-/// A document that every viewer shows alike: no scripts, no styles from elsewhere, one font of one width.
+/// A document that every viewer shows alike: no scripts, no styles from elsewhere, one font of one width. Blanks are kept: tables are
+/// aligned by them.
 pub(super) fn document(picture: &PictureBox) -> String {
     let (width, height) = (picture.width + 2 * MARGIN, picture.height + 2 * MARGIN);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
-         font-family=\"DejaVu Sans Mono, Menlo, Consolas, monospace\" font-size=\"12\">\n\
+         font-family=\"DejaVu Sans Mono, Menlo, Consolas, monospace\" font-size=\"12\" xml:space=\"preserve\">\n\
          <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n"
     );
     draw(picture, MARGIN, MARGIN, &mut svg);
@@ -66,6 +67,7 @@ fn frame(picture: &PictureBox, x: u32, y: u32, svg: &mut String) {
         BoxKind::Device(Tone::Unhealthy) => (fill(Tone::Unhealthy), "#b00020"),
         BoxKind::Device(Tone::Drained) => (fill(Tone::Drained), "#8a6d00"),
         BoxKind::Device(Tone::Offline) => (fill(Tone::Offline), "#999999"),
+        BoxKind::Device(Tone::Blocked) => (fill(Tone::Blocked), "#5b6b7a"),
         BoxKind::Device(_) => ("#ffffff", "#2f6f4f"),
     };
     let (width, height) = (picture.width, picture.height);
@@ -83,8 +85,7 @@ fn text_line(line: &TextLine, x: u32, y: u32, svg: &mut String) {
         left += LINE + GAP;
     }
     let weight = if line.is_heading { " font-weight=\"bold\"" } else { "" };
-    // Text that is aligned in columns keeps its blanks.
-    let text = escaped(&line.text).replace(' ', "\u{a0}");
+    let text = escaped(&line.text);
     put!(svg, "<text x=\"{left}\" y=\"{}\"{weight}>{text}</text>", y + 13);
 }
 
@@ -142,6 +143,7 @@ fn fill(tone: Tone) -> &'static str {
         Tone::Unhealthy => "#f7b7b7",
         Tone::Reserved => "#d9d9d9",
         Tone::Offline => "#f0f0f0",
+        Tone::Blocked => "#dbe3ea",
     }
 }
 

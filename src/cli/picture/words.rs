@@ -15,19 +15,23 @@ use crate::{
 
 /// Devices that are named of one holder; more are counted.
 const MOST_DEVICES: usize = 4;
-/// The longest reason that stands in a picture; the rest is for those who ask.
-const LONGEST_REASON: usize = 32;
 
 /// The machine, and its CPUs, in a line each.
 pub(in crate::cli) fn summary(usage: &MachineUsage) -> Vec<String> {
     let machine = &usage.machine;
-    let mut parts = vec![
-        count(machine.packages.len(), "package"),
-        count(machine.cores.len(), "core"),
-        count(machine.online().len(), "CPU"),
-        count(machine.nodes.len(), "NUMA node"),
+    // A capture may have been taken without its CPUs: then none of this is known.
+    let counts = [
+        (machine.packages.len(), "package"),
+        (machine.cores.len(), "core"),
+        (machine.online().len(), "CPU"),
+        (machine.nodes.len(), "NUMA node"),
     ];
-    parts.extend(machine.memory_bytes().map(bytes));
+    let mut parts: Vec<String> =
+        counts.into_iter().filter(|(number, _)| *number > 0).map(|(number, noun)| count(number, noun)).collect();
+    parts.extend(machine.memory_bytes().filter(|known| *known > 0).map(bytes));
+    if parts.is_empty() {
+        parts.push("nothing is known of its CPUs and memory".to_owned());
+    }
     let mut lines = vec![format!("{}: {}", plain_line(&usage.node), parts.join(", "))];
     let cpus = cpu_counts(usage);
     lines.extend((!cpus.is_empty()).then(|| format!("CPUs: {}", cpus.join(", "))));
@@ -87,10 +91,12 @@ pub(in crate::cli) fn cpu_state(usage: &MachineUsage, state: CpuState) -> String
 /// How a device is.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(in crate::cli) struct DeviceWords {
-    /// In a few words.
+    /// In a word or two.
     pub(in crate::cli) short: String,
-    /// With the whole reason.
+    /// With the reason.
     pub(in crate::cli) whole: String,
+    /// True if the rest of it can be had.
+    pub(in crate::cli) can_be_had: bool,
     /// Its colour.
     pub(in crate::cli) tone: Tone,
     /// Whether that has to be said, whoever holds it.
@@ -110,16 +116,18 @@ pub(in crate::cli) fn device_state(device: &DeviceUsage) -> DeviceWords {
             ("in use", None, Tone::Plain)
         }
         (None, DeviceHealth::Healthy) if device.is_held() => ("held", None, Tone::Plain),
-        (None, DeviceHealth::Healthy) if device.blocked => ("blocked", None, Tone::Drained),
+        (None, DeviceHealth::Healthy) if device.blocked => ("blocked", None, Tone::Blocked),
         (None, DeviceHealth::Healthy) => ("free", None, Tone::Free),
     };
     let reason = reason.map(|reason| format!(": {}", plain_line(reason))).unwrap_or_default();
     let stale = if device.stale { ", stale" } else { "" };
+    let can_be_had = matches!(word, "in use" | "held" | "free");
     DeviceWords {
-        short: format!("{word}{stale}{}", cut(&reason, LONGEST_REASON)),
+        short: format!("{word}{stale}"),
         whole: format!("{word}{stale}{reason}"),
+        can_be_had,
         tone,
-        is_trouble: !matches!(word, "in use" | "held" | "free") || device.stale,
+        is_trouble: !can_be_had || device.stale,
     }
 }
 
@@ -140,11 +148,18 @@ pub(in crate::cli) fn letters(legend: &Legend, device: &DeviceUsage, most: usize
     if groups.len() > most { format!("{letters}+{}", groups.len() - most) } else { letters }
 }
 
-/// `cpus 3/4 free`: of every capacity what could still be had.
-pub(in crate::cli) fn free_amounts(device: &DeviceUsage) -> String {
+/// `cpus 3/4 free`: of every capacity what can still be had. Of a device of which nothing can be had, what there is: `cpus 4`,
+/// `cpus 1/4 held`.
+pub(in crate::cli) fn amounts(device: &DeviceUsage, can_be_had: bool) -> String {
     let known = device.amounts.iter().filter(|(_, it)| !it.capacity.is_zero());
-    let parts =
-        known.map(|(name, it)| format!("{} {}/{} free", plain_line(name), amount(it.free), amount(it.capacity)));
+    let parts = known.map(|(name, it)| {
+        let (name, all) = (plain_line(name), amount(it.capacity));
+        match can_be_had {
+            true => format!("{name} {}/{all} free", amount(it.free)),
+            false if it.held.is_zero() => format!("{name} {all}"),
+            false => format!("{name} {}/{all} held", amount(it.held)),
+        }
+    });
     parts.collect::<Vec<_>>().join(", ")
 }
 

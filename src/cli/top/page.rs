@@ -1,10 +1,10 @@
 //! The whole page: the machine from the outside in, with its devices, and a table of those who hold them. Pure: from the view
 //! of the daemon and a width to lines.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use clap::ValueEnum;
-use hostler_api::plain_line;
+use hostler_api::{cut_middle, plain_line};
 use hostler_linux::IdSet;
 
 use super::{
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     cli::picture::{
-        legend::{HolderGrouping, Legend, SIGNS, Tone},
+        legend::{self, HolderGrouping, Legend, Tone},
         words,
     },
     units::bytes,
@@ -30,8 +30,8 @@ const SMALLEST_CACHE: u32 = 2;
 const INDENT: usize = 2;
 /// Equal neighbours beyond this number are one line.
 const MOST_EQUAL: usize = 4;
-/// The longest name of a device that others are aligned with.
-const LONGEST_PATH: usize = 30;
+/// The longest name of a device.
+const LONGEST_PATH: usize = 40;
 /// Letters beside a device; more are counted.
 const MOST_LETTERS: usize = 6;
 
@@ -74,6 +74,8 @@ pub(super) struct PageView<'a> {
     pub(super) table: TopTable,
     /// Why all of this is old, if it is.
     pub(super) away: Option<&'a str>,
+    /// True while keys and signs are explained instead.
+    pub(super) help: bool,
 }
 
 /// A line in pieces that look different.
@@ -155,17 +157,42 @@ impl TopPage {
     }
 }
 
+/// Text of the key `?`.
+const HELP: [&str; 16] = [
+    "c            claims, each with a letter",
+    "n            namespaces, each with a letter",
+    "u            NUMA nodes",
+    "Tab          the next of these three",
+    "↑ ↓ j k      a line up or down",
+    "PgUp PgDn    ten lines",
+    "Home End     the first or the last line",
+    "?            this, and back",
+    "q Esc        end",
+    "",
+    "a-z A-Z      holders; the table below the machine names them",
+    ". :          free; kept idle for a holder, on whose core it is",
+    "|            blocked: nobody has it, and it cannot be had for what others have",
+    "= -          stays with the system; does not run, or is not there",
+    "~ !          drained; unhealthy, or not known",
+    "load 0-9     how busy each CPU is, in tenths",
+];
+
 /// Makes a page of `width` columns.
 pub(super) fn page(view: &PageView<'_>, width: usize) -> TopPage {
     let legend = Legend::of(view.usage, view.table.grouping());
     let states = view.usage.cpu_states();
     let marks = CpuMarks { legend: &legend, states: &states, loads: view.loads };
     let scene = PageScene { view, marks, devices: words::devices_by_node(view.usage), width };
-    let mut body = scene.machine();
-    body.push(PageLine::default());
-    body.extend(tables::table(view, &legend));
+    let body = if view.help {
+        HELP.iter().map(|line| PageLine::of(vec![PageSpan::plain(*line)])).collect()
+    } else {
+        let mut body = scene.machine();
+        body.push(PageLine::default());
+        body.extend(tables::table(view, &legend, width));
+        body
+    };
     let cut = |lines: Vec<PageLine>| lines.into_iter().map(|line| line.cut(width)).collect();
-    TopPage { head: cut(head(view, &states)), body: cut(body), signs: signs().cut(width) }
+    TopPage { head: cut(head(view, &states)), body: cut(body), signs: signs(view.usage).cut(width) }
 }
 
 fn head(view: &PageView<'_>, states: &BTreeMap<u32, CpuState>) -> Vec<PageLine> {
@@ -186,9 +213,9 @@ fn head(view: &PageView<'_>, states: &BTreeMap<u32, CpuState>) -> Vec<PageLine> 
 }
 
 /// What each sign means, in one line.
-fn signs() -> PageLine {
+fn signs(usage: &MachineUsage) -> PageLine {
     let mut spans = vec![PageSpan::plain("a-z holders")];
-    for (sign, tone, text) in SIGNS {
+    for (sign, tone, text) in legend::signs(usage) {
         spans.push(PageSpan::plain("  "));
         spans.push(PageSpan::toned(sign.to_string(), tone));
         spans.push(PageSpan::plain(format!(" {}", text.trim_end_matches(" for a holder"))));
@@ -286,7 +313,8 @@ impl PageScene<'_> {
     fn devices_of(&self, node: Option<u32>, indent: usize) -> Vec<PageLine> {
         let devices: &[&DeviceUsage] = self.devices.get(&node).map_or(&[], Vec::as_slice);
         let facts = |device: &DeviceUsage| {
-            (device.backend.clone(), words::device_state(device).short, words::free_amounts(device), device.is_held())
+            let state = words::device_state(device);
+            (device.backend.clone(), words::amounts(device, state.can_be_had), state.whole, device.is_held())
         };
         let alike = |one: &&DeviceUsage, next: &&DeviceUsage| !one.is_held() && facts(one) == facts(next);
         let mut named: Vec<(String, &DeviceUsage)> = Vec::new();
@@ -298,7 +326,9 @@ impl PageScene<'_> {
                 _ => named.extend(run.iter().map(|device| (device.path(), *device))),
             }
         }
-        let widest = named.iter().map(|(path, _)| path.chars().count()).max().unwrap_or(0).min(LONGEST_PATH);
+        let named: Vec<(Cow<'_, str>, &DeviceUsage)> =
+            named.iter().map(|(path, device)| (cut_middle(path, LONGEST_PATH), *device)).collect();
+        let widest = named.iter().map(|(path, _)| path.chars().count()).max().unwrap_or(0);
         named.into_iter().map(|(path, device)| self.device(&path, device, indent, widest)).collect()
     }
 
@@ -307,7 +337,7 @@ impl PageScene<'_> {
         let letters = words::letters(self.marks.legend, device, MOST_LETTERS);
         let sign = match state.tone {
             Tone::Plain if device.is_held() => letters,
-            Tone::Drained if device.drained.is_none() => format!(":{letters}"),
+            Tone::Blocked => format!("|{letters}"),
             Tone::Drained => format!("~{letters}"),
             Tone::Unhealthy => format!("!{letters}"),
             Tone::Offline => format!("-{letters}"),
@@ -317,15 +347,15 @@ impl PageScene<'_> {
             Tone::Plain => self.tone_of(device),
             tone => tone,
         };
-        let amounts = words::free_amounts(device);
+        let amounts = words::amounts(device, state.can_be_had);
         let facts = match (amounts.is_empty(), state.is_trouble) {
-            (true, _) => state.short,
-            (false, true) => format!("{} · {amounts}", state.short),
+            (true, _) => state.whole,
+            (false, true) => format!("{} · {amounts}", state.whole),
             (false, false) => amounts,
         };
         PageLine::of(vec![
             PageSpan::plain(format!("{:indent$}{:<widest$}  ", "", plain_line(path))),
-            PageSpan { text: format!("{sign:<7}"), tone, is_bold: true, is_dim: false },
+            PageSpan { text: format!("{sign:<6} "), tone, is_bold: true, is_dim: false },
             PageSpan {
                 text: facts,
                 tone: if state.is_trouble { state.tone } else { Tone::Plain },

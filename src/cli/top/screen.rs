@@ -1,13 +1,15 @@
 //! A page on a terminal: what fits of it, its colours, and keys.
 
-use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui_core::{
     buffer::Buffer,
     style::{Color, Modifier, Style},
     text::{Line, Span},
 };
 
-use super::page::{PageLine, PageSpan, PageView, TopTable, page};
+use super::{
+    keyboard::KeyPress,
+    page::{PageLine, PageSpan, PageView, TopTable, page},
+};
 use crate::cli::picture::legend::Tone;
 
 /// Colours of holders, in the order of those of drawings, in the palette that every terminal with colours has.
@@ -28,28 +30,26 @@ pub(super) enum TopKey {
     First,
     /// The last line.
     Last,
+    /// The explanation of keys and signs, or the machine again.
+    Help,
 }
 
 impl TopKey {
     /// What a key asks for, if anything.
-    pub(super) fn of(key: KeyEvent) -> Option<Self> {
-        if key.kind == KeyEventKind::Release {
-            return None;
-        }
-        let with_control = key.modifiers.contains(KeyModifiers::CONTROL);
-        Some(match key.code {
-            KeyCode::Char('c') if with_control => Self::Quit,
-            KeyCode::Char('q') | KeyCode::Esc => Self::Quit,
-            KeyCode::Char('c') => Self::Show(TopTable::Claim),
-            KeyCode::Char('n') => Self::Show(TopTable::Namespace),
-            KeyCode::Char('u') => Self::Show(TopTable::Node),
-            KeyCode::Tab => Self::Next,
-            KeyCode::Down | KeyCode::Char('j') => Self::Move(1),
-            KeyCode::Up | KeyCode::Char('k') => Self::Move(-1),
-            KeyCode::PageDown | KeyCode::Char(' ') => Self::Move(10),
-            KeyCode::PageUp => Self::Move(-10),
-            KeyCode::Home => Self::First,
-            KeyCode::End => Self::Last,
+    pub(super) fn of(key: KeyPress) -> Option<Self> {
+        Some(match key {
+            KeyPress::Control('c') | KeyPress::Char('q') | KeyPress::Escape => Self::Quit,
+            KeyPress::Char('c') => Self::Show(TopTable::Claim),
+            KeyPress::Char('n') => Self::Show(TopTable::Namespace),
+            KeyPress::Char('u') => Self::Show(TopTable::Node),
+            KeyPress::Tab => Self::Next,
+            KeyPress::Down | KeyPress::Char('j') => Self::Move(1),
+            KeyPress::Up | KeyPress::Char('k') => Self::Move(-1),
+            KeyPress::PageDown | KeyPress::Char(' ') => Self::Move(10),
+            KeyPress::PageUp => Self::Move(-10),
+            KeyPress::Home => Self::First,
+            KeyPress::End => Self::Last,
+            KeyPress::Char('?' | 'h') => Self::Help,
             _ => return None,
         })
     }
@@ -87,7 +87,7 @@ pub(super) fn draw(view: &PageView<'_>, scroll: &mut Scroll, colours: bool, buff
     if foot > 0 {
         let last = (first + room).min(page.body.len());
         let keys = format!(
-            "c claims  n namespaces  u NUMA nodes  ↑↓ move  q end · lines {}-{last}/{}",
+            "c claims  n namespaces  u NUMA nodes  ↑↓ move  ? help  q end · lines {}-{last}/{}",
             first + 1,
             page.body.len()
         );
@@ -123,7 +123,7 @@ fn colour(tone: Tone) -> Option<Color> {
         Tone::Holder(colour) | Tone::Kept(colour) => Some(Color::Indexed(COLOURS[colour % COLOURS.len()])),
         Tone::Drained => Some(Color::Yellow),
         Tone::Unhealthy => Some(Color::Red),
-        Tone::Reserved | Tone::Offline => Some(Color::DarkGray),
+        Tone::Reserved | Tone::Offline | Tone::Blocked => Some(Color::DarkGray),
     }
 }
 
@@ -138,7 +138,7 @@ mod tests {
 
     fn drawn(width: u16, height: u16, colours: bool, scroll: &mut Scroll) -> Buffer {
         let (usage, loads) = (small(), BTreeMap::new());
-        let view = PageView { usage: &usage, loads: &loads, table: TopTable::Claim, away: None };
+        let view = PageView { usage: &usage, loads: &loads, table: TopTable::Claim, away: None, help: false };
         let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
         draw(&view, scroll, colours, &mut buffer);
         buffer

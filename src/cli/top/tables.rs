@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hostler_api::{Quantity, plain_line};
+use hostler_api::{Quantity, cut_middle, plain_line};
 use hostler_linux::IdSet;
 
 use super::page::{PageLine, PageSpan, PageView, TopTable};
@@ -17,6 +17,8 @@ use crate::{
 
 /// The longest list of CPUs in a column.
 const LONGEST_CPUS: usize = 14;
+/// Names of holders have at least so many columns.
+const SHORTEST_NAME: usize = 24;
 /// Letters of one node; more are counted.
 const MOST_LETTERS: usize = 16;
 
@@ -24,18 +26,20 @@ const MOST_LETTERS: usize = 16;
 type Row = (Option<(char, Tone)>, Vec<String>);
 
 /// The lines of the table that is wanted.
-pub(super) fn table(view: &PageView<'_>, legend: &Legend) -> Vec<PageLine> {
+pub(super) fn table(view: &PageView<'_>, legend: &Legend, width: usize) -> Vec<PageLine> {
     let usage = view.usage;
+    // A long name leaves room for what its holder has.
+    let longest = (width / 3).max(SHORTEST_NAME);
     match view.table {
         TopTable::Claim if usage.holders.is_empty() => vec![PageLine::of(vec![PageSpan::plain("no claims")])],
-        TopTable::Claim => lines(&["CLAIM", "STATE", "CPUS", "HOLDS"], &claims(usage, legend)),
-        TopTable::Namespace => lines(&["NAMESPACE", "CLAIMS", "HOLDS"], &namespaces(usage, legend)),
+        TopTable::Claim => lines(&["CLAIM", "STATE", "CPUS", "HOLDS"], &claims(usage, legend, longest)),
+        TopTable::Namespace => lines(&["NAMESPACE", "CLAIMS", "HOLDS"], &namespaces(usage, legend, longest)),
         TopTable::Node => lines(&["NUMA NODE", "HOLDERS", "FREE"], &nodes(usage, legend)),
     }
 }
 
 /// A claim by itself, or several with one name: one line each, under the letter of their group.
-fn claims(usage: &MachineUsage, legend: &Legend) -> Vec<Row> {
+fn claims(usage: &MachineUsage, legend: &Legend, longest: usize) -> Vec<Row> {
     let groups = legend.groups().iter().enumerate();
     let row = |(place, group): (usize, &crate::cli::picture::legend::LegendEntry)| {
         let states: BTreeSet<&str> = usage
@@ -47,19 +51,27 @@ fn claims(usage: &MachineUsage, legend: &Legend) -> Vec<Row> {
             .collect();
         let cpus = words::cut(&cpus_of(usage, legend, place).to_string(), LONGEST_CPUS);
         let states = states.into_iter().collect::<Vec<_>>().join(", ");
-        let cells = vec![plain_line(&group.name).into_owned(), states, cpus, words::holdings(usage, legend, place)];
+        let cells = vec![
+            cut_middle(&plain_line(&group.name), longest).into_owned(),
+            states,
+            cpus,
+            words::holdings(usage, legend, place),
+        ];
         (Some((group.letter, Tone::Holder(group.colour))), cells)
     };
     groups.map(row).collect()
 }
 
-fn namespaces(usage: &MachineUsage, legend: &Legend) -> Vec<Row> {
+fn namespaces(usage: &MachineUsage, legend: &Legend, longest: usize) -> Vec<Row> {
     let groups = legend.groups().iter().enumerate();
     groups
         .map(|(place, group)| {
             let claims = (0..usage.holders.len()).filter(|holder| legend.group_of(*holder) == Some(place)).count();
-            let cells =
-                vec![plain_line(&group.name).into_owned(), claims.to_string(), words::holdings(usage, legend, place)];
+            let cells = vec![
+                cut_middle(&plain_line(&group.name), longest).into_owned(),
+                claims.to_string(),
+                words::holdings(usage, legend, place),
+            ];
             (Some((group.letter, Tone::Holder(group.colour))), cells)
         })
         .collect()
@@ -72,14 +84,15 @@ fn nodes(usage: &MachineUsage, legend: &Legend) -> Vec<Row> {
         let (mut whole, mut free) = (0_usize, 0_usize);
         let mut groups = BTreeSet::new();
         for device in devices {
+            let can_be_had = words::device_state(device).can_be_had;
             groups.extend(device.holds.iter().filter_map(|hold| legend.group_of(hold.holder)));
             for (name, known) in &device.amounts {
                 let sum = amounts.entry(name).or_default();
-                (sum.capacity, sum.free) = (sum.capacity.plus(known.capacity), sum.free.plus(known.free));
+                sum.capacity = sum.capacity.plus(known.capacity);
+                sum.free = if can_be_had { sum.free.plus(known.free) } else { sum.free };
             }
             whole += usize::from(device.amounts.is_empty());
-            free +=
-                usize::from(device.amounts.is_empty() && !device.is_held() && !words::device_state(device).is_trouble);
+            free += usize::from(device.amounts.is_empty() && !device.is_held() && can_be_had);
         }
         let parts = amounts.iter().filter(|(_, it)| it.capacity > Quantity::default());
         let parts = parts.map(|(name, it)| format!("{} {}/{}", plain_line(name), amount(it.free), amount(it.capacity)));

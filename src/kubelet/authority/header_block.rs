@@ -9,7 +9,7 @@ const AUTHORITY: &[u8] = b":authority";
 const CODES: [u32; 31] =
     [0, 0, 0, 0, 0, 10, 26, 32, 6, 0, 5, 3, 2, 6, 2, 3, 0, 0, 0, 3, 8, 13, 26, 29, 12, 4, 15, 19, 29, 0, 4];
 
-/// The block with a host wherever the authority is a path; nothing if it is fine, or cannot be understood.
+/// The block with a host for its authority; nothing if it has none, or cannot be understood.
 pub(super) fn mended_block(block: &[u8]) -> Option<Vec<u8>> {
     let mut fields = PackedFields { block, at: 0 };
     let (mut mended, mut copied) = (Vec::new(), 0);
@@ -25,7 +25,7 @@ pub(super) fn mended_block(block: &[u8]) -> Option<Vec<u8>> {
         };
         let begin = fields.at;
         let value = fields.text()?;
-        if is_authority && value.is_path() {
+        if is_authority {
             mended.extend_from_slice(&block[copied..begin]);
             push_host(&mut mended, value.length());
             copied = fields.at;
@@ -75,11 +75,6 @@ struct PackedText<'b> {
 }
 
 impl PackedText<'_> {
-    /// Whether it begins with `/`, whose code is 011000.
-    fn is_path(&self) -> bool {
-        self.bytes.first().is_some_and(|first| if self.is_coded { first & 0xfc == 0x60 } else { *first == b'/' })
-    }
-
     /// Its length when it is unpacked.
     fn length(&self) -> usize {
         if self.is_coded { coded_letters(self.bytes) } else { self.bytes.len() }

@@ -40,6 +40,14 @@ fn ready(inventory: &Inventory, claims: &ClaimTable) -> Condition {
     condition(kind, ConditionStatus::False, reason, &inventory.doubts().join("; "))
 }
 
+/// Says that no new claim can be prepared, although all backends have answered.
+pub(super) fn no_new_claims(conditions: &mut [Condition], fault: &str) {
+    let kind = HardwareConditionType::Ready;
+    if let Some(ready) = conditions.iter_mut().find(|it| it.kind == kind.as_str() && it.is_true()) {
+        *ready = condition(kind, ConditionStatus::False, HardwareConditionReason::ClaimsUnreadable, fault);
+    }
+}
+
 fn healthy(inventory: &Inventory, devices: &[DeviceUsage]) -> Condition {
     let kind = HardwareConditionType::Healthy;
     let named = |health: DeviceHealth| few(devices.iter().filter(|it| it.health == health).map(DeviceUsage::path));

@@ -4,7 +4,7 @@
 //!   quiet ── change ──► due a second later; more changes by then go with it
 //!   quiet ── moment of the sign of life ──► due
 //!   failed ──► due after the pause, changes or not
-//!   refused ──► due after a long pause, or with the next change: then somebody may have mended it
+//!   refused ──► due after the pause, or with the next change: then somebody may have mended it
 //! ```
 
 use std::time::Duration;
@@ -13,8 +13,6 @@ use tokio::time::Instant;
 
 /// Changes come in bursts: a pod that ends and its successor, a card that is plugged in.
 pub(super) const COALESCE: Duration = Duration::from_secs(1);
-/// What only people can change: a CRD, a role.
-const REFUSED_PAUSE: Duration = Duration::from_secs(300);
 
 /// When the next report is due.
 #[derive(Debug)]
@@ -67,10 +65,9 @@ impl ReportPace {
         self.pause = Some(Pause { until: now + pause, ends_with_change: false });
     }
 
-    /// The server said that it would not have it, and may have asked to be left alone for longer.
-    pub(super) fn refused(&mut self, now: Instant, pause: Option<Duration>) {
+    /// The server said that it would not have it.
+    pub(super) fn refused(&mut self, now: Instant, pause: Duration) {
         self.changed_at = None;
-        let pause = pause.unwrap_or_default().max(REFUSED_PAUSE);
         self.pause = Some(Pause { until: now + pause, ends_with_change: true });
     }
 }
@@ -143,11 +140,9 @@ mod tests {
         let now = Instant::now();
         let mut pace = told(now);
         pace.changed(now);
-        pace.refused(now + COALESCE, None);
-        assert_eq!(pace.due(), now + COALESCE + REFUSED_PAUSE);
+        pace.refused(now + COALESCE, SIGN);
+        assert_eq!(pace.due(), now + COALESCE + SIGN);
         pace.changed(now + SECOND * 10);
         assert_eq!(pace.due(), now + SECOND * 11);
-        pace.refused(now, Some(REFUSED_PAUSE * 2));
-        assert_eq!(pace.due(), now + REFUSED_PAUSE * 2);
     }
 }

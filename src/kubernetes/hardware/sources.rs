@@ -9,6 +9,7 @@ use crate::{
     claims::ClaimTable,
     inventory::Inventory,
     kubernetes::{
+        claim_access::ClaimAccessReader,
         holds::{HoldsInForce, HoldsReader},
         publisher::Publication,
     },
@@ -20,6 +21,7 @@ pub(super) struct ReportSources {
     table_rx: watch::Receiver<Arc<ClaimTable>>,
     holds_rx: HoldsReader,
     publication_rx: watch::Receiver<Publication>,
+    claim_access: ClaimAccessReader,
 }
 
 /// What a report is made of.
@@ -29,6 +31,8 @@ pub(super) struct ReportContent {
     pub(super) holds: HoldsInForce,
     /// Of the spec whose holds are published.
     pub(super) holds_generation: Option<i64>,
+    /// Why claims cannot be read.
+    pub(super) unreadable_claims: Option<String>,
 }
 
 impl ReportSources {
@@ -38,6 +42,7 @@ impl ReportSources {
             table_rx: parts.table_rx.clone(),
             holds_rx: parts.holds_rx.clone(),
             publication_rx: parts.publication_rx.clone(),
+            claim_access: parts.cluster.claim_access().subscribe(),
         }
     }
 
@@ -56,7 +61,7 @@ impl ReportSources {
             Ok(()) = self.table_rx.changed() => {}
             Ok(()) = self.holds_rx.changed() => {}
             Ok(()) = self.publication_rx.changed() => {}
-            else => std::future::pending().await,
+            () = self.claim_access.changed() => {}
         }
     }
 
@@ -67,6 +72,7 @@ impl ReportSources {
             claims: self.table_rx.borrow_and_update().clone(),
             holds: held.in_force(&inventory),
             holds_generation: self.publication_rx.borrow_and_update().holds_generation,
+            unreadable_claims: self.claim_access.latest_fault(),
             inventory,
         }
     }

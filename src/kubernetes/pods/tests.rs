@@ -1,6 +1,7 @@
 //! What the watch makes of what it hears.
 
 use hostler_cluster::{CallError, StatusError};
+use tokio::time::advance;
 
 use super::*;
 
@@ -17,6 +18,10 @@ fn failure(code: u16) -> ApiFailure {
 
 fn outage() -> ApiFailure {
     ApiFailure::TimedOut { step: "watch".to_owned(), after: Duration::from_secs(1) }
+}
+
+fn pauses() -> RetryPauses {
+    RetryPauses::new(FIRST_PAUSE, LONGEST_PAUSE, LONGEST_REFUSED_PAUSE)
 }
 
 struct Scene {
@@ -93,8 +98,8 @@ fn a_heartbeat_of_a_pod_is_no_news() {
 async fn what_was_heard_counts_for_a_minute_after_the_server_has_gone() {
     let mut scene = Scene::listed(&[pod("a", "1")]);
     let gone = Instant::now();
-    scene.word.lost(&outage(), gone);
-    scene.word.lost(&outage(), gone + WORD_COUNTS / 2);
+    scene.word.lost(&outage(), &pauses(), gone);
+    scene.word.lost(&outage(), &pauses(), gone + WORD_COUNTS / 2);
     assert_eq!(scene.word.counts_until(), Some(gone + WORD_COUNTS), "a second failure is no news");
     assert_eq!(scene.known(), names(&[("a", "1")]));
     scene.word.expire();
@@ -107,7 +112,7 @@ async fn what_was_heard_counts_for_a_minute_after_the_server_has_gone() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_back_in_time_costs_nothing() {
     let mut scene = Scene::listed(&[pod("a", "1")]);
-    scene.word.lost(&outage(), Instant::now());
+    scene.word.lost(&outage(), &pauses(), Instant::now());
     scene.list(&[pod("a", "1")]);
     assert_eq!((scene.known(), scene.word.counts_until()), (names(&[("a", "1")]), None));
     scene.word.expire();
@@ -119,7 +124,7 @@ async fn a_list_that_breaks_off_changes_nothing() {
     let mut scene = Scene::listed(&[pod("a", "1")]);
     scene.word.observe(Some(WatchEvent::ListStarted));
     scene.word.observe(Some(WatchEvent::Listed(pod("b", "2"))));
-    scene.word.lost(&outage(), Instant::now());
+    scene.word.lost(&outage(), &pauses(), Instant::now());
     assert_eq!(scene.known(), names(&[("a", "1")]));
     scene.list(&[pod("c", "3")]);
     assert_eq!(scene.known(), names(&[("c", "3")]));
@@ -129,12 +134,23 @@ async fn a_list_that_breaks_off_changes_nothing() {
 async fn a_role_that_is_taken_away_ends_what_is_known_at_once() {
     for code in [401, 403] {
         let mut scene = Scene::listed(&[pod("a", "1")]);
-        scene.word.lost(&failure(code), Instant::now());
+        scene.word.lost(&failure(code), &pauses(), Instant::now());
+        assert!(matches!(&*scene.pods_rx.borrow(), PodsOfNode::Unknown(_)));
+        scene.pods_rx.mark_unchanged();
+        scene.word.lost(&failure(code), &pauses(), Instant::now());
+        assert!(!scene.pods_rx.has_changed().unwrap(), "it is told once");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_role_is_named_as_missing_only_when_the_refusal_lasts() {
+    let (mut scene, mut pauses, refusal) = (Scene::new(), pauses(), failure(403));
+    for (waited, names_role) in [(0, false), (5, false), (10, true)] {
+        advance(Duration::from_secs(waited)).await;
+        pauses.after_refusal(&refusal);
+        scene.word.lost(&refusal, &pauses, Instant::now());
         let told = scene.pods_rx.borrow().clone();
         let PodsOfNode::Unknown(why) = told else { panic!("{told:?}") };
-        assert!(why.contains("grant the daemon list and watch on pods"), "{why}");
-        scene.pods_rx.mark_unchanged();
-        scene.word.lost(&failure(code), Instant::now());
-        assert!(!scene.pods_rx.has_changed().unwrap(), "it is told once");
+        assert_eq!(why.contains("grant the daemon list and watch on pods"), names_role, "{why}");
     }
 }

@@ -16,7 +16,7 @@ fn assert_golden(name: &str, actual: &str) {
 }
 
 fn text(usage: &MachineUsage, loads: &BTreeMap<u32, u8>, table: TopTable, width: usize) -> String {
-    let view = PageView { usage, loads, table, away: None };
+    let view = PageView { usage, loads, table, away: None, help: false };
     page(&view, width).lines().map(|line| line.text().trim_end().to_owned() + "\n").collect()
 }
 
@@ -63,6 +63,6 @@ fn every_cpu_is_shown_once_with_its_sign() {
 fn a_daemon_that_is_away_is_said_to_be() {
     let (usage, loads) = (small(), BTreeMap::new());
     let away = Some("the daemon is gone since 10:00");
-    let page = page(&PageView { usage: &usage, loads: &loads, table: TopTable::Claim, away }, 80);
+    let page = page(&PageView { usage: &usage, loads: &loads, table: TopTable::Claim, away, help: false }, 80);
     assert!(page.head.iter().any(|line| line.text() == "! the daemon is gone since 10:00"));
 }
