@@ -5,6 +5,10 @@ use std::{
     time::Duration,
 };
 
+/// The pause before the first answer to a gain: claims of a Job that ends go one after the other, and count as one gain.
+const FIRST_GAIN_PAUSE: Duration = Duration::from_millis(50);
+/// The longest pause while something gets free all the time.
+const LONGEST_GAIN_PAUSE: Duration = Duration::from_secs(1);
 /// Changes of the inventory are looked at together, and never more often than this.
 pub(crate) const SHORTEST_REFRESH: Duration = Duration::from_secs(1);
 /// While the inventory goes on changing, everything is looked at this often at least.
@@ -18,6 +22,8 @@ pub(crate) struct Agenda<T> {
     refresh: T,
     due: BTreeSet<T>,
     later: BTreeMap<T, Duration>,
+    /// When what got free last is or was looked at, and the pause before that.
+    gain: Option<(Duration, Duration)>,
     last_refresh: Option<Duration>,
     interval: Duration,
     /// A change of the inventory is still to be looked at. It may be looked at for other reasons, which is no reason to wait for those.
@@ -29,7 +35,7 @@ impl<T: Clone + Ord> Agenda<T> {
     pub(crate) fn new(refresh: T) -> Self {
         let (now, interval) = (Duration::ZERO, Duration::ZERO);
         let (due, later) = (BTreeSet::new(), BTreeMap::new());
-        Self { now, refresh, due, later, last_refresh: None, interval, has_changed: false, told_wake: None }
+        Self { now, refresh, due, later, gain: None, last_refresh: None, interval, has_changed: false, told_wake: None }
     }
 
     /// Looks at it in this step.
@@ -41,6 +47,20 @@ impl<T: Clone + Ord> Agenda<T> {
     pub(crate) fn after(&mut self, delay: Duration, topic: T) {
         let at = self.now + delay;
         self.later.entry(topic).and_modify(|known| *known = at.min(*known)).or_insert(at);
+    }
+
+    /// More may fit than before: who waits is answered at once. Where that goes on, the pauses get longer, as long as four answers of
+    /// which each takes `cost`.
+    pub(crate) fn gained(&mut self, cost: Duration) {
+        let longest = LONGEST_GAIN_PAUSE.max(cost * 4);
+        let pause = match self.gain {
+            Some((due, _)) if due > self.now => return,
+            Some((due, pause)) if self.now - due < longest => (pause * 2).min(longest),
+            _ => FIRST_GAIN_PAUSE,
+        };
+        self.gain = Some((self.now + pause, pause));
+        self.has_changed = true;
+        self.after(pause, self.refresh.clone());
     }
 
     /// The inventory is another one: who waits is to be answered anew, soon. The longer it goes on changing, the less often.
@@ -133,6 +153,38 @@ mod tests {
         agenda.refreshed();
         let again = refreshes(&mut agenda, last + 100, last + 102);
         assert_eq!(again, [last + 101], "after a quiet time the first change counts soon");
+    }
+
+    #[test]
+    fn what_gets_free_is_looked_at_at_once_however_often_others_have_taken_something_before() {
+        let mut agenda = Agenda::new(Topic::Refresh);
+        let seen = refreshes(&mut agenda, 0, 200);
+        assert!(seen.windows(2).any(|pair| pair[1] - pair[0] == 30), "{seen:?}");
+        let freed = seconds(200) + Duration::from_millis(30);
+        agenda.pass(freed);
+        assert_eq!(agenda.pop(), None);
+        agenda.gained(Duration::ZERO);
+        agenda.pass(freed + FIRST_GAIN_PAUSE);
+        assert_eq!(agenda.pop(), Some(Topic::Refresh));
+    }
+
+    #[test]
+    fn what_gets_free_all_the_time_is_looked_at_once_a_second_and_less_often_where_that_takes_long() {
+        for (cost, distance) in [(0, 1000), (2000, 8000)] {
+            let mut agenda = Agenda::new(Topic::Refresh);
+            let mut seen: Vec<u64> = Vec::new();
+            for at in 0..60_000 {
+                agenda.pass(Duration::from_millis(at));
+                while agenda.pop().is_some() {
+                    agenda.refreshed();
+                    seen.push(at);
+                }
+                agenda.gained(Duration::from_millis(cost));
+            }
+            assert_eq!(seen[0], 50);
+            let last = &seen[seen.len() - 2..];
+            assert!(last[1] - last[0] >= distance && last[1] - last[0] <= distance + 1, "{seen:?}");
+        }
     }
 
     #[test]

@@ -33,6 +33,7 @@ mod holdings;
 mod immediate;
 mod inventory;
 mod labels;
+mod migration;
 mod model;
 mod offers;
 mod settle;

@@ -201,7 +201,8 @@ fn mend(kind: FindingKind) -> &'static str {
              DRADeviceTaints and DRADeviceTaintRules, and the API version that its release serves them in"
         }
         FindingKind::ProvisioningRequests => {
-            "the API server has no ProvisioningRequests; install the kind as Cluster Autoscaler has it (autoscaling.x-k8s.io)"
+            "the API server has no ProvisioningRequests, or shows the controller none; install the kind as Cluster Autoscaler has it \
+             (autoscaling.x-k8s.io), and apply deploy/provisioning"
         }
         _ => "the API server does not know the kind; install the CRDs: kubectl apply -k deploy/crds",
     }
@@ -254,6 +255,15 @@ fn allocating(modes: CapabilitiesConfig, classic: &ClassicStatus) -> ClusterFind
         }
         ClassicPhase::NotNeeded => {
             finding(ConditionStatus::False, "NotNeeded", "the cluster's scheduler allocates claims itself".to_owned())
+        }
+        ClassicPhase::Migrating { claims, sources, trouble } => {
+            let mut message = format!(
+                "{claims} claims and {sources} NodeHardware of before the upgrade to 1.32 are still to be handed over to Kubernetes"
+            );
+            if let Some(why) = trouble {
+                message += &format!(": {why}; the controller needs the roles of deploy/classic");
+            }
+            finding(ConditionStatus::False, "Migrating", message)
         }
         ClassicPhase::NotServed(what) => missing(ConditionStatus::False, "NotServed", not_served(what)),
         ClassicPhase::Unknown(why) => finding(ConditionStatus::Unknown, "NoAnswer", why.clone()),

@@ -3,6 +3,7 @@
 mod listen;
 mod provisioning;
 mod reservations;
+mod switch;
 mod webhook;
 
 use std::{
@@ -18,7 +19,11 @@ use hostler_process::{
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::{
-    listen::ListenAddress, provisioning::ProvisioningConfig, reservations::ReservationsConfig, webhook::WebhookConfig,
+    listen::ListenAddress,
+    provisioning::ProvisioningConfig,
+    reservations::ReservationsConfig,
+    switch::{MeantVerb, SwitchMode},
+    webhook::WebhookConfig,
 };
 use crate::model::ObservedKind;
 
@@ -39,6 +44,10 @@ pub(crate) struct ControllerConfig {
     pub(crate) driver: String,
     /// Where it answers.
     pub(crate) listen: ListenAddress,
+    /// A socket for probes alone, that only the user of the controller can connect to. Default: one in its own folder below `/run`,
+    /// where that is there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) probe_socket: Option<PathBuf>,
     /// What it does where the cluster has what that takes.
     pub(crate) capabilities: CapabilitiesConfig,
     /// How it answers ProvisioningRequests.
@@ -53,12 +62,28 @@ pub(crate) struct ControllerConfig {
     pub(crate) log: LogConfig,
 }
 
+/// The default socket of probes. The unit and the Deployment make its folder.
+const PROBE_SOCKET: &str = "/run/hostler-controller/probe.sock";
+
+impl ControllerConfig {
+    /// The socket of probes.
+    pub(crate) fn probe_socket(&self) -> &Path {
+        self.probe_socket.as_deref().unwrap_or(Path::new(PROBE_SOCKET))
+    }
+
+    /// True if probes are served: always for a socket that the configuration names, else where the default folder exists.
+    pub(crate) fn has_probes(&self) -> bool {
+        self.probe_socket.is_some() || self.probe_socket().parent().is_some_and(Path::is_dir)
+    }
+}
+
 impl Default for ControllerConfig {
     fn default() -> Self {
         Self {
             kubeconfig: None,
             driver: "hostler.dev".to_owned(),
             listen: ListenAddress::default(),
+            probe_socket: None,
             capabilities: CapabilitiesConfig::default(),
             provisioning: ProvisioningConfig::default(),
             reservations: ReservationsConfig::default(),
@@ -247,7 +272,8 @@ mod tests {
     #[test]
     fn what_is_printed_means_the_same() {
         let text = "kubeconfig = '/etc/hostler/kubeconfig'\nlisten = '0.0.0.0:9440'\n[lease]\nnamespace = 'hw'\n\
-                    [capabilities]\nnode_reports = 'off'\ncluster_hardware = 'on'\n[log]\nformat = 'json'";
+                    [capabilities]\nnode_reports = 'off'\ncluster_hardware = 'on'\n[reservations]\ndirect = true\n\
+                    [webhook]\nrepair = 'auto'\n[log]\nformat = 'json'";
         let config = read(text).unwrap();
         assert_eq!(config.capabilities.node_reports, CapabilityMode::Off);
         assert_eq!(read(&config.to_string()).unwrap(), config);
@@ -290,6 +316,11 @@ mod tests {
              letters, digits, and hyphens inside\n\
              FILE:4: webhook.configuration: is \"A\", which no object can be called; write the name of the \
              MutatingWebhookConfiguration: lower-case letters, digits, '-' and '.'"
+        );
+        assert_eq!(
+            read("[reservations]\ndirect = 'yes'\n[webhook]\nrepair = 1").unwrap_err(),
+            "FILE:2: reservations.direct: invalid value: string \"yes\", expected true, false or \"auto\"\n\
+             FILE:4: webhook.repair: invalid type: integer `1`, expected true, false or \"auto\""
         );
         let text = "[reservations]\nreserve_image = ''\nsettle_seconds = 0\ngrace_seconds = 0";
         assert_eq!(

@@ -4,7 +4,6 @@ mod provreq;
 mod reservation;
 
 use std::{
-    env,
     io::{self, Write},
     path::PathBuf,
     time::{Duration, SystemTime},
@@ -17,6 +16,7 @@ use tokio::runtime;
 
 use self::{provreq::RequestWorld, reservation::ReservationWorld};
 use crate::{
+    cluster_args::ClusterArgs,
     config::ControllerConfig,
     plan::{ClusterReadError, InputText, LiveCluster},
 };
@@ -41,9 +41,8 @@ enum ExplainedKind {
 struct ReservationArgs {
     /// Its name
     name: String,
-    /// Kubeconfig [default: the file that KUBECONFIG names, else the service account of the pod]
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    access: ClusterArgs,
 }
 
 #[derive(clap::Args, Debug)]
@@ -53,9 +52,8 @@ struct RequestArgs {
     /// Its namespace
     #[arg(short, long, default_value = "default")]
     namespace: String,
-    /// Kubeconfig [default: the file that KUBECONFIG names, else the service account of the pod]
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    access: ClusterArgs,
     /// The controller's configuration file, where it has other names of classes than by itself
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -97,12 +95,6 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<(), Explain
     Ok(out.write_all(plain(&words).as_bytes())?)
 }
 
-async fn connect(kubeconfig: Option<&PathBuf>) -> Result<LiveCluster, ExplainError> {
-    let of_shell = || env::var_os("KUBECONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
-    let kubeconfig = kubeconfig.cloned().or_else(of_shell);
-    Ok(LiveCluster::connect(kubeconfig.as_deref()).await?)
-}
-
 /// Somebody should have said so by now.
 fn late(end: Option<SystemTime>, now: SystemTime) -> bool {
     const PATIENCE: Duration = Duration::from_secs(60);
@@ -122,7 +114,7 @@ impl RequestArgs {
     }
 
     async fn read(&self) -> Result<RequestWorld, ExplainError> {
-        let cluster = connect(self.kubeconfig.as_ref()).await?;
+        let cluster = LiveCluster::connect(&self.access).await?;
         let mut pages = Vec::new();
         cluster.read_requests(&self.namespace, &mut |InputText { text, .. }| pages.push(text)).await?;
         let mut world = RequestWorld::default();
@@ -135,7 +127,7 @@ impl RequestArgs {
 
 impl ReservationArgs {
     async fn explained(&self) -> Result<String, ExplainError> {
-        let cluster = connect(self.kubeconfig.as_ref()).await?;
+        let cluster = LiveCluster::connect(&self.access).await?;
         let mut world = ReservationWorld::default();
         let mut pages = Vec::new();
         cluster.read_reservations(&mut |InputText { text, .. }| pages.push(text)).await?;

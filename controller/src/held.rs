@@ -47,7 +47,7 @@ pub(crate) struct HeldReservation {
     pub(crate) owners: Vec<String>,
     /// Pods that have devices of it: `namespace/name`.
     pub(crate) current_owners: Vec<String>,
-    /// Until when, as the Reservation says it: a time, or how long from when it was made.
+    /// Until when, as the Reservation says it: a time, or how long from when it was made. Of one that is over, since when it is.
     pub(crate) until: String,
     /// The devices.
     pub(crate) devices: Vec<ReservedDevice>,
@@ -75,7 +75,10 @@ impl HeldReservation {
             toleration_value: status.toleration_value.clone(),
             owners: spec.owners.iter().map(owner_words).collect(),
             current_owners: has.collect(),
-            until: until(spec.expires.as_deref(), spec.ttl.as_deref()),
+            until: match status.phase.is_over() {
+                true => ready.map_or_else(|| "over".to_owned(), |it| format!("over since {}", it.last_transition_time)),
+                false => until(spec.expires.as_deref(), spec.ttl.as_deref()),
+            },
             devices: status.devices.clone(),
         }
     }
@@ -171,6 +174,20 @@ mod tests {
              train  Held        n1/fpga/a  hostler.dev  gpu    -           hostler.dev/held=0123456789abcdef\n\
              train  HandedOver  n1/fpga/b  hostler.dev  gpu    ml/train-0  hostler.dev/held=0123456789abcdef\n"
         );
+    }
+
+    #[test]
+    fn one_that_is_over_does_not_say_until_when_it_will_last() {
+        for (phase, expected) in [
+            ("Succeeded", "over since 2026-11-23T10:00:00Z"),
+            ("Failed", "over since 2026-11-23T10:00:00Z"),
+            ("Waiting", "30m from creation"),
+        ] {
+            let mut object = example();
+            object["status"]["phase"] = phase.into();
+            object["status"]["conditions"][0]["lastTransitionTime"] = "2026-11-23T10:00:00Z".into();
+            assert_eq!(answer(&[object]).reservations[0].until, expected, "{phase}");
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod annotations;
 mod asking;
 mod budgets;
 mod choice;
+mod closing;
 mod conflicts;
 mod core;
 mod devices;
@@ -22,6 +23,7 @@ mod event;
 mod evictions;
 mod fences;
 mod fresh;
+mod hopeless;
 mod parts;
 mod placeholder;
 mod planning;
@@ -43,7 +45,7 @@ mod victims;
 mod writes;
 
 pub(crate) use self::{
-    choice::{ReservationOffer, open_reservations},
+    choice::{OfferedReservation, ReservationOffer, open_reservations},
     core::{HoldCore, HoldSettings},
     event::{
         AllocatedClaim, Amounts, ClaimPart, DeviceKey, Fence, FenceRule, HoldCommand, HoldEvent, HoldNotice,
@@ -51,5 +53,6 @@ pub(crate) use self::{
         PodWrite, PriorityClasses, PublishedDevice, PublishedSlice, ReservationObject, WrittenReservation,
     },
     question::{HoldAnswer, HoldQuestion},
+    status::STILL_LOOKING,
     taken::{add_taken, taken_by_reservations},
 };

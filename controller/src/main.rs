@@ -2,10 +2,12 @@
 //! clusters of 1.26 to 1.31 allocates it.
 
 mod agenda;
+mod askers;
 mod availability;
 mod claim_write;
 mod classic;
 mod cli;
+mod cluster_args;
 mod conditions;
 mod config;
 mod direct;
@@ -24,6 +26,7 @@ mod notices;
 mod observe;
 mod plan;
 mod provision;
+mod ready;
 mod remote;
 mod reports;
 mod rounds;
@@ -31,7 +34,6 @@ mod run;
 mod serve;
 mod steer;
 mod stock;
-mod text_table;
 mod view;
 mod watchers;
 

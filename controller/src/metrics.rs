@@ -10,15 +10,12 @@ use crate::{
     provision::adapter::ProvisionStatus, serve::ServeState, steer::SteerFigures,
 };
 
-/// What the text is.
-pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
 type ClassGauge = Family<Vec<(&'static str, String)>, Gauge>;
 type StateGauge = KindGauge;
 type WriteGauge = Family<[(&'static str, &'static str); 2], Gauge>;
 type KindGauge = Family<[(&'static str, &'static str); 1], Gauge>;
 
-/// All figures, as text.
+/// All figures, in OpenMetrics.
 pub(crate) fn exposition(state: &ServeState) -> String {
     let view = state.view_rx.borrow().clone();
     let mut registry = Registry::with_prefix("hostler_controller");

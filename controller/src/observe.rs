@@ -10,7 +10,7 @@ mod pending;
 use std::{future::pending, time::Duration};
 
 use hostler_api::Chain;
-use hostler_cluster::{ApiClient, ApiFailure, Backoff, FollowEvent, Follower, RawObject};
+use hostler_cluster::{ApiClient, ApiFailure, FollowEvent, Follower, RawObject, RetryPauses};
 use hostler_process::Tasks;
 use tokio::{sync::mpsc, time::sleep};
 use tracing::{info, warn};
@@ -27,10 +27,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 /// Between two looks whether a server has got a kind that it did not have.
 const NOT_SERVED_PAUSE: Duration = Duration::from_secs(10);
-/// Between two looks whether a kind may be read by now: each is a refusal in the server's books.
+/// The longest time between two looks whether a kind may be read by now: each is a refusal in the server's books.
 const FORBIDDEN_PAUSE: Duration = Duration::from_secs(60);
-/// What a server may ask for; more would be a mistake.
-const LONGEST_ASKED_FOR: Duration = Duration::from_secs(60);
 
 /// Watches a kind until the process stops; one that is not wanted is as one that is not there. `events_tx` has few places: who
 /// is slow slows down the server.
@@ -46,7 +44,7 @@ pub(crate) fn start(
         client,
         kind,
         events_tx,
-        pauses: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
+        pauses: RetryPauses::new(FIRST_PAUSE, LONGEST_PAUSE, FORBIDDEN_PAUSE),
         was_heard: false,
         interruption: None,
         place: 0,
@@ -67,7 +65,7 @@ struct KindObserver {
     client: ApiClient,
     kind: ObservedKind,
     events_tx: mpsc::Sender<ClusterEvent>,
-    pauses: Backoff,
+    pauses: RetryPauses,
     /// Whether anything was heard of it.
     was_heard: bool,
     /// Why nothing is heard, as it was last told.
@@ -131,7 +129,8 @@ impl KindObserver {
                 }
                 // Where it was allowed before, that can pass: what is known stays, as with all other kinds.
                 Err(failure) if self.kind.is_optional() && !self.was_heard && failure.code() == Some(403) => {
-                    return self.not_served(FORBIDDEN_PAUSE).await;
+                    let pause = self.pauses.after_refusal(&failure);
+                    return self.not_served(pause).await;
                 }
                 Err(failure) => {
                     self.flush(&mut waiting).await?;
@@ -166,8 +165,7 @@ impl KindObserver {
             self.send(ClusterEvent::Interrupted(self.kind, why.clone())).await?;
             self.interruption = Some(why);
         }
-        let asked_for = failure.retry_after().unwrap_or_default().min(LONGEST_ASKED_FOR);
-        sleep(self.pauses.next_pause().max(asked_for)).await;
+        sleep(self.pauses.after_outage(failure)).await;
         Ok(())
     }
 

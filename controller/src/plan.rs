@@ -17,7 +17,6 @@ mod table;
 mod workload;
 
 use std::{
-    env,
     io::{self, Write},
     path::PathBuf,
     str::FromStr,
@@ -25,7 +24,7 @@ use std::{
 
 use clap::ValueEnum;
 use hostler_allocator::{
-    plan::{Change, PlanOptions, PodSet, Verdict},
+    plan::{Change, PlanBoxes, PlanOptions, PodSet, Verdict},
     structured::{Feature, Features, KubernetesVersion},
 };
 use hostler_api::{Chain, did_you_mean, plain};
@@ -37,14 +36,18 @@ pub(crate) use self::{
     answer::{ANSWER_VERSION, PlanAnswer},
     cluster::{ClusterReadError, LiveCluster},
     manifests::{InputLayer, Manifests},
-    pods::asked,
+    pods::asked_or_alone,
     read::{InputProblem, InputText, for_each_text},
 };
 
 use crate::{
+    cluster_args::ClusterArgs,
     remote::{self, RemoteArgs, RemoteError},
     serve::{PlanFile, PlanRequest},
 };
+
+/// The classes that hostler's deployment has.
+const CLASSES: &str = include_str!("../../deploy/cluster/deviceclasses.yaml");
 
 const EXAMPLES: &str = "\
 Changes for --what-if, which are made in their order before anything is asked:
@@ -69,12 +72,12 @@ pub(crate) struct PlanArgs {
     /// Read the cluster; nothing is written to it
     #[arg(long, group = "input", conflicts_with = "controller")]
     cluster: bool,
-    /// Kubeconfig for it [default: the file that KUBECONFIG names, else the service account of the pod]
-    #[arg(long, value_name = "FILE", requires = "cluster")]
-    kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    access: ClusterArgs,
     #[command(flatten)]
     remote: RemoteArgs,
-    /// Add a node with the devices of a captured machine; it is called NODE, or as the file is
+    /// Add a node with the devices of a captured machine; it is called NODE, or as the file is. Without a cluster the classes of hostler's
+    /// deployment are there as well
     #[arg(long, value_name = "[NODE=]FILE.tar.zst", group = "input")]
     node_capture: Vec<NodeCapture>,
     /// Change the cluster before anything is asked; may be repeated
@@ -156,7 +159,7 @@ pub(crate) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<PlanOutcome, P
     let version = args.kubernetes.or(server).unwrap_or_default();
     let options = PlanOptions { version, features: Some(args.features(version)), ..PlanOptions::default() };
     let question = PlanQuestion { manifests, changes: &args.what_if };
-    let answer = question.answer(&options, problems).map_err(PlanError::Input)?;
+    let answer = question.answer(&options, &mut PlanBoxes::default(), problems).map_err(PlanError::Input)?;
     write_answer(&answer, args.output, out)?;
     Ok(outcome(&answer))
 }
@@ -175,13 +178,14 @@ pub(crate) struct PlanQuestion<'a> {
 }
 
 impl PlanQuestion<'_> {
-    /// What of all that wants a place gets one; `problems` are those of reading.
+    /// What of all that wants a place gets one, within the boxes; `problems` are those of reading.
     pub(crate) fn answer(
         mut self,
         options: &PlanOptions,
+        boxes: &mut PlanBoxes,
         mut problems: Vec<InputProblem>,
     ) -> Result<PlanAnswer, Vec<InputProblem>> {
-        let mut asked = pods::asked(&self.manifests);
+        let mut asked = pods::asked_or_alone(&self.manifests);
         problems.extend(pods::excess(&asked));
         let mut notes = pods::notes(&self.manifests);
         // Who has lost a place comes before who never had one.
@@ -193,7 +197,7 @@ impl PlanQuestion<'_> {
         notes.extend(snapshot.unseen().iter().cloned());
         let (sets, notes_of_sets): (Vec<PodSet>, Vec<Vec<String>>) =
             asked.into_iter().map(|asked| (asked.set, asked.notes)).unzip();
-        let plan = snapshot.plan(&sets, options);
+        let plan = snapshot.plan_within(&sets, options, boxes);
         Ok(PlanAnswer::new(&snapshot, &plan, options, notes_of_sets, notes))
     }
 }
@@ -258,6 +262,12 @@ impl PlanArgs {
         problems: &mut Vec<InputProblem>,
     ) -> Result<Option<KubernetesVersion>, PlanError> {
         let server = self.read_cluster(manifests, problems)?;
+        let has_cluster = self.cluster || self.access.is_named();
+        if !self.node_capture.is_empty() && !has_cluster {
+            // What a captured node has is selected by the classes of the cluster that it comes to.
+            let classes = InputText { name: "classes of hostler".to_owned(), text: CLASSES.to_owned() };
+            manifests.read(&classes, InputLayer::Base, problems);
+        }
         for capture in &self.node_capture {
             match capture.read() {
                 Ok(input) => manifests.read(&input, InputLayer::Base, problems),
@@ -275,12 +285,12 @@ impl PlanArgs {
         manifests: &mut Manifests,
         problems: &mut Vec<InputProblem>,
     ) -> Result<Option<KubernetesVersion>, PlanError> {
-        if !self.cluster {
+        if !self.cluster && !self.access.is_named() {
             return Ok(None);
         }
         let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(PlanError::Runtime)?;
         runtime.block_on(async {
-            let cluster = LiveCluster::connect(self.kubeconfig().as_deref()).await?;
+            let cluster = LiveCluster::connect(&self.access).await?;
             cluster.read(&mut |input| manifests.read(&input, InputLayer::Base, problems)).await?;
             if self.kubernetes.is_some() {
                 return Ok(None);
@@ -295,12 +305,6 @@ impl PlanArgs {
                 }
             }
         })
-    }
-
-    /// The variable is read only where a cluster is meant: it is there in most shells.
-    fn kubeconfig(&self) -> Option<PathBuf> {
-        let of_shell = || env::var_os("KUBECONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
-        self.kubeconfig.clone().or_else(of_shell)
     }
 
     fn features(&self, version: KubernetesVersion) -> Features {

@@ -9,7 +9,7 @@ use serde::{Serialize, de::DeserializeOwned};
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct RemoteArgs {
     /// Ask the controller at this address instead of the API server: https://HOST:PORT, or http on this machine
-    #[arg(long, value_name = "URL", conflicts_with = "kubeconfig", group = "input")]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["kubeconfig", "context"], group = "input")]
     controller: Option<String>,
     /// File with the token that says to the controller who asks, as the API server knows it
     #[arg(long, value_name = "FILE", requires = "controller")]
@@ -25,6 +25,9 @@ pub(crate) enum RemoteError {
     /// Its address or a file cannot be used.
     #[error("failed to prepare for asking the controller")]
     Connect(#[source] ConnectError),
+    /// Nothing says whether it is the controller.
+    #[error("nothing vouches for {0}; name the file with its certificate: --certificate-authority FILE")]
+    NoAuthority(String),
     /// It does not answer, or says no.
     #[error("the controller gave no answer")]
     Call(#[source] ApiFailure),
@@ -46,6 +49,9 @@ impl RemoteArgs {
     pub(crate) fn service(&self) -> Result<HttpService, RemoteError> {
         let address = self.controller.as_deref().unwrap_or_default();
         let (token, authority) = (self.token_file.as_deref(), self.certificate_authority.as_deref());
+        if address.starts_with("https:") && authority.is_none() {
+            return Err(RemoteError::NoAuthority(address.to_owned()));
+        }
         HttpService::new(address, token, authority).map_err(RemoteError::Connect)
     }
 }

@@ -22,7 +22,7 @@ use hostler_process::{
     EndedService, StopSignals, Tasks,
     log::{LogEnd, LogError, ProcessLog},
     notify,
-    serve::CertificateError,
+    serve::{CertificateError, bind_private},
 };
 use tokio::{
     net::TcpListener,
@@ -152,6 +152,9 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
     // What is watched fills its connection when this process is busy: whatever must not wait has another one.
     let (watching, calling) = (connect(ApiPatience::BULK)?, connect(ApiPatience::PROMPT)?);
     let listener = self::listener(config.listen, |address, source| RunError::Listen { address, source }).await?;
+    let path = config.probe_socket();
+    let probes = config.has_probes().then(|| bind_private(path)).transpose();
+    let probes = probes.map_err(|source| RunError::Listen { address: path.display().to_string(), source })?;
     let refused = |address, source| RunError::ListenWebhook { address, source };
     let webhook = self::listener(config.webhook.listen, refused).await?;
     let modes = config.capabilities;
@@ -188,6 +191,9 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
     CapabilityStarts { config, watching, state: state.clone() }.start(outcome_tx, classic_tx, provision_tx, holds_tx);
     if let Some(listener) = listener {
         serve::start(state.clone(), listener, tasks).map_err(RunError::Certificate)?;
+    }
+    if let Some(listener) = probes {
+        serve::start_probes(state.clone(), listener, tasks);
     }
     if let Some(listener) = webhook {
         steer(config, &state, steer_tx, listener).map_err(RunError::Certificate)?;

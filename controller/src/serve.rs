@@ -38,7 +38,7 @@ use hostler_process::{
     serve::{self, CertificateError, ConnectionServer, OwnCertificate},
 };
 use tokio::{
-    net::TcpListener,
+    net::{TcpListener, UnixListener},
     sync::{Semaphore, watch},
 };
 use tracing::info;
@@ -124,6 +124,16 @@ pub(crate) fn start(state: ServeState, listener: TcpListener, tasks: &Tasks) -> 
     Ok(())
 }
 
+/// Serves probes on a socket with connections of their own, until the process stops.
+pub(crate) fn start_probes(state: ServeState, listener: UnixListener, tasks: &Tasks) {
+    let server = ConnectionServer::new(probe_routes(state, Audience::ThisHost), OLDEST, tasks);
+    let own_tasks = tasks.clone();
+    tasks.service("probes", async move {
+        serve::accept_private(listener, server, &own_tasks).await;
+        Ok(())
+    });
+}
+
 /// Who can connect.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Audience {
@@ -136,15 +146,16 @@ pub(crate) enum Audience {
 /// All routes.
 pub(crate) fn router(state: ServeState, audience: Audience) -> Router {
     let api = api::routes(&state);
-    Router::new()
-        .route("/healthz", get(async || "ok\n"))
-        .route("/readyz", get(readyz))
-        .with_state((state.clone(), audience))
+    probe_routes(state.clone(), audience)
         .merge(figures::routes(state, audience))
         .merge(page::routes())
         .merge(api)
         .fallback(async || (StatusCode::NOT_FOUND, "there is nothing here\n"))
         .layer(from_fn(page::secured))
+}
+
+fn probe_routes(state: ServeState, audience: Audience) -> Router {
+    Router::new().route("/healthz", get(async || "ok\n")).route("/readyz", get(readyz)).with_state((state, audience))
 }
 
 /// Ready when everything that is needed was listed. What is not heard of now is shown as it was last: that is an answer still,

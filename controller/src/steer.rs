@@ -12,6 +12,7 @@
 
 mod affinity;
 mod answer;
+mod capacity;
 mod decide;
 mod keeper;
 mod keys;

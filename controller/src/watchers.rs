@@ -134,8 +134,7 @@ impl<K: Copy> KindWatcher<K> {
             let error = Chain(failure).to_string();
             warn!(kind = self.all.kind(), purpose = self.purpose, error, "watching is interrupted");
         }
-        let asked_for = failure.retry_after().unwrap_or_default().min(NOT_SERVED_PAUSE);
-        sleep(self.pauses.next_pause().max(asked_for)).await;
+        sleep(self.pauses.next_pause().max(failure.retry_after().unwrap_or_default())).await;
     }
 
     async fn send(&self, news: KindNews) -> Result<(), NobodyListens> {

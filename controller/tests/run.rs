@@ -5,7 +5,7 @@
 #[path = "run/rig.rs"]
 mod rig;
 
-use std::time::Duration;
+use std::{fs, process::Command, time::Duration};
 
 use hostler_testing::{
     apiserver::{ApiServer, ApiServerRelease, LoggedRequest, PolicyRule},
@@ -16,6 +16,7 @@ use hostler_testing::{
 use nix::sys::signal::Signal;
 use rig::{USER, install, install_rules_for_devices, objects, options, root, slice};
 use serde_json::Value;
+use tokio::{net::TcpStream, time::timeout};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_is_ready_when_everything_is_listed_and_sees_what_changes_then() {
@@ -180,4 +181,32 @@ async fn systemd_hears_when_it_is_ready_alive_and_stopping_and_nothing_while_it_
     systemd.wait_for("WATCHDOG=1");
     assert_eq!(controller.stop().await, Some(0));
     systemd.wait_for("STOPPING=1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn probes_are_answered_although_strangers_have_taken_every_place() {
+    let server = ApiServer::of(ApiServerRelease::default()).await;
+    let probes = format!("probe_socket = {:?}\n", server.folder().join("probe.sock"));
+    let file = server.folder().join("probes.toml");
+    fs::write(&file, &probes).unwrap();
+    let options = options(&server);
+    let options = ControllerOptions { config: format!("{probes}{}", options.config), ..options };
+    let controller = RunningController::start(&options).await;
+    controller.until_answers("/readyz", 200).await;
+    let mut strangers = Vec::new();
+    for _ in 0..300 {
+        strangers.push(TcpStream::connect(controller.address()).await.unwrap());
+    }
+    let is_full = async |it: &RunningController| {
+        timeout(Duration::from_millis(200), it.get("/healthz")).await.is_err().then_some(())
+    };
+    controller.until("every place is taken", is_full).await;
+    for asked in [&["ready"][..], &["ready", "--alive"]] {
+        let probe = Command::new(&options.binary).args(asked).arg("--config").arg(&file).output().unwrap();
+        assert!(probe.status.success(), "{asked:?}: {}", String::from_utf8_lossy(&probe.stderr));
+    }
+    drop(strangers);
+    assert_eq!(controller.stop().await, Some(0));
+    let probe = Command::new(&options.binary).args(["ready", "--config"]).arg(&file).output().unwrap();
+    assert_eq!(probe.status.code(), Some(1), "nobody answers");
 }

@@ -92,7 +92,7 @@ export class FitPanel {
     const asides = [...(set.unsupported ?? []).map((what) => `not looked at: ${what}`), ...(set.notes ?? [])];
     return el("section", { class: "fit-set" }, title, of,
       set.problem && el("p", { class: "problem" }, plain(set.problem)), room,
-      reasons.length > 0 && el("h4", {}, "Why not elsewhere"), reasons.length > 0 && el("ul", { class: "reasons" }, reasons),
+      reasons.length > 0 && el("h4", {}, set.room.length > 0 ? "Why not elsewhere" : "Why not"), reasons.length > 0 && el("ul", { class: "reasons" }, reasons),
       asides.length > 0 && el("ul", { class: "notes" }, asides.map((aside) => el("li", {}, plain(aside)))));
   }
 

@@ -3,13 +3,16 @@
 import { SIZES, described, fittingSize, layout } from "./cells.js";
 import { byId, plain } from "./dom.js";
 import { paintTile, readColours, readFills } from "./paint.js";
+import { sharedDomain } from "./text.js";
 
 export class NodeGrid {
   #nodes = [];
   #size = 1;
   /** A place in `SIZES`, or null for what fits. */
   #chosen = null;
-  #plan = { columns: 1, rows: 0, height: 0 };
+  #plan = { columns: 1, rows: 0, tile: 0, height: 0 };
+  /** How many letters at the end of every name say nothing: the domain that all nodes have. */
+  #domain = 0;
   #current = 0;
   #isDrawing = false;
   #hasPainted = false;
@@ -31,6 +34,7 @@ export class NodeGrid {
   show(nodes) {
     const name = this.#nodes[this.#current]?.name;
     this.#nodes = nodes;
+    this.#domain = sharedDomain(nodes.map((node) => node.name)).length;
     const place = nodes.findIndex((node) => node.name === name);
     this.#current = Math.max(0, place >= 0 ? place : Math.min(this.#current, nodes.length - 1));
     this.arrange();
@@ -98,15 +102,16 @@ export class NodeGrid {
   }
 
   #box(place) {
-    const { width, height, gap } = SIZES[this.#size];
-    const { columns } = this.#plan;
+    const { height, gap } = SIZES[this.#size];
+    const { columns, tile: width } = this.#plan;
     const [column, row] = [place % columns, Math.floor(place / columns)];
     return { x: gap + column * (width + gap), y: gap + row * (height + gap), width, height };
   }
 
   #at(event) {
     const area = this.space.getBoundingClientRect();
-    const { width, height, gap } = SIZES[this.#size];
+    const { height, gap } = SIZES[this.#size];
+    const width = this.#plan.tile;
     const column = Math.floor((event.clientX - area.left - gap / 2) / (width + gap));
     const row = Math.floor((event.clientY - area.top - gap / 2) / (height + gap));
     const place = row * this.#plan.columns + column;
@@ -202,10 +207,11 @@ export class NodeGrid {
     const rows = Math.ceil(clientHeight / rowHeight) + 1;
     const last = Math.min(this.#nodes.length, first + rows * this.#plan.columns);
     for (let place = first; place < last; place += 1) {
-      const { x, y, width, height } = this.#box(place);
+      const box = this.#box(place);
       const node = this.#nodes[place];
-      const look = { ...this.#look, ...this.#emphasis(node) };
-      paintTile(context, node, { x, y: y - scrollTop, width, height }, size, look);
+      const look = { ...this.#look, ...this.#emphasis(node), domain: this.#domain };
+      const [left, right] = [Math.round(box.x), Math.round(box.x + box.width)];
+      paintTile(context, node, { ...box, x: left, y: box.y - scrollTop, width: right - left }, size, look);
     }
     if (this.#nodes.length > 0 && !this.#hasPainted) {
       // What benchmarks read.

@@ -2,10 +2,12 @@
 
 import { el, plain } from "./dom.js";
 import { colourOf, letterOf } from "./signs.js";
-import { amountOf, amountShown, counted } from "./text.js";
+import { amountOf, amountShown, counted, cut } from "./text.js";
 
 /** Letters beside a device; more are counted. */
 const MOST_LETTERS = 4;
+/** The longest name of a claim in the table; all of it is in its title. */
+const LONGEST_NAME = 44;
 /** Pods that are named of one claim. */
 const MOST_PODS = 3;
 
@@ -65,8 +67,8 @@ export class Holders {
   #row(holder, index, drawing) {
     const letter = el("span", { class: `letter holder-${colourOf(index)}`, "aria-hidden": "true" }, letterOf(index));
     const press = (event) => highlight(drawing, index, event.currentTarget);
-    const name = el("button", { type: "button", class: "link", "aria-pressed": "false", on: { click: press } },
-      plain(`${holder.namespace}/${holder.name}`));
+    const full = plain(`${holder.namespace}/${holder.name}`);
+    const name = el("button", { type: "button", class: "link", "aria-pressed": "false", title: full, on: { click: press } }, cut(full, LONGEST_NAME));
     return el("tr", {}, el("td", {}, letter), el("td", {}, name), el("td", {}, plain(podWords(holder.pods ?? []))),
       el("td", {}, plain(this.#holdings(index))));
   }

@@ -4,7 +4,7 @@ import { bar, byId, el, plain } from "./dom.js";
 import { Holders } from "./holders.js";
 import { Kept } from "./kept.js";
 import { REPORTS, STATES } from "./signs.js";
-import { amountOf, amountShown, byName, counted, grouped } from "./text.js";
+import { amountCounts, amountOf, amountShown, byName, counted, grouped, shareTaken } from "./text.js";
 import { walk } from "./walk.js";
 
 /** More CPUs than that are shown as a bar. */
@@ -40,7 +40,10 @@ function summary(machine) {
   const counts = STATES.map((state) => [state.key, machine.devices.filter((device) => device.state === state.key).length]);
   const told = counts.filter(([, count]) => count > 0).map(([key, count]) => `${grouped(count)} ${key}`);
   const label = told.join(", ") || "no devices";
-  return el("div", { class: "summary" }, bar(counts, label), el("p", {}, `${counted(machine.devices.length, "device")}: ${label}`));
+  const parts = machine.devices.filter(({ state }) => state === "free").reduce((sum, { amounts }) => sum + shareTaken(amounts), 0);
+  const moved = { allocated: parts, free: -parts };
+  const shares = counts.map(([key, count]) => [key, count + (moved[key] ?? 0)]);
+  return el("div", { class: "summary" }, bar(shares, label), el("p", {}, `${counted(machine.devices.length, "device")}: ${label}`));
 }
 
 /** What makes it doubtful, before everything else. */
@@ -108,7 +111,7 @@ function shared(device, holders) {
 }
 
 /** What there is of each capacity: name, capacity, allocated, free. */
-const amountsOf = (device) => Object.entries(device.amounts ?? {}).map(([name, counts]) => ({ name, ...counts }));
+const amountsOf = (device) => Object.entries(device.amounts ?? {}).map(([name, counts]) => ({ name, ...amountCounts(counts) }));
 
 function amountBox(device, { name, capacity, allocated, free }, holders) {
   const [all, taken] = [amountOf(capacity), amountOf(allocated)];

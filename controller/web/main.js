@@ -1,7 +1,7 @@
 // The page: what is shown, of what, and what happens when somebody does something.
 
 import * as api from "./api.js";
-import { hasKey, merge, nodesOf, shown, statuses, totals } from "./cells.js";
+import { amountTotals, hasKey, merge, nodesOf, shown, statuses, totals } from "./cells.js";
 import { announce, byId, plain } from "./dom.js";
 import { FitPanel } from "./fit.js";
 import { NodeGrid } from "./grid.js";
@@ -135,7 +135,7 @@ function counts(nodes = visible()) {
   byId("count").textContent = `${words} node${all === 1 ? "" : "s"}`;
   byId("empty").hidden = nodes.length > 0;
   byId("empty").textContent = all > 0 ? "No node has this in its name." : "No node passes these filters.";
-  drawLegend({ counts: totals(nodes), statuses: statuses(nodes), pressed: page.states, onPress: pressState });
+  drawLegend({ counts: totals(nodes), amounts: amountTotals(nodes), statuses: statuses(nodes), pressed: page.states, onPress: pressState });
 }
 
 function pressState(key) {

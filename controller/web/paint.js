@@ -1,11 +1,11 @@
 // Draws tiles on a canvas: each NUMA node is a column that fills from below. Colour is never alone: held is hatched, drained
 // is lined, unhealthy has a corner, unknown is dotted.
 
+import { tileWords } from "./cells.js";
 import { REPORTS, STACK, STATES, placeOf } from "./signs.js";
-import { cut, grouped } from "./text.js";
+import { cut } from "./text.js";
 
 const UNHEALTHY = placeOf("unhealthy");
-const FREE = placeOf("free");
 const OTHERS = placeOf("others");
 /** Pixels of one repetition of a pattern. */
 const PATTERN = 6;
@@ -65,7 +65,7 @@ export function paintTile(context, node, box, size, look) {
 }
 
 /** Frame, name and numbers of a large tile; gives the room that is left for columns. */
-function paintFrame(context, node, { x, y, width, height }, { detail }, { colours }) {
+function paintFrame(context, node, { x, y, width, height }, { detail }, { colours, domain }) {
   context.fillStyle = colours.tile;
   context.strokeStyle = colours.line;
   context.lineWidth = 1;
@@ -78,27 +78,21 @@ function paintFrame(context, node, { x, y, width, height }, { detail }, { colour
   context.textBaseline = "top";
   context.fillStyle = colours.ink;
   context.font = `600 ${fontSize}px ${FONT}`;
-  context.fillText(clipped(context, node.name, width - 2 * pad - (detail === 3 ? 14 : 8)), x + pad, y + pad);
+  context.fillText(clipped(context, node.name.slice(0, node.name.length - domain), width - 2 * pad - (detail === 3 ? 14 : 8)), x + pad, y + pad);
   let top = y + pad + fontSize + 4;
   if (detail === 3) {
     context.fillStyle = colours.muted;
     context.font = `11px ${FONT}`;
     const words = tileWords(node);
-    context.fillText(words, x + pad, top);
+    context.fillText(clipped(context, words, width - 2 * pad), x + pad, top);
     top += 17;
   }
   return { x: x + pad, y: top, width: width - 2 * pad, height: y + height - pad - top };
 }
 
-function tileWords({ counts, devices }) {
-  if (devices === 0) return "no devices";
-  if (counts[OTHERS] > 0) return `${grouped(devices - counts[OTHERS])} of ${grouped(devices)}`;
-  return `${grouped(counts[FREE])} of ${grouped(devices)} free`;
-}
-
 const FONT = 'system-ui, -apple-system, "Segoe UI", sans-serif';
 
-/** The beginning of a text that fits into a width. */
+/** As much of a text as fits into a width: its beginning and its end. */
 function clipped(context, text, width) {
   if (context.measureText(text).width <= width) return text;
   let [low, high] = [0, Math.min(text.length, 200)];
@@ -115,7 +109,7 @@ const weight = (zone) => (zone.numa < 0 ? 0.3 : 1);
 
 /** Columns, one for each NUMA node; as wide as it has devices would make small ones vanish, so all are alike. */
 function paintZones(context, node, { x, y, width, height }, { colours, fills }) {
-  const zones = node.zones.length === 0 ? [{ numa: 0, counts: [], devices: 0 }] : node.zones;
+  const zones = node.zones.length === 0 ? [{ numa: 0, counts: [], amounts: [], devices: 0 }] : node.zones;
   const gap = zones.length < 2 || width / zones.length < 5 ? 0 : width > 60 ? 3 : 1;
   const unit = (width + gap) / zones.reduce((sum, zone) => sum + weight(zone), 0);
   let edge = x;
@@ -137,8 +131,8 @@ function paintStack(context, zone, left, top, width, height, fills) {
   let below = 0;
   let bottom = top + height;
   for (const key of STACK) {
-    const count = zone.counts[placeOf(key)] ?? 0;
-    if (count === 0) continue;
+    const count = zone.amounts[placeOf(key)] ?? 0;
+    if (count <= 0) continue;
     below += count;
     // What is there at all is seen, and what is free at all as well.
     const edge = top + height - Math.max(1, Math.round((below * height) / zone.devices));

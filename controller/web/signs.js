@@ -8,7 +8,7 @@ export const STATES = [
   { key: "unhealthy", word: "unhealthy", sign: "!", hint: "it does not work" },
   { key: "drained", word: "drained", sign: "~", hint: "out of service: nobody new gets it" },
   { key: "unknown", word: "unknown", sign: "?", hint: "it cannot be said whether it works, or is there at all" },
-  { key: "blocked", word: "blocked", sign: ":", hint: "nobody has it, and it cannot be had for what others have" },
+  { key: "blocked", word: "blocked", sign: "|", hint: "nobody has it, and it cannot be had for what others have" },
   { key: "others", word: "of others", sign: " ", hint: "not of the namespace that is chosen" },
 ];
 

@@ -2,13 +2,13 @@
 
 import { bar, byId, el, plain } from "./dom.js";
 import { FLAGS, REPORTS, STATES } from "./signs.js";
-import { amountShown, grouped, percent } from "./text.js";
+import { amountCounts, amountShown, grouped, percent, shareTaken } from "./text.js";
 
 /** Rows of a table; the rest is counted. */
 const MOST_ROWS = 40;
 
 /** The legend: what each colour and sign means, how often it is there; pressing one dims all nodes without it. */
-export function drawLegend({ counts, statuses, pressed, onPress }) {
+export function drawLegend({ counts, amounts, statuses, pressed, onPress }) {
   const states = STATES.map((state, place) => ({ key: `state:${state.key}`, look: state.key, count: counts[place], ...pick(state) }));
   const reports = REPORTS.slice(1).map((report) => ({ key: `report:${report.key}`, look: `report-${report.key}`, count: statuses.get(report.key), ...pick(report) }));
   const flags = FLAGS.map((flag) => ({ key: flag.key, look: "flag", count: statuses.get(flag.key), ...pick(flag) }));
@@ -22,7 +22,7 @@ export function drawLegend({ counts, statuses, pressed, onPress }) {
   const devices = counts.reduce((sum, count) => sum + count, 0);
   byId("devices").textContent = `${grouped(devices)} devices`;
   const words = STATES.map((state, place) => `${grouped(counts[place])} ${state.word}`).join(", ");
-  const total = bar(STATES.map((state, place) => [state.key, counts[place]]), words);
+  const total = bar(STATES.map((state, place) => [state.key, amounts[place]]), words);
   byId("total").replaceChildren(total);
 }
 
@@ -52,18 +52,22 @@ function rows(answer, by, filter, onPick) {
 
 function rowOf(row, by, chosen, onPick) {
   const isChosen = row[by] === chosen;
-  const shares = STATES.map((state) => [state.key, row[state.key] ?? 0]);
+  // Of devices that are shared, what is taken counts, and not only which are taken as a whole.
+  const parts = Math.min(row.free, Math.max(0, row.capacity * shareTaken(row.amounts) - row.allocated));
+  const moved = { allocated: parts, free: -parts };
+  const shares = STATES.map((state) => [state.key, (row[state.key] ?? 0) + (moved[state.key] ?? 0)]);
   const isWhole = by === "class";
   const figure = isWhole ? `${grouped(row.free)} of ${grouped(row.capacity)} free` : grouped(row.capacity);
   const press = () => onPick(by, isChosen ? "" : row[by]);
   return el("li", {}, el("button", { type: "button", class: "row", "aria-pressed": String(isChosen), on: { click: press } },
     el("span", { class: "word", title: plain(row[by]) }, plain(row[by])),
-    isWhole && bar(shares, `${percent(row.free, row.capacity)} free`), el("span", { class: "number" }, figure),
+    isWhole && bar(shares, `${percent(row.free - parts, row.capacity)} free`), el("span", { class: "number" }, figure),
     Object.entries(row.amounts ?? {}).map(([name, counts]) => el("span", { class: "number amounts" }, amountWords(name, counts, isWhole)))));
 }
 
 /** `cpus 1,249 of 10,000 free`. */
-function amountWords(name, { capacity, allocated, free }, isWhole) {
+function amountWords(name, counts, isWhole) {
+  const { capacity, allocated, free } = amountCounts(counts);
   const shown = (amount) => amountShown(amount, name);
   return plain(isWhole ? `${name}: ${shown(free)} of ${shown(capacity)} free` : `${name}: ${shown(allocated)}`);
 }

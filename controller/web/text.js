@@ -31,6 +31,17 @@ export function duration(seconds) {
   return `${Math.round(seconds / 86400)} d`;
 }
 
+/** Counts of an amount as the API writes them: it leaves out what is nothing. */
+export function amountCounts({ capacity, allocated = "0", free = "0" }) {
+  return { capacity, allocated, free };
+}
+
+/** The greatest share that is taken of any of these amounts, from 0 to 1. */
+export function shareTaken(amounts = {}) {
+  const shares = Object.values(amounts).map(amountCounts).map(({ capacity, allocated }) => amountOf(allocated) / amountOf(capacity));
+  return Math.min(1, Math.max(0, ...shares.filter(Number.isFinite)));
+}
+
 /** The number that a quantity of Kubernetes stands for: `16`, `1.5Gi`, `500m`; NaN for what is none. */
 export function amountOf(quantity) {
   const text = String(quantity);
@@ -56,9 +67,21 @@ export function sizeShown(bytes) {
   return `${rounded} ${units[unit]}`;
 }
 
-/** The beginning of a text that is too long. */
+/** Beginning and end of a text that is too long: names of one cluster often begin alike, so the end has the larger half. */
 export function cut(text, most) {
-  return text.length <= most ? text : `${text.slice(0, Math.max(0, most - 1))}…`;
+  if (text.length <= most) return text;
+  const kept = Math.max(0, most - 1);
+  const end = Math.ceil(kept / 2);
+  return `${text.slice(0, kept - end)}…${end > 0 ? text.slice(-end) : ""}`;
+}
+
+/** What all of these names end with from a dot on, such as `.eu-central-1.compute.internal`; empty where that is nothing. */
+export function sharedDomain(names) {
+  if (names.length < 2) return "";
+  const [first] = names;
+  let dot = first.indexOf(".");
+  while (dot > 0 && !names.every((name) => name.length > first.length - dot && name.endsWith(first.slice(dot)))) dot = first.indexOf(".", dot + 1);
+  return dot > 0 ? first.slice(dot) : "";
 }
 
 const ORDER = new Intl.Collator("en", { numeric: true, sensitivity: "base" });

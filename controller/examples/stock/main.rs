@@ -29,7 +29,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hostler_allocator::plan::{ClusterFacts, PlanOptions, Snapshot};
+use hostler_allocator::plan::{ClusterFacts, PlanBoxes, PlanOptions, Snapshot};
 
 use reports::NodeReports;
 use source::{reports, stock};
@@ -119,7 +119,7 @@ fn questions(kept: &mut Kept) {
                 let start = Instant::now();
                 let options = PlanOptions::default();
                 match count {
-                    0 => drop(black_box(snapshot.fit(&set, &options))),
+                    0 => drop(black_box(snapshot.fit(&set, &options, &mut PlanBoxes::default()))),
                     _ => drop(black_box(snapshot.plan(std::slice::from_ref(&set), &options))),
                 }
                 start.elapsed()

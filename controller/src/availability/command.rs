@@ -1,7 +1,6 @@
 //! `hostler-controller availability`: asks a cluster, a controller or manifests, once or as long as somebody looks.
 
 use std::{
-    env,
     io::{self, Write},
     path::PathBuf,
     time::{Duration, Instant},
@@ -9,11 +8,12 @@ use std::{
 
 use clap::ValueEnum;
 use hostler_api::plain;
-use hostler_cluster::{ApiClient, ApiPatience, ConnectError, HttpService};
+use hostler_cluster::{ConnectError, HttpService};
 use tokio::{runtime, time::sleep};
 
 use super::{Availability, AvailabilityBy, table};
 use crate::{
+    cluster_args::ClusterArgs,
     plan::{ClusterReadError, InputLayer, InputProblem, LiveCluster, Manifests, for_each_text},
     remote::{self, RemoteArgs, RemoteError},
     reports::NodeReports,
@@ -43,11 +43,10 @@ pub(crate) struct AvailabilityArgs {
     by: AvailabilityBy,
     /// Manifests instead of a cluster: nodes, slices, classes, claims, rules, reports of nodes, Reservations; a folder is read with all
     /// that is below it; - for standard input
-    #[arg(short, long = "filename", value_name = "FILE|DIR", conflicts_with_all = ["kubeconfig", "controller"])]
+    #[arg(short, long = "filename", value_name = "FILE|DIR", conflicts_with_all = ["kubeconfig", "context", "controller"])]
     files: Vec<PathBuf>,
-    /// Kubeconfig of the cluster [default: the file that KUBECONFIG names, else the service account of the pod]
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    access: ClusterArgs,
     #[command(flatten)]
     remote: RemoteArgs,
     /// Go on, and answer again whenever the answer is another one
@@ -85,7 +84,7 @@ pub(crate) enum AvailabilityError {
     #[error(transparent)]
     Cluster(#[from] ClusterReadError),
     /// There are no credentials.
-    #[error("failed to prepare for talking to the API server; name a kubeconfig with --kubeconfig or KUBECONFIG")]
+    #[error("failed to prepare for talking to the API server")]
     Connect(#[source] ConnectError),
     /// The controller cannot be asked.
     #[error(transparent)]
@@ -152,7 +151,7 @@ impl ShownAnswers {
 impl AvailabilityArgs {
     /// Reads the cluster once; whoever asks needs to list, and nothing else.
     async fn ask(&self, out: &mut dyn Write) -> Result<(), AvailabilityError> {
-        let cluster = LiveCluster::connect(self.kubeconfig().as_deref()).await?;
+        let cluster = LiveCluster::connect(&self.access).await?;
         let (mut manifests, mut problems) = (Manifests::default(), Vec::new());
         cluster.read_stock(&mut |input| manifests.read(&input, InputLayer::Base, &mut problems)).await?;
         self.write(&self.answer(manifests, problems)?, out)
@@ -179,8 +178,7 @@ impl AvailabilityArgs {
 
     /// Watches the cluster, and answers whenever the answer is another one. Ends when nobody reads it any more.
     async fn follow(&self, out: &mut dyn Write) -> Result<(), AvailabilityError> {
-        let client = ApiClient::with_patience(self.kubeconfig().as_deref(), ApiPatience::BULK)
-            .map_err(AvailabilityError::Connect)?;
+        let client = self.access.client().map_err(AvailabilityError::Connect)?;
         let (_tasks, mut view_rx) = run::follow(client).await?;
         let mut shown = ShownAnswers::default();
         while view_rx.changed().await.is_ok() {
@@ -214,10 +212,5 @@ impl AvailabilityArgs {
             AvailabilityFormat::Yaml => out.write_all(serde_saphyr::to_string(answer)?.as_bytes())?,
         }
         Ok(())
-    }
-
-    fn kubeconfig(&self) -> Option<PathBuf> {
-        let of_shell = || env::var_os("KUBECONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
-        self.kubeconfig.clone().or_else(of_shell)
     }
 }

@@ -6,9 +6,10 @@ use hostler_api::{
     hardware::{AmountCounts, DeviceTotals},
     listed, plain_line,
 };
+use hostler_cli::table::TextTable;
 
 use super::{Availability, AvailabilityBy, AvailabilityCounts, AvailabilityRow};
-use crate::{held::KeptReservation, text_table::TextTable};
+use crate::held::KeptReservation;
 
 /// States that are shown only where some device is in them: the table is as wide as it must be.
 type StateColumn = (&'static str, fn(&DeviceTotals) -> u32);
@@ -65,7 +66,7 @@ fn text(answer: &Availability, is_wide: bool) -> String {
     total.extend(if is_wide { vec![amounts(&answer.total)] } else { Vec::new() });
     total.resize(headings.len(), String::new());
     table.row(&total);
-    table.text() + &reservations(answer) + &notes(answer)
+    table.to_string() + &reservations(answer) + &notes(answer)
 }
 
 fn held_for(counts: &AvailabilityCounts) -> String {
@@ -82,7 +83,7 @@ fn reservations(answer: &Availability) -> String {
         let held = answer.total.held_for.get(name).copied().unwrap_or_default().to_string();
         table.row([name, phase, &held, &or_dash(&owners.join(", ")), lasts]);
     }
-    format!("\n{}", table.text())
+    format!("\n{table}")
 }
 
 fn headings(by: AvailabilityBy) -> Vec<&'static str> {

@@ -7,10 +7,12 @@
 //!     └────────────┴── does not lead any more, or a kind is gone└──── what the server answered ◄─┘
 //! ```
 //!
-//! A term begins with nothing but what the server says, like one after a crash, and nothing of it is left when it ends.
+//! A term begins with nothing but what the server says, like one after a crash, and nothing of it is left when it ends. On a
+//! server of 1.32 or later, what earlier terms have left is handed over once in each time of leading.
 
 mod calls;
 mod kind;
+mod migrate;
 mod notices;
 mod objects;
 mod status;
@@ -18,7 +20,11 @@ mod term;
 
 use std::time::Duration;
 
-use hostler_api::{Chain, classic::ClassicVersion, resource::GROUP};
+use hostler_api::{
+    Chain,
+    classic::ClassicVersion,
+    resource::{ApiVersion, GROUP},
+};
 use hostler_cluster::{ApiClient, ApiFailure, Collection};
 use hostler_process::Tasks;
 use serde_json::{Value, json};
@@ -29,7 +35,10 @@ use tokio::{
 use tracing::{debug, info};
 
 pub(crate) use self::status::{ClassicPhase, ClassicStatus};
-use self::term::{Term, TermEnd};
+use self::{
+    migrate::{MigrationEnd, MigrationTerm},
+    term::{Term, TermEnd},
+};
 use crate::{lead::Leadership, leading};
 
 /// Between two looks whether the server has become one of ours.
@@ -69,43 +78,66 @@ pub(crate) fn start(parts: ClassicParts) {
     });
 }
 
+/// The kind of claims that the server has.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum ServedClaims {
+    /// Claims that wait for a controller, on a server of this minor release.
+    Classic(ClassicVersion, u32),
+    /// Claims that the scheduler allocates.
+    Modern(ApiVersion),
+}
+
 async fn run(mut parts: ClassicParts) {
+    let mut is_migrated = false;
     loop {
-        parts.lead().await;
-        match parts.version().await {
-            Ok(Some(version)) if parts.is_gate_off(version).await => {
+        is_migrated &= !parts.lead().await;
+        match parts.served().await {
+            Ok(ServedClaims::Classic(version, _)) if parts.is_gate_off(version).await => {
                 parts.rest(ClassicPhase::Dropped("spec.controller of claims".to_owned())).await;
             }
-            Ok(Some(version)) => {
-                info!(version = version.as_str(), "claims of classic DRA are allocated here");
-                match Term::new(&mut parts, version).run().await {
+            Ok(ServedClaims::Classic(version, minor)) => {
+                let (server, version_name) = (format!("1.{minor}"), version.as_str());
+                info!(server, version = version_name, "claims of classic DRA are allocated here");
+                match Term::new(&mut parts, version, minor).run().await {
                     TermEnd::Deposed => {}
                     TermEnd::NotServed(what) => parts.rest(ClassicPhase::NotServed(what)).await,
                 }
             }
-            Ok(None) => parts.rest(ClassicPhase::NotNeeded).await,
+            Ok(ServedClaims::Modern(version)) if !is_migrated => {
+                match MigrationTerm::new(&mut parts, version).run().await {
+                    MigrationEnd::Done => is_migrated = true,
+                    MigrationEnd::Deposed => {}
+                    MigrationEnd::NotServed => parts.rest(ClassicPhase::NotServed("resourceclaims".to_owned())).await,
+                }
+            }
+            Ok(ServedClaims::Modern(_)) => parts.rest(ClassicPhase::NotNeeded).await,
             Err(failure) => parts.rest(ClassicPhase::of_failure(&failure)).await,
         }
     }
 }
 
 impl ClassicParts {
-    /// Waits until this process leads.
-    async fn lead(&mut self) {
+    /// Waits until this process leads. Returns whether it had to wait.
+    async fn lead(&mut self) -> bool {
+        let mut has_waited = false;
         while leading::until(&mut self.leadership_rx).is_none() {
+            has_waited = true;
             self.tell(ClassicPhase::NotLeading);
             // Nobody can lead any more when the process stops, which ends this too.
             if self.leadership_rx.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }
         }
+        has_waited
     }
 
-    /// The version in which claims wait for a controller. A server that has one of today's allocates by itself.
-    async fn version(&self) -> Result<Option<ClassicVersion>, ApiFailure> {
+    async fn served(&self) -> Result<ServedClaims, ApiFailure> {
         match self.calling.version().await {
-            Err(ApiFailure::NoResourceApi) => self.calling.classic_version().await.map(Some),
-            version => version.map(|_| None),
+            Err(ApiFailure::NoResourceApi) => {
+                let version = self.calling.classic_version().await?;
+                Ok(ServedClaims::Classic(version, self.calling.minor_release().await?))
+            }
+            version => version.map(ServedClaims::Modern),
         }
     }
 

@@ -10,7 +10,8 @@ use hostler_api::{
     },
     core::{NodeSelector, ObjectMeta},
     did_you_mean, few,
-    resource::{DeviceClaim, DeviceClass, DeviceClassSpec},
+    hardware::GROUP as PARAMETERS_GROUP,
+    resource::{DeviceClaim, DeviceClass, DeviceClassSpec, GROUP},
 };
 
 use super::{
@@ -265,6 +266,13 @@ fn one_device() -> ClaimParametersSpec {
 }
 
 fn missing(key: &ParametersKey, kind: &str) -> ParametersMistake {
+    if ![PARAMETERS_GROUP, GROUP].contains(&&*key.group) {
+        let problem = format!(
+            "{:?} is not hostler's API group, and nothing is generated from {key}; name a {kind} of {PARAMETERS_GROUP}",
+            key.group
+        );
+        return ParametersMistake::new("spec.parametersRef.apiGroup", problem);
+    }
     let problem = if key.kind == kind {
         format!("there is no {key}; create it")
     } else {

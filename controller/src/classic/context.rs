@@ -1,6 +1,10 @@
 //! Negotiations about the node of a pod: which nodes will not do, and allocation where one was selected.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cell::Cell,
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use hostler_allocator::plan::ObjectKey;
 use hostler_api::{
@@ -13,18 +17,26 @@ use super::{
     core::{ClassicCore, consumer},
     event::{ClassicCommand, ClassicWrite, NewAllocation, NoticeReason, WriteTarget},
     fit::{ClaimFit, NodeVerdict, Question, Unfit, prefer_extras},
-    model::{PodFacts, SchedulingContext, UnsuitableNodes},
+    model::{NodeAccess, PodFacts, SchedulingContext, UnsuitableNodes},
     state::{ContextState, PendingAllocation, PodKnowledge},
     terms::ClaimTerms,
     topic::Topic,
 };
 use crate::agenda::SHORTEST_REFRESH;
 
+/// How long nodes with less of what is optional are told to be unsuitable. The scheduler looks at a pod again after 10 s at most; a
+/// node that it has not selected by then it cannot use.
+const PREFERRED_FOR: Duration = Duration::from_secs(30);
+/// Between two looks at claims that take too much work: it doubles.
+const FIRST_CUT_PAUSE: Duration = Duration::from_secs(10);
+const LONGEST_CUT_PAUSE: Duration = Duration::from_secs(600);
+
 /// The claims of a pod that are ours to allocate.
 #[derive(Debug, Default)]
 pub(super) struct AskedClaims {
-    /// What the pod calls it, which it is, and what it asks for.
-    pub(super) waiting: Vec<(String, ObjectKey)>,
+    /// The claims, with the names that the pod has for each of them.
+    pub(super) waiting: Vec<(Vec<String>, ObjectKey)>,
+    /// The terms of each of these claims.
     pub(super) terms: Vec<ClaimTerms>,
     /// Entries of claims that need none any more.
     pub(super) kept: UnsuitableNodes,
@@ -32,7 +44,7 @@ pub(super) struct AskedClaims {
     pub(super) is_busy: bool,
 }
 
-type Verdicts = BTreeMap<String, NodeVerdict>;
+pub(super) type Verdicts = BTreeMap<String, NodeVerdict>;
 
 impl ClassicCore {
     pub(super) fn context_seen(&mut self, key: ObjectKey, context: SchedulingContext) {
@@ -45,13 +57,16 @@ impl ClassicCore {
         }
         self.came_anew(&WriteTarget::Context(key.clone()));
         let Some(state) = self.contexts.get_mut(&key) else {
-            let state = ContextState { context, pod: PodKnowledge::Unknown, answer: None };
+            let state = ContextState { context, pod: PodKnowledge::Unknown, answer: None, preferred_since: None };
             self.contexts.insert(key.clone(), state);
             return self.agenda.now(Topic::Context(key));
         };
         let asks_the_same =
             (&state.context.selected, &state.context.potential) == (&context.selected, &context.potential);
         let is_answered = state.answer.as_ref().is_some_and(|answer| says(&context.entries, answer));
+        if state.context.potential != context.potential {
+            state.preferred_since = None;
+        }
         state.context = context;
         if !asks_the_same {
             state.pod = PodKnowledge::Unknown;
@@ -150,10 +165,14 @@ impl ClassicCore {
                 asked.kept.extend(entry.map(|(name, nodes)| (name.clone(), nodes.clone())));
                 continue;
             }
+            if let Some((names, _)) = asked.waiting.iter_mut().find(|(_, known)| *known == claim) {
+                names.push(pod_claim.name.clone());
+                continue;
+            }
             asked.is_busy |= self.is_busy(state);
             match self.catalogue.terms(&state.claim) {
                 Ok(terms) => {
-                    asked.waiting.push((pod_claim.name.clone(), claim));
+                    asked.waiting.push((vec![pod_claim.name.clone()], claim));
                     asked.terms.push(terms);
                 }
                 Err(mistake) => mistakes.push((claim, mistake)),
@@ -166,7 +185,7 @@ impl ClassicCore {
         let Some(context) = self.contexts.get(key).map(|state| state.context.clone()) else { return };
         let nodes = self.nodes_to_check(&context, asked);
         let Some(mut verdicts) = self.verdicts(asked, &nodes.iter().map(String::as_str)) else { return };
-        prefer_extras(&mut verdicts, context.potential.iter().chain(&context.selected));
+        self.prefer_extras(key, &context, &mut verdicts);
         let selected = context.selected.as_ref().and_then(|node| Some((node, verdicts.get(node)?.as_ref().ok()?)));
         match selected {
             Some((node, fits)) if self.is_pod_fresh(key) => self.start(key, pod, asked, node, fits),
@@ -180,9 +199,26 @@ impl ClassicCore {
         }
     }
 
+    /// Has the scheduler take a node with more of what is optional, for a while: whether it can, it alone knows.
+    fn prefer_extras(&mut self, key: &ObjectKey, context: &SchedulingContext, verdicts: &mut Verdicts) {
+        let now = self.agenda.now;
+        let since = self.contexts.get(key).and_then(|state| state.preferred_since).unwrap_or(now);
+        let left = (since + PREFERRED_FOR).saturating_sub(now);
+        let takes_pods = |node: &&String| self.inventory.node(node).is_some_and(|it| it.access != NodeAccess::Closed);
+        let candidates = context.potential.iter().chain(&context.selected).filter(takes_pods);
+        if left.is_zero() || !prefer_extras(verdicts, candidates) {
+            return;
+        }
+        if let Some(state) = self.contexts.get_mut(key) {
+            state.preferred_since = Some(since);
+        }
+        self.agenda.after(left, Topic::Context(key.clone()));
+    }
+
     /// Nodes that the scheduler asks about, and those that were told to be unsuitable before.
     fn nodes_to_check(&self, context: &SchedulingContext, asked: &AskedClaims) -> BTreeSet<String> {
-        let earlier = asked.waiting.iter().filter_map(|(name, _)| context.entries.get(name)).flatten();
+        let earlier =
+            asked.waiting.iter().flat_map(|(names, _)| names).filter_map(|name| context.entries.get(name)).flatten();
         let earlier = earlier.filter(|node| self.inventory.labels(node).is_some());
         context.potential.iter().chain(&context.selected).chain(earlier).cloned().collect()
     }
@@ -193,14 +229,22 @@ impl ClassicCore {
         asked: &AskedClaims,
         nodes: &(impl Iterator<Item = &'n str> + Clone),
     ) -> Option<Verdicts> {
+        if self.is_left_alone(asked) {
+            return None;
+        }
         self.catalogue.prepare_allocator();
+        let is_cut_short = Cell::new(false);
         let asked_of = |terms| -> Option<Result<Verdicts, String>> {
-            let question = Question::new(self.catalogue.allocator()?, &self.inventory, terms);
-            Some(question.ask(nodes.clone()).map_err(|fatal| fatal.to_string()))
+            let needs_devices = self.settings.needs_devices;
+            let question = Question::new(self.catalogue.allocator()?, &self.inventory, terms, needs_devices);
+            let answer = question.ask(nodes.clone()).map_err(|fatal| fatal.to_string());
+            is_cut_short.set(is_cut_short.get() || question.is_cut_short());
+            Some(answer)
         };
         match asked_of(&asked.terms)? {
             Ok(mut verdicts) => {
                 self.add_refusals(asked, &mut verdicts);
+                self.looked_at(asked, is_cut_short.get());
                 Some(verdicts)
             }
             Err(all) => {
@@ -213,6 +257,25 @@ impl ClassicCore {
                     }
                 }
                 None
+            }
+        }
+    }
+
+    /// Returns true if one of the claims was cut short a short while ago: others have their turn first.
+    fn is_left_alone(&self, asked: &AskedClaims) -> bool {
+        let mut pauses = asked.waiting.iter().filter_map(|(_, claim)| self.claims.get(claim)?.cut_short);
+        pauses.any(|(_, until)| until > self.agenda.now)
+    }
+
+    /// The longer it was cut short, the longer it is left alone.
+    fn looked_at(&mut self, asked: &AskedClaims, is_cut_short: bool) {
+        for (_, claim) in &asked.waiting {
+            let Some(state) = self.claims.get_mut(claim) else { continue };
+            let last = state.cut_short.map(|(pause, _)| (pause * 2).min(LONGEST_CUT_PAUSE));
+            let pause = last.unwrap_or(FIRST_CUT_PAUSE);
+            state.cut_short = is_cut_short.then(|| (pause, self.agenda.now + pause));
+            if is_cut_short {
+                self.agenda.after(pause, Topic::Retry(claim.clone()));
             }
         }
     }
@@ -327,7 +390,7 @@ fn unsuitable(context: &SchedulingContext, asked: &AskedClaims, verdicts: &Verdi
     let is_unsuitable = |at: usize, node: &String| {
         verdicts.get(node).and_then(|verdict| verdict.as_ref().err()).is_some_and(|unfit| unfit.claims.contains(&at))
     };
-    let entry = |(at, (name, _)): (usize, &(String, ObjectKey))| {
+    let entries = |(at, (names, _)): (usize, &(Vec<String>, ObjectKey))| {
         let asked_about = context.selected.iter().chain(&context.potential);
         let mut nodes = BTreeSet::new();
         for node in asked_about.chain(verdicts.keys()).filter(|node| is_unsuitable(at, node)) {
@@ -335,7 +398,7 @@ fn unsuitable(context: &SchedulingContext, asked: &AskedClaims, verdicts: &Verdi
                 nodes.insert(node.clone());
             }
         }
-        (name.clone(), nodes)
+        names.iter().map(|name| (name.clone(), nodes.clone())).collect::<Vec<_>>()
     };
-    asked.waiting.iter().enumerate().map(entry).collect()
+    asked.waiting.iter().enumerate().flat_map(entries).collect()
 }

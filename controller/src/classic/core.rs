@@ -16,7 +16,8 @@ use hostler_cluster::is_older;
 use super::{
     catalogue::Catalogue,
     event::{ClassicCommand, ClassicEvent, ClassicNotice, NoticeReason, WriteTarget},
-    inventory::Inventory,
+    holdings::HoldingChange,
+    inventory::{Inventory, SourceNews},
     model::DeviceSource,
     state::{ClaimState, ContextState, Stranger},
     topic::Topic,
@@ -39,6 +40,8 @@ pub(crate) struct ClassicSettings {
     pub(crate) device_classes: Vec<DeviceClass>,
     /// Whether a claim is reserved for the pod that it is allocated for; else the scheduler does it.
     pub(crate) reserves_for_pods: bool,
+    /// True if kubelets refuse a claim without devices, as those before 1.28 do.
+    pub(crate) needs_devices: bool,
 }
 
 /// The controller of one driver.
@@ -140,8 +143,8 @@ impl ClassicCore {
                 let is_news = self.catalogue.set_parameters(key, None);
                 self.catalogue_changed(is_news);
             }
-            ClassicEvent::Node(name, labels) => {
-                let is_news = self.inventory.set_node(name.clone(), Some(labels));
+            ClassicEvent::Node(name, state) => {
+                let is_news = self.inventory.set_node(name.clone(), Some(*state));
                 self.node_changed(name, is_news);
             }
             ClassicEvent::NodeGone(name) => {
@@ -161,10 +164,19 @@ impl ClassicCore {
         }
     }
 
-    /// Whoever waits for devices is answered anew, soon.
-    pub(super) fn look_again_if(&mut self, is_news: bool) {
+    /// Answers those who wait anew, at once: there may be devices for them.
+    fn look_again_if(&mut self, is_news: bool) {
         if is_news {
-            self.agenda.inventory_changed();
+            self.agenda.gained(Duration::ZERO);
+        }
+    }
+
+    /// Answers those who wait anew: at once if something got free.
+    pub(super) fn holding_changed(&mut self, change: HoldingChange) {
+        match change {
+            HoldingChange::None => {}
+            HoldingChange::Taken => self.agenda.inventory_changed(),
+            HoldingChange::Freed => self.agenda.gained(Duration::ZERO),
         }
     }
 
@@ -189,7 +201,9 @@ impl ClassicCore {
 
     fn synced(&mut self) {
         self.is_synced = true;
-        self.claims.keys().for_each(|key| self.agenda.now(Topic::Claim(key.clone())));
+        // Claims may have been told before the sources that they have their devices of.
+        let claims: Vec<ObjectKey> = self.claims.keys().cloned().collect();
+        claims.iter().for_each(|key| self.claim_changed(key));
         self.contexts.keys().for_each(|key| self.agenda.now(Topic::Context(key.clone())));
         let sources: Vec<String> = self.inventory.source_names().cloned().collect();
         sources.into_iter().for_each(|name| self.agenda.now(Topic::Source(name)));
@@ -203,15 +217,28 @@ impl ClassicCore {
         }
         let node = source.node.clone();
         let is_given_by_others = self.inventory.is_given_by_others(&source);
-        let (is_news, concerned) = self.inventory.set_source(source);
+        let SourceNews { is_news, concerned, pools } = self.inventory.set_source(source);
         if is_given_by_others {
             self.withdraw_from(&name);
+        }
+        if self.is_synced && !pools.is_empty() {
+            self.grant_again(&pools);
         }
         self.after_source(&name, concerned, is_news);
         match node {
             Some(node) => self.node_changed(node, is_news),
             None => self.catalogue_changed(is_news),
         }
+    }
+
+    /// Claims that have devices of pools that were not known before: their source may know nothing of them.
+    fn grant_again(&mut self, pools: &BTreeSet<String>) {
+        let has_some = |state: &&ClaimState| {
+            let devices = state.claim.allocation.iter().filter_map(|allocation| allocation.devices.as_ref().ok());
+            devices.flatten().any(|device| pools.contains(&device.pool))
+        };
+        let keys: Vec<ObjectKey> = self.claims.values().filter(has_some).map(|state| state.claim.key.clone()).collect();
+        keys.iter().for_each(|key| self.claim_changed(key));
     }
 
     fn source_gone(&mut self, name: &str) {
@@ -232,8 +259,8 @@ impl ClassicCore {
                 Some(key) => self.claim_changed(&key),
                 None => {
                     let devices = self.inventory.granted(&uid);
-                    let is_news = self.inventory.hold(&uid, devices);
-                    self.look_again_if(is_news);
+                    let change = self.inventory.hold(&uid, devices);
+                    self.holding_changed(change);
                 }
             }
         }

@@ -15,7 +15,10 @@ use super::event::{ClassicWrite, NewAllocation, WrittenClaim};
 
 pub(super) use parameters::CONFIG;
 
+pub(crate) use self::node::ClassicNode;
+
 mod generated;
+mod node;
 mod parameters;
 mod read;
 

@@ -9,7 +9,8 @@ use hostler_api::{
 };
 
 use super::model::{
-    ClassicClaim, ClassicClass, DeviceSource, Parameters, ParametersKey, PodFacts, SchedulingContext, UnsuitableNodes,
+    ClassicClaim, ClassicClass, DeviceSource, NodeState, Parameters, ParametersKey, PodFacts, SchedulingContext,
+    UnsuitableNodes,
 };
 
 /// Something that was seen, or that came of a command.
@@ -33,8 +34,8 @@ pub(crate) enum ClassicEvent {
     Parameters(ParametersKey, Result<Box<Parameters>, ParametersMistake>),
     /// Parameters are gone.
     ParametersGone(ParametersKey),
-    /// A node is there, with its labels.
-    Node(String, BTreeMap<String, String>),
+    /// A node is there.
+    Node(String, Box<NodeState>),
     /// A node is gone.
     NodeGone(String),
     /// A NodeHardware is there.

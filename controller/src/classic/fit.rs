@@ -1,19 +1,30 @@
 //! Which nodes have what claims of one pod want together. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cell::Cell,
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
 
 use hostler_allocator::structured::{
     Allocator, Budget, CompiledClaims, Fatal, NodeFacts, NodePools, Refusal, SliceIndex,
 };
 use hostler_api::{
     core::NodeSelector,
-    resource::{AllocationResult, ResourceClaim},
+    resource::{AllocationResult, DeviceRequestAllocationResult, ResourceClaim},
 };
 
 use super::{inventory::Inventory, terms::ClaimTerms};
 
 /// Steps of one search on one node. An honest claim takes some hundred.
 const MOST_STEPS: u64 = 100_000;
+
+/// The box of one question about all its nodes: looks at devices, and time. The same thread does everything else.
+const MOST_LOOKS: u64 = 5_000_000;
+const MOST_TIME: Duration = Duration::from_millis(500);
+/// The reason of nodes that the box had no room for.
+const CUT_SHORT: &str =
+    "not decided: the claims take more work than there is for one pod; ask for less, or with fewer constraints";
 
 /// What claims would be given on a node, or which of them not, and why.
 pub(super) type NodeVerdict = Result<Vec<ClaimFit>, Unfit>;
@@ -24,7 +35,7 @@ pub(super) struct ClaimFit {
     pub(super) result: AllocationResult,
     /// Optional requests that would get nothing.
     pub(super) absent: Vec<String>,
-    /// How many optional requests would get something.
+    /// How many devices it would get that it can do without.
     pub(super) extras: usize,
 }
 
@@ -35,34 +46,63 @@ pub(super) struct Unfit {
     pub(super) reason: String,
 }
 
+/// How many devices optional requests get, by claim and name.
+type RequestCounts<'a> = BTreeMap<(usize, &'a str), i64>;
+
 /// The claims of a pod that are to be allocated on one node.
 #[derive(Debug)]
 pub(super) struct Question<'a> {
     allocator: &'a Allocator,
     inventory: &'a Inventory,
     terms: &'a [ClaimTerms],
+    /// True if a claim must have at least one device.
+    needs_devices: bool,
+    looks_left: Cell<u64>,
+    ends: Instant,
 }
 
 impl<'a> Question<'a> {
-    pub(super) fn new(allocator: &'a Allocator, inventory: &'a Inventory, terms: &'a [ClaimTerms]) -> Self {
-        Self { allocator, inventory, terms }
+    pub(super) fn new(
+        allocator: &'a Allocator,
+        inventory: &'a Inventory,
+        terms: &'a [ClaimTerms],
+        needs_devices: bool,
+    ) -> Self {
+        let (looks_left, ends) = (Cell::new(MOST_LOOKS), Instant::now() + MOST_TIME);
+        Self { allocator, inventory, terms, needs_devices, looks_left, ends }
     }
 
-    /// Asks for each of these nodes.
+    /// True if not all nodes could be looked at.
+    pub(super) fn is_cut_short(&self) -> bool {
+        self.looks_left.get() == 0 || Instant::now() >= self.ends
+    }
+
+    /// Asks for each of these nodes. What is wrong with a device of one node does not matter where another node will do.
     ///
     /// # Errors
-    /// When no node makes a difference.
+    /// When no node makes a difference, or none will do and something is wrong with a device.
     pub(super) fn ask<'n>(
         &self,
         nodes: impl IntoIterator<Item = &'n str>,
     ) -> Result<BTreeMap<String, NodeVerdict>, Fatal> {
         let whole = Variation::new(self.terms, |_, _| None);
         let compiled = self.allocator.compile(&whole.claims);
-        let mut verdicts = BTreeMap::new();
+        let (mut verdicts, mut first) = (BTreeMap::new(), None);
         for node in nodes {
-            verdicts.insert(node.to_owned(), self.ask_one(node, &whole, &compiled)?);
+            let verdict = match self.ask_one(node, &whole, &compiled) {
+                Err(fatal) if is_of_node(&fatal) => {
+                    let unfit = self.for_all(fatal.to_string());
+                    first = first.or(Some(fatal));
+                    Err(unfit)
+                }
+                verdict => verdict?,
+            };
+            verdicts.insert(node.to_owned(), verdict);
         }
-        Ok(verdicts)
+        match first {
+            Some(fatal) if verdicts.values().all(Result::is_err) => Err(fatal),
+            _ => Ok(verdicts),
+        }
     }
 
     fn ask_one(&self, node: &str, whole: &Variation, compiled: &CompiledClaims<'_>) -> Result<NodeVerdict, Fatal> {
@@ -75,6 +115,9 @@ impl<'a> Question<'a> {
         if !excluded.is_empty() {
             let reason = format!("node {node} is none of the class's suitableNodes");
             return Ok(Err(Unfit { claims: excluded, reason }));
+        }
+        if self.is_cut_short() {
+            return Ok(Err(self.for_all(CUT_SHORT.to_owned())));
         }
         let offers = match self.inventory.offers(node) {
             Ok(offers) => offers,
@@ -95,47 +138,70 @@ impl<'a> Question<'a> {
         compiled: &CompiledClaims<'_>,
     ) -> Result<NodeVerdict, Fatal> {
         let unfit = match self.allocate(pools, compiled) {
-            Ok(results) => return Ok(Ok(self.fits(node, whole.expand(results, self.terms.len())))),
+            Ok(results) => return Ok(self.fits(node, whole.expand(results, self.terms.len()))),
             Err(Refusal::Fatal(fatal)) => return Err(fatal),
             Err(refusal) => refusal,
         };
         if self.terms.iter().any(|terms| !terms.optional.is_empty())
             && let Some(results) = self.reduced(pools)?
         {
-            return Ok(Ok(self.fits(node, results)));
+            return Ok(self.fits(node, results));
         }
         Ok(Err(self.unfit(&unfit)))
     }
 
     fn allocate(&self, pools: &NodePools<'_>, compiled: &CompiledClaims<'_>) -> Result<Vec<AllocationResult>, Refusal> {
         let state = self.inventory.holdings().state();
-        self.allocator.allocate(pools, state, compiled, &mut Budget::steps(MOST_STEPS))
+        let mut budget = Budget::steps(MOST_STEPS).within(self.looks_left.get(), Some(self.ends));
+        let answer = self.allocator.allocate(pools, state, compiled, &mut budget);
+        self.looks_left.set(self.looks_left.get().saturating_sub(budget.looks()));
+        answer
     }
 
     /// What is there if optional requests get less: one after the other as much as can be had.
     fn reduced(&self, pools: &NodePools<'_>) -> Result<Option<Vec<AllocationResult>>, Fatal> {
         let optional =
             self.terms.iter().enumerate().flat_map(|(at, terms)| terms.optional.iter().map(move |it| (at, it)));
-        let mut counts: BTreeMap<(usize, &str), i64> = optional.map(|(at, name)| ((at, name.as_str()), 0)).collect();
+        let mut counts: RequestCounts<'_> = optional.map(|(at, name)| ((at, name.as_str()), 0)).collect();
         let Some(mut best) = self.attempt(pools, &counts)? else { return Ok(None) };
         let requests: Vec<(usize, &str)> = counts.keys().copied().collect();
-        for (claim, request) in requests {
-            for count in (1..=self.terms[claim].most(request)).rev() {
-                let with_more = counts.iter().map(|(key, count)| (*key, *count));
-                let with_more: BTreeMap<(usize, &str), i64> = with_more.chain([((claim, request), count)]).collect();
-                if let Some(results) = self.attempt(pools, &with_more)? {
-                    (best, counts) = (results, with_more);
-                    break;
-                }
+        // A claim that must have a device gets its first one before others get more.
+        for request in requests.iter().filter(|_| self.needs_devices) {
+            if best[request.0].devices.results.is_empty() {
+                best = self.raise(pools, &mut counts, *request, 1)?.unwrap_or(best);
             }
         }
+        for request in requests {
+            let most = self.terms[request.0].most(request.1);
+            best = self.raise(pools, &mut counts, request, most)?.unwrap_or(best);
+        }
         Ok(Some(best))
+    }
+
+    /// Gives an optional request more, up to so many devices; what is there then, if it can have any more.
+    fn raise<'r>(
+        &self,
+        pools: &NodePools<'_>,
+        counts: &mut RequestCounts<'r>,
+        request: (usize, &'r str),
+        most: i64,
+    ) -> Result<Option<Vec<AllocationResult>>, Fatal> {
+        let has = counts.get(&request).copied().unwrap_or_default();
+        for count in (has + 1..=most).rev() {
+            let mut with_more = counts.clone();
+            with_more.insert(request, count);
+            if let Some(results) = self.attempt(pools, &with_more)? {
+                *counts = with_more;
+                return Ok(Some(results));
+            }
+        }
+        Ok(None)
     }
 
     fn attempt(
         &self,
         pools: &NodePools<'_>,
-        counts: &BTreeMap<(usize, &str), i64>,
+        counts: &RequestCounts<'_>,
     ) -> Result<Option<Vec<AllocationResult>>, Fatal> {
         let variation = Variation::new(self.terms, |at, request| counts.get(&(at, request)).copied());
         match self.allocate(pools, &self.allocator.compile(&variation.claims)) {
@@ -145,16 +211,24 @@ impl<'a> Question<'a> {
         }
     }
 
-    fn fits(&self, node: &str, results: Vec<AllocationResult>) -> Vec<ClaimFit> {
+    fn fits(&self, node: &str, results: Vec<AllocationResult>) -> NodeVerdict {
+        let is_empty = |at: &usize| self.needs_devices && results[*at].devices.results.is_empty();
+        let empty: BTreeSet<usize> = (0..results.len()).filter(is_empty).collect();
+        if !empty.is_empty() {
+            let reason =
+                format!("nothing is free on node {node}, and kubelets before 1.28 refuse a claim without devices");
+            return Err(Unfit { claims: empty, reason });
+        }
         let fit = |(terms, mut result): (&ClaimTerms, AllocationResult)| {
             let has = |request: &&String| result.devices.results.iter().any(|it| it.request == **request);
-            let (got, absent): (Vec<&String>, Vec<&String>) = terms.optional.iter().partition(has);
-            let (extras, absent) = (got.len(), absent.into_iter().cloned().collect());
+            let absent = terms.optional.iter().filter(|request| !has(request)).cloned().collect();
+            let is_extra = |it: &&DeviceRequestAllocationResult| terms.optional.contains(&it.request);
+            let extras = result.devices.results.iter().filter(is_extra).count();
             // What can be used elsewhere too is used here from now on.
             result.node_selector = Some(NodeSelector::of_node(node));
             ClaimFit { result, absent, extras }
         };
-        self.terms.iter().zip(results).map(fit).collect()
+        Ok(self.terms.iter().zip(results).map(fit).collect())
     }
 
     fn unfit(&self, refusal: &Refusal) -> Unfit {
@@ -173,25 +247,43 @@ impl<'a> Question<'a> {
     }
 }
 
-/// Nodes with less of what is optional are left out while another one has more: the second pass.
+/// True if the failure is about devices of one node, so that another node may do.
+fn is_of_node(fatal: &Fatal) -> bool {
+    matches!(
+        fatal,
+        Fatal::Evaluate { .. }
+            | Fatal::NodeSelector { .. }
+            | Fatal::SelectorTerms { .. }
+            | Fatal::NoSuchDevice { .. }
+            | Fatal::InvalidPool { .. }
+            | Fatal::AllOfBadPool { .. }
+            | Fatal::AllAgainstConstraint { .. }
+            | Fatal::LimitExceeded { .. }
+    )
+}
+
+/// Nodes with less of what is optional are left out while another one has more: the second pass. Says whether there are any.
 pub(super) fn prefer_extras<'n>(
     verdicts: &mut BTreeMap<String, NodeVerdict>,
     candidates: impl IntoIterator<Item = &'n String>,
-) {
+) -> bool {
     let fits = candidates.into_iter().filter_map(|node| verdicts.get(node)?.as_ref().ok());
     let mut best: Vec<usize> = Vec::new();
     for fit in fits {
         best.resize(fit.len(), 0);
         best.iter_mut().zip(fit).for_each(|(best, fit)| *best = fit.extras.max(*best));
     }
+    let mut is_any = false;
     for verdict in verdicts.values_mut() {
         let Ok(fit) = verdict else { continue };
         let lacks = |at: &usize| best.get(*at).is_some_and(|best| fit[*at].extras < *best);
         let claims: BTreeSet<usize> = (0..fit.len()).filter(lacks).collect();
         if !claims.is_empty() {
             *verdict = Err(Unfit { claims, reason: "another node has more of what is optional".to_owned() });
+            is_any = true;
         }
     }
+    is_any
 }
 
 /// Claims with other counts; those that then ask for nothing are left out.

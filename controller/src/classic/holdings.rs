@@ -9,6 +9,17 @@ use hostler_api::resource::{AllocationResult, DeviceAllocationResult, DeviceRequ
 /// Driver, pool and device.
 type DeviceKey = (String, String, String);
 
+/// The effect of a change of one claim on others.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum HoldingChange {
+    /// The claim holds the same.
+    None,
+    /// The claim holds more.
+    Taken,
+    /// Others can have what the claim held.
+    Freed,
+}
+
 /// What every claim holds, by its UID.
 #[derive(Debug)]
 pub(super) struct Holdings {
@@ -33,11 +44,13 @@ impl Holdings {
         self.claims.get(uid).map_or(&[], Vec::as_slice)
     }
 
-    /// A claim holds this from now on, and nothing else. Says whether that is news.
-    pub(super) fn set(&mut self, uid: &str, devices: Vec<DeviceRequestAllocationResult>) -> bool {
-        if self.of(uid) == devices {
-            return false;
-        }
+    /// A claim holds this from now on, and nothing else. Says what that is to others.
+    pub(super) fn set(&mut self, uid: &str, devices: Vec<DeviceRequestAllocationResult>) -> HoldingChange {
+        let change = match self.of(uid) {
+            known if known == devices => return HoldingChange::None,
+            known if known.iter().all(|device| devices.contains(device)) => HoldingChange::Taken,
+            _ => HoldingChange::Freed,
+        };
         if let Some(old) = self.claims.remove(uid) {
             self.remove(uid, &old);
         }
@@ -48,7 +61,7 @@ impl Holdings {
             self.state.add(self.features, &allocation(devices.clone()));
             self.claims.insert(uid.to_owned(), devices);
         }
-        true
+        change
     }
 
     fn remove(&mut self, uid: &str, devices: &[DeviceRequestAllocationResult]) {
@@ -99,10 +112,10 @@ mod tests {
     #[test]
     fn a_device_of_two_claims_is_free_when_both_are_gone() {
         let mut holdings = Holdings::new(Features::all());
-        assert!(holdings.set("1", vec![whole("a")]));
-        assert!(holdings.set("2", vec![whole("a"), whole("b")]));
-        assert!(!holdings.set("2", vec![whole("a"), whole("b")]));
-        holdings.set("1", Vec::new());
+        assert_eq!(holdings.set("1", vec![whole("a")]), HoldingChange::Taken);
+        assert_eq!(holdings.set("2", vec![whole("a"), whole("b")]), HoldingChange::Taken);
+        assert_eq!(holdings.set("2", vec![whole("a"), whole("b")]), HoldingChange::None);
+        assert_eq!(holdings.set("1", Vec::new()), HoldingChange::Freed);
         let mut expected = AllocatedState::new();
         expected.hold("d", "p", "a");
         expected.hold("d", "p", "b");

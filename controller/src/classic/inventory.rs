@@ -15,8 +15,8 @@ use hostler_api::{
 use super::{
     catalogue::ALLOCATOR_VERSION,
     grants::{GrantTable, Grants},
-    holdings::Holdings,
-    model::{ClassicClaim, DeviceSource},
+    holdings::{HoldingChange, Holdings},
+    model::{ClassicClaim, DeviceSource, NodeAccess, NodeState},
     offers::ReadOffers,
 };
 
@@ -24,7 +24,7 @@ use super::{
 #[derive(Debug)]
 pub(super) struct Inventory {
     driver: String,
-    nodes: BTreeMap<String, BTreeMap<String, String>>,
+    nodes: BTreeMap<String, NodeState>,
     sources: BTreeMap<String, DeviceSource>,
     /// What sources offer, as far as anybody asked lately.
     offers: RefCell<ReadOffers>,
@@ -35,6 +35,17 @@ pub(super) struct Inventory {
     holdings: Holdings,
     wanted: GrantTable,
     written: GrantTable,
+}
+
+/// The changes that a new version of a source brings.
+#[derive(Debug)]
+pub(super) struct SourceNews {
+    /// True if the source offers something else than before.
+    pub(super) is_news: bool,
+    /// Claims whose grants in the source are other ones than before.
+    pub(super) concerned: BTreeSet<String>,
+    /// Pools that the source did not have before.
+    pub(super) pools: BTreeSet<String>,
 }
 
 impl Inventory {
@@ -53,20 +64,31 @@ impl Inventory {
     }
 
     /// A node is there or gone. Says whether that is news.
-    pub(super) fn set_node(&mut self, name: String, labels: Option<BTreeMap<String, String>>) -> bool {
-        if self.nodes.get(&name) == labels.as_ref() {
+    pub(super) fn set_node(&mut self, name: String, state: Option<NodeState>) -> bool {
+        if self.nodes.get(&name) == state.as_ref() {
             return false;
         }
-        match labels {
-            Some(labels) => drop(self.nodes.insert(name, labels)),
+        match state {
+            Some(state) => drop(self.nodes.insert(name, state)),
             None => drop(self.nodes.remove(&name)),
         }
         true
     }
 
+    /// A node, if there is one.
+    pub(super) fn node(&self, name: &str) -> Option<&NodeState> {
+        self.nodes.get(name)
+    }
+
     /// The labels of a node, if there is one.
     pub(super) fn labels(&self, node: &str) -> Option<&BTreeMap<String, String>> {
-        self.nodes.get(node)
+        self.nodes.get(node).map(|state| &state.labels)
+    }
+
+    /// Nodes that can take pods, by name.
+    pub(super) fn open_nodes(&self) -> impl Iterator<Item = (&String, NodeAccess)> {
+        let nodes = self.nodes.iter().map(|(name, state)| (name, state.access));
+        nodes.filter(|(_, access)| *access != NodeAccess::Closed)
     }
 
     /// All nodes, by name.
@@ -74,13 +96,16 @@ impl Inventory {
         self.nodes.keys().map(String::as_str)
     }
 
-    /// A source is there. Says whether it offers something else than before, and for which claims it gave something else.
-    pub(super) fn set_source(&mut self, mut source: DeviceSource) -> (bool, BTreeSet<String>) {
+    /// A source is there.
+    pub(super) fn set_source(&mut self, mut source: DeviceSource) -> SourceNews {
         let name = source.name.clone();
         let concerned = self.written.set_source(&name, std::mem::take(&mut source.grants));
         let before = self.sources.get(&name);
         let is_news = before.is_none_or(|before| !before.offers_the_same(&source));
+        let mut pools = BTreeSet::new();
         if is_news {
+            let is_of_it = |pool: &String| self.pools.get(pool) == Some(&name);
+            pools.extend(source.offered.iter().map(|slice| slice.pool.clone()).filter(|pool| !is_of_it(pool)));
             self.forget_offer(&name);
             if source.node.is_none() {
                 self.shared.insert(name.clone());
@@ -88,7 +113,7 @@ impl Inventory {
             self.pools.extend(source.offered.iter().map(|slice| (slice.pool.clone(), name.clone())));
         }
         self.sources.insert(name, source);
-        (is_news, concerned)
+        SourceNews { is_news, concerned, pools }
     }
 
     /// A source is gone, and with it what it said was given.
@@ -130,7 +155,7 @@ impl Inventory {
     }
 
     /// A claim holds these devices. Says whether that is news.
-    pub(super) fn hold(&mut self, uid: &str, devices: Vec<DeviceRequestAllocationResult>) -> bool {
+    pub(super) fn hold(&mut self, uid: &str, devices: Vec<DeviceRequestAllocationResult>) -> HoldingChange {
         self.holdings.set(uid, devices)
     }
 
@@ -148,7 +173,9 @@ impl Inventory {
     pub(super) fn want(&mut self, claim: &ClassicClaim, devices: &[DeviceRequestAllocationResult]) -> BTreeSet<String> {
         let mut grants: BTreeMap<String, NodeGrant> = BTreeMap::new();
         for device in devices.iter().filter(|device| device.driver == self.driver) {
-            let Some(source) = self.pools.get(&device.pool) else { continue };
+            let Some(source) = self.pools.get(&device.pool).or_else(|| self.giver(&claim.uid, device)) else {
+                continue;
+            };
             grants.entry(source.clone()).or_insert_with(|| empty_grant(claim)).devices.push(journal_entry(device));
         }
         // It is written already, and the claim is allocated: in which version of it does not matter any more.
@@ -157,6 +184,12 @@ impl Inventory {
             grant.claim_version = written.map_or_else(|| grant.claim_version.clone(), |it| it.claim_version.clone());
         }
         self.wanted.set_claim(&claim.uid, grants)
+    }
+
+    /// The source that says that it gave a claim a device, whether or not it offers it now.
+    fn giver(&self, uid: &str, device: &DeviceRequestAllocationResult) -> Option<&String> {
+        let entry = journal_entry(device);
+        self.written.given(uid).find(|(_, grant)| grant.devices.contains(&entry)).map(|(source, _)| source)
     }
 
     /// No source shall say of a claim that it was given something.

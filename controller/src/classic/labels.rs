@@ -1,7 +1,8 @@
 //! Labels of nodes by which a class says where its devices are: the scheduler then asks about nodes that have some.
 //!
 //! A class opts in: its `suitableNodes` name a label of the driver's domain. Such a label is `true` on every node with a
-//! device of the class, whoever holds it, and on no other. What cannot be relied on changes nothing.
+//! device of the class, whoever holds it, and on no other. What cannot be relied on changes nothing. A label that no class names any
+//! more goes where the node's `managedFields` say that this controller wrote it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,27 +30,35 @@ impl ClassicCore {
     /// Brings the labels of a node up to date.
     pub(super) fn settle_node(&mut self, name: &str) {
         self.catalogue.prepare_allocator();
-        let Some(wanted) = wanted_labels(&self.catalogue, &self.inventory, &self.settings.driver, name) else { return };
-        let Some(written) = self.inventory.labels(name) else { return };
-        let is_written = |key: &String| written.get(key).is_some_and(|value| value == HAS_SOME);
+        let Some(node) = self.inventory.node(name) else { return };
+        let classes = own_classes(&self.catalogue, &self.settings.driver);
+        let wanted = wanted_labels(&self.catalogue, &self.inventory, &classes, name).unwrap_or_default();
+        let is_written = |key: &String| node.labels.get(key).is_some_and(|value| value == HAS_SOME);
         let changes = wanted.into_iter().filter(|(key, has_some)| is_written(key) != *has_some);
+        let is_named = |key: &String| classes.iter().any(|(_, keys)| keys.contains(key));
+        let is_left = |key: &&String| is_of(key, &self.settings.driver) && !is_named(key);
+        let left = node.own_labels.iter().filter(is_left).map(|key| (key.clone(), None));
         let labels: BTreeMap<String, Option<String>> =
-            changes.map(|(key, has_some)| (key, has_some.then(|| HAS_SOME.to_owned()))).collect();
+            changes.map(|(key, has_some)| (key, has_some.then(|| HAS_SOME.to_owned()))).chain(left).collect();
         if !labels.is_empty() && self.can_write(&WriteTarget::Node(name.to_owned()), Topic::Node(name.to_owned())) {
             self.write(ClassicWrite::Labels { node: name.to_owned(), labels });
         }
     }
 }
 
+/// Classes with the labels of the driver's domain that they name.
+fn own_classes<'c>(catalogue: &'c Catalogue, driver: &str) -> Vec<(&'c str, BTreeSet<&'c String>)> {
+    let classes = catalogue.classes_with_nodes().map(|(class, selector)| (class, own_keys(selector, driver)));
+    classes.filter(|(_, keys)| !keys.is_empty()).collect()
+}
+
 /// Which labels the node shall have and which not, if that is known.
 fn wanted_labels(
     catalogue: &Catalogue,
     inventory: &Inventory,
-    driver: &str,
+    classes: &[(&str, BTreeSet<&String>)],
     node: &str,
 ) -> Option<BTreeMap<String, bool>> {
-    let classes = catalogue.classes_with_nodes().map(|(class, selector)| (class, own_keys(selector, driver)));
-    let classes: Vec<(&str, BTreeSet<&String>)> = classes.filter(|(_, keys)| !keys.is_empty()).collect();
     if classes.is_empty() {
         return None;
     }
@@ -60,7 +69,7 @@ fn wanted_labels(
     let mut wanted: BTreeMap<String, bool> = BTreeMap::new();
     for (class, keys) in classes {
         let has_some = has_some(allocator, &pools, class)?;
-        keys.into_iter().for_each(|key| *wanted.entry(key.clone()).or_default() |= has_some);
+        keys.iter().for_each(|key| *wanted.entry((*key).clone()).or_default() |= has_some);
     }
     Some(wanted)
 }
@@ -79,8 +88,11 @@ fn has_some(allocator: &Allocator, pools: &NodePools<'_>, class: &str) -> Option
 /// Labels of the driver's domain that a selector names.
 fn own_keys<'s>(selector: &'s NodeSelector, driver: &str) -> BTreeSet<&'s String> {
     let requirements = selector.node_selector_terms.iter().flat_map(|term| &term.match_expressions);
-    let is_own = |key: &&String| key.strip_prefix(driver).is_some_and(|rest| rest.starts_with('/'));
-    requirements.map(|requirement| &requirement.key).filter(is_own).collect()
+    requirements.map(|requirement| &requirement.key).filter(|key| is_of(key, driver)).collect()
+}
+
+fn is_of(key: &str, driver: &str) -> bool {
+    key.strip_prefix(driver).is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// One device of the class, in whatever state it is.

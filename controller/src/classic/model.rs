@@ -134,6 +134,26 @@ pub(crate) struct PodClaim {
     pub(crate) is_made: bool,
 }
 
+/// A node, as far as devices are given on it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct NodeState {
+    pub(crate) labels: BTreeMap<String, String>,
+    /// Keys of labels that the API server says this controller wrote.
+    pub(crate) own_labels: BTreeSet<String>,
+    pub(crate) access: NodeAccess,
+}
+
+/// The pods that a node takes.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum NodeAccess {
+    #[default]
+    Open,
+    /// Pods that tolerate its taints.
+    Tainted,
+    /// No pods for now: the node is cordoned, or not ready.
+    Closed,
+}
+
 /// Who offers devices: a node, or something that several nodes can use.
 #[derive(Clone, Debug)]
 pub(crate) struct DeviceSource {

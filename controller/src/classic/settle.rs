@@ -72,8 +72,8 @@ impl ClassicCore {
             self.strangers.insert(uid.to_owned(), Stranger::Gone);
         }
         let granted = self.inventory.granted(uid);
-        let is_news = self.inventory.hold(uid, granted);
-        self.look_again_if(is_news);
+        let change = self.inventory.hold(uid, granted);
+        self.holding_changed(change);
         sources.into_iter().for_each(|source| self.agenda.now(Topic::Source(source)));
         self.look_at_contexts_of(key);
     }
@@ -85,8 +85,8 @@ impl ClassicCore {
         let claim = &state.claim;
         let mut sources = self.inventory.want(claim, &wants);
         sources.extend(self.inventory.written().sources(&claim.uid).cloned());
-        let is_news = self.inventory.hold(&claim.uid, holds);
-        self.look_again_if(is_news);
+        let change = self.inventory.hold(&claim.uid, holds);
+        self.holding_changed(change);
         sources.into_iter().for_each(|source| self.agenda.now(Topic::Source(source)));
         self.agenda.now(Topic::Claim(key.clone()));
         self.look_at_contexts_of(key);

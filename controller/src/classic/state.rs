@@ -28,6 +28,8 @@ pub(super) struct ClaimState {
     /// An allocation was written and came out without what makes it ours.
     pub(super) has_vanished: bool,
     pub(super) refusals: Refusals,
+    /// The pause after looking at it took too much work, and until when.
+    pub(super) cut_short: Option<(Duration, Duration)>,
     told: BTreeSet<String>,
     /// When it was last said that it waits.
     told_waiting: Option<Duration>,
@@ -55,6 +57,8 @@ pub(super) struct ContextState {
     pub(super) pod: PodKnowledge,
     /// What it shall say of our claims.
     pub(super) answer: Option<UnsuitableNodes>,
+    /// Since when nodes are told to be unsuitable that have less of what is optional than others.
+    pub(super) preferred_since: Option<Duration>,
 }
 
 /// A claim that is not known, though a source says that it was given something.
@@ -77,7 +81,7 @@ pub(super) enum PodKnowledge {
 impl ClaimState {
     pub(super) fn new(claim: ClassicClaim) -> Self {
         let (pending, refusals, told) = (None, Refusals::default(), BTreeSet::new());
-        Self { claim, pending, has_vanished: false, refusals, told, told_waiting: None }
+        Self { claim, pending, has_vanished: false, refusals, cut_short: None, told, told_waiting: None }
     }
 
     /// Whether this has not been said before.

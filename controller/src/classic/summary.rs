@@ -86,7 +86,7 @@ impl ClassicCore {
     }
 
     fn waits_for<'c>(&self, state: &ContextState, counts: &'c mut ContextCounts) -> &'c mut usize {
-        let ContextState { context, pod, answer } = state;
+        let ContextState { context, pod, answer, .. } = state;
         if *pod == PodKnowledge::Asked {
             return &mut counts.api_server;
         }

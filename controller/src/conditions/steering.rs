@@ -12,6 +12,7 @@ pub(super) fn steering(phase: &SteerPhase) -> ClusterFinding {
             let message = "there is no certificate yet; the controller that leads makes one".to_owned();
             (ConditionStatus::Unknown, "NoCertificate", message)
         }
+        SteerPhase::NotInstalled(why) => (ConditionStatus::False, "NotInstalled", why.clone()),
         SteerPhase::Trouble(why) => (ConditionStatus::False, "Failed", why.clone()),
         SteerPhase::Answering => {
             (ConditionStatus::True, "Answering", "claims of owners are led to Reservations".to_owned())

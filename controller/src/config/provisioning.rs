@@ -22,6 +22,8 @@ pub(crate) struct ProvisioningConfig {
     pub(crate) time_box_seconds: u32,
     /// Seconds after which devices that were attached for a request and that nobody needs are detached.
     pub(crate) scale_down_unneeded_seconds: u32,
+    /// The largest `bookingSeconds` of a request.
+    pub(crate) longest_booking_seconds: u32,
 }
 
 impl Default for ProvisioningConfig {
@@ -34,6 +36,8 @@ impl Default for ProvisioningConfig {
             batch: 10,
             time_box_seconds: 10,
             scale_down_unneeded_seconds: 600,
+            // Six times the usual booking: devices that are booked keep other requests waiting.
+            longest_booking_seconds: 3600,
         }
     }
 }
@@ -62,7 +66,10 @@ impl ProvisioningConfig {
             });
         let none =
             (self.batch == 0).then(|| ConfigMistake::new("provisioning.batch", "is 0".to_owned(), "write at least 1"));
-        aliases.chain(twice).chain(none).collect()
+        let longest = "provisioning.longest_booking_seconds";
+        let no_booking = (self.longest_booking_seconds == 0)
+            .then(|| ConfigMistake::new(longest, "is 0".to_owned(), "write at least 1"));
+        aliases.chain(twice).chain(none).chain(no_booking).collect()
     }
 }
 

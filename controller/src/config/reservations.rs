@@ -3,6 +3,8 @@
 use hostler_process::config::ConfigMistake;
 use serde::{Deserialize, Serialize};
 
+use super::SwitchMode;
+
 /// `[reservations]`: how devices are kept for whom they were promised.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default)]
@@ -20,7 +22,7 @@ pub(crate) struct ReservationsConfig {
     /// kubernetes#140436: others take the parts beside it for taken as well.
     pub(crate) holds_partitions: bool,
     /// Whether pods with the scheduling gate `hostler.dev/placement` are given their devices and let go to their node.
-    pub(crate) direct: bool,
+    pub(crate) direct: SwitchMode,
 }
 
 impl Default for ReservationsConfig {
@@ -31,7 +33,7 @@ impl Default for ReservationsConfig {
             grace_seconds: 60,
             keep_seconds: 24 * 3600,
             holds_partitions: false,
-            direct: false,
+            direct: SwitchMode::Off,
             reserve_image: "registry.k8s.io/pause:3.10".to_owned(),
         }
     }

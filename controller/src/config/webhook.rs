@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use hostler_process::config::ConfigMistake;
 use serde::{Deserialize, Serialize};
 
-use super::{ListenAddress, is_driver_name, is_object_name};
+use super::{ListenAddress, SwitchMode, is_driver_name, is_object_name};
 
 /// `[webhook]`: how pods are led to what is kept for them.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -24,7 +24,7 @@ pub(crate) struct WebhookConfig {
     /// Name of the MutatingWebhookConfiguration.
     pub(crate) configuration: String,
     /// Whether pods whose claims were made without it are deleted, for their owners to make them anew.
-    pub(crate) repair: bool,
+    pub(crate) repair: SwitchMode,
 }
 
 impl Default for WebhookConfig {
@@ -36,7 +36,7 @@ impl Default for WebhookConfig {
             key: None,
             service: name.to_owned(),
             configuration: name.to_owned(),
-            repair: false,
+            repair: SwitchMode::Off,
         }
     }
 }

@@ -25,6 +25,7 @@ use super::{
     sight::{DirectClaim, DirectPod, DirectSight, DirectStep, DirectWrite, LET_GO},
 };
 use crate::{
+    config::{MeantVerb, SwitchMode},
     hold::{ReservationObject, adapter::reservations},
     looks::{self, Fingerprint, LookKeeper, LookMoment, LookParts, LookTerm},
     notices::Notices,
@@ -38,12 +39,16 @@ const REFUSED: &str = "PlacementRefused";
 /// Everything is looked at this often at least.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
-/// Places pods as long as this process leads.
-pub(crate) fn start(parts: LookParts) {
-    looks::start("direct placement", DirectKeeper, parts);
+/// Places pods as long as this process leads, where that is switched on.
+pub(crate) fn start(mode: SwitchMode, parts: LookParts) {
+    if mode != SwitchMode::Off {
+        looks::start("direct placement", DirectKeeper { mode }, parts);
+    }
 }
 
-struct DirectKeeper;
+struct DirectKeeper {
+    mode: SwitchMode,
+}
 
 struct DirectTerm {
     placer: Placer,
@@ -79,7 +84,11 @@ impl LookKeeper for DirectKeeper {
 
     async fn begin(&self, parts: &LookParts) -> Result<DirectTerm, String> {
         let client = parts.client.clone();
-        let version = client.version().await.map_err(|failure| Chain(&failure).to_string())?;
+        let told = |failure: ApiFailure| Chain(&failure).to_string();
+        if !self.mode.is_on(MeantVerb::Place, &client).await.map_err(told)? {
+            return Err("the role of deploy/holds/direct is not there".to_owned());
+        }
+        let version = client.version().await.map_err(told)?;
         let notices = Notices::start(client.clone(), &parts.tasks);
         Ok(DirectTerm { placer: Placer { client, version }, notices, troubles: BTreeMap::new() })
     }

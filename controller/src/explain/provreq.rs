@@ -126,6 +126,9 @@ fn booked(request: &SeenRequest, parameters: &RequestParameters, world: &Request
             ends(request, parameters)
         ),
     ];
+    if request.status.is(Type::CapacityRevoked) {
+        lines.push(format!("that is taken back: {}", said(&request.status, Type::CapacityRevoked)));
+    }
     lines.extend(request.status.provisioning_class_details.get("nodes").map(|nodes| format!("on {nodes}")));
     if world.objects.consumers_of(&request.key).next().is_none() {
         let [key, _] = CONSUME_ANNOTATIONS;

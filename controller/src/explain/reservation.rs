@@ -88,8 +88,7 @@ impl ReservationWorld {
     /// The namespaces of owners; `None` where they may be in any, and nothing where no owner can take anything.
     pub(super) fn owner_namespaces(&self, name: &str) -> Option<Vec<String>> {
         let open = self.reservations.get(name).filter(|it| it.status.phase == Phase::Available);
-        let owners = open.map(|it| it.spec.owners.as_slice()).unwrap_or_default();
-        owners::namespaces(owners)
+        open.map_or_else(|| Some(Vec::new()), |it| owners::namespaces(&it.spec))
     }
 
     /// What there is to say of a Reservation; `None` where there is none.

@@ -2,9 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    env,
     io::{self, Write},
-    path::PathBuf,
     time::Duration,
 };
 
@@ -14,13 +12,17 @@ use hostler_api::{
     plain,
     reservation::{RESERVATION_KIND, RESERVATIONS, Reservation},
 };
-use hostler_cluster::{ApiClient, ApiFailure, ApiPatience, Collection, ConnectError, FollowEvent, Follower};
+use hostler_cluster::{ApiFailure, Collection, ConnectError, FollowEvent, Follower};
+use hostler_process::is_output_gone;
 use tokio::{runtime, time::sleep};
 
 use super::{HoldsAnswer, table};
+use crate::cluster_args::ClusterArgs;
 
 /// Between two tries to reach a server that was there, while somebody watches.
 const AGAIN: Duration = Duration::from_secs(1);
+/// The interval between two checks of standard output.
+const OUTPUT_LOOK: Duration = Duration::from_secs(2);
 
 const EXAMPLES: &str = "\
 States of devices:
@@ -36,9 +38,8 @@ Exit codes: 0 answered, 2 wrong usage, or no answer.";
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct HoldsArgs {
-    /// Kubeconfig of the cluster [default: the file that KUBECONFIG names, else the service account of the pod]
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    access: ClusterArgs,
     /// Go on, and answer again whenever the answer is another one
     #[arg(long)]
     watch: bool,
@@ -66,7 +67,7 @@ pub(crate) enum HoldsError {
     #[error("failed to start the runtime")]
     Runtime(#[source] io::Error),
     /// There are no credentials.
-    #[error("failed to prepare for talking to the API server; name a kubeconfig with --kubeconfig or KUBECONFIG")]
+    #[error("failed to prepare for talking to the API server")]
     Connect(#[source] ConnectError),
     /// The server does not know the kind.
     #[error("the API server has no reservations.{GROUP}; apply deploy/crds")]
@@ -100,13 +101,17 @@ struct Watched {
 
 impl HoldsArgs {
     async fn follow(&self, out: &mut dyn Write) -> Result<(), HoldsError> {
-        let of_shell = || env::var_os("KUBECONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
-        let kubeconfig = self.kubeconfig.clone().or_else(of_shell);
-        let client = ApiClient::with_patience(kubeconfig.as_deref(), ApiPatience::BULK).map_err(HoldsError::Connect)?;
+        let client = self.access.client().map_err(HoldsError::Connect)?;
         let mut follower = Follower::new(client, reservations());
         let mut watched = Watched::default();
         loop {
-            match follower.next().await {
+            let followed = tokio::select! {
+                // Cancel safe: see there.
+                followed = follower.next() => followed,
+                // Cancel safe: it only waits.
+                () = output_gone() => return Err(io::Error::from(io::ErrorKind::BrokenPipe).into()),
+            };
+            match followed {
                 Ok(event) => watched.take(event),
                 Err(failure) if failure.is_unknown_resource() => return Err(HoldsError::NotServed(failure)),
                 // Who watches has time: the next call makes the connection anew. It may break in the middle of a list as well.
@@ -120,6 +125,13 @@ impl HoldsArgs {
                 }
             }
         }
+    }
+}
+
+/// Waits until standard output has lost its reader.
+async fn output_gone() {
+    while !is_output_gone() {
+        sleep(OUTPUT_LOOK).await;
     }
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct KeptReservation {
     pub(crate) phase: String,
     /// For whom, one line for each of the owners.
     pub(crate) owners: Vec<String>,
-    /// `until` when, or `for ever`.
+    /// `until` when, `for ever`, or `over`.
     pub(crate) lasts: String,
 }
 
@@ -56,7 +56,10 @@ impl From<&ReservationObject> for KeptReservation {
             name: reservation.name.clone(),
             phase: reservation.status.phase.as_str().to_owned(),
             owners: reservation.spec.owners.iter().map(owner_words).collect(),
-            lasts: Lasting::of(&reservation.spec, reservation.created).to_string(),
+            lasts: match reservation.status.phase.is_over() {
+                true => "over".to_owned(),
+                false => Lasting::of(&reservation.spec, reservation.created).to_string(),
+            },
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The answer for people.
 
 use hostler_api::well_known::HELD_TAINT;
+use hostler_cli::table::TextTable;
 
 use super::{HeldReservation, HoldsAnswer};
-use crate::text_table::TextTable;
 
 /// One row for each Reservation, and below them why those that are not kept are not.
 pub(super) fn narrow(answer: &HoldsAnswer) -> String {
@@ -22,7 +22,7 @@ pub(super) fn narrow(answer: &HoldsAnswer) -> String {
         table.row(cells.each_ref());
     }
     let why = answer.reservations.iter().filter(|one| !one.message.is_empty());
-    table.text() + &why.map(|one| format!("{}: {}: {}\n", one.name, one.reason, one.message)).collect::<String>()
+    table.to_string() + &why.map(|one| format!("{}: {}: {}\n", one.name, one.reason, one.message)).collect::<String>()
 }
 
 /// One row for each device.
@@ -45,7 +45,7 @@ pub(super) fn wide(answer: &HoldsAnswer) -> String {
         ];
         table.row(cells.each_ref());
     }
-    table.text()
+    table.to_string()
 }
 
 fn or_dash(text: &str) -> String {

@@ -20,37 +20,59 @@ pub(crate) struct ReservationOffer<'a> {
     pub(crate) wants: &'a BTreeMap<String, Quantity>,
 }
 
-/// The Reservations that the pod can be led to, the best one first: the lowest order that is not 0, then the one of which most is
-/// taken once the pod has its part, then the oldest, then by name.
+/// A Reservation that pods may be led to.
+#[derive(Clone, Debug)]
+pub(crate) struct OfferedReservation<'a> {
+    pub(crate) reservation: &'a ReservationObject,
+    /// The devices that it keeps once nothing lacks, under the names of quotas.
+    pub(crate) capacity: BTreeMap<String, Quantity>,
+}
+
+/// The Reservations that the pod is led to, the best one first: those that have room now, then the lowest order that is not 0, then
+/// the one of which most is taken once the pod has its part, then the oldest, then by name.
 pub(crate) fn open_reservations<'a>(
-    reservations: impl IntoIterator<Item = &'a ReservationObject>,
+    offered: impl IntoIterator<Item = OfferedReservation<'a>>,
     offer: &ReservationOffer<'_>,
-) -> Vec<&'a ReservationObject> {
-    let mut open: Vec<&ReservationObject> = reservations.into_iter().filter(|it| is_open(it, offer)).collect();
+) -> Vec<OfferedReservation<'a>> {
+    let mut open: Vec<OfferedReservation<'a>> = offered.into_iter().filter(|it| it.is_open(offer)).collect();
     open.sort_by_cached_key(|it| {
-        let order = it.labels.get(RESERVATION_ORDER).and_then(|text| text.parse::<i64>().ok()).filter(|it| *it != 0);
-        (order.is_none(), order, Reverse(score(it, offer.wants)), it.created, it.name.clone())
+        let OfferedReservation { reservation, .. } = it;
+        let order = reservation.labels.get(RESERVATION_ORDER).and_then(|text| text.parse::<i64>().ok());
+        let order = order.filter(|it| *it != 0);
+        let score = Reverse(score(reservation, offer.wants));
+        (!it.has_room(offer), order.is_none(), order, score, reservation.created, reservation.name.clone())
     });
     open
 }
 
-fn is_open(reservation: &ReservationObject, offer: &ReservationOffer<'_>) -> bool {
-    let spec = &reservation.spec;
-    let is_strict = spec.allocate_policy == Some(ReservationAllocatePolicy::Restricted);
-    let left = |(name, wanted): (&String, &Quantity)| {
-        let (all, taken) = (reservation.status.allocatable.get(name), reservation.status.allocated.get(name));
-        let taken = taken.copied().unwrap_or_default();
-        // Devices of other classes come from elsewhere.
-        all.is_none_or(|all| if is_strict { taken.plus(*wanted) <= *all } else { taken < *all || wanted.is_zero() })
-    };
-    let is_borne = spec.taints.iter().all(|taint| offer.tolerations.iter().any(|it| it.tolerates(taint)));
-    reservation.status.phase == ReservationPhase::Available
-        && !reservation.is_deleting
-        && !spec.unschedulable.unwrap_or(false)
-        && is_borne
-        && spec.is_owned_by(&offer.pod)
-        && offer.wants.iter().any(|(name, _)| reservation.status.allocatable.contains_key(name))
-        && offer.wants.iter().all(left)
+impl OfferedReservation<'_> {
+    /// True if the pod is led to it, whether or not a device is left now: a claim cannot be changed later, and a device that comes
+    /// back goes to a claim that tolerates it.
+    fn is_open(&self, offer: &ReservationOffer<'_>) -> bool {
+        let ReservationObject { spec, status, is_deleting, .. } = self.reservation;
+        let is_borne = spec.taints.iter().all(|taint| offer.tolerations.iter().any(|it| it.tolerates(taint)));
+        !status.phase.is_over()
+            && !is_deleting
+            && !spec.unschedulable.unwrap_or(false)
+            && is_borne
+            && offer.wants.keys().any(|name| self.capacity.contains_key(name))
+            && offer.wants.iter().all(|want| self.fits(want, &BTreeMap::new()))
+            && spec.is_owned_by(&offer.pod)
+    }
+
+    /// True if the devices that the pod wants are kept and not taken.
+    pub(crate) fn has_room(&self, offer: &ReservationOffer<'_>) -> bool {
+        let status = &self.reservation.status;
+        status.phase == ReservationPhase::Available && offer.wants.iter().all(|want| self.fits(want, &status.allocated))
+    }
+
+    /// True if what the pod wants of a class fits beside what is taken. Devices of other classes come from elsewhere.
+    fn fits(&self, (name, wanted): (&String, &Quantity), taken: &BTreeMap<String, Quantity>) -> bool {
+        let Some(all) = self.capacity.get(name) else { return true };
+        let is_strict = self.reservation.spec.allocate_policy == Some(ReservationAllocatePolicy::Restricted);
+        let taken = taken.get(name).copied().unwrap_or_default();
+        if is_strict { taken.plus(*wanted) <= *all } else { taken < *all || wanted.is_zero() }
+    }
 }
 
 /// How much of what is kept is taken with the pod's part, in thousandths, on average over what it asks for.

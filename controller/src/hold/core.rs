@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use hostler_allocator::plan::{ObjectKey, PlanOptions};
+use hostler_allocator::plan::{BoxSize, ObjectKey, PlanOptions};
 use hostler_api::reservation::{
     DeviceOwner, PodEviction, ReservationConditionType, ReservationPhase, ReservedDevice, toleration_value,
 };
@@ -18,7 +18,7 @@ use super::{
     evictions::EvictionAnswer,
     fresh::FreshList,
     parts::KnownParts,
-    planning::Questions,
+    planning::{CutPause, Questions},
     published::PoolName,
     seen::Seen,
     telling::{lacks_told_before, said_conflict},
@@ -50,6 +50,8 @@ pub(crate) struct HoldSettings {
     pub(crate) keep: Duration,
     /// Whose answers are planned with.
     pub(crate) plan: PlanOptions,
+    /// The limit of work and time for the questions of one namespace.
+    pub(crate) asker_box: BoxSize,
 }
 
 /// A Reservation, and what is being done for it.
@@ -66,6 +68,8 @@ pub(super) struct Hold {
     pub(super) answers: BTreeMap<String, EvictionAnswer>,
     /// Why none could be chosen.
     pub(super) problem: Option<String>,
+    /// Until when it is left alone, because the last question about it took too much work.
+    pub(super) cut_short: Option<CutPause>,
     /// Whether there was nothing free when it was asked last.
     pub(super) is_without_free: bool,
     /// Devices that are closed, of which it is not certain yet that nobody else got them.
@@ -124,6 +128,8 @@ pub(crate) struct HoldCore {
     pub(super) agenda: Agenda<Topic>,
     lists: Lists,
     pub(super) questions: Questions,
+    /// How often more could fit than before, as was heard last.
+    pub(super) gains: u64,
     pub(super) priorities: FreshList<PriorityClasses>,
     pub(super) budgets: FreshList<Vec<PodBudget>>,
     /// Pods that are being asked for.
@@ -153,6 +159,7 @@ impl HoldCore {
             agenda: Agenda::new(Topic::Plan),
             lists: Lists::default(),
             questions: Questions::default(),
+            gains: 0,
             priorities: FreshList::default(),
             budgets: FreshList::default(),
             fetching: 0,
@@ -242,7 +249,7 @@ impl HoldCore {
                 self.seen.node_gone(&name);
                 self.look_at_node(&name);
             }
-            HoldEvent::FactsChanged => self.agenda.inventory_changed(),
+            HoldEvent::FactsChanged(gains) => self.facts_changed(gains),
             HoldEvent::Planned(answer) => self.planned(answer),
             HoldEvent::ClaimsListed(list) => self.claims_listed(list),
             HoldEvent::ServerTime(time) => self.clock.server_said(time),
@@ -293,7 +300,7 @@ impl HoldCore {
             hold.proposal = None;
         }
         if hold.object.generation != object.generation {
-            (hold.problem, hold.is_without_free) = (None, false);
+            (hold.problem, hold.is_without_free, hold.cut_short) = (None, false, None);
         }
         self.names.insert(hold.value.clone(), name.clone());
         hold.object = object;
@@ -311,7 +318,7 @@ impl HoldCore {
             self.concern(&hold.object, false);
             hold.object.status.devices.iter().for_each(|part| self.part_gone(part));
             // What it kept can be somebody else's.
-            self.agenda.inventory_changed();
+            self.agenda.gained(self.questions.cost);
         }
         self.forget_write(&HoldTarget::Reservation(name.to_owned()));
     }
@@ -464,6 +471,7 @@ impl Hold {
             answers: BTreeMap::new(),
             replaced_asked: None,
             problem: None,
+            cut_short: None,
             is_without_free: false,
             check: None,
             amiss: BTreeMap::new(),

@@ -71,8 +71,9 @@ pub(crate) enum HoldEvent {
     Node(String),
     /// A node is gone.
     NodeGone(String),
-    /// Nodes, slices, classes, templates or claims changed: who waits for devices may be lucky now.
-    FactsChanged,
+    /// Nodes, slices, classes, templates or claims changed: who waits for devices may be lucky now, where the number is another one
+    /// than before: it counts what got free or came.
+    FactsChanged(u64),
     /// Every claim that there was when this list was asked for has been told.
     ClaimsListed(u64),
     /// The API server said what time it is, in what it keeps of the last write of an object: since 1970.

@@ -6,15 +6,16 @@ use std::{
     time::Duration,
 };
 
-use hostler_allocator::plan::PlanOptions;
+use hostler_allocator::plan::{CutShort, PlanOptions};
 use hostler_api::reservation::{PLACED_POD_LABEL, ReservedDevice, ReservedDeviceState};
 
 use super::{
     agenda::Topic,
-    core::{HoldCore, device_key},
+    closing::Closing,
+    core::{Hold, HoldCore, device_key},
     event::{DeviceKey, HoldCommand},
     evictions::ReplacedNode,
-    question::{Closing, HoldAnswer, HoldAsked, HoldQuestion, HoldWish, OwnPart, VictimChoice},
+    question::{HoldAnswer, HoldAsked, HoldQuestion, HoldWish, NoDevices, OwnPart, VictimChoice},
     status::owners_of,
     taken::is_taken,
 };
@@ -23,6 +24,9 @@ use super::{
 const LEAVE_ALONE: Duration = Duration::from_secs(30);
 /// When a question is asked anew that got no answer.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
+/// The pause between two tries of a Reservation that was cut short; it doubles.
+const FIRST_CUT_PAUSE: Duration = Duration::from_secs(10);
+const LONGEST_CUT_PAUSE: Duration = Duration::from_secs(600);
 
 /// Questions to the planner.
 #[derive(Debug, Default)]
@@ -32,9 +36,39 @@ pub(super) struct Questions {
     open: Option<u64>,
     /// Somebody wanted to ask meanwhile.
     is_wanted: bool,
+    /// True if the last question was about Reservations that were cut short before.
+    was_hard: bool,
+    /// The time of the open question, and the duration of the last one.
+    asked_at: Duration,
+    pub(super) cost: Duration,
+    /// Wishes are left whose turn comes after the one under way.
+    has_more: bool,
+}
+
+/// A Reservation that took more work than there is for one asker is left alone for a while, and then asked for in a question without
+/// others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CutPause {
+    pause: Duration,
+    until: Duration,
+}
+
+impl Hold {
+    /// Of its pods.
+    pub(super) fn namespace(&self) -> &str {
+        self.object.spec.template["metadata"]["namespace"].as_str().unwrap_or_default()
+    }
 }
 
 impl HoldCore {
+    /// Answers those who wait anew: at once if more may fit than before.
+    pub(super) fn facts_changed(&mut self, gains: u64) {
+        match std::mem::replace(&mut self.gains, gains) == gains {
+            true => self.agenda.inventory_changed(),
+            false => self.agenda.gained(self.questions.cost),
+        }
+    }
+
     /// Asks which devices those get who lack some; once the question that is under way has its answer.
     pub(super) fn plan(&mut self) {
         if self.questions.open.is_some() {
@@ -46,7 +80,8 @@ impl HoldCore {
         self.avoided.retain(|_, until| *until > now);
         let waiting = self.waiting();
         // Of some it has to be heard first whose devices they may have. They are in nobody's way meanwhile, nor is anybody in theirs.
-        let wishes: Vec<HoldWish> = waiting.iter().filter_map(|asked| self.wish(asked.clone())).collect();
+        let turn = self.whose_turn(&waiting);
+        let wishes: Vec<HoldWish> = turn.into_iter().filter_map(|asked| self.wish(asked)).collect();
         if wishes.is_empty() {
             return;
         }
@@ -55,6 +90,7 @@ impl HoldCore {
         self.questions.last += 1;
         let number = self.questions.last;
         self.questions.open = Some(number);
+        self.questions.asked_at = now;
         let closing = Closing {
             published: self.seen.published.clone(),
             own_driver: self.settings.own_driver.clone(),
@@ -70,7 +106,36 @@ impl HoldCore {
             shared: self.shared(),
             closing,
             options,
+            asker_box: self.settings.asker_box,
         })));
+    }
+
+    /// Selects the Reservations of the next question. One that was cut short shares its question with those of its own namespace alone:
+    /// the others wait for one box of time at most.
+    fn whose_turn(&mut self, waiting: &[HoldAsked]) -> Vec<HoldAsked> {
+        let now = self.agenda.now;
+        let pause = |asked: &HoldAsked| self.holds.get(&asked.name).and_then(|hold| hold.cut_short);
+        let (hard, others): (Vec<&HoldAsked>, Vec<&HoldAsked>) =
+            waiting.iter().partition(|asked| pause(asked).is_some());
+        let mut due: Vec<(Duration, &HoldAsked)> = hard
+            .into_iter()
+            .filter_map(|asked| Some((pause(asked)?.until, asked)))
+            .filter(|(until, _)| *until <= now)
+            .collect();
+        due.sort_by_key(|(until, _)| *until);
+        let namespace_of = |asked: &HoldAsked| self.holds.get(&asked.name).map(|hold| hold.namespace());
+        let first = due.first().map(|(_, asked)| namespace_of(asked));
+        let is_hard = first.is_some() && (others.is_empty() || !self.questions.was_hard);
+        let all = due.len();
+        let chosen: Vec<HoldAsked> = match is_hard {
+            true => {
+                due.into_iter().filter(|(_, it)| Some(namespace_of(it)) == first).map(|(_, it)| it.clone()).collect()
+            }
+            false => others.iter().map(|asked| (*asked).clone()).collect(),
+        };
+        self.questions.has_more = if is_hard { chosen.len() < all || !others.is_empty() } else { all > 0 };
+        self.questions.was_hard = is_hard;
+        chosen
     }
 
     /// A question has its answer.
@@ -79,11 +144,14 @@ impl HoldCore {
             return;
         }
         self.questions.open = None;
+        self.questions.cost = self.agenda.now.saturating_sub(self.questions.asked_at);
         self.agenda.refreshed();
+        if std::mem::take(&mut self.questions.has_more) {
+            self.plan_soon();
+        }
         if std::mem::take(&mut self.questions.is_wanted) {
-            // Who has come meanwhile asks soon; what changed for those that were told no is looked at less and less often.
             self.look_at_all();
-            self.agenda.inventory_changed();
+            self.agenda.gained(self.questions.cost);
         }
         if answer.found.is_empty() {
             return self.agenda.after(ASK_AGAIN, Topic::Plan);
@@ -93,12 +161,14 @@ impl HoldCore {
         for (asked, found) in answer.found {
             match found {
                 Ok(devices) => is_sound &= self.propose(&asked, devices, &mut taken),
-                Err(problem) => refused.push((asked, problem)),
+                // Others of its namespace had all the time that there is; they have their turn without it.
+                Err(none) if none.cut_short == Some(CutShort::NotReached) => self.plan_soon(),
+                Err(none) => refused.push((asked, none)),
             }
         }
         // Where the planner had a device for free that is not, what it says of others is not so either; it is asked again soon.
         if is_sound {
-            refused.into_iter().for_each(|(asked, problem)| self.refuse(&asked, problem));
+            refused.into_iter().for_each(|(asked, none)| self.refuse(&asked, none));
         }
     }
 
@@ -114,6 +184,7 @@ impl HoldCore {
         if is_current && is_free {
             taken.extend(devices.iter().map(device_key));
             (hold.proposal, hold.problem, hold.is_without_free) = (Some(devices), None, false);
+            hold.cut_short = None;
             hold.victims = if hold.object.spec.preempts() { evictions } else { Vec::new() };
             self.agenda.now(Topic::Reservation(asked.name.clone()));
             return true;
@@ -126,7 +197,7 @@ impl HoldCore {
         self.avoided.extend(lost.into_iter().map(|device| (device, until)));
         match &again {
             Some(device) => {
-                self.refuse(asked, format!("{device} goes with what a pod leaves, and is another one's as well"))
+                self.refuse(asked, format!("{device} goes with what a pod leaves, and is another one's as well").into())
             }
             None => self.plan_soon(),
         }
@@ -134,18 +205,23 @@ impl HoldCore {
     }
 
     /// There is nothing for it.
-    fn refuse(&mut self, asked: &HoldAsked, problem: String) {
-        let is_current = self.is_current(asked);
+    fn refuse(&mut self, asked: &HoldAsked, none: NoDevices) {
+        let (is_current, now) = (self.is_current(asked), self.agenda.now);
         let Some(hold) = self.holds.get_mut(&asked.name) else { return };
         if !is_current {
             return self.plan_soon();
         }
-        let seeks_victims = hold.seeks_victims() && !asked.has_victims;
+        let pause = hold.cut_short.map_or(FIRST_CUT_PAUSE, |last| (last.pause * 2).min(LONGEST_CUT_PAUSE));
+        hold.cut_short = none.cut_short.map(|_| CutPause { pause, until: now + pause });
+        let seeks_victims = hold.seeks_victims() && !asked.has_victims && hold.cut_short.is_none();
         hold.is_without_free = true;
         if seeks_victims {
             return self.plan_soon();
         }
-        hold.problem = Some(problem);
+        hold.problem = Some(none.problem);
+        if hold.cut_short.is_some() {
+            self.agenda.after(pause, Topic::Plan);
+        }
         self.agenda.now(Topic::Reservation(asked.name.clone()));
     }
 

@@ -47,6 +47,11 @@ impl PublishedDevices {
         vec![pool]
     }
 
+    /// All devices, with the slices that say so.
+    pub(super) fn devices(&self) -> impl Iterator<Item = (&PublishedSlice, &PublishedDevice)> {
+        self.slices.values().flat_map(|slice| slice.devices.iter().map(|device| (&**slice, device)))
+    }
+
     /// A device, and the slice that says so.
     pub(super) fn device(&self, key: &DeviceKey) -> Option<(&PublishedSlice, &PublishedDevice)> {
         let slices = self.pools.get(&(key.driver.clone(), key.pool.clone()))?;

@@ -2,26 +2,28 @@
 //! template now, in turn, the oldest first. Takes seconds in a large cluster: not for threads that must not wait.
 
 use std::{
+    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
 };
 
 use hostler_allocator::plan::{
-    ClusterFacts, ObjectKey, PlacedDevice, Placement, PlanOptions, PodSet, SetPlan, Snapshot,
+    BoxSize, CUT_SHORT, ClusterFacts, CutShort, ObjectKey, PlacedDevice, Placement, PlanBoxes, PlanOptions, PodSet,
+    SetPlan, Snapshot,
 };
 use hostler_api::{
     ExactQuantity, Quantity,
     core::{PodResourceClaim, PodTemplateSpec},
     few,
-    reservation::{MAX_RESERVED_DEVICES, NamedDeviceClaim, PLACEMENT_GATE, ReservedDevice, part_share_id},
+    reservation::{MAX_RESERVED_DEVICES, NamedDeviceClaim, ReservedDevice, part_share_id},
     resource::{DeviceRequest, DeviceToleration, ResourceClaimSpec},
     well_known::HELD_TAINT,
 };
 
 use super::{
+    closing::Closing,
     core::device_key,
     event::{Amounts, DeviceKey},
-    published::PublishedDevices,
+    hopeless::{hopeless, too_many_devices},
     taken::add_promised,
     victims::Victim,
 };
@@ -44,6 +46,8 @@ pub(crate) struct HoldQuestion {
     pub(super) closing: Closing,
     /// Whose answers are given.
     pub(super) options: PlanOptions,
+    /// The limit of work and time for each namespace.
+    pub(super) asker_box: BoxSize,
 }
 
 /// A Reservation that lacks devices.
@@ -97,21 +101,22 @@ pub(super) struct HoldAsked {
     pub(super) has_victims: bool,
 }
 
-/// What is needed to say whether a device can be closed.
-#[derive(Clone, Debug)]
-pub(super) struct Closing {
-    pub(super) published: Arc<PublishedDevices>,
-    pub(super) own_driver: String,
-    pub(super) has_rules: bool,
-    pub(super) holds_partitions: bool,
-}
-
 /// What came of a question.
 #[derive(Clone, Debug)]
 pub(crate) struct HoldAnswer {
     pub(super) number: u64,
     /// For each Reservation its devices, or why there are none.
-    pub(super) found: Vec<(HoldAsked, Result<Vec<ReservedDevice>, String>)>,
+    pub(super) found: Vec<(HoldAsked, Result<Vec<ReservedDevice>, NoDevices>)>,
+}
+
+/// Why there are no devices.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct NoDevices {
+    pub(super) problem: String,
+    /// The point at which planning was cut short, if it was.
+    pub(super) cut_short: Option<CutShort>,
+    /// True if nothing that gets free changes it.
+    is_hopeless: bool,
 }
 
 /// A wish as the planner is asked.
@@ -122,13 +127,18 @@ pub(super) struct PlannedWish<'a> {
     specs: BTreeMap<String, ResourceClaimSpec>,
     /// Whether it asks for parts of devices.
     wants_parts: bool,
+    /// The boxes of all askers.
+    boxes: &'a RefCell<PlanBoxes>,
 }
 
 impl HoldQuestion {
     /// Answers. Each that gets devices leaves the rest to those behind it.
     pub(crate) fn run(&self, snapshot: &Snapshot) -> HoldAnswer {
         let mut facts = snapshot.facts().clone();
-        let wishes: Vec<PlannedWish<'_>> = self.wishes.iter().map(|wish| planned_wish(wish, &mut facts)).collect();
+        let boxes = RefCell::new(PlanBoxes::for_each_namespace(self.asker_box));
+        let wishes: Vec<PlannedWish<'_>> =
+            self.wishes.iter().map(|wish| planned_wish(wish, &mut facts, &boxes)).collect();
+        let unclosable = self.closing.unclosable();
         let mut taken = self.taken.clone();
         let mut found = Vec::new();
         for group in groups(&wishes) {
@@ -136,12 +146,14 @@ impl HoldQuestion {
             let shared = self.shared.iter().filter(|_| group.iter().all(|wish| !wish.wants_parts)).cloned();
             let mut taken_here: BTreeSet<DeviceKey> = taken.iter().cloned().chain(shared).collect();
             taken_here.retain(|key| own().all(|part| device_key(&part.device) != *key));
-            add_promised(&mut facts, &taken_here, own());
-            let plans = self.plan_together(&snapshot.with(facts.clone()), &group);
+            add_promised(&mut facts, &(&taken_here | &unclosable), own());
+            let plans = self.plan_together(&snapshot.with(facts.clone()), &group, &taken_here);
             for (wish, plan) in group.into_iter().zip(plans) {
-                let devices = self.found(wish, &plan, &taken_here);
-                let devices =
-                    devices.or_else(|problem| self.found_with_victims(&mut facts, wish, &taken_here).ok_or(problem));
+                let devices = plan.and_then(|plan| self.found(wish, &plan, &taken_here));
+                let devices = devices.or_else(|none| match none.is_hopeless {
+                    true => Err(none),
+                    false => self.found_otherwise(&mut facts, wish, &taken_here, &unclosable, none),
+                });
                 taken_here.extend(devices.iter().flatten().map(device_key));
                 taken.extend(devices.iter().flatten().map(device_key));
                 found.push((wish.wish.asked.clone(), devices));
@@ -160,21 +172,64 @@ impl HoldQuestion {
         self.number
     }
 
-    /// One plan for all; who does not fit as a whole leaves what it could have to the others.
-    fn plan_together(&self, snapshot: &Snapshot, wishes: &[&PlannedWish<'_>]) -> Vec<SetPlan> {
-        let mut answers: BTreeMap<usize, SetPlan> = BTreeMap::new();
+    /// One plan for all. A wish that does not fit as a whole, or cannot keep what it would get, leaves that to the others.
+    fn plan_together(
+        &self,
+        snapshot: &Snapshot,
+        wishes: &[&PlannedWish<'_>],
+        taken: &BTreeSet<DeviceKey>,
+    ) -> Vec<Result<SetPlan, NoDevices>> {
+        let hopeless = |(at, wish): (usize, &&PlannedWish<'_>)| Some((at, Err(NoDevices::hopeless(wish.hopeless()?))));
+        let mut answers: BTreeMap<usize, Result<SetPlan, NoDevices>> =
+            wishes.iter().enumerate().filter_map(hopeless).collect();
         loop {
             let open: Vec<usize> = (0..wishes.len()).filter(|at| !answers.contains_key(at)).collect();
             let sets: Vec<PodSet> = open.iter().map(|at| wishes[*at].set.clone()).collect();
-            let plans = snapshot.plan(&sets, &self.options).sets;
-            let is_partial = |set: &SetPlan| set.placed > 0 && set.placed < set.wanted;
-            let has_partial = plans.iter().any(is_partial);
-            let settled = open.into_iter().zip(plans).filter(|(_, set)| !has_partial || is_partial(set));
-            answers.extend(settled);
-            if !has_partial {
+            let Some(first) = wishes.first() else { return Vec::new() };
+            let plans = snapshot.plan_within(&sets, &self.options, &mut first.boxes.borrow_mut()).sets;
+            let leaves = |at: usize, plan: &SetPlan| plan.placed > 0 && self.found(wishes[at], plan, taken).is_err();
+            let judged: Vec<(usize, SetPlan, bool)> = open
+                .into_iter()
+                .zip(plans)
+                .map(|(at, plan)| (at, leaves(at, &plan), plan))
+                .map(|(at, leaves, plan)| (at, plan, leaves))
+                .collect();
+            let has_leaver = judged.iter().any(|(.., leaves)| *leaves);
+            let settled = judged.into_iter().filter(|(.., leaves)| !has_leaver || *leaves);
+            answers.extend(settled.map(|(at, plan, _)| (at, Ok(plan))));
+            if !has_leaver {
                 return answers.into_values().collect();
             }
         }
+    }
+
+    /// Returns devices that pods leave, where the wish may have them; else the reason, which names devices that cannot be closed where
+    /// only those are left.
+    fn found_otherwise(
+        &self,
+        facts: &mut ClusterFacts,
+        wish: &PlannedWish<'_>,
+        taken: &BTreeSet<DeviceKey>,
+        unclosable: &BTreeSet<DeviceKey>,
+        none: NoDevices,
+    ) -> Result<Vec<ReservedDevice>, NoDevices> {
+        wish.boxes.borrow_mut().open(&wish.set.namespace);
+        if let Some(devices) = self.found_with_victims(facts, wish, &(taken | unclosable)) {
+            return Ok(devices);
+        }
+        let mut boxes = wish.boxes.borrow_mut();
+        let is_empty = boxes.is_empty();
+        if none.cut_short.is_none() && is_empty && !wish.wish.victims.is_empty() {
+            let problem = format!("{}; of the pods that could make room not all were looked at", none.problem);
+            return Err(NoDevices { problem, cut_short: Some(CutShort::Begun), ..none });
+        }
+        if none.cut_short.is_some() || is_empty || unclosable.is_empty() {
+            return Err(none);
+        }
+        add_promised(facts, taken, wish.wish.parts.iter());
+        let open = Snapshot::new(facts.clone()).plan_within(std::slice::from_ref(&wish.set), &self.options, &mut boxes);
+        let other = open.sets.first().filter(|plan| plan.placed == plan.wanted);
+        Err(other.and_then(|plan| self.found(wish, plan, taken).err()).unwrap_or(none))
     }
 
     /// The devices of a plan, if it has a place for all and all of them can be closed.
@@ -183,25 +238,13 @@ impl HoldQuestion {
         wish: &PlannedWish<'_>,
         plan: &SetPlan,
         taken: &BTreeSet<DeviceKey>,
-    ) -> Result<Vec<ReservedDevice>, String> {
+    ) -> Result<Vec<ReservedDevice>, NoDevices> {
         if plan.placed < plan.wanted {
-            return Err(problem_of(plan));
-        }
-        let is_admin = |device: &&PlacedDevice| {
-            wish.specs.get(&device.claim).is_some_and(|spec| asked_for(spec, &device.request).is_admin)
-        };
-        if let Some(device) = plan.placements.iter().flat_map(|it| &it.devices).find(is_admin) {
-            return Err(format!(
-                "request {} of claim {} has adminAccess, which takes no device from anybody: leave it out",
-                device.request, device.claim
-            ));
+            return Err(NoDevices { problem: problem_of(plan), cut_short: plan.cut_short, is_hopeless: false });
         }
         let devices = once(plan.placements.iter().flat_map(|placement| reserved(wish, placement)));
         if devices.len() > MAX_RESERVED_DEVICES {
-            return Err(format!(
-                "that would be {} devices, and a Reservation keeps {MAX_RESERVED_DEVICES} at most: write several",
-                devices.len()
-            ));
+            return Err(too_many_devices(devices.len()).into());
         }
         for device in &devices {
             let key = device_key(device);
@@ -210,10 +253,10 @@ impl HoldQuestion {
                 self.closing.can_be_written(&key)?;
             }
             if taken.contains(&key) || self.own_of_others.contains(&key) {
-                return Err(format!("{key} is promised to another Reservation"));
+                return Err(format!("{key} is promised to another Reservation").into());
             }
             if !device.is_part() && self.shared.contains(&key) {
-                return Err(format!("others have parts of {key}; ask for a part of it, with capacity.requests"));
+                return Err(format!("others have parts of {key}; ask for a part of it, with capacity.requests").into());
             }
         }
         Ok(devices)
@@ -247,12 +290,16 @@ impl HoldQuestion {
         victims: &[Victim],
         taken: &BTreeSet<DeviceKey>,
     ) -> Option<Vec<ReservedDevice>> {
+        let mut boxes = wish.boxes.borrow_mut();
+        if boxes.is_empty() {
+            return None;
+        }
         let mut facts = facts.clone();
         for victim in victims {
             facts.remove_pod(&victim.pod);
             victim.claims.iter().for_each(|claim| facts.remove_claim(&claim.key));
         }
-        let plan = Snapshot::new(facts).plan(std::slice::from_ref(&wish.set), &self.options);
+        let plan = Snapshot::new(facts).plan_within(std::slice::from_ref(&wish.set), &self.options, &mut boxes);
         let devices = self.found(wish, plan.sets.first()?, taken).ok()?;
         self.closing.with_all_of(victims, devices, *wish.wish.asked.replicas.first()?)
     }
@@ -263,42 +310,21 @@ impl PlannedWish<'_> {
     pub(super) fn victims(&self) -> &[Victim] {
         &self.wish.victims
     }
+
+    fn hopeless(&self) -> Option<String> {
+        hopeless(&self.wish.template.spec, &self.specs, self.wish.asked.replicas.len())
+    }
 }
 
-impl Closing {
-    /// Whether it can be given to a claim without a scheduler: of some devices only schedulers know all that goes with them.
-    fn can_be_written(&self, key: &DeviceKey) -> Result<(), String> {
-        let Some((_, published)) = self.published.device(key) else { return Err(format!("{key} is gone")) };
-        if published.is_shareable || published.has_binding_conditions {
-            return Err(format!(
-                "{key} is given by schedulers only: several claims can have parts of it, or it has binding conditions; leave \
-                 the scheduling gate {PLACEMENT_GATE} out of the pod"
-            ));
-        }
-        Ok(())
+impl NoDevices {
+    fn hopeless(problem: String) -> Self {
+        Self { problem, cut_short: None, is_hopeless: true }
     }
+}
 
-    /// Whether a device can be closed to others.
-    pub(super) fn can_close(&self, key: &DeviceKey, device: &ReservedDevice) -> Result<(), String> {
-        let is_own = key.driver == self.own_driver;
-        if !is_own && !self.has_rules {
-            return Err(format!(
-                "{key} cannot be closed to others: it is of another driver, and there are no DeviceTaintRules that this \
-                 controller may write; turn on the feature gate DRADeviceTaintRules and its API, and apply deploy/holds/rules: that \
-                 is noticed within ten minutes"
-            ));
-        }
-        if is_own && device.node_name.is_empty() {
-            return Err(format!("{key} cannot be closed to others: it is on no single node"));
-        }
-        let Some((_, published)) = self.published.device(key) else { return Err(format!("{key} is gone")) };
-        if published.is_partition && !self.holds_partitions {
-            return Err(format!(
-                "{key} cannot be closed to others: it is a part of a device, and schedulers without the fix of kubernetes#140436 \
-                 would take the other parts for taken as well; where all have it, set reservations.holds_partitions = true"
-            ));
-        }
-        Ok(())
+impl From<String> for NoDevices {
+    fn from(problem: String) -> Self {
+        Self { problem, cut_short: None, is_hopeless: false }
     }
 }
 
@@ -312,7 +338,7 @@ fn groups<'w, 'a>(wishes: &'w [PlannedWish<'a>]) -> Vec<Vec<&'w PlannedWish<'a>>
 }
 
 /// What the planner is asked for, with the claims that it needs among the facts.
-fn planned_wish<'a>(wish: &'a HoldWish, facts: &mut ClusterFacts) -> PlannedWish<'a> {
+fn planned_wish<'a>(wish: &'a HoldWish, facts: &mut ClusterFacts, boxes: &'a RefCell<PlanBoxes>) -> PlannedWish<'a> {
     let name = &wish.asked.name;
     let namespace = ObjectKey::new(&wish.template.metadata.namespace, "").namespace;
     let (mut spec, mut specs) = (wish.template.spec.clone(), BTreeMap::new());
@@ -332,7 +358,7 @@ fn planned_wish<'a>(wish: &'a HoldWish, facts: &mut ClusterFacts) -> PlannedWish
     }
     let count = u32::try_from(wish.asked.replicas.len()).unwrap_or(u32::MAX);
     let wants_parts = specs.values().any(has_parts);
-    PlannedWish { wish, set: PodSet { name: name.clone(), namespace, count, spec }, specs, wants_parts }
+    PlannedWish { wish, set: PodSet { name: name.clone(), namespace, count, spec }, specs, wants_parts, boxes }
 }
 
 /// The devices of a plan on one node.
@@ -404,8 +430,6 @@ struct AskedDevice {
     class: String,
     /// A part of a device.
     is_part: bool,
-    /// To look at a device that is somebody else's.
-    is_admin: bool,
 }
 
 fn asked_for(spec: &ResourceClaimSpec, request: &str) -> AskedDevice {
@@ -413,16 +437,11 @@ fn asked_for(spec: &ResourceClaimSpec, request: &str) -> AskedDevice {
     let found = spec.devices.requests.iter().find(|request| request.name == name);
     let alternatives = found.map(|request| &request.first_available).into_iter().flatten();
     let exactly = found.and_then(|request| request.exactly.as_ref());
-    let exactly = exactly.map(|it| AskedDevice {
-        class: it.device_class_name.clone(),
-        is_part: it.capacity.is_some(),
-        is_admin: it.admin_access == Some(true),
-    });
-    let of_alternative = alternatives.into_iter().find(|it| it.name == alternative).map(|it| AskedDevice {
-        class: it.device_class_name.clone(),
-        is_part: it.capacity.is_some(),
-        is_admin: false,
-    });
+    let exactly = exactly.map(|it| AskedDevice { class: it.device_class_name.clone(), is_part: it.capacity.is_some() });
+    let of_alternative = alternatives
+        .into_iter()
+        .find(|it| it.name == alternative)
+        .map(|it| AskedDevice { class: it.device_class_name.clone(), is_part: it.capacity.is_some() });
     exactly.or(of_alternative).unwrap_or_default()
 }
 
@@ -450,6 +469,10 @@ fn tolerating(mut spec: ResourceClaimSpec, value: &str) -> ResourceClaimSpec {
 fn problem_of(plan: &SetPlan) -> String {
     if let Some(problem) = &plan.problem {
         return problem.clone();
+    }
+    // How far it came is another thing each time.
+    if plan.cut_short.is_some() {
+        return CUT_SHORT.to_owned();
     }
     let reasons: BTreeSet<&str> = plan.refusals.iter().map(|refusal| &*refusal.reason).collect();
     let reasons: Vec<&str> = reasons.into_iter().collect();

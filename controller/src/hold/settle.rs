@@ -1,6 +1,6 @@
 //! What a Reservation needs next.
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use hostler_api::{
     Chain,
@@ -9,7 +9,7 @@ use hostler_api::{
         ReservationPhase as Phase, ReservationStatus, ReservedDevice, ReservedDeviceState, TemplateError,
     },
 };
-use hostler_cluster::since_1970;
+use hostler_cluster::{from_rfc3339, since_1970};
 
 use super::{
     agenda::Topic,
@@ -127,8 +127,9 @@ impl HoldCore {
 
     /// When it expires, since 1970.
     pub(super) fn deadline(object: &ReservationObject) -> Result<Option<Duration>, TemplateError> {
-        match object.spec.expires.as_deref().and_then(since_1970) {
-            Some(expires) => Ok(Some(expires)),
+        match object.spec.expires.as_deref().and_then(from_rfc3339) {
+            // A time before 1970 is over as any other.
+            Some(expires) => Ok(Some(expires.duration_since(UNIX_EPOCH).unwrap_or_default())),
             None => Ok(object.spec.lasts()?.map(|ttl| object.created + ttl)),
         }
     }

@@ -23,7 +23,7 @@ use super::{
 };
 
 /// What is said before the planner has answered.
-pub(super) const STILL_LOOKING: &str = "devices are being looked for";
+pub(crate) const STILL_LOOKING: &str = "devices are being looked for";
 
 /// What is between a conflict and what was said otherwise.
 const IN_CONFLICT: &str = "; in conflict: ";

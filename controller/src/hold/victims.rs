@@ -8,9 +8,9 @@ use hostler_api::reservation::{DeviceOwner, OwnerCandidate, ReservedDevice};
 use super::{
     asking::MOST_ASKED,
     budgets::VictimBudget,
+    closing::Closing,
     core::{HoldCore, device_key, owner_of},
     event::{AllocatedClaim, DeviceKey},
-    question::Closing,
     seen::PodKnowledge,
 };
 

@@ -28,8 +28,8 @@ pub(crate) struct LeaseRecord {
     pub(crate) holder: String,
     /// For how long, from a renewal on.
     pub(crate) duration: Duration,
-    /// How often it went to somebody else.
-    pub(crate) transitions: u32,
+    /// The number of changes of holder; an int32 in the API.
+    pub(crate) transitions: i32,
 }
 
 /// A Lease in one of its versions.
@@ -170,7 +170,7 @@ impl LeaseCore {
         self.write(now, transitions, false)
     }
 
-    fn write(&mut self, now: Instant, transitions: u32, is_new_term: bool) -> Option<LeaseCommand> {
+    fn write(&mut self, now: Instant, transitions: i32, is_new_term: bool) -> Option<LeaseCommand> {
         self.sent = Some(now);
         let record = LeaseRecord { holder: self.identity.clone(), duration: LEASE_TIME, transitions };
         Some(LeaseCommand::Write { over: self.version(), record, is_new_term })

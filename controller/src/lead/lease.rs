@@ -21,8 +21,8 @@ pub(super) struct Lease {
 #[serde(rename_all = "camelCase", default)]
 struct LeaseSpec {
     holder_identity: Option<String>,
-    lease_duration_seconds: Option<u32>,
-    lease_transitions: Option<u32>,
+    lease_duration_seconds: Option<i32>,
+    lease_transitions: Option<i32>,
     #[serde(flatten)]
     rest: Map<String, Value>,
 }
@@ -35,7 +35,9 @@ impl Lease {
             version: version.to_owned(),
             record: LeaseRecord {
                 holder: self.spec.holder_identity.clone().unwrap_or_default(),
-                duration: Duration::from_secs(self.spec.lease_duration_seconds.unwrap_or_default().into()),
+                duration: Duration::from_secs(
+                    self.spec.lease_duration_seconds.map_or(0, |seconds| seconds.max(0).unsigned_abs()).into(),
+                ),
                 transitions: self.spec.lease_transitions.unwrap_or_default(),
             },
         }
@@ -70,7 +72,7 @@ impl Lease {
         }
         let spec = LeaseSpec {
             holder_identity: Some(record.holder.clone()),
-            lease_duration_seconds: Some(u32::try_from(record.duration.as_secs()).unwrap_or(u32::MAX)),
+            lease_duration_seconds: Some(i32::try_from(record.duration.as_secs()).unwrap_or(i32::MAX)),
             lease_transitions: Some(record.transitions),
             rest: spec,
         };

@@ -61,6 +61,21 @@ fn a_lease_that_was_not_seen_to_change_for_as_long_as_it_says_is_taken_over_its_
 }
 
 #[test]
+fn a_count_of_transitions_at_its_end_stays_there_and_the_lease_changes_hands_all_the_same() {
+    let stored: super::lease::Lease = serde_json::from_value(serde_json::json!({
+        "metadata": {"resourceVersion": "v1"},
+        "spec": {"holderIdentity": "", "leaseTransitions": i32::MAX, "leaseDurationSeconds": i32::MAX},
+    }))
+    .unwrap();
+    let mut core = LeaseCore::new("a", Moment::now());
+    let taken = core.step(Moment::now(), LeaseEvent::Read(Some(stored.seen())));
+    let Some(LeaseCommand::Write { record, over, is_new_term }) = taken else { panic!("{taken:?}") };
+    let written = stored.written("n", "l", over.as_deref(), &record, is_new_term);
+    let spec = &written["spec"];
+    assert_eq!((&spec["leaseTransitions"], &spec["holderIdentity"]), (&i32::MAX.into(), &"a".into()));
+}
+
+#[test]
 fn what_a_lease_asks_for_is_heeded_up_to_a_minute() {
     let now = Moment::now();
     for (asked, free_after) in [(0, 15), (15, 15), (40, 40), (1_000_000, 60)] {

@@ -25,9 +25,9 @@ pub(crate) enum ObservedKind {
     Pod,
     /// Reports of hostler's daemons. Absent where the kind is not installed.
     NodeHardware,
-    /// Templates of pods, for requests.
+    /// Templates of pods, for requests. Absent where they may not be read.
     PodTemplate,
-    /// Requests for capacity. Absent where the kind is not installed.
+    /// Requests for capacity. Absent where the kind is not installed, or may not be read.
     ProvisioningRequest,
     /// Devices that are kept for somebody. Absent where the kind is not installed, or may not be read.
     Reservation,
@@ -88,7 +88,7 @@ impl ObservedKind {
 
     /// Whether there is as good as none where it may not be read: who asks for it sees less, and nothing wrong.
     pub(crate) fn is_optional(self) -> bool {
-        self == Self::Reservation
+        matches!(self, Self::Reservation | Self::ProvisioningRequest | Self::PodTemplate)
     }
 
     /// Where its objects are in a cluster with this version of `resource.k8s.io`, or none of today's; the best place first.

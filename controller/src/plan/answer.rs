@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use hostler_allocator::plan::{DeviceCount, NodeLeft, Order, Placement, Plan, PlanOptions, SetPlan, Snapshot, Verdict};
+use hostler_allocator::plan::{
+    CutShort, DeviceCount, NodeLeft, Order, Placement, Plan, PlanOptions, SetPlan, Snapshot, Verdict,
+};
 use serde::{Deserialize, Serialize};
 
 /// Raised when a field changes its meaning or goes away; fields may be added.
@@ -55,6 +57,9 @@ pub(crate) struct PodSetAnswer {
     /// Why no more fit, the reason of most nodes first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) reasons: Vec<ReasonAnswer>,
+    /// The point at which planning was cut short: the question took more work or time than one asker has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cut_short: Option<CutShort>,
     /// What they want that is not judged here: the answer holds only as far as that has no say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) unsupported: Vec<String>,
@@ -103,9 +108,9 @@ pub(crate) struct ClassAnswer {
 pub(crate) struct CountAnswer {
     /// There are.
     pub(crate) devices: usize,
-    /// Nobody holds, before.
+    /// Are in service and can be had, all or a part, before.
     pub(crate) free: usize,
-    /// Nobody would hold.
+    /// Would be so after.
     pub(crate) left: usize,
 }
 
@@ -118,7 +123,7 @@ pub(crate) struct NodeAnswer {
     pub(crate) placed: u32,
     /// What would be left of its resources.
     pub(crate) left: BTreeMap<String, String>,
-    /// Devices of its own that nobody would hold, by driver.
+    /// Devices of its own that would be free, all or a part, by driver.
     pub(crate) devices_left: BTreeMap<String, usize>,
 }
 
@@ -131,10 +136,10 @@ impl PlanAnswer {
         notes_of_sets: Vec<Vec<String>>,
         notes: Vec<String>,
     ) -> Self {
-        let after = plan.after().left();
+        let (before, after) = (before.left(options), plan.after().left(options));
         let sets = plan.sets.iter().zip(notes_of_sets);
-        let classes = counts(before.left_by_class(options), plan.after().left_by_class(options));
-        let drivers = counts(before.left().devices, after.devices);
+        let classes = counts(before.classes, after.classes);
+        let drivers = counts(before.devices, after.devices);
         Self {
             api_version: ANSWER_VERSION.to_owned(),
             kind: "Plan".to_owned(),
@@ -162,6 +167,7 @@ impl PodSetAnswer {
             placed: set.placed,
             nodes: set.placements.iter().map(place).collect(),
             reasons: if set.placed < set.wanted { reasons(set) } else { Vec::new() },
+            cut_short: set.cut_short,
             unsupported: set.unsupported.clone(),
             notes,
         }

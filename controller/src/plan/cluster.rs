@@ -1,13 +1,11 @@
 //! Reads a live cluster: everything that decides where pods go, and nothing is written.
 
-use std::path::Path;
-
 use hostler_api::{hardware, resource::ApiVersion};
-use hostler_cluster::{ApiClient, ApiFailure, ApiPatience, Collection, ConnectError};
+use hostler_cluster::{ApiClient, ApiFailure, Collection, ConnectError};
 use serde_json::Value;
 
 use super::read::InputText;
-use crate::model::ObservedKind;
+use crate::{cluster_args::ClusterArgs, model::ObservedKind};
 
 /// What the cluster is called in messages.
 pub(crate) const SOURCE: &str = "cluster";
@@ -16,7 +14,7 @@ pub(crate) const SOURCE: &str = "cluster";
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClusterReadError {
     /// There are no credentials.
-    #[error("failed to prepare for talking to the API server; name a kubeconfig with --kubeconfig or KUBECONFIG")]
+    #[error("failed to prepare for talking to the API server")]
     Connect(#[source] ConnectError),
     /// A call failed.
     #[error("failed to read the cluster")]
@@ -49,8 +47,8 @@ pub(crate) struct LiveCluster {
 
 impl LiveCluster {
     /// Finds out what it serves.
-    pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<Self, ClusterReadError> {
-        let client = ApiClient::with_patience(kubeconfig, ApiPatience::BULK).map_err(ClusterReadError::Connect)?;
+    pub(crate) async fn connect(access: &ClusterArgs) -> Result<Self, ClusterReadError> {
+        let client = access.client().map_err(ClusterReadError::Connect)?;
         let version = client.version().await.map_err(ClusterReadError::call)?;
         Ok(Self { client, version })
     }

@@ -156,6 +156,22 @@ impl Manifests {
         }
     }
 
+    /// Returns unallocated claims of files: those of a cluster wait for pods of their own.
+    pub(crate) fn own_claims(&self) -> impl Iterator<Item = &ObjectKey> {
+        let open = self.claims.iter().filter(|(_, is_allocated)| !**is_allocated).map(|(key, _)| key);
+        open.filter(|key| self.is_of_files("ResourceClaim", key))
+    }
+
+    /// Templates of files.
+    pub(crate) fn own_templates(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.templates.iter().filter(|key| self.is_of_files("ResourceClaimTemplate", key))
+    }
+
+    fn is_of_files(&self, kind: &str, key: &ObjectKey) -> bool {
+        let origin = self.origins.get(&(kind.to_owned(), key.clone()));
+        origin.is_none_or(|origin| origin.layer == InputLayer::Files)
+    }
+
     fn add_pod(&mut self, key: ObjectKey, mut pod: Pod) {
         name(&mut pod.metadata, &key);
         self.facts.add_pod(&pod);

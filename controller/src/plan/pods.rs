@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hostler_allocator::plan::{ObjectKey, PodSet};
 use hostler_api::{
-    core::{ObjectMeta, OwnerReference, Pod, PodSpec},
+    core::{ObjectMeta, OwnerReference, Pod, PodResourceClaim, PodSpec},
     few,
 };
 
@@ -46,11 +46,57 @@ fn uses_generated(pod: &Pod) -> Vec<String> {
 }
 
 /// The pods that want a place: what workloads lack, and pods that nobody else asks for, in the order in which they were read.
-pub(crate) fn asked(all: &Manifests) -> Vec<AskedPods> {
+fn asked(all: &Manifests) -> Vec<AskedPods> {
     let owners = PodOwners::new(all);
     let mut asked = of_workloads(all, &owners);
     asked.extend(waiting(all, &owners).into_iter().map(|set| AskedPods { set, notes: Vec::new() }));
     asked
+}
+
+/// The same, and claims and templates of files that no pod names, each as the only wish of a pod.
+pub(crate) fn asked_or_alone(all: &Manifests) -> Vec<AskedPods> {
+    let mut asked = asked(all);
+    let (claims, templates) = named(all);
+    let is_alone = |named: &Names<'_>, key: &ObjectKey| !named.contains(&(&*key.namespace, &*key.name));
+    let claims = all.own_claims().filter(|key| is_alone(&claims, key)).map(|key| pod_with("ResourceClaim", key));
+    let templates = all.own_templates().filter(|key| is_alone(&templates, key));
+    let templates = templates.map(|key| pod_with("ResourceClaimTemplate", key));
+    let note = "no pod names it: asked for as the only wish of a pod";
+    asked.extend(claims.chain(templates).map(|set| AskedPods { set, notes: vec![note.to_owned()] }));
+    asked
+}
+
+/// Namespaces and names.
+type Names<'a> = BTreeSet<(&'a str, &'a str)>;
+
+/// Claims, and templates, that pods and workloads name.
+fn named(all: &Manifests) -> (Names<'_>, Names<'_>) {
+    let of_pods = all.pods.iter().map(|(key, pod)| (key, &pod.spec));
+    let of_workloads = all.workloads.iter().map(|workload| (&workload.key, &workload.template.spec));
+    let (mut claims, mut templates) = (BTreeSet::new(), BTreeSet::new());
+    for (key, spec) in of_pods.chain(of_workloads) {
+        for wish in &spec.resource_claims {
+            claims.extend(wish.resource_claim_name.as_deref().map(|name| (&*key.namespace, name)));
+            templates.extend(wish.resource_claim_template_name.as_deref().map(|name| (&*key.namespace, name)));
+        }
+    }
+    for (key, pod) in &all.pods {
+        let made = pod.status.resource_claim_statuses.iter().filter_map(|status| status.resource_claim_name.as_deref());
+        claims.extend(made.map(|name| (&*key.namespace, name)));
+    }
+    (claims, templates)
+}
+
+/// A pod that wants nothing but a claim.
+fn pod_with(kind: &str, key: &ObjectKey) -> PodSet {
+    let name = Some(key.name.clone());
+    let claim = match kind {
+        "ResourceClaim" => PodResourceClaim { resource_claim_name: name, ..PodResourceClaim::default() },
+        _ => PodResourceClaim { resource_claim_template_name: name, ..PodResourceClaim::default() },
+    };
+    let claim = PodResourceClaim { name: "claim".to_owned(), ..claim };
+    let spec = PodSpec { resource_claims: vec![claim], ..PodSpec::default() };
+    PodSet { name: format!("{kind} {}", key.name), namespace: key.namespace.clone(), count: 1, spec }
 }
 
 /// What workloads lack.

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use hostler_allocator::plan::Verdict;
 use hostler_api::{listed, plain_line};
+use hostler_cli::table::TextTable;
 
 use super::answer::{CountAnswer, NodeAnswer, PlacementAnswer, PlanAnswer, PodSetAnswer};
-use crate::text_table::TextTable;
 
 /// Nodes that are named beside a set of pods, or a reason; -o wide names all.
 const FEW_NODES: usize = 4;
@@ -49,7 +49,7 @@ fn placed(sets: &[PodSetAnswer], most: usize) -> String {
             if set.nodes.is_empty() { "-".to_owned() } else { listed(most, ", ", set.nodes.iter().map(place)) };
         table.row([&set.namespace, &set.name, &set.wanted.to_string(), &set.placed.to_string(), &places]);
     }
-    table.text()
+    table.to_string()
 }
 
 /// Why pods get no place; `None` where all do.
@@ -97,7 +97,7 @@ fn devices(answer: &PlanAnswer) -> String {
     for (name, count) in counts {
         table.row([name, &count.devices.to_string(), &count.free.to_string(), &count.left.to_string()]);
     }
-    table.text()
+    table.to_string()
 }
 
 fn nodes(nodes: &[NodeAnswer]) -> String {
@@ -111,7 +111,7 @@ fn nodes(nodes: &[NodeAnswer]) -> String {
         let [cpu, memory, pods] = &left;
         table.row([&node.node, &node.placed.to_string(), cpu, memory, pods, &devices]);
     }
-    table.text()
+    table.to_string()
 }
 
 fn notes(answer: &PlanAnswer) -> String {

@@ -100,7 +100,9 @@ async fn run(mut parts: ProvisionParts) {
 impl ProvisionParts {
     /// Whether somebody keeps what Reservations ask for: whoever leads answers requests and keeps devices.
     fn keeping(&mut self, view: &ClusterView) -> Keeping {
-        let is_absent = view.kinds.get(&ObservedKind::Reservation).is_none_or(|status| status.is_absent);
+        let is_absent = [ObservedKind::Reservation, ObservedKind::ProvisioningRequest]
+            .iter()
+            .any(|kind| view.kinds.get(kind).is_none_or(|status| status.is_absent));
         let Some(holds_rx) = &mut self.holds_rx else {
             return Keeping::NotKept("capabilities.reservations is \"off\"".to_owned());
         };
@@ -166,6 +168,7 @@ impl<'a> ProvisionTerm<'a> {
             term: Uuid::new_v4().to_string(),
             attaches: parts.attach.is_some(),
             unneeded: Duration::from_secs(config.scale_down_unneeded_seconds.into()),
+            longest_booking: Duration::from_secs(config.longest_booking_seconds.into()),
         });
         let (written_tx, written_rx) = mpsc::channel(MOST_WRITES);
         let (checked_tx, checked_rx) = mpsc::channel(1);

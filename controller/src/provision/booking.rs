@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use hostler_allocator::plan::{ClusterFacts, ObjectKey, PodSet};
 use hostler_api::{
+    few,
     hardware::ConditionStatus,
     reservation::{
         MAX_REPLICAS, MAX_RESERVED_DEVICES, OwnerRequest, ReservationConditionReason as Reason,
@@ -26,7 +27,7 @@ use super::{
     sight::{ProvisionSight, Reservations},
     status::RESERVATION,
 };
-use crate::hold::{ReservationObject, WrittenReservation};
+use crate::hold::{ReservationObject, STILL_LOOKING, WrittenReservation};
 
 /// The UID of the request that a Reservation is of.
 pub(super) const REQUEST_LABEL: &str = "hostler.dev/provisioning-request-uid";
@@ -261,6 +262,51 @@ pub(super) fn need(request: &SeenRequest, sets: &[PodSet], sight: &ProvisionSigh
     need
 }
 
+/// The state of the devices that are kept for a request.
+#[derive(Debug, Default, Eq, PartialEq)]
+pub(super) enum KeptDevices {
+    /// All are kept.
+    #[default]
+    Whole,
+    /// Some are being closed to others, in the place of lost ones.
+    Closing,
+    /// Some are lost, and others are looked for.
+    Replacing(String),
+    /// Some are lost, and nothing is free in their place.
+    Lost(String),
+}
+
+/// Compares the promise to a request with what its Reservations keep.
+pub(super) fn kept_devices(request: &SeenRequest, all: &Reservations) -> KeptDevices {
+    let parts = parts(request);
+    let open = || parts.iter().filter_map(|part| own(request, &part.name, all)).filter(|it| !it.status.phase.is_over());
+    let is_lost = |device: &&ReservedDevice| device.state == ReservedDeviceState::Lost;
+    let lost: Vec<String> = open().flat_map(|it| it.status.devices.iter().filter(is_lost)).map(lost_device).collect();
+    let none_free = |known: &ReservationObject| {
+        let scheduled = known.status.condition(ReservationConditionType::Scheduled)?;
+        let is_said = scheduled.status == ConditionStatus::False && scheduled.message != STILL_LOOKING;
+        let is_broken = known.status.devices.iter().any(|device| is_lost(&device));
+        (is_said && is_broken).then(|| format!("{} (Reservation {})", scheduled.message, known.name))
+    };
+    let is_kept = open().all(|known| known.status.phase == Phase::Available);
+    match open().find_map(|known| none_free(known)) {
+        Some(why) => KeptDevices::Lost(format!("{} is lost, and nothing is free in its place: {why}", few(&lost))),
+        None if !lost.is_empty() => {
+            KeptDevices::Replacing(format!("{} is lost, and another device is looked for", few(&lost)))
+        }
+        None if is_kept => KeptDevices::Whole,
+        None => KeptDevices::Closing,
+    }
+}
+
+fn lost_device(device: &ReservedDevice) -> String {
+    let ReservedDevice { driver, pool, device, node_name, .. } = device;
+    match node_name.is_empty() {
+        true => format!("{driver}/{pool}/{device}"),
+        false => format!("{driver}/{pool}/{device} on node {node_name}"),
+    }
+}
+
 /// For how many pods it keeps devices that no pod has had yet.
 fn unserved(known: &ReservationObject) -> u32 {
     let served = u32::try_from(known.status.current_owners.len()).unwrap_or(u32::MAX);
@@ -276,20 +322,23 @@ pub(super) fn taken_back(
     named: &[String],
     is_done: bool,
 ) -> Vec<ReservationWrite> {
-    let unnamed = made_for(request, all).filter(|it| !it.is_deleting && !named.contains(&it.name));
-    let write = |known: &Arc<ReservationObject>| {
-        let (phase, status) = (known.status.phase, &known.status);
-        let owners = u32::try_from(status.current_owners.len()).unwrap_or(u32::MAX);
-        match phase {
-            Phase::Succeeded if is_done || !status.devices.is_empty() => None,
-            Phase::Failed if is_done => None,
-            Phase::Succeeded | Phase::Failed => Some(ReservationWrite::Delete(written(known))),
-            _ if owners == 0 => Some(ReservationWrite::Delete(written(known))),
-            _ if known.spec.replicas() > owners => Some(ReservationWrite::Shrink(written(known), owners)),
-            _ => None,
-        }
-    };
-    unnamed.filter_map(write).collect()
+    let unnamed = made_for(request, all).filter(|it| !named.contains(&it.name));
+    unnamed.filter_map(|known| taken_back_of(known, is_done)).collect()
+}
+
+/// The same, of one Reservation.
+pub(super) fn taken_back_of(known: &ReservationObject, is_done: bool) -> Option<ReservationWrite> {
+    let (phase, status) = (known.status.phase, &known.status);
+    let owners = u32::try_from(status.current_owners.len()).unwrap_or(u32::MAX);
+    match phase {
+        _ if known.is_deleting => None,
+        Phase::Succeeded if is_done || !status.devices.is_empty() => None,
+        Phase::Failed if is_done => None,
+        Phase::Succeeded | Phase::Failed => Some(ReservationWrite::Delete(written(known))),
+        _ if owners == 0 => Some(ReservationWrite::Delete(written(known))),
+        _ if known.spec.replicas() > owners => Some(ReservationWrite::Shrink(written(known), owners)),
+        _ => None,
+    }
 }
 
 fn written(known: &ReservationObject) -> WrittenReservation {

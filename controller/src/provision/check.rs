@@ -1,9 +1,9 @@
 //! A question to the planner: which of some requests fit, one after the other, beside what is booked. Each that fits counts as
 //! booked for those behind it. Takes seconds in a large cluster: not for threads that must not wait.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{cell::RefCell, collections::BTreeSet, time::Duration};
 
-use hostler_allocator::plan::{Plan, PlanOptions, PodSet, Snapshot, Verdict};
+use hostler_allocator::plan::{CutShort, Plan, PlanBoxes, PlanOptions, PodSet, Snapshot, Verdict};
 
 use super::{
     attach::{Attach, AttachOffer, AttachPlan, AttachSearch, AttachStep},
@@ -11,7 +11,10 @@ use super::{
     plan_hash::{placements, plan_hash},
     words::{self, Attachable},
 };
-use crate::hold::{DeviceKey, add_taken};
+use crate::{
+    askers::ASKER_BOX,
+    hold::{DeviceKey, add_taken},
+};
 
 /// What is to be answered.
 #[derive(Clone, Debug)]
@@ -34,6 +37,8 @@ pub(crate) struct CheckBatch {
 #[derive(Clone, Debug)]
 pub(super) struct CheckCandidate {
     pub(super) uid: String,
+    /// Of the request.
+    pub(super) namespace: String,
     pub(super) class: ProvisionClass,
     pub(super) sets: Vec<PodSet>,
     /// What attaching has to do with it.
@@ -99,20 +104,27 @@ impl CheckBatch {
         let mut cluster = self.without_taken(snapshot);
         let mut placed: Vec<&Vec<PodSet>> = self.bookings.iter().collect();
         for sets in &self.bookings {
-            cluster = cluster.plan(sets, options).after().clone();
+            cluster = with_booked(&cluster, sets, options);
         }
+        let boxes = RefCell::new(PlanBoxes::for_each_namespace(ASKER_BOX));
         let mut verdicts = Vec::new();
         for candidate in &self.candidates {
             if !verdicts.is_empty() && elapsed() >= self.time_box {
                 break;
             }
-            let plan = cluster.plan(&candidate.sets, options);
+            boxes.borrow_mut().open(&candidate.namespace);
+            let plan = cluster.plan_within(&candidate.sets, options, &mut boxes.borrow_mut());
+            if plan.sets.iter().any(|set| set.cut_short == Some(CutShort::NotReached)) && !verdicts.is_empty() {
+                // Others of its namespace had all the time that there is; it has its turn without them.
+                continue;
+            }
             let mut verdict = verdict(candidate, &plan);
             if let (Some(attach), Attaching::Possible, Verdict::DoesNotFit) =
                 (attach, candidate.attaching, plan.verdict())
             {
-                let with = |offers: &[AttachOffer]| self.plan_with(snapshot, options, &placed, offers, candidate);
-                let has_time = &mut || elapsed() < self.time_box;
+                let with =
+                    |offers: &[AttachOffer]| self.plan_with(snapshot, options, &placed, offers, candidate, &boxes);
+                let has_time = &mut || elapsed() < self.time_box && !boxes.borrow().is_empty();
                 let search = AttachSearch { attach, planned: &self.planned, plan: &with, has_time };
                 verdict = attaching(search.run(&plan, &candidate.sets), &plan, candidate);
             }
@@ -138,15 +150,16 @@ impl CheckBatch {
         placed: &[&Vec<PodSet>],
         offers: &[AttachOffer],
         candidate: &CheckCandidate,
+        boxes: &RefCell<PlanBoxes>,
     ) -> Plan {
         let mut facts = snapshot.facts().clone();
         add_taken(&mut facts, &self.taken);
         offers.iter().for_each(|offer| facts.add_slice(offer.slice.clone()));
         let mut cluster = snapshot.with(facts);
         for sets in placed {
-            cluster = cluster.plan(sets, options).after().clone();
+            cluster = with_booked(&cluster, sets, options);
         }
-        cluster.plan(&candidate.sets, options)
+        cluster.plan_within(&candidate.sets, options, &mut boxes.borrow_mut())
     }
 
     fn without_taken(&self, snapshot: &Snapshot) -> Snapshot {
@@ -167,6 +180,11 @@ impl CheckBatch {
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
+}
+
+/// The cluster with the pods of a booking. It was decided within a box before, and has one of its own now.
+fn with_booked(cluster: &Snapshot, sets: &[PodSet], options: &PlanOptions) -> Snapshot {
+    cluster.plan_within(sets, options, &mut PlanBoxes::for_all(ASKER_BOX)).after().clone()
 }
 
 /// What came of looking for steps.

@@ -7,11 +7,11 @@ use std::{
 };
 
 use hostler_allocator::plan::PodSet;
-use hostler_api::provisioning::ProvisioningConditionType as Type;
+use hostler_api::provisioning::{ProvisioningConditionType as Type, ProvisioningReason as Reason};
 
 use super::{
     attach::{AttachCall, AttachJournal, AttachKeeper, AttachSettings, is_held, live},
-    booking::{made_for, parts, taken_back},
+    booking::{REQUEST_LABEL, made_for, parts, taken_back, taken_back_of},
     check::{Attaching, CheckBatch, CheckCandidate, CheckVerdict},
     class::{ProvisionClass, ProvisionClasses},
     clock::ProvisionMoment,
@@ -19,15 +19,18 @@ use super::{
     event::{FinalizerWrite, ProvisionCommand, ProvisionEvent, ReservationWrite, StatusWrite},
     memory::RequestMemory,
     objects::{ProvisionObjects, SeenRequest},
+    parameters::RequestParameters,
     room::booked,
-    sight::ProvisionSight,
+    sight::{Keeping, ProvisionSight},
     status::{TERM, notices, said},
     turn::WriteTurn,
 };
-use crate::hold::taken_by_reservations;
+use crate::{askers::in_turns, hold::taken_by_reservations};
 
 /// As long is waited for marks on open requests. A write that takes longer is given up by whoever sent it.
 pub(super) const MARKS_COME: Duration = Duration::from_secs(15);
+/// A Reservation may be seen before the request that it was made for, where another controller led before: these are two watches.
+const ORPHANED_AFTER: Duration = Duration::from_secs(10);
 
 /// What does not change.
 #[derive(Clone, Debug)]
@@ -44,6 +47,8 @@ pub(crate) struct ProvisionSettings {
     pub(crate) attaches: bool,
     /// What is attached and nobody needs is detached after that time.
     pub(crate) unneeded: Duration,
+    /// For how long a request may book at most.
+    pub(crate) longest_booking: Duration,
 }
 
 /// What decides.
@@ -59,6 +64,8 @@ pub(crate) struct ProvisionCore {
     /// Whose turn it is with which Reservation.
     kept: BTreeMap<String, WriteTurn>,
     attach: AttachKeeper,
+    /// Since when Reservations are there whose request is not, by its UID.
+    orphans: BTreeMap<String, Duration>,
     wake: Option<Duration>,
 }
 
@@ -73,6 +80,7 @@ impl ProvisionCore {
             check: None,
             checks: 0,
             kept: BTreeMap::new(),
+            orphans: BTreeMap::new(),
             wake: None,
         }
     }
@@ -109,10 +117,14 @@ impl ProvisionCore {
             self.wake(decision.due);
             commands.extend(self.write(request, decision, now));
         }
+        let orphaned = self.orphaned(now, sight);
+        commands.extend(self.keep(orphaned, now, sight).map(ProvisionCommand::Keep));
         commands.extend(self.call(calls, &ours, &going, now, sight).map(ProvisionCommand::Call));
         // Who was looked at last comes last, so that nobody waits for ever behind those that are told no again and again.
         candidates.sort_by_key(|(turn, _)| *turn);
-        let candidates = candidates.into_iter().map(|(_, candidate)| candidate).take(self.settings.batch).collect();
+        let candidates: Vec<CheckCandidate> = candidates.into_iter().map(|(_, candidate)| candidate).collect();
+        let mut candidates = in_turns(candidates, |candidate| &candidate.namespace);
+        candidates.truncate(self.settings.batch);
         // What nobody waits for any more, and nobody wants to write just now, is forgotten.
         self.kept.retain(|name, turn| {
             let seen = sight.reservations.get(name).map(|it| &*it.version);
@@ -189,7 +201,10 @@ impl ProvisionCore {
         if !memory.is_current(&request.version, now) {
             return Decision { due: memory.write_due(), ..Decision::default() };
         }
-        let mut decision = Decision::about(request, memory, now, sight, &self.attach);
+        let mut decision = match longer_than(self.settings.longest_booking, request) {
+            Some(problem) => Decision::failed(Reason::FailedToCreatePods, problem),
+            None => Decision::about(request, memory, now, sight, &self.attach),
+        };
         if decision.finalizers.is_none() {
             decision.clear(request, memory, &self.attach, sight);
         }
@@ -207,6 +222,29 @@ impl ProvisionCore {
             decision.wanted = None;
         }
         decision
+    }
+
+    /// Takes back Reservations of requests that are gone, except for devices that pods have. A request that is deleted within its
+    /// booking was deleted by its owner: Cluster Autoscaler deletes a request seven days after its last answer.
+    fn orphaned(&mut self, now: ProvisionMoment, sight: &ProvisionSight<'_>) -> Vec<ReservationWrite> {
+        if *sight.keeping != Keeping::Kept {
+            return Vec::new();
+        }
+        let is_there: BTreeSet<&str> = sight.objects.requests.values().map(|it| it.uid()).collect();
+        let made_for = sight.reservations.values().filter_map(|it| Some((it.labels.get(REQUEST_LABEL)?, it)));
+        let alone: Vec<(&String, _)> = made_for.filter(|(uid, _)| !is_there.contains(&***uid)).collect();
+        let gone: BTreeSet<&String> = alone.iter().map(|(uid, _)| *uid).collect();
+        self.orphans.retain(|uid, _| gone.contains(uid));
+        let mut writes = Vec::new();
+        for (uid, known) in alone {
+            let due = *self.orphans.entry(uid.clone()).or_insert(now.steady) + ORPHANED_AFTER;
+            if now.steady < due {
+                self.wake(Some(due));
+            } else {
+                writes.extend(taken_back_of(known, true));
+            }
+        }
+        writes
     }
 
     /// Those of the writes whose turn it is.
@@ -284,7 +322,8 @@ impl ProvisionCore {
             ProvisionClass::AtomicScaleUp | ProvisionClass::CheckCapacity => Attaching::None,
         };
         let turn = self.memories.get(&uid).map(|memory| memory.due);
-        (turn, CheckCandidate { uid, class, sets, attaching })
+        let namespace = request.key.namespace.clone();
+        (turn, CheckCandidate { uid, namespace, class, sets, attaching })
     }
 
     /// Those of the calls whose turn it is, and those for what nobody needs.
@@ -363,6 +402,22 @@ impl ProvisionCore {
     fn wake(&mut self, at: Option<Duration>) {
         self.wake = self.wake.into_iter().chain(at).min();
     }
+}
+
+/// The reason to refuse a request that books for longer than the configuration allows; none once it was told yes.
+fn longer_than(longest: Duration, request: &SeenRequest) -> Option<String> {
+    if is_over(request) || request.status.is(Type::Provisioned) {
+        return None;
+    }
+    let booking = RequestParameters::read(&request.spec).ok()?.booking;
+    (booking > longest).then(|| {
+        format!(
+            "spec.parameters.bookingSeconds is {}; write at most {}, or have provisioning.longest_booking_seconds of \
+             hostler-controller raised",
+            booking.as_secs(),
+            longest.as_secs()
+        )
+    })
 }
 
 /// Requests that were asked to go, and do not go before we let them.

@@ -12,8 +12,8 @@ use hostler_cluster::rfc3339;
 use super::{
     attach::{AttachCall, AttachKeeper, StepDecision, live},
     booking::{
-        BOOKING_TAKES, BookingNeed, BookingState, can_be_kept, kept_on, kept_plan, made_for, names, need, parts, state,
-        tolerations,
+        BOOKING_TAKES, BookingNeed, BookingState, KeptDevices, can_be_kept, kept_devices, kept_on, kept_plan, made_for,
+        names, need, parts, state, tolerations,
     },
     check::{CheckVerdict, FoundCapacity},
     clock::ProvisionMoment,
@@ -79,7 +79,7 @@ impl Decision {
             let ends = memory.answered(&request.status, now).reaches(parameters.booking);
             return match (Self::ended(request, &parameters, ends, now, sight.objects), sets) {
                 (Some(decision), _) => decision,
-                (None, Ok(sets)) => Self::booked(request, &sets, ends, sight),
+                (None, Ok(sets)) => Self::booked(request, &sets, ends, sight, &parameters),
                 (None, Err(_)) if now.steady < templates_due => {
                     Self { due: Some(templates_due.min(ends)), ..Self::default() }
                 }
@@ -143,7 +143,13 @@ impl Decision {
     }
 
     /// What of its Reservations is still needed, as long as it has its booking.
-    fn booked(request: &SeenRequest, sets: &[PodSet], ends: Duration, sight: &ProvisionSight<'_>) -> Self {
+    fn booked(
+        request: &SeenRequest,
+        sets: &[PodSet],
+        ends: Duration,
+        sight: &ProvisionSight<'_>,
+        parameters: &RequestParameters,
+    ) -> Self {
         let named = parts(request);
         // While nobody can say whether devices are kept, nobody can say either that they are not.
         if named.is_empty() || *sight.keeping == Keeping::Unknown {
@@ -151,12 +157,47 @@ impl Decision {
         }
         let BookingNeed { lost, names, shrinks } = need(request, sets, sight);
         if let Some(message) = lost {
-            let word = StatusWord::yes(Type::BookingExpired, Reason::CapacityReservationTimeExpired, message);
-            return Self { words: vec![word], ..Self::default() };
+            let revoked = StatusWord::yes(Type::CapacityRevoked, Reason::CapacityLost, message.clone());
+            let over = StatusWord::yes(Type::BookingExpired, Reason::CapacityReservationTimeExpired, message);
+            return Self { words: vec![revoked, over], ..Self::default() };
         }
-        let is_other = names.len() < named.len();
-        let details = is_other.then(|| (RESERVATION, names.join(",")));
-        Self { due: Some(ends), details: details.into_iter().collect(), keep: shrinks, ..Self::default() }
+        let mut decision = Self { due: Some(ends), keep: shrinks, ..Self::default() };
+        if names.len() < named.len() {
+            decision.details.insert(RESERVATION, names.join(","));
+        }
+        decision.say_what_is_left(request, sets, sight, parameters);
+        decision
+    }
+
+    /// Says which devices are lost. Their Reservation replaces them where others are free. The promise is taken back only where none are:
+    /// Kueue deactivates a workload then, and does not activate it again.
+    fn say_what_is_left(
+        &mut self,
+        request: &SeenRequest,
+        sets: &[PodSet],
+        sight: &ProvisionSight<'_>,
+        parameters: &RequestParameters,
+    ) {
+        let has = |kind: Type, reason: Reason| {
+            request.status.condition(kind).is_some_and(|it| it.is_true() && it.reason == reason.as_str())
+        };
+        let is_revoked = has(Type::CapacityRevoked, Reason::CapacityLost);
+        let replaces = |why: &str| StatusWord::yes(Type::Provisioned, Reason::ReplacingCapacity, why);
+        match kept_devices(request, sight.reservations) {
+            KeptDevices::Lost(why) => {
+                self.words.push(replaces(&why));
+                self.words.push(StatusWord::yes(Type::CapacityRevoked, Reason::CapacityLost, why));
+            }
+            KeptDevices::Replacing(why) => self.words.push(replaces(&why)),
+            KeptDevices::Whole if is_revoked || has(Type::Provisioned, Reason::ReplacingCapacity) => {
+                self.say_kept(request, sets, parameters, sight.reservations);
+                if is_revoked {
+                    let message = "other devices are kept in the place of those that were lost";
+                    self.words.push(StatusWord::no(Type::CapacityRevoked, Reason::CapacityReplaced, message));
+                }
+            }
+            KeptDevices::Closing | KeptDevices::Whole => {}
+        }
     }
 
     /// Its devices are being closed to others: until they are, or cannot be.
@@ -206,7 +247,7 @@ impl Decision {
         memory.checked(verdict, now);
     }
 
-    fn failed(reason: Reason, message: impl Into<String>) -> Self {
+    pub(super) fn failed(reason: Reason, message: impl Into<String>) -> Self {
         Self { words: vec![StatusWord::yes(Type::Failed, reason, message)], ..Self::default() }
     }
 

@@ -28,8 +28,15 @@ pub(super) const PLAN_HASH: &str = "plan-hash";
 const DETAILS: [&str; 8] = [TERM, NODES, NODE, RESERVATION, TOLERATION, ETA, PLAN_HASH, ATTACH];
 
 /// Of which somebody should know that it waits.
-const LACKS: [ProvisioningReason; 2] =
-    [ProvisioningReason::CapacityIsNotFound, ProvisioningReason::FailedToCheckCapacity];
+const LACKS: [ProvisioningReason; 4] = [
+    ProvisioningReason::CapacityIsNotFound,
+    ProvisioningReason::FailedToCheckCapacity,
+    ProvisioningReason::ReplacingCapacity,
+    ProvisioningReason::CapacityLost,
+];
+
+/// Reasons by which this controller says that capacity is revoked, or is not any more.
+const REVOKED: [&str; 2] = [ProvisioningReason::CapacityLost.as_str(), ProvisioningReason::CapacityReplaced.as_str()];
 
 /// Something to be said of a request.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -79,7 +86,10 @@ pub(super) fn said(
     let condition = |kind: ProvisioningConditionType| {
         let last = before.condition(kind);
         let word = words.iter().find(|word| word.kind == kind);
-        word.map(|word| word.condition(last, now)).or_else(|| last.cloned())
+        // A cloud says that capacity is revoked as well: what it says is its own.
+        let own =
+            last.filter(|it| kind != ProvisioningConditionType::CapacityRevoked || REVOKED.contains(&&*it.reason));
+        word.map(|word| word.condition(last, now)).or_else(|| own.cloned())
     };
     let mut known: BTreeMap<String, String> = before.provisioning_class_details.clone();
     known.retain(|key, _| DETAILS.contains(&&**key));
@@ -127,7 +137,8 @@ pub(super) fn notices(request: &SeenRequest, words: &[StatusWord]) -> Vec<Provis
     use ProvisioningConditionType as Type;
     let news = words.iter().filter(|word| {
         let before = request.status.condition(word.kind);
-        let is_told = matches!(word.kind, Type::Provisioned | Type::Failed | Type::BookingExpired);
+        let is_told =
+            matches!(word.kind, Type::Provisioned | Type::Failed | Type::BookingExpired | Type::CapacityRevoked);
         is_told && before.is_none_or(|it| it.status != word.status || it.reason != word.reason.as_str())
     });
     news.map(|word| ProvisionNotice {

@@ -48,9 +48,7 @@ impl CapabilityStarts<'_> {
         if modes.reservations.is_wanted() {
             self.hold(holds_tx);
             shared::start(self.config.reservations.clone(), self.looks());
-            if self.config.reservations.direct {
-                direct::start(self.looks());
-            }
+            direct::start(self.config.reservations.direct, self.looks());
         }
     }
 

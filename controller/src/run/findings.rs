@@ -97,7 +97,7 @@ fn tell(before: &[ClusterFinding], now: &[ClusterFinding]) {
         let (condition, reason, message) = (finding.kind.as_str(), finding.reason, &finding.message);
         match finding.status {
             ConditionStatus::False if reason == "Off" => info!(condition, reason, message, "switched off"),
-            ConditionStatus::False if reason == "NotNeeded" => {}
+            ConditionStatus::False if matches!(reason, "NotNeeded" | "NotInstalled") => {}
             ConditionStatus::False => warn!(condition, reason, message, "a condition is not met"),
             ConditionStatus::True => info!(condition, reason, "a condition is met"),
             ConditionStatus::Unknown => {}

@@ -44,7 +44,7 @@ const CALLS: (usize, usize) = (256, 16);
 const QUESTIONS: (usize, usize) = (8, 2);
 /// Streams of changes: a page has one, and somebody may have several pages open.
 const STREAMS: (usize, usize) = (128, 12);
-/// One of two threads may be busy with somebody's hardest question; the other one answers everybody else.
+/// Each question has a box of time: the next one waits for one box at most, which is less than its turn may take.
 const PLANNERS: usize = 2;
 /// A question that waits for longer is better asked again.
 const PLANNER_TURN: Duration = Duration::from_secs(10);

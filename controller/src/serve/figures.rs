@@ -5,12 +5,13 @@ use axum::{
     extract::State,
     http::{
         HeaderMap, StatusCode,
-        header::{CONTENT_TYPE, WWW_AUTHENTICATE},
+        header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE},
     },
     response::{IntoResponse, Response},
     routing::get,
 };
 use hostler_cluster::{FigureReaders, ReaderVerdict};
+use hostler_process::FigureFormat;
 
 use super::{Audience, ServeState, access::bearer};
 use crate::metrics;
@@ -25,8 +26,8 @@ pub(super) fn routes(state: ServeState, audience: Audience) -> Router {
     Router::new().route("/metrics", route).with_state((state, readers))
 }
 
-async fn figures(State((state, _)): State<(ServeState, FigureReaders)>) -> Response {
-    exposition(&state)
+async fn figures(State((state, _)): State<(ServeState, FigureReaders)>, headers: HeaderMap) -> Response {
+    exposition(&state, &headers)
 }
 
 async fn reviewed(State((state, readers)): State<(ServeState, FigureReaders)>, headers: HeaderMap) -> Response {
@@ -34,7 +35,7 @@ async fn reviewed(State((state, readers)): State<(ServeState, FigureReaders)>, h
         return unauthorized("a token is needed: Authorization: Bearer TOKEN\n");
     };
     match readers.judge(token).await {
-        Ok(ReaderVerdict::Allowed) => exposition(&state),
+        Ok(ReaderVerdict::Allowed) => exposition(&state, &headers),
         Ok(ReaderVerdict::Forbidden) => (StatusCode::FORBIDDEN, "this token may not get /metrics\n").into_response(),
         Ok(ReaderVerdict::Unknown) => unauthorized("the API server does not know this token\n"),
         // What the API server said is in the log; it is nothing for strangers.
@@ -42,8 +43,9 @@ async fn reviewed(State((state, readers)): State<(ServeState, FigureReaders)>, h
     }
 }
 
-fn exposition(state: &ServeState) -> Response {
-    ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::exposition(state)).into_response()
+fn exposition(state: &ServeState, headers: &HeaderMap) -> Response {
+    let format = FigureFormat::asked(headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()));
+    ([(CONTENT_TYPE, format.content_type())], format.written(metrics::exposition(state))).into_response()
 }
 
 fn unauthorized(why: &'static str) -> Response {

@@ -1,12 +1,12 @@
 //! "Would it fit": what is pasted is asked of the cluster as it is known now, and every node answers. Nothing is made.
 
-use hostler_allocator::plan::{ObjectKey, PodSet, Refusal, SetPlan, Verdict};
-use hostler_api::core::{PodResourceClaim, PodSpec};
+use hostler_allocator::plan::{CutShort, PlanBoxes, PodSet, Refusal, SetPlan, Verdict};
 use serde::Serialize;
 
 use super::problem::ApiProblem;
 use crate::{
-    plan::{ANSWER_VERSION, InputLayer, InputProblem, InputText, Manifests, asked},
+    askers::ASKER_BOX,
+    plan::{ANSWER_VERSION, InputLayer, InputProblem, InputText, Manifests, asked_or_alone},
     view::ClusterView,
 };
 
@@ -49,6 +49,9 @@ struct FitOfPods {
     room: Vec<String>,
     /// Why the others would not, the reason of most nodes first.
     refusals: Vec<Refusal>,
+    /// The point at which planning was cut short: the question took more work or time than one asker has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cut_short: Option<CutShort>,
     /// What it wants that is not judged here.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unsupported: Vec<String>,
@@ -65,23 +68,19 @@ pub(crate) fn fits(view: &ClusterView, text: String) -> Result<FitsAnswer, ApiPr
         return Err(ApiProblem::Unusable(told(&problems)));
     }
     let (sets, options) = (sets(&manifests)?, &view.options);
-    let snapshot = manifests.snapshot();
+    let (snapshot, mut asker) = (manifests.snapshot(), PlanBoxes::for_all(ASKER_BOX));
     Ok(FitsAnswer {
         api_version: ANSWER_VERSION,
         kind: "Fits",
         kubernetes: options.version.to_string(),
-        pod_sets: sets.iter().map(|set| FitOfPods::new(snapshot.fit(set, options))).collect(),
+        pod_sets: sets.iter().map(|set| FitOfPods::new(snapshot.fit(set, options, &mut asker))).collect(),
         notes: snapshot.unseen().to_vec(),
     })
 }
 
 /// Pods and workloads; where there are none, claims and templates, as a pod would name each of them.
 fn sets(manifests: &Manifests) -> Result<Vec<PodSet>, ApiProblem> {
-    let mut sets: Vec<PodSet> = asked(manifests).into_iter().map(|asked| asked.set).collect();
-    if sets.is_empty() {
-        sets.extend(manifests.claims.keys().map(|key| pod_with("ResourceClaim", key)));
-        sets.extend(manifests.templates.iter().map(|key| pod_with("ResourceClaimTemplate", key)));
-    }
+    let sets: Vec<PodSet> = asked_or_alone(manifests).into_iter().map(|asked| asked.set).collect();
     match sets.len() {
         0 => Err(ApiProblem::Unusable(vec![nothing(manifests)])),
         1..=MOST_SETS => Ok(sets),
@@ -90,18 +89,6 @@ fn sets(manifests: &Manifests) -> Result<Vec<PodSet>, ApiProblem> {
             Err(ApiProblem::Unusable(vec![words]))
         }
     }
-}
-
-/// A pod that wants nothing but a claim.
-fn pod_with(kind: &str, key: &ObjectKey) -> PodSet {
-    let name = Some(key.name.clone());
-    let claim = match kind {
-        "ResourceClaim" => PodResourceClaim { resource_claim_name: name, ..PodResourceClaim::default() },
-        _ => PodResourceClaim { resource_claim_template_name: name, ..PodResourceClaim::default() },
-    };
-    let claim = PodResourceClaim { name: "claim".to_owned(), ..claim };
-    let spec = PodSpec { resource_claims: vec![claim], ..PodSpec::default() };
-    PodSet { name: format!("{kind} {}", key.name), namespace: key.namespace.clone(), count: 1, spec }
 }
 
 fn nothing(manifests: &Manifests) -> String {
@@ -124,10 +111,15 @@ impl FitOfPods {
         Self {
             namespace: set.namespace,
             name: set.name,
-            verdict: if is_full { Verdict::DoesNotFit } else { set.verdict },
+            verdict: match set.cut_short {
+                _ if !is_full => set.verdict,
+                Some(_) => Verdict::Undecided,
+                None => Verdict::DoesNotFit,
+            },
             problem: set.problem,
             room: set.room,
             refusals: set.refusals,
+            cut_short: set.cut_short,
             unsupported: set.unsupported,
             notes: set.notes,
         }

@@ -1,9 +1,15 @@
 //! The grid: of every node one short row of numbers, of all of its devices or of those that a filter means. Five thousand
 //! nodes have a quarter of a megabyte.
+//!
+//! A shared device is free as long as a part of it can be had, so counts alone would show a node as empty that is all but full:
+//! what is taken in part has a number of its own.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use hostler_api::hardware::{DeviceState, DeviceTotals};
+use hostler_api::{
+    ExactQuantity,
+    hardware::{DeviceState, DeviceTotals},
+};
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeSeq};
 
 use super::{
@@ -12,7 +18,12 @@ use super::{
     problem::ApiProblem,
     revisions::NewEntries,
 };
-use crate::{plan::ANSWER_VERSION, reports::ReportFreshness, stock::NodeSummary, view::ClusterView};
+use crate::{
+    plan::ANSWER_VERSION,
+    reports::ReportFreshness,
+    stock::{NodeSummary, Tally},
+    view::ClusterView,
+};
 
 /// The order of counts in a row.
 const STATES: [DeviceState; 7] = [
@@ -72,12 +83,22 @@ pub(crate) struct GridNews {
 }
 
 /// A node: `["n1", 0, [0, 4, 2], [1, 6]]`. The second number tells of the node; each list is a NUMA node (-1: none) with
-/// its counts, of which zeros at the end are left out.
+/// its counts and then its parts, of which zeros at the end are left out.
 #[derive(Debug, PartialEq)]
 pub(crate) struct GridRow {
     name: Arc<str>,
     status: u8,
-    zones: BTreeMap<ZoneKey, [u32; OTHERS + 1]>,
+    zones: BTreeMap<ZoneKey, ZoneCounts>,
+}
+
+/// The devices of a NUMA node.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct ZoneCounts {
+    /// How many are in each state, and of others.
+    states: [u32; OTHERS + 1],
+    /// How much more is taken of shared devices than those that count as allocated, in thousandths of a device. Less than nothing where
+    /// only a namespace is meant, whose devices all count as allocated.
+    parts: i64,
 }
 
 /// NUMA nodes in their order, and then what is on none.
@@ -141,34 +162,79 @@ impl GridFilter {
         self.class.as_deref().is_none_or(|wanted| classes.iter().any(|class| &**class == wanted))
     }
 
-    fn zones(&self, summary: &NodeSummary) -> BTreeMap<ZoneKey, [u32; OTHERS + 1]> {
+    fn zones(&self, summary: &NodeSummary) -> BTreeMap<ZoneKey, ZoneCounts> {
         let mut zones = BTreeMap::new();
         for cell in summary.cells.iter().filter(|cell| self.means(&cell.kind.classes)) {
-            add(&mut zones, cell.kind.numa_node, &cell.tally.totals);
+            let zone: &mut ZoneCounts = zones.entry(ZoneKey::from(cell.kind.numa_node)).or_default();
+            zone.add(&cell.tally.totals);
+            zone.parts += parts(&cell.tally).clamp(0, thousandths(cell.tally.totals.free));
         }
         zones
     }
 
     /// What a namespace has, and how many devices there are beside.
-    fn zones_of(&self, namespace: &str, summary: &NodeSummary) -> BTreeMap<ZoneKey, [u32; OTHERS + 1]> {
+    fn zones_of(&self, namespace: &str, summary: &NodeSummary) -> BTreeMap<ZoneKey, ZoneCounts> {
         let mut zones = BTreeMap::new();
         let given = summary.given.iter().filter(|cell| &*cell.namespace == namespace && self.means(&cell.kind.classes));
-        given.for_each(|cell| add(&mut zones, cell.kind.numa_node, &cell.tally.totals));
+        for cell in given {
+            let zone: &mut ZoneCounts = zones.entry(ZoneKey::from(cell.kind.numa_node)).or_default();
+            zone.add(&cell.tally.totals);
+            // What it has of a device is measured by what there is of such devices.
+            let all = summary.cells.iter().find(|all| all.kind == cell.kind);
+            let whole = |all: &Tally| {
+                let share = share_taken(&cell.tally, all)?;
+                Some(scaled(share, all.totals.capacity) - thousandths(cell.tally.totals.allocated))
+            };
+            let parts = all.and_then(|all| whole(&all.tally)).unwrap_or_default();
+            zone.parts += parts.clamp(-thousandths(cell.tally.totals.allocated), 0);
+        }
         if !zones.is_empty() {
             for (key, all) in self.zones(summary) {
-                let counts: &mut [u32; OTHERS + 1] = zones.entry(key).or_default();
-                counts[OTHERS] = all.iter().sum::<u32>().saturating_sub(counts.iter().sum());
+                let zone: &mut ZoneCounts = zones.entry(key).or_default();
+                zone.states[OTHERS] = all.states.iter().sum::<u32>().saturating_sub(zone.states.iter().sum());
             }
         }
         zones
     }
 }
 
-fn add(zones: &mut BTreeMap<ZoneKey, [u32; OTHERS + 1]>, numa: Option<u32>, totals: &DeviceTotals) {
-    let counts = zones.entry(numa.map_or(ZoneKey::Nowhere, ZoneKey::Numa)).or_default();
-    for (count, state) in counts.iter_mut().zip(STATES) {
-        *count += totals.in_state(state);
+impl From<Option<u32>> for ZoneKey {
+    fn from(numa: Option<u32>) -> Self {
+        numa.map_or(Self::Nowhere, Self::Numa)
     }
+}
+
+impl ZoneCounts {
+    fn add(&mut self, totals: &DeviceTotals) {
+        for (count, state) in self.states.iter_mut().zip(STATES) {
+            *count += totals.in_state(state);
+        }
+    }
+}
+
+/// How much is taken of devices beside those that count as allocated, in thousandths of a device.
+fn parts(tally: &Tally) -> i64 {
+    let share = share_taken(tally, tally);
+    share.map_or(0, |share| scaled(share, tally.totals.capacity) - thousandths(tally.totals.allocated))
+}
+
+/// The greatest share, of any capacity, that `taken` has of `all`; `None` where nothing is shared.
+fn share_taken(taken: &Tally, all: &Tally) -> Option<f64> {
+    let number = |amount: hostler_api::Quantity| ExactQuantity::from(amount).as_approximate_float();
+    let share = |(name, of): (&Arc<str>, &hostler_api::hardware::AmountCounts)| {
+        Some(number(taken.amounts.get(name)?.allocated) / number(of.capacity))
+    };
+    all.amounts.iter().filter_map(share).filter(|share| share.is_finite()).reduce(f64::max)
+}
+
+/// A share of so many devices, in thousandths of a device.
+#[expect(clippy::cast_possible_truncation, reason = "a node has fewer devices than a mantissa has numbers")]
+fn scaled(share: f64, devices: u32) -> i64 {
+    (share.min(1.0) * f64::from(devices) * 1000.0).round() as i64
+}
+
+fn thousandths(devices: u32) -> i64 {
+    i64::from(devices) * 1000
 }
 
 /// How fresh its report is: 0 fresh, 1 stale, 2 unknown, 3 none, 4 there is no such node any more; and what else there is.
@@ -192,9 +258,10 @@ impl Serialize for GridRow {
         row.serialize_element(&self.status)?;
         for (key, counts) in &self.zones {
             let numa = if let ZoneKey::Numa(number) = key { i64::from(*number) } else { -1 };
-            let used = counts.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
-            let zone: Vec<i64> =
-                [numa].into_iter().chain(counts[..used].iter().map(|count| i64::from(*count))).collect();
+            let mut zone: Vec<i64> = [numa].into_iter().chain(counts.states.map(i64::from)).collect();
+            zone.push(counts.parts);
+            let used = zone.iter().skip(1).rposition(|count| *count != 0).map_or(1, |last| last + 2);
+            zone.truncate(used);
             row.serialize_element(&zone)?;
         }
         row.end()
@@ -208,12 +275,12 @@ mod tests {
     #[test]
     fn a_row_has_no_number_more_than_it_needs() {
         let zones = BTreeMap::from([
-            (ZoneKey::Nowhere, [0; 8]),
-            (ZoneKey::Numa(1), [4, 0, 2, 0, 0, 0, 0, 0]),
-            (ZoneKey::Numa(0), [0, 0, 0, 0, 0, 0, 0, 9]),
+            (ZoneKey::Nowhere, ZoneCounts::default()),
+            (ZoneKey::Numa(1), ZoneCounts { states: [4, 0, 2, 0, 0, 0, 0, 0], parts: 0 }),
+            (ZoneKey::Numa(0), ZoneCounts { states: [1, 0, 0, 0, 0, 0, 0, 9], parts: -250 }),
         ]);
         let row = GridRow { name: "n\"1".into(), status: 1, zones };
         let text = serde_json::to_string(&row).unwrap();
-        assert_eq!(text, r#"["n\"1",1,[0,0,0,0,0,0,0,0,9],[1,4,0,2],[-1]]"#);
+        assert_eq!(text, r#"["n\"1",1,[0,1,0,0,0,0,0,0,9,-250],[1,4,0,2],[-1]]"#);
     }
 }

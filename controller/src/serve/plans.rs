@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use hostler_allocator::plan::{Change, PlanOptions};
+use hostler_allocator::plan::{Change, PlanBoxes, PlanOptions};
 use serde::{Deserialize, Serialize};
 
 use super::{fits::told, problem::ApiProblem};
 use crate::{
-    plan::{FeatureGate, InputLayer, InputText, Manifests, PlanAnswer, PlanQuestion, asked, features, version},
+    askers::ASKER_BOX,
+    plan::{
+        FeatureGate, InputLayer, InputText, Manifests, PlanAnswer, PlanQuestion, asked_or_alone, features, version,
+    },
     view::ClusterView,
 };
 
@@ -48,14 +51,15 @@ pub(crate) fn plans(view: &ClusterView, request: &str) -> Result<PlanAnswer, Api
     for PlanFile { name, text } in request.files {
         manifests.read(&InputText { name, text }, InputLayer::Files, &mut problems);
     }
-    let sets = asked(&manifests).len();
+    let sets = asked_or_alone(&manifests).len();
     if sets > MOST_SETS {
         let words =
             format!("{sets} workloads and pods; send up to {MOST_SETS} of them, or use --cluster without --controller");
         return Err(ApiProblem::Unusable(vec![words]));
     }
     let question = PlanQuestion { manifests, changes: &changes };
-    question.answer(&options, problems).map_err(|problems| ApiProblem::Unusable(told(&problems)))
+    let mut asker = PlanBoxes::for_all(ASKER_BOX);
+    question.answer(&options, &mut asker, problems).map_err(|problems| ApiProblem::Unusable(told(&problems)))
 }
 
 fn changes(request: &PlanRequest) -> Result<Vec<Change>, ApiProblem> {

@@ -100,6 +100,7 @@ pub(crate) fn start(parts: SteerParts, listener: TcpListener) -> Result<(), Cert
         view_rx: view_rx.clone(),
         leadership_rx: leadership_rx.clone(),
         replaces: config.repair,
+        status_rx: status_tx.subscribe(),
         recorder: Repairer::recorder(&client),
     };
     let state = SteerState { client: client.clone(), driver: driver.into(), view_rx, figures, calls };

@@ -5,20 +5,21 @@ use std::collections::BTreeMap;
 use hostler_allocator::plan::ObjectKey;
 use hostler_api::{
     Quantity,
-    reservation::CLAIM_RESERVATION,
-    resource::{DeviceAllocationMode, ResourceClaimSpec},
+    reservation::{CLAIM_RESERVATION, ReservationAllocatePolicy, toleration_value},
+    resource::ResourceClaimSpec,
 };
 use serde_json::{Value, json};
 
 use super::{
     affinity::{AffinityError, ReservationAffinity, ignores_reservations},
+    capacity::{capacity, class_of, wanted},
     pod::SteeredPod,
     review::{GeneratedClaim, SteerAnswer},
     rewrite::{Rewrite, Steering, rewrite, tolerates_held},
     suited::{suited, together},
 };
 use crate::{
-    hold::{ReservationObject, ReservationOffer, open_reservations},
+    hold::{OfferedReservation, ReservationObject, ReservationOffer, open_reservations},
     view::ClusterView,
 };
 
@@ -30,42 +31,63 @@ pub(super) struct SteerFacts<'a> {
     pub(super) own_driver: &'a str,
 }
 
+/// The Reservation that a pod is led to.
+#[derive(Debug, Default)]
+struct SteerChoice<'a> {
+    /// The first, and those that are for the same pods.
+    reservations: Vec<&'a ReservationObject>,
+    /// True if the first has room for the pod now.
+    has_room: bool,
+    /// Classes of which they keep devices, or ask for some, and whether selectors can tell what is kept.
+    classes: BTreeMap<String, bool>,
+}
+
 impl SteerFacts<'_> {
-    /// Whether anything is kept that the claim could be led to, whosever it is: else nobody needs to be asked.
+    /// True if any Reservation keeps or asks for devices of a class of the claim: else the pod need not be read.
     pub(super) fn concern(&self, claim: &GeneratedClaim) -> bool {
         let wants = wanted(&spec_of(claim));
-        let is_kept = |it: &ReservationObject| wants.keys().any(|name| it.status.allocatable.contains_key(name));
-        !tolerates_held(&claim.spec) && self.view.reservations.values().any(|it| is_kept(it))
+        let is_meant = |it: &ReservationObject| {
+            let capacity = capacity(self.view, it);
+            wants.keys().any(|name| capacity.contains_key(name))
+        };
+        let mut open = self.view.reservations.values().filter(|it| !it.status.phase.is_over());
+        !tolerates_held(&claim.spec) && open.any(|it| is_meant(it))
     }
 
     /// What becomes of the claim of a pod.
     pub(super) fn answer(&self, claim: &GeneratedClaim, pod: &SteeredPod) -> SteerAnswer {
         match self.chosen(claim, pod) {
-            Ok(chosen) => self.led_to(claim, &chosen),
+            Ok(chosen) => self.led_to(claim, chosen),
             Err(error) => SteerAnswer::warning(error.to_string()),
         }
     }
 
-    /// The Reservation that the claim would be led to now, and what it would tolerate, if that changed anything: by name and value.
-    pub(super) fn choice(&self, claim: &GeneratedClaim, pod: &SteeredPod) -> Option<(&str, &str)> {
-        let chosen = self.chosen(claim, pod).ok()?;
-        let reservation = *chosen.first()?;
-        let value = reservation.status.toleration_value.as_deref()?;
-        (!self.led_to(claim, &chosen).patch.is_empty()).then_some((&*reservation.name, value))
+    /// The Reservation that has room for the pod now, and what becomes of the claim that is led to it, if anything.
+    pub(super) fn choice(&self, claim: &GeneratedClaim, pod: &SteeredPod) -> Option<(&ReservationObject, SteerAnswer)> {
+        let chosen = self.chosen(claim, pod).ok().filter(|it| it.has_room)?;
+        let reservation = *chosen.reservations.first()?;
+        let answer = self.led_to(claim, chosen);
+        (!answer.patch.is_empty()).then_some((reservation, answer))
     }
 
     /// The Reservation that the pod is led to, and those that are for the same pods; nothing where there is none.
-    fn chosen(&self, claim: &GeneratedClaim, pod: &SteeredPod) -> Result<Vec<&ReservationObject>, AffinityError> {
+    fn chosen(&self, claim: &GeneratedClaim, pod: &SteeredPod) -> Result<SteerChoice<'_>, AffinityError> {
         if ignores_reservations(&pod.owner) || tolerates_held(&claim.spec) {
-            return Ok(Vec::new());
+            return Ok(SteerChoice::default());
         }
         let affinity = ReservationAffinity::of(&pod.owner)?;
         let key = ObjectKey::new(&claim.namespace, &claim.pod.name);
         let wants = self.wants(claim, pod);
         let offer =
             ReservationOffer { pod: pod.owner.candidate(&key), tolerations: &affinity.tolerations, wants: &wants };
-        let suited = suited(self.view, pod, &offer.pod).into_iter();
-        Ok(together(&open_reservations(suited.filter(|it| affinity.wants(it)), &offer)))
+        let suited = suited(self.view, pod, &offer.pod).into_iter().filter(|it| affinity.wants(it));
+        let offered =
+            suited.map(|reservation| OfferedReservation { reservation, capacity: capacity(self.view, reservation) });
+        let open = open_reservations(offered, &offer);
+        let has_room = open.first().is_some_and(|first| first.has_room(&offer));
+        let chosen = together(&open);
+        let classes = self.classes(&chosen);
+        Ok(SteerChoice { reservations: chosen.iter().map(|it| it.reservation).collect(), has_room, classes })
     }
 
     /// What the pod wants as a whole, under the names of quotas: a pod is led to one Reservation, with all its claims.
@@ -83,13 +105,14 @@ impl SteerFacts<'_> {
         wants
     }
 
-    fn led_to(&self, claim: &GeneratedClaim, chosen: &[&ReservationObject]) -> SteerAnswer {
-        let values: Vec<String> = chosen.iter().filter_map(|it| it.status.toleration_value.clone()).collect();
-        let Some(reservation) = chosen.first().filter(|_| !values.is_empty()) else { return SteerAnswer::default() };
+    fn led_to(&self, claim: &GeneratedClaim, chosen: SteerChoice<'_>) -> SteerAnswer {
+        let SteerChoice { reservations, has_room, classes } = chosen;
+        let Some(reservation) = reservations.first() else { return SteerAnswer::default() };
         let steering = Steering {
-            values,
+            values: reservations.iter().map(|it| value_of(it)).collect(),
             policy: reservation.spec.allocate_policy.unwrap_or_default(),
-            classes: self.classes(chosen),
+            has_room,
+            classes,
             has_alternatives: has_alternatives(self.view),
         };
         let Rewrite { mut patch, warnings } = rewrite(&claim.spec, &steering);
@@ -103,14 +126,26 @@ impl SteerFacts<'_> {
         SteerAnswer { patch, warnings }
     }
 
-    fn classes(&self, chosen: &[&ReservationObject]) -> BTreeMap<String, bool> {
+    fn classes(&self, chosen: &[&OfferedReservation<'_>]) -> BTreeMap<String, bool> {
         let mut classes = BTreeMap::new();
-        let devices = chosen.iter().flat_map(|it| it.status.kept());
+        let devices = chosen.iter().flat_map(|it| it.reservation.status.kept());
         for device in devices.filter(|it| !it.device_class_name.is_empty()) {
             *classes.entry(device.device_class_name.clone()).or_insert(true) &= device.driver == self.own_driver;
         }
+        for one in chosen {
+            // Whose devices these will be is not known: an alternative that takes nothing does no harm where there is another one.
+            let is_aligned = one.reservation.spec.allocate_policy != Some(ReservationAllocatePolicy::Restricted);
+            for class in one.capacity.keys().filter_map(|name| class_of(name)) {
+                classes.entry(class.to_owned()).or_insert(is_aligned);
+            }
+        }
         classes
     }
+}
+
+/// The value that claims tolerate to be given devices of a Reservation. It follows from the UID, so that it is known before any status.
+pub(super) fn value_of(reservation: &ReservationObject) -> String {
+    reservation.status.toleration_value.clone().unwrap_or_else(|| toleration_value(&reservation.uid))
 }
 
 /// Alternatives are in the API for good from 1.36 on; before, a feature gate may drop them, and with them the whole request.
@@ -121,27 +156,4 @@ fn has_alternatives(view: &ClusterView) -> bool {
 /// What cannot be read asks for nothing.
 fn spec_of(claim: &GeneratedClaim) -> ResourceClaimSpec {
     serde_json::from_value::<ResourceClaimSpec>(Value::clone(&claim.spec)).unwrap_or_default()
-}
-
-/// How many devices of each class a claim wants, as quotas count them: of each class of several alternatives the most.
-fn wanted(spec: &ResourceClaimSpec) -> BTreeMap<String, Quantity> {
-    let mut all: BTreeMap<String, Quantity> = BTreeMap::new();
-    for request in &spec.devices.requests {
-        let exactly = request.exactly.iter().filter(|it| it.admin_access != Some(true));
-        let exactly = exactly.map(|it| (&it.device_class_name, &it.allocation_mode, it.count));
-        let alternatives =
-            request.first_available.iter().map(|it| (&it.device_class_name, &it.allocation_mode, it.count));
-        let mut most: BTreeMap<&String, u64> = BTreeMap::new();
-        for (class, mode, count) in exactly.chain(alternatives) {
-            // All that a node has: one at least.
-            let count = if *mode == DeviceAllocationMode::All { 1 } else { count.unwrap_or(1) };
-            let known = most.entry(class).or_default();
-            *known = (*known).max(u64::try_from(count).unwrap_or_default());
-        }
-        for (class, count) in most {
-            let sum = all.entry(format!("{class}.deviceclass.resource.k8s.io/devices")).or_default();
-            *sum = sum.plus(Quantity::whole(count));
-        }
-    }
-    all
 }

@@ -35,6 +35,8 @@ const MOST_BYTES: u64 = 1 << 20;
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// Between two looks as long as there is no certificate, or something goes wrong.
 const LOOK_SOON: Duration = Duration::from_secs(3);
+/// Between two looks whether the role has come: each is a refusal in the server's books.
+const LOOK_FOR_ROLE: Duration = Duration::from_secs(10);
 /// Writes that follow on one another at most: more than any protocol has.
 const MOST_STEPS: usize = 6;
 
@@ -57,6 +59,13 @@ enum KeeperError {
     ReadConfiguration(String, #[source] Box<ApiFailure>),
     #[error("failed to write caBundle of MutatingWebhookConfiguration {0}; apply deploy/holds/webhook")]
     WriteConfiguration(String, #[source] Box<ApiFailure>),
+}
+
+impl KeeperError {
+    /// True if the role of `deploy/holds/webhook` is missing.
+    fn is_without_role(&self) -> bool {
+        matches!(self, Self::ReadSecret(_, failure) if failure.code() == Some(403))
+    }
 }
 
 /// Keeps the certificate.
@@ -96,9 +105,14 @@ impl CertificateKeeper {
             let phase = match self.look().await {
                 Ok(()) if self.shown.is_some() => SteerPhase::Answering,
                 Ok(()) => SteerPhase::NoCertificate,
+                Err(error) if error.is_without_role() => SteerPhase::NotInstalled(Chain(&error).to_string()),
                 Err(error) => SteerPhase::Trouble(Chain(&error).to_string()),
             };
-            let pause = if phase == SteerPhase::Answering { LOOK_AGAIN } else { LOOK_SOON };
+            let pause = match phase {
+                SteerPhase::Answering => LOOK_AGAIN,
+                SteerPhase::NotInstalled(_) => LOOK_FOR_ROLE,
+                _ => LOOK_SOON,
+            };
             self.tell(phase);
             tokio::select! {
                 // Both are cancel safe: they only wait, and what has changed is looked at in the next round.

@@ -1,14 +1,25 @@
-//! Pods that were passed by: their claims were made while the webhook was away, so that they wait beside what is kept for them. The
-//! controller that leads tells of them, and where it may, has them made anew. What is done is decided here, without a clock and
-//! without a call.
+//! Pods that were passed by: their claims were made before there was the Reservation, or while the webhook was away, so that they wait
+//! beside what is kept for them. The controller that leads has them led later, or tells of them. What is done is decided here, without
+//! a clock and without a call.
 //!
-//! A claim cannot be changed once it is made, and a claim that was made for a pod is made once: only another pod gets another one.
+//! A claim cannot be changed once it is made. But one that has nothing yet is nothing but a wish, and the controller of claims takes
+//! another one that the pod owns in its place once it is gone (from 1.28 on). It writes the status of a pod with several such claims
+//! anew each time, with one of them: pods with several are left to it.
 
 pub(super) mod adapter;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{decide::SteerFacts, pod::SteeredPod, review::GeneratedClaim};
+use hostler_api::reservation::{CLAIM_INSTEAD_OF, toleration_value};
+use hostler_cluster::since_1970;
+use serde_json::{Value, json};
+
+use super::{
+    decide::{SteerFacts, value_of},
+    pod::SteeredPod,
+    review::GeneratedClaim,
+};
+use crate::hold::ReservationObject;
 
 /// What makes a pod anew that is deleted. A pod of anything else may be gone for good.
 const REMAKERS: [(&str, &str); 5] = [
@@ -21,6 +32,8 @@ const REMAKERS: [(&str, &str); 5] = [
 /// After the first pod of an owner, before the next one: as long as nobody knows whether it helps, it is tried seldom.
 const FIRST_GAP: Duration = Duration::from_secs(30);
 const LONGEST_GAP: Duration = Duration::from_secs(3600);
+/// Of the name of a claim, before what makes it another one: together they are a label, as those of the controller of claims.
+const LONGEST_BASE: usize = 46;
 /// Owners that are remembered. Beyond that nobody is made anew before one is forgotten.
 const MOST_OWNERS: usize = 1024;
 
@@ -40,7 +53,8 @@ pub(super) struct PodState {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WaitingPod<'a> {
     pub(super) claim: &'a GeneratedClaim,
-    pub(super) name: &'a str,
+    /// The claim as the server has it.
+    pub(super) object: &'a Value,
     pub(super) pod: &'a SteeredPod,
     pub(super) state: &'a PodState,
     /// Another claim of the pod has devices already.
@@ -54,31 +68,100 @@ pub(super) enum Repair {
     Leave,
     /// People are told.
     Tell(String),
+    /// Its claim makes room for this one, which is led; an Event says why, and gives the advice where it cannot be made.
+    Lead { claim: Box<Value>, why: String, advice: String },
     /// It is deleted, in this state, for its owner to make it anew; people are told. The UID of the owner says who.
     Replace { owner: String, message: String },
 }
 
 /// What is done about a pod whose claim waits.
 pub(super) fn repair(facts: &SteerFacts<'_>, waiting: &WaitingPod<'_>) -> Repair {
-    let WaitingPod { claim, pod, state, has_devices, name } = *waiting;
+    let WaitingPod { claim, pod, state, has_devices, object } = *waiting;
     let waits = !state.is_deleting && !state.has_node && state.phase == "Pending" && state.is_refused;
     // What would be answered now: only whom that would help has been passed by.
-    let Some((reservation, value)) = Some(facts).filter(|_| waits).and_then(|facts| facts.choice(claim, pod)) else {
+    let Some((reservation, answer)) = Some(facts).filter(|_| waits).and_then(|facts| facts.choice(claim, pod)) else {
         return Repair::Leave;
     };
+    let (kept_by, name) = (&reservation.name, object["metadata"]["name"].as_str().unwrap_or_default());
     let why = format!(
-        "Reservation {reservation} keeps devices for this pod, but its claim {name} does not tolerate them: it was made while the \
-         webhook did not answer"
+        "Reservation {kept_by} keeps devices for this pod, but its claim {name} does not tolerate them: {}",
+        cause(object, reservation)
     );
+    if let [only] = &pod.made_claims[..]
+        && only == name
+    {
+        return Repair::Lead { claim: Box::new(led_claim(object, &answer.patch)), why, advice: advice(reservation) };
+    }
     let remaker = pod.owner.controller.as_ref().filter(|it| REMAKERS.contains(&(&*it.api_version, &*it.kind)));
     match remaker {
         Some(owner) if !has_devices => {
             Repair::Replace { owner: owner.uid.clone(), message: format!("{why}; the pod is made anew") }
         }
-        _ => Repair::Tell(format!(
-            "{why}; make the pod anew, or have its ResourceClaimTemplate tolerate hostler.dev/held with value {value}"
-        )),
+        _ => Repair::Tell(format!("{why}; {}", advice(reservation))),
     }
+}
+
+/// The advice of an Event.
+fn advice(reservation: &ReservationObject) -> String {
+    let value = value_of(reservation);
+    format!("make the pod anew, or have its ResourceClaimTemplate tolerate hostler.dev/held with value {value}")
+}
+
+/// The reason for which the claim was not led when it was made.
+fn cause(object: &Value, reservation: &ReservationObject) -> &'static str {
+    let made = object["metadata"]["creationTimestamp"].as_str().and_then(since_1970);
+    if made.is_some_and(|made| made <= reservation.created) {
+        "it was made before the controller knew of the Reservation"
+    } else if reservation.generation > 1 {
+        "it was made before the Reservation was changed, or while the webhook did not answer"
+    } else {
+        "it was made while the webhook did not answer"
+    }
+}
+
+/// The claim that takes the place of one that has nothing: of the same pod, with the same name in it, and led. Its name follows from the
+/// UID of the other one: two controllers cannot make two.
+fn led_claim(object: &Value, patch: &[Value]) -> Value {
+    let metadata = &object["metadata"];
+    let [name, uid] = ["name", "uid"].map(|field| metadata[field].as_str().unwrap_or_default());
+    let base: String = name.chars().take(LONGEST_BASE).collect();
+    let base = base.trim_end_matches(['-', '.']);
+    let owners = metadata["ownerReferences"].as_array().into_iter().flatten();
+    let pod = owners.filter(|it| it["controller"] == true).map(|it| {
+        json!({ "apiVersion": it["apiVersion"], "kind": it["kind"], "name": it["name"], "uid": it["uid"], "controller": true })
+    });
+    let mut claim = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+        "metadata": {
+            "name": format!("{base}-{}", toleration_value(uid)), "namespace": metadata["namespace"],
+            "labels": metadata["labels"], "annotations": metadata["annotations"], "ownerReferences": pod.collect::<Vec<_>>(),
+        },
+        "spec": object["spec"],
+    });
+    claim["metadata"]["annotations"][CLAIM_INSTEAD_OF] = json!(name);
+    for change in patch {
+        let path = change["path"].as_str().unwrap_or_default();
+        let Some((parent, field)) = path.rsplit_once('/') else { continue };
+        let field = field.replace("~1", "/").replace("~0", "~");
+        match claim.pointer_mut(parent) {
+            Some(Value::Object(fields)) => drop(fields.insert(field, change["value"].clone())),
+            Some(Value::Array(items)) => {
+                if let Some(item) = field.parse().ok().and_then(|at: usize| items.get_mut(at)) {
+                    *item = change["value"].clone();
+                }
+            }
+            _ => {}
+        }
+    }
+    claim
+}
+
+/// True if a claim was made in the place of another one with which the pod got its devices all the same. A new one that waits for
+/// its pod to name it is none.
+pub(super) fn is_left_over(object: &Value, pod: &SteeredPod, state: &PodState) -> bool {
+    let metadata = &object["metadata"];
+    let is_named = pod.made_claims.iter().any(|name| metadata["name"] == **name);
+    metadata["annotations"][CLAIM_INSTEAD_OF].is_string() && !is_named && state.has_node
 }
 
 /// When pods of an owner are made anew: seldom, and ever more seldom, since nobody tells whether it has helped.

@@ -7,6 +7,9 @@
 //! | `firstAvailable` of up to four | what is kept of each alternative, then each with others | each alternative of what is kept |
 //! | all devices of a node, or one that cannot be written so | tolerates what is kept, no more | the same |
 //!
+//! A Restricted Reservation without room for the pod is one alternative of two: only what is kept, if some comes back in time, or
+//! only others. What cannot be written so stays as it is.
+//!
 //! Constraints and configurations that name a request name all its alternatives as well; those that name an alternative get the one
 //! beside it.
 
@@ -41,6 +44,8 @@ pub(super) struct Steering {
     pub(super) values: Vec<String>,
     /// Whether other devices may be taken.
     pub(super) policy: ReservationAllocatePolicy,
+    /// True if all devices that the pod asks for are kept and not taken.
+    pub(super) has_room: bool,
     /// Classes of which devices are kept, and whether all of these say for whom, so that selectors can tell.
     pub(super) classes: BTreeMap<String, bool>,
     /// Whether the API server takes alternatives (`firstAvailable`), whatever its feature gates are.
@@ -110,7 +115,26 @@ fn named_beside(named: &[Value], beside: &[(String, String)]) -> Vec<Value> {
     named.iter().flat_map(|name| [Some(name.clone()), also(name)]).flatten().collect()
 }
 
+/// Devices that a claim may be given instead of what is kept.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Others {
+    /// None.
+    Never,
+    /// Any, also beside what is kept.
+    Mixed,
+    /// Any, but not in one request with what is kept.
+    Apart,
+}
+
 impl Steering {
+    fn others(&self) -> Others {
+        match (self.policy, self.has_room) {
+            (ReservationAllocatePolicy::Aligned, _) => Others::Mixed,
+            (ReservationAllocatePolicy::Restricted, true) => Others::Never,
+            (ReservationAllocatePolicy::Restricted, false) => Others::Apart,
+        }
+    }
+
     /// `None`: it has nothing to do with what is kept.
     fn request(&self, request: &Value, spec: &Value) -> Option<NewRequest> {
         if request["exactly"].is_object() { self.exactly(request) } else { self.alternatives(request, spec) }
@@ -127,22 +151,22 @@ impl Steering {
         let problem = self.problem(exactly, can_select);
         let is_plain = exactly.as_object().is_some_and(|it| it.keys().all(|key| FIELDS.contains(&&**key)));
         let name = &request["name"];
-        match (self.policy, problem) {
+        let either = |others: &Value| {
+            let alternatives = [alternative(HELD, &self.selective(&tolerant)), alternative(ANY, others)];
+            new(json!({ "name": name, "firstAvailable": alternatives }), None)
+        };
+        match (self.others(), problem) {
             // Others than what is kept are meant as well.
-            (ReservationAllocatePolicy::Aligned, Some(Problem::All)) => {
-                new(json!({ "name": name, "exactly": tolerant }), None)
-            }
+            (Others::Mixed, Some(Problem::All)) => new(json!({ "name": name, "exactly": tolerant }), None),
+            (Others::Apart, Some(_)) => None,
             (_, Some(problem)) => new(json!({ "name": name, "exactly": tolerant }), Some(problem.text())),
-            (ReservationAllocatePolicy::Restricted, None) => {
-                new(json!({ "name": name, "exactly": self.selective(&tolerant) }), None)
-            }
-            (ReservationAllocatePolicy::Aligned, None) if self.has_alternatives && is_plain => {
-                let alternatives = [alternative(HELD, &self.selective(&tolerant)), alternative(ANY, &tolerant)];
-                new(json!({ "name": name, "firstAvailable": alternatives }), None)
-            }
-            (ReservationAllocatePolicy::Aligned, None) => {
+            (Others::Never, None) => new(json!({ "name": name, "exactly": self.selective(&tolerant) }), None),
+            (Others::Mixed, None) if self.has_alternatives && is_plain => either(&tolerant),
+            (Others::Apart, None) if self.has_alternatives && is_plain => either(exactly),
+            (Others::Mixed, None) => {
                 new(json!({ "name": name, "exactly": tolerant }), Some(Problem::NoAlternatives.text()))
             }
+            (Others::Apart, None) => None,
         }
     }
 
@@ -162,14 +186,15 @@ impl Steering {
                 then.push(one.clone());
                 continue;
             };
-            match (self.policy, self.problem(one, *can_select)) {
-                (ReservationAllocatePolicy::Restricted, None) => then.push(self.selective(&tolerant)),
-                (ReservationAllocatePolicy::Aligned, None) => {
+            match (self.others(), self.problem(one, *can_select)) {
+                (Others::Never, None) => then.push(self.selective(&tolerant)),
+                (others @ (Others::Mixed | Others::Apart), None) => {
                     let held = format!("{HELD}-{}", text(&one["name"]));
                     beside.push((format!("{name}/{}", text(&one["name"])), format!("{name}/{held}")));
                     first.push(alternative(&held, &self.selective(&tolerant)));
-                    then.push(tolerant);
+                    then.push(if others == Others::Apart { one.clone() } else { tolerant });
                 }
+                (Others::Apart, Some(_)) => then.push(one.clone()),
                 (_, Some(problem)) => {
                     warning = Some(problem.text());
                     then.push(tolerant);
@@ -177,7 +202,8 @@ impl Steering {
             }
         }
         if !fits(&first, &then, &beside, spec) {
-            (first, beside, warning) = (Vec::new(), Vec::new(), Some(Problem::TooMany.text()));
+            (first, beside) = (Vec::new(), Vec::new());
+            warning = (self.others() != Others::Apart).then(|| Problem::TooMany.text());
         }
         first.extend(then);
         Some(NewRequest { request: json!({ "name": name, "firstAvailable": first }), beside, warning })

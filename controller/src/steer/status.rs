@@ -15,6 +15,8 @@ pub(crate) enum SteerPhase {
     /// There is no certificate yet: whoever leads makes it.
     #[default]
     NoCertificate,
+    /// The role of `deploy/holds/webhook` is missing; holds the API server's answer.
+    NotInstalled(String),
     /// It cannot do its work, and why.
     Trouble(String),
     /// It answers.

@@ -3,11 +3,11 @@
 
 use hostler_api::{
     core::PodTemplateSpec,
-    reservation::{OwnerCandidate, ReservedDevice, ReservedDeviceState},
+    reservation::{OwnerCandidate, ReservationPhase, ReservedDevice, ReservedDeviceState},
 };
 
 use crate::{
-    hold::ReservationObject,
+    hold::{OfferedReservation, ReservationObject},
     provision::{PodShape, booked_set},
     view::ClusterView,
 };
@@ -40,20 +40,23 @@ pub(super) fn suited<'a>(
     of_set.chain(others).filter(|it| is_reachable(view, pod, it)).collect()
 }
 
-/// Whether anything that is left of it is on a node that the pod wants. Whether the node takes pods now is of no matter: it may again.
+/// True if a device that it keeps can come to the pod where that wants to run. Whether the node takes pods now is of no matter: it
+/// may again. Which devices one has that is not Available yet may change.
 fn is_reachable(view: &ClusterView, pod: &SteeredPod, reservation: &ReservationObject) -> bool {
     let is_wanted = |device: &ReservedDevice| {
         let node = view.facts.node(&device.node_name);
         node.is_none_or(|node| pod.spec.wants_node(&device.node_name, &node.metadata.labels))
     };
-    let mut left = reservation.status.kept().filter(|it| it.state != ReservedDeviceState::HandedOver);
-    left.any(is_wanted)
+    let is_once = reservation.spec.is_once();
+    let mut left = reservation.status.kept().filter(|it| !is_once || it.state != ReservedDeviceState::HandedOver);
+    reservation.status.phase != ReservationPhase::Available || left.any(is_wanted)
 }
 
 /// The first of these, and those that are for the same pods as it: a set of a request has several where it is large, and nobody
 /// knows which of them has something left when the scheduler looks.
-pub(super) fn together<'a>(open: &[&'a ReservationObject]) -> Vec<&'a ReservationObject> {
+pub(super) fn together<'a, 'b>(open: &'b [OfferedReservation<'a>]) -> Vec<&'b OfferedReservation<'a>> {
     let Some((first, others)) = open.split_first() else { return Vec::new() };
-    let is_beside = |it: &&&ReservationObject| booked_set(first).is_some() && booked_set(it) == booked_set(first);
-    [*first].into_iter().chain(others.iter().filter(is_beside).copied()).take(MOST_VALUES).collect()
+    let set = booked_set(first.reservation);
+    let is_beside = |it: &&OfferedReservation<'a>| set.is_some() && booked_set(it.reservation) == set;
+    [first].into_iter().chain(others.iter().filter(is_beside)).take(MOST_VALUES).collect()
 }

@@ -7,6 +7,7 @@ mod commands;
 mod fits;
 mod nodes;
 mod page;
+mod turns;
 
 use hostler_testing::{
     apiserver::{ApiServer, ApiServerRelease, PolicyRule},

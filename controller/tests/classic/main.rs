@@ -6,6 +6,7 @@
 mod cluster;
 #[path = "../run/rig.rs"]
 mod rig;
+mod upgrade;
 
 use hostler_testing::{
     apiserver::{ApiFault, ApiServerRelease, ApiServerView, FaultEffect, LoggedRequest},

@@ -20,6 +20,7 @@ mod rig;
 mod schedulers;
 mod stories;
 mod strangers;
+mod switched;
 mod told;
 #[path = "../page/visit.rs"]
 mod visit;

@@ -202,23 +202,19 @@ async fn what_a_pod_of_it_cannot_have_is_opened_when_it_comes() {
 
 /// 41
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_kept_outlives_its_request_and_goes_with_its_reservation() {
+async fn what_is_kept_for_a_request_that_is_deleted_is_free_whoever_leads_then() {
     let cluster = cluster().await;
     cluster.node("n1", 1);
     let first = controller(&cluster).await;
     ask(&cluster, "r", 1, &json!({}));
-    let told = until(&cluster, "r", "Provisioned", FOUND).await;
-    let name = detail(&told, "reservation").to_owned();
+    until(&cluster, "r", "Provisioned", FOUND).await;
+    assert_eq!(cluster.fences().len(), 1);
     cluster.server.delete("provisioningrequests", "r");
     // Another controller leads: nobody remembers the request.
     first.signal(Signal::SIGKILL);
     drop(first);
     cluster.drop_lease();
     let _next = controller(&cluster).await;
-    ask(&cluster, "next", 1, &json!({ "noRetry": "true" }));
-    until(&cluster, "next", "Failed", ["True", "CapacityIsNotFound"]).await;
-    assert_eq!(cluster.fences().len(), 1);
-    cluster.ask_to_go(&name);
     cluster.until_no_fence().await;
     ask(&cluster, "last", 1, &json!({}));
     until(&cluster, "last", "Provisioned", FOUND).await;

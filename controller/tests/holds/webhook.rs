@@ -194,6 +194,49 @@ async fn an_owner_who_may_take_only_what_is_kept_is_given_that_and_no_second_one
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn successors_of_owners_are_led_while_their_predecessors_have_everything() {
+    let cluster = installed(2).await;
+    let controller = answering(&cluster).await;
+    let both = json!([{ "labelSelector": { "matchExpressions": [
+        { "key": "app", "operator": "In", "values": ["first", "second", "third"] },
+    ] } }]);
+    cluster.reserve("r", 2, "", &json!({ "allocateOnce": false, "owners": both }));
+    cluster.until_phase("r", "Available").await;
+    controller.until_figure("hostler_controller_objects{kind=\"reservations\"} 1").await;
+    cluster.pod("first", "any");
+    cluster.until_bound("first").await;
+    cluster.pod("second", "any");
+    cluster.until_bound("second").await;
+    let is_full = |view: &ApiServerView<'_>| {
+        let taken = view.get("reservations", "r")?["status"]["allocated"].clone();
+        (taken["card.deviceclass.resource.k8s.io/devices"] == "2").then_some(())
+    };
+    cluster.server.until("everything is taken", is_full).await;
+    // The third comes while nothing is left: its claim cannot be changed when a place comes back.
+    cluster.pod("third", "any");
+    cluster.until_refused("third").await;
+    cluster.server.delete("pods", "default/first");
+    assert_eq!(cluster.until_bound("third").await, "n1");
+    assert_eq!(device(&claim(&cluster, "third")).0, "card/held");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reservation_and_its_pods_that_are_made_at_once_leave_no_pod_waiting() {
+    let cluster = installed(2).await;
+    let _controller = answering(&cluster).await;
+    let both = json!([{ "labelSelector": { "matchExpressions": [
+        { "key": "app", "operator": "In", "values": ["first", "second"] },
+    ] } }]);
+    cluster.reserve("r", 2, "", &json!({ "owners": both }));
+    for pod in ["first", "second"] {
+        cluster.pod(pod, "any");
+    }
+    for pod in ["first", "second"] {
+        assert_eq!(cluster.until_bound(pod).await, "n1");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn while_the_webhook_is_down_claims_are_made_as_they_are() {
     let cluster = installed(2).await;
     let controller = answering(&cluster).await;
@@ -311,12 +354,8 @@ async fn its_role_allows_all_that_the_webhook_takes_and_nothing_that_it_never_do
         view.list("events").iter().any(|it| it["reason"] == "ReservationPassedBy").then_some(())
     };
     cluster.server.until("people are told", is_told).await;
-    let waiting = claim(&cluster, "owner")["metadata"]["name"].as_str().unwrap().to_owned();
-    cluster.server.delete("pods", "default/owner");
-    cluster.server.delete("resourceclaims", &format!("default/{waiting}"));
-    cluster.server.lead_to(NAMESPACE, NAME, address(&controller));
-    lead(&cluster, "owner").await;
     cluster.until_phase("r", "Succeeded").await;
+    cluster.server.lead_to(NAMESPACE, NAME, address(&controller));
     // Nonsense in the Secret is written over.
     cluster.server.edit("secrets", &format!("{NAMESPACE}/{NAME}"), |secret| secret["data"] = json!({}));
     assert_eq!(controller.stop().await, Some(0));

@@ -130,6 +130,21 @@ fn of_node(at: usize, driver: &str, devices: &[Value]) -> Value {
     })
 }
 
+/// A claim that has all CPUs of the second NUMA node of a node.
+fn fill(server: &ApiServer, at: usize) {
+    let claim = format!("full-{at}");
+    server.create(json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": { "name": claim, "namespace": "ml" },
+        "spec": { "devices": { "requests": [{ "name": "c", "exactly": { "deviceClassName": "cpu.example.com" } }] } },
+    }));
+    let result = json!({
+        "request": "c", "driver": "cpu.example.com", "pool": name(at), "device": "numa1",
+        "consumedCapacity": { "cpus": "16" }, "shareID": format!("{at:08x}-0000-4000-8000-000000000001"),
+    });
+    let status = json!({ "allocation": { "devices": { "results": [result] } } });
+    server.set_status("resourceclaims", &format!("ml/{claim}"), status);
+}
+
 /// A claim that has two devices of a node, and some of its CPUs.
 fn allocate(server: &ApiServer, at: usize) {
     let request = |name: &str, class: &str| json!({ "name": name, "exactly": { "deviceClassName": class } });
@@ -203,6 +218,70 @@ async fn everything_can_be_done_with_the_keyboard() {
     scene.browser.until("!document.getElementById('help').open");
     scene.browser.press("f");
     scene.browser.until("document.activeElement.id === 'fit-text'");
+    scene.ends_well();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_claims_have_of_shared_devices_counts_and_an_amount_of_nothing_is_0() {
+    let Some(mut scene) = Scene::start(12).await else { return };
+    fill(&scene.server, 3);
+    scene.sign_in_as_viewer();
+    scene.browser.evaluate("location.hash = 'node=node-0003'");
+    scene.browser.until("document.getElementById('machine').textContent.includes('cpus 0/16 free')");
+    let machine = scene.text("machine");
+    assert!(machine.contains("cpus 10/16 free") && !machine.contains("undefined"), "{machine}");
+    // Of the ten devices one GPU and one NUMA node are taken, and 6 of 16 CPUs of the other one.
+    let tile = "document.getElementById('cell').getAttribute('aria-label')";
+    scene.browser.until(&format!("{tile}.startsWith('node-0003:')"));
+    let told = scene.browser.evaluate(tile);
+    let expected =
+        "8 free, 2 allocated of 10 devices; parts of free ones are taken, worth 0.3 of a device; node without report";
+    assert_eq!(told, format!("node-0003: {expected}"));
+    assert!(!scene.text("classes-body").contains("undefined"));
+    // It is the fullest one, and nothing else makes it so than what is taken of its CPUs.
+    scene.browser.evaluate("document.getElementById('order').value = 'busy'");
+    scene.browser.evaluate("document.getElementById('order').dispatchEvent(new Event('change'))");
+    scene.browser.press("Escape");
+    scene.browser.press("g");
+    scene.browser.press("Home");
+    scene.browser.until(&format!("{tile}.startsWith('node-0003:')"));
+    scene.browser.press("ArrowRight");
+    scene.browser.until(&format!("{tile}.startsWith('node-0000:')"));
+    scene.ends_well();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_part_of_the_page_is_wider_than_its_window() {
+    let Some(mut scene) = Scene::start(12).await else { return };
+    scene.browser.resize(500, 900);
+    let url = format!("http://{}/", scene.controller.address());
+    scene.browser.go(&url);
+    scene.browser.until("document.activeElement.id === 'token'");
+    let fits = |id: &str| format!("document.getElementById({id:?}).getBoundingClientRect().right <= innerWidth");
+    assert_eq!(scene.browser.evaluate(&fits("sign-in-form")), true);
+    assert_eq!(
+        scene.browser.evaluate("document.querySelector('.sign-in pre').getBoundingClientRect().right < innerWidth"),
+        true
+    );
+    scene.browser.picture("real-sign-in-500");
+    scene.sign_in_as_viewer();
+    scene.browser.until("document.documentElement.scrollWidth <= innerWidth");
+    scene.browser.picture("real-500");
+    scene.browser.press("f");
+    scene.browser.until("document.activeElement.id === 'fit-text'");
+    assert_eq!(
+        scene
+            .browser
+            .evaluate("getComputedStyle(document.getElementById('fit-text')).fontFamily.includes('monospace')"),
+        true
+    );
+    scene.browser.picture("real-fit-500");
+    scene.browser.press("Escape");
+    for width in [1000, 1400] {
+        scene.browser.resize(width, 900);
+        scene.browser.until("document.documentElement.scrollWidth <= innerWidth");
+        scene.browser.picture(&format!("real-{width}"));
+    }
     scene.ends_well();
 }
 
@@ -282,13 +361,52 @@ async fn whoever_may_see_less_is_told_so() {
     scene.ends_well();
 }
 
-/// The parts of the page that are pure, in the browser that runs them.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pure_parts_give_what_is_expected() {
+/// What expressions about modules of the page come to, in the browser that runs them.
+async fn assert_pure(cases: &[(&str, &str, Value)]) {
     let Some(mut scene) = Scene::start(1).await else { return };
     let url = format!("http://{}/", scene.controller.address());
     scene.browser.go(&url);
-    for (module, expression, expected) in [
+    for (module, expression, expected) in cases {
+        let expression = format!("import('/{module}.js').then((it) => {expression})");
+        assert_eq!(scene.browser.evaluate(&expression), *expected, "{expression}");
+    }
+    scene.ends_well();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_keep_their_ends_and_amounts_count_what_is_taken_in_part() {
+    assert_pure(&[
+        ("text", "[it.cut('gpu-node-rack-1-0001', 9), it.cut('short', 9), it.cut('ab', 1)]", json!(["gpu-…0001", "short", "…"])),
+        ("text", "it.sharedDomain(['ip-10-1.eu.internal', 'ip-10-2.eu.internal'])", json!(".eu.internal")),
+        ("text", "it.sharedDomain(['a.x.y', 'b.z.y'])", json!(".y")),
+        ("text", "[it.sharedDomain(['a.x']), it.sharedDomain(['a', 'b']), it.sharedDomain([])]", json!(["", "", ""])),
+        ("text", "it.amountCounts({ capacity: '2' })", json!({ "capacity": "2", "allocated": "0", "free": "0" })),
+        (
+            "text",
+            "[it.shareTaken({ a: { capacity: '8', allocated: '2' }, b: { capacity: '4Gi', allocated: '2Gi' } }), it.shareTaken()]",
+            json!([0.5, 0]),
+        ),
+        ("cells", "it.nodeOf(['a', 0, [0, 8, 0, 0, 0, 0, 0, 0, 0, 2500]]).amounts.slice(0, 2)", json!([5.5, 2.5])),
+        ("cells", "it.nodeOf(['a', 0, [0, 0, 2, 0, 0, 0, 0, 0, 6, -500]]).amounts", json!([0, 1.5, 0, 0, 0, 0, 0, 6.5])),
+        (
+            "cells",
+            "[2500, 10, 7990, 0].map((parts) => it.tileWords(it.nodeOf(['a', 0, [0, 8, 0, 0, 0, 0, 0, 0, 0, parts]])))",
+            json!(["5.5 of 8 free", "7.9 of 8 free", "0.1 of 8 free", "8 of 8 free"]),
+        ),
+        (
+            "cells",
+            "it.shown(it.nodesOf([['a', 0, [0, 8]], ['b', 0, [0, 8, 0, 0, 0, 0, 0, 0, 0, 4000]]]).values(), '', 'busy').map((node) => node.name)",
+            json!(["b", "a"]),
+        ),
+        ("cells", "[500, 1000, 1400].map((width) => { const { columns, tile } = it.layout(12, 5, width); return columns * (tile + 12) + 12 })", json!([500, 1000, 1400])),
+    ])
+    .await;
+}
+
+/// The parts of the page that are pure, in the browser that runs them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pure_parts_give_what_is_expected() {
+    assert_pure(&[
         ("text", "it.counted(5000, 'node') + it.counted(1, 'node')", json!("5,000 nodes1 node")),
         (
             "text",
@@ -326,9 +444,6 @@ async fn pure_parts_give_what_is_expected() {
             json!(["a", "b"]),
         ),
         ("stream", "[it.pauseBefore(0, 0), it.pauseBefore(3, 1), it.pauseBefore(99, 1)]", json!([250, 4000, 30000])),
-    ] {
-        let expression = format!("import('/{module}.js').then((it) => {expression})");
-        assert_eq!(scene.browser.evaluate(&expression), expected, "{expression}");
-    }
-    scene.ends_well();
+    ])
+    .await;
 }

@@ -12,7 +12,7 @@ use tracing::warn;
 use super::kind::ClassicKind;
 use crate::{
     classic::{
-        dialect::ClassicDialect,
+        dialect::{ClassicDialect, ClassicNode},
         event::{ClassicEvent, WriteTarget},
         model::ParametersKey,
     },
@@ -42,18 +42,6 @@ struct KnownObjects {
 struct KnownObject {
     uid: String,
     parameters: Option<ParametersKey>,
-}
-
-#[derive(Deserialize)]
-struct LabelledObject {
-    metadata: LabelledMeta,
-}
-
-#[derive(Deserialize)]
-struct LabelledMeta {
-    name: String,
-    #[serde(default)]
-    labels: BTreeMap<String, String>,
 }
 
 impl ObjectReader {
@@ -114,7 +102,7 @@ impl ObjectReader {
     fn seen(&mut self, kind: ClassicKind, object: &RawObject) -> Vec<ClassicEvent> {
         let key = key(object);
         let read = match kind {
-            ClassicKind::Node => object.read().map(|node| Some((labelled(node), None))).map_err(|it| it.to_string()),
+            ClassicKind::Node => object.read().map(|node| Some((node_event(node), None))).map_err(|it| it.to_string()),
             _ => match object.read::<Value>() {
                 Ok(object) => self.read(kind, &object).map_err(|error| error.to_string()),
                 Err(error) => Err(error.to_string()),
@@ -178,7 +166,7 @@ impl ObjectReader {
     ) -> Result<Option<(ClassicEvent, Option<ParametersKey>)>, serde_json::Error> {
         let dialect = &self.dialect;
         let event = match kind {
-            ClassicKind::Node => labelled(LabelledObject::deserialize(object)?),
+            ClassicKind::Node => node_event(ClassicNode::deserialize(object)?),
             ClassicKind::Source => ClassicEvent::Source(Box::new(dialect.source(object)?)),
             ClassicKind::Class => ClassicEvent::Class(Box::new(dialect.class(object)?)),
             ClassicKind::Claim => ClassicEvent::Claim(Box::new(dialect.claim(object)?)),
@@ -195,8 +183,9 @@ impl ObjectReader {
     }
 }
 
-fn labelled(LabelledObject { metadata }: LabelledObject) -> ClassicEvent {
-    ClassicEvent::Node(metadata.name, metadata.labels)
+fn node_event(node: ClassicNode) -> ClassicEvent {
+    let (name, state) = node.named_state();
+    ClassicEvent::Node(name, Box::new(state))
 }
 
 fn key(object: &RawObject) -> ObjectKey {

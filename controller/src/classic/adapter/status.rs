@@ -15,6 +15,8 @@ pub(crate) enum ClassicPhase {
     NotLeading,
     /// The cluster's scheduler allocates.
     NotNeeded,
+    /// Claims and NodeHardware of before the upgrade to 1.32 that are still to be handed over, and what is in the way.
+    Migrating { claims: usize, sources: usize, trouble: Option<String> },
     /// The server has no such API, or not all of it.
     NotServed(String),
     /// Nobody knows, since the server does not answer.

@@ -33,6 +33,8 @@ const NEWS: usize = 64;
 const MOST_CALLS: usize = 32;
 /// Between two looks at how it goes.
 const BETWEEN_STATUSES: Duration = Duration::from_millis(250);
+/// The first minor release whose kubelets start a pod that has a claim without devices.
+const FIRST_WITHOUT_DEVICES: u32 = 28;
 /// Device classes of hostler's deployment, which parameters name until 1.30.
 const CLASSES: &str = include_str!("../../../../deploy/cluster/deviceclasses.yaml");
 /// What they select where nothing else is configured.
@@ -67,11 +69,18 @@ pub(super) struct Term<'a> {
 }
 
 impl<'a> Term<'a> {
-    pub(super) fn new(parts: &'a mut ClassicParts, version: ClassicVersion) -> Self {
+    /// `minor` is the server's minor release.
+    pub(super) fn new(parts: &'a mut ClassicParts, version: ClassicVersion, minor: u32) -> Self {
         let driver = parts.driver.clone();
         let dialect = ClassicDialect { version, driver: driver.clone() };
         let device_classes = device_classes(&driver);
-        let core = ClassicCore::new(ClassicSettings { version, driver, device_classes, reserves_for_pods: true });
+        let core = ClassicCore::new(ClassicSettings {
+            version,
+            driver,
+            device_classes,
+            reserves_for_pods: true,
+            needs_devices: minor < FIRST_WITHOUT_DEVICES,
+        });
         // Each call under way gives one answer.
         let (answers_tx, answers_rx) = mpsc::channel(MOST_CALLS);
         Self {

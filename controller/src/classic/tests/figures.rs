@@ -16,7 +16,7 @@ use super::{
         core::{ClassicCore, ClassicSettings},
         dialect::ClassicDialect,
         event::{ClassicCommand, ClassicEvent, ClassicWrite, WriteOutcome, WriteTarget},
-        model::{PodClaim, PodFacts, SchedulingContext},
+        model::{NodeState, PodClaim, PodFacts, SchedulingContext},
     },
     objects::{cpus, selector, slice},
     scheduler::Dice,
@@ -60,8 +60,13 @@ impl Bench {
     fn new(nodes: usize, cards: impl Fn(usize) -> usize) -> Self {
         let version = ClassicVersion::V1Alpha3;
         let driver = DRIVER.to_owned();
-        let settings =
-            ClassicSettings { version, driver: driver.clone(), device_classes: Vec::new(), reserves_for_pods: true };
+        let settings = ClassicSettings {
+            version,
+            driver: driver.clone(),
+            device_classes: Vec::new(),
+            reserves_for_pods: true,
+            needs_devices: false,
+        };
         let mut bench = Self {
             core: ClassicCore::new(settings),
             dialect: ClassicDialect { version, driver },
@@ -77,7 +82,7 @@ impl Bench {
         for at in 0..nodes {
             let name = node_name(at);
             let labels = BTreeMap::from([("kubernetes.io/hostname".to_owned(), name.clone())]);
-            bench.feed(ClassicEvent::Node(name, labels));
+            bench.feed(ClassicEvent::Node(name, Box::new(NodeState { labels, ..NodeState::default() })));
             bench.equip(at, cards(at));
         }
         bench.feed(ClassicEvent::Synced);

@@ -57,6 +57,31 @@ fn nodes_are_labelled_as_long_as_they_have_devices_of_the_class() {
 }
 
 #[test]
+fn labels_of_a_class_that_was_deleted_go_and_no_others() {
+    for version in ClassicVersion::ALL {
+        for is_restarted in [false, true] {
+            let mut world = World::new(version);
+            labelled(&mut world, LABEL);
+            world.node("a", 1);
+            world.node("b", 0);
+            let theirs = |node: &mut Value| node["metadata"]["labels"]["hostler.dev/rack"] = json!("true");
+            world.server.edit("nodes", "", "a", false, theirs).unwrap();
+            world.settle();
+            assert_eq!(label(&world, "a").as_deref(), Some("true"));
+            world.server.delete(if world.is_devices() { "deviceclasses" } else { "resourceclasses" }, "", "labelled");
+            if is_restarted {
+                world.restart();
+            }
+            world.settle();
+            assert_eq!(label(&world, "a"), None);
+            let labels = &world.server.get("nodes", "", "a").unwrap()["metadata"]["labels"];
+            assert_eq!(labels["hostler.dev/rack"], "true", "somebody else wrote it");
+            world.check_rest();
+        }
+    }
+}
+
+#[test]
 fn labels_of_others_are_left_alone() {
     for version in ClassicVersion::ALL {
         let mut world = World::new(version);

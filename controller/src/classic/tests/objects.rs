@@ -77,7 +77,10 @@ impl World {
 
     /// A node with so many whole cards.
     pub(super) fn node(&mut self, name: &str, cards: usize) {
-        self.server.create("nodes", json!({"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}}));
+        self.server.create(
+            "nodes",
+            json!({"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}, "spec": {}}),
+        );
         self.server
             .create("nodehardware", json!({"metadata": {"name": name}, "spec": {"nodeName": name}, "status": {}}));
         self.cards(name, cards);

@@ -56,6 +56,19 @@ fn an_immediate_claim_is_allocated_without_a_pod_and_shared_by_those_that_come()
 }
 
 #[test]
+fn a_reference_to_parameters_of_another_api_group_says_so() {
+    for mut world in worlds() {
+        world.node("a", 1);
+        let theirs = json!({"apiGroup": "gpu.example.com", "kind": "ClaimParameters", "name": "p"});
+        immediate(&mut world, "c", theirs);
+        world.settle();
+        let said = messages(&world).concat();
+        assert!(said.contains("spec.parametersRef.apiGroup") && said.contains("gpu.example.com"), "{said}");
+        assert!(said.ends_with("name a ClaimParameters of hostler.dev"), "{said}");
+    }
+}
+
+#[test]
 fn missing_parameters_are_told_once_and_mended_parameters_work_at_once() {
     for mut world in worlds() {
         world.node("a", 1);

@@ -103,7 +103,7 @@ impl World {
         let (mut feasible, mut unavailable) = (Vec::new(), BTreeSet::new());
         for node in self.server.list("nodes") {
             let name = node["metadata"]["name"].as_str().unwrap().to_owned();
-            let mut will_do = node["spec"]["unschedulable"] != true;
+            let mut will_do = node["spec"]["unschedulable"] != true && node["status"]["isFull"] != true;
             for (claim_name, claim) in claims {
                 let allocation = &claim["status"]["allocation"];
                 let is_good = if allocation.is_object() {

@@ -78,6 +78,7 @@ impl Server {
             }
         }
         let new = if patch.is_apply { self.apply(&id, &old, &patch.body) } else { merged(old.clone(), &patch.body) };
+        let new = if id.0 == "nodes" { owned_labels(&old, new, &patch.body) } else { new };
         self.replace(id, old, new, patch.is_status)
     }
 
@@ -174,6 +175,23 @@ impl Server {
 
 pub(super) fn id(resource: &str, namespace: &str, name: &str) -> Id {
     (resource.to_owned(), namespace.to_owned(), name.to_owned())
+}
+
+/// What a patch changes of labels is the controller's from then on, and what it takes off is nobody's.
+fn owned_labels(old: &Value, mut new: Value, patch: &Value) -> Value {
+    let fields = &old["metadata"]["managedFields"][0]["fieldsV1"]["f:metadata"]["f:labels"];
+    let mut fields = fields.as_object().cloned().unwrap_or_default();
+    for (key, value) in patch["metadata"]["labels"].as_object().into_iter().flatten() {
+        let field = format!("f:{key}");
+        if value.is_null() {
+            fields.remove(&field);
+        } else if old["metadata"]["labels"][key] != *value {
+            fields.insert(field, json!({}));
+        }
+    }
+    let fields = json!({"f:metadata": {"f:labels": fields}});
+    new["metadata"]["managedFields"] = json!([{"manager": "hostler-controller", "fieldsV1": fields}]);
+    new
 }
 
 fn parse(path: &str) -> Id {

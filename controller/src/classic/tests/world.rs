@@ -17,7 +17,7 @@ use super::{
     super::{
         alarm::Alarm,
         core::{ClassicCore, ClassicSettings},
-        dialect::{ClassicDialect, ClassicPatch},
+        dialect::{ClassicDialect, ClassicNode, ClassicPatch},
         event::{ClassicCommand, ClassicEvent, ClassicNotice, ClassicWrite, WriteOutcome},
         model::DeviceSource,
     },
@@ -93,6 +93,7 @@ impl World {
             driver: DRIVER.to_owned(),
             device_classes: KINDS.map(device_class).to_vec(),
             reserves_for_pods: true,
+            needs_devices: version == ClassicVersion::V1Alpha1,
         };
         let mut world = Self {
             server: Server::new(version),
@@ -217,8 +218,8 @@ impl World {
                 if *is_gone { ClassicEvent::ParametersGone(key) } else { ClassicEvent::Parameters(key, read) }
             }
             ("nodes", false) => {
-                let labels = serde_json::from_value(object["metadata"]["labels"].clone()).unwrap_or_default();
-                ClassicEvent::Node(key.name, labels)
+                let (name, state) = serde_json::from_value::<ClassicNode>(object.clone()).unwrap().named_state();
+                ClassicEvent::Node(name, Box::new(state))
             }
             ("nodes", true) => ClassicEvent::NodeGone(key.name),
             ("nodehardware", false) => ClassicEvent::Source(Box::new(dialect.source(object).unwrap())),
@@ -361,7 +362,7 @@ impl World {
 
     fn read_everything(&mut self) {
         self.controller.seen = self.server.log.len();
-        let all: Vec<WatchEvent> = self
+        let mut all: Vec<WatchEvent> = self
             .server
             .objects
             .iter()
@@ -371,6 +372,10 @@ impl World {
                 is_gone: false,
             })
             .collect();
+        // Each kind has a watch of its own: any of them can be first.
+        if self.restarts % 2 == 1 {
+            all.reverse();
+        }
         for event in all {
             if let Some(event) = self.event(&event) {
                 self.feed(event);

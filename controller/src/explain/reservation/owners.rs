@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hostler_api::{
     few,
-    reservation::{OwnerCandidate, OwnerController, ReservationOwner},
+    reservation::{OwnerCandidate, OwnerController, ReservationOwner, ReservationSpec},
     resource::{DeviceTaint, DeviceToleration, ResourceClaimSpec},
     well_known::HELD_TAINT,
 };
@@ -74,15 +74,13 @@ struct PodClaimStatus {
 }
 
 /// Where owners are; `None` where they may be anywhere.
-pub(super) fn namespaces(owners: &[ReservationOwner]) -> Option<Vec<String>> {
-    let of_owner = |owner: &ReservationOwner| {
-        let object = owner.object.as_ref().map(|it| &it.namespace);
-        let controller = owner.controller.as_ref().map(|it| &it.namespace);
-        let request = owner.provisioning_request.as_ref().map(|it| &it.namespace);
-        [object, controller, request].into_iter().flatten().find(|it| !it.is_empty()).cloned()
-    };
+pub(super) fn namespaces(spec: &ReservationSpec) -> Option<Vec<String>> {
     // One that says nothing is about nobody.
-    let said = owners.iter().filter(|owner| **owner != ReservationOwner::default());
+    let said = spec.owners.iter().filter(|owner| **owner != ReservationOwner::default());
+    let of_owner = |owner: &ReservationOwner| match owner.namespace() {
+        None if owner.is_somewhere() => None,
+        named => Some(named.unwrap_or(spec.home()).to_owned()),
+    };
     let mut namespaces = said.map(of_owner).collect::<Option<Vec<String>>>()?;
     namespaces.sort();
     namespaces.dedup();

@@ -198,6 +198,8 @@ fn owners_that_may_be_anywhere_are_looked_for_everywhere() {
     let kept = status("Available", ["True", "Available", ""], &[]);
     let mut anywhere = reservation("r", &kept);
     anywhere["spec"]["owners"] = json!([{"labelSelector": {"matchLabels": {"a": "b"}}}]);
+    assert_eq!(world(&[anywhere.clone()]).owner_namespaces("r"), Some(vec!["default".to_owned()]));
+    anywhere["spec"]["owners"] = json!([{"object": {"uid": "u"}}]);
     assert_eq!(world(&[anywhere.clone()]).owner_namespaces("r"), None);
     anywhere["status"]["phase"] = json!("Pending");
     assert_eq!(world(&[anywhere]).owner_namespaces("r"), Some(Vec::new()), "nobody can take anything yet");

@@ -59,6 +59,10 @@ impl HoldPlaces {
     /// A role that does not allow rules is as a server without them: both leave devices of other drivers open. What is not known is
     /// neither: rules that there are would be forgotten for as long as this process leads.
     async fn rules(client: &ApiClient) -> Result<Option<Collection>, PlaceError> {
+        let release = client.full_release().await.map_err(|failure| PlaceError::of("version", &failure))?;
+        if !heeds_rules(&release) {
+            return Ok(None);
+        }
         for version in RULE_VERSIONS {
             let all = Collection::custom(GROUP, version, "DeviceTaintRule", "devicetaintrules");
             match client.get::<IgnoredAny>(&all, NO_RULE).await {
@@ -98,6 +102,18 @@ impl HoldPlaces {
     }
 }
 
+/// True if schedulers of the release that a server says of itself act on a DeviceTaintRule that comes. Those of 1.36.0 to 1.36.2 ignore
+/// it, and panic when a slice changes afterwards (kubernetes#139651, mended by #139681).
+fn heeds_rules(release: &str) -> bool {
+    let number = |text: &str| {
+        let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse::<u32>().ok()
+    };
+    let mut parts = release.trim_start_matches('v').split('.');
+    let [major, minor, patch] = [(); 3].map(|()| parts.next().and_then(number));
+    !(major == Some(1) && minor == Some(36) && patch.unwrap_or_default() < 3)
+}
+
 impl HoldKind {
     /// As paths say it.
     pub(super) fn plural(self) -> &'static str {
@@ -128,6 +144,21 @@ impl PlaceError {
             failure if failure.is_unknown_resource() => Self::NotServed(what.to_owned()),
             failure if failure.code() == Some(403) => Self::Forbidden(said),
             _ => Self::Unknown(said),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_that_schedulers_of_a_release_ignore_close_nothing() {
+        for release in ["v1.36.0", "v1.36.2", "v1.36.2+k3s1", "1.36.1-gke.100", "v1.36.0-rc.1", "v1.36"] {
+            assert!(!heeds_rules(release), "{release}");
+        }
+        for release in ["v1.36.3", "v1.36.10", "v1.35.6", "v1.33.0", "v1.37.0-alpha.2", "v2.36.0", ""] {
+            assert!(heeds_rules(release), "{release}");
         }
     }
 }

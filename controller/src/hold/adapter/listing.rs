@@ -9,8 +9,6 @@ use tokio::time::Instant;
 /// Devices that are closed wait for a list, and a list of all claims is dear.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// A server that wants to be left alone for longer than this is not meant.
-const LONGEST_WISH: Duration = Duration::from_secs(300);
 
 /// Why a list came to nothing.
 #[derive(Debug)]
@@ -45,8 +43,8 @@ impl ListTurn {
 
     /// Says whether that is another trouble than the last one.
     pub(super) fn failed(&mut self, list: u64, failure: &ListFailure, now: Instant) -> bool {
-        let wish = failure.retry_after.unwrap_or_default().min(LONGEST_WISH);
-        self.later = Some((now + self.pauses.next_pause().max(wish), list));
+        let pause = self.pauses.next_pause().max(failure.retry_after.unwrap_or_default());
+        self.later = Some((now + pause, list));
         let last = self.trouble.replace(failure.error.clone());
         last.as_ref() != Some(&failure.error)
     }
@@ -95,7 +93,5 @@ mod tests {
         let (mut turn, now) = (ListTurn::new(), Instant::now());
         turn.failed(1, &failure("slow down", Some(60)), now);
         assert_eq!(turn.due().unwrap() - now, Duration::from_secs(60));
-        turn.failed(1, &failure("slow down", Some(86_400)), now);
-        assert_eq!(turn.due().unwrap() - now, LONGEST_WISH);
     }
 }

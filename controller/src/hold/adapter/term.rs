@@ -23,6 +23,7 @@ use super::{
     status::{HoldPhase, HoldStatus},
 };
 use crate::{
+    askers::ASKER_BOX,
     hold::{
         HoldAnswer, HoldCommand, HoldCore, HoldEvent, HoldOutcome, HoldQuestion, HoldSettings, HoldTarget, HoldTime,
         troubles::Troubles,
@@ -92,6 +93,7 @@ impl<'a> HoldTerm<'a> {
             grace: seconds(config.grace_seconds),
             keep: seconds(config.keep_seconds),
             plan: parts.view_rx.borrow().options.clone(),
+            asker_box: ASKER_BOX,
         });
         // Each call under way gives one answer.
         let (answers_tx, answers_rx) = mpsc::channel(MOST_CALLS);
@@ -193,10 +195,13 @@ impl<'a> HoldTerm<'a> {
     }
 
     fn facts_changed(&mut self) {
-        let revision = self.parts.view_rx.borrow_and_update().facts.revision();
+        let (revision, gains) = {
+            let view = self.parts.view_rx.borrow_and_update();
+            (view.facts.revision(), view.facts.gains())
+        };
         if revision != self.revision {
             self.revision = revision;
-            self.step(HoldEvent::FactsChanged);
+            self.step(HoldEvent::FactsChanged(gains));
         }
     }
 

@@ -45,6 +45,10 @@ fn the_time_at_which_it_expires_goes_before_how_long_it_lasts_by_itself() {
     let late = json!({"expires": "2027-01-17T08:00:00Z"});
     assert_eq!(after(late.clone(), 1, 2 * DAY - 2000), available);
     assert_eq!(after(late, 1, 2 * DAY), expired);
+    // Years ago is over, however many.
+    for long_ago in ["1969-12-31T23:59:59Z", "0001-01-01T00:00:00Z"] {
+        assert_eq!(after(json!({"expires": long_ago}), 1, 10), expired, "{long_ago}");
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use super::{
     server::read,
     world::{World, wants},
 };
-use crate::hold::{ReservationObject, ReservationOffer, open_reservations};
+use crate::hold::{OfferedReservation, ReservationObject, ReservationOffer, open_reservations};
 
 const GPUS: &str = "gpu.deviceclass.resource.k8s.io/devices";
 
@@ -47,7 +47,13 @@ fn chosen(all: &[ReservationObject], count: u64) -> Option<String> {
         controller: None,
     };
     let offer = ReservationOffer { pod, tolerations: &tolerations, wants: &wants };
-    open_reservations(all, &offer).first().map(|it| it.name.clone())
+    let offered = all.iter().map(|reservation| {
+        let capacity = BTreeMap::from([(GPUS.to_owned(), Quantity::whole(8))]);
+        let capacity =
+            if reservation.status.allocatable.is_empty() { capacity } else { reservation.status.allocatable.clone() };
+        OfferedReservation { reservation, capacity }
+    });
+    open_reservations(offered, &offer).first().map(|it| it.reservation.name.clone())
 }
 
 #[test]
@@ -74,7 +80,7 @@ fn an_order_goes_before_everything_else_and_zero_is_none() {
 }
 
 #[test]
-fn nobody_is_led_to_one_that_is_closed_tainted_full_or_somebody_elses() {
+fn nobody_is_led_to_one_that_is_closed_tainted_or_somebody_elses() {
     for more in [
         json!({"unschedulable": true}),
         json!({"taints": [{"key": "team", "value": "a", "effect": "NoSchedule"}]}),
@@ -83,13 +89,32 @@ fn nobody_is_led_to_one_that_is_closed_tainted_full_or_somebody_elses() {
     ] {
         assert_eq!(chosen(&[reservation("r", 8, 0, more.clone())], 1), None, "{more}");
     }
-    assert_eq!(chosen(&[reservation("full", 8, 8, json!({}))], 1), None);
     assert!(chosen(&[reservation("r", 8, 0, json!({}))], 1).is_some());
+}
+
+#[test]
+fn an_owner_is_led_where_nothing_is_left_or_closed_yet_and_to_one_with_room_before() {
+    let full = || reservation("full", 8, 8, json!({}));
+    assert_eq!(chosen(&[full()], 1).unwrap(), "full", "a device may come back");
+    let with_room = reservation("room", 8, 0, json!({}));
+    let first = ReservationObject { labels: [(RESERVATION_ORDER.to_owned(), "1".to_owned())].into(), ..full() };
+    assert_eq!(chosen(&[first, with_room], 1).unwrap(), "room");
+    for phase in ["Pending", "Waiting"] {
+        let mut closing = reservation("closing", 8, 0, json!({}));
+        closing.status.phase = read(json!(phase));
+        closing.status.allocatable.clear();
+        assert_eq!(chosen(&[closing], 1).unwrap(), "closing", "{phase}");
+    }
+    for phase in ["Succeeded", "Failed"] {
+        let mut over = reservation("over", 8, 0, json!({}));
+        over.status.phase = read(json!(phase));
+        assert_eq!(chosen(&[over], 1), None, "{phase}");
+    }
 }
 
 #[test]
 fn a_restricted_one_takes_who_fits_as_a_whole_and_an_aligned_one_who_fits_in_part() {
     for (policy, expected) in [("Restricted", None), ("Aligned", Some("r".to_owned()))] {
-        assert_eq!(chosen(&[reservation("r", 4, 2, json!({"allocatePolicy": policy}))], 3), expected, "{policy}");
+        assert_eq!(chosen(&[reservation("r", 4, 2, json!({"allocatePolicy": policy}))], 5), expected, "{policy}");
     }
 }

@@ -1,13 +1,16 @@
 //! What happens while the planner thinks.
 
+use hostler_allocator::plan::{BoxSize, ObjectKey};
 use hostler_api::reservation::{PLACED_POD_LABEL, ReservationPhase as Phase, ReservedDeviceState};
 use serde_json::json;
 
 use super::{
     cluster::key,
-    world::{DRIVER, World, preempts, wants, wants_and},
+    world::{DRIVER, World, asks, preempts, settings, wants, wants_and},
 };
-use crate::hold::{DeviceKey, HoldEvent, HoldOutcome, HoldTarget, HoldTime, ReservationObject, agenda::Topic};
+use crate::hold::{
+    DeviceKey, HoldEvent, HoldOutcome, HoldSettings, HoldTarget, HoldTime, ReservationObject, agenda::Topic,
+};
 
 /// Lets everything happen but that the planner answers; it has found something then.
 fn until_planned(world: &mut World) {
@@ -241,4 +244,145 @@ fn what_only_looks_at_devices_keeps_none() {
     assert!(message.contains("request look of claim monitor has adminAccess"), "{message}");
     assert!(world.server.node_fences.values().all(|node| node.fences.is_empty()));
     world.check_rest();
+}
+
+/// What a Reservation says that keeps one device each for so many pods of a namespace.
+fn wants_in(namespace: &str, replicas: u32) -> serde_json::Value {
+    let mut spec = wants_and(1, "web", json!({"replicas": replicas}));
+    spec["template"]["metadata"]["namespace"] = json!(namespace);
+    spec
+}
+
+/// A cluster in which the questions of a namespace may take so much work.
+fn with_box(work: u64) -> World {
+    let asker_box = BoxSize { work, time: std::time::Duration::from_secs(600) };
+    let mut world = World::with(HoldSettings { asker_box, ..settings() }, DRIVER, &[64, 64]);
+    for namespace in ["hard", "honest"] {
+        let key = ObjectKey::new(namespace, "gpus-1");
+        world.server.facts.add_template(key, serde_json::from_value(asks(1)).unwrap());
+    }
+    world
+}
+
+#[test]
+fn a_reservation_that_takes_too_much_work_is_cut_short_says_so_and_keeps_no_other_namespace_waiting() {
+    let is_enough = |work: &u64| {
+        let mut world = with_box(*work);
+        world.reserve("alone", wants_in("honest", 1));
+        world.settle_for(10);
+        world.phase("alone") == Phase::Available
+    };
+    let enough = (4..30).map(|shift| 1 << shift).find(is_enough).unwrap();
+    let mut world = with_box(2 * enough);
+    for at in 0..10 {
+        world.reserve(&format!("hard-{at}"), wants_in("hard", 60));
+    }
+    world.reserve("honest", wants_in("honest", 1));
+    world.settle_for(10);
+    assert_eq!(world.phase("honest"), Phase::Available);
+    let said = world.condition("hard-0", "Scheduled").1;
+    assert!(said.contains("takes more work than there is for one asker"), "{said}");
+    // A new one has its turn while those go on being looked at, less and less often.
+    world.settle_for(600);
+    let before = world.questions;
+    world.settle_for(3600);
+    assert!(world.questions - before < 400, "{}", world.questions - before);
+    world.reserve("late", wants_in("honest", 1));
+    world.settle_for(10);
+    assert_eq!(world.phase("late"), Phase::Available);
+    world.check_rest();
+}
+
+#[test]
+fn one_that_can_never_be_kept_takes_nothing_from_younger_ones() {
+    let admin = json!({"devices": {"requests": [
+        {"name": "r", "exactly": {"deviceClassName": "gpu", "adminAccess": true}},
+        {"name": "s", "exactly": {"deviceClassName": "gpu", "count": 2}},
+    ]}});
+    let limited = |spec: serde_json::Value| {
+        let mut wanted = wants(2, "web");
+        spec.as_object().unwrap().iter().for_each(|(name, value)| wanted["template"]["spec"][name] = value.clone());
+        wanted
+    };
+    let terms = json!({"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "kubernetes.io/hostname"}]});
+    let spread = json!([{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]);
+    for (spec, said) in [
+        (wants_and(1, "web", json!({"replicas": 1100})), "1100 devices"),
+        (limited(json!({"affinity": {"podAntiAffinity": terms}})), "spec.template.spec.affinity.podAntiAffinity"),
+        (limited(json!({"topologySpreadConstraints": spread})), "spec.template.spec.topologySpreadConstraints[0]"),
+        (limited(json!({"resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": "admin"}]})), "adminAccess"),
+    ] {
+        let mut world = World::new(&[2]);
+        world.server.facts.add_template(key("admin"), serde_json::from_value(admin.clone()).unwrap());
+        world.reserve("older", spec);
+        world.reserve("younger", wants(2, "db"));
+        world.settle();
+        assert_eq!((world.phase("older"), world.phase("younger")), (Phase::Pending, Phase::Available), "{said}");
+        assert!(world.condition("older", "Scheduled").1.contains(said), "{:?}", world.condition("older", "Scheduled"));
+        world.check_rest();
+    }
+}
+
+#[test]
+fn a_device_that_cannot_be_closed_is_not_planned_with_where_another_one_can() {
+    let mut world = World::new(&[1, 1, 1]);
+    world.edit_device("a", "gpu-0", |device| device.is_partition = true);
+    for name in ["oldest", "younger", "youngest"] {
+        world.reserve(name, wants(1, "web"));
+    }
+    world.settle();
+    assert_eq!((world.held("oldest"), world.held("younger")), (vec!["b/gpu-0".into()], vec!["c/gpu-0".into()]));
+    assert_eq!(world.phase("youngest"), Phase::Pending);
+    let said = world.condition("youngest", "Scheduled").1;
+    assert!(said.contains("a/gpu-0 cannot be closed to others"), "{said}");
+    world.check_rest();
+}
+
+/// How long it takes until the planner has answered.
+fn time_until_planned(world: &mut World) -> std::time::Duration {
+    let (began, before) = (world.now, world.questions);
+    while world.questions == before {
+        if !world.deliver() && !world.execute_next(0) && !world.publish() {
+            let at = world.now + std::time::Duration::from_millis(5);
+            world.tick(at);
+        }
+    }
+    world.now - began
+}
+
+#[test]
+fn a_device_that_gets_free_is_noticed_at_once_however_much_others_were_given_before() {
+    let mut world = World::new(&[1, 40]);
+    world.pod("user", "db", 1, "");
+    assert!(world.schedule("user"));
+    assert_eq!(world.has("user"), ["a/gpu-0"]);
+    let mut spec = wants(1, "web");
+    spec["template"]["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": "a"});
+    world.reserve("r", spec);
+    world.settle_for(5);
+    assert_eq!(world.phase("r"), Phase::Pending);
+    for at in 0..40 {
+        let name = format!("other-{at}");
+        world.pod(&name, "db", 1, "");
+        assert!(world.schedule(&name));
+        world.settle_for(1);
+    }
+    world.end_pod("user");
+    let took = time_until_planned(&mut world);
+    assert!(took < std::time::Duration::from_millis(200), "{took:?}");
+    world.settle_for(20);
+    assert_eq!(world.phase("r"), Phase::Available);
+    // Also within a second after something else got free, and after a quiet time.
+    for pause in [0, 1, 40] {
+        let mut world = World::new(&[1]);
+        world.pod("user", "db", 1, "");
+        assert!(world.schedule("user"));
+        world.reserve("r", wants(1, "web"));
+        world.settle_for(5);
+        world.node("far", "other.example", 1);
+        world.settle_for(pause);
+        world.end_pod("user");
+        let took = time_until_planned(&mut world);
+        assert!(took < std::time::Duration::from_millis(300), "{pause}: {took:?}");
+    }
 }

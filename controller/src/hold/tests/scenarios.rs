@@ -64,7 +64,7 @@ pub(super) fn a_template_of_claims_that_is_not_there_is_named_and_taken_when_it_
     assert!(message.contains("later"), "{message}");
     let key = super::cluster::key("later");
     world.server.facts.add_template(key, serde_json::from_value(super::world::asks(1)).unwrap());
-    world.feed(crate::hold::HoldEvent::FactsChanged);
+    world.feed(crate::hold::HoldEvent::FactsChanged(u64::MAX));
     world.settle();
     assert_eq!(world.phase("r"), Phase::Available);
 }

@@ -115,7 +115,7 @@ impl Server {
         self.facts.add_slice(resource_slice(&slice));
         self.slices.insert(slice.name.clone(), slice.clone());
         self.log.push(HoldEvent::Slice(Box::new(slice)));
-        self.log.push(HoldEvent::FactsChanged);
+        self.log.push(HoldEvent::FactsChanged(self.facts.gains()));
     }
 
     pub(super) fn remove_slice(&mut self, name: &str) {
@@ -132,7 +132,7 @@ impl Server {
             "status": {"allocatable": {"cpu": "64", "memory": "64Gi", "pods": "110"}},
         })));
         self.log.push(HoldEvent::Node(name.to_owned()));
-        self.log.push(HoldEvent::FactsChanged);
+        self.log.push(HoldEvent::FactsChanged(self.facts.gains()));
     }
 
     pub(super) fn remove_node(&mut self, name: &str) {
@@ -174,7 +174,7 @@ impl Server {
         })));
         self.claims.insert(claim.key.clone(), claim.clone());
         self.log.push(HoldEvent::Claim(Box::new(claim)));
-        self.log.push(HoldEvent::FactsChanged);
+        self.log.push(HoldEvent::FactsChanged(self.facts.gains()));
     }
 
     pub(super) fn remove_claim(&mut self, key: &ObjectKey) {
@@ -182,7 +182,7 @@ impl Server {
             self.last += 1;
             self.facts.remove_claim(key);
             self.log.push(HoldEvent::ClaimGone(key.clone(), claim.uid));
-            self.log.push(HoldEvent::FactsChanged);
+            self.log.push(HoldEvent::FactsChanged(self.facts.gains()));
         }
     }
 

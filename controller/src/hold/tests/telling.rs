@@ -61,7 +61,7 @@ fn another_reason_is_told_and_after_devices_were_there_so_is_the_same_one() {
     let key = super::cluster::key("later");
     world.server.facts.add_template(key, serde_json::from_value(asks(1)).unwrap());
     world.edit_device("a", "gpu-0", |device| device.is_usable = false);
-    world.feed(HoldEvent::FactsChanged);
+    world.feed(HoldEvent::FactsChanged(u64::MAX));
     world.settle();
     assert_eq!(lacks(&world).len(), 2, "{:?}", world.notices);
     for round in 1..3 {

@@ -19,6 +19,7 @@ use super::{
     cluster::GivenDevices,
     server::{ModelPod, Server, read},
 };
+use crate::askers::ASKER_BOX;
 
 pub(super) const DRIVER: &str = "hostler.dev";
 /// When the world began, since 1970.
@@ -146,6 +147,7 @@ pub(super) fn settings() -> HoldSettings {
         grace: Duration::from_secs(60),
         keep: Duration::from_secs(24 * 3600),
         plan: PlanOptions::default(),
+        asker_box: ASKER_BOX,
     }
 }
 

@@ -47,7 +47,7 @@ fn what_lacks_is_attached_and_then_booked() {
     world.settle();
     assert_eq!((world.provisioned("r"), world.kept()), (FOUND.to_owned(), 3));
     assert_eq!(world.fabric().done(), ["+fab-0", "+fab-1"], "no more than lacks");
-    assert!(!world.is_held("r"), "what is booked outlives it");
+    assert!(!world.is_held("r"), "who deletes it ends its booking");
     let told: Vec<&str> = world.told.iter().map(|(_, reason)| *reason).collect();
     assert_eq!(told, ["AttachingCapacity", "BookingCapacity", "CapacityIsFound"]);
     world.check_rest();

@@ -108,7 +108,9 @@ impl ModelServer {
     pub(super) fn free(&self) -> Vec<DeviceAt> {
         let held = self.held();
         let all = self.devices.iter().flat_map(|(node, count)| (0..*count).map(|at| (node.clone(), at)));
-        all.filter(|it| !held.contains_key(it) && !self.given.contains_key(it)).collect()
+        let is_free =
+            |it: &DeviceAt| !held.contains_key(it) && !self.given.contains_key(it) && !self.broken.contains(it);
+        all.filter(is_free).collect()
     }
 
     /// Does what is to be done for Reservations. Says whether anything was.
@@ -162,8 +164,33 @@ impl ModelServer {
         if served >= known.spec.replicas() {
             return over(status, Phase::Succeeded, "owners have the devices");
         }
-        self.choose(known, known.spec.replicas() - served, &mut status);
+        if !self.replace_broken(&mut status) {
+            self.choose(known, known.spec.replicas() - served, &mut status);
+        }
         status
+    }
+
+    /// A device that fails is lost first, and then replaced by one that is free. Whether any is lost.
+    fn replace_broken(&self, status: &mut ReservationStatus) -> bool {
+        let is_broken = |it: &ReservedDevice| it.state != State::HandedOver && self.broken.contains(&device_at(it));
+        let mut broken: Vec<&mut ReservedDevice> = status.devices.iter_mut().filter(|it| is_broken(it)).collect();
+        if broken.is_empty() {
+            return false;
+        }
+        if broken.iter().any(|it| it.state != State::Lost) {
+            broken.iter_mut().for_each(|it| it.state = State::Lost);
+            status.phase = Phase::Pending;
+            return true;
+        }
+        let free = self.free();
+        if free.len() < broken.len() {
+            unschedulable(status, "no device is left");
+            return true;
+        }
+        for (lost, other) in broken.into_iter().zip(&free) {
+            *lost = device(lost.replica, other, self.node_of(&other.0));
+        }
+        false
     }
 
     /// Keeps devices for so many pods, and for no more.

@@ -272,19 +272,34 @@ fn when_the_time_is_over_everything_is_open_but_what_pods_have() {
 
 /// 41
 #[test]
-fn what_is_kept_outlives_the_request_until_its_own_time_is_over() {
+fn what_no_pod_has_used_is_free_once_the_request_is_deleted_whoever_leads_then() {
     let mut world = World::of(&[2]);
-    world.ask("a", 1);
+    world.ask("a", 2);
     world.settle();
     world.delete("a");
     world.restart();
-    world.ask("b", 2);
+    // A request made anew under the same name is not refused by its own booking.
+    world.ask("a", 2);
     world.settle();
-    assert_eq!((world.kept(), world.provisioned("b")), (1, NOT_FOUND.to_owned()));
-    world.pass(11 * MINUTE);
-    assert_eq!(world.kept(), 1);
-    world.pass(12 * MINUTE);
-    assert_eq!((world.provisioned("b"), world.kept()), (FOUND.to_owned(), 2));
+    assert_eq!(
+        (world.kept(), world.provisioned("a")),
+        (2, NOT_FOUND.to_owned()),
+        "it may be there, and not be seen yet"
+    );
+    world.pass(3 * MINUTE);
+    assert_eq!((world.provisioned("a"), world.kept()), (FOUND.to_owned(), 2));
+}
+
+#[test]
+fn nobody_books_for_longer_than_the_configuration_allows() {
+    let mut world = World::of(&[2]);
+    world.ask_with("long", 1, &[("bookingSeconds", "3601")]);
+    world.ask_with("short", 1, &[("bookingSeconds", "3600")]);
+    world.settle();
+    assert_eq!(world.provisioned("short"), FOUND);
+    assert!(world.says("long", Type::Failed).starts_with("True"));
+    let words = world.message("long", Type::Failed);
+    assert!(words.contains("write at most 3600") && words.contains("provisioning.longest_booking_seconds"), "{words}");
 }
 
 #[test]
@@ -296,6 +311,7 @@ fn a_reservation_that_somebody_deletes_ends_the_booking() {
     world.settle();
     assert_eq!(world.says("r", Type::BookingExpired), "True CapacityReservationTimeExpired");
     assert!(world.message("r", Type::BookingExpired).ends_with("keeps nothing any more: it was deleted"));
+    assert_eq!(world.says("r", Type::CapacityRevoked), "True CapacityLost");
     world.check_rest();
 }
 
@@ -415,4 +431,53 @@ fn a_lost_answer_of_any_write_changes_nothing() {
         assert_eq!((world.provisioned("a"), world.provisioned("b")), (FOUND.to_owned(), FOUND.to_owned()), "{fault:?}");
         assert_eq!(world.kept(), 2);
     }
+}
+
+/// The first device that is kept fails.
+fn fail_a_kept_one(world: &mut World) -> String {
+    let (device, _) = world.server.held().into_iter().next().unwrap();
+    let name = format!("gpu.example/{}/gpu-{} on node {}", device.0, device.1, device.0);
+    world.server.broken.insert(device);
+    world.settle();
+    name
+}
+
+#[test]
+fn a_promise_of_which_a_device_fails_is_taken_back_with_its_name_until_another_one_is_kept() {
+    let mut world = World::of(&[2]);
+    world.ask("r", 2);
+    world.settle();
+    assert_eq!((world.provisioned("r"), world.says("r", Type::CapacityRevoked)), (FOUND.to_owned(), String::new()));
+    let hash = world.details("r")["plan-hash"].clone();
+    let lost = fail_a_kept_one(&mut world);
+    assert_eq!(world.says("r", Type::CapacityRevoked), "True CapacityLost");
+    let message = world.message("r", Type::CapacityRevoked);
+    assert!(message.starts_with(&format!("{lost} is lost, and nothing is free in its place: no device")), "{message}");
+    assert_eq!(world.provisioned("r"), "True ReplacingCapacity", "nothing says any more that all are kept");
+    assert_eq!(world.told.last(), Some(&("r".to_owned(), "CapacityLost")));
+    world.check_rest();
+    world.restart();
+    world.settle();
+    assert_eq!(world.says("r", Type::CapacityRevoked), "True CapacityLost");
+    world.server.node("n1", 1);
+    world.settle();
+    assert_eq!(world.says("r", Type::CapacityRevoked), "False CapacityReplaced");
+    assert_eq!((world.provisioned("r"), world.kept()), (FOUND.to_owned(), 2));
+    assert_eq!(world.details("r")["nodes"], "n0=1,n1=1");
+    assert_ne!(world.details("r")["plan-hash"], hash, "it is another plan");
+    world.check_rest();
+}
+
+#[test]
+fn a_device_that_is_replaced_at_once_takes_no_promise_back() {
+    let mut world = World::of(&[1, 1]);
+    world.ask("r", 1);
+    world.settle();
+    fail_a_kept_one(&mut world);
+    assert_eq!(world.says("r", Type::CapacityRevoked), "", "who reads that ends what runs, and does not begin again");
+    assert_eq!((world.provisioned("r"), world.kept()), (FOUND.to_owned(), 1));
+    assert_eq!(world.details("r")["nodes"], "n1=1");
+    let told: Vec<&str> = world.told.iter().map(|(_, reason)| *reason).collect();
+    assert_eq!(told, ["BookingCapacity", "CapacityIsFound", "ReplacingCapacity", "CapacityIsFound"]);
+    world.check_rest();
 }

@@ -87,6 +87,7 @@ impl ModelController {
             term: format!("term-{term}"),
             attaches: seen.fabric.is_some(),
             unneeded: 600 * SECOND,
+            longest_booking: 3600 * SECOND,
         };
         let (travelling, answers) = (Vec::new(), Vec::new());
         Self { core: ProvisionCore::new(settings), seen, began, travelling, answers, check: None }

@@ -1,7 +1,7 @@
 //! A cluster of requests: what the server has, and one controller that sees all of it at once.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -45,6 +45,8 @@ pub(super) struct ModelServer {
     pub(super) version: u64,
     pub(super) objects: ProvisionObjects,
     pub(super) facts: ClusterFacts,
+    /// Devices that do not work.
+    pub(super) broken: BTreeSet<DeviceAt>,
     pub(super) reservations: Reservations,
     /// What could be attached to nodes, and is.
     pub(super) fabric: Option<Arc<Fabric>>,
@@ -278,6 +280,7 @@ impl World {
             term: "term-0".to_owned(),
             attaches: false,
             unneeded: Duration::from_secs(600),
+            longest_booking: Duration::from_secs(3600),
         };
         Self {
             server: ModelServer::new(),

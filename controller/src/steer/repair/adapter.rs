@@ -2,14 +2,22 @@
 //!
 //! | State read | Write |
 //! |---|---|
-//! | a pod that the scheduler has refused, whose claim has nothing and would be led now | X1 the pod is deleted, in the version that was read |
+//! | a pod that the scheduler has refused, whose only claim has nothing and would be led now | X1 a claim that is led, of the same pod |
+//! | X1 is there | X2 the one that has nothing is deleted, in the version that was read; the controller of claims writes X1 into the pod |
+//! | X1 is there, and its pod has a node and names another claim | X3 X1 is deleted |
+//! | such a pod with several claims, that somebody makes anew, where that is wanted | X4 the pod is deleted, in the version that was read |
 //!
-//! Nothing is to be done after it: whoever made the pod makes another one, and the webhook is asked about that one's claim.
+//! After X1 alone the claim still waits, and X1 is found by its name; after X2 there is nothing to do. After X4 whoever made the pod
+//! makes another one, and the webhook is asked about that one's claim.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use hostler_allocator::plan::ObjectKey;
-use hostler_api::{Chain, reservation::ReservationPhase, resource::ApiVersion};
+use hostler_api::{
+    Chain,
+    reservation::{CLAIM_INSTEAD_OF, ReservationPhase},
+    resource::ApiVersion,
+};
 use hostler_cluster::{
     ApiClient, ApiFailure, Collection, ObjectVersion,
     events::{EventNote, EventRecorder, EventSubject},
@@ -22,19 +30,21 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 
-use super::{PodState, Repair, RepairPace, WaitingPod, repair};
+use super::{PodState, Repair, RepairPace, WaitingPod, is_left_over, repair};
 use crate::{
+    config::{MeantVerb, SwitchMode},
     lead::Leadership,
     steer::{
         decide::SteerFacts,
         pod::{SteeredPod, pod_and_state},
         review::{GeneratedClaim, ReviewedClaim},
+        status::{SteerPhase, SteerStatus},
     },
     view::ClusterView,
 };
 
 /// Between two looks. A scheduler needs a moment for its first word about a pod as well.
-const LOOK_AGAIN: Duration = Duration::from_secs(10);
+const LOOK_AGAIN: Duration = Duration::from_secs(3);
 /// Claims that are looked at in one look; the others have their turn in the next.
 const MOST_CLAIMS: usize = 32;
 /// Who tells.
@@ -49,8 +59,10 @@ pub(in crate::steer) struct Repairer {
     pub(in crate::steer) driver: Arc<str>,
     pub(in crate::steer) view_rx: watch::Receiver<Arc<ClusterView>>,
     pub(in crate::steer) leadership_rx: watch::Receiver<Leadership>,
-    /// Whether pods may be deleted.
-    pub(in crate::steer) replaces: bool,
+    /// The switch for deleting pods.
+    pub(in crate::steer) replaces: SwitchMode,
+    /// How the webhook is.
+    pub(in crate::steer) status_rx: watch::Receiver<SteerStatus>,
     pub(in crate::steer) recorder: EventRecorder,
 }
 
@@ -60,16 +72,17 @@ struct RepairMemory {
     pace: RepairPace,
     /// Claims whose pods people were told of.
     told: BTreeSet<ObjectKey>,
+    /// Claims that cannot be led, as people were told.
+    refused: BTreeSet<ObjectKey>,
     /// The last claim that was looked at.
     last: Option<ObjectKey>,
 }
 
-#[derive(Deserialize)]
+/// A claim that has nothing.
 struct WaitingClaim {
-    #[serde(flatten)]
-    claim: ReviewedClaim,
-    #[serde(default)]
-    status: Value,
+    claim: GeneratedClaim,
+    /// As the server has it.
+    object: Value,
 }
 
 impl Repairer {
@@ -85,7 +98,7 @@ impl Repairer {
             sleep(LOOK_AGAIN).await;
             let view = self.view_rx.borrow().clone();
             let is_kept = view.reservations.values().any(|it| it.status.phase == ReservationPhase::Available);
-            if !self.leads() || !is_kept {
+            if !self.leads() || !is_kept || !self.is_installed() {
                 memory.told.clear();
                 continue;
             }
@@ -95,6 +108,11 @@ impl Repairer {
                 }
             }
         }
+    }
+
+    /// True unless the webhook's role is missing: without it the controller cannot read claims, and leads no pod.
+    fn is_installed(&self) -> bool {
+        !matches!(self.status_rx.borrow().phase, SteerPhase::NotInstalled(_))
     }
 
     fn leads(&self) -> bool {
@@ -108,25 +126,39 @@ impl Repairer {
         memory: &mut RepairMemory,
         now: Duration,
     ) -> Result<(), ApiFailure> {
-        let Some(claim) = self.waiting(key).await? else { return Ok(()) };
+        let Some(WaitingClaim { claim, object }) = self.waiting(key).await? else { return Ok(()) };
         let facts = SteerFacts { view, own_driver: &self.driver };
-        if !facts.concern(&claim) {
+        let is_ours = object["metadata"]["annotations"][CLAIM_INSTEAD_OF].is_string();
+        if !is_ours && !facts.concern(&claim) {
             return Ok(());
         }
         let Some((pod, state)) = pod_and_state(&self.client, &claim).await? else { return Ok(()) };
+        if is_left_over(&object, &pod, &state) {
+            return self.delete_claim(key, &object).await.map(drop);
+        }
         let has_devices = self.has_devices(&claim.namespace, &pod).await?;
-        let waiting = WaitingPod { claim: &claim, name: &key.name, pod: &pod, state: &state, has_devices };
+        let waiting = WaitingPod { claim: &claim, object: &object, pod: &pod, state: &state, has_devices };
         match repair(&facts, &waiting) {
             Repair::Leave => {}
             Repair::Tell(message) => self.tell(key, &claim, message, memory).await,
-            Repair::Replace { owner, message } if self.replaces => {
-                if memory.pace.may(&owner, now) && self.leads() {
-                    self.replace(&claim, &state, message).await?;
+            Repair::Lead { claim: led, why, advice } => {
+                if let Err(failure) = self.lead(key, &waiting, &led, &why).await
+                    && memory.refused.insert(key.clone())
+                {
+                    let message =
+                        format!("{why}; another one cannot be made in its place: {}; {advice}", Chain(&failure));
+                    self.write(&claim, message).await;
                 }
             }
-            Repair::Replace { message, .. } => {
+            Repair::Replace { owner, message } => {
+                if self.replaces.is_on(MeantVerb::Repair, &self.client).await? {
+                    if memory.pace.may(&owner, now) && self.leads() {
+                        self.replace(&claim, &state, message).await?;
+                    }
+                    return Ok(());
+                }
                 let message = format!(
-                    "{}; make it anew, or set webhook.repair",
+                    "{}; make it anew, or apply deploy/holds/repair (webhook.repair)",
                     message.trim_end_matches("; the pod is made anew")
                 );
                 self.tell(key, &claim, message, memory).await;
@@ -140,13 +172,51 @@ impl Repairer {
     }
 
     /// The claim, if it has nothing and nobody uses it.
-    async fn waiting(&self, key: &ObjectKey) -> Result<Option<GeneratedClaim>, ApiFailure> {
-        let found = self.client.find::<WaitingClaim>(&Self::claims(&key.namespace), &key.name).await?;
-        Ok(found.and_then(|WaitingClaim { claim, status }| {
-            let is_waiting =
-                status["allocation"].is_null() && status["reservedFor"].as_array().is_none_or(Vec::is_empty);
-            claim.generated(key.namespace.clone()).filter(|_| is_waiting)
+    async fn waiting(&self, key: &ObjectKey) -> Result<Option<WaitingClaim>, ApiFailure> {
+        let found = self.client.find::<Value>(&Self::claims(&key.namespace), &key.name).await?;
+        Ok(found.and_then(|object| {
+            let status = &object["status"];
+            let is_waiting = status["allocation"].is_null()
+                && status["reservedFor"].as_array().is_none_or(Vec::is_empty)
+                && object["metadata"]["deletionTimestamp"].is_null();
+            let claim = ReviewedClaim::deserialize(&object).ok().filter(|_| is_waiting)?;
+            Some(WaitingClaim { claim: claim.generated(key.namespace.clone())?, object })
         }))
+    }
+
+    /// Has a claim that is led take the place of one that has nothing.
+    async fn lead(
+        &mut self,
+        key: &ObjectKey,
+        waiting: &WaitingPod<'_>,
+        led: &Value,
+        why: &str,
+    ) -> Result<(), ApiFailure> {
+        if !self.leads() {
+            return Ok(());
+        }
+        let name = led["metadata"]["name"].as_str().unwrap_or_default();
+        match self.client.create::<Value>(&Self::claims(&key.namespace), name, led).await {
+            // That it is there is what was wanted: it was made before.
+            Err(failure) if failure.code() != Some(409) => return Err(failure),
+            _ => {}
+        }
+        if self.leads() && self.delete_claim(key, waiting.object).await? {
+            info!(claim = %key, by = name, "a claim that was passed by makes room for one that is led");
+            self.write(waiting.claim, format!("{why}; claim {name} is in its place now")).await;
+        }
+        Ok(())
+    }
+
+    /// Deletes a claim that has nothing, in the version that was read; false if it is another one since.
+    async fn delete_claim(&self, key: &ObjectKey, object: &Value) -> Result<bool, ApiFailure> {
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let version = ObjectVersion { uid: text("uid"), resource_version: text("resourceVersion") };
+        match self.client.delete(&Self::claims(&key.namespace), &key.name, &version).await {
+            Ok(()) => Ok(true),
+            Err(failure) if matches!(failure.code(), Some(404 | 409)) => Ok(false),
+            Err(failure) => Err(failure),
+        }
     }
 
     /// Whether any claim of the pod has devices: it would lose them.
@@ -203,6 +273,7 @@ impl RepairMemory {
     /// The claims that have their turn: behind the last one that had, and then from the first on.
     fn turn(&mut self, waiting: &BTreeSet<ObjectKey>) -> Vec<ObjectKey> {
         self.told.retain(|key| waiting.contains(key));
+        self.refused.retain(|key| waiting.contains(key));
         let is_later = |key: &&ObjectKey| self.last.as_ref().is_none_or(|last| *key > last);
         let later = waiting.iter().filter(is_later);
         let earlier = waiting.iter().filter(|key| !is_later(key));

@@ -27,8 +27,56 @@ fn decided(pod: &SteeredPod, state: &PodState, has_devices: bool, requests: Opti
     let facts = SteerFacts { view: &view, own_driver: "hostler.dev" };
     let changes: Vec<(&str, Value)> =
         requests.into_iter().map(|it| ("/request/object/spec/devices/requests", it)).collect();
-    let claim = claim_of(question(&changes)).unwrap();
-    repair(&facts, &WaitingPod { claim: &claim, name: "p-gpus-x", pod, state, has_devices })
+    let question = question(&changes);
+    let mut object = question["request"]["object"].clone();
+    for (field, value) in [("name", "p-gpus-x"), ("uid", "claim-uid"), ("creationTimestamp", "1970-01-01T00:01:00Z")] {
+        object["metadata"][field] = json!(value);
+    }
+    let claim = claim_of(question).unwrap();
+    repair(&facts, &WaitingPod { claim: &claim, object: &object, pod, state, has_devices })
+}
+
+/// A pod of an owner with these claims.
+fn with_claims(names: &[&str]) -> SteeredPod {
+    SteeredPod { made_claims: names.iter().map(|name| (*name).to_owned()).collect(), ..web(&[]) }
+}
+
+#[test]
+fn the_claim_of_a_pod_that_was_passed_by_makes_room_for_one_that_is_led_and_says_why() {
+    let Repair::Lead { claim, why, .. } = plainly(&with_claims(&["p-gpus-x"]), &refused()) else { panic!() };
+    let metadata = &claim["metadata"];
+    assert_eq!(metadata["annotations"]["hostler.dev/instead-of"], "p-gpus-x");
+    assert_eq!(metadata["annotations"]["resource.kubernetes.io/pod-claim-name"], "gpus");
+    assert!(metadata["annotations"]["hostler.dev/led-to-reservation"].as_str().unwrap().contains("uid-train"));
+    assert_eq!(metadata["ownerReferences"][0]["uid"], "u");
+    assert!(metadata["uid"].is_null() && metadata["creationTimestamp"].is_null(), "{metadata}");
+    assert!(metadata["name"].as_str().unwrap().starts_with("p-gpus-x-"), "{metadata}");
+    assert!(claim["spec"].to_string().contains("\"value-train\""), "{claim}");
+    assert!(why.contains("while the webhook did not answer"), "{why}");
+    // The controller of claims loses the other names of a pod with several.
+    assert!(matches!(plainly(&with_claims(&["p-gpus-x", "other"]), &refused()), Repair::Tell(_)));
+}
+
+#[test]
+fn people_are_told_the_true_reason_for_which_a_pod_was_passed_by() {
+    let said = |created: u64, generation: i64| {
+        let mut later = reservation("train", json!({}));
+        (later.created, later.generation) = (Duration::from_secs(created), generation);
+        let view = view(vec![later]);
+        let facts = SteerFacts { view: &view, own_driver: "hostler.dev" };
+        let question = question(&[]);
+        let mut object = question["request"]["object"].clone();
+        object["metadata"]["creationTimestamp"] = json!("1970-01-01T00:01:00Z");
+        let (claim, pod, state) = (claim_of(question).unwrap(), web(&[]), refused());
+        let waiting = WaitingPod { claim: &claim, object: &object, pod: &pod, state: &state, has_devices: false };
+        let Repair::Tell(message) = repair(&facts, &waiting) else { panic!() };
+        message
+    };
+    for created in [60, 300] {
+        assert!(said(created, 1).contains("before the controller knew of the Reservation"), "{}", said(created, 1));
+    }
+    assert!(said(10, 1).contains("it was made while the webhook did not answer"));
+    assert!(said(10, 2).contains("before the Reservation was changed, or while"));
 }
 
 fn plainly(pod: &SteeredPod, state: &PodState) -> Repair {

@@ -15,7 +15,7 @@ const VALUE: &str = "0123456789abcdef";
 
 fn steering(policy: ReservationAllocatePolicy) -> Steering {
     let classes = BTreeMap::from([("gpu".to_owned(), true), ("nic".to_owned(), false)]);
-    Steering { values: vec![VALUE.to_owned()], policy, classes, has_alternatives: true }
+    Steering { values: vec![VALUE.to_owned()], policy, has_room: true, classes, has_alternatives: true }
 }
 
 fn spec(requests: Value) -> Value {
@@ -137,6 +137,28 @@ fn alternatives_stay_in_their_order_behind_what_is_kept() {
     assert_eq!(names(&restricted), ["a", "b", "c"]);
     assert_eq!(given(&restricted, &["free-0", "free-1"]).unwrap(), ["r/c=free-0"], "of that class nothing is kept");
     assert_eq!(given(&restricted, &["free-0", "held-0", "held-1"]).unwrap(), ["r/b=held-0", "r/b=held-1"]);
+}
+
+#[test]
+fn where_there_is_no_room_who_may_take_only_what_is_kept_takes_that_or_others_but_not_both() {
+    let full = Steering { has_room: false, ..steering(Restricted) };
+    let given_of = |request: Value, devices: &[&str]| {
+        let claim = spec(json!([request]));
+        given(&patched(&claim, &rewrite(&claim, &full)), devices)
+    };
+    let two = || exactly("r", "gpu", json!({ "count": 2 }));
+    assert_eq!(given_of(two(), &["free-0", "free-1"]).unwrap(), ["r/any=free-0", "r/any=free-1"]);
+    assert_eq!(given_of(two(), &["free-0", "held-0"]), None, "not one of each");
+    assert_eq!(given_of(two(), &["free-0", "held-0", "held-1"]).unwrap(), ["r/held=held-0", "r/held=held-1"]);
+    let alternatives =
+        json!({ "name": "r", "firstAvailable": [{ "name": "a", "deviceClassName": "gpu", "count": 2 }] });
+    assert_eq!(given_of(alternatives.clone(), &["free-0", "held-0"]), None);
+    assert_eq!(given_of(alternatives, &["free-0", "free-1"]).unwrap(), ["r/a=free-0", "r/a=free-1"]);
+    // What cannot be written so stays as it is.
+    for request in [exactly("r", "nic", json!({})), exactly("r", "gpu", json!({ "allocationMode": "All" }))] {
+        let rewrite = rewrite(&spec(json!([request])), &full);
+        assert!(rewrite.patch.is_empty() && rewrite.warnings.is_empty(), "{rewrite:?}");
+    }
 }
 
 #[test]

@@ -110,7 +110,7 @@ fn nobody_is_led_to_devices_of_nodes_that_he_does_not_want() {
     let wants = |view: &ClusterView, more: Value| {
         let pod = SteeredPod { spec: serde_json::from_value(more).unwrap(), ..web(&[]) };
         let facts = SteerFacts { view, own_driver: "hostler.dev" };
-        facts.choice(&claim_of(question(&[])).unwrap(), &pod).map(|(name, _)| name.to_owned())
+        facts.choice(&claim_of(question(&[])).unwrap(), &pod).map(|(it, _)| it.name.clone())
     };
     let mut all = view(vec![on("a", "n1", "Held"), on("b", "n2", "Held"), on("c", "n3", "HandedOver")]);
     for (name, zone) in [("n1", "a"), ("n2", "b"), ("n3", "c")] {

@@ -26,7 +26,7 @@ fn words(events: &[ClassicEvent]) -> Vec<String> {
         ClassicEvent::ClaimGone(_, uid) => format!("gone {uid}"),
         ClassicEvent::Parameters(key, read) => format!("{key} {}", read.is_ok()),
         ClassicEvent::ParametersGone(key) => format!("gone {key}"),
-        ClassicEvent::Node(name, labels) => format!("node {name} {}", labels.len()),
+        ClassicEvent::Node(name, state) => format!("node {name} {} {:?}", state.labels.len(), state.access),
         other => format!("{other:?}"),
     };
     events.iter().map(word).collect()
@@ -96,9 +96,9 @@ fn parameters_that_are_called_otherwise_are_gone_under_their_old_name() {
 }
 
 #[test]
-fn of_a_node_only_the_labels_count() {
+fn of_a_node_labels_and_which_pods_it_takes_count() {
     let node = object(&json!({
         "metadata": {"name": "n", "uid": "1", "labels": {"a": "b"}}, "status": {"images": [{"names": ["x"]}]},
     }));
-    assert_eq!(tell(&mut reader(), ClassicKind::Node, vec![FollowEvent::Applied(node)]), ["node n 1"]);
+    assert_eq!(tell(&mut reader(), ClassicKind::Node, vec![FollowEvent::Applied(node)]), ["node n 1 Open"]);
 }

@@ -1,0 +1,203 @@
+//! Hands claims of before an upgrade to 1.32 or later over to Kubernetes: watches claims and NodeHardware until nothing is left that
+//! [`Migration`] would change. A cluster without such claims costs one list of each.
+
+use std::time::Duration;
+
+use hostler_allocator::plan::ObjectKey;
+use hostler_api::{
+    Chain,
+    classic::{ClassicVersion, deletion_protection},
+    resource::ApiVersion,
+    well_known::CONTROLLER_FIELD_MANAGER,
+};
+use hostler_cluster::{ApiFailure, Backoff, Collection, FollowEvent, RawObject};
+use serde_json::{Map, Value, json};
+use tokio::{sync::mpsc, time::Instant};
+use tracing::{info, warn};
+
+use super::{ClassicParts, kind::ClassicKind, reach, status::ClassicPhase};
+use crate::{
+    classic::migration::{MigratedKind, Migration, MigrationWrite},
+    leading,
+    watchers::{self, KindNews, Watchers},
+};
+
+/// News that wait to be read. Few: a storm of changes waits on the server.
+const NEWS: usize = 64;
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// Why it is over.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum MigrationEnd {
+    /// Nothing is left.
+    Done,
+    /// This process does not lead any more.
+    Deposed,
+    /// The server has another version of the API now.
+    NotServed,
+}
+
+/// From the first list to the moment at which nothing is left.
+pub(super) struct MigrationTerm<'a> {
+    parts: &'a mut ClassicParts,
+    version: ApiVersion,
+    migration: Migration,
+    /// Writes that were made.
+    written: usize,
+    pauses: Backoff,
+    /// Writes that failed since all were tried: others come first.
+    skipped: usize,
+    /// No write before this: the last one failed.
+    not_before: Instant,
+    /// Why the last write failed.
+    trouble: Option<String>,
+}
+
+impl<'a> MigrationTerm<'a> {
+    pub(super) fn new(parts: &'a mut ClassicParts, version: ApiVersion) -> Self {
+        let migration = Migration::new(deletion_protection(&parts.driver));
+        let pauses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        Self { parts, version, migration, written: 0, skipped: 0, pauses, not_before: Instant::now(), trouble: None }
+    }
+
+    pub(super) async fn run(mut self) -> MigrationEnd {
+        let (news_tx, mut news_rx) = mpsc::channel(NEWS);
+        let _watchers = self.watch(&news_tx);
+        loop {
+            let Some(until) = leading::until(&mut self.parts.leadership_rx) else { return MigrationEnd::Deposed };
+            self.tell();
+            if self.migration.left() == Some((0, 0)) {
+                if self.written > 0 {
+                    info!(writes = self.written, "claims of before the upgrade to 1.32 are Kubernetes' own now");
+                }
+                return MigrationEnd::Done;
+            }
+            let write = self.next();
+            tokio::select! {
+                // What the server says is known before anything is written.
+                biased;
+                // Cancel safe: news that were not taken stay in the channel.
+                Some((kind, news)) = news_rx.recv() => {
+                    if matches!(news, KindNews::NotServed) && kind == MigratedKind::Claim {
+                        self.parts.calling.forget_version();
+                        return MigrationEnd::NotServed;
+                    }
+                    self.take(kind, &news);
+                }
+                // Cancel safe: it only waits. In the next round it turns out that nobody renewed.
+                () = reach(Some(until)) => {}
+                // Cancel safe: what has changed is looked at in the next round.
+                _ = self.parts.leadership_rx.changed() => {}
+                // Cancel safe: it only waits.
+                () = reach(write.is_some().then_some(self.not_before)) => {
+                    if let Some(write) = write {
+                        self.send(&write).await;
+                    }
+                }
+            }
+        }
+    }
+
+    fn watch(&self, news_tx: &mpsc::Sender<(MigratedKind, KindNews)>) -> Watchers {
+        let claims = Collection::resource(self.version, "ResourceClaim", "resourceclaims");
+        let kinds = [(MigratedKind::Claim, claims), (MigratedKind::Source, sources())];
+        watchers::start(&self.parts.watching, kinds.into_iter(), "the upgrade to 1.32", news_tx, &self.parts.tasks)
+    }
+
+    fn take(&mut self, kind: MigratedKind, news: &KindNews) {
+        match news {
+            // Where there is no NodeHardware, nothing was given of it.
+            KindNews::NotServed => {
+                self.migration.list_started(kind);
+                self.migration.list_ended(kind);
+            }
+            KindNews::Followed(FollowEvent::ListStarted) => self.migration.list_started(kind),
+            KindNews::Followed(FollowEvent::ListEnded) => self.migration.list_ended(kind),
+            KindNews::Followed(FollowEvent::Listed(object) | FollowEvent::Applied(object)) => self.seen(kind, object),
+            KindNews::Followed(FollowEvent::Deleted(object)) => match kind {
+                MigratedKind::Claim => self.migration.claim_gone(&ObjectKey::new(object.namespace(), object.name())),
+                MigratedKind::Source => self.migration.source_gone(object.name()),
+            },
+            KindNews::Followed(FollowEvent::UpToDate) => {}
+        }
+    }
+
+    fn seen(&mut self, kind: MigratedKind, object: &RawObject) {
+        let read = match kind {
+            MigratedKind::Claim => object.read().map(|claim| self.migration.claim_seen(claim)),
+            MigratedKind::Source => object.read().map(|source| self.migration.source_seen(source)),
+        };
+        if let Err(error) = read {
+            warn!(object = object.name(), error = %Chain(&error), "an object cannot be understood and is left as it is");
+        }
+    }
+
+    fn next(&mut self) -> Option<MigrationWrite> {
+        let write = self.migration.next(self.skipped);
+        if write.is_some() || self.skipped == 0 {
+            return write;
+        }
+        self.skipped = 0;
+        self.migration.next(0)
+    }
+
+    /// Whoever calls has just made sure that this process leads.
+    async fn send(&mut self, write: &MigrationWrite) {
+        let client = &self.parts.calling;
+        let failure = match write {
+            MigrationWrite::Claim(write) => match write.send(client, self.version).await {
+                // It is gone with its last finalizer, or as it is now.
+                Ok(claim) => {
+                    let claim = claim.and_then(|claim| serde_json::from_value(claim).ok());
+                    claim.into_iter().for_each(|claim| self.migration.claim_seen(claim));
+                    None
+                }
+                Err(failure) if failure.code() == Some(404) => {
+                    self.migration.claim_gone(write.key());
+                    None
+                }
+                Err(failure) => Some(failure),
+            },
+            MigrationWrite::Grants { source, version, claims } => {
+                let gone: Map<String, Value> = claims.iter().map(|uid| (uid.clone(), Value::Null)).collect();
+                let patch = json!({"metadata": {"resourceVersion": version}, "spec": {"claims": gone}});
+                match client.change(&sources(), source, CONTROLLER_FIELD_MANAGER, &patch).await {
+                    Ok(source) => {
+                        self.migration.source_seen(source);
+                        None
+                    }
+                    Err(failure) => Some(failure),
+                }
+            }
+        };
+        self.wrote(failure);
+    }
+
+    /// A write that lost, or that is not allowed, is tried again later: by then it is known what the object has become.
+    fn wrote(&mut self, failure: Option<ApiFailure>) {
+        let Some(failure) = failure else {
+            self.written += 1;
+            self.pauses.reset();
+            self.trouble = None;
+            return;
+        };
+        self.skipped += 1;
+        self.not_before = Instant::now() + self.pauses.next_pause();
+        if failure.code() != Some(409) {
+            self.trouble = Some(Chain(&failure).to_string());
+        }
+    }
+
+    fn tell(&self) {
+        self.parts.tell(match self.migration.left() {
+            None => ClassicPhase::Listing(vec!["resourceclaims", "nodehardware"]),
+            Some((claims, sources)) => ClassicPhase::Migrating { claims, sources, trouble: self.trouble.clone() },
+        });
+    }
+}
+
+fn sources() -> Collection {
+    // NodeHardware is the same whatever version claims are in.
+    ClassicKind::Source.collection(ClassicVersion::V1Alpha3)
+}

@@ -1,0 +1,72 @@
+//! The cluster that a command asks, found as kubectl finds it.
+
+use std::{
+    env,
+    ffi::OsStr,
+    path::{Path, PathBuf},
+};
+
+use hostler_cluster::{ApiClient, ApiPatience, ConnectError, CredentialsSource};
+
+/// The cluster that is asked.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct ClusterArgs {
+    /// Kubeconfig of the cluster [default: the first file of KUBECONFIG that is there, else ~/.kube/config, else the service account of
+    /// the pod]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig [default: its current one]
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+}
+
+impl ClusterArgs {
+    /// True if a kubeconfig or a context was named.
+    pub(crate) fn is_named(&self) -> bool {
+        self.kubeconfig.is_some() || self.context.is_some()
+    }
+
+    /// A client for commands: it reads whole clusters.
+    pub(crate) fn client(&self) -> Result<ApiClient, ConnectError> {
+        let home = env::var_os("HOME").map(PathBuf::from);
+        let source = CredentialsSource {
+            kubeconfig: self
+                .kubeconfig
+                .clone()
+                .or_else(|| usual(env::var_os("KUBECONFIG").as_deref(), home.as_deref())),
+            context: self.context.clone(),
+        };
+        ApiClient::with_patience(source, ApiPatience::BULK)
+    }
+}
+
+/// Returns the kubeconfig that the variable names, or that of the user. Of several names the first that is there counts; one that alone is named is
+/// missed if it is not there.
+fn usual(variable: Option<&OsStr>, home: Option<&Path>) -> Option<PathBuf> {
+    let named: Vec<PathBuf> =
+        variable.into_iter().flat_map(env::split_paths).filter(|it| !it.as_os_str().is_empty()).collect();
+    let there = named.iter().find(|it| it.exists()).or_else(|| named.first()).cloned();
+    there.or_else(|| Some(home?.join(".kube/config")).filter(|it| it.exists()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variable_comes_before_the_file_of_the_user_and_nothing_stands_for_the_pod() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join(".kube/config");
+        let of = |variable: Option<&str>| usual(variable.map(OsStr::new), Some(home.path()));
+        assert_eq!(of(None), None);
+        std::fs::create_dir(home.path().join(".kube")).unwrap();
+        std::fs::write(&file, "").unwrap();
+        assert_eq!((of(None), of(Some(""))), (Some(file.clone()), Some(file.clone())));
+        assert_eq!(
+            of(Some("/absent")),
+            Some("/absent".into()),
+            "what is named is missed, and nothing else taken for it"
+        );
+        assert_eq!(of(Some(&format!("/absent:{}", file.display()))), Some(file));
+    }
+}

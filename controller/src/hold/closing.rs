@@ -1,0 +1,67 @@
+//! Decides which devices can be closed to others. No plan is made with devices that cannot.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use hostler_api::reservation::{PLACEMENT_GATE, ReservedDevice};
+
+use super::{
+    event::{DeviceKey, PublishedDevice, PublishedSlice},
+    published::PublishedDevices,
+};
+
+/// What is needed to say whether a device can be closed.
+#[derive(Clone, Debug)]
+pub(super) struct Closing {
+    pub(super) published: Arc<PublishedDevices>,
+    pub(super) own_driver: String,
+    pub(super) has_rules: bool,
+    pub(super) holds_partitions: bool,
+}
+
+impl Closing {
+    /// Whether it can be given to a claim without a scheduler: of some devices only schedulers know all that goes with them.
+    pub(super) fn can_be_written(&self, key: &DeviceKey) -> Result<(), String> {
+        let Some((_, published)) = self.published.device(key) else { return Err(format!("{key} is gone")) };
+        if published.is_shareable || published.has_binding_conditions {
+            return Err(format!(
+                "{key} is given by schedulers only: several claims can have parts of it, or it has binding conditions; leave \
+                 the scheduling gate {PLACEMENT_GATE} out of the pod"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Devices that are published and that nothing closes, on whatever node they are: no plan is made with them.
+    pub(super) fn unclosable(&self) -> BTreeSet<DeviceKey> {
+        let of_slice = |slice: &PublishedSlice, device: &PublishedDevice| {
+            let is_foreign = slice.driver != self.own_driver && !self.has_rules;
+            (is_foreign || device.is_partition && !self.holds_partitions)
+                .then(|| DeviceKey::new(&slice.driver, &slice.pool, &device.name))
+        };
+        self.published.devices().filter_map(|(slice, device)| of_slice(slice, device)).collect()
+    }
+
+    /// Whether a device can be closed to others.
+    pub(super) fn can_close(&self, key: &DeviceKey, device: &ReservedDevice) -> Result<(), String> {
+        let is_own = key.driver == self.own_driver;
+        if !is_own && !self.has_rules {
+            return Err(format!(
+                "{key} cannot be closed to others: it is of another driver, and there are no DeviceTaintRules that this \
+                 controller may write and schedulers act on; turn on the feature gate DRADeviceTaintRules and its API, and apply \
+                 deploy/holds/rules, on a release other than 1.36.0 to 1.36.2, whose scheduler ignores new rules \
+                 (kubernetes#139651): that is noticed within ten minutes"
+            ));
+        }
+        if is_own && device.node_name.is_empty() {
+            return Err(format!("{key} cannot be closed to others: it is on no single node"));
+        }
+        let Some((_, published)) = self.published.device(key) else { return Err(format!("{key} is gone")) };
+        if published.is_partition && !self.holds_partitions {
+            return Err(format!(
+                "{key} cannot be closed to others: it is a part of a device, and schedulers without the fix of kubernetes#140436 \
+                 would take the other parts for taken as well; where all have it, set reservations.holds_partitions = true"
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,70 @@
+//! How many devices of each class claims and Reservations ask for, under the names of quotas. Pure.
+
+use std::collections::BTreeMap;
+
+use hostler_allocator::plan::ObjectKey;
+use hostler_api::{
+    Quantity,
+    reservation::{ReservationMode, ReservationPhase},
+    resource::{DeviceAllocationMode, ResourceClaimSpec},
+};
+
+use crate::{hold::ReservationObject, view::ClusterView};
+
+/// The end of a quota's name, after the class.
+const DEVICES: &str = ".deviceclass.resource.k8s.io/devices";
+
+/// The class of a quota's name.
+pub(super) fn class_of(name: &str) -> Option<&str> {
+    name.strip_suffix(DEVICES)
+}
+
+/// The devices that a Reservation keeps once nothing lacks. Empty where pods name its claims: such pods are not led.
+pub(super) fn capacity(view: &ClusterView, reservation: &ReservationObject) -> BTreeMap<String, Quantity> {
+    let ReservationObject { spec, status, .. } = reservation;
+    if spec.mode() == ReservationMode::SharedClaim {
+        return BTreeMap::new();
+    }
+    let mut capacity = status.allocatable.clone();
+    if status.phase == ReservationPhase::Available {
+        return capacity;
+    }
+    let namespace = spec.template["metadata"]["namespace"].as_str().unwrap_or_default();
+    let claims = spec.template["spec"]["resourceClaims"].as_array().into_iter().flatten();
+    let templates = claims.filter_map(|it| it["resourceClaimTemplateName"].as_str());
+    let of_template = |name: &str| view.facts.template(&ObjectKey::new(namespace, name)).map(|spec| wanted(spec));
+    let asked = templates.filter_map(of_template).chain(spec.device_claims.iter().map(|it| wanted(&it.spec)));
+    let mut sums: BTreeMap<String, Quantity> = BTreeMap::new();
+    for (name, count) in asked.flatten() {
+        let sum = sums.entry(name).or_default();
+        *sum = sum.plus(count.times(Quantity::whole(spec.replicas().into())));
+    }
+    for (name, count) in sums {
+        let known = capacity.entry(name).or_default();
+        *known = (*known).max(count);
+    }
+    capacity
+}
+
+/// How many devices of each class a claim wants, as quotas count them: of each class of several alternatives the most.
+pub(super) fn wanted(spec: &ResourceClaimSpec) -> BTreeMap<String, Quantity> {
+    let mut all: BTreeMap<String, Quantity> = BTreeMap::new();
+    for request in &spec.devices.requests {
+        let exactly = request.exactly.iter().filter(|it| it.admin_access != Some(true));
+        let exactly = exactly.map(|it| (&it.device_class_name, &it.allocation_mode, it.count));
+        let alternatives =
+            request.first_available.iter().map(|it| (&it.device_class_name, &it.allocation_mode, it.count));
+        let mut most: BTreeMap<&String, u64> = BTreeMap::new();
+        for (class, mode, count) in exactly.chain(alternatives) {
+            // All that a node has: one at least.
+            let count = if *mode == DeviceAllocationMode::All { 1 } else { count.unwrap_or(1) };
+            let known = most.entry(class).or_default();
+            *known = (*known).max(u64::try_from(count).unwrap_or_default());
+        }
+        for (class, count) in most {
+            let sum = all.entry(format!("{class}{DEVICES}")).or_default();
+            *sum = sum.plus(Quantity::whole(count));
+        }
+    }
+    all
+}
