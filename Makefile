@@ -27,7 +27,7 @@ FIGURES := $(TARGET_DIR)/figures
 # Seconds that `make fuzz` gives each target.
 FUZZ_SECONDS ?= 60
 
-.PHONY: help build demo test test-machine machine-shell lint unit-check bench fuzz install uninstall clean
+.PHONY: help build demo test test-machine test-power machine-shell lint unit-check bench fuzz install uninstall clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | column -t -s '|' 2>/dev/null \
@@ -61,10 +61,15 @@ test-machine: ## Test on an emulated machine with NUMA nodes, CXL memory and a n
 	@tools/deps.sh test
 	HOSTLER_MACHINE=$$(tools/machine.sh); export HOSTLER_MACHINE; \
 	if $(CARGO) nextest --version >/dev/null 2>&1; then \
-		$(CARGO) nextest run --locked --test machine --run-ignored only --test-threads 1 --no-fail-fast --retries 1 -E 'not test(shell::)'; \
+		$(CARGO) nextest run --locked --test machine --run-ignored only --test-threads 1 --no-fail-fast --retries 1 -E 'not test(/^(shell|power|storm)::/)'; \
 	else \
-		$(CARGO) test --locked --test machine -- --ignored --test-threads 1 --skip shell::; \
+		$(CARGO) test --locked --test machine -- --ignored --test-threads 1 --skip shell:: --skip power:: --skip storm::; \
 	fi
+
+test-power: ## Cut the power of an emulated machine at every flush of a storm of claims, on four file systems (takes half an hour)
+	@tools/deps.sh test
+	HOSTLER_MACHINE=$$(tools/machine.sh); export HOSTLER_MACHINE; \
+	$(CARGO) test --locked --test machine -- --ignored --nocapture --test-threads 1 power::
 
 machine-shell: ## Boot the emulated machine and type commands to it
 	@tools/deps.sh test
@@ -188,12 +193,15 @@ install: ## Install what `make build` built: binaries, units, configuration, man
 		chmod 0644 "$$file"; \
 	done
 	$(INSTALL) -d "$(DESTDIR)$(MANDIR)"
-	$(RELEASE) man "$(DESTDIR)$(MANDIR)"
 	$(INSTALL) -d "$(DESTDIR)$(PREFIX)/share/bash-completion/completions" \
 		"$(DESTDIR)$(PREFIX)/share/zsh/site-functions" "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d"
-	$(RELEASE) completions bash >"$(DESTDIR)$(PREFIX)/share/bash-completion/completions/hostler"
-	$(RELEASE) completions zsh >"$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_hostler"
-	$(RELEASE) completions fish >"$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/hostler.fish"
+	for program in $(RELEASE) $(CONTROLLER); do \
+		name=$$(basename $$program); \
+		$$program man "$(DESTDIR)$(MANDIR)" && \
+		$$program completions bash >"$(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$name" && \
+		$$program completions zsh >"$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_$$name" && \
+		$$program completions fish >"$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$$name.fish" || exit 1; \
+	done
 	if [ -z "$(DESTDIR)" ]; then \
 		echo "installed; now: systemd-sysusers && systemd-tmpfiles --create && systemctl daemon-reload \\"; \
 		echo "                && systemctl enable --now hostler"; \
@@ -206,10 +214,14 @@ uninstall: ## Remove what `make install` put there, except the configuration and
 		"$(DESTDIR)$(UNITDIR)/hostler.service" "$(DESTDIR)$(UNITDIR)/hostler-controller.service" \
 		"$(DESTDIR)$(PREFIX)/lib/sysusers.d/hostler.conf" "$(DESTDIR)$(PREFIX)/lib/tmpfiles.d/hostler.conf" \
 		"$(DESTDIR)$(PREFIX)/share/bash-completion/completions/hostler" \
+		"$(DESTDIR)$(PREFIX)/share/bash-completion/completions/hostler-controller" \
 		"$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_hostler" \
-		"$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/hostler.fish"
+		"$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_hostler-controller" \
+		"$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/hostler.fish" \
+		"$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/hostler-controller.fish"
 	rm -f "$(DESTDIR)$(MANDIR)"/man1/hostler.1 "$(DESTDIR)$(MANDIR)"/man1/hostler-*.1 \
-		"$(DESTDIR)$(MANDIR)/man5/hostler.toml.5" "$(DESTDIR)$(DEBUGDIR)/hostler.debug" \
+		"$(DESTDIR)$(MANDIR)/man5/hostler.toml.5" "$(DESTDIR)$(MANDIR)/man5/controller.toml.5" \
+		"$(DESTDIR)$(DEBUGDIR)/hostler.debug" \
 		"$(DESTDIR)$(DEBUGDIR)/hostler-controller.debug"
 	rm -rf "$(DESTDIR)$(PREFIX)/share/hostler"
 

@@ -197,7 +197,7 @@ fn nothing_is_removed_while_it_cannot_be_told_what_claims_need() {
     refused("one", &["one may be needed by the claim of record", "it cannot be read"]);
     fs::remove_dir(&path).unwrap();
 
-    fs::remove_dir(place.path("state/claims")).unwrap();
+    fs::remove_dir_all(place.path("state/claims")).unwrap();
     fs::write(place.path("state/claims"), "no folder").unwrap();
     refused("one", &["failed to read which bitstreams claims need"]);
     fs::remove_file(place.path("state/claims")).unwrap();

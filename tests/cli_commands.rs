@@ -55,8 +55,32 @@ fn config_check_reports_every_mistake_and_has_its_own_exit_code() {
     let shown = text(&output.stderr);
     assert!(shown.contains("hostler.toml:1: drivr: ") && shown.contains("hostler.toml:3: paths.state: "), "{shown}");
     fs::write(&path, "driver = \"hostler.dev\"\n").unwrap();
-    let output = hostler(&["config", "check", "--config", path.to_str().unwrap()]);
-    assert_eq!((output.status.code(), &*text(&output.stdout)), (Some(0), "the configuration is in order\n"));
+    for args in [&["config", "check", "--config"][..], &["config", "check"]] {
+        let output = hostler(&[args, &[path.to_str().unwrap()]].concat());
+        let expected = format!("{} is in order\n", path.display());
+        assert_eq!((output.status.code(), &*text(&output.stdout)), (Some(0), &*expected), "{args:?}");
+    }
+}
+
+#[test]
+fn what_is_named_and_cannot_be_used_is_told_with_what_can_be_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, "neither a capture nor a socket").unwrap();
+    let (file, absent) = (file.to_str().unwrap(), "/nonexistent/folder");
+    for (args, code, expected) in [
+        (&["inventory", "--root", file][..], 1, "is no capture: name a .tar.zst file"),
+        (&["inventory", "--root", "/dev/null"], 1, "/dev/null is no capture: name a .tar.zst file"),
+        (&["status", "--socket", file], 1, "is no socket: name that of the daemon with --socket"),
+        (&["cdi", "list", "--dir", absent], 1, "/nonexistent/folder is no folder"),
+        (&["claim", "create"], 2, "claim create [OPTIONS] -f <FILE>"),
+        (&["claim", "create", "a", "-d", "memory/node0,memory=8gi"], 2, "did you mean 8Gi?"),
+    ] {
+        let output = hostler(args);
+        let told = text(&output.stderr);
+        assert!(output.status.code() == Some(code) && told.contains(expected), "{args:?}: {:?} {told}", output.status);
+        assert!(!told.contains("is a capacity here"), "{args:?}: {told}");
+    }
 }
 
 #[test]

@@ -121,6 +121,8 @@ fn a_claim_lives_from_create_to_delete() {
     let daemon = Daemon::start();
     assert!(daemon.ok(&["status"]).contains("ready    yes"));
 
+    let rounded = daemon.ok(&["claim", "create", "half", "-d", "cpu/numa0,cpus=1.5", "--dry-run"]);
+    assert!(rounded.contains("was asked for and 2 given"), "a whole CPU more needs a word: {rounded}");
     let options = daemon.ok(&[
         "claim",
         "create",

@@ -669,3 +669,46 @@ async fn what_somebody_did_to_a_container_is_told_in_events_of_its_claim() {
     assert_eq!(bound_cpus(&cgroup), unbound);
     drop(container);
 }
+
+/// A server to which devices can be published.
+async fn with_node() -> ApiServer {
+    let server = ApiServer::start(ApiServerOptions::default()).await;
+    server.create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node"}}));
+    server
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_cannot_read_claims_is_not_ready_although_its_devices_are_published() {
+    let mut rig = Rig::on(with_node().await, "").await;
+    let ready = |host: &Host| host.metrics("/metrics").1.lines().any(|line| line == "hostler_ready 1");
+    wait_for("the daemon to be ready", || ready(&rig.host).then_some(()));
+    // A token that is refused ends no watch.
+    rig.server.fail(ApiFault::new("get", "resourceclaims", u32::MAX, FaultEffect::Status(401, None)));
+    let train = rig.allocate("train", &["card-0"]);
+    rig.prepare(&train).await.unwrap_err();
+    let status = rig.host.get("/v1/status");
+    assert_eq!(status["publication"]["synced"], true, "{status}");
+    let missing = status["not_ready"].to_string();
+    assert!(
+        missing.contains("new claims cannot be prepared: the API server does not accept the credentials"),
+        "{missing}"
+    );
+    assert!(!ready(&rig.host));
+    assert_eq!(rig.host.run(&["ready"]).status.code(), Some(1));
+    assert!(rig.host.run(&["ready", "--alive"]).status.success(), "a restart would not mend it");
+    rig.server.heal();
+    // Nobody asks for a claim.
+    wait_for("the daemon to be ready again", || ready(&rig.host).then_some(()));
+    rig.prepare(&train).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_starts_with_a_token_that_is_refused_is_not_ready() {
+    let server = with_node().await;
+    server.fail(ApiFault::new("get", "resourceclaims", u32::MAX, FaultEffect::Status(401, None)));
+    let rig = Rig::on(server, "").await;
+    wait_for("the devices to be published", || {
+        (rig.host.get("/v1/status")["publication"]["synced"] == true).then_some(())
+    });
+    assert_eq!(rig.host.run(&["ready"]).status.code(), Some(1));
+}

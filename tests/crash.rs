@@ -539,6 +539,45 @@ fn a_kill_at_any_step_of_a_restore_loses_no_claim_not_even_twice_and_with_anothe
 }
 
 #[test]
+fn a_damaged_line_of_the_journal_costs_no_claim_and_the_log_names_file_entry_and_fix() {
+    let mut bench = Bench::new();
+    reboot(&mut bench.node);
+    let path = bench.node.path("state/claims.journal");
+    let mut journal = fs::read(&path).unwrap();
+    let last = journal.windows(9).rposition(|text| text == b"\"written\"").unwrap();
+    journal[last + 1] ^= 1;
+    fs::write(&path, &journal).unwrap();
+    bench.node.begin();
+    assert_restored(&mut bench, "the last entry is damaged");
+    let log = bench.node.log();
+    let told = log.lines().find(|line| line.contains("journal of the claim records is damaged")).expect(&log);
+    for expected in ["claims.journal", "claims.journal.damaged", "and all after it", "hostler claim list"] {
+        assert!(told.contains(expected), "{expected} is not in: {told}");
+    }
+    assert_eq!(fs::read(bench.node.path("state/claims.journal.damaged")).unwrap(), journal);
+}
+
+#[test]
+fn two_records_of_one_device_are_both_quarantined_until_one_is_forgotten() {
+    let mut bench = Bench::new();
+    bench.node.kill();
+    let mut other = record(&bench.node, "other");
+    other.devices[0] = record(&bench.node, "victim").devices[0].clone();
+    fs::write(bench.node.path(&bench.node.record_path("other")), encode(&other).unwrap()).unwrap();
+    bench.node.begin();
+    for (name, holder) in [("victim", "default/other"), ("other", "default/victim")] {
+        assert_eq!(bench.node.state(name).as_deref(), Some("quarantined"), "{name}");
+        let error = bench.node.prepare_error(name);
+        assert!(error.contains("it has device card-1 of pool node/fake, and so has the record of claim"), "{error}");
+        assert!(error.contains(holder), "{error}");
+    }
+    bench.node.run_ok(&["claim", "forget", &uid("other")]);
+    assert!(bench.node.stop().success());
+    bench.node.begin();
+    assert_eq!(bench.node.prepare("victim"), bench.list);
+}
+
+#[test]
 fn a_cdi_file_that_outlives_a_reboot_is_not_there_until_its_claim_is_ready() {
     let mut bench = Bench::new();
     bench.node.kill();

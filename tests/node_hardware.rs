@@ -272,15 +272,29 @@ async fn without_the_crd_everything_else_works_and_with_it_reports_begin() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_role_is_told_with_what_to_apply() {
+async fn a_first_refusal_is_asked_again_soon_and_names_no_role() {
+    // As an API server answers that has just started: it refuses everybody until it has read its roles.
     let role = shipped("cluster/rbac.yaml");
     let mut rig = Rig::granted(&role.replace("[nodehardware", "[others"), "").await;
     rig.install();
     rig.host.start();
-    rig.wait_for_error("apply deploy/cluster, whose role allows it, or set cluster.node_hardware = false");
+    rig.wait_for_error("it is asked again soon");
+    assert!(!rig.host.get("/v1/status")["hardware"]["error"].as_str().unwrap().contains("deploy/cluster"));
     rig.server.allow(USER, PolicyRule::from_yaml(&role));
-    rig.cards(5);
-    rig.until(5, 0, 5).await;
+    // Nothing changes on the node that could remind the daemon.
+    rig.until(4, 0, 4).await;
+    rig.wait_until_reported();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_asks_for_silence_for_ever_does_not_end_the_daemon() {
+    let mut rig = Rig::new("").await;
+    rig.install();
+    rig.server.fail(ApiFault::new("*", "*", 20, FaultEffect::Status(503, Some(u64::MAX))));
+    rig.host.start();
+    rig.wait_for_error("the server is currently unable to handle the request");
+    rig.server.heal();
+    rig.host.run_ok(&["status"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -24,12 +24,12 @@ fn read(path: &str) -> String {
 
 /// Runs a target of the Makefile with the binary under test in place of the released one; nothing where there is no make.
 fn make(target: &str, destination: &Path) -> Option<Output> {
+    let daemon = Path::new(env!("CARGO_BIN_EXE_hostler")).to_owned();
     let made = Command::new("make")
         .current_dir(root())
         .arg(target)
-        .arg(format!("RELEASE={}", env!("CARGO_BIN_EXE_hostler")))
-        // Of another package, which is perhaps not built: a stand-in.
-        .arg(format!("CONTROLLER={}", env!("CARGO_BIN_EXE_hostler")))
+        .arg(format!("RELEASE={}", daemon.display()))
+        .arg(format!("CONTROLLER={}", controller().unwrap_or(daemon).display()))
         .arg(format!("DESTDIR={}", destination.display()))
         .output();
     match made {
@@ -42,6 +42,12 @@ fn make(target: &str, destination: &Path) -> Option<Output> {
             None
         }
     }
+}
+
+/// The controller's binary beside the daemon's. It is of another package, and is not there where that one was not built: the daemon's
+/// stands in for it then.
+fn controller() -> Option<PathBuf> {
+    Some(Path::new(env!("CARGO_BIN_EXE_hostler")).with_file_name("hostler-controller")).filter(|path| path.exists())
 }
 
 /// Every file below a folder, as paths from there.
@@ -85,6 +91,15 @@ fn an_installed_host_has_all_that_the_documentation_names_and_loses_it_again() {
         "etc/hostler/hostler.toml",
     ] {
         assert!(installed.contains(Path::new(file)), "{file} is missing: {installed:?}");
+    }
+    for file in [
+        "usr/share/man/man1/hostler-controller-plan.1",
+        "usr/share/man/man5/controller.toml.5",
+        "usr/share/bash-completion/completions/hostler-controller",
+        "usr/share/zsh/site-functions/_hostler-controller",
+        "usr/share/fish/vendor_completions.d/hostler-controller.fish",
+    ] {
+        assert!(controller().is_none() || installed.contains(Path::new(file)), "{file} is missing: {installed:?}");
     }
     // Every drop-in of the tree; the documentation tells to link them from there.
     let dropins =

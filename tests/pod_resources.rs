@@ -21,6 +21,7 @@ use hostler_testing::{
     apiserver::{ApiServer, ApiServerOptions},
     binary::binary,
     host::{Host, PATIENCE, wait_for},
+    http2::{self, GrpcOutcome},
     kubelet::{Kubelet, KubeletPlugin, KubeletRelease, claim},
     node::{TestNode, named, uid},
     pod_resources::{KubeletPodResources, KubeletTruth, PodResourcesReader},
@@ -45,6 +46,25 @@ numa_node = 0
 capacity.memory = { value = "8Gi", min = "1Gi", step = "1Gi", default = "1Gi" }
 node_allocatable.hugepages-1Gi = { capacity = "memory", factor = 1 }
 "#;
+
+/// What `podresources/v1` of k8s.io/kubelet sends over grpc-go to `/run/hostler/pod-resources.sock`, for `List`.
+const SENT_BY_GRPC_GO: &str = "\
+    505249202a20485454502f322e300d0a0d0a534d0d0a0d0a0000000400000000000000000401000000000000550104000000\
+    018386459363b857d679369507b6c21519cc8496c63399094186a0e41d139d095f8b1d75d0620d263d4c4d65647a8a9acac8\
+    b4c7602bbc15c340027465864d833505b11f40899acac8b24d494f6a7f8669f744e3efdb0000050001000000010000000000\
+    ";
+
+/// The same call over grpcio.
+const SENT_BY_GRPCIO: &str = "\
+    505249202a20485454502f322e300d0a0d0a534d0d0a0d0a0000240400000000000002000000000003000000000004004000\
+    00000500400000000600004000fe0300000001000004080000000000003f00010000000401000000000000fc010400000001\
+    40053a706174681b2f76312e506f645265736f75726365734c69737465722f4c697374400a3a617574686f72697479227275\
+    6e253246686f73746c6572253246706f642d7265736f75726365732e736f636b8386400c636f6e74656e742d747970651061\
+    70706c69636174696f6e2f677270634002746508747261696c6572734014677270632d6163636570742d656e636f64696e67\
+    176964656e746974792c206465666c6174652c20677a6970400c677270632d74696d656f7574023353400a757365722d6167\
+    656e7430677270632d707974686f6e2f312e38352e3120677270632d632f35382e302e3020286c696e75783b206368747470\
+    322900000408000000000100000005000005000100000001000000000000000408000000000000000005\
+    ";
 
 /// A node on the real machine, so that notes of containers are judged as they are; only scripted devices.
 fn node(more: &str) -> TestNode {
@@ -153,6 +173,19 @@ fn a_container_is_listed_with_its_devices_memory_and_claims() {
     let old = node.block_on(reader.list_v1alpha1()).unwrap();
     assert_eq!(old[0].containers[0].devices[0].device_ids, ["card-2", "plain"]);
     assert_eq!(node.mode("run/pod-resources.sock"), 0o600);
+}
+
+#[test]
+fn a_call_of_every_library_is_answered_whatever_it_calls_the_socket() {
+    let (node, reader) = started();
+    wait_for_pods(&node, &reader, "the pod", |pods| (!pods.is_empty()).then_some(()));
+    let socket = node.path("run/pod-resources.sock");
+    for sent in [SENT_BY_GRPC_GO, SENT_BY_GRPCIO] {
+        let bytes: Vec<u8> =
+            (0..sent.len()).step_by(2).map(|at| u8::from_str_radix(&sent[at..at + 2], 16).unwrap()).collect();
+        let outcome = node.block_on(http2::replay(&socket, &bytes));
+        assert!(matches!(outcome, GrpcOutcome::Answer(_)), "{outcome:?} to {sent}");
+    }
 }
 
 #[test]

@@ -125,7 +125,7 @@ async fn without_the_role_for_pods_everything_else_works_and_the_reason_is_told_
         let reason = told["error"].as_str()?.to_owned();
         (told["known"] == false && reason.contains("cannot watch resource \"pods\"")).then_some(reason)
     });
-    assert!(reason.contains("component `pods` of deploy/"), "{reason}");
+    assert!(reason.contains("it is asked again soon"), "it is not known yet whether the role is missing: {reason}");
     assert!(rig.host.run_ok(&["status"]).contains("pods     not known: failed to watch the pods of this node"));
     wait_for("the daemon to be ready", || {
         rig.host.get("/v1/status")["publication"]["synced"].as_bool().filter(|it| *it)
@@ -133,7 +133,6 @@ async fn without_the_role_for_pods_everything_else_works_and_the_reason_is_told_
     let log = rig.host.log();
     assert_eq!(log.matches("the pods of this node are not known; everything else works").count(), 1, "{log}");
     assert!(!log.contains("kube_runtime"), "the library repeats it: {log}");
-    assert_eq!(rig.calls().len(), 1, "it is asked again, but not at once");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -94,6 +94,9 @@ fn connections_on_which_nobody_speaks_stop_nobody() {
     assert_eq!(node.get("/v1/status")["claims"]["prepared"], 1);
     let before = fed.load(Ordering::Relaxed);
     wait_for("the watchdog", || (fed.load(Ordering::Relaxed) > before + 5).then_some(()));
+    // What kills a daemon that does not answer asks where nobody else can.
+    assert_eq!(node.run_ok(&["ready", "--alive"]), "ok\n");
+    assert_eq!(node.mode("run/probe.sock"), 0o600);
     assert!(open() < 256 - 64, "{} descriptors", open());
     idle.iter().for_each(tokio::task::JoinHandle::abort);
     drop(sockets);

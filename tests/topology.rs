@@ -132,6 +132,19 @@ async fn an_object_that_says_what_it_should_is_not_written_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_somebody_deletes_is_there_again_at_once() {
+    let rig = Rig::started().await;
+    let uid = |object: &Value| object["metadata"]["uid"].clone();
+    let mut last = rig.until_cards("4", "4").await;
+    for _ in 0..3 {
+        rig.server.delete(TOPOLOGIES, "node");
+        let again = rig.until_cards("4", "4").await;
+        assert_ne!(uid(&again), uid(&last));
+        last = again;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn without_the_crd_everything_else_works_and_the_reason_is_told() {
     let mut rig = Rig::new(false).await;
     rig.host.start();

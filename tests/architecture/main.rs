@@ -48,7 +48,14 @@ const CRATES: &[CrateRule] = &[
     CrateRule {
         name: "hostler-controller",
         folder: "controller/",
-        ours: &["hostler-allocator", "hostler-api", "hostler-cluster", "hostler-files", "hostler-process"],
+        ours: &[
+            "hostler-allocator",
+            "hostler-api",
+            "hostler-cli",
+            "hostler-cluster",
+            "hostler-files",
+            "hostler-process",
+        ],
         never: &["udev", "tonic"],
         only: &[],
     },
@@ -60,6 +67,7 @@ const CRATES: &[CrateRule] = &[
             "hostler-api",
             "hostler-backend",
             "hostler-cdi",
+            "hostler-cli",
             "hostler-cluster",
             "hostler-cpu",
             "hostler-cxl",
@@ -80,6 +88,14 @@ const CRATES: &[CrateRule] = &[
         folder: "process/",
         ours: &["hostler-api"],
         never: &["kube", "udev", "tonic", "clap"],
+        only: &[],
+    },
+    // What both command lines have in common.
+    CrateRule {
+        name: "hostler-cli",
+        folder: "cli/",
+        ours: &["hostler-api"],
+        never: &["kube", "tokio", "udev", "tonic", "axum"],
         only: &[],
     },
     CrateRule {

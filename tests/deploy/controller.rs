@@ -40,18 +40,29 @@ fn everything_finds_the_pods_of_the_controller_and_no_others() {
 }
 
 #[test]
-fn the_port_of_the_configuration_is_that_of_probes_service_and_policy() {
+fn the_port_of_the_configuration_is_that_of_service_and_policy() {
     let listen = keys("deploy/controller/base/controller.toml")["listen"].as_str().unwrap().to_owned();
     let port: u16 = listen.rsplit(':').next().unwrap().parse().unwrap();
     let container = of_controller("Deployment")["spec"]["template"]["spec"]["containers"][0].clone();
     assert_eq!(container["ports"][0]["containerPort"], port);
-    for probe in ["livenessProbe", "readinessProbe"] {
-        // Everything but a loopback address is served over TLS.
-        assert_eq!(container[probe]["httpGet"]["scheme"], "HTTPS", "{probe}");
-        assert_eq!(container[probe]["httpGet"]["port"], container["ports"][0]["name"], "{probe}");
-    }
     assert_eq!(of_controller("Service")["spec"]["ports"][0]["targetPort"], port);
     assert_eq!(of_controller("NetworkPolicy")["spec"]["ingress"][0]["ports"][0]["port"], port);
+}
+
+/// Everything that is in the network can take every place on the port.
+#[test]
+fn probes_ask_a_socket_that_only_the_pod_has() {
+    let pod = of_controller("Deployment")["spec"]["template"]["spec"].clone();
+    let container = &pod["containers"][0];
+    let command = |probe: &str| container[probe]["exec"]["command"].clone();
+    assert_eq!(command("livenessProbe"), serde_json::json!(["hostler-controller", "ready", "--alive"]));
+    assert_eq!(command("readinessProbe"), serde_json::json!(["hostler-controller", "ready"]));
+    let mounts = container["volumeMounts"].as_array().unwrap();
+    let run = mounts.iter().find(|mount| mount["name"] == "run").unwrap()["mountPath"].as_str().unwrap();
+    let is_own = |volume: &&Value| volume["name"] == "run" && volume["emptyDir"]["medium"] == "Memory";
+    assert!(pod["volumes"].as_array().unwrap().iter().any(|volume| is_own(&volume)));
+    let installed = fs::read_to_string(deploy().join("../systemd/controller.toml")).unwrap();
+    assert!(installed.contains(&format!("#probe_socket = \"{run}/probe.sock\"")), "{installed}");
 }
 
 #[test]
@@ -122,7 +133,7 @@ fn the_webhook_is_where_the_configuration_says_and_nobody_depends_on_it() {
     assert_eq!(named["port"], service["spec"]["ports"][0]["port"]);
     let deployment = of_controller("Deployment");
     assert_eq!(service["spec"]["selector"], deployment["spec"]["selector"]["matchLabels"]);
-    let listen = keys("deploy/holds/webhook/controller.toml")["webhook"]["listen"].as_str().unwrap().to_owned();
+    let listen = keys("deploy/controller/base/controller.toml")["webhook"]["listen"].as_str().unwrap().to_owned();
     let port: u16 = listen.rsplit(':').next().unwrap().parse().unwrap();
     assert_eq!(service["spec"]["ports"][0]["targetPort"], port);
     assert_eq!(of("NetworkPolicy")["spec"]["ingress"][0]["ports"][0]["port"], port);

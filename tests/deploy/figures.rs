@@ -8,10 +8,13 @@ use std::{
     process::{Command, Stdio},
 };
 
-use hostler_testing::host::{Host, http};
+use hostler_testing::{
+    binary::tool,
+    host::{Host, http},
+};
 use serde_json::Value;
 
-use super::{deploy, objects, program};
+use super::{deploy, objects};
 
 /// What a daemon answers to a scrape.
 #[derive(Debug, Default)]
@@ -84,12 +87,126 @@ fn table() -> BTreeMap<String, BTreeSet<String>> {
     .collect()
 }
 
-/// What is monitored, as the alerts say it.
+/// The alerts about a program.
+fn alerts(program: &str) -> Vec<Value> {
+    let all = objects("PrometheusRule");
+    let (_, rules) = all.into_iter().find(|(_, rules)| rules["metadata"]["name"] == program).unwrap();
+    rules["spec"]["groups"][0]["rules"].as_array().unwrap().clone()
+}
+
+/// What is monitored of the daemon, as the alerts say it.
 fn expressions() -> Vec<(String, String)> {
-    let (_, rules) = objects("PrometheusRule").remove(0);
-    let rules = rules["spec"]["groups"][0]["rules"].as_array().unwrap().clone();
     let text = |rule: &Value, key: &str| rule[key].as_str().unwrap().to_owned();
-    rules.iter().map(|rule| (text(rule, "alert"), text(rule, "expr"))).collect()
+    alerts("hostler").iter().map(|rule| (text(rule, "alert"), text(rule, "expr"))).collect()
+}
+
+#[test]
+fn every_alert_leads_to_a_section_that_says_what_to_do() {
+    let read = |page: &str| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(page)).unwrap();
+    let (operations, controller) = (read("operations.md"), read("controller.md"));
+    let all = [alerts("hostler"), alerts("hostler-controller")].concat();
+    for alert in &all {
+        let name = alert["alert"].as_str().unwrap();
+        assert!(operations.contains(&format!("\n### {name}\n")), "{name} has no section");
+        let link = alert["annotations"]["runbook_url"].as_str().unwrap();
+        assert!(link.ends_with(&format!("/docs/operations.md#{}", name.to_lowercase())), "{name}: {link}");
+    }
+    let sections = operations.lines().filter(|line| line.starts_with("### Hostler")).count();
+    assert_eq!(sections, all.len(), "a section of an alert that is gone");
+    for alert in alerts("hostler-controller") {
+        for (name, labels) in selectors(alert["expr"].as_str().unwrap()) {
+            let row = controller.lines().find(|line| line.starts_with(&format!("| `{name}")));
+            let row = row.unwrap_or_else(|| panic!("{name} is no figure of the controller"));
+            assert!(labels.keys().all(|label| row.contains(&**label)), "{name} has no {labels:?}");
+        }
+    }
+}
+
+/// A rule file with both groups, as Prometheus reads it.
+fn rule_file() -> Value {
+    let group = |name: &str| serde_json::json!({ "name": name, "rules": alerts(name) });
+    serde_json::json!({ "groups": [group("hostler"), group("hostler-controller")] })
+}
+
+/// Series of programs that live, that answer nobody, and that are not there; with the alerts that are raised then.
+fn lives_and_deaths() -> Vec<(Vec<Value>, Vec<&'static str>)> {
+    let series = |series: &str, values: &str| serde_json::json!({ "series": series, "values": values });
+    let alive = |job: &str, value: u8| series(&format!("up{{job='{job}',instance='i'}}"), &format!("{value}x30"));
+    vec![
+        // Both live.
+        (
+            vec![
+                alive("hostler-system/hostler", 1),
+                series("hostler_ready{instance='i'}", "1x30"),
+                alive("hostler-controller/hostler-controller", 1),
+                series("hostler_controller_ready{instance='c'}", "1x30"),
+                series("hostler_controller_leads{instance='c'}", "1x30"),
+            ],
+            vec![],
+        ),
+        // Both answer no scraper, and nobody leads.
+        (
+            vec![
+                alive("hostler", 0),
+                series("hostler_ready{instance='other'}", "1x30"),
+                alive("hostler-controller", 0),
+                series("hostler_controller_ready{instance='other'}", "1x30"),
+                series("hostler_controller_leads{instance='other'}", "0x30"),
+            ],
+            vec!["HostlerDown", "HostlerControllerDown", "HostlerControllerNobodyLeads"],
+        ),
+        // Neither is there.
+        (vec![alive("other", 1)], vec!["HostlerAbsent", "HostlerControllerAbsent"]),
+    ]
+}
+
+#[test]
+fn promtool_raises_alerts_for_programs_that_are_dead_and_none_for_those_that_live() {
+    let Some(promtool) = promtool() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("rules.yml");
+    let watched = [
+        "HostlerDown",
+        "HostlerAbsent",
+        "HostlerControllerDown",
+        "HostlerControllerAbsent",
+        "HostlerControllerNobodyLeads",
+    ];
+    let given = lives_and_deaths();
+    let tests: Vec<Value> = given
+        .iter()
+        .map(|(series, raised)| {
+            let expected = watched.map(|alert| {
+                let labels = match alert {
+                    "HostlerDown" => serde_json::json!({ "severity": "critical", "job": "hostler", "instance": "i" }),
+                    "HostlerControllerDown" => {
+                        serde_json::json!({ "severity": "warning", "job": "hostler-controller", "instance": "i" })
+                    }
+                    _ => serde_json::json!({ "severity": "critical" }),
+                };
+                let alerts = if raised.contains(&alert) {
+                    vec![serde_json::json!({ "exp_labels": labels })]
+                } else {
+                    Vec::new()
+                };
+                serde_json::json!({ "eval_time": "20m", "alertname": alert, "exp_alerts": alerts })
+            });
+            serde_json::json!({ "interval": "1m", "input_series": series, "alert_rule_test": expected })
+        })
+        .collect();
+    // Annotations are texts for people: the test is about which alerts there are.
+    let mut bare = rule_file();
+    for group in bare["groups"].as_array_mut().unwrap() {
+        for rule in group["rules"].as_array_mut().unwrap() {
+            rule.as_object_mut().unwrap().remove("annotations");
+        }
+    }
+    fs::write(&rules, bare.to_string()).unwrap();
+    let test = folder.path().join("test.yml");
+    let text = serde_json::json!({ "rule_files": [rules], "evaluation_interval": "1m", "tests": tests });
+    fs::write(&test, text.to_string()).unwrap();
+    let said = checked(&promtool, &["test", "rules", test.to_str().unwrap()], "");
+    assert!(said.contains("SUCCESS"), "{said}");
 }
 
 /// What the dashboard draws: the title of each panel with each of its expressions, and the variables' own.
@@ -141,7 +258,8 @@ fn alerts_select_what_the_daemon_gives_from_its_start() {
     let mut alerts = BTreeSet::new();
     for (alert, expression) in expressions() {
         let selectors = selectors(&expression);
-        assert!(!selectors.is_empty(), "{alert} is about nothing");
+        // Whether it answers at all, its scraper says.
+        assert!(!selectors.is_empty() || expression.starts_with("up{job=~"), "{alert} is about nothing");
         for (name, wanted) in selectors {
             assert!(given.described(&name).is_some(), "{alert}: {name} is no figure of the daemon");
             assert!(table.contains_key(&name), "{alert}: {name} is not explained");
@@ -245,7 +363,7 @@ fn the_format_of_figures_is_said_in_their_header() {
 }
 
 fn promtool() -> Option<PathBuf> {
-    let found = program("promtool");
+    let found = tool("promtool");
     if found.is_none() {
         println!("skipped: needs promtool, which tools/deps.sh fetches where Debian's packages can be had");
     }
@@ -277,9 +395,9 @@ fn promtool_has_nothing_to_say_about_the_figures() {
 #[test]
 fn promtool_understands_the_alerts() {
     let Some(promtool) = promtool() else { return };
-    let (_, rules) = objects("PrometheusRule").remove(0);
     let file = tempfile::NamedTempFile::new().unwrap();
-    fs::write(file.path(), rules["spec"].to_string()).unwrap();
+    fs::write(file.path(), rule_file().to_string()).unwrap();
     let said = checked(&promtool, &["check", "rules", file.path().to_str().unwrap()], "");
-    assert!(said.contains(&format!("SUCCESS: {} rules found", expressions().len())), "{said}");
+    let count = alerts("hostler").len() + alerts("hostler-controller").len();
+    assert!(said.contains(&format!("SUCCESS: {count} rules found")), "{said}");
 }

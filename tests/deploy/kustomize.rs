@@ -8,9 +8,10 @@ use std::{
     process::Command,
 };
 
+use hostler_testing::binary::tool;
 use serde_json::Value;
 
-use super::{deploy, documents, lost, program, round_trip, yaml_files};
+use super::{deploy, documents, lost, round_trip, yaml_files};
 
 /// What a folder comes to.
 #[derive(Debug, Default)]
@@ -92,12 +93,28 @@ impl Resolved {
         }
         self.generate(root, &own["configMapGenerator"])?;
         for patch in own["patches"].as_array().into_iter().flatten() {
+            if let Some(inline) = patch["patch"].as_str() {
+                self.take_out(&patch["target"]["kind"], inline)
+                    .map_err(|error| format!("{}: {error}", path.display()))?;
+                continue;
+            }
             let patch = documents(&self.file(root, patch["path"].as_str().unwrap_or_default())?).remove(0);
             if !self.objects.contains_key(&id(&patch)) {
                 return Err(format!("{}: there is no {:?} to patch", path.display(), id(&patch)));
             }
         }
         Ok(())
+    }
+
+    /// All objects of a kind go: the only patch of this form that is understood here.
+    fn take_out(&mut self, kind: &Value, patch: &str) -> Result<(), String> {
+        let patch: Value = serde_saphyr::from_str(patch).map_err(|error| error.to_string())?;
+        if patch["$patch"] != "delete" || patch["kind"] != *kind {
+            return Err(format!("{patch} is not understood"));
+        }
+        let before = self.objects.len();
+        self.objects.retain(|(of, ..), _| kind != of);
+        if self.objects.len() < before { Ok(()) } else { Err(format!("there is no {kind} to take out")) }
     }
 
     /// A file in the folder: kustomize reads no others.
@@ -160,7 +177,9 @@ fn every_folder_that_can_be_installed_comes_to_objects() {
         let resolved = Resolved::of(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
         let central = match folder {
             folder if folder.ends_with("crds") || folder.ends_with("crds/classic") => "CustomResourceDefinition",
-            folder if folder.ends_with("classic") || folder.ends_with("provisioning") => "Deployment",
+            folder if ["classic", "classic-1.26", "provisioning"].iter().any(|name| folder.ends_with(name)) => {
+                "Deployment"
+            }
             folder if folder.components().any(|part| part.as_os_str() == "controller") => "Deployment",
             folder if folder.components().any(|part| part.as_os_str() == "holds") => "Deployment",
             _ => "DeviceClass",
@@ -181,6 +200,7 @@ fn every_folder_that_can_be_installed_comes_to_objects() {
         "holds/claims",
         "holds/direct",
         "holds/rules",
+        "examples/controller",
         "examples/overlay",
     ] {
         assert!(installations.contains(&deploy().join(named).components().collect()), "{named} is not there");
@@ -253,7 +273,7 @@ fn real_kustomize() -> Option<Vec<String>> {
     if said(&["kustomize", "version"]).is_some_and(|version| version.contains("v5.")) {
         return Some(vec!["kustomize".to_owned(), "build".to_owned()]);
     }
-    let kubectl = program("kubectl")?.to_str()?.to_owned();
+    let kubectl = tool("kubectl")?.to_str()?.to_owned();
     let version = said(&[&kubectl, "version", "--client"])?;
     let line = version.lines().find_map(|line| line.strip_prefix("Kustomize Version: v"))?;
     line.starts_with('5').then(|| vec![kubectl, "kustomize".to_owned()])
@@ -334,4 +354,66 @@ fn a_real_kustomize_rolls_a_changed_configuration_through_the_nodes() {
     let file = copy.path().join("base/hostler.toml");
     fs::write(&file, fs::read_to_string(&file).unwrap().replace("\"json\"", "\"text\"")).unwrap();
     assert_ne!(built(&here).map(pod).unwrap(), before);
+}
+
+/// What an API server has after bundles were applied, the later over the earlier.
+fn applied(bundles: &[(&PathBuf, &Vec<Value>)]) -> BTreeMap<ObjectId, Value> {
+    let mut server = BTreeMap::new();
+    for (_, objects) in bundles {
+        server.extend(objects.iter().map(|object| (id(object), object.clone())));
+    }
+    server
+}
+
+/// Nothing of a bundle is taken back by another one: what is in several of them is the same in all.
+#[test]
+fn bundles_of_the_controller_end_in_one_state_in_whatever_order_they_are_applied() {
+    let is_of_controller = |folder: &PathBuf| {
+        let below = folder.strip_prefix(deploy()).unwrap().to_str().unwrap().to_owned();
+        ["controller", "provisioning", "holds", "crds", "examples/controller"]
+            .iter()
+            .any(|it| below == *it || below.starts_with(&format!("{it}/")))
+    };
+    let folders: Vec<PathBuf> = installations().into_iter().filter(is_of_controller).collect();
+    assert!(folders.len() >= 10, "{folders:?}");
+    let Some(built) = built(&folders) else { return };
+    let bundles: Vec<(&PathBuf, &Vec<Value>)> = folders.iter().zip(&built).collect();
+    let all = applied(&bundles);
+    for (folder, objects) in &bundles {
+        for object in *objects {
+            assert_eq!(&all[&id(object)], object, "{} has another {:?} than the others", folder.display(), id(object));
+        }
+    }
+    // Every pair that differs would differ in one of two orders: that no pair does is that no order matters.
+    let mut turned = bundles.clone();
+    turned.reverse();
+    assert_eq!(applied(&turned), all);
+}
+
+/// The daemon's folders as well: what is in `deploy/cluster` is in `deploy`, and the two kinds of daemon differ in the daemon alone.
+#[test]
+fn what_the_daemons_bundles_have_in_common_is_the_same() {
+    let folders = ["", "cluster", "crds", "hardware"].map(|name| deploy().join(name).components().collect::<PathBuf>());
+    let Some(built) = built(&folders) else { return };
+    let all = applied(&folders.iter().zip(&built).collect::<Vec<_>>());
+    for (folder, objects) in folders.iter().zip(&built) {
+        for object in objects.iter().filter(|object| object["kind"] != "DaemonSet") {
+            assert_eq!(&all[&id(object)], object, "{}", folder.display());
+        }
+    }
+}
+
+/// What a server of 1.31 or before does not serve is in none of its bundles.
+#[test]
+fn bundles_for_old_clusters_bring_the_daemon_and_nothing_that_their_servers_do_not_know() {
+    let folders = ["classic", "classic-1.26"].map(|name| deploy().join(name));
+    for (folder, policies) in folders.iter().zip([4, 0]) {
+        let objects = Resolved::of(folder).unwrap().objects;
+        let count = |kind: &str| objects.keys().filter(|(of, ..)| of == kind).count();
+        assert_eq!((count("DaemonSet"), count("Deployment"), count("DeviceClass")), (1, 1, 0), "{}", folder.display());
+        assert_eq!(count("ValidatingAdmissionPolicy"), policies, "{}", folder.display());
+        assert_eq!(count("ValidatingAdmissionPolicyBinding"), policies, "{}", folder.display());
+        // Two: of the daemon and of the controller.
+        assert_eq!(count("ConfigMap"), 2, "{}", folder.display());
+    }
 }

@@ -11,10 +11,11 @@
 mod controller;
 mod figures;
 mod kustomize;
+mod pod;
 
 use std::{
     collections::BTreeSet,
-    env, fs,
+    fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -44,15 +45,6 @@ use serde_json::Value;
 
 fn deploy() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy")
-}
-
-/// A program on the PATH, or where tools/deps.sh puts it.
-fn program(name: &str) -> Option<PathBuf> {
-    let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let cache = cache.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")));
-    let path = env::var_os("PATH").unwrap_or_default();
-    let folders = env::split_paths(&path).chain(cache.map(|cache| cache.join("hostler/tools/usr/bin")));
-    folders.map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
 fn yaml_files(folder: &Path) -> Vec<PathBuf> {

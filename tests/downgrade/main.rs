@@ -106,6 +106,9 @@ fn release_0_1_0_can_take_back_what_this_daemon_has_prepared() {
     node.allocate("a", &["card-1", "pool:3", "card-2"]);
     node.prepare("a");
     let record = fs::read(node.path(&node.record_path("a"))).unwrap();
+    let text = String::from_utf8(record.clone()).unwrap();
+    assert!(text.contains("\"journal_entry\": "), "it says which entry it is as new as: {text}");
+    release_0_1_0::decode(&record).unwrap();
     assert_can_be_taken_back(&decode(&record).unwrap());
 }
 

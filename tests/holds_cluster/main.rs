@@ -11,19 +11,16 @@
 )]
 
 mod figures;
+mod led;
 mod modes;
 mod requests;
 
 use std::{
     fs,
     io::{self, Write},
-    net::TcpListener,
     path::Path,
-    time::Duration,
 };
 
-use base64::{Engine as _, prelude::BASE64_STANDARD};
-use hostler_process::serve::MadeCertificate;
 use hostler_testing::{
     controller::RunningController,
     host::Host,
@@ -223,67 +220,6 @@ fn what_is_kept_goes_to_its_owner_and_to_nobody_before_him() {
         cluster.node.delete(&cluster.node.of("/api/v1", &format!("pods/{pod}")), 1);
     }
     cluster.release("e2e-kept");
-    cluster.stop();
-}
-
-/// The API server of such a cluster does not reach Services: it is led to an address, with a certificate that comes in files.
-#[test]
-fn an_owner_is_led_to_what_is_kept_without_a_word_in_his_template() {
-    let folder = tempfile::tempdir().unwrap();
-    let made = MadeCertificate::new(&["127.0.0.1".to_owned()], Duration::from_secs(3600)).unwrap();
-    let file = |name: &str, text: &str| {
-        let path = folder.path().join(name);
-        fs::write(&path, text).unwrap();
-        path.display().to_string()
-    };
-    let (certificate, key) = (file("tls.crt", &made.certificate), file("tls.key", &made.key));
-    // The port is free again when the controller starts.
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let config = format!("[webhook]\nlisten = \"{address}\"\ncertificate = {certificate:?}\nkey = {key:?}\n");
-    let Some(cluster) = HoldingCluster::start_with(&config) else { return };
-    let mut configurations = deployed("holds/webhook/configuration.yaml");
-    let bundle = BASE64_STANDARD.encode(&made.authority);
-    configurations[0]["webhooks"][0]["clientConfig"] =
-        json!({"url": format!("https://{address}/claims"), "caBundle": bundle});
-    apply(&cluster.node, &configurations);
-    cluster
-        .node
-        .block_on(cluster.controller.until_figure("hostler_controller_condition{type=\"Webhook\",status=\"True\"} 1"));
-    // One of four: without being led it would have three others to choose from.
-    cluster.reserve("e2e-led", 1, "led");
-    let kept = cluster.until_phase("e2e-led", "Available");
-    cluster.template("any", &json!([])).unwrap();
-    let claims = cluster.node.of(RESOURCE, "resourceclaims");
-    let pod = cluster.node.of("/api/v1", "pods/led");
-    // A configuration is in force some moments after it was made.
-    let claim = eventually("the claim of a pod that was led", || {
-        cluster.pod("led", "any");
-        let claim = eventually("the claim", || {
-            let items = cluster.node.get(&claims)?["items"].as_array()?.clone();
-            let is_its = |it: &Value| it["metadata"]["ownerReferences"][0]["name"] == "led";
-            items.into_iter().find(is_its).filter(|it| it["metadata"]["deletionTimestamp"].is_null())
-        });
-        let choice = claim["metadata"]["annotations"]["hostler.dev/led-to-reservation"].clone();
-        if choice.is_string() {
-            return Some(claim);
-        }
-        cluster.node.delete(&pod, 0);
-        eventually("the pod to be gone", || cluster.node.get(&pod).is_none().then_some(()));
-        None
-    });
-    let choice: Value =
-        serde_json::from_str(claim["metadata"]["annotations"]["hostler.dev/led-to-reservation"].as_str().unwrap())
-            .unwrap();
-    assert_eq!(choice, json!({"name": "e2e-led", "uid": kept["metadata"]["uid"]}));
-    eventually("the container", || cluster.node.pid("led"));
-    let name = claim["metadata"]["name"].as_str().unwrap();
-    let claim = cluster.node.get(&format!("{claims}/{name}")).unwrap();
-    let result = &claim["status"]["allocation"]["devices"]["results"][0];
-    assert_eq!((&result["request"], &result["device"]), (&json!("card/held"), &kept["status"]["devices"][0]["device"]));
-    cluster.until_phase("e2e-led", "Succeeded");
-    cluster.node.delete(&pod, 1);
-    cluster.release("e2e-led");
-    cluster.node.delete("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/hostler-webhook", 0);
     cluster.stop();
 }
 

@@ -1,8 +1,9 @@
 //! The emulator as a process: its command line, its console, its control socket, and its end.
 //!
-//! The machine has four NUMA nodes (0 to 2 with two CPUs each, 3 without, only near to node 1), two CXL host bridges, a
+//! There are two machines. The one with hardware has four NUMA nodes (0 to 2 with two CPUs each, 3 without, only near to node 1), two CXL host bridges, a
 //! switch below the second, memory devices that are volatile, persistent and of dynamic capacity, and a network card
-//! with virtual functions behind an IOMMU. Nodes 4 and 5 stand for the host bridges in tables of the firmware.
+//! with virtual functions behind an IOMMU. Nodes 4 and 5 stand for the host bridges in tables of the firmware. The other has
+//! one disk, and boots quickly.
 
 use std::{
     fs::{self, File},
@@ -23,9 +24,20 @@ pub const PATIENCE: Duration = Duration::from_secs(120);
 const KERNEL: &str = "console=ttyS0 loglevel=5 isolcpus=5 nohz_full=5 hugepages=8 intel_iommu=on panic=-1 \
                       memhp_default_state=online_movable";
 
-/// Every word of the command line that does not depend on this host.
+/// The same for the machine with one disk.
+const PLAIN_KERNEL: &str = "console=ttyS0 loglevel=5 panic=-1 mitigations=off";
+
+/// Words of the command line that every machine needs, and that do not depend on this host.
+const EVERY_MACHINE: &str = "\
+-nodefaults -nographic -no-reboot -monitor none \
+-device virtio-serial-pci,bus=pcie.0,addr=3 -device virtserialport,chardev=agent,name=agent";
+
+/// The machine with one disk. What the test says of the disk comes behind this.
+const STORAGE: &str = "-accel tcg -cpu max -machine q35,usb=off -m 1G";
+
+/// The machine with hardware.
 const MACHINE: &str = "\
--nodefaults -nographic -no-reboot -monitor none -accel tcg,thread=single -cpu max,-hypervisor \
+-accel tcg,thread=single -cpu max,-hypervisor \
 -machine q35,cxl=on,hmat=on,usb=off \
 -m 2560M,slots=4,maxmem=8G -smp 6,maxcpus=8,sockets=4,cores=1,threads=2 \
 -object memory-backend-ram,id=m0,size=768M -object memory-backend-ram,id=m1,size=768M \
@@ -53,8 +65,7 @@ const MACHINE: &str = "\
 -machine cxl-fmw.0.targets.0=cxl.1,cxl-fmw.0.size=4G,cxl-fmw.1.targets.0=cxl.2,cxl-fmw.1.size=4G \
 -object acpi-generic-port,id=gp0,pci-bus=cxl.1,node=4 -object acpi-generic-port,id=gp1,pci-bus=cxl.2,node=5 \
 -device intel-iommu,intremap=off \
--device pcie-root-port,id=prp0,bus=pcie.0,chassis=9,slot=1,addr=5 -device igb,bus=prp0,id=igb0 \
--device virtio-serial-pci,bus=pcie.0,addr=3 -device virtserialport,chardev=agent,name=agent";
+-device pcie-root-port,id=prp0,bus=pcie.0,chassis=9,slot=1,addr=5 -device igb,bus=prp0,id=igb0";
 
 /// Distances between nodes, in both directions.
 pub const DISTANCES: &[(u32, u32, u32)] = &[
@@ -85,6 +96,15 @@ const WAYS: &[(u32, [u32; 3], [u32; 3])] = &[
     (5, [120, 90, 50], [12_000, 16_000, 32_000]),
 ];
 
+/// What a machine is made of.
+#[derive(Clone, Debug)]
+pub enum Machine {
+    /// NUMA nodes, CXL memory and a network card.
+    Hardware,
+    /// One disk, as these words describe it.
+    Storage(Vec<String>),
+}
+
 /// An emulator that runs. It is killed when this is dropped.
 pub struct Emulator {
     child: Child,
@@ -95,8 +115,8 @@ pub struct Emulator {
 }
 
 impl Emulator {
-    /// Starts the machine with what tools/machine.sh has put into `cache`.
-    pub fn start(cache: &Path, initramfs: &[u8]) -> Self {
+    /// Starts a machine with what tools/machine.sh has put into `cache`.
+    pub fn start(cache: &Path, initramfs: &[u8], machine: &Machine) -> Self {
         let turn = File::create(cache.join("turn")).unwrap();
         let turn =
             nix::fcntl::Flock::lock(turn, nix::fcntl::FlockArg::LockExclusive).expect("a lock can be waited for");
@@ -104,7 +124,7 @@ impl Emulator {
         let folder = tempfile::Builder::new().prefix("m").tempdir_in("/tmp").unwrap();
         fs::write(folder.path().join("initramfs"), initramfs).unwrap();
         let console = File::create(folder.path().join("console")).unwrap();
-        let mut command = command(&cache.join("root"), folder.path());
+        let mut command = command(&cache.join("root"), folder.path(), machine);
         let child = command.stdin(Stdio::null()).stdout(console.try_clone().unwrap()).stderr(console).spawn().unwrap();
         let control = connect(&folder.path().join("control"));
         let mut emulator = Self { child, folder, control: BufReader::new(control), _turn: turn };
@@ -136,6 +156,11 @@ impl Emulator {
         }
     }
 
+    /// Waits for the end of an emulator that was told to quit.
+    pub fn wait(&mut self) {
+        self.child.wait().unwrap();
+    }
+
     fn receive(&mut self) -> Value {
         let mut line = String::new();
         let read = self.control.read_line(&mut line);
@@ -165,22 +190,40 @@ fn connect(path: &Path) -> UnixStream {
     }
 }
 
-/// The emulator with its own dynamic linker and libraries: those of this host may be of another release. Others on the
-/// host go first.
-fn command(root: &Path, folder: &Path) -> Command {
-    let mut command = Command::new("nice");
+/// A program that was fetched, with its own dynamic linker and libraries: those of this host may be of another release.
+pub fn fetched(root: &Path, program: &str) -> Vec<PathBuf> {
     let libraries: Vec<PathBuf> =
         ["lib", "usr/lib"].iter().map(|lib| root.join(lib).join("x86_64-linux-gnu")).collect();
     let linker = libraries.iter().map(|folder| folder.join("ld-linux-x86-64.so.2")).find(|path| path.exists());
-    command.args(["-n", "10"]).arg(linker.expect("the dynamic linker is unpacked"));
     let path: Vec<String> = libraries.iter().map(|folder| folder.display().to_string()).collect();
-    command.args(["--library-path", &path.join(":")]).arg(root.join("usr/bin/qemu-system-x86_64"));
+    let mut places = ["usr/bin", "usr/sbin", "bin", "sbin"].iter().map(|folder| root.join(folder).join(program));
+    let program = places.find(|path| path.exists()).unwrap_or_else(|| panic!("{program} is not unpacked"));
+    vec![linker.expect("the dynamic linker is unpacked"), "--library-path".into(), path.join(":").into(), program]
+}
+
+/// The emulator; others on the host go first.
+fn command(root: &Path, folder: &Path, machine: &Machine) -> Command {
+    let mut command = Command::new("nice");
+    command.args(["-n", "10"]).args(fetched(root, "qemu-system-x86_64"));
     for data in ["qemu", "seabios"] {
         command.arg("-L").arg(root.join("usr/share").join(data));
     }
     let socket = |name: &str| format!("{},server=on,wait=off", folder.join(name).display());
     command.args(["-chardev", &format!("socket,id=agent,path={}", socket("agent"))]);
     command.args(["-qmp", &format!("unix:{}", socket("control")), "-serial", "stdio"]);
+    command.args(EVERY_MACHINE.split_whitespace());
+    match machine {
+        Machine::Hardware => add_hardware(&mut command),
+        Machine::Storage(disk) => {
+            command.args(STORAGE.split_whitespace()).args(disk);
+        }
+    }
+    command.arg("-kernel").arg(kernel(root)).arg("-initrd").arg(folder.join("initramfs"));
+    command.args(["-append", if matches!(machine, Machine::Hardware) { KERNEL } else { PLAIN_KERNEL }]);
+    command
+}
+
+fn add_hardware(command: &mut Command) {
     command.args(MACHINE.split_whitespace());
     for (from, to, distance) in DISTANCES {
         command.args(["-numa", &format!("dist,src={from},dst={to},val={distance}")]);
@@ -196,9 +239,6 @@ fn command(root: &Path, folder: &Path) -> Command {
     }
     // A cache in front of a node's memory comes after the ways to it.
     command.args(["-numa", "hmat-cache,node-id=2,size=64M,level=1,associativity=direct,policy=write-back,line=64"]);
-    command.arg("-kernel").arg(kernel(root)).arg("-initrd").arg(folder.join("initramfs"));
-    command.args(["-append", KERNEL]);
-    command
 }
 
 fn kernel(root: &Path) -> PathBuf {

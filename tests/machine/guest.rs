@@ -13,13 +13,18 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 
 use crate::{
-    emulator::{Emulator, PATIENCE},
-    initramfs,
+    emulator::{Emulator, Machine, PATIENCE},
+    initramfs::{self, Cargo},
 };
 
 /// What the daemon is told. All else is as on a host where nothing was configured.
 const CONFIG: &str =
     "node_name = \"emulated\"\n[log]\nlevel = \"debug\"\n[kubelet]\nenabled = false\n[inventory]\nrescan = \"1h\"\n";
+
+/// The folder of tools/machine.sh.
+pub fn cache() -> PathBuf {
+    env::var_os("HOSTLER_MACHINE").expect("HOSTLER_MACHINE names the folder of tools/machine.sh").into()
+}
 
 /// A machine that has booted.
 pub struct Guest {
@@ -36,11 +41,15 @@ pub struct Said {
 }
 
 impl Guest {
-    /// Boots the machine.
+    /// Boots the machine with hardware.
     pub fn boot() -> Self {
-        let cache = env::var_os("HOSTLER_MACHINE").expect("HOSTLER_MACHINE names the folder of tools/machine.sh");
-        let cache = PathBuf::from(cache);
-        let emulator = Emulator::start(&cache, &initramfs::build(&cache.join("root")));
+        Self::boot_machine(&Machine::Hardware, Cargo::Hardware)
+    }
+
+    /// Boots a machine.
+    pub fn boot_machine(machine: &Machine, cargo: Cargo) -> Self {
+        let cache = cache();
+        let emulator = Emulator::start(&cache, &initramfs::build(&cache.join("root"), cargo), machine);
         let wire = BufReader::new(emulator.wire());
         let mut guest = Self { emulator, wire };
         assert_eq!(guest.line(), "hello");
@@ -104,6 +113,12 @@ impl Guest {
         let devices = spec["devices"].as_array().into_iter().flatten().map(|device| &device["containerEdits"]);
         let nodes = devices.filter_map(|edits| edits["deviceNodes"].as_array()).flatten();
         nodes.map(|node| node["path"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Turns the machine off as a cable does that is pulled, and waits until the emulator has closed its files.
+    pub fn power_off(mut self) {
+        self.emulator.order("quit", &json!({}));
+        self.emulator.wait();
     }
 
     /// Runs a command of the guest's shell.

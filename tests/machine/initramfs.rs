@@ -1,6 +1,8 @@
 //! What the emulated machine finds when it boots: busybox, the kernel's modules, and `hostler` with its libraries.
 
 use std::{
+    collections::BTreeSet,
+    env,
     ffi::OsStr,
     fs,
     path::{Path, PathBuf},
@@ -34,6 +36,30 @@ const MODULES: &[&str] = &[
     "igbvf",
 ];
 
+/// The same for the machine with a disk: every file system that state is kept on.
+const STORAGE_MODULES: &[&str] = &[
+    "virtio_blk",
+    "crc32c_generic",
+    "libcrc32c",
+    "crc16",
+    "mbcache",
+    "jbd2",
+    "ext4",
+    "xfs",
+    "xor",
+    "raid6_pq",
+    "btrfs",
+];
+
+/// What a machine is booted with.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Cargo {
+    /// Drivers of the hardware.
+    Hardware,
+    /// Drivers of the disk and file systems, and this very program, as `/usr/bin/machine`.
+    Storage,
+}
+
 /// Those without which the machine has nothing to show.
 const NEEDED: &[&str] = &["cxl_acpi", "cxl_mem", "cxl_pci", "dax_cxl", "kmem", "vfio-pci", "igb"];
 
@@ -51,6 +77,7 @@ mount -t cgroup2 cgroup2 /sys/fs/cgroup
 mount -t tracefs tracefs /sys/kernel/tracing
 echo '+cpuset +memory' > /sys/fs/cgroup/cgroup.subtree_control
 hostname emulated
+ip link set lo up
 for module in $(cat /modules/order); do insmod /modules/$module; done
 exec sh /agent
 ";
@@ -72,7 +99,7 @@ poweroff -f
 ";
 
 /// The archive, for the programs below `root` and the binary under test.
-pub fn build(root: &Path) -> Vec<u8> {
+pub fn build(root: &Path, cargo: Cargo) -> Vec<u8> {
     let mut archive = Archive::default();
     archive.folder("/dev");
     archive.character_device("/dev/console", 5, 1);
@@ -84,11 +111,22 @@ pub fn build(root: &Path) -> Vec<u8> {
     archive.file("/agent", AGENT.as_bytes());
     archive.program("/bin/busybox", &read(&busybox(root)));
     let binary = Path::new(env!("CARGO_BIN_EXE_hostler"));
-    for library in libraries(binary) {
+    let own = env::current_exe().unwrap();
+    let programs: &[(&Path, &str)] = match cargo {
+        Cargo::Hardware => &[(binary, "/usr/bin/hostler")],
+        Cargo::Storage => &[(binary, "/usr/bin/hostler"), (&own, "/usr/bin/machine")],
+    };
+    let needed: BTreeSet<PathBuf> = programs.iter().flat_map(|(program, _)| libraries(program)).collect();
+    for library in needed {
         archive.program(library.to_str().unwrap(), &read(&library));
     }
-    archive.program("/usr/bin/hostler", &stripped(binary));
-    add_modules(&mut archive, root);
+    for (program, name) in programs {
+        archive.program(name, &stripped(program));
+    }
+    match cargo {
+        Cargo::Hardware => add_modules(&mut archive, root, MODULES, NEEDED),
+        Cargo::Storage => add_modules(&mut archive, root, STORAGE_MODULES, &["virtio_blk", "ext4", "xfs", "btrfs"]),
+    }
     archive.finish()
 }
 
@@ -121,13 +159,13 @@ fn stripped(binary: &Path) -> Vec<u8> {
     }
 }
 
-fn add_modules(archive: &mut Archive, root: &Path) {
+fn add_modules(archive: &mut Archive, root: &Path, names: &[&str], needed: &[&str]) {
     let mut found = Vec::new();
     modules_below(root, &mut found);
     let mut order = String::new();
-    for name in MODULES {
+    for name in names {
         let module = found.iter().find(|path| module_name(path) == Some(*name));
-        assert!(module.is_some() || !NEEDED.contains(name), "the kernel has no module {name}");
+        assert!(module.is_some() || !needed.contains(name), "the kernel has no module {name}");
         let Some(module) = module else { continue };
         archive.file(&format!("/modules/{name}.ko"), &unpacked(module, root));
         order.push_str(&format!("{name}.ko "));

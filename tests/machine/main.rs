@@ -22,5 +22,8 @@ mod initramfs;
 mod inventory;
 mod memory;
 mod orders;
+mod power;
 mod shell;
+mod storm;
 mod vfio;
+mod write_log;

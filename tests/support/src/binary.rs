@@ -37,6 +37,15 @@ pub fn controller_binary() -> PathBuf {
     binary
 }
 
+/// A program on the `PATH`, or where `tools/deps.sh` puts it.
+pub fn tool(name: &str) -> Option<PathBuf> {
+    let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")));
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders = env::split_paths(&path).chain(cache.map(|cache| cache.join("hostler/tools/usr/bin")));
+    folders.map(|folder| folder.join(name)).find(|path| path.is_file())
+}
+
 /// Cargo puts tests and benches into `target/<profile>/deps`, examples into `target/<profile>/examples`, and the binary
 /// into `target/<profile>`.
 fn beside(program: &Path) -> PathBuf {

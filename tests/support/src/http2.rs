@@ -9,8 +9,6 @@ use tokio::{
 
 /// The error of a stream that is one too many.
 const REFUSED_STREAM: u32 = 7;
-/// The error of a request that is not valid HTTP/2.
-pub const PROTOCOL_ERROR: u32 = 1;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const DATA: u8 = 0;
@@ -40,6 +38,13 @@ pub enum GrpcOutcome {
 pub async fn call(socket: &Path, authority: &str, path: &str) -> GrpcOutcome {
     let mut connection = UnixStream::connect(socket).await.expect("the socket is served");
     connection.write_all(&request(authority, path)).await.expect("the request is sent");
+    outcome(&mut connection).await.expect("frames come back")
+}
+
+/// Sends what a client library has sent to another socket, byte for byte, up to the end of its first call.
+pub async fn replay(socket: &Path, sent: &[u8]) -> GrpcOutcome {
+    let mut connection = UnixStream::connect(socket).await.expect("the socket is served");
+    connection.write_all(sent).await.expect("the request is sent");
     outcome(&mut connection).await.expect("frames come back")
 }
 

@@ -7,6 +7,7 @@
 //! | `kubelet/` | the kubelet's root folder |
 //! | `cdi/` | a folder in which the container runtime looks for CDI files; those of hostler go |
 //! | `restart` | a program that kills the kubelet and starts it again |
+//! | `import` | a program that imports the image archive which is its argument; only `tests/node_cluster` needs it |
 //! | `daemon.kubeconfig` | how daemons reach the API server; without it they are administrators |
 //! | `controller.kubeconfig` | the same for the controller |
 //!
@@ -143,6 +144,27 @@ impl RealNode {
             kubelet: Some(self.folder.join("kubelet")),
             cdi: Some(self.folder.join("cdi")),
         }
+    }
+
+    /// How an administrator reaches the API server.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// The folder of the node.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Whether images can be brought to the node.
+    pub fn imports_images(&self) -> bool {
+        self.folder.join("import").is_file()
+    }
+
+    /// Has the container runtime know the images of an archive.
+    pub fn import_image(&self, archive: &Path) {
+        let output = Command::new(self.folder.join("import")).arg(archive).output().unwrap();
+        assert!(output.status.success(), "import: {}", String::from_utf8_lossy(&output.stderr));
     }
 
     /// Kills the kubelet, and starts another one.

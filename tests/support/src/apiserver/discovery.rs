@@ -7,7 +7,7 @@ use super::resources::{ApiServerRelease, Catalog, GroupVersion, api_version};
 pub(crate) fn version(release: ApiServerRelease) -> Value {
     let minor = release.minor();
     json!({
-        "major": "1", "minor": minor.to_string(), "gitVersion": format!("v1.{minor}.0"), "gitCommit": "0",
+        "major": "1", "minor": minor.to_string(), "gitVersion": format!("v1.{minor}.3"), "gitCommit": "0",
         "gitTreeState": "clean", "buildDate": "2026-01-01T00:00:00Z", "goVersion": "none", "compiler": "none",
         "platform": "linux/amd64",
     })

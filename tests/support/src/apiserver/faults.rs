@@ -23,7 +23,7 @@ pub struct ApiFault {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum FaultEffect {
     /// Refused with this code; seconds for `Retry-After`.
-    Status(u16, Option<u32>),
+    Status(u16, Option<u64>),
     /// The connection is reset before anything is done.
     Reset,
     /// It is done, and the connection is reset before the answer.

@@ -287,7 +287,7 @@ fn response(
         Err(refusal) => {
             let mut response = json(refusal.code, &refusal.status());
             if let Some(seconds) = refusal.retry_after {
-                response.headers_mut().insert(RETRY_AFTER, seconds.into());
+                response.headers_mut().insert(RETRY_AFTER, seconds.get().into());
             }
             response
         }

@@ -1,5 +1,7 @@
 //! What the server says when it says no: `Status` objects, shaped as clients expect them.
 
+use std::num::NonZeroU64;
+
 use serde_json::{Value, json};
 
 use super::resources::ServedResource;
@@ -13,7 +15,7 @@ pub struct StatusError {
     message: String,
     details: Value,
     /// Seconds, for the header.
-    pub retry_after: Option<u32>,
+    pub retry_after: Option<NonZeroU64>,
     /// Lets a client go on with an inconsistent list.
     pub continue_token: Option<String>,
 }
@@ -218,7 +220,7 @@ impl StatusError {
         refusal.details = json!({
             "causes": [{ "reason": "ResourceVersionTooLarge", "message": "Too large resource version" }],
         });
-        refusal.retry_after = Some(1);
+        refusal.retry_after = NonZeroU64::new(1);
         refusal
     }
 
@@ -290,7 +292,7 @@ impl StatusError {
     }
 
     /// As a server in trouble says it.
-    pub(crate) fn trouble(code: u16, retry_after: Option<u32>) -> Self {
+    pub(crate) fn trouble(code: u16, retry_after: Option<u64>) -> Self {
         let (reason, message) = match code {
             409 => (
                 "Conflict",
@@ -302,7 +304,7 @@ impl StatusError {
             504 => ("Timeout", "The request did not complete within the allotted timeout"),
             _ => ("Unknown", "injected"),
         };
-        Self { retry_after, ..Self::new(code, reason, message) }
+        Self { retry_after: retry_after.and_then(NonZeroU64::new), ..Self::new(code, reason, message) }
     }
 
     /// As JSON.
@@ -310,7 +312,7 @@ impl StatusError {
         let mut details = self.details.clone();
         if let Some(seconds) = self.retry_after {
             details = if details.is_null() { json!({}) } else { details };
-            details["retryAfterSeconds"] = json!(seconds);
+            details["retryAfterSeconds"] = json!(seconds.get());
         }
         let metadata = self.continue_token.as_ref().map_or_else(|| json!({}), |token| json!({ "continue": token }));
         let mut status = json!({

@@ -99,6 +99,8 @@ pub(crate) enum ObjectKind {
     NodeResourceTopology,
     TokenReview,
     SubjectAccessReview,
+    /// What the one who asks may, himself.
+    SelfSubjectAccessReview,
     CustomResourceDefinition,
     /// Claims of 1.26 to 1.31.
     ClassicClaim,
@@ -182,6 +184,15 @@ pub(crate) const RESOURCES: &[ServedResource] = &[
         ObjectKind::SubjectAccessReview,
         "SubjectAccessReview",
         "subjectaccessreviews",
+        &[],
+        false,
+        false,
+        AUTHORIZATION,
+    ),
+    resource(
+        ObjectKind::SelfSubjectAccessReview,
+        "SelfSubjectAccessReview",
+        "selfsubjectaccessreviews",
         &[],
         false,
         false,

@@ -1,4 +1,4 @@
-//! Questions that are put as objects and never stored: whose a token is, and what somebody may.
+//! Questions that are put as objects and never stored: whose a token is, and what somebody may, oneself included.
 
 use serde_json::{Value, json};
 
@@ -12,9 +12,10 @@ pub(crate) fn answer(
     call: &ApiRequest,
     body: impl FnOnce() -> Result<Value, StatusError>,
 ) -> Option<Result<Value, StatusError>> {
-    let status = match call.target.resource.kind {
+    let status: fn(&ServerState, &ApiUser, &Value) -> Value = match call.target.resource.kind {
         ObjectKind::TokenReview => whose,
         ObjectKind::SubjectAccessReview => allowed,
+        ObjectKind::SelfSubjectAccessReview => own,
         _ => return None,
     };
     // A question cannot be read, changed or deleted.
@@ -23,12 +24,12 @@ pub(crate) fn answer(
     }
     let question = body().and_then(|question| schema::decode(call.target.resource, &question));
     Some(question.map(|mut question| {
-        question["status"] = status(state, &question["spec"]);
+        question["status"] = status(state, &call.user, &question["spec"]);
         question
     }))
 }
 
-fn whose(state: &ServerState, spec: &Value) -> Value {
+fn whose(state: &ServerState, _: &ApiUser, spec: &Value) -> Value {
     let token = spec["token"].as_str().unwrap_or_default();
     match state.users.get(token) {
         Some(user) => json!({ "authenticated": true, "user": {
@@ -41,13 +42,25 @@ fn whose(state: &ServerState, spec: &Value) -> Value {
 }
 
 /// Only the name counts here: nobody has a role by his group.
-fn allowed(state: &ServerState, spec: &Value) -> Value {
+fn allowed(state: &ServerState, _: &ApiUser, spec: &Value) -> Value {
     let user = state.users.values().find(|user| spec["user"] == user.name.as_str());
-    let allowed = user.is_some_and(|user| match &spec["resourceAttributes"] {
+    verdict(user.is_some_and(|user| may(user, spec)))
+}
+
+/// The same of the one who asks.
+fn own(_: &ServerState, asker: &ApiUser, spec: &Value) -> Value {
+    verdict(may(asker, spec))
+}
+
+fn verdict(allowed: bool) -> Value {
+    json!({ "allowed": allowed, "reason": if allowed { "RBAC: allowed" } else { "" } })
+}
+
+fn may(user: &ApiUser, spec: &Value) -> bool {
+    match &spec["resourceAttributes"] {
         Value::Null => may_path(user, &spec["nonResourceAttributes"]),
         asked => may_object(user, asked),
-    });
-    json!({ "allowed": allowed, "reason": if allowed { "RBAC: allowed" } else { "" } })
+    }
 }
 
 fn may_path(user: &ApiUser, asked: &Value) -> bool {

@@ -3,7 +3,7 @@
 //! | What it sees | What it writes |
 //! |---|---|
 //! | a pod names a template, and has no claim of its own from it | a claim that the pod owns, with the name in the pod in an annotation |
-//! | such a claim, and the pod's status does not name it | the pod's status, applied |
+//! | such a claim, and the pod's status does not name it, or names one that is gone | the pod's status, applied: of its entries only these |
 //! | a pod with a node, and an allocated claim that is not reserved for it | the reservation |
 //! | a reservation of a pod that is gone, done, or another one | no reservation; with the last one goes the allocation, if it is the scheduler's |
 //! | a claim without allocation that lost its last reservation, or that is to go and nobody uses | no finalizer |
@@ -49,15 +49,17 @@ impl ClaimController {
         let in_namespace: Vec<&Value> =
             claims.iter().filter(|claim| claim["metadata"]["namespace"] == pod["metadata"]["namespace"]).collect();
         if needs_claims(pod) && pod["metadata"]["deletionTimestamp"].is_null() {
-            let mut statuses = list(&pod["status"]["resourceClaimStatuses"]).to_vec();
+            let mut statuses = Vec::new();
             for entry in list(&pod["spec"]["resourceClaims"]) {
                 let Some(template) = entry["resourceClaimTemplateName"].as_str() else { continue };
-                // Of a claim that is gone, the real one makes no other.
-                if generated(pod, entry).is_some() {
+                let named = generated(pod, entry);
+                if in_namespace.iter().any(|claim| named.is_some_and(|name| claim["metadata"]["name"] == name)) {
                     continue;
                 }
                 match in_namespace.iter().find(|claim| is_for(claim, pod, entry)) {
                     Some(claim) => set_status(&mut statuses, entry, &claim["metadata"]["name"]),
+                    // Of a claim that is gone the real one makes no other: it remembers for an hour that it has made it.
+                    None if named.is_some() => {}
                     None => {
                         if let Some(write) = self.make(view, pod, entry, template) {
                             return Some(write);
@@ -65,7 +67,7 @@ impl ClaimController {
                     }
                 }
             }
-            if statuses != list(&pod["status"]["resourceClaimStatuses"]) {
+            if !statuses.is_empty() {
                 return Some(ControllerWrite::ApplyStatus(applied_statuses(pod, &statuses)));
             }
         }

@@ -1,0 +1,339 @@
+//! The power fails: a disk logs its writes while pods come and go, and is made anew as it was at every flush, and with any
+//! part of what came after it. On each of these disks every claim that was promised is there and none that was taken back.
+
+use std::{
+    collections::BTreeMap,
+    env,
+    fs::{self, File, OpenOptions},
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use hostler::claims::store::{RecordDir, RecordState};
+
+use crate::{
+    emulator::{Machine, fetched},
+    guest::{Guest, cache},
+    initramfs::Cargo,
+    storm::{MARK_BYTES, Promise, Promises, cards},
+    write_log::{self, Event, Image, Write},
+};
+
+const MIB: u64 = 1 << 20;
+
+/// A file system that state may be kept on.
+struct FileSystem {
+    name: &'static str,
+    kind: &'static str,
+    mib: u64,
+    make: &'static [&'static str],
+}
+
+const EXT4: FileSystem = FileSystem { name: "ext4", kind: "ext4", mib: 64, make: &["mkfs.ext4", "-q", "-F"] };
+const EXT4_WITHOUT_JOURNAL: FileSystem = FileSystem {
+    name: "ext4 without a journal",
+    kind: "ext4",
+    mib: 64,
+    make: &["mkfs.ext4", "-q", "-F", "-O", "^has_journal"],
+};
+const XFS: FileSystem = FileSystem { name: "xfs", kind: "xfs", mib: 320, make: &["mkfs.xfs", "-q", "-f"] };
+const BTRFS: FileSystem = FileSystem { name: "btrfs", kind: "btrfs", mib: 128, make: &["mkfs.btrfs", "-q", "-f"] };
+
+#[test]
+#[ignore = "takes an emulated machine: make test-power"]
+fn nothing_promised_is_lost_on_ext4_when_the_power_fails() {
+    fail_everywhere(&EXT4);
+}
+
+#[test]
+#[ignore = "takes an emulated machine: make test-power"]
+fn nothing_promised_is_lost_on_ext4_without_a_journal_when_the_power_fails() {
+    fail_everywhere(&EXT4_WITHOUT_JOURNAL);
+}
+
+#[test]
+#[ignore = "takes an emulated machine: make test-power"]
+fn nothing_promised_is_lost_on_xfs_when_the_power_fails() {
+    fail_everywhere(&XFS);
+}
+
+#[test]
+#[ignore = "takes an emulated machine: make test-power"]
+fn nothing_promised_is_lost_on_btrfs_when_the_power_fails() {
+    fail_everywhere(&BTRFS);
+}
+
+/// A number that the environment may change.
+fn setting(name: &str, default: usize) -> usize {
+    env::var(name).map_or(default, |value| value.parse().unwrap_or_else(|error| panic!("{name}: {error}")))
+}
+
+fn fail_everywhere(file_system: &FileSystem) {
+    // In memory where that can be: the emulated disk flushes some thousand times.
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let path = |name: &str| folder.path().join(name);
+    make(file_system, &path("disk"));
+    let before = Image::read(&path("disk"));
+    record(file_system, &path("disk"), &path("log"));
+    let events = write_log::read(&path("log"));
+    let moments = moments(&events, file_system.mib * MIB / 512);
+    let mut checker = Checker::new(file_system, folder.path(), &before);
+    let checked = moments.len().min(setting("HOSTLER_POWER_POINTS", 150));
+    let (mut image, mut applied, mut images, mut lost) = (before, 0, 0, Vec::new());
+    for (index, moment) in moments.iter().enumerate() {
+        for event in &events[applied..moment.at] {
+            if let Event::Write(write) = event {
+                image.apply(write);
+            }
+        }
+        applied = moment.at;
+        // As many as were asked for, all over the log.
+        if index * checked / moments.len() == (index + 1) * checked / moments.len() {
+            continue;
+        }
+        let state = checker.state_of(&image);
+        let mut torn = image.clone();
+        some_of(&moment.after, index).for_each(|write| torn.apply(write));
+        let torn = checker.state_of(&torn);
+        images += 2;
+        let found =
+            [(&state, &moment.promised_before), (&state, &moment.promised_after), (&torn, &moment.promised_after)];
+        for (which, (state, promises)) in found.into_iter().enumerate() {
+            lost.extend(state.broken(promises).into_iter().map(|word| format!("flush {index}, {which}: {word}")));
+        }
+    }
+    let flushes = moments.len();
+    let name = file_system.name;
+    let said = format!(
+        "{name}: {flushes} flushes, {images} disks, {} repaired, {} of them by a person, {} broken promises",
+        checker.repaired,
+        checker.asked,
+        lost.len()
+    );
+    io::stdout().write_all(format!("{said}\n").as_bytes()).unwrap();
+    assert!(lost.is_empty(), "{said}\n{}", lost.join("\n"));
+}
+
+fn make(file_system: &FileSystem, disk: &Path) {
+    let file = File::create(disk).unwrap();
+    file.set_len(file_system.mib * MIB).unwrap();
+    let root = cache().join("root");
+    let program = fetched(&root, file_system.make[0]);
+    let mut command = Command::new(&program[0]);
+    command.args(&program[1..]).args(&file_system.make[1..]).arg(disk).stdout(Stdio::null());
+    assert!(command.status().unwrap().success(), "{} is not made", file_system.name);
+    // Behind the file system there is room for the marks.
+    file.set_len((file_system.mib + 1) * MIB).unwrap();
+}
+
+/// Has pods come and go on a disk that logs its writes, and cuts the power.
+fn record(file_system: &FileSystem, disk: &Path, log: &Path) {
+    File::create(log).unwrap();
+    let drive = |words: String| ["-blockdev".to_owned(), words];
+    let words = [
+        drive(format!("driver=file,node-name=plain,filename={}", disk.display())),
+        drive(format!("driver=file,node-name=log,filename={}", log.display())),
+        drive("driver=blklogwrites,node-name=logged,file=plain,log=log,log-sector-size=512".to_owned()),
+        ["-device".to_owned(), "virtio-blk-pci,drive=logged,bus=pcie.0,addr=5,write-cache=on".to_owned()],
+    ];
+    let mut guest = Guest::boot_machine(&Machine::Storage(words.concat()), Cargo::Storage);
+    // What is not flushed comes to the disk soon, in an order of the kernel's own.
+    guest.ok("echo 20 >/proc/sys/vm/dirty_writeback_centisecs; echo 30 >/proc/sys/vm/dirty_expire_centisecs");
+    guest.ok(&format!("mount -t {} /dev/vda /tmp", file_system.kind));
+    let steps = setting("HOSTLER_POWER_STEPS", 80);
+    guest.ok(&format!(
+        "STORM_DISK=/dev/vda STORM_MARKS_AT={} STORM_STEPS={steps} HOSTLER_BIN=/usr/bin/hostler \
+         machine --ignored --exact storm::pods_come_and_go --nocapture >/run/storm.log 2>&1 & echo $! >/run/storm.pid",
+        file_system.mib * MIB
+    ));
+    while guest.run("kill -0 $(cat /run/storm.pid)").code == 0 {
+        thread::sleep(Duration::from_millis(500));
+    }
+    let said = guest.ok("cat /run/storm.log");
+    assert!(said.contains("test result: ok"), "{said}");
+    guest.power_off();
+}
+
+/// A moment at which the power may fail: after a flush, or before the next one.
+struct Moment<'a> {
+    /// The place of the flush among the events.
+    at: usize,
+    promised_before: Promises,
+    /// What was written before the next flush.
+    after: Vec<&'a Write>,
+    promised_after: Promises,
+}
+
+fn moments(events: &[Event], marks_at: u64) -> Vec<Moment<'_>> {
+    let mut moments: Vec<Moment<'_>> = Vec::new();
+    let mut promised: Option<Promises> = None;
+    for (at, event) in events.iter().enumerate() {
+        match event {
+            Event::Write(write) if write.sector == marks_at => {
+                let mark = Promises::parse(&write.bytes[..MARK_BYTES]);
+                promised = Some(mark.clone());
+                if let Some(last) = moments.last_mut() {
+                    last.promised_after = mark;
+                }
+            }
+            Event::Write(write) => {
+                if let Some(last) = moments.last_mut() {
+                    last.after.push(write);
+                }
+            }
+            Event::Flush => {
+                if let Some(promised) = &promised {
+                    let (promised_before, promised_after) = (promised.clone(), promised.clone());
+                    moments.push(Moment { at, promised_before, after: Vec::new(), promised_after });
+                }
+            }
+        }
+    }
+    moments
+}
+
+/// Any of these writes, other ones for every seed.
+fn some_of<'a>(writes: &'a [&'a Write], seed: usize) -> impl Iterator<Item = &'a Write> {
+    let mut random = seed as u64 + 1;
+    writes.iter().copied().filter(move |_| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        random >> 63 == 0
+    })
+}
+
+/// Mounts one disk after the other.
+struct Checker<'a> {
+    file_system: &'a FileSystem,
+    folder: PathBuf,
+    disk: PathBuf,
+    file: File,
+    /// A machine that mounts them, where this user may not.
+    guest: Option<Guest>,
+    /// How many had to be repaired, and for how many of them a person would have been asked.
+    repaired: usize,
+    asked: usize,
+}
+
+impl<'a> Checker<'a> {
+    fn new(file_system: &'a FileSystem, folder: &Path, image: &Image) -> Self {
+        let disk = folder.join("found");
+        let file = OpenOptions::new().create(true).truncate(true).write(true).open(&disk).unwrap();
+        let folder = folder.join("mounted");
+        fs::create_dir(&folder).unwrap();
+        let mut checker = Self { file_system, folder, disk, file, guest: None, repaired: 0, asked: 0 };
+        image.write(&checker.file);
+        if checker.mount().is_err() {
+            checker.guest = Some(checker.boot());
+        } else {
+            checker.unmount();
+        }
+        checker
+    }
+
+    fn boot(&self) -> Guest {
+        let words = [
+            "-blockdev".to_owned(),
+            format!("driver=file,node-name=found,locking=off,filename={}", self.disk.display()),
+            "-device".to_owned(),
+            "virtio-blk-pci,drive=found,bus=pcie.0,addr=5".to_owned(),
+        ];
+        let mut guest = Guest::boot_machine(&Machine::Storage(words.into()), Cargo::Storage);
+        guest.ok("mkdir /disk");
+        guest
+    }
+
+    fn mount(&self) -> Result<(), String> {
+        let mut command = Command::new("mount");
+        command.args(["-o", "loop", "-t", self.file_system.kind]).arg(&self.disk).arg(&self.folder);
+        let said = command.output().unwrap();
+        if said.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&said.stderr).into_owned()) }
+    }
+
+    fn unmount(&self) {
+        assert!(Command::new("umount").arg(&self.folder).status().unwrap().success());
+    }
+
+    /// What a start finds on such a disk: the machine boots, and the daemon opens its records.
+    fn state_of(&mut self, image: &Image) -> FoundState {
+        image.write(&self.file);
+        self.check_file_system();
+        let kind = self.file_system.kind;
+        const PACK: &str = "cd h*/state && tar -c -f - claims claims.journal | gzip -1 | base64 -w 0";
+        let state = match &mut self.guest {
+            Some(guest) => guest
+                .ok(&format!("mount -t {kind} /dev/vda /disk && {{ (cd /disk && {PACK}); umount /disk; }}"))
+                .into_bytes(),
+            None => {
+                self.mount().unwrap();
+                let said = Command::new("sh").args(["-c", PACK]).current_dir(&self.folder).output().unwrap();
+                self.unmount();
+                said.stdout
+            }
+        };
+        FoundState::open(&BASE64_STANDARD.decode(state.trim_ascii()).unwrap())
+    }
+
+    /// What every boot does before it mounts a file system that was not unmounted and has no journal.
+    fn check_file_system(&mut self) {
+        if self.file_system.kind != "ext4" {
+            return;
+        }
+        let program = fetched(&cache().join("root"), "e2fsck");
+        let run = |how: &str| {
+            let mut command = Command::new(&program[0]);
+            command.args(&program[1..]).arg(how).arg(&self.disk).stdout(Stdio::null()).stderr(Stdio::null());
+            command.status().unwrap().code()
+        };
+        match run("-p") {
+            Some(0) => return,
+            Some(1 | 2) => {}
+            // What it does not dare by itself, a person at the console would be asked for.
+            Some(4) => {
+                self.asked += 1;
+                assert!(run("-y").is_some_and(|code| code < 4), "{} cannot be repaired", self.file_system.name);
+            }
+            code => panic!("{}: e2fsck ends with {code:?}", self.file_system.name),
+        }
+        self.repaired += 1;
+    }
+}
+
+/// What is known of each claim.
+struct FoundState(BTreeMap<String, Result<(RecordState, Vec<String>), String>>);
+
+impl FoundState {
+    fn open(archive: &[u8]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("state.tar.gz"), archive).unwrap();
+        let unpacked = Command::new("tar").args(["-xzf", "state.tar.gz"]).current_dir(folder.path()).status().unwrap();
+        assert!(unpacked.success());
+        let records = RecordDir::open(folder.path().join("claims"), "the next boot").unwrap();
+        let claim = |loaded: hostler::claims::store::LoadedRecord| {
+            let devices = |record: &hostler::claims::store::ClaimRecord| {
+                record.devices.iter().map(|device| device.grant.device.to_string()).collect()
+            };
+            (loaded.uid.to_string(), loaded.record.map(|record| (record.state, devices(&record))))
+        };
+        Self(records.load().unwrap().into_iter().map(claim).collect())
+    }
+
+    /// The promises that are not kept.
+    fn broken(&self, promises: &Promises) -> Vec<String> {
+        let promises = promises.by_uid();
+        let mut broken = Vec::new();
+        for (uid, (promise, slot)) in &promises {
+            let expected = Some(Ok((RecordState::Prepared, cards(*slot))));
+            let found = self.0.get(uid).cloned();
+            if *promise == Promise::Whole && found != expected {
+                broken.push(format!("{uid} was promised, and is {found:?}"));
+            }
+        }
+        let returned = self.0.iter().filter(|(uid, _)| !promises.contains_key(*uid));
+        broken.extend(returned.map(|(uid, found)| format!("{uid} is gone, and is there as {found:?}")));
+        broken
+    }
+}
