@@ -28,6 +28,8 @@ pub(super) struct Compiler<'a> {
     scopes: Vec<Variable>,
     slots: usize,
     aggregates: Vec<Aggregate>,
+    /// Variables that were used before their types were found.
+    uses: Vec<(Box<str>, Type)>,
     formatting: Formatting,
 }
 
@@ -41,10 +43,11 @@ struct Variable {
 /// What is evaluated, and how many places for variables it needs.
 pub(super) fn compile(expression: &Expression, options: &CelOptions) -> Result<(Node, usize), CompileError> {
     let (inference, formatting) = (Inference::default(), Formatting::default());
-    let mut compiler =
-        Compiler { options, inference, scopes: Vec::new(), slots: 0, aggregates: Vec::new(), formatting };
+    let (scopes, aggregates, uses) = (Vec::new(), Vec::new(), Vec::new());
+    let mut compiler = Compiler { options, inference, scopes, slots: 0, aggregates, uses, formatting };
     let (ty, node) = compiler.expression(expression)?;
     compiler.check_aggregates()?;
+    compiler.check_uses()?;
     compiler.formatting.check(&compiler.inference)?;
     match compiler.inference.settled(&ty) {
         Type::Bool | Type::Any => Ok((node, compiler.slots)),
@@ -74,15 +77,18 @@ impl Compiler<'_> {
     fn name(&mut self, name: &str) -> Result<Typed, CompileError> {
         let variable = self.scopes.iter().rev().find(|variable| *variable.name == *name);
         if let Some(Variable { ty, slot, .. }) = variable {
-            // Kubernetes takes the name of a variable that holds a type for the name of a type.
-            return match self.inference.resolved(ty) {
-                Type::Meta(_) => type_name(name).ok_or_else(|| CompileError::UnknownName(name.to_owned())),
-                _ => Ok((ty.clone(), Node::path(Base::Slot(*slot)))),
+            let (ty, slot) = (ty.clone(), *slot);
+            return match self.inference.resolved(&ty) {
+                Type::Meta(_) => named_type(name),
+                resolved => {
+                    self.uses.extend(matches!(resolved, Type::Variable(_)).then(|| (name.into(), ty.clone())));
+                    Ok((ty, Node::path(Base::Slot(slot))))
+                }
             };
         }
         match name.strip_prefix('.').unwrap_or(name) {
             "device" => Ok((Type::Struct(DEVICE), Node::path(Base::Device))),
-            other => type_name(other).ok_or_else(|| CompileError::UnknownName(other.to_owned())),
+            other => named_type(other),
         }
     }
 
@@ -209,6 +215,15 @@ impl Compiler<'_> {
         Ok(())
     }
 
+    /// Kubernetes takes the name of a variable that holds a type for the name of a type, also where its type is found later.
+    fn check_uses(&self) -> Result<(), CompileError> {
+        let holds_type = |ty: &Type| matches!(self.inference.settled(ty), Type::Meta(_));
+        self.uses.iter().filter(|(_, ty)| holds_type(ty)).try_for_each(|(name, _)| match type_name(name) {
+            None => Err(CompileError::UnknownName(name.to_string())),
+            Some(_) => Err(CompileError::Unsupported(format!("the variable {name} in place of the type {name}"))),
+        })
+    }
+
     fn mismatch(&self, expected: &Type, found: &Type) -> CompileError {
         let [expected, found] = [expected, found].map(|ty| self.inference.settled(ty).to_string());
         CompileError::Type { expected, found }
@@ -265,6 +280,10 @@ impl Compiler<'_> {
 
 /// What the type of `device` is called.
 const DEVICE: &str = "kubernetes.DRADevice";
+
+fn named_type(name: &str) -> Result<Typed, CompileError> {
+    type_name(name).ok_or_else(|| CompileError::UnknownName(name.to_owned()))
+}
 
 /// Types, and the only constant, can be named: to compare them with what `type()` gives.
 fn type_name(name: &str) -> Option<Typed> {

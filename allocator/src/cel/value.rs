@@ -313,15 +313,9 @@ pub(super) fn whole(number: f64) -> Option<i64> {
     is_whole.then_some(truncated)
 }
 
+/// Both as floating-point numbers, as Kubernetes compares them: 2^63 - 1 is equal to 2^63 there.
 fn compare_with_double(whole: i128, double: f64) -> Option<Ordering> {
-    if double.is_nan() {
-        return None;
-    }
-    // 2^64 is beyond every whole number of the language, and what is below fits 128 bits.
-    if double.abs() > 18_446_744_073_709_551_616.0 {
-        return Some(if double > 0.0 { Ordering::Less } else { Ordering::Greater });
-    }
-    #[expect(clippy::cast_possible_truncation, reason = "smaller than 2^65")]
-    let floor = double.floor() as i128;
-    Some(whole.cmp(&floor).then(if double > double.floor() { Ordering::Less } else { Ordering::Equal }))
+    #[expect(clippy::cast_precision_loss, reason = "it is lost there, too")]
+    let whole = whole as f64;
+    whole.partial_cmp(&double)
 }
