@@ -46,6 +46,22 @@ struct Reached<'a> {
     is_optional: bool,
 }
 
+/// What a path comes to.
+enum End<'a> {
+    Reached(Reached<'a>),
+    /// The value of the path: nothing is there, or what is asked is answered.
+    Known(Value<'a>),
+}
+
+/// The beginning of a path; steps go into what is optional.
+fn begin(value: Value<'_>) -> Result<End<'_>, EvaluationError> {
+    Ok(match unless_lost(value)? {
+        Value::Optional(None) => End::Known(Value::Optional(None)),
+        Value::Optional(Some(value)) => End::Reached(Reached { value: value.reread(), is_optional: true }),
+        value => End::Reached(Reached { value, is_optional: false }),
+    })
+}
+
 impl<'a> Evaluation<'a> {
     pub(super) fn new(facts: &'a DeviceFacts<'a>, slots: usize) -> Self {
         let slots = (0..slots).map(|_| Slot::Known(Ok(Value::Null))).collect();
@@ -104,27 +120,43 @@ impl<'a> Evaluation<'a> {
     }
 
     fn path(&mut self, path: &'a Path) -> Evaluated<'a> {
+        match self.reach(path)? {
+            End::Reached(Reached { value, is_optional: true }) => Ok(Value::optional(value)),
+            End::Reached(Reached { value, is_optional: false }) => unless_lost(value),
+            End::Known(value) => Ok(value),
+        }
+    }
+
+    fn reach(&mut self, path: &'a Path) -> Result<End<'a>, EvaluationError> {
         if let Some(property) = &path.property {
             return self.property(property, path.is_test);
         }
         let base = match &path.base {
-            Base::Device => Value::Map(Map::Device(DeviceMap::Device(self.facts))),
-            Base::Slot(slot) => self.variable(*slot)?,
-            Base::Value(node) => self.evaluate(node)?,
-            Base::Choice(nodes) => self.choice(nodes)?,
+            Base::Device => begin(Value::Map(Map::Device(DeviceMap::Device(self.facts))))?,
+            Base::Slot(slot) => begin(self.variable(*slot)?)?,
+            Base::Value(node) => begin(self.evaluate(node)?)?,
+            // The steps of a branch and those behind the choice are one path.
+            Base::Choice(nodes) => match self.chosen(nodes)? {
+                Node::Path(branch) if !branch.is_test => self.reach(branch)?,
+                other => begin(self.evaluate(other)?)?,
+            },
         };
-        self.walk(base, &path.steps, path.is_test)
+        match base {
+            End::Reached(reached) => self.walk(reached, &path.steps, path.is_test),
+            End::Known(_) if path.is_test => Ok(End::Known(Value::Bool(false))),
+            nothing @ End::Known(_) => Ok(nothing),
+        }
     }
 
     /// The common case: one look into the device.
-    fn property(&mut self, path: &'a PropertyPath, is_test: bool) -> Evaluated<'a> {
+    fn property(&mut self, path: &'a PropertyPath, is_test: bool) -> Result<End<'a>, EvaluationError> {
         let found = self.facts.property(path.property, &path.domain, &path.id);
         let is_free = path.is_optional && !is_test && found.is_none();
         self.meter.charge(if is_free { 2 } else { 3 })?;
         match found {
-            found if is_test => Ok(Value::Bool(found.is_some())),
-            found if path.is_optional => Ok(found.map_or(Value::Optional(None), Value::optional)),
-            Some(found) => Ok(found),
+            found if is_test => Ok(End::Known(Value::Bool(found.is_some()))),
+            Some(value) => Ok(End::Reached(Reached { value, is_optional: path.is_optional })),
+            None if path.is_optional => Ok(End::Known(Value::Optional(None))),
             None => Err(EvaluationError::NoSuchKey(path.id.to_string())),
         }
     }
@@ -140,31 +172,26 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    fn choice(&mut self, [condition, yes, no]: &'a [Node; 3]) -> Evaluated<'a> {
+    fn chosen(&mut self, [condition, yes, no]: &'a [Node; 3]) -> Result<&'a Node, EvaluationError> {
         match self.evaluate(condition)? {
-            Value::Bool(true) => self.bare(yes),
-            Value::Bool(false) => self.bare(no),
+            Value::Bool(true) => Ok(yes),
+            Value::Bool(false) => Ok(no),
             other => Err(no_overload("_?_:_", &other)),
         }
     }
 
-    fn walk(&mut self, base: Value<'a>, steps: &'a [Step], is_test: bool) -> Evaluated<'a> {
-        let mut reached = match unless_lost(base)? {
-            Value::Optional(None) => return Ok(if is_test { Value::Bool(false) } else { Value::Optional(None) }),
-            Value::Optional(Some(value)) => Reached { value: value.reread(), is_optional: true },
-            value => Reached { value, is_optional: false },
-        };
+    fn walk(&mut self, mut reached: Reached<'a>, steps: &'a [Step], is_test: bool) -> Result<End<'a>, EvaluationError> {
         for (at, step) in steps.iter().enumerate() {
             let is_asked = is_test && at + 1 == steps.len();
             reached.is_optional |= step.is_optional;
             match self.step(&reached, step, is_asked)? {
-                Some(_) if is_asked => return Ok(Value::Bool(true)),
+                Some(_) if is_asked => return Ok(End::Known(Value::Bool(true))),
                 Some(value) => reached.value = value,
-                None if is_test => return Ok(Value::Bool(false)),
-                None => return Ok(Value::Optional(None)),
+                None if is_test => return Ok(End::Known(Value::Bool(false))),
+                None => return Ok(End::Known(Value::Optional(None))),
             }
         }
-        if reached.is_optional { Ok(Value::optional(reached.value)) } else { unless_lost(reached.value) }
+        Ok(End::Reached(reached))
     }
 
     /// One step; `None` where nothing is there and that is no error. A step to nothing is free unless that was asked.
