@@ -16,6 +16,70 @@ use std::{
 use manifests::{Lock, Manifest};
 use sources::Source;
 
+/// Modules of a folder that still need each other in a circle. The list only gets shorter.
+const DEBTS: &[(&str, &[&str])] = &[
+    ("allocator/src", &["cel", "structured"]),
+    ("allocator/src/cel", &["collections", "cost", "device", "value"]),
+    ("allocator/src/cel", &["evaluate", "functions", "plan"]),
+    ("allocator/src/structured", &["counters", "pools", "state"]),
+    ("allocator/src/structured", &["reason", "search"]),
+    ("api/src", &["classic", "hardware"]),
+    ("backends/cpu/src", &["enumerate", "names"]),
+    ("backends/fpga/src", &["place", "plan"]),
+    ("controller/src", &["availability", "metrics", "plan", "run", "serve"]),
+    ("controller/src", &["config", "hold", "leading", "looks", "model", "observe", "provision", "view", "watchers"]),
+    ("controller/src/classic", &["core", "writes"]),
+    ("controller/src/classic/dialect", &["generated", "parameters"]),
+    ("controller/src/direct", &["again", "decide", "pinned"]),
+    (
+        "controller/src/hold",
+        &[
+            "agenda",
+            "asking",
+            "budgets",
+            "closing",
+            "core",
+            "devices",
+            "event",
+            "evictions",
+            "fences",
+            "parts",
+            "placeholder",
+            "planning",
+            "published",
+            "question",
+            "seen",
+            "settle",
+            "status",
+            "taken",
+            "telling",
+            "victims",
+            "writes",
+        ],
+    ),
+    ("controller/src/hold/shared", &["decide", "release"]),
+    ("controller/src/plan", &["manifests", "pods", "workload"]),
+    ("controller/src/plan/read", &["object", "text"]),
+    (
+        "controller/src/provision",
+        &["arrive", "attach", "booking", "check", "decide", "event", "membership", "memory", "status", "turn", "words"],
+    ),
+    ("controller/src/serve", &["access", "problem"]),
+    ("controller/src/steer", &["decide", "pod", "repair", "suited"]),
+    ("controller/src/stock", &["node", "sums"]),
+    ("src/claims", &["admit", "counters", "place"]),
+    ("src/claims", &["executor", "recover", "task"]),
+    ("src/claims", &["metadata", "spec", "store"]),
+    ("src/claims/store", &["damage", "journal"]),
+    ("src/claims/task", &["order", "owner"]),
+    ("src/cli", &["capture", "doctor", "inventory", "machine"]),
+    ("src/cli/diff", &["compare", "words"]),
+    ("src/cli/picture", &["boxes", "pack"]),
+    ("src/cli/picture", &["legend", "words"]),
+    ("src/cli/top", &["cpus", "page", "tables"]),
+    ("src/kubernetes/hardware", &["conditions", "report"]),
+];
+
 /// What a crate may depend on. All arrows point down this list: a crate imports only crates below it.
 struct CrateRule {
     name: &'static str,
@@ -438,14 +502,21 @@ fn the_document_has_the_same_arrows() {
 fn modules_of_the_daemon_name_only_what_their_rule_allows() {
     let sources = sources();
     let broken: Vec<String> = sources.iter().flat_map(broken_imports).collect();
-    assert!(sources.iter().any(|source| source.module.as_deref() == Some("claims")), "the daemon was not read");
+    assert!(sources.iter().any(|source| source.module() == Some("claims")), "the daemon was not read");
     assert_none(&broken);
 }
 
 #[test]
-fn no_modules_of_the_daemon_need_each_other() {
-    let cycle = cycle(&module_arrows(&sources()));
-    assert_eq!(cycle, None, "each of these names the next");
+fn no_modules_need_each_other_but_those_that_are_still_to_be_parted() {
+    let arrows = module_arrows(&sources());
+    let found: Vec<(&str, Vec<&str>)> = arrows
+        .iter()
+        .flat_map(|(folder, arrows)| {
+            cycles(arrows).into_iter().map(move |cycle| (folder.as_str(), Vec::from_iter(cycle)))
+        })
+        .collect();
+    let debts: Vec<(&str, Vec<&str>)> = DEBTS.iter().map(|(folder, modules)| (*folder, modules.to_vec())).collect();
+    assert_eq!(found, debts, "modules of a folder that name each other in a circle");
 }
 
 #[test]
@@ -498,7 +569,7 @@ fn broken_dependencies(rule: &CrateRule, manifest: &Manifest, all: &[Manifest], 
 }
 
 fn broken_imports(source: &Source) -> Vec<String> {
-    let Some(module) = source.module.as_deref() else { return Vec::new() };
+    let Some(module) = source.module() else { return Vec::new() };
     let top = module.split("::").next().unwrap_or_default();
     let mut broken = Vec::new();
     for path in source.paths() {
@@ -515,37 +586,51 @@ fn broken_imports(source: &Source) -> Vec<String> {
     broken
 }
 
-/// Which module at the top of the daemon names which others.
-fn module_arrows(sources: &[Source]) -> BTreeMap<String, BTreeSet<String>> {
-    let mut arrows: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+/// Modules of one folder of one crate, and which others of that folder they name.
+type Arrows = BTreeMap<String, BTreeSet<String>>;
+
+/// The arrows of each folder, `controller/src/hold`, that has modules.
+fn module_arrows(sources: &[Source]) -> BTreeMap<String, Arrows> {
+    let mut folders: BTreeMap<String, Arrows> = BTreeMap::new();
     for source in sources {
-        let Some(top) = source.module.as_deref().and_then(|module| module.split("::").next()) else { continue };
-        let named = source.paths().into_iter().filter_map(|path| Some(path.strip_prefix("crate::")?.to_owned()));
-        let tops = named.filter_map(|path| path.split("::").next().map(str::to_owned)).filter(|named| named != top);
-        arrows.entry(top.to_owned()).or_default().extend(tops);
+        let Some((folder, module)) = &source.place else { continue };
+        let own: Vec<&str> = module.split("::").collect();
+        for depth in 0..own.len() {
+            let mut path = Path::new(folder).join("src");
+            path.extend(&own[..depth]);
+            let arrows = folders.entry(path.to_str().unwrap().to_owned()).or_default();
+            let named = source.paths().into_iter().filter_map(|path| Some(path.strip_prefix("crate::")?.to_owned()));
+            let beside = named.filter_map(|path| {
+                let path: Vec<&str> = path.split("::").collect();
+                (path.starts_with(&own[..depth])).then(|| path.get(depth).map(|&name| name.to_owned()))?
+            });
+            let others = beside.filter(|named| named != own[depth]);
+            arrows.entry(own[depth].to_owned()).or_default().extend(others);
+        }
     }
-    arrows.remove("");
-    arrows
+    for arrows in folders.values_mut() {
+        // What is no module is an item of the folder itself.
+        let modules: BTreeSet<String> = arrows.keys().filter(|name| !name.is_empty()).cloned().collect();
+        arrows.retain(|name, _| !name.is_empty());
+        arrows.values_mut().for_each(|named| named.retain(|name| modules.contains(name)));
+    }
+    folders
 }
 
-/// A way along the arrows that comes back to where it began.
-fn cycle(arrows: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
-    // What nobody is left to name, and what names nobody that is left, is in no cycle.
-    let mut left: BTreeSet<&String> = arrows.keys().collect();
-    let next =
-        |module: &String, left: &BTreeSet<&String>| arrows[module].iter().find(|named| left.contains(named)).cloned();
-    while let Some(end) = left.iter().copied().find(|module| next(module, &left).is_none()) {
-        left.remove(end);
-    }
-    let mut way = vec![(*left.first()?).clone()];
-    loop {
-        let named = next(way.last()?, &left)?;
-        if let Some(start) = way.iter().position(|module| *module == named) {
-            way.push(named);
-            return Some(way.split_off(start));
+/// The modules that need each other, over any number of steps.
+fn cycles(arrows: &Arrows) -> Vec<BTreeSet<&str>> {
+    let reached = |from| {
+        let (mut found, mut left) = (BTreeSet::new(), vec![from]);
+        while let Some(module) = left.pop() {
+            left.extend(arrows[module].iter().map(String::as_str).filter(|&named| found.insert(named)));
         }
-        way.push(named);
-    }
+        found
+    };
+    let reach: BTreeMap<&str, BTreeSet<&str>> = arrows.keys().map(|name| (name.as_str(), reached(name))).collect();
+    let group = |name: &&str| reach[name].iter().copied().filter(|other| reach[other].contains(name)).collect();
+    let groups: BTreeSet<BTreeSet<&str>> =
+        reach.keys().map(group).filter(|group: &BTreeSet<&str>| group.len() > 1).collect();
+    groups.into_iter().collect()
 }
 
 fn broken_shape(source: &Source) -> Vec<String> {
@@ -695,9 +780,18 @@ mod self_test {
             ]
             .map(|(file, text)| Source::new(file, text))
         };
-        let found = cycle(&module_arrows(&tree("use crate::metrics::Metrics;")));
-        assert_eq!(found.unwrap(), ["admin", "claims", "metrics", "admin"]);
-        assert_eq!(cycle(&module_arrows(&tree("use crate::units::bytes;"))), None);
+        let found = |claims| {
+            let arrows = module_arrows(&tree(claims));
+            cycles(&arrows["src"])
+                .into_iter()
+                .map(|cycle| cycle.into_iter().collect::<Vec<_>>().join(" "))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(found("use crate::metrics::Metrics;"), ["admin claims metrics"]);
+        assert_eq!(found("use crate::units::bytes;"), Vec::<String>::new());
+        let deep = [("api/src/a/b.rs", "use super::c::X;"), ("api/src/a/c.rs", "use crate::a::b::{self, Y};")];
+        let arrows = module_arrows(&deep.map(|(file, text)| Source::new(file, text)));
+        assert_eq!(cycles(&arrows["api/src/a"]), [BTreeSet::from(["b", "c"])]);
     }
 
     #[test]

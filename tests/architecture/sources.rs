@@ -8,8 +8,8 @@ pub(crate) struct Source {
     /// Path in the tree.
     pub(crate) file: String,
     pub(crate) text: String,
-    /// Path of the module in the daemon's crate, `claims::task`; `None` for files of other crates and of tests.
-    pub(crate) module: Option<String>,
+    /// Folder of its crate, empty for the daemon's, and path of the module in it, `claims::task`; `None` for tests.
+    pub(crate) place: Option<(String, String)>,
     /// Whether the whole file is a test, or a support for tests.
     pub(crate) is_test: bool,
     /// The words of the code, test modules left out; then those of the test modules.
@@ -25,8 +25,13 @@ impl Source {
                 .split('/')
                 .any(|folder| ["tests", "testkit", "benches", "examples", "fuzz_targets"].contains(&folder));
         let (tokens, test_tokens, test_lines) = split_tests(&tokens(&code(text)));
-        let module = if is_test { None } else { module_of(file) };
-        Self { file: file.to_owned(), text: text.to_owned(), module, is_test, tokens, test_tokens, test_lines }
+        let place = if is_test { None } else { place_of(file) };
+        Self { file: file.to_owned(), text: text.to_owned(), place, is_test, tokens, test_tokens, test_lines }
+    }
+
+    /// Path of the module in the daemon's crate.
+    pub(crate) fn module(&self) -> Option<&str> {
+        self.place.as_ref().filter(|(folder, _)| folder.is_empty()).map(|(_, module)| module.as_str())
     }
 
     /// Lines that are not in a test module.
@@ -44,7 +49,7 @@ impl Source {
 
     /// Every path of more than one name, and every path that is imported, from the root: `crate::claims`, `std::fs`.
     pub(crate) fn paths(&self) -> BTreeSet<String> {
-        let module: Vec<&str> = self.module.as_deref().map(|module| module.split("::").collect()).unwrap_or_default();
+        let module: Vec<&str> = self.place.iter().flat_map(|(_, module)| module.split("::")).collect();
         let mut paths = BTreeSet::new();
         let mut at = 0;
         while at < self.tokens.len() {
@@ -82,10 +87,12 @@ pub(crate) fn names_command(path: &str) -> bool {
     ["std::process::Command", "process::Command", "tokio::process"].iter().any(|prefix| starts_with(path, prefix))
 }
 
-/// `src/claims/task.rs` is `claims::task`; the two roots are the empty path.
-fn module_of(file: &str) -> Option<String> {
-    let path = file.strip_prefix("src/")?.strip_suffix(".rs")?;
-    Some(if path == "lib" || path == "main" { String::new() } else { path.replace('/', "::") })
+/// `src/claims/task.rs` is `claims::task` of the daemon, `api/src/core.rs` is `core` in `api`; the roots are the empty path.
+fn place_of(file: &str) -> Option<(String, String)> {
+    let (folder, path) = file.strip_prefix("src/").map(|path| ("", path)).or_else(|| file.split_once("/src/"))?;
+    let module = path.strip_suffix(".rs")?;
+    let module = if ["lib", "main"].contains(&module) { String::new() } else { module.replace('/', "::") };
+    Some((folder.to_owned(), module))
 }
 
 /// The text with comments and the content of literals replaced by blanks; lines stay where they are.
