@@ -1,12 +1,13 @@
-//! Whether the next prepare could read its claim. Told by every claim that is read; where none is for a while, the API server is
-//! asked for one that nobody has, as a prepare would ask.
+//! The last word on whether the next prepare could read its claim. Every claim that is read gives one; where none is for a while,
+//! the API server is asked for a claim that no pod has, as a prepare would ask.
 //!
 //! ```text
 //!   unknown ──► asked at once ──► readable ── nothing was read for a minute ──► asked
 //!                        └──► not readable: asked again after pauses that grow to half a minute
 //! ```
 //!
-//! What was published before says nothing of that: a watch that stands outlives the token it was begun with.
+//! Slices that are published say nothing of that: a watch that stands outlives the token it was begun with. In clusters up to 1.30
+//! the kubelet says with its call what was allocated: prepares read nothing there, and no answer is a fault.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,7 +29,7 @@ use crate::tasks::Tasks;
 const PERIOD: Duration = Duration::from_secs(60);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// The claim that is asked for. It is as good if somebody makes one of that name.
+/// The claim that is asked for. One of that name would do as well.
 const NAMESPACE: &str = "default";
 const NAME: &str = "hostler-readiness-probe";
 const UNKNOWN: &str = "no claim was read from the API server yet";
@@ -37,11 +38,24 @@ const UNKNOWN: &str = "no claim was read from the API server yet";
 #[derive(Clone, Debug)]
 pub struct ClaimAccess(Arc<watch::Sender<AccessWord>>);
 
-/// What was found out, and when.
+/// The outcome of the last read, and when it came.
 #[derive(Clone, Debug)]
 struct AccessWord {
     state: AccessState,
     at: Instant,
+    /// True if prepares read claims in this cluster.
+    needed: bool,
+}
+
+impl AccessWord {
+    fn fault(&self) -> Option<&str> {
+        match &self.state {
+            _ if !self.needed => None,
+            AccessState::Unknown => Some(UNKNOWN),
+            AccessState::Readable => None,
+            AccessState::Unreadable(error) => Some(error),
+        }
+    }
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -54,18 +68,20 @@ enum AccessState {
 
 impl Default for ClaimAccess {
     fn default() -> Self {
-        Self(Arc::new(watch::Sender::new(AccessWord { state: AccessState::Unknown, at: Instant::now() })))
+        let word = AccessWord { state: AccessState::Unknown, at: Instant::now(), needed: true };
+        Self(Arc::new(watch::Sender::new(word)))
     }
 }
 
 impl ClaimAccess {
     /// Why it cannot be said that claims can be read; nothing if they can.
     pub(super) fn fault(&self) -> Option<String> {
-        match &self.0.borrow().state {
-            AccessState::Unknown => Some(UNKNOWN.to_owned()),
-            AccessState::Readable => None,
-            AccessState::Unreadable(error) => Some(error.clone()),
-        }
+        self.0.borrow().fault().map(str::to_owned)
+    }
+
+    /// Takes in whether prepares read claims in this cluster.
+    pub(super) fn needed(&self, needed: bool) {
+        self.0.send_if_modified(|last| std::mem::replace(&mut last.needed, needed) != needed);
     }
 
     /// For readers that wait for the next word.
@@ -89,7 +105,7 @@ impl ClaimAccess {
             last.at = Instant::now();
             match &last.state {
                 state if *state == before => return false,
-                AccessState::Unreadable(error) => {
+                AccessState::Unreadable(error) if last.needed => {
                     warn!(error, "claims cannot be read: new ones of this node cannot be prepared");
                 }
                 _ if before != AccessState::Unknown => info!("claims can be read again"),
@@ -99,9 +115,9 @@ impl ClaimAccess {
         });
     }
 
-    /// How long to wait for a claim that is read for somebody.
+    /// The pause before the API server is asked, if no prepare reads a claim before.
     fn pause(&self, pauses: &mut Backoff) -> Duration {
-        if self.0.borrow().state != AccessState::Readable {
+        if self.0.borrow().fault().is_some() {
             return pauses.next_pause();
         }
         pauses.reset();
@@ -110,7 +126,7 @@ impl ClaimAccess {
 
     fn was_readable_at(&self) -> Option<Instant> {
         let last = self.0.borrow();
-        (last.state == AccessState::Readable).then_some(last.at)
+        last.fault().is_none().then_some(last.at)
     }
 }
 
@@ -127,10 +143,8 @@ impl ClaimAccessReader {
 
     /// Why claims could not be read when that was last tried.
     pub(super) fn latest_fault(&mut self) -> Option<String> {
-        match &self.0.borrow_and_update().state {
-            AccessState::Unreadable(error) => Some(error.clone()),
-            AccessState::Unknown | AccessState::Readable => None,
-        }
+        let last = self.0.borrow_and_update();
+        last.fault().filter(|_| last.state != AccessState::Unknown).map(str::to_owned)
     }
 }
 
@@ -157,7 +171,7 @@ async fn look(reader: ClaimReader, access: ClaimAccess) {
         let pause = access.pause(&mut pauses);
         tokio::select! {
             () = sleep(pause) => {}
-            // Somebody could not read a claim, or can again.
+            // Another reader failed, or can read again.
             () = word.changed() => {}
         }
         while let Some(at) = access.was_readable_at().filter(|at| *at + pause > Instant::now()) {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use hostler_api::{
     Allocation, Chain, ClaimRef, ClaimUid,
+    classic::ClassicVersion,
     resource::{AllocationError, ApiVersion, ResourceClaim},
 };
 use hostler_cluster::{ApiFailure, Backoff};
@@ -173,6 +174,7 @@ impl ClaimReader {
     async fn classic_claim(&self, namespace: &str, name: &str) -> Result<ResourceClaim, ApiFailure> {
         let client = self.cluster.client();
         let version = client.classic_version().await?;
+        self.cluster.claim_access().needed(version == ClassicVersion::V1Alpha3);
         let found: Value = client.get(&classic_claims_of(version, namespace), name).await?;
         classic_claim::modern(version, found, self.cluster.driver())
             .map_err(|error| ApiFailure::unusable(format!("read ResourceClaim {namespace}/{name}"), Chain(&error)))
@@ -181,7 +183,10 @@ impl ClaimReader {
     /// One look; a second one where the server no longer has the version of the API that it had.
     async fn once<T: DeserializeOwned>(&self, namespace: &str, name: &str) -> Result<T, ApiFailure> {
         let client = self.cluster.client();
-        let get = async |version: ApiVersion| client.get(&claims_of(version, namespace), name).await;
+        let get = async |version: ApiVersion| {
+            self.cluster.claim_access().needed(true);
+            client.get(&claims_of(version, namespace), name).await
+        };
         match get(client.version().await?).await {
             Err(failure) if failure.is_unknown_resource() => {
                 client.forget_version();

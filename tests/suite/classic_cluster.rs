@@ -25,13 +25,16 @@ const HARDWARE: &str = "/apis/hostler.dev/v1alpha1/nodehardware/node";
 struct OldApiServer {
     address: String,
     objects: Arc<Mutex<BTreeMap<String, Value>>>,
+    /// What stands in paths that are refused, and which were asked for.
+    forbidden: Arc<Mutex<Option<&'static str>>>,
+    refused: Arc<Mutex<Vec<String>>>,
 }
 
 impl OldApiServer {
     fn start(version: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let server = Self { address, objects: Arc::default() };
+        let server = Self { address, objects: Arc::default(), forbidden: Arc::default(), refused: Arc::default() };
         server.put(
             "/api/v1/nodes/node",
             json!({"apiVersion": "v1", "kind": "Node",
@@ -62,6 +65,16 @@ impl OldApiServer {
         self.objects.lock().unwrap().get(path).cloned()
     }
 
+    /// Refuses all that has this in its path.
+    fn forbid(&self, part: &'static str) {
+        *self.forbidden.lock().unwrap() = Some(part);
+    }
+
+    /// Whether something of this name was refused.
+    fn has_refused(&self, name: &str) -> bool {
+        self.refused.lock().unwrap().iter().any(|path| path.ends_with(name))
+    }
+
     fn serve(&self, connection: &TcpStream) {
         let mut reader = BufReader::new(connection);
         while let Some((method, path, body)) = read_request(&mut reader) {
@@ -77,6 +90,10 @@ impl OldApiServer {
     }
 
     fn answer(&self, method: &str, path: &str, body: &[u8]) -> (u16, String) {
+        if self.forbidden.lock().unwrap().is_some_and(|part| path.contains(part)) {
+            self.refused.lock().unwrap().push(path.to_owned());
+            return (403, json!({"kind": "Status", "code": 403, "reason": "Forbidden"}).to_string());
+        }
         let target = path.strip_suffix("/status").unwrap_or(path);
         let mut objects = self.objects.lock().unwrap();
         if method == "PATCH" && target == HARDWARE {
@@ -191,6 +208,23 @@ fn in_1_31_the_claim_is_read_with_its_shares() {
     server.objects.lock().unwrap().remove(&claim_path("train"));
     node.block_on(kubelet.unprepare(&[uid("train")])).unwrap();
     assert!(node.traces("train").is_gone());
+}
+
+/// In clusters up to 1.30 the kubelet says with its call what was allocated.
+#[test]
+fn a_daemon_that_may_read_no_claims_is_ready_where_prepares_read_none() {
+    for (version, ready) in [("v1alpha1", "True"), ("v1alpha2", "True"), ("v1alpha3", "False")] {
+        let (server, folder) = (OldApiServer::start(version), tempfile::tempdir().unwrap());
+        server.forbid("/resourceclaims/");
+        let node = server.node(&folder);
+        wait_for("the report of a node that has tried to read a claim", || {
+            let object = server.get(HARDWARE)?;
+            let condition = object["status"]["conditions"].as_array()?.iter().find(|it| it["type"] == "Ready")?.clone();
+            (server.has_refused("hostler-readiness-probe") && condition["status"] == ready).then_some(())
+        });
+        let says = || node.get("/v1/status")["not_ready"].to_string().contains("new claims cannot be prepared");
+        wait_for("the daemon's own word", || (says() == (ready == "False")).then_some(()));
+    }
 }
 
 #[test]

@@ -296,6 +296,28 @@ async fn a_server_that_asks_for_silence_for_ever_does_not_end_the_daemon() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_cannot_read_claims_says_so_until_it_can() {
+    let rig = Rig::started().await;
+    let ready = |status: &str, reason: &str| {
+        let (status, reason) = (status.to_owned(), reason.to_owned());
+        rig.server.until("the condition Ready", move |view| {
+            let conditions = view.get(HARDWARE, "node")?["status"]["conditions"].take();
+            let ready = conditions.as_array()?.iter().find(|it| it["type"] == "Ready")?.clone();
+            (ready["status"] == status && ready["reason"] == reason).then_some(ready)
+        })
+    };
+    ready("True", "BackendsAnswered").await;
+    rig.server.fail(ApiFault::new("get", "resourceclaims", u32::MAX, FaultEffect::Status(401, None)));
+    let train = claim("default", "train", "train-uid");
+    let mut plugin = Kubelet::new(rig.host.path("kubelet"), KubeletRelease::V1_36).register().await.unwrap();
+    plugin.prepare(std::slice::from_ref(&train)).await.unwrap().remove(&train.uid).unwrap().unwrap_err();
+    let said = ready("False", "ClaimsUnreadable").await;
+    assert!(said["message"].as_str().unwrap().contains("does not accept the credentials"), "{said}");
+    rig.server.heal();
+    ready("True", "BackendsAnswered").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_a_policy_refuses_is_told_in_its_words() {
     let mut rig = Rig::new("").await;
     rig.install();
