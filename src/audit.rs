@@ -4,6 +4,7 @@
 //!   claim table, notes ──► intent (pure) ┐
 //!                                        ├──► history (pure) ──► put back, read again ──► table, news, figures
 //!   cgroups ─────────────► standing ─────┘              └──► left alone: degraded
+//!   the runtime's containers ──► pool: those without CPUs of a claim, on CPUs of one ──► put back
 //! ```
 //!
 //! Looked at every some seconds, and at once when somebody writes into a container's cgroup. What is looked at is the
@@ -16,6 +17,7 @@ mod cause;
 mod history;
 mod intent;
 mod pass;
+mod pool;
 mod task;
 #[cfg(test)]
 mod tests;
@@ -31,7 +33,12 @@ use hostler_api::{ClaimRef, ClaimUid};
 use hostler_linux::SysRoot;
 use tokio::sync::{broadcast, watch};
 
-use crate::{claims::ClaimTable, containers::ContainerDir, metrics::Metrics, tasks::Tasks};
+use crate::{
+    claims::ClaimTable,
+    containers::{ContainerDir, seen::SeenReader},
+    metrics::Metrics,
+    tasks::Tasks,
+};
 
 pub use pass::{AuditLook, Auditor};
 
@@ -40,6 +47,8 @@ pub use pass::{AuditLook, Auditor};
 pub struct AuditParts {
     /// The machine.
     pub root: SysRoot,
+    /// The containers that the runtime tells of, those of the shared pool among them.
+    pub seen_rx: SeenReader,
     /// What claims are bound to.
     pub table_rx: watch::Receiver<Arc<ClaimTable>>,
     /// Which containers run with them.

@@ -16,6 +16,7 @@ mod owner;
 pub mod seen;
 
 pub use life::ContainerSight;
+pub(crate) use life::started;
 
 use std::{
     fs::{self, DirBuilder},
@@ -167,7 +168,7 @@ fn look(root: &SysRoot, pid: u32, owner: ContainerOwner) -> Result<ContainerNote
         move |source| RecordError::Look { path, source }
     };
     let stat = format!("proc/{pid}/stat");
-    let started = life::started(root, pid).map_err(failed(&stat))?;
+    let started = started(root, pid).map_err(failed(&stat))?;
     let namespace = |path: &str| fs::read_link(root.path(path)).map_err(failed(path));
     let pid_namespace = namespace(life::PID_NAMESPACE)?;
     Ok(ContainerNote {

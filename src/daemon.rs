@@ -238,7 +238,7 @@ async fn start(
     services.begin(claims.clone());
     let necessities_rx = necessities::watch(hook.clone(), source.manifests().cloned(), tasks).await;
     remove_other_hooks(&config, hook, tasks);
-    let waiting_audit = audit::waiting(&config, &machine.machine.root, &claims, &metrics);
+    let waiting_audit = audit::waiting(&config, &machine.machine.root, nri.seen_rx.clone(), &claims, &metrics);
     let audit = waiting_audit.handle();
     source.tell(&config, &claims, &audit, &inventory.reader(), &metrics, tasks);
     waiting_audit.start(tasks);
@@ -347,7 +347,7 @@ fn uevents(config: &DaemonConfig, root: &SysRoot) -> Option<UeventSource> {
     }
 }
 
-/// What is served already, since this daemon stood by.
+/// The sockets that a standby serves already.
 #[derive(Clone, Copy, Debug, Default)]
 struct ServedByStandby {
     has_probes: bool,

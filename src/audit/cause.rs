@@ -1,15 +1,19 @@
-//! Who may have changed what a container is bound to, from what can be seen. Pure. Nobody signs a write into a cgroup, so
-//! this is likely and never certain.
+//! The likely cause of a container that is bound to something else, from what can be seen. No write into a cgroup is signed,
+//! so this is never certain.
 
 use std::{collections::BTreeMap, path::Path};
 
+use hostler_files::read_text;
 use hostler_linux::{
-    IdSet,
+    IdSet, SysRoot,
     cgroup::{CpusetStanding, SetStanding},
 };
 use serde::Deserialize;
 
 use crate::pinning::Pins;
+
+/// The kubelet's state has a line for each container with CPUs of its own.
+const MOST_STATE_BYTES: u64 = 1 << 20;
 
 /// What else is known of the moment.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +22,18 @@ pub(super) struct CauseEvidence {
     pub(super) online: IdSet,
     /// What the kubelet binds containers to, where it does.
     pub(super) kubelet: Option<KubeletCpus>,
+}
+
+impl CauseEvidence {
+    /// Reads what there is of it; `kubelet` is the kubelet's folder.
+    pub(super) fn read(root: &SysRoot, kubelet: &Path) -> Self {
+        let online = root.attribute("sys/devices/system/cpu/online").ok().flatten();
+        let state = read_text(&kubelet.join("cpu_manager_state"), MOST_STATE_BYTES).ok();
+        Self {
+            online: online.and_then(|text| text.parse::<IdSet>().ok()).unwrap_or_default(),
+            kubelet: state.and_then(|text| serde_json::from_str::<KubeletCpus>(&text).ok()),
+        }
+    }
 }
 
 /// `cpu_manager_state` of the kubelet.

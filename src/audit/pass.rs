@@ -7,16 +7,15 @@ use std::{
 };
 
 use hostler_api::{Chain, ClaimRef};
-use hostler_files::read_text;
 use hostler_linux::{
-    IdSet, SysRoot,
+    SysRoot,
     cgroup::{CgroupError, CpusetCgroup, CpusetStanding, with_kernel_memory},
 };
 use tracing::{debug, warn};
 
 use super::{
     AuditNews, AuditRemark, AuditTable,
-    cause::{CauseEvidence, KubeletCpus, LikelyCause, likely},
+    cause::{CauseEvidence, LikelyCause, likely},
     history::{BindingHistory, BindingVerdict, MOST_REPAIRS},
     intent::{self, BindingIntent, NotedContainer},
 };
@@ -26,9 +25,6 @@ use crate::{
     metrics::Metrics,
     pinning::Pins,
 };
-
-/// The kubelet's state has a line for each container with CPUs of its own.
-const MOST_STATE_BYTES: u64 = 1 << 20;
 
 /// A container, told apart from any other of its name: id and start of its first process.
 type ContainerKey = (String, u64);
@@ -200,7 +196,7 @@ impl Auditor {
             return Ok(None);
         }
         let seen = cgroup.with_above(seen);
-        let cause = likely(&seen, &wanted, &cgroup.path(), &self.evidence());
+        let cause = likely(&seen, &wanted, &cgroup.path(), &CauseEvidence::read(&self.root, &self.kubelet));
         Ok(Some(Drift { container, wanted, seen, cause }))
     }
 
@@ -223,15 +219,6 @@ impl Auditor {
         match self.containers.sight(&container.note) {
             ContainerSight::Ended => AuditError::Ended,
             _ => error.into(),
-        }
-    }
-
-    fn evidence(&self) -> CauseEvidence {
-        let online = self.root.attribute("sys/devices/system/cpu/online").ok().flatten();
-        let state = read_text(&self.kubelet.join("cpu_manager_state"), MOST_STATE_BYTES).ok();
-        CauseEvidence {
-            online: online.and_then(|text| text.parse::<IdSet>().ok()).unwrap_or_default(),
-            kubelet: state.and_then(|text| serde_json::from_str::<KubeletCpus>(&text).ok()),
         }
     }
 

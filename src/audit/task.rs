@@ -13,6 +13,7 @@ use tracing::{info, warn};
 use super::{
     AuditNews, AuditParts, AuditTable, WaitingAudit,
     pass::{AuditLook, Auditor},
+    pool::PoolAuditor,
 };
 use crate::tasks::{Outcome, Tasks};
 
@@ -69,15 +70,18 @@ impl AuditTask {
     async fn run(mut self) -> Outcome {
         let AuditParts { root, containers, kubelet, metrics, .. } = &self.parts;
         let mut auditor = Auditor::new(root.clone(), containers.clone(), kubelet.clone(), metrics.clone());
+        let mut pool = PoolAuditor::new(root.clone(), kubelet.clone(), metrics.clone());
         loop {
             let began = Instant::now();
-            let table = self.parts.table_rx.borrow().clone();
+            let (table, seen) = (self.parts.table_rx.borrow().clone(), self.parts.seen_rx.borrow().clone());
             let looking = self.tasks.blocking(move || {
-                let look = auditor.look(&table, std::time::Instant::now());
-                (auditor, look)
+                let now = std::time::Instant::now();
+                pool.look(&table, &seen, now);
+                let look = auditor.look(&table, now);
+                (auditor, pool, look)
             });
-            let (back, look) = looking.await?;
-            auditor = back;
+            let (auditor_back, pool_back, look) = looking.await?;
+            (auditor, pool) = (auditor_back, pool_back);
             self.tell(look);
             // Not sooner: a writer that never stops must not keep a core busy.
             sleep_until(began + SHORTEST_PERIOD).await;

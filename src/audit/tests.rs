@@ -23,14 +23,14 @@ use crate::claims::{
 
 const BOOT: &str = "7d3f1a52-9f1e-4c55-8a51-3c1c4f6f0a11";
 
-struct AuditMachine {
-    tree: MachineTree,
-    kernel: Arc<CpusetKernel>,
-    table: ClaimTable,
-    metrics: Metrics,
+pub(super) struct AuditMachine {
+    pub(super) tree: MachineTree,
+    pub(super) kernel: Arc<CpusetKernel>,
+    pub(super) table: ClaimTable,
+    pub(super) metrics: Metrics,
 }
 
-fn set(list: &str) -> IdSet {
+pub(super) fn set(list: &str) -> IdSet {
     list.parse().unwrap()
 }
 
@@ -39,7 +39,7 @@ fn uid(name: &str) -> ClaimUid {
 }
 
 impl AuditMachine {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let tree = MachineTree::new();
         let kernel = Arc::new(CpusetKernel::new(&tree, "0-7", "0-1"));
         tree.file("proc/sys/kernel/random/boot_id", BOOT);
@@ -50,7 +50,7 @@ impl AuditMachine {
     }
 
     /// A claim whose requests are bound to these CPUs.
-    fn claim(&mut self, name: &str, requests: &[(&str, &str)]) {
+    pub(super) fn claim(&mut self, name: &str, requests: &[(&str, &str)]) {
         let golden = include_bytes!("../../tests/golden/records-0.1.0/claims/cards-5f0c.json");
         let mut record: ClaimRecord = decode(golden).unwrap();
         record.claim = ClaimRef { namespace: "default".to_owned(), name: name.to_owned(), uid: uid(name) };
@@ -91,7 +91,7 @@ impl AuditMachine {
     }
 
     /// A container whose process `pid` is in `pods/<id>`, bound as it was made, with these shares of claims.
-    fn container(&self, id: &str, pid: u32, bound: &str, shares: &[(&str, Option<&str>)]) {
+    pub(super) fn container(&self, id: &str, pid: u32, bound: &str, shares: &[(&str, Option<&str>)]) {
         self.kernel.cgroup(&format!("pods/{id}"));
         self.kernel.set(&format!("pods/{id}"), "cpuset.cpus", bound);
         self.process(pid, 7, &format!("/pods/{id}"));
@@ -105,19 +105,24 @@ impl AuditMachine {
         }
     }
 
-    fn process(&self, pid: u32, started: u64, cgroup: &str) {
+    pub(super) fn process(&self, pid: u32, started: u64, cgroup: &str) {
         let before = "S 1 1 1 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0";
         self.tree.file(format!("proc/{pid}/stat"), format!("{pid} (x) {before} {started} 0 0"));
         self.tree.file(format!("proc/{pid}/cgroup"), format!("0::{cgroup}"));
     }
 
+    /// The machine with its kernel.
+    pub(super) fn tapped(&self) -> SysRoot {
+        self.tree.root().tapped(self.kernel.clone())
+    }
+
     fn auditor(&self) -> Auditor {
-        let root = self.tree.root().tapped(self.kernel.clone());
+        let root = self.tapped();
         let containers = ContainerDir::new(self.tree.path("notes"), root.clone(), BOOT);
         Auditor::new(root, containers, self.tree.path("kubelet"), self.metrics.clone())
     }
 
-    fn has(&self, id: &str) -> String {
+    pub(super) fn has(&self, id: &str) -> String {
         self.tree.text(format!("sys/fs/cgroup/pods/{id}/cpuset.cpus.effective"))
     }
 }

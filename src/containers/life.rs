@@ -13,7 +13,7 @@ pub(super) const PID_NAMESPACE: &str = "proc/self/ns/pid";
 pub(super) const CGROUP_NAMESPACE: &str = "proc/self/ns/cgroup";
 
 /// When a process started, in ticks since the boot.
-pub(super) fn started(root: &SysRoot, pid: u32) -> io::Result<u64> {
+pub(crate) fn started(root: &SysRoot, pid: u32) -> io::Result<u64> {
     let stat = stat(root, pid)?;
     stat.started.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it names no start time"))
 }

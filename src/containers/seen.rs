@@ -6,6 +6,7 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use hostler_api::ClaimUid;
+use hostler_linux::IdSet;
 use tokio::sync::watch;
 
 use super::ContainerId;
@@ -31,6 +32,9 @@ pub struct SeenContainer {
     pub pid: Option<u32>,
     /// Why it is left as it is, where what its specification says of claims is not what their records give.
     pub quarantined: Option<String>,
+    /// The CPUs of the shared pool that the runtime has bound it to; absent for those with CPUs of a claim, and while the
+    /// runtime is told of others.
+    pub pool: Option<IdSet>,
 }
 
 /// What the runtime says of its containers.

@@ -6,13 +6,21 @@ use crate::{
     audit::{AuditParts, WaitingAudit},
     claims::ClaimsHandle,
     config::DaemonConfig,
+    containers::seen::SeenReader,
     metrics::Metrics,
 };
 
 /// The audit, before it has begun.
-pub(super) fn waiting(config: &DaemonConfig, root: &SysRoot, claims: &ClaimsHandle, metrics: &Metrics) -> WaitingAudit {
+pub(super) fn waiting(
+    config: &DaemonConfig,
+    root: &SysRoot,
+    seen_rx: SeenReader,
+    claims: &ClaimsHandle,
+    metrics: &Metrics,
+) -> WaitingAudit {
     WaitingAudit::new(AuditParts {
         root: root.clone(),
+        seen_rx,
         table_rx: claims.table(),
         containers: claims.containers().clone(),
         kubelet: config.paths.kubelet.clone(),

@@ -87,6 +87,16 @@ impl KnownContainer {
         }
     }
 
+    /// Says what it has of the shared pool, for readers.
+    fn note_pool(&mut self) {
+        let is_pooled = self.lives && self.own.as_ref().is_ok_and(|own| own.cpus.is_empty());
+        let pool = Some(&self.intended.cpus).filter(|pool| is_pooled && !self.is_pending() && !pool.is_empty());
+        if pool != self.seen.pool.as_ref() {
+            let pool = pool.cloned();
+            Arc::make_mut(&mut self.seen).pool = pool;
+        }
+    }
+
     fn quarantine(&self) -> Option<String> {
         self.own.as_ref().err().filter(|_| self.lives).map(ToString::to_string)
     }
@@ -145,7 +155,8 @@ impl KnownContainers {
     }
 
     /// For readers.
-    pub(super) fn seen(&self) -> SeenContainers {
+    pub(super) fn seen(&mut self) -> SeenContainers {
+        self.containers.values_mut().for_each(KnownContainer::note_pool);
         SeenContainers::Connected(Arc::new(
             self.containers.iter().map(|(id, known)| (id.clone(), known.seen.clone())).collect(),
         ))
@@ -307,6 +318,7 @@ fn seen(
         cgroups_path: cgroups_path.map(PathBuf::from),
         pid: (container.pid != 0).then_some(container.pid),
         quarantined: None,
+        pool: None,
     }
 }
 

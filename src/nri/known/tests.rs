@@ -41,7 +41,7 @@ async fn only_who_has_something_else_than_intended_is_told() {
 #[tokio::test]
 async fn one_odd_container_is_left_alone_and_the_others_are_served() {
     let facts = facts("0-7", &[(UID_A, &["2-3"])]);
-    let known = known(
+    let mut known = known(
         &[
             container("forged", &[hook(UID_A, "--cpus 2-5")]),
             container("gone", &[hook(UID_B, "--cpus 6")]),
@@ -99,6 +99,23 @@ async fn the_pool_shrinks_and_grows_with_claims() {
     }
     known.consider(&facts("0-3", &[(UID_A, &["1-3"])]));
     assert_eq!(due(&known), [], "an empty pool is not told, and nothing wider either");
+}
+
+#[tokio::test]
+async fn readers_are_told_what_the_runtime_has_put_into_the_pool() {
+    let bound = container("bound", &[hook(UID_A, "--cpus 2-3")]);
+    let mut known = known(&[bound, on_cpus(container("c", &[]), "1,4-7")], &facts("0-7", &[(UID_A, &["2-3"])]));
+    let pools = |known: &mut KnownContainers| {
+        let SeenContainers::Connected(seen) = known.seen() else { panic!("it is connected") };
+        ["bound", "c"].map(|id| seen[id].pool.as_ref().map(ToString::to_string))
+    };
+    assert_eq!(pools(&mut known), [None, Some("1,4-7".to_owned())]);
+    known.consider(&facts("0-7", &[(UID_A, &["2-3"]), (UID_B, &["4"])]));
+    assert_eq!(pools(&mut known), [None, None], "until the runtime has it");
+    known.told("c", &Pins { cpus: "1,5-7".parse().unwrap(), ..Pins::default() });
+    assert_eq!(pools(&mut known), [None, Some("1,5-7".to_owned())]);
+    known.ended("c");
+    assert_eq!(pools(&mut known), [None, None]);
 }
 
 #[tokio::test]

@@ -276,6 +276,7 @@ fn a_runtime_tells_of_pods_that_nobody_may_watch() {
         pod_uid: "train-0-uid".to_owned(),
         claims: claims.iter().map(|uid| ClaimUid::new(*uid).unwrap()).collect(),
         cgroups_path: None,
+        pool: None,
         pid: None,
         quarantined: None,
     };
