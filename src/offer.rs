@@ -4,7 +4,10 @@
 //! A host without a cluster has no API server that holds slices and classes. The slices are those that this host would
 //! publish; the classes are those of hostler's deployment, and whatever stands beside the claim.
 
-use std::{collections::BTreeMap, sync::LazyLock};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::LazyLock,
+};
 
 use hostler_allocator::structured::{
     AllocatedState, Allocator, Budget, Features, GatherError, KubernetesVersion, NodeFacts, NodePools, Refusal,
@@ -200,6 +203,20 @@ fn hold(state: &mut AllocatedState, driver: &str, pool: &str, grant: &Grant) {
             state.consume(driver, pool, device, consumed.iter().map(|(name, quantity)| (&**name, quantity)));
         }
     }
+}
+
+/// The classes that a claim names and this daemon does not know: it reads none from the API server.
+///
+/// # Errors
+/// When hostler's own classes cannot be read.
+pub fn foreign_classes<'a>(driver: &str, claim: &'a ResourceClaim) -> Result<BTreeSet<&'a str>, FitError> {
+    let known = classes(driver, &[])?;
+    let named = claim.spec.devices.requests.iter().flat_map(|request| {
+        let one_of = request.first_available.iter().map(|wanted| &wanted.device_class_name);
+        request.exactly.iter().map(|wanted| &wanted.device_class_name).chain(one_of)
+    });
+    let is_foreign = |name: &&str| !known.iter().any(|class| class.metadata.name == *name);
+    Ok(named.map(String::as_str).filter(is_foreign).collect())
 }
 
 /// The classes that a claim can name.

@@ -15,14 +15,28 @@ pub fn listed<T: Display>(most: usize, between: &str, items: impl IntoIterator<I
     let mut items = items.into_iter();
     let mut named: Vec<String> = items.by_ref().take(most).map(|item| item.to_string()).collect();
     // "1 more" would be no shorter than its name.
-    let Some(next) = items.next() else { return named.join(between) };
+    let Some(next) = items.next() else { return joined(&named, between) };
     match items.count() {
         0 => {
             named.push(next.to_string());
-            named.join(between)
+            joined(&named, between)
         }
-        others => format!("{} and {} more", named.join(between), grouped(others + 1)),
+        others => format!("{} and {} more", joined(&named, between), grouped(others + 1)),
     }
+}
+
+/// A question has an end of its own: `did you mean a? b: no list`.
+fn joined(texts: &[String], between: &str) -> String {
+    let mut all = String::new();
+    for text in texts {
+        match &*all {
+            "" => {}
+            before if before.ends_with('?') => all.push(' '),
+            _ => all.push_str(between),
+        }
+        all.push_str(text);
+    }
+    all
 }
 
 /// `4998` as `4,998`.
@@ -51,5 +65,6 @@ mod tests {
         assert_eq!(few(["a", "b", "c", "d", "e"]), "a, b, c and 2 more");
         assert_eq!(few(1..=5001), "1, 2, 3 and 4,998 more");
         assert_eq!(listed(1, "; ", 1..=1_234_568), "1 and 1,234,567 more");
+        assert_eq!(listed(3, "; ", ["did you mean a?", "no list", "c"]), "did you mean a? no list; c");
     }
 }

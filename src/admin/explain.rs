@@ -23,6 +23,7 @@ use crate::{
     },
     inventory::Inventory,
     kubernetes::claim_reader::ClaimReadError,
+    offer::foreign_classes,
     standalone::ManifestsError,
 };
 
@@ -89,9 +90,18 @@ impl AdminService {
         })
     }
 
-    /// What this node would give to a claim that nobody has allocated.
+    /// Says what this node would give to a claim without an allocation.
     async fn offered(&self, claim: &ResourceClaim) -> Option<String> {
         let node = &self.0.node;
+        let foreign = foreign_classes(&self.0.slices.driver, claim).unwrap_or_default();
+        if !foreign.is_empty() {
+            let foreign: Vec<&str> = foreign.into_iter().collect();
+            return Some(format!(
+                "node {node} cannot say whether it has what it asks for: of the classes it knows hostler's own, and not {}; \
+                 hostler-controller plan reads those of the cluster",
+                foreign.join(", ")
+            ));
+        }
         Some(match self.fits(UnallocatedClaim { claim: claim.clone(), classes: Vec::new() }).await {
             Ok(fit) if fit.times > 0 => format!("node {node} has what it asks for now"),
             Ok(fit) => format!("node {node} cannot give it: {}", fit.refusal?),

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use hostler_api::{Chain, ClaimUid};
+use hostler_api::{BackendName, Chain, ClaimUid};
 use hostler_backend::{
     Backend, BackendError, ForeignEdits, HeldDevice, OperateWork, OperationOutcome, PrepareWork, UnprepareWork,
     VerifyWork,
@@ -97,6 +97,11 @@ impl ClaimExecutor {
     /// Has a backend carry out an operator's order.
     pub(super) fn operate(&self, job: &OperateJob) -> Result<OperationOutcome, ClaimError> {
         self.order(job, |backend, work| backend.operate(work))
+    }
+
+    /// True if a backend carries out orders of any kind.
+    pub(super) fn takes_orders(&self, backend: &BackendName) -> bool {
+        self.backends.get(backend).is_some_and(|backend| backend.takes_orders())
     }
 
     /// What an order would do.

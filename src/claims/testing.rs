@@ -10,8 +10,8 @@ use std::{
 use hostler_api::{Allocation, BackendName, ClaimRef, ClaimUid, DeviceName, Grant, QualifiedName, Quantity};
 use hostler_backend::{
     Attributes, Backend, BackendError, Capacity, ContainerEdits, Device, DevicePlan, EditScope, Enumeration,
-    ForeignEdits, HeldDevice, OperateWork, OperationOutcome, OperationStep, Pinning, PlanWork, PrepareOutcome,
-    PrepareWork, RequestPolicy, Sharing, UnprepareWork, VerifyWork,
+    ForeignEdits, HeldDevice, OperateWork, OperationObstacle, OperationOutcome, OperationStep, Pinning, PlanWork,
+    PrepareOutcome, PrepareWork, RequestPolicy, Sharing, UnprepareWork, VerifyWork,
 };
 use hostler_files::InstanceLock;
 
@@ -232,8 +232,15 @@ impl Backend for BenchBackend {
         Ok(())
     }
 
+    fn takes_orders(&self) -> bool {
+        !self.failing.lock().unwrap().contains("orders")
+    }
+
     /// Its only step names the device, and as cards those who hold anything.
     fn operate(&self, work: &OperateWork<'_>) -> Result<OperationOutcome, BackendError> {
+        if !self.takes_orders() {
+            return Err(work.refused(OperationObstacle::AlwaysThere).into());
+        }
         self.step("operate", &work.device.name)?;
         let name = QualifiedName::new("operated").unwrap();
         self.attributes.lock().unwrap().insert(name, work.operation.word().into());

@@ -7,6 +7,7 @@ use std::{io::Write, path::PathBuf, time::SystemTime};
 
 use clap::ValueEnum;
 use clap_complete::engine::ArgValueCompleter;
+use hostler_api::listed;
 use hyper::Method;
 
 use super::{
@@ -195,7 +196,7 @@ fn delete(args: &ClaimDeleteArgs, out: &mut dyn Write) -> Result<(), CliFailure>
             Err(error) => return Err(error.into()),
         }
     }
-    if refusals.is_empty() { Ok(()) } else { Err(CliFailure::Said(refusals.join("; "))) }
+    if refusals.is_empty() { Ok(()) } else { Err(CliFailure::Said(listed(usize::MAX, "; ", refusals))) }
 }
 
 fn create(args: &ClaimCreateArgs, out: &mut dyn Write) -> Result<(), CliFailure> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use hostler_api::{BackendName, DeviceName, did_you_mean};
+use hostler_api::{BackendName, DeviceName, did_you_mean, listed};
 
 /// Backend and name of a device.
 pub type DeviceKey = (BackendName, DeviceName);
@@ -11,7 +11,7 @@ pub type DeviceKey = (BackendName, DeviceName);
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum LookupError {
     /// There is none.
-    #[error("there is no device {name:?}{near}; `hostler device list` has all")]
+    #[error("{}", listed(2, "; ", [format!("there is no device {name:?}{near}"), "`hostler device list` has all".to_owned()]))]
     Unknown {
         /// As asked for.
         name: String,
@@ -77,9 +77,9 @@ mod tests {
     #[test]
     fn a_name_that_is_not_there_comes_with_those_that_are_near() {
         for (name, near) in [
-            ("cards-1", "; did you mean fake/card-1 or fake/card-0?; "),
-            ("fake/card-2", "; did you mean fake/card-0 or fake/card-1?; "),
-            ("cpu/numa1", "; did you mean cpu/numa0?; "),
+            ("cards-1", "; did you mean fake/card-1 or fake/card-0? `hostler"),
+            ("fake/card-2", "; did you mean fake/card-0 or fake/card-1? `hostler"),
+            ("cpu/numa1", "; did you mean cpu/numa0? `hostler"),
             ("quite-another", "there is no device \"quite-another\"; `hostler device list`"),
             ("", "there is no device \"\"; `hostler"),
         ] {

@@ -208,7 +208,7 @@ fn config_of(
 }
 
 fn joined(problems: &[ConfigProblem]) -> String {
-    problems.iter().map(ConfigProblem::to_string).collect::<Vec<_>>().join("; ")
+    listed(usize::MAX, "; ", problems)
 }
 
 /// A pool by its name, or by its backend's.

@@ -352,6 +352,38 @@ async fn a_device_that_another_claim_holds_is_explained_with_its_holder() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_nobody_has_allocated_is_explained_with_what_this_node_could_give() {
+    let server = ApiServer::start(ApiServerOptions::default()).await;
+    let cards = Host::bare(&SCRIPT.replace("count = 4", "count = 4\nattributes = { fake = true }"));
+    let mut rig = Rig::on_host(server, cards, "").await;
+    let held = rig.allocate("held", &["card-0"]);
+    rig.prepare(&held).await.unwrap();
+    let asks = |class: &str, count: i64| {
+        let cards = json!([{"cel": {"expression": "!device.allowMultipleAllocations"}}]);
+        json!([{"name": "r", "exactly": {"deviceClassName": class, "selectors": cards, "count": count}}])
+    };
+    for (name, class, count, expected) in [
+        ("modest", "fake.hostler.dev", 1, "; node node has what it asks for now"),
+        (
+            "greedy",
+            "fake.hostler.dev",
+            4,
+            "; node node cannot give it: claim default/greedy, request \"r\": it wants 4 of 4 devices that match, and 3 can be had: 1 allocated",
+        ),
+        (
+            "foreign",
+            "gold.example.com",
+            1,
+            "hostler's own, and not gold.example.com; hostler-controller plan reads those",
+        ),
+    ] {
+        rig.create_with(name, &asks(class, count));
+        let told = rig.explained(name);
+        assert!(told.contains(": pending") && told.contains(expected), "{told}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_holder_that_the_kubelet_has_forgotten_makes_way_through_a_restart_and_an_outage() {
     let server = ApiServer::start(ApiServerOptions::default()).await;
     let mut rig = Rig::on(server, "release_after = \"1h\"\n").await;

@@ -2,8 +2,9 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use hostler_api::resource::{
-    CapacityRequirements, DeviceClass, DeviceConstraint, DeviceSelector, DeviceToleration, ResourceClaim,
+use hostler_api::{
+    cut_middle,
+    resource::{CapacityRequirements, DeviceClass, DeviceConstraint, DeviceSelector, DeviceToleration, ResourceClaim},
 };
 
 use super::{fatal::Fatal, selectors::CompiledSelector};
@@ -11,6 +12,9 @@ use super::{fatal::Fatal, selectors::CompiledSelector};
 mod compiler;
 
 pub(super) use compiler::ClaimCompiler;
+
+/// Characters of a selector in a message: two lines of a terminal. A claim's own may have ten thousand.
+const MOST_QUOTED: usize = 160;
 
 /// The claims of a pod, ready to be satisfied on any node.
 #[derive(Debug)]
@@ -98,10 +102,10 @@ pub(super) struct Selection<'a> {
 }
 
 impl<'a> Selection<'a> {
-    /// The text of a selector.
-    pub(super) fn text(&self, at: usize) -> &'a str {
+    /// The text of a selector for messages, at a length that a person reads. Its owner has the rest.
+    pub(super) fn quoted(&self, at: usize) -> Cow<'a, str> {
         let selector = self.class.spec.selectors.iter().chain(self.own).nth(at);
-        selector.and_then(expression).unwrap_or_default()
+        cut_middle(selector.and_then(expression).unwrap_or_default(), MOST_QUOTED)
     }
 
     /// The class whose selectors come first.

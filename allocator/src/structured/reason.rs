@@ -192,7 +192,7 @@ impl Search<'_, '_> {
         match self.selection.judgement(alternative.selection, device) {
             Ok(Some(NotSelected::Selector(at))) => {
                 let selection = &self.compiled.selections[alternative.selection];
-                return Rejection::Selector(format!("{} ({})", selection.owner(at), selection.text(at)));
+                return Rejection::Selector(format!("{} ({})", selection.owner(at), selection.quoted(at)));
             }
             Ok(Some(NotSelected::BindingConditions)) => return Rejection::BindingConditions,
             Ok(Some(NotSelected::Node)) => return Rejection::Node,

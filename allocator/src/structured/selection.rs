@@ -82,7 +82,7 @@ impl<'p, 'a> SelectionUse<'p, 'a> {
 
     fn is_selected_by(&self, selection: usize, selector: usize, device: usize) -> Result<bool, Fatal> {
         let (selection, at) = (&self.compiled.selections[selection], &self.pools.devices[device]);
-        let (owner, text) = (|| selection.owner(selector), || selection.text(selector).to_owned());
+        let (owner, text) = (|| selection.owner(selector), || selection.quoted(selector).into_owned());
         // A class may have been written by a later version; upstream falls over it at the first device that it looks at.
         let compiled = selection.selectors[selector].as_ref();
         let compiled =

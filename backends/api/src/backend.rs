@@ -118,6 +118,11 @@ pub trait Backend: Send + Sync + 'static {
         EditScope::default().check(edits)
     }
 
+    /// True if [`operate`](Self::operate) carries out orders, of any kind, for devices of this backend.
+    fn takes_orders(&self) -> bool {
+        false
+    }
+
     /// Does what an operator orders for a device, outside of any claim. No claim of this backend is admitted, prepared
     /// or taken back meanwhile. Gives what was done. Repeating what is done already succeeds.
     ///

@@ -185,7 +185,7 @@ pub enum OperationObstacle {
 impl fmt::Display for OperationObstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::AlwaysThere => f.write_str("its kind is always there"),
+            Self::AlwaysThere => f.write_str("devices of its kind are always attached"),
             Self::NotWhole => f.write_str("orders are for memory devices, whole"),
             Self::Held { holders } => write!(f, "its memory is held by {}", joined(holders, ", ")),
             Self::Failed(failure) => failure.fmt(f),
@@ -326,7 +326,10 @@ mod tests {
 
     #[test]
     fn a_refusal_says_who_is_in_the_way_and_what_was_done() {
-        assert_eq!(refusal(OperationObstacle::AlwaysThere), "card cannot be detached: its kind is always there");
+        assert_eq!(
+            refusal(OperationObstacle::AlwaysThere),
+            "card cannot be detached: devices of its kind are always attached"
+        );
         let failure = |users, steps| {
             let cause = "memory112 cannot be taken offline: busy".to_owned();
             refusal(OperationObstacle::Failed(OperationFailure { cause, blocks: vec![112], users, steps }))

@@ -118,6 +118,10 @@ impl Backend for CxlBackend {
         scope::check(&self.root, work, edits)
     }
 
+    fn takes_orders(&self) -> bool {
+        true
+    }
+
     fn operate(&self, work: &OperateWork<'_>) -> Result<OperationOutcome, BackendError> {
         let hardware = self.hardware();
         let _alone = hardware.alone();

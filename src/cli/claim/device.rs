@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hostler_api::{
-    AskedQuantity, ConfigProblem, ParseQuantityError, did_you_mean,
+    AskedQuantity, ConfigProblem, ParseQuantityError, did_you_mean, listed,
     opaque::{FieldValues, OpaqueConfig, schema},
     well_known::HOSTLER_API_VERSION,
 };
@@ -50,7 +50,7 @@ pub(super) enum DeviceArgError {
         source: ParseQuantityError,
     },
     /// What is asked for beyond amounts is wrong.
-    #[error("{}", .0.iter().map(ConfigProblem::to_string).collect::<Vec<_>>().join("; "))]
+    #[error("{}", listed(usize::MAX, "; ", .0))]
     Config(Vec<ConfigProblem>),
 }
 
@@ -242,6 +242,7 @@ mod tests {
             ("cpu/numa0,fullCores=yes", "cpu/numa0.fullCores: \"yes\" is neither true nor false"),
             ("cpu/numa0,smt=shared,smt=isolated", "smt is given twice"),
             ("cpu/numa0,fulCores=true", "did you mean fullCores?"),
+            ("cpu/numa0,smt=off,fullCores=yes", "; cpu/numa0.smt: \"off\" is not one of"),
         ] {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains(fix), "{text}: {error}");

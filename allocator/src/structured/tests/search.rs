@@ -69,6 +69,17 @@ fn the_first_alternative_that_can_be_had_is_taken() {
 }
 
 #[test]
+fn a_long_selector_is_quoted_with_its_beginning_and_its_end() {
+    let long = format!("{}false", "device.driver == 'first' && ".repeat(300));
+    let refusal = world().class(class("none", &long)).slice(slice(&devices(&["a"])));
+    let refusal = refusal.requests(&[json!({"name": "r", "exactly": {"deviceClassName": "none"}})]).no_fit();
+    assert!(
+        refusal.len() < 300 && refusal.contains("(device.driver == 'first'") && refusal.contains("false)"),
+        "{refusal}"
+    );
+}
+
+#[test]
 fn an_earlier_choice_is_changed_where_what_follows_needs_it() {
     let alternatives = first_available(&[("two", "any", 2), ("one", "any", 1)]);
     let world = world().slice(slice(&devices(&["a", "b"]))).requests(&[alternatives]).requests(&[request(1)]);

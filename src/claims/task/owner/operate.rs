@@ -337,7 +337,9 @@ impl ClaimsOwner {
         let held = self.held_devices();
         let own = || held.iter().filter(|held| held.device.backend == *backend);
         let holds = |grant: &Grant| grant.access == Access::Use && grant.device == *name;
-        if let Some(holder) = own().find(|held| holds(&held.device.grant)) {
+        // Where nothing can be ordered the backend says so: a holder is no reason.
+        let takes_orders = self.parts.executor.takes_orders(backend);
+        if let Some(holder) = own().find(|held| takes_orders && holds(&held.device.grant)) {
             let holder = format!("{} ({})", holder.uid, holder.name);
             return Err(ClaimError::Held { device: name.clone(), holder });
         }

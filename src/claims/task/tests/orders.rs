@@ -129,6 +129,10 @@ async fn an_order_for_what_a_claim_holds_or_nobody_has_is_refused() {
     );
     assert!(operate(&handle, "three").await.unwrap_err().starts_with("device three is not in pool node/bench"));
     assert_eq!(world.bench.steps(), [""; 0]);
+    world.bench.fail("orders", true);
+    let error = operate(&handle, "one").await.unwrap_err();
+    assert!(error.contains("one cannot be detached: devices of its kind are always attached"), "{error}");
+    world.bench.fail("orders", false);
     world.bench.fail("operate", true);
     let error = operate(&handle, "two").await.unwrap_err();
     assert_eq!(error, "failed to detach device two: operate is told to fail");
