@@ -1,9 +1,6 @@
 //! A cluster of 1.26 to 1.31 with a daemon on its node, and claims that are allocated by hand.
 
-use std::{
-    fs,
-    io::{self, Write},
-};
+use std::fs;
 
 use hostler::admin::types::AdminClaim;
 use hostler_linux::IdSet;
@@ -26,28 +23,17 @@ pub struct OldCluster {
     pub version: String,
 }
 
-fn skipped(why: &str) {
-    // Not `eprintln!`, which the test harness hides.
-    let _ = writeln!(io::stderr(), "skipped: {why}");
-}
-
 impl OldCluster {
     /// Starts a daemon where there is a cluster for it, and waits until kubelet and API server know it.
     pub fn start() -> Option<Self> {
-        let Some(node) = RealNode::find() else {
-            skipped("HOSTLER_E2E_KUBECONFIG and HOSTLER_E2E_NODE name no node");
-            return None;
-        };
-        let versions = node.versions(GROUP);
-        let Some(version) = ["v1alpha1", "v1alpha2", V1_31].into_iter().find(|it| versions == [*it]) else {
-            skipped("the cluster is none of 1.26 to 1.31 with classic DRA");
-            return None;
-        };
+        let is_classic = |versions: &[String]| ["v1alpha1", "v1alpha2", V1_31].iter().any(|it| versions == [*it]);
+        let node = RealNode::find(is_classic, "the cluster is none of 1.26 to 1.31 with classic DRA")?;
+        let version = node.versions(GROUP).remove(0);
         let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
         node.apply_file(crds, "deploy/crds/nodehardware.yaml".as_ref());
         let mut host = Host::real_node("[backends.cpu]\nfull_cores = false\n", node.membership());
         host.start();
-        let cluster = Self { node, host, version: version.to_owned() };
+        let cluster = Self { node, host, version };
         cluster.make_class();
         eventually("a daemon that the kubelet knows", || {
             (cluster.host.get("/v1/status")["kubelet"]["registered"] == true).then_some(())

@@ -15,11 +15,7 @@ mod led;
 mod modes;
 mod requests;
 
-use std::{
-    fs,
-    io::{self, Write},
-    path::Path,
-};
+use std::{fs, path::Path};
 
 use hostler_testing::{
     controller::RunningController,
@@ -31,11 +27,6 @@ use serde_json::{Value, json};
 const RESOURCE: &str = "/apis/resource.k8s.io/v1";
 const OURS: &str = "/apis/hostler.dev/v1alpha1";
 const CARDS: usize = 4;
-
-fn skipped(why: &str) {
-    // Not `eprintln!`, which the test harness hides.
-    let _ = writeln!(io::stderr(), "skipped: {why}");
-}
 
 /// A node with cards, a controller that keeps them, and the namespace of a test.
 struct HoldingCluster {
@@ -83,14 +74,7 @@ impl HoldingCluster {
 
     /// With these devices, so many.
     fn start_as(script: &str, count: usize, config: &str) -> Option<Self> {
-        let Some(node) = RealNode::find() else {
-            skipped("HOSTLER_E2E_KUBECONFIG and HOSTLER_E2E_NODE name no node");
-            return None;
-        };
-        if !node.versions("resource.k8s.io").contains(&"v1".to_owned()) {
-            skipped("the cluster is older than 1.34");
-            return None;
-        }
+        let node = RealNode::find_modern()?;
         // Roles, accounts and namespaces are there: the kubeconfigs of the node's folder are of them.
         for file in
             ["crds/nodehardware.yaml", "crds/clusterhardware.yaml", "crds/reservations.yaml", "holds/base/policy.yaml"]

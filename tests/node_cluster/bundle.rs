@@ -9,10 +9,11 @@ use std::{
 use hostler_testing::{
     binary::{binary, controller_binary, tool},
     real_node::{RealNode, eventually},
+    skip::skipped,
 };
 use serde_json::{Value, json};
 
-use super::{image::Image, skipped};
+use super::image::Image;
 
 pub const RESOURCE: &str = "/apis/resource.k8s.io/v1";
 const DAEMON: &str = "/apis/apps/v1/namespaces/hostler-system/daemonsets/hostler";
@@ -36,30 +37,22 @@ pub struct Installation {
 impl Installation {
     /// The node of a cluster of 1.34 or later, when it is this one's turn.
     pub fn find() -> Option<Self> {
-        Self::of(|versions| versions.iter().any(|version| version == "v1"), "the cluster is older than 1.34")
+        Self::on(RealNode::find_modern()?)
     }
 
     /// The node of a cluster of 1.31.
     pub fn find_classic() -> Option<Self> {
         let is_classic = |versions: &[String]| versions == ["v1alpha3"];
-        Self::of(is_classic, "the cluster is none of 1.31 with classic DRA")
+        Self::on(RealNode::find(is_classic, "the cluster is none of 1.31 with classic DRA")?)
     }
 
-    fn of(suits: impl Fn(&[String]) -> bool, why: &str) -> Option<Self> {
-        let Some(node) = RealNode::find() else {
-            skipped("HOSTLER_E2E_KUBECONFIG and HOSTLER_E2E_NODE name no node");
-            return None;
-        };
+    fn on(node: RealNode) -> Option<Self> {
         let Some(kubectl) = tool("kubectl") else {
             skipped("there is no kubectl on the PATH, or where tools/deps.sh puts it");
             return None;
         };
         if !node.imports_images() {
             skipped("the node's folder has no program `import`");
-            return None;
-        }
-        if !suits(&node.versions("resource.k8s.io")) {
-            skipped(why);
             return None;
         }
         let cluster = Self { node, kubectl };

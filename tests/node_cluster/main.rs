@@ -22,7 +22,6 @@ mod token;
 
 use std::{
     fs,
-    io::{self, Write},
     path::{Path, PathBuf},
     time::Instant,
 };
@@ -31,11 +30,6 @@ use hostler_testing::real_node::eventually;
 use serde_json::json;
 
 use self::bundle::Installation;
-
-fn skipped(why: &str) {
-    // Not `eprintln!`, which the test harness hides.
-    let _ = writeln!(io::stderr(), "skipped: {why}");
-}
 
 /// A folder whose `deploy` is that of the sources, for overlays beside it.
 fn copied_deploy() -> tempfile::TempDir {

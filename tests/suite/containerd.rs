@@ -15,7 +15,6 @@
 
 use std::{
     env, fs,
-    io::{self, Write},
     path::{Path, PathBuf},
     process::Command,
 };
@@ -25,6 +24,7 @@ use hostler_linux::{IdSet, SysRoot, cgroup::CpusetCgroup};
 use hostler_testing::{
     cri::{CriClient, CriPod, CriResources},
     host::{Host, wait_for},
+    skip::skipped,
 };
 
 /// A host on which a real containerd runs.
@@ -42,11 +42,6 @@ struct Claim {
     uid: String,
     cpus: IdSet,
     ids: Vec<String>,
-}
-
-fn skipped(why: &str) {
-    // Not `eprintln!`, which the test harness hides.
-    let _ = writeln!(io::stderr(), "skipped: {why}");
 }
 
 impl Node {

@@ -194,7 +194,7 @@ impl ApiServer {
         token
     }
 
-    /// From now on a user may do what these rules allow, and nothing else.
+    /// From now on a user may do what these rules allow, beside what earlier calls have. One for whom none was made may do all.
     pub fn allow(&self, user: &str, rules: Vec<PolicyRule>) {
         let token = self.user(user, None);
         self.shared.write(|state| {

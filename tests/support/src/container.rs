@@ -18,6 +18,8 @@ use hostler_linux::{
 use oci_spec::runtime::Spec;
 use serde_json::json;
 
+use crate::skip::skipped;
+
 /// Ends what a container says about itself; the container waits behind it where it is told to.
 const END: &str = "that-is-all";
 
@@ -27,10 +29,7 @@ const PROGRAMS: [&str; 9] = ["bin", "gnu", "lib", "lib32", "lib64", "libx32", "n
 /// Whether containers can be made and bound here; says why not if they cannot.
 pub fn containers_work_here() -> bool {
     let obstacle = obstacle();
-    if let Some(obstacle) = &obstacle {
-        // Not `eprintln!`, which the test harness hides.
-        let _ = writeln!(io::stderr(), "skipped: {obstacle}");
-    }
+    obstacle.iter().for_each(|obstacle| skipped(obstacle));
     obstacle.is_none()
 }
 

@@ -16,7 +16,7 @@ use nix::{sys::signal::Signal, unistd::Pid};
 use crate::binary::binary;
 
 /// Longer than anything here takes on a busy machine; only a test that fails waits this long.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Eight cards, each for one claim, and a pool of units for many.
 pub const SCRIPT: &str = r#"

@@ -42,6 +42,7 @@ pub mod provisioning;
 pub mod real_node;
 pub mod scenario;
 pub mod scraper;
+pub mod skip;
 pub mod systemd;
 pub mod uevents;
 pub mod visitor;

@@ -30,7 +30,7 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use crate::{binary::controller_binary, controller::ControllerOptions, host::ClusterMembership};
+use crate::{binary::controller_binary, controller::ControllerOptions, host::ClusterMembership, skip::skipped};
 
 const KUBECONFIG: &str = "HOSTLER_E2E_KUBECONFIG";
 const NODE: &str = "HOSTLER_E2E_NODE";
@@ -73,9 +73,27 @@ fn unique() -> String {
 pub type RealAnswer = Result<Value, (u16, String)>;
 
 impl RealNode {
-    /// The node, when it is this one's turn; nothing where there is none.
-    pub fn find() -> Option<Self> {
-        let (kubeconfig, folder) = (PathBuf::from(env::var_os(KUBECONFIG)?), PathBuf::from(env::var_os(NODE)?));
+    /// The node of a cluster whose versions of `resource.k8s.io` suit, when it is this one's turn. Else says why nothing is tried;
+    /// `unsuited` is the word for a cluster of another age.
+    pub fn find(suits: impl Fn(&[String]) -> bool, unsuited: &str) -> Option<Self> {
+        let (Some(kubeconfig), Some(folder)) = (env::var_os(KUBECONFIG), env::var_os(NODE)) else {
+            skipped(&format!("{KUBECONFIG} and {NODE} name no node"));
+            return None;
+        };
+        let node = Self::at(kubeconfig.into(), folder.into());
+        let is_suited = suits(&node.versions("resource.k8s.io"));
+        if !is_suited {
+            skipped(unsuited);
+        }
+        is_suited.then_some(node)
+    }
+
+    /// The node of a cluster of 1.34 or later.
+    pub fn find_modern() -> Option<Self> {
+        Self::find(|versions| versions.iter().any(|version| version == "v1"), "the cluster is older than 1.34")
+    }
+
+    fn at(kubeconfig: PathBuf, folder: PathBuf) -> Self {
         let turn = File::create(folder.join("hostler-tests.lock")).unwrap();
         turn.lock().unwrap();
         // The first test of a process chooses for all.
@@ -89,7 +107,7 @@ impl RealNode {
         let (name, namespace) = (String::new(), unique());
         let mut node = Self { runtime, client, kubeconfig, folder, name, namespace, _turn: turn };
         node.begin();
-        Some(node)
+        node
     }
 
     fn begin(&mut self) {
