@@ -101,7 +101,7 @@ impl DaemonStage {
         Router::new().route("/metrics", get(metrics)).with_state(self.clone()).merge(self.probe_routes())
     }
 
-    /// What the socket of probes answers.
+    /// Routes of the socket for probes.
     fn probe_routes(self) -> Router {
         Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz)).with_state(self)
     }

@@ -34,7 +34,7 @@ pub fn raise_limit() {
 pub enum ServedSocket {
     /// Prometheus; any local user, where it is a port.
     Metrics,
-    /// Probes of whoever keeps the daemon running: its own user alone, so nobody else can fill it.
+    /// Probes of the service manager or the kubelet: only the own user connects, so no other one can fill it.
     Probes,
     /// Prometheus on other hosts. Each costs a signature.
     Scrapes,

@@ -30,7 +30,7 @@ pub struct ClaimFacts {
     pub failure: Option<FailureFact>,
     /// The devices of the record, else those of the allocation.
     pub devices: Vec<DeviceFact>,
-    /// What this node would give to a claim that nobody has allocated, in a sentence.
+    /// Sentence on what this node would give to a claim without an allocation.
     pub offer: Option<String>,
 }
 

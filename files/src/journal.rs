@@ -10,7 +10,7 @@
 //!
 //! The file has its room from the beginning: writing into it changes nothing but its content, so that a flush neither
 //! waits for what others have written nor needs space on the disk. Behind the last line the room is blank, and disks
-//! write whole sectors: a line with a blank sector in it was cut off, and nobody was told of it. Any other line that
+//! write whole sectors: a line with a blank sector in it was cut off before it was promised. Any other line that
 //! cannot be read was damaged later, and the numbers of the others say which entries it held.
 
 use std::{
@@ -72,7 +72,7 @@ impl Journal {
         file.read_exact_at(&mut bytes, 0).map_err(FileError::at("read", path))?;
         let content = JournalContent::read(&bytes, room);
         let (path, generation, last) = (path.to_owned(), content.generation, content.last);
-        // A file that somebody has shortened gets its room again.
+        // A file that was shortened from outside gets its room again.
         let stale_to = if found.len() == room { content.used } else { found.len().max(room) };
         Ok((Self { path, file, room, generation, head: Vec::new(), last, end: 0, stale_to }, content))
     }
@@ -93,7 +93,7 @@ impl Journal {
         self.last.saturating_add(1)
     }
 
-    /// Has the next entry get a number above this one, which somebody has seen.
+    /// Gives the next entry a number above this one, which a file has already.
     pub fn number_above(&mut self, seen: u64) {
         self.last = self.last.max(seen);
     }

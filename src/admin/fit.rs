@@ -58,7 +58,7 @@ fn failure(error: &FitError) -> AdminFailure {
 }
 
 impl AdminService {
-    /// What would fit now.
+    /// Asks the allocator how often the claim would fit now.
     pub(super) async fn fits(&self, asked: UnallocatedClaim) -> Result<ClaimFit, AdminFailure> {
         let promised = match self.0.manifests {
             Some(_) => self.promised().await?,

@@ -157,8 +157,8 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && !text.starts_with('.') && text.chars().all(|letter| letter != '/' && !letter.is_control())
 }
 
-/// Refuses records that give one exclusive device to several claims: one of them is wrong, and nobody can say which.
-/// Administrative access takes nothing. A device that is not there is exclusive if nobody has taken a part of it.
+/// Refuses records that give one exclusive device to several claims: one of them is wrong, and nothing tells which.
+/// Administrative access takes nothing. A device that is not there is exclusive if no claim has taken a part of it.
 pub(super) fn refuse_contradictions(loaded: Vec<LoadedRecord>, inventory: &Inventory) -> Vec<LoadedRecord> {
     let mut holders: BTreeMap<(String, DeviceName), BTreeMap<ClaimUid, String>> = BTreeMap::new();
     for (claim, grant) in loaded.iter().filter_map(|it| it.record.as_ref().ok()).flat_map(grants) {

@@ -146,12 +146,12 @@ pub enum StoreError {
         /// The latest that is known.
         known: u64,
     },
-    /// Entries of the journal cannot be read, and nobody has put it right yet.
+    /// Entries of the journal cannot be read, and the next start has to put it right.
     #[error("{} is damaged ({entries} cannot be read): start the daemon, whose log says what that costs", path.display())]
     JournalDamaged {
         /// The journal.
         path: PathBuf,
-        /// Which.
+        /// Numbers of these entries, in words.
         entries: String,
     },
     /// An entry of the journal is whole and says what this version does not know.
@@ -165,7 +165,7 @@ pub enum StoreError {
         path: PathBuf,
         /// The entry.
         number: u64,
-        /// What is not understood.
+        /// The mistake in its text.
         #[source]
         source: serde_json::Error,
     },

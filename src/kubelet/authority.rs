@@ -2,8 +2,8 @@
 //!
 //! A client names the socket in `:authority` as its library likes: Go's sends `%2Frun%2Fhostler%2F…` and before 1.57 (kubelets of
 //! 1.26 to 1.28) `/run/hostler/…`, that of C and Python `run%2Fhostler%2F…`. None of these is a host, and the HTTP stack cuts
-//! such a call before any of our code sees it. So the stack gets to read another text in its place, whatever was sent: nobody
-//! needs to know what a client calls a socket that it has found already. All other bytes are passed on as they are.
+//! such a call before any of our code sees it. So the stack gets to read another text in its place, whatever was sent: no
+//! code needs to know what a client calls a socket that it has found already. All other bytes are passed on as they are.
 //!
 //! The other text has the same length. Both sides of a connection keep the latest fields and forget the oldest ones when
 //! their lengths together are too much: they must go on counting alike.
@@ -83,7 +83,7 @@ fn carried(frame: &[u8]) -> usize {
     frame.first_chunk().map_or(0, |&[l0, l1, l2]| u32::from_be_bytes([0, l0, l1, l2]) as usize)
 }
 
-/// Whether it holds all fields of a call. Fields of more than one frame are passed on: no library has so many.
+/// True if the frame holds all fields of a call. Fields of more than one frame are passed on: no library has so many.
 fn is_call(frame: &[u8]) -> bool {
     let &[_, _, _, kind, flags, ..] = frame else { return false };
     frame.len() >= HEAD && kind == HEADERS && flags & END_HEADERS != 0 && carried(frame) <= LARGEST

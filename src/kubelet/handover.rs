@@ -62,7 +62,7 @@ async fn registered(path: &Path) -> io::Result<()> {
     connection.read_exact(&mut [0]).await.map(drop)
 }
 
-/// Whether nothing more can come over the connection. Nobody asks twice.
+/// True if nothing more can come over the connection. A client asks once.
 fn has_hung_up(connection: &UnixStream) -> bool {
     !matches!(connection.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }
@@ -91,7 +91,7 @@ impl SuccessorSocket {
         let answering = async {
             while let Some(connection) = connections_rx.recv().await {
                 let Ok(AcceptedConnection { stream: mut connection, .. }) = connection else { continue };
-                // Who only looks whether somebody listens has nothing to say, and who has hung up waits for nothing any more: the
+                // A client that only tries the socket says nothing, and one that has hung up waits for nothing any more: the
                 // question may be as old as this daemon was kept from reading it, and another one has followed since.
                 let has_asked = matches!(timeout(PATIENCE, connection.read_exact(&mut [0])).await, Ok(Ok(_)));
                 if has_asked && !has_hung_up(&connection) && register().await? {

@@ -1,5 +1,5 @@
 //! Events on claims, for failures that a user can mend and for containers that were bound to something else. Fed by what
-//! the claims task and the audit tell; nobody waits for it, and what cannot be written within half a minute is lost: the log
+//! the claims task and the audit tell; no call waits for it, and what cannot be written within half a minute is lost: the log
 //! has it.
 
 mod reason;

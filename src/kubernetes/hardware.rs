@@ -56,7 +56,7 @@ const MANAGER: &str = "hostler";
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// Thousands of daemons come back after an outage; they share what a server can take.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// What only people can change: a CRD, a role.
+/// For obstacles that only people remove: no CRD, no role.
 const LONGEST_REFUSED_PAUSE: Duration = Duration::from_secs(300);
 
 /// What the reports are made of.

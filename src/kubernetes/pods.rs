@@ -7,7 +7,7 @@
 //!      └────────────────────────┴──── the API server says no ─────┘
 //! ```
 //!
-//! Nobody here writes pods, so what the watch says last is what is known. A server that says no is asked again ever
+//! The daemon writes no pods, so what the watch says last is what is known. A server that says no is asked again ever
 //! later: the role is optional, and may be granted at any time.
 
 mod object;
@@ -234,7 +234,7 @@ impl LatestWord {
     }
 }
 
-/// What a refusal means, and what to do about it.
+/// Says what a refusal means, and what to do about it.
 fn refused(failure: &ApiFailure, reason: String, pauses: &RetryPauses) -> String {
     let grant =
         "grant the daemon list and watch on pods (component `pods` of deploy/), or set cluster.watch_pods = false";

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! The object is *applied*, which makes the server the judge of who writes what: fields that another exporter has written are
-//! his, and the server refuses to change them (409, with his name). So nobody is fought, and no record of ours could be
-//! wrong about whose object it is. The Node owns the object, so it goes with the node. One that somebody deletes is made anew
+//! his, and the server refuses to change them (409, with his name). So there is no fight, and no record of ours could be
+//! wrong about whose object it is. The Node owns the object, so it goes with the node. A deleted one is made anew
 //! at once: [`presence`] watches it.
 
 mod object;
@@ -45,7 +45,7 @@ const VERSION: &str = "v1alpha2";
 const MANAGER: &str = "hostler";
 /// Schedulers look at an object of every node; who changes it more often only makes them read.
 const BETWEEN_WRITES: Duration = Duration::from_secs(1);
-/// An object that somebody has changed is noticed by then; applying what is there writes nothing.
+/// An object that was changed from outside is noticed by then; applying what is there writes nothing.
 const RECHECK: Duration = Duration::from_secs(600);
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);

@@ -13,7 +13,7 @@ pub(super) enum Node {
         function: Function,
         arguments: Box<[Node]>,
         cost: Cost,
-        /// Whether an argument is evaluated only if those before are no errors.
+        /// True if an argument is evaluated only after those before it gave no error.
         is_in_turn: bool,
     },
     /// A call whose second argument is a regular expression that is known.

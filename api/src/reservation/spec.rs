@@ -138,7 +138,7 @@ pub enum TemplateError {
     Replaces {
         /// The field.
         field: &'static str,
-        /// Its value.
+        /// Value of the field.
         value: String,
     },
     /// Nothing is asked for.
@@ -240,7 +240,7 @@ impl ReservationSpec {
         named.filter(|name| !name.is_empty()).unwrap_or("default")
     }
 
-    /// True if one of the owners is this pod. Anybody can write labels and names: an entry without a namespace and without the UID of
+    /// True if one of the owners is this pod. Every tenant can write labels and names: an entry without a namespace and without the UID of
     /// a pod is about pods of the template's namespace alone.
     pub fn is_owned_by(&self, pod: &super::OwnerCandidate<'_>) -> bool {
         let is_at_home = |owner: &ReservationOwner| owner.is_somewhere() || pod.namespace == self.home();

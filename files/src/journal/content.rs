@@ -1,8 +1,8 @@
-//! What stands in a journal: which entries can be read, which are missing, and whether its end was cut off or damaged.
+//! The content of a journal: which entries can be read, which are missing, and whether its end was cut off or damaged.
 
 use std::ops::RangeInclusive;
 
-/// What a disk writes whole or not at all.
+/// Bytes that a disk writes whole or not at all.
 const SECTOR: usize = 512;
 
 const BLANK: u8 = b'\n';
@@ -10,27 +10,27 @@ const BLANK: u8 = b'\n';
 /// An entry that was read.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct JournalLine {
-    /// Its number.
+    /// Number of the entry.
     pub number: u64,
-    /// What was appended.
+    /// Bytes that were appended.
     pub content: Vec<u8>,
 }
 
-/// What a journal held when it was opened.
+/// The content of a journal when it was opened.
 #[derive(Debug, Default)]
 pub struct JournalContent {
     /// The head of the last generation, if it can be read.
     pub head: Option<Vec<u8>>,
     /// The entries of that generation, in the order in which they were appended.
     pub entries: Vec<JournalLine>,
-    /// The numbers of entries of that generation that were promised and cannot be read; without an end where nobody can
+    /// The numbers of entries of that generation that were promised and cannot be read; without an end where nothing
     /// say how many followed.
     pub missing: Vec<RangeInclusive<u64>>,
-    /// What is left of them.
+    /// Lines that are left of them.
     pub remains: Vec<Vec<u8>>,
-    /// Whether the last line was cut off: it was never promised.
+    /// True if the last line was cut off: it was never promised.
     pub is_cut_off: bool,
-    /// Whether the version that wrote it numbered its entries.
+    /// True if the version that wrote the journal numbered its entries.
     pub is_numbered: bool,
     pub(super) generation: u64,
     pub(super) last: u64,
@@ -108,13 +108,13 @@ impl JournalContent {
         }
     }
 
-    /// Whether an entry is missing that came after the one with this number.
+    /// True if an entry is missing that came after the one with this number.
     pub fn is_missing_after(&self, number: u64) -> bool {
         self.missing.last().is_some_and(|missing| *missing.end() > number)
     }
 }
 
-/// Whether what stands behind the last line, from `from` on, is a line of which some sectors never got to the disk.
+/// True if a line of which some sectors never got to the disk stands behind the last one, from `from` on.
 fn is_cut_off(from: usize, behind: &[Piece<'_>], bytes: &[u8], room: u64) -> bool {
     // Beyond the room the file has grown, and what was not written there is zero.
     let is_blank = |at: &usize| bytes[*at] == BLANK || (bytes[*at] == 0 && *at as u64 >= room);
@@ -136,7 +136,7 @@ fn is_cut_off(from: usize, behind: &[Piece<'_>], bytes: &[u8], room: u64) -> boo
     ends_with_a_sector && behind.first().is_some_and(|first| is_longer(first.bytes))
 }
 
-/// What stands between two line breaks.
+/// The bytes between two line breaks.
 struct Piece<'a> {
     at: usize,
     bytes: &'a [u8],
@@ -144,7 +144,7 @@ struct Piece<'a> {
 }
 
 impl Piece<'_> {
-    /// Where the next one begins.
+    /// The offset at which the next piece begins.
     fn end(&self) -> usize {
         self.at + self.bytes.len() + 1
     }

@@ -1,4 +1,4 @@
-//! A unix socket that only the process's own user can connect to: for probes, whose places nobody else can take.
+//! A unix socket that only the process's own user can connect to: for probes, whose places no other user can take.
 
 use std::{
     fs::{self, Permissions},
@@ -24,10 +24,10 @@ const CONNECTIONS: usize = 8;
 /// Connections that may wait.
 const BACKLOG: u32 = 16;
 
-/// Listens on `path`, mode 0600; a socket that nobody listens on is replaced.
+/// Listens on `path`, mode 0600; a socket without a listener is replaced.
 ///
 /// # Errors
-/// When somebody listens there, when something else than a socket is there, or when the kernel refuses a step.
+/// When a process listens there, when something else than a socket is there, or when the kernel refuses a step.
 pub fn bind_private(path: &Path) -> io::Result<UnixListener> {
     match fs::symlink_metadata(path) {
         Ok(found) if !found.file_type().is_socket() => return Err(io::ErrorKind::AlreadyExists.into()),
@@ -37,7 +37,7 @@ pub fn bind_private(path: &Path) -> io::Result<UnixListener> {
     }
     let socket = UnixSocket::new_stream()?;
     socket.bind(path)?;
-    // Nobody can connect before it listens.
+    // No connection comes before it listens.
     fs::set_permissions(path, Permissions::from_mode(0o600))?;
     socket.listen(BACKLOG)
 }
@@ -47,7 +47,7 @@ pub async fn accept_private(listener: UnixListener, server: ConnectionServer, ta
     let (places, stop) = (Arc::new(Semaphore::new(CONNECTIONS)), tasks.stop_token());
     loop {
         let accepted = async {
-            // Nobody closes the semaphore.
+            // The semaphore is never closed.
             let place = places.clone().acquire_owned().await.ok()?;
             Some((listener.accept().await, place))
         };

@@ -1,4 +1,4 @@
-//! What is made of a journal of which entries cannot be read any more, after the machine went down.
+//! Recovery from a journal of which entries cannot be read any more, after the machine went down.
 //!
 //! Which claims a lost entry was about is known in part: from what is left of it, and from files that are as new as it is.
 //! For all others two rules keep every promise. A claim of which the last that is known is that it was being prepared may have
@@ -22,7 +22,7 @@ use super::{
 /// Far more than a journal has.
 const MOST_JOURNAL_BYTES: u64 = 256 << 20;
 
-/// More than this nobody reads.
+/// More ranges make a log line too long to read.
 const MOST_RANGES: usize = 8;
 
 /// Copies the journal, as it was found, to beside itself, for people.

@@ -69,7 +69,7 @@ pub(in crate::cli) enum Tone {
     Drained,
     /// It does not work, or nobody knows.
     Unhealthy,
-    /// Nobody has it, and it cannot be had for what others have.
+    /// Free, and not to be had: what others have stands in its way.
     Blocked,
     /// It stays with the system.
     Reserved,
@@ -77,7 +77,7 @@ pub(in crate::cli) enum Tone {
     Offline,
 }
 
-/// The sign of a device that nobody has and nobody can have for what others have. It is explained where there is one.
+/// The sign of a blocked device. A legend explains it where there is one.
 const BLOCKED: (char, Tone, &str) = ('|', Tone::Blocked, "blocked");
 
 /// The signs of what no holder has, with their words.

@@ -1,7 +1,7 @@
 //! The keyboard of the terminal, and whether the terminal is still there.
 //!
 //! One read for each time that something has come. A terminal that has gone away is always ready, and every read of it ends at once:
-//! whoever reads on until something comes would do so for ever. So the end, and any error, ends it here.
+//! a loop that reads until a key comes would turn for ever. So the end, and any error, ends it here.
 
 use std::{
     io::{self, IsTerminal},
@@ -18,7 +18,7 @@ use nix::{
 /// Bytes of one read: a key that is held down sends some.
 const READ: usize = 256;
 
-/// A key, as far as anybody asks for it.
+/// A key that the page knows.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum KeyPress {
     /// A letter, a sign, a blank.
@@ -35,7 +35,7 @@ pub(super) enum KeyPress {
     End,
 }
 
-/// What the keyboard did.
+/// Input of the keyboard.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum KeyboardNews {
     /// Nothing, for as long as it was waited for.

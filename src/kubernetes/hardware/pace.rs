@@ -4,7 +4,7 @@
 //!   quiet ── change ──► due a second later; more changes by then go with it
 //!   quiet ── moment of the sign of life ──► due
 //!   failed ──► due after the pause, changes or not
-//!   refused ──► due after the pause, or with the next change: then somebody may have mended it
+//!   refused ──► due after the pause, or with the next change: it may be mended then
 //! ```
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Whether the exported object is still there: a watch of one object for each node that exports.
+//! A watch of the exported object, one for each node that exports: tells when the object is gone.
 
 use hostler_api::Chain;
 use hostler_cluster::{ApiFailure, ApiObject, ListFreshness, RetryPauses, WatchEvent};
@@ -10,7 +10,7 @@ use tracing::debug;
 use super::{FIRST_PAUSE, LONGEST_PAUSE, LONGEST_REFUSED_PAUSE, collection};
 use crate::{kubernetes::ClusterNode, metrics::Metrics, tasks::Tasks};
 
-/// What is read of it: nothing.
+/// An object of which nothing is read.
 type AnyObject = ApiObject<IgnoredAny>;
 
 /// Tells each time that the object is not there. Where the role of before allows no watch, nothing is told, and the exporter looks by
