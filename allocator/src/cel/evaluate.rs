@@ -84,6 +84,10 @@ impl<'a> Evaluation<'a> {
                 let call = Call { function: *function, regex: Some(regex), cost: *cost, is_in_turn: true };
                 self.call(call, arguments)
             }
+            Node::Expected(node, ty) => match self.evaluate(node)? {
+                value if value.type_of().runtime_name() == ty.runtime_name() => Ok(value),
+                other => Err(no_overload("call", &other)),
+            },
             Node::NotStrictlyFalse(node) => self.not_strictly_false(node),
             Node::Collect { slot, insertion, arguments } => self.collect(*slot, *insertion, arguments),
             Node::And(terms) => self.logical(terms, false),

@@ -1,6 +1,6 @@
 //! What is evaluated: a compact tree in which everything that can be decided beforehand is.
 
-use super::{cost::Cost, device::Property, functions::Function, regex::Regex, value::Value};
+use super::{cost::Cost, device::Property, functions::Function, regex::Regex, types::Type, value::Value};
 
 /// A part of a selector.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub(super) enum Node {
         arguments: Box<[Node]>,
         cost: Cost,
     },
+    /// An argument whose type was found by the overload that takes it.
+    Expected(Box<Node>, Type),
     /// What macros use to go on in spite of errors.
     NotStrictlyFalse(Box<Node>),
     /// The result of a macro, taken out of its place and extended.
@@ -154,7 +156,7 @@ impl Node {
             }
             Self::And(terms) | Self::Or(terms) => terms.iter().collect(),
             Self::Equal { sides, .. } | Self::Otherwise { sides, .. } => sides.iter().collect(),
-            Self::OneOf(value, _) | Self::NotStrictlyFalse(value) => vec![value],
+            Self::OneOf(value, _) | Self::NotStrictlyFalse(value) | Self::Expected(value, _) => vec![value],
             Self::List(elements) => elements.iter().map(|(element, _)| element).collect(),
             Self::Map(entries) => entries.iter().flat_map(|(key, value, _)| [key, value]).collect(),
             Self::Fold(fold) => vec![&fold.range, &fold.initial, &fold.condition, &fold.step, &fold.result],

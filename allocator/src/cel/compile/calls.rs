@@ -18,6 +18,11 @@ use super::{
     Compiler, Typed, is_result,
 };
 
+/// Operators and functions that decide by the values themselves, whichever overloads were found to fit.
+fn has_one_body(name: &str) -> bool {
+    name.contains(['_', '@']) || ["matches", "size"].contains(&name)
+}
+
 impl Compiler<'_> {
     pub(super) fn call(
         &mut self,
@@ -44,13 +49,23 @@ impl Compiler<'_> {
             self.formatting.leave();
         }
         let target = target_typed;
-        let (ty, cost, is_decided) = self.resolve(&name, target.as_ref(), &typed)?;
+        let given: Vec<Type> = target.iter().chain(&typed).map(|(ty, _)| ty.clone()).collect();
+        let is_open = |ty: &Type| matches!(ty, Type::Variable(_));
+        let open: Vec<bool> = given.iter().map(|ty| is_open(&self.inference.resolved(ty))).collect();
+        let (ty, cost, is_decided) = self.resolve(&name, target.is_some(), &given)?;
         let collects = arguments.first().is_some_and(is_result) && is_collected(&name, arguments);
-        let nodes: Vec<Node> = target.into_iter().chain(typed).map(|(_, node)| node).collect();
+        let mut nodes: Vec<Node> = target.into_iter().chain(typed).map(|(_, node)| node).collect();
+        // Kubernetes calls the overload that is left, and that takes nothing else.
+        for (at, ty) in given.iter().enumerate().filter(|(at, _)| is_decided && open[*at] && !has_one_body(&name)) {
+            let ty = self.inference.resolved(ty);
+            if !is_open(&ty) && !ty.is_dyn() {
+                let node = std::mem::replace(&mut nodes[at], Node::Constant(Value::Null));
+                nodes[at] = Node::Expected(Box::new(node), ty);
+            }
+        }
         let mut node = if collects { collect(nodes)? } else { plan(self.variant(&name, &ty), nodes, cost)? };
         if let Node::Call { is_in_turn, .. } = &mut node {
-            // What has one body for all of its overloads needs no decision.
-            *is_in_turn = !is_decided && !name.starts_with(['_', '@']) && name != "matches";
+            *is_in_turn = !is_decided && !has_one_body(&name);
         }
         Ok((ty, node))
     }
@@ -75,19 +90,13 @@ impl Compiler<'_> {
     }
 
     /// The type of a call, what it costs, and whether the overload is known before it runs.
-    fn resolve(
-        &mut self,
-        name: &str,
-        target: Option<&Typed>,
-        arguments: &[Typed],
-    ) -> Result<(Type, Cost, bool), CompileError> {
+    fn resolve(&mut self, name: &str, is_member: bool, given: &[Type]) -> Result<(Type, Cost, bool), CompileError> {
         let Some(overloads) = overloads(name, self.options.includes) else {
             return Err(CompileError::UnknownFunction(name.to_owned()));
         };
-        let given: Vec<Type> = target.into_iter().chain(arguments).map(|(ty, _)| ty.clone()).collect();
         let (mut result, mut costs) = (None, Vec::new());
-        for overload in overloads.iter().filter(|overload| overload.is_member == target.is_some()) {
-            let Some(ty) = self.matched(overload, &given) else { continue };
+        for overload in overloads.iter().filter(|overload| overload.is_member == is_member) {
+            let Some(ty) = self.matched(overload, given) else { continue };
             costs.push(overload.cost);
             result = Some(match result {
                 None => ty,
@@ -97,7 +106,7 @@ impl Compiler<'_> {
         }
         let decided = if let [cost] = costs[..] { Some(cost) } else { None };
         let cost = Cost::by_function(name).or(decided).unwrap_or_else(|| Cost::of_any_overload(name));
-        result.map(|ty| (ty, cost, decided.is_some())).ok_or_else(|| self.no_overload(name, &given))
+        result.map(|ty| (ty, cost, decided.is_some())).ok_or_else(|| self.no_overload(name, given))
     }
 
     /// The type of a call if that overload takes what is given.
