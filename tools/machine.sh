@@ -15,8 +15,8 @@ set -eu
 qemu_wanted=1:10
 kernel_wanted=6.12
 # Raise it when the folder's layout or the list of packages changes.
-layout=2
-packages="qemu-system-x86 busybox-static linux-image-amd64 e2fsprogs xfsprogs btrfs-progs"
+layout=3
+packages="qemu-system-x86 busybox-static linux-image-amd64 e2fsprogs xfsprogs btrfs-progs libeatmydata1"
 
 cache=${HOSTLER_MACHINE_CACHE:-${XDG_CACHE_HOME:-${HOME:?}/.cache}/hostler/machine}
 

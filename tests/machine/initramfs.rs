@@ -51,12 +51,15 @@ const STORAGE_MODULES: &[&str] = &[
     "btrfs",
 ];
 
+/// A library in the machine with a disk: in a program that loads it first, flushes do nothing.
+pub const NO_FLUSHES: &str = "/usr/lib/libeatmydata.so";
+
 /// What a machine is booted with.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Cargo {
     /// Drivers of the hardware.
     Hardware,
-    /// Drivers of the disk and file systems, and this very program, as `/usr/bin/machine`.
+    /// Drivers of the disk and file systems, [`NO_FLUSHES`], and this very program, as `/usr/bin/machine`.
     Storage,
 }
 
@@ -125,7 +128,10 @@ pub fn build(root: &Path, cargo: Cargo) -> Vec<u8> {
     }
     match cargo {
         Cargo::Hardware => add_modules(&mut archive, root, MODULES, NEEDED),
-        Cargo::Storage => add_modules(&mut archive, root, STORAGE_MODULES, &["virtio_blk", "ext4", "xfs", "btrfs"]),
+        Cargo::Storage => {
+            archive.program(NO_FLUSHES, &read(&root.join("usr/lib/x86_64-linux-gnu/libeatmydata.so")));
+            add_modules(&mut archive, root, STORAGE_MODULES, &["virtio_blk", "ext4", "xfs", "btrfs"]);
+        }
     }
     archive.finish()
 }

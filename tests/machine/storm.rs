@@ -4,13 +4,15 @@
 use std::{
     collections::BTreeMap,
     env, fmt,
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions},
+    io::{self, Write as _},
     os::unix::fs::{FileExt, OpenOptionsExt},
+    time::{Duration, SystemTime},
 };
 
 use hostler_testing::{
     host::{Host, script_with, wait_for},
-    kubelet::{Kubelet, KubeletPlugin, KubeletRelease},
+    kubelet::{ClaimAnswers, Kubelet, KubeletPlugin, KubeletRelease},
     node::{TestNode, named, uid},
 };
 
@@ -20,6 +22,9 @@ pub const MARK_BYTES: usize = 512;
 /// Where the devices of a claim begin, for so many claims at once.
 const SLOTS: usize = 6;
 const CARDS: usize = 4;
+
+/// A kubelet's patience with a call.
+const PATIENCE: Duration = Duration::from_secs(45);
 
 /// `O_DIRECT` of amd64: the mark is on its way to the disk, and nothing is flushed for it.
 const DIRECT: i32 = 0o40000;
@@ -82,6 +87,9 @@ struct Storm {
     at: u64,
     promises: Promises,
     made: usize,
+    /// How often the daemon was killed, and how often of these it had answered a call already.
+    killed: usize,
+    answered: usize,
     random: u64,
 }
 
@@ -98,7 +106,41 @@ impl Storm {
         usize::try_from(self.random >> 33).unwrap() % most
     }
 
-    fn prepare(&mut self) {
+    /// Calls the daemon until it answers, as a kubelet does. One that is killed has begun to write, and may have answered.
+    fn call(&mut self, call: Call, names: &[String], killed: bool) {
+        let claims: Vec<_> = names.iter().map(|name| named(name)).collect();
+        if killed {
+            let written = self.written();
+            let (plugin, claims) = (self.plugin.clone(), claims.clone());
+            let under_way = self.node.spawn(async move {
+                match call {
+                    Call::Prepare => plugin.call_prepare(claims, PATIENCE).await.map(drop),
+                    Call::Unprepare => plugin.call_unprepare(claims, PATIENCE).await.map(drop),
+                }
+            });
+            wait_for("the daemon to write", || (self.written() != written || under_way.is_finished()).then_some(()));
+            self.node.kill();
+            self.answered += usize::from(self.node.block_on(under_way).unwrap().is_ok());
+            self.killed += 1;
+            self.plugin = begin(&mut self.node);
+        }
+        // A claim that the last daemon left half done may be on its way still, and a processor in software is slow.
+        let (node, plugin) = (&self.node, &mut self.plugin);
+        wait_for("an answer to the call", || {
+            match call {
+                Call::Prepare => node.block_on(plugin.prepare(&claims)).is_ok_and(|answers| are_well(&answers)),
+                Call::Unprepare => node.block_on(plugin.unprepare(&claims)).is_ok_and(|answers| are_well(&answers)),
+            }
+            .then_some(())
+        });
+    }
+
+    /// When the journal was written last.
+    fn written(&self) -> Option<SystemTime> {
+        fs::metadata(self.node.path("state/claims.journal")).and_then(|file| file.modified()).ok()
+    }
+
+    fn prepare(&mut self, killed: bool) {
         let used: Vec<usize> = self.promises.0.values().map(|(_, slot)| *slot).collect();
         let free: Vec<usize> = (0..SLOTS).filter(|slot| !used.contains(slot)).collect();
         let count = 1 + self.below(free.len());
@@ -112,16 +154,14 @@ impl Storm {
             names.push(name);
         }
         self.mark();
-        let claims: Vec<_> = names.iter().map(|name| named(name)).collect();
-        let answers = self.node.block_on(self.plugin.prepare(&claims)).unwrap();
-        assert!(answers.values().all(Result::is_ok), "{answers:?}");
+        self.call(Call::Prepare, &names, killed);
         for name in &names {
             self.promises.0.get_mut(name).unwrap().0 = Promise::Whole;
         }
         self.mark();
     }
 
-    fn unprepare(&mut self) {
+    fn unprepare(&mut self, killed: bool) {
         let count = 1 + self.below(self.promises.0.len());
         let skipped = self.below(self.promises.0.len() - count + 1);
         let names: Vec<String> = self.promises.0.keys().skip(skipped).take(count).cloned().collect();
@@ -129,24 +169,24 @@ impl Storm {
             self.promises.0.get_mut(name).unwrap().0 = Promise::Open;
         }
         self.mark();
-        let claims: Vec<_> = names.iter().map(|name| named(name)).collect();
-        let answers = self.node.block_on(self.plugin.unprepare(&claims)).unwrap();
-        assert!(answers.values().all(Result::is_ok), "{answers:?}");
+        self.call(Call::Unprepare, &names, killed);
         self.promises.0.retain(|name, _| !names.contains(name));
         self.mark();
     }
 
     fn step(&mut self, step: usize) {
+        let killed = step % 10 == 4;
         match self.promises.0.len() {
-            0 => self.prepare(),
-            SLOTS => self.unprepare(),
-            _ if self.below(2) == 0 => self.prepare(),
-            _ => self.unprepare(),
+            0 => self.prepare(killed),
+            SLOTS => self.unprepare(killed),
+            _ if self.below(2) == 0 => self.prepare(killed),
+            _ => self.unprepare(killed),
         }
         // The next daemon finds what the one before left, flushed or not.
         match step % 40 {
             19 => {
                 self.node.kill();
+                self.killed += 1;
                 self.plugin = begin(&mut self.node);
             }
             39 => {
@@ -156,6 +196,17 @@ impl Storm {
             _ => {}
         }
     }
+}
+
+/// What a kubelet asks for.
+#[derive(Clone, Copy)]
+enum Call {
+    Prepare,
+    Unprepare,
+}
+
+fn are_well<T>(answers: &ClaimAnswers<T>) -> bool {
+    answers.values().all(Result::is_ok)
 }
 
 /// Starts the daemon. A processor in software is slower than a kubelet's patience at first.
@@ -174,11 +225,16 @@ fn pods_come_and_go() {
     let script = script_with("").replace("count = 8", &format!("count = {}", SLOTS * CARDS));
     let script = script.replace("\"CARD={n}\"", &format!("\"CARD={{n}}\", \"PADDING={padding}\""));
     let mut node = TestNode::new(Host::bare(&script));
+    node.env("LD_PRELOAD", variable("STORM_PRELOAD"));
     let plugin = begin(&mut node);
     let disk = OpenOptions::new().write(true).custom_flags(DIRECT).open(variable("STORM_DISK")).unwrap();
     let (at, steps) = (variable("STORM_MARKS_AT").parse().unwrap(), variable("STORM_STEPS").parse().unwrap());
-    let mut storm = Storm { node, plugin, disk, at, promises: Promises::default(), made: 0, random: 20_260_101 };
+    let promises = Promises::default();
+    let mut storm = Storm { node, plugin, disk, at, promises, made: 0, killed: 0, answered: 0, random: 20_260_101 };
     storm.mark();
     (0..steps).for_each(|step| storm.step(step));
     storm.node.kill();
+    let Storm { made, killed, answered, .. } = storm;
+    let said = format!("storm: {steps} calls, {made} claims, {killed} kills, {answered} of them behind an answer\n");
+    io::stdout().write_all(said.as_bytes()).unwrap();
 }
