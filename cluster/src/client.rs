@@ -91,6 +91,20 @@ impl ApiClient {
         ClassicVersion::ALL.into_iter().find(is_offered).ok_or(ApiFailure::NoResourceApi)
     }
 
+    /// True if the server serves a kind in this version. It says so to callers that may not read any object of it.
+    ///
+    /// # Errors
+    /// When the server does not answer.
+    pub async fn serves(&self, all: &Collection) -> Result<bool, ApiFailure> {
+        let step = || format!("ask whether {} of {} are served", all.plural(), all.api_version());
+        let asking = async { self.client.list_api_group_resources(&all.api_version()).await.map_err(CallError::from) };
+        match within(self.patience.answer, step, asking).await {
+            Ok(served) => Ok(served.resources.iter().any(|one| one.name == all.plural())),
+            Err(failure) if failure.code() == Some(404) => Ok(false),
+            Err(failure) => Err(failure),
+        }
+    }
+
     async fn offered_versions(&self) -> Result<Vec<String>, ApiFailure> {
         let step = || "list the API groups".to_owned();
         let asking = async { self.client.list_api_groups().await.map_err(CallError::from) };

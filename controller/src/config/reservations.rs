@@ -4,6 +4,7 @@ use hostler_process::config::ConfigMistake;
 use serde::{Deserialize, Serialize};
 
 use super::SwitchMode;
+use crate::hold::adapter::release_of;
 
 /// `[reservations]`: how devices are kept for whom they were promised.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -21,6 +22,9 @@ pub(crate) struct ReservationsConfig {
     /// Whether a part of a counter set is closed to others without the rest of it. Only where every scheduler has the fix of
     /// kubernetes#140436: others take the parts beside it for taken as well.
     pub(crate) holds_partitions: bool,
+    /// The release of the oldest scheduler of the cluster. Empty: what pods of kube-scheduler in `kube-system` say, else the API
+    /// server's.
+    pub(crate) oldest_scheduler: String,
     /// Whether pods with the scheduling gate `hostler.dev/placement` are given their devices and let go to their node.
     pub(crate) direct: SwitchMode,
 }
@@ -33,6 +37,7 @@ impl Default for ReservationsConfig {
             grace_seconds: 60,
             keep_seconds: 24 * 3600,
             holds_partitions: false,
+            oldest_scheduler: String::new(),
             direct: SwitchMode::Off,
             reserve_image: "registry.k8s.io/pause:3.10".to_owned(),
         }
@@ -53,6 +58,15 @@ impl ReservationsConfig {
             let fix = "write an image that does nothing, for ever, such as \"registry.k8s.io/pause:3.10\"";
             ConfigMistake::new("reservations.reserve_image", what, fix)
         });
-        settle.into_iter().chain(image).collect()
+        let is_release = self.oldest_scheduler.is_empty() || release_of(&self.oldest_scheduler).is_some();
+        let scheduler = (!is_release).then(|| {
+            let what = format!("is {:?}, which is no release", self.oldest_scheduler);
+            ConfigMistake::new(
+                "reservations.oldest_scheduler",
+                what,
+                "write what it says of itself, such as \"1.36.3\"",
+            )
+        });
+        settle.into_iter().chain(image).chain(scheduler).collect()
     }
 }

@@ -20,15 +20,17 @@ mod notices;
 mod objects;
 mod pods;
 mod read;
+mod rules;
 mod status;
 mod term;
 
 use std::{sync::Arc, time::Duration};
 
-use hostler_cluster::{ApiClient, Collection};
+use hostler_api::Chain;
+use hostler_cluster::{ApiClient, ApiFailure, Collection, RetryPauses};
 use hostler_process::Tasks;
 use tokio::{sync::watch, time::sleep};
-use tracing::info;
+use tracing::{info, warn};
 
 pub(in crate::hold) use self::{
     calls::{HoldCaller, outcome},
@@ -41,13 +43,14 @@ use self::{
 };
 pub(crate) use self::{
     pods::{PodOwner, controller_of},
+    rules::release_of,
     status::{HoldPhase, HoldStatus},
 };
 use crate::{config::ReservationsConfig, lead::Leadership, leading, view::ClusterView};
 
 /// Between two looks whether a kind was installed.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
-/// Between two looks whether a role was granted: each is a refusal in the server's books.
+/// The longest pause between two looks whether a role was granted: each is a refusal in the server's books.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
 
 /// Where Reservations are.
@@ -94,20 +97,30 @@ pub(crate) fn start(parts: HoldParts) {
 }
 
 async fn run(mut parts: HoldParts) {
+    let mut pauses = RetryPauses::new(LOOK_AGAIN, LOOK_AGAIN, ASK_AGAIN);
     loop {
         parts.lead().await;
-        match HoldPlaces::find(&parts.calling).await {
+        match parts.places(&pauses).await {
             Ok(places) => {
                 info!("Reservations are kept here");
+                if let Some(release) = places.rules.ignoring() {
+                    warn!(
+                        release,
+                        "schedulers ignore new DeviceTaintRules (kubernetes#139651): devices of other drivers are not kept"
+                    );
+                }
+                // A refusal of rules that lasts is not waited for in each term.
+                if places.rules.collection().is_some() {
+                    pauses.reset();
+                }
                 match HoldTerm::new(&mut parts, places).run().await {
-                    // The next one begins with rules.
-                    TermEnd::Deposed | TermEnd::RulesFound => {}
-                    TermEnd::NotServed(what) => parts.rest(HoldPhase::NotServed(what)).await,
+                    TermEnd::Deposed | TermEnd::OtherRules => {}
+                    TermEnd::NotServed(what) => parts.rest(HoldPhase::NotServed(what), LOOK_AGAIN).await,
                 }
             }
-            Err(PlaceError::NotServed(what)) => parts.rest(HoldPhase::NotServed(what)).await,
-            Err(PlaceError::Forbidden(why)) => parts.rest(HoldPhase::Forbidden(why)).await,
-            Err(PlaceError::Unknown(why)) => parts.rest(HoldPhase::Unknown(why)).await,
+            Err(PlaceError::NotServed(what)) => parts.rest(HoldPhase::NotServed(what), LOOK_AGAIN).await,
+            Err(PlaceError::Forbidden(failure)) => parts.refused(&failure, &mut pauses).await,
+            Err(PlaceError::Unknown(why)) => parts.rest(HoldPhase::Unknown(why), LOOK_AGAIN).await,
         }
     }
 }
@@ -119,8 +132,19 @@ impl HoldParts {
         leading::wait(leadership_rx, view_rx, || tell(status_tx, HoldStatus::default())).await;
     }
 
-    async fn rest(&self, phase: HoldPhase) {
-        let pause = if matches!(phase, HoldPhase::Forbidden(_)) { ASK_AGAIN } else { LOOK_AGAIN };
+    async fn places(&self, pauses: &RetryPauses) -> Result<HoldPlaces, PlaceError> {
+        let places = HoldPlaces::find(&self.calling).await?;
+        places.with_rules(&self.calling, &self.config.oldest_scheduler, pauses).await
+    }
+
+    async fn refused(&self, failure: &ApiFailure, pauses: &mut RetryPauses) {
+        let pause = pauses.after_refusal(failure);
+        let phase = if pauses.is_refused_for_long() { HoldPhase::Forbidden } else { HoldPhase::Unknown };
+        let said = Chain(failure).to_string();
+        self.rest(phase(said), pause).await;
+    }
+
+    async fn rest(&self, phase: HoldPhase, pause: Duration) {
         self.tell(HoldStatus { phase, ..HoldStatus::default() });
         sleep(pause).await;
     }

@@ -14,6 +14,7 @@ use hostler_cluster::is_older;
 
 use super::{
     agenda::{HoldClock, Topic},
+    annotations::Annotating,
     event::{DeviceKey, HoldCommand, HoldEvent, HoldTarget, HoldTime, PodBudget, PriorityClasses, ReservationObject},
     evictions::EvictionAnswer,
     fresh::FreshList,
@@ -136,8 +137,8 @@ pub(crate) struct HoldCore {
     pub(super) fetching: usize,
     /// Reservations that want something of a pod.
     pub(super) pods: BTreeMap<ObjectKey, BTreeSet<String>>,
-    /// Whether pods are told from which Reservation they have devices, as far as is known.
-    pub(super) can_annotate: bool,
+    /// When pods are told from which Reservation they have devices.
+    pub(super) annotating: Annotating,
     /// Devices that could not be closed, and until when they are left alone.
     pub(super) avoided: BTreeMap<DeviceKey, Duration>,
     pub(super) writes: BTreeMap<HoldTarget, WriteState>,
@@ -164,7 +165,7 @@ impl HoldCore {
             budgets: FreshList::default(),
             fetching: 0,
             pods: BTreeMap::new(),
-            can_annotate: true,
+            annotating: Annotating::default(),
             avoided: BTreeMap::new(),
             writes: BTreeMap::new(),
             commands: Vec::new(),

@@ -217,6 +217,62 @@ async fn a_device_of_another_driver_is_closed_by_a_rule_for_as_long_as_it_is_kep
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_has_not_read_its_roles_yet_makes_nobody_forget_rules() {
+    let cluster = HoldCluster::start().await;
+    cluster.node("n1", 0);
+    cluster.serve_rules();
+    cluster.other_driver("n1");
+    let controller = cluster.controller().await;
+    cluster.reserve_of_other_driver("r");
+    let kept = cluster.until_phase("r", "Available").await;
+    assert_eq!(controller.stop().await, Some(0));
+    let before = cluster.server.writes("reservations/status") + cluster.server.writes("devicetaintrules");
+    for (verb, resource) in [("list", "reservations"), ("get", "devicetaintrules")] {
+        cluster.server.fail(ApiFault::new(verb, resource, 2, FaultEffect::Status(403, None)));
+    }
+    let _controller = cluster.controller().await;
+    assert_eq!(cluster.server.faults_left(), 0);
+    assert_eq!(cluster.server.writes("reservations/status") + cluster.server.writes("devicetaintrules"), before);
+    let now = cluster.server.get("reservations", "r").unwrap();
+    assert_eq!((&now["status"], cluster.server.list("devicetaintrules").len()), (&kept["status"], 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_that_a_scheduler_ignores_are_not_made_and_those_of_before_go_with_their_reservation() {
+    let cluster = HoldCluster::start().await;
+    cluster.node("n1", 0);
+    cluster.serve_rules();
+    cluster.other_driver("n1");
+    let controller = cluster.controller().await;
+    cluster.reserve_of_other_driver("r");
+    cluster.until_phase("r", "Available").await;
+    assert_eq!(controller.stop().await, Some(0));
+    cluster.server.create(json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": "kube-scheduler-a", "namespace": "kube-system", "labels": { "component": "kube-scheduler" } },
+        "spec": { "containers": [{ "name": "s", "image": "registry.k8s.io/kube-scheduler:v1.36.2" }] },
+    }));
+    let controller = cluster.controller().await;
+    cluster.ask_to_go("r");
+    cluster.server.until("it is gone", |view| view.get("reservations", "r").is_none().then_some(())).await;
+    assert!(cluster.server.list("devicetaintrules").is_empty(), "the rule of before is watched");
+    cluster.reserve_of_other_driver("s");
+    let refused = |view: &ApiServerView<'_>| {
+        let conditions = view.get("reservations", "s")?["status"]["conditions"].take();
+        let messages = conditions.as_array()?.iter().filter_map(|it| it["message"].as_str().map(str::to_owned));
+        messages.into_iter().any(|it| it.contains("kubernetes#139651")).then_some(())
+    };
+    cluster.server.until("the defect is named", refused).await;
+    assert!(cluster.server.list("devicetaintrules").is_empty());
+    assert_eq!(controller.stop().await, Some(0));
+    // Who knows better says so.
+    let mut options = cluster.options();
+    options.config.push_str("oldest_scheduler = \"1.36.3\"\n");
+    let _controller = RunningController::start(&options).await;
+    cluster.until_phase("s", "Available").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_role_for_rules_that_comes_while_the_controller_leads_is_noticed() {
     let cluster = HoldCluster::start().await;
     cluster.node("n1", 1);

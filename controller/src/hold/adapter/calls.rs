@@ -16,6 +16,7 @@ use super::{
     listing::ListFailure,
     pods,
     read::{self, MANAGED_BY_LABEL},
+    rules::RulesPlace,
 };
 use crate::hold::{
     AllocatedClaim, FenceRule, HoldOutcome, HoldTarget, HoldWrite, OwnerPod, PodBudget, PodWrite, PriorityClasses,
@@ -31,7 +32,7 @@ pub(super) enum HoldCall {
     Pod(ObjectKey),
     Priorities,
     Budgets,
-    /// Whether there are rules to write by now.
+    /// A look at what is known of rules by now.
     Rules,
     Claims(u64),
     Write(HoldWrite),
@@ -43,7 +44,8 @@ pub(super) enum CallAnswer {
     Pod(ObjectKey, Result<Option<Box<OwnerPod>>, String>),
     Priorities(Result<PriorityClasses, String>),
     Budgets(Result<Vec<PodBudget>, String>),
-    Rules(bool),
+    /// Nothing where the server does not say.
+    Rules(Option<RulesPlace>),
     /// Those that have devices.
     Claims(u64, Result<Vec<AllocatedClaim>, ListFailure>),
     Written {
@@ -65,6 +67,8 @@ pub(in crate::hold) struct HoldCaller {
     pub(in crate::hold) namespace: String,
     /// Whether daemons are told that they may close a part of a counter set.
     pub(in crate::hold) holds_partitions: bool,
+    /// The release of the oldest scheduler by configuration, or empty.
+    pub(in crate::hold) scheduler: String,
 }
 
 impl HoldCaller {
@@ -76,7 +80,7 @@ impl HoldCaller {
             }
             HoldCall::Priorities => CallAnswer::Priorities(pods::priorities(&self.client).await),
             HoldCall::Budgets => CallAnswer::Budgets(pods::budgets(&self.client).await),
-            HoldCall::Rules => CallAnswer::Rules(HoldPlaces::has_rules(&self.client).await),
+            HoldCall::Rules => CallAnswer::Rules(RulesPlace::find(&self.client, &self.scheduler).await.ok()),
             HoldCall::Claims(list) => CallAnswer::Claims(list, self.claims().await.map_err(ListFailure::from)),
             HoldCall::Write(write) => {
                 let (outcome, object) = match self.write(&write).await {
@@ -147,7 +151,7 @@ impl HoldCaller {
 
     fn rules(&self) -> Result<&Collection, ApiFailure> {
         let missing = || ApiFailure::unusable("write a DeviceTaintRule", "the API server serves none");
-        self.places.rules.as_ref().ok_or_else(missing)
+        self.places.rules.collection().ok_or_else(missing)
     }
 
     async fn create_rule(&self, rule: &FenceRule) -> Result<Value, ApiFailure> {

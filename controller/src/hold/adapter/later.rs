@@ -1,69 +1,81 @@
-//! When it is looked again whether DeviceTaintRules can be written: the role and the API may come later than this process leads.
-//! No I/O, and no clock of its own.
+//! Decides when it is asked again what is known of DeviceTaintRules: the role, the API and the release of schedulers may change while
+//! this process leads. No I/O, and no clock of its own.
 
 use std::time::Duration;
 
 use hostler_cluster::Backoff;
 use tokio::time::Instant;
 
+use super::rules::RulesPlace;
+
 /// Roles are often applied a moment after what needs them.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 /// Each look is some refusals in the server's books.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
-/// Looks for rules where there were none.
+/// Notices that another thing is known of rules than when the term began.
 #[derive(Debug)]
 pub(super) struct LaterRules {
+    known: RulesPlace,
     pauses: Backoff,
-    due: Option<Instant>,
-    are_there: bool,
+    due: Instant,
+    is_asked: bool,
+    is_other: bool,
 }
 
 impl LaterRules {
-    pub(super) fn new(has_rules: bool, now: Instant) -> Self {
-        let mut later = Self { pauses: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE), due: None, are_there: false };
-        if !has_rules {
-            later.look_again(now);
-        }
+    pub(super) fn new(known: RulesPlace, now: Instant) -> Self {
+        let pauses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        let mut later = Self { known, pauses, due: now, is_asked: false, is_other: false };
+        later.look_again(now);
         later
     }
 
+    /// An upgrade changes rules that there are, a role those that lack.
     fn look_again(&mut self, now: Instant) {
-        self.due = Some(now + self.pauses.next_pause());
+        let pause = if self.known.close() { LONGEST_PAUSE } else { self.pauses.next_pause() };
+        (self.due, self.is_asked) = (now + pause, false);
     }
 
-    /// When it is looked.
+    /// The moment of the next look.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.due
+        (!self.is_asked && !self.is_other).then_some(self.due)
     }
 
-    /// Whether it is to be looked by then. Not again before there is an answer.
+    /// True if it is to be looked by then. Not again before there is an answer.
     pub(super) fn take_due(&mut self, now: Instant) -> bool {
-        self.due.take_if(|due| *due <= now).is_some()
+        let is_due = self.due().is_some_and(|due| due <= now);
+        self.is_asked |= is_due;
+        is_due
     }
 
-    /// What came of it; what nobody can say is no yes.
-    pub(super) fn answered(&mut self, are_there: bool, now: Instant) {
-        self.are_there = are_there;
-        if !are_there {
-            self.look_again(now);
-        }
+    /// Takes the answer; `None` where the server does not say. Rules that were there are not forgotten for an answer without any.
+    pub(super) fn answered(&mut self, known: Option<&RulesPlace>, now: Instant) {
+        let is_known = |new: &&RulesPlace| **new != self.known && **new != RulesPlace::Missing;
+        self.is_other = known.as_ref().is_some_and(is_known);
+        self.look_again(now);
     }
 
-    /// Whether there are rules now.
-    pub(super) fn are_there(&self) -> bool {
-        self.are_there
+    /// True if another term shall begin.
+    pub(super) fn is_other(&self) -> bool {
+        self.is_other
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use hostler_cluster::Collection;
+
     use super::*;
+
+    fn rules() -> Collection {
+        Collection::custom("resource.k8s.io", "v1beta2", "DeviceTaintRule", "devicetaintrules")
+    }
 
     #[test]
     fn it_is_looked_ever_more_seldom_and_never_while_a_look_is_under_way() {
         let mut now = Instant::now();
-        let mut later = LaterRules::new(false, now);
+        let mut later = LaterRules::new(RulesPlace::Missing, now);
         assert!(!later.take_due(now));
         let pauses: Vec<Duration> = (0..14)
             .map(|_| {
@@ -72,22 +84,31 @@ mod tests {
                 now = due;
                 assert!(later.take_due(now) && !later.take_due(now + LONGEST_PAUSE));
                 assert_eq!(later.due(), None);
-                later.answered(false, now);
+                later.answered(None, now);
                 pause
             })
             .collect();
         assert!(pauses[0] <= FIRST_PAUSE && pauses[13] >= LONGEST_PAUSE / 2, "{pauses:?}");
         assert!(pauses.iter().all(|pause| *pause <= LONGEST_PAUSE), "{pauses:?}");
-        assert!(!later.are_there());
+        assert!(!later.is_other());
     }
 
     #[test]
-    fn where_there_are_rules_nobody_looks_for_them() {
-        let now = Instant::now();
-        assert_eq!(LaterRules::new(true, now).due(), None);
-        let mut later = LaterRules::new(false, now);
-        assert!(later.take_due(now + FIRST_PAUSE));
-        later.answered(true, now);
-        assert!(later.are_there() && later.due().is_none());
+    fn rules_that_come_and_schedulers_of_another_release_are_noticed() {
+        let (heeded, ignored) = (RulesPlace::Heeded(rules()), RulesPlace::Ignored(rules(), "v1.36.2".to_owned()));
+        for (before, after, is_other) in [
+            (&RulesPlace::Missing, &heeded, true),
+            (&RulesPlace::Missing, &RulesPlace::Missing, false),
+            (&ignored, &heeded, true),
+            (&heeded, &ignored, true),
+            (&heeded, &heeded, false),
+            (&heeded, &RulesPlace::Missing, false),
+        ] {
+            let now = Instant::now();
+            let mut later = LaterRules::new(before.clone(), now);
+            assert!(later.take_due(now + LONGEST_PAUSE));
+            later.answered(Some(after), now + LONGEST_PAUSE);
+            assert_eq!((later.is_other(), later.due().is_none()), (is_other, is_other), "{before:?} {after:?}");
+        }
     }
 }

@@ -62,6 +62,11 @@ impl HoldReader {
         phases
     }
 
+    /// DeviceTaintRules that close devices for Reservations.
+    pub(super) fn rules(&self) -> usize {
+        self.kinds.get(&HoldKind::Rule).map_or(0, |rules| rules.known.len())
+    }
+
     /// What something that was heard of a kind means.
     pub(super) fn take(&mut self, kind: HoldKind, news: &KindNews) -> Vec<HoldEvent> {
         let mut events = match news {

@@ -30,6 +30,10 @@ pub(crate) struct HoldStatus {
     pub(crate) writes: BTreeMap<(&'static str, &'static str), u64>,
     /// Pods are not told from which Reservation they have devices: the server does not let this controller write it.
     pub(crate) is_silent_to_pods: bool,
+    /// DeviceTaintRules that are known.
+    pub(crate) rules: usize,
+    /// The release of a scheduler that ignores DeviceTaintRules that come.
+    pub(crate) ignoring: Option<String>,
     /// Objects that cannot be understood.
     pub(crate) unreadable: usize,
 }

@@ -46,8 +46,8 @@ pub(super) enum TermEnd {
     Deposed,
     /// The server does not have this kind any more.
     NotServed(String),
-    /// DeviceTaintRules can be written that could not be when it began.
-    RulesFound,
+    /// Something else is known of DeviceTaintRules than when it began.
+    OtherRules,
 }
 
 /// Carries out what the core says.
@@ -85,7 +85,7 @@ impl<'a> HoldTerm<'a> {
         let seconds = |seconds: u32| Duration::from_secs(seconds.into());
         let core = HoldCore::new(HoldSettings {
             own_driver: parts.driver.clone(),
-            has_rules: places.rules.is_some(),
+            has_rules: places.rules.close(),
             // Parts of devices are known from that version on.
             namespace: Some(parts.namespace.clone()).filter(|_| places.version == ApiVersion::V1),
             holds_partitions: config.holds_partitions,
@@ -95,6 +95,7 @@ impl<'a> HoldTerm<'a> {
             plan: parts.view_rx.borrow().options.clone(),
             asker_box: ASKER_BOX,
         });
+        let ignoring = places.rules.ignoring().map(str::to_owned);
         // Each call under way gives one answer.
         let (answers_tx, answers_rx) = mpsc::channel(MOST_CALLS);
         // There is one question at a time.
@@ -102,7 +103,7 @@ impl<'a> HoldTerm<'a> {
         let now = Instant::now();
         Self {
             core,
-            rules: LaterRules::new(places.rules.is_some(), now),
+            rules: LaterRules::new(places.rules.clone(), now),
             objects: HoldReader::new(places.kinds().map(|(kind, _)| kind), &parts.namespace),
             notices: Notices::start(parts.calling.clone(), &parts.tasks),
             caller: HoldCaller {
@@ -110,6 +111,7 @@ impl<'a> HoldTerm<'a> {
                 places,
                 namespace: parts.namespace.clone(),
                 holds_partitions: parts.config.holds_partitions,
+                scheduler: parts.config.oldest_scheduler.clone(),
             },
             queue: VecDeque::new(),
             lists: ListTurn::new(),
@@ -122,7 +124,7 @@ impl<'a> HoldTerm<'a> {
             began: now,
             wake: None,
             revision: 0,
-            status: HoldStatus::default(),
+            status: HoldStatus { ignoring, ..HoldStatus::default() },
             server_time: None,
             status_due: Some(now),
             parts,
@@ -134,8 +136,8 @@ impl<'a> HoldTerm<'a> {
         let _watchers = self.watch(&news_tx);
         loop {
             let Some(until) = leading::until(&mut self.parts.leadership_rx) else { return TermEnd::Deposed };
-            if self.rules.are_there() && self.under_way == 0 {
-                return TermEnd::RulesFound;
+            if self.rules.is_other() && self.under_way == 0 {
+                return TermEnd::OtherRules;
             }
             self.hear_time();
             self.begin_calls();
@@ -244,7 +246,7 @@ impl<'a> HoldTerm<'a> {
     /// Whoever calls has just made sure that this process leads. The last answers are waited for before another term begins.
     fn begin_calls(&mut self) {
         while self.under_way < MOST_CALLS
-            && !self.rules.are_there()
+            && !self.rules.is_other()
             && let Some(call) = self.queue.pop_front()
         {
             self.under_way += 1;
@@ -263,7 +265,7 @@ impl<'a> HoldTerm<'a> {
             CallAnswer::Pod(key, pod) => self.step(HoldEvent::Pod(key, pod)),
             CallAnswer::Priorities(classes) => self.step(HoldEvent::Priorities(classes)),
             CallAnswer::Budgets(budgets) => self.step(HoldEvent::Budgets(budgets)),
-            CallAnswer::Rules(are_there) => self.rules.answered(are_there, Instant::now()),
+            CallAnswer::Rules(known) => self.rules.answered(known.as_ref(), Instant::now()),
             CallAnswer::Claims(list, Ok(claims)) => {
                 self.lists.succeeded();
                 self.objects.claims_listed(&claims);
@@ -309,6 +311,7 @@ impl<'a> HoldTerm<'a> {
         self.status.phase = if missing.is_empty() { HoldPhase::Keeping } else { HoldPhase::Listing(missing) };
         self.status.unreadable = self.objects.unreadable();
         self.status.reservations = self.objects.phases();
+        self.status.rules = self.objects.rules();
         self.parts.tell(self.status.clone());
     }
 }

@@ -55,8 +55,8 @@ impl LookKeeper for SharedKeeper {
         let places = HoldPlaces::find(&client).await.map_err(|error| format!("{error:?}"))?;
         let minor = client.minor_release().await.map_err(|failure| Chain(&failure).to_string())?;
         // Nothing is closed to others here.
-        let (namespace, holds_partitions) = (String::new(), false);
-        let caller = HoldCaller { client: client.clone(), places, namespace, holds_partitions };
+        let (namespace, holds_partitions, scheduler) = (String::new(), false, String::new());
+        let caller = HoldCaller { client: client.clone(), places, namespace, holds_partitions, scheduler };
         Ok(SharedTerm {
             looker: Looker { caller, minor, config: self.config.clone() },
             notices: Notices::start(client, &parts.tasks),
