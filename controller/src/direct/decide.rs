@@ -5,6 +5,7 @@ use std::time::UNIX_EPOCH;
 use hostler_allocator::plan::ObjectKey;
 use hostler_api::{
     core::{NodeSelector, PodSpec},
+    few,
     reservation::{
         MAX_DEVICE_CLAIMS, PLACED_POD_LABEL, PLACEMENT_GATE, ReservationPhase, ReservedDevice,
         ReservedDeviceState as State,
@@ -82,7 +83,7 @@ impl DirectSight {
             // What has devices by now is where they are.
             return match claims.iter().all(|(_, claim)| claim.is_allocated()) {
                 true => ungate(pod),
-                false => reserve(pod, &claims, &Attempt::default()),
+                false => held_back(pod).unwrap_or_else(|| reserve(pod, &claims, &Attempt::default())),
             };
         };
         if own.is_deleting {
@@ -170,6 +171,19 @@ fn ungate(pod: &DirectPod) -> DirectStep {
     let others = pod.spec.scheduling_gates.iter().filter(|gate| gate.name != PLACEMENT_GATE);
     let key = ObjectKey::new(&pod.metadata.namespace, &pod.metadata.name);
     DirectStep::Write(DirectWrite::Gates(key, pod.metadata.version(), others.map(|gate| gate.name.clone()).collect()))
+}
+
+/// A pod with another gate cannot start before that is gone: nothing is taken for it before ours is the last one. Once
+/// it has a Reservation, it keeps what it has.
+fn held_back(pod: &DirectPod) -> Option<DirectStep> {
+    let others: Vec<&str> =
+        pod.spec.scheduling_gates.iter().map(|gate| &*gate.name).filter(|gate| *gate != PLACEMENT_GATE).collect();
+    (!others.is_empty()).then(|| {
+        let gates = few(others);
+        DirectStep::Refuse(format!(
+            "{gates} hold it back as well; it is given devices once {PLACEMENT_GATE} is its only gate"
+        ))
+    })
 }
 
 /// A Reservation for the claims of a pod that have nothing yet. Its devices come back to it when the scheduler takes them from

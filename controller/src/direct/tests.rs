@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use self::world::{DirectWorld, Fate, config, key, states};
 use super::{
     decide::decide,
-    sight::{DirectSight, DirectStep, DirectWrite},
+    sight::{DirectSight, DirectStep, DirectWrite, Gate},
 };
 use crate::hold::{OwnerPod, ReservationObject};
 
@@ -30,8 +30,37 @@ fn a_gated_pod_is_kept_devices_given_them_let_go_and_forgotten() {
     assert_eq!(world.node("p").as_deref(), Some("a"));
     assert_eq!(world.writes, WORDS);
     world.check_nothing_is_kept();
-    let gates = &world.pods[&key("p")].spec.scheduling_gates;
-    assert_eq!(gates.iter().map(|gate| gate.name.as_str()).collect::<Vec<_>>(), ["other"], "others' gates stay");
+}
+
+fn gates(world: &DirectWorld) -> Vec<&str> {
+    world.pods[&key("p")].spec.scheduling_gates.iter().map(|gate| gate.name.as_str()).collect()
+}
+
+#[test]
+fn nothing_is_taken_for_a_pod_that_another_gate_holds_back() {
+    let mut world = DirectWorld::new(&[2]);
+    world.pods.get_mut(&key("p")).unwrap().spec.scheduling_gates.push(Gate { name: "other".to_owned() });
+    (0..20).for_each(|_| world.round());
+    assert!(world.writes.is_empty(), "{:?}", world.writes);
+    let DirectStep::Refuse(why) = world.look("p") else { panic!("{:?}", world.look("p")) };
+    assert!(why.starts_with("other hold") && why.contains("hostler.dev/placement"), "{why}");
+    world.pods.get_mut(&key("p")).unwrap().spec.scheduling_gates.pop();
+    world.settle();
+    assert_eq!(world.writes, WORDS);
+    world.check_nothing_is_kept();
+}
+
+#[test]
+fn a_pod_that_has_its_reservation_keeps_what_it_has_beside_another_gate() {
+    let mut world = DirectWorld::new(&[2]);
+    world.control();
+    world.is_idle = true;
+    // A controller of before took devices for it.
+    world.pods.get_mut(&key("p")).unwrap().spec.scheduling_gates.push(Gate { name: "other".to_owned() });
+    world.until("its own gate is gone", |world| !world.pods[&key("p")].is_gated());
+    assert_eq!((gates(&world), world.given("p")), (vec!["other"], vec!["a/gpu-0".to_owned()]), "others' gates stay");
+    (0..20).for_each(|_| world.round());
+    assert_eq!(world.kept.closed().len(), 1, "closed until it is bound");
 }
 
 #[test]

@@ -85,7 +85,7 @@ impl DirectWorld {
         let pod = json!({
             "metadata": {"name": name, "namespace": "default", "uid": format!("{name}u"), "resourceVersion": self.next()},
             "spec": {
-                "schedulingGates": [{"name": "hostler.dev/placement"}, {"name": "other"}],
+                "schedulingGates": [{"name": "hostler.dev/placement"}],
                 "containers": [{
                     "name": "c", "image": "i", "command": ["x"],
                     "resources": {"requests": {"cpu": "1"}, "claims": [{"name": claims[0]}]},

@@ -104,9 +104,7 @@ async fn a_gated_pod_is_given_what_was_kept_for_it_and_bound_there() {
 async fn a_pod_that_goes_before_it_has_a_node_leaves_nothing() {
     let cluster = cluster(2).await;
     let _controller = controller(&cluster).await;
-    pod(&cluster, "gang-0", &[GATE, "example.com/later"]);
-    let is_placed = |view: &ApiServerView<'_>| (gates(view, "gang-0") == ["example.com/later"]).then_some(());
-    cluster.server.until("its own gate is gone", is_placed).await;
+    placed_with_a_slow_scheduler(&cluster).await;
     assert_eq!(cluster.fences().len(), 2, "closed until it is bound");
     cluster.server.delete("pods", "default/gang-0");
     until_nothing_is_kept(&cluster).await;
@@ -123,22 +121,38 @@ fn writes(cluster: &HoldCluster) -> usize {
 
 /// A pod that waits for its scheduler on node n1, which takes no pods any more. n2 has as many cards.
 async fn placed_where_it_cannot_go(cluster: &HoldCluster, change: impl FnOnce(&mut Value)) {
-    pod(cluster, "gang-0", &[GATE, "example.com/later"]);
-    let is_placed = |view: &ApiServerView<'_>| (gates(view, "gang-0") == ["example.com/later"]).then_some(());
-    cluster.server.until("its own gate is gone", is_placed).await;
+    placed_with_a_slow_scheduler(cluster).await;
     cluster.node("n2", 2);
     cluster.server.edit("nodes", "n1", |node| node["spec"]["unschedulable"] = json!(true));
-    cluster.server.edit("pods", "default/gang-0", |pod| {
-        change(pod);
-        pod["spec"]["schedulingGates"] = json!([]);
-    });
+    cluster.server.edit("pods", "default/gang-0", change);
+}
+
+/// A pod has its devices, and its scheduler has no time for it.
+async fn placed_with_a_slow_scheduler(cluster: &HoldCluster) {
+    pod(cluster, "gang-0", &[GATE]);
+    cluster.server.edit("pods", "default/gang-0", |pod| pod["spec"]["schedulerName"] = json!("slow"));
+    let is_placed = |view: &ApiServerView<'_>| gates(view, "gang-0").is_empty().then_some(());
+    cluster.server.until("its gate is gone", is_placed).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_taken_for_a_pod_that_another_gate_holds_back() {
+    let cluster = cluster(2).await;
+    let _controller = controller(&cluster).await;
+    pod(&cluster, "gang-0", &[GATE, "example.com/later"]);
+    let is_told = |view: &ApiServerView<'_>| refusals(view, "gang-0").pop();
+    let told = cluster.server.until("people are told", is_told).await;
+    assert!(told.contains("example.com/later"), "{told}");
+    assert!(cluster.server.list("reservations").is_empty() && cluster.fences().is_empty());
+    cluster.server.edit("pods", "default/gang-0", |pod| pod["spec"]["schedulingGates"] = json!([{ "name": GATE }]));
+    assert_eq!(cluster.until_bound("gang-0").await, "n1");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_scheduler_takes_back_is_bound_elsewhere_with_few_writes() {
     let cluster = cluster(2).await;
     let _controller = controller(&cluster).await;
-    placed_where_it_cannot_go(&cluster, |_| {}).await;
+    placed_where_it_cannot_go(&cluster, |pod| pod["spec"]["schedulerName"] = json!("default-scheduler")).await;
     assert_eq!(cluster.until_bound("gang-0").await, "n2");
     until_nothing_is_kept(&cluster).await;
     assert!(writes(&cluster) <= 40, "{} writes", writes(&cluster));
@@ -148,8 +162,8 @@ async fn what_the_scheduler_takes_back_is_bound_elsewhere_with_few_writes() {
 async fn what_the_scheduler_takes_back_is_planned_anew_without_its_node() {
     let cluster = cluster(2).await;
     let _controller = controller(&cluster).await;
-    // Its scheduler is slow: it frees both claims, and then has no time for the pod for long.
-    placed_where_it_cannot_go(&cluster, |pod| pod["spec"]["schedulerName"] = json!("slow")).await;
+    // Its scheduler frees both claims, and then has no time for the pod for long.
+    placed_where_it_cannot_go(&cluster, |_| {}).await;
     for claim in cluster.server.list("resourceclaims") {
         let path = format!("default/{}", claim["metadata"]["name"].as_str().unwrap());
         cluster.server.edit("resourceclaims", &path, |claim| claim["status"] = json!({}));
