@@ -41,7 +41,7 @@ pub use change::{Change, ChangeError, ParseChangeError};
 pub use engine::PlanOptions;
 pub use facts::{ClaimFacts, ClusterFacts, FactChanges, ObjectKey};
 pub use left::{ClusterLeft, DeviceCount, NodeLeft};
-pub use pods::PodSet;
+pub use pods::{NotJudged, PodSet, not_judged};
 pub use questions::CUT_SHORT;
 pub use snapshot::Snapshot;
 pub use stock::{DeviceGroup, DeviceHolder, DeviceJudge, DeviceKind, GivenDevices, PoolId, PoolStock, StockDevice};

@@ -158,31 +158,51 @@ fn notes_of(spec: &PodSpec) -> Vec<String> {
 
 /// What decides where pods run and is not looked at here, one sentence each.
 fn unsupported(spec: &PodSpec, facts: &ClusterFacts) -> Vec<Unsupported> {
-    let other = spec.scheduler_name.as_deref().filter(|name| !["", DEFAULT_SCHEDULER].contains(name));
-    let other = other.map(|name| format!("schedulerName {name}: another scheduler places its pods"));
-    let limits = limits(spec).into_iter().map(|what| Unsupported { what, may_help: false });
     let resources = !spec.resource_claims.is_empty() && facts.slices.values().any(|slice| slice.has_node_resources);
     let resources = resources.then(|| "devices that stand for CPU or memory of their node".to_owned());
-    let helps = other
-        .into_iter()
-        .chain(extended(spec, facts))
-        .chain(resources)
-        .map(|what| Unsupported { what, may_help: true });
-    limits.chain(helps).collect()
+    let helps = extended(spec, facts).into_iter().chain(resources);
+    let helps = helps.map(|what| Unsupported { what, may_help: true });
+    let of_spec = not_judged(spec).into_iter().map(|NotJudged { what, may_help, .. }| Unsupported { what, may_help });
+    of_spec.chain(helps).collect()
 }
 
-/// What can only make a pod fit on fewer nodes.
-fn limits(spec: &PodSpec) -> Vec<String> {
-    let spread = spec.topology_spread_constraints.iter().filter(|spread| spread.is_required());
-    let spread = spread.map(|it| format!("topologySpreadConstraints over {} with DoNotSchedule", it.topology_key));
+/// A field of a pod that decides where it runs, and that plans do not look at.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct NotJudged {
+    /// The path below the pod's spec.
+    pub field: String,
+    /// One sentence about it.
+    pub what: String,
+    /// True if pods may fit on more nodes because of it.
+    may_help: bool,
+}
+
+/// All such fields of a pod.
+pub fn not_judged(spec: &PodSpec) -> Vec<NotJudged> {
+    let limit = |field: String, what: String| NotJudged { field, what, may_help: false };
     let affinity = spec.affinity.as_ref();
-    let has_terms = |terms: Option<&PodAffinity>| terms.is_some_and(|it| !it.required.is_empty());
-    let near = has_terms(affinity.and_then(|it| it.pod_affinity.as_ref())).then(|| "required podAffinity".to_owned());
-    let far =
-        has_terms(affinity.and_then(|it| it.pod_anti_affinity.as_ref())).then(|| "required podAntiAffinity".to_owned());
-    let volumes =
-        spec.volumes.iter().filter(|it| it.is_claimed()).map(|it| format!("volume {} claims storage", it.name));
-    spread.chain(near).chain(far).chain(volumes).collect()
+    let terms = [
+        ("podAffinity", affinity.and_then(|it| it.pod_affinity.as_ref())),
+        ("podAntiAffinity", affinity.and_then(|it| it.pod_anti_affinity.as_ref())),
+    ];
+    let required = |(kind, terms): (&str, Option<&PodAffinity>)| {
+        let field = format!("affinity.{kind}.requiredDuringSchedulingIgnoredDuringExecution");
+        terms.is_some_and(|it| !it.required.is_empty()).then(|| limit(field, format!("required {kind}")))
+    };
+    let spread = spec.topology_spread_constraints.iter().enumerate().filter(|(_, spread)| spread.is_required());
+    let spread = spread.map(|(at, it)| {
+        let what = format!("topologySpreadConstraints over {} with DoNotSchedule", it.topology_key);
+        limit(format!("topologySpreadConstraints[{at}]"), what)
+    });
+    let volumes = spec.volumes.iter().enumerate().filter(|(_, volume)| volume.is_claimed());
+    let volumes = volumes.map(|(at, it)| limit(format!("volumes[{at}]"), format!("volume {} claims storage", it.name)));
+    let other = spec.scheduler_name.as_deref().filter(|name| !["", DEFAULT_SCHEDULER].contains(name));
+    let other = other.map(|name| NotJudged {
+        field: "schedulerName".to_owned(),
+        what: format!("schedulerName {name}: another scheduler places its pods"),
+        may_help: true,
+    });
+    spread.chain(terms.into_iter().filter_map(required)).chain(volumes).chain(other).collect()
 }
 
 /// Devices that are asked for like CPU and memory.

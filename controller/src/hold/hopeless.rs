@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use hostler_allocator::plan::{NotJudged, not_judged};
 use hostler_api::{
-    core::{PodAffinity, PodSpec},
+    core::PodSpec,
     reservation::MAX_RESERVED_DEVICES,
     resource::{DeviceRequest, ResourceClaimSpec},
 };
@@ -15,7 +16,7 @@ pub(super) fn hopeless(
     claims: &BTreeMap<String, ResourceClaimSpec>,
     replicas: usize,
 ) -> Option<String> {
-    admin_access(claims).or_else(|| too_many(claims, replicas)).or_else(|| not_judged(spec))
+    admin_access(claims).or_else(|| too_many(claims, replicas)).or_else(|| refused_field(spec))
 }
 
 fn admin_access(claims: &BTreeMap<String, ResourceClaimSpec>) -> Option<String> {
@@ -52,21 +53,12 @@ fn fewest(request: &DeviceRequest) -> usize {
     exactly.chain(subrequests).min().unwrap_or_default()
 }
 
-/// Names the first field that limits where pods run and is not judged here.
-fn not_judged(spec: &PodSpec) -> Option<String> {
-    let affinity = spec.affinity.as_ref();
-    let is_required = |terms: Option<&PodAffinity>| terms.is_some_and(|it| !it.required.is_empty());
-    let field = if is_required(affinity.and_then(|it| it.pod_anti_affinity.as_ref())) {
-        "affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution".to_owned()
-    } else if is_required(affinity.and_then(|it| it.pod_affinity.as_ref())) {
-        "affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution".to_owned()
-    } else {
-        let at = spec.topology_spread_constraints.iter().position(|it| it.is_required())?;
-        format!("topologySpreadConstraints[{at}] with whenUnsatisfiable DoNotSchedule")
-    };
+/// Names the first field that decides where pods run and is not judged here.
+fn refused_field(spec: &PodSpec) -> Option<String> {
+    let NotJudged { field, what, .. } = not_judged(spec).into_iter().next()?;
     Some(format!(
-        "spec.template.spec.{field} is not judged here, and the pods might not run where their devices are kept: leave it out, \
-         make it a preference, or write one Reservation for each place with a nodeSelector"
+        "spec.template.spec.{field} is not judged here ({what}), and the pods might not run where their devices are kept: leave it \
+         out, make it a preference, or write one Reservation for each place with a nodeSelector"
     ))
 }
 
@@ -90,6 +82,7 @@ mod tests {
         let terms =
             json!({"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "kubernetes.io/hostname"}]});
         let likes = json!({"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]});
+        let empty = json!({"name": "tmp", "emptyDir": {}});
         let spread = |when: &str| json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": when});
         for (spec, field) in [
             (json!({"affinity": {"podAntiAffinity": terms}}), "affinity.podAntiAffinity.required"),
@@ -98,12 +91,19 @@ mod tests {
                 json!({"topologySpreadConstraints": [spread("ScheduleAnyway"), spread("DoNotSchedule")]}),
                 "topologySpreadConstraints[1]",
             ),
+            (
+                json!({"volumes": [empty, {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}),
+                "volumes[1]",
+            ),
+            (json!({"volumes": [{"name": "own", "ephemeral": {"volumeClaimTemplate": {}}}]}), "volumes[0]"),
+            (json!({"schedulerName": "other"}), "schedulerName"),
         ] {
             let refusal = refusal(spec).unwrap();
             assert!(refusal.contains(&format!("spec.template.spec.{field}")), "{refusal}");
         }
         assert_eq!(refusal(json!({"affinity": {"podAntiAffinity": likes}})), None);
         assert_eq!(refusal(json!({"topologySpreadConstraints": [spread("ScheduleAnyway")]})), None);
+        assert_eq!(refusal(json!({"volumes": [empty], "schedulerName": "default-scheduler"})), None);
     }
 
     #[test]
