@@ -100,6 +100,15 @@ impl<T: Clone + Ord> Agenda<T> {
         Some(topic)
     }
 
+    /// Exchanges a popped topic for the first one of its kind from `from` on, if there is one.
+    pub(crate) fn pop_instead(&mut self, popped: T, from: &T, is_of_kind: impl Fn(&T) -> bool) -> T {
+        let other = self.due.range(from..).next().filter(|other| is_of_kind(other)).cloned();
+        let Some(other) = other else { return popped };
+        self.due.remove(&other);
+        self.due.insert(popped);
+        other
+    }
+
     /// When to come back, if that is news.
     pub(crate) fn wake(&mut self) -> Option<Duration> {
         let next = if self.due.is_empty() { self.later.values().min().copied() } else { Some(self.now) };

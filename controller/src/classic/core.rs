@@ -20,7 +20,7 @@ use super::{
     inventory::{Inventory, SourceNews},
     model::DeviceSource,
     state::{ClaimState, ContextState, Stranger},
-    topic::Topic,
+    topic::{Topic, next_in_turn},
     writes::WriteState,
 };
 use crate::agenda::Agenda;
@@ -60,6 +60,8 @@ pub(crate) struct ClassicCore {
     pub(super) catalogue: Catalogue,
     pub(super) inventory: Inventory,
     pub(super) agenda: Agenda<Topic>,
+    /// The namespace whose question was answered last.
+    last_asker: String,
     pub(super) writes: BTreeMap<WriteTarget, WriteState>,
     pub(super) commands: Vec<ClassicCommand>,
 }
@@ -77,6 +79,7 @@ impl ClassicCore {
             catalogue: Catalogue::new(&settings.driver, settings.device_classes.clone()),
             inventory: Inventory::new(&settings.driver),
             agenda: Agenda::new(Topic::Refresh),
+            last_asker: String::new(),
             writes: BTreeMap::new(),
             commands: Vec::new(),
             settings,
@@ -96,7 +99,7 @@ impl ClassicCore {
     fn settle(&mut self) {
         let mut answers = 0;
         while answers < ANSWERS_IN_A_STEP
-            && let Some(topic) = self.agenda.pop()
+            && let Some(topic) = next_in_turn(&mut self.agenda, &mut self.last_asker)
         {
             match topic {
                 Topic::Claim(key) => self.settle_claim(&key),
@@ -106,6 +109,10 @@ impl ClassicCore {
                 Topic::Node(name) => {
                     answers += 1;
                     self.settle_node(&name);
+                }
+                Topic::Immediate(key) => {
+                    answers += 1;
+                    self.settle_immediate(&key);
                 }
                 Topic::Context(key) | Topic::Waiting(key) => {
                     answers += 1;

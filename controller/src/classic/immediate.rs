@@ -7,7 +7,7 @@ use super::{
     core::ClassicCore,
     event::NoticeReason,
     fit::{ClaimFit, prefer_extras},
-    model::{ClaimWish, NodeAccess},
+    model::NodeAccess,
     state::PendingAllocation,
 };
 
@@ -15,9 +15,7 @@ impl ClassicCore {
     /// Claims that are allocated as soon as they exist, wherever there is something.
     pub(super) fn settle_immediate(&mut self, key: &ObjectKey) {
         let Some(state) = self.claims.get(key) else { return };
-        let is_immediate = matches!(state.claim.wish, ClaimWish::Class { is_immediate: true, .. });
-        let is_ours = is_immediate && self.catalogue.is_ours(&state.claim);
-        if !is_ours || !self.is_waiting(state) || self.is_busy(state) {
+        if !self.catalogue.is_ours(&state.claim) || !self.is_waiting(state) || self.is_busy(state) {
             return;
         }
         let terms = match self.catalogue.terms(&state.claim) {

@@ -9,7 +9,7 @@ use hostler_cluster::is_older;
 use super::{
     core::ClassicCore,
     event::{ClassicCommand, ClassicWrite, NoticeReason, WriteOutcome, WriteTarget, WrittenClaim},
-    model::ClassicClaim,
+    model::{ClaimWish, ClassicClaim},
     state::{ClaimState, Stranger},
     topic::Topic,
 };
@@ -173,7 +173,10 @@ impl ClassicCore {
         let Some(state) = self.claims.get(key) else { return };
         let step = self.next_step(state);
         if step == ClaimStep::Rest {
-            return self.settle_immediate(key);
+            if matches!(state.claim.wish, ClaimWish::Class { is_immediate: true, .. }) {
+                self.agenda.now(Topic::Immediate(key.clone()));
+            }
+            return;
         }
         let target = WriteTarget::Claim(key.clone());
         if step == ClaimStep::AwaitGrant || !self.can_write(&target, Topic::Claim(key.clone())) {

@@ -1,6 +1,10 @@
 //! What the core looks at, now or later.
 
+use std::mem::discriminant;
+
 use hostler_allocator::plan::ObjectKey;
+
+use crate::agenda::Agenda;
 
 /// Something to look at.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -10,6 +14,8 @@ pub(super) enum Topic {
     /// The labels of a node.
     Node(String),
     Context(ObjectKey),
+    /// A claim that is allocated without a pod.
+    Immediate(ObjectKey),
     /// A negotiation that somebody else's devices may matter to. Whoever has just been asked something comes first.
     Waiting(ObjectKey),
     /// A claim whose allocation was refused: whoever waits for it.
@@ -18,10 +24,39 @@ pub(super) enum Topic {
     Refresh,
 }
 
+impl Topic {
+    /// The namespace of a question to the allocator, which can take long.
+    fn asker(&self) -> Option<&str> {
+        match self {
+            Self::Context(key) | Self::Immediate(key) | Self::Waiting(key) => Some(&key.namespace),
+            _ => None,
+        }
+    }
+
+    /// The first topic of the kind in the namespaces behind this one.
+    fn behind(&self, namespace: &str) -> Option<Self> {
+        let key = ObjectKey { namespace: format!("{namespace}\0"), name: String::new() };
+        match self {
+            Self::Context(_) => Some(Self::Context(key)),
+            Self::Immediate(_) => Some(Self::Immediate(key)),
+            Self::Waiting(_) => Some(Self::Waiting(key)),
+            _ => None,
+        }
+    }
+}
+
+/// The next topic. Of questions of one kind the namespaces take turns: `last` is the one that had its turn last.
+pub(super) fn next_in_turn(agenda: &mut Agenda<Topic>, last: &mut String) -> Option<Topic> {
+    let first = agenda.pop()?;
+    let Some(from) = first.behind(last) else { return Some(first) };
+    let topic = agenda.pop_instead(first, &from, |other| discriminant(other) == discriminant(&from));
+    topic.asker().unwrap_or_default().clone_into(last);
+    Some(topic)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agenda::Agenda;
 
     #[test]
     fn whoever_was_just_asked_something_comes_before_all_that_wait() {
@@ -34,5 +69,23 @@ mod tests {
         let waiting = ["a", "b"].map(|name| Topic::Waiting(key(name)));
         assert_eq!(order[..2], [Topic::Source("n".to_owned()), Topic::Context(key("z"))]);
         assert_eq!(order[2..], waiting);
+    }
+
+    #[test]
+    fn a_namespace_with_many_questions_gets_every_second_turn_beside_another_one() {
+        for kind in [Topic::Context, Topic::Immediate, Topic::Waiting] {
+            let mut agenda = Agenda::new(Topic::Refresh);
+            let key = |name: &str| ObjectKey::new(&name[..1], name);
+            ["a1", "a2", "a3", "b1", "c1", "b2"].iter().for_each(|name| agenda.now(kind(key(name))));
+            agenda.now(Topic::Refresh);
+            let mut last = "a".to_owned();
+            let mut order = vec![next_in_turn(&mut agenda, &mut last).unwrap()];
+            // One that comes meanwhile has its turn as well.
+            agenda.now(kind(key("d1")));
+            order.extend(std::iter::from_fn(|| next_in_turn(&mut agenda, &mut last)));
+            let expected = ["b1", "c1", "d1", "a1", "b2", "a2", "a3"].map(|name| kind(key(name)));
+            assert_eq!(order[..7], expected);
+            assert_eq!(order[7..], [Topic::Refresh]);
+        }
     }
 }
