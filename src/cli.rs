@@ -228,6 +228,7 @@ fn exit_code(result: Result<CliOutcome, CliFailure>, err: &mut dyn Write) -> Exi
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
+    use hostler_cli::help::unexplained;
 
     use super::*;
 
@@ -238,14 +239,7 @@ mod tests {
 
     #[test]
     fn every_subcommand_and_option_explains_itself() {
-        fn check(command: &clap::Command) {
-            assert!(command.get_about().is_some(), "{} has no help", command.get_name());
-            for argument in command.get_arguments() {
-                assert!(argument.get_help().is_some(), "{} {} has no help", command.get_name(), argument.get_id());
-            }
-            command.get_subcommands().for_each(check);
-        }
-        check(&Cli::command());
+        assert!(unexplained(&Cli::command()).is_empty(), "{:?}", unexplained(&Cli::command()));
     }
 
     #[test]

@@ -309,6 +309,8 @@ impl ConfigArgs {
 
 #[cfg(test)]
 mod tests {
+    use hostler_cli::help::unexplained;
+
     use super::*;
 
     #[test]
@@ -318,13 +320,6 @@ mod tests {
 
     #[test]
     fn every_subcommand_and_option_explains_itself() {
-        fn check(command: &clap::Command) {
-            assert!(command.get_about().is_some(), "{} has no help", command.get_name());
-            for argument in command.get_arguments() {
-                assert!(argument.get_help().is_some(), "{} {} has no help", command.get_name(), argument.get_id());
-            }
-            command.get_subcommands().for_each(check);
-        }
-        check(&ControllerArgs::command());
+        assert!(unexplained(&ControllerArgs::command()).is_empty(), "{:?}", unexplained(&ControllerArgs::command()));
     }
 }
