@@ -5,6 +5,7 @@
 mod metadata;
 mod node;
 mod pod;
+mod quota;
 mod requests;
 mod selector;
 mod toleration;
@@ -17,6 +18,7 @@ pub use pod::{
     Affinity, Container, ContainerPort, NodeAffinity, Pod, PodAffinity, PodResourceClaim, PodSchedulingGate, PodSpec,
     PodStatus, PodTemplateSpec, PreferredSchedulingTerm, ResourceRequirements, TopologySpreadConstraint, Volume,
 };
+pub use quota::{ResourceQuota, ResourceQuotaSpec};
 pub use selector::{NodeSelector, NodeSelectorError, NodeSelectorOperator, NodeSelectorRequirement, NodeSelectorTerm};
 pub use toleration::{Taint, Toleration};
 

@@ -178,6 +178,8 @@ impl CapabilitiesConfig {
             ObservedKind::DeviceTaintRule => self.device_taint_rules,
             ObservedKind::PodTemplate | ObservedKind::ProvisioningRequest => self.provisioning,
             ObservedKind::Reservation => self.reservations,
+            ObservedKind::ResourceQuota if self.reservations == CapabilityMode::Off => self.provisioning,
+            ObservedKind::ResourceQuota => self.reservations,
             _ => CapabilityMode::On,
         };
         mode != CapabilityMode::Off

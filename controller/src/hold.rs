@@ -54,5 +54,5 @@ pub(crate) use self::{
     },
     question::{HoldAnswer, HoldQuestion},
     status::STILL_LOOKING,
-    taken::{add_taken, taken_by_reservations},
+    taken::{add_taken, promised_by_reservations, taken_by_reservations},
 };

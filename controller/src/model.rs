@@ -227,6 +227,7 @@ impl ClusterModel {
             }
             ObservedObject::NodeHardware(report) => self.reports.see(now, &report),
             ObservedObject::PodTemplate(template) => Arc::make_mut(&mut self.provisioning).see_template(key, *template),
+            ObservedObject::ResourceQuota(quota) => facts.add_quota(key, &quota),
             ObservedObject::ProvisioningRequest(request) => Arc::make_mut(&mut self.provisioning).see_request(*request),
             ObservedObject::Reservation(seen) => {
                 Arc::make_mut(&mut self.reservations).insert(seen.name.clone(), Arc::from(seen));
@@ -254,6 +255,7 @@ impl ClusterModel {
                     self.forget_for_requests(kind, key);
                 }
                 ObservedKind::NodeHardware => self.reports.forget(&key.name),
+                ObservedKind::ResourceQuota => facts.remove_quota(key),
                 ObservedKind::PodTemplate | ObservedKind::ProvisioningRequest => self.forget_for_requests(kind, key),
                 ObservedKind::Reservation => drop(Arc::make_mut(&mut self.reservations).remove(&key.name)),
             }

@@ -204,6 +204,7 @@ fn read(kind: ObservedKind, object: &RawObject) -> SeenObject {
         ObservedKind::Pod => object.read().map(ObservedObject::Pod),
         ObservedKind::NodeHardware => object.read().map(ObservedObject::NodeHardware),
         ObservedKind::PodTemplate => object.read().map(ObservedObject::PodTemplate),
+        ObservedKind::ResourceQuota => object.read().map(ObservedObject::ResourceQuota),
         ObservedKind::ProvisioningRequest => {
             let seen =
                 |request| ObservedObject::ProvisioningRequest(Box::new(SeenRequest::new(object.version(), request)));

@@ -8,6 +8,7 @@ mod claims;
 mod compact;
 mod pods;
 mod pools;
+mod quotas;
 mod slices;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
@@ -27,6 +28,7 @@ pub use claims::ClaimFacts;
 pub(super) use claims::{PackedClaim, PackedResult};
 pub(super) use pods::PackedPod;
 pub(super) use pools::{PoolFacts, PoolGiven, PoolKey};
+pub use quotas::{QUOTA_OF_CLAIMS, QUOTA_OF_DEVICES, QuotaAmounts, QuotaBook};
 pub(super) use slices::{ABSENT, PackedAttribute, PackedSlice, from_json};
 
 /// The condition of a node that says whether pods can come to it.
@@ -72,6 +74,8 @@ pub struct ClusterFacts {
     pub(super) claims: Shards<Arc<ObjectKey>, Arc<PackedClaim>>,
     pub(super) templates: Shards<ObjectKey, Arc<ResourceClaimSpec>>,
     pub(super) rules: BTreeMap<String, Arc<DeviceTaintRule>>,
+    /// The limits of quotas, by their names.
+    quotas: BTreeMap<ObjectKey, BTreeMap<String, u64>>,
     pub(super) pods: Shards<Arc<ObjectKey>, PackedPod>,
     /// What belongs to a pool, by its key.
     pub(super) pools: Shards<PoolKey, PoolFacts>,

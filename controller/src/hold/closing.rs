@@ -9,7 +9,7 @@ use super::{
     published::PublishedDevices,
 };
 
-/// What is needed to say whether a device can be closed.
+/// Knowledge that decides whether a device can be closed.
 #[derive(Clone, Debug)]
 pub(super) struct Closing {
     pub(super) published: Arc<PublishedDevices>,
@@ -19,7 +19,7 @@ pub(super) struct Closing {
 }
 
 impl Closing {
-    /// Whether it can be given to a claim without a scheduler: of some devices only schedulers know all that goes with them.
+    /// Refuses devices that only schedulers can give to a claim: only they know all that goes with those.
     pub(super) fn can_be_written(&self, key: &DeviceKey) -> Result<(), String> {
         let Some((_, published)) = self.published.device(key) else { return Err(format!("{key} is gone")) };
         if published.is_shareable || published.has_binding_conditions {
@@ -41,7 +41,7 @@ impl Closing {
         self.published.devices().filter_map(|(slice, device)| of_slice(slice, device)).collect()
     }
 
-    /// Whether a device can be closed to others.
+    /// Refuses devices that cannot be closed to others.
     pub(super) fn can_close(&self, key: &DeviceKey, device: &ReservedDevice) -> Result<(), String> {
         let is_own = key.driver == self.own_driver;
         if !is_own && !self.has_rules {

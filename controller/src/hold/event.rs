@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use hostler_allocator::plan::ObjectKey;
 use hostler_api::{
     Quantity,
-    reservation::{ReservationSpec, ReservationStatus},
+    reservation::{PLACED_POD_LABEL, ReservationMode, ReservationSpec, ReservationStatus},
 };
 
 pub(crate) use self::pods::{OwnerPod, PodBudget, PodRef, PodWrite, PriorityClasses};
@@ -103,6 +103,18 @@ pub(crate) struct ReservationObject {
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) spec: ReservationSpec,
     pub(crate) status: ReservationStatus,
+}
+
+impl ReservationObject {
+    /// The namespace of its pods.
+    pub(crate) fn namespace(&self) -> String {
+        ObjectKey::new(self.spec.template["metadata"]["namespace"].as_str().unwrap_or_default(), "").namespace
+    }
+
+    /// True if claims are made only when its pods come: those of a gated pod, and those that pods name, are there before.
+    pub(crate) fn is_counted_by_quotas(&self) -> bool {
+        self.spec.mode() == ReservationMode::Fence && !self.labels.contains_key(PLACED_POD_LABEL)
+    }
 }
 
 /// What a ResourceSlice says of devices, as far as it matters to those who keep them.

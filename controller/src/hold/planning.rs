@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use hostler_allocator::plan::{CutShort, PlanOptions};
+use hostler_allocator::plan::{CutShort, ObjectKey, PlanOptions, QuotaAmounts};
 use hostler_api::reservation::{PLACED_POD_LABEL, ReservedDevice, ReservedDeviceState};
 
 use super::{
@@ -17,7 +17,8 @@ use super::{
     evictions::ReplacedNode,
     question::{HoldAnswer, HoldAsked, HoldQuestion, HoldWish, NoDevices, OwnPart, VictimChoice},
     status::owners_of,
-    taken::is_taken,
+    taken::{is_taken, quota_amounts},
+    victims::Victim,
 };
 
 /// Devices that turned out not to be free, though the planner had them so, are not asked for again before.
@@ -55,8 +56,8 @@ pub(super) struct CutPause {
 
 impl Hold {
     /// Of its pods.
-    pub(super) fn namespace(&self) -> &str {
-        self.object.spec.template["metadata"]["namespace"].as_str().unwrap_or_default()
+    pub(super) fn namespace(&self) -> String {
+        self.object.namespace()
     }
 }
 
@@ -97,11 +98,13 @@ impl HoldCore {
             has_rules: self.settings.has_rules,
             holds_partitions: self.settings.holds_partitions,
         };
+        let promised = self.promised(&wishes);
         let options = PlanOptions { names_devices: true, ..self.settings.plan.clone() };
         self.commands.push(HoldCommand::Plan(Box::new(HoldQuestion {
             number,
             wishes,
             taken,
+            promised,
             own_of_others: own,
             shared: self.shared(),
             closing,
@@ -265,8 +268,9 @@ impl HoldCore {
         };
         let hold = self.holds.get(name)?;
         let (value, is_direct) = (hold.value.clone(), hold.object.labels.contains_key(PLACED_POD_LABEL));
-        let parts = self.own_parts(name, &asked.replicas);
-        Some(HoldWish { asked, value, is_direct, template, claims: spec.device_claims, victims, choice, parts })
+        let (parts, leaving) = (self.own_parts(name, &asked.replicas), self.leaving(name, &victims));
+        let claims = spec.device_claims;
+        Some(HoldWish { asked, value, is_direct, template, claims, victims, choice, parts, leaving })
     }
 
     /// Parts that it keeps for other replicas than these.
@@ -313,6 +317,31 @@ impl HoldCore {
         taken.extend(proposed.map(device_key));
         taken.extend(self.avoided.keys().cloned());
         taken
+    }
+
+    /// The promises of each namespace that no claim has yet, but for replicas that are asked about.
+    fn promised(&self, wishes: &[HoldWish]) -> BTreeMap<String, QuotaAmounts> {
+        let asked: BTreeMap<&str, &[u32]> =
+            wishes.iter().map(|wish| (&*wish.asked.name, &wish.asked.replicas[..])).collect();
+        let mut promised: BTreeMap<String, QuotaAmounts> = BTreeMap::new();
+        for (name, hold) in &self.holds {
+            if hold.object.status.phase.is_over() || !hold.object.is_counted_by_quotas() {
+                continue;
+            }
+            let replicas = asked.get(&**name).copied().unwrap_or_default();
+            let devices = hold.object.status.devices.iter().chain(hold.proposal.iter().flatten());
+            let amounts = quota_amounts(devices.filter(|device| !replicas.contains(&device.replica)));
+            promised.entry(hold.namespace()).or_default().add(&amounts, 1);
+        }
+        promised
+    }
+
+    /// Claims that leave for a Reservation: those of the pod that it moves, and of pods whose devices it may have.
+    fn leaving(&self, name: &str, victims: &[Victim]) -> BTreeSet<ObjectKey> {
+        let moved = self.holds.get(name).and_then(|hold| hold.object.spec.replaces.as_ref());
+        let pod = moved.map(|pod| ObjectKey::new(&pod.namespace, &pod.name));
+        let of_pod = pod.iter().flat_map(|pod| self.seen.claims_of_pod(pod));
+        of_pod.chain(victims.iter().flat_map(|victim| &victim.claims)).map(|claim| claim.key.clone()).collect()
     }
 
     /// Shared devices of which somebody has a part: not for those who would keep all of one.

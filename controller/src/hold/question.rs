@@ -8,7 +8,7 @@ use std::{
 
 use hostler_allocator::plan::{
     BoxSize, CUT_SHORT, ClusterFacts, CutShort, ObjectKey, PlacedDevice, Placement, PlanBoxes, PlanOptions, PodSet,
-    SetPlan, Snapshot,
+    QuotaAmounts, QuotaBook, SetPlan, Snapshot,
 };
 use hostler_api::{
     ExactQuantity, Quantity,
@@ -37,6 +37,8 @@ pub(crate) struct HoldQuestion {
     pub(super) wishes: Vec<HoldWish>,
     /// What nobody can have.
     pub(super) taken: BTreeSet<DeviceKey>,
+    /// The promises to others, by namespace, as quotas count them.
+    pub(super) promised: BTreeMap<String, QuotaAmounts>,
     /// What those have who lack devices, and are not among these wishes: nobody else gets it, and no reason is made of it, since it
     /// would be another one in the next question.
     pub(super) own_of_others: BTreeSet<DeviceKey>,
@@ -68,6 +70,8 @@ pub(super) struct HoldWish {
     pub(super) choice: VictimChoice,
     /// Parts that it keeps already: it may have others of the same devices, and nobody else may.
     pub(super) parts: Vec<OwnPart>,
+    /// Claims that are gone before its pods come.
+    pub(super) leaving: BTreeSet<ObjectKey>,
 }
 
 /// A part that a Reservation keeps already.
@@ -115,7 +119,7 @@ pub(super) struct NoDevices {
     pub(super) problem: String,
     /// The point at which planning was cut short, if it was.
     pub(super) cut_short: Option<CutShort>,
-    /// True if nothing that gets free changes it.
+    /// True if no other devices change it.
     is_hopeless: bool,
 }
 
@@ -134,12 +138,12 @@ pub(super) struct PlannedWish<'a> {
 impl HoldQuestion {
     /// Answers. Each that gets devices leaves the rest to those behind it.
     pub(crate) fn run(&self, snapshot: &Snapshot) -> HoldAnswer {
-        let mut facts = snapshot.facts().clone();
+        let (mut facts, quotas) = (snapshot.facts().clone(), snapshot.facts().quota_book());
         let boxes = RefCell::new(PlanBoxes::for_each_namespace(self.asker_box));
         let wishes: Vec<PlannedWish<'_>> =
             self.wishes.iter().map(|wish| planned_wish(wish, &mut facts, &boxes)).collect();
         let unclosable = self.closing.unclosable();
-        let mut taken = self.taken.clone();
+        let (mut taken, mut promised) = (self.taken.clone(), self.promised.clone());
         let mut found = Vec::new();
         for group in groups(&wishes) {
             let own = || group.iter().flat_map(|wish| &wish.wish.parts);
@@ -147,13 +151,14 @@ impl HoldQuestion {
             let mut taken_here: BTreeSet<DeviceKey> = taken.iter().cloned().chain(shared).collect();
             taken_here.retain(|key| own().all(|part| device_key(&part.device) != *key));
             add_promised(&mut facts, &(&taken_here | &unclosable), own());
-            let plans = self.plan_together(&snapshot.with(facts.clone()), &group, &taken_here);
+            let plans = self.plan_together(&snapshot.with(facts.clone()), &group, &taken_here, &quotas);
             for (wish, plan) in group.into_iter().zip(plans) {
                 let devices = plan.and_then(|plan| self.found(wish, &plan, &taken_here));
                 let devices = devices.or_else(|none| match none.is_hopeless {
                     true => Err(none),
                     false => self.found_otherwise(&mut facts, wish, &taken_here, &unclosable, none),
                 });
+                let devices = devices.and_then(|devices| wish.promise(&quotas, &mut promised).map(|()| devices));
                 taken_here.extend(devices.iter().flatten().map(device_key));
                 taken.extend(devices.iter().flatten().map(device_key));
                 found.push((wish.wish.asked.clone(), devices));
@@ -178,8 +183,12 @@ impl HoldQuestion {
         snapshot: &Snapshot,
         wishes: &[&PlannedWish<'_>],
         taken: &BTreeSet<DeviceKey>,
+        quotas: &QuotaBook<'_>,
     ) -> Vec<Result<SetPlan, NoDevices>> {
-        let hopeless = |(at, wish): (usize, &&PlannedWish<'_>)| Some((at, Err(NoDevices::hopeless(wish.hopeless()?))));
+        let hopeless = |(at, wish): (usize, &&PlannedWish<'_>)| {
+            let problem = wish.hopeless().or_else(|| wish.quota_problem(quotas, &self.promised))?;
+            Some((at, Err(NoDevices::hopeless(problem))))
+        };
         let mut answers: BTreeMap<usize, Result<SetPlan, NoDevices>> =
             wishes.iter().enumerate().filter_map(hopeless).collect();
         loop {
@@ -309,6 +318,33 @@ impl PlannedWish<'_> {
     /// Pods whose devices it may have.
     pub(super) fn victims(&self) -> &[Victim] {
         &self.wish.victims
+    }
+
+    /// The quota of its namespace that its pods exceed beside what is promised. Of a gated pod the claims are counted already.
+    fn quota_problem(&self, quotas: &QuotaBook<'_>, promised: &BTreeMap<String, QuotaAmounts>) -> Option<String> {
+        if self.wish.is_direct {
+            return None;
+        }
+        let nothing = QuotaAmounts::default();
+        let promised = promised.get(&self.set.namespace).unwrap_or(&nothing);
+        quotas.problem(&self.set.namespace, promised, &self.quota_amounts(), self.wish.leaving.iter())
+    }
+
+    fn quota_amounts(&self) -> QuotaAmounts {
+        let mut all = QuotaAmounts::default();
+        self.specs.values().for_each(|spec| all.add(&QuotaAmounts::of_claim(spec), self.set.count.into()));
+        all
+    }
+
+    /// Promises it what it asks for, if quotas allow that beside what was promised to others by the same plan.
+    fn promise(&self, quotas: &QuotaBook<'_>, promised: &mut BTreeMap<String, QuotaAmounts>) -> Result<(), NoDevices> {
+        if let Some(problem) = self.quota_problem(quotas, promised) {
+            return Err(NoDevices::hopeless(problem));
+        }
+        if !self.wish.is_direct {
+            promised.entry(self.set.namespace.clone()).or_default().add(&self.quota_amounts(), 1);
+        }
+        Ok(())
     }
 
     fn hopeless(&self) -> Option<String> {

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_allocator::plan::{ObjectKey, QUOTA_OF_DEVICES};
 use hostler_api::{
     Quantity, few,
     hardware::{Condition, ConditionStatus},
@@ -72,7 +72,7 @@ pub(super) fn owners_of(core: &HoldCore, name: &str, devices: &[ReservedDevice])
 
 fn quota(device: &ReservedDevice) -> Option<String> {
     let class = &device.device_class_name;
-    (!class.is_empty()).then(|| format!("{class}.deviceclass.resource.k8s.io/devices"))
+    (!class.is_empty()).then(|| format!("{class}{QUOTA_OF_DEVICES}"))
 }
 
 fn count<'a>(devices: impl Iterator<Item = &'a ReservedDevice>) -> BTreeMap<String, Quantity> {

@@ -1,8 +1,8 @@
 //! What is promised to somebody, and so is nobody else's: for everybody who plans.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use hostler_allocator::plan::ClusterFacts;
+use hostler_allocator::plan::{ClusterFacts, QuotaAmounts};
 use hostler_api::{
     reservation::{ReservationStatus, ReservedDevice, ReservedDeviceState},
     resource::{
@@ -11,7 +11,11 @@ use hostler_api::{
     },
 };
 
-use super::{core::device_key, event::DeviceKey, question::OwnPart};
+use super::{
+    core::device_key,
+    event::{DeviceKey, ReservationObject},
+    question::OwnPart,
+};
 
 /// The devices that these Reservations keep, or are about to. What an owner has already is in its claim.
 pub(crate) fn taken_by_reservations<'a>(
@@ -21,6 +25,32 @@ pub(crate) fn taken_by_reservations<'a>(
     let devices = open.flat_map(|status| &status.devices);
     // A part is in a claim of its own, or its device is closed.
     devices.filter(|device| is_taken(device) && !device.is_part()).map(device_key).collect()
+}
+
+/// The amounts of devices once pods have them, under the names of quotas.
+pub(super) fn quota_amounts<'a>(devices: impl Iterator<Item = &'a ReservedDevice>) -> QuotaAmounts {
+    let (mut amounts, mut claims) = (QuotaAmounts::default(), BTreeSet::new());
+    let is_promised =
+        |it: &&ReservedDevice| matches!(it.state, ReservedDeviceState::Fencing | ReservedDeviceState::Held);
+    for device in devices.filter(is_promised) {
+        amounts.add_devices(&device.device_class_name, 1);
+        claims.insert((device.replica, &device.claim));
+    }
+    amounts.add_claims(claims.len() as u64);
+    amounts
+}
+
+/// The promises of Reservations in each namespace that no claim has yet. Pods whose claims are there already are counted by these.
+pub(crate) fn promised_by_reservations<'a>(
+    all: impl IntoIterator<Item = &'a ReservationObject>,
+) -> BTreeMap<String, QuotaAmounts> {
+    let mut promised: BTreeMap<String, QuotaAmounts> = BTreeMap::new();
+    let counts = |it: &&ReservationObject| !it.status.phase.is_over() && it.is_counted_by_quotas();
+    for reservation in all.into_iter().filter(counts) {
+        let namespace = promised.entry(reservation.namespace()).or_default();
+        namespace.add(&quota_amounts(reservation.status.devices.iter()), 1);
+    }
+    promised
 }
 
 /// Whether no other Reservation can have the device. One that has a part of it closes it as a whole whenever an owner comes, and

@@ -16,6 +16,7 @@ pub(crate) mod kept;
 mod parts;
 mod preemption;
 mod questions;
+mod quotas;
 mod random;
 mod rules;
 mod scenarios;

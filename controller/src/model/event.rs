@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use hostler_allocator::plan::ObjectKey;
 use hostler_api::{
-    core::{Node, Pod},
+    core::{Node, Pod, ResourceQuota},
     hardware::NodeHardware,
     provisioning::PodTemplate,
     resource::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice},
@@ -69,6 +69,8 @@ pub(crate) enum ObservedObject {
     NodeHardware(Box<NodeHardware>),
     /// A template of pods.
     PodTemplate(Box<PodTemplate>),
+    /// A quota.
+    ResourceQuota(Box<ResourceQuota>),
     /// A request for capacity.
     ProvisioningRequest(Box<SeenRequest>),
     /// Devices that are kept for somebody.

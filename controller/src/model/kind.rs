@@ -27,6 +27,8 @@ pub(crate) enum ObservedKind {
     NodeHardware,
     /// Templates of pods, for requests. Absent where they may not be read.
     PodTemplate,
+    /// Quotas of namespaces, which promises are counted against. Absent where they may not be read: then none is counted.
+    ResourceQuota,
     /// Requests for capacity. Absent where the kind is not installed, or may not be read.
     ProvisioningRequest,
     /// Devices that are kept for somebody. Absent where the kind is not installed, or may not be read.
@@ -38,7 +40,7 @@ const RULE_VERSIONS: [&str; 3] = ["v1", "v1beta2", "v1alpha3"];
 
 impl ObservedKind {
     /// All of them, in the order in which they are of use to each other.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Node,
         Self::DeviceClass,
         Self::ResourceSlice,
@@ -48,6 +50,7 @@ impl ObservedKind {
         Self::NodeHardware,
         Self::Pod,
         Self::PodTemplate,
+        Self::ResourceQuota,
         Self::ProvisioningRequest,
         Self::Reservation,
     ];
@@ -64,6 +67,7 @@ impl ObservedKind {
             Self::Pod => "pods",
             Self::NodeHardware => hardware::NODE_HARDWARE,
             Self::PodTemplate => "podtemplates",
+            Self::ResourceQuota => "resourcequotas",
             Self::ProvisioningRequest => provisioning::PROVISIONING_REQUESTS,
             Self::Reservation => reservation::RESERVATIONS,
         }
@@ -81,6 +85,7 @@ impl ObservedKind {
             Self::Pod => "Pod",
             Self::NodeHardware => hardware::NODE_HARDWARE_KIND,
             Self::PodTemplate => "PodTemplate",
+            Self::ResourceQuota => "ResourceQuota",
             Self::ProvisioningRequest => provisioning::PROVISIONING_REQUEST_KIND,
             Self::Reservation => reservation::RESERVATION_KIND,
         }
@@ -88,13 +93,15 @@ impl ObservedKind {
 
     /// Whether there is as good as none where it may not be read: who asks for it sees less, and nothing wrong.
     pub(crate) fn is_optional(self) -> bool {
-        matches!(self, Self::Reservation | Self::ProvisioningRequest | Self::PodTemplate)
+        matches!(self, Self::Reservation | Self::ProvisioningRequest | Self::PodTemplate | Self::ResourceQuota)
     }
 
     /// Where its objects are in a cluster with this version of `resource.k8s.io`, or none of today's; the best place first.
     pub(crate) fn collections(self, version: Option<ApiVersion>) -> Vec<Collection> {
         match self {
-            Self::Node | Self::Pod | Self::PodTemplate => vec![Collection::core(self.name(), self.plural())],
+            Self::Node | Self::Pod | Self::PodTemplate | Self::ResourceQuota => {
+                vec![Collection::core(self.name(), self.plural())]
+            }
             Self::DeviceTaintRule => {
                 RULE_VERSIONS.map(|version| Collection::custom(GROUP, version, self.name(), self.plural())).into()
             }

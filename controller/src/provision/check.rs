@@ -1,9 +1,16 @@
 //! A question to the planner: which of some requests fit, one after the other, beside what is booked. Each that fits counts as
 //! booked for those behind it. Takes seconds in a large cluster: not for threads that must not wait.
 
-use std::{cell::RefCell, collections::BTreeSet, time::Duration};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    iter,
+    time::Duration,
+};
 
-use hostler_allocator::plan::{CutShort, Plan, PlanBoxes, PlanOptions, PodSet, Snapshot, Verdict};
+use hostler_allocator::plan::{
+    CutShort, ObjectKey, Plan, PlanBoxes, PlanOptions, PodSet, QuotaAmounts, Snapshot, Verdict,
+};
 
 use super::{
     attach::{Attach, AttachOffer, AttachPlan, AttachSearch, AttachStep},
@@ -25,6 +32,8 @@ pub(crate) struct CheckBatch {
     pub(super) bookings: Vec<Vec<PodSet>>,
     /// Devices that Reservations keep, or are about to.
     pub(super) taken: BTreeSet<DeviceKey>,
+    /// The promises of Reservations, by namespace, as quotas count them.
+    pub(super) promised: BTreeMap<String, QuotaAmounts>,
     /// Who is looked for room for, in turn.
     pub(super) candidates: Vec<CheckCandidate>,
     /// What is planned to be attached, or is attached.
@@ -103,6 +112,7 @@ impl CheckBatch {
     ) -> CheckAnswer {
         let mut cluster = self.without_taken(snapshot);
         let mut placed: Vec<&Vec<PodSet>> = self.bookings.iter().collect();
+        let (mut promised, quotas) = (self.promised(snapshot), snapshot.facts().quota_book());
         for sets in &self.bookings {
             cluster = with_booked(&cluster, sets, options);
         }
@@ -111,6 +121,12 @@ impl CheckBatch {
         for candidate in &self.candidates {
             if !verdicts.is_empty() && elapsed() >= self.time_box {
                 break;
+            }
+            let (namespace, asked) = candidate.quota_amounts(snapshot);
+            let promised = promised.entry(namespace).or_default();
+            if let Some(problem) = quotas.problem(&candidate.namespace, promised, &asked, iter::empty()) {
+                verdicts.push((candidate.uid.clone(), CheckVerdict::NotFound(problem)));
+                continue;
             }
             boxes.borrow_mut().open(&candidate.namespace);
             let plan = cluster.plan_within(&candidate.sets, options, &mut boxes.borrow_mut());
@@ -131,6 +147,7 @@ impl CheckBatch {
             if matches!(verdict, CheckVerdict::Found(_)) {
                 cluster = plan.after().clone();
                 placed.push(&candidate.sets);
+                promised.add(&asked, 1);
             }
             let is_other = matches!(verdict, CheckVerdict::Attachable(_));
             verdicts.push((candidate.uid.clone(), verdict));
@@ -140,6 +157,18 @@ impl CheckBatch {
             }
         }
         CheckAnswer { number: self.number, verdicts }
+    }
+
+    /// The promises of Reservations, and bookings of which no Reservation keeps the devices.
+    fn promised(&self, snapshot: &Snapshot) -> BTreeMap<String, QuotaAmounts> {
+        let mut promised = self.promised.clone();
+        for sets in &self.bookings {
+            for set in sets {
+                let namespace = promised.entry(ObjectKey::new(&set.namespace, "").namespace).or_default();
+                namespace.add(&snapshot.facts().quota_amounts(std::slice::from_ref(set)), 1);
+            }
+        }
+        promised
     }
 
     /// Where the pods of a request would be if that were attached, beside everything else that is placed.
@@ -179,6 +208,13 @@ impl CheckBatch {
     /// Which question it is.
     pub(crate) fn number(&self) -> u64 {
         self.number
+    }
+}
+
+impl CheckCandidate {
+    /// The candidate's namespace, and the amounts of its pods there.
+    fn quota_amounts(&self, snapshot: &Snapshot) -> (String, QuotaAmounts) {
+        (ObjectKey::new(&self.namespace, "").namespace, snapshot.facts().quota_amounts(&self.sets))
     }
 }
 

@@ -25,7 +25,10 @@ use super::{
     status::{TERM, notices, said},
     turn::WriteTurn,
 };
-use crate::{askers::in_turns, hold::taken_by_reservations};
+use crate::{
+    askers::in_turns,
+    hold::{promised_by_reservations, taken_by_reservations},
+};
 
 /// As long is waited for marks on open requests. A write that takes longer is given up by whoever sent it.
 pub(super) const MARKS_COME: Duration = Duration::from_secs(15);
@@ -380,9 +383,10 @@ impl ProvisionCore {
         let mut taken = taken_by_reservations(sight.reservations.values().map(|it| &it.status));
         taken.extend(self.attach.closed(|uid| closed.contains(uid)));
         let steps = ours.iter().filter_map(|(request, _)| live(request)).flat_map(AttachJournal::into_steps);
+        let promised = promised_by_reservations(sight.reservations.values().map(|it| &**it));
         let planned = steps.chain(self.attach.steps().cloned()).collect();
         let time_box = self.settings.time_box;
-        Some(CheckBatch { number: self.checks, bookings, taken, candidates, planned, time_box })
+        Some(CheckBatch { number: self.checks, bookings, taken, promised, candidates, planned, time_box })
     }
 
     fn is_marked(&self, request: &SeenRequest) -> bool {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_allocator::plan::{ObjectKey, QUOTA_OF_DEVICES};
 use hostler_api::{
     Quantity,
     reservation::{ReservationMode, ReservationPhase},
@@ -11,12 +11,9 @@ use hostler_api::{
 
 use crate::{hold::ReservationObject, view::ClusterView};
 
-/// The end of a quota's name, after the class.
-const DEVICES: &str = ".deviceclass.resource.k8s.io/devices";
-
 /// The class of a quota's name.
 pub(super) fn class_of(name: &str) -> Option<&str> {
-    name.strip_suffix(DEVICES)
+    name.strip_suffix(QUOTA_OF_DEVICES)
 }
 
 /// The devices that a Reservation keeps once nothing lacks. Empty where pods name its claims: such pods are not led.
@@ -62,7 +59,7 @@ pub(super) fn wanted(spec: &ResourceClaimSpec) -> BTreeMap<String, Quantity> {
             *known = (*known).max(u64::try_from(count).unwrap_or_default());
         }
         for (class, count) in most {
-            let sum = all.entry(format!("{class}{DEVICES}")).or_default();
+            let sum = all.entry(format!("{class}{QUOTA_OF_DEVICES}")).or_default();
             *sum = sum.plus(Quantity::whole(count));
         }
     }

@@ -23,7 +23,7 @@ pub struct ClaimFacts {
 /// A claim, in numbers of texts.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::plan) struct PackedClaim {
-    spec: u32,
+    pub(super) spec: u32,
     /// Whether it goes away as soon as nobody uses it.
     pub(in crate::plan) is_going: bool,
     /// Names of the pods that may use it.

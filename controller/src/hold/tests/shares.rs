@@ -375,9 +375,9 @@ fn words_about_its_reservation_keep_nobody_waiting_for_the_rest_of_a_device() {
     world.check_rest();
 }
 
-/// Quotas count claims of a namespace.
+/// API servers count claims of a namespace.
 #[test]
-fn what_is_kept_counts_against_no_quota_of_its_owners() {
+fn what_is_kept_is_in_no_claim_of_its_owners() {
     let mut world = World::new(&[2, 1]);
     world.share("b", "gpu-0", 8);
     world.reserve("whole", wants(2, "web"));

@@ -49,6 +49,36 @@ fn every_set_is_told_with_what_is_placed_of_what_is_needed() {
     assert!(message.contains("(1 node)"), "{message}");
 }
 
+#[test]
+fn a_quota_is_counted_before_room_is_promised_and_named_with_its_numbers() {
+    const DEVICES: &str = "gpu.deviceclass.resource.k8s.io/devices";
+    let allow = |world: &mut World, hard: u32| {
+        let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {DEVICES: hard.to_string()}}});
+        world.server.facts.add_quota(key("q"), &read(quota));
+    };
+    let mut world = World::of(&[4, 4]);
+    allow(&mut world, 0);
+    world.ask_with("r", 4, &[("bookingSeconds", "3600")]);
+    world.ask("s", 2);
+    world.settle();
+    for (name, asked) in [("r", 4), ("s", 2)] {
+        assert_eq!(world.provisioned(name), NOT_FOUND);
+        let message = world.message(name, Type::Provisioned);
+        let said = format!(
+            "ResourceQuota default/q leaves no room: {DEVICES} has hard 0, used 0, promised to others 0, and {asked} are"
+        );
+        assert!(message.contains(&said), "{message}");
+    }
+    // Of what it allows the first takes most.
+    allow(&mut world, 5);
+    world.pass(10 * MINUTE);
+    world.settle();
+    assert_eq!((world.provisioned("r"), world.provisioned("s")), (FOUND.to_owned(), NOT_FOUND.to_owned()));
+    let message = world.message("s", Type::Provisioned);
+    assert!(message.contains("hard 5, used 0, promised to others 4, and 2 are asked for"), "{message}");
+    world.check_rest();
+}
+
 /// 30
 #[test]
 fn of_two_that_want_the_last_device_in_one_batch_the_older_one_gets_it() {

@@ -1,0 +1,31 @@
+//! Quotas of namespaces.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{ObjectMeta, ResourceList};
+
+/// A ResourceQuota.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
+pub struct ResourceQuota {
+    /// Name and identity.
+    pub metadata: ObjectMeta,
+    /// Its limits.
+    pub spec: ResourceQuotaSpec,
+}
+
+/// The limits of a namespace.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ResourceQuotaSpec {
+    /// The most of each resource.
+    #[serde(deserialize_with = "super::or_default")]
+    pub hard: ResourceList,
+    /// Which pods it counts, where not all objects.
+    #[serde(deserialize_with = "super::or_default", skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<String>,
+    /// The same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope_selector: Option<Value>,
+}
