@@ -178,7 +178,7 @@ pub(crate) struct PlanQuestion<'a> {
 }
 
 impl PlanQuestion<'_> {
-    /// What of all that wants a place gets one, within the boxes; `problems` are those of reading.
+    /// Places as much as fits, within the boxes; `problems` are those of reading.
     pub(crate) fn answer(
         mut self,
         options: &PlanOptions,

@@ -1,7 +1,7 @@
 //! Labels of nodes by which a class says where its devices are: the scheduler then asks about nodes that have some.
 //!
 //! A class opts in: its `suitableNodes` name a label of the driver's domain. Such a label is `true` on every node with a
-//! device of the class, whoever holds it, and on no other. What cannot be relied on changes nothing. A label that no class names any
+//! device of the class, held or free, and on no other. What cannot be relied on changes nothing. A label that no class names any
 //! more goes where the node's `managedFields` say that this controller wrote it.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -17,7 +17,7 @@ use serde::{Deserialize, de::IgnoredAny};
 
 use crate::claim_write::{ClaimWrite, DELETE_PROTECTION, WrittenClaim};
 
-/// Which kind of object the server tells of.
+/// The kind of object that the server tells of.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum MigratedKind {
     /// ResourceClaims.
@@ -57,7 +57,7 @@ struct GrantingSource {
     claims: BTreeSet<String>,
 }
 
-/// What is left of the time before the upgrade.
+/// Objects that are left of the time before the upgrade.
 #[derive(Debug)]
 pub(crate) struct Migration {
     finalizer: String,

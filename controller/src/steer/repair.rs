@@ -68,7 +68,7 @@ pub(super) enum Repair {
     Leave,
     /// People are told.
     Tell(String),
-    /// Its claim makes room for this one, which is led; an Event says why, and gives the advice where it cannot be made.
+    /// The claim makes room for this one, which is led; an Event says why, and gives the advice where it cannot be made.
     Lead { claim: Box<Value>, why: String, advice: String },
     /// It is deleted, in this state, for its owner to make it anew; people are told. The UID of the owner says who.
     Replace { owner: String, message: String },

@@ -85,7 +85,7 @@ impl<'a> MigrationTerm<'a> {
                     }
                     self.take(kind, &news);
                 }
-                // Cancel safe: it only waits. In the next round it turns out that nobody renewed.
+                // Cancel safe: it only waits. A lease that was not renewed is noticed in the next round.
                 () = reach(Some(until)) => {}
                 // Cancel safe: what has changed is looked at in the next round.
                 _ = self.parts.leadership_rx.changed() => {}
@@ -142,7 +142,7 @@ impl<'a> MigrationTerm<'a> {
         self.migration.next(0)
     }
 
-    /// Whoever calls has just made sure that this process leads.
+    /// The caller has just made sure that this process leads.
     async fn send(&mut self, write: &MigrationWrite) {
         let client = &self.parts.calling;
         let failure = match write {

@@ -37,7 +37,7 @@ struct FieldsOfManager {
 }
 
 impl ClassicNode {
-    /// Its name, and what matters of it.
+    /// The node's name, and the fields that matter.
     pub(crate) fn named_state(self) -> (String, NodeState) {
         let ClassicNodeMeta { name, labels, managed_fields } = self.metadata;
         let ours = managed_fields.iter().filter(|fields| fields.manager == CONTROLLER_FIELD_MANAGER);

@@ -5,9 +5,9 @@
 //! | a pod that the scheduler has refused, whose only claim has nothing and would be led now | X1 a claim that is led, of the same pod |
 //! | X1 is there | X2 the one that has nothing is deleted, in the version that was read; the controller of claims writes X1 into the pod |
 //! | X1 is there, and its pod has a node and names another claim | X3 X1 is deleted |
-//! | such a pod with several claims, that somebody makes anew, where that is wanted | X4 the pod is deleted, in the version that was read |
+//! | such a pod with several claims, whose owner makes it anew, where that is wanted | X4 the pod is deleted, in the version that was read |
 //!
-//! After X1 alone the claim still waits, and X1 is found by its name; after X2 there is nothing to do. After X4 whoever made the pod
+//! After X1 alone the claim still waits, and X1 is found by its name; after X2 there is nothing to do. After X4 the owner of the pod
 //! makes another one, and the webhook is asked about that one's claim.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};

@@ -1,6 +1,12 @@
 //! Pods whose claims were made while the webhook was away: they are made anew where somebody makes them, and told of elsewhere.
 
-use std::net::SocketAddr;
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use hostler_testing::{apiserver::ApiServerView, controller::RunningController};
 use serde_json::{Value, json};
@@ -77,6 +83,25 @@ async fn a_pod_that_was_passed_by_is_led_later_and_nobody_deletes_it() {
     let told = until_told(&cluster, "single").await;
     assert!(told.contains("while the webhook did not answer") && told.contains("in its place now"), "{told}");
     cluster.until_phase("r", "Succeeded").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quota_without_room_for_a_second_claim_is_told_and_tried_again() {
+    let (cluster, _controller) = cut_off(1, "", &["webhook"]).await;
+    let is_full = Arc::new(AtomicBool::new(true));
+    let quota = is_full.clone();
+    cluster.server.admit(move |write| match (write.resource, write.operation) {
+        ("resourceclaims", "CREATE") if write.user.name == USER && quota.load(Ordering::SeqCst) => {
+            Err("exceeded quota: q, requested: count/resourceclaims.resource.k8s.io=1, used: 1, limited: 1".to_owned())
+        }
+        _ => Ok(()),
+    });
+    pod(&cluster, "single", 1, None);
+    let told = until_told(&cluster, "single").await;
+    assert!(told.contains("cannot be made in its place") && told.contains("exceeded quota: q"), "{told}");
+    assert!(deletions(&cluster, "resourceclaims").is_empty(), "the first claim stays");
+    is_full.store(false, Ordering::SeqCst);
+    assert_eq!(cluster.until_bound("single").await, "n1");
 }
 
 #[tokio::test(flavor = "multi_thread")]
