@@ -19,6 +19,7 @@ mod listing;
 mod notices;
 mod objects;
 mod pods;
+mod queue;
 mod read;
 mod rules;
 mod status;

@@ -1,9 +1,6 @@
 //! One term: from the first list to the moment at which this process does not lead any more. Owns the core.
 
-use std::{
-    collections::VecDeque,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hostler_api::resource::ApiVersion;
 use tokio::{
@@ -20,6 +17,7 @@ use super::{
     listing::ListTurn,
     notices::Notices,
     objects::HoldReader,
+    queue::CallQueue,
     status::{HoldPhase, HoldStatus},
 };
 use crate::{
@@ -57,8 +55,7 @@ pub(super) struct HoldTerm<'a> {
     objects: HoldReader,
     caller: HoldCaller,
     notices: Notices,
-    /// Calls that are to be made.
-    queue: VecDeque<HoldCall>,
+    queue: CallQueue,
     lists: ListTurn,
     rules: LaterRules,
     /// Of writes, by what was written of which object.
@@ -113,7 +110,7 @@ impl<'a> HoldTerm<'a> {
                 holds_partitions: parts.config.holds_partitions,
                 scheduler: parts.config.oldest_scheduler.clone(),
             },
-            queue: VecDeque::new(),
+            queue: CallQueue::default(),
             lists: ListTurn::new(),
             troubles: Troubles::default(),
             under_way: 0,
@@ -186,10 +183,10 @@ impl<'a> HoldTerm<'a> {
             self.tell_status();
         }
         if let Some(list) = self.lists.take_due(now) {
-            self.queue.push_back(HoldCall::Claims(list));
+            self.queue.push(HoldCall::Claims(list));
         }
         if self.rules.take_due(now) {
-            self.queue.push_back(HoldCall::Rules);
+            self.queue.push(HoldCall::Rules);
         }
         if self.wake.take_if(|wake| *wake <= now).is_some() {
             self.step(HoldEvent::Tick);
@@ -213,13 +210,11 @@ impl<'a> HoldTerm<'a> {
         let now = HoldTime { elapsed: self.began.elapsed(), wall };
         for command in self.core.step(now, event) {
             match command {
-                // What closes devices goes first: all else waits for it, and one write closes many.
-                HoldCommand::Write(write) if write.is_of_fences() => self.queue.push_front(HoldCall::Write(write)),
-                HoldCommand::Write(write) => self.queue.push_back(HoldCall::Write(write)),
-                HoldCommand::FetchPod(key) => self.queue.push_back(HoldCall::Pod(key)),
-                HoldCommand::ListPriorities => self.queue.push_back(HoldCall::Priorities),
-                HoldCommand::ListBudgets => self.queue.push_back(HoldCall::Budgets),
-                HoldCommand::ListClaims(list) => self.queue.push_back(HoldCall::Claims(list)),
+                HoldCommand::Write(write) => self.queue.push(HoldCall::Write(write)),
+                HoldCommand::FetchPod(key) => self.queue.push(HoldCall::Pod(key)),
+                HoldCommand::ListPriorities => self.queue.push(HoldCall::Priorities),
+                HoldCommand::ListBudgets => self.queue.push(HoldCall::Budgets),
+                HoldCommand::ListClaims(list) => self.queue.push(HoldCall::Claims(list)),
                 HoldCommand::Plan(question) => self.ask(question),
                 HoldCommand::Tell(notice) => {
                     debug!(name = notice.name, reason = notice.reason, message = notice.message, "told");
@@ -247,7 +242,7 @@ impl<'a> HoldTerm<'a> {
     fn begin_calls(&mut self) {
         while self.under_way < MOST_CALLS
             && !self.rules.is_other()
-            && let Some(call) = self.queue.pop_front()
+            && let Some(call) = self.queue.pop()
         {
             self.under_way += 1;
             let (caller, answers_tx) = (self.caller.clone(), self.answers_tx.clone());
