@@ -353,25 +353,6 @@ impl ApiClient {
         self.call_protobuf(|| format!("get {}", all.title(name)), request).await
     }
 
-    /// Replaces the status of an object that was read with [`get_protobuf`](Self::get_protobuf), unless it has changed
-    /// since; gives it as the server has it then. `manager` is who owns the fields from then on.
-    ///
-    /// # Errors
-    /// As [`get`](Self::get).
-    pub async fn replace_status(
-        &self,
-        all: &Collection,
-        name: &str,
-        manager: &str,
-        object: &ProtobufObject,
-    ) -> Result<ProtobufObject, ApiFailure> {
-        let request = Request::put(format!("{}/status?fieldManager={manager}", all.path(name)))
-            .header(ACCEPT, protobuf::MEDIA_TYPE)
-            .header(CONTENT_TYPE, protobuf::MEDIA_TYPE)
-            .body(object.encode());
-        self.call_protobuf(|| format!("write the status of {}", all.title(name)), request).await
-    }
-
     /// Replaces the finalizers of an object, if it is still in this version; gives it as the server has it then. Nothing else
     /// of it changes, where a patch would rewrite what the server keeps as text: spaces in parameters of a driver.
     ///

@@ -12,6 +12,7 @@
 pub(crate) mod adapter;
 mod agenda;
 mod annotations;
+mod asked;
 mod asking;
 mod budgets;
 mod choice;
@@ -31,6 +32,7 @@ mod preemption;
 mod priorities;
 mod published;
 mod question;
+mod refusals;
 mod seen;
 mod settle;
 pub(crate) mod shared;

@@ -9,7 +9,10 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
 
 use super::ApiClient;
-use crate::{ApiFailure, Collection};
+use crate::{
+    ApiFailure, Collection,
+    protobuf::{self, ProtobufObject},
+};
 
 impl ApiClient {
     /// Has the status of an object be what is given and nothing else, if the object is still in this version; gives it as the server
@@ -36,5 +39,24 @@ impl ApiClient {
             .header(CONTENT_TYPE, "application/json-patch+json")
             .body(super::json(step, &operations)?);
         self.call(step, request.map_err(request::Error::BuildRequest)).await
+    }
+
+    /// Replaces the status of an object that was read with [`get_protobuf`](Self::get_protobuf), unless it has changed
+    /// since; gives it as the server has it then. `manager` is who owns the fields from then on.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub async fn replace_status(
+        &self,
+        all: &Collection,
+        name: &str,
+        manager: &str,
+        object: &ProtobufObject,
+    ) -> Result<ProtobufObject, ApiFailure> {
+        let request = Request::put(format!("{}/status?fieldManager={manager}", all.path(name)))
+            .header(ACCEPT, protobuf::MEDIA_TYPE)
+            .header(CONTENT_TYPE, protobuf::MEDIA_TYPE)
+            .body(object.encode());
+        self.call_protobuf(|| format!("write the status of {}", all.title(name)), request).await
     }
 }

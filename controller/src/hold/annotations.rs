@@ -1,7 +1,5 @@
 //! Pods say themselves from which Reservation they have devices, where the controller may write that. Nothing depends on it.
 
-use std::time::Duration;
-
 use hostler_allocator::plan::ObjectKey;
 use hostler_api::reservation::{RESERVATION_ALLOCATED, RESERVATION_FINALIZER};
 use serde_json::json;
@@ -10,38 +8,16 @@ use super::{
     agenda::Topic,
     core::{Hold, HoldCore},
     event::{HoldOutcome, PodWrite},
+    refusals::Refusals,
     seen::PodKnowledge,
 };
-
-/// The shortest pause after a refusal.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// Each try is a refusal in the server's books.
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
-
-/// When pods are written to again after refusals.
-#[derive(Debug, Default)]
-pub(super) struct Annotating {
-    not_before: Duration,
-    pause: Duration,
-}
-
-impl Annotating {
-    fn refused(&mut self, now: Duration) -> Duration {
-        // Answers to what was sent at the same moment are one refusal.
-        if self.not_before <= now {
-            self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
-            self.not_before = now + self.pause;
-        }
-        self.not_before - now
-    }
-}
 
 impl HoldCore {
     /// Pods that have devices of a Reservation, and may not say so yet.
     pub(super) fn owners_to_annotate(&self, hold: &Hold) -> impl Iterator<Item = ObjectKey> {
         // Once it is let go nobody looks at it any more.
         let is_kept = hold.object.finalizers.iter().any(|finalizer| finalizer == RESERVATION_FINALIZER);
-        let is_looked_at = self.annotating.not_before <= self.agenda.now && is_kept && !hold.object.is_deleting;
+        let is_looked_at = self.annotating.are_over(self.agenda.now) && is_kept && !hold.object.is_deleting;
         let owners =
             hold.object.status.current_owners.iter().filter(move |owner| is_looked_at && !owner.uid.is_empty());
         owners.map(|owner| ObjectKey::new(&owner.namespace, &owner.name)).filter(|pod| match self.seen.pods.get(pod) {
@@ -74,13 +50,13 @@ impl HoldCore {
             HoldOutcome::Failed(_) => return,
             // The role may come, or a server that has just started has not read it.
             HoldOutcome::Refused(_) => {
-                let pause = self.annotating.refused(self.agenda.now);
+                let pause = self.annotating.again(self.agenda.now);
                 for name in self.pods.get(pod).into_iter().flatten() {
                     self.agenda.after(pause, Topic::Reservation(name.clone()));
                 }
                 return;
             }
-            HoldOutcome::Done | HoldOutcome::Conflict | HoldOutcome::Gone => self.annotating = Annotating::default(),
+            HoldOutcome::Done | HoldOutcome::Conflict | HoldOutcome::Gone => self.annotating = Refusals::default(),
         }
         // Also what came to nothing is not tried again before something is heard of the pod.
         if let Some(PodKnowledge::Known(Some(known))) = self.seen.pods.get_mut(pod) {

@@ -14,13 +14,13 @@ use hostler_cluster::is_older;
 
 use super::{
     agenda::{HoldClock, Topic},
-    annotations::Annotating,
     event::{DeviceKey, HoldCommand, HoldEvent, HoldTarget, HoldTime, PodBudget, PriorityClasses, ReservationObject},
     evictions::EvictionAnswer,
     fresh::FreshList,
     parts::KnownParts,
     planning::{CutPause, Questions},
     published::PoolName,
+    refusals::Refusals,
     seen::Seen,
     telling::{lacks_told_before, said_conflict},
     writes::WriteState,
@@ -138,7 +138,7 @@ pub(crate) struct HoldCore {
     /// Reservations that want something of a pod.
     pub(super) pods: BTreeMap<ObjectKey, BTreeSet<String>>,
     /// When pods are told from which Reservation they have devices.
-    pub(super) annotating: Annotating,
+    pub(super) annotating: Refusals,
     /// Devices that could not be closed, and until when they are left alone.
     pub(super) avoided: BTreeMap<DeviceKey, Duration>,
     pub(super) writes: BTreeMap<HoldTarget, WriteState>,
@@ -165,7 +165,7 @@ impl HoldCore {
             budgets: FreshList::default(),
             fetching: 0,
             pods: BTreeMap::new(),
-            annotating: Annotating::default(),
+            annotating: Refusals::default(),
             avoided: BTreeMap::new(),
             writes: BTreeMap::new(),
             commands: Vec::new(),

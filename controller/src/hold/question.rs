@@ -15,11 +15,11 @@ use hostler_api::{
     core::{PodResourceClaim, PodTemplateSpec},
     few,
     reservation::{MAX_RESERVED_DEVICES, NamedDeviceClaim, ReservedDevice, part_share_id},
-    resource::{DeviceRequest, DeviceToleration, ResourceClaimSpec},
-    well_known::HELD_TAINT,
+    resource::ResourceClaimSpec,
 };
 
 use super::{
+    asked::{asked_for, class_of_spec, has_parts, tolerating},
     closing::Closing,
     core::device_key,
     event::{Amounts, DeviceKey},
@@ -453,52 +453,6 @@ fn once(devices: impl Iterator<Item = ReservedDevice>) -> Vec<ReservedDevice> {
 /// The class that a request, or one of its alternatives, asks for.
 fn class_of(wish: &PlannedWish<'_>, claim: &str, request: &str) -> String {
     wish.specs.get(claim).map(|spec| class_of_spec(spec, request)).unwrap_or_default()
-}
-
-/// The same, of a claim that asks so.
-pub(super) fn class_of_spec(spec: &ResourceClaimSpec, request: &str) -> String {
-    asked_for(spec, request).class
-}
-
-/// What a request, or one of its alternatives, asks for.
-#[derive(Default)]
-struct AskedDevice {
-    class: String,
-    /// A part of a device.
-    is_part: bool,
-}
-
-fn asked_for(spec: &ResourceClaimSpec, request: &str) -> AskedDevice {
-    let (name, alternative) = request.split_once('/').unwrap_or((request, ""));
-    let found = spec.devices.requests.iter().find(|request| request.name == name);
-    let alternatives = found.map(|request| &request.first_available).into_iter().flatten();
-    let exactly = found.and_then(|request| request.exactly.as_ref());
-    let exactly = exactly.map(|it| AskedDevice { class: it.device_class_name.clone(), is_part: it.capacity.is_some() });
-    let of_alternative = alternatives
-        .into_iter()
-        .find(|it| it.name == alternative)
-        .map(|it| AskedDevice { class: it.device_class_name.clone(), is_part: it.capacity.is_some() });
-    exactly.or(of_alternative).unwrap_or_default()
-}
-
-/// Whether anything is asked for by amounts of capacities.
-fn has_parts(spec: &ResourceClaimSpec) -> bool {
-    let of_request = |request: &DeviceRequest| {
-        let exactly = request.exactly.iter().any(|it| it.capacity.is_some());
-        exactly || request.first_available.iter().any(|it| it.capacity.is_some())
-    };
-    spec.devices.requests.iter().any(of_request)
-}
-
-/// The same requests, which get what is closed with the value.
-fn tolerating(mut spec: ResourceClaimSpec, value: &str) -> ResourceClaimSpec {
-    let toleration =
-        DeviceToleration { key: HELD_TAINT.to_owned(), value: value.to_owned(), ..DeviceToleration::default() };
-    for request in &mut spec.devices.requests {
-        request.exactly.iter_mut().for_each(|it| it.tolerations.push(toleration.clone()));
-        request.first_available.iter_mut().for_each(|it| it.tolerations.push(toleration.clone()));
-    }
-    spec
 }
 
 /// Without numbers of nodes: what changes all the time would be written all the time.

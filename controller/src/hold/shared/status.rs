@@ -16,7 +16,7 @@ use super::{
     objects::claim_key,
     sight::{SharedSight, SightedClaim, WantedClaim},
 };
-use crate::hold::{OwnerPod, ReservationObject, question::class_of_spec, status::NewStatus};
+use crate::hold::{OwnerPod, ReservationObject, asked::class_of_spec, status::NewStatus};
 
 /// Where it stands, as long as not all is kept.
 pub(super) enum Stand {
