@@ -293,6 +293,18 @@ fn what_a_hostile_writer_does_to_a_cgroup_is_undone() {
 }
 
 #[test]
+fn a_container_of_the_pool_that_is_put_on_claimed_cpus_is_put_back() {
+    let Some(node) = Node::start() else { return };
+    let claim = node.claim("a", &["cpu/numa0,cpus=1"]);
+    let free = node.run(&node.cri.run_pod("pod"), "free", &[]);
+    assert_eq!(node.cpus(&free), node.rest(&[&claim]));
+    let cgroup = CpusetCgroup::of_process(&SysRoot::host(), node.pid(&free)).unwrap();
+    fs::write(cgroup.path().join("cpuset.cpus"), node.all.to_string()).unwrap();
+    assert_eq!(node.cpus(&free), node.all);
+    node.wait_for_cpus(&free, &node.rest(&[&claim]));
+}
+
+#[test]
 fn many_pods_come_and_go_while_claims_do() {
     let Some(node) = Node::start() else { return };
     let pod = node.cri.run_pod("pod");

@@ -170,6 +170,9 @@ impl Server {
         self.facts.add_claim(&read(json!({
             "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
             "metadata": {"name": claim.key.name, "namespace": claim.key.namespace, "uid": claim.uid},
+            "spec": {"devices": {"requests": [
+                {"name": "r0", "exactly": {"deviceClassName": "gpu", "count": claim.devices.len().max(1)}},
+            ]}},
             "status": status_of(&claim),
         })));
         self.claims.insert(claim.key.clone(), claim.clone());

@@ -39,6 +39,7 @@ fn device(replica: u32, (pool, number): &DeviceAt, node: &str) -> ReservedDevice
         device: format!("gpu-{number}"),
         node_name: node.to_owned(),
         state: State::Held,
+        device_class_name: "gpu".to_owned(),
         ..ReservedDevice::default()
     }
 }
