@@ -235,7 +235,7 @@ pub(crate) fn number(text: &str) -> Option<u64> {
     }
 }
 
-/// Reads attributes of one folder; what is absent or no such value is `None`.
+/// Reads attributes of one folder; what is absent or no such value is `None`, the latter with a warning.
 #[derive(Clone, Copy)]
 struct FolderAttributes<'a> {
     tree: &'a TreeReading<'a>,
@@ -253,11 +253,13 @@ impl FolderAttributes<'_> {
     }
 
     fn number(self, name: &str) -> Option<u64> {
-        number(&self.text(name)?)
+        self.understood(name, &self.text(name)?, number)
     }
 
+    /// Nodes and classes read as negative where there is none.
     fn small(self, name: &str) -> Option<u32> {
-        u32::try_from(self.number(name)?).ok()
+        let text = self.text(name).filter(|text| !text.parse::<i32>().is_ok_and(|number| number < 0))?;
+        self.understood(name, &text, |text| u32::try_from(number(text)?).ok())
     }
 
     /// Physical addresses read as all ones where there is none.
@@ -267,8 +269,7 @@ impl FolderAttributes<'_> {
 
     /// A physical address that only root may read.
     fn hidden_address(self, name: &str) -> Option<u64> {
-        let text = self.tree.detail(self.folder.join(name));
-        text.and_then(|text| number(&text)).filter(|address| *address != u64::MAX)
+        self.understood(name, &self.detail(name)?, number).filter(|address| *address != u64::MAX)
     }
 
     fn truth(self, name: &str) -> Option<bool> {
@@ -277,5 +278,9 @@ impl FolderAttributes<'_> {
 
     fn driver(self) -> Option<String> {
         self.tree.link_name(self.folder.join("driver"))
+    }
+
+    fn understood<T>(self, name: &str, text: &str, parse: fn(&str) -> Option<T>) -> Option<T> {
+        self.tree.understood(self.folder.join(name), text, "a number", parse)
     }
 }

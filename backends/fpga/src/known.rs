@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hostler_linux::{
-    pci::{PciAddress, PciFunction, PciIdentity},
-    vfio,
-};
+use hostler_linux::pci::{PciAddress, PciFunction, PciIdentity};
 
 const INTEL: u16 = 0x8086;
 const XILINX: u16 = 0x10ee;
@@ -38,6 +35,9 @@ const DMA_DRIVERS: [&str; 4] = ["xdma", "qdma", "qdma-pf", "qdma-vf"];
 /// Drivers of functions that look after a card. Such a function programs the card for every user of it.
 const MANAGEMENT_DRIVERS: [&str; 2] = ["xclmgmt", crate::ami::DRIVER];
 
+/// XRT's driver of functions for users.
+const USER_DRIVER: &str = "xocl";
+
 /// Intel's driver from before feature lists were part of the kernel; it shows cards in `/sys/class/fpga`.
 const OUT_OF_TREE: &str = "intel-fpga-pci";
 
@@ -67,19 +67,36 @@ fn is_dma_core(device: u16) -> bool {
         && matches!(lanes, 1 | 2 | 4 | 8 | 0xf)
 }
 
-/// True for a function that looks after its card. Without a driver of its own it is told by its place: AMD's cards have management on the
-/// first function of a slot, and the function for users, whose id is the next number, on the second.
+/// True for a function that looks after its card. A driver that is neither management's nor one that serves users, as those that
+/// only keep a function for somebody (`vfio-pci`, `pci-stub`, `uio_pci_generic`), says nothing of it, as no driver does not.
 pub(crate) fn is_management(function: &PciFunction, others: &BTreeMap<PciAddress, PciFunction>) -> bool {
-    if let Some(driver) = function.driver.as_deref().filter(|driver| *driver != vfio::DRIVER) {
-        return MANAGEMENT_DRIVERS.contains(&driver);
+    match function.driver.as_deref() {
+        Some(driver) if MANAGEMENT_DRIVERS.contains(&driver) => true,
+        Some(driver) if driver == USER_DRIVER || DMA_DRIVERS.contains(&driver) => false,
+        _ => has_place_of_management(function, others),
     }
+}
+
+/// True for the place that management has on AMD's cards: the first function of a slot. The function for users is the second, with
+/// the next number as its id. Where a virtual machine or another host has that one, the id has to tell.
+fn has_place_of_management(function: &PciFunction, others: &BTreeMap<PciAddress, PciFunction>) -> bool {
     let user = PciAddress { function: 1, ..function.address };
+    let is_user = |user: &PciFunction| user.vendor == XILINX && function.device.checked_add(1) == Some(user.device);
     function.vendor == XILINX
         && function.base_class() == Some(ACCELERATOR)
         && function.address.function == 0
-        && others
-            .get(&user)
-            .is_some_and(|user| user.vendor == XILINX && function.device.checked_add(1) == Some(user.device))
+        && (has_id_of_management(function.device) || others.get(&user).is_some_and(is_user))
+}
+
+/// True for the ids that AMD's own designs give to management, as XRT's drivers list them. Since the Alveo cards ids are multiples
+/// of four (5000, 513c, 50b4; d000 for a card as it leaves the factory); before, ids ended in 7 or f (6a8f).
+fn has_id_of_management(device: u16) -> bool {
+    match device {
+        0x504e | 0x6098 | 0xe098 | 0xeb10 | 0xa883 | 0xa983 | 0xe987 | 0xf987 => true,
+        0x5000..=0x5fff | 0xd000..=0xdfff => device.is_multiple_of(4),
+        0x4000..=0x8fff => matches!(device & 0xf, 7 | 0xf) && !is_dma_core(device),
+        _ => false,
+    }
 }
 
 /// Whether a closer look is worth while: the cards of some makers have any class.

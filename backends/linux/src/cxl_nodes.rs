@@ -80,12 +80,13 @@ fn contains(outer: &PhysicalRange, inner: &PhysicalRange) -> bool {
 
 fn range(tree: &TreeReading<'_>, folder: &Path, start: &str) -> Option<PhysicalRange> {
     let number = |name: &str| {
+        let file = folder.join(name);
         // Only root may read where memory begins.
-        let text = tree.detail(PathBuf::from(folder).join(name))?;
-        match text.strip_prefix("0x") {
+        let text = tree.detail(&file).filter(|text| !text.is_empty())?;
+        tree.understood(&file, &text, "a number", |text| match text.strip_prefix("0x") {
             Some(digits) => u64::from_str_radix(digits, 16).ok(),
             None => text.parse().ok(),
-        }
+        })
     };
     // All ones: it has no place yet.
     let start = number(start).filter(|start| *start != u64::MAX)?;
@@ -163,6 +164,19 @@ mod tests {
         let window = [("cap_ram", "1"), ("start", "0x40000000"), ("size", "0x100000000")];
         tree.files(format!("{CXL}/decoder0.0"), &window);
         assert_eq!(tree.look(cxl_nodes), [(5, vec![8, 9])].into());
+    }
+
+    #[test]
+    fn a_place_or_a_size_that_is_garbage_is_warned_of() {
+        for (file, text) in [("resource", "somewhere"), ("size", "much")] {
+            let tree = machine();
+            tree.file(format!("{CXL}/region0/{file}"), text);
+            let (nodes, warnings) = tree.root().look_warned(cxl_nodes).unwrap();
+            assert_eq!(nodes, BTreeMap::new());
+            let [warning] = &warnings[..] else { panic!("{warnings:?}") };
+            assert_eq!(warning.path, format!("/{CXL}/region0/{file}"));
+            assert_eq!(warning.reason, format!("{text:?} is not a number; taken as absent"));
+        }
     }
 
     proptest! {

@@ -1,15 +1,13 @@
 //! PCI functions: what `/sys/bus/pci/devices` says about each, without waking or touching any.
 
-use std::{
-    path::{Path, PathBuf},
-    str::FromStr,
-};
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use crate::{IdSet, ReadFailure, SysRoot, TreeReading, TreeWarning};
 
 mod address;
+mod attributes;
 mod capabilities;
 mod config;
 mod pick;
@@ -20,6 +18,8 @@ pub use capabilities::{Dvsec, ExtendedCapability, capabilities_by, extended_capa
 pub use config::ConfigFile;
 pub use pick::{ParsePciPickError, PciPick};
 pub use standard::PcieRootError;
+
+use attributes::{FunctionAttributes, hex};
 
 /// One link per function, to its folder under `/sys/devices`.
 const DEVICES: &str = "sys/bus/pci/devices";
@@ -44,7 +44,7 @@ pub struct PciFunction {
     pub class: Option<u32>,
     /// The silicon's revision.
     pub revision: Option<u8>,
-    /// The NUMA node it is attached to; where the function does not say, its nearest ancestor's.
+    /// The NUMA node it is attached to; where the function does not say, its nearest ancestor's. `None` where it says garbage.
     pub numa_node: Option<u32>,
     /// The CPUs that the kernel holds for near; all of them where it does not know.
     pub local_cpus: Option<IdSet>,
@@ -167,11 +167,12 @@ fn warning(name: &str, reason: String) -> TreeWarning {
 fn identity(tree: &TreeReading<'_>, name: &str) -> Result<PciIdentity, String> {
     let address: PciAddress = name.parse().map_err(|error| format!("{error}; it is left out"))?;
     let folder = Path::new(DEVICES).join(name);
-    let number = |attribute: &str| tree.attribute(folder.join(attribute)).and_then(|text| hex(&text));
-    let id = |attribute: &str| number(attribute).and_then(|id| u16::try_from(id).ok());
-    let required =
-        |attribute| id(attribute).ok_or_else(|| format!("`{attribute}` is absent or no number; it is left out"));
-    Ok(PciIdentity { address, vendor: required("vendor")?, device: required("device")?, class: number("class") })
+    let read = FunctionAttributes { tree, folder: &folder };
+    let required = |attribute: &str| {
+        let id = read.text(attribute).and_then(|text| hex(&text));
+        id.ok_or_else(|| format!("`{attribute}` is absent or no number; it is left out"))
+    };
+    Ok(PciIdentity { address, vendor: required("vendor")?, device: required("device")?, class: read.id("class") })
 }
 
 fn details(tree: &TreeReading<'_>, identity: PciIdentity) -> PciFunction {
@@ -179,63 +180,23 @@ fn details(tree: &TreeReading<'_>, identity: PciIdentity) -> PciFunction {
     let link = Path::new(DEVICES).join(address.to_string());
     let target = tree.target(&link);
     let folder = target.clone().unwrap_or(link);
-    let text = |attribute: &str| tree.attribute(folder.join(attribute));
-    let id = |attribute: &str| text(attribute).and_then(|text| hex(&text)).and_then(|id| u16::try_from(id).ok());
+    let read = FunctionAttributes { tree, folder: &folder };
     PciFunction {
         address,
         vendor,
         device,
-        subsystem_vendor: id("subsystem_vendor"),
-        subsystem_device: id("subsystem_device"),
+        subsystem_vendor: read.id("subsystem_vendor"),
+        subsystem_device: read.id("subsystem_device"),
         class,
-        revision: text("revision").and_then(|text| hex(&text)).and_then(|id| u8::try_from(id).ok()),
-        numa_node: numa_node(tree, &folder),
-        local_cpus: local_cpus(tree, &folder),
+        revision: read.id("revision"),
+        numa_node: read.numa_node(),
+        local_cpus: read.local_cpus(),
         driver: tree.link_name(folder.join("driver")),
-        iommu_group: tree.link_name(folder.join("iommu_group")).and_then(|group| group.parse().ok()),
-        physical_function: linked_function(tree, &folder.join("physfn")),
-        virtual_functions: virtual_functions(tree, &folder),
-        sriov: sriov(tree, &folder),
-        reset_methods: text("reset_method").unwrap_or_default().split_whitespace().map(str::to_owned).collect(),
+        iommu_group: read.iommu_group(),
+        physical_function: read.linked_function("physfn"),
+        virtual_functions: read.virtual_functions(),
+        sriov: read.sriov(),
+        reset_methods: read.text("reset_method").unwrap_or_default().split_whitespace().map(str::to_owned).collect(),
         path: target.map(|target| Path::new("/").join(target)),
     }
-}
-
-/// The node of the function or of its nearest ancestor that has one: firmware often tells it for the host bridge only.
-fn numa_node(tree: &TreeReading<'_>, folder: &Path) -> Option<u32> {
-    let above = |folder: &&Path| folder.starts_with("sys/devices") && *folder != Path::new("sys/devices");
-    let own = std::iter::once(folder);
-    own.chain(folder.ancestors().skip(1).take_while(above))
-        .find_map(|folder| tree.attribute(folder.join("numa_node"))?.parse::<u32>().ok())
-}
-
-/// Old kernels have the mask and not the list.
-fn local_cpus(tree: &TreeReading<'_>, folder: &Path) -> Option<IdSet> {
-    let list = tree.attribute(folder.join("local_cpulist")).and_then(|text| IdSet::from_str(&text).ok());
-    list.or_else(|| IdSet::from_mask(&tree.attribute(folder.join("local_cpus"))?).ok())
-}
-
-fn sriov(tree: &TreeReading<'_>, folder: &Path) -> Option<Sriov> {
-    let number = |attribute: &str| tree.attribute(folder.join(attribute))?.parse::<u32>().ok();
-    Some(Sriov {
-        total: number("sriov_totalvfs")?,
-        enabled: number("sriov_numvfs").unwrap_or(0),
-        autoprobe: number("sriov_drivers_autoprobe").map(|value| value != 0),
-    })
-}
-
-fn virtual_functions(tree: &TreeReading<'_>, folder: &Path) -> Vec<PciAddress> {
-    let names = tree.names(folder);
-    let mut links: Vec<(u32, &String)> =
-        names.iter().filter_map(|name| Some((name.strip_prefix("virtfn")?.parse().ok()?, name))).collect();
-    links.sort_unstable();
-    links.iter().filter_map(|(_, name)| linked_function(tree, &folder.join(name))).collect()
-}
-
-fn linked_function(tree: &TreeReading<'_>, link: &Path) -> Option<PciAddress> {
-    tree.link_name(link)?.parse().ok()
-}
-
-fn hex(text: &str) -> Option<u32> {
-    u32::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
 }

@@ -16,7 +16,7 @@ mod folder;
 mod reading;
 
 pub use failure::ReadFailure;
-use failure::{present, present_link, present_names};
+use failure::{present, present_in_tree, present_link};
 use folder::RootFolder;
 pub use reading::TreeReading;
 
@@ -180,7 +180,7 @@ impl SysRoot {
     /// # Errors
     /// When that cannot be told.
     pub fn metadata(&self, relative: impl AsRef<Path>) -> Result<Option<Metadata>, ReadFailure> {
-        present(self.ask(PathAccess::Look, relative.as_ref(), RootFolder::metadata))
+        present_in_tree(self.ask(PathAccess::Look, relative.as_ref(), RootFolder::metadata))
     }
 
     /// The names in a folder, sorted; none where it is absent.
@@ -189,7 +189,7 @@ impl SysRoot {
     /// When the folder is there, or may be, and cannot be read to its end.
     pub fn names(&self, relative: impl AsRef<Path>) -> Result<Vec<String>, ReadFailure> {
         let names = self.ask(PathAccess::List, relative.as_ref(), RootFolder::names);
-        let mut names: Vec<String> = present_names(names)?.unwrap_or_default();
+        let mut names: Vec<String> = present_in_tree(names)?.unwrap_or_default();
         names.sort_unstable();
         Ok(names)
     }
@@ -330,10 +330,12 @@ mod tests {
     }
 
     #[test]
-    fn an_attribute_whose_device_went_is_absent_and_a_folder_that_says_so_is_a_failure() {
+    fn an_attribute_whose_device_went_is_absent_and_a_folder_or_link_that_says_so_is_a_failure() {
         let (_folder, root, _) = tree();
         assert_eq!(root.attribute("sys/devices/gone").unwrap(), None);
         assert_eq!(root.names("sys/devices/gone").unwrap_err().to_string(), "failed to read /sys/devices/gone");
+        assert_eq!(root.exists("sys/devices/gone").unwrap_err().to_string(), "failed to read /sys/devices/gone");
+        assert_eq!(root.target("sys/devices/gone").unwrap_err().to_string(), "failed to read /sys/devices/gone");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use std::{fs, os::unix::fs::symlink, path::Path, sync::Arc};
 
 use hostler_linux::{
-    SysRoot, TreeWarning,
+    IdSet, SysRoot, TreeWarning,
     pci::{self, Dvsec, PciAddress, PciFunction, PcieRootError, Sriov},
     testkit::{self, FakePciFunction, capture},
 };
@@ -201,6 +201,49 @@ fn what_makes_no_sense_is_left_out_with_a_warning() {
     assert_eq!(paths, [format!("{bus}/0000:00:02.0"), format!("{bus}/README")]);
     assert!(warnings[0].reason.contains("`vendor`"), "{}", warnings[0].reason);
     assert!(warnings[1].reason.contains("is not a PCI address"), "{}", warnings[1].reason);
+}
+
+#[test]
+fn what_is_garbage_in_an_attribute_is_absent_with_a_warning() {
+    let tree = PciTree::new();
+    let attributes = [
+        ("class", "rubbish"),
+        ("subsystem_vendor", "many"),
+        ("revision", "0x100"),
+        ("local_cpulist", "near"),
+        ("local_cpus", "ff"),
+        ("sriov_totalvfs", "8"),
+        ("sriov_numvfs", "some"),
+        ("sriov_drivers_autoprobe", "yes"),
+        // As the kernel writes what it does not know.
+        ("numa_node", "-1"),
+    ];
+    tree.function("pci0000:00/0000:00:01.0", &attributes);
+    tree.put("sys/devices/pci0000:00/numa_node", "1");
+    tree.link("sys/devices/pci0000:00/0000:00:01.0/iommu_group", "../../../kernel/iommu_groups/first");
+    tree.link("sys/devices/pci0000:00/0000:00:01.0/physfn", "../somewhere");
+    let ((functions, left_out), warnings) = tree.root().look_warned(pci::functions).unwrap();
+    assert_eq!((functions.len(), left_out.len()), (1, 0));
+    let function = &functions[0];
+    assert_eq!((function.numa_node, function.local_cpus.as_ref().map(IdSet::len)), (Some(1), Some(8)));
+    assert_eq!(function.sriov, Some(Sriov { total: 8, enabled: 0, autoprobe: None }));
+    let warned: Vec<&str> = warnings.iter().filter_map(|TreeWarning { path, .. }| path.rsplit('/').next()).collect();
+    let expected = ["iommu_group", "local_cpulist", "physfn", "revision", "sriov_drivers_autoprobe", "sriov_numvfs"];
+    // The class is read where the bus links to the function.
+    assert_eq!(warned, [&["class"][..], &expected, &["subsystem_vendor"]].concat());
+    assert!(warnings.iter().all(|warning| warning.reason.ends_with("taken as absent")), "{warnings:?}");
+}
+
+#[test]
+fn a_numa_node_that_is_garbage_is_warned_of_and_no_other_takes_its_place() {
+    let tree = PciTree::new();
+    tree.function("pci0000:00/0000:00:01.0", &[("numa_node", "left")]).put("sys/devices/pci0000:00/numa_node", "1");
+    let (function, warnings) =
+        tree.root().look_warned(|tree| pci::function(tree, address("0000:00:01.0")).unwrap()).unwrap();
+    assert_eq!(function.numa_node, None);
+    let [TreeWarning { path, reason }] = &warnings[..] else { panic!("{warnings:?}") };
+    assert_eq!(path, "/sys/devices/pci0000:00/0000:00:01.0/numa_node");
+    assert_eq!(reason, "\"left\" is not the number of a node; taken as absent");
 }
 
 #[test]

@@ -26,12 +26,15 @@ pub(super) fn describe(
     let folder = pci::folder(tree, function.address);
     if is_awake(tree, &folder) {
         // The kernel asks the function.
-        let text = |name: &str| tree.detail(folder.join(name)).filter(|text| text != "Unknown");
-        let number = |name: &str| text(name)?.parse::<u64>().ok().filter(|width| *width > 0);
+        let text = |name: &str| tree.detail(folder.join(name)).filter(|text| !text.is_empty() && text != "Unknown");
+        let width = |name: &str| {
+            let width = tree.understood(folder.join(name), &text(name)?, "a number", |text| text.parse::<u64>().ok());
+            width.filter(|width| *width > 0)
+        };
         attributes.text("linkSpeed", text("current_link_speed"));
         attributes.text("linkSpeedMax", text("max_link_speed"));
-        attributes.number("linkWidth", number("current_link_width"));
-        attributes.number("linkWidthMax", number("max_link_width"));
+        attributes.number("linkWidth", width("current_link_width"));
+        attributes.number("linkWidthMax", width("max_link_width"));
     }
     function.driver
 }

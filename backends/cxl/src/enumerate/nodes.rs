@@ -1,8 +1,13 @@
 //! NUMA nodes that are made of CXL memory, as shared devices.
 
+use std::str::FromStr;
+
 use hostler_api::{DeviceName, Quantity};
 use hostler_backend::{Device, Enumeration, Health, NodeAllocatable, Sharing};
-use hostler_linux::memory_blocks::{self, PhysicalRange};
+use hostler_linux::{
+    IdSet,
+    memory_blocks::{self, PhysicalRange},
+};
 use serde_json::json;
 
 use super::{CxlScan, device_name};
@@ -64,18 +69,25 @@ impl CxlScan<'_> {
 
     /// What of a node's memory is not set aside as huge pages, in whole steps.
     fn node_bytes(&self, folder: &str) -> u64 {
-        let text = self.tree.text(format!("{folder}/meminfo")).unwrap_or_default();
-        let total =
-            text.lines().find_map(|line| line.split_once("MemTotal:")?.1.split_whitespace().next()?.parse().ok());
-        let kilobytes: u64 = total.unwrap_or(0);
         let pools = self.tree.names(format!("{folder}/hugepages"));
         let taken = pools.iter().filter_map(|pool| {
             let size: u64 = pool.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
-            let pages: u64 = self.tree.attribute(format!("{folder}/hugepages/{pool}/nr_hugepages"))?.parse().ok()?;
+            let pages: u64 = self.understood(&format!("{folder}/hugepages/{pool}/nr_hugepages"), "a number")?;
             size.checked_mul(pages)
         });
-        let free = taken.fold(kilobytes, u64::saturating_sub).saturating_mul(1024);
+        let free = taken.fold(self.node_kilobytes(folder), u64::saturating_sub).saturating_mul(1024);
         free / STEP_BYTES * STEP_BYTES
+    }
+
+    fn node_kilobytes(&self, folder: &str) -> u64 {
+        let meminfo = format!("{folder}/meminfo");
+        let text = self.tree.text(&meminfo).unwrap_or_default();
+        let total =
+            text.lines().find_map(|line| line.split_once("MemTotal:")?.1.split_whitespace().next()?.parse().ok());
+        if total.is_none() && !text.is_empty() {
+            self.tree.warn(&meminfo, "does not say how much memory the node has (MemTotal); taken as none");
+        }
+        total.unwrap_or(0)
     }
 
     /// The tier that a node is in. Numbers order the tiers of one boot, lower is faster; they are others after the next.
@@ -83,9 +95,15 @@ impl CxlScan<'_> {
         const TIERS: &str = "sys/devices/virtual/memory_tiering";
         self.tree.names(TIERS).iter().find_map(|name| {
             let tier = name.strip_prefix("memory_tier")?.parse().ok()?;
-            let nodes: hostler_linux::IdSet = self.tree.attribute(format!("{TIERS}/{name}/nodelist"))?.parse().ok()?;
+            let nodes: IdSet = self.understood(&format!("{TIERS}/{name}/nodelist"), "a list of nodes")?;
             nodes.contains(node).then_some(tier)
         })
+    }
+
+    /// An attribute that is there and not empty; of one that is not `expected` somebody is warned.
+    fn understood<T: FromStr>(&self, path: &str, expected: &str) -> Option<T> {
+        let text = self.tree.attribute(path).filter(|text| !text.is_empty())?;
+        self.tree.understood(path, &text, expected, |text| text.parse().ok())
     }
 
     /// Where no region says how fast its memory is, the node may. Some kernels do the one, some the other.

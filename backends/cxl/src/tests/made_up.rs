@@ -180,6 +180,44 @@ fn half_of_everything_is_still_what_can_be_known() {
 }
 
 #[test]
+fn garbage_in_attributes_is_warned_of() {
+    let tree = MachineTree::new();
+    let (mut host, cards) = host(&tree, [1, 2]);
+    let region = host.region(&[&cards[0]], RegionUse::SystemRam(5));
+    let node = "sys/devices/system/node/node5";
+    let pool = format!("{node}/hugepages/hugepages-2048kB/nr_hugepages");
+    let tier = "sys/devices/virtual/memory_tiering/memory_tier4/nodelist";
+    // What the kernel says of what it does not know is no garbage.
+    tree.file(cards[0].memdev.join("numa_node"), "-1").file(cards[0].memdev.join("ram/qos_class"), "-1");
+    tree.file(&pool, "0").file(tier, "5");
+    assert_eq!(scan(&tree).warnings, []);
+    let files = [
+        (cards[0].memdev.join("serial"), "ours"),
+        (cards[1].memdev.join("numa_node"), "left"),
+        (cards[1].memdev.join("ram/size"), "0x4GiB"),
+        (cards[1].endpoint.join("decoder101.0/dpa_size"), "some"),
+        (region.join("interleave_ways"), "4294967296"),
+        (region.join("commit"), "yes"),
+        (format!("{node}/meminfo").into(), "Node 5 MemTotal: much kB"),
+        (pool.into(), "few"),
+        (tier.into(), "fast"),
+    ];
+    for (file, text) in &files {
+        tree.file(file, text);
+    }
+    let warnings = scan(&tree).warnings;
+    let mut expected: Vec<String> = files.iter().map(|(file, _)| format!("/{}", file.display())).collect();
+    expected.sort_unstable();
+    assert_eq!(warnings.iter().map(|warning| &*warning.path).collect::<Vec<_>>(), expected);
+    let of_node = warnings.iter().find(|warning| warning.path.ends_with("/meminfo")).unwrap();
+    assert_eq!(of_node.reason, "does not say how much memory the node has (MemTotal); taken as none");
+    let rest = warnings.iter().filter(|warning| !warning.path.ends_with("/meminfo"));
+    for warning in rest {
+        assert!(warning.reason.ends_with("; taken as absent"), "{warning:?}");
+    }
+}
+
+#[test]
 fn what_cannot_be_reached_is_not_taken_for_gone() {
     let tree = MachineTree::new();
     host(&tree, [1]);

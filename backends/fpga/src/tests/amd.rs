@@ -147,6 +147,47 @@ fn without_drivers_only_the_function_for_users_is_advised_for_vfio() {
 }
 
 #[test]
+fn a_driver_that_serves_no_users_does_not_make_management_a_function_for_them() {
+    for driver in ["uio_pci_generic", "pci-stub", "pciback"] {
+        let tree = MachineTree::new();
+        accelerator("0000:c1:00.0", 0x513c, Some(driver)).plug(&tree);
+        accelerator("0000:c1:00.1", 0x513d, None).plug(&tree);
+        let found = enumerated(tree.root(), FpgaBackendConfig::default());
+        assert_eq!(names(&found.devices), ["vfio-0000-c1-00-1"], "{driver}");
+        assert_eq!(found.warnings, [], "{driver}");
+    }
+}
+
+#[test]
+fn a_management_function_without_the_one_for_users_is_told_by_its_id() {
+    for driver in [None, Some("uio_pci_generic"), Some("vfio-pci")] {
+        for device in [0x5000, 0x504e, 0x50b4, 0x513c, 0x6098, 0x6a8f, 0xd004] {
+            let tree = MachineTree::new();
+            tree.folder("sys/bus/pci/drivers/vfio-pci");
+            accelerator("0000:c1:00.0", device, driver).plug(&tree);
+            let found = enumerated(tree.root(), FpgaBackendConfig::default());
+            assert!(found.devices.is_empty(), "{device:04x} {driver:?}: {:?}", names(&found.devices));
+            let [warning] = &found.warnings[..] else { panic!("{device:04x} {driver:?}: {:?}", found.warnings) };
+            assert!(warning.path.ends_with("0000:c1:00.0") && warning.reason.contains("not offered"), "{warning:?}");
+        }
+    }
+}
+
+/// A virtual machine has the function for users as the first of a slot.
+#[test]
+fn a_function_for_users_and_a_design_of_ones_own_are_still_advised_where_they_are_alone() {
+    for (device, driver) in [(0x5005, None), (0x513d, Some("uio_pci_generic")), (0x6a90, None), (0x903f, Some("xdma"))]
+    {
+        let tree = MachineTree::new();
+        accelerator("0000:00:05.0", device, driver).plug(&tree);
+        let found = enumerated(tree.root(), FpgaBackendConfig::default());
+        assert_eq!(names(&found.devices), ["vfio-0000-00-05-0"], "{device:04x} {driver:?}");
+        let advice = format!("name 10ee:{device:04x} in backends.fpga.vfio");
+        assert!(reason(&found.devices[0]).contains(&advice), "{}", reason(&found.devices[0]));
+    }
+}
+
+#[test]
 fn an_administrator_who_names_the_management_function_gets_it() {
     let tree = MachineTree::new();
     tree.folder("sys/bus/pci/drivers/vfio-pci");

@@ -13,7 +13,10 @@ use crate::TreeWarning;
 const ABSENT: [(Errno, &str); 6] = [
     (Errno::ENOENT, "nothing has this name; attributes without a value say so too (`compat_id` of a base region)"),
     (Errno::ENOTDIR, "a part of the path is a file, so that nothing is below it"),
-    (Errno::ENODEV, "the device went between its name and the reading; kernfs says so of attributes, never of folders"),
+    (
+        Errno::ENODEV,
+        "the device went between its name and the reading; kernfs says so of attributes, never of folders and links",
+    ),
     (Errno::ENXIO, "there is no such part (`targetN` past the ways of a region), or the device has lost its driver"),
     (Errno::ESRCH, "the process ended between its name and the reading"),
     (Errno::ENODATA, "the file has no value now (a sensor without a reading), or a capture has kept it back"),
@@ -31,9 +34,10 @@ pub(super) fn present<T>(answer: Result<T, ReadFailure>) -> Result<Option<T>, Re
     }
 }
 
-/// The names in a folder, if there is one. ENODEV is the word of attributes whose device went; the kernel never says it of a
-/// folder, so that behind it there may be anything.
-pub(super) fn present_names<T>(answer: Result<T, ReadFailure>) -> Result<Option<T>, ReadFailure> {
+/// An answer about the tree itself (whether something is there, which names a folder has, where a link leads), if there is one.
+/// ENODEV is the word of attributes whose device went; the kernel never says it of the tree, so that behind it there may be
+/// anything.
+pub(super) fn present_in_tree<T>(answer: Result<T, ReadFailure>) -> Result<Option<T>, ReadFailure> {
     match answer {
         Err(failure) if failure.errno() == Some(Errno::ENODEV) => Err(failure),
         answer => present(answer),
@@ -44,7 +48,7 @@ pub(super) fn present_names<T>(answer: Result<T, ReadFailure>) -> Result<Option<
 pub(super) fn present_link<T>(answer: Result<T, ReadFailure>) -> Result<Option<T>, ReadFailure> {
     match answer {
         Err(failure) if failure.errno() == Some(Errno::EINVAL) => Ok(None),
-        answer => present(answer),
+        answer => present_in_tree(answer),
     }
 }
 

@@ -75,7 +75,23 @@ impl<'a> TreeReading<'a> {
     /// Tells of something that makes no sense, and what follows from it. `path` is relative to the root.
     pub fn warn(&self, path: impl AsRef<Path>, reason: impl Into<String>) {
         let path = format!("/{}", path.as_ref().display());
-        self.warnings.borrow_mut().push(TreeWarning { path, reason: reason.into() });
+        self.warnings.borrow_mut().push(TreeWarning { path, reason: shortened(reason.into()) });
+    }
+
+    /// What `text` means, which stands in the file at `path`. Of a text that is not `expected` (`a number`) somebody is
+    /// warned: nobody else can tell garbage from what is absent.
+    pub fn understood<T>(
+        &self,
+        path: impl AsRef<Path>,
+        text: &str,
+        expected: &str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Option<T> {
+        let meaning = parse(text);
+        if meaning.is_none() {
+            self.warn(path, format!("{text:?} is not {expected}; taken as absent"));
+        }
+        meaning
     }
 
     /// A sysfs attribute; see [`SysRoot::attribute`].
@@ -160,5 +176,14 @@ impl<'a> TreeReading<'a> {
             self.fail(failure);
             T::default()
         })
+    }
+}
+
+/// A reason quotes what it is about, which can be as long as a file. Its beginning tells which one it is.
+fn shortened(reason: String) -> String {
+    const MOST_CHARS: usize = 500;
+    match reason.char_indices().nth(MOST_CHARS) {
+        Some((end, _)) => format!("{}… ({} bytes in all)", &reason[..end], reason.len()),
+        None => reason,
     }
 }

@@ -130,11 +130,7 @@ impl<'r, 'root> CacheScan<'r, 'root> {
     fn size(&mut self, folder: &str) -> Option<u64> {
         let path = format!("{folder}/size");
         let text = self.reader.text(&path).filter(|text| !text.is_empty())?;
-        let size = parse_size(&text);
-        if size.is_none() {
-            self.reader.warn(&path, format!("{text:?} is not a size such as 32K; taken as absent"));
-        }
-        size
+        self.reader.tree().understood(&path, &text, "a size such as 32K", parse_size)
     }
 
     fn known(&self, kind: &CacheKind, cpu: u32) -> Option<usize> {

@@ -8,14 +8,30 @@ use super::{HugePages, MemoryBlockCounts, reader::TreeReader};
 pub(super) const HUGE_PAGES: &str = "sys/kernel/mm/hugepages";
 const BLOCKS: &str = "sys/devices/system/memory";
 
-/// The bytes of a line `MemTotal: 16 kB` or `Node 0 MemTotal: 16 kB`; `key` ends in a colon.
-pub(super) fn meminfo_bytes(meminfo: &str, key: &str) -> Option<u64> {
-    let kilobytes = meminfo.lines().find_map(|line| {
-        let mut words = line.split_whitespace();
-        words.find(|word| *word == key)?;
-        words.next()?.parse::<u64>().ok()
-    })?;
-    kilobytes.checked_mul(1 << 10)
+/// Amounts of memory, bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct MeminfoBytes {
+    pub(super) total: Option<u64>,
+    pub(super) free: Option<u64>,
+}
+
+/// Reads the text of a meminfo, whose lines are as `MemTotal: 16 kB` or `Node 0 MemTotal: 16 kB`. Every kernel has that one.
+pub(super) fn meminfo(reader: &mut TreeReader<'_>, path: &str, text: &str) -> MeminfoBytes {
+    let line_of = |key: &str| text.lines().find(|line| line.split_whitespace().any(|word| word == key));
+    let bytes =
+        |key: &str| reader.tree().understood(path, line_of(key)?, "an amount in kB", |line| bytes_of(line, key));
+    let found = MeminfoBytes { total: bytes("MemTotal:"), free: bytes("MemFree:") };
+    if !text.is_empty() && line_of("MemTotal:").is_none() {
+        reader.warn(path, "has no line MemTotal; taken as absent");
+    }
+    found
+}
+
+/// The bytes of a line; `key` ends in a colon.
+fn bytes_of(line: &str, key: &str) -> Option<u64> {
+    let mut words = line.split_whitespace();
+    words.find(|word| *word == key)?;
+    words.next()?.parse::<u64>().ok()?.checked_mul(1 << 10)
 }
 
 /// The sizes that the kernel has pools for, bytes, in no order.

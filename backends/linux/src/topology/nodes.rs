@@ -39,15 +39,15 @@ pub(super) fn read(reader: &mut TreeReader<'_>, online_cpus: &IdSet) -> OnlineNo
 
 /// Kernels without NUMA have no node folder: the machine is one node. A tree without CPUs and memory has none.
 fn single_node(reader: &mut TreeReader<'_>, cpus: &IdSet) -> OnlineNodes {
-    let meminfo = reader.tree().text("proc/meminfo");
+    let meminfo = reader.tree().text(MEMINFO);
     if cpus.is_empty() && meminfo.is_none() {
         return OnlineNodes::default();
     }
-    let bytes = |key| memory::meminfo_bytes(meminfo.as_deref()?, key);
+    let bytes = memory::meminfo(reader, MEMINFO, &meminfo.unwrap_or_default());
     let node = NumaNode {
         cpus: cpus.clone(),
-        memory_bytes: bytes("MemTotal:"),
-        free_bytes: bytes("MemFree:"),
+        memory_bytes: bytes.total,
+        free_bytes: bytes.free,
         distances: BTreeMap::from([(0, LOCAL_DISTANCE)]),
         huge_pages: memory::huge_pages(reader, memory::HUGE_PAGES),
         ..NumaNode::default()
@@ -59,6 +59,9 @@ fn single_node(reader: &mut TreeReader<'_>, cpus: &IdSet) -> OnlineNodes {
         ..OnlineNodes::default()
     }
 }
+
+/// The machine's memory.
+const MEMINFO: &str = "proc/meminfo";
 
 /// What ACPI and the kernel call the distance of a node to itself.
 const LOCAL_DISTANCE: u32 = 10;
@@ -98,21 +101,22 @@ fn online_nodes(reader: &mut TreeReader<'_>, online: &IdSet, folders: &IdSet, on
 /// The memory of the only node there can be is the machine's. Kernels that initialise memory as it is first needed
 /// count it in the node from then on, but in the machine from the start. Others count a few pages more in the machine,
 /// which is no reason to look away from the node; and a container's `/proc` may show less.
-fn whole_memory(reader: &TreeReader<'_>, node: &mut NumaNode) {
-    let Some(meminfo) = reader.tree().text("proc/meminfo") else { return };
-    let total = memory::meminfo_bytes(&meminfo, "MemTotal:");
-    if node.memory_bytes.is_some_and(|bytes| total > Some(bytes.saturating_add(bytes / 128))) {
-        (node.memory_bytes, node.free_bytes) = (total, memory::meminfo_bytes(&meminfo, "MemFree:"));
+fn whole_memory(reader: &mut TreeReader<'_>, node: &mut NumaNode) {
+    let Some(meminfo) = reader.tree().text(MEMINFO) else { return };
+    let whole = memory::meminfo(reader, MEMINFO, &meminfo);
+    if node.memory_bytes.is_some_and(|bytes| whole.total > Some(bytes.saturating_add(bytes / 128))) {
+        (node.memory_bytes, node.free_bytes) = (whole.total, whole.free);
     }
 }
 
 fn read_node(reader: &mut TreeReader<'_>, folder: &str, names: &[String]) -> NumaNode {
     let has = |name: &str| names.iter().any(|entry| entry == name);
-    let meminfo = reader.text(&format!("{folder}/meminfo"));
-    let bytes = |key| memory::meminfo_bytes(meminfo.as_deref()?, key);
+    let meminfo = format!("{folder}/meminfo");
+    let text = reader.text(&meminfo).unwrap_or_default();
+    let bytes = memory::meminfo(reader, &meminfo, &text);
     NumaNode {
-        memory_bytes: bytes("MemTotal:"),
-        free_bytes: bytes("MemFree:"),
+        memory_bytes: bytes.total,
+        free_bytes: bytes.free,
         huge_pages: if has("hugepages") {
             memory::huge_pages(reader, &format!("{folder}/hugepages"))
         } else {

@@ -20,7 +20,7 @@ impl<'a> TreeReader<'a> {
     }
 
     pub(super) fn warn(&mut self, path: &str, reason: impl Into<String>) {
-        self.tree.warn(path, shortened(reason.into()));
+        self.tree.warn(path, reason);
     }
 
     pub(super) fn tree(&self) -> &'a TreeReading<'a> {
@@ -46,11 +46,7 @@ impl<'a> TreeReader<'a> {
 
     fn number_of<T: FromStr>(&mut self, path: &str, text: Option<String>) -> Option<T> {
         let text = text.filter(|text| !text.is_empty())?;
-        let number = text.parse().ok();
-        if number.is_none() {
-            self.warn(path, format!("{text:?} is not a number in range; taken as absent"));
-        }
-        number
+        self.tree.understood(path, &text, "a number in range", |text| text.parse().ok())
     }
 
     /// A list such as `0-3,8`.
@@ -80,15 +76,6 @@ impl<'a> TreeReader<'a> {
     /// The numbers of the entries `prefixN` of a folder, ascending.
     pub(super) fn numbered(&self, path: &str, prefix: &str) -> Vec<u32> {
         numbers(&self.names(path), prefix)
-    }
-}
-
-/// A reason quotes what it is about, which can be as long as a file. Its beginning tells which one it is.
-fn shortened(reason: String) -> String {
-    const MOST_CHARS: usize = 500;
-    match reason.char_indices().nth(MOST_CHARS) {
-        Some((end, _)) => format!("{}… ({} bytes in all)", &reason[..end], reason.len()),
-        None => reason,
     }
 }
 

@@ -280,3 +280,22 @@ fn the_only_possible_node_has_the_memory_of_the_machine() {
     tree.file("proc/meminfo", "MemTotal:        4096 kB").file(&format!("{NODE}/possible"), "0-1");
     assert_eq!(memory(&tree), (1024, 512));
 }
+
+#[test]
+fn an_amount_of_memory_that_is_garbage_is_warned_of() {
+    let tree = two_nodes();
+    let path = format!("{NODE}/node1/meminfo");
+    for (text, reason) in [
+        ("Node 1 MemTotal: much kB", "\"Node 1 MemTotal: much kB\" is not an amount in kB; taken as absent"),
+        ("Node 1 MemTotal:", "\"Node 1 MemTotal:\" is not an amount in kB; taken as absent"),
+        ("rubbish", "has no line MemTotal; taken as absent"),
+    ] {
+        tree.file(&path, text);
+        let topology = tree.read();
+        assert_eq!((topology.nodes[&1].memory_bytes, topology.nodes[&0].memory_bytes), (None, Some(1 << 20)));
+        assert_eq!(only_warning(&topology), (&*format!("/{path}"), reason));
+    }
+    // Captures have an empty file where they keep something back.
+    tree.file(&path, "");
+    assert_eq!(tree.read_clean().nodes[&1].memory_bytes, None);
+}

@@ -1,7 +1,14 @@
 //! Devices that are handed over as they are: functions, whole cards, cards with drivers of their own, and functions that are
 //! passed on.
 
-use hostler_linux::{testkit::PciKernel, vfio};
+use hostler_backend::{
+    Sharing,
+    testkit::{Samples, conformance},
+};
+use hostler_linux::{
+    testkit::{FakeXrtCard, PciKernel},
+    vfio,
+};
 
 use super::*;
 use crate::plan::FpgaPlan;
@@ -83,6 +90,37 @@ fn an_xrt_card_has_to_be_ready_and_to_have_its_node() {
     verify(&tree, &plan).unwrap();
     tree.file(folder.join("dev_offline"), "1");
     assert!(message(verify(&tree, &plan)).ends_with("says that it is not ready"));
+}
+
+/// That a second claim is refused where cards are exclusive is the daemon's rule for all backends (`claims::admit`).
+#[test]
+fn a_card_with_the_xrt_drivers_that_is_shared_is_lent_to_two_claims_at_once() {
+    let tree = MachineTree::new();
+    FakeXrtCard::new("0000:b1:00").plug(&tree);
+    let config = FpgaBackendConfig { share_xrt: true, ..FpgaBackendConfig::default() };
+    let backend = || FpgaBackend::new(tree.root(), config.clone());
+    let device = backend().enumerate().unwrap().devices.remove(0);
+    assert_eq!(device.sharing, Sharing::Shared);
+    let machine = FpgaMachine::new();
+    let mut grant = machine.claim(AFU, Value::Null).grant;
+    grant.device = device.name.clone();
+    let grant = &grant;
+    let [first, second] = ["c1", "c2"].map(|uid| ClaimUid::new(uid).unwrap());
+    let plan = |claim, claim_name, held: &[HeldDevice<'_>]| {
+        backend().plan(&PlanWork { claim, claim_name, grant, device: &device, held, within: None }).unwrap()
+    };
+    let of_first = plan(&first, "default/a", &[]);
+    let held = HeldDevice { claim: &first, claim_name: "default/a", grant, plan: &of_first };
+    let of_second = plan(&second, "default/b", &[held]);
+    for (claim, plan) in [(&first, &of_first), (&second, &of_second)] {
+        let prepared = backend().prepare(&PrepareWork { claim, grant, device: &device, plan }).unwrap();
+        assert_eq!(paths(&prepared), ["/dev/dri/renderD128"]);
+    }
+    backend().unprepare(&UnprepareWork { claim: &first, grant, plan: &of_first }).unwrap();
+    backend().verify(&VerifyWork { claim: &second, grant, plan: &of_second }).unwrap();
+    let alone = FpgaBackend::new(tree.root(), FpgaBackendConfig::default());
+    assert_eq!(alone.enumerate().unwrap().devices[0].sharing, Sharing::Exclusive, "the daemon admits one claim");
+    conformance(&backend(), &Samples::default());
 }
 
 #[test]
