@@ -54,7 +54,8 @@ impl<T: Clone + Ord> Agenda<T> {
     pub(crate) fn gained(&mut self, cost: Duration) {
         let longest = LONGEST_GAIN_PAUSE.max(cost * 4);
         let pause = match self.gain {
-            Some((due, _)) if due > self.now => return,
+            // Something else may have had everybody answered in between: this gain is not in those answers.
+            Some((due, _)) if due > self.now => return self.after(due - self.now, self.refresh.clone()),
             Some((due, pause)) if self.now - due < longest => (pause * 2).min(longest),
             _ => FIRST_GAIN_PAUSE,
         };
@@ -174,6 +175,20 @@ mod tests {
         assert_eq!(agenda.pop(), None);
         agenda.gained(Duration::ZERO);
         agenda.pass(freed + FIRST_GAIN_PAUSE);
+        assert_eq!(agenda.pop(), Some(Topic::Refresh));
+    }
+
+    #[test]
+    fn what_gets_free_after_answers_that_were_early_is_looked_at_in_time() {
+        let mut agenda = Agenda::new(Topic::Refresh);
+        agenda.gained(Duration::ZERO);
+        let early = FIRST_GAIN_PAUSE / 2;
+        agenda.after(early, Topic::Refresh);
+        agenda.pass(early);
+        assert_eq!(agenda.pop(), Some(Topic::Refresh));
+        agenda.refreshed();
+        agenda.gained(Duration::ZERO);
+        agenda.pass(FIRST_GAIN_PAUSE);
         assert_eq!(agenda.pop(), Some(Topic::Refresh));
     }
 

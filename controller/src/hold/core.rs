@@ -203,6 +203,10 @@ impl HoldCore {
             HoldEvent::ReservationUnreadable(uid) => self.unreadable_seen(uid),
             HoldEvent::ReservationGone(name, uid) => self.reservation_gone(&name, &uid),
             HoldEvent::Slice(slice) => {
+                // The planner may have heard of the device earlier, and was told then that there is none.
+                if self.seen.published.has_gained(&slice) {
+                    self.agenda.gained(self.questions.cost);
+                }
                 let pools = self.seen.slice(*slice);
                 self.look_at_pools(pools);
             }

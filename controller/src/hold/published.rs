@@ -25,6 +25,15 @@ impl PublishedDevices {
         self.slices.get(&slice.name).is_some_and(|known| is_older(&slice.version, &known.version))
     }
 
+    /// True if the slice has a device that can be used now and could not be before.
+    pub(super) fn has_gained(&self, slice: &PublishedSlice) -> bool {
+        let was_usable = |device: &PublishedDevice| {
+            let key = DeviceKey::new(&slice.driver, &slice.pool, &device.name);
+            self.device(&key).is_some_and(|(_, known)| known.is_usable)
+        };
+        slice.devices.iter().any(|device| device.is_usable && !was_usable(device))
+    }
+
     /// Says of which pools something may be different now.
     pub(super) fn add(&mut self, slice: PublishedSlice) -> Vec<PoolName> {
         let mut pools = self.remove(&slice.name);

@@ -386,3 +386,23 @@ fn a_device_that_gets_free_is_noticed_at_once_however_much_others_were_given_bef
         assert!(took < std::time::Duration::from_millis(300), "{pause}: {took:?}");
     }
 }
+
+/// The planner reads slices of its own watch: it knows of a device before the Reservations do, or after them.
+#[test]
+fn a_device_that_the_planner_hears_of_first_is_kept_as_soon_as_its_slice_is_seen_here() {
+    let mut world = World::new(&[0]);
+    world.reserve("r", wants(1, "web"));
+    world.settle_for(5);
+    assert_eq!(world.phase("r"), Phase::Pending);
+    let before = world.server.log.len();
+    world.node("late", DRIVER, 1);
+    let at = world.server.log[before..].iter().position(|event| matches!(event, HoldEvent::Slice(_))).unwrap();
+    let slice = world.server.log.remove(before + at);
+    world.settle_for(5);
+    assert_eq!(world.phase("r"), Phase::Pending, "nothing is closed of which no slice was seen");
+    world.server.log.push(slice);
+    let took = time_until_planned(&mut world);
+    assert!(took < std::time::Duration::from_millis(200), "{took:?}");
+    world.settle_for(10);
+    assert_eq!(world.phase("r"), Phase::Available);
+}
