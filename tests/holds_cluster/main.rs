@@ -13,6 +13,7 @@
 mod figures;
 mod led;
 mod modes;
+mod refused;
 mod requests;
 
 use std::{fs, path::Path};

@@ -81,3 +81,29 @@ fn a_request_is_told_yes_when_its_devices_are_kept_and_they_go_with_it() {
     }
     cluster.stop();
 }
+
+/// All cards are kept, and one of them fails: nothing is free in its place until it is well again.
+#[test]
+fn a_request_whose_card_fails_is_told_so_until_a_card_is_there_in_its_place() {
+    let Some(cluster) = HoldingCluster::start_with("provisioning = \"on\"\n") else { return };
+    apply(&cluster.node, &[definition(&["v1"])]);
+    apply(&cluster.node, &deployed("provisioning/rbac.yaml"));
+    cluster.template("any", &json!([])).unwrap();
+    let job = cluster.request("failing", CARDS, &[("bookingSeconds", "300")]);
+    cluster.until_told(&job, "Provisioned", "True");
+    let well = |count: usize| format!("[[device]]\nname = \"card\"\ncount = {count}\n");
+    let broken = "[[device]]\nname = \"card-3\"\nhealth = \"unhealthy\"\nreason = \"overheats\"\n";
+    cluster.host.script(&format!("{}{broken}", well(CARDS - 1)));
+    let revoked = cluster.until_told(&job, "CapacityRevoked", "True");
+    assert_eq!(revoked["reason"], "CapacityLost");
+    assert!(revoked["message"].as_str().unwrap().contains("card-3"), "{revoked}");
+    let is_told = || cluster.node.events("ProvisioningRequest", &job).iter().any(|it| it.contains("card-3"));
+    eventually("the Event", || is_told().then_some(()));
+    cluster.host.script(&well(CARDS));
+    let replaced = cluster.until_told(&job, "CapacityRevoked", "False");
+    assert_eq!(replaced["reason"], "CapacityReplaced");
+    eventually("all cards to be kept", || (cluster.held() == CARDS).then_some(()));
+    cluster.node.delete(&cluster.node.of(GROUP, &format!("provisioningrequests/{job}")), 0);
+    eventually("no fence", || (cluster.held() == 0).then_some(()));
+    cluster.stop();
+}

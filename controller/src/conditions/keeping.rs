@@ -37,11 +37,10 @@ pub(super) fn keeping(mode: CapabilityMode, status: &HoldStatus) -> ClusterFindi
             let message = format!("{} objects cannot be understood, and the log names them", status.unreadable);
             finding(ConditionStatus::True, "Keeping", message)
         }
-        HoldPhase::Keeping if let Some(release) = &status.ignoring => {
+        HoldPhase::Keeping if let Some(doubt) = &status.rules_doubt => {
             let message = format!(
-                "devices are kept for their owners, those of other drivers not: a scheduler of {release} ignores new \
-                 DeviceTaintRules, and panics when a slice changes after one (kubernetes#139651): upgrade it to 1.36.3; {} rules of \
-                 before are deleted when their time is over, and schedulers that ran before that may not notice",
+                "devices are kept for their owners, those of other drivers not: {doubt}; {} rules of before are deleted when their \
+                 time is over, and schedulers that ran before that may not notice",
                 status.rules
             );
             finding(ConditionStatus::True, "RulesIgnored", message)

@@ -104,11 +104,8 @@ async fn run(mut parts: HoldParts) {
         match parts.places(&pauses).await {
             Ok(places) => {
                 info!("Reservations are kept here");
-                if let Some(release) = places.rules.ignoring() {
-                    warn!(
-                        release,
-                        "schedulers ignore new DeviceTaintRules (kubernetes#139651): devices of other drivers are not kept"
-                    );
+                if let Some(reason) = places.rules.doubt() {
+                    warn!(reason, "devices of other drivers are not kept");
                 }
                 // A refusal of rules that lasts is not waited for in each term.
                 if places.rules.collection().is_some() {

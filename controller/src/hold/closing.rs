@@ -47,9 +47,10 @@ impl Closing {
         if !is_own && !self.has_rules {
             return Err(format!(
                 "{key} cannot be closed to others: it is of another driver, and there are no DeviceTaintRules that this \
-                 controller may write and schedulers act on; turn on the feature gate DRADeviceTaintRules and its API, and apply \
-                 deploy/holds/rules, on a release other than 1.36.0 to 1.36.2, whose scheduler ignores new rules \
-                 (kubernetes#139651): that is noticed within ten minutes"
+                 controller may write and schedulers are known to act on; turn on the feature gate DRADeviceTaintRules and its API, and \
+                 apply deploy/holds/rules; schedulers of 1.37 and later act on rules, others do where \
+                 reservations.oldest_scheduler states their release, and those of 1.36.0 to 1.36.2 ignore new rules \
+                 (kubernetes#139651): a change is noticed within five minutes"
             ));
         }
         if is_own && device.node_name.is_empty() {

@@ -247,11 +247,7 @@ async fn rules_that_a_scheduler_ignores_are_not_made_and_those_of_before_go_with
     cluster.reserve_of_other_driver("r");
     cluster.until_phase("r", "Available").await;
     assert_eq!(controller.stop().await, Some(0));
-    cluster.server.create(json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": { "name": "kube-scheduler-a", "namespace": "kube-system", "labels": { "component": "kube-scheduler" } },
-        "spec": { "containers": [{ "name": "s", "image": "registry.k8s.io/kube-scheduler:v1.36.2" }] },
-    }));
+    cluster.scheduler("kube-scheduler-a", "v1.36.2");
     let controller = cluster.controller().await;
     cluster.ask_to_go("r");
     cluster.server.until("it is gone", |view| view.get("reservations", "r").is_none().then_some(())).await;
@@ -277,6 +273,7 @@ async fn a_role_for_rules_that_comes_while_the_controller_leads_is_noticed() {
     let cluster = HoldCluster::start().await;
     cluster.node("n1", 1);
     install_rules_for_devices(&cluster.server);
+    cluster.scheduler("kube-scheduler-a", "v1.37.0");
     cluster.other_driver("n1");
     let controller = cluster.controller().await;
     cluster.reserve("own", 1, "owner", &json!({}));

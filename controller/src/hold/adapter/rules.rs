@@ -16,7 +16,8 @@ const SCHEDULER: (&str, &str) = ("kube-system", "kube-scheduler");
 pub(super) enum RulesPlace {
     /// None are served, or the role does not allow them.
     Missing,
-    /// Schedulers of this release ignore a rule that comes. Those of before are watched, and deleted when their time is over.
+    /// A scheduler ignores a rule that comes, or nothing says that it acts on one: the text says which, and what to do. Rules of before
+    /// are watched, and deleted when their time is over.
     Ignored(Collection, String),
     /// Schedulers act on them.
     Heeded(Collection),
@@ -29,12 +30,14 @@ impl RulesPlace {
     /// Also with the server's 403, where rules are served: roles may be read later.
     pub(super) async fn find(client: &ApiClient, stated: &str) -> Result<Self, ApiFailure> {
         let Some(all) = served(client).await? else { return Ok(Self::Missing) };
-        let releases = match stated {
-            "" => releases(client).await?,
-            stated => vec![stated.to_owned()],
+        let doubt = match stated {
+            "" => releases(client).await?.iter().find_map(|release| doubt_of(release)),
+            stated => ignores_rules(stated).then(|| ignorance_of(stated)),
         };
-        let ignoring = releases.into_iter().find(|release| !heeds_rules(release));
-        Ok(ignoring.map_or_else(|| Self::Heeded(all.clone()), |release| Self::Ignored(all.clone(), release)))
+        Ok(match doubt {
+            None => Self::Heeded(all),
+            Some(doubt) => Self::Ignored(all, doubt),
+        })
     }
 
     pub(super) fn collection(&self) -> Option<&Collection> {
@@ -49,10 +52,10 @@ impl RulesPlace {
         matches!(self, Self::Heeded(_))
     }
 
-    /// The release of a scheduler that ignores new rules.
-    pub(super) fn ignoring(&self) -> Option<&str> {
+    /// Why new rules close nothing, though they are served.
+    pub(super) fn doubt(&self) -> Option<&str> {
         match self {
-            Self::Ignored(_, release) => Some(release),
+            Self::Ignored(_, doubt) => Some(doubt),
             Self::Missing | Self::Heeded(_) => None,
         }
     }
@@ -73,7 +76,8 @@ async fn served(client: &ApiClient) -> Result<Option<Collection>, ApiFailure> {
     Ok(None)
 }
 
-/// Releases of the schedulers that are seen as pods; else that of the API server, which has none older than a minor release beside it.
+/// Releases of the schedulers that are seen as pods, empty where an image names none; else that of the API server, which has none older
+/// than a minor release beside it.
 async fn releases(client: &ApiClient) -> Result<Vec<String>, ApiFailure> {
     let (mut seen, mut wrong) = (Vec::new(), None);
     let mut read = |page: Vec<u8>| match serde_json::from_slice::<PodPage>(&page) {
@@ -118,7 +122,7 @@ struct ContainerImage {
 }
 
 impl SchedulerPod {
-    /// The tags of its images that are releases.
+    /// The tags of its images, empty where they are no releases.
     fn releases(&self) -> Vec<String> {
         if self.metadata.labels.get("component").is_none_or(|it| it != SCHEDULER.1) {
             return Vec::new();
@@ -128,7 +132,7 @@ impl SchedulerPod {
             let (_, tag) = named.rsplit_once(':').filter(|(_, tag)| !tag.contains('/'))?;
             release_of(tag).map(|_| tag.to_owned())
         };
-        self.spec.containers.iter().filter_map(tag).collect()
+        self.spec.containers.iter().map(|image| tag(image).unwrap_or_default()).collect()
     }
 }
 
@@ -143,10 +147,39 @@ pub(crate) fn release_of(text: &str) -> Option<[u32; 3]> {
     Some([major?, minor?, patch.unwrap_or_default()])
 }
 
-/// True if schedulers of a release act on a DeviceTaintRule that comes. Those of 1.36.0 to 1.36.2 ignore it, and panic when a slice
+/// The first release whose schedulers act on rules without a feature gate that somebody has to turn on for them.
+const ON_BY_DEFAULT: [u32; 3] = [1, 37, 0];
+
+/// Why rules close nothing before a scheduler of a release that nobody has stated; empty is a release that is not known.
+fn doubt_of(release: &str) -> Option<String> {
+    match release_of(release) {
+        None => {
+            let named = if release.is_empty() { "the image of a scheduler" } else { release };
+            Some(format!(
+                "{named} names no release, and not every scheduler acts on DeviceTaintRules: state it in \
+                 reservations.oldest_scheduler"
+            ))
+        }
+        Some(_) if ignores_rules(release) => Some(ignorance_of(release)),
+        Some(numbers) if numbers < ON_BY_DEFAULT => Some(format!(
+            "nothing says that a scheduler of {release} acts on DeviceTaintRules: its feature gate DRADeviceTaintRules is off unless it \
+             was turned on; where it is on, state the release in reservations.oldest_scheduler"
+        )),
+        Some(_) => None,
+    }
+}
+
+/// True if schedulers of a release ignore a DeviceTaintRule that comes, as those of 1.36.0 to 1.36.2 do, which panic when a slice
 /// changes afterwards (kubernetes#139651, mended by #139681).
-fn heeds_rules(release: &str) -> bool {
-    !matches!(release_of(release), Some([1, 36, ..3]))
+fn ignores_rules(release: &str) -> bool {
+    matches!(release_of(release), Some([1, 36, ..3]))
+}
+
+fn ignorance_of(release: &str) -> String {
+    format!(
+        "a scheduler of {release} ignores new DeviceTaintRules, and panics when a slice changes after one (kubernetes#139651): \
+         upgrade it to 1.36.3 or later"
+    )
 }
 
 #[cfg(test)]
@@ -158,10 +191,21 @@ mod tests {
     #[test]
     fn rules_that_schedulers_of_a_release_ignore_close_nothing() {
         for release in ["v1.36.0", "v1.36.2", "v1.36.2+k3s1", "1.36.1-gke.100", "v1.36.0-rc.1", "v1.36"] {
-            assert!(!heeds_rules(release), "{release}");
+            assert!(doubt_of(release).unwrap().contains("kubernetes#139651"), "{release}");
+            assert!(ignores_rules(release), "{release}: also where it is stated");
         }
-        for release in ["v1.36.3", "v1.36.10", "v1.35.6", "v1.33.0", "v1.37.0-alpha.2", "v2.36.0", ""] {
-            assert!(heeds_rules(release), "{release}");
+        for release in ["v1.36.3", "v1.36.10", "v1.35.6", "v1.33.0"] {
+            assert!(doubt_of(release).unwrap().contains("DRADeviceTaintRules is off"), "{release}");
+            assert!(!ignores_rules(release), "{release}: its operator knows the gate");
+        }
+        assert_eq!(doubt_of("v1.37.0"), None);
+        assert_eq!(doubt_of("v1.40.1-eks-1"), None);
+    }
+
+    #[test]
+    fn rules_close_nothing_where_a_release_is_not_known() {
+        for release in ["", "latest", "master-1a2b"] {
+            assert!(doubt_of(release).unwrap().contains("reservations.oldest_scheduler"), "{release}");
         }
     }
 
@@ -179,9 +223,9 @@ mod tests {
             ("kube-scheduler", "host:5000/kube-scheduler"),
             ("kube-scheduler", "s@sha256:0136"),
             ("kube-scheduler", "s:latest"),
-            ("etcd", "etcd:3.6.4"),
         ] {
-            assert!(of(component, image).is_empty(), "{image}");
+            assert_eq!(of(component, image), [""], "{image}: a scheduler of a release that is not known");
         }
+        assert!(of("etcd", "etcd:3.6.4").is_empty());
     }
 }

@@ -32,8 +32,8 @@ pub(crate) struct HoldStatus {
     pub(crate) is_silent_to_pods: bool,
     /// DeviceTaintRules that are known.
     pub(crate) rules: usize,
-    /// The release of a scheduler that ignores DeviceTaintRules that come.
-    pub(crate) ignoring: Option<String>,
+    /// Why DeviceTaintRules that come close nothing, though they are served.
+    pub(crate) rules_doubt: Option<String>,
     /// Objects that cannot be understood.
     pub(crate) unreadable: usize,
 }

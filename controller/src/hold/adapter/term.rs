@@ -92,7 +92,7 @@ impl<'a> HoldTerm<'a> {
             plan: parts.view_rx.borrow().options.clone(),
             asker_box: ASKER_BOX,
         });
-        let ignoring = places.rules.ignoring().map(str::to_owned);
+        let rules_doubt = places.rules.doubt().map(str::to_owned);
         // Each call under way gives one answer.
         let (answers_tx, answers_rx) = mpsc::channel(MOST_CALLS);
         // There is one question at a time.
@@ -121,7 +121,7 @@ impl<'a> HoldTerm<'a> {
             began: now,
             wake: None,
             revision: 0,
-            status: HoldStatus { ignoring, ..HoldStatus::default() },
+            status: HoldStatus { rules_doubt, ..HoldStatus::default() },
             server_time: None,
             status_due: Some(now),
             parts,

@@ -164,6 +164,14 @@ impl HoldCluster {
         }));
     }
 
+    /// The first card of a node is broken.
+    pub(crate) fn fail(&self, node: &str) {
+        self.server.edit("resourceslices", &format!("0-{node}"), |slice| {
+            let taint = json!({ "key": "hostler.dev/unhealthy", "value": "hot", "effect": "NoSchedule" });
+            slice["spec"]["devices"][0]["taints"].as_array_mut().unwrap().push(taint);
+        });
+    }
+
     /// A device on a node of a driver that is not ours, and its class.
     pub(crate) fn other_driver(&self, node: &str) {
         self.server.create(json!({
@@ -186,10 +194,20 @@ impl HoldCluster {
         self.reserve(name, 0, "owner", &json!({ "deviceClaims": claims }));
     }
 
-    /// Rules for devices of all drivers, which the controller may make.
+    /// Rules for devices of all drivers, which the controller may make, and a scheduler that is known to act on them.
     pub(crate) fn serve_rules(&self) {
         install_rules_for_devices(&self.server);
+        self.scheduler("kube-scheduler-of-today", "v1.37.0");
         self.allow(&["rules"]);
+    }
+
+    /// A pod of kube-scheduler as kubeadm has it.
+    pub(crate) fn scheduler(&self, name: &str, tag: &str) {
+        self.server.create(json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": { "name": name, "namespace": "kube-system", "labels": { "component": "kube-scheduler" } },
+            "spec": { "containers": [{ "name": "s", "image": format!("registry.k8s.io/kube-scheduler:{tag}") }] },
+        }));
     }
 
     /// The controller may what is in these folders below `deploy/holds` as well.
@@ -317,7 +335,13 @@ impl HoldCluster {
     }
 
     pub(crate) async fn until_no_fence(&self) {
-        self.server.until("nothing is held", |view| fences(view).is_empty().then_some(())).await;
+        self.until_fences(&[]).await;
+    }
+
+    /// Waits until these devices are held, and no other.
+    pub(crate) async fn until_fences(&self, expected: &[String]) {
+        let what = format!("{expected:?} are held");
+        self.server.until(&what, |view| (fences(view) == expected).then_some(())).await;
     }
 
     /// As a person deletes it.
@@ -384,7 +408,9 @@ fn publish(server: &ApiServer, told: &Value) {
             let hold = holds.iter().find(|hold| hold["pool"] == pool && hold["device"] == device["name"]);
             let taint =
                 hold.map(|hold| json!({ "key": "hostler.dev/held", "value": hold["value"], "effect": "NoSchedule" }));
-            device["taints"] = taint.into_iter().collect();
+            let of_others = device["taints"].as_array().cloned().unwrap_or_default();
+            let of_others = of_others.into_iter().filter(|taint| taint["key"] != "hostler.dev/held");
+            device["taints"] = of_others.chain(taint).collect();
             let attributes = device.as_object_mut().unwrap().entry("attributes").or_insert_with(|| json!({}));
             match hold {
                 Some(hold) => attributes["hostler.dev/heldFor"] = json!({ "string": hold["value"] }),

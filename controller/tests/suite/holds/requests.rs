@@ -200,6 +200,31 @@ async fn what_a_pod_of_it_cannot_have_is_opened_when_it_comes() {
     cluster.until_no_fence().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_promise_of_which_a_card_fails_is_taken_back_until_another_one_is_kept() {
+    let cluster = cluster().await;
+    cluster.node("n1", 1);
+    let controller = controller(&cluster).await;
+    ask(&cluster, "r", 1, &json!({}));
+    until(&cluster, "r", "Provisioned", FOUND).await;
+    cluster.fail("n1");
+    let told = until(&cluster, "r", "CapacityRevoked", ["True", "CapacityLost"]).await;
+    let conditions = told["status"]["conditions"].as_array().unwrap();
+    let revoked = conditions.iter().find(|it| it["type"] == "CapacityRevoked").unwrap();
+    assert!(revoked["message"].as_str().unwrap().contains("n1/fake/card-0"), "{revoked}");
+    let of_request = |view: &ApiServerView<'_>| {
+        let is_it = |it: &&Value| it["reason"] == "CapacityLost" && it["involvedObject"]["name"] == "r";
+        view.list("events").iter().find(is_it).map(drop)
+    };
+    cluster.server.until("the Event", of_request).await;
+    cluster.node("n2", 1);
+    until(&cluster, "r", "CapacityRevoked", ["False", "CapacityReplaced"]).await;
+    let told = until(&cluster, "r", "Provisioned", FOUND).await;
+    assert_eq!(detail(&told, "nodes"), "n2=1");
+    cluster.until_fences(&[format!("n2/fake/card-0={}", detail(&told, "tolerationValue"))]).await;
+    assert_eq!(controller.stop().await, Some(0));
+}
+
 /// 41
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_kept_for_a_request_that_is_deleted_is_free_whoever_leads_then() {
