@@ -29,7 +29,7 @@ use crate::{
         holds::HoldsInForce,
         slices::{SliceSettings, desired_slices},
     },
-    standalone::UnallocatedClaim,
+    standalone::{UnallocatedClaim, rounded_requests},
 };
 
 /// The newest that there is: a host without a cluster has no older scheduler to agree with.
@@ -58,6 +58,9 @@ pub struct ClaimFit {
     pub at_least: bool,
     /// What the first of them would be given.
     pub devices: Vec<DeviceRequestAllocationResult>,
+    /// What of that is given otherwise than it was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// Why no more of them.
     pub refusal: Option<String>,
     /// What is not known of this host's devices, and so offered to nobody.
@@ -136,11 +139,13 @@ impl NodeOffer {
     pub fn fit(&self, asked: &UnallocatedClaim) -> Result<ClaimFit, FitError> {
         let mut given = Vec::new();
         let refusal = self.repeat(asked, MOST_FITS, &mut given)?;
+        let devices = given.first().map(|first| first.devices.results.clone()).unwrap_or_default();
         Ok(ClaimFit {
             claim: format!("{}/{}", asked.claim.metadata.namespace, asked.claim.metadata.name),
             times: given.len(),
             at_least: refusal.is_none(),
-            devices: given.into_iter().next().map(|first| first.devices.results).unwrap_or_default(),
+            notes: rounded_requests(&asked.claim, &devices),
+            devices,
             refusal: refusal.map(|refusal| refusal.to_string()),
             unknown: self.unknown.clone(),
         })

@@ -8,8 +8,10 @@ mod create;
 mod folder;
 mod in_service;
 mod manifest;
+mod rounding;
 
 pub use create::{CreateClaim, CreateDevice, CreateError, allocate};
 pub use folder::{ManifestFolder, ManifestsError};
 pub use in_service::{DrainedError, InService, refuse_drained};
 pub use manifest::{DocumentError, ManifestError, UnallocatedClaim, parse, parse_unallocated};
+pub use rounding::{rounded_devices, rounded_requests};

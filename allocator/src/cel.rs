@@ -27,6 +27,7 @@ mod time;
 mod types;
 mod url;
 mod value;
+mod words;
 
 pub use device::{DeviceFacts, Property};
 use evaluate::Evaluation;
@@ -64,6 +65,7 @@ pub struct Selector {
     plan: Node,
     slots: usize,
     options: CelOptions,
+    refusal: Option<Box<str>>,
 }
 
 /// Why an expression is no selector.
@@ -178,7 +180,13 @@ impl Selector {
     pub fn compile(text: &str, options: &CelOptions) -> Result<Self, CompileError> {
         let expression = parser::parse(text)?;
         let (plan, slots) = compile::compile(&expression, options)?;
-        Ok(Self { plan, slots, options: *options })
+        let refusal = words::refusal(&expression).map(Into::into);
+        Ok(Self { plan, slots, options: *options, refusal })
+    }
+
+    /// What a device is like that is refused, to stand behind `with`. `None`: nothing is plainer than the expression.
+    pub fn refusal_in_words(&self) -> Option<&str> {
+        self.refusal.as_deref()
     }
 
     /// Whether it selects the device.

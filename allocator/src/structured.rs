@@ -30,7 +30,7 @@ pub use claims::CompiledClaims;
 pub use fatal::Fatal;
 pub use pools::{GatherError, NodeFacts, NodePools, SliceIndex};
 pub use quirks::{Quirk, Quirks};
-pub use reason::{AlternativeNoFit, Conflict, NoFit, Refusal, Rejection, RequestValues};
+pub use reason::{AlternativeNoFit, CapacityShortage, Conflict, Lack, NoFit, Refusal, Rejection, RequestValues};
 pub use rules::apply_taint_rules;
 pub use search::Budget;
 pub use state::AllocatedState;

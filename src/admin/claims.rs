@@ -7,7 +7,10 @@ use axum::{
     extract::{Path, Query, State},
     http::StatusCode,
 };
-use hostler_api::{Chain, ClaimRef, ClaimState, ClaimUid, did_you_mean, resource::ResourceClaim};
+use hostler_api::{
+    Chain, ClaimRef, ClaimState, ClaimUid, did_you_mean,
+    resource::{DeviceRequestAllocationResult, ResourceClaim},
+};
 use hostler_linux::IdSet;
 use serde::Deserialize;
 
@@ -17,7 +20,7 @@ use super::{
 };
 use crate::{
     claims::{BusyClaim, ClaimView, spec::prepared_devices, store::RecordDevice},
-    standalone::{ManifestFolder, ManifestsError, allocate, refuse_drained},
+    standalone::{ManifestFolder, ManifestsError, allocate, refuse_drained, rounded_devices},
 };
 
 /// `?namespace=…` beside a claim that is named rather than identified.
@@ -78,7 +81,21 @@ pub(super) async fn create(
     let inventory = admin.0.inventory.reader().latest();
     let manifest = allocate(&request, &uid, &admin.0.slices.driver, &inventory)
         .map_err(|error| AdminFailure::new(StatusCode::BAD_REQUEST, &error))?;
-    admin.make(manifest, dry_run).await
+    let notes = rounded_devices(&request.devices, results(&manifest));
+    admin.make(manifest, dry_run).await.map(|made| with_notes(made, notes))
+}
+
+/// What an allocated claim is given.
+pub(super) fn results(claim: &ResourceClaim) -> &[DeviceRequestAllocationResult] {
+    claim.status.allocation.as_ref().map_or(&[], |allocation| &allocation.devices.results)
+}
+
+/// The answer to whoever creates a claim, with what is given otherwise than it was asked for.
+pub(super) fn with_notes(
+    (status, Json(claim)): (StatusCode, Json<AdminClaim>),
+    notes: Vec<String>,
+) -> (StatusCode, Json<AdminClaim>) {
+    (status, Json(AdminClaim { notes, ..claim }))
 }
 
 pub(super) async fn prepare(
@@ -312,6 +329,7 @@ impl AdminService {
             unaudited: audit.unseen(uid),
             busy: view.busy().map(busy_claim),
             devices: devices.collect(),
+            notes: Vec::new(),
             containers: Vec::new(),
         }
     }
@@ -384,6 +402,7 @@ fn allocated_claim(manifest: &ResourceClaim, driver: &str) -> AdminClaim {
         unaudited: Vec::new(),
         busy: None,
         devices,
+        notes: Vec::new(),
         containers: Vec::new(),
     }
 }
@@ -401,6 +420,7 @@ fn broken_claim(error: &ManifestsError) -> AdminClaim {
         unaudited: Vec::new(),
         busy: None,
         devices: Vec::new(),
+        notes: Vec::new(),
         containers: Vec::new(),
     }
 }

@@ -9,10 +9,13 @@ use hostler_api::resource::{AllocationResult, ResourceClaim};
 
 use super::{
     AdminFailure, AdminService,
-    claims::CreateQuery,
+    claims::{CreateQuery, results, with_notes},
     types::{AdminClaim, ClaimFit, UnallocatedClaim},
 };
-use crate::offer::{FitError, NodeOffer};
+use crate::{
+    offer::{FitError, NodeOffer},
+    standalone::rounded_requests,
+};
 
 /// What would fit now. In a cluster too, where other claims may have been given devices here that no pod uses yet.
 pub(super) async fn fit(
@@ -40,12 +43,13 @@ pub(super) async fn create(
     let mut claim = asked.claim.clone();
     claim.status.allocation =
         Some(admin.offer(promised, move |offer| offer.allocate(&asked)).await?.map_err(|error| failure(&error))?);
+    let notes = rounded_requests(&claim, results(&claim));
     if dry_run {
-        return admin.rehearse(claim).await;
+        return admin.rehearse(claim).await.map(|made| with_notes(made, notes));
     }
     let added = admin.add(claim).await?;
     drop(turn);
-    admin.prepare_added(added).await
+    admin.prepare_added(added).await.map(|made| with_notes(made, notes))
 }
 
 fn failure(error: &FitError) -> AdminFailure {

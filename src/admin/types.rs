@@ -320,6 +320,9 @@ pub struct AdminClaim {
     pub busy: Option<AdminBusyClaim>,
     /// What it holds.
     pub devices: Vec<AdminClaimDevice>,
+    /// What is given otherwise than it was asked for: in the answer to whoever creates the claim.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// The containers that run with it, where one claim is asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub containers: Vec<AdminContainer>,

@@ -227,26 +227,5 @@ fn create(args: &ClaimCreateArgs, out: &mut dyn Write) -> Result<(), CliFailure>
     }
     let asked = CreateClaim { namespace, name, devices };
     let claim: AdminClaim = client.post(&format!("/v1/claims{query}"), &asked)?;
-    show(&claim, out)?;
-    if args.output == ClaimFormat::Table {
-        rounded(&asked.devices, &claim).iter().try_for_each(|note| writeln!(out, "Note: {note}"))?;
-    }
-    Ok(())
-}
-
-/// Returns a note for each amount that is given in larger steps than it was asked for. Devices stand in the order in which they were asked for.
-fn rounded(asked: &[CreateDevice], claim: &AdminClaim) -> Vec<String> {
-    let mut notes = Vec::new();
-    for (asked, given) in asked.iter().zip(&claim.devices).filter(|(asked, given)| asked.device == given.device) {
-        for (name, wanted) in &asked.capacity {
-            if let Some(got) = given.consumed.get(name).filter(|got| **got > wanted.get()) {
-                let (wanted, got) = (wanted.get().human(), got.human());
-                notes.push(format!(
-                    "{}: {name} {wanted} was asked for and {got} given, since it has steps",
-                    asked.device
-                ));
-            }
-        }
-    }
-    notes
+    show(&claim, out)
 }

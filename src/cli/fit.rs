@@ -88,6 +88,10 @@ fn in_words(fit: &ClaimFit) -> String {
         text.push_str("\nthe first of them would get:\n");
         fit.devices.iter().for_each(|device| text.push_str(&format!("  - {}\n", device_in_words(device))));
     }
+    if !fit.notes.is_empty() {
+        text.push_str("\nwhat is given otherwise than it was asked for:\n");
+        fit.notes.iter().for_each(|note| text.push_str(&format!("  - {note}\n")));
+    }
     if let Some(refusal) = &fit.refusal {
         text.push_str(&format!("\n{}:\n  - {refusal}\n", if fit.times == 0 { "why not" } else { "why not more" }));
     }

@@ -121,6 +121,9 @@ fn a_claim_lives_from_create_to_delete() {
 
     let rounded = daemon.ok(&["claim", "create", "half", "-d", "cpu/numa0,cpus=1.5", "--dry-run"]);
     assert!(rounded.contains("was asked for and 2 given"), "a whole CPU more needs a word: {rounded}");
+    let said = daemon.ok(&["claim", "create", "half", "-d", "cpu/numa0,cpus=1.5", "--dry-run", "-o", "json"]);
+    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(said["notes"][0], "numa0: cpus 1500m was asked for and 2 given, since it has steps", "{said}");
     let options = daemon.ok(&[
         "claim",
         "create",

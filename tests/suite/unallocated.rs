@@ -99,6 +99,23 @@ fn a_share_is_rounded_as_its_device_wants_and_taken_from_what_is_left() {
 }
 
 #[test]
+fn an_amount_that_is_rounded_is_told_by_every_command_in_every_shape() {
+    let host = host();
+    let capacity = json!({"requests": {"units": "3"}});
+    let asked = json!([{"name": "part", "exactly": {"deviceClassName": "pool", "capacity": capacity}}]);
+    let path = file(&host, &claim("a", &asked));
+    let note = "pool: units 3 was asked for and 4 given, since it has steps";
+    for command in [&["claim", "create", "--dry-run"][..], &["explain", "fit"], &["claim", "create"]] {
+        let said = |shape: &str| host.run_ok(&[command, &["-f", &path, "-o", shape]].concat());
+        if command.last() != Some(&"create") {
+            assert!(said("table").contains(note), "{command:?}: {}", said("table"));
+        }
+        let object: Value = serde_json::from_str(&said("json")).unwrap();
+        assert_eq!(object["notes"], json!([note]), "{command:?}: {object}");
+    }
+}
+
+#[test]
 fn claims_that_are_made_at_the_same_time_are_given_different_devices() {
     let host = host();
     let files = ["a", "b", "c"].map(|name| {

@@ -268,18 +268,46 @@ fn alternative(no_fit: &AlternativeNoFit) -> String {
     if no_fit.devices == 0 {
         return format!("{request}: the node has no devices");
     }
-    let is_selected = |rejection: &&Rejection| {
-        !matches!(rejection, Rejection::Selector(_) | Rejection::Node | Rejection::BindingConditions)
-    };
-    let list = |rejections: &[&Rejection]| {
-        let mut words: Vec<String> = rejections.iter().map(|rejection| rejection.in_general()).collect();
-        words.dedup();
-        words.join(", ")
-    };
-    let near: Vec<&Rejection> = no_fit.rejections.keys().filter(is_selected).collect();
-    match &near[..] {
-        _ if no_fit.rejections.is_empty() => format!("{request}: not enough devices"),
-        [] => format!("{request}: no device matches: {}", list(&no_fit.rejections.keys().collect::<Vec<_>>())),
-        near => format!("{request}: not enough devices; those that match are {}", list(near)),
+    if no_fit.rejections.is_empty() {
+        return format!("{request}: not enough devices");
     }
+    if let Some(shortage) = no_fit.only_shortage() {
+        return format!("{request}: every matching device has {shortage}");
+    }
+    let near: Vec<&Rejection> = no_fit.rejections.keys().filter(|rejection| !rejection.is_unselected()).collect();
+    match &near[..] {
+        [] if let Some(property) = only_property(no_fit) => format!("{request}: every device has {property}"),
+        [] => format!("{request}: no device matches: {}", general(no_fit.rejections.keys())),
+        near => format!("{request}: not enough devices; {}", of_matching(near)),
+    }
+}
+
+/// What all devices have that no device may have, where one simple selector says so.
+fn only_property(no_fit: &AlternativeNoFit) -> Option<String> {
+    match &no_fit.rejections.keys().collect::<Vec<_>>()[..] {
+        [Rejection::Property { has, owner }] => Some(format!("{has} ({owner})")),
+        _ => None,
+    }
+}
+
+/// What is wrong with devices that match, in sentences.
+fn of_matching(near: &[&Rejection]) -> String {
+    let (short, others): (Vec<&Rejection>, Vec<&Rejection>) =
+        near.iter().copied().partition(|rejection| matches!(rejection, Rejection::Capacity(_)));
+    let shortages = short.iter().filter_map(|rejection| match rejection {
+        Rejection::Capacity(shortage) => Some(shortage.to_string()),
+        _ => None,
+    });
+    let has = shortages.collect::<Vec<_>>().join(", or ");
+    match (&others[..], &short[..]) {
+        ([], _) => format!("those that match have {has}"),
+        (others, []) => format!("those that match are {}", general(others.iter().copied())),
+        (others, _) => format!("those that match are {}, or have {has}", general(others.iter().copied())),
+    }
+}
+
+fn general<'r>(rejections: impl Iterator<Item = &'r Rejection>) -> String {
+    let mut words: Vec<String> = rejections.map(Rejection::in_general).collect();
+    words.dedup();
+    words.join(", ")
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hostler_api::{
     ExactQuantity,
     resource::{
-        CapacityRequirements, SliceQuantity,
+        CapacityRequirements, DeviceCapacity, SliceQuantity,
         policy::{self, Amount},
     },
 };
@@ -13,6 +13,7 @@ use hostler_api::{
 use super::{
     bits::DeviceBits,
     pools::{NodeDevice, NodePools},
+    reason::{CapacityShortage, Lack},
     state::NodeState,
 };
 
@@ -123,6 +124,38 @@ impl<'p, 'a> CapacityUse<'p, 'a> {
         amounts.share(request, wanted, device, &self.pools.devices[device]) == Share::Known
     }
 
+    /// Returns the first capacity that keeps the device from a request that does not fit.
+    pub(super) fn shortage(&self, wanted: Option<&CapacityRequirements>, device: usize) -> Option<CapacityShortage> {
+        let at = &self.pools.devices[device];
+        let requests = wanted.map(|wanted| &wanted.requests);
+        let absent = requests.iter().flat_map(|it| it.iter()).find(|(name, _)| at.device.capacity.get(name).is_none());
+        if let Some((name, amount)) = absent {
+            return Some(CapacityShortage::new(name, amount.get(), Lack::Absent));
+        }
+        at.capacities().zip(at.device.capacity.iter()).find_map(|(slot, (name, capacity))| {
+            let asked = requests.and_then(|requests| requests.get(name)).map(SliceQuantity::get);
+            let Some(taken) = share_of(asked, capacity) else {
+                return Some(CapacityShortage::new(name, asked.flatten(), Lack::NotGiven));
+            };
+            let is_all = asked.is_none() && capacity.value.get() == Some(taken);
+            let (amount, total): (Amount, Amount) = (taken.into(), (&capacity.value).into());
+            let lack = if !amount.fits(Amount::default(), total) {
+                Lack::TooSmall
+            } else if !amount.fits(self.held(slot), total) {
+                Lack::Taken
+            } else {
+                return None;
+            };
+            Some(CapacityShortage::new(name, (!is_all).then_some(taken), lack))
+        })
+    }
+
+    /// What is held of a capacity, by this search and by others.
+    fn held(&self, slot: usize) -> Amount {
+        let here = self.amounts.as_ref().map(|amounts| amounts.held[slot]).unwrap_or_default();
+        self.state.consumed(slot).plus(here)
+    }
+
     /// Whether parts of the device are held, by this search or by others.
     pub(super) fn is_in_use(&self, device: usize) -> bool {
         self.state.shared.has(device) || self.in_use.has(device)
@@ -170,12 +203,17 @@ fn work_out(wanted: Option<&CapacityRequirements>, at: &NodeDevice<'_>, taken: &
     has_all
         && at.device.capacity.iter().zip(taken).all(|((name, capacity), taken)| {
             let asked: Option<&SliceQuantity> = wanted.and_then(|wanted| wanted.get(name));
-            let asked = asked.map(SliceQuantity::get);
-            let share =
-                asked.map_or_else(|| policy::taken(None, capacity), |asked| policy::taken(Some(asked?), capacity));
-            share.is_some_and(|amount| {
+            share_of(asked.map(SliceQuantity::get), capacity).is_some_and(|amount| {
                 *taken = amount;
                 true
             })
         })
+}
+
+/// What is taken of a capacity. `None`: it gives no such amount, or the amount means nothing.
+fn share_of(asked: Option<Option<ExactQuantity>>, capacity: &DeviceCapacity) -> Option<ExactQuantity> {
+    match asked {
+        None => policy::taken(None, capacity),
+        Some(asked) => policy::taken(Some(asked?), capacity),
+    }
 }

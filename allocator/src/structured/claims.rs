@@ -108,6 +108,11 @@ impl<'a> Selection<'a> {
         cut_middle(selector.and_then(expression).unwrap_or_default(), MOST_QUOTED)
     }
 
+    /// What the selector refuses, in words that stand behind `with`, where it is simple enough for that.
+    pub(super) fn refusal_in_words(&self, at: usize) -> Option<&str> {
+        self.selectors.get(at)?.as_ref()?.as_ref().as_ref().ok()?.refusal_in_words()
+    }
+
     /// The class whose selectors come first.
     pub(super) fn class_name(&self) -> &'a str {
         &self.class.metadata.name

@@ -12,8 +12,10 @@ use super::{
 };
 
 mod conflict;
+mod shortage;
 
 pub use conflict::{Conflict, RequestValues};
+pub use shortage::{CapacityShortage, Lack};
 
 /// Why claims got no devices.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -70,6 +72,13 @@ pub enum Rejection {
     Limit,
     /// A selector does not match.
     Selector(String),
+    /// A selector does not match that has a sentence for it.
+    Property {
+        /// What the device has.
+        has: String,
+        /// Whose selector it is.
+        owner: String,
+    },
     /// It is for other nodes.
     Node,
     /// It has binding conditions, and the feature is off.
@@ -78,10 +87,8 @@ pub enum Rejection {
     Allocated,
     /// Another request of the pod has it.
     Chosen,
-    /// It has not the capacity, or does not give such amounts.
-    Capacity,
-    /// Others took too much of its capacity.
-    CapacityTaken,
+    /// It lacks a capacity.
+    Capacity(CapacityShortage),
     /// It consumes counters, and the feature is off.
     CountersOff,
     /// Others took too much of its counters.
@@ -192,7 +199,11 @@ impl Search<'_, '_> {
         match self.selection.judgement(alternative.selection, device) {
             Ok(Some(NotSelected::Selector(at))) => {
                 let selection = &self.compiled.selections[alternative.selection];
-                return Rejection::Selector(format!("{} ({})", selection.owner(at), selection.quoted(at)));
+                let owner = selection.owner(at);
+                return match selection.refusal_in_words(at) {
+                    Some(has) => Rejection::Property { has: has.to_owned(), owner },
+                    None => Rejection::Selector(format!("{owner} ({})", selection.quoted(at))),
+                };
             }
             Ok(Some(NotSelected::BindingConditions)) => return Rejection::BindingConditions,
             Ok(Some(NotSelected::Node)) => return Rejection::Node,
@@ -212,11 +223,9 @@ impl Search<'_, '_> {
     }
 
     fn shortage(&mut self, alternative: &Alternative<'_>, device: usize) -> Option<Rejection> {
-        if !self.is_offered(alternative, device) {
-            return Some(Rejection::Capacity);
-        }
         if !self.fits_capacity(alternative, device) {
-            return Some(Rejection::CapacityTaken);
+            let wanted = self.compiled.capacities[alternative.capacity];
+            return self.capacity.shortage(wanted, device).map(Rejection::Capacity);
         }
         if self.pools.devices[device].device.consumes_counters.is_empty() {
             return None;
@@ -280,6 +289,12 @@ impl fmt::Display for AlternativeNoFit {
         match self.wanted {
             _ if self.devices == 0 => return f.write_str("the node has no devices"),
             _ if matching == 0 => write!(f, "none of the node's {} matches", devices(self.devices))?,
+            Some(_) if let Some(shortage) = self.only_shortage() => {
+                return match matching {
+                    1 => write!(f, "the only matching device has {shortage}"),
+                    _ => write!(f, "each of the {matching} matching devices has {shortage}"),
+                };
+            }
             None => write!(f, "it wants all of {} that match", devices(matching))?,
             Some(wanted) => {
                 let found = self.found;
@@ -303,6 +318,15 @@ fn devices(count: usize) -> String {
 }
 
 impl AlternativeNoFit {
+    /// Returns what every matching device lacks, if nothing else keeps any of them from the request.
+    pub fn only_shortage(&self) -> Option<&CapacityShortage> {
+        let mut near = self.rejections.keys().filter(|rejection| !rejection.is_unselected());
+        match (near.next(), near.next()) {
+            (Some(Rejection::Capacity(shortage)), None) if self.found == 0 && self.wanted.is_some() => Some(shortage),
+            _ => None,
+        }
+    }
+
     fn unselected(&self) -> usize {
         self.rejections.iter().filter(|(rejection, _)| rejection.is_unselected()).map(|(_, count)| count).sum()
     }
@@ -317,8 +341,9 @@ impl Rejection {
         }
     }
 
-    fn is_unselected(&self) -> bool {
-        matches!(self, Self::Selector(_) | Self::Node | Self::BindingConditions)
+    /// True if the device is none that the request means.
+    pub fn is_unselected(&self) -> bool {
+        matches!(self, Self::Selector(_) | Self::Property { .. } | Self::Node | Self::BindingConditions)
     }
 }
 
@@ -327,12 +352,12 @@ impl fmt::Display for Rejection {
         match self {
             Self::Limit => f.write_str("too many"),
             Self::Selector(selector) => write!(f, "not selected by {selector}"),
+            Self::Property { has, owner } => write!(f, "with {has} ({owner})"),
             Self::Node => f.write_str("for other nodes"),
             Self::BindingConditions => f.write_str("with binding conditions, which are off"),
             Self::Allocated => f.write_str("allocated"),
             Self::Chosen => f.write_str("taken by this pod"),
-            Self::Capacity => f.write_str("without the capacity that is asked for"),
-            Self::CapacityTaken => f.write_str("without enough capacity left"),
+            Self::Capacity(shortage) => write!(f, "with {shortage}"),
             Self::CountersOff => f.write_str("with counters, which are off"),
             Self::Counters => f.write_str("without enough counters left"),
             Self::Taint(taint) => write!(f, "with taint {taint}"),

@@ -157,3 +157,16 @@ fn suggestion(key: &str, known: &[&str]) -> String {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_two_types_know_is_listed_once() {
+        let (mut reader, mut table) = ConfigReader::new("zzz = 1\n");
+        reader.refuse_unknown("", &mut table, &["kind", "interval", "kind"]);
+        let (mistakes, _) = reader.end();
+        assert_eq!(mistakes[0].fix, "remove it; known here: kind, interval");
+    }
+}

@@ -133,6 +133,9 @@ fn details(claim: &AdminClaim, now: SystemTime) -> String {
     for (index, unmet) in claim.devices.iter().flat_map(|device| &device.unmet).enumerate() {
         text.push_str(&format!("{:<8} {unmet}\n", if index == 0 { "unmet" } else { "" }));
     }
+    for (index, note) in claim.notes.iter().enumerate() {
+        text.push_str(&format!("{:<8} {note}\n", if index == 0 { "note" } else { "" }));
+    }
     if let Some(busy) = &claim.busy {
         text.push_str(&format!("busy     {} for {}\n", busy.operation, lasts(busy.since, now)));
     }
@@ -219,6 +222,7 @@ mod tests {
             unaudited: Vec::new(),
             busy: None,
             devices: vec![device],
+            notes: Vec::new(),
             containers: Vec::new(),
         }
     }

@@ -150,6 +150,11 @@ mod tests {
     }
 
     #[test]
+    fn the_question_mark_asks_for_help() {
+        assert_eq!(TopKey::of(KeyPress::Char('?')), Some(TopKey::Help));
+    }
+
+    #[test]
     fn every_size_of_a_terminal_can_be_drawn_on() {
         for (width, height) in [(0, 0), (1, 1), (7, 3), (80, 1), (80, 10), (300, 100)] {
             drawn(width, height, true, &mut Scroll(usize::MAX));

@@ -81,3 +81,25 @@ fn a_mistake_is_named_with_its_field_and_a_fix() {
         assert!(message.contains(expected), "{from} -> {to}: {message}");
     }
 }
+
+#[test]
+fn every_example_of_the_deployment_that_holds_a_claim_is_a_question() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/examples");
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut with_claims = 0;
+    for file in files.filter(|file| file.extension().is_some_and(|extension| extension == "yaml")) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let claims = parse_unallocated(&text).unwrap_or_else(|errors| panic!("{}: {errors:?}", file.display()));
+        let written = text.lines().filter(|line| line.starts_with("kind: ResourceClaim")).count();
+        assert_eq!(claims.len(), written, "{}", file.display());
+        with_claims += usize::from(written > 0);
+    }
+    assert!(with_claims > 15, "{with_claims}");
+}
+
+#[test]
+fn a_misspelt_kind_of_the_group_of_claims_is_refused_beside_objects_of_others() {
+    let text = "apiVersion: example.com/v1\nkind: Robot\n---\napiVersion: resource.k8s.io/v1\nkind: ResourceClam\n";
+    let errors = parse_unallocated(text).unwrap_err();
+    assert_eq!((errors.len(), errors[0].document), (1, 2), "{errors:?}");
+}

@@ -23,14 +23,14 @@ fn several_claims_hold_parts_of_a_device_for_as_long_as_they_last() {
 #[test]
 fn a_request_without_an_amount_takes_all_of_it() {
     let world = world().slice(slice(&json!([shared("a", "8")]))).requests(&[request(1)]).requests(&[request(1)]);
-    assert!(world.chosen().ends_with("1 without enough capacity left"));
+    assert!(world.chosen().ends_with("the only matching device has less than all of memory free"));
 }
 
 #[test]
 fn a_capacity_that_a_device_has_not_cannot_be_had() {
     let other = with(part("r", "1"), &[("/exactly/capacity", json!({"requests": {"other": "1"}}))]);
     let world = world().slice(slice(&json!([shared("a", "8")]))).requests(&[other]);
-    assert!(world.chosen().ends_with("1 without the capacity that is asked for"));
+    assert!(world.chosen().ends_with("the only matching device has no capacity other"));
 }
 
 #[test]
@@ -38,7 +38,36 @@ fn a_device_that_is_not_shared_is_held_whole_whatever_is_asked_for() {
     let whole = with(shared("a", "8"), &[("/allowMultipleAllocations", json!(false))]);
     let world = || world().slice(slice(&json!([whole])));
     assert!(world().requests(&[part("r", "5"), part("s", "3")]).chosen().contains("taken by this pod"));
-    assert!(world().requests(&[part("r", "9")]).chosen().contains("without enough capacity"));
+    assert!(world().requests(&[part("r", "9")]).chosen().ends_with("has less than 9 of memory"));
+}
+
+#[test]
+fn a_refusal_names_the_capacity_and_the_amount_that_is_taken_of_it() {
+    let device = |name: &str| {
+        json!({"name": name, "allowMultipleAllocations": true, "capacity": {"cpus": {"value": "16",
+            "requestPolicy": {"default": "2", "validRange": {"min": "2", "step": "2", "max": "12"}}}}})
+    };
+    let wants = |amount: &str| with(request(1), &[("/exactly/capacity", json!({"requests": {"cpus": amount}}))]);
+    let world = |taken: &str, asked: &str| {
+        let mut world = world().slice(slice(&json!([device("a"), device("b"), device("c")])));
+        for name in ["a", "b", "c"] {
+            world.state.share("d", "p", name, "1");
+            world.state.consume("d", "p", name, [("cpus", &serde_json::from_value(json!(taken)).unwrap())]);
+        }
+        world.requests(&[wants(asked)])
+    };
+    let each = "claim default/c0, request \"r\": each of the 3 matching devices has";
+    assert_eq!(world("10", "8").no_fit(), format!("{each} fewer than 8 cpus free"));
+    // What is asked for is rounded up: seven may well be free.
+    assert_eq!(world("9", "7").no_fit(), format!("{each} fewer than 8 cpus free"));
+    assert_eq!(world("0", "14").no_fit(), format!("{each} cpus only in other amounts than 14"));
+    let mut one_held = world("10", "8");
+    one_held.state.hold("d", "p", "a");
+    assert_eq!(
+        one_held.no_fit(),
+        "claim default/c0, request \"r\": it wants 1 of 3 devices that match, and 0 can be had: 1 allocated, \
+         2 with fewer than 8 cpus free"
+    );
 }
 
 #[test]

@@ -66,3 +66,51 @@ fn a_daemon_that_is_away_is_said_to_be() {
     let page = page(&PageView { usage: &usage, loads: &loads, table: TopTable::Claim, away, help: false }, 80);
     assert!(page.head.iter().any(|line| line.text() == "! the daemon is gone since 10:00"));
 }
+
+#[test]
+fn the_help_stands_in_place_of_the_machine_and_names_every_key_and_sign() {
+    let (usage, loads) = (small(), BTreeMap::new());
+    let shown = |help: bool| {
+        let page = page(&PageView { usage: &usage, loads: &loads, table: TopTable::Claim, away: None, help }, 80);
+        page.body.iter().map(|line| line.text() + "\n").collect::<String>()
+    };
+    let help = shown(true);
+    assert!(!help.contains("CLAIM") && shown(false).contains("CLAIM"), "{help}");
+    for key in ["c ", "n ", "u ", "Tab", "PgUp", "Home", "?", "q Esc"] {
+        assert!(help.lines().any(|line| line.starts_with(key)), "{key}: {help}");
+    }
+    for (sign, _, _) in legend::signs(&with_blocked()) {
+        let is_explained = |line: &str| line.split("  ").next().is_some_and(|signs| signs.contains(sign));
+        assert!(help.lines().any(is_explained), "{sign}: {help}");
+    }
+}
+
+/// One device that nobody has and that cannot be had.
+fn with_blocked() -> MachineUsage {
+    let mut usage = MadeUpMachine { packages: 1, nodes: 1, caches: 1, cores: 4, threads: 1 }.usage();
+    usage.devices.iter_mut().find(|device| device.backend == "memory").unwrap().blocked = true;
+    usage
+}
+
+#[test]
+fn a_blocked_device_has_a_sign_of_its_own_that_is_explained() {
+    let shown = text(&with_blocked(), &BTreeMap::new(), TopTable::Claim, 100);
+    let device = shown.lines().find(|line| line.contains("memory/node0")).unwrap();
+    assert!(device.contains(" | ") && !device.contains(':') && device.contains("blocked"), "{device}");
+    assert!(shown.lines().last().unwrap().contains("| blocked"), "{shown}");
+}
+
+#[test]
+fn a_blank_stands_between_the_holders_of_a_device_and_its_amounts_however_many_hold_it() {
+    for holders in 1..=12_u32 {
+        let mut usage = MadeUpMachine { packages: 1, nodes: 1, caches: 1, cores: 16, threads: 1 }.usage();
+        for number in 0..holders {
+            let claim = holder(&mut usage, "many", &format!("claim-{number:02}"));
+            give(&mut usage, claim, "cpu/numa0", Some(("cpus", 1)), &number.to_string());
+        }
+        let shown = text(&usage, &BTreeMap::new(), TopTable::Claim, 80);
+        let device = shown.lines().find(|line| line.contains("cpu/numa0")).unwrap();
+        let words: Vec<&str> = device.split_whitespace().collect();
+        assert_eq!((words[0], words[2]), ("cpu/numa0", "cpus"), "{holders}: {device}");
+    }
+}
