@@ -421,3 +421,22 @@ fn examples_ask_for_classes_that_are_there() {
     }
     assert!(asked > 10);
 }
+
+/// `kubectl get reservation` and `kubectl describe reservation` are what people type.
+#[test]
+fn the_singular_of_every_definition_is_its_kind() {
+    let definitions: Vec<Value> = yaml_files(&deploy().join("crds"))
+        .iter()
+        .flat_map(|path| documents(path))
+        .filter(|object| object["kind"] == "CustomResourceDefinition")
+        .collect();
+    assert!(definitions.len() > 4, "{}", definitions.len());
+    for definition in definitions {
+        let names = &definition["spec"]["names"];
+        let [kind, singular, plural] = ["kind", "singular", "plural"].map(|name| names[name].as_str().unwrap());
+        assert_eq!(singular, kind.to_lowercase());
+        // Hardware is not counted, and parameters are many already.
+        let has_one_form = ["hardware", "parameters"].iter().any(|end| singular.ends_with(end));
+        assert_eq!(singular == plural, has_one_form, "{kind}");
+    }
+}

@@ -212,3 +212,14 @@ fn nothing_that_is_installed_makes_a_kubelets_folder() {
     run();
     assert!(folder.join("plugins").is_dir() && folder.join("plugins_registry").is_dir());
 }
+
+#[test]
+fn no_unit_starts_a_program_again_whose_configuration_is_wrong() {
+    for unit in ["hostler.service", "hostler-controller.service"] {
+        let text = read(&format!("systemd/{unit}"));
+        let (_, service) = text.split_once("[Service]").unwrap();
+        let keys: Vec<&str> = service.lines().collect();
+        // 78 is what both programs exit with then; everything else is started again.
+        assert!(keys.contains(&"Restart=always") && keys.contains(&"RestartPreventExitStatus=78"), "{unit}");
+    }
+}
