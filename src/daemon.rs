@@ -42,6 +42,7 @@ use hostler_linux::{
 use hostler_process::StopSignals;
 use kubelet_services::KubeletServices;
 use life::DaemonLife;
+use necessities::Necessities;
 pub use reload::ConfigReload;
 use tracing::{info, warn};
 use uuid::Uuid;
@@ -236,7 +237,7 @@ async fn start(
     let nri = nri::start(&config, &machine.machine.root, &claims, inventory.reader(), &metrics, tasks);
     promised.store(true, Ordering::Relaxed);
     services.begin(claims.clone());
-    let necessities_rx = necessities::watch(hook.clone(), source.manifests().cloned(), tasks).await;
+    let necessary = Necessities::of(&config, hook.clone(), source.manifests().cloned());
     remove_other_hooks(&config, hook, tasks);
     let waiting_audit = audit::waiting(&config, &machine.machine.root, nri.seen_rx.clone(), &claims, &metrics);
     let audit = waiting_audit.handle();
@@ -264,7 +265,7 @@ async fn start(
         claim_reader: source.claim_reader(&metrics, tasks),
         failures: RecentFailures::collect(claims.failures(), tasks),
         metrics,
-        necessities_rx,
+        necessities_rx: necessary.watch(claims.failures(), tasks).await,
         kubelet: services.side(),
         nri,
         pod_usage,

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hostler_api::{
-    Access, Allocation, BackendName, Chain, ClaimRef, ClaimUid, Grant, Quantity, few, opaque::SameNumaNode,
+    Access, Allocation, BackendName, Chain, ClaimRef, ClaimUid, Grant, QualifiedName, Quantity, few,
+    opaque::SameNumaNode,
 };
 use hostler_backend::{Backend, BackendError, Device, HeldDevice, PlanWork, Sharing};
 use tracing::debug;
@@ -137,8 +138,8 @@ impl<'a> AdmissionRequest<'a> {
         let plan = backend
             .plan(&PlanWork { claim: &self.claim.uid, claim_name, grant, device, held: &held, within })
             .map_err(|source| ClaimError::Backend { step: "plan", device: grant.device.clone(), source })?;
-        let (backend, grant) = (name.clone(), grant.clone());
-        Ok(RecordDevice { backend, grant, plan, counters, edits: Default::default(), unmet: Vec::new() })
+        let (backend, grant, capacity) = (name.clone(), grant.clone(), shared_capacity(device));
+        Ok(RecordDevice { backend, grant, plan, counters, capacity, edits: Default::default(), unmet: Vec::new() })
     }
 }
 
@@ -152,6 +153,12 @@ pub(super) fn held_of<'a>(holdings: &'a [HeldGrant<'a>], backend: &BackendName) 
         plan: &holding.device.plan,
     })
     .collect()
+}
+
+/// What all users of a device have together, for the record.
+fn shared_capacity(device: &Device) -> BTreeMap<QualifiedName, Quantity> {
+    let all = device.capacity.iter().filter(|_| device.sharing == Sharing::Shared);
+    all.map(|(name, capacity)| (name.clone(), capacity.value)).collect()
 }
 
 /// A misspelt capacity must not pass for one that is taken whole.
@@ -176,7 +183,7 @@ fn check_amounts(grant: &Grant, device: &Device) -> Result<(), ClaimError> {
 }
 
 /// Whether the device, or the part of it that is wanted, is free. Administrative access takes nothing.
-fn check_free(grant: &Grant, device: &Device, holdings: &[HeldGrant<'_>]) -> Result<(), ClaimError> {
+pub(super) fn check_free(grant: &Grant, device: &Device, holdings: &[HeldGrant<'_>]) -> Result<(), ClaimError> {
     if grant.access == Access::Admin {
         return Ok(());
     }

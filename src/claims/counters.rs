@@ -3,7 +3,7 @@
 //! A device takes its counters once, for as long as anyone holds it, however many claims share it. What it takes is what
 //! the inventory says of it now; of a device that is not there any more, what was recorded when it was given.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use hostler_api::{Access, DeviceName, Grant, Quantity, few, resource::policy::Amount};
 use hostler_backend::{CounterSet, CounterUse, Device};
@@ -27,16 +27,47 @@ pub(super) fn take(
     let users = users(pool, holdings);
     if users.iter().all(|user| user.device != &device.name) {
         for wanted in &device.consumes {
-            fits(wanted, device, pool, &users)?;
+            fits(wanted, &device.name, pool, &users)?;
         }
     }
     Ok(device.consumes.clone())
 }
 
+/// The devices that take more of a counter, together with others, than there is, each with what it lacks. Only what the
+/// record and the inventory both say that a device takes counts: one that took something else when it was given, or is not
+/// there, contradicts nobody.
+pub(super) fn overdrawn<'a>(pool: &'a Pool, holdings: &'a [HeldGrant<'a>]) -> Vec<(&'a DeviceName, ClaimError)> {
+    let described = |user: &CounterHolder<'_>| pool.devices.iter().any(|device| device.name == *user.device);
+    let mut users = users(pool, holdings);
+    users.retain(described);
+    for user in &mut users {
+        user.consumes = agreed(&user.consumes, &user.holder.device.counters).into();
+    }
+    users.retain(|user| !user.consumes.is_empty());
+    let lack = |(index, user): (usize, &CounterHolder<'a>)| {
+        let others: Vec<CounterHolder<'_>> = [&users[..index], &users[index + 1..]].concat();
+        let refusal = user.consumes.iter().find_map(|wanted| fits(wanted, user.device, pool, &others).err())?;
+        Some((user.device, refusal))
+    };
+    users.iter().enumerate().filter_map(lack).collect()
+}
+
+/// What both say is taken.
+fn agreed(now: &[CounterUse], recorded: &[CounterUse]) -> Vec<CounterUse> {
+    let both = |wanted: &CounterUse| {
+        let least = |(counter, amount): (&DeviceName, &Quantity)| {
+            Some((counter.clone(), taken(recorded, &wanted.set, counter)?.min(*amount)))
+        };
+        CounterUse { set: wanted.set.clone(), counters: wanted.counters.iter().filter_map(least).collect() }
+    };
+    now.iter().map(both).filter(|wanted| !wanted.counters.is_empty()).collect()
+}
+
 /// A held device with what it takes.
+#[derive(Clone)]
 struct CounterHolder<'a> {
     device: &'a DeviceName,
-    consumes: &'a [CounterUse],
+    consumes: Cow<'a, [CounterUse]>,
     /// One of those who hold it.
     holder: &'a HeldGrant<'a>,
 }
@@ -47,23 +78,23 @@ fn users<'a>(pool: &'a Pool, holdings: &'a [HeldGrant<'a>]) -> Vec<CounterHolder
     for holder in holdings {
         let held = &holder.device.grant;
         if held.access == Access::Use && held.pool == pool.name {
-            let recorded = CounterHolder { device: &held.device, consumes: &holder.device.counters, holder };
+            let recorded = CounterHolder { device: &held.device, consumes: Cow::from(&holder.device.counters), holder };
             users.entry(&held.device).or_insert(recorded);
         }
     }
     for device in &pool.devices {
         if let Some(user) = users.get_mut(&device.name) {
-            user.consumes = &device.consumes;
+            user.consumes = Cow::from(&device.consumes);
         }
     }
     users.into_values().collect()
 }
 
-fn fits(wanted: &CounterUse, device: &Device, pool: &Pool, users: &[CounterHolder<'_>]) -> Result<(), ClaimError> {
+fn fits(wanted: &CounterUse, device: &DeviceName, pool: &Pool, users: &[CounterHolder<'_>]) -> Result<(), ClaimError> {
     let set = pool.counter_sets.iter().find(|set| set.name == wanted.set);
     for (counter, amount) in &wanted.counters {
         let taking: Vec<(&CounterHolder<'_>, Quantity)> =
-            users.iter().filter_map(|user| Some((user, taken(user.consumes, &wanted.set, counter)?))).collect();
+            users.iter().filter_map(|user| Some((user, taken(&user.consumes, &wanted.set, counter)?))).collect();
         let used = taking.iter().fold(Quantity::default(), |sum, (_, amount)| sum.plus(*amount));
         // A counter that nobody has described has nothing to give.
         let total = set.map_or(Quantity::default(), |set| value(set, counter));
@@ -73,7 +104,7 @@ fn fits(wanted: &CounterUse, device: &Device, pool: &Pool, users: &[CounterHolde
             };
             let holders = few(taking.iter().map(holder));
             return Err(ClaimError::NoCounter {
-                device: device.name.clone(),
+                device: device.clone(),
                 counter: format!("{counter} in set {}", wanted.set),
                 wanted: amount.human(),
                 free: total.minus(used).human(),

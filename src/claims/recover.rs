@@ -11,8 +11,10 @@
 //! | preparing | this | any | roll back |
 //! | preparing | earlier | any | forget: the reboot undid it |
 //! | not understood | | any | quarantine: devices stay taken, nothing is touched |
-//! | has a device that another has too | | any | quarantine both |
+//! | gives, together with others, what cannot be given twice | | any | quarantine all of them |
 //! | none | | there | quarantine, with what the file says it holds |
+
+mod contradictions;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,18 +22,19 @@ use std::{
     sync::Arc,
 };
 
-use hostler_api::{Access, Chain, ClaimRef, ClaimUid, DeviceName, Grant, few};
-use hostler_backend::{Sharing, VerifyWork};
+use hostler_api::{Chain, ClaimRef, ClaimUid};
+use hostler_backend::VerifyWork;
 use hostler_cdi::{DirError, SpecDir, SpecFile};
 use tracing::{debug, info, warn};
 
+pub(super) use self::contradictions::refuse_contradictions;
 use super::{
     ClaimError, ClaimView,
     executor::{ClaimExecutor, ClaimOutcome},
     spec::{CdiNaming, HOLDINGS_ANNOTATION},
     store::{ClaimHoldings, ClaimRecord, LoadedRecord, RecordDevice, RecordState, salvage},
 };
-use crate::{inventory::Inventory, metrics::Metrics, registry::BackendRegistry};
+use crate::{metrics::Metrics, registry::BackendRegistry};
 
 /// A claim that was found in a state that nobody can be sure of.
 #[derive(Clone, Debug, PartialEq)]
@@ -155,40 +158,6 @@ fn names(record: &ClaimRecord) -> impl Iterator<Item = &str> {
 /// Every name that the API server takes is one; nothing in it leads anywhere.
 fn is_name(text: &str) -> bool {
     !text.is_empty() && !text.starts_with('.') && text.chars().all(|letter| letter != '/' && !letter.is_control())
-}
-
-/// Refuses records that give one exclusive device to several claims: one of them is wrong, and nothing tells which.
-/// Administrative access takes nothing. A device that is not there is exclusive if no claim has taken a part of it.
-pub(super) fn refuse_contradictions(loaded: Vec<LoadedRecord>, inventory: &Inventory) -> Vec<LoadedRecord> {
-    let mut holders: BTreeMap<(String, DeviceName), BTreeMap<ClaimUid, String>> = BTreeMap::new();
-    for (claim, grant) in loaded.iter().filter_map(|it| it.record.as_ref().ok()).flat_map(grants) {
-        if is_exclusive(grant, inventory) {
-            let device = (grant.pool.to_string(), grant.device.clone());
-            holders.entry(device).or_default().insert(claim.uid.clone(), claim.full_name());
-        }
-    }
-    holders.retain(|_, claims| claims.len() > 1);
-    let held = |record: ClaimRecord| match holders.iter().find(|(_, claims)| claims.contains_key(&record.claim.uid)) {
-        None => Ok(record),
-        Some(((pool, device), claims)) => {
-            let others = claims.iter().filter(|(uid, _)| **uid != record.claim.uid);
-            let others = few(others.map(|(uid, name)| format!("{name} ({uid})")));
-            Err(format!("it has device {device} of pool {pool}, and so has the record of claim {others}"))
-        }
-    };
-    loaded.into_iter().map(|it| LoadedRecord { record: it.record.and_then(held), ..it }).collect()
-}
-
-fn grants(record: &ClaimRecord) -> impl Iterator<Item = (&ClaimRef, &Grant)> {
-    let used = record.devices.iter().map(|device| &device.grant).filter(|grant| grant.access == Access::Use);
-    used.map(|grant| (&record.claim, grant))
-}
-
-fn is_exclusive(grant: &Grant, inventory: &Inventory) -> bool {
-    match inventory.find(&grant.pool, grant.device.as_str()) {
-        Some((_, device)) => device.sharing == Sharing::Exclusive,
-        None => grant.consumed.is_empty() && grant.share_id.is_none(),
-    }
 }
 
 /// Decides for every claim that left a trace.

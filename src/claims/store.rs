@@ -21,6 +21,7 @@ mod damage;
 mod journal;
 
 use std::{
+    collections::BTreeMap,
     fs::{self, Permissions},
     io,
     os::unix::fs::{DirBuilderExt, PermissionsExt},
@@ -28,7 +29,9 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use hostler_api::{BackendName, Chain, ClaimRef, ClaimUid, Grant, resource::ResourceClaimConsumerReference};
+use hostler_api::{
+    BackendName, Chain, ClaimRef, ClaimUid, Grant, QualifiedName, Quantity, resource::ResourceClaimConsumerReference,
+};
 use hostler_backend::{ContainerEdits, CounterUse, DevicePlan};
 use hostler_files::{
     Durability, EnvelopeError, EnvelopeFormat, FileError, FileReplacement, FinishedFile, TemporaryName, TrustError,
@@ -110,6 +113,10 @@ pub struct RecordDevice {
     /// What the device takes of the counters that it shares with others. Absent in records of earlier versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<CounterUse>,
+    /// What the device had for all of its users when it was given, if it is shared: it may have less by now, and no claim is
+    /// wrong for that. Absent in records of earlier versions.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub capacity: BTreeMap<QualifiedName, Quantity>,
     /// What containers need; empty until the hardware is ready.
     #[serde(default, skip_serializing_if = "ContainerEdits::is_empty")]
     pub edits: ContainerEdits,

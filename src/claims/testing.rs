@@ -82,6 +82,7 @@ pub(super) fn record(text: &str, state: RecordState, boot_id: &str) -> ClaimReco
             data: serde_json::json!({"note": "as chosen"}),
         },
         counters: Vec::new(),
+        capacity: Default::default(),
         edits: ContainerEdits { env: vec!["A=b".to_owned()], ..ContainerEdits::default() },
         unmet: Vec::new(),
     };

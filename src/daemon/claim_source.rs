@@ -93,12 +93,12 @@ impl ClaimSource {
     ) -> PublishedNode {
         let Self::Kubernetes(cluster) = self else { return PublishedNode::default() };
         let is_reported = config.cluster.node_hardware;
-        let holds_rx = if is_reported { holds::start(cluster.clone(), metrics.clone(), tasks) } else { holds::none() };
+        let holds = if is_reported { holds::start(cluster.clone(), metrics.clone(), tasks) } else { holds::none() };
         let parts = PublisherParts {
             cluster: cluster.clone(),
             settings: SliceSettings::of(config),
             inventory: inventory.reader(),
-            holds_rx: holds_rx.clone(),
+            holds_rx: holds.word_rx.clone(),
             metrics: metrics.clone(),
         };
         let publication_rx = publisher::start(parts, tasks);
@@ -108,7 +108,7 @@ impl ClaimSource {
             daemon,
             inventory: inventory.reader(),
             table_rx: claims.table(),
-            holds_rx,
+            holds,
             publication_rx: publication_rx.clone(),
             metrics: metrics.clone(),
         };

@@ -1,5 +1,7 @@
-//! What the daemon needs and others keep: the binary that the hooks of containers run, and manifests. Looked at now and
-//! then; what is wrong with it stands in the status and keeps the daemon from being ready.
+//! What the daemon needs and others keep: the binary that the hooks of containers run, manifests, and room for claims. Looked
+//! at now and then; what is wrong with it stands in the status and keeps the daemon from being ready.
+
+mod folders;
 
 use std::{
     fs, io,
@@ -11,60 +13,136 @@ use std::{
 use hostler_api::{Chain, listed};
 use nix::unistd::geteuid;
 use tokio::{
-    sync::watch,
+    sync::{
+        broadcast::{self, error::RecvError},
+        watch,
+    },
     time::{MissedTickBehavior, interval},
 };
 use tracing::{info, warn};
 
-use crate::{standalone::ManifestFolder, tasks::Tasks};
+use self::folders::ClaimFolders;
+use crate::{claims::ClaimFailure, config::DaemonConfig, standalone::ManifestFolder, tasks::Tasks};
 
 /// How often they are looked at: a probe asks about as often.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Looks at them once before it returns, and again and again until the daemon stops.
-pub(super) async fn watch(
+/// What is looked at.
+#[derive(Clone, Debug)]
+pub(super) struct Necessities {
     hook: PathBuf,
     manifests: Option<ManifestFolder>,
-    tasks: &Tasks,
-) -> watch::Receiver<Vec<String>> {
-    let looking = tasks.clone();
-    let look = move || {
-        let (hook, manifests) = (hook.clone(), manifests.clone());
-        looking.looking(move || faults(&hook, manifests.as_ref()))
-    };
-    let (faults_tx, faults_rx) = watch::channel(Vec::new());
-    tell(&faults_tx, look().await.unwrap_or_default());
-    let stop = tasks.stop_token();
-    tasks.job(async move {
+    folders: ClaimFolders,
+}
+
+impl Necessities {
+    /// The binary that hooks run, manifests where they are the claims, and the folders of claims.
+    pub(super) fn of(config: &DaemonConfig, hook: PathBuf, manifests: Option<ManifestFolder>) -> Self {
+        Self { hook, manifests, folders: ClaimFolders::of(config) }
+    }
+
+    /// Looks at them once before it returns, and again and again until the daemon stops. A failure of a claim that says what
+    /// is wrong with a folder counts at once.
+    pub(super) async fn watch(
+        self,
+        failures_rx: broadcast::Receiver<ClaimFailure>,
+        tasks: &Tasks,
+    ) -> watch::Receiver<Vec<String>> {
+        let (faults_tx, faults_rx) = watch::channel(Vec::new());
+        let (unwritable, others) = Default::default();
+        let mut watch = NecessityWatch { necessities: self, faults_tx, tasks: tasks.clone(), unwritable, others };
+        watch.look(true).await;
+        let stop = tasks.stop_token();
+        tasks.job(async move {
+            tokio::select! {
+                // A look that is dropped has written nothing that stays.
+                () = watch.run(failures_rx) => {}
+                // Cancel safe: the token stays cancelled.
+                () = stop.cancelled() => {}
+            }
+        });
+        faults_rx
+    }
+}
+
+struct NecessityWatch {
+    necessities: Necessities,
+    faults_tx: watch::Sender<Vec<String>>,
+    tasks: Tasks,
+    /// What is wrong with the folders of claims. They are written to until that succeeds, and then no more: a disk at rest is
+    /// left at rest.
+    unwritable: Vec<String>,
+    /// What is wrong with all else.
+    others: Vec<String>,
+}
+
+impl NecessityWatch {
+    async fn run(mut self, mut failures_rx: broadcast::Receiver<ClaimFailure>) {
         let mut timer = interval(PERIOD);
         timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // The first tick comes at once.
         timer.tick().await;
         loop {
+            // Both arms are cancel safe: a tick that was not taken is still due, and a failure is still to be heard.
             tokio::select! {
-                // Cancel safe: a tick that was not taken is still due.
-                _ = timer.tick() => tell(&faults_tx, look().await.unwrap_or_default()),
-                // Cancel safe: the token stays cancelled.
-                () = stop.cancelled() => return,
+                _ = timer.tick() => self.look(!self.unwritable.is_empty()).await,
+                Some(fault) = next_fault(&mut failures_rx) => self.not_written(fault),
             }
         }
-    });
-    faults_rx
+    }
+
+    /// Looks at all of them; at folders by writing to them.
+    async fn look(&mut self, probes: bool) {
+        let necessities = self.necessities.clone();
+        let look = move || {
+            let unwritable = if probes { necessities.folders.faults() } else { Vec::new() };
+            (unwritable, faults(&necessities.hook, necessities.manifests.as_ref()))
+        };
+        // Nothing is said by a look that the daemon's stop has cut short.
+        if let Ok((unwritable, others)) = self.tasks.looking(look).await {
+            (self.unwritable, self.others) = (unwritable, others);
+            self.tell();
+        }
+    }
+
+    /// A prepare could not write. The next look tells whether one can again.
+    fn not_written(&mut self, fault: String) {
+        if self.unwritable.is_empty() {
+            self.unwritable.push(fault);
+            self.tell();
+        }
+    }
+
+    /// Says what has changed, once.
+    fn tell(&self) {
+        let faults: Vec<String> = self.unwritable.iter().chain(&self.others).cloned().collect();
+        self.faults_tx.send_if_modified(|known| {
+            for fault in faults.iter().filter(|fault| !known.contains(fault)) {
+                warn!(fault, "something that the daemon needs is not in order");
+            }
+            if faults.is_empty() && !known.is_empty() {
+                info!("what the daemon needs is in order again");
+            }
+            let is_new = *known != faults;
+            *known = faults;
+            is_new
+        });
+    }
 }
 
-/// Says what has changed, once.
-fn tell(faults_tx: &watch::Sender<Vec<String>>, faults: Vec<String>) {
-    faults_tx.send_if_modified(|known| {
-        for fault in faults.iter().filter(|fault| !known.contains(fault)) {
-            warn!(fault, "something that the daemon needs is not in order");
+/// What the next failure that is one of folders says; absent when claims have ended, and nothing comes any more.
+async fn next_fault(failures_rx: &mut broadcast::Receiver<ClaimFailure>) -> Option<String> {
+    loop {
+        match failures_rx.recv().await {
+            Ok(failure) => match folders::fault_of(&failure.error) {
+                None => {}
+                fault => return fault,
+            },
+            // Who fails so often fails again.
+            Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return None,
         }
-        if faults.is_empty() && !known.is_empty() {
-            info!("what the daemon needs is in order again");
-        }
-        let is_new = *known != faults;
-        *known = faults;
-        is_new
-    });
+    }
 }
 
 fn faults(hook: &Path, manifests: Option<&ManifestFolder>) -> Vec<String> {

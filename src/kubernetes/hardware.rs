@@ -5,9 +5,10 @@
 //!                                                             └──► apply ──► API server
 //! ```
 //!
-//! The daemon is the only writer. It applies its fields by force, and nothing is watched: an object that somebody has deleted
-//! or changed is mended with the next report, within five minutes. A daemon that stops writes nothing: its successor comes
-//! within seconds, and one that does not come is noticed by its silence, as after a crash. The Node owns the object.
+//! The daemon is the only writer, and applies its fields by force. An object that somebody has deleted is made anew at once:
+//! the watch of what is held tells. One that somebody has changed is mended with the next report, within five minutes. A
+//! daemon that stops writes nothing: its successor comes within seconds, and one that does not come is noticed by its silence,
+//! as after a crash. The Node owns the object.
 
 mod conditions;
 mod pace;
@@ -41,9 +42,9 @@ use self::{
     conditions::{no_new_claims, says_the_same, stamped},
     pace::ReportPace,
     slices::offered_slices,
-    sources::{ReportContent, ReportSources},
+    sources::{ReportContent, ReportNews, ReportSources},
 };
-use super::{ClusterNode, holds::HoldsReader, publisher::Publication};
+use super::{ClusterNode, holds::HoldsReaders, publisher::Publication};
 use crate::{
     claims::ClaimTable,
     inventory::InventoryReader,
@@ -70,8 +71,8 @@ pub struct HardwareReportParts {
     pub inventory: InventoryReader,
     /// Who has it.
     pub table_rx: watch::Receiver<Arc<ClaimTable>>,
-    /// What is to be held of it.
-    pub holds_rx: HoldsReader,
+    /// What is to be held of it, and when the object is gone.
+    pub holds: HoldsReaders,
     /// What of that is published.
     pub publication_rx: watch::Receiver<Publication>,
     /// Counts writes and repeats.
@@ -137,10 +138,18 @@ impl HardwareReporter {
         loop {
             // Both arms are cancel safe: a change that was not taken is still seen as one.
             tokio::select! {
-                () = sources.changed() => self.pace.changed(Instant::now()),
+                news = sources.changed() => self.heed(&news),
                 () = sleep_until(self.pace.due()) => return,
             }
         }
+    }
+
+    fn heed(&mut self, news: &ReportNews) {
+        if matches!(news, ReportNews::Gone) {
+            // The next report looks, and makes it anew.
+            self.said = None;
+        }
+        self.pace.changed(Instant::now());
     }
 
     async fn report(&mut self, latest: ReportContent) -> Result<(), ApiFailure> {

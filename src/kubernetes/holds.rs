@@ -1,4 +1,5 @@
-//! Which devices of this node are kept for somebody: what the spec of its NodeHardware says. The one writer of [`HoldsWord`].
+//! Which devices of this node are kept for somebody: what the spec of its NodeHardware says. The one writer of [`HoldsWord`],
+//! and the one watch of the object: it tells the reports when the object is gone.
 //!
 //! ```text
 //!             spec, or that there is none
@@ -46,6 +47,15 @@ pub enum HoldsWord {
 /// What others see of the holds.
 pub type HoldsReader = watch::Receiver<HoldsWord>;
 
+/// What the watch of the object tells.
+#[derive(Debug)]
+pub struct HoldsReaders {
+    /// What is held.
+    pub word_rx: HoldsReader,
+    /// Changes each time that the object is not there.
+    pub gone_rx: watch::Receiver<()>,
+}
+
 type StoredSpec = ApiObject<NodeHardwareSpec>;
 
 impl HoldsWord {
@@ -59,15 +69,17 @@ impl HoldsWord {
 }
 
 /// For a daemon that has no NodeHardware: nobody can have it hold anything.
-pub fn none() -> HoldsReader {
-    watch::channel(HoldsWord::Known(Arc::default())).1
+pub fn none() -> HoldsReaders {
+    let word_rx = watch::channel(HoldsWord::Known(Arc::default())).1;
+    HoldsReaders { word_rx, gone_rx: watch::channel(()).1 }
 }
 
 /// Starts to read. It waits for the API server as long as it takes.
-pub fn start(cluster: ClusterNode, metrics: Metrics, tasks: &Tasks) -> HoldsReader {
+pub fn start(cluster: ClusterNode, metrics: Metrics, tasks: &Tasks) -> HoldsReaders {
     let unread = HoldsWord::Unread("the API server has not said yet which devices are held".to_owned());
     let (word_tx, word_rx) = watch::channel(unread);
-    let watch = HoldsWatch { cluster, metrics, word_tx };
+    let (gone_tx, gone_rx) = watch::channel(());
+    let watch = HoldsWatch { cluster, metrics, word_tx, gone_tx };
     let stop = tasks.stop_token();
     tasks.service("holds", async move {
         tokio::select! {
@@ -76,13 +88,14 @@ pub fn start(cluster: ClusterNode, metrics: Metrics, tasks: &Tasks) -> HoldsRead
             outcome = watch.run() => outcome,
         }
     });
-    word_rx
+    HoldsReaders { word_rx, gone_rx }
 }
 
 struct HoldsWatch {
     cluster: ClusterNode,
     metrics: Metrics,
     word_tx: watch::Sender<HoldsWord>,
+    gone_tx: watch::Sender<()>,
 }
 
 impl HoldsWatch {
@@ -118,11 +131,11 @@ impl HoldsWatch {
                 Ok(WatchEvent::Listed(object)) => listed = Some(object),
                 Ok(WatchEvent::ListEnded) => {
                     *heard = true;
-                    self.listed(listed.take());
+                    self.found(listed.take());
                 }
                 Ok(WatchEvent::Applied(object)) => self.say(&object),
                 // The reports make it anew, and the controller says then what is held. Until then nothing was let go.
-                Ok(WatchEvent::Deleted(_)) => {}
+                Ok(WatchEvent::Deleted(_)) => self.gone(),
                 Err(failure) => return failure,
             }
         }
@@ -132,10 +145,23 @@ impl HoldsWatch {
     async fn look(&self) -> Result<(), ApiFailure> {
         match self.cluster.client().get::<StoredSpec>(&collection(), self.cluster.node()).await {
             Ok(object) => self.say(&object),
-            Err(failure) if failure.code() == Some(404) && !failure.is_unknown_resource() => self.listed(None),
+            Err(failure) if failure.code() == Some(404) && !failure.is_unknown_resource() => self.found(None),
             Err(failure) => return Err(failure),
         }
         Ok(())
+    }
+
+    /// What the server has of the object, if anything.
+    fn found(&self, object: Option<StoredSpec>) {
+        // Told first: whoever waits for the word makes the object that is missing, and has no more to make then.
+        if object.is_none() {
+            self.gone();
+        }
+        self.listed(object);
+    }
+
+    fn gone(&self) {
+        self.gone_tx.send_replace(());
     }
 
     fn listed(&self, object: Option<StoredSpec>) {

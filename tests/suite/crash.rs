@@ -747,6 +747,13 @@ impl SmallDisk {
     fn clear(&self) {
         fs::remove_file(self.0.join("ballast")).unwrap();
     }
+
+    /// As a kernel does with a disk that fails.
+    fn allow_writes(&self, allowed: bool) {
+        let mut flags = nix::mount::MsFlags::MS_REMOUNT;
+        flags.set(nix::mount::MsFlags::MS_RDONLY, !allowed);
+        nix::mount::mount(None::<&str>, &self.0, None::<&str>, flags, None::<&str>).unwrap();
+    }
 }
 
 impl Drop for SmallDisk {
@@ -812,6 +819,64 @@ fn a_full_disk_under_the_records_loses_nothing_and_says_so() {
 #[test]
 fn a_full_disk_under_the_cdi_files_loses_nothing_and_says_so() {
     starve("cdi", 1, "failed to keep the CDI file of claim");
+}
+
+/// A change of a disk.
+type DiskChange = fn(&SmallDisk);
+
+/// Spoils the disk under `folder`, and looks at whether the daemon is ready as long as claims cannot be prepared.
+fn unready(folder: &str, message: &str, [spoil, mend]: [DiskChange; 2], error: &str) {
+    let mut node = TestNode::new(Host::bare(SCRIPT));
+    // Dropped before the host, which cannot remove its folder with something mounted in it.
+    let Some(disk) = SmallDisk::mount(node.path(folder)) else { return };
+    node.begin();
+    node.allocate("a", &["card-0"]);
+    let readiness = |node: &TestNode| node.metrics("/readyz");
+    let ready = (200, "ready\n".to_owned());
+    wait_for("the daemon to be ready", || (readiness(&node) == ready).then_some(()));
+    spoil(&disk);
+    let answers = node.call_prepare(&["a"]).unwrap();
+    assert!(answers.values().all(Result::is_err), "{answers:?}");
+    let (code, told) = wait_for("the reason", || Some(readiness(&node)).filter(|told| *told != ready));
+    assert_eq!(code, 503);
+    for part in ["claims cannot be prepared: ", message, error, &node.path(folder).display().to_string()] {
+        assert!(told.contains(part), "{told}");
+    }
+    // Nobody asks for a claim any more, and it is still so.
+    let told = wait_for("a look", || Some(readiness(&node).1).filter(|told| told.contains("/.probe.")));
+    assert!(told.contains(error), "{told}");
+    // A start finds what a prepare would find.
+    node.kill();
+    node.begin();
+    assert!(readiness(&node).1.contains(error), "{}", readiness(&node).1);
+    mend(&disk);
+    wait_for("the daemon to be ready again", || (readiness(&node) == ready).then_some(()));
+    assert!(node.all_traces().iter().all(|path| !path.contains("/.")), "{:?}", node.all_traces());
+    node.prepare("a");
+    node.unprepare("a");
+    assert!(node.stop().success());
+}
+
+#[test]
+fn a_daemon_whose_records_have_no_room_is_not_ready_until_they_have() {
+    let disk: [DiskChange; 2] = [|disk| disk.fill(0), SmallDisk::clear];
+    unready(
+        "state/claims",
+        "failed to keep the record of claim",
+        disk,
+        "No space left on device (os error 28); make room",
+    );
+}
+
+#[test]
+fn a_daemon_whose_cdi_folder_is_read_only_is_not_ready_until_it_can_be_written() {
+    let disk: [DiskChange; 2] = [|disk| disk.allow_writes(false), |disk| disk.allow_writes(true)];
+    unready(
+        "cdi",
+        "failed to keep the CDI file of claim",
+        disk,
+        "Read-only file system (os error 30); its file system is",
+    );
 }
 
 #[test]

@@ -1,12 +1,14 @@
 //! The plan of a start, for every trace that a crash can leave.
 
-use hostler_api::BackendName;
+use hostler_api::{Access, BackendName, DeviceName, Grant};
+use hostler_backend::{CounterSet, CounterUse, Device, DevicePlan};
 use hostler_cdi::SpecDir;
 
 use super::{
     super::{spec::cdi_spec, store::encode, testing::*},
     *,
 };
+use crate::inventory::Inventory;
 
 fn loaded(record: &ClaimRecord) -> LoadedRecord {
     let path = PathBuf::from(format!("/records/{}.json", record.claim.uid));
@@ -147,12 +149,7 @@ fn the_cdi_file_of_a_claim_with_a_sound_record_is_not_opened_to_make_a_plan() {
 
 #[test]
 fn two_records_of_one_exclusive_device_are_both_quarantined_with_both_names() {
-    let named = |text: &str, devices: &[Grant]| {
-        let mut record = record(text, RecordState::Prepared, "now");
-        let device = record.devices[0].clone();
-        record.devices = devices.iter().map(|grant| RecordDevice { grant: grant.clone(), ..device.clone() }).collect();
-        loaded(&record)
-    };
+    let named = |text: &str, grants: &[Grant]| loaded(&of_grants(text, grants));
     let admin = Grant { access: Access::Admin, ..grant("one") };
     let records = vec![
         named("a", &[grant("one"), grant("free")]),
@@ -176,4 +173,116 @@ fn two_records_of_one_exclusive_device_are_both_quarantined_with_both_names() {
         );
         assert_eq!(found.devices.len(), 2, "they stay taken");
     }
+}
+
+/// A record of one device for each grant, without CPUs.
+fn of_grants(text: &str, grants: &[Grant]) -> ClaimRecord {
+    let mut record = record(text, RecordState::Prepared, "now");
+    let device = RecordDevice { plan: DevicePlan::default(), ..record.devices[0].clone() };
+    record.devices = grants.iter().map(|grant| RecordDevice { grant: grant.clone(), ..device.clone() }).collect();
+    record
+}
+
+/// Why each of these records is refused, as far as one is.
+fn refused(records: &[ClaimRecord], inventory: &Inventory) -> BTreeMap<String, String> {
+    let judged = refuse_contradictions(records.iter().map(loaded).collect(), inventory);
+    judged.into_iter().filter_map(|it| Some((it.uid.to_string(), it.record.err()?))).collect()
+}
+
+#[test]
+fn two_records_of_the_same_cpus_are_both_quarantined_with_both_names() {
+    let pinned = |text: &str, grant: Grant, cpus: &[u32], data: serde_json::Value| {
+        let mut record = of_grants(text, &[grant]);
+        record.devices[0].plan.pinning.cpus = cpus.iter().copied().collect();
+        record.devices[0].plan.data = data;
+        record
+    };
+    let nothing = serde_json::Value::Null;
+    let admin = Grant { access: Access::Admin, ..part("many", 1) };
+    let records = [
+        pinned("a", part("many", 2), &[0, 1], nothing.clone()),
+        pinned("b", part("many", 2), &[1, 2], nothing.clone()),
+        pinned("c", part("many", 1), &[4], serde_json::json!({"idle": "5"})),
+        // Of another device of the same CPUs.
+        pinned("d", grant("other"), &[5], nothing.clone()),
+        pinned("e", part("many", 1), &[6], nothing.clone()),
+        pinned("f", admin, &[6], nothing),
+    ];
+    // Nothing is known of what there is, and nothing has to be.
+    let refused = refused(&records, &Inventory::default());
+    let expected = [
+        ("a", "it has CPUs 1, and so has the record of claim default/name-b (b)"),
+        ("b", "it has CPUs 1, and so has the record of claim default/name-a (a)"),
+        ("c", "it has CPUs 5, and so has the record of claim default/name-d (d)"),
+        ("d", "it has CPUs 5, and so has the record of claim default/name-c (c)"),
+    ];
+    assert_eq!(refused, expected.map(|(uid, reason)| (uid.to_owned(), reason.to_owned())).into());
+}
+
+#[test]
+fn records_of_more_than_a_shared_device_had_are_all_quarantined_with_their_names() {
+    let of = |text: &str, device: &str, units: u64, had: u64| {
+        let mut record = of_grants(text, &[part(device, units)]);
+        let name = hostler_api::QualifiedName::new("units").unwrap();
+        record.devices[0].capacity = (had > 0).then(|| (name, hostler_api::Quantity::whole(had))).into_iter().collect();
+        record
+    };
+    let records = [
+        of("a", "many", 6, 10),
+        of("b", "many", 5, 10),
+        // Enough for all.
+        of("c", "gone", 6, 8),
+        of("d", "gone", 4, 10),
+        // Nobody knows what there was.
+        of("e", "old", 6, 0),
+        of("f", "old", 600, 0),
+    ];
+    for inventory in [inventory(), Inventory::default()] {
+        let refused = refused(&records, &inventory);
+        assert_eq!(refused.keys().collect::<Vec<_>>(), ["a", "b"], "{refused:?}");
+        assert_eq!(
+            refused["a"],
+            "with other records it gives more than there is: device many has 5 of units left, 6 wanted; held by b \
+             (default/name-b): 5"
+        );
+        assert!(refused["b"].ends_with("held by a (default/name-a): 6"), "{}", refused["b"]);
+    }
+    // The device has ten by now: some of its memory went into huge pages.
+    assert_eq!(refused(&[of("a", "many", 6, 12), of("b", "many", 6, 12)], &inventory()), BTreeMap::new());
+}
+
+#[test]
+fn records_of_partitions_that_exclude_each_other_are_all_quarantined_with_their_names() {
+    let name = |text: &str| DeviceName::new(text).unwrap();
+    let slots = |slots: u64| BTreeMap::from([(name("slots"), hostler_api::Quantity::whole(slots))]);
+    let takes = |amount: u64| vec![CounterUse { set: name("card"), counters: slots(amount) }];
+    let mut there = inventory();
+    let pool = std::sync::Arc::make_mut(there.pools.get_mut("bench").unwrap());
+    pool.counter_sets.push(CounterSet { name: name("card"), counters: slots(4) });
+    for (device, amount) in [("whole", 4), ("half", 2), ("quarter", 1)] {
+        let mut device = Device::new(name(device));
+        device.consumes = takes(amount);
+        pool.devices.push(device);
+    }
+    let of = |text: &str, device: &str, taken: u64| {
+        let mut record = of_grants(text, &[grant(device)]);
+        record.devices[0].counters = takes(taken);
+        record
+    };
+    let (whole, half, quarter) = (of("a", "whole", 4), of("b", "half", 2), of("c", "quarter", 1));
+    let found = refused(&[whole.clone(), half.clone()], &there);
+    assert_eq!(
+        found["a"],
+        "with other records it gives more than there is: device whole takes 4 of counter slots in set card, which has 2 \
+         left; held by b (default/name-b): 2 with half"
+    );
+    assert!(found["b"].ends_with("held by a (default/name-a): 4 with whole"), "{}", found["b"]);
+    for (records, why) in [
+        ([half.clone(), quarter.clone()], "both fit"),
+        ([of("a", "whole", 1), half.clone()], "it took less when it was given"),
+        ([of("a", "gone", 4), half.clone()], "what is not there is not judged"),
+    ] {
+        assert_eq!(refused(&records, &there), BTreeMap::new(), "{why}");
+    }
+    assert_eq!(refused(&[whole, half], &Inventory::default()), BTreeMap::new(), "nobody knows what there is");
 }

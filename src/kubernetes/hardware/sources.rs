@@ -22,6 +22,15 @@ pub(super) struct ReportSources {
     holds_rx: HoldsReader,
     publication_rx: watch::Receiver<Publication>,
     claim_access: ClaimAccessReader,
+    gone_rx: watch::Receiver<()>,
+}
+
+/// What a report is made for.
+pub(super) enum ReportNews {
+    /// Something is other than it was.
+    Changed,
+    /// The object is not there.
+    Gone,
 }
 
 /// What a report is made of.
@@ -40,9 +49,10 @@ impl ReportSources {
         Self {
             inventory_rx: parts.inventory.subscribe(),
             table_rx: parts.table_rx.clone(),
-            holds_rx: parts.holds_rx.clone(),
+            holds_rx: parts.holds.word_rx.clone(),
             publication_rx: parts.publication_rx.clone(),
             claim_access: parts.cluster.claim_access().subscribe(),
+            gone_rx: parts.holds.gone_rx.clone(),
         }
     }
 
@@ -51,17 +61,20 @@ impl ReportSources {
     pub(super) async fn holds_heard(&mut self) {
         // Whoever says nothing any more has said all.
         let _ = self.holds_rx.changed().await;
+        // The first report begins with a look, and makes an object that is not there yet.
+        self.gone_rx.mark_unchanged();
     }
 
-    /// Comes back when anything has changed.
-    pub(super) async fn changed(&mut self) {
+    /// Comes back when anything has changed, or the object is gone.
+    pub(super) async fn changed(&mut self) -> ReportNews {
         // All arms are cancel safe: a change that was not taken is still seen as one.
         tokio::select! {
-            Ok(()) = self.inventory_rx.changed() => {}
-            Ok(()) = self.table_rx.changed() => {}
-            Ok(()) = self.holds_rx.changed() => {}
-            Ok(()) = self.publication_rx.changed() => {}
-            () = self.claim_access.changed() => {}
+            Ok(()) = self.gone_rx.changed() => ReportNews::Gone,
+            Ok(()) = self.inventory_rx.changed() => ReportNews::Changed,
+            Ok(()) = self.table_rx.changed() => ReportNews::Changed,
+            Ok(()) = self.holds_rx.changed() => ReportNews::Changed,
+            Ok(()) = self.publication_rx.changed() => ReportNews::Changed,
+            () = self.claim_access.changed() => ReportNews::Changed,
         }
     }
 

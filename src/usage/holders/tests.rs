@@ -36,6 +36,7 @@ fn grant(backend_name: &str, device: &str, consumed: &[(&str, u64)]) -> RecordDe
         },
         plan: DevicePlan::default(),
         counters: Vec::new(),
+        capacity: Default::default(),
         edits: Default::default(),
         unmet: Vec::new(),
     }

@@ -81,6 +81,7 @@ impl World {
                     ..Default::default()
                 },
                 counters: Vec::new(),
+                capacity: Default::default(),
                 edits: Default::default(),
                 unmet: Vec::new(),
             }

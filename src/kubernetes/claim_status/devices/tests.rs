@@ -27,6 +27,7 @@ fn held(device: &str, share: Option<&str>) -> RecordDevice {
         grant,
         plan,
         counters: Vec::new(),
+        capacity: Default::default(),
         edits: ContainerEdits::default(),
         unmet: Vec::new(),
     }

@@ -103,6 +103,7 @@ fn table(backend_name: &str, grants: Vec<Value>, busy: Option<ClaimOperation>) -
         grant: serde_json::from_value::<Grant>(grant).unwrap(),
         plan: DevicePlan::default(),
         counters: Vec::new(),
+        capacity: Default::default(),
         edits: Default::default(),
         unmet: Vec::new(),
     };

@@ -87,6 +87,7 @@ fn table(grants: Vec<serde_json::Value>) -> ClaimTable {
             grant,
             plan: DevicePlan::default(),
             counters: Vec::new(),
+            capacity: Default::default(),
             edits: Default::default(),
             unmet: Vec::new(),
         }
