@@ -37,6 +37,7 @@ use super::{
     sight::{Keeping, ProvisionSight},
 };
 use crate::{
+    askers::ASKER_BOX,
     config::ProvisioningConfig,
     hold::adapter::{HoldPhase, HoldStatus},
     lead::Leadership,
@@ -169,6 +170,7 @@ impl<'a> ProvisionTerm<'a> {
             attaches: parts.attach.is_some(),
             unneeded: Duration::from_secs(config.scale_down_unneeded_seconds.into()),
             longest_booking: Duration::from_secs(config.longest_booking_seconds.into()),
+            asker_box: ASKER_BOX,
         });
         let (written_tx, written_rx) = mpsc::channel(MOST_WRITES);
         let (checked_tx, checked_rx) = mpsc::channel(1);

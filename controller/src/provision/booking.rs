@@ -308,7 +308,7 @@ fn lost_device(device: &ReservedDevice) -> String {
 }
 
 /// For how many pods it keeps devices that no pod has had yet.
-fn unserved(known: &ReservationObject) -> u32 {
+pub(super) fn unserved(known: &ReservationObject) -> u32 {
     let served = u32::try_from(known.status.current_owners.len()).unwrap_or(u32::MAX);
     known.spec.replicas().saturating_sub(served)
 }

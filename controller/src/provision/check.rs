@@ -9,7 +9,7 @@ use std::{
 };
 
 use hostler_allocator::plan::{
-    CutShort, ObjectKey, Plan, PlanBoxes, PlanOptions, PodSet, QuotaAmounts, Snapshot, Verdict,
+    BoxSize, CutShort, ObjectKey, Plan, PlanBoxes, PlanOptions, PodSet, QuotaAmounts, Snapshot, Verdict,
 };
 
 use super::{
@@ -18,10 +18,11 @@ use super::{
     plan_hash::{placements, plan_hash},
     words::{self, Attachable},
 };
-use crate::{
-    askers::ASKER_BOX,
-    hold::{DeviceKey, add_taken},
-};
+use crate::hold::{DeviceKey, add_taken};
+
+/// The answer to all requests where bookings cannot be placed: the room that they leave is not known.
+const CROWDED: &str = "what is booked for ProvisioningRequests takes more work to place than there is for those of one \
+                       namespace; before some of it is over, nobody can say what room is left";
 
 /// What is to be answered.
 #[derive(Clone, Debug)]
@@ -40,6 +41,8 @@ pub(crate) struct CheckBatch {
     pub(super) planned: BTreeSet<AttachStep>,
     /// No further one is begun after that time.
     pub(super) time_box: Duration,
+    /// Work and time for the bookings and candidates of each namespace.
+    pub(super) asker_box: BoxSize,
 }
 
 /// A request that room is looked for.
@@ -86,6 +89,8 @@ pub(super) enum CheckVerdict {
     NotFound(String),
     /// Something that is not looked at decides.
     Undecided(String),
+    /// Bookings cannot be placed, which is not the fault of the request.
+    Crowded(String),
 }
 
 /// Where there is room.
@@ -110,13 +115,11 @@ impl CheckBatch {
         attach: Option<&dyn Attach>,
         elapsed: &mut dyn FnMut() -> Duration,
     ) -> CheckAnswer {
-        let mut cluster = self.without_taken(snapshot);
+        let boxes = RefCell::new(PlanBoxes::for_each_namespace(self.asker_box));
         let mut placed: Vec<&Vec<PodSet>> = self.bookings.iter().collect();
+        let booked = with_booked(self.without_taken(snapshot), &placed, options, &mut boxes.borrow_mut());
+        let Ok(mut cluster) = booked else { return self.crowded() };
         let (mut promised, quotas) = (self.promised(snapshot), snapshot.facts().quota_book());
-        for sets in &self.bookings {
-            cluster = with_booked(&cluster, sets, options);
-        }
-        let boxes = RefCell::new(PlanBoxes::for_each_namespace(ASKER_BOX));
         let mut verdicts = Vec::new();
         for candidate in &self.candidates {
             if !verdicts.is_empty() && elapsed() >= self.time_box {
@@ -184,11 +187,19 @@ impl CheckBatch {
         let mut facts = snapshot.facts().clone();
         add_taken(&mut facts, &self.taken);
         offers.iter().for_each(|offer| facts.add_slice(offer.slice.clone()));
-        let mut cluster = snapshot.with(facts);
-        for sets in placed {
-            cluster = with_booked(&cluster, sets, options);
+        // All of it was decided within boxes of this size, and is placed for the candidate's sake: not at the cost of its owners.
+        let mut others = PlanBoxes::for_each_namespace(self.asker_box);
+        match with_booked(snapshot.with(facts), placed, options, &mut others) {
+            Ok(cluster) => cluster.plan_within(&candidate.sets, options, &mut boxes.borrow_mut()),
+            Err(cut_short) => *cut_short,
         }
-        cluster.plan_within(&candidate.sets, options, &mut boxes.borrow_mut())
+    }
+
+    /// Answers that nothing can be promised.
+    fn crowded(&self) -> CheckAnswer {
+        let uids = self.candidates.iter().map(|candidate| candidate.uid.clone());
+        let verdicts = uids.map(|uid| (uid, CheckVerdict::Crowded(CROWDED.to_owned()))).collect();
+        CheckAnswer { number: self.number, verdicts }
     }
 
     fn without_taken(&self, snapshot: &Snapshot) -> Snapshot {
@@ -218,9 +229,22 @@ impl CheckCandidate {
     }
 }
 
-/// The cluster with the pods of a booking. It was decided within a box before, and has one of its own now.
-fn with_booked(cluster: &Snapshot, sets: &[PodSet], options: &PlanOptions) -> Snapshot {
-    cluster.plan_within(sets, options, &mut PlanBoxes::for_all(ASKER_BOX)).after().clone()
+/// The cluster with the pods of all bookings; or the plan of one that was cut short. What of that has no place yet would be room for
+/// others. It uses up the boxes of those that booked: who books much can ask less.
+fn with_booked(
+    mut cluster: Snapshot,
+    bookings: &[&Vec<PodSet>],
+    options: &PlanOptions,
+    boxes: &mut PlanBoxes,
+) -> Result<Snapshot, Box<Plan>> {
+    for sets in bookings {
+        let plan = cluster.plan_within(sets, options, boxes);
+        if plan.sets.iter().any(|set| set.cut_short.is_some()) {
+            return Err(Box::new(plan));
+        }
+        cluster = plan.after().clone();
+    }
+    Ok(cluster)
 }
 
 /// What came of looking for steps.

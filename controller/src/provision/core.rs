@@ -6,22 +6,24 @@ use std::{
     time::Duration,
 };
 
-use hostler_allocator::plan::PodSet;
+use hostler_allocator::plan::{BoxSize, PodSet};
 use hostler_api::provisioning::{ProvisioningConditionType as Type, ProvisioningReason as Reason};
 
 use super::{
     attach::{AttachCall, AttachJournal, AttachKeeper, AttachSettings, is_held, live},
-    booking::{REQUEST_LABEL, made_for, parts, taken_back, taken_back_of},
+    booking::{made_for, parts, taken_back},
     check::{Attaching, CheckBatch, CheckCandidate, CheckVerdict},
     class::{ProvisionClass, ProvisionClasses},
     clock::ProvisionMoment,
     decide::{Decision, is_over},
     event::{FinalizerWrite, ProvisionCommand, ProvisionEvent, ReservationWrite, StatusWrite},
+    gains::GainWatch,
     memory::RequestMemory,
     objects::{ProvisionObjects, SeenRequest},
+    orphans::OrphanedBookings,
     parameters::RequestParameters,
     room::booked,
-    sight::{Keeping, ProvisionSight},
+    sight::ProvisionSight,
     status::{TERM, notices, said},
     turn::WriteTurn,
 };
@@ -32,8 +34,6 @@ use crate::{
 
 /// As long is waited for marks on open requests. A write that takes longer is given up by whoever sent it.
 pub(super) const MARKS_COME: Duration = Duration::from_secs(15);
-/// A Reservation may be seen before the request that it was made for, where another controller led before: these are two watches.
-const ORPHANED_AFTER: Duration = Duration::from_secs(10);
 
 /// What does not change.
 #[derive(Clone, Debug)]
@@ -52,6 +52,8 @@ pub(crate) struct ProvisionSettings {
     pub(crate) unneeded: Duration,
     /// For how long a request may book at most.
     pub(crate) longest_booking: Duration,
+    /// Work and time for all questions of a namespace in one round.
+    pub(crate) asker_box: BoxSize,
 }
 
 /// What decides.
@@ -67,8 +69,8 @@ pub(crate) struct ProvisionCore {
     /// Whose turn it is with which Reservation.
     kept: BTreeMap<String, WriteTurn>,
     attach: AttachKeeper,
-    /// Since when Reservations are there whose request is not, by its UID.
-    orphans: BTreeMap<String, Duration>,
+    orphans: OrphanedBookings,
+    gains: GainWatch,
     wake: Option<Duration>,
 }
 
@@ -83,7 +85,8 @@ impl ProvisionCore {
             check: None,
             checks: 0,
             kept: BTreeMap::new(),
-            orphans: BTreeMap::new(),
+            orphans: OrphanedBookings::default(),
+            gains: GainWatch::new(),
             wake: None,
         }
     }
@@ -102,6 +105,9 @@ impl ProvisionCore {
         let going = going(sight.objects);
         let known: BTreeSet<&str> = ours.iter().map(|(it, _)| it).chain(&going).map(|it| it.uid()).collect();
         self.memories.retain(|uid, _| known.contains(&**uid));
+        self.look_again(&ours, now, sight);
+        let (orphaned, due) = self.orphans.see(now.steady, sight);
+        self.wake(due);
         let (mut candidates, mut calls) = (Vec::new(), Vec::new());
         for (request, class) in &ours {
             let mut decision = self.decide(request, now, sight);
@@ -120,13 +126,13 @@ impl ProvisionCore {
             self.wake(decision.due);
             commands.extend(self.write(request, decision, now));
         }
-        let orphaned = self.orphaned(now, sight);
         commands.extend(self.keep(orphaned, now, sight).map(ProvisionCommand::Keep));
         commands.extend(self.call(calls, &ours, &going, now, sight).map(ProvisionCommand::Call));
         // Who was looked at last comes last, so that nobody waits for ever behind those that are told no again and again.
         candidates.sort_by_key(|(turn, _)| *turn);
         let candidates: Vec<CheckCandidate> = candidates.into_iter().map(|(_, candidate)| candidate).collect();
         let mut candidates = in_turns(candidates, |candidate| &candidate.namespace);
+        let is_waited_for = !candidates.is_empty();
         candidates.truncate(self.settings.batch);
         // What nobody waits for any more, and nobody wants to write just now, is forgotten.
         self.kept.retain(|name, turn| {
@@ -134,6 +140,11 @@ impl ProvisionCore {
             !turn.is_current(seen, now.steady)
         });
         commands.extend(self.check(&ours, candidates, now, sight).map(ProvisionCommand::Check));
+        if self.check.is_none() && !is_waited_for {
+            self.gains.rests(now.steady);
+        }
+        let due = self.gains.due(now.steady);
+        self.wake(due);
         commands.extend(self.wake.filter(|wake| *wake > now.steady).map(ProvisionCommand::WakeAt));
         commands
     }
@@ -196,6 +207,20 @@ impl ProvisionCore {
         ours
     }
 
+    /// Has those who were told no looked at anew, if there may be room for them since.
+    fn look_again(
+        &mut self,
+        ours: &[(Arc<SeenRequest>, ProvisionClass)],
+        now: ProvisionMoment,
+        sight: &ProvisionSight<'_>,
+    ) {
+        let booked = ours.iter().filter(|(request, _)| self.is_booked(request));
+        let booked = booked.map(|(request, _)| request.uid().to_owned()).collect();
+        if self.gains.see(now.steady, sight, booked) {
+            self.memories.values_mut().for_each(|memory| memory.gained(now.steady));
+        }
+    }
+
     fn decide(&mut self, request: &SeenRequest, now: ProvisionMoment, sight: &ProvisionSight<'_>) -> Decision {
         let memory = match self.memories.entry(request.uid().to_owned()) {
             Entry::Occupied(known) => known.into_mut(),
@@ -204,6 +229,7 @@ impl ProvisionCore {
         if !memory.is_current(&request.version, now) {
             return Decision { due: memory.write_due(), ..Decision::default() };
         }
+        memory.opened_by = self.orphans.opened_by(&request.key);
         let mut decision = match longer_than(self.settings.longest_booking, request) {
             Some(problem) => Decision::failed(Reason::FailedToCreatePods, problem),
             None => Decision::about(request, memory, now, sight, &self.attach),
@@ -225,29 +251,6 @@ impl ProvisionCore {
             decision.wanted = None;
         }
         decision
-    }
-
-    /// Takes back Reservations of requests that are gone, except for devices that pods have. A request that is deleted within its
-    /// booking was deleted by its owner: Cluster Autoscaler deletes a request seven days after its last answer.
-    fn orphaned(&mut self, now: ProvisionMoment, sight: &ProvisionSight<'_>) -> Vec<ReservationWrite> {
-        if *sight.keeping != Keeping::Kept {
-            return Vec::new();
-        }
-        let is_there: BTreeSet<&str> = sight.objects.requests.values().map(|it| it.uid()).collect();
-        let made_for = sight.reservations.values().filter_map(|it| Some((it.labels.get(REQUEST_LABEL)?, it)));
-        let alone: Vec<(&String, _)> = made_for.filter(|(uid, _)| !is_there.contains(&***uid)).collect();
-        let gone: BTreeSet<&String> = alone.iter().map(|(uid, _)| *uid).collect();
-        self.orphans.retain(|uid, _| gone.contains(uid));
-        let mut writes = Vec::new();
-        for (uid, known) in alone {
-            let due = *self.orphans.entry(uid.clone()).or_insert(now.steady) + ORPHANED_AFTER;
-            if now.steady < due {
-                self.wake(Some(due));
-            } else {
-                writes.extend(taken_back_of(known, true));
-            }
-        }
-        writes
     }
 
     /// Those of the writes whose turn it is.
@@ -372,6 +375,7 @@ impl ProvisionCore {
         }
         self.checks += 1;
         self.check = Some(self.checks);
+        self.gains.asks(now.steady);
         // Who has everything attached is looked at alone: what is attached for others is nobody's meanwhile.
         if let Some(at) = candidates.iter().position(|it| it.attaching == Attaching::Done) {
             candidates = vec![candidates.swap_remove(at)];
@@ -385,8 +389,8 @@ impl ProvisionCore {
         let steps = ours.iter().filter_map(|(request, _)| live(request)).flat_map(AttachJournal::into_steps);
         let promised = promised_by_reservations(sight.reservations.values().map(|it| &**it));
         let planned = steps.chain(self.attach.steps().cloned()).collect();
-        let time_box = self.settings.time_box;
-        Some(CheckBatch { number: self.checks, bookings, taken, promised, candidates, planned, time_box })
+        let ProvisionSettings { time_box, asker_box, .. } = self.settings;
+        Some(CheckBatch { number: self.checks, bookings, taken, promised, candidates, planned, time_box, asker_box })
     }
 
     fn is_marked(&self, request: &SeenRequest) -> bool {
@@ -394,13 +398,17 @@ impl ProvisionCore {
             || request.status.provisioning_class_details.get(TERM) == Some(&self.settings.term)
     }
 
-    /// What is booked for a request: as it says itself, or as it is about to.
+    /// What is booked for a request.
     fn booking(&self, request: &SeenRequest, sight: &ProvisionSight<'_>) -> Option<Vec<PodSet>> {
+        if self.is_booked(request) { booked(request, sight) } else { None }
+    }
+
+    /// Whether a request has a booking: as it says itself, or as it is about to.
+    fn is_booked(&self, request: &SeenRequest) -> bool {
         let verdict = self.memories.get(request.uid()).and_then(|memory| memory.verdict.as_ref());
         let is_attaching = live(request).is_some_and(|journal| journal.back().is_none());
         let is_promised = request.status.is(Type::Provisioned) || !parts(request).is_empty() || is_attaching;
-        let is_booked = is_promised || matches!(verdict, Some(CheckVerdict::Found(_)));
-        if is_over(request) || !is_booked { None } else { booked(request, sight) }
+        !is_over(request) && (is_promised || matches!(verdict, Some(CheckVerdict::Found(_))))
     }
 
     fn wake(&mut self, at: Option<Duration>) {

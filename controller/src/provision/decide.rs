@@ -100,19 +100,17 @@ impl Decision {
                 Err(template) => Self::failed(Reason::FailedToBookCapacity, no_template(&template)),
             };
         }
+        decision.due = memory.rests(now.steady).map(|until| until.min(ends));
         match (&memory.verdict, sets) {
             (Some(CheckVerdict::Found(found)), Ok(sets)) => {
                 decision.found(request, found, &sets, &parameters, now, sight)
             }
             (Some(CheckVerdict::Attachable(plan)), Ok(_)) => decision.plan_steps(request, plan),
             (Some(verdict), _) => decision.say(verdict, &parameters),
-            _ if now.steady >= ends => {
-                let message = format!("no capacity was found within {}", words::time(parameters.validity));
-                return Self::failed(Reason::Expired, message);
-            }
+            _ if now.steady >= ends => return Self::expired(&parameters),
             (None, Err(_)) if now.steady < templates_due => decision.due = Some(templates_due.min(ends)),
             (None, Err(template)) => return Self::failed(Reason::FailedToCreatePods, no_template(&template)),
-            (None, Ok(_)) if now.steady < memory.due => decision.due = Some(memory.due.min(ends)),
+            (None, Ok(_)) if decision.due.is_some() => {}
             // Whether devices can be kept is known soon. What was made for it before goes first: the names are needed again.
             (None, Ok(_)) if *sight.keeping == Keeping::Unknown => decision.due = Some(ends),
             (None, Ok(_)) if made_for(request, sight.reservations).next().is_some() => decision.due = Some(ends),
@@ -219,6 +217,10 @@ impl Decision {
         match state {
             // Later than that, what is kept might be over before the booking is.
             BookingState::Kept if now.steady < due => self.say_kept(request, sets, parameters, sight.reservations),
+            // An earlier request of its name, of which nothing was seen when there was room, still has its booking.
+            BookingState::Lacking(_) if now.steady < due && memory.opened_by.is_some() => {
+                self.due = memory.opened_by.map(|at| at.min(due));
+            }
             BookingState::Lacking(why) => self.say_lacking(request, why, memory, now, parameters),
             _ if now.steady >= due => {
                 let time = words::time(BOOKING_TAKES);
@@ -244,11 +246,15 @@ impl Decision {
         }
         let verdict = CheckVerdict::NotFound(why);
         self.say(&verdict, parameters);
-        memory.checked(verdict, now);
+        memory.not_kept(verdict, now);
     }
 
     pub(super) fn failed(reason: Reason, message: impl Into<String>) -> Self {
         Self { words: vec![StatusWord::yes(Type::Failed, reason, message)], ..Self::default() }
+    }
+
+    fn expired(parameters: &RequestParameters) -> Self {
+        Self::failed(Reason::Expired, format!("no capacity was found within {}", words::time(parameters.validity)))
     }
 
     /// What is booked is used up, or its time is over.
@@ -281,6 +287,7 @@ impl Decision {
             CheckVerdict::Attachable(_) => {}
             CheckVerdict::NotFound(message) => self.say_no(Reason::CapacityIsNotFound, message, parameters),
             CheckVerdict::Undecided(message) => self.say_no(Reason::FailedToCheckCapacity, message, parameters),
+            CheckVerdict::Crowded(message) => self.say_later(Reason::FailedToCheckCapacity, message),
         }
     }
 
@@ -356,15 +363,21 @@ impl Decision {
     }
 
     fn say_no(&mut self, reason: Reason, message: &str, parameters: &RequestParameters) {
-        self.words.push(StatusWord::no(Type::CapacityAvailable, reason, message));
-        if parameters.is_final {
-            self.is_open = false;
-            self.words.push(StatusWord::yes(Type::Failed, reason, format!("{message}; noRetry is true")));
-        } else {
-            let longest = words::time(LONGEST_PAUSE);
-            let message = format!("{message}; it is looked for again, at the latest every {longest}");
-            self.words.push(StatusWord::no(Type::Provisioned, reason, message));
+        if !parameters.is_final {
+            return self.say_later(reason, message);
         }
+        self.is_open = false;
+        self.words.push(StatusWord::no(Type::CapacityAvailable, reason, message));
+        self.words.push(StatusWord::yes(Type::Failed, reason, format!("{message}; noRetry is true")));
+    }
+
+    /// It may be told yes another time.
+    fn say_later(&mut self, reason: Reason, message: &str) {
+        self.words.push(StatusWord::no(Type::CapacityAvailable, reason, message));
+        let longest = words::time(LONGEST_PAUSE);
+        let message =
+            format!("{message}; it is looked for again when something gets free, at the latest every {longest}");
+        self.words.push(StatusWord::no(Type::Provisioned, reason, message));
     }
 }
 

@@ -20,6 +20,10 @@ use super::{
 const FIRST_PAUSE: Duration = Duration::from_secs(60);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
+/// A no that is not about room is not looked at anew at once when something gets free, but after this part of the pause: what takes
+/// too much work takes no less then, and whoever could not be kept is free again by that alone.
+const QUIET_PART: u32 = 6;
+
 /// Between two looks at what was attached: slices of it come in seconds.
 const VERIFIED_EVERY: Duration = Duration::from_secs(2);
 
@@ -30,9 +34,13 @@ pub(super) struct RequestMemory {
     pub(super) created: SeenAge,
     /// For how long `Provisioned` has been what it is.
     answered: Option<(String, SeenAge)>,
-    /// How long it waits after the next no, and until when it does now.
+    /// How long it waits after the next no, and until when it does now, if nothing gets free.
     pause: Duration,
     pub(super) due: Duration,
+    /// Before that time it is no reason to look at it that something gets free.
+    quiet: Duration,
+    /// The end of the wait for the booking of an earlier request of the same name; `None`: there is none.
+    pub(super) opened_by: Option<Duration>,
     /// What was found, as long as it does not stand in the request.
     pub(super) verdict: Option<CheckVerdict>,
     /// Whether it is looked at because everything is attached for it, and since when everything is.
@@ -52,6 +60,8 @@ impl RequestMemory {
             answered: None,
             pause: FIRST_PAUSE,
             due: now.steady,
+            quiet: now.steady,
+            opened_by: None,
             verdict: None,
             verifies: false,
             attached: None,
@@ -81,20 +91,49 @@ impl RequestMemory {
         age_since(&mut self.closing, since, now)
     }
 
-    /// The planner has answered, or what it found could not be kept.
+    /// The planner has answered.
     pub(super) fn checked(&mut self, verdict: CheckVerdict, now: ProvisionMoment) {
         if std::mem::take(&mut self.verifies) {
             self.due = now.steady + VERIFIED_EVERY;
         } else if !matches!(verdict, CheckVerdict::Found(_) | CheckVerdict::Attachable(_)) {
-            self.due = now.steady + self.pause;
-            self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+            let is_about_room = matches!(verdict, CheckVerdict::NotFound(_));
+            self.told_no(if is_about_room { Duration::ZERO } else { self.pause / QUIET_PART }, now);
         }
         self.verdict = Some(verdict);
     }
 
+    /// What the planner found could not be kept.
+    pub(super) fn not_kept(&mut self, why: CheckVerdict, now: ProvisionMoment) {
+        self.told_no(self.pause / QUIET_PART, now);
+        self.verdict = Some(why);
+    }
+
+    /// What was to be attached could not be, and is detached again: hardware is not moved more often than it has to be.
+    pub(super) fn not_attached(&mut self, why: CheckVerdict, now: ProvisionMoment) {
+        (self.attached, self.verifies) = (None, false);
+        self.told_no(self.pause, now);
+        self.verdict = Some(why);
+    }
+
+    /// The end of its pause, or of the wait for the booking of an earlier request of the same name.
+    pub(super) fn rests(&self, now: Duration) -> Option<Duration> {
+        if now < self.due { Some(self.due) } else { self.opened_by }
+    }
+
+    /// Something got free: there may be room.
+    pub(super) fn gained(&mut self, now: Duration) {
+        self.due = self.due.min(self.quiet.max(now));
+    }
+
+    fn told_no(&mut self, quiet: Duration, now: ProvisionMoment) {
+        self.quiet = now.steady + quiet;
+        self.due = now.steady + self.pause;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+    }
+
     /// Whether there is no room after all, and that does not stand in the request yet.
     pub(super) fn was_told_no(&self) -> bool {
-        matches!(self.verdict, Some(CheckVerdict::NotFound(_) | CheckVerdict::Undecided(_)))
+        matches!(self.verdict, Some(CheckVerdict::NotFound(_) | CheckVerdict::Undecided(_) | CheckVerdict::Crowded(_)))
     }
 
     /// `notices` are told once it is written.

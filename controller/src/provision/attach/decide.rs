@@ -105,8 +105,7 @@ impl StepDecision<'_> {
         }
         let verdict = CheckVerdict::NotFound(why);
         if memory.verdict.as_ref() != Some(&verdict) {
-            (memory.attached, memory.verifies) = (None, false);
-            memory.checked(verdict.clone(), self.now);
+            memory.not_attached(verdict.clone(), self.now);
         }
         decision.say(&verdict, parameters);
         decision.details.insert(ATTACH, self.journal.clone().done().text());

@@ -78,7 +78,10 @@ fn a_workload_that_waits_shows_why_and_its_next_attempt_is_a_request_of_its_own(
     let first = attempt(&mut world, 1, 2);
     let CheckState::Pending(message) = check_state(&world, &first) else { panic!("{:?}", check_state(&world, &first)) };
     assert!(message.contains("0 of 2: ") || message.contains("1 of 2: "), "{message}");
-    assert!(message.ends_with("it is looked for again, at the latest every 10 min"), "{message}");
+    assert!(
+        message.ends_with("it is looked for again when something gets free, at the latest every 10 min"),
+        "{message}"
+    );
     world.pass(Duration::from_secs(3600));
     assert_eq!(check_state(&world, &first), CheckState::Retry);
     // It keeps the old one until the workload is done.

@@ -15,6 +15,7 @@ use super::{
     fabric::Fabric,
     world::{CLASS, ModelServer, WriteFault},
 };
+use crate::askers::ASKER_BOX;
 use crate::hold::ReservationObject;
 use crate::provision::{
     attach::{Attach, AttachCall},
@@ -88,6 +89,7 @@ impl ModelController {
             attaches: seen.fabric.is_some(),
             unneeded: 600 * SECOND,
             longest_booking: 3600 * SECOND,
+            asker_box: ASKER_BOX,
         };
         let (travelling, answers) = (Vec::new(), Vec::new());
         Self { core: ProvisionCore::new(settings), seen, began, travelling, answers, check: None }

@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{fabric::Fabric, keeper::DeviceAt};
+use crate::askers::ASKER_BOX;
 use crate::provision::{
     class::ProvisionClasses,
     clock::ProvisionMoment,
@@ -281,6 +282,7 @@ impl World {
             attaches: false,
             unneeded: Duration::from_secs(600),
             longest_booking: Duration::from_secs(3600),
+            asker_box: ASKER_BOX,
         };
         Self {
             server: ModelServer::new(),

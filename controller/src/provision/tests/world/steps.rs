@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use hostler_allocator::plan::{ObjectKey, PlanOptions, Snapshot};
+use hostler_allocator::plan::{BoxSize, ObjectKey, PlanOptions, Snapshot};
 use hostler_cluster::ObjectVersion;
 
 use super::{ModelServer, World, WriteFault};
@@ -57,6 +57,12 @@ impl World {
         world.settings.attaches = true;
         world.core = ProvisionCore::new(world.settings.clone());
         world
+    }
+
+    /// The controller is started anew with other limits.
+    pub(in crate::provision::tests) fn set_asker_box(&mut self, asker_box: BoxSize) {
+        self.settings.asker_box = asker_box;
+        self.restart();
     }
 
     /// Until nothing is to be done but to wait.

@@ -1,0 +1,81 @@
+//! Reservations whose request is gone: when they are taken back, and which requests wait for that. The core alone writes and reads it,
+//! and begins anew in every term.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use hostler_allocator::plan::ObjectKey;
+use hostler_api::reservation::ReservedDeviceState;
+
+use super::{
+    booking::{BOOKING_TAKES, REQUEST_LABEL, taken_back_of, unserved},
+    event::ReservationWrite,
+    sight::{Keeping, ProvisionSight},
+};
+use crate::hold::ReservationObject;
+
+/// A Reservation may be seen before the request that it was made for, where another controller led before: these are two watches.
+const ORPHANED_AFTER: Duration = Duration::from_secs(10);
+/// A node that does not answer keeps devices closed for as long as it likes. Opening them may take as long as closing them.
+const OPENED_AFTER: Duration = ORPHANED_AFTER.saturating_add(BOOKING_TAKES);
+
+/// Bookings of requests that are gone.
+#[derive(Debug, Default)]
+pub(super) struct OrphanedBookings {
+    /// The time at which they were first seen without their request, by its UID.
+    since: BTreeMap<String, Duration>,
+    /// Names of requests whose devices are not open to others yet, and until when a new request of the same name waits for that.
+    opening: BTreeMap<ObjectKey, Duration>,
+}
+
+impl OrphanedBookings {
+    /// Takes the present state. Returns what is taken back, and when to come back.
+    pub(super) fn see(
+        &mut self,
+        now: Duration,
+        sight: &ProvisionSight<'_>,
+    ) -> (Vec<ReservationWrite>, Option<Duration>) {
+        self.opening.clear();
+        if *sight.keeping != Keeping::Kept {
+            return (Vec::new(), None);
+        }
+        let is_there: BTreeSet<&str> = sight.objects.requests.values().map(|it| it.uid()).collect();
+        let made_for = sight.reservations.values().filter_map(|it| Some((it.labels.get(REQUEST_LABEL)?, it)));
+        let alone: Vec<(&String, _)> = made_for.filter(|(uid, _)| !is_there.contains(&***uid)).collect();
+        let gone: BTreeSet<&String> = alone.iter().map(|(uid, _)| *uid).collect();
+        self.since.retain(|uid, _| gone.contains(uid));
+        let (mut writes, mut next) = (Vec::new(), None);
+        for (uid, known) in alone {
+            let since = *self.since.entry(uid.clone()).or_insert(now);
+            if now < since + OPENED_AFTER && is_opening(known) {
+                self.opening.extend(requests_of(known).map(|request| (request, since + OPENED_AFTER)));
+            }
+            let due = since + ORPHANED_AFTER;
+            if now < due {
+                next = next.into_iter().chain([due]).min();
+            } else {
+                writes.extend(taken_back_of(known, true));
+            }
+        }
+        (writes, next)
+    }
+
+    /// The time until which a request waits at most because devices are still kept for an earlier one of the same name, which is gone. Kueue
+    /// makes requests anew under the same name: before the devices are open, a no would be said for the request's own booking.
+    pub(super) fn opened_by(&self, request: &ObjectKey) -> Option<Duration> {
+        self.opening.get(request).copied()
+    }
+}
+
+/// True while a Reservation keeps something that no pod has had, or may still come to.
+fn is_opening(known: &ReservationObject) -> bool {
+    let is_closed = known.status.devices.iter().any(|it| it.state != ReservedDeviceState::HandedOver);
+    is_closed || (!known.status.phase.is_over() && unserved(known) > 0)
+}
+
+fn requests_of(known: &ReservationObject) -> impl Iterator<Item = ObjectKey> {
+    let requests = known.spec.owners.iter().filter_map(|owner| owner.provisioning_request.as_ref());
+    requests.map(|it| ObjectKey { namespace: it.namespace.clone(), name: it.name.clone() })
+}

@@ -1,0 +1,83 @@
+//! Requests that are made anew under the name of one that is gone, as Kueue makes them: they are not refused by their own booking.
+
+use std::time::Duration;
+
+use hostler_api::provisioning::ProvisioningConditionType as Type;
+
+use super::world::{World, key};
+
+const SECOND: Duration = Duration::from_secs(1);
+const FOUND: &str = "True CapacityIsFound";
+
+/// A request that is made anew at once, and takes a no for an answer.
+fn ask_anew(world: &mut World, name: &str, pods: i64) {
+    world.server.delete(&key(name));
+    world.ask_with(name, pods, &[("noRetry", "true")]);
+    world.settle();
+}
+
+/// `False CapacityIsNotFound`, and whether it has failed.
+fn told(world: &World) -> (String, String) {
+    (world.provisioned("a"), world.says("a", Type::Failed))
+}
+
+#[test]
+fn a_request_that_is_made_anew_and_wants_no_retry_is_not_refused_by_its_own_booking() {
+    let mut world = World::of(&[2]);
+    world.ask("a", 2);
+    world.settle();
+    ask_anew(&mut world, "a", 2);
+    assert_eq!((told(&world), world.kept()), ((String::new(), String::new()), 2));
+    world.check_rest();
+    world.pass(9 * SECOND);
+    assert_eq!(told(&world), (String::new(), String::new()));
+    world.pass(2 * SECOND);
+    assert_eq!((told(&world), world.kept()), ((FOUND.to_owned(), String::new()), 2));
+    world.check_rest();
+}
+
+#[test]
+fn what_pods_have_used_of_the_earlier_booking_is_not_waited_for() {
+    let mut world = World::of(&[3]);
+    world.ask("a", 3);
+    world.settle();
+    let (device, _) = world.server.held().into_iter().next().unwrap();
+    world.bind("p", "a", &device.0, device.1);
+    ask_anew(&mut world, "a", 2);
+    world.pass(11 * SECOND);
+    assert_eq!(told(&world), (FOUND.to_owned(), String::new()));
+    assert!(!world.server.held().contains_key(&device), "its pod has it");
+    world.check_rest();
+}
+
+#[test]
+fn devices_that_are_never_opened_are_not_waited_for_for_ever() {
+    let mut world = World::of(&[1]);
+    world.ask("a", 1);
+    world.settle();
+    world.is_kept = false;
+    ask_anew(&mut world, "a", 1);
+    world.pass(129 * SECOND);
+    assert_eq!(told(&world), (String::new(), String::new()));
+    world.pass(2 * SECOND);
+    assert_eq!(told(&world).1, "True CapacityIsNotFound");
+    world.check_rest();
+}
+
+#[test]
+fn an_earlier_booking_that_is_seen_late_refuses_nothing_either() {
+    let mut world = World::of(&[1]);
+    world.ask("a", 1);
+    world.settle();
+    let unseen = std::mem::take(&mut world.server.reservations);
+    world.is_kept = false;
+    ask_anew(&mut world, "a", 1);
+    assert_eq!(told(&world).0, "False BookingCapacity");
+    world.server.reservations.extend(unseen);
+    world.is_kept = true;
+    world.settle();
+    assert_eq!(told(&world), ("False BookingCapacity".to_owned(), String::new()));
+    world.pass(11 * SECOND);
+    assert_eq!((told(&world), world.kept()), ((FOUND.to_owned(), String::new()), 1));
+    world.check_rest();
+}
