@@ -25,7 +25,8 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::{sync::watch, time::timeout};
 
 use crate::{
-    ApiFailure, ApiPatience, CallError, Collection, ConnectError, CredentialsSource, ObjectVersion, StatusError,
+    ApiFailure, ApiPatience, CallError, Collection, ConnectError, CredentialsSource, LastingRefusals, ObjectVersion,
+    StatusError,
     connection::connect,
     protobuf::{self, ProtobufObject},
 };
@@ -40,6 +41,7 @@ pub struct ApiClient {
     patience: ApiPatience,
     /// The version of `resource.k8s.io` that the server was last found to have.
     version_tx: Arc<watch::Sender<Option<ApiVersion>>>,
+    refusals: LastingRefusals,
 }
 
 impl fmt::Debug for ApiClient {
@@ -63,7 +65,13 @@ impl ApiClient {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn with_patience(source: impl Into<CredentialsSource>, patience: ApiPatience) -> Result<Self, ConnectError> {
-        Ok(Self { client: connect(source.into(), patience)?, patience, version_tx: Arc::default() })
+        let client = connect(source.into(), patience)?;
+        Ok(Self { client, patience, version_tx: Arc::default(), refusals: LastingRefusals::default() })
+    }
+
+    /// What callers remember of refusals.
+    pub fn refusals(&self) -> &LastingRefusals {
+        &self.refusals
     }
 
     /// The best version of `resource.k8s.io` that both sides speak. Asks the server once.

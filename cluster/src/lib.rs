@@ -8,6 +8,7 @@
 //!                                      ├───────► Follower          all objects of a kind, as texts
 //!                                                WritePace, Backoff    when to write
 //!                                                EventRecorder         Events, without a flood of them
+//!                                RetryPauses, LastingRefusals      what a server that has just started refuses
 //! ```
 //!
 //! Nothing here knows what the objects mean, and nothing here is retried behind the caller's back.
@@ -26,6 +27,7 @@ mod object;
 mod pace;
 mod patience;
 mod protobuf;
+mod refusals;
 mod release;
 mod retry;
 mod service;
@@ -47,6 +49,7 @@ pub use object::{ApiObject, ObjectVersion, is_older};
 pub use pace::WritePace;
 pub use patience::ApiPatience;
 pub use protobuf::{ProtobufField, ProtobufObject, protobuf_fields};
+pub use refusals::LastingRefusals;
 pub use retry::RetryPauses;
 pub use service::HttpService;
 pub use time::{from_rfc3339, rfc3339, rfc3339_micros, since_1970, written_at};

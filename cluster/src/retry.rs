@@ -17,9 +17,9 @@ use crate::{ApiFailure, Backoff};
 /// The longest pause after a first refusal.
 const FIRST_REFUSED_PAUSE: Duration = Duration::from_secs(1);
 /// A server that starts has read its roles long before.
-const ROLES_ARE_READ: Duration = Duration::from_secs(10);
+pub(crate) const ROLES_ARE_READ: Duration = Duration::from_secs(10);
 /// The explanation of a refusal that does not last yet.
-const MAY_NOT_HAVE_READ_ROLES: &str =
+pub(crate) const MAY_NOT_HAVE_READ_ROLES: &str =
     "an API server that has just started refuses everything until it has read its roles: it is asked again soon";
 
 /// The pauses of one caller.

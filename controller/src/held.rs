@@ -3,6 +3,7 @@
 mod command;
 mod kept;
 mod lasting;
+mod output;
 mod table;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ pub(crate) use self::{
     command::{HoldsArgs, HoldsError, run},
     kept::{KeptBy, KeptReservation},
     lasting::Lasting,
+    output::while_read,
 };
 
 /// Everything that is kept or shall be.

@@ -14,6 +14,7 @@ use tokio::{runtime, time::sleep};
 use super::{Availability, AvailabilityBy, table};
 use crate::{
     cluster_args::ClusterArgs,
+    held::while_read,
     plan::{ClusterReadError, InputLayer, InputProblem, LiveCluster, Manifests, for_each_text},
     remote::{self, RemoteArgs, RemoteError},
     reports::NodeReports,
@@ -112,13 +113,13 @@ pub(crate) fn run(args: &AvailabilityArgs, out: &mut dyn Write) -> Result<(), Av
         return args.write(&args.answer(manifests, problems)?, out);
     }
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(AvailabilityError::Runtime)?;
-    runtime.block_on(async {
+    runtime.block_on(while_read(async {
         match (args.remote.is_named(), args.watch) {
             (true, _) => args.ask_controller(&args.remote.service()?, out).await,
             (false, true) => args.follow(out).await,
             (false, false) => args.ask(out).await,
         }
-    })
+    }))
 }
 
 /// Answers that were shown to somebody who watches.
@@ -176,7 +177,7 @@ impl AvailabilityArgs {
         }
     }
 
-    /// Watches the cluster, and answers whenever the answer is another one. Ends when nobody reads it any more.
+    /// Watches the cluster, and answers whenever the answer is another one.
     async fn follow(&self, out: &mut dyn Write) -> Result<(), AvailabilityError> {
         let client = self.access.client().map_err(AvailabilityError::Connect)?;
         let (_tasks, mut view_rx) = run::follow(client).await?;

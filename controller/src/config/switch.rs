@@ -38,15 +38,21 @@ impl MeantVerb {
 }
 
 impl SwitchMode {
-    /// Resolves the switch: `Auto` asks the API server.
+    /// Resolves the switch: `Auto` asks the API server. Gives nothing where a server that has just started may not have read its roles
+    /// yet: it is to be asked again soon.
     ///
     /// # Errors
     /// When the API server does not say.
-    pub(crate) async fn is_on(self, verb: MeantVerb, client: &ApiClient) -> Result<bool, ApiFailure> {
+    pub(crate) async fn is_on(self, verb: MeantVerb, client: &ApiClient) -> Result<Option<bool>, ApiFailure> {
+        let (verb, resource) = (verb.as_str(), hostler_api::reservation::RESERVATIONS);
         match self {
-            Self::Off => Ok(false),
-            Self::On => Ok(true),
-            Self::Auto => client.is_allowed(verb.as_str(), GROUP, hostler_api::reservation::RESERVATIONS).await,
+            Self::Off => Ok(Some(false)),
+            Self::On => Ok(Some(true)),
+            Self::Auto if client.is_allowed(verb, GROUP, resource).await? => {
+                client.refusals().allowed(verb);
+                Ok(Some(true))
+            }
+            Self::Auto => Ok(client.refusals().refused(verb).then_some(false)),
         }
     }
 }
@@ -83,5 +89,29 @@ impl Serialize for SwitchMode {
             Self::On => serializer.serialize_bool(true),
             Self::Auto => serializer.serialize_str("auto"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hostler_testing::apiserver::{ApiServer, ApiServerRelease, PolicyRule};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_first_no_to_the_question_for_the_role_is_no_answer_yet() {
+        let server = ApiServer::of(ApiServerRelease::default()).await;
+        let client = ApiClient::new(Some(&*server.kubeconfig("controller"))).unwrap();
+        server.allow("controller", Vec::new());
+        for _ in 0..3 {
+            assert_eq!(SwitchMode::Auto.is_on(MeantVerb::Place, &client).await.unwrap(), None);
+        }
+        assert_eq!(SwitchMode::Off.is_on(MeantVerb::Place, &client).await.unwrap(), Some(false));
+        assert_eq!(SwitchMode::On.is_on(MeantVerb::Place, &client).await.unwrap(), Some(true));
+        let role =
+            "kind: ClusterRole\nrules: [{apiGroups: [hostler.dev], resources: [reservations], verbs: [place]}]\n";
+        server.allow("controller", PolicyRule::from_yaml(role));
+        assert_eq!(SwitchMode::Auto.is_on(MeantVerb::Place, &client).await.unwrap(), Some(true));
+        assert_eq!(SwitchMode::Auto.is_on(MeantVerb::Repair, &client).await.unwrap(), None, "each has its own time");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::UNIX_EPOCH;
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_allocator::plan::{NotJudged, ObjectKey, not_judged};
 use hostler_api::{
     core::{NodeSelector, PodSpec},
     few,
@@ -83,7 +83,9 @@ impl DirectSight {
             // What has devices by now is where they are.
             return match claims.iter().all(|(_, claim)| claim.is_allocated()) {
                 true => ungate(pod),
-                false => held_back(pod).unwrap_or_else(|| reserve(pod, &claims, &Attempt::default())),
+                false => held_back(pod)
+                    .or_else(|| unjudged(pod))
+                    .unwrap_or_else(|| reserve(pod, &claims, &Attempt::default())),
             };
         };
         if own.is_deleting {
@@ -186,6 +188,23 @@ fn held_back(pod: &DirectPod) -> Option<DirectStep> {
     })
 }
 
+/// A field that decides where the pod runs, and that no plan looks at. Its Reservation would be refused with advice for whoever
+/// writes templates; the pod is one alone, and somebody has put the gate there.
+fn unjudged(pod: &DirectPod) -> Option<DirectStep> {
+    // One that cannot be understood is refused where it is planned for.
+    let spec: PodSpec = serde_json::from_value(Value::Object(copied(pod))).ok()?;
+    let NotJudged { field, what, .. } = not_judged(&spec).into_iter().next()?;
+    Some(DirectStep::Refuse(format!(
+        "spec.{field} of the pod is not judged here ({what}), and the pod might not run where its devices are kept: leave the \
+         scheduling gate {PLACEMENT_GATE} out, or leave the field out or make it a preference"
+    )))
+}
+
+/// What a Reservation says of the pod's spec.
+fn copied(pod: &DirectPod) -> Map<String, Value> {
+    OF_POD.iter().filter_map(|field| Some(((*field).to_owned(), pod.spec.more.get(*field)?.clone()))).collect()
+}
+
 /// A Reservation for the claims of a pod that have nothing yet. Its devices come back to it when the scheduler takes them from
 /// the pod: so it does not end with it, but is deleted when the pod is bound or gone.
 pub(super) fn reserve(pod: &DirectPod, claims: &[(&String, &DirectClaim)], attempt: &Attempt) -> DirectStep {
@@ -199,8 +218,6 @@ pub(super) fn reserve(pod: &DirectPod, claims: &[(&String, &DirectClaim)], attem
     }
     let metadata = &pod.metadata;
     let name = attempt.name(&metadata.uid);
-    let spec: Map<String, Value> =
-        OF_POD.iter().filter_map(|field| Some(((*field).to_owned(), pod.spec.more.get(*field)?.clone()))).collect();
     let device_claims: Vec<Value> =
         lacking.iter().map(|(name, claim)| json!({"name": name, "spec": claim.spec})).collect();
     let object = json!({
@@ -212,7 +229,7 @@ pub(super) fn reserve(pod: &DirectPod, claims: &[(&String, &DirectClaim)], attem
         "spec": {
             "template": {
                 "metadata": {"namespace": metadata.namespace, "annotations": {ATTEMPT: json!(attempt).to_string()}},
-                "spec": without_claims(placed(spec, &pins(claims), &attempt.left_out)),
+                "spec": without_claims(placed(copied(pod), &pins(claims), &attempt.left_out)),
             },
             "deviceClaims": device_claims, "allocateOnce": false, "ttl": "0",
             "owners": [{"object": {"namespace": metadata.namespace, "name": metadata.name, "uid": metadata.uid}}],

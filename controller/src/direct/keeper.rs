@@ -17,6 +17,7 @@ use hostler_cluster::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::time::sleep;
 use tracing::{debug, warn};
 
 use super::{
@@ -36,8 +37,14 @@ use crate::{
 const FIELD_MANAGER: &str = "hostler-controller";
 /// Of Events of pods.
 const REFUSED: &str = "PlacementRefused";
+/// A permission that the server looks for only when it has read the claim.
+const BINDING: &str = "resourceclaims/binding";
+/// All that is read, where refusals are remembered.
+const SIGHT: &str = "sight of a gated pod";
 /// Everything is looked at this often at least.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
+/// Between two questions for the role, while a no does not count yet.
+const ASK_SOON: Duration = Duration::from_secs(1);
 
 /// Places pods as long as this process leads, where that is switched on.
 pub(crate) fn start(mode: SwitchMode, parts: LookParts) {
@@ -48,6 +55,18 @@ pub(crate) fn start(mode: SwitchMode, parts: LookParts) {
 
 struct DirectKeeper {
     mode: SwitchMode,
+}
+
+impl DirectKeeper {
+    /// True if the switch is on. A server that may not have read its roles yet is asked until its no counts.
+    async fn is_on(&self, client: &ApiClient) -> Result<bool, ApiFailure> {
+        loop {
+            match self.mode.is_on(MeantVerb::Place, client).await? {
+                Some(is_on) => return Ok(is_on),
+                None => sleep(ASK_SOON).await,
+            }
+        }
+    }
 }
 
 struct DirectTerm {
@@ -85,7 +104,7 @@ impl LookKeeper for DirectKeeper {
     async fn begin(&self, parts: &LookParts) -> Result<DirectTerm, String> {
         let client = parts.client.clone();
         let told = |failure: ApiFailure| Chain(&failure).to_string();
-        if !self.mode.is_on(MeantVerb::Place, &client).await.map_err(told)? {
+        if !self.is_on(&client).await.map_err(told)? {
             return Err("the role of deploy/holds/direct is not there".to_owned());
         }
         let version = client.version().await.map_err(told)?;
@@ -142,18 +161,6 @@ impl PlaceAnswer {
     fn new(end: LookEnd) -> Self {
         Self { end, trouble: None }
     }
-
-    /// What nobody but people can change is told them.
-    fn failed(pod: Option<&DirectPod>, failure: &ApiFailure) -> Self {
-        let is_refused = matches!(failure.code(), Some(400 | 403 | 413 | 422));
-        match pod.filter(|_| is_refused) {
-            Some(pod) => Self { end: LookEnd::Failed, trouble: Some(Some(pod.trouble(refusal(failure)))) },
-            None => {
-                warn!(error = %Chain(failure), "a pod cannot be placed for now");
-                Self::new(LookEnd::Failed)
-            }
-        }
-    }
 }
 
 impl DirectPod {
@@ -163,18 +170,34 @@ impl DirectPod {
 }
 
 impl Placer {
+    /// What nobody but people can change is told them. `what` was asked for, in one word; that a role is missing counts when it lasts.
+    fn failed(&self, what: &str, pod: Option<&DirectPod>, failure: &ApiFailure) -> PlaceAnswer {
+        let is_refused = match failure.code() {
+            _ if failure.lacks_permission(BINDING) => self.client.refusals().refused(what),
+            code => matches!(code, Some(400 | 413 | 422)),
+        };
+        match pod.filter(|_| is_refused) {
+            Some(pod) => PlaceAnswer { end: LookEnd::Failed, trouble: Some(Some(pod.trouble(refusal(failure)))) },
+            None => {
+                warn!(error = %Chain(failure), "a pod cannot be placed for now");
+                PlaceAnswer::new(LookEnd::Failed)
+            }
+        }
+    }
+
     async fn look(&self, key: &ObjectKey, now: &LookMoment, trouble: Option<PlaceTrouble>) -> PlaceAnswer {
         let pods = Collection::core("Pod", "pods").of(&key.namespace);
         let pod: Option<DirectPod> = match self.get(&pods, &key.name).await {
             Ok(pod) => pod,
-            Err(failure) => return PlaceAnswer::failed(None, &failure),
+            Err(failure) => return self.failed(SIGHT, None, &failure),
         };
         // What was said of another pod of its name is not about this one.
         let trouble = trouble.filter(|it| pod.as_ref().is_some_and(|pod| pod.metadata.uid == it.uid));
         let sight = match self.sight(key, pod.clone(), &now.view).await {
             Ok(sight) => DirectSight { trouble: trouble.map(|it| it.message), ..sight },
-            Err(failure) => return PlaceAnswer::failed(pod.as_ref(), &failure),
+            Err(failure) => return self.failed(SIGHT, pod.as_ref(), &failure),
         };
+        self.client.refusals().allowed(SIGHT);
         match (decide(&sight), &sight.pod) {
             (DirectStep::Refuse(why), Some(pod)) => {
                 PlaceAnswer { end: LookEnd::Rest(LOOK_AGAIN), trouble: Some(Some(pod.trouble(why))) }
@@ -191,10 +214,13 @@ impl Placer {
         debug!(pod = ?sight.pod.as_ref().map(|pod| &pod.metadata.uid), what = write.what(), "a write for a gated pod");
         match self.send(write).await {
             // That it is said what is in the way does not take it away.
-            Ok(()) => PlaceAnswer { end: LookEnd::Again, trouble: (!is_status).then_some(None) },
+            Ok(()) => {
+                self.client.refusals().allowed(write.what());
+                PlaceAnswer { end: LookEnd::Again, trouble: (!is_status).then_some(None) }
+            }
             // What it is now is read anew.
             Err(failure) if matches!(failure.code(), Some(404 | 409)) => PlaceAnswer::new(LookEnd::Failed),
-            Err(failure) => PlaceAnswer::failed(sight.pod.as_ref().filter(|_| !is_status), &failure),
+            Err(failure) => self.failed(write.what(), sight.pod.as_ref().filter(|_| !is_status), &failure),
         }
     }
 
@@ -267,7 +293,7 @@ impl Placer {
 /// What the server says against something, and what to do about it.
 fn refusal(failure: &ApiFailure) -> String {
     let said = Chain(failure).to_string();
-    if failure.lacks_permission("resourceclaims/binding") {
+    if failure.lacks_permission(BINDING) {
         return format!("{said}; apply deploy/holds/direct, whose role allows it");
     }
     said
@@ -302,4 +328,27 @@ pub(super) fn pod_of(reservation: &ReservationObject) -> Option<ObjectKey> {
     let is_key =
         is_name(&owner.namespace) && is_name(&owner.name) && reservation.name == Attempt::of(reservation).name(uid);
     is_key.then(|| ObjectKey::new(&owner.namespace, &owner.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use hostler_cluster::{CallError, StatusError};
+    use hostler_testing::apiserver::{ApiServer, ApiServerRelease};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_first_refusal_for_want_of_a_role_is_not_told_yet_and_one_of_the_object_is() {
+        let server = ApiServer::of(ApiServerRelease::default()).await;
+        let client = ApiClient::new(Some(&*server.kubeconfig("controller"))).unwrap();
+        let placer = Placer { client, version: ApiVersion::V1 };
+        let is_told = |code: u16| {
+            let source = CallError::Status(StatusError { code, ..StatusError::default() });
+            let failure = ApiFailure::Call { step: "create Reservation r".to_owned(), source };
+            let answer = placer.failed("reservation", Some(&DirectPod::default()), &failure);
+            assert!(matches!(answer.end, LookEnd::Failed), "it is tried again soon");
+            answer.trouble.is_some()
+        };
+        assert_eq!([403, 403, 422, 503].map(is_told), [false, false, true, false]);
+    }
 }

@@ -152,6 +152,31 @@ fn of_more_claims_than_a_reservation_can_have_it_is_said_how_many_there_may_be()
 }
 
 #[test]
+fn of_a_field_that_is_not_judged_it_is_said_that_the_pod_goes_without_the_gate_or_without_the_field() {
+    let step = |field: &str, value: Value| {
+        let mut world = DirectWorld::new(&[2]);
+        world.pods.get_mut(&key("p")).unwrap().spec.more.insert(field.to_owned(), value);
+        world.look("p")
+    };
+    let host = "kubernetes.io/hostname";
+    let terms = json!({"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": host}]});
+    let spread = |when: &str| json!([{"maxSkew": 1, "topologyKey": host, "whenUnsatisfiable": when}]);
+    for (field, value, named) in [
+        ("affinity", json!({"podAffinity": terms}), "affinity.podAffinity.required"),
+        ("affinity", json!({"podAntiAffinity": terms}), "affinity.podAntiAffinity.required"),
+        ("topologySpreadConstraints", spread("DoNotSchedule"), "topologySpreadConstraints[0]"),
+    ] {
+        let DirectStep::Refuse(why) = step(field, value) else { panic!("{named}") };
+        assert!(why.starts_with(&format!("spec.{named}")) && why.contains("gate hostler.dev/placement out"), "{why}");
+        assert!(!why.contains("Reservation") && !why.contains("template"), "{why}");
+    }
+    let wish = json!({"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}});
+    for (field, value) in [("affinity", wish), ("topologySpreadConstraints", spread("ScheduleAnyway"))] {
+        assert!(matches!(step(field, value), DirectStep::Write(DirectWrite::Reserve(..))), "{field} is a wish");
+    }
+}
+
+#[test]
 fn a_pod_that_goes_at_any_write_leaves_nothing() {
     for at in 0..WORDS.len() {
         let mut world = DirectWorld::new(&[2]);

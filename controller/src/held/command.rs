@@ -13,16 +13,13 @@ use hostler_api::{
     reservation::{RESERVATION_KIND, RESERVATIONS, Reservation},
 };
 use hostler_cluster::{ApiFailure, Collection, ConnectError, FollowEvent, Follower};
-use hostler_process::is_output_gone;
 use tokio::{runtime, time::sleep};
 
-use super::{HoldsAnswer, table};
+use super::{HoldsAnswer, table, while_read};
 use crate::cluster_args::ClusterArgs;
 
 /// Between two tries to reach a server that was there, while somebody watches.
 const AGAIN: Duration = Duration::from_secs(1);
-/// The interval between two checks of standard output.
-const OUTPUT_LOOK: Duration = Duration::from_secs(2);
 
 const EXAMPLES: &str = "\
 States of devices:
@@ -83,7 +80,7 @@ pub(crate) enum HoldsError {
 /// Answers, on `out`.
 pub(crate) fn run(args: &HoldsArgs, out: &mut dyn Write) -> Result<(), HoldsError> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(HoldsError::Runtime)?;
-    runtime.block_on(args.follow(out))
+    runtime.block_on(while_read(args.follow(out)))
 }
 
 /// All Reservations.
@@ -105,13 +102,7 @@ impl HoldsArgs {
         let mut follower = Follower::new(client, reservations());
         let mut watched = Watched::default();
         loop {
-            let followed = tokio::select! {
-                // Cancel safe: see there.
-                followed = follower.next() => followed,
-                // Cancel safe: it only waits.
-                () = output_gone() => return Err(io::Error::from(io::ErrorKind::BrokenPipe).into()),
-            };
-            match followed {
+            match follower.next().await {
                 Ok(event) => watched.take(event),
                 Err(failure) if failure.is_unknown_resource() => return Err(HoldsError::NotServed(failure)),
                 // Who watches has time: the next call makes the connection anew. It may break in the middle of a list as well.
@@ -125,13 +116,6 @@ impl HoldsArgs {
                 }
             }
         }
-    }
-}
-
-/// Waits until standard output has lost its reader.
-async fn output_gone() {
-    while !is_output_gone() {
-        sleep(OUTPUT_LOOK).await;
     }
 }
 

@@ -14,7 +14,10 @@ use hostler_cluster::is_older;
 
 use super::{
     agenda::{HoldClock, Topic},
-    event::{DeviceKey, HoldCommand, HoldEvent, HoldTarget, HoldTime, PodBudget, PriorityClasses, ReservationObject},
+    event::{
+        DeviceKey, HoldCommand, HoldEvent, HoldTarget, HoldTime, PodBudget, PriorityClasses, PublishedSlice,
+        ReservationObject,
+    },
     evictions::EvictionAnswer,
     fresh::FreshList,
     parts::KnownParts,
@@ -197,19 +200,21 @@ impl HoldCore {
         self.commands.extend(self.agenda.wake().map(HoldCommand::WakeAt));
     }
 
+    fn slice_seen(&mut self, slice: PublishedSlice) {
+        // The planner may have heard of the device earlier, and was told then that there is none.
+        if self.seen.published.has_gained(&slice) {
+            self.agenda.gained(self.questions.cost);
+        }
+        let pools = self.seen.slice(slice);
+        self.look_at_pools(pools);
+    }
+
     fn take(&mut self, event: HoldEvent) {
         match event {
             HoldEvent::Reservation(object) => self.reservation_seen(*object),
             HoldEvent::ReservationUnreadable(uid) => self.unreadable_seen(uid),
             HoldEvent::ReservationGone(name, uid) => self.reservation_gone(&name, &uid),
-            HoldEvent::Slice(slice) => {
-                // The planner may have heard of the device earlier, and was told then that there is none.
-                if self.seen.published.has_gained(&slice) {
-                    self.agenda.gained(self.questions.cost);
-                }
-                let pools = self.seen.slice(*slice);
-                self.look_at_pools(pools);
-            }
+            HoldEvent::Slice(slice) => self.slice_seen(*slice),
             HoldEvent::SliceGone(name) => {
                 let pools = self.seen.slice_gone(&name);
                 self.look_at_pools(pools);

@@ -10,7 +10,7 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hostler_api::{Chain, well_known::CONTROLLER_FIELD_MANAGER};
-use hostler_cluster::{ApiClient, ApiFailure, Collection, ObjectVersion};
+use hostler_cluster::{ApiClient, ApiFailure, Collection, ObjectVersion, RetryPauses};
 use hostler_files::{FileError, read_text};
 use hostler_process::{
     Tasks,
@@ -19,7 +19,7 @@ use hostler_process::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{sync::watch, time::sleep};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::{
     keys::{KeyStep, ServingPair, VALID, WebhookKeys, next_step},
@@ -35,7 +35,7 @@ const MOST_BYTES: u64 = 1 << 20;
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// Between two looks as long as there is no certificate, or something goes wrong.
 const LOOK_SOON: Duration = Duration::from_secs(3);
-/// Between two looks whether the role has come: each is a refusal in the server's books.
+/// The longest pause between two looks whether the role has come: each is a refusal in the server's books.
 const LOOK_FOR_ROLE: Duration = Duration::from_secs(10);
 /// Writes that follow on one another at most: more than any protocol has.
 const MOST_STEPS: usize = 6;
@@ -49,22 +49,53 @@ enum KeeperError {
     Thread,
     #[error("failed to use the webhook's certificate")]
     Certificate(#[from] CertificateError),
-    #[error("failed to read Secret {0}; apply deploy/holds/webhook, whose role allows it")]
+    #[error("failed to read Secret {}{}", .0, advice(.1))]
     ReadSecret(String, #[source] Box<ApiFailure>),
-    #[error("failed to write Secret {0}; apply deploy/holds/webhook, whose role allows it")]
+    #[error("failed to write Secret {}{}", .0, advice(.1))]
     WriteSecret(String, #[source] Box<ApiFailure>),
     #[error("failed to put the webhook's keys into JSON")]
     Encode(#[source] serde_json::Error),
-    #[error("failed to read MutatingWebhookConfiguration {0}; apply deploy/holds/webhook")]
+    #[error("failed to read MutatingWebhookConfiguration {}{}", .0, advice(.1))]
     ReadConfiguration(String, #[source] Box<ApiFailure>),
-    #[error("failed to write caBundle of MutatingWebhookConfiguration {0}; apply deploy/holds/webhook")]
+    #[error("failed to write caBundle of MutatingWebhookConfiguration {}{}", .0, advice(.1))]
     WriteConfiguration(String, #[source] Box<ApiFailure>),
 }
 
+/// What to do about a failure that the bundle of the webhook mends: it brings the role and the configuration.
+fn advice(failure: &ApiFailure) -> &'static str {
+    match failure.code() {
+        Some(403) => "; apply deploy/holds/webhook, whose role allows it",
+        Some(404) => "; apply deploy/holds/webhook, which brings it",
+        _ => "",
+    }
+}
+
 impl KeeperError {
-    /// True if the role of `deploy/holds/webhook` is missing.
-    fn is_without_role(&self) -> bool {
-        matches!(self, Self::ReadSecret(_, failure) if failure.code() == Some(403))
+    /// The refusal that it is, for want of a role.
+    fn refusal(&self) -> Option<&ApiFailure> {
+        match self {
+            Self::ReadSecret(_, failure)
+            | Self::WriteSecret(_, failure)
+            | Self::ReadConfiguration(_, failure)
+            | Self::WriteConfiguration(_, failure) => Some(&**failure).filter(|it| it.code() == Some(403)),
+            Self::File(_) | Self::Thread | Self::Certificate(_) | Self::Encode(_) => None,
+        }
+    }
+
+    /// The phase that follows from it, and the pause before the next look. No phase, and a short pause, where the refusal may be one of
+    /// an API server that has just started: what was known before stands.
+    fn judged(&self, pauses: &mut RetryPauses) -> (Option<SteerPhase>, Duration) {
+        let Some(refusal) = self.refusal() else {
+            pauses.reset();
+            return (Some(SteerPhase::Trouble(Chain(self).to_string())), LOOK_SOON);
+        };
+        let pause = pauses.after_refusal(refusal);
+        // Who may not read the Secret has nothing of the role.
+        let phase = match self {
+            Self::ReadSecret(..) => SteerPhase::NotInstalled,
+            _ => SteerPhase::Trouble,
+        };
+        (pauses.is_refused_for_long().then(|| phase(Chain(self).to_string())), pause)
     }
 }
 
@@ -101,19 +132,24 @@ struct SeenMeta {
 impl CertificateKeeper {
     /// As long as the process runs.
     pub(super) async fn run(mut self) {
+        let mut pauses = RetryPauses::new(LOOK_SOON, LOOK_SOON, LOOK_FOR_ROLE);
         loop {
-            let phase = match self.look().await {
-                Ok(()) if self.shown.is_some() => SteerPhase::Answering,
-                Ok(()) => SteerPhase::NoCertificate,
-                Err(error) if error.is_without_role() => SteerPhase::NotInstalled(Chain(&error).to_string()),
-                Err(error) => SteerPhase::Trouble(Chain(&error).to_string()),
+            let (phase, pause) = match self.look().await {
+                Ok(()) => {
+                    pauses.reset();
+                    match self.shown.is_some() {
+                        true => (Some(SteerPhase::Answering), LOOK_AGAIN),
+                        false => (Some(SteerPhase::NoCertificate), LOOK_SOON),
+                    }
+                }
+                Err(error) => error.judged(&mut pauses),
             };
-            let pause = match phase {
-                SteerPhase::Answering => LOOK_AGAIN,
-                SteerPhase::NotInstalled(_) => LOOK_FOR_ROLE,
-                _ => LOOK_SOON,
-            };
-            self.tell(phase);
+            match phase {
+                Some(phase) => self.tell(phase),
+                None => {
+                    debug!("the API server may not have read its roles yet: the webhook's Secret is asked for again");
+                }
+            }
             tokio::select! {
                 // Both are cancel safe: they only wait, and what has changed is looked at in the next round.
                 () = sleep(pause) => {}
@@ -282,4 +318,45 @@ fn bundle_of(configuration: &Value) -> String {
 
 fn read(path: &Path) -> Result<String, KeeperError> {
     read_text(path, MOST_BYTES).map_err(KeeperError::File)
+}
+
+#[cfg(test)]
+mod tests {
+    use hostler_cluster::{CallError, StatusError};
+
+    use super::*;
+
+    fn failure(code: u16) -> Box<ApiFailure> {
+        let source = CallError::Status(StatusError { code, message: "no".to_owned(), ..StatusError::default() });
+        Box::new(ApiFailure::Call { step: "call".to_owned(), source })
+    }
+
+    #[test]
+    fn a_first_refusal_names_no_role_and_is_asked_again_soon() {
+        let mut pauses = RetryPauses::new(LOOK_SOON, LOOK_SOON, LOOK_FOR_ROLE);
+        let name = || "n".to_owned();
+        for error in [
+            KeeperError::ReadSecret(name(), failure(403)),
+            KeeperError::WriteSecret(name(), failure(403)),
+            KeeperError::ReadConfiguration(name(), failure(403)),
+            KeeperError::WriteConfiguration(name(), failure(403)),
+        ] {
+            let (phase, pause) = error.judged(&mut pauses);
+            assert_eq!(phase, None, "{error}");
+            assert!(pause <= LOOK_FOR_ROLE, "{pause:?}");
+            pauses.reset();
+            assert!(error.judged(&mut pauses).1 <= Duration::from_secs(1));
+        }
+    }
+
+    #[test]
+    fn a_role_or_a_bundle_is_named_only_where_that_is_what_lacks() {
+        let said = |code| Chain(&KeeperError::ReadConfiguration("n".to_owned(), failure(code))).to_string();
+        assert!(said(403).contains("apply deploy/holds/webhook, whose role allows it"), "{}", said(403));
+        assert!(said(404).contains("apply deploy/holds/webhook, which brings it"), "{}", said(404));
+        assert!(!said(503).contains("apply"), "{}", said(503));
+        let mut pauses = RetryPauses::new(LOOK_SOON, LOOK_SOON, LOOK_FOR_ROLE);
+        let (phase, _) = KeeperError::ReadSecret("n".to_owned(), failure(503)).judged(&mut pauses);
+        assert!(matches!(phase, Some(SteerPhase::Trouble(_))), "{phase:?}");
+    }
 }

@@ -8,9 +8,14 @@
 
 pub(super) mod adapter;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use hostler_api::reservation::{CLAIM_INSTEAD_OF, toleration_value};
+use hostler_allocator::plan::ObjectKey;
+use hostler_api::reservation::{CLAIM_INSTEAD_OF, ReservationPhase, toleration_value};
 use hostler_cluster::since_1970;
 use serde_json::{Value, json};
 
@@ -19,7 +24,7 @@ use super::{
     pod::SteeredPod,
     review::GeneratedClaim,
 };
-use crate::hold::ReservationObject;
+use crate::{hold::ReservationObject, view::ClusterView};
 
 /// What makes a pod anew that is deleted. A pod of anything else may be gone for good.
 const REMAKERS: [(&str, &str); 5] = [
@@ -156,12 +161,28 @@ fn led_claim(object: &Value, patch: &[Value]) -> Value {
     claim
 }
 
+/// Claims that may have to be looked at: all that wait, while something is kept. Later those that were made here, by their names: who
+/// is left over then would else stay as long as its pod.
+pub(super) fn candidates(view: &ClusterView) -> Cow<'_, BTreeSet<ObjectKey>> {
+    if view.reservations.values().any(|it| it.status.phase == ReservationPhase::Available) {
+        return Cow::Borrowed(&view.waiting_claims);
+    }
+    Cow::Owned(view.waiting_claims.iter().filter(|key| may_be_led(&key.name)).cloned().collect())
+}
+
+/// True of each name that [`led_claim`] gives. The controller of claims ends its names with five characters.
+fn may_be_led(name: &str) -> bool {
+    let is_digits = |end: &str| end.len() == 16 && end.bytes().all(|it| it.is_ascii_hexdigit());
+    name.rsplit_once('-').is_some_and(|(_, end)| is_digits(end))
+}
+
 /// True if a claim was made in the place of another one with which the pod got its devices all the same. A new one that waits for
-/// its pod to name it is none.
+/// its pod to name it is none; nor is that of a pod that names no claim yet, which may still name this one.
 pub(super) fn is_left_over(object: &Value, pod: &SteeredPod, state: &PodState) -> bool {
     let metadata = &object["metadata"];
     let is_named = pod.made_claims.iter().any(|name| metadata["name"] == **name);
-    metadata["annotations"][CLAIM_INSTEAD_OF].is_string() && !is_named && state.has_node
+    let has_another = !pod.made_claims.is_empty() && !is_named;
+    metadata["annotations"][CLAIM_INSTEAD_OF].is_string() && has_another && state.has_node
 }
 
 /// When pods of an owner are made anew: seldom, and ever more seldom, since nobody tells whether it has helped.

@@ -1,13 +1,21 @@
 //! `hostler-controller availability` as people call it. What they see stands in the page about it; `UPDATE_GOLDEN=1` writes it
 //! anew.
 
-use std::{io::BufReader, process::Stdio};
+use std::{
+    fs,
+    io::{BufReader, Read},
+    process::{Child, Stdio},
+};
 
-use hostler_testing::apiserver::{ApiServer, ApiServerRelease};
+use hostler_testing::{
+    apiserver::{ApiServer, ApiServerRelease},
+    controller::RunningController,
+    host::wait_for,
+};
 use serde_json::{Value, json};
 
 use crate::{
-    rig::root,
+    rig::{options, root},
     transcript::{call, check, command, text},
 };
 
@@ -71,4 +79,47 @@ async fn a_live_cluster_is_read_once_or_as_long_as_somebody_watches() {
     assert!(last.await.unwrap());
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+/// A command that has answered, and whose reader is gone since. It ends with the test at the latest.
+struct WithoutReader(Child);
+
+impl Drop for WithoutReader {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl WithoutReader {
+    fn start(args: &[String]) -> Self {
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let mut child = Self(command(&args, &root()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+        let read = child.0.stdout.take().unwrap().read(&mut [0; 4096]).unwrap();
+        assert!(read > 0, "{args:?} has answered");
+        child
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_watched_ends_with_its_reader_although_nothing_changes() {
+    let server = ApiServer::of(ApiServerRelease::default()).await;
+    server.create_yaml(&fs::read_to_string(root().join("deploy/crds/reservations.yaml")).unwrap());
+    server.create(slice(&["a"]));
+    let controller = RunningController::start(&options(&server)).await;
+    controller.until_answers("/readyz", 200).await;
+    let url = format!("http://{}", controller.address());
+    let kubeconfig = server.kubeconfig("system:serviceaccount:hostler:hostler-controller").display().to_string();
+    for args in [
+        ["availability", "--kubeconfig", &kubeconfig, "--watch"],
+        ["availability", "--controller", &url, "--watch"],
+        ["holds", "--kubeconfig", &kubeconfig, "--watch"],
+    ] {
+        let args = args.map(str::to_owned);
+        let ended = tokio::task::spawn_blocking(move || {
+            let mut child = WithoutReader::start(&args);
+            wait_for("the command's end", || child.0.try_wait().unwrap())
+        });
+        assert!(ended.await.unwrap().success());
+    }
 }

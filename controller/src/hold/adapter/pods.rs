@@ -20,6 +20,9 @@ use crate::hold::{HoldOutcome, OwnerPod, PodBudget, PodWrite, PriorityClasses};
 /// With what the controller is allowed to make room.
 const RIGHT: &str = "give the controller the role of deploy/holds/evictions";
 
+/// For what the server's refusals are remembered under.
+const EVICTIONS: &str = "pods/eviction";
+
 /// In the server's words about a role that does not allow an eviction.
 const LACKS_RIGHT: &str = "cannot create resource";
 
@@ -184,13 +187,24 @@ async fn listed<T: DeserializeOwned>(client: &ApiClient, all: &Collection) -> Re
     let listed = client.list(all, &mut read).await;
     let step = || format!("read {}", all.plural());
     let listed = listed.and_then(|()| wrong.map_or(Ok(()), |error| Err(ApiFailure::unusable(step(), error))));
-    listed.map(|()| objects).map_err(|failure| {
-        let said = Chain(&failure).to_string();
-        if failure.code() == Some(403) { format!("{said}; {RIGHT}") } else { said }
-    })
+    let refusals = client.refusals();
+    match listed {
+        Ok(()) => {
+            refusals.allowed(all.plural());
+            Ok(objects)
+        }
+        Err(failure) => {
+            let said = Chain(&failure).to_string();
+            if failure.code() != Some(403) {
+                return Err(said);
+            }
+            Err(format!("{said}; {}", refusals.advice(all.plural(), RIGHT)))
+        }
+    }
 }
 
-/// A conflict says that another pod has the name, or only that this one kept changing: then it is asked for again.
+/// A conflict says that another pod has the name, or only that this one kept changing: then it is asked for again. So it is where a
+/// role is missing that a server that has just started may not have read yet.
 async fn evict(client: &ApiClient, pod: &ObjectKey, uid: &str) -> Result<(), ApiFailure> {
     match client.evict(&pods(pod), &pod.name, uid).await {
         Err(failure) if failure.code() == Some(409) => {
@@ -201,7 +215,14 @@ async fn evict(client: &ApiClient, pod: &ObjectKey, uid: &str) -> Result<(), Api
             };
             Err(ApiFailure::unusable(format!("evict Pod {pod}"), why))
         }
-        evicted => evicted,
+        Err(failure) if lacks_right(&failure) && !client.refusals().refused(EVICTIONS) => {
+            Err(ApiFailure::unusable(format!("evict Pod {pod}"), Chain(&failure)))
+        }
+        Err(failure) => Err(failure),
+        Ok(()) => {
+            client.refusals().allowed(EVICTIONS);
+            Ok(())
+        }
     }
 }
 
@@ -217,13 +238,17 @@ pub(super) async fn write(client: &ApiClient, write: &PodWrite) -> Result<(), Ap
     }
 }
 
+/// True if a role is what an eviction lacks. Webhooks forbid as well.
+fn lacks_right(failure: &ApiFailure) -> bool {
+    failure.code() == Some(403) && Chain(failure).to_string().contains(LACKS_RIGHT)
+}
+
 /// What a failed eviction means, where that is not what other failures mean: a budget that is against it is a plain no, and the pod
 /// stays. A server that has too much to do, or fails, says nothing about the pod.
 pub(super) fn came_of_eviction(failure: &ApiFailure) -> Option<HoldOutcome> {
     let said = Chain(failure).to_string();
     match failure.code()? {
-        // Also webhooks forbid.
-        403 if said.contains(LACKS_RIGHT) => Some(HoldOutcome::Refused(format!("{said}; {RIGHT}"))),
+        403 if lacks_right(failure) => Some(HoldOutcome::Refused(format!("{said}; {RIGHT}"))),
         429 if !failure.disruption_budgets().is_empty() => {
             Some(HoldOutcome::Refused(format!("{said} {}", failure.disruption_budgets().join("; "))))
         }
@@ -236,6 +261,7 @@ pub(super) fn came_of_eviction(failure: &ApiFailure) -> Option<HoldOutcome> {
 #[cfg(test)]
 mod tests {
     use hostler_cluster::{CallError, StatusError};
+    use hostler_testing::apiserver::{ApiFault, ApiServer, ApiServerRelease, FaultEffect};
     use serde_json::json;
 
     use super::*;
@@ -287,5 +313,29 @@ mod tests {
         assert_eq!((&*pod.node, pod.priority, pod.is_deleting), ("n", -7, true));
         assert_eq!(pod.annotations.len(), 1);
         assert_eq!(pod.controller.unwrap().name, "r");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_has_just_started_is_asked_again_before_its_refusal_is_blamed_on_a_role() {
+        let server = ApiServer::of(ApiServerRelease::default()).await;
+        let client = ApiClient::new(Some(&*server.kubeconfig("controller"))).unwrap();
+        for plural in ["priorityclasses", "poddisruptionbudgets"] {
+            server.fail(ApiFault::new("list", plural, 1, FaultEffect::Status(403, None)));
+        }
+        for why in [priorities(&client).await.unwrap_err(), budgets(&client).await.unwrap_err()] {
+            assert!(why.contains("it is asked again soon") && !why.contains(RIGHT), "{why}");
+        }
+        assert!(priorities(&client).await.is_ok() && budgets(&client).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_first_refusal_of_an_eviction_is_no_refusal_yet() {
+        let server = ApiServer::of(ApiServerRelease::default()).await;
+        let client = ApiClient::new(Some(&*server.kubeconfig("controller"))).unwrap();
+        server.allow("controller", Vec::new());
+        let of_pod = PodWrite::Evict { pod: ObjectKey::new("default", "p"), uid: "u".to_owned() };
+        let failure = write(&client, &of_pod).await.unwrap_err();
+        assert!(Chain(&failure).to_string().contains(LACKS_RIGHT), "{}", Chain(&failure));
+        assert!(came_of_eviction(&failure).is_none() && failure.code().is_none(), "it is asked for again");
     }
 }

@@ -1,4 +1,5 @@
-//! Looks for pods that were passed by, while this process leads and something is kept, and does what is decided about them.
+//! Looks for pods that were passed by, while this process leads and something is kept, and does what is decided about them. What is
+//! left over of that is taken away also when nothing is kept any more.
 //!
 //! | State read | Write |
 //! |---|---|
@@ -13,11 +14,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use hostler_allocator::plan::ObjectKey;
-use hostler_api::{
-    Chain,
-    reservation::{CLAIM_INSTEAD_OF, ReservationPhase},
-    resource::ApiVersion,
-};
+use hostler_api::{Chain, reservation::CLAIM_INSTEAD_OF, resource::ApiVersion};
 use hostler_cluster::{
     ApiClient, ApiFailure, Collection, ObjectVersion,
     events::{EventNote, EventRecorder, EventSubject},
@@ -30,7 +27,7 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 
-use super::{PodState, Repair, RepairPace, WaitingPod, is_left_over, repair};
+use super::{PodState, Repair, RepairPace, WaitingPod, candidates, is_left_over, repair};
 use crate::{
     config::{MeantVerb, SwitchMode},
     lead::Leadership,
@@ -47,6 +44,9 @@ use crate::{
 const LOOK_AGAIN: Duration = Duration::from_secs(3);
 /// Claims that are looked at in one look; the others have their turn in the next.
 const MOST_CLAIMS: usize = 32;
+/// What is remembered of refusals, by what was tried.
+const LEADING: &str = "claim in the place of another one";
+const REPLACING: &str = "deletion of a pod that was passed by";
 /// Who tells.
 const COMPONENT: &str = "hostler-controller";
 /// In one word.
@@ -97,12 +97,11 @@ impl Repairer {
         loop {
             sleep(LOOK_AGAIN).await;
             let view = self.view_rx.borrow().clone();
-            let is_kept = view.reservations.values().any(|it| it.status.phase == ReservationPhase::Available);
-            if !self.leads() || !is_kept || !self.is_installed() {
+            if !self.leads() || !self.is_installed() {
                 memory.told.clear();
                 continue;
             }
-            for key in memory.turn(&view.waiting_claims) {
+            for key in memory.turn(&candidates(&view)) {
                 if let Err(failure) = self.look(&key, &view, &mut memory, began.elapsed()).await {
                     debug!(claim = %key, error = %Chain(&failure), "a claim that waits cannot be looked at");
                 }
@@ -143,6 +142,7 @@ impl Repairer {
             Repair::Tell(message) => self.tell(key, &claim, message, memory).await,
             Repair::Lead { claim: led, why, advice } => {
                 if let Err(failure) = self.lead(key, &waiting, &led, &why).await
+                    && self.counts(LEADING, &failure)
                     && memory.refused.insert(key.clone())
                 {
                     let message =
@@ -151,20 +151,28 @@ impl Repairer {
                 }
             }
             Repair::Replace { owner, message } => {
-                if self.replaces.is_on(MeantVerb::Repair, &self.client).await? {
-                    if memory.pace.may(&owner, now) && self.leads() {
+                match self.replaces.is_on(MeantVerb::Repair, &self.client).await? {
+                    Some(true) if memory.pace.may(&owner, now) && self.leads() => {
                         self.replace(&claim, &state, message).await?;
                     }
-                    return Ok(());
+                    // There is another look.
+                    Some(true) | None => {}
+                    Some(false) => {
+                        let message = format!(
+                            "{}; make it anew, or apply deploy/holds/repair (webhook.repair)",
+                            message.trim_end_matches("; the pod is made anew")
+                        );
+                        self.tell(key, &claim, message, memory).await;
+                    }
                 }
-                let message = format!(
-                    "{}; make it anew, or apply deploy/holds/repair (webhook.repair)",
-                    message.trim_end_matches("; the pod is made anew")
-                );
-                self.tell(key, &claim, message, memory).await;
             }
         }
         Ok(())
+    }
+
+    /// True unless a server that has just started may refuse what it will allow: there is another look.
+    fn counts(&self, what: &str, failure: &ApiFailure) -> bool {
+        failure.code() != Some(403) || self.client.refusals().refused(what)
     }
 
     fn claims(namespace: &str) -> Collection {
@@ -202,6 +210,7 @@ impl Repairer {
             _ => {}
         }
         if self.leads() && self.delete_claim(key, waiting.object).await? {
+            self.client.refusals().allowed(LEADING);
             info!(claim = %key, by = name, "a claim that was passed by makes room for one that is led");
             self.write(waiting.claim, format!("{why}; claim {name} is in its place now")).await;
         }
@@ -235,9 +244,13 @@ impl Repairer {
         let pods = Collection::core("Pod", "pods").of(namespace);
         let version = ObjectVersion { uid: pod.uid.clone(), resource_version: state.version.clone() };
         match self.client.delete(&pods, &pod.name, &version).await {
-            Ok(()) => info!(%namespace, pod = %pod.name, "a pod that was passed by is made anew"),
+            Ok(()) => {
+                self.client.refusals().allowed(REPLACING);
+                info!(%namespace, pod = %pod.name, "a pod that was passed by is made anew");
+            }
             // It has changed since: there is another look.
             Err(failure) if matches!(failure.code(), Some(404 | 409)) => return Ok(()),
+            Err(failure) if !self.counts(REPLACING, &failure) => return Ok(()),
             Err(failure) => {
                 let error = format!("{}; apply deploy/holds/repair, whose role allows it", Chain(&failure));
                 warn!(%namespace, pod = %pod.name, error, "a pod that was passed by cannot be made anew");

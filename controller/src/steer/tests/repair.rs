@@ -1,7 +1,8 @@
 //! Which pods are made anew, and whom people are told of.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use hostler_allocator::plan::ObjectKey;
 use hostler_api::reservation::OwnerController;
 use serde_json::{Value, json};
 
@@ -9,7 +10,7 @@ use super::claims::{claim_of, pod, question, reservation, view, web};
 use crate::steer::{
     decide::SteerFacts,
     pod::SteeredPod,
-    repair::{PodState, Repair, RepairPace, WaitingPod, repair},
+    repair::{PodState, Repair, RepairPace, WaitingPod, candidates, is_left_over, repair},
 };
 
 fn refused() -> PodState {
@@ -144,4 +145,49 @@ fn pods_of_one_owner_are_made_anew_ever_more_seldom() {
     let lucky = (0..2000).filter(|at| crowd.may(&at.to_string(), Duration::ZERO)).count();
     assert_eq!(lucky, 1024, "what is remembered is bounded");
     assert!(crowd.may("late", Duration::from_secs(600)), "and forgotten");
+}
+
+/// The claim that takes the place of `p-gpus-x`, and its pod, which has got its devices with that one all the same.
+fn left_over() -> (Value, SteeredPod, PodState) {
+    let Repair::Lead { claim, .. } = plainly(&with_claims(&["p-gpus-x"]), &refused()) else { panic!() };
+    let state = PodState { has_node: true, phase: "Running".to_owned(), ..PodState::default() };
+    (*claim, with_claims(&["p-gpus-x"]), state)
+}
+
+#[test]
+fn a_claim_that_was_made_here_goes_once_its_pod_has_its_node_with_another_one() {
+    let (claim, pod, state) = left_over();
+    assert!(is_left_over(&claim, &pod, &state));
+    assert!(is_left_over(&claim, &with_claims(&["p-gpus-x", "other"]), &state));
+}
+
+#[test]
+fn no_claim_goes_that_somebody_else_made_or_that_its_pod_has_or_may_still_get() {
+    let (claim, pod, state) = left_over();
+    let name = claim["metadata"]["name"].as_str().unwrap();
+    let mut of_others = claim.clone();
+    of_others["metadata"]["annotations"].as_object_mut().unwrap().remove("hostler.dev/instead-of");
+    assert!(!is_left_over(&of_others, &pod, &state), "somebody else has made it");
+    of_others["metadata"].as_object_mut().unwrap().remove("annotations");
+    assert!(!is_left_over(&of_others, &pod, &state), "it says nothing of itself");
+    assert!(!is_left_over(&claim, &with_claims(&[name]), &state), "the pod has it");
+    assert!(!is_left_over(&claim, &with_claims(&["other", name]), &state), "the pod has it among others");
+    assert!(!is_left_over(&claim, &with_claims(&[]), &state), "the pod has not named any yet");
+    for waits in [refused(), PodState { is_refused: false, ..refused() }] {
+        assert!(!is_left_over(&claim, &pod, &waits), "the pod may still name it: {waits:?}");
+    }
+}
+
+#[test]
+fn what_is_left_over_is_looked_for_also_when_nothing_is_kept_any_more() {
+    let (claim, ..) = left_over();
+    let made = ObjectKey::new("default", claim["metadata"]["name"].as_str().unwrap());
+    let of_others = ["p-gpus-x7k2p", "gpus", "train-0123456789abcde", "train-0123456789abcdeg"];
+    let waiting: BTreeSet<_> =
+        of_others.iter().map(|name| ObjectKey::new("default", name)).chain([made.clone()]).collect();
+    let mut kept = view(vec![reservation("train", json!({}))]);
+    kept.waiting_claims = Arc::new(waiting.clone());
+    assert_eq!(*candidates(&kept), waiting);
+    kept.reservations = Arc::default();
+    assert_eq!(*candidates(&kept), BTreeSet::from([made]), "nobody else's claim is read");
 }
