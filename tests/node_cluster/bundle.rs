@@ -21,11 +21,11 @@ const PODS: &str = "/api/v1/namespaces/hostler-system/pods";
 /// Where an image without a registry is.
 const LIBRARY: &str = "docker.io/library";
 
-/// Kinds that bundles need and others bring: group, kind, plural, versions.
-const KINDS: [(&str, &str, &str, &str); 3] = [
-    ("monitoring.coreos.com", "PodMonitor", "podmonitors", "v1"),
-    ("monitoring.coreos.com", "PrometheusRule", "prometheusrules", "v1"),
-    ("topology.node.k8s.io", "NodeResourceTopology", "noderesourcetopologies", "v1alpha2"),
+/// Kinds that bundles need and others bring: group, kind, plural, version, scope.
+const KINDS: [[&str; 5]; 3] = [
+    ["monitoring.coreos.com", "PodMonitor", "podmonitors", "v1", "Namespaced"],
+    ["monitoring.coreos.com", "PrometheusRule", "prometheusrules", "v1", "Namespaced"],
+    ["topology.node.k8s.io", "NodeResourceTopology", "noderesourcetopologies", "v1alpha2", "Cluster"],
 ];
 
 /// A node that has the images, and nothing of hostler yet.
@@ -131,9 +131,17 @@ impl Installation {
 
     /// Kinds that the operators of others bring.
     pub fn others_kinds(&self) {
-        for (group, kind, plural, version) in KINDS {
-            self.define(group, kind, plural, version, "Namespaced");
+        for [group, kind, plural, version, scope] in KINDS {
+            self.define(group, kind, plural, version, scope);
         }
+    }
+
+    /// What topology-aware schedulers read of the node.
+    pub fn until_topology_is_told(&self) {
+        let path = format!("/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/{}", self.node.name());
+        eventually("a NodeResourceTopology with zones", || {
+            self.node.get(&path)?["zones"][0]["name"].is_string().then_some(())
+        });
     }
 
     pub fn define(&self, group: &str, kind: &str, plural: &str, version: &str, scope: &str) {

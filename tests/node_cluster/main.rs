@@ -88,6 +88,9 @@ fn an_overlay_with_all_components_runs_rolls_under_load_and_leaves_nothing() {
     let file = overlay.join("hostler.toml");
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, text.replace("reserved = \"0-1\"", "reserved = \"0\"")).unwrap();
+    cluster.apply(&overlay);
+    cluster.until_daemons_are("0.1.0");
+    cluster.until_topology_is_told();
     live_and_go(&cluster, &overlay);
 }
 
