@@ -111,3 +111,39 @@ fn a_reservation_and_its_pods_in_one_apply_leave_no_pod_waiting_beside_what_is_k
     eventually("the container of who waited", || cluster.node.pid("more"));
     end(cluster, &["one", "three", "four", "more"], "e2e-at-once");
 }
+
+/// Files with a certificate of another authority replace those that are there, as those who rotate certificates do it.
+#[test]
+fn a_certificate_that_is_replaced_while_the_controller_runs_leads_the_next_owner() {
+    let Some((cluster, folder)) = asking_cluster() else { return };
+    let made = MadeCertificate::new(&["127.0.0.1".to_owned()], Duration::from_secs(3600)).unwrap();
+    for (name, text) in [("tls.key", &made.key), ("tls.crt", &made.certificate)] {
+        fs::write(folder.path().join("new"), text).unwrap();
+        fs::rename(folder.path().join("new"), folder.path().join(name)).unwrap();
+    }
+    cluster.node.change(WEBHOOK, "", |webhook| {
+        webhook["webhooks"][0]["clientConfig"]["caBundle"] = json!(BASE64_STANDARD.encode(&made.authority));
+    });
+    cluster.reserve("e2e-rotated", CARDS, "rotated");
+    cluster.until_phase("e2e-rotated", "Available");
+    // As long as the server does not take the new certificate the claim is made as it is, and the pod waits: all cards are kept.
+    let pod = cluster.node.of("/api/v1", "pods/rotated");
+    let began = std::time::Instant::now();
+    eventually("an owner that is led", || {
+        cluster.pod("rotated", "any");
+        let claim = eventually("the claim", || {
+            let items = cluster.node.get(&cluster.node.of(RESOURCE, "resourceclaims"))?["items"].as_array()?.clone();
+            items.into_iter().find(|it| it["metadata"]["deletionTimestamp"].is_null())
+        });
+        let is_led = claim["metadata"]["annotations"]["hostler.dev/led-to-reservation"].is_string();
+        if is_led {
+            return Some(());
+        }
+        cluster.node.delete(&pod, 0);
+        eventually("the pod to be gone", || cluster.node.get(&pod).is_none().then_some(()));
+        None
+    });
+    println!("led {:.1?} after the files were replaced", began.elapsed());
+    eventually("the container", || cluster.node.pid("rotated"));
+    end(cluster, &["rotated"], "e2e-rotated");
+}

@@ -13,6 +13,7 @@
 mod figures;
 mod led;
 mod modes;
+mod races;
 mod refused;
 mod requests;
 
