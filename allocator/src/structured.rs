@@ -23,6 +23,7 @@ mod search;
 mod selection;
 mod selectors;
 mod share_id;
+mod shortage;
 mod state;
 mod version;
 
@@ -30,9 +31,10 @@ pub use claims::CompiledClaims;
 pub use fatal::Fatal;
 pub use pools::{GatherError, NodeFacts, NodePools, SliceIndex};
 pub use quirks::{Quirk, Quirks};
-pub use reason::{AlternativeNoFit, CapacityShortage, Conflict, Lack, NoFit, Refusal, Rejection, RequestValues};
+pub use reason::{AlternativeNoFit, Conflict, NoFit, Refusal, Rejection, RequestValues};
 pub use rules::apply_taint_rules;
 pub use search::Budget;
+pub use shortage::{CapacityShortage, Lack};
 pub use state::AllocatedState;
 pub use version::{Feature, Features, KubernetesVersion, Variant};
 

@@ -13,7 +13,7 @@ use hostler_api::{
 use super::{
     bits::DeviceBits,
     pools::{NodeDevice, NodePools},
-    reason::{CapacityShortage, Lack},
+    shortage::{CapacityShortage, Lack},
     state::NodeState,
 };
 

@@ -9,13 +9,12 @@ use super::{
     pools::{NodePools, Pool},
     search::{Chosen, MOST_DEVICES, Place, Search, Stop},
     selection::NotSelected,
+    shortage::CapacityShortage,
 };
 
 mod conflict;
-mod shortage;
 
 pub use conflict::{Conflict, RequestValues};
-pub use shortage::{CapacityShortage, Lack};
 
 /// Why claims got no devices.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]

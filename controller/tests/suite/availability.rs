@@ -8,7 +8,7 @@ use std::{
 };
 
 use hostler_testing::{
-    apiserver::{ApiServer, ApiServerRelease},
+    apiserver::{ApiServer, ApiServerRelease, PolicyRule},
     controller::RunningController,
     host::wait_for,
 };
@@ -110,12 +110,22 @@ async fn what_is_watched_ends_with_its_reader_although_nothing_changes() {
     controller.until_answers("/readyz", 200).await;
     let url = format!("http://{}", controller.address());
     let kubeconfig = server.kubeconfig("system:serviceaccount:hostler:hostler-controller").display().to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let rights = ["nodehardware", "resourceclaims", "resourceslices"].map(|resource| PolicyRule {
+        api_groups: vec!["hostler.dev".to_owned(), "resource.k8s.io".to_owned()],
+        resources: vec![resource.to_owned()],
+        verbs: vec!["list".to_owned()],
+        ..PolicyRule::default()
+    });
+    server.allow("viewer", rights.into());
+    let token = folder.path().join("token").display().to_string();
+    fs::write(&token, server.user("viewer", None)).unwrap();
     for args in [
-        ["availability", "--kubeconfig", &kubeconfig, "--watch"],
-        ["availability", "--controller", &url, "--watch"],
-        ["holds", "--kubeconfig", &kubeconfig, "--watch"],
+        &["availability", "--kubeconfig", &kubeconfig, "--watch"][..],
+        &["availability", "--controller", &url, "--token-file", &token, "--watch"],
+        &["holds", "--kubeconfig", &kubeconfig, "--watch"],
     ] {
-        let args = args.map(str::to_owned);
+        let args: Vec<String> = args.iter().map(|&it| it.to_owned()).collect();
         let ended = tokio::task::spawn_blocking(move || {
             let mut child = WithoutReader::start(&args);
             wait_for("the command's end", || child.0.try_wait().unwrap())
