@@ -58,7 +58,7 @@ pub struct ClaimFit {
     pub at_least: bool,
     /// What the first of them would be given.
     pub devices: Vec<DeviceRequestAllocationResult>,
-    /// What of that is given otherwise than it was asked for.
+    /// Notes on what of that is given otherwise than it was asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// Why no more of them.

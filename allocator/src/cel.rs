@@ -184,7 +184,7 @@ impl Selector {
         Ok(Self { plan, slots, options: *options, refusal })
     }
 
-    /// What a device is like that is refused, to stand behind `with`. `None`: nothing is plainer than the expression.
+    /// The likeness of refused devices, as words that stand behind `with`. `None`: nothing is plainer than the expression.
     pub fn refusal_in_words(&self) -> Option<&str> {
         self.refusal.as_deref()
     }

@@ -69,7 +69,7 @@ impl ApiClient {
         Ok(Self { client, patience, version_tx: Arc::default(), refusals: LastingRefusals::default() })
     }
 
-    /// What callers remember of refusals.
+    /// The refusals that callers remember.
     pub fn refusals(&self) -> &LastingRefusals {
         &self.refusals
     }

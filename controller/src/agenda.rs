@@ -54,7 +54,7 @@ impl<T: Clone + Ord> Agenda<T> {
     pub(crate) fn gained(&mut self, cost: Duration) {
         let longest = LONGEST_GAIN_PAUSE.max(cost * 4);
         let pause = match self.gain {
-            // Something else may have had everybody answered in between: this gain is not in those answers.
+            // A refresh for another reason may have come in between: this gain is not in its answers.
             Some((due, _)) if due > self.now => return self.after(due - self.now, self.refresh.clone()),
             Some((due, pause)) if self.now - due < longest => (pause * 2).min(longest),
             _ => FIRST_GAIN_PAUSE,

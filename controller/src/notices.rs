@@ -1,5 +1,5 @@
-//! Words about objects, as Events. Nobody waits for one, and what cannot be written within half a minute is lost: it is for people,
-//! who find the same in the object.
+//! Records Events. No decision waits for one, and an Event that cannot be written within half a minute is lost: people find the same
+//! in the object.
 
 use std::{
     env,
@@ -36,9 +36,9 @@ pub(crate) struct Notices(mpsc::Sender<Notice>);
 struct Notice {
     subject: EventSubject,
     note: EventNote,
-    /// What the Event says of when it was.
+    /// The time that the Event names.
     at: SystemTime,
-    /// When it is lost, unless it is tried for the first time.
+    /// The time at which the Event is lost, unless it has never been tried.
     end: Instant,
 }
 
@@ -111,7 +111,7 @@ impl NoticeWriter {
         }
     }
 
-    /// Whoever looks for Events and finds none looks into the log: the first that is lost stands there.
+    /// People who find no Events look into the log: the first lost one stands there.
     fn lost(&mut self, failure: &ApiFailure) {
         let error = Chain(failure).to_string();
         if std::mem::replace(&mut self.is_told, true) {

@@ -85,12 +85,12 @@ pub(super) async fn create(
     admin.make(manifest, dry_run).await.map(|made| with_notes(made, notes))
 }
 
-/// What an allocated claim is given.
+/// The devices of an allocated claim.
 pub(super) fn results(claim: &ResourceClaim) -> &[DeviceRequestAllocationResult] {
     claim.status.allocation.as_ref().map_or(&[], |allocation| &allocation.devices.results)
 }
 
-/// The answer to whoever creates a claim, with what is given otherwise than it was asked for.
+/// The answer to a request that creates a claim, with notes on what is given otherwise than it was asked for.
 pub(super) fn with_notes(
     (status, Json(claim)): (StatusCode, Json<AdminClaim>),
     notes: Vec<String>,

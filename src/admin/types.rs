@@ -320,7 +320,7 @@ pub struct AdminClaim {
     pub busy: Option<AdminBusyClaim>,
     /// What it holds.
     pub devices: Vec<AdminClaimDevice>,
-    /// What is given otherwise than it was asked for: in the answer to whoever creates the claim.
+    /// Notes on what is given otherwise than it was asked for: in the answer to the request that creates the claim.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// The containers that run with it, where one claim is asked for.

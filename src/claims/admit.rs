@@ -155,7 +155,7 @@ pub(super) fn held_of<'a>(holdings: &'a [HeldGrant<'a>], backend: &BackendName) 
     .collect()
 }
 
-/// What all users of a device have together, for the record.
+/// The capacity of a shared device, which all its users have together, for the record.
 fn shared_capacity(device: &Device) -> BTreeMap<QualifiedName, Quantity> {
     let all = device.capacity.iter().filter(|_| device.sharing == Sharing::Shared);
     all.map(|(name, capacity)| (name.clone(), capacity.value)).collect()

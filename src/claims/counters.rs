@@ -35,7 +35,7 @@ pub(super) fn take(
 
 /// The devices that take more of a counter, together with others, than there is, each with what it lacks. Only what the
 /// record and the inventory both say that a device takes counts: one that took something else when it was given, or is not
-/// there, contradicts nobody.
+/// there, contradicts no other.
 pub(super) fn overdrawn<'a>(pool: &'a Pool, holdings: &'a [HeldGrant<'a>]) -> Vec<(&'a DeviceName, ClaimError)> {
     let described = |user: &CounterHolder<'_>| pool.devices.iter().any(|device| device.name == *user.device);
     let mut users = users(pool, holdings);
@@ -52,7 +52,7 @@ pub(super) fn overdrawn<'a>(pool: &'a Pool, holdings: &'a [HeldGrant<'a>]) -> Ve
     users.iter().enumerate().filter_map(lack).collect()
 }
 
-/// What both say is taken.
+/// The counters that both say are taken.
 fn agreed(now: &[CounterUse], recorded: &[CounterUse]) -> Vec<CounterUse> {
     let both = |wanted: &CounterUse| {
         let least = |(counter, amount): (&DeviceName, &Quantity)| {

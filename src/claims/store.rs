@@ -113,7 +113,7 @@ pub struct RecordDevice {
     /// What the device takes of the counters that it shares with others. Absent in records of earlier versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<CounterUse>,
-    /// What the device had for all of its users when it was given, if it is shared: it may have less by now, and no claim is
+    /// The capacity of a shared device for all of its users when it was given: it may have less by now, and no claim is
     /// wrong for that. Absent in records of earlier versions.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub capacity: BTreeMap<QualifiedName, Quantity>,

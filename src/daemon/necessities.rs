@@ -1,5 +1,5 @@
-//! What the daemon needs and others keep: the binary that the hooks of containers run, manifests, and room for claims. Looked
-//! at now and then; what is wrong with it stands in the status and keeps the daemon from being ready.
+//! Checks what the daemon needs and others keep: the binary that the hooks of containers run, manifests, and room for claims.
+//! A fault stands in the status and keeps the daemon from being ready.
 
 mod folders;
 
@@ -27,7 +27,7 @@ use crate::{claims::ClaimFailure, config::DaemonConfig, standalone::ManifestFold
 /// How often they are looked at: a probe asks about as often.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// What is looked at.
+/// The places that are checked.
 #[derive(Clone, Debug)]
 pub(super) struct Necessities {
     hook: PathBuf,
@@ -69,10 +69,10 @@ struct NecessityWatch {
     necessities: Necessities,
     faults_tx: watch::Sender<Vec<String>>,
     tasks: Tasks,
-    /// What is wrong with the folders of claims. They are written to until that succeeds, and then no more: a disk at rest is
+    /// Faults of the folders of claims. They are written to until that succeeds, and then no more: a disk at rest is
     /// left at rest.
     unwritable: Vec<String>,
-    /// What is wrong with all else.
+    /// Faults of all else.
     others: Vec<String>,
 }
 
@@ -130,7 +130,7 @@ impl NecessityWatch {
     }
 }
 
-/// What the next failure that is one of folders says; absent when claims have ended, and nothing comes any more.
+/// The fault in the next failure that is one of folders; absent when claims have ended, and nothing comes any more.
 async fn next_fault(failures_rx: &mut broadcast::Receiver<ClaimFailure>) -> Option<String> {
     loop {
         match failures_rx.recv().await {

@@ -5,8 +5,8 @@
 //!                                                             └──► apply ──► API server
 //! ```
 //!
-//! The daemon is the only writer, and applies its fields by force. An object that somebody has deleted is made anew at once:
-//! the watch of what is held tells. One that somebody has changed is mended with the next report, within five minutes. A
+//! The daemon is the only writer, and applies its fields by force. An object that was deleted by hand is made anew at once:
+//! the watch of what is held tells. One that was changed by hand is mended with the next report, within five minutes. A
 //! daemon that stops writes nothing: its successor comes within seconds, and one that does not come is noticed by its silence,
 //! as after a crash. The Node owns the object.
 
@@ -71,7 +71,7 @@ pub struct HardwareReportParts {
     pub inventory: InventoryReader,
     /// Who has it.
     pub table_rx: watch::Receiver<Arc<ClaimTable>>,
-    /// What is to be held of it, and when the object is gone.
+    /// The devices to be held, and word that the object is gone.
     pub holds: HoldsReaders,
     /// What of that is published.
     pub publication_rx: watch::Receiver<Publication>,

@@ -1,4 +1,4 @@
-//! Which devices of this node are kept for somebody: what the spec of its NodeHardware says. The one writer of [`HoldsWord`],
+//! The devices of this node that Reservations keep, as the spec of its NodeHardware says. The one writer of [`HoldsWord`],
 //! and the one watch of the object: it tells the reports when the object is gone.
 //!
 //! ```text
@@ -47,10 +47,10 @@ pub enum HoldsWord {
 /// What others see of the holds.
 pub type HoldsReader = watch::Receiver<HoldsWord>;
 
-/// What the watch of the object tells.
+/// The readers of the object's watch.
 #[derive(Debug)]
 pub struct HoldsReaders {
-    /// What is held.
+    /// The devices that are held.
     pub word_rx: HoldsReader,
     /// Changes each time that the object is not there.
     pub gone_rx: watch::Receiver<()>,
@@ -151,9 +151,9 @@ impl HoldsWatch {
         Ok(())
     }
 
-    /// What the server has of the object, if anything.
+    /// Takes the object as the server has it, if it has one.
     fn found(&self, object: Option<StoredSpec>) {
-        // Told first: whoever waits for the word makes the object that is missing, and has no more to make then.
+        // Told first: the reports wait for the word, make the missing object, and have no more to make then.
         if object.is_none() {
             self.gone();
         }

@@ -26,7 +26,7 @@ pub fn rounded_requests(claim: &ResourceClaim, results: &[DeviceRequestAllocatio
     results.iter().flat_map(note).collect()
 }
 
-/// What the request of this name, `request` or `request/subrequest`, asks for.
+/// The capacity that the request of this name, `request` or `request/subrequest`, asks for.
 fn capacity_of<'a>(request: &'a DeviceRequest, name: &str) -> Option<&'a CapacityRequirements> {
     match name.split_once('/') {
         None => request.exactly.as_ref().filter(|_| request.name == name)?.capacity.as_ref(),

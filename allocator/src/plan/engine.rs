@@ -282,7 +282,7 @@ fn alternative(no_fit: &AlternativeNoFit) -> String {
     }
 }
 
-/// What all devices have that no device may have, where one simple selector says so.
+/// The property that refuses every device, where one simple selector says so.
 fn only_property(no_fit: &AlternativeNoFit) -> Option<String> {
     match &no_fit.rejections.keys().collect::<Vec<_>>()[..] {
         [Rejection::Property { has, owner }] => Some(format!("{has} ({owner})")),
@@ -290,7 +290,7 @@ fn only_property(no_fit: &AlternativeNoFit) -> Option<String> {
     }
 }
 
-/// What is wrong with devices that match, in sentences.
+/// Sentences on the shortages of matching devices.
 fn of_matching(near: &[&Rejection]) -> String {
     let (short, others): (Vec<&Rejection>, Vec<&Rejection>) =
         near.iter().copied().partition(|rejection| matches!(rejection, Rejection::Capacity(_)));

@@ -150,7 +150,7 @@ impl<'p, 'a> CapacityUse<'p, 'a> {
         })
     }
 
-    /// What is held of a capacity, by this search and by others.
+    /// The amount of a capacity that this search and other claims hold.
     fn held(&self, slot: usize) -> Amount {
         let here = self.amounts.as_ref().map(|amounts| amounts.held[slot]).unwrap_or_default();
         self.state.consumed(slot).plus(here)
@@ -210,7 +210,7 @@ fn work_out(wanted: Option<&CapacityRequirements>, at: &NodeDevice<'_>, taken: &
         })
 }
 
-/// What is taken of a capacity. `None`: it gives no such amount, or the amount means nothing.
+/// The amount that is taken of a capacity. `None`: the capacity gives no such amount, or the amount means nothing.
 fn share_of(asked: Option<Option<ExactQuantity>>, capacity: &DeviceCapacity) -> Option<ExactQuantity> {
     match asked {
         None => policy::taken(None, capacity),

@@ -108,7 +108,7 @@ impl<'a> Selection<'a> {
         cut_middle(selector.and_then(expression).unwrap_or_default(), MOST_QUOTED)
     }
 
-    /// What the selector refuses, in words that stand behind `with`, where it is simple enough for that.
+    /// Words for devices that the selector refuses, to stand behind `with`, where the selector is simple enough.
     pub(super) fn refusal_in_words(&self, at: usize) -> Option<&str> {
         self.selectors.get(at)?.as_ref()?.as_ref().as_ref().ok()?.refusal_in_words()
     }

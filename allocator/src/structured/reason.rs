@@ -73,9 +73,9 @@ pub enum Rejection {
     Selector(String),
     /// A selector does not match that has a sentence for it.
     Property {
-        /// What the device has.
+        /// The property of the device.
         has: String,
-        /// Whose selector it is.
+        /// The claim or class of the selector.
         owner: String,
     },
     /// It is for other nodes.
@@ -86,7 +86,7 @@ pub enum Rejection {
     Allocated,
     /// Another request of the pod has it.
     Chosen,
-    /// It lacks a capacity.
+    /// The device lacks a capacity.
     Capacity(CapacityShortage),
     /// It consumes counters, and the feature is off.
     CountersOff,

@@ -1,4 +1,4 @@
-//! What a device lacks of one capacity, in words.
+//! The shortage of one capacity on a device, and words for it.
 
 use std::fmt;
 
@@ -7,22 +7,22 @@ use hostler_api::{ExactQuantity, Quantity};
 /// The first capacity of which a device has too little for a request.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct CapacityShortage {
-    /// Its name.
+    /// The capacity's name.
     pub capacity: String,
-    /// What is taken of it, as people write amounts; `None`: all of it.
+    /// The amount asked for, as people write amounts; `None`: the whole capacity.
     pub wanted: Option<String>,
-    /// What is wrong with it.
+    /// The reason.
     pub lack: Lack,
 }
 
 /// Why a device does not give an amount.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Lack {
-    /// It has no such capacity.
+    /// The device has no such capacity.
     Absent,
-    /// Its policy gives other amounts.
+    /// The capacity's policy gives other amounts.
     NotGiven,
-    /// It has less, be it free or not.
+    /// The device has less, free or not.
     TooSmall,
     /// Others took too much.
     Taken,
@@ -48,7 +48,7 @@ impl CapacityShortage {
     }
 }
 
-/// What a device has instead, to stand behind `has` or `with`.
+/// Formats the amount that a device has instead, to stand behind `has` or `with`.
 impl fmt::Display for CapacityShortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { capacity, wanted, lack } = self;

@@ -68,7 +68,7 @@ fn is_dma_core(device: u16) -> bool {
 }
 
 /// True for a function that looks after its card. A driver that is neither management's nor one that serves users, as those that
-/// only keep a function for somebody (`vfio-pci`, `pci-stub`, `uio_pci_generic`), says nothing of it, as no driver does not.
+/// only keep a function for later use (`vfio-pci`, `pci-stub`, `uio_pci_generic`), says nothing of it, as no driver does not.
 pub(crate) fn is_management(function: &PciFunction, others: &BTreeMap<PciAddress, PciFunction>) -> bool {
     match function.driver.as_deref() {
         Some(driver) if MANAGEMENT_DRIVERS.contains(&driver) => true,

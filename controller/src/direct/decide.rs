@@ -188,8 +188,8 @@ fn held_back(pod: &DirectPod) -> Option<DirectStep> {
     })
 }
 
-/// A field that decides where the pod runs, and that no plan looks at. Its Reservation would be refused with advice for whoever
-/// writes templates; the pod is one alone, and somebody has put the gate there.
+/// A field that decides where the pod runs, and that no plan looks at. The pod's Reservation would be refused with advice on templates;
+/// the pod has none, and a gate that can be left out.
 fn unjudged(pod: &DirectPod) -> Option<DirectStep> {
     // One that cannot be understood is refused where it is planned for.
     let spec: PodSpec = serde_json::from_value(Value::Object(copied(pod))).ok()?;
@@ -200,7 +200,7 @@ fn unjudged(pod: &DirectPod) -> Option<DirectStep> {
     )))
 }
 
-/// What a Reservation says of the pod's spec.
+/// The fields of the pod's spec that a Reservation repeats.
 fn copied(pod: &DirectPod) -> Map<String, Value> {
     OF_POD.iter().filter_map(|field| Some(((*field).to_owned(), pod.spec.more.get(*field)?.clone()))).collect()
 }

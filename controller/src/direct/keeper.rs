@@ -170,7 +170,7 @@ impl DirectPod {
 }
 
 impl Placer {
-    /// What nobody but people can change is told them. `what` was asked for, in one word; that a role is missing counts when it lasts.
+    /// Tells people what only they can change. `what` was asked for, in one word; a missing role counts when it lasts.
     fn failed(&self, what: &str, pod: Option<&DirectPod>, failure: &ApiFailure) -> PlaceAnswer {
         let is_refused = match failure.code() {
             _ if failure.lacks_permission(BINDING) => self.client.refusals().refused(what),

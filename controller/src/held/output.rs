@@ -1,4 +1,4 @@
-//! The reader of standard output, for commands that go on until somebody ends them.
+//! The reader of standard output, for commands that go on until they are ended.
 
 use std::{io, time::Duration};
 
@@ -12,7 +12,7 @@ const OUTPUT_LOOK: Duration = Duration::from_secs(2);
 /// write says so.
 pub(crate) async fn while_read<T, E: From<io::Error>>(work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
     tokio::select! {
-        // Dropped in the middle where nobody reads: nothing of it is seen by anybody.
+        // Dropped in the middle where standard output has no reader: nothing of it is seen.
         done = work => done,
         // Cancel safe: it only waits.
         () = output_gone() => Err(io::Error::from(io::ErrorKind::BrokenPipe).into()),

@@ -398,12 +398,12 @@ impl ProvisionCore {
             || request.status.provisioning_class_details.get(TERM) == Some(&self.settings.term)
     }
 
-    /// What is booked for a request.
+    /// The booking of a request.
     fn booking(&self, request: &SeenRequest, sight: &ProvisionSight<'_>) -> Option<Vec<PodSet>> {
         if self.is_booked(request) { booked(request, sight) } else { None }
     }
 
-    /// Whether a request has a booking: as it says itself, or as it is about to.
+    /// True if a request has a booking: its status says so, or is about to.
     fn is_booked(&self, request: &SeenRequest) -> bool {
         let verdict = self.memories.get(request.uid()).and_then(|memory| memory.verdict.as_ref());
         let is_attaching = live(request).is_some_and(|journal| journal.back().is_none());

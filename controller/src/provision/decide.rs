@@ -371,7 +371,7 @@ impl Decision {
         self.words.push(StatusWord::yes(Type::Failed, reason, format!("{message}; noRetry is true")));
     }
 
-    /// It may be told yes another time.
+    /// Tells a request no that may be a yes another time.
     fn say_later(&mut self, reason: Reason, message: &str) {
         self.words.push(StatusWord::no(Type::CapacityAvailable, reason, message));
         let longest = words::time(LONGEST_PAUSE);

@@ -21,7 +21,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(60);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
 /// A no that is not about room is not looked at anew at once when something gets free, but after this part of the pause: what takes
-/// too much work takes no less then, and whoever could not be kept is free again by that alone.
+/// too much work takes no less then, and devices that could not be kept are free again by that alone.
 const QUIET_PART: u32 = 6;
 
 /// Between two looks at what was attached: slices of it come in seconds.
@@ -102,13 +102,13 @@ impl RequestMemory {
         self.verdict = Some(verdict);
     }
 
-    /// What the planner found could not be kept.
+    /// Notes that the planner's devices could not be kept.
     pub(super) fn not_kept(&mut self, why: CheckVerdict, now: ProvisionMoment) {
         self.told_no(self.pause / QUIET_PART, now);
         self.verdict = Some(why);
     }
 
-    /// What was to be attached could not be, and is detached again: hardware is not moved more often than it has to be.
+    /// Notes that attaching failed, and is undone: hardware is not moved more often than it has to be.
     pub(super) fn not_attached(&mut self, why: CheckVerdict, now: ProvisionMoment) {
         (self.attached, self.verifies) = (None, false);
         self.told_no(self.pause, now);

@@ -61,7 +61,7 @@ enum KeeperError {
     WriteConfiguration(String, #[source] Box<ApiFailure>),
 }
 
-/// What to do about a failure that the bundle of the webhook mends: it brings the role and the configuration.
+/// Advice on a failure that the bundle of the webhook mends: the bundle brings the role and the configuration.
 fn advice(failure: &ApiFailure) -> &'static str {
     match failure.code() {
         Some(403) => "; apply deploy/holds/webhook, whose role allows it",

@@ -2,7 +2,7 @@
 //!
 //! Admission lets a claim in beside the others, so records that it would not let in beside each other are not as it has
 //! written them. One of them is wrong, and nothing tells which. A device may have less today without any record being wrong,
-//! so what it had when it was given is on record; where nobody knows what there was, nobody is judged.
+//! so what it had when it was given is on record; without that on record no claim is judged.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ type Contradiction = (ClaimUid, String);
 /// The names of claims.
 type ClaimNames<'a> = BTreeMap<&'a ClaimUid, &'a str>;
 
-/// Those who use a device, by its pool and name.
+/// The users of each device, by its pool and name.
 type DeviceUsers<'a> = BTreeMap<(&'a str, &'a DeviceName), Vec<HeldGrant<'a>>>;
 
 /// Refuses records that give together what cannot be given twice. Administrative access takes nothing.
@@ -97,7 +97,7 @@ fn of_parts(users: &[HeldGrant<'_>], inventory: &Inventory) -> Vec<Contradiction
 }
 
 /// A shared device with what its users had together when the last of them got a part; absent where no record says that.
-/// Whoever was let in was let in beside all others, so what it found was enough for them.
+/// Each user was let in beside all others, so what it found was enough for them.
 fn as_given(users: &[HeldGrant<'_>], inventory: &Inventory) -> Option<Device> {
     let grant = &users.first()?.device.grant;
     let now = inventory.find(&grant.pool, grant.device.as_str()).map(|(_, device)| device);
@@ -156,14 +156,14 @@ fn claims<'a>(users: &[HeldGrant<'a>]) -> ClaimNames<'a> {
     users.iter().map(|user| (user.uid, user.name)).collect()
 }
 
-/// What is wrong with the record of a claim: others have the same.
+/// The problem of a claim's record: others have the same.
 fn beside_others(uid: &ClaimUid, what: &str, all: &ClaimNames<'_>) -> String {
     let others = all.iter().filter(|(other, _)| **other != uid);
     let others = few(others.map(|(uid, name)| format!("{name} ({uid})")));
     format!("it has {what}, and so has the record of claim {others}")
 }
 
-/// What is wrong with a record beside others, as admission says it.
+/// The problem of a record beside others, as admission says it.
 fn more_than_there_is(refusal: &ClaimError) -> String {
     format!("with other records it gives more than there is: {}", Chain(refusal))
 }

@@ -13,7 +13,7 @@ use hostler_files::{Durability, FileReplacement, TemporaryName};
 
 use crate::{claims::ClaimError, config::DaemonConfig};
 
-/// What a prepare writes at once: a record beside the one that it takes the place of. Most have less than a page.
+/// The bytes of a probe: a prepare writes a record beside the one that it replaces, and most have less than a page.
 const ROOM: [u8; 8 << 10] = [0; 8 << 10];
 
 /// Folders that claims cannot be prepared without.
@@ -47,7 +47,7 @@ fn probe(folder: &Path, temporary: &str, durability: Durability) -> Result<(), S
     file.prepare(durability).map(drop).map_err(|error| told(&error))
 }
 
-/// What a failure of a claim says of the folders, if that is what it failed for.
+/// The fault of the folders for which a claim failed, if it failed for one.
 pub(super) fn fault_of(error: &ClaimError) -> Option<String> {
     match error {
         ClaimError::Store { .. } | ClaimError::Cdi { .. } if kernel_error(error).is_some() => Some(told(error)),
@@ -69,7 +69,7 @@ fn told(error: &(dyn Error + 'static)) -> String {
     format!("claims cannot be prepared: {}; {advice}", Chain(error))
 }
 
-/// What the kernel said, the first in the chain.
+/// The kernel's error, the first in the chain.
 fn kernel_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a io::Error> {
     let mut next = Some(error);
     while let Some(error) = next {

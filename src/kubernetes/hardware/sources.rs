@@ -25,7 +25,7 @@ pub(super) struct ReportSources {
     gone_rx: watch::Receiver<()>,
 }
 
-/// What a report is made for.
+/// The reason for a report.
 pub(super) enum ReportNews {
     /// Something is other than it was.
     Changed,

@@ -100,7 +100,7 @@ impl CxlScan<'_> {
         })
     }
 
-    /// An attribute that is there and not empty; of one that is not `expected` somebody is warned.
+    /// An attribute that is there and not empty; one that is not `expected` leaves a warning.
     fn understood<T: FromStr>(&self, path: &str, expected: &str) -> Option<T> {
         let text = self.tree.attribute(path).filter(|text| !text.is_empty())?;
         self.tree.understood(path, &text, expected, |text| text.parse().ok())

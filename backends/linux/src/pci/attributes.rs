@@ -58,7 +58,7 @@ impl FunctionAttributes<'_> {
             .or_else(|| set("local_cpus", "a mask of CPUs", |text| IdSet::from_mask(text).ok()))
     }
 
-    /// What the function can do as the parent of virtual functions.
+    /// The abilities of the function as the parent of virtual functions.
     pub(super) fn sriov(self) -> Option<Sriov> {
         let number = |name: &str| -> Option<u32> {
             self.understood(name, &self.text(name)?, "a number", |text| text.parse().ok())
@@ -91,7 +91,7 @@ impl FunctionAttributes<'_> {
     }
 }
 
-/// What one folder says of its NUMA node.
+/// The NUMA node that one folder names.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum ToldNode {
     Known(u32),

@@ -78,8 +78,8 @@ impl<'a> TreeReading<'a> {
         self.warnings.borrow_mut().push(TreeWarning { path, reason: shortened(reason.into()) });
     }
 
-    /// What `text` means, which stands in the file at `path`. Of a text that is not `expected` (`a number`) somebody is
-    /// warned: nobody else can tell garbage from what is absent.
+    /// The meaning of `text`, which stands in the file at `path`. A text that is not `expected` (`a number`) leaves a warning:
+    /// otherwise garbage would look absent.
     pub fn understood<T>(
         &self,
         path: impl AsRef<Path>,

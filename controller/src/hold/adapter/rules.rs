@@ -147,10 +147,10 @@ pub(crate) fn release_of(text: &str) -> Option<[u32; 3]> {
     Some([major?, minor?, patch.unwrap_or_default()])
 }
 
-/// The first release whose schedulers act on rules without a feature gate that somebody has to turn on for them.
+/// The first release whose schedulers act on rules by default: the feature gate need not be turned on.
 const ON_BY_DEFAULT: [u32; 3] = [1, 37, 0];
 
-/// Why rules close nothing before a scheduler of a release that nobody has stated; empty is a release that is not known.
+/// The reason why rules close nothing before a scheduler of a release that is not stated; an empty release is not known.
 fn doubt_of(release: &str) -> Option<String> {
     match release_of(release) {
         None => {

@@ -44,7 +44,7 @@ use crate::{
 const LOOK_AGAIN: Duration = Duration::from_secs(3);
 /// Claims that are looked at in one look; the others have their turn in the next.
 const MOST_CLAIMS: usize = 32;
-/// What is remembered of refusals, by what was tried.
+/// Names under which refusals are remembered, by what was tried.
 const LEADING: &str = "claim in the place of another one";
 const REPLACING: &str = "deletion of a pod that was passed by";
 /// Who tells.
