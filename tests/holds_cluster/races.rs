@@ -23,9 +23,10 @@ fn disturb(node: &RealNode, [pod, budget]: [&str; 2], round: usize, is_over: &At
         let least = json!({"spec": {"minAvailable": turn % 2}});
         // Those that come too late are refused.
         let _ = node.ask("PATCH", budget, "application/merge-patch+json", &least);
-        let _ = match turn % 3 {
+        let _ = match turn % 6 {
+            // The budget has just been opened: a client asks again and again for an eviction that a budget is against.
             0 => node.ask("POST", &format!("{pod}/eviction"), "application/json", &eviction),
-            1 if turn > round + 8 => node.ask("DELETE", pod, "application/json", &json!({"gracePeriodSeconds": 0})),
+            3 if turn > round + 8 => node.ask("DELETE", pod, "application/json", &json!({"gracePeriodSeconds": 0})),
             _ => Ok(Value::Null),
         };
         // So that the kubelet and the controller have turns in between.
@@ -98,13 +99,15 @@ fn evictions_that_others_race_with_end_with_all_cards_kept_and_none_given_twice(
             cluster.reserve_with(&name, CARDS, "urgent", &more);
             let gone = || node.get(&path).is_none().then_some(());
             eventually("the pod to be gone", gone);
-            // One of the same name comes at once, and wants a card.
-            cluster.pod(&low, "any");
             is_over.store(true, Ordering::Relaxed);
         });
+        // One of the same name comes at once, and wants a card.
+        cluster.pod(&low, "any");
         let kept = cluster.until_phase(&name, "Available");
         assert_eq!(kept["status"]["held"], CARDS, "{kept}");
-        assert!(!cluster.is_bound(&low), "a stranger got what is kept");
+        // Where the first one went before all cards were closed, the second one got a card, and had to go as well.
+        let is_bound = |pod: Value| pod["spec"]["nodeName"].is_string();
+        assert!(!node.get(&path).is_some_and(is_bound), "a stranger got what is kept");
         cluster.nothing_is_given_twice();
         node.delete(&path, 0);
         cluster.release(&name);
@@ -156,6 +159,7 @@ fn a_node_that_is_deleted_under_load_and_made_anew_has_what_is_kept_on_it_again(
         eventually("the slices to go with the node", || (cluster.fences()?.is_empty()).then_some(()));
         node.restart_kubelet();
         eventually("another node of the name", || node.get(&path).filter(|it| it["metadata"]["uid"] != uid).map(drop));
+        node.renew_token();
         eventually("the cards", || (cluster.fences()?.len() == CARDS).then_some(()));
         eventually("two to be kept again", || (cluster.held() == 2).then_some(()));
         let kept = cluster.until_phase("e2e-anew", "Available");
@@ -167,8 +171,11 @@ fn a_node_that_is_deleted_under_load_and_made_anew_has_what_is_kept_on_it_again(
     eventually("the owner's container", || node.pid("owner"));
     cluster.until_phase("e2e-anew", "Succeeded");
     cluster.nothing_is_given_twice();
-    let hardware = node.get(&format!("{OURS}/nodehardware/{}", node.name())).unwrap();
-    assert_ne!(hardware["metadata"]["ownerReferences"][0]["uid"], uid, "it belongs to the node of today");
+    // The garbage collector may take the one of the old Node away at any time, and the daemon makes another.
+    eventually("a NodeHardware of the node of today", || {
+        let hardware = node.get(&format!("{OURS}/nodehardware/{}", node.name()))?;
+        (hardware["metadata"]["ownerReferences"][0]["uid"] != uid).then_some(())
+    });
     cluster.release("e2e-anew");
     cluster.stop();
 }

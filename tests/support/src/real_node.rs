@@ -8,7 +8,7 @@
 //! | `cdi/` | a folder in which the container runtime looks for CDI files; those of hostler go |
 //! | `restart` | a program that kills the kubelet and starts it again |
 //! | `import` | a program that imports the image archive which is its argument; only `tests/node_cluster` needs it |
-//! | `daemon.kubeconfig` | how daemons reach the API server; without it they are administrators |
+//! | `daemon.kubeconfig` | how daemons reach the API server; without it they are administrators. A token that is bound to the Node is in a `tokenFile` |
 //! | `controller.kubeconfig` | the same for the controller |
 //!
 //! The image of `HOSTLER_E2E_IMAGE` (`docker.io/library/busybox:latest` if it is not set) is there already; nothing is pulled.
@@ -162,6 +162,23 @@ impl RealNode {
             kubelet: Some(self.folder.join("kubelet")),
             cdi: Some(self.folder.join("cdi")),
         }
+    }
+
+    /// Makes the daemon's token again, as its administrator does: one that is bound to the Node goes with it.
+    pub fn renew_token(&self) {
+        let text = fs::read_to_string(self.kubeconfig_of("daemon")).unwrap();
+        let config: Value = serde_saphyr::from_str(&text).unwrap();
+        let Some(file) = config["users"][0]["user"]["tokenFile"].as_str() else { return };
+        let node = self.get(&format!("/api/v1/nodes/{}", self.name)).unwrap();
+        let bound = json!({"kind": "Node", "apiVersion": "v1", "name": self.name, "uid": node["metadata"]["uid"]});
+        let asked = json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+            "spec": {"audiences": [], "expirationSeconds": 86400, "boundObjectRef": bound},
+        });
+        let made = self.create("/api/v1/namespaces/hostler-system/serviceaccounts/hostler/token", &asked);
+        let new = format!("{file}.new");
+        fs::write(&new, made["status"]["token"].as_str().unwrap()).unwrap();
+        fs::rename(&new, file).unwrap();
     }
 
     /// How an administrator reaches the API server.
