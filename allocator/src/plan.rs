@@ -39,9 +39,7 @@ pub use answer::{Order, PlacedDevice, Placement, Plan, Refusal, SetPlan, Verdict
 pub use boxes::{BoxSize, CutShort, PlanBoxes};
 pub use change::{Change, ChangeError, ParseChangeError};
 pub use engine::PlanOptions;
-pub use facts::{
-    ClaimFacts, ClusterFacts, FactChanges, ObjectKey, QUOTA_OF_CLAIMS, QUOTA_OF_DEVICES, QuotaAmounts, QuotaBook,
-};
+pub use facts::{ClaimFacts, ClusterFacts, FactChanges, QUOTA_OF_CLAIMS, QUOTA_OF_DEVICES, QuotaAmounts, QuotaBook};
 pub use left::{ClusterLeft, DeviceCount, NodeLeft};
 pub use pods::{NotJudged, PodSet, not_judged};
 pub use questions::CUT_SHORT;

@@ -15,6 +15,7 @@ pub mod limits;
 mod listed;
 mod names;
 mod near;
+mod object_key;
 pub mod opaque;
 mod plain;
 pub mod provisioning;
@@ -34,5 +35,6 @@ pub use names::{
     BackendName, ClaimUid, DeviceName, DriverName, LabelKey, NameError, NodeName, ObjectName, QualifiedName,
 };
 pub use near::did_you_mean;
+pub use object_key::ObjectKey;
 pub use plain::{cut_middle, plain, plain_line};
 pub use quantity::{AskedQuantity, ExactQuantity, ParseQuantityError, Quantity};

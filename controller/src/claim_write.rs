@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::{
     resource::{AllocationResult, ApiVersion, ResourceClaimConsumerReference, ResourceClaimSpec},
     well_known::CONTROLLER_FIELD_MANAGER,

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::{Chain, plain};
 use hostler_process::config::ConfigErrors;
 use tokio::runtime;

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::{
     hardware::{ClusterHardwareStatus, ClusterNodeCounts},
     resource::ResourceSlice,

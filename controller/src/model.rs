@@ -16,8 +16,8 @@ use std::{
     time::Instant,
 };
 
-use hostler_allocator::plan::{ClusterFacts, ObjectKey, PlanOptions};
-use hostler_api::{resource::ResourceClaim, well_known::POD_CLAIM_NAME};
+use hostler_allocator::plan::{ClusterFacts, PlanOptions};
+use hostler_api::{ObjectKey, resource::ResourceClaim, well_known::POD_CLAIM_NAME};
 
 use self::known::KnownObjects;
 use crate::{

@@ -5,8 +5,8 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use hostler_allocator::plan::{ClusterFacts, DeviceJudge, ObjectKey, PlanOptions, Snapshot, StockDevice};
-use hostler_api::hardware::DeviceState;
+use hostler_allocator::plan::{ClusterFacts, DeviceJudge, PlanOptions, Snapshot, StockDevice};
+use hostler_api::{ObjectKey, hardware::DeviceState};
 
 use crate::{
     hold::ReservationObject,

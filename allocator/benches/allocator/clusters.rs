@@ -1,7 +1,8 @@
 //! Large clusters: 5,000 nodes with 100 devices each, of one model of machine or of ten.
 
 use fastrand::Rng;
-use hostler_allocator::plan::{ClusterFacts, ObjectKey, PodSet};
+use hostler_allocator::plan::{ClusterFacts, PodSet};
+use hostler_api::ObjectKey;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 

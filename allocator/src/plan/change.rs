@@ -9,12 +9,13 @@ use std::{
 };
 
 use hostler_api::{
+    ObjectKey,
     core::{Node, ObjectMeta, Taint},
     resource::{DeviceTaint, DeviceTaintRule, DeviceTaintRuleSpec, DeviceTaintSelector},
 };
 
 use super::{
-    facts::{ClusterFacts, ObjectKey, PackedClaim, PackedPod, PackedSlice},
+    facts::{ClusterFacts, PackedClaim, PackedPod, PackedSlice},
     pods::PodSet,
 };
 

@@ -11,9 +11,10 @@ mod pools;
 mod quotas;
 mod slices;
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use hostler_api::{
+    ObjectKey,
     core::{Node, ObjectMeta, Pod},
     resource::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimSpec, ResourceSlice},
 };
@@ -33,29 +34,6 @@ pub(super) use slices::{ABSENT, PackedAttribute, PackedSlice, from_json};
 
 /// The condition of a node that says whether pods can come to it.
 const READY: &str = "Ready";
-
-/// Namespace and name.
-#[derive(Clone, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct ObjectKey {
-    /// Namespace.
-    pub namespace: String,
-    /// Name.
-    pub name: String,
-}
-
-impl ObjectKey {
-    /// The object with this name; without a namespace it is in `default`.
-    pub fn new(namespace: &str, name: &str) -> Self {
-        let namespace = if namespace.is_empty() { "default" } else { namespace };
-        Self { namespace: namespace.to_owned(), name: name.to_owned() }
-    }
-}
-
-impl fmt::Display for ObjectKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
 
 /// What packed objects refer to.
 #[derive(Clone, Debug, Default)]

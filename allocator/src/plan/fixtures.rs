@@ -89,7 +89,7 @@ pub(super) fn cluster(devices: &[usize]) -> ClusterFacts {
     let mut facts = ClusterFacts::default();
     facts.add_class(class());
     for (name, count) in [("one", 1), ("two", 2), ("four", 4)] {
-        facts.add_template(super::ObjectKey::new("", name), asks(count));
+        facts.add_template(hostler_api::ObjectKey::new("", name), asks(count));
     }
     for (at, devices) in devices.iter().enumerate() {
         let name = format!("n{at}");

@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use hostler_api::{
+    ObjectKey,
     core::{PodAffinity, PodResourceClaim, PodSpec},
     resource::{DeviceClass, ResourceClaimSpec},
 };
 
-use super::{
-    facts::{ClusterFacts, ObjectKey},
-    snapshot::NodeUse,
-};
+use super::{facts::ClusterFacts, snapshot::NodeUse};
 
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
 /// Pods ask for devices of a class by this name and the class's, without a claim.

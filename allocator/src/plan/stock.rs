@@ -15,11 +15,11 @@ mod pool;
 use std::sync::Arc;
 
 use hostler_api::{
-    Quantity,
+    ObjectKey, Quantity,
     hardware::{AmountCounts, DeviceCounts, DeviceState},
 };
 
-use super::facts::{ClusterFacts, FactChanges, ObjectKey, PoolKey};
+use super::facts::{ClusterFacts, FactChanges, PoolKey};
 
 pub use judge::DeviceJudge;
 pub use kinds::DeviceKind;

@@ -1,5 +1,7 @@
 //! What fits, what does not, and why.
 
+use hostler_api::ObjectKey;
+
 use super::{fixtures::*, *};
 
 mod boxes;

@@ -3,7 +3,8 @@
 
 use std::time::Instant;
 
-use hostler_allocator::plan::{ClusterFacts, ObjectKey, PodSet};
+use hostler_allocator::plan::{ClusterFacts, PodSet};
+use hostler_api::ObjectKey;
 use hostler_api::resource::{DeviceClass, ResourceClaim, ResourceSlice};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};

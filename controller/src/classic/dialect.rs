@@ -1,6 +1,6 @@
 //! Between the objects of a version and what the core knows and wants. Pure.
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::{
     classic::{
         AllocationResultV1Alpha1, AllocationResultV1Alpha2, AllocationResultV1Alpha3, ClassicMeta, ClassicVersion,

@@ -1,6 +1,6 @@
 //! Claims that are allocated without a pod, as soon as they exist. Nodes that take no pods now are left out.
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 
 use super::{
     context::{AskedClaims, Verdicts, new_allocation},

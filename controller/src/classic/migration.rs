@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::classic::{ClassicMeta, NodeHardwareJournal};
 use serde::{Deserialize, de::IgnoredAny};
 

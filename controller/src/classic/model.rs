@@ -5,7 +5,7 @@ use std::{
     fmt,
 };
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::{
     classic::{ClaimParametersSpec, ClassParametersSpec, ClassicConsumer, ClassicParametersReference, NodeGrant},
     core::NodeSelector,

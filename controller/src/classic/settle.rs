@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::{classic::NodeGrant, resource::DeviceRequestAllocationResult};
 use hostler_cluster::is_older;
 

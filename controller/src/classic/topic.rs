@@ -2,7 +2,7 @@
 
 use std::mem::discriminant;
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 
 use crate::agenda::Agenda;
 

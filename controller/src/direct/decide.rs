@@ -2,8 +2,9 @@
 
 use std::time::UNIX_EPOCH;
 
-use hostler_allocator::plan::{NotJudged, ObjectKey, not_judged};
+use hostler_allocator::plan::{NotJudged, not_judged};
 use hostler_api::{
+    ObjectKey,
     core::{NodeSelector, PodSpec},
     few,
     reservation::{

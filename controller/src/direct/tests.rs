@@ -6,7 +6,7 @@ mod pinned;
 mod random;
 mod world;
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::{
     core::PodResourceClaim,
     reservation::{ReservationConditionType, ReservationPhase, ReservedDeviceState as State},

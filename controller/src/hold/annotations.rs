@@ -1,6 +1,6 @@
 //! Pods say themselves from which Reservation they have devices, where the controller may write that. Nothing depends on it.
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::reservation::{RESERVATION_ALLOCATED, RESERVATION_FINALIZER};
 use serde_json::json;
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 
 use super::{
     agenda::Topic,

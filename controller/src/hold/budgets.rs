@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 
 use super::{
     core::HoldCore,

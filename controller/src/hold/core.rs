@@ -6,7 +6,8 @@ use std::{
     time::Duration,
 };
 
-use hostler_allocator::plan::{BoxSize, ObjectKey, PlanOptions};
+use hostler_allocator::plan::{BoxSize, PlanOptions};
+use hostler_api::ObjectKey;
 use hostler_api::reservation::{
     DeviceOwner, PodEviction, ReservationConditionType, ReservationPhase, ReservedDevice, toleration_value,
 };

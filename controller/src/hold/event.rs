@@ -5,7 +5,7 @@ mod pods;
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::{
     Quantity,
     reservation::{PLACED_POD_LABEL, ReservationMode, ReservationSpec, ReservationStatus},

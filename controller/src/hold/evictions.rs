@@ -1,7 +1,7 @@
 //! Who is evicted for a Reservation, and when: not before it is certain that it gets what it keeps. A pod that shall be moved goes
 //! when all is kept elsewhere; one that makes room, when everything is closed to others and only such pods still have some of it.
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::reservation::{
     MAX_PAST_EVICTIONS, PodEviction, PodEvictionState, ReservationPhase as Phase, ReservedDevice, ReservedDeviceState,
 };

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::{
     Quantity,
     reservation::{DeviceOwner, ReservedDevice, ReservedDeviceState as State},

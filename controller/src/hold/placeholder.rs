@@ -3,7 +3,7 @@
 
 use std::time::UNIX_EPOCH;
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::{
     core::NodeSelector,
     reservation::{RESERVATION_UID, ReservedDevice, ReservedDeviceState as State},

@@ -6,7 +6,8 @@ use std::{
     time::Duration,
 };
 
-use hostler_allocator::plan::{CutShort, ObjectKey, PlanOptions, QuotaAmounts};
+use hostler_allocator::plan::{CutShort, PlanOptions, QuotaAmounts};
+use hostler_api::ObjectKey;
 use hostler_api::reservation::{PLACED_POD_LABEL, ReservedDevice, ReservedDeviceState};
 
 use super::{

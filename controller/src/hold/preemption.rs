@@ -4,8 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hostler_allocator::plan::{ClusterFacts, ObjectKey};
+use hostler_allocator::plan::ClusterFacts;
 use hostler_api::{
+    ObjectKey,
     core::PodTemplateSpec,
     reservation::{PodEviction, ReservedDevice},
 };

@@ -7,11 +7,11 @@ use std::{
 };
 
 use hostler_allocator::plan::{
-    BoxSize, CUT_SHORT, ClusterFacts, CutShort, ObjectKey, PlacedDevice, Placement, PlanBoxes, PlanOptions, PodSet,
-    QuotaAmounts, QuotaBook, SetPlan, Snapshot,
+    BoxSize, CUT_SHORT, ClusterFacts, CutShort, PlacedDevice, Placement, PlanBoxes, PlanOptions, PodSet, QuotaAmounts,
+    QuotaBook, SetPlan, Snapshot,
 };
 use hostler_api::{
-    ExactQuantity, Quantity,
+    ExactQuantity, ObjectKey, Quantity,
     core::{PodResourceClaim, PodTemplateSpec},
     few,
     reservation::{MAX_RESERVED_DEVICES, NamedDeviceClaim, ReservedDevice, part_share_id},

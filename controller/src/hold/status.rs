@@ -5,9 +5,9 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use hostler_allocator::plan::{ObjectKey, QUOTA_OF_DEVICES};
+use hostler_allocator::plan::QUOTA_OF_DEVICES;
 use hostler_api::{
-    Quantity, few,
+    ObjectKey, Quantity, few,
     hardware::{Condition, ConditionStatus},
     reservation::{
         ObjectReference, ReservationConditionReason as Reason, ReservationConditionType as Type,

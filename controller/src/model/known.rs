@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 
 use super::ObjectStamp;
 

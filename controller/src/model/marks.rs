@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::{
     core::Pod,
     reservation::{PLACEMENT_GATE, made_for, placement_name, reserve_pod_name},

@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_cluster::{FollowEvent, RawObject};
 
 /// Objects that wait. Few hundred megabytes would be a mistake; a few hundred objects are 20 MB at the very most that the API

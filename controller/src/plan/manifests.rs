@@ -5,9 +5,9 @@ use std::{
     sync::Arc,
 };
 
-use hostler_allocator::plan::{ClusterFacts, ObjectKey, Snapshot};
+use hostler_allocator::plan::{ClusterFacts, Snapshot};
 use hostler_api::{
-    ManifestFinding,
+    ManifestFinding, ObjectKey,
     core::{Node, ObjectMeta, Pod},
     hardware::{self, NodeHardware},
     reservation::RESERVATION_KIND,

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hostler_allocator::plan::{ObjectKey, PodSet};
+use hostler_allocator::plan::PodSet;
 use hostler_api::{
+    ObjectKey,
     core::{ObjectMeta, OwnerReference, Pod, PodResourceClaim, PodSpec},
     few,
 };

@@ -1,6 +1,6 @@
 //! Objects that make pods: what their pods look like, and how many of them there should be.
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::core::{ObjectMeta, OwnerReference, PodTemplateSpec};
 use serde::Deserialize;
 

@@ -5,9 +5,9 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use hostler_allocator::plan::{ClusterFacts, ObjectKey, PodSet};
+use hostler_allocator::plan::{ClusterFacts, PodSet};
 use hostler_api::{
-    few,
+    ObjectKey, few,
     hardware::ConditionStatus,
     reservation::{
         MAX_REPLICAS, MAX_RESERVED_DEVICES, OwnerRequest, ReservationConditionReason as Reason,

@@ -9,8 +9,9 @@ use std::{
 };
 
 use hostler_allocator::plan::{
-    BoxSize, CutShort, ObjectKey, Plan, PlanBoxes, PlanOptions, PodSet, QuotaAmounts, Snapshot, Verdict,
+    BoxSize, CutShort, Plan, PlanBoxes, PlanOptions, PodSet, QuotaAmounts, Snapshot, Verdict,
 };
+use hostler_api::ObjectKey;
 
 use super::{
     attach::{Attach, AttachOffer, AttachPlan, AttachSearch, AttachStep},

@@ -1,6 +1,7 @@
 //! What of a booking is still to be used: the pods that are there need no room any more.
 
-use hostler_allocator::plan::{ObjectKey, PodSet};
+use hostler_allocator::plan::PodSet;
+use hostler_api::ObjectKey;
 
 use super::objects::{ProvisionObjects, SeenRequest};
 

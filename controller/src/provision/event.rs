@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::{provisioning::ProvisioningRequestStatus, reservation::ReservationSpec};
 use hostler_cluster::ObjectVersion;
 

@@ -115,7 +115,9 @@ fn frees(before: &ReservationObject, after: Option<&ReservationObject>) -> bool 
 
 #[cfg(test)]
 mod tests {
-    use hostler_allocator::plan::{ClusterFacts, ObjectKey};
+    use hostler_allocator::plan::ClusterFacts;
+
+    use hostler_api::ObjectKey;
 
     use super::*;
     use crate::provision::{objects::ProvisionObjects, sight::Keeping};

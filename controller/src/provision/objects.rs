@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::{
     core::{Pod, PodSpec},
     provisioning::{

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::reservation::ReservedDeviceState;
 
 use super::{

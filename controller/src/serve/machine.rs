@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use hostler_allocator::plan::{ObjectKey, StockDevice};
+use hostler_allocator::plan::StockDevice;
+use hostler_api::ObjectKey;
 use hostler_api::hardware::{AmountCounts, DeviceState};
 use serde::Serialize;
 

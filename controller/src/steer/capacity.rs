@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use hostler_allocator::plan::{ObjectKey, QUOTA_OF_DEVICES};
+use hostler_allocator::plan::QUOTA_OF_DEVICES;
 use hostler_api::{
-    Quantity,
+    ObjectKey, Quantity,
     reservation::{ReservationMode, ReservationPhase},
     resource::{DeviceAllocationMode, ResourceClaimSpec},
 };

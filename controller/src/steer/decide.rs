@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::{
     Quantity,
     reservation::{CLAIM_RESERVATION, ReservationAllocatePolicy, toleration_value},

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::reservation::{CLAIM_INSTEAD_OF, ReservationPhase, toleration_value};
 use hostler_cluster::since_1970;
 use serde_json::{Value, json};

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use hostler_allocator::plan::{ClusterFacts, ObjectKey, PlanOptions};
+use hostler_allocator::plan::{ClusterFacts, PlanOptions};
 use hostler_api::{
+    ObjectKey,
     core::Node,
     hardware::{DeviceState, DeviceTotals, NodeHardware, UNKNOWN_AFTER},
     resource::{ResourceClaim, ResourceSlice},

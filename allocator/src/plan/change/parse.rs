@@ -5,7 +5,7 @@ use std::str::FromStr;
 use hostler_api::core::Taint;
 
 use super::Change;
-use crate::plan::facts::ObjectKey;
+use hostler_api::ObjectKey;
 
 const FORMS: &str = "write one of: drain node NAME; remove node NAME; add node like NAME × COUNT; \
     taint node NAME KEY=VALUE:EFFECT, with - behind it to take it away; taint device DRIVER/POOL/DEVICE KEY=VALUE:EFFECT, \

@@ -4,8 +4,9 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::{ClusterFacts, ObjectKey, PackedClaim, Store};
+use super::{ClusterFacts, PackedClaim, Store};
 use crate::plan::{sequences::GONE, shards::Shards};
+use hostler_api::ObjectKey;
 
 /// Below that there is nothing worth looking for; tests have small clusters.
 const SMALL: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{ClusterFacts, ObjectKey, PackedClaim, PackedSlice};
+use super::{ClusterFacts, PackedClaim, PackedSlice};
 use crate::plan::sequences::Texts;
+use hostler_api::ObjectKey;
 
 /// Numbers of driver and pool.
 pub(in crate::plan) type PoolKey = (u32, u32);

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use hostler_api::{
+    ObjectKey,
     core::ResourceQuota,
     resource::{DeviceAllocationMode, ResourceClaimSpec},
 };
 
-use super::{ClusterFacts, ObjectKey};
+use super::ClusterFacts;
 use crate::plan::PodSet;
 
 /// The end of a quota's name, after the class.

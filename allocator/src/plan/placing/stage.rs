@@ -1,13 +1,13 @@
 //! Stages of a set: a claim that all of its pods share is allocated with the first of them; the others go where it can be used.
 
 use hostler_api::{
+    ObjectKey,
     core::NodeSelector,
     resource::{ResourceClaim, ResourceClaimMetadata, ResourceClaimSpec, ResourceClaimStatus},
 };
 
 use super::Placing;
 use crate::plan::{
-    facts::ObjectKey,
     nodes::Reason,
     pods::{ClaimWish, Wish},
     questions::Given,

@@ -7,14 +7,14 @@ use std::{
 };
 
 use hostler_api::{
-    ExactQuantity,
+    ExactQuantity, ObjectKey,
     core::{ContainerPort, NodeSelector, PodSpec},
 };
 
 use super::Cluster;
 use crate::plan::{
     amounts::Amounts,
-    facts::{ClusterFacts, ObjectKey, PackedPod, PackedResult, from_json},
+    facts::{ClusterFacts, PackedPod, PackedResult, from_json},
 };
 
 /// Who holds what.

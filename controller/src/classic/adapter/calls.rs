@@ -1,6 +1,6 @@
 //! Calls that the core wants made: a pod is read, or an object is written and what came of it is told.
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::{
     Chain,
     classic::{ClassicMeta, ClassicVersion},

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::{
     Chain,
     classic::{ClassicVersion, deletion_protection},

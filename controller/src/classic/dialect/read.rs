@@ -1,6 +1,6 @@
 //! Objects of a version, as the core knows them.
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::{
     classic::{
         AllocationMode, AllocationResultV1Alpha3, ClassicConsumer, ClassicMeta, ClassicPod, ClassicPodClaim,

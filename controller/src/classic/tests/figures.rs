@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::classic::ClassicVersion;
 use serde_json::{Value, json};
 

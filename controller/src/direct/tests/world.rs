@@ -5,7 +5,7 @@ use std::{
     fmt::Write as _,
 };
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::{
     reservation::{PLACED_POD_LABEL, ReservedDeviceState as State},
     resource::{ResourceClaimConsumerReference, ResourceClaimStatus},

@@ -1,6 +1,6 @@
 //! Calls that the core wants made: a pod is read, claims are listed, or an object is written and what came of it is told.
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::{
     Chain,
     reservation::ReservationStatus,

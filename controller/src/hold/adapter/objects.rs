@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::reservation::ReservationMode;
 use hostler_cluster::{FollowEvent, RawObject, written_at};
 use serde::Deserialize;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::reservation::{LabelSelector, OwnerCandidate, OwnerController};
 
 /// A pod in a claim's namespace.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::{
     Chain,
     core::PodTemplateSpec,

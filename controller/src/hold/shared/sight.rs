@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::{
     hardware::GROUP,
     reservation::{RESERVATION_UID_ANNOTATION, RESERVATIONS, ReservedClaim, made_for},

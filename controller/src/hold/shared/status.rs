@@ -1,6 +1,6 @@
 //! What is said of a Reservation that keeps claims.
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::{
     core::NodeSelector,
     few,

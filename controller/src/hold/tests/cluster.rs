@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::Quantity;
 
 use super::{

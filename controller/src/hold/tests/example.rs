@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::{reservation::ReservationPhase as Phase, resource::ResourceClaimTemplate};
 use serde_json::{Value, json};
 

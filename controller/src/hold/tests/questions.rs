@@ -1,6 +1,7 @@
 //! What happens while the planner thinks.
 
-use hostler_allocator::plan::{BoxSize, ObjectKey};
+use hostler_allocator::plan::BoxSize;
+use hostler_api::ObjectKey;
 use hostler_api::reservation::{PLACED_POD_LABEL, ReservationPhase as Phase, ReservedDeviceState};
 use serde_json::json;
 

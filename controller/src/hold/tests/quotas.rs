@@ -1,6 +1,6 @@
 //! Quotas of the owners' namespace are counted before devices are promised.
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::reservation::ReservationPhase as Phase;
 use serde_json::json;
 

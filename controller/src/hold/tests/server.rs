@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hostler_allocator::plan::{ClusterFacts, ObjectKey};
+use hostler_allocator::plan::ClusterFacts;
 use hostler_api::{
+    ObjectKey,
     reservation::{LabelSelector, RESERVATION_ALLOCATED, RESERVATION_UID},
     resource::ResourceSlice,
     well_known::HELD_ATTRIBUTE,

@@ -349,7 +349,7 @@ pub(super) fn a_claim_of_somebody_else_with_the_name_of_ours_is_left_alone() {
     world.reserve("r", wants_part(4, "web", json!({})));
     world.settle_for(3);
     let name = format!("hold-{}", world.get("r").status.devices[0].share_id);
-    let claim = hostler_allocator::plan::ObjectKey::new("hostler-controller", &name);
+    let claim = hostler_api::ObjectKey::new("hostler-controller", &name);
     world.server.put_claim(AllocatedClaim { key: claim.clone(), uid: "x".to_owned(), ..AllocatedClaim::default() });
     world.settle();
     assert_eq!((world.phase("r"), world.is_closed("a", "gpu-0")), (Phase::Available, true));

@@ -7,7 +7,8 @@ use std::{
     time::Duration,
 };
 
-use hostler_allocator::plan::{ObjectKey, PlanOptions, Snapshot};
+use hostler_allocator::plan::{PlanOptions, Snapshot};
+use hostler_api::ObjectKey;
 use hostler_api::reservation::{ReservationPhase, ReservedDevice, ReservedDeviceState, toleration_value};
 use serde_json::{Value, json};
 

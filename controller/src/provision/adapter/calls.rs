@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::{
     Chain,
     provisioning::{GROUP, PROVISIONING_REQUEST_KIND, PROVISIONING_REQUESTS, ProvisioningRequestStatus, VERSIONS},

@@ -5,8 +5,8 @@ use std::{
     time::Duration,
 };
 
-use hostler_allocator::plan::{BoxSize, ObjectKey, PlanOptions, PodSet, Snapshot};
-use hostler_api::provisioning::ProvisioningConditionType as Type;
+use hostler_allocator::plan::{BoxSize, PlanOptions, PodSet, Snapshot};
+use hostler_api::{ObjectKey, provisioning::ProvisioningConditionType as Type};
 use serde_json::{Value, json};
 
 use super::world::{CLASS, ModelServer, World, read};

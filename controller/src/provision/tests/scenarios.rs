@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::{
     hardware::{Condition, ConditionStatus},
     provisioning::ProvisioningConditionType as Type,

@@ -6,8 +6,9 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use hostler_allocator::plan::{ClusterFacts, ObjectKey};
+use hostler_allocator::plan::ClusterFacts;
 use hostler_api::{
+    ObjectKey,
     core::Pod,
     hardware::Condition,
     provisioning::{PodTemplate, ProvisioningConditionType as Type, ProvisioningRequest},

@@ -13,7 +13,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use hostler_allocator::plan::ObjectKey;
+use hostler_api::ObjectKey;
 use hostler_api::{Chain, reservation::CLAIM_INSTEAD_OF, resource::ApiVersion};
 use hostler_cluster::{
     ApiClient, ApiFailure, Collection, ObjectVersion,

@@ -2,13 +2,14 @@
 
 use fastrand::Rng;
 use hostler_api::{
+    ObjectKey,
     core::Node,
     resource::{DeviceClass, ResourceClaim, ResourceClaimSpec, ResourceSlice},
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::plan::{ClusterFacts, ObjectKey, PodSet};
+use crate::plan::{ClusterFacts, PodSet};
 
 const DRIVERS: [&str; 2] = ["gpu.example", "nic.example"];
 

@@ -2,7 +2,8 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use hostler_allocator::plan::{BoxSize, ObjectKey, PlanOptions, Snapshot};
+use hostler_allocator::plan::{BoxSize, PlanOptions, Snapshot};
+use hostler_api::ObjectKey;
 use hostler_cluster::ObjectVersion;
 
 use super::{ModelServer, World, WriteFault};
