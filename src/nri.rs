@@ -24,7 +24,7 @@ mod version;
 
 use std::{collections::BTreeMap, convert::Infallible, fmt, path::PathBuf, sync::Arc, time::Duration};
 
-use hostler_api::Chain;
+use hostler_api::{Chain, Doubling};
 use hostler_linux::{IdSet, ReadFailure, SysRoot};
 use hostler_proto::nri::mux::Connection;
 use tokio::{
@@ -49,9 +49,8 @@ use crate::{
 };
 
 /// First pause after a connection that failed.
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// Longest one: a runtime that comes back is not waited for any longer by its containers.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+const PAUSES: Doubling = Doubling::new(Duration::from_millis(200), Duration::from_secs(10));
 /// How often to look for a runtime that has never been there.
 const LOOK: Duration = Duration::from_secs(5);
 
@@ -395,8 +394,7 @@ fn seen(looked: <MachineLook as Future>::Output) -> Result<Arc<UsableMachine>, N
 
 /// Twice as long after each failure, and never the same on two nodes.
 fn pause(failures: u32) -> Duration {
-    let most = FIRST_PAUSE.saturating_mul(1 << failures.min(10)).min(LONGEST_PAUSE);
-    most.mul_f64(0.5 + fastrand::f64() / 2.0)
+    PAUSES.after(failures).mul_f64(0.5 + fastrand::f64() / 2.0)
 }
 
 async fn until(deadline: Option<Instant>) {

@@ -80,6 +80,13 @@ impl Follower {
         Self { client, all, core: FollowCore::default(), ready: VecDeque::new(), lines: None }
     }
 
+    /// Begins anew with a list.
+    pub fn relist(&mut self) {
+        self.core.forget();
+        self.ready.clear();
+        self.lines = None;
+    }
+
     /// What is seen next. Cancelling it loses an answer that is on its way, and no event.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hostler_api::Doubling;
 use tokio::time::Instant;
 
 use crate::Backoff;
@@ -71,7 +72,7 @@ impl WritePace {
         }
         self.deletions += 1;
         let first = if self.deletions > 1 { AFTER_DELETIONS } else { AFTER_DELETION };
-        self.hold_until(now + doubled(first, self.restores));
+        self.hold_until(now + Doubling::new(first, LONGEST_PAUSE).after(self.restores));
         self.want(now);
     }
 
@@ -96,10 +97,6 @@ impl WritePace {
     fn hold_until(&mut self, until: Instant) {
         self.not_before = Some(self.not_before.map_or(until, |before| before.max(until)));
     }
-}
-
-fn doubled(first: Duration, times: u32) -> Duration {
-    first.saturating_mul(2_u32.saturating_pow(times)).min(LONGEST_PAUSE)
 }
 
 #[cfg(test)]

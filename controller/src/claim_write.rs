@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use hostler_api::ObjectKey;
 use hostler_api::{
+    ObjectKey,
     resource::{AllocationResult, ApiVersion, ResourceClaimConsumerReference, ResourceClaimSpec},
     well_known::CONTROLLER_FIELD_MANAGER,
 };

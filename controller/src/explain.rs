@@ -9,8 +9,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use hostler_api::ObjectKey;
-use hostler_api::{Chain, plain};
+use hostler_api::{Chain, ObjectKey, plain};
 use hostler_process::config::ConfigErrors;
 use tokio::runtime;
 

@@ -11,16 +11,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hostler_api::ObjectKey;
 use hostler_api::{
+    ObjectKey,
     hardware::{ClusterHardwareStatus, ClusterNodeCounts},
     resource::ResourceSlice,
 };
 use hostler_cluster::ObjectVersion;
+use hostler_reconcile::{LeaseCommand, LeaseCore, LeaseEvent, SeenLease};
 
 use crate::{
     hardware::{HardwareCommand, HardwareCore, HardwareEvent, StoredHardware},
-    lead::{LeaseCommand, LeaseCore, LeaseEvent, SeenLease},
     model::{ClusterEvent, ClusterModel, ObservedKind, ObservedObject, SeenObject},
 };
 

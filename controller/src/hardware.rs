@@ -24,6 +24,7 @@ use hostler_api::{
 };
 use hostler_cluster::{ApiClient, ApiFailure, Collection, rfc3339};
 use hostler_process::Tasks;
+use hostler_reconcile::Leadership;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::{
@@ -34,7 +35,6 @@ use tracing::{info, warn};
 
 use crate::{
     conditions::{ClusterFinding, FindingKind, SumsOutcome},
-    lead::Leadership,
     view::ClusterView,
 };
 

@@ -41,7 +41,6 @@ mod taken;
 mod telling;
 #[cfg(test)]
 pub(crate) mod tests;
-mod troubles;
 mod unreadable;
 mod victims;
 mod writes;
@@ -51,8 +50,8 @@ pub(crate) use self::{
     core::{HoldCore, HoldSettings},
     event::{
         AllocatedClaim, Amounts, ClaimPart, DeviceKey, Fence, FenceRule, HoldCommand, HoldEvent, HoldNotice,
-        HoldOutcome, HoldTarget, HoldTime, HoldWrite, NodeFences, OwnerPod, PlaceholderMark, PodBudget, PodRef,
-        PodWrite, PriorityClasses, PublishedDevice, PublishedSlice, ReservationObject, WrittenReservation,
+        HoldTarget, HoldTime, HoldWrite, NodeFences, OwnerPod, PlaceholderMark, PodBudget, PodRef, PodWrite,
+        PriorityClasses, PublishedDevice, PublishedSlice, ReservationObject, WrittenReservation,
     },
     question::{HoldAnswer, HoldQuestion},
     status::STILL_LOOKING,

@@ -17,27 +17,24 @@ mod faults;
 mod hardware;
 mod held;
 mod hold;
-mod lead;
-mod leading;
-mod looks;
 mod metrics;
 mod model;
-mod notices;
 mod observe;
 mod plan;
 mod provision;
 mod ready;
 mod remote;
 mod reports;
-mod rounds;
 mod run;
 mod serve;
 mod steer;
 mod stock;
 mod view;
-mod watchers;
 
 use std::process::ExitCode;
+
+/// Name of the controller in Events.
+const COMPONENT: &str = "hostler-controller";
 
 fn main() -> ExitCode {
     cli::main()

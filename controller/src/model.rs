@@ -7,7 +7,6 @@
 
 mod event;
 mod kind;
-mod known;
 mod marks;
 
 use std::{
@@ -18,8 +17,8 @@ use std::{
 
 use hostler_allocator::plan::{ClusterFacts, PlanOptions};
 use hostler_api::{ObjectKey, resource::ResourceClaim, well_known::POD_CLAIM_NAME};
+use hostler_reconcile::{ObjectStamp, Store};
 
-use self::known::KnownObjects;
 use crate::{
     hold::ReservationObject,
     provision::ProvisionObjects,
@@ -29,7 +28,7 @@ use crate::{
 };
 
 pub(crate) use self::{
-    event::{ClusterEvent, ObjectStamp, ObservedObject, SeenObject},
+    event::{ClusterEvent, ObservedObject, SeenObject},
     kind::ObservedKind,
     marks::ReservationMarks,
 };
@@ -67,14 +66,11 @@ pub(crate) struct ClusterModel {
 /// How far a kind is known.
 #[derive(Debug, Default)]
 struct KindState {
-    known: KnownObjects,
-    is_synced: bool,
+    known: Store<()>,
     /// The server does not know it.
     is_absent: bool,
     /// Since when nothing was heard, and why.
     silent: Option<(Instant, String)>,
-    /// Objects that cannot be understood.
-    poisoned: BTreeMap<ObjectKey, String>,
 }
 
 /// How far a kind is known, for readers.
@@ -118,13 +114,13 @@ impl ClusterModel {
                 is_other.then_some(ModelCommand::Publish).into_iter().collect()
             }
             ClusterEvent::Gone(kind, key, last) => {
-                let was_known = self.kind(kind).known.lose(&key, last);
+                let was_known = self.kind(kind).known.remove(&key, last).is_some();
                 if was_known { self.forget(kind, &[key]) } else { Vec::new() }
             }
             ClusterEvent::ListEnded(kind) => {
                 let state = self.kind(kind);
-                (state.is_synced, state.is_absent, state.silent) = (true, false, None);
-                let gone = state.known.list_ended();
+                (state.is_absent, state.silent) = (false, None);
+                let gone: Vec<ObjectKey> = state.known.list_ended().into_iter().map(|(key, ())| key).collect();
                 self.forget(kind, &gone)
             }
             // Then there are none of it.
@@ -166,6 +162,11 @@ impl ClusterModel {
         }
     }
 
+    /// True if a version of an object is not known yet: only then it is worth reading.
+    pub(crate) fn is_news(&mut self, kind: ObservedKind, key: &ObjectKey, stamp: ObjectStamp) -> bool {
+        self.kind(kind).known.is_news(key, stamp)
+    }
+
     /// How many objects of a kind there are.
     #[cfg(test)]
     pub(crate) fn objects(&self, kind: ObservedKind) -> usize {
@@ -182,22 +183,19 @@ impl ClusterModel {
 
     fn see(&mut self, now: Instant, seen: SeenObject) -> Vec<ModelCommand> {
         let SeenObject { kind, key, stamp, content } = seen;
-        let state = self.kind(kind);
-        if !state.known.see(&key, stamp) {
-            return Vec::new();
-        }
+        let known = &mut self.kind(kind).known;
         match content {
+            Ok(_) if known.see(&key, stamp, ()).is_none() => Vec::new(),
             Ok(object) => {
-                state.poisoned.remove(&key);
                 marks::see(&mut self.marks, (kind, &key), stamp, &object, &self.reservations);
                 self.take(now, key, object);
                 vec![ModelCommand::Publish]
             }
+            Err(reason) if known.see_unreadable(&key, stamp, reason.clone(), ()).is_none() => Vec::new(),
             // What it said before may not be so any more.
             Err(reason) => {
                 let mut commands = self.forget(kind, std::slice::from_ref(&key));
-                commands.push(ModelCommand::TellPoisoned { object: title(kind, &key), reason: reason.clone() });
-                self.kind(kind).poisoned.insert(key, reason);
+                commands.push(ModelCommand::TellPoisoned { object: title(kind, &key), reason });
                 commands
             }
         }
@@ -237,7 +235,6 @@ impl ClusterModel {
 
     fn forget(&mut self, kind: ObservedKind, gone: &[ObjectKey]) -> Vec<ModelCommand> {
         for key in gone {
-            self.kind(kind).poisoned.remove(key);
             marks::forget(&mut self.marks, kind, key);
             let facts = &mut self.facts;
             match kind {
@@ -298,14 +295,15 @@ impl ClusterModel {
 
 impl KindState {
     fn status(&self, kind: ObservedKind) -> KindStatus {
-        let example = self.poisoned.first_key_value().map(|(key, why)| format!("{}: {why}", title(kind, key)));
+        let unreadable = self.known.unreadable();
+        let example = unreadable.first_key_value().map(|(key, why)| format!("{}: {why}", title(kind, key)));
         KindStatus {
             example,
-            is_synced: self.is_synced,
+            is_synced: self.known.is_synced(),
             is_absent: self.is_absent,
             silent: self.silent.clone(),
             objects: self.known.len(),
-            poisoned: self.poisoned.len(),
+            poisoned: unreadable.len(),
         }
     }
 }

@@ -24,11 +24,8 @@ use hostler_process::{
     notify,
     serve::{CertificateError, bind_private},
 };
-use tokio::{
-    net::TcpListener,
-    runtime,
-    sync::{mpsc, watch},
-};
+use hostler_reconcile::{LeaderElection, Leadership, campaign};
+use tokio::{net::TcpListener, runtime, sync::watch};
 use tracing::{error, info};
 use uuid::Uuid;
 
@@ -38,18 +35,12 @@ use crate::{
     conditions::SumsOutcome,
     config::{CapabilitiesConfig, ControllerConfig, LeaseConfig, ListenAddress},
     hold::adapter::HoldStatus,
-    lead::{self, LeadParts, Leadership},
-    model::ObservedKind,
-    observe,
+    observe::Watches,
     provision::adapter::ProvisionStatus,
     serve::{self, ServeState},
     steer::{self, SteerParts, SteerStatus},
     view::ClusterView,
 };
-
-/// Events that wait for the model. Enough that none of the watches waits for another one; few enough that a storm of
-/// changes waits on the server, where it costs nothing.
-const EVENTS: usize = 64;
 
 /// Where the Lease is where nothing else says so: where `deploy/controller` has it.
 const NAMESPACE: &str = "hostler-controller";
@@ -158,7 +149,8 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
     let refused = |address, source| RunError::ListenWebhook { address, source };
     let webhook = self::listener(config.webhook.listen, refused).await?;
     let modes = config.capabilities;
-    let (view_rx, pulse) = watch_all(&watching, modes, tasks);
+    let watches = Watches::start(&watching, tasks);
+    let (view_rx, pulse) = owner::start(watching.clone(), watches.clone(), modes, tasks);
     let (outcome_tx, outcome_rx) = watch::channel(SumsOutcome::default());
     let (classic_tx, classic_rx) = watch::channel(ClassicStatus::default());
     let (provision_tx, provision_rx) = watch::channel(ProvisionStatus::default());
@@ -188,7 +180,12 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
         client: calling,
         tasks: tasks.clone(),
     };
-    CapabilityStarts { config, watching, state: state.clone() }.start(outcome_tx, classic_tx, provision_tx, holds_tx);
+    CapabilityStarts { config, watching, watches, state: state.clone() }.start(
+        outcome_tx,
+        classic_tx,
+        provision_tx,
+        holds_tx,
+    );
     if let Some(listener) = listener {
         serve::start(state.clone(), listener, tasks).map_err(RunError::Certificate)?;
     }
@@ -243,28 +240,16 @@ fn lead(config: &LeaseConfig, client: &ApiClient, tasks: &Tasks) -> watch::Recei
     // In a pod that is the pod's name, which leads people to it.
     let host = env::var("HOSTNAME").unwrap_or_else(|_| "controller".to_owned());
     let identity = format!("{host}_{}", Uuid::new_v4());
-    lead::start(LeadParts { client: client.clone(), namespace, name: config.name.clone(), identity }, tasks)
+    campaign(LeaderElection { client: client.clone(), namespace, name: config.name.clone(), identity }, tasks)
 }
 
 /// Watches a cluster for somebody who only looks; as long as the tasks are there.
 pub(crate) async fn follow(client: ApiClient) -> Result<(Tasks, watch::Receiver<Arc<ClusterView>>), RunError> {
     let (tasks, _) = Tasks::new();
     client.version().await.map_err(RunError::Cluster)?;
-    let (view_rx, _) = watch_all(&client, CapabilitiesConfig::default(), &tasks);
+    let watches = Watches::start(&client, &tasks);
+    let (view_rx, _) = owner::start(client, watches, CapabilitiesConfig::default(), &tasks);
     Ok((tasks, view_rx))
-}
-
-/// Watches everything, and gives what is seen, and a way to ask whether the model's owner still answers.
-fn watch_all(
-    client: &ApiClient,
-    modes: CapabilitiesConfig,
-    tasks: &Tasks,
-) -> (watch::Receiver<Arc<ClusterView>>, owner::ModelPulse) {
-    let (events_tx, events_rx) = mpsc::channel(EVENTS);
-    for kind in ObservedKind::ALL {
-        observe::start(client.clone(), kind, modes.watches(kind), events_tx.clone(), tasks);
-    }
-    owner::start(client.clone(), events_rx, tasks)
 }
 
 /// What a question of the planner means in this cluster: it has this scheduler, or of those that are known the one most like it.

@@ -37,6 +37,7 @@ use hostler_process::{
     Tasks,
     serve::{self, CertificateError, ConnectionServer, OwnCertificate},
 };
+use hostler_reconcile::Leadership;
 use tokio::{
     net::{TcpListener, UnixListener},
     sync::{Semaphore, watch},
@@ -46,7 +47,7 @@ use tracing::info;
 pub(crate) use plans::{PlanFile, PlanRequest};
 
 use crate::{
-    classic::adapter::ClassicStatus, conditions::ClusterFinding, hold::adapter::HoldStatus, lead::Leadership,
+    classic::adapter::ClassicStatus, conditions::ClusterFinding, hold::adapter::HoldStatus,
     provision::adapter::ProvisionStatus, steer::SteerFigures, view::ClusterView,
 };
 

@@ -7,6 +7,7 @@ use std::{
 
 use hostler_allocator::plan::{ClusterFacts, DeviceJudge, PlanOptions, Snapshot, StockDevice};
 use hostler_api::{ObjectKey, hardware::DeviceState};
+use hostler_reconcile::Observed;
 
 use crate::{
     hold::ReservationObject,
@@ -59,6 +60,12 @@ impl LazySnapshot {
     /// The snapshot. In a large cluster that takes a tenth of a second the first time: not for threads that must not wait.
     pub(crate) fn get(&self) -> &Snapshot {
         self.snapshot.get_or_init(|| Snapshot::new(self.facts.clone()))
+    }
+}
+
+impl Observed for ClusterView {
+    fn is_complete(&self) -> bool {
+        self.missing().is_empty()
     }
 }
 

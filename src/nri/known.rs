@@ -14,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use hostler_api::Doubling;
 use hostler_linux::IdSet;
 use hostler_proto::nri::{
     Container, ContainerState, ContainerUpdate, LinuxContainerUpdate, LinuxCpu, LinuxResources, PodSandbox,
@@ -34,9 +35,8 @@ use crate::{
 };
 
 /// First pause before an update that failed is tried again; each is twice as long as the one before.
-const FIRST_RETRY: Duration = Duration::from_secs(5);
 /// Longest such pause.
-const LONGEST_RETRY: Duration = Duration::from_secs(300);
+const RETRIES: Doubling = Doubling::new(Duration::from_secs(5), Duration::from_secs(300));
 
 /// A container that the runtime has told of.
 #[derive(Debug)]
@@ -276,9 +276,8 @@ impl KnownContainers {
                 warn!(container = id, pins = known.intended.in_words(), error = reason, "a container is not bound yet");
             }
             known.told = Pins::default();
-            let pause = FIRST_RETRY.saturating_mul(1 << known.failures.min(16)).min(LONGEST_RETRY);
-            known.failures += 1;
-            known.retry_at = Some(now + pause);
+            known.retry_at = Some(now + RETRIES.after(known.failures));
+            known.failures = known.failures.saturating_add(1);
         }
     }
 }

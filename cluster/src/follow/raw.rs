@@ -1,15 +1,18 @@
 //! An object as the server's own text, of which only the name and the version are known.
 
+use std::sync::Arc;
+
+use hostler_api::ObjectKey;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
 use crate::ObjectVersion;
 
-/// An object that was not read yet, and that perhaps cannot be.
+/// An object that was not read yet, and that perhaps cannot be. Copies share the text.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct RawObject {
-    json: Box<str>,
-    metadata: RawMetadata,
+    json: Arc<str>,
+    metadata: Arc<RawMetadata>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
@@ -31,7 +34,7 @@ impl RawObject {
     /// An object whose name cannot be read has none here: it is not one that a server can have.
     pub(super) fn new(json: &RawValue) -> Self {
         let head: Option<RawHead> = serde_json::from_str(json.get()).ok();
-        Self { json: json.get().into(), metadata: head.map(|head| head.metadata).unwrap_or_default() }
+        Self { json: json.get().into(), metadata: head.map(|head| head.metadata).unwrap_or_default().into() }
     }
 
     /// An object of which this is the text.
@@ -52,9 +55,14 @@ impl RawObject {
         &self.metadata.namespace
     }
 
+    /// Namespace and name; no namespace where its kind has none.
+    pub fn key(&self) -> ObjectKey {
+        ObjectKey { namespace: self.namespace().to_owned(), name: self.name().to_owned() }
+    }
+
     /// Which object and which version of it.
     pub fn version(&self) -> ObjectVersion {
-        let RawMetadata { uid, resource_version, .. } = self.metadata.clone();
+        let RawMetadata { uid, resource_version, .. } = (*self.metadata).clone();
         ObjectVersion { uid, resource_version }
     }
 

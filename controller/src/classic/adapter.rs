@@ -27,11 +27,9 @@ use hostler_api::{
 };
 use hostler_cluster::{ApiClient, ApiFailure, Collection};
 use hostler_process::Tasks;
+use hostler_reconcile::{Leadership, leads_until};
 use serde_json::{Value, json};
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep, sleep_until},
-};
+use tokio::{sync::watch, time::sleep};
 use tracing::{debug, info};
 
 pub(crate) use self::status::{ClassicPhase, ClassicStatus};
@@ -39,7 +37,7 @@ use self::{
     migrate::{MigrationEnd, MigrationTerm},
     term::{Term, TermEnd},
 };
-use crate::{lead::Leadership, leading};
+use crate::observe::Watches;
 
 /// Between two looks whether the server has become one of ours.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
@@ -47,7 +45,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// What allocating takes.
 #[derive(Debug)]
 pub(crate) struct ClassicParts {
-    /// For watches.
+    /// The kinds that others watch as well.
+    pub(crate) watches: Watches,
+    /// For watches of other kinds.
     pub(crate) watching: ApiClient,
     /// A connection that no watch can hold up.
     pub(crate) calling: ApiClient,
@@ -120,7 +120,7 @@ impl ClassicParts {
     /// Waits until this process leads. Returns whether it had to wait.
     async fn lead(&mut self) -> bool {
         let mut has_waited = false;
-        while leading::until(&mut self.leadership_rx).is_none() {
+        while leads_until(&mut self.leadership_rx).is_none() {
             has_waited = true;
             self.tell(ClassicPhase::NotLeading);
             // Nobody can lead any more when the process stops, which ends this too.
@@ -176,13 +176,5 @@ impl ClassicParts {
             *last = new;
             is_other
         });
-    }
-}
-
-/// Waits for a moment, or for ever.
-async fn reach(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => sleep_until(moment).await,
-        None => std::future::pending().await,
     }
 }

@@ -6,8 +6,8 @@ use std::{
     time::Duration,
 };
 
-use hostler_api::ObjectKey;
 use hostler_api::{
+    Doubling, ObjectKey,
     classic::{ClassicConsumer, ClassicVersion, HandleData, HandleError, MAX_SCHEDULING_NODES, ParametersMistake},
     few,
 };
@@ -28,8 +28,7 @@ use crate::agenda::SHORTEST_REFRESH;
 /// node that it has not selected by then it cannot use.
 const PREFERRED_FOR: Duration = Duration::from_secs(30);
 /// Between two looks at claims that take too much work: it doubles.
-const FIRST_CUT_PAUSE: Duration = Duration::from_secs(10);
-const LONGEST_CUT_PAUSE: Duration = Duration::from_secs(600);
+const CUT_PAUSES: Doubling = Doubling::new(Duration::from_secs(10), Duration::from_secs(600));
 
 /// The claims of a pod that are ours to allocate.
 #[derive(Debug, Default)]
@@ -55,7 +54,7 @@ impl ClassicCore {
             Some((uid, _)) if uid != context.uid => self.context_gone(&key, &uid),
             _ => {}
         }
-        self.came_anew(&WriteTarget::Context(key.clone()));
+        self.writes.object_changed(&WriteTarget::Context(key.clone()));
         let Some(state) = self.contexts.get_mut(&key) else {
             let state = ContextState { context, pod: PodKnowledge::Unknown, answer: None, preferred_since: None };
             self.contexts.insert(key.clone(), state);
@@ -81,7 +80,7 @@ impl ClassicCore {
             return;
         }
         self.contexts.remove(key);
-        self.forget_writes(&WriteTarget::Context(key.clone()));
+        self.writes.object_gone(&WriteTarget::Context(key.clone()));
         self.interested.retain(|_, contexts| {
             contexts.remove(key);
             !contexts.is_empty()
@@ -271,8 +270,7 @@ impl ClassicCore {
     fn looked_at(&mut self, asked: &AskedClaims, is_cut_short: bool) {
         for (_, claim) in &asked.waiting {
             let Some(state) = self.claims.get_mut(claim) else { continue };
-            let last = state.cut_short.map(|(pause, _)| (pause * 2).min(LONGEST_CUT_PAUSE));
-            let pause = last.unwrap_or(FIRST_CUT_PAUSE);
+            let pause = CUT_PAUSES.next(state.cut_short.map(|(pause, _)| pause));
             state.cut_short = is_cut_short.then(|| (pause, self.agenda.now + pause));
             if is_cut_short {
                 self.agenda.after(pause, Topic::Retry(claim.clone()));

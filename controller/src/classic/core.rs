@@ -6,22 +6,22 @@ use std::{
     time::Duration,
 };
 
-use hostler_api::ObjectKey;
 use hostler_api::{
+    ObjectKey,
     classic::{ClassicConsumer, ClassicVersion, deletion_protection},
     resource::DeviceClass,
 };
 use hostler_cluster::is_older;
+use hostler_reconcile::InFlightWrites;
 
 use super::{
     catalogue::Catalogue,
-    event::{ClassicCommand, ClassicEvent, ClassicNotice, NoticeReason, WriteTarget},
+    event::{ClassicCommand, ClassicEvent, ClassicNotice, ClassicWrite, NoticeReason, WriteTarget},
     holdings::HoldingChange,
     inventory::{Inventory, SourceNews},
     model::DeviceSource,
     state::{ClaimState, ContextState, Stranger},
     topic::{Topic, next_in_turn},
-    writes::WriteState,
 };
 use crate::agenda::Agenda;
 
@@ -62,7 +62,7 @@ pub(crate) struct ClassicCore {
     pub(super) agenda: Agenda<Topic>,
     /// The namespace whose question was answered last.
     last_asker: String,
-    pub(super) writes: BTreeMap<WriteTarget, WriteState>,
+    pub(super) writes: InFlightWrites<WriteTarget, ClassicWrite>,
     pub(super) commands: Vec<ClassicCommand>,
 }
 
@@ -80,7 +80,7 @@ impl ClassicCore {
             inventory: Inventory::new(&settings.driver),
             agenda: Agenda::new(Topic::Refresh),
             last_asker: String::new(),
-            writes: BTreeMap::new(),
+            writes: InFlightWrites::default(),
             commands: Vec::new(),
             settings,
         }
@@ -156,7 +156,7 @@ impl ClassicCore {
             }
             ClassicEvent::NodeGone(name) => {
                 let is_news = self.inventory.set_node(name.clone(), None);
-                self.forget_writes(&WriteTarget::Node(name.clone()));
+                self.writes.object_gone(&WriteTarget::Node(name.clone()));
                 self.node_changed(name, is_news);
             }
             ClassicEvent::Source(source) => self.source_seen(*source),
@@ -256,7 +256,7 @@ impl ClassicCore {
 
     fn after_source(&mut self, name: &str, concerned: BTreeSet<String>, is_news: bool) {
         self.look_again_if(is_news);
-        self.came_anew(&WriteTarget::Source(name.to_owned()));
+        self.writes.object_changed(&WriteTarget::Source(name.to_owned()));
         self.agenda.now(Topic::Source(name.to_owned()));
         for uid in concerned {
             if self.inventory.written().sources(&uid).next().is_none() {

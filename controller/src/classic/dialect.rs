@@ -1,7 +1,7 @@
 //! Between the objects of a version and what the core knows and wants. Pure.
 
-use hostler_api::ObjectKey;
 use hostler_api::{
+    ObjectKey,
     classic::{
         AllocationResultV1Alpha1, AllocationResultV1Alpha2, AllocationResultV1Alpha3, ClassicMeta, ClassicVersion,
         HandleData, HandleError, ResourceHandle,

@@ -2,11 +2,12 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use hostler_api::ObjectKey;
 use hostler_api::{
+    ObjectKey,
     classic::{ClassicConsumer, NodeGrant, ParametersMistake},
     resource::AllocationResult,
 };
+use hostler_reconcile::WriteOutcome;
 
 use super::model::{
     ClassicClaim, ClassicClass, DeviceSource, NodeState, Parameters, ParametersKey, PodFacts, SchedulingContext,
@@ -50,23 +51,6 @@ pub(crate) enum ClassicEvent {
     Written(WriteTarget, WriteOutcome),
     /// Time has passed.
     Tick,
-}
-
-/// What came of a write.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum WriteOutcome {
-    /// It is written.
-    Done,
-    /// Somebody else has written before.
-    Conflict,
-    /// It is written, but the server let fields fall: it does not know them, or they are switched off.
-    Dropped(String),
-    /// The server does not want it so, and says why.
-    Refused(String),
-    /// The object is gone.
-    Gone,
-    /// Nobody knows; it may be written or not.
-    Failed(String),
 }
 
 /// An object that is written. There is never more than one write for it under way.

@@ -5,8 +5,8 @@ use std::{
     fmt,
 };
 
-use hostler_api::ObjectKey;
 use hostler_api::{
+    ObjectKey,
     classic::{ClaimParametersSpec, ClassParametersSpec, ClassicConsumer, ClassicParametersReference, NodeGrant},
     core::NodeSelector,
     resource::{DeviceClaim, DeviceClass, DeviceRequestAllocationResult},

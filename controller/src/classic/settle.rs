@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use hostler_api::ObjectKey;
-use hostler_api::{classic::NodeGrant, resource::DeviceRequestAllocationResult};
+use hostler_api::{ObjectKey, classic::NodeGrant, resource::DeviceRequestAllocationResult};
 use hostler_cluster::is_older;
+use hostler_reconcile::WriteOutcome;
 
 use super::{
     core::ClassicCore,
-    event::{ClassicCommand, ClassicWrite, NoticeReason, WriteOutcome, WriteTarget, WrittenClaim},
+    event::{ClassicCommand, ClassicWrite, NoticeReason, WriteTarget, WrittenClaim},
     model::{ClaimWish, ClassicClaim},
     state::{ClaimState, Stranger},
     topic::Topic,
@@ -55,7 +55,7 @@ impl ClassicCore {
             let message = format!("{error}; what NodeHardware says was given counts until the claim is made anew");
             self.tell(&key, NoticeReason::Failed, message);
         }
-        self.came_anew(&WriteTarget::Claim(key.clone()));
+        self.writes.object_changed(&WriteTarget::Claim(key.clone()));
         self.claim_changed(&key);
     }
 
@@ -65,7 +65,7 @@ impl ClassicCore {
         }
         self.claims.remove(key);
         self.uids.remove(uid);
-        self.forget_writes(&WriteTarget::Claim(key.clone()));
+        self.writes.object_gone(&WriteTarget::Claim(key.clone()));
         let mut sources = self.inventory.want_nothing(uid);
         sources.extend(self.inventory.written().sources(uid).cloned());
         if self.inventory.written().sources(uid).next().is_some() {
@@ -212,11 +212,11 @@ impl ClassicCore {
             (WriteOutcome::Done | WriteOutcome::Gone, _) => {}
             (WriteOutcome::Conflict, write) => self.try_again_if_newer(&target, write.as_ref()),
             (WriteOutcome::Dropped(fields), _) => {
-                self.came_anew(&target);
+                self.writes.object_changed(&target);
                 self.has_vanished(key, &fields);
             }
             (WriteOutcome::Refused(message), Some(ClassicWrite::Allocation(_, new))) => {
-                self.came_anew(&target);
+                self.writes.object_changed(&target);
                 self.was_refused(key, &new.node, &message);
             }
             (WriteOutcome::Refused(message), _) => {
@@ -226,7 +226,7 @@ impl ClassicCore {
                     format!("the API server refused a change of the claim: {message}"),
                 );
             }
-            (WriteOutcome::Failed(message), _) => {
+            (WriteOutcome::Failed(message) | WriteOutcome::Forbidden(message), _) => {
                 self.tell(key, NoticeReason::Failed, format!("failed to change the claim: {message}"));
             }
         }

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use hostler_api::ObjectKey;
+use hostler_api::{Doubling, ObjectKey};
 
 use super::{
     event::NewAllocation,
@@ -13,8 +13,7 @@ use super::{
 };
 
 /// The first pause after the server refused an allocation; it doubles up to the longest.
-const SHORTEST_REFUSAL: Duration = Duration::from_secs(30);
-const LONGEST_REFUSAL: Duration = Duration::from_secs(3600);
+const REFUSALS: Doubling = Doubling::new(Duration::from_secs(30), Duration::from_secs(3600));
 /// How often it is said at most why a claim waits.
 const WAITING_TOLD_EVERY: Duration = Duration::from_secs(60);
 /// Different words about one claim that are remembered, so that none is said twice.
@@ -109,8 +108,8 @@ impl ClaimState {
 impl Refusals {
     /// The server refused an allocation for this node. Says for how long that counts.
     pub(super) fn add(&mut self, now: Duration, node: &str, message: &str) -> Duration {
-        let pause = (SHORTEST_REFUSAL * 2u32.saturating_pow(self.count)).min(LONGEST_REFUSAL);
-        self.count = (self.count + 1).min(16);
+        let pause = REFUSALS.after(self.count);
+        self.count = self.count.saturating_add(1);
         self.nodes.insert(node.to_owned(), (message.to_owned(), now + pause));
         pause
     }

@@ -1,76 +1,41 @@
-//! Writes: never more than one for an object at a time, and none too soon after one that came to nothing.
-
-use std::time::Duration;
+//! Writes of the core, and what follows from their outcomes.
 
 use hostler_api::ObjectKey;
+use hostler_reconcile::{WriteOutcome, WriteReadiness};
 
 use super::{
     core::ClassicCore,
-    event::{ClassicCommand, ClassicWrite, WriteOutcome, WriteTarget},
+    event::{ClassicCommand, ClassicWrite, WriteTarget},
     topic::Topic,
 };
 
-/// The first pause after a write that came to nothing; it doubles up to the longest.
-const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-
-/// What is being written to an object.
-#[derive(Debug, Default)]
-pub(super) struct WriteState {
-    under_way: Option<ClassicWrite>,
-    not_before: Option<Duration>,
-    failures: u32,
-}
-
 impl ClassicCore {
-    /// Whether the object can be written now.
+    /// True if the object can be written now; else `topic` is looked at again once it can.
     pub(super) fn can_write(&mut self, target: &WriteTarget, topic: Topic) -> bool {
-        let Some(state) = self.writes.get(target) else { return true };
-        let pause = state.not_before.map(|at| at.saturating_sub(self.agenda.now)).filter(|pause| !pause.is_zero());
-        if let Some(pause) = pause {
+        let readiness = self.writes.readiness(target, self.agenda.now);
+        if let WriteReadiness::After(pause) = readiness {
             self.agenda.after(pause, topic);
         }
-        state.under_way.is_none() && pause.is_none()
+        readiness == WriteReadiness::Ready
     }
 
-    /// Writes. Whoever calls has asked whether it can be.
+    /// Writes. The caller has asked whether the object can be written.
     pub(super) fn write(&mut self, write: ClassicWrite) {
-        let state = self.writes.entry(write.target()).or_default();
-        state.not_before = None;
-        state.under_way = Some(write.clone());
+        self.writes.begin(write.target(), write.clone());
         self.commands.push(ClassicCommand::Write(write));
     }
 
     /// Whether an allocation is being written into the claim.
     pub(super) fn is_allocating(&self, key: &ObjectKey) -> bool {
-        let state = self.writes.get(&WriteTarget::Claim(key.clone()));
-        matches!(state.and_then(|state| state.under_way.as_ref()), Some(ClassicWrite::Allocation(..)))
-    }
-
-    /// The object is another one than before: a write that lost against somebody may win now.
-    pub(super) fn came_anew(&mut self, target: &WriteTarget) {
-        if let Some(state) = self.writes.get_mut(target) {
-            state.not_before = None;
-        }
-    }
-
-    /// The object is gone: nothing is written to it any more.
-    pub(super) fn forget_writes(&mut self, target: &WriteTarget) {
-        self.writes.remove(target);
+        matches!(self.writes.of(&WriteTarget::Claim(key.clone())), Some(ClassicWrite::Allocation(..)))
     }
 
     pub(super) fn written(&mut self, target: WriteTarget, outcome: WriteOutcome) {
-        let Some(state) = self.writes.get_mut(&target) else { return };
-        let write = state.under_way.take();
-        if outcome == WriteOutcome::Done {
-            self.writes.remove(&target);
-        } else {
-            let pause = SHORTEST_PAUSE * 2u32.saturating_pow(state.failures);
-            state.failures = (state.failures + 1).min(16);
-            state.not_before = Some(self.agenda.now + pause.min(LONGEST_PAUSE));
-        }
+        let write = self.writes.ended(&target, self.agenda.now, outcome == WriteOutcome::Done);
         self.look_at(&target);
         match (target, outcome) {
+            // Another claim has the name by now.
+            (WriteTarget::Claim(key), _) if !self.is_of(&key, write.as_ref()) => {}
             (WriteTarget::Claim(key), WriteOutcome::Gone) => {
                 if let Some(uid) = self.claims.get(&key).map(|state| state.claim.uid.clone()) {
                     self.claim_gone(&key, &uid);
@@ -78,11 +43,24 @@ impl ClassicCore {
             }
             (WriteTarget::Claim(key), outcome) => self.claim_written(&key, write, outcome),
             (target, WriteOutcome::Conflict) => self.try_again_if_newer(&target, write.as_ref()),
-            (WriteTarget::Source(name), WriteOutcome::Refused(message) | WriteOutcome::Failed(message)) => {
+            (
+                WriteTarget::Source(name),
+                WriteOutcome::Refused(message) | WriteOutcome::Forbidden(message) | WriteOutcome::Failed(message),
+            ) => {
                 self.grants_failed(&name, write, &message);
             }
             _ => {}
         }
+    }
+
+    /// True if a write was one of the claim that has this name now.
+    fn is_of(&self, key: &ObjectKey, write: Option<&ClassicWrite>) -> bool {
+        let Some(ClassicWrite::Finalizers(it, _) | ClassicWrite::Allocation(it, _) | ClassicWrite::Deallocation(it)) =
+            write
+        else {
+            return false;
+        };
+        self.claims.get(key).is_some_and(|state| state.claim.uid == it.uid)
     }
 
     fn look_at(&mut self, target: &WriteTarget) {
@@ -106,7 +84,7 @@ impl ClassicCore {
             _ => (None, None),
         };
         if wrote.is_some() && wrote != known {
-            self.came_anew(target);
+            self.writes.object_changed(target);
         }
     }
 }

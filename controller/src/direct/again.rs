@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use hostler_api::{
-    few,
+    Doubling, few,
     hardware::ConditionStatus,
     reservation::{
         ReservationConditionReason as Reason, ReservationConditionType as Type, ReservedDevice, placement_name,
@@ -23,8 +23,7 @@ use crate::{claim_write::DELETE_PROTECTION, hold::ReservationObject};
 /// The annotation of the template that says what was tried.
 pub(super) const ATTEMPT: &str = "hostler.dev/placement-attempt";
 /// Between two plans for one pod; it doubles up to the longest.
-const SHORTEST_PAUSE: Duration = Duration::from_secs(5);
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+const PAUSES: Doubling = Doubling::new(Duration::from_secs(5), Duration::from_secs(300));
 /// Nodes that are left out at most; of more the last ones are.
 const MOST_LEFT_OUT: usize = 16;
 /// A scheduler that frees all claims of a pod does so within a few tries, seconds apart.
@@ -56,8 +55,7 @@ impl Attempt {
 
     /// The first new plan is made at once.
     fn pause(&self) -> Duration {
-        let doubled = 2u32.saturating_pow(self.number.saturating_sub(1).min(10));
-        if self.number == 0 { Duration::ZERO } else { (SHORTEST_PAUSE * doubled).min(LONGEST_PAUSE) }
+        self.number.checked_sub(1).map_or(Duration::ZERO, |failures| PAUSES.after(failures))
     }
 
     /// What people are told of it.

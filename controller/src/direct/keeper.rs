@@ -5,9 +5,8 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use hostler_api::ObjectKey;
 use hostler_api::{
-    Chain,
+    Chain, ObjectKey,
     reservation::{PLACED_POD_LABEL, placement_name},
     resource::{ApiVersion, DeviceClass},
 };
@@ -15,6 +14,7 @@ use hostler_cluster::{
     ApiClient, ApiFailure, Collection,
     events::{EventNote, EventSubject},
 };
+use hostler_reconcile::{Controller, ControllerParts, EventSink, Fingerprint, ReconcileMoment, Reconciler, Requeue};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -26,11 +26,9 @@ use super::{
     sight::{DirectClaim, DirectPod, DirectSight, DirectStep, DirectWrite, LET_GO},
 };
 use crate::{
+    COMPONENT,
     config::{MeantVerb, SwitchMode},
     hold::{ReservationObject, adapter::reservations},
-    looks::{self, Fingerprint, LookKeeper, LookMoment, LookParts, LookTerm},
-    notices::Notices,
-    rounds::LookEnd,
     view::ClusterView,
 };
 
@@ -47,17 +45,17 @@ const LOOK_AGAIN: Duration = Duration::from_secs(30);
 const ASK_SOON: Duration = Duration::from_secs(1);
 
 /// Places pods as long as this process leads, where that is switched on.
-pub(crate) fn start(mode: SwitchMode, parts: LookParts) {
+pub(crate) fn start(mode: SwitchMode, parts: ControllerParts<ClusterView>) {
     if mode != SwitchMode::Off {
-        looks::start("direct placement", DirectKeeper { mode }, parts);
+        DirectController { mode }.start("direct placement", parts);
     }
 }
 
-struct DirectKeeper {
+struct DirectController {
     mode: SwitchMode,
 }
 
-impl DirectKeeper {
+impl DirectController {
     /// True if the switch is on. A server that may not have read its roles yet is asked until its no counts.
     async fn is_on(&self, client: &ApiClient) -> Result<bool, ApiFailure> {
         loop {
@@ -69,9 +67,9 @@ impl DirectKeeper {
     }
 }
 
-struct DirectTerm {
+struct DirectReconciler {
     placer: Placer,
-    notices: Notices,
+    events: EventSink,
     /// What was refused last, by what the loop calls the pod.
     troubles: BTreeMap<String, PlaceTrouble>,
 }
@@ -93,31 +91,32 @@ struct PlaceTrouble {
 
 /// What came of a look.
 struct PlaceAnswer {
-    end: LookEnd,
+    end: Requeue,
     /// What is in the way, or that nothing is any more.
     trouble: Option<Option<PlaceTrouble>>,
 }
 
-impl LookKeeper for DirectKeeper {
-    type Term = DirectTerm;
+impl Controller for DirectController {
+    type Reconciler = DirectReconciler;
 
-    async fn begin(&self, parts: &LookParts) -> Result<DirectTerm, String> {
+    async fn begin(&self, parts: &ControllerParts<ClusterView>) -> Result<DirectReconciler, String> {
         let client = parts.client.clone();
         let told = |failure: ApiFailure| Chain(&failure).to_string();
         if !self.is_on(&client).await.map_err(told)? {
             return Err("the role of deploy/holds/direct is not there".to_owned());
         }
         let version = client.version().await.map_err(told)?;
-        let notices = Notices::start(client.clone(), &parts.tasks);
-        Ok(DirectTerm { placer: Placer { client, version }, notices, troubles: BTreeMap::new() })
+        let events = EventSink::start(COMPONENT, client.clone(), &parts.tasks);
+        Ok(DirectReconciler { placer: Placer { client, version }, events, troubles: BTreeMap::new() })
     }
 }
 
-impl LookTerm for DirectTerm {
+impl Reconciler for DirectReconciler {
+    type View = ClusterView;
     type Answer = PlaceAnswer;
 
     /// Pods that are to be placed, and those for which a Reservation was made, by `namespace/name`.
-    fn objects(view: &ClusterView) -> BTreeMap<String, Fingerprint> {
+    fn keys(&mut self, view: &ClusterView) -> BTreeMap<String, Fingerprint> {
         let mut seen: BTreeMap<String, Fingerprint> = BTreeMap::new();
         for (key, pod) in &view.marks.placed {
             let fingerprint = seen.entry(key.to_string()).or_default();
@@ -132,18 +131,22 @@ impl LookTerm for DirectTerm {
         seen
     }
 
-    fn look(&mut self, name: &str, now: LookMoment) -> impl Future<Output = PlaceAnswer> + Send + 'static {
+    fn reconcile(
+        &mut self,
+        name: &str,
+        now: ReconcileMoment<ClusterView>,
+    ) -> impl Future<Output = PlaceAnswer> + Send + 'static {
         let (placer, key, trouble) = (self.placer.clone(), key_of(name), self.troubles.get(name).cloned());
         async move { placer.look(&key, &now, trouble).await }
     }
 
     /// People are told of each reason once.
-    fn answered(&mut self, name: &str, answer: PlaceAnswer) -> LookEnd {
+    fn reconciled(&mut self, name: &str, answer: PlaceAnswer) -> Requeue {
         match answer.trouble {
             Some(Some(trouble)) if self.troubles.get(name) != Some(&trouble) => {
                 warn!(pod = name, error = trouble.message, "a pod cannot be placed");
-                self.notices
-                    .tell(subject(&key_of(name), &trouble.uid), EventNote::new(REFUSED, trouble.message.clone()));
+                self.events
+                    .record(subject(&key_of(name), &trouble.uid), EventNote::new(REFUSED, trouble.message.clone()));
                 self.troubles.insert(name.to_owned(), trouble);
             }
             Some(None) => drop(self.troubles.remove(name)),
@@ -158,7 +161,7 @@ impl LookTerm for DirectTerm {
 }
 
 impl PlaceAnswer {
-    fn new(end: LookEnd) -> Self {
+    fn new(end: Requeue) -> Self {
         Self { end, trouble: None }
     }
 }
@@ -177,15 +180,20 @@ impl Placer {
             code => matches!(code, Some(400 | 413 | 422)),
         };
         match pod.filter(|_| is_refused) {
-            Some(pod) => PlaceAnswer { end: LookEnd::Failed, trouble: Some(Some(pod.trouble(refusal(failure)))) },
+            Some(pod) => PlaceAnswer { end: Requeue::Failed, trouble: Some(Some(pod.trouble(refusal(failure)))) },
             None => {
                 warn!(error = %Chain(failure), "a pod cannot be placed for now");
-                PlaceAnswer::new(LookEnd::Failed)
+                PlaceAnswer::new(Requeue::Failed)
             }
         }
     }
 
-    async fn look(&self, key: &ObjectKey, now: &LookMoment, trouble: Option<PlaceTrouble>) -> PlaceAnswer {
+    async fn look(
+        &self,
+        key: &ObjectKey,
+        now: &ReconcileMoment<ClusterView>,
+        trouble: Option<PlaceTrouble>,
+    ) -> PlaceAnswer {
         let pods = Collection::core("Pod", "pods").of(&key.namespace);
         let pod: Option<DirectPod> = match self.get(&pods, &key.name).await {
             Ok(pod) => pod,
@@ -200,11 +208,11 @@ impl Placer {
         self.client.refusals().allowed(SIGHT);
         match (decide(&sight), &sight.pod) {
             (DirectStep::Refuse(why), Some(pod)) => {
-                PlaceAnswer { end: LookEnd::Rest(LOOK_AGAIN), trouble: Some(Some(pod.trouble(why))) }
+                PlaceAnswer { end: Requeue::After(LOOK_AGAIN), trouble: Some(Some(pod.trouble(why))) }
             }
-            (DirectStep::Rest | DirectStep::Refuse(_), _) => PlaceAnswer::new(LookEnd::Rest(LOOK_AGAIN)),
-            (DirectStep::Wait, _) => PlaceAnswer::new(LookEnd::Waiting),
-            (DirectStep::Write(_), _) if !now.may_write() => PlaceAnswer::new(LookEnd::Failed),
+            (DirectStep::Rest | DirectStep::Refuse(_), _) => PlaceAnswer::new(Requeue::After(LOOK_AGAIN)),
+            (DirectStep::Wait, _) => PlaceAnswer::new(Requeue::Waiting),
+            (DirectStep::Write(_), _) if !now.may_write() => PlaceAnswer::new(Requeue::Failed),
             (DirectStep::Write(write), _) => self.write(&sight, &write).await,
         }
     }
@@ -216,10 +224,10 @@ impl Placer {
             // That it is said what is in the way does not take it away.
             Ok(()) => {
                 self.client.refusals().allowed(write.what());
-                PlaceAnswer { end: LookEnd::Again, trouble: (!is_status).then_some(None) }
+                PlaceAnswer { end: Requeue::Now, trouble: (!is_status).then_some(None) }
             }
             // What it is now is read anew.
-            Err(failure) if matches!(failure.code(), Some(404 | 409)) => PlaceAnswer::new(LookEnd::Failed),
+            Err(failure) if matches!(failure.code(), Some(404 | 409)) => PlaceAnswer::new(Requeue::Failed),
             Err(failure) => self.failed(write.what(), sight.pod.as_ref().filter(|_| !is_status), &failure),
         }
     }
@@ -309,7 +317,7 @@ fn subject(pod: &ObjectKey, uid: &str) -> EventSubject {
     }
 }
 
-/// What [`LookTerm::objects`] calls a pod; no name has a slash.
+/// What [`Reconciler::keys`] calls a pod; no name has a slash.
 fn key_of(name: &str) -> ObjectKey {
     let (namespace, name) = name.split_once('/').unwrap_or(("", name));
     ObjectKey::new(namespace, name)
@@ -346,7 +354,7 @@ mod tests {
             let source = CallError::Status(StatusError { code, ..StatusError::default() });
             let failure = ApiFailure::Call { step: "create Reservation r".to_owned(), source };
             let answer = placer.failed("reservation", Some(&DirectPod::default()), &failure);
-            assert!(matches!(answer.end, LookEnd::Failed), "it is tried again soon");
+            assert!(matches!(answer.end, Requeue::Failed), "it is tried again soon");
             answer.trouble.is_some()
         };
         assert_eq!([403, 403, 422, 503].map(is_told), [false, false, true, false]);

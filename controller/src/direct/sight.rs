@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use hostler_api::ObjectKey;
 use hostler_api::{
+    ObjectKey,
     core::PodResourceClaim,
     reservation::{PLACEMENT_GATE, ReservationStatus},
     resource::{DeviceClassConfiguration, ResourceClaimSpec, ResourceClaimStatus},

@@ -6,8 +6,8 @@ mod pinned;
 mod random;
 mod world;
 
-use hostler_api::ObjectKey;
 use hostler_api::{
+    ObjectKey,
     core::PodResourceClaim,
     reservation::{ReservationConditionType, ReservationPhase, ReservedDeviceState as State},
 };

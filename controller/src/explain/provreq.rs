@@ -2,8 +2,8 @@
 
 use std::{fmt::Write, sync::Arc, time::SystemTime};
 
-use hostler_api::ObjectKey;
 use hostler_api::{
+    ObjectKey,
     core::Pod,
     few,
     provisioning::{

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use hostler_api::Doubling;
 use hostler_api::hardware::{ClusterHardwareStatus, Condition};
 
 /// Between two writes: whoever wants to know sooner asks the controller.
@@ -11,8 +12,7 @@ const LOOK: Duration = Duration::from_secs(300);
 /// The kind may be installed at any moment, by whoever has just read that it is missing.
 const LOOK_FOR_KIND: Duration = Duration::from_secs(10);
 /// After a call that failed, and after twice as long the next time.
-const FIRST_PAUSE: Duration = Duration::from_secs(2);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const PAUSES: Doubling = Doubling::new(Duration::from_secs(2), Duration::from_secs(60));
 
 /// The object as it stands on the server.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -99,9 +99,8 @@ impl HardwareCore {
             HardwareEvent::Refused if self.failures == 0 => (self.stored, self.failures) = (None, 1),
             HardwareEvent::NotServed => self.hold(now + LOOK_FOR_KIND),
             HardwareEvent::Refused | HardwareEvent::Failed => {
-                let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(self.failures)).min(LONGEST_PAUSE);
+                self.hold(now + PAUSES.after(self.failures));
                 self.failures = self.failures.saturating_add(1);
-                self.hold(now + pause);
             }
         }
         self.decide(now, leads, wanted)

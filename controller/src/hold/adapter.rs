@@ -30,13 +30,14 @@ use std::{sync::Arc, time::Duration};
 use hostler_api::Chain;
 use hostler_cluster::{ApiClient, ApiFailure, Collection, RetryPauses};
 use hostler_process::Tasks;
+use hostler_reconcile::{Leadership, wait_to_lead};
 use tokio::{sync::watch, time::sleep};
 use tracing::{info, warn};
 
 pub(in crate::hold) use self::{
-    calls::{HoldCaller, outcome},
+    calls::HoldCaller,
     kind::{HoldKind, HoldPlaces},
-    notices::Notices,
+    notices::event_of,
 };
 use self::{
     kind::PlaceError,
@@ -47,7 +48,7 @@ pub(crate) use self::{
     rules::release_of,
     status::{HoldPhase, HoldStatus},
 };
-use crate::{config::ReservationsConfig, lead::Leadership, leading, view::ClusterView};
+use crate::{config::ReservationsConfig, observe::Watches, view::ClusterView};
 
 /// Between two looks whether a kind was installed.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
@@ -62,8 +63,8 @@ pub(crate) fn reservations() -> Collection {
 /// What keeping devices takes.
 #[derive(Debug)]
 pub(crate) struct HoldParts {
-    /// For watches.
-    pub(crate) watching: ApiClient,
+    /// Watches of the kinds that decide.
+    pub(crate) watches: Watches,
     /// A connection that no watch can hold up.
     pub(crate) calling: ApiClient,
     /// The driver whose daemons close devices themselves.
@@ -127,7 +128,7 @@ impl HoldParts {
     /// Waits until this process leads, and everything is known.
     async fn lead(&mut self) {
         let Self { leadership_rx, view_rx, status_tx, .. } = self;
-        leading::wait(leadership_rx, view_rx, || tell(status_tx, HoldStatus::default())).await;
+        wait_to_lead(leadership_rx, view_rx, || tell(status_tx, HoldStatus::default())).await;
     }
 
     async fn places(&self, pauses: &RetryPauses) -> Result<HoldPlaces, PlaceError> {

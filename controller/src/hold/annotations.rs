@@ -2,12 +2,13 @@
 
 use hostler_api::ObjectKey;
 use hostler_api::reservation::{RESERVATION_ALLOCATED, RESERVATION_FINALIZER};
+use hostler_reconcile::WriteOutcome;
 use serde_json::json;
 
 use super::{
     agenda::Topic,
     core::{Hold, HoldCore},
-    event::{HoldOutcome, PodWrite},
+    event::PodWrite,
     refusals::Refusals,
     seen::PodKnowledge,
 };
@@ -45,18 +46,18 @@ impl HoldCore {
         })
     }
 
-    pub(super) fn annotation_answered(&mut self, pod: &ObjectKey, value: String, outcome: &HoldOutcome) {
+    pub(super) fn annotation_answered(&mut self, pod: &ObjectKey, value: String, outcome: &WriteOutcome) {
         match outcome {
-            HoldOutcome::Failed(_) => return,
+            WriteOutcome::Failed(_) | WriteOutcome::Dropped(_) => return,
             // The role may come, or a server that has just started has not read it.
-            HoldOutcome::Refused(_) => {
+            WriteOutcome::Refused(_) | WriteOutcome::Forbidden(_) => {
                 let pause = self.annotating.again(self.agenda.now);
                 for name in self.pods.get(pod).into_iter().flatten() {
                     self.agenda.after(pause, Topic::Reservation(name.clone()));
                 }
                 return;
             }
-            HoldOutcome::Done | HoldOutcome::Conflict | HoldOutcome::Gone => self.annotating = Refusals::default(),
+            WriteOutcome::Done | WriteOutcome::Conflict | WriteOutcome::Gone => self.annotating = Refusals::default(),
         }
         // Also what came to nothing is not tried again before something is heard of the pod.
         if let Some(PodKnowledge::Known(Some(known))) = self.seen.pods.get_mut(pod) {

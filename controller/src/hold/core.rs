@@ -12,11 +12,12 @@ use hostler_api::reservation::{
     DeviceOwner, PodEviction, ReservationConditionType, ReservationPhase, ReservedDevice, toleration_value,
 };
 use hostler_cluster::is_older;
+use hostler_reconcile::InFlightWrites;
 
 use super::{
     agenda::{HoldClock, Topic},
     event::{
-        DeviceKey, HoldCommand, HoldEvent, HoldTarget, HoldTime, PodBudget, PriorityClasses, PublishedSlice,
+        DeviceKey, HoldCommand, HoldEvent, HoldTarget, HoldTime, HoldWrite, PodBudget, PriorityClasses, PublishedSlice,
         ReservationObject,
     },
     evictions::EvictionAnswer,
@@ -27,7 +28,6 @@ use super::{
     refusals::Refusals,
     seen::Seen,
     telling::{lacks_told_before, said_conflict},
-    writes::WriteState,
 };
 use crate::agenda::Agenda;
 
@@ -145,7 +145,7 @@ pub(crate) struct HoldCore {
     pub(super) annotating: Refusals,
     /// Devices that could not be closed, and until when they are left alone.
     pub(super) avoided: BTreeMap<DeviceKey, Duration>,
-    pub(super) writes: BTreeMap<HoldTarget, WriteState>,
+    pub(super) writes: InFlightWrites<HoldTarget, HoldWrite>,
     pub(super) commands: Vec<HoldCommand>,
 }
 
@@ -171,7 +171,7 @@ impl HoldCore {
             pods: BTreeMap::new(),
             annotating: Refusals::default(),
             avoided: BTreeMap::new(),
-            writes: BTreeMap::new(),
+            writes: InFlightWrites::default(),
             commands: Vec::new(),
         }
     }
@@ -223,7 +223,7 @@ impl HoldCore {
             HoldEvent::NodeFences(fences) => self.node_fences_seen(*fences),
             HoldEvent::NodeFencesGone(node) => {
                 let values = self.seen.node_fences_gone(&node);
-                self.forget_write(&HoldTarget::NodeFences(node));
+                self.writes.object_gone(&HoldTarget::NodeFences(node));
                 self.look_at_values(&values);
             }
             HoldEvent::Rule(rule) => {
@@ -315,7 +315,7 @@ impl HoldCore {
         }
         self.names.insert(hold.value.clone(), name.clone());
         hold.object = object;
-        self.came_anew(&HoldTarget::Reservation(name.clone()));
+        self.writes.object_changed(&HoldTarget::Reservation(name.clone()));
         self.agenda.now(Topic::Reservation(name));
     }
 
@@ -331,7 +331,7 @@ impl HoldCore {
             // What it kept can be somebody else's.
             self.agenda.gained(self.questions.cost);
         }
-        self.forget_write(&HoldTarget::Reservation(name.to_owned()));
+        self.writes.object_gone(&HoldTarget::Reservation(name.to_owned()));
     }
 
     /// Whose news matter to a Reservation follows from its devices; where these are closed as well.
@@ -408,7 +408,7 @@ impl HoldCore {
     fn node_fences_seen(&mut self, fences: super::event::NodeFences) {
         let node = fences.node.clone();
         if let Some(values) = self.seen.node_fences(fences) {
-            self.came_anew(&HoldTarget::NodeFences(node.clone()));
+            self.writes.object_changed(&HoldTarget::NodeFences(node.clone()));
             self.agenda.now(Topic::NodeFences(node));
             self.look_at_values(&values);
         }
@@ -420,7 +420,7 @@ impl HoldCore {
     }
 
     fn rule_changed(&mut self, name: String) {
-        self.came_anew(&HoldTarget::Rule(name.clone()));
+        self.writes.object_changed(&HoldTarget::Rule(name.clone()));
         self.agenda.now(Topic::Rule(name));
         self.look_at_all();
     }

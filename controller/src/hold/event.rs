@@ -5,11 +5,11 @@ mod pods;
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use hostler_api::ObjectKey;
 use hostler_api::{
-    Quantity,
+    ObjectKey, Quantity,
     reservation::{PLACED_POD_LABEL, ReservationMode, ReservationSpec, ReservationStatus},
 };
+use hostler_reconcile::WriteOutcome;
 
 pub(crate) use self::pods::{OwnerPod, PodBudget, PodRef, PodWrite, PriorityClasses};
 
@@ -83,7 +83,7 @@ pub(crate) enum HoldEvent {
     /// Everything that there is has been told.
     Synced,
     /// What came of a write. What the object is after it has been told before.
-    Written(HoldTarget, HoldOutcome),
+    Written(HoldTarget, WriteOutcome),
     /// Time has passed.
     Tick,
 }
@@ -212,21 +212,6 @@ pub(crate) struct PlaceholderMark {
     pub(crate) reservation_uid: String,
     pub(crate) finalizers: Vec<String>,
     pub(crate) is_deleting: bool,
-}
-
-/// What came of a write.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum HoldOutcome {
-    /// It is written.
-    Done,
-    /// Somebody else has written before.
-    Conflict,
-    /// The server does not want it so, and says why.
-    Refused(String),
-    /// The object is gone.
-    Gone,
-    /// Nobody knows; it may be written or not.
-    Failed(String),
 }
 
 /// An object that is written. There is never more than one write for it under way.

@@ -5,11 +5,12 @@ use hostler_api::ObjectKey;
 use hostler_api::reservation::{
     MAX_PAST_EVICTIONS, PodEviction, PodEvictionState, ReservationPhase as Phase, ReservedDevice, ReservedDeviceState,
 };
+use hostler_reconcile::WriteOutcome;
 
 use super::{
     agenda::Topic,
     core::{Hold, HoldCore, device_key},
-    event::{HoldCommand, HoldNotice, HoldOutcome, HoldTarget, HoldWrite, PodWrite},
+    event::{HoldCommand, HoldNotice, HoldTarget, HoldWrite, PodWrite},
     fences::fenced_for,
     seen::PodKnowledge,
     settle::LOOK_AGAIN,
@@ -183,7 +184,7 @@ impl HoldCore {
         hold.object.spec.preempts() && status.phase == Phase::Waiting && devices.iter().all(is_safe)
     }
 
-    pub(super) fn pod_written(&mut self, pod: &ObjectKey, write: Option<HoldWrite>, outcome: &HoldOutcome) {
+    pub(super) fn pod_written(&mut self, pod: &ObjectKey, write: Option<HoldWrite>, outcome: &WriteOutcome) {
         match write {
             Some(HoldWrite::Pod(PodWrite::Evict { uid, .. })) => self.eviction_answered(pod, &uid, outcome),
             Some(HoldWrite::Pod(PodWrite::Annotate { value, .. })) => self.annotation_answered(pod, value, outcome),
@@ -191,14 +192,16 @@ impl HoldCore {
         }
     }
 
-    fn eviction_answered(&mut self, pod: &ObjectKey, uid: &str, outcome: &HoldOutcome) {
+    fn eviction_answered(&mut self, pod: &ObjectKey, uid: &str, outcome: &WriteOutcome) {
         let (state, message) = match outcome {
-            HoldOutcome::Done => (PodEvictionState::Evicted, String::new()),
+            WriteOutcome::Done => (PodEvictionState::Evicted, String::new()),
             // Whoever has its name now is somebody else.
-            HoldOutcome::Gone | HoldOutcome::Conflict => (PodEvictionState::Gone, String::new()),
-            HoldOutcome::Refused(message) => (PodEvictionState::Blocked, message.clone()),
+            WriteOutcome::Gone | WriteOutcome::Conflict => (PodEvictionState::Gone, String::new()),
+            WriteOutcome::Refused(message) | WriteOutcome::Forbidden(message) => {
+                (PodEvictionState::Blocked, message.clone())
+            }
             // It is asked for again: the pod that is meant cannot go twice.
-            HoldOutcome::Failed(_) => return,
+            WriteOutcome::Failed(_) | WriteOutcome::Dropped(_) => return,
         };
         let answer = EvictionAnswer { state, message };
         let names: Vec<String> = self.pods.get(pod).into_iter().flatten().cloned().collect();

@@ -9,9 +9,8 @@ use std::{
     time::Duration,
 };
 
-use hostler_api::ObjectKey;
 use hostler_api::{
-    Quantity,
+    ObjectKey, Quantity,
     reservation::{DeviceOwner, ReservedDevice, ReservedDeviceState as State},
 };
 
@@ -67,7 +66,7 @@ impl HoldCore {
         let values: BTreeSet<String> = claim.tolerates.iter().cloned().collect();
         if claim.placeholder.is_some() {
             let name = key.name.clone();
-            self.came_anew(&HoldTarget::Claim(key.clone()));
+            self.writes.object_changed(&HoldTarget::Claim(key.clone()));
             if let Some(reservation) = self.parts.names.get(&name) {
                 self.agenda.now(Topic::Reservation(reservation.clone()));
             }

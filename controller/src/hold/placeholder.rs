@@ -3,8 +3,8 @@
 
 use std::time::UNIX_EPOCH;
 
-use hostler_api::ObjectKey;
 use hostler_api::{
+    ObjectKey,
     core::NodeSelector,
     reservation::{RESERVATION_UID, ReservedDevice, ReservedDeviceState as State},
     resource::{

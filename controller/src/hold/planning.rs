@@ -7,8 +7,8 @@ use std::{
 };
 
 use hostler_allocator::plan::{CutShort, PlanOptions, QuotaAmounts};
-use hostler_api::ObjectKey;
 use hostler_api::reservation::{PLACED_POD_LABEL, ReservedDevice, ReservedDeviceState};
+use hostler_api::{Doubling, ObjectKey};
 
 use super::{
     agenda::Topic,
@@ -27,8 +27,7 @@ const LEAVE_ALONE: Duration = Duration::from_secs(30);
 /// When a question is asked anew that got no answer.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 /// The pause between two tries of a Reservation that was cut short; it doubles.
-const FIRST_CUT_PAUSE: Duration = Duration::from_secs(10);
-const LONGEST_CUT_PAUSE: Duration = Duration::from_secs(600);
+const CUT_PAUSES: Doubling = Doubling::new(Duration::from_secs(10), Duration::from_secs(600));
 
 /// Questions to the planner.
 #[derive(Debug, Default)]
@@ -215,7 +214,7 @@ impl HoldCore {
         if !is_current {
             return self.plan_soon();
         }
-        let pause = hold.cut_short.map_or(FIRST_CUT_PAUSE, |last| (last.pause * 2).min(LONGEST_CUT_PAUSE));
+        let pause = CUT_PAUSES.next(hold.cut_short.map(|last| last.pause));
         hold.cut_short = none.cut_short.map(|_| CutPause { pause, until: now + pause });
         let seeks_victims = hold.seeks_victims() && !asked.has_victims && hold.cut_short.is_none();
         hold.is_without_free = true;

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+use hostler_api::Doubling;
+
+const PAUSES: Doubling = Doubling::new(Duration::from_secs(1), Duration::from_secs(300));
 
 /// When what was refused is written again.
 #[derive(Debug, Default)]
@@ -22,7 +23,7 @@ impl Refusals {
     pub(super) fn again(&mut self, now: Duration) -> Duration {
         // Answers to what was sent at the same moment are one refusal.
         if self.are_over(now) {
-            self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+            self.pause = PAUSES.next(Some(self.pause));
             self.not_before = now + self.pause;
         }
         self.not_before - now

@@ -1,15 +1,13 @@
 //! What can happen to the model.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-
-use hostler_api::ObjectKey;
 use hostler_api::{
+    ObjectKey,
     core::{Node, Pod, ResourceQuota},
     hardware::NodeHardware,
     provisioning::PodTemplate,
     resource::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice},
 };
-use hostler_cluster::ObjectVersion;
+use hostler_reconcile::ObjectStamp;
 
 use super::ObservedKind;
 use crate::{hold::ReservationObject, provision::SeenRequest};
@@ -75,28 +73,4 @@ pub(crate) enum ObservedObject {
     ProvisioningRequest(Box<SeenRequest>),
     /// Devices that are kept for somebody.
     Reservation(Box<ReservationObject>),
-}
-
-/// Which version of which object, in a few bytes.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub(crate) struct ObjectStamp {
-    /// Stands for the UID.
-    uid: u64,
-    version: u64,
-}
-
-impl ObjectStamp {
-    /// Versions of one object are numbers that rise; of two objects of one name, the one that is seen later counts.
-    pub(crate) fn is_older_than(self, other: Self) -> bool {
-        self.uid == other.uid && self.version < other.version
-    }
-}
-
-impl From<&ObjectVersion> for ObjectStamp {
-    fn from(version: &ObjectVersion) -> Self {
-        let mut uid = DefaultHasher::new();
-        version.uid.hash(&mut uid);
-        // Where versions are no numbers, the later word counts.
-        Self { uid: uid.finish(), version: version.resource_version.parse().unwrap_or_default() }
-    }
 }

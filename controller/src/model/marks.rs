@@ -6,13 +6,14 @@ use std::{
     sync::Arc,
 };
 
-use hostler_api::ObjectKey;
 use hostler_api::{
+    ObjectKey,
     core::Pod,
     reservation::{PLACEMENT_GATE, made_for, placement_name, reserve_pod_name},
 };
+use hostler_reconcile::ObjectStamp;
 
-use super::{ObjectStamp, ObservedKind, ObservedObject};
+use super::{ObservedKind, ObservedObject};
 use crate::hold::ReservationObject;
 
 /// An object that was made for a Reservation.

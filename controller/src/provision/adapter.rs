@@ -16,6 +16,7 @@ use std::{
 
 use hostler_cluster::ApiClient;
 use hostler_process::Tasks;
+use hostler_reconcile::{CallPool, EventSink, Leadership, leads_until, wait_to_lead};
 use tokio::{
     sync::{mpsc, watch},
     time::{Instant, sleep_until},
@@ -37,13 +38,11 @@ use super::{
     sight::{Keeping, ProvisionSight},
 };
 use crate::{
+    COMPONENT,
     askers::ASKER_BOX,
     config::ProvisioningConfig,
     hold::adapter::{HoldPhase, HoldStatus},
-    lead::Leadership,
-    leading,
     model::ObservedKind,
-    notices::Notices,
     view::ClusterView,
 };
 
@@ -120,7 +119,7 @@ impl ProvisionParts {
     /// Waits until this process leads, and everything is known.
     async fn wait_to_lead(&mut self) {
         let Self { leadership_rx, view_rx, status_tx, .. } = self;
-        leading::wait(leadership_rx, view_rx, || drop(status_tx.send_replace(ProvisionStatus::default()))).await;
+        wait_to_lead(leadership_rx, view_rx, || drop(status_tx.send_replace(ProvisionStatus::default()))).await;
     }
 }
 
@@ -145,11 +144,9 @@ struct ProvisionTerm<'a> {
     parts: &'a mut ProvisionParts,
     core: ProvisionCore,
     writer: RequestWriter,
-    notices: Notices,
+    events: EventSink,
     queue: VecDeque<ProvisionWrite>,
-    under_way: usize,
-    written_tx: mpsc::Sender<WriteAnswer>,
-    written_rx: mpsc::Receiver<WriteAnswer>,
+    writes: CallPool<WriteAnswer>,
     called_tx: mpsc::Sender<ProvisionEvent>,
     called_rx: mpsc::Receiver<ProvisionEvent>,
     checked_tx: mpsc::Sender<CheckAnswer>,
@@ -172,17 +169,14 @@ impl<'a> ProvisionTerm<'a> {
             longest_booking: Duration::from_secs(config.longest_booking_seconds.into()),
             asker_box: ASKER_BOX,
         });
-        let (written_tx, written_rx) = mpsc::channel(MOST_WRITES);
         let (checked_tx, checked_rx) = mpsc::channel(1);
         let (called_tx, called_rx) = mpsc::channel(MOST_WRITES);
         Self {
             core,
             writer: RequestWriter::new(parts.client.clone()),
-            notices: Notices::start(parts.client.clone(), &parts.tasks),
+            events: EventSink::start(COMPONENT, parts.client.clone(), &parts.tasks),
             queue: VecDeque::new(),
-            under_way: 0,
-            written_tx,
-            written_rx,
+            writes: CallPool::new(&parts.tasks, MOST_WRITES),
             called_tx,
             called_rx,
             checked_tx,
@@ -197,7 +191,7 @@ impl<'a> ProvisionTerm<'a> {
     async fn run(mut self) {
         let mut event = ProvisionEvent::Changed;
         loop {
-            let Some(until) = leading::until(&mut self.parts.leadership_rx) else { return };
+            let Some(until) = leads_until(&mut self.parts.leadership_rx) else { return };
             self.step(event);
             self.begin_writes();
             let due = self.wake.unwrap_or_else(|| Instant::now() + LATER).min(until);
@@ -205,7 +199,7 @@ impl<'a> ProvisionTerm<'a> {
                 // What the server answered is known before anything else.
                 biased;
                 // Cancel safe: an answer that was not taken stays in the channel.
-                Some(answer) = self.written_rx.recv() => self.written(answer),
+                answer = self.writes.answer() => self.written(answer),
                 // Cancel safe: see there.
                 Some(answer) = self.checked_rx.recv() => ProvisionEvent::Checked(answer),
                 // Cancel safe: see there.
@@ -242,7 +236,7 @@ impl<'a> ProvisionTerm<'a> {
                 ProvisionCommand::Tell(notice) => {
                     debug!(request = %notice.key, reason = notice.reason, message = notice.message, "told");
                     let (subject, note) = self.writer.event_of(notice);
-                    self.notices.tell(subject, note);
+                    self.events.record(subject, note);
                 }
                 ProvisionCommand::Check(batch) => self.check(batch, &view),
                 ProvisionCommand::WakeAt(at) => self.wake = Some(self.began + at),
@@ -254,19 +248,16 @@ impl<'a> ProvisionTerm<'a> {
 
     /// Whoever calls has just made sure that this process leads.
     fn begin_writes(&mut self) {
-        while self.under_way < MOST_WRITES
+        while self.writes.has_room()
             && let Some(write) = self.queue.pop_front()
         {
-            self.under_way += 1;
-            let (writer, written_tx) = (self.writer.clone(), self.written_tx.clone());
-            self.parts.tasks.job(async move {
-                // Nobody wants to know when the term is over.
-                let answer = match write {
+            let writer = self.writer.clone();
+            self.writes.begin(async move {
+                match write {
                     ProvisionWrite::Status(write) => writer.write(write).await,
                     ProvisionWrite::Finalizers(write) => writer.finalize(write).await,
                     ProvisionWrite::Reservation(write) => keep(writer.client(), write).await,
-                };
-                let _ = written_tx.send(answer).await;
+                }
             });
         }
     }
@@ -308,7 +299,6 @@ impl<'a> ProvisionTerm<'a> {
 
     fn written(&mut self, answer: WriteAnswer) -> ProvisionEvent {
         let WriteAnswer { object, outcome, trouble } = answer;
-        self.under_way -= 1;
         match &trouble {
             Some(error) if self.status.trouble != trouble => warn!(%object, error, "a request cannot be answered"),
             _ => debug!(%object, ?outcome, "written"),

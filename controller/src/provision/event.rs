@@ -2,8 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use hostler_api::ObjectKey;
-use hostler_api::{provisioning::ProvisioningRequestStatus, reservation::ReservationSpec};
+use hostler_api::{ObjectKey, provisioning::ProvisioningRequestStatus, reservation::ReservationSpec};
 use hostler_cluster::ObjectVersion;
 
 use super::{

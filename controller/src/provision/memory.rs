@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use hostler_api::{
+    Doubling,
     hardware::ConditionStatus,
     provisioning::{ProvisioningConditionType, ProvisioningRequestStatus},
 };
@@ -128,7 +129,7 @@ impl RequestMemory {
     fn told_no(&mut self, quiet: Duration, now: ProvisionMoment) {
         self.quiet = now.steady + quiet;
         self.due = now.steady + self.pause;
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        self.pause = Doubling::new(FIRST_PAUSE, LONGEST_PAUSE).next(Some(self.pause));
     }
 
     /// Whether there is no room after all, and that does not stand in the request yet.

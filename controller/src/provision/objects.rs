@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
-use hostler_api::ObjectKey;
 use hostler_api::{
+    ObjectKey,
     core::{Pod, PodSpec},
     provisioning::{
         PodTemplate, ProvisioningRequest, ProvisioningRequestSpec, ProvisioningRequestStatus, consumed_request,

@@ -6,8 +6,7 @@ use std::{
     time::Duration,
 };
 
-use hostler_api::ObjectKey;
-use hostler_api::reservation::ReservedDeviceState;
+use hostler_api::{ObjectKey, reservation::ReservedDeviceState};
 
 use super::{
     booking::{BOOKING_TAKES, REQUEST_LABEL, taken_back_of, unserved},

@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
+use hostler_api::Doubling;
 use hostler_cluster::{ObjectVersion, is_older};
 
 use super::event::WriteOutcome;
 
 /// Between two tries of a write that does not succeed.
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const PAUSES: Doubling = Doubling::new(Duration::from_millis(200), Duration::from_secs(30));
 /// What was written is seen by then, or somebody has taken it away before anybody saw it.
 const SEEN_BY: Duration = Duration::from_secs(30);
 
@@ -33,7 +33,7 @@ enum WriteState {
 
 impl Default for WriteTurn {
     fn default() -> Self {
-        Self { state: WriteState::Idle, pause: FIRST_PAUSE }
+        Self { state: WriteState::Idle, pause: PAUSES.next(None) }
     }
 }
 
@@ -45,12 +45,12 @@ impl WriteTurn {
     pub(super) fn written(&mut self, outcome: WriteOutcome, now: Duration) {
         self.state = match outcome {
             WriteOutcome::Done(version) => {
-                self.pause = FIRST_PAUSE;
+                self.pause = PAUSES.next(None);
                 WriteState::Behind(version, now + SEEN_BY)
             }
             WriteOutcome::Conflict | WriteOutcome::Gone | WriteOutcome::Failed => {
                 let until = now + self.pause;
-                self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+                self.pause = PAUSES.next(Some(self.pause));
                 WriteState::Resting(until)
             }
         };

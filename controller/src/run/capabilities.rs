@@ -1,6 +1,7 @@
 //! What only one of several controllers does: each part is started where the configuration wants it.
 
 use hostler_cluster::ApiClient;
+use hostler_reconcile::ControllerParts;
 use tokio::sync::watch;
 
 use super::namespace;
@@ -14,16 +15,18 @@ use crate::{
         adapter::{self as hold, HoldParts, HoldStatus},
         shared,
     },
-    looks::LookParts,
+    observe::Watches,
     provision::adapter::{self as provision, ProvisionParts, ProvisionStatus},
     serve::ServeState,
+    view::ClusterView,
 };
 
 /// What the parts are made of.
 pub(super) struct CapabilityStarts<'a> {
     pub(super) config: &'a ControllerConfig,
-    /// For watches.
+    /// For watches of kinds that one part alone reads.
     pub(super) watching: ApiClient,
+    pub(super) watches: Watches,
     pub(super) state: ServeState,
 }
 
@@ -47,8 +50,8 @@ impl CapabilityStarts<'_> {
         }
         if modes.reservations.is_wanted() {
             self.hold(holds_tx);
-            shared::start(self.config.reservations.clone(), self.looks());
-            direct::start(self.config.reservations.direct, self.looks());
+            shared::start(self.config.reservations.clone(), self.parts());
+            direct::start(self.config.reservations.direct, self.parts());
         }
     }
 
@@ -60,6 +63,7 @@ impl CapabilityStarts<'_> {
     fn classic(&self, status_tx: watch::Sender<ClassicStatus>) {
         let ServeState { leadership_rx, client, tasks, .. } = self.state.clone();
         classic::start(ClassicParts {
+            watches: self.watches.clone(),
             watching: self.watching.clone(),
             calling: client,
             driver: self.config.driver.clone(),
@@ -79,15 +83,15 @@ impl CapabilityStarts<'_> {
         provision::start(ProvisionParts { client, config, view_rx, holds_rx, attach, leadership_rx, status_tx, tasks });
     }
 
-    fn looks(&self) -> LookParts {
+    fn parts(&self) -> ControllerParts<ClusterView> {
         let ServeState { view_rx, leadership_rx, client, tasks, .. } = self.state.clone();
-        LookParts { client, view_rx, leadership_rx, tasks }
+        ControllerParts { client, view_rx, leadership_rx, tasks }
     }
 
     fn hold(&self, status_tx: watch::Sender<HoldStatus>) {
         let ServeState { view_rx, leadership_rx, client, tasks, .. } = self.state.clone();
         hold::start(HoldParts {
-            watching: self.watching.clone(),
+            watches: self.watches.clone(),
             calling: client,
             driver: self.config.driver.clone(),
             namespace: namespace(&self.config.lease),

@@ -4,8 +4,9 @@
 use std::{sync::Arc, time::Duration};
 
 use hostler_api::Chain;
-use hostler_cluster::{ApiClient, Backoff};
+use hostler_cluster::{ApiClient, Backoff, FollowEvent, RawObject};
 use hostler_process::Tasks;
+use hostler_reconcile::ReflectorEvent;
 use tokio::{
     sync::{mpsc, oneshot, watch},
     time::{Instant, sleep, sleep_until},
@@ -14,10 +15,14 @@ use tracing::{info, warn};
 
 use super::plan_options;
 use crate::{
-    model::{ClusterEvent, ClusterModel, ModelCommand, ObservedKind},
+    config::CapabilitiesConfig,
+    model::{ClusterEvent, ClusterModel, ModelCommand, ObservedKind, SeenObject},
+    observe::{self, Watches},
     view::ClusterView,
 };
 
+/// Events that wait for the model: a storm of changes waits on the API server, where it costs nothing.
+const EVENTS: usize = 64;
 /// Between two views. Far below what a person notices, and a storm of changes makes twenty of them in a second.
 const BETWEEN_VIEWS: Duration = Duration::from_millis(50);
 /// A server that comes back is found within seconds.
@@ -41,17 +46,18 @@ impl ModelPulse {
 /// Owns the model until the process stops; gives what readers see.
 pub(super) fn start(
     client: ApiClient,
-    events_rx: mpsc::Receiver<ClusterEvent>,
+    watches: Watches,
+    modes: CapabilitiesConfig,
     tasks: &Tasks,
 ) -> (watch::Receiver<Arc<ClusterView>>, ModelPulse) {
     let (view_tx, view_rx) = watch::channel(Arc::default());
     let (pulse_tx, pulse_rx) = mpsc::channel(1);
-    let owner = ModelOwner { model: ClusterModel::default(), view_tx, pulse_rx, due: None, last: None };
+    let owner = ModelOwner { model: ClusterModel::default(), watches, modes, view_tx, pulse_rx, due: None, last: None };
     let stop = tasks.stop_token();
     tasks.service("model", async move {
         tokio::select! {
             // Dropped at the end only.
-            () = owner.run(client, events_rx) => {}
+            () = owner.run(client) => {}
             // Cancel safe: the token stays cancelled.
             () = stop.cancelled() => {}
         }
@@ -62,6 +68,9 @@ pub(super) fn start(
 
 struct ModelOwner {
     model: ClusterModel,
+    watches: Watches,
+    /// Says which kinds are watched.
+    modes: CapabilitiesConfig,
     view_tx: watch::Sender<Arc<ClusterView>>,
     pulse_rx: mpsc::Receiver<oneshot::Sender<()>>,
     /// When the next view is to be shown, if there is anything new.
@@ -70,8 +79,9 @@ struct ModelOwner {
 }
 
 impl ModelOwner {
-    async fn run(mut self, client: ApiClient, mut events_rx: mpsc::Receiver<ClusterEvent>) {
+    async fn run(mut self, client: ApiClient) {
         self.begin(client).await;
+        let mut events_rx = self.subscribe().await;
         loop {
             let due = self.due;
             let moment = self.model.next_moment().map(Instant::from_std);
@@ -88,7 +98,7 @@ impl ModelOwner {
                 }
                 // Cancel safe: an event that was not taken stays in the channel.
                 event = events_rx.recv() => match event {
-                    Some(event) => self.take(event),
+                    Some((kind, event)) => self.hear(kind, event),
                     None => return,
                 },
             }
@@ -118,6 +128,44 @@ impl ModelOwner {
                 // Cancel safe: a question that was not taken stays in the channel.
                 Some(answer_tx) = self.pulse_rx.recv() => drop(answer_tx.send(())),
             }
+        }
+    }
+
+    /// A kind that is not wanted counts as one that is not served.
+    async fn subscribe(&mut self) -> mpsc::Receiver<(ObservedKind, ReflectorEvent)> {
+        let (events_tx, events_rx) = mpsc::channel(EVENTS);
+        for kind in ObservedKind::ALL {
+            if self.modes.watches(kind) {
+                self.watches.subscribe(kind, kind, &events_tx).await;
+            } else {
+                self.take(ClusterEvent::NotServed(kind));
+            }
+        }
+        events_rx
+    }
+
+    fn hear(&mut self, kind: ObservedKind, event: ReflectorEvent) {
+        let event = match event {
+            ReflectorEvent::NotServed => ClusterEvent::NotServed(kind),
+            ReflectorEvent::Interrupted(why) => ClusterEvent::Interrupted(kind, why.to_string()),
+            ReflectorEvent::Followed(FollowEvent::ListStarted) => ClusterEvent::ListStarted(kind),
+            ReflectorEvent::Followed(FollowEvent::ListEnded) => ClusterEvent::ListEnded(kind),
+            ReflectorEvent::Followed(FollowEvent::UpToDate) => ClusterEvent::UpToDate(kind),
+            ReflectorEvent::Followed(FollowEvent::Deleted(object)) => {
+                ClusterEvent::Gone(kind, object.key(), (&object.version()).into())
+            }
+            ReflectorEvent::Followed(FollowEvent::Listed(object) | FollowEvent::Applied(object)) => {
+                return self.see(kind, &object);
+            }
+        };
+        self.take(event);
+    }
+
+    fn see(&mut self, kind: ObservedKind, object: &RawObject) {
+        let (key, stamp) = (object.key(), (&object.version()).into());
+        if self.model.is_news(kind, &key, stamp) {
+            let content = observe::read(kind, object);
+            self.take(ClusterEvent::Seen(SeenObject { kind, key, stamp, content }));
         }
     }
 

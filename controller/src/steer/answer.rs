@@ -21,6 +21,7 @@ use hostler_process::{
     Tasks,
     serve::{self, CertificateError, ConnectionServer, GivenCertificate},
 };
+use hostler_reconcile::Leadership;
 use tokio::{
     net::TcpListener,
     sync::{Semaphore, watch},
@@ -36,7 +37,7 @@ use super::{
     review::{AdmissionRequest, AdmissionReview, SteerAnswer},
     status::{SteerFigures, SteerStatus},
 };
-use crate::{config::WebhookConfig, lead::Leadership, view::ClusterView};
+use crate::{config::WebhookConfig, view::ClusterView};
 
 /// Connections at once: each API server has a few.
 const CONNECTIONS: usize = 64;

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use hostler_api::ObjectKey;
 use hostler_api::{
-    Quantity,
+    ObjectKey, Quantity,
     reservation::{CLAIM_RESERVATION, ReservationAllocatePolicy, toleration_value},
     resource::ResourceClaimSpec,
 };

@@ -16,6 +16,7 @@ use hostler_process::{
     Tasks,
     serve::{CertificateError, GivenCertificate, MadeCertificate},
 };
+use hostler_reconcile::Leadership;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{sync::watch, time::sleep};
@@ -25,7 +26,7 @@ use super::{
     keys::{KeyStep, ServingPair, VALID, WebhookKeys, next_step},
     status::{SteerPhase, SteerStatus},
 };
-use crate::{config::WebhookConfig, lead::Leadership};
+use crate::config::WebhookConfig;
 
 /// Where in the Secret the keys are.
 const FIELD: &str = "keys.json";

@@ -14,8 +14,8 @@ use std::{
     time::Duration,
 };
 
-use hostler_api::ObjectKey;
 use hostler_api::reservation::{CLAIM_INSTEAD_OF, ReservationPhase, toleration_value};
+use hostler_api::{Doubling, ObjectKey};
 use hostler_cluster::since_1970;
 use serde_json::{Value, json};
 
@@ -35,8 +35,7 @@ const REMAKERS: [(&str, &str); 5] = [
     ("v1", "ReplicationController"),
 ];
 /// After the first pod of an owner, before the next one: as long as nobody knows whether it helps, it is tried seldom.
-const FIRST_GAP: Duration = Duration::from_secs(30);
-const LONGEST_GAP: Duration = Duration::from_secs(3600);
+const GAPS: Doubling = Doubling::new(Duration::from_secs(30), Duration::from_secs(3600));
 /// Of the name of a claim, before what makes it another one: together they are a label, as those of the controller of claims.
 const LONGEST_BASE: usize = 46;
 /// Owners that are remembered. Beyond that nobody is made anew before one is forgotten.
@@ -192,12 +191,12 @@ pub(super) struct RepairPace(BTreeMap<String, (Duration, Duration)>);
 impl RepairPace {
     /// Whether another pod of this owner may go now.
     pub(super) fn may(&mut self, owner: &str, now: Duration) -> bool {
-        self.0.retain(|_, (last, gap)| now.saturating_sub(*last) < (*gap).max(FIRST_GAP) * 4);
+        self.0.retain(|_, (last, gap)| now.saturating_sub(*last) < *gap * 4);
         let gap = match self.0.get(owner) {
             Some((last, gap)) if now.saturating_sub(*last) < *gap => return false,
-            Some((_, gap)) => (*gap * 2).min(LONGEST_GAP),
+            Some((_, gap)) => GAPS.next(Some(*gap)),
             None if self.0.len() >= MOST_OWNERS => return false,
-            None => FIRST_GAP,
+            None => GAPS.next(None),
         };
         self.0.insert(owner.to_owned(), (now, gap));
         true

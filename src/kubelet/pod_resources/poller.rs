@@ -4,7 +4,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use hostler_api::Chain;
+use hostler_api::{Chain, Doubling};
 use hostler_proto::pod_resources_v1::{
     AllocatableResourcesRequest, AllocatableResourcesResponse, ListPodResourcesRequest, PodResources,
     pod_resources_lister_client::PodResourcesListerClient,
@@ -24,8 +24,7 @@ const MOST_BYTES: usize = 16 << 20;
 /// How long a call may take. A kubelet answers from memory.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Pauses after failures: from one that a restart takes to one that costs nothing.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const PAUSES: Doubling = Doubling::new(Duration::from_millis(500), Duration::from_secs(60));
 /// The name under which unix sockets are called.
 const ORIGIN: &str = "http://localhost";
 
@@ -124,7 +123,7 @@ impl KubeletPoller {
             let path = self.parts.socket.display();
             warn!(path = %path, error = %Chain(error), "the kubelet cannot be asked for its pods: its last answer is used");
         }
-        let pause = self.failed.map_or(FIRST_PAUSE, |pause| (pause * 2).min(LONGEST_PAUSE));
+        let pause = PAUSES.next(self.failed);
         self.failed = Some(pause);
         // Nodes that lost their kubelets at one moment are not to ask at one moment.
         pause.mul_f64(0.8 + 0.4 * fastrand::f64())

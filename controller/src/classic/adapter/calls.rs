@@ -1,19 +1,19 @@
 //! Calls that the core wants made: a pod is read, or an object is written and what came of it is told.
 
-use hostler_api::ObjectKey;
 use hostler_api::{
-    Chain,
+    Chain, ObjectKey,
     classic::{ClassicMeta, ClassicVersion},
     well_known::CONTROLLER_FIELD_MANAGER,
 };
 use hostler_cluster::{ApiClient, ApiFailure, Collection};
+use hostler_reconcile::WriteOutcome;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::kind::ClassicKind;
 use crate::classic::{
     dialect::{ClassicDialect, ClassicPatch},
-    event::{ClassicWrite, WriteOutcome, WriteTarget},
+    event::{ClassicWrite, WriteTarget},
     model::PodFacts,
 };
 
@@ -92,7 +92,7 @@ impl ClassicCaller {
                 let outcome = dropped.map_or(WriteOutcome::Done, |fields| WriteOutcome::Dropped(fields.to_owned()));
                 (outcome, Some(object))
             }
-            Err(failure) => (outcome(&failure), None),
+            Err(failure) => (WriteOutcome::of_failure(&failure), None),
         }
     }
 
@@ -131,17 +131,6 @@ impl ClassicCaller {
     }
 }
 
-/// What a failure means. Whatever is not a plain no may be written or not.
-fn outcome(failure: &ApiFailure) -> WriteOutcome {
-    let message = || Chain(failure).to_string();
-    match failure.code() {
-        Some(404) if !failure.is_unknown_resource() => WriteOutcome::Gone,
-        Some(409) => WriteOutcome::Conflict,
-        Some(400 | 413 | 422) => WriteOutcome::Refused(message()),
-        _ => WriteOutcome::Failed(message()),
-    }
-}
-
 fn what(write: &ClassicWrite) -> &'static str {
     match write {
         ClassicWrite::Finalizers(..) => "finalizers",
@@ -150,17 +139,5 @@ fn what(write: &ClassicWrite) -> &'static str {
         ClassicWrite::Unsuitable { .. } => "unsuitable_nodes",
         ClassicWrite::Grants { .. } => "grants",
         ClassicWrite::Labels { .. } => "labels",
-    }
-}
-
-/// In one word.
-pub(super) fn came_of_it(outcome: &WriteOutcome) -> &'static str {
-    match outcome {
-        WriteOutcome::Done => "done",
-        WriteOutcome::Conflict => "conflict",
-        WriteOutcome::Dropped(_) => "dropped",
-        WriteOutcome::Refused(_) => "refused",
-        WriteOutcome::Gone => "gone",
-        WriteOutcome::Failed(_) => "failed",
     }
 }

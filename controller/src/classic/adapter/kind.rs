@@ -7,6 +7,8 @@ use hostler_api::{
 };
 use hostler_cluster::Collection;
 
+use crate::model::ObservedKind;
+
 /// A kind that is watched.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum ClassicKind {
@@ -47,6 +49,15 @@ impl ClassicKind {
                 Context,
             ],
             ClassicVersion::V1Alpha3 => &[Node, Source, Class, Claim, Context],
+        }
+    }
+
+    /// The kind as the shared watches name it, where they have it.
+    pub(super) fn observed(self) -> Option<ObservedKind> {
+        match self {
+            Self::Node => Some(ObservedKind::Node),
+            Self::Source => Some(ObservedKind::NodeHardware),
+            _ => None,
         }
     }
 

@@ -3,23 +3,22 @@
 
 use std::time::Duration;
 
-use hostler_api::ObjectKey;
 use hostler_api::{
-    Chain,
+    Chain, ObjectKey,
     classic::{ClassicVersion, deletion_protection},
     resource::ApiVersion,
     well_known::CONTROLLER_FIELD_MANAGER,
 };
 use hostler_cluster::{ApiFailure, Backoff, Collection, FollowEvent, RawObject};
+use hostler_reconcile::{ReflectorEvent, leads_until, reach};
 use serde_json::{Map, Value, json};
 use tokio::{sync::mpsc, time::Instant};
 use tracing::{info, warn};
 
-use super::{ClassicParts, kind::ClassicKind, reach, status::ClassicPhase};
+use super::{ClassicParts, kind::ClassicKind, status::ClassicPhase};
 use crate::{
     classic::migration::{MigratedKind, Migration, MigrationWrite},
-    leading,
-    watchers::{self, KindNews, Watchers},
+    model::ObservedKind,
 };
 
 /// News that wait to be read. Few: a storm of changes waits on the server.
@@ -63,9 +62,11 @@ impl<'a> MigrationTerm<'a> {
 
     pub(super) async fn run(mut self) -> MigrationEnd {
         let (news_tx, mut news_rx) = mpsc::channel(NEWS);
-        let _watchers = self.watch(&news_tx);
+        self.watch(&news_tx).await;
+        // The reflectors hold the senders.
+        drop(news_tx);
         loop {
-            let Some(until) = leading::until(&mut self.parts.leadership_rx) else { return MigrationEnd::Deposed };
+            let Some(until) = leads_until(&mut self.parts.leadership_rx) else { return MigrationEnd::Deposed };
             self.tell();
             if self.migration.left() == Some((0, 0)) {
                 if self.written > 0 {
@@ -79,7 +80,7 @@ impl<'a> MigrationTerm<'a> {
                 biased;
                 // Cancel safe: news that were not taken stay in the channel.
                 Some((kind, news)) = news_rx.recv() => {
-                    if matches!(news, KindNews::NotServed) && kind == MigratedKind::Claim {
+                    if matches!(news, ReflectorEvent::NotServed) && kind == MigratedKind::Claim {
                         self.parts.calling.forget_version();
                         return MigrationEnd::NotServed;
                     }
@@ -99,27 +100,29 @@ impl<'a> MigrationTerm<'a> {
         }
     }
 
-    fn watch(&self, news_tx: &mpsc::Sender<(MigratedKind, KindNews)>) -> Watchers {
-        let claims = Collection::resource(self.version, "ResourceClaim", "resourceclaims");
-        let kinds = [(MigratedKind::Claim, claims), (MigratedKind::Source, sources())];
-        watchers::start(&self.parts.watching, kinds.into_iter(), "the upgrade to 1.32", news_tx, &self.parts.tasks)
+    async fn watch(&self, news_tx: &mpsc::Sender<(MigratedKind, ReflectorEvent)>) {
+        let watches = &self.parts.watches;
+        watches.subscribe(ObservedKind::ResourceClaim, MigratedKind::Claim, news_tx).await;
+        watches.subscribe(ObservedKind::NodeHardware, MigratedKind::Source, news_tx).await;
     }
 
-    fn take(&mut self, kind: MigratedKind, news: &KindNews) {
+    fn take(&mut self, kind: MigratedKind, news: &ReflectorEvent) {
         match news {
             // Where there is no NodeHardware, nothing was given of it.
-            KindNews::NotServed => {
+            ReflectorEvent::NotServed => {
                 self.migration.list_started(kind);
                 self.migration.list_ended(kind);
             }
-            KindNews::Followed(FollowEvent::ListStarted) => self.migration.list_started(kind),
-            KindNews::Followed(FollowEvent::ListEnded) => self.migration.list_ended(kind),
-            KindNews::Followed(FollowEvent::Listed(object) | FollowEvent::Applied(object)) => self.seen(kind, object),
-            KindNews::Followed(FollowEvent::Deleted(object)) => match kind {
+            ReflectorEvent::Followed(FollowEvent::ListStarted) => self.migration.list_started(kind),
+            ReflectorEvent::Followed(FollowEvent::ListEnded) => self.migration.list_ended(kind),
+            ReflectorEvent::Followed(FollowEvent::Listed(object) | FollowEvent::Applied(object)) => {
+                self.seen(kind, object)
+            }
+            ReflectorEvent::Followed(FollowEvent::Deleted(object)) => match kind {
                 MigratedKind::Claim => self.migration.claim_gone(&ObjectKey::new(object.namespace(), object.name())),
                 MigratedKind::Source => self.migration.source_gone(object.name()),
             },
-            KindNews::Followed(FollowEvent::UpToDate) => {}
+            ReflectorEvent::Followed(FollowEvent::UpToDate) | ReflectorEvent::Interrupted(_) => {}
         }
     }
 

@@ -1,39 +1,27 @@
 //! From the server's texts to events of the core: what is read, what cannot be read, and what is gone without a word. Of an
 //! object only its name is kept here, and what is to be said when it is gone. No I/O.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use hostler_api::ObjectKey;
 use hostler_cluster::{FollowEvent, RawObject};
+use hostler_reconcile::{ReflectorEvent, Store};
 use serde::Deserialize;
 use serde_json::Value;
 use tracing::warn;
 
 use super::kind::ClassicKind;
-use crate::{
-    classic::{
-        dialect::{ClassicDialect, ClassicNode},
-        event::{ClassicEvent, WriteTarget},
-        model::ParametersKey,
-    },
-    watchers::KindNews,
+use crate::classic::{
+    dialect::{ClassicDialect, ClassicNode},
+    event::{ClassicEvent, WriteTarget},
+    model::ParametersKey,
 };
 
 /// Reads objects of one version.
 #[derive(Debug)]
 pub(super) struct ObjectReader {
     dialect: ClassicDialect,
-    kinds: BTreeMap<ClassicKind, KnownObjects>,
-    is_synced: bool,
-}
-
-/// What is known of the objects of a kind.
-#[derive(Debug, Default)]
-struct KnownObjects {
-    known: BTreeMap<ObjectKey, KnownObject>,
-    /// What the list that is under way has named so far.
-    listed: Option<BTreeSet<ObjectKey>>,
-    unreadable: BTreeSet<ObjectKey>,
+    kinds: BTreeMap<ClassicKind, Store<KnownObject>>,
     is_synced: bool,
 }
 
@@ -46,36 +34,45 @@ struct KnownObject {
 
 impl ObjectReader {
     pub(super) fn new(dialect: ClassicDialect) -> Self {
-        let kinds = ClassicKind::of(dialect.version).iter().map(|kind| (*kind, KnownObjects::default())).collect();
+        let kinds = ClassicKind::of(dialect.version).iter().map(|kind| (*kind, Store::default())).collect();
         Self { dialect, kinds, is_synced: false }
     }
 
     /// Kinds of which no complete list was seen yet.
     pub(super) fn missing(&self) -> Vec<&'static str> {
-        let missing = self.kinds.iter().filter(|(_, known)| !known.is_synced);
+        let missing = self.kinds.iter().filter(|(_, known)| !known.is_synced());
         missing.map(|(kind, _)| kind.plural(self.dialect.version)).collect()
     }
 
     /// Objects that cannot be understood.
     pub(super) fn unreadable(&self) -> usize {
-        self.kinds.values().map(|known| known.unreadable.len()).sum()
+        self.kinds.values().map(|known| known.unreadable().len()).sum()
     }
 
-    /// What something that was heard of a kind means. A kind that can be done without, and is not there, has no objects.
-    pub(super) fn take(&mut self, kind: ClassicKind, news: &KindNews) -> Vec<ClassicEvent> {
+    /// Returns the events of the core that follow from news of a kind. A kind that can be done without, and is not served, has no objects.
+    pub(super) fn take(&mut self, kind: ClassicKind, news: &ReflectorEvent) -> Vec<ClassicEvent> {
         let mut events = match news {
-            KindNews::NotServed => {
-                self.known(kind).listed = Some(BTreeSet::new());
-                self.list_ended(kind)
+            ReflectorEvent::NotServed => {
+                let gone = self.known(kind).not_served();
+                all_gone(kind, gone)
             }
-            KindNews::Followed(FollowEvent::ListStarted) => {
-                self.known(kind).listed = Some(BTreeSet::new());
+            ReflectorEvent::Followed(FollowEvent::ListStarted) => {
+                self.known(kind).list_started();
                 Vec::new()
             }
-            KindNews::Followed(FollowEvent::Listed(object) | FollowEvent::Applied(object)) => self.seen(kind, object),
-            KindNews::Followed(FollowEvent::Deleted(object)) => self.gone(kind, &key(object)),
-            KindNews::Followed(FollowEvent::ListEnded) => self.list_ended(kind),
-            KindNews::Followed(FollowEvent::UpToDate) => Vec::new(),
+            ReflectorEvent::Followed(FollowEvent::ListEnded) => {
+                let gone = self.known(kind).list_ended();
+                all_gone(kind, gone)
+            }
+            ReflectorEvent::Followed(FollowEvent::Listed(object) | FollowEvent::Applied(object)) => {
+                self.seen(kind, object)
+            }
+            ReflectorEvent::Followed(FollowEvent::Deleted(object)) => {
+                let key = object.key();
+                let known = self.known(kind).remove(&key, (&object.version()).into());
+                known.and_then(|known| gone(kind, &key, known)).into_iter().collect()
+            }
+            ReflectorEvent::Followed(FollowEvent::UpToDate) | ReflectorEvent::Interrupted(_) => Vec::new(),
         };
         if !self.is_synced && self.missing().is_empty() {
             self.is_synced = true;
@@ -95,12 +92,15 @@ impl ObjectReader {
         self.read(kind, object).ok()?.map(|(event, _)| event)
     }
 
-    fn known(&mut self, kind: ClassicKind) -> &mut KnownObjects {
+    fn known(&mut self, kind: ClassicKind) -> &mut Store<KnownObject> {
         self.kinds.entry(kind).or_default()
     }
 
     fn seen(&mut self, kind: ClassicKind, object: &RawObject) -> Vec<ClassicEvent> {
-        let key = key(object);
+        let (key, uid, stamp) = (object.key(), object.version().uid, (&object.version()).into());
+        if !self.known(kind).is_news(&key, stamp) {
+            return Vec::new();
+        }
         let read = match kind {
             ClassicKind::Node => object.read().map(|node| Some((node_event(node), None))).map_err(|it| it.to_string()),
             _ => match object.read::<Value>() {
@@ -110,52 +110,26 @@ impl ObjectReader {
         };
         let name = kind.name(self.dialect.version);
         let known = self.known(kind);
-        if let Some(listed) = &mut known.listed {
-            listed.insert(key.clone());
-        }
         match read {
             Ok(Some((event, parameters))) => {
-                known.unreadable.remove(&key);
-                let new = KnownObject { uid: object.version().uid, parameters };
-                let old = known.known.insert(key.clone(), new.clone());
+                let before = known.see(&key, stamp, KnownObject { uid, parameters: parameters.clone() }).flatten();
                 // Parameters that are called otherwise now are gone under their old name.
-                let renamed = old.filter(|old| old.parameters != new.parameters).and_then(|old| old.parameters);
+                let renamed =
+                    before.filter(|before| before.parameters != parameters).and_then(|before| before.parameters);
                 renamed.map(ClassicEvent::ParametersGone).into_iter().chain([event]).collect()
             }
             Ok(None) => Vec::new(),
-            Err(error) => {
-                // What was known of it counts until it is mended.
-                if known.unreadable.insert(key.clone()) {
-                    warn!(kind = name, object = %key, reason = error, "an object cannot be understood and is left out");
+            // The object as it was before counts until it is mended.
+            Err(reason) => {
+                let unreadable =
+                    known.see_unreadable(&key, stamp, reason.clone(), KnownObject { uid, parameters: None });
+                if unreadable.as_ref().is_some_and(|unreadable| unreadable.is_first) {
+                    warn!(kind = name, object = %key, reason, "an object cannot be understood and is left out");
                 }
-                Vec::new()
+                let replaced = unreadable.and_then(|unreadable| unreadable.replaced);
+                replaced.and_then(|known| gone(kind, &key, known)).into_iter().collect()
             }
         }
-    }
-
-    fn gone(&mut self, kind: ClassicKind, key: &ObjectKey) -> Vec<ClassicEvent> {
-        let known = self.known(kind);
-        known.unreadable.remove(key);
-        let Some(KnownObject { uid, parameters }) = known.known.remove(key) else { return Vec::new() };
-        let event = match (kind, parameters) {
-            (_, Some(parameters)) => ClassicEvent::ParametersGone(parameters),
-            (ClassicKind::Node, _) => ClassicEvent::NodeGone(key.name.clone()),
-            (ClassicKind::Source, _) => ClassicEvent::SourceGone(key.name.clone()),
-            (ClassicKind::Class, _) => ClassicEvent::ClassGone(key.name.clone()),
-            (ClassicKind::Claim, _) => ClassicEvent::ClaimGone(key.clone(), uid),
-            (ClassicKind::Context, _) => ClassicEvent::ContextGone(key.clone(), uid),
-            _ => return Vec::new(),
-        };
-        vec![event]
-    }
-
-    fn list_ended(&mut self, kind: ClassicKind) -> Vec<ClassicEvent> {
-        let known = self.known(kind);
-        known.is_synced = true;
-        let Some(listed) = known.listed.take() else { return Vec::new() };
-        known.unreadable.retain(|key| listed.contains(key));
-        let gone: Vec<ObjectKey> = known.known.keys().filter(|key| !listed.contains(*key)).cloned().collect();
-        gone.iter().flat_map(|key| self.gone(kind, key)).collect()
     }
 
     /// What an object says, and under which name, where it is parameters.
@@ -188,8 +162,21 @@ fn node_event(node: ClassicNode) -> ClassicEvent {
     ClassicEvent::Node(name, Box::new(state))
 }
 
-fn key(object: &RawObject) -> ObjectKey {
-    ObjectKey { namespace: object.namespace().to_owned(), name: object.name().to_owned() }
+fn all_gone(kind: ClassicKind, all: Vec<(ObjectKey, KnownObject)>) -> Vec<ClassicEvent> {
+    all.into_iter().filter_map(|(key, known)| gone(kind, &key, known)).collect()
+}
+
+fn gone(kind: ClassicKind, key: &ObjectKey, known: KnownObject) -> Option<ClassicEvent> {
+    let KnownObject { uid, parameters } = known;
+    match (kind, parameters) {
+        (_, Some(parameters)) => Some(ClassicEvent::ParametersGone(parameters)),
+        (ClassicKind::Node, _) => Some(ClassicEvent::NodeGone(key.name.clone())),
+        (ClassicKind::Source, _) => Some(ClassicEvent::SourceGone(key.name.clone())),
+        (ClassicKind::Class, _) => Some(ClassicEvent::ClassGone(key.name.clone())),
+        (ClassicKind::Claim, _) => Some(ClassicEvent::ClaimGone(key.clone(), uid)),
+        (ClassicKind::Context, _) => Some(ClassicEvent::ContextGone(key.clone(), uid)),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

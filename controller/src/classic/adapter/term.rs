@@ -3,28 +3,28 @@
 use std::{collections::VecDeque, time::Duration};
 
 use hostler_api::{classic::ClassicVersion, resource::DeviceClass};
+use hostler_reconcile::{
+    CallPool, EventSink, Reflector, ReflectorEvent, ReflectorKind, WriteOutcome, leads_until, reach,
+};
 use tokio::{sync::mpsc, time::Instant};
 use tracing::{debug, warn};
 
 use super::{
     ClassicParts,
-    calls::{CallAnswer, ClassicCall, ClassicCaller, came_of_it},
+    calls::{CallAnswer, ClassicCall, ClassicCaller},
     kind::ClassicKind,
     notices::event_of,
     objects::ObjectReader,
-    reach,
     status::{ClassicPhase, ClassicStatus},
 };
 use crate::{
+    COMPONENT,
     classic::{
         alarm::Alarm,
         core::{ClassicCore, ClassicSettings},
         dialect::ClassicDialect,
-        event::{ClassicCommand, ClassicEvent, WriteOutcome},
+        event::{ClassicCommand, ClassicEvent},
     },
-    leading,
-    notices::Notices,
-    watchers::{self, KindNews, Watchers},
 };
 
 /// News that wait for the core. Few: a storm of changes waits on the server.
@@ -55,12 +55,10 @@ pub(super) struct Term<'a> {
     core: ClassicCore,
     objects: ObjectReader,
     caller: ClassicCaller,
-    notices: Notices,
+    events: EventSink,
     /// Calls that are to be made.
     queue: VecDeque<ClassicCall>,
-    under_way: usize,
-    answers_tx: mpsc::Sender<CallAnswer>,
-    answers_rx: mpsc::Receiver<CallAnswer>,
+    calls: CallPool<CallAnswer>,
     began: Instant,
     alarm: Alarm,
     status: ClassicStatus,
@@ -81,18 +79,14 @@ impl<'a> Term<'a> {
             reserves_for_pods: true,
             needs_devices: minor < FIRST_WITHOUT_DEVICES,
         });
-        // Each call under way gives one answer.
-        let (answers_tx, answers_rx) = mpsc::channel(MOST_CALLS);
         Self {
             core,
             version,
             objects: ObjectReader::new(dialect.clone()),
-            notices: Notices::start(parts.calling.clone(), &parts.tasks),
+            events: EventSink::start(COMPONENT, parts.calling.clone(), &parts.tasks),
             caller: ClassicCaller { client: parts.calling.clone(), dialect },
             queue: VecDeque::new(),
-            under_way: 0,
-            answers_tx,
-            answers_rx,
+            calls: CallPool::new(&parts.tasks, MOST_CALLS),
             began: Instant::now(),
             alarm: Alarm::default(),
             status: ClassicStatus::default(),
@@ -103,15 +97,17 @@ impl<'a> Term<'a> {
 
     pub(super) async fn run(mut self) -> TermEnd {
         let (news_tx, mut news_rx) = mpsc::channel(NEWS);
-        let _watchers = self.watch(&news_tx);
+        let _own = watch(self.parts, self.version, &news_tx).await;
+        // The reflectors hold the senders.
+        drop(news_tx);
         loop {
-            let Some(until) = leading::until(&mut self.parts.leadership_rx) else { return TermEnd::Deposed };
+            let Some(until) = leads_until(&mut self.parts.leadership_rx) else { return TermEnd::Deposed };
             self.begin_calls();
             tokio::select! {
                 // What the server answered is known before anything else that it says, and before more is asked of it.
                 biased;
                 // Cancel safe: an answer that was not taken stays in the channel.
-                Some(answer) = self.answers_rx.recv() => self.answered(answer),
+                answer = self.calls.answer() => self.answered(answer),
                 // Cancel safe: it only waits. In the next round it turns out that nobody renewed.
                 () = reach(Some(until)) => {}
                 // Cancel safe: what has changed is looked at in the next round.
@@ -120,7 +116,7 @@ impl<'a> Term<'a> {
                 () = reach(self.status_due) => self.tell_status(),
                 // Cancel safe: news that were not taken stay in the channel.
                 Some((kind, news)) = news_rx.recv() => {
-                    if matches!(news, KindNews::NotServed) && !kind.is_optional() {
+                    if matches!(news, ReflectorEvent::NotServed) && !kind.is_optional() {
                         return TermEnd::NotServed(kind.plural(self.version).to_owned());
                     }
                     self.objects.take(kind, &news).into_iter().for_each(|event| self.step(event));
@@ -135,11 +131,6 @@ impl<'a> Term<'a> {
         }
     }
 
-    fn watch(&self, news_tx: &mpsc::Sender<(ClassicKind, KindNews)>) -> Watchers {
-        let kinds = ClassicKind::of(self.version).iter().map(|kind| (*kind, kind.collection(self.version)));
-        watchers::start(&self.parts.watching, kinds, "classic DRA", news_tx, &self.parts.tasks)
-    }
-
     fn step(&mut self, event: ClassicEvent) {
         self.status_due.get_or_insert_with(|| Instant::now() + BETWEEN_STATUSES);
         for command in self.core.step(self.began.elapsed(), event) {
@@ -150,7 +141,7 @@ impl<'a> Term<'a> {
                 ClassicCommand::Tell(notice) => {
                     debug!(claim.name = %notice.claim, reason = notice.reason.as_str(), message = notice.message, "told");
                     let (subject, note) = event_of(self.version, notice);
-                    self.notices.tell(subject, note);
+                    self.events.record(subject, note);
                 }
                 ClassicCommand::WakeAt(at) => self.alarm.set(at),
             }
@@ -159,26 +150,21 @@ impl<'a> Term<'a> {
 
     /// Whoever calls has just made sure that this process leads.
     fn begin_calls(&mut self) {
-        while self.under_way < MOST_CALLS
+        while self.calls.has_room()
             && let Some(call) = self.queue.pop_front()
         {
-            self.under_way += 1;
-            let (caller, answers_tx) = (self.caller.clone(), self.answers_tx.clone());
-            self.parts.tasks.job(async move {
-                // Nobody wants to know when the term is over.
-                let _ = answers_tx.send(caller.call(call).await).await;
-            });
+            let caller = self.caller.clone();
+            self.calls.begin(async move { caller.call(call).await });
         }
     }
 
     /// What an object has become is known before what came of the write: see the core.
     fn answered(&mut self, answer: CallAnswer) {
-        self.under_way -= 1;
         match answer {
             CallAnswer::Pod(key, pod) => self.step(ClassicEvent::Pod(key, pod)),
             CallAnswer::Claim(uid, is_there) => self.step(ClassicEvent::ClaimFound(uid, is_there)),
             CallAnswer::Written { target, what, outcome, object } => {
-                *self.status.writes.entry((what, came_of_it(&outcome))).or_default() += 1;
+                *self.status.writes.entry((what, outcome.as_str())).or_default() += 1;
                 self.note(what, &outcome);
                 let seen = object.and_then(|object| self.objects.answered(&target, &object));
                 seen.into_iter().for_each(|event| self.step(event));
@@ -191,7 +177,9 @@ impl<'a> Term<'a> {
         match outcome {
             WriteOutcome::Dropped(fields) => self.status.phase = ClassicPhase::Dropped(fields.clone()),
             WriteOutcome::Done if what == "allocation" => self.status.phase = ClassicPhase::default(),
-            WriteOutcome::Failed(error) => warn!(what, error, "a write for classic DRA failed"),
+            WriteOutcome::Failed(error) | WriteOutcome::Forbidden(error) => {
+                warn!(what, error, "a write for classic DRA failed")
+            }
             _ => {}
         }
     }
@@ -215,6 +203,29 @@ impl<'a> Term<'a> {
             is_other
         });
     }
+}
+
+/// Watches the kinds that decide. Returns the reflectors of those that no other part reads; they end with the term.
+async fn watch(
+    parts: &ClassicParts,
+    version: ClassicVersion,
+    news_tx: &mpsc::Sender<(ClassicKind, ReflectorEvent)>,
+) -> Vec<Reflector> {
+    let mut own = Vec::new();
+    for kind in ClassicKind::of(version).iter().copied() {
+        if let Some(observed) = kind.observed() {
+            parts.watches.subscribe(observed, kind, news_tx).await;
+            continue;
+        }
+        let collection = kind.collection(version);
+        let collections = Box::new(move |_| vec![collection.clone()]);
+        let kind_of_own = ReflectorKind { plural: kind.plural(version), collections, is_optional: false };
+        let (reflector, task) = Reflector::new(parts.watching.clone(), kind_of_own);
+        parts.tasks.job(task);
+        reflector.subscribe(kind, news_tx).await;
+        own.push(reflector);
+    }
+    own
 }
 
 /// Those of hostler's deployment, for this driver.

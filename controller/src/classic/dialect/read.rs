@@ -1,7 +1,7 @@
 //! Objects of a version, as the core knows them.
 
-use hostler_api::ObjectKey;
 use hostler_api::{
+    ObjectKey,
     classic::{
         AllocationMode, AllocationResultV1Alpha3, ClassicConsumer, ClassicMeta, ClassicPod, ClassicPodClaim,
         ClassicVersion, DeviceClassV1Alpha3, HandleData, NodeHardwareJournal, PodSchedulingContext,

@@ -7,15 +7,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hostler_api::ObjectKey;
-use hostler_api::classic::ClassicVersion;
+use hostler_api::{ObjectKey, classic::ClassicVersion};
+use hostler_reconcile::WriteOutcome;
 use serde_json::{Value, json};
 
 use super::{
     super::{
         core::{ClassicCore, ClassicSettings},
         dialect::ClassicDialect,
-        event::{ClassicCommand, ClassicEvent, ClassicWrite, WriteOutcome, WriteTarget},
+        event::{ClassicCommand, ClassicEvent, ClassicWrite, WriteTarget},
         model::{NodeState, PodClaim, PodFacts, SchedulingContext},
     },
     objects::{cpus, selector, slice},

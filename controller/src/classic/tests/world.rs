@@ -6,11 +6,12 @@ use std::{
     time::Duration,
 };
 
-use hostler_api::ObjectKey;
 use hostler_api::{
+    ObjectKey,
     classic::{ClassicVersion, NodeGrant},
     resource::DeviceRequestAllocationResult,
 };
+use hostler_reconcile::WriteOutcome;
 use serde_json::{Value, json};
 
 use super::{
@@ -18,7 +19,7 @@ use super::{
         alarm::Alarm,
         core::{ClassicCore, ClassicSettings},
         dialect::{ClassicDialect, ClassicNode, ClassicPatch},
-        event::{ClassicCommand, ClassicEvent, ClassicNotice, ClassicWrite, WriteOutcome},
+        event::{ClassicCommand, ClassicEvent, ClassicNotice, ClassicWrite},
         model::DeviceSource,
     },
     objects::{CPUS, GIBIBYTES, KINDS, device_class},

@@ -5,8 +5,8 @@ use std::{
     fmt::Write as _,
 };
 
-use hostler_api::ObjectKey;
 use hostler_api::{
+    ObjectKey,
     reservation::{PLACED_POD_LABEL, ReservedDeviceState as State},
     resource::{ResourceClaimConsumerReference, ResourceClaimStatus},
 };

@@ -1,12 +1,12 @@
 //! Calls that the core wants made: a pod is read, claims are listed, or an object is written and what came of it is told.
 
-use hostler_api::ObjectKey;
 use hostler_api::{
-    Chain,
+    ObjectKey,
     reservation::ReservationStatus,
     well_known::{CONTROLLER_FIELD_MANAGER, HELD_TAINT},
 };
 use hostler_cluster::{ApiClient, ApiFailure, Collection, ObjectVersion};
+use hostler_reconcile::WriteOutcome;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ use super::{
     rules::RulesPlace,
 };
 use crate::hold::{
-    AllocatedClaim, FenceRule, HoldOutcome, HoldTarget, HoldWrite, OwnerPod, PodBudget, PodWrite, PriorityClasses,
+    AllocatedClaim, FenceRule, HoldTarget, HoldWrite, OwnerPod, PodBudget, PodWrite, PriorityClasses,
     ReservationObject, WrittenReservation,
 };
 
@@ -52,7 +52,7 @@ pub(super) enum CallAnswer {
         target: HoldTarget,
         /// What was written, in one word.
         what: &'static str,
-        outcome: HoldOutcome,
+        outcome: WriteOutcome,
         /// The object as it is now, as far as the server said.
         object: Option<Value>,
     },
@@ -84,7 +84,7 @@ impl HoldCaller {
             HoldCall::Claims(list) => CallAnswer::Claims(list, self.claims().await.map_err(ListFailure::from)),
             HoldCall::Write(write) => {
                 let (outcome, object) = match self.write(&write).await {
-                    Ok(object) => (HoldOutcome::Done, object),
+                    Ok(object) => (WriteOutcome::Done, object),
                     Err(failure) => (outcome_of(&write, &failure), None),
                 };
                 CallAnswer::Written { target: write.target(), what: what(&write), outcome, object }
@@ -196,21 +196,12 @@ fn metadata(of: &WrittenReservation) -> Value {
     json!({"name": of.name, "uid": of.uid, "resourceVersion": of.version})
 }
 
-fn outcome_of(write: &HoldWrite, failure: &ApiFailure) -> HoldOutcome {
+fn outcome_of(write: &HoldWrite, failure: &ApiFailure) -> WriteOutcome {
     match write {
-        HoldWrite::Pod(PodWrite::Evict { .. }) => pods::came_of_eviction(failure).unwrap_or_else(|| outcome(failure)),
-        _ => outcome(failure),
-    }
-}
-
-/// What a failure means. Whatever is not a plain no may be written or not.
-pub(in crate::hold) fn outcome(failure: &ApiFailure) -> HoldOutcome {
-    let message = || Chain(failure).to_string();
-    match failure.code() {
-        Some(404) if !failure.is_unknown_resource() => HoldOutcome::Gone,
-        Some(409) => HoldOutcome::Conflict,
-        Some(400 | 403 | 413 | 422) => HoldOutcome::Refused(message()),
-        _ => HoldOutcome::Failed(message()),
+        HoldWrite::Pod(PodWrite::Evict { .. }) => {
+            pods::came_of_eviction(failure).unwrap_or_else(|| WriteOutcome::of_failure(failure))
+        }
+        _ => WriteOutcome::of_failure(failure),
     }
 }
 
@@ -224,16 +215,5 @@ fn what(write: &HoldWrite) -> &'static str {
         HoldWrite::Pod(PodWrite::Evict { .. }) => "evictions",
         HoldWrite::Pod(PodWrite::Annotate { .. }) => ANNOTATIONS,
         HoldWrite::Claim(write) => write.what(),
-    }
-}
-
-/// In one word.
-pub(super) fn came_of_it(outcome: &HoldOutcome) -> &'static str {
-    match outcome {
-        HoldOutcome::Done => "done",
-        HoldOutcome::Conflict => "conflict",
-        HoldOutcome::Refused(_) => "refused",
-        HoldOutcome::Gone => "gone",
-        HoldOutcome::Failed(_) => "failed",
     }
 }

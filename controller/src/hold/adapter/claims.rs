@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use hostler_api::ObjectKey;
 use hostler_api::{
-    ExactQuantity, Quantity,
+    ExactQuantity, ObjectKey, Quantity,
     reservation::RESERVATION_UID,
     resource::{DeviceRequestAllocationResult, DeviceToleration, ResourceClaimSpec, ResourceClaimStatus},
     well_known::HELD_TAINT,

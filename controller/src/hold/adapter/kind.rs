@@ -8,6 +8,7 @@ use hostler_api::{
 use hostler_cluster::{ApiClient, ApiFailure, Collection, RetryPauses};
 
 use super::rules::RulesPlace;
+use crate::model::ObservedKind;
 
 /// A kind that is watched.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -61,7 +62,9 @@ impl HoldPlaces {
         Ok(Self { rules, ..self })
     }
 
-    pub(super) fn kinds(&self) -> impl Iterator<Item = (HoldKind, Collection)> {
+    /// Kinds that there are: rules only where they are served.
+    pub(super) fn kinds(&self) -> impl Iterator<Item = HoldKind> {
+        let has_rules = self.rules.collection().is_some();
         [
             HoldKind::Reservation,
             HoldKind::NodeHardware,
@@ -71,34 +74,26 @@ impl HoldPlaces {
             HoldKind::Claim,
         ]
         .into_iter()
-        .filter_map(|kind| Some((kind, self.collection(kind)?)))
-    }
-
-    /// All objects of a kind, where there is such a kind.
-    pub(super) fn collection(&self, kind: HoldKind) -> Option<Collection> {
-        let resource = |kind, plural| Some(Collection::resource(self.version, kind, plural));
-        match kind {
-            HoldKind::Reservation => Some(HoldKind::reservations()),
-            HoldKind::NodeHardware => Some(HoldKind::node_hardware()),
-            HoldKind::Node => Some(Collection::core("Node", "nodes")),
-            HoldKind::Slice => resource("ResourceSlice", "resourceslices"),
-            HoldKind::Claim => resource("ResourceClaim", "resourceclaims"),
-            HoldKind::Rule => self.rules.collection().cloned(),
-        }
+        .filter(move |kind| *kind != HoldKind::Rule || has_rules)
     }
 }
 
 impl HoldKind {
-    /// As paths say it.
-    pub(super) fn plural(self) -> &'static str {
+    /// The kind as the watches name it.
+    pub(super) fn observed(self) -> ObservedKind {
         match self {
-            Self::Reservation => RESERVATIONS,
-            Self::NodeHardware => hardware::NODE_HARDWARE,
-            Self::Node => "nodes",
-            Self::Slice => "resourceslices",
-            Self::Rule => "devicetaintrules",
-            Self::Claim => "resourceclaims",
+            Self::Reservation => ObservedKind::Reservation,
+            Self::NodeHardware => ObservedKind::NodeHardware,
+            Self::Node => ObservedKind::Node,
+            Self::Slice => ObservedKind::ResourceSlice,
+            Self::Rule => ObservedKind::DeviceTaintRule,
+            Self::Claim => ObservedKind::ResourceClaim,
         }
+    }
+
+    /// Name of the kind in paths.
+    pub(super) fn plural(self) -> &'static str {
+        self.observed().plural()
     }
 
     pub(in crate::hold) fn reservations() -> Collection {

@@ -1,58 +1,44 @@
-//! From the server's texts to events of the core: what is read, what cannot be read, and what is gone without a word. Of an
-//! object only its name is kept here, but for what must be said of it again. No I/O.
+//! From reflector events to events of the core: objects that are read, that cannot be read, and that are gone without a deletion. Of an
+//! object only its UID is kept here, and the phase of a Reservation. No I/O.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use hostler_api::ObjectKey;
-use hostler_api::reservation::ReservationMode;
-use hostler_cluster::{FollowEvent, RawObject, written_at};
+use hostler_api::{ObjectKey, reservation::ReservationMode};
+use hostler_cluster::{FollowEvent, ObjectVersion, RawObject, written_at};
+use hostler_reconcile::{ObjectStamp, ReflectorEvent, Store, Unreadable};
 use serde::Deserialize;
 use serde_json::Value;
 use tracing::warn;
 
 use super::{claims::SeenClaim, kind::HoldKind, read};
-use crate::{
-    hold::{AllocatedClaim, HoldEvent, HoldTarget, ReservationObject},
-    watchers::KindNews,
-};
+use crate::hold::{AllocatedClaim, HoldEvent, HoldTarget, ReservationObject};
 
 /// Reads objects.
 #[derive(Debug, Default)]
 pub(super) struct HoldReader {
-    kinds: BTreeMap<HoldKind, KnownObjects>,
-    /// Where Reservations stand.
+    /// UIDs of objects.
+    kinds: BTreeMap<HoldKind, Store<String>>,
+    /// Phases of Reservations.
     phases: BTreeMap<String, &'static str>,
     is_synced: bool,
     /// Where claims stand for parts of devices.
     namespace: String,
 }
 
-/// What is known of the objects of a kind.
-#[derive(Debug, Default)]
-struct KnownObjects {
-    /// UIDs.
-    known: BTreeMap<ObjectKey, String>,
-    /// What the list that is under way has named so far.
-    listed: Option<BTreeSet<ObjectKey>>,
-    /// UIDs of those that cannot be understood.
-    unreadable: BTreeMap<ObjectKey, String>,
-    is_synced: bool,
-}
-
 impl HoldReader {
     pub(super) fn new(kinds: impl Iterator<Item = HoldKind>, namespace: &str) -> Self {
-        let kinds = kinds.map(|kind| (kind, KnownObjects::default())).collect();
+        let kinds = kinds.map(|kind| (kind, Store::default())).collect();
         Self { kinds, namespace: namespace.to_owned(), ..Self::default() }
     }
 
     /// Kinds of which no complete list was seen yet.
     pub(super) fn missing(&self) -> Vec<&'static str> {
-        self.kinds.iter().filter(|(_, known)| !known.is_synced).map(|(kind, _)| kind.plural()).collect()
+        self.kinds.iter().filter(|(_, known)| !known.is_synced()).map(|(kind, _)| kind.plural()).collect()
     }
 
     /// Objects that cannot be understood.
     pub(super) fn unreadable(&self) -> usize {
-        self.kinds.values().map(|known| known.unreadable.len()).sum()
+        self.kinds.values().map(|known| known.unreadable().len()).sum()
     }
 
     /// How many Reservations stand where.
@@ -64,25 +50,34 @@ impl HoldReader {
 
     /// DeviceTaintRules that close devices for Reservations.
     pub(super) fn rules(&self) -> usize {
-        self.kinds.get(&HoldKind::Rule).map_or(0, |rules| rules.known.len())
+        self.kinds.get(&HoldKind::Rule).map_or(0, Store::len)
     }
 
-    /// What something that was heard of a kind means.
-    pub(super) fn take(&mut self, kind: HoldKind, news: &KindNews) -> Vec<HoldEvent> {
+    /// Returns the events of the core that follow from news of a kind.
+    pub(super) fn take(&mut self, kind: HoldKind, news: &ReflectorEvent) -> Vec<HoldEvent> {
         let mut events = match news {
-            // The rules' gate is off now: there are none.
-            KindNews::NotServed => {
-                self.known(kind).listed = Some(BTreeSet::new());
-                self.list_ended(kind)
+            // The gate of rules is off now: there are none.
+            ReflectorEvent::NotServed => {
+                let gone = self.known(kind).not_served();
+                self.all_gone(kind, gone)
             }
-            KindNews::Followed(FollowEvent::ListStarted) => {
-                self.known(kind).listed = Some(BTreeSet::new());
+            ReflectorEvent::Followed(FollowEvent::ListStarted) => {
+                self.known(kind).list_started();
                 Vec::new()
             }
-            KindNews::Followed(FollowEvent::Listed(object) | FollowEvent::Applied(object)) => self.seen(kind, object),
-            KindNews::Followed(FollowEvent::Deleted(object)) => self.gone(kind, &key(object)),
-            KindNews::Followed(FollowEvent::ListEnded) => self.list_ended(kind),
-            KindNews::Followed(FollowEvent::UpToDate) => Vec::new(),
+            ReflectorEvent::Followed(FollowEvent::ListEnded) => {
+                let gone = self.known(kind).list_ended();
+                self.all_gone(kind, gone)
+            }
+            ReflectorEvent::Followed(FollowEvent::Listed(object) | FollowEvent::Applied(object)) => {
+                self.seen(kind, object)
+            }
+            ReflectorEvent::Followed(FollowEvent::Deleted(object)) => {
+                let (key, last) = (object.key(), (&object.version()).into());
+                let gone = self.known(kind).remove(&key, last);
+                gone.map(|uid| self.gone(kind, &key, uid)).into_iter().collect()
+            }
+            ReflectorEvent::Followed(FollowEvent::UpToDate) | ReflectorEvent::Interrupted(_) => Vec::new(),
         };
         if !self.is_synced && self.missing().is_empty() {
             self.is_synced = true;
@@ -91,7 +86,7 @@ impl HoldReader {
         events
     }
 
-    /// What the server answered to a write.
+    /// Returns the events that follow from the answer to a write.
     pub(super) fn answered(&mut self, target: &HoldTarget, object: &Value) -> Vec<HoldEvent> {
         let kind = match target {
             HoldTarget::Reservation(_) => HoldKind::Reservation,
@@ -101,73 +96,70 @@ impl HoldReader {
             HoldTarget::Claim(_) => HoldKind::Claim,
         };
         let of_server = written_at(&object["metadata"]["managedFields"]).map(HoldEvent::ServerTime);
-        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
-        let key = ObjectKey { namespace: text("namespace").to_owned(), name: text("name").to_owned() };
-        // What the watch has called gone does not come back by the answer to a write that was made before.
-        let is_made = matches!(kind, HoldKind::Rule | HoldKind::Claim);
-        if !is_made && !self.known(kind).known.contains_key(&key) {
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let key = ObjectKey { namespace: text("namespace"), name: text("name") };
+        let version = ObjectVersion { uid: text("uid"), resource_version: text("resourceVersion") };
+        let stamp = ObjectStamp::from(&version);
+        // Other kinds are not created here: an object that the watch has called gone does not come back by an answer.
+        let is_created = matches!(kind, HoldKind::Rule | HoldKind::Claim);
+        let known = self.known(kind);
+        if !known.is_news(&key, stamp) || (!is_created && known.get(&key).is_none()) {
             return of_server.into_iter().collect();
         }
         let read = self.read(kind, object).unwrap_or_default();
-        if is_made && !read.is_empty() {
-            self.learned(kind, key, text("uid").to_owned());
+        if !read.is_empty() {
+            self.known(kind).see(&key, stamp, version.uid);
         }
         of_server.into_iter().chain(read).collect()
     }
 
-    /// All claims that have devices were listed apart from the watch.
-    pub(super) fn claims_listed(&mut self, claims: &[AllocatedClaim]) {
-        claims.iter().for_each(|claim| self.learned(HoldKind::Claim, claim.key.clone(), claim.uid.clone()));
+    /// Takes a list of all claims that have devices, made apart from the watch; returns those that are news.
+    pub(super) fn claims_listed(&mut self, mut claims: Vec<AllocatedClaim>) -> Vec<AllocatedClaim> {
+        let known = self.known(HoldKind::Claim);
+        claims.retain(|claim| {
+            let version = ObjectVersion { uid: claim.uid.clone(), resource_version: claim.version.clone() };
+            known.see(&claim.key, (&version).into(), version.uid).is_some()
+        });
+        claims
     }
 
-    /// An object was heard of apart from the watch, which may never tell of it: if it is gone by the next list, that is told.
-    fn learned(&mut self, kind: HoldKind, key: ObjectKey, uid: String) {
-        let known = self.known(kind);
-        // The list that is under way may have begun before.
-        if let Some(listed) = &mut known.listed {
-            listed.insert(key.clone());
-        }
-        known.known.insert(key, uid);
-    }
-
-    fn known(&mut self, kind: HoldKind) -> &mut KnownObjects {
+    fn known(&mut self, kind: HoldKind) -> &mut Store<String> {
         self.kinds.entry(kind).or_default()
     }
 
     fn seen(&mut self, kind: HoldKind, object: &RawObject) -> Vec<HoldEvent> {
-        let (key, uid) = (key(object), object.version().uid);
-        let read = object.read::<Value>().map_err(|error| error.to_string());
-        let read = read.and_then(|object| self.read(kind, &object).map_err(|error| error.to_string()));
-        let known = self.known(kind);
-        if let Some(listed) = &mut known.listed {
-            listed.insert(key.clone());
+        let (key, uid, stamp) = (object.key(), object.version().uid, (&object.version()).into());
+        if !self.known(kind).is_news(&key, stamp) {
+            return Vec::new();
         }
-        match read {
+        let read = object.read::<Value>().map_err(|error| error.to_string());
+        match read.and_then(|object| self.read(kind, &object).map_err(|error| error.to_string())) {
             Ok(events) => {
-                known.unreadable.remove(&key);
-                known.known.insert(key, uid);
+                self.known(kind).see(&key, stamp, uid);
                 events
             }
-            // What was known of it counts until it is mended.
+            // The object as it was before counts until it is mended.
             Err(reason) => {
-                let is_other = known.known.get(&key).is_some_and(|known| *known != uid);
-                let mut events = if is_other { self.gone(kind, &key) } else { Vec::new() };
-                if self.known(kind).unreadable.insert(key.clone(), uid.clone()).is_none() {
+                let news = self.known(kind).see_unreadable(&key, stamp, reason.clone(), uid.clone());
+                let Some(Unreadable { is_first, replaced }) = news else { return Vec::new() };
+                if is_first {
                     warn!(kind = kind.plural(), object = %key, reason, "an object cannot be understood and is left out");
                 }
-                // What is closed for it is not opened.
-                events.extend((kind == HoldKind::Reservation).then_some(HoldEvent::ReservationUnreadable(uid)));
-                events
+                let gone = replaced.map(|uid| self.gone(kind, &key, uid));
+                // Devices that are closed for it are not opened.
+                let unreadable = (kind == HoldKind::Reservation).then_some(HoldEvent::ReservationUnreadable(uid));
+                gone.into_iter().chain(unreadable).collect()
             }
         }
     }
 
-    fn gone(&mut self, kind: HoldKind, key: &ObjectKey) -> Vec<HoldEvent> {
-        let known = self.known(kind);
-        let unreadable = known.unreadable.remove(key);
-        let Some(uid) = known.known.remove(key).or(unreadable) else { return Vec::new() };
+    fn all_gone(&mut self, kind: HoldKind, gone: Vec<(ObjectKey, String)>) -> Vec<HoldEvent> {
+        gone.into_iter().map(|(key, uid)| self.gone(kind, &key, uid)).collect()
+    }
+
+    fn gone(&mut self, kind: HoldKind, key: &ObjectKey, uid: String) -> HoldEvent {
         let name = key.name.clone();
-        vec![match kind {
+        match kind {
             HoldKind::Reservation => {
                 self.phases.remove(&name);
                 HoldEvent::ReservationGone(name, uid)
@@ -177,16 +169,7 @@ impl HoldReader {
             HoldKind::Slice => HoldEvent::SliceGone(name),
             HoldKind::Rule => HoldEvent::RuleGone(name),
             HoldKind::Claim => HoldEvent::ClaimGone(key.clone(), uid),
-        }]
-    }
-
-    fn list_ended(&mut self, kind: HoldKind) -> Vec<HoldEvent> {
-        let known = self.known(kind);
-        known.is_synced = true;
-        let Some(listed) = known.listed.take() else { return Vec::new() };
-        let all: BTreeSet<&ObjectKey> = known.known.keys().chain(known.unreadable.keys()).collect();
-        let gone: Vec<ObjectKey> = all.into_iter().filter(|key| !listed.contains(*key)).cloned().collect();
-        gone.iter().flat_map(|key| self.gone(kind, key)).collect()
+        }
     }
 
     fn read(&mut self, kind: HoldKind, object: &Value) -> Result<Vec<HoldEvent>, serde_json::Error> {
@@ -211,10 +194,6 @@ impl HoldReader {
             }
         })
     }
-}
-
-fn key(object: &RawObject) -> ObjectKey {
-    ObjectKey { namespace: object.namespace().to_owned(), name: object.name().to_owned() }
 }
 
 #[cfg(test)]

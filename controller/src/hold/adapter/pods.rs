@@ -2,20 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use hostler_api::ObjectKey;
 use hostler_api::{
-    Chain,
+    Chain, ObjectKey,
     provisioning::CONSUME_ANNOTATIONS,
     reservation::{LabelSelector, OwnerController, RESERVATION_ALLOCATED},
 };
 use hostler_cluster::{ApiClient, ApiFailure, Collection};
+use hostler_reconcile::WriteOutcome;
 use serde::{
     Deserialize,
     de::{DeserializeOwned, IgnoredAny},
 };
 use serde_json::json;
 
-use crate::hold::{HoldOutcome, OwnerPod, PodBudget, PodWrite, PriorityClasses};
+use crate::hold::{OwnerPod, PodBudget, PodWrite, PriorityClasses};
 
 /// With what the controller is allowed to make room.
 const RIGHT: &str = "give the controller the role of deploy/holds/evictions";
@@ -245,15 +245,15 @@ fn lacks_right(failure: &ApiFailure) -> bool {
 
 /// What a failed eviction means, where that is not what other failures mean: a budget that is against it is a plain no, and the pod
 /// stays. A server that has too much to do, or fails, says nothing about the pod.
-pub(super) fn came_of_eviction(failure: &ApiFailure) -> Option<HoldOutcome> {
+pub(super) fn came_of_eviction(failure: &ApiFailure) -> Option<WriteOutcome> {
     let said = Chain(failure).to_string();
     match failure.code()? {
-        403 if lacks_right(failure) => Some(HoldOutcome::Refused(format!("{said}; {RIGHT}"))),
+        403 if lacks_right(failure) => Some(WriteOutcome::Refused(format!("{said}; {RIGHT}"))),
         429 if !failure.disruption_budgets().is_empty() => {
-            Some(HoldOutcome::Refused(format!("{said} {}", failure.disruption_budgets().join("; "))))
+            Some(WriteOutcome::Refused(format!("{said} {}", failure.disruption_budgets().join("; "))))
         }
         // More budgets than one are about it.
-        500 if said.contains("PodDisruptionBudget") => Some(HoldOutcome::Refused(said)),
+        500 if said.contains("PodDisruptionBudget") => Some(WriteOutcome::Refused(said)),
         _ => None,
     }
 }
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn only_budgets_and_roles_block_an_eviction_and_only_roles_are_blamed_on_roles() {
         let refused = |failure: &ApiFailure| match came_of_eviction(failure) {
-            Some(HoldOutcome::Refused(why)) => Some(why),
+            Some(WriteOutcome::Refused(why)) => Some(why),
             _ => None,
         };
         assert!(

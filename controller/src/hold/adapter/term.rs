@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hostler_api::resource::ApiVersion;
+use hostler_reconcile::{CallPool, EventSink, ReflectorEvent, ServerTime, Troubles, WriteOutcome, leads_until};
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep_until},
@@ -11,24 +12,19 @@ use tracing::{debug, warn};
 
 use super::{
     HoldParts,
-    calls::{ANNOTATIONS, CallAnswer, HoldCall, HoldCaller, came_of_it},
+    calls::{ANNOTATIONS, CallAnswer, HoldCall, HoldCaller},
     kind::{HoldKind, HoldPlaces},
     later::LaterRules,
     listing::ListTurn,
-    notices::Notices,
+    notices::event_of,
     objects::HoldReader,
     queue::CallQueue,
     status::{HoldPhase, HoldStatus},
 };
 use crate::{
+    COMPONENT,
     askers::ASKER_BOX,
-    hold::{
-        HoldAnswer, HoldCommand, HoldCore, HoldEvent, HoldOutcome, HoldQuestion, HoldSettings, HoldTarget, HoldTime,
-        troubles::Troubles,
-    },
-    lead::ServerTime,
-    leading,
-    watchers::{self, KindNews, Watchers},
+    hold::{HoldAnswer, HoldCommand, HoldCore, HoldEvent, HoldQuestion, HoldSettings, HoldTarget, HoldTime},
 };
 
 /// News that wait for the core. Few: a storm of changes waits on the server.
@@ -54,15 +50,13 @@ pub(super) struct HoldTerm<'a> {
     core: HoldCore,
     objects: HoldReader,
     caller: HoldCaller,
-    notices: Notices,
+    events: EventSink,
     queue: CallQueue,
     lists: ListTurn,
     rules: LaterRules,
     /// Of writes, by what was written of which object.
     troubles: Troubles<(HoldTarget, &'static str)>,
-    under_way: usize,
-    answers_tx: mpsc::Sender<CallAnswer>,
-    answers_rx: mpsc::Receiver<CallAnswer>,
+    calls: CallPool<CallAnswer>,
     planned_tx: mpsc::Sender<HoldAnswer>,
     planned_rx: mpsc::Receiver<HoldAnswer>,
     began: Instant,
@@ -93,16 +87,14 @@ impl<'a> HoldTerm<'a> {
             asker_box: ASKER_BOX,
         });
         let rules_doubt = places.rules.doubt().map(str::to_owned);
-        // Each call under way gives one answer.
-        let (answers_tx, answers_rx) = mpsc::channel(MOST_CALLS);
         // There is one question at a time.
         let (planned_tx, planned_rx) = mpsc::channel(1);
         let now = Instant::now();
         Self {
             core,
             rules: LaterRules::new(places.rules.clone(), now),
-            objects: HoldReader::new(places.kinds().map(|(kind, _)| kind), &parts.namespace),
-            notices: Notices::start(parts.calling.clone(), &parts.tasks),
+            objects: HoldReader::new(places.kinds(), &parts.namespace),
+            events: EventSink::start(COMPONENT, parts.calling.clone(), &parts.tasks),
             caller: HoldCaller {
                 client: parts.calling.clone(),
                 places,
@@ -113,9 +105,7 @@ impl<'a> HoldTerm<'a> {
             queue: CallQueue::default(),
             lists: ListTurn::new(),
             troubles: Troubles::default(),
-            under_way: 0,
-            answers_tx,
-            answers_rx,
+            calls: CallPool::new(&parts.tasks, MOST_CALLS),
             planned_tx,
             planned_rx,
             began: now,
@@ -130,10 +120,14 @@ impl<'a> HoldTerm<'a> {
 
     pub(super) async fn run(mut self) -> TermEnd {
         let (news_tx, mut news_rx) = mpsc::channel(NEWS);
-        let _watchers = self.watch(&news_tx);
+        for kind in self.caller.places.kinds() {
+            self.parts.watches.subscribe(kind.observed(), kind, &news_tx).await;
+        }
+        // The reflectors hold the senders.
+        drop(news_tx);
         loop {
-            let Some(until) = leading::until(&mut self.parts.leadership_rx) else { return TermEnd::Deposed };
-            if self.rules.is_other() && self.under_way == 0 {
+            let Some(until) = leads_until(&mut self.parts.leadership_rx) else { return TermEnd::Deposed };
+            if self.rules.is_other() && self.calls.is_idle() {
                 return TermEnd::OtherRules;
             }
             self.hear_time();
@@ -144,7 +138,7 @@ impl<'a> HoldTerm<'a> {
                 // What the server answered is known before anything else that it says, and before more is asked of it.
                 biased;
                 // Cancel safe: an answer that was not taken stays in the channel.
-                Some(answer) = self.answers_rx.recv() => self.answered(answer),
+                answer = self.calls.answer() => self.answered(answer),
                 // Cancel safe: see there.
                 Some(answer) = self.planned_rx.recv() => self.step(HoldEvent::Planned(answer)),
                 // Cancel safe: it only waits. Whether this process still leads turns out in the next round.
@@ -155,17 +149,13 @@ impl<'a> HoldTerm<'a> {
                 Ok(()) = self.parts.view_rx.changed() => self.facts_changed(),
                 // Cancel safe: news that were not taken stay in the channel.
                 Some((kind, news)) = news_rx.recv() => {
-                    if matches!(news, KindNews::NotServed) && kind != HoldKind::Rule {
+                    if matches!(news, ReflectorEvent::NotServed) && kind != HoldKind::Rule {
                         return TermEnd::NotServed(kind.plural().to_owned());
                     }
                     self.objects.take(kind, &news).into_iter().for_each(|event| self.step(event));
                 }
             }
         }
-    }
-
-    fn watch(&self, news_tx: &mpsc::Sender<(HoldKind, KindNews)>) -> Watchers {
-        watchers::start(&self.parts.watching, self.caller.places.kinds(), "Reservations", news_tx, &self.parts.tasks)
     }
 
     /// With each renewal of the Lease the server says what time it is: before the first list, and where nothing else is written.
@@ -218,7 +208,8 @@ impl<'a> HoldTerm<'a> {
                 HoldCommand::Plan(question) => self.ask(question),
                 HoldCommand::Tell(notice) => {
                     debug!(name = notice.name, reason = notice.reason, message = notice.message, "told");
-                    self.notices.tell(notice);
+                    let (subject, note) = event_of(notice);
+                    self.events.record(subject, note);
                 }
                 // The core says it again only if it is earlier than what it said before, or if that has passed.
                 HoldCommand::WakeAt(at) => self.wake = Some(self.began + at),
@@ -240,22 +231,17 @@ impl<'a> HoldTerm<'a> {
 
     /// Whoever calls has just made sure that this process leads. The last answers are waited for before another term begins.
     fn begin_calls(&mut self) {
-        while self.under_way < MOST_CALLS
+        while self.calls.has_room()
             && !self.rules.is_other()
             && let Some(call) = self.queue.pop()
         {
-            self.under_way += 1;
-            let (caller, answers_tx) = (self.caller.clone(), self.answers_tx.clone());
-            self.parts.tasks.job(async move {
-                // Nobody wants to know when the term is over.
-                let _ = answers_tx.send(caller.call(call).await).await;
-            });
+            let caller = self.caller.clone();
+            self.calls.begin(async move { caller.call(call).await });
         }
     }
 
     /// What an object has become is known before what came of the write: see the core.
     fn answered(&mut self, answer: CallAnswer) {
-        self.under_way -= 1;
         match answer {
             CallAnswer::Pod(key, pod) => self.step(HoldEvent::Pod(key, pod)),
             CallAnswer::Priorities(classes) => self.step(HoldEvent::Priorities(classes)),
@@ -263,8 +249,8 @@ impl<'a> HoldTerm<'a> {
             CallAnswer::Rules(known) => self.rules.answered(known.as_ref(), Instant::now()),
             CallAnswer::Claims(list, Ok(claims)) => {
                 self.lists.succeeded();
-                self.objects.claims_listed(&claims);
-                claims.into_iter().for_each(|claim| self.step(HoldEvent::Claim(Box::new(claim))));
+                let news = self.objects.claims_listed(claims);
+                news.into_iter().for_each(|claim| self.step(HoldEvent::Claim(Box::new(claim))));
                 self.step(HoldEvent::ClaimsListed(list));
             }
             CallAnswer::Claims(list, Err(failure)) => {
@@ -274,9 +260,9 @@ impl<'a> HoldTerm<'a> {
                 }
             }
             CallAnswer::Written { target, what, outcome, object } => {
-                *self.status.writes.entry((what, came_of_it(&outcome))).or_default() += 1;
+                *self.status.writes.entry((what, outcome.as_str())).or_default() += 1;
                 self.log_outcome(&target, what, &outcome);
-                if what == ANNOTATIONS && matches!(outcome, HoldOutcome::Refused(_)) {
+                if what == ANNOTATIONS && matches!(outcome, WriteOutcome::Refused(_) | WriteOutcome::Forbidden(_)) {
                     self.status.is_silent_to_pods = true;
                 }
                 let seen = object.map(|object| self.objects.answered(&target, &object)).unwrap_or_default();
@@ -287,16 +273,19 @@ impl<'a> HoldTerm<'a> {
     }
 
     /// It is tried again and again: the same trouble is told once.
-    fn log_outcome(&mut self, target: &HoldTarget, what: &'static str, outcome: &HoldOutcome) {
+    fn log_outcome(&mut self, target: &HoldTarget, what: &'static str, outcome: &WriteOutcome) {
         let object = (target.clone(), what);
         match outcome {
-            HoldOutcome::Failed(error) | HoldOutcome::Refused(error) => {
+            WriteOutcome::Failed(error)
+            | WriteOutcome::Refused(error)
+            | WriteOutcome::Forbidden(error)
+            | WriteOutcome::Dropped(error) => {
                 if self.troubles.is_news(object, error) {
                     warn!(what, %target, error, "a write for a Reservation failed");
                 }
             }
-            HoldOutcome::Done | HoldOutcome::Gone => self.troubles.mended(&object),
-            HoldOutcome::Conflict => {}
+            WriteOutcome::Done | WriteOutcome::Gone => self.troubles.mended(&object),
+            WriteOutcome::Conflict => {}
         }
     }
 

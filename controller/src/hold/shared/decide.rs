@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use hostler_api::ObjectKey;
 use hostler_api::{
-    Chain,
+    Chain, ObjectKey,
     reservation::{
         RESERVATION_FINALIZER, ReservationConditionReason as Reason, ReservationConditionType, ReservationStatus,
         ReservedClaim,

@@ -8,35 +8,36 @@ use std::{
 };
 
 use hostler_api::{Chain, reservation::ReservationMode};
+use hostler_reconcile::{
+    Controller, ControllerParts, EventSink, Fingerprint, ReconcileMoment, Reconciler, Requeue, Troubles,
+};
 use tracing::warn;
 
 use self::look::{LookAnswer, LookQuestion, Looker};
 use crate::{
+    COMPONENT,
     config::ReservationsConfig,
     hold::{
         HoldTime,
-        adapter::{HoldCaller, HoldPlaces, Notices},
+        adapter::{HoldCaller, HoldPlaces, event_of},
         agenda::HoldClock,
-        troubles::Troubles,
     },
-    looks::{self, Fingerprint, LookKeeper, LookMoment, LookParts, LookTerm},
-    rounds::LookEnd,
     view::ClusterView,
 };
 
 /// Keeps claims as long as this process leads.
-pub(crate) fn start(config: ReservationsConfig, parts: LookParts) {
-    looks::start("shared claims", SharedKeeper { config }, parts);
+pub(crate) fn start(config: ReservationsConfig, parts: ControllerParts<ClusterView>) {
+    SharedController { config }.start("shared claims", parts);
 }
 
-struct SharedKeeper {
+struct SharedController {
     /// How it is done.
     config: ReservationsConfig,
 }
 
-struct SharedTerm {
+struct SharedReconciler {
     looker: Looker,
-    notices: Notices,
+    events: EventSink,
     /// What the server said to the last write that it refused.
     troubles: BTreeMap<String, String>,
     /// Why looks came to nothing.
@@ -46,20 +47,20 @@ struct SharedTerm {
     clock: HoldClock,
 }
 
-impl LookKeeper for SharedKeeper {
-    type Term = SharedTerm;
+impl Controller for SharedController {
+    type Reconciler = SharedReconciler;
 
-    /// Whoever keeps devices by fences says what lacks.
-    async fn begin(&self, parts: &LookParts) -> Result<SharedTerm, String> {
+    /// The part that keeps devices by fences tells people what is missing.
+    async fn begin(&self, parts: &ControllerParts<ClusterView>) -> Result<SharedReconciler, String> {
         let client = parts.client.clone();
         let places = HoldPlaces::find(&client).await.map_err(|error| format!("{error:?}"))?;
         let minor = client.minor_release().await.map_err(|failure| Chain(&failure).to_string())?;
         // Nothing is closed to others here.
         let (namespace, holds_partitions, scheduler) = (String::new(), false, String::new());
         let caller = HoldCaller { client: client.clone(), places, namespace, holds_partitions, scheduler };
-        Ok(SharedTerm {
+        Ok(SharedReconciler {
             looker: Looker { caller, minor, config: self.config.clone() },
-            notices: Notices::start(client, &parts.tasks),
+            events: EventSink::start(COMPONENT, client, &parts.tasks),
             troubles: BTreeMap::new(),
             errors: Troubles::default(),
             missed: BTreeMap::new(),
@@ -68,11 +69,12 @@ impl LookKeeper for SharedKeeper {
     }
 }
 
-impl LookTerm for SharedTerm {
+impl Reconciler for SharedReconciler {
+    type View = ClusterView;
     type Answer = LookAnswer;
 
     /// Each Reservation that keeps claims, or did.
-    fn objects(view: &ClusterView) -> BTreeMap<String, Fingerprint> {
+    fn keys(&mut self, view: &ClusterView) -> BTreeMap<String, Fingerprint> {
         let mut seen: BTreeMap<String, Fingerprint> = BTreeMap::new();
         let is_shared = |mode: ReservationMode| mode == ReservationMode::SharedClaim;
         for reservation in view.reservations.values().filter(|it| is_shared(it.spec.mode())) {
@@ -84,7 +86,11 @@ impl LookTerm for SharedTerm {
         seen
     }
 
-    fn look(&mut self, name: &str, now: LookMoment) -> impl Future<Output = LookAnswer> + Send + 'static {
+    fn reconcile(
+        &mut self,
+        name: &str,
+        now: ReconcileMoment<ClusterView>,
+    ) -> impl Future<Output = LookAnswer> + Send + 'static {
         let (elapsed, wall) = (now.elapsed, SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
         self.clock.pass(HoldTime { elapsed, wall });
         if let Some(time) = now.server_time() {
@@ -101,10 +107,11 @@ impl LookTerm for SharedTerm {
         async move { looker.look(question).await }
     }
 
-    fn answered(&mut self, name: &str, answer: LookAnswer) -> LookEnd {
+    fn reconciled(&mut self, name: &str, answer: LookAnswer) -> Requeue {
         let LookAnswer { end, trouble, notice, error } = answer;
         if let Some(notice) = notice {
-            self.notices.tell(notice);
+            let (subject, note) = event_of(notice);
+            self.events.record(subject, note);
         }
         match trouble {
             Some(Some(trouble)) => {
@@ -132,7 +139,7 @@ impl LookTerm for SharedTerm {
     }
 }
 
-impl SharedTerm {
+impl SharedReconciler {
     /// Nodes of kept devices that have been gone for longer than the grace.
     fn lost_nodes(&mut self, view: &ClusterView, now: Duration) -> BTreeSet<String> {
         let devices = view.reservations.values().flat_map(|it| &it.status.devices);

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use hostler_api::ObjectKey;
 use hostler_api::{
-    Chain,
+    Chain, ObjectKey,
     core::PodTemplateSpec,
     limits::MAX_OBJECT_NAME,
     reservation::{RESERVATION_ANNOTATION, RESERVATION_UID_ANNOTATION, ReservedClaim, reserve_pod_name},

@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use hostler_api::ObjectKey;
 use hostler_api::{
+    ObjectKey,
     hardware::GROUP,
     reservation::{RESERVATION_UID_ANNOTATION, RESERVATIONS, ReservedClaim, made_for},
     resource::{ResourceClaimConsumerReference, ResourceClaimSpec, ResourceClaimStatus},

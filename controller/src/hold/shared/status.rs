@@ -1,7 +1,7 @@
 //! What is said of a Reservation that keeps claims.
 
-use hostler_api::ObjectKey;
 use hostler_api::{
+    ObjectKey,
     core::NodeSelector,
     few,
     hardware::ConditionStatus,

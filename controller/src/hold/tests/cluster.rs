@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hostler_api::ObjectKey;
-use hostler_api::Quantity;
+use hostler_api::{ObjectKey, Quantity};
 
 use super::{
     super::{

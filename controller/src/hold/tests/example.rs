@@ -2,8 +2,7 @@
 
 use std::{fs, path::Path};
 
-use hostler_api::ObjectKey;
-use hostler_api::{reservation::ReservationPhase as Phase, resource::ResourceClaimTemplate};
+use hostler_api::{ObjectKey, reservation::ReservationPhase as Phase, resource::ResourceClaimTemplate};
 use serde_json::{Value, json};
 
 use super::{

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use hostler_api::ObjectKey;
-use hostler_api::reservation::ReservationStatus;
+use hostler_api::{ObjectKey, reservation::ReservationStatus};
 use hostler_cluster::ObjectVersion;
 use serde_json::Value;
 

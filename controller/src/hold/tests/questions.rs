@@ -3,15 +3,14 @@
 use hostler_allocator::plan::BoxSize;
 use hostler_api::ObjectKey;
 use hostler_api::reservation::{PLACED_POD_LABEL, ReservationPhase as Phase, ReservedDeviceState};
+use hostler_reconcile::WriteOutcome;
 use serde_json::json;
 
 use super::{
     cluster::key,
     world::{DRIVER, World, asks, preempts, settings, wants, wants_and},
 };
-use crate::hold::{
-    DeviceKey, HoldEvent, HoldOutcome, HoldSettings, HoldTarget, HoldTime, ReservationObject, agenda::Topic,
-};
+use crate::hold::{DeviceKey, HoldEvent, HoldSettings, HoldTarget, HoldTime, ReservationObject, agenda::Topic};
 
 /// Lets everything happen but that the planner answers; it has found something then.
 fn until_planned(world: &mut World) {
@@ -172,12 +171,12 @@ fn one_that_was_made_anew_is_not_forgotten_for_a_late_word_that_the_last_one_is_
     while world.deliver() {}
     let core = &mut world.controller.core;
     let first = core.holds["r"].object.clone();
-    assert!(core.writes.contains_key(&HoldTarget::Reservation("r".to_owned())), "its finalizer is being written");
+    assert!(core.writes.of(&HoldTarget::Reservation("r".to_owned())).is_some(), "its finalizer is being written");
     let now = HoldTime { elapsed: world.now, wall: world.true_time() };
     let core = &mut world.controller.core;
     let again = ReservationObject { uid: "other".to_owned(), version: "9999".to_owned(), ..first };
     core.step(now, HoldEvent::Reservation(Box::new(again)));
-    core.step(now, HoldEvent::Written(HoldTarget::Reservation("r".to_owned()), HoldOutcome::Gone));
+    core.step(now, HoldEvent::Written(HoldTarget::Reservation("r".to_owned()), WriteOutcome::Gone));
     assert_eq!(core.holds["r"].object.uid, "other");
 }
 

@@ -1,7 +1,6 @@
 //! Quotas of the owners' namespace are counted before devices are promised.
 
-use hostler_api::ObjectKey;
-use hostler_api::reservation::ReservationPhase as Phase;
+use hostler_api::{ObjectKey, reservation::ReservationPhase as Phase};
 use serde_json::json;
 
 use super::world::{World, preempts, wants, wants_and};

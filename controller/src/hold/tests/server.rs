@@ -9,12 +9,12 @@ use hostler_api::{
     resource::ResourceSlice,
     well_known::HELD_ATTRIBUTE,
 };
+use hostler_reconcile::WriteOutcome;
 use serde_json::{Value, json};
 
 use super::super::{
-    AllocatedClaim, ClaimPart, DeviceKey, FenceRule, HoldEvent, HoldOutcome, HoldWrite, NodeFences, OwnerPod,
-    PlaceholderMark, PodBudget, PodRef, PodWrite, PriorityClasses, PublishedSlice, ReservationObject,
-    WrittenReservation,
+    AllocatedClaim, ClaimPart, DeviceKey, FenceRule, HoldEvent, HoldWrite, NodeFences, OwnerPod, PlaceholderMark,
+    PodBudget, PodRef, PodWrite, PriorityClasses, PublishedSlice, ReservationObject, WrittenReservation,
 };
 use crate::claim_write::{ClaimWrite, WrittenClaimStatus};
 
@@ -191,36 +191,36 @@ impl Server {
     }
 
     /// What came of a write, and what the object is now.
-    pub(super) fn write(&mut self, write: &HoldWrite) -> (HoldOutcome, Option<HoldEvent>) {
+    pub(super) fn write(&mut self, write: &HoldWrite) -> (WriteOutcome, Option<HoldEvent>) {
         match write {
             HoldWrite::Finalizers(it, finalizers) => self.change(it, |object| object.finalizers.clone_from(finalizers)),
             HoldWrite::Status(it, status) => self.change(it, |object| object.status = (**status).clone()),
             HoldWrite::Delete(it) => self.change(it, |object| object.is_deleting = true),
             HoldWrite::NodeFences { node, version, fences } => match self.node_fences.get(node).cloned() {
-                None => (HoldOutcome::Gone, None),
-                Some(known) if known.version != *version => (HoldOutcome::Conflict, None),
+                None => (WriteOutcome::Gone, None),
+                Some(known) if known.version != *version => (WriteOutcome::Conflict, None),
                 Some(known) => {
                     let fences = self.put_fences(NodeFences { fences: fences.clone(), ..known });
-                    (HoldOutcome::Done, Some(HoldEvent::NodeFences(Box::new(fences))))
+                    (WriteOutcome::Done, Some(HoldEvent::NodeFences(Box::new(fences))))
                 }
             },
             HoldWrite::Pod(write) => (self.write_pod(write), None),
             HoldWrite::CreateRule(FenceRule { name, .. })
                 if self.rules.contains_key(name) || self.rules_of_others.contains(name) =>
             {
-                (HoldOutcome::Conflict, None)
+                (WriteOutcome::Conflict, None)
             }
             HoldWrite::CreateRule(rule) => {
                 self.put_rule(rule.clone());
-                (HoldOutcome::Done, Some(HoldEvent::Rule(rule.clone())))
+                (WriteOutcome::Done, Some(HoldEvent::Rule(rule.clone())))
             }
             HoldWrite::Claim(write) => self.write_claim(write),
             HoldWrite::DeleteRule(rule) => {
                 if self.rules.get(&rule.name) != Some(rule) {
-                    return (HoldOutcome::Gone, None);
+                    return (WriteOutcome::Gone, None);
                 }
                 self.remove_rule(&rule.name);
-                (HoldOutcome::Done, None)
+                (WriteOutcome::Done, None)
             }
         }
     }
@@ -229,16 +229,16 @@ impl Server {
         &mut self,
         written: &WrittenReservation,
         change: impl FnOnce(&mut ReservationObject),
-    ) -> (HoldOutcome, Option<HoldEvent>) {
+    ) -> (WriteOutcome, Option<HoldEvent>) {
         match self.reservations.get(&written.name).cloned() {
             Some(known) if known.uid == written.uid && known.version == written.version => {
                 let mut object = known;
                 change(&mut object);
                 let object = self.put_reservation(object);
-                (HoldOutcome::Done, Some(HoldEvent::Reservation(Box::new(object))))
+                (WriteOutcome::Done, Some(HoldEvent::Reservation(Box::new(object))))
             }
-            Some(known) if known.uid == written.uid => (HoldOutcome::Conflict, None),
-            _ => (HoldOutcome::Gone, None),
+            Some(known) if known.uid == written.uid => (WriteOutcome::Conflict, None),
+            _ => (WriteOutcome::Gone, None),
         }
     }
 
@@ -259,20 +259,20 @@ impl Server {
         }
     }
 
-    fn write_pod(&mut self, write: &PodWrite) -> HoldOutcome {
+    fn write_pod(&mut self, write: &PodWrite) -> WriteOutcome {
         let (PodWrite::Evict { pod, uid } | PodWrite::Annotate { pod, uid, .. }) = write;
         let app = |pod: &ModelPod| pod.is.labels.get("app").cloned().unwrap_or_default();
-        let Some(found) = self.pods.get(pod).filter(|_| !uid.is_empty()) else { return HoldOutcome::Gone };
+        let Some(found) = self.pods.get(pod).filter(|_| !uid.is_empty()) else { return WriteOutcome::Gone };
         if found.is.uid != *uid {
-            return HoldOutcome::Conflict;
+            return WriteOutcome::Conflict;
         }
         let (of, is_going) = (app(found), found.is.is_deleting);
         let healthy = self.pods.values().filter(|it| app(it) == of && !it.is.is_deleting).count();
         let is_blocked = !is_going && self.budgets.get(&of).is_some_and(|least| healthy <= *least);
-        let Some(found) = self.pods.get_mut(pod) else { return HoldOutcome::Gone };
+        let Some(found) = self.pods.get_mut(pod) else { return WriteOutcome::Gone };
         match write {
             PodWrite::Annotate { .. } if self.forbids_annotations => {
-                return HoldOutcome::Refused("pods is forbidden".to_owned());
+                return WriteOutcome::Refused("pods is forbidden".to_owned());
             }
             PodWrite::Annotate { value, .. } => {
                 found.is.annotations.insert(RESERVATION_ALLOCATED.to_owned(), value.clone());
@@ -286,15 +286,15 @@ impl Server {
             }
         }
         if is_blocked && matches!(write, PodWrite::Evict { .. }) {
-            return HoldOutcome::Refused(format!("budget {of} is against it"));
+            return WriteOutcome::Refused(format!("budget {of} is against it"));
         }
-        HoldOutcome::Done
+        WriteOutcome::Done
     }
 
     /// A write of a claim that stands for a part.
-    fn write_claim(&mut self, write: &ClaimWrite) -> (HoldOutcome, Option<HoldEvent>) {
+    fn write_claim(&mut self, write: &ClaimWrite) -> (WriteOutcome, Option<HoldEvent>) {
         let written = match write {
-            ClaimWrite::Create(new) if self.claims.contains_key(&new.key) => return (HoldOutcome::Conflict, None),
+            ClaimWrite::Create(new) if self.claims.contains_key(&new.key) => return (WriteOutcome::Conflict, None),
             ClaimWrite::Create(new) => {
                 let uid = format!("uid-{}", self.next());
                 let mark = PlaceholderMark {
@@ -312,8 +312,8 @@ impl Server {
         };
         let claim = match self.claims.get(&written.key).cloned() {
             Some(known) if known.uid == written.uid && known.version == written.version => known,
-            Some(known) if known.uid == written.uid => return (HoldOutcome::Conflict, None),
-            _ => return (HoldOutcome::Gone, None),
+            Some(known) if known.uid == written.uid => return (WriteOutcome::Conflict, None),
+            _ => return (WriteOutcome::Gone, None),
         };
         let mut mark = claim.placeholder.clone().expect("only claims that stand for parts are written");
         match write {
@@ -325,15 +325,15 @@ impl Server {
         self.claim_written(AllocatedClaim { placeholder: Some(mark), ..claim })
     }
 
-    fn claim_written(&mut self, claim: AllocatedClaim) -> (HoldOutcome, Option<HoldEvent>) {
+    fn claim_written(&mut self, claim: AllocatedClaim) -> (WriteOutcome, Option<HoldEvent>) {
         let mark = claim.placeholder.clone().unwrap_or_default();
         if mark.is_deleting && mark.finalizers.is_empty() {
             self.remove_claim(&claim.key);
-            return (HoldOutcome::Done, None);
+            return (WriteOutcome::Done, None);
         }
         let key = claim.key.clone();
         self.put_claim(claim);
-        (HoldOutcome::Done, Some(HoldEvent::Claim(Box::new(self.claims[&key].clone()))))
+        (WriteOutcome::Done, Some(HoldEvent::Claim(Box::new(self.claims[&key].clone()))))
     }
 
     /// Everything that there is, as somebody is told who begins.

@@ -10,12 +10,13 @@ use std::{
 use hostler_allocator::plan::{PlanOptions, Snapshot};
 use hostler_api::ObjectKey;
 use hostler_api::reservation::{ReservationPhase, ReservedDevice, ReservedDeviceState, toleration_value};
+use hostler_reconcile::WriteOutcome;
 use serde_json::{Value, json};
 
 use super::{
     super::{
-        DeviceKey, HoldAnswer, HoldCommand, HoldCore, HoldEvent, HoldNotice, HoldOutcome, HoldSettings, HoldTime,
-        HoldWrite, PublishedDevice, ReservationObject,
+        DeviceKey, HoldAnswer, HoldCommand, HoldCore, HoldEvent, HoldNotice, HoldSettings, HoldTime, HoldWrite,
+        PublishedDevice, ReservationObject,
     },
     cluster::GivenDevices,
     server::{ModelPod, Server, read},
@@ -323,7 +324,7 @@ impl World {
         let fate = self.fates.get(&self.writes.len()).copied();
         self.writes.push(write.clone());
         let target = write.target();
-        let fail = || (HoldOutcome::Failed("no answer".to_owned()), None);
+        let fail = || (WriteOutcome::Failed("no answer".to_owned()), None);
         let (outcome, event) = match fate {
             None => self.server.write(&write),
             Some(Fate::DieBefore) => return self.restart(),
@@ -336,7 +337,7 @@ impl World {
                 self.server.write(&write)
             }
             Some(Fate::FailBefore) => fail(),
-            Some(Fate::Refuse) => (HoldOutcome::Refused("it shall not be".to_owned()), None),
+            Some(Fate::Refuse) => (WriteOutcome::Refused("it shall not be".to_owned()), None),
             Some(Fate::FailAfter) => {
                 self.server.write(&write);
                 fail()

@@ -8,9 +8,8 @@ use std::{
     },
 };
 
-use hostler_api::ObjectKey;
 use hostler_api::{
-    Chain,
+    Chain, ObjectKey,
     provisioning::{GROUP, PROVISIONING_REQUEST_KIND, PROVISIONING_REQUESTS, ProvisioningRequestStatus, VERSIONS},
     reservation::RESERVATION_KIND,
 };

@@ -8,6 +8,8 @@ use std::{
     time::Duration,
 };
 
+use hostler_api::Doubling;
+
 use super::{AttachCall, AttachFailure, AttachStep, AttachToken, AttachedDevice};
 use crate::{
     hold::{DeviceKey, taken_by_reservations},
@@ -17,8 +19,7 @@ use crate::{
 /// It is asked again after that time, whatever happens: what a call of a controller that died has attached is found then.
 const ASKED_EVERY: Duration = Duration::from_secs(60);
 /// Between two tries of a call that does not succeed.
-const FIRST_PAUSE: Duration = Duration::from_secs(2);
-const LONGEST_PAUSE: Duration = Duration::from_secs(120);
+const PAUSES: Doubling = Doubling::new(Duration::from_secs(2), Duration::from_secs(120));
 
 /// Whether anything can be attached, and for how long what nobody uses stays so.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +64,7 @@ struct CallFailure {
 
 impl CallFailure {
     fn after(before: Option<Self>, why: AttachFailure, now: Duration) -> Self {
-        let pause = before.map_or(FIRST_PAUSE, |before| (before.pause * 2).min(LONGEST_PAUSE));
+        let pause = PAUSES.next(before.map(|before| before.pause));
         Self { why, pause, until: now + pause }
     }
 }

@@ -6,8 +6,8 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use hostler_api::ObjectKey;
 use hostler_api::{
+    ObjectKey,
     hardware::{Condition, ConditionStatus},
     reservation::{
         ObjectReference, ReservationPhase as Phase, ReservationStatus, ReservedDevice, ReservedDeviceState as State,

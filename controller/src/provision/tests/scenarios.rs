@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use hostler_api::ObjectKey;
 use hostler_api::{
+    ObjectKey,
     hardware::{Condition, ConditionStatus},
     provisioning::ProvisioningConditionType as Type,
 };

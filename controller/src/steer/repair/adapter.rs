@@ -13,12 +13,12 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use hostler_api::ObjectKey;
-use hostler_api::{Chain, reservation::CLAIM_INSTEAD_OF, resource::ApiVersion};
+use hostler_api::{Chain, ObjectKey, reservation::CLAIM_INSTEAD_OF, resource::ApiVersion};
 use hostler_cluster::{
     ApiClient, ApiFailure, Collection, ObjectVersion,
     events::{EventNote, EventRecorder, EventSubject},
 };
+use hostler_reconcile::Leadership;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::{
@@ -30,7 +30,6 @@ use tracing::{debug, info, warn};
 use super::{PodState, Repair, RepairPace, WaitingPod, candidates, is_left_over, repair};
 use crate::{
     config::{MeantVerb, SwitchMode},
-    lead::Leadership,
     steer::{
         decide::SteerFacts,
         pod::{SteeredPod, pod_and_state},

@@ -3,8 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use hostler_api::ObjectKey;
-use hostler_api::core::PodResourceClaim;
+use hostler_api::{ObjectKey, core::PodResourceClaim};
 use serde_json::{Value, json};
 
 use crate::{

@@ -2,8 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use hostler_api::ObjectKey;
-use hostler_api::reservation::OwnerController;
+use hostler_api::{ObjectKey, reservation::OwnerController};
 use serde_json::{Value, json};
 
 use super::claims::{claim_of, pod, question, reservation, view, web};

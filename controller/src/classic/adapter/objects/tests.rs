@@ -14,8 +14,12 @@ fn object(value: &Value) -> RawObject {
 }
 
 fn claim(name: &str, uid: &str) -> RawObject {
+    claim_at(name, uid, 1)
+}
+
+fn claim_at(name: &str, uid: &str, version: u32) -> RawObject {
     object(&json!({
-        "metadata": {"name": name, "namespace": "default", "uid": uid, "resourceVersion": "1"},
+        "metadata": {"name": name, "namespace": "default", "uid": uid, "resourceVersion": version.to_string()},
         "spec": {"resourceClassName": "card"},
     }))
 }
@@ -33,7 +37,7 @@ fn words(events: &[ClassicEvent]) -> Vec<String> {
 }
 
 fn tell(reader: &mut ObjectReader, kind: ClassicKind, news: Vec<FollowEvent>) -> Vec<String> {
-    let events = news.into_iter().flat_map(|news| reader.take(kind, &KindNews::Followed(news)));
+    let events = news.into_iter().flat_map(|news| reader.take(kind, &ReflectorEvent::Followed(news)));
     words(&events.collect::<Vec<_>>())
 }
 
@@ -49,7 +53,7 @@ fn what_a_list_does_not_name_any_more_is_gone() {
     ];
     assert_eq!(tell(&mut reader, ClassicKind::Claim, first), ["claim 1", "claim 2", "claim 3"]);
     let second = vec![FollowEvent::ListStarted, FollowEvent::Listed(claim("c", "3")), FollowEvent::ListEnded];
-    assert_eq!(tell(&mut reader, ClassicKind::Claim, second), ["claim 3", "gone 1", "gone 2"]);
+    assert_eq!(tell(&mut reader, ClassicKind::Claim, second), ["gone 1", "gone 2"]);
     assert_eq!(tell(&mut reader, ClassicKind::Claim, vec![FollowEvent::Deleted(claim("c", "3"))]), ["gone 3"]);
 }
 
@@ -62,7 +66,7 @@ fn all_is_told_once_every_kind_was_listed_or_can_be_done_without() {
         assert_eq!(listed(&mut reader, kind), Vec::<String>::new());
     }
     for kind in ClassicKind::of(ClassicVersion::V1Alpha2).iter().filter(|kind| kind.is_optional()) {
-        assert!(reader.take(*kind, &KindNews::NotServed).is_empty());
+        assert!(reader.take(*kind, &ReflectorEvent::NotServed).is_empty());
     }
     assert_eq!(reader.missing(), ["podschedulingcontexts"]);
     assert_eq!(listed(&mut reader, ClassicKind::Context), ["Synced"]);
@@ -72,27 +76,29 @@ fn all_is_told_once_every_kind_was_listed_or_can_be_done_without() {
 #[test]
 fn an_object_that_cannot_be_understood_counts_as_it_was_and_is_counted() {
     let mut reader = reader();
-    let broken = object(&json!({"metadata": {"name": "a", "namespace": "default", "uid": "1"}, "spec": 7}));
+    let broken = object(
+        &json!({"metadata": {"name": "a", "namespace": "default", "uid": "1", "resourceVersion": "2"}, "spec": 7}),
+    );
     let news = vec![FollowEvent::Applied(claim("a", "1")), FollowEvent::Applied(broken)];
     assert_eq!(tell(&mut reader, ClassicKind::Claim, news), ["claim 1"]);
     assert_eq!(reader.unreadable(), 1);
-    assert_eq!(tell(&mut reader, ClassicKind::Claim, vec![FollowEvent::Applied(claim("a", "1"))]), ["claim 1"]);
+    assert_eq!(tell(&mut reader, ClassicKind::Claim, vec![FollowEvent::Applied(claim_at("a", "1", 3))]), ["claim 1"]);
     assert_eq!(reader.unreadable(), 0);
 }
 
 #[test]
 fn parameters_that_are_called_otherwise_are_gone_under_their_old_name() {
     let mut reader = reader();
-    let parameters = |from: &str| {
+    let parameters = |from: &str, version: &str| {
         FollowEvent::Applied(object(&json!({
-            "metadata": {"name": "generated", "namespace": "default", "uid": "1", "resourceVersion": "1"},
+            "metadata": {"name": "generated", "namespace": "default", "uid": "1", "resourceVersion": version},
             "generatedFrom": {"apiGroup": "example.org", "kind": "Wish", "name": from},
             "driverRequests": [{"driverName": "hostler.dev", "requests": [{"namedResources": {"selector": "true"}}]}],
         })))
     };
     let kind = ClassicKind::GeneratedClaimParameters;
-    assert_eq!(tell(&mut reader, kind, vec![parameters("x")]), ["Wish default/x true"]);
-    assert_eq!(tell(&mut reader, kind, vec![parameters("y")]), ["gone Wish default/x", "Wish default/y true"]);
+    assert_eq!(tell(&mut reader, kind, vec![parameters("x", "1")]), ["Wish default/x true"]);
+    assert_eq!(tell(&mut reader, kind, vec![parameters("y", "2")]), ["gone Wish default/x", "Wish default/y true"]);
 }
 
 #[test]

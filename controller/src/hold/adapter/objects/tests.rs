@@ -11,7 +11,12 @@ fn object(value: &Value) -> RawObject {
 }
 
 fn reservation(name: &str, uid: &str) -> RawObject {
-    object(&json!({"metadata": {"name": name, "uid": uid, "resourceVersion": "1"}, "spec": {"owners": []}}))
+    reservation_at(name, uid, 1)
+}
+
+fn reservation_at(name: &str, uid: &str, version: u32) -> RawObject {
+    let metadata = json!({"name": name, "uid": uid, "resourceVersion": version.to_string()});
+    object(&json!({"metadata": metadata, "spec": {"owners": []}}))
 }
 
 fn word(event: &HoldEvent) -> String {
@@ -28,7 +33,10 @@ fn word(event: &HoldEvent) -> String {
 }
 
 fn tell(reader: &mut HoldReader, kind: HoldKind, news: Vec<FollowEvent>) -> Vec<String> {
-    news.into_iter().flat_map(|news| reader.take(kind, &KindNews::Followed(news))).map(|event| word(&event)).collect()
+    news.into_iter()
+        .flat_map(|news| reader.take(kind, &ReflectorEvent::Followed(news)))
+        .map(|event| word(&event))
+        .collect()
 }
 
 fn list(objects: Vec<RawObject>) -> Vec<FollowEvent> {
@@ -48,7 +56,7 @@ fn what_is_not_in_a_list_any_more_is_gone_and_what_cannot_be_read_stays_as_it_wa
     assert_eq!(told, ["unreadable 1", "gone b 2"]);
     assert_eq!(reader.unreadable(), 1);
     assert_eq!(
-        tell(&mut reader, HoldKind::Reservation, vec![FollowEvent::Deleted(reservation("a", "1"))]),
+        tell(&mut reader, HoldKind::Reservation, vec![FollowEvent::Deleted(reservation_at("a", "1", 3))]),
         ["gone a 1"]
     );
     assert_eq!(reader.unreadable(), 0);
@@ -74,7 +82,7 @@ fn what_was_heard_of_beside_the_watch_is_gone_when_a_list_lacks_it() {
     let key = ObjectKey::new("default", "c");
     let claim = AllocatedClaim { key, uid: "1".to_owned(), ..AllocatedClaim::default() };
     tell(&mut reader, HoldKind::Claim, vec![FollowEvent::ListStarted]);
-    reader.claims_listed(&[claim]);
+    reader.claims_listed(vec![claim]);
     assert!(tell(&mut reader, HoldKind::Claim, vec![FollowEvent::ListEnded]).is_empty(), "that list may be older");
     let told = tell(&mut reader, HoldKind::Claim, list(Vec::new()));
     assert!(told[0].starts_with("ClaimGone(") && told[0].contains("\"c\""), "{told:?}");
@@ -90,8 +98,9 @@ fn what_was_heard_of_beside_the_watch_is_gone_when_a_list_lacks_it() {
 fn an_answer_brings_nothing_back_that_the_watch_has_called_gone() {
     let mut reader = HoldReader::new([HoldKind::Reservation].into_iter(), "n");
     tell(&mut reader, HoldKind::Reservation, list(vec![reservation("a", "1")]));
-    let (target, written) = (HoldTarget::Reservation("a".to_owned()), reservation("a", "1").read::<Value>().unwrap());
+    let (target, written) =
+        (HoldTarget::Reservation("a".to_owned()), reservation_at("a", "1", 2).read::<Value>().unwrap());
     assert_eq!(reader.answered(&target, &written).len(), 1);
-    tell(&mut reader, HoldKind::Reservation, vec![FollowEvent::Deleted(reservation("a", "1"))]);
+    tell(&mut reader, HoldKind::Reservation, vec![FollowEvent::Deleted(reservation_at("a", "1", 3))]);
     assert!(reader.answered(&target, &written).is_empty());
 }

@@ -5,12 +5,13 @@ use std::{
     time::Duration,
 };
 
-use hostler_api::ObjectKey;
 use hostler_api::{
-    Chain,
+    Chain, ObjectKey,
     reservation::{ReservationConditionType, ReservationMode, ReservedClaim},
 };
 use hostler_cluster::{ApiFailure, Collection};
+use hostler_reconcile::WriteOutcome;
+use hostler_reconcile::{ReconcileMoment, Requeue};
 use serde_json::Value;
 use tracing::debug;
 
@@ -22,12 +23,10 @@ use super::super::{
 use crate::{
     config::ReservationsConfig,
     hold::{
-        HoldNotice, HoldOutcome, HoldWrite, OwnerPod, ReservationObject,
-        adapter::{HoldCaller, HoldKind, outcome},
+        HoldNotice, HoldWrite, OwnerPod, ReservationObject,
+        adapter::{HoldCaller, HoldKind},
     },
-    looks::LookMoment,
     model::ObservedKind,
-    rounds::LookEnd,
     view::ClusterView,
 };
 
@@ -50,7 +49,7 @@ pub(super) struct Looker {
 /// What a look begins with.
 pub(super) struct LookQuestion {
     pub(super) name: String,
-    pub(super) moment: LookMoment,
+    pub(super) moment: ReconcileMoment<ClusterView>,
     pub(super) lost_nodes: BTreeSet<String>,
     pub(super) trouble: Option<String>,
     /// `None` before the server has said what time it is.
@@ -59,7 +58,7 @@ pub(super) struct LookQuestion {
 
 /// What came of a look.
 pub(super) struct LookAnswer {
-    pub(super) end: LookEnd,
+    pub(super) end: Requeue,
     /// What the server says against a write, or that it has nothing against it any more.
     pub(super) trouble: Option<Option<String>>,
     pub(super) notice: Option<HoldNotice>,
@@ -68,7 +67,7 @@ pub(super) struct LookAnswer {
 }
 
 impl LookAnswer {
-    fn new(end: LookEnd) -> Self {
+    fn new(end: Requeue) -> Self {
         Self { end, trouble: None, notice: None, error: None }
     }
 }
@@ -76,36 +75,36 @@ impl LookAnswer {
 impl Looker {
     pub(super) async fn look(&self, question: LookQuestion) -> LookAnswer {
         // By this machine's clock alone everything might be over.
-        let Some(now) = question.now else { return LookAnswer::new(LookEnd::Rest(TIME_COMES)) };
+        let Some(now) = question.now else { return LookAnswer::new(Requeue::After(TIME_COMES)) };
         let sight = match self.sight(&question, now).await {
             Ok(Some(sight)) => sight,
-            Ok(None) => return LookAnswer::new(LookEnd::Rest(LOOK_AGAIN)),
+            Ok(None) => return LookAnswer::new(Requeue::After(LOOK_AGAIN)),
             Err(failure) => {
-                return LookAnswer { error: Some(Chain(&failure).to_string()), ..LookAnswer::new(LookEnd::Failed) };
+                return LookAnswer { error: Some(Chain(&failure).to_string()), ..LookAnswer::new(Requeue::Failed) };
             }
         };
         match decide(&sight) {
-            SharedStep::Rest(left) => LookAnswer::new(LookEnd::Rest(left.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN))),
-            SharedStep::Write(_) if !question.moment.may_write() => LookAnswer::new(LookEnd::Failed),
+            SharedStep::Rest(left) => LookAnswer::new(Requeue::After(left.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN))),
+            SharedStep::Write(_) if !question.moment.may_write() => LookAnswer::new(Requeue::Failed),
             SharedStep::Write(write) => self.write(&sight, &write).await,
         }
     }
 
     async fn write(&self, sight: &SharedSight, write: &SharedWrite) -> LookAnswer {
         let written = self.send(write).await;
-        let outcome = written.as_ref().map_or_else(outcome, |_| HoldOutcome::Done);
+        let outcome = written.as_ref().map_or_else(WriteOutcome::of_failure, |_| WriteOutcome::Done);
         let is_reservation = matches!(write, SharedWrite::Reservation(_));
-        let mut answer = LookAnswer::new(LookEnd::Failed);
+        let mut answer = LookAnswer::new(Requeue::Failed);
         match outcome {
-            HoldOutcome::Done => {
-                answer.end = LookEnd::Again;
+            WriteOutcome::Done => {
+                answer.end = Requeue::Now;
                 answer.trouble = (!is_reservation).then_some(None);
                 answer.notice = news(sight, write);
             }
             // What it is now is read anew.
-            HoldOutcome::Conflict | HoldOutcome::Gone => {}
-            HoldOutcome::Failed(error) => answer.error = Some(error),
-            HoldOutcome::Refused(error) => answer.trouble = Some(Some(error)),
+            WriteOutcome::Conflict | WriteOutcome::Gone => {}
+            WriteOutcome::Failed(error) | WriteOutcome::Dropped(error) => answer.error = Some(error),
+            WriteOutcome::Refused(error) | WriteOutcome::Forbidden(error) => answer.trouble = Some(Some(error)),
         }
         debug!(reservation = sight.name, what = write.what(), end = ?answer.end, "a write was sent");
         answer

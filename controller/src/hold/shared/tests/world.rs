@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use hostler_api::ObjectKey;
 use hostler_api::{
+    ObjectKey,
     hardware::Condition,
     reservation::{ReservationConditionType, ReservationStatus},
     resource::{AllocationResult, ResourceClaimConsumerReference, ResourceClaimSpec},

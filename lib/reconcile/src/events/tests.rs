@@ -4,7 +4,7 @@ use hostler_testing::apiserver::{ApiFault, ApiServer, ApiServerRelease, FaultEff
 
 use super::*;
 
-fn notice(name: &str, end: Instant) -> Notice {
+fn waiting(name: &str, end: Instant) -> WaitingEvent {
     let subject = EventSubject {
         api_version: "v1".to_owned(),
         kind: "Pod",
@@ -12,12 +12,12 @@ fn notice(name: &str, end: Instant) -> Notice {
         name: name.to_owned(),
         uid: name.to_owned(),
     };
-    Notice { subject, note: EventNote::new("Told", "a word".to_owned()), at: SystemTime::now(), end }
+    WaitingEvent { subject, note: EventNote::new("Told", "a word".to_owned()), at: SystemTime::now(), end }
 }
 
-fn writer(server: &ApiServer) -> NoticeWriter {
+fn writer(server: &ApiServer) -> EventWriter {
     let client = ApiClient::new(Some(&*server.kubeconfig("controller"))).unwrap();
-    NoticeWriter::new(EventRecorder::new(client, COMPONENT, "host"))
+    EventWriter::new(EventRecorder::new(client, "hostler-controller", "host"))
 }
 
 fn refusal(times: u32, code: u16) -> ApiFault {
@@ -30,7 +30,7 @@ async fn an_event_that_a_server_that_has_just_started_refuses_is_written_all_the
         let server = ApiServer::of(ApiServerRelease::default()).await;
         let mut writer = writer(&server);
         server.fail(refusal(2, code));
-        writer.keep_trying(&notice("p", Instant::now() + KEEP_TRYING)).await.unwrap();
+        writer.keep_trying(&waiting("p", Instant::now() + KEEP_TRYING)).await.unwrap();
         assert_eq!((server.faults_left(), server.writes("events")), (0, 3), "{code}: two tries and the write");
     }
 }
@@ -42,12 +42,12 @@ async fn an_event_that_cannot_be_written_in_its_time_is_lost_and_told_once() {
     server.fail(refusal(2, 403));
     for is_told in [false, true] {
         assert_eq!(writer.is_told, is_told);
-        let failure = writer.keep_trying(&notice("p", Instant::now())).await.unwrap_err();
+        let failure = writer.keep_trying(&waiting("p", Instant::now())).await.unwrap_err();
         writer.lost(&failure);
     }
     assert_eq!(server.faults_left(), 0, "each is tried once");
     server.fail(refusal(1, 422));
     let end = Instant::now() + KEEP_TRYING;
-    assert!(writer.keep_trying(&notice("q", end)).await.is_err(), "trying again does not help");
-    writer.keep_trying(&notice("q", end)).await.unwrap();
+    assert!(writer.keep_trying(&waiting("q", end)).await.is_err(), "trying again does not help");
+    writer.keep_trying(&waiting("q", end)).await.unwrap();
 }

@@ -1,44 +1,45 @@
-//! What was seen of a kind and not taken yet: so much and no more, and of each object only the latest.
+//! Events of a kind that wait for one subscriber: of each object only the latest, and no more than a bound.
 //!
-//! A storm of changes of a few objects costs their number, not that of the changes; one of many objects waits on the server.
+//! A storm of changes of a few objects costs their number, not that of the changes; one of many objects waits on the API server.
 
 use std::collections::{HashMap, VecDeque};
 
 use hostler_api::ObjectKey;
 use hostler_cluster::{FollowEvent, RawObject};
 
-/// Objects that wait. Few hundred megabytes would be a mistake; a few hundred objects are 20 MB at the very most that the API
-/// allows, and usually a hundredth of that.
-pub(super) const MOST_PENDING: usize = 256;
-/// Bytes of them that wait, as long as it is not one alone.
-pub(super) const MOST_PENDING_BYTES: usize = 16 << 20;
+use super::ReflectorEvent;
 
-/// Events in order, where those of one object between the same two ends of lists are one.
+/// Objects that may wait. A few hundred are 20 MB at the very most that the API allows, and usually a hundredth of that.
+const MOST_WAITING: usize = 256;
+/// Bytes of objects that may wait, as long as it is not one alone.
+const MOST_WAITING_BYTES: usize = 16 << 20;
+
+/// Events in order. Those of one object between the same two ends of lists are one event.
 #[derive(Debug, Default)]
-pub(crate) struct PendingEvents {
-    events: VecDeque<FollowEvent>,
-    /// Where the event of an object is, counted from the first event that ever came.
+pub(super) struct CoalescedEvents {
+    events: VecDeque<ReflectorEvent>,
+    /// Place of an object's event, counted from the first event that ever came.
     places: HashMap<ObjectKey, u64>,
-    /// How many events have been taken.
+    /// Number of events that were taken.
     taken: u64,
     bytes: usize,
 }
 
-impl PendingEvents {
-    /// Whether no more shall come for now.
-    pub(crate) fn is_full(&self) -> bool {
-        self.events.len() >= MOST_PENDING || self.bytes >= MOST_PENDING_BYTES
+impl CoalescedEvents {
+    /// True if no more events are to be added for now.
+    pub(super) fn is_full(&self) -> bool {
+        self.events.len() >= MOST_WAITING || self.bytes >= MOST_WAITING_BYTES
     }
 
-    /// Whether nothing waits.
-    pub(crate) fn is_empty(&self) -> bool {
+    /// True if no event waits.
+    pub(super) fn is_empty(&self) -> bool {
         self.events.is_empty()
     }
 
-    /// Something was seen.
-    pub(crate) fn push(&mut self, event: FollowEvent) {
+    /// Adds an event.
+    pub(super) fn push(&mut self, event: ReflectorEvent) {
         let Some(key) = object(&event).map(key) else {
-            // What stands before it was said before it.
+            // Events of objects do not pass it.
             self.places.clear();
             self.events.push_back(event);
             return;
@@ -54,8 +55,8 @@ impl PendingEvents {
         self.events.push_back(event);
     }
 
-    /// What was seen first.
-    pub(crate) fn pop(&mut self) -> Option<FollowEvent> {
+    /// Takes the event that waits for longest.
+    pub(super) fn pop(&mut self) -> Option<ReflectorEvent> {
         let event = self.events.pop_front()?;
         self.bytes -= size(&event);
         self.taken += 1;
@@ -68,28 +69,31 @@ impl PendingEvents {
     }
 }
 
-/// The later one counts. One that belongs to a list belongs to it still.
-fn merged(earlier: &FollowEvent, later: FollowEvent) -> FollowEvent {
+/// Returns the later one. An object that belongs to a list still belongs to it.
+fn merged(earlier: &ReflectorEvent, later: ReflectorEvent) -> ReflectorEvent {
     match (earlier, later) {
-        (FollowEvent::Listed(_), FollowEvent::Applied(object)) => FollowEvent::Listed(object),
+        (ReflectorEvent::Followed(FollowEvent::Listed(_)), ReflectorEvent::Followed(FollowEvent::Applied(object))) => {
+            ReflectorEvent::Followed(FollowEvent::Listed(object))
+        }
         (_, later) => later,
     }
 }
 
-fn object(event: &FollowEvent) -> Option<&RawObject> {
+fn object(event: &ReflectorEvent) -> Option<&RawObject> {
     match event {
-        FollowEvent::Listed(object) | FollowEvent::Applied(object) | FollowEvent::Deleted(object) => Some(object),
-        FollowEvent::ListStarted | FollowEvent::ListEnded | FollowEvent::UpToDate => None,
+        ReflectorEvent::Followed(
+            FollowEvent::Listed(object) | FollowEvent::Applied(object) | FollowEvent::Deleted(object),
+        ) => Some(object),
+        _ => None,
     }
 }
 
-fn size(event: &FollowEvent) -> usize {
+fn size(event: &ReflectorEvent) -> usize {
     object(event).map_or(0, RawObject::size_bytes)
 }
 
-/// Its name; without a namespace where its kind has none.
-pub(super) fn key(object: &RawObject) -> ObjectKey {
-    ObjectKey { namespace: object.namespace().to_owned(), name: object.name().to_owned() }
+fn key(object: &RawObject) -> ObjectKey {
+    object.key()
 }
 
 #[cfg(test)]
@@ -106,12 +110,17 @@ mod tests {
         RawObject::from_text(&text.to_string()).unwrap()
     }
 
-    fn words(mut waiting: PendingEvents) -> Vec<String> {
+    fn push(waiting: &mut CoalescedEvents, event: FollowEvent) {
+        waiting.push(ReflectorEvent::Followed(event));
+    }
+
+    fn words(mut waiting: CoalescedEvents) -> Vec<String> {
         let mut words = Vec::new();
         while let Some(event) = waiting.pop() {
             let word = |verb: &str, object: &RawObject| {
                 format!("{verb} {} {}", object.name(), object.version().resource_version)
             };
+            let ReflectorEvent::Followed(event) = event else { panic!("{event:?}") };
             words.push(match &event {
                 FollowEvent::Listed(object) => word("listed", object),
                 FollowEvent::Applied(object) => word("applied", object),
@@ -124,9 +133,9 @@ mod tests {
 
     #[test]
     fn a_storm_of_changes_of_a_few_objects_costs_their_number() {
-        let mut waiting = PendingEvents::default();
+        let mut waiting = CoalescedEvents::default();
         for version in 0..100_000 {
-            waiting.push(FollowEvent::Applied(object(&format!("s{}", version % 7), version, 10)));
+            push(&mut waiting, FollowEvent::Applied(object(&format!("s{}", version % 7), version, 10)));
             assert!(waiting.events.len() <= 7 && waiting.places.len() <= 7 && !waiting.is_full());
         }
         let words = words(waiting);
@@ -136,27 +145,27 @@ mod tests {
 
     #[test]
     fn of_many_objects_so_many_wait_and_of_large_ones_fewer() {
-        let mut waiting = PendingEvents::default();
+        let mut waiting = CoalescedEvents::default();
         let mut pushed = 0;
         while !waiting.is_full() {
-            waiting.push(FollowEvent::Applied(object(&pushed.to_string(), 1, 10)));
+            push(&mut waiting, FollowEvent::Applied(object(&pushed.to_string(), 1, 10)));
             pushed += 1;
         }
-        assert_eq!(pushed, MOST_PENDING);
-        let mut large = PendingEvents::default();
+        assert_eq!(pushed, MOST_WAITING);
+        let mut large = CoalescedEvents::default();
         let mut bytes = 0;
         while !large.is_full() {
-            large.push(FollowEvent::Applied(object(&bytes.to_string(), 1, 1 << 20)));
+            push(&mut large, FollowEvent::Applied(object(&bytes.to_string(), 1, 1 << 20)));
             bytes += 1 << 20;
         }
-        assert!(bytes <= MOST_PENDING_BYTES + (1 << 20) && large.events.len() < 20, "{bytes}");
+        assert!(bytes <= MOST_WAITING_BYTES + (1 << 20) && large.events.len() < 20, "{bytes}");
         while large.pop().is_some() {}
         assert_eq!((large.bytes, large.places.len()), (0, 0));
     }
 
     #[test]
     fn nothing_is_moved_over_the_ends_of_a_list() {
-        let mut waiting = PendingEvents::default();
+        let mut waiting = CoalescedEvents::default();
         for event in [
             FollowEvent::Applied(object("a", 1, 0)),
             FollowEvent::ListStarted,
@@ -167,7 +176,7 @@ mod tests {
             FollowEvent::Deleted(object("b", 4, 0)),
             FollowEvent::Applied(object("b", 5, 0)),
         ] {
-            waiting.push(event);
+            push(&mut waiting, event);
         }
         let expected = ["applied a 1", "ListStarted", "listed a 3", "listed b 2", "ListEnded", "applied b 5"];
         assert_eq!(words(waiting), expected);
@@ -175,12 +184,12 @@ mod tests {
 
     #[test]
     fn what_was_taken_is_not_changed_any_more() {
-        let mut waiting = PendingEvents::default();
-        waiting.push(FollowEvent::Applied(object("a", 1, 0)));
-        waiting.push(FollowEvent::Applied(object("b", 1, 0)));
+        let mut waiting = CoalescedEvents::default();
+        push(&mut waiting, FollowEvent::Applied(object("a", 1, 0)));
+        push(&mut waiting, FollowEvent::Applied(object("b", 1, 0)));
         waiting.pop();
-        waiting.push(FollowEvent::Applied(object("a", 2, 0)));
-        waiting.push(FollowEvent::Applied(object("b", 2, 0)));
+        push(&mut waiting, FollowEvent::Applied(object("a", 2, 0)));
+        push(&mut waiting, FollowEvent::Applied(object("b", 2, 0)));
         assert_eq!(words(waiting), ["applied b 2", "applied a 2"]);
     }
 }

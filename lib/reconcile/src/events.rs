@@ -1,5 +1,5 @@
-//! Records Events. No decision waits for one, and an Event that cannot be written within half a minute is lost: people find the same
-//! in the object.
+//! Writes Events behind the decisions. No decision waits for one, and an Event that cannot be written within half a minute is lost:
+//! the object says the same.
 
 use std::{
     env,
@@ -18,22 +18,20 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-/// Words that wait. What comes on top is lost.
+/// Events that wait at most. More are lost.
 const MOST_WAITING: usize = 256;
-/// Who says it.
-const COMPONENT: &str = "hostler-controller";
 /// A server that starts anew is back by then, and has read its roles.
 const KEEP_TRYING: Duration = Duration::from_secs(30);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
-/// Where words are left. They are written until this is dropped.
+/// Takes Events. They are written until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Notices(mpsc::Sender<Notice>);
+pub struct EventSink(mpsc::Sender<WaitingEvent>);
 
-/// A word that waits.
+/// An Event that waits.
 #[derive(Debug)]
-struct Notice {
+struct WaitingEvent {
     subject: EventSubject,
     note: EventNote,
     /// The time that the Event names.
@@ -42,49 +40,49 @@ struct Notice {
     end: Instant,
 }
 
-impl Notices {
-    /// Writes what is told, one word after the other.
-    pub(crate) fn start(client: ApiClient, tasks: &Tasks) -> Self {
-        let (notices_tx, notices_rx) = mpsc::channel(MOST_WAITING);
-        let recorder = EventRecorder::new(client, COMPONENT, &env::var("HOSTNAME").unwrap_or_default());
+impl EventSink {
+    /// Starts to write Events of a component, one after the other.
+    pub fn start(component: &str, client: ApiClient, tasks: &Tasks) -> Self {
+        let (events_tx, events_rx) = mpsc::channel(MOST_WAITING);
+        let recorder = EventRecorder::new(client, component, &env::var("HOSTNAME").unwrap_or_default());
         let stop = tasks.stop_token();
         tasks.job(async move {
             tokio::select! {
                 // Dropped in the middle of a call: the Event is written or lost, and both are fine.
-                () = NoticeWriter::new(recorder).run(notices_rx) => {}
+                () = EventWriter::new(recorder).run(events_rx) => {}
                 // Cancel safe: the token stays cancelled.
                 () = stop.cancelled() => {}
             }
         });
-        Self(notices_tx)
+        Self(events_tx)
     }
 
-    /// Leaves a word about an object.
-    pub(crate) fn tell(&self, subject: EventSubject, note: EventNote) {
-        let notice = Notice { subject, note, at: SystemTime::now(), end: Instant::now() + KEEP_TRYING };
-        if self.0.try_send(notice).is_err() {
+    /// Records an Event about an object.
+    pub fn record(&self, subject: EventSubject, note: EventNote) {
+        let event = WaitingEvent { subject, note, at: SystemTime::now(), end: Instant::now() + KEEP_TRYING };
+        if self.0.try_send(event).is_err() {
             debug!("too many events wait, one is left out");
         }
     }
 }
 
 /// Writes Events, one after the other.
-struct NoticeWriter {
+struct EventWriter {
     recorder: EventRecorder,
     pauses: RetryPauses,
-    /// The log says that Events are lost.
+    /// True if the log says that Events are lost.
     is_told: bool,
 }
 
-impl NoticeWriter {
+impl EventWriter {
     fn new(recorder: EventRecorder) -> Self {
         let pauses = RetryPauses::new(FIRST_PAUSE, LONGEST_PAUSE, LONGEST_PAUSE);
         Self { recorder, pauses, is_told: false }
     }
 
-    async fn run(mut self, mut notices_rx: mpsc::Receiver<Notice>) {
-        while let Some(notice) = notices_rx.recv().await {
-            match self.keep_trying(&notice).await {
+    async fn run(mut self, mut events_rx: mpsc::Receiver<WaitingEvent>) {
+        while let Some(event) = events_rx.recv().await {
+            match self.keep_trying(&event).await {
                 Ok(()) => self.is_told = false,
                 Err(failure) => self.lost(&failure),
             }
@@ -93,9 +91,9 @@ impl NoticeWriter {
 
     /// Tries until the Event is written, its time is over, or trying again cannot help. Where the server refuses for long, each is
     /// tried once: the others would wait behind it.
-    async fn keep_trying(&mut self, notice: &Notice) -> Result<(), ApiFailure> {
+    async fn keep_trying(&mut self, event: &WaitingEvent) -> Result<(), ApiFailure> {
         loop {
-            let Err(failure) = self.recorder.tell(&notice.subject, &notice.note, notice.at).await else {
+            let Err(failure) = self.recorder.tell(&event.subject, &event.note, event.at).await else {
                 self.pauses.reset();
                 return Ok(());
             };
@@ -104,7 +102,7 @@ impl NoticeWriter {
                 _ if failure.is_transient() => self.pauses.after_outage(&failure),
                 _ => return Err(failure),
             };
-            if self.pauses.is_refused_for_long() || Instant::now() + pause >= notice.end {
+            if self.pauses.is_refused_for_long() || Instant::now() + pause >= event.end {
                 return Err(failure);
             }
             sleep(pause).await;

@@ -1,4 +1,4 @@
-//! Who leads when, from the side of one candidate.
+//! The election from the side of one candidate.
 
 use super::{
     decision::{LEASE_TIME, RENEW_TIME},
@@ -62,7 +62,7 @@ fn a_lease_that_was_not_seen_to_change_for_as_long_as_it_says_is_taken_over_its_
 
 #[test]
 fn a_count_of_transitions_at_its_end_stays_there_and_the_lease_changes_hands_all_the_same() {
-    let stored: super::lease::Lease = serde_json::from_value(serde_json::json!({
+    let stored: super::object::Lease = serde_json::from_value(serde_json::json!({
         "metadata": {"resourceVersion": "v1"},
         "spec": {"holderIdentity": "", "leaseTransitions": i32::MAX, "leaseDurationSeconds": i32::MAX},
     }))

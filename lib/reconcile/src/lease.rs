@@ -1,18 +1,18 @@
-//! Who of several controllers writes: the one that holds the Lease. Everybody else reads, answers, and says who leads.
+//! Leader election: of several controllers only the one that holds the Lease writes. The others read, answer, and name the leader.
 //!
 //! ```text
 //!   get ──► somebody else's, and it changed lately ──► wait ──► get …
-//!    │ nobody's, or not seen to change for as long as it says
+//!    │ without a holder, or not seen to change for as long as it says
 //!    ▼
 //!   write ──► lead, at most 10 s from when that write was sent ──► write again after 5 s …
 //!    └ refused: get                └ told to stop: give it back
 //! ```
 //!
-//! Time is this process's own monotonic clock, never what the object says: clocks of hosts differ. A process that was stopped
-//! and goes on finds that its time is over before it writes; what it had sent already names a version that is gone by then.
+//! Time is this process's own monotonic clock, never the times in the object: clocks of hosts differ. A process that was stopped and
+//! goes on finds that its term is over before it writes; a write that it had sent already names a version that is gone by then.
 
 mod decision;
-mod lease;
+mod object;
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,63 +26,63 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use self::lease::Lease;
+use self::object::Lease;
 
-pub(crate) use self::decision::{LeaseCommand, LeaseCore, LeaseEvent, LeaseRecord, SeenLease};
+pub use self::decision::{LeaseCommand, LeaseCore, LeaseEvent, LeaseRecord, SeenLease};
 
-/// How long a call for the Lease may take: two of them fit into the time for which one who leads can rely on the last.
+/// Time limit of a call for the Lease: two of them fit into the time for which a leader relies on its last renewal.
 const CALL_TIME: Duration = Duration::from_secs(4);
 
-/// Who leads, as this process knows it.
+/// The leader, as this process knows it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Leadership {
-    /// Who holds the Lease, as far as that was seen.
-    pub(crate) holder: Option<Arc<str>>,
-    /// Until when this process leads, unless it renews.
-    pub(crate) until: Option<std::time::Instant>,
-    /// Why the Lease cannot be read or written, if so.
-    pub(crate) trouble: Option<Arc<str>>,
-    /// What time it is, as the server said with the last renewal.
-    pub(crate) server_time: Option<ServerTime>,
+pub struct Leadership {
+    /// Holder of the Lease, as far as one was seen.
+    pub holder: Option<Arc<str>>,
+    /// End of this process's term, unless it renews.
+    pub until: Option<std::time::Instant>,
+    /// Reason why the Lease cannot be read or written.
+    pub trouble: Option<Arc<str>>,
+    /// Time by the API server's clock, said with the last renewal.
+    pub server_time: Option<ServerTime>,
 }
 
-/// What time the server has said that it is, and when that was heard.
+/// Time by the API server's clock, and the moment at which it was heard.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct ServerTime {
+pub struct ServerTime {
     /// Since 1970.
     said: Duration,
     heard: std::time::Instant,
 }
 
 impl ServerTime {
-    /// What time it is now by that, since 1970; never later than the server's clock is.
-    pub(crate) fn now(self) -> Duration {
+    /// Returns the time since 1970; never later than the API server's clock.
+    pub fn now(self) -> Duration {
         self.said + self.heard.elapsed()
     }
 }
 
 impl Leadership {
-    /// Whether this process leads now. To be asked before every write.
-    pub(crate) fn is_ours(&self, now: std::time::Instant) -> bool {
+    /// True if this process leads now. Asked before every write.
+    pub fn is_ours(&self, now: std::time::Instant) -> bool {
         self.until.is_some_and(|until| now < until)
     }
 }
 
-/// What leading takes.
+/// A candidate of the election.
 #[derive(Debug)]
-pub(crate) struct LeadParts {
-    /// A connection of its own: what is watched must not hold up a renewal.
-    pub(crate) client: ApiClient,
-    /// Where the Lease is.
-    pub(crate) namespace: String,
-    /// Its name.
-    pub(crate) name: String,
-    /// Of this process, other in every one.
-    pub(crate) identity: String,
+pub struct LeaderElection {
+    /// Connection to the API server that no watch can hold up.
+    pub client: ApiClient,
+    /// Namespace of the Lease.
+    pub namespace: String,
+    /// Name of the Lease.
+    pub name: String,
+    /// Identity of this process; no other process has it.
+    pub identity: String,
 }
 
-/// Tries to lead until the process stops, and gives the Lease back then.
-pub(crate) fn start(parts: LeadParts, tasks: &Tasks) -> watch::Receiver<Leadership> {
+/// Campaigns until the process stops, and gives the Lease back then.
+pub fn campaign(parts: LeaderElection, tasks: &Tasks) -> watch::Receiver<Leadership> {
     let (leadership_tx, leadership_rx) = watch::channel(Leadership::default());
     let core = LeaseCore::new(&parts.identity, std::time::Instant::now());
     let leases = Collection::custom("coordination.k8s.io", "v1", "Lease", "leases").of(&parts.namespace);
@@ -98,10 +98,10 @@ pub(crate) fn start(parts: LeadParts, tasks: &Tasks) -> watch::Receiver<Leadersh
 
 /// The edge between [`LeaseCore`] and the API server.
 struct Candidate {
-    parts: LeadParts,
+    parts: LeaderElection,
     leases: Collection,
     core: LeaseCore,
-    /// What was read or written last: what others put there stays there.
+    /// Lease as it was read or written last: fields of others are written back unchanged.
     last: Lease,
     trouble: Option<Arc<str>>,
     server_time: Option<ServerTime>,
@@ -124,7 +124,7 @@ impl Candidate {
             command = self.core.step(std::time::Instant::now(), event);
             self.tell();
         }
-        // Somebody else can begin at once. Where that fails, he waits until it is clear that nobody renews.
+        // Another candidate can begin at once. Where that fails, it waits until the Lease has not been renewed for its time.
         if let Some(command) = self.core.step(std::time::Instant::now(), LeaseEvent::Stop) {
             match self.execute(command).await {
                 LeaseEvent::Written(_) => info!("the lease is given back"),
@@ -170,7 +170,7 @@ impl Candidate {
         record: &LeaseRecord,
         is_new_term: bool,
     ) -> Result<LeaseEvent, ApiFailure> {
-        let LeadParts { client, name, namespace, .. } = &self.parts;
+        let LeaderElection { client, name, namespace, .. } = &self.parts;
         let is_over = over.is_some();
         let lease = self.last.written(namespace, name, over.as_deref(), record, is_new_term);
         let written = match over {
@@ -184,8 +184,7 @@ impl Candidate {
                 self.server_time = self.last.written_at().map(|said| ServerTime { said, heard });
                 Ok(LeaseEvent::Written(self.last.seen()))
             }
-            // It was written, or deleted, by somebody else in the meantime. Where it was to be made, what is not there is its
-            // namespace.
+            // Another candidate wrote or deleted it meanwhile. Where it was to be created, the missing object is its namespace.
             Err(failure) if failure.code() == Some(409) || (failure.code() == Some(404) && is_over) => {
                 debug!(error = %Chain(&failure), "the lease is another one by now");
                 Ok(LeaseEvent::Refused)
@@ -202,7 +201,7 @@ impl Candidate {
         LeaseEvent::Failed
     }
 
-    /// Has readers know, and the log.
+    /// Publishes the leader, and logs changes.
     fn tell(&mut self) {
         let now = std::time::Instant::now();
         let leadership = Leadership { server_time: self.server_time, ..self.core.leadership(self.trouble.clone()) };

@@ -1,4 +1,4 @@
-//! Who leads, decided from what was read and written and when: pure.
+//! The election, decided from reads and writes of the Lease and their times: pure.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -8,121 +8,121 @@ use std::{
 
 use super::Leadership;
 
-/// For how long others leave alone who has renewed. Long enough for an API server that is started anew.
+/// Time for which other candidates wait after a renewal. Long enough for an API server that is started anew.
 pub(super) const LEASE_TIME: Duration = Duration::from_secs(15);
-/// For how long one who leads relies on his last renewal: others wait a third longer, so that he has ended before they begin.
+/// Time for which a leader relies on its last renewal: others wait half as long again, so that it has ended before they begin.
 pub(super) const RENEW_TIME: Duration = Duration::from_secs(10);
-/// Between two looks, or two renewals.
+/// Pause between two reads, or two renewals.
 const RETRY: Duration = Duration::from_secs(5);
-/// After a call that failed.
+/// Pause after a call that failed.
 const RETRY_FAILED: Duration = Duration::from_secs(2);
-/// What a Lease may ask for. More is somebody's mistake, and would leave the cluster without a leader for as long.
+/// The longest duration of a Lease that counts. More is a mistake, and would leave the cluster without a leader for as long.
 const LONGEST_LEASE: Duration = Duration::from_secs(60);
-/// What a Lease says that was given back: Kubernetes allows no zero.
+/// Duration of a Lease that was given back: Kubernetes allows no zero.
 const GIVEN_BACK: Duration = Duration::from_secs(1);
 
-/// What stands in a Lease.
+/// Content of a Lease.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct LeaseRecord {
-    /// Who has it; nobody if empty.
-    pub(crate) holder: String,
-    /// For how long, from a renewal on.
-    pub(crate) duration: Duration,
+pub struct LeaseRecord {
+    /// Holder; empty if there is none.
+    pub holder: String,
+    /// Duration from a renewal on.
+    pub duration: Duration,
     /// The number of changes of holder; an int32 in the API.
-    pub(crate) transitions: i32,
+    pub transitions: i32,
 }
 
 /// A Lease in one of its versions.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct SeenLease {
-    /// Which.
-    pub(crate) version: String,
-    /// What stands in it.
-    pub(crate) record: LeaseRecord,
+pub struct SeenLease {
+    /// Version.
+    pub version: String,
+    /// Content.
+    pub record: LeaseRecord,
 }
 
-/// What happens.
+/// Events of the election.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum LeaseEvent {
+pub enum LeaseEvent {
     /// The moment has come that [`LeaseCore::due`] said.
     Due,
     /// The Lease was read, or is not there.
     Read(Option<SeenLease>),
-    /// It was written as wanted.
+    /// The Lease was written.
     Written(SeenLease),
-    /// It was not: it is another one by now.
+    /// The Lease was not written: it has another version by now.
     Refused,
-    /// A call failed; nobody knows whether it was done.
+    /// A call failed; it may have been carried out.
     Failed,
     /// The process stops.
     Stop,
 }
 
-/// What is to be done; the next event tells how it went.
+/// The next call; the next event is its result.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum LeaseCommand {
+pub enum LeaseCommand {
     /// Read the Lease.
     Read,
-    /// Write it.
+    /// Write the Lease.
     Write {
-        /// Over this version and no other; `None` where there shall be none yet.
+        /// Version that is written over; `None` to create the Lease.
         over: Option<String>,
-        /// What shall stand in it.
+        /// Content to write.
         record: LeaseRecord,
-        /// Whether it goes to somebody else by this.
+        /// True if the holder changes.
         is_new_term: bool,
     },
 }
 
 /// One candidate.
 #[derive(Clone, Debug)]
-pub(crate) struct LeaseCore {
+pub struct LeaseCore {
     identity: String,
     /// The Lease as it was last seen, and since when it has been like that here.
     seen: Option<(SeenLease, Instant)>,
-    /// When the write was sent that last made or kept it ours.
+    /// Moment at which the last write was sent that made or kept this candidate the holder.
     renewed: Option<Instant>,
-    /// When the write was sent that is under way.
+    /// Moment at which the write in flight was sent.
     sent: Option<Instant>,
-    /// Whether the last write was refused.
+    /// True if the last write was refused.
     refused: bool,
     due: Instant,
-    /// Where pauses come from that no two candidates share.
+    /// State of the generator of jitter: candidates do not come at the same moment.
     dice: u64,
 }
 
 impl LeaseCore {
-    /// A candidate of this name, which no other process has or will have.
-    pub(crate) fn new(identity: &str, now: Instant) -> Self {
+    /// Returns a candidate with an identity that no other process has or will have.
+    pub fn new(identity: &str, now: Instant) -> Self {
         let mut dice = DefaultHasher::new();
         identity.hash(&mut dice);
         let dice = dice.finish() | 1;
         Self { identity: identity.to_owned(), seen: None, renewed: None, sent: None, refused: false, due: now, dice }
     }
 
-    /// When to come back with [`LeaseEvent::Due`].
-    pub(crate) fn due(&self) -> Instant {
+    /// Moment of the next [`LeaseEvent::Due`].
+    pub fn due(&self) -> Instant {
         self.due
     }
 
-    /// Who leads.
-    pub(crate) fn leadership(&self, trouble: Option<Arc<str>>) -> Leadership {
+    /// Returns the leader.
+    pub fn leadership(&self, trouble: Option<Arc<str>>) -> Leadership {
         let holder = self.seen.as_ref().map(|(seen, _)| &*seen.record.holder).filter(|holder| !holder.is_empty());
         let until = self.renewed.map(|renewed| renewed + RENEW_TIME);
         Leadership { holder: holder.map(Arc::from), until, trouble, server_time: None }
     }
 
-    /// Whether this candidate leads.
-    pub(crate) fn leads(&self, now: Instant) -> bool {
+    /// True if this candidate leads.
+    pub fn leads(&self, now: Instant) -> bool {
         self.renewed.is_some_and(|renewed| now < renewed + RENEW_TIME)
     }
 
-    /// Takes what happened.
-    pub(crate) fn step(&mut self, now: Instant, event: LeaseEvent) -> Option<LeaseCommand> {
+    /// Takes an event, and returns the next call.
+    pub fn step(&mut self, now: Instant, event: LeaseEvent) -> Option<LeaseCommand> {
         match event {
             LeaseEvent::Due if self.leads(now) => self.renew(now),
             LeaseEvent::Due => Some(LeaseCommand::Read),
-            // Twice in a row is more than somebody who was faster: asking on and on would help nobody.
+            // Twice in a row is more than another candidate that was faster: asking at once would not help.
             LeaseEvent::Refused if std::mem::replace(&mut self.refused, true) => self.wait(now, RETRY_FAILED),
             LeaseEvent::Refused => Some(LeaseCommand::Read),
             LeaseEvent::Read(found) => self.read(now, found),
@@ -158,13 +158,13 @@ impl LeaseCore {
         self.wait(now, RETRY.min(free_at - now))
     }
 
-    /// Makes it ours.
+    /// Takes the Lease.
     fn take(&mut self, now: Instant) -> Option<LeaseCommand> {
         let transitions = self.seen.as_ref().map_or(0, |(seen, _)| seen.record.transitions.saturating_add(1));
         self.write(now, transitions, true)
     }
 
-    /// Keeps it ours.
+    /// Renews the Lease.
     fn renew(&mut self, now: Instant) -> Option<LeaseCommand> {
         let transitions = self.seen.as_ref().map_or(0, |(seen, _)| seen.record.transitions);
         self.write(now, transitions, false)
@@ -190,7 +190,7 @@ impl LeaseCore {
         Some(LeaseCommand::Write { over: self.version(), record, is_new_term: false })
     }
 
-    /// Between three quarters of a pause and all of it: who waits for the same thing does not come at the same moment.
+    /// Waits between three quarters of a pause and all of it.
     fn wait(&mut self, now: Instant, most: Duration) -> Option<LeaseCommand> {
         self.dice ^= self.dice << 13;
         self.dice ^= self.dice >> 7;

@@ -1,4 +1,4 @@
-//! The Lease object. What is not known of it goes back as it came.
+//! The Lease object. Fields that are not known here go back as they came.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::{LeaseRecord, SeenLease};
 
-/// A Lease, as far as it is read here.
+/// A Lease with the fields that are read here.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(super) struct Lease {
     #[serde(default)]
@@ -28,7 +28,7 @@ struct LeaseSpec {
 }
 
 impl Lease {
-    /// What it says.
+    /// Returns its version and record.
     pub(super) fn seen(&self) -> SeenLease {
         let version = self.metadata.get("resourceVersion").and_then(Value::as_str).unwrap_or_default();
         SeenLease {
@@ -43,12 +43,12 @@ impl Lease {
         }
     }
 
-    /// When it was written last, by the server's clock and since 1970.
+    /// Time of its last write by the API server's clock, since 1970.
     pub(super) fn written_at(&self) -> Option<Duration> {
         written_at(self.metadata.get("managedFields")?)
     }
 
-    /// The same, saying something else, over the version that was seen.
+    /// Returns the object with another record, over the version that was seen.
     pub(super) fn written(
         &self,
         namespace: &str,
@@ -63,7 +63,7 @@ impl Lease {
             Some(version) => metadata.insert("resourceVersion".to_owned(), json!(version)),
             None => metadata.remove("resourceVersion"),
         };
-        // People read the times; nobody here judges by them.
+        // The times are for people; no decision here uses them.
         let now = json!(rfc3339_micros(SystemTime::now()));
         let mut spec = self.spec.rest.clone();
         spec.insert("renewTime".to_owned(), now.clone());

@@ -1,0 +1,38 @@
+//! What a Kubernetes controller is made of. Decisions are functions of values and live elsewhere; this crate is the edge that they
+//! share.
+//!
+//! ```text
+//!   Reflector (one watch per kind and process) ──► Store (which objects, in which version)
+//!                                                     │ keys that changed
+//!                                                     ▼
+//!   WorkQueue (one key at a time, ever longer pauses) ──► reconcile ──► CallPool, InFlightWrites ──► API server
+//!                                                     ▲                       │
+//!                                                     └────── WriteOutcome ◄──┘          EventSink ──► Events
+//! ```
+//!
+//! A [`Leadership`] says whether this process may write. A leader term begins with nothing but what the API server says, and ends with
+//! the Lease.
+
+mod calls;
+mod controller;
+mod events;
+mod lease;
+mod queue;
+mod reflector;
+mod store;
+mod term;
+mod troubles;
+mod writes;
+
+pub use calls::CallPool;
+pub use controller::{Controller, ControllerParts, Fingerprint, Observed, ReconcileMoment, Reconciler};
+pub use events::EventSink;
+pub use lease::{
+    LeaderElection, Leadership, LeaseCommand, LeaseCore, LeaseEvent, LeaseRecord, SeenLease, ServerTime, campaign,
+};
+pub use queue::{Requeue, WorkQueue};
+pub use reflector::{Reflector, ReflectorEvent, ReflectorKind};
+pub use store::{ObjectStamp, Store, Unreadable};
+pub use term::{leads_until, reach, wait_to_lead};
+pub use troubles::Troubles;
+pub use writes::{InFlightWrites, WriteOutcome, WriteReadiness};
