@@ -1,7 +1,7 @@
-//! The edges for people and their tools: the admin socket of the command line, and the address of figures and probes.
+//! Interfaces for people and their tools: the admin socket of the command line, and the address of metrics and probes.
 //!
-//! Both speak HTTP/1.1. The admin socket changes things and belongs to root alone (mode 0600); the other one only tells.
-//! No state of its own: every answer comes from the owners.
+//! Both speak HTTP/1.1. The admin socket changes things and belongs to root alone (mode 0600); the other one only
+//! tells. No state of its own: every answer comes from the owners.
 
 mod changes;
 mod claims;
@@ -77,26 +77,26 @@ use crate::{
     usage::{holders, pods::PodUsageReader},
 };
 
-/// What the answers are made of. Cheap to clone.
+/// State that answers are made from. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct AdminService(Arc<AdminParts>);
 
-/// How far the daemon is, for figures and probes: it stands by, or it works and there is an [`AdminService`]. Cheap to
+/// Stage of the daemon, for metrics and probes: it stands by, or it works and there is an [`AdminService`]. Cheap to
 /// clone.
 #[derive(Clone, Debug, Default)]
 pub struct DaemonStage(Arc<OnceLock<AdminService>>);
 
-/// What a daemon says that waits for another one to end. It has scanned its hardware and could work at once, so that
-/// whoever replaces daemons one by one may go on.
+/// Answer of a daemon that waits for another one to end. It has scanned its hardware and could work at once, so a
+/// rollout that replaces daemons one by one may go on.
 const STANDING_BY: &str = "standing by\n";
 
 impl DaemonStage {
-    /// The daemon works from now on. Only the first call counts.
+    /// Notes that the daemon works from now on. Only the first call counts.
     pub fn live(&self, admin: AdminService) {
         let _ = self.0.set(admin);
     }
 
-    /// What the address of figures and probes answers.
+    /// Routes of the address of metrics and probes.
     fn routes(self) -> Router {
         Router::new().route("/metrics", get(metrics)).with_state(self.clone()).merge(self.probe_routes())
     }
@@ -114,72 +114,72 @@ pub struct AdminParts {
     pub node: String,
     /// Id of this boot.
     pub boot_id: String,
-    /// When the daemon started.
+    /// Time at which the daemon started.
     pub started: Instant,
-    /// Reads what the machine looks like.
+    /// Reader of the machine's layout.
     pub machine: MachineReader,
-    /// Who waits for changes.
+    /// Callers that wait for changes.
     pub watchers: ChangeWatchers,
     /// Claim state.
     pub claims: ClaimsHandle,
-    /// Whether containers are bound as their claims say.
+    /// Reader of the audit, which tells if containers are bound as their claims say.
     pub audit_rx: AuditReader,
     /// Hardware state.
     pub inventory: InventoryHandle,
     /// Manifests of claims; `None` where the API server has the claims.
     pub manifests: Option<ManifestFolder>,
-    /// How it stands with the slices; `None` where nothing is published.
+    /// State of the slices; `None` where nothing is published.
     pub publication_rx: Option<watch::Receiver<Publication>>,
-    /// What is known of this node's pods.
+    /// Knowledge of this node's pods.
     pub pods_rx: PodsReader,
-    /// How it stands with the export of the topology; `None` where it is switched off.
+    /// State of the topology's export; `None` where it is switched off.
     pub topology_rx: Option<watch::Receiver<TopologyExport>>,
-    /// How it stands with the report of the hardware; absent where it is switched off.
+    /// State of the hardware's report; absent where it is switched off.
     pub hardware_rx: Option<watch::Receiver<HardwareReporting>>,
-    /// Looks at claims of the API server; `None` where manifests are the claims.
+    /// Reader of claims of the API server; `None` where manifests are the claims.
     pub claim_reader: Option<ClaimReader>,
-    /// What went wrong lately.
+    /// The latest failures.
     pub failures: RecentFailures,
     /// Counters.
     pub metrics: Metrics,
-    /// What is wrong with what the daemon needs and others keep, in words.
+    /// Faults, in words, of what the daemon needs and others keep.
     pub necessities_rx: watch::Receiver<Vec<String>>,
     /// The kubelet's side; `None` where it is switched off.
     pub kubelet: Option<KubeletSide>,
     /// The container runtime's side.
     pub nri: NriSide,
-    /// Who holds what, by pod.
+    /// Holders of devices, by pod.
     pub pod_usage: PodUsageReader,
     /// How devices look in slices, published or not.
     pub slices: SliceSettings,
-    /// For what takes long.
+    /// Tasks for long work.
     pub tasks: Tasks,
 }
 
-/// What is known of the kubelet.
+/// State of the kubelet.
 #[derive(Clone, Debug)]
 pub struct KubeletSide {
-    /// Its last word on the registration.
+    /// The kubelet's last word on the registration.
     pub registration_rx: watch::Receiver<RegistrationState>,
-    /// How many connections it has to the socket that it calls.
+    /// Number of its connections to the socket that it calls.
     pub connections_rx: watch::Receiver<KubeletConnections>,
     /// The socket that it looks for.
     pub registration_socket: PathBuf,
     /// The socket that it calls.
     pub service_socket: PathBuf,
-    /// The folder that every kubelet makes in its root and nobody else does.
+    /// The folder that every kubelet makes in its root, and nothing else does.
     pub pods: PathBuf,
 }
 
 impl KubeletSide {
-    /// For how long there has been no connection, if that is worth a word. A kubelet keeps one for as long as it lives.
+    /// Time without a connection, if that is worth a word. A kubelet keeps one for as long as it lives.
     fn silence(&self) -> Option<Duration> {
         let connections = *self.connections_rx.borrow();
         let silence = connections.since.elapsed();
         (connections.open == 0 && connections.kept && silence > SILENCE).then_some(silence)
     }
 
-    /// What is missing of the kubelet's side. A host on which no kubelet has ever worked misses nothing.
+    /// Fault of the kubelet's side. A host on which no kubelet has ever worked has none.
     fn missing(&self) -> Option<String> {
         match &*self.registration_rx.borrow() {
             RegistrationState::Registered => self.silence().map(|silence| {
@@ -192,7 +192,7 @@ impl KubeletSide {
     }
 }
 
-/// A kubelet that starts anew, or loses its connection, is back within seconds.
+/// Silence that is no fault: a kubelet that starts anew, or loses its connection, is back within seconds.
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// An answer that is not a success.
@@ -211,11 +211,11 @@ impl IntoResponse for AdminFailure {
     }
 }
 
-/// The longest reason that the framework gives is a line.
+/// Size limit of a reason of the framework: the longest is a line.
 const LONGEST_REASON_BYTES: usize = 64 << 10;
 
-/// Puts what the framework refuses by itself (a body of another shape, a path that is none) into the shape of every
-/// other failure.
+/// Puts refusals of the framework itself (a body of another shape, a path that does not exist) into the shape of
+/// every other failure.
 async fn in_one_shape(request: Request, next: Next) -> Response {
     let asked = format!("{} {}", request.method(), request.uri().path());
     let response = next.run(request).await;
@@ -237,7 +237,7 @@ impl AdminService {
         Self(Arc::new(parts))
     }
 
-    /// What the admin socket answers.
+    /// Routes of the admin socket.
     fn admin_routes(self) -> Router {
         Router::new()
             .route("/v1/status", get(status))
@@ -266,7 +266,7 @@ impl AdminService {
             .with_state(self)
     }
 
-    /// What keeps the daemon from serving all that it should; empty when ready.
+    /// Reasons why the daemon does not serve all that it should; empty when ready.
     pub fn not_ready(&self) -> Vec<String> {
         let inventory = self.0.inventory.reader().latest();
         let mut missing = inventory.doubts();
@@ -280,7 +280,7 @@ impl AdminService {
         missing
     }
 
-    /// Comes back when the owner of the claims answers: never, if it is stuck.
+    /// Returns when the owner of the claims answers: never, if it is stuck.
     pub async fn ping(&self) {
         self.0.claims.ping().await;
     }
@@ -344,7 +344,7 @@ fn kubelet_status(kubelet: &KubeletSide) -> AdminKubelet {
     }
 }
 
-/// A kubelet that makes connections for calls is connected as far as it needs.
+/// True if a kubelet has a connection, or makes them for its calls only, which is as much as it needs.
 fn is_connected(connections: KubeletConnections) -> bool {
     connections.open > 0 || !connections.kept
 }
@@ -438,11 +438,11 @@ async fn metrics(State(stage): State<DaemonStage>, headers: HeaderMap) -> Result
     Ok(([(CONTENT_TYPE, format.content_type())], figures).into_response())
 }
 
-/// The owner of the claims answers within microseconds, whatever hardware and API server do.
+/// Time for the owner of the claims to answer. It takes microseconds, whatever hardware and API server do.
 const OWNER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// As the watchdog of systemd: whether the runtime turns and the owner of the claims answers. Neither waits for hardware, for
-/// the API server or for the daemon before this one.
+/// Checks, as the watchdog of systemd does, that the runtime turns and the owner of the claims answers. Neither waits
+/// for hardware, for the API server or for the daemon before this one.
 async fn healthz(State(stage): State<DaemonStage>) -> (StatusCode, String) {
     let Some(admin) = stage.0.get() else { return (StatusCode::OK, STANDING_BY.to_owned()) };
     alive(State(admin.clone())).await

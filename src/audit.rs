@@ -1,4 +1,4 @@
-//! Whether containers are bound to what their claims say: not only when they are made, but as long as they run.
+//! Audit of the binding of containers to what their claims say: not only when they are made, but as long as they run.
 //!
 //! ```text
 //!   claim table, notes ──► intent (pure) ┐
@@ -7,11 +7,11 @@
 //!   the runtime's containers ──► pool: those without CPUs of a claim, on CPUs of one ──► put back
 //! ```
 //!
-//! Looked at every some seconds, and at once when somebody writes into a container's cgroup. What is looked at is the
-//! cgroup, never a program: who narrows itself may. A container is touched only while its own first process is seen in
-//! its own cgroup; nothing outside of that cgroup is ever written.
+//! Containers are looked at every some seconds, and at once when a program writes into a container's cgroup. The
+//! audit looks at the cgroup, never at a program: a program may narrow itself. A container is touched only while its
+//! own first process is seen in its own cgroup; nothing outside of that cgroup is ever written.
 //!
-//! Writer of the [`AuditTable`]: [`task`]. Readers: the command line, and what tells the API server of claims.
+//! Writer of the [`AuditTable`]: [`task`]. Readers: the command line, and the code that tells the API server of claims.
 
 mod cause;
 mod history;
@@ -42,37 +42,37 @@ use crate::{
 
 pub use pass::{AuditLook, Auditor};
 
-/// What the audit works with.
+/// Parts that the audit works with.
 #[derive(Debug)]
 pub struct AuditParts {
     /// The machine.
     pub root: SysRoot,
     /// The containers that the runtime tells of, those of the shared pool among them.
     pub seen_rx: SeenReader,
-    /// What claims are bound to.
+    /// Claims, with what they bind containers to.
     pub table_rx: watch::Receiver<Arc<ClaimTable>>,
-    /// Which containers run with them.
+    /// Notes of the containers that run with claims.
     pub containers: ContainerDir,
-    /// The kubelet's folder: what it says that it binds containers to tells whether it was the one who changed them.
+    /// The kubelet's folder: its own bindings there tell if the kubelet was the one that changed a container.
     pub kubelet: PathBuf,
-    /// How often all containers are looked at; `None` for never.
+    /// Time between two looks at all containers; `None` for never.
     pub period: Option<Duration>,
-    /// Counts what is found.
+    /// Counters of the findings.
     pub metrics: Metrics,
 }
 
-/// Something that the audit says of a container.
+/// A finding of the audit about a container.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct AuditRemark {
     /// The container's id.
     pub container: String,
-    /// Whether it is not bound as its claims say; else it only cannot be told.
+    /// True if the container is not bound as its claims say; else that cannot be told.
     pub degraded: bool,
-    /// What is wrong, in words.
+    /// The fault, in words.
     pub text: String,
 }
 
-/// What is wrong with how containers are bound; nothing where all is well.
+/// Faults of the binding of containers; nothing where all is well.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct AuditTable {
     /// By claim; a container with several claims is with each of them.
@@ -80,13 +80,13 @@ pub struct AuditTable {
 }
 
 impl AuditTable {
-    /// What keeps a claim from being what was promised.
+    /// Reasons why a claim is not what was promised.
     pub fn degraded(&self, claim: &ClaimUid) -> Option<String> {
         let texts = self.texts(claim, true);
         (!texts.is_empty()).then(|| texts.join("; "))
     }
 
-    /// The containers of a claim of which it cannot be told.
+    /// Returns the containers of a claim of which that cannot be told.
     pub fn unseen(&self, claim: &ClaimUid) -> Vec<String> {
         self.texts(claim, false)
     }
@@ -100,23 +100,23 @@ impl AuditTable {
 /// Reads the latest table. Cheap to clone.
 pub type AuditReader = watch::Receiver<Arc<AuditTable>>;
 
-/// Something that has happened to how a claim's container is bound.
+/// A change in how a claim's container is bound.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct AuditNews {
     /// The claim.
     pub claim: ClaimRef,
-    /// In one word; see [`crate::metrics`] for all of them.
+    /// Name of the change; see [`crate::metrics`] for all of them.
     pub reason: &'static str,
-    /// In all words.
+    /// The change in full words.
     pub message: String,
-    /// When.
+    /// Time of the change.
     pub at: SystemTime,
 }
 
-/// News that nobody reads in time are in the log all the same.
+/// News that wait for a reader at most; later ones are in the log all the same.
 const NEWS: usize = 256;
 
-/// Where the audit's words can be read. Cheap to clone.
+/// Access to the audit's findings. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct AuditHandle {
     table_rx: AuditReader,
@@ -124,18 +124,18 @@ pub struct AuditHandle {
 }
 
 impl AuditHandle {
-    /// What is wrong now.
+    /// Table of the present faults.
     pub fn table(&self) -> AuditReader {
         self.table_rx.clone()
     }
 
-    /// What happens from now on.
+    /// News from now on.
     pub fn news(&self) -> broadcast::Receiver<AuditNews> {
         self.news_tx.subscribe()
     }
 }
 
-/// The audit before it has begun, so that those who tell of it can listen first.
+/// The audit before it has begun, so that tasks that report its news can subscribe first.
 #[derive(Debug)]
 pub struct WaitingAudit {
     parts: AuditParts,
@@ -144,17 +144,17 @@ pub struct WaitingAudit {
 }
 
 impl WaitingAudit {
-    /// Everything is ready, and nothing was looked at.
+    /// Makes the audit ready; nothing is looked at yet.
     pub fn new(parts: AuditParts) -> Self {
         Self { parts, table_tx: watch::Sender::default(), news_tx: broadcast::Sender::new(NEWS) }
     }
 
-    /// For readers.
+    /// Handle for readers.
     pub fn handle(&self) -> AuditHandle {
         AuditHandle { table_rx: self.table_tx.subscribe(), news_tx: self.news_tx.clone() }
     }
 
-    /// Begins. What has happened while nobody looked is found and mended now.
+    /// Begins. Changes from before the start are found and mended now.
     pub fn start(self, tasks: &Tasks) {
         task::start(self, tasks);
     }

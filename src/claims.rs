@@ -1,4 +1,4 @@
-//! What is prepared for whom. One task writes claim records and claim CDI files, everybody reads the latest table.
+//! Prepared claims of the node. One task writes claim records and claim CDI files; readers see the latest table.
 //!
 //! ```text
 //!                 plan                 hardware, verify, CDI file
@@ -42,20 +42,20 @@ use crate::{inventory::Inventory, metrics::FailureReason};
 pub use table::{ClaimTable, ClaimView};
 pub use task::{ClaimsHandle, ClaimsParts, ClaimsStartError, DeviceOrder, OrderObstacle, OrderStage, start};
 
-/// What a [`ReadClaims`] says of one claim.
+/// Answer of a [`ReadClaims`] for one claim.
 pub type ReadResult = Result<Allocation, Box<dyn std::error::Error + Send + Sync>>;
 
-/// What becomes of the allocations that were read. It does not block.
+/// Continuation that takes the allocations that were read. It does not block.
 pub type ReadContinuation = Box<dyn FnOnce(Vec<ReadResult>) + Send>;
 
-/// What came along with a call to prepare claims.
+/// Allocations that came along with a call to prepare claims.
 pub type GivenAllocations = BTreeMap<ClaimUid, ReadResult>;
 
-/// Where claims' allocations are read: the API server or manifests on disk.
+/// Source of the claims' allocations: the API server or manifests on disk.
 pub trait ReadClaims: Send + Sync + 'static {
     /// Reads the allocations of exactly these claims, in their order: a claim of the same name with another UID is an
-    /// error. Returns at once, and goes on with `then` wherever the last of them was read: each change of threads is a
-    /// good part of what a prepare takes. Who asks over a network asks for all of them at once.
+    /// error. Returns at once, and goes on with `then` on the thread that read the last of them: each change of
+    /// threads is a good part of what a prepare takes. A reader over a network asks for all of them at once.
     fn read(&self, claims: Vec<ClaimRef>, then: ReadContinuation);
 }
 
@@ -86,7 +86,7 @@ pub enum ClaimError {
     Read {
         /// The claim.
         claim: ClaimRef,
-        /// What the API server or the manifest said.
+        /// Error of the API server or of the manifest.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -98,7 +98,7 @@ pub enum ClaimError {
         /// The device of the allocation.
         device: DeviceName,
     },
-    /// Nobody knows what devices there are.
+    /// The devices of the pool are not known.
     #[error("whether device {device} is in pool {pool} is not known: {reason}; try again")]
     UnknownPool {
         /// The pool of the allocation.
@@ -159,7 +159,7 @@ pub enum ClaimError {
         device: DeviceName,
         /// As in the allocation.
         capacity: String,
-        /// Those that it has.
+        /// Capacities that the device has.
         known: String,
     },
     /// The allocation takes nothing of something.
@@ -172,12 +172,12 @@ pub enum ClaimError {
         /// The capacity.
         capacity: String,
     },
-    /// What has to be on one NUMA node cannot be.
+    /// Devices that have to be on one NUMA node cannot be.
     #[error("no NUMA node has all that has to be on one (sameNumaNode: required): {grants}; {reasons}")]
     Placement {
         /// The devices, with the nodes that each can come from.
         grants: String,
-        /// What stood in the way on each node.
+        /// The obstacle on each node.
         reasons: String,
     },
     /// A backend could not do its step.
@@ -187,17 +187,17 @@ pub enum ClaimError {
         step: &'static str,
         /// The device.
         device: DeviceName,
-        /// What the backend said.
+        /// Error of the backend.
         #[source]
         source: BackendError,
     },
-    /// Whoever holds what is missing may need it no more.
+    /// The holder of what is missing may need it no more.
     #[error("{}; whether its holder still needs it is being looked at: try again in some seconds", Chain(&**refusal))]
     Contested {
         /// Why the claim is refused, as long as the holder needs it.
         refusal: Box<ClaimError>,
     },
-    /// The claim was to be taken back because nobody needed it, and was asked for again.
+    /// The claim was to be taken back as not needed, and was asked for again.
     #[error("claim {0} was asked for again")]
     NeededAgain(ClaimUid),
     /// A device gives containers what its backend never gives.
@@ -205,7 +205,7 @@ pub enum ClaimError {
     Edits {
         /// The device.
         device: DeviceName,
-        /// What it gives.
+        /// The edits that the device gives.
         #[source]
         source: ForeignEdits,
     },
@@ -265,7 +265,7 @@ pub enum ClaimError {
         uid: ClaimUid,
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Fault of the record.
         reason: String,
     },
     /// Only quarantined claims can be forgotten.
@@ -279,10 +279,10 @@ pub enum ClaimError {
     OrderTimedOut {
         /// How long it waited.
         waited: String,
-        /// What was in its way.
+        /// Work that was in its way.
         obstacles: String,
     },
-    /// Whoever gave an order has gone while it waited.
+    /// The caller that gave an order has gone while the order waited.
     #[error("the order was withdrawn before anything was changed")]
     OrderWithdrawn,
     /// The daemon is stopping.
@@ -337,20 +337,20 @@ pub struct ClaimFailure {
 /// Work that is under way on a claim.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct BusyClaim {
-    /// Which.
+    /// Kind of work.
     pub operation: ClaimOperation,
-    /// When it began.
+    /// Time at which the work began.
     pub since: SystemTime,
 }
 
-/// What can be under way on a claim.
+/// Kinds of work that can be under way on a claim.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ClaimOperation {
-    /// It is made ready, or checked.
+    /// The claim is made ready, or checked.
     Prepare,
-    /// It is taken back.
+    /// The claim is taken back.
     Unprepare,
-    /// Its containers are told what has become of their devices' attributes.
+    /// The claim's containers are told what has become of their devices' attributes.
     Describe,
     /// A start makes right what the last run left of it.
     Recover,
@@ -366,7 +366,7 @@ fn absent(inventory: &Inventory, pool: &str, device: &DeviceName) -> ClaimError 
 }
 
 impl ClaimOperation {
-    /// In one word: `prepare`, `unprepare`, `describe`, `recover`.
+    /// Name of the operation: `prepare`, `unprepare`, `describe`, `recover`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Prepare => "prepare",
@@ -376,7 +376,7 @@ impl ClaimOperation {
         }
     }
 
-    /// As it is said of a claim while it lasts: `preparing`.
+    /// Words for a claim while the operation lasts, such as `preparing`.
     pub fn in_progress(self) -> &'static str {
         match self {
             Self::Prepare => "preparing",

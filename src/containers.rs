@@ -1,15 +1,16 @@
-//! Which containers run with which claim, on any container runtime: one small file per container and claim.
+//! Containers that run with claims, on any container runtime: one small file per container and claim.
 //!
 //! ```text
 //! <state>/containers/<claim uid>/<container id>.<start>.json  {"boot_id": …, "pid": …, "started": …, "cgroup": …, …}
 //! ```
 //!
-//! Writer: the hook, while a container is made. Reader: whoever must not touch what a container uses. Remover: the claims
-//! task and the janitor. The folder is beside the records because several instances of the daemon share it.
+//! Writer: the hook, while a container is made. Reader: all code that must not touch the hardware of a container.
+//! Remover: the claims task and the janitor. The folder is beside the records because several instances of the daemon
+//! share it.
 //!
 //! Wrongly taking a container for ended would take its hardware away, so everything that cannot be known counts as
-//! running: a file that is not understood, processes or cgroups that are not visible from here. The time of the start is
-//! in the file's name, so that removing the note of an ended container never hits that of its next start.
+//! running: a file that is not understood, processes or cgroups that are not visible from here. The time of the start
+//! is in the file's name, so that removing the note of an ended container never hits that of its next start.
 
 mod life;
 mod owner;
@@ -36,14 +37,14 @@ use tracing::warn;
 
 pub use owner::{ContainerOwner, NotedPod};
 
-/// Notes have a few hundred bytes; a path has 4096 at most.
+/// Size limit of a note: notes have a few hundred bytes; a path has 4096 at most.
 const MOST_BYTES: u64 = 64 << 10;
 
 /// The id of a container, as its runtime calls it. It becomes a file name, so its characters are restricted.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct ContainerId(String);
 
-/// Why a text cannot be a container's id.
+/// Error of a text that cannot be a container's id.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "container id {0:?} is not valid: 1 to 200 characters of a-z, A-Z, 0-9, '_', '+', '-' and '.', not beginning with a dot"
@@ -68,34 +69,34 @@ impl ContainerId {
     }
 }
 
-/// What is known of a container from the moment in which it was made.
+/// Note about a container from the moment in which it was made.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ContainerNote {
     /// The boot in which that was; nothing outlives it.
     pub boot_id: String,
-    /// Its first process.
+    /// The container's first process.
     pub pid: u32,
-    /// When that process started, in ticks since the boot: another process can get the number, not the time.
+    /// Start of that process, in ticks since the boot: another process can get the number, not the time.
     pub started: u64,
-    /// Its cgroup, as a path of the machine; absent where it has none of its own.
+    /// The container's cgroup, as a path of the machine; absent where it has none of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<PathBuf>,
     /// The namespace in which the process has that number.
     pub pid_namespace: PathBuf,
     /// The namespace in which the cgroup has that path.
     pub cgroup_namespace: PathBuf,
-    /// Whether the process is the first of a namespace of processes: all others in there end with it.
+    /// True if the process is the first of a namespace of processes: all others in there end with it.
     #[serde(default)]
     pub is_init: bool,
-    /// What it was bound to for this claim, which may be a part of it. Absent in notes of earlier versions.
+    /// Binding of the container for this claim, which may be a part of the claim. Absent in notes of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sets: Option<ContainerSets>,
-    /// Whose container it is, as far as its runtime tells. Absent in notes of earlier versions.
+    /// Owner of the container, as far as its runtime tells. Absent in notes of earlier versions.
     #[serde(flatten)]
     pub owner: ContainerOwner,
 }
 
-/// What a container was bound to for a claim; an empty set binds nothing.
+/// Binding of a container for a claim; an empty set binds nothing.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ContainerSets {
     /// CPUs.
@@ -104,22 +105,22 @@ pub struct ContainerSets {
     pub mems: IdSet,
 }
 
-/// Which container uses which claim.
+/// A container's use of a claim.
 #[derive(Clone, Debug)]
 pub struct ContainerUse<'a> {
     /// The claim.
     pub claim: &'a ClaimUid,
     /// The container.
     pub container: &'a ContainerId,
-    /// Its first process.
+    /// The container's first process.
     pub pid: u32,
-    /// What it is bound to for the claim, where that is known.
+    /// Binding of the container for the claim, where that is known.
     pub sets: Option<ContainerSets>,
-    /// Whose container it is, as far as its runtime tells.
+    /// Owner of the container, as far as its runtime tells.
     pub owner: ContainerOwner,
 }
 
-/// Why a container could not be recorded.
+/// Error of recording a container.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// Something about the container could not be read.
@@ -127,7 +128,7 @@ pub enum RecordError {
     Look {
         /// The file, without the leading slash.
         path: String,
-        /// What the kernel said.
+        /// Error of the kernel.
         #[source]
         source: io::Error,
     },
@@ -137,8 +138,8 @@ pub enum RecordError {
 }
 
 impl RecordError {
-    /// Whether it failed in a way in which it fails for a runtime of an ordinary user. Root can meet the same errors, on a
-    /// file system that went read-only for example.
+    /// True if it failed as it fails for a runtime of an ordinary user. Root can meet the same errors, on a file
+    /// system that went read-only for example.
     pub fn is_denied(&self) -> bool {
         let (Self::Look { source, .. } | Self::Write(FileError { source, .. })) = self;
         matches!(source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
@@ -185,8 +186,8 @@ fn look(root: &SysRoot, pid: u32, owner: ContainerOwner) -> Result<ContainerNote
     })
 }
 
-/// The cgroup of a process, where it can be seen from here. One that is also the hook's own is the runtime's, and is never
-/// empty.
+/// Returns the cgroup of a process, where it can be seen from here. A cgroup that is also the hook's own is the
+/// runtime's, and is never empty.
 fn own_cgroup(root: &SysRoot, pid: u32) -> Result<Option<PathBuf>, RecordError> {
     let path = CpusetCgroup::of_process(root, pid).and_then(|cgroup| {
         let is_ours = cgroup.holds(std::process::id())?;
@@ -204,11 +205,11 @@ fn own_cgroup(root: &SysRoot, pid: u32) -> Result<Option<PathBuf>, RecordError> 
 /// A container that was made with a claim.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ClaimContainer {
-    /// Its id.
+    /// Id of the container.
     pub id: ContainerId,
-    /// What is known of it; `None` if its file is not understood.
+    /// Note about the container; `None` if its file is not understood.
     pub note: Option<ContainerNote>,
-    /// Whether it runs, or may run for all that can be known.
+    /// True if the container runs, or may run for all that can be known.
     pub runs: bool,
     file: PathBuf,
 }
@@ -227,12 +228,12 @@ impl ContainerDir {
         Self { path: path.into(), root, boot_id: boot_id.into() }
     }
 
-    /// Where it is.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The containers that were made with a claim and not noticed to have ended, by id.
+    /// Returns the containers that were made with a claim and not noticed to have ended, by id.
     ///
     /// # Errors
     /// When the folder is there and cannot be read.
@@ -244,12 +245,12 @@ impl ContainerDir {
         Ok(containers)
     }
 
-    /// Whether the first process of a container is there right now.
+    /// Looks if the first process of a container is there right now.
     pub fn sight(&self, note: &ContainerNote) -> ContainerSight {
         life::sight(&self.root, note, &self.boot_id)
     }
 
-    /// Whether a container runs with a claim, for all that can be known.
+    /// True if a container runs with a claim, or may run for all that can be known.
     pub fn any_runs(&self, claim: &ClaimUid) -> bool {
         self.of(claim).map_or(true, |containers| containers.iter().any(|container| container.runs))
     }
@@ -262,7 +263,7 @@ impl ContainerDir {
         ignore_absent(fs::remove_dir_all(self.path.join(claim.as_str())))
     }
 
-    /// The claims that have a folder.
+    /// Returns the claims that have a folder.
     ///
     /// # Errors
     /// When the folder of all containers is there and cannot be read.
@@ -270,7 +271,7 @@ impl ContainerDir {
         Ok(names(&self.path)?.into_iter().filter_map(|name| ClaimUid::new(name).ok()).collect())
     }
 
-    /// Removes the files of a claim's containers that have ended, and says how many.
+    /// Removes the files of a claim's containers that have ended, and returns how many.
     ///
     /// # Errors
     /// When the folder cannot be read or a file cannot be removed.
@@ -299,7 +300,7 @@ impl ContainerDir {
     }
 }
 
-/// Names in a folder that do not begin with a dot; none if it is absent.
+/// Returns the names in a folder that do not begin with a dot; none if it is absent.
 fn names(folder: &Path) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

@@ -1,10 +1,11 @@
 //! Starts the parts in an order in which nothing is promised before it is true, and stops them in the reverse.
 //!
 //! ```text
-//!  config ► backends ► uevent listener ► first scan ► lock ► kubelet sockets ► recover ► publisher ► admin, figures ► READY=1
+//!  config ► backends ► uevent listener ► first scan ► lock ► kubelet sockets ► recover ► publisher
+//!         ► admin, metrics ► READY=1
 //!  a backend that does not answer the scan or recovery in time is waited for no longer: the others serve
-//!  SIGTERM ► a daemon that stands by is registered ► sockets go, calls in flight finish ► claims task ends ► exit, lock released
-//!            (a second signal: at once)
+//!  SIGTERM ► a daemon that stands by is registered ► sockets go, calls in flight finish ► claims task ends
+//!          ► exit, lock released   (a second signal: at once)
 //! ```
 
 mod audit;
@@ -72,7 +73,7 @@ use crate::{
     tasks::Tasks,
 };
 
-/// Why the daemon ended.
+/// Reasons why the daemon ended.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
     /// A folder of the daemon could not be made.
@@ -80,7 +81,7 @@ pub enum DaemonError {
     Folder {
         /// The folder.
         path: PathBuf,
-        /// What the kernel said.
+        /// Error of the kernel.
         #[source]
         source: io::Error,
     },
@@ -108,7 +109,7 @@ pub enum DaemonError {
     /// There are no usable credentials for the API server.
     #[error("failed to prepare for talking to the API server")]
     Cluster(#[source] ConnectError),
-    /// Nobody could be asked which devices are drained.
+    /// The list of drained devices could not be read.
     #[error("failed to read which devices are drained")]
     Drains(#[source] DrainError),
     /// The claims could not be recovered.
@@ -120,7 +121,7 @@ pub enum DaemonError {
     /// The kubelet's sockets could not be made.
     #[error("failed to listen for the kubelet")]
     Kubelet(#[source] crate::socket::SocketError),
-    /// The socket that tells which pod holds what could not be made.
+    /// The socket that tells which pod holds which device could not be made.
     #[error("failed to listen for those who ask which pod holds what")]
     PodResources(#[source] crate::socket::SocketError),
     /// A part of the daemon has ended.
@@ -152,7 +153,7 @@ pub async fn run(config: DaemonConfig, machine: RunningMachine, reload: ConfigRe
     DaemonLife { signals, ended_rx, kubelet_sockets, tasks: tasks.clone() }.lead(starting, &promised).await
 }
 
-/// The machine that is looked after.
+/// The machine that the daemon looks after.
 #[derive(Debug)]
 pub struct RunningMachine {
     root: SysRoot,
@@ -161,23 +162,23 @@ pub struct RunningMachine {
 }
 
 impl RunningMachine {
-    /// The one under `root`, which has been running since some boot.
+    /// Describes the machine under `root`, which has been running since some boot.
     ///
     /// # Errors
-    /// When it does not tell since which.
+    /// When the machine does not tell since which.
     pub fn running(root: SysRoot) -> Result<Self, DaemonError> {
         let boot_id = boot::boot_id(&root).map_err(DaemonError::BootId)?;
         Ok(Self { kernel: kernel(&root), root, boot_id })
     }
 
-    /// A captured one. No record is older than the rehearsal, so any boot id will do where it has none.
+    /// Describes a captured machine. No record is older than the rehearsal, so any boot id will do where it has none.
     pub fn captured(root: SysRoot) -> Self {
         let boot_id = boot::boot_id(&root).unwrap_or_else(|_| Uuid::new_v4().to_string());
         Self { kernel: kernel(&root), root, boot_id }
     }
 }
 
-/// The release of its kernel. A report without it is still one.
+/// Returns the release of the machine's kernel. A report without it is still one.
 fn kernel(root: &SysRoot) -> String {
     boot::kernel_release(root).ok().flatten().unwrap_or_else(|| "unknown".to_owned())
 }
@@ -189,7 +190,7 @@ struct HeldMachine {
 }
 
 impl HeldMachine {
-    /// The daemon ends when it does not hold the machine any more.
+    /// Holds the machine; the daemon ends when it does not hold it any more.
     fn watched(machine: RunningMachine, lock: InstanceLock, tasks: &Tasks) -> Self {
         let lock = Arc::new(lock);
         lock::watch(lock.clone(), tasks);
@@ -210,7 +211,7 @@ impl HeldMachine {
     }
 }
 
-/// Starts everything. From when on others rely on it, `promised` says.
+/// Starts everything. `promised` becomes true when others begin to rely on the daemon.
 async fn start(
     config: DaemonConfig,
     machine: RunningMachine,
@@ -279,7 +280,7 @@ async fn start(
     Ok(())
 }
 
-/// Opens the doors for people and their tools, but those that stand open.
+/// Opens the sockets for people and their tools, but those that are open already.
 async fn serve(
     config: &DaemonConfig,
     admin: &AdminService,
@@ -309,7 +310,7 @@ fn private_folder(key: &'static str, path: &Path) -> Result<(), DaemonError> {
     trust_folder(path).map_err(|source| DaemonError::Trust { key, source })
 }
 
-/// Listens first, then scans: what happens in between is not missed.
+/// Listens first, then scans: changes in between are not missed.
 async fn start_inventory(config: &DaemonConfig, root: &SysRoot, tasks: &Tasks) -> InventoryHandle {
     let backends = registry::from_config(config, root);
     let parts = InventoryParts {
@@ -335,10 +336,10 @@ async fn start_inventory(config: &DaemonConfig, root: &SysRoot, tasks: &Tasks) -
     inventory
 }
 
-/// Whose events to listen to, if anybody's.
+/// Source of uevents to listen to, if any.
 fn uevents(config: &DaemonConfig, root: &SysRoot) -> Option<UeventSource> {
     match config.inventory.uevents {
-        // Where it cannot be told whether udevd runs, the kernel's own events come all the same.
+        // Where it cannot be told if udevd runs, the kernel's own events come all the same.
         UeventMode::Auto if config.paths.root == Path::new("/") => {
             Some(UeventSource::detect(root).unwrap_or(UeventSource::Kernel))
         }
@@ -372,7 +373,7 @@ async fn lock(
     let waiting = tasks.blocking(move || InstanceLock::take(&waiting_path));
     let probes = serve_standby(config, stage, tasks).await;
     let lock = tokio::select! {
-        // Whoever is cancelled has told nobody anything that is not true of a daemon that works.
+        // A wait that is cancelled has told nothing that is not true of a daemon that works.
         lock = notify::standing_by(waiting) => lock,
         never = services.stand_by() => match never {},
     };
@@ -382,7 +383,7 @@ async fn lock(
     Ok((lock, probes))
 }
 
-/// Says to probes and readers of figures that this daemon stands by, unless the other daemon has the same addresses.
+/// Tells probes and readers of metrics that this daemon stands by, unless the other daemon has the same addresses.
 async fn serve_standby(config: &DaemonConfig, stage: &DaemonStage, tasks: &Tasks) -> ServedByStandby {
     let is_served = |served: Result<(), admin::ServeError>| match served {
         Ok(()) => true,
@@ -401,7 +402,7 @@ async fn serve_standby(config: &DaemonConfig, stage: &DaemonStage, tasks: &Tasks
     }
 }
 
-/// The binary that the hooks of containers run, as the container runtime sees it.
+/// Returns the binary that the hooks of containers run, as the container runtime sees it.
 async fn install_hook(config: &DaemonConfig, tasks: &Tasks) -> Result<PathBuf, DaemonError> {
     let Some(dir) = config.hook_dir.clone() else { return Ok(config.hook.clone()) };
     let installing = tasks.blocking(move || install::install(Path::new("/proc/self/exe"), &dir));
@@ -409,7 +410,8 @@ async fn install_hook(config: &DaemonConfig, tasks: &Tasks) -> Result<PathBuf, D
     installing.await.map_err(ended)?.map_err(DaemonError::Install)
 }
 
-/// Recovery has written the CDI files of ready claims anew, so what they do not name is not needed any more.
+/// Removes old hooks. Recovery has written the CDI files of ready claims anew, so builds that they do not name are
+/// not needed.
 fn remove_other_hooks(config: &DaemonConfig, hook: PathBuf, tasks: &Tasks) {
     let Some(dir) = config.hook_dir.clone() else { return };
     let (cdi, driver) = (SpecDir::new(config.paths.cdi.clone()), config.driver.clone());
@@ -456,14 +458,15 @@ async fn start_claims(
     started.map_err(ended)?.map_err(DaemonError::Claims)
 }
 
-/// Figures for readers on other hosts, where they are wanted and somebody says who the readers are.
+/// Serves metrics to readers on other hosts, where they are wanted and the API server can tell who the readers are.
 fn start_scrapes(config: &DaemonConfig, source: &ClaimSource, stage: &DaemonStage, tasks: &Tasks) {
     let Some((address, readers)) = config.metrics.scrape.zip(source.readers()) else { return };
     let parts = ScrapeParts { stage: stage.clone(), address: address.0, readers, node: config.node_name.clone() };
     serve_scrapes(parts, tasks);
 }
 
-/// In a cluster the kubelet asks again for every claim whose pod is still wanted; the others are not to come back.
+/// Starts the restoring of claims, but not in a cluster: there the kubelet asks again for every claim whose pod is
+/// still wanted, and the others are not to come back.
 fn start_restoring(
     source: &ClaimSource,
     claims: &ClaimsHandle,

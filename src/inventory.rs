@@ -1,4 +1,4 @@
-//! What hardware exists. One task writes it, everybody reads the latest whole value.
+//! The hardware of the host. One task writes it, all readers see the latest whole value.
 //!
 //! ```text
 //!  uevents ──hint──►┐
@@ -34,7 +34,7 @@ pub struct Inventory {
     pub pools: BTreeMap<BackendName, Arc<Pool>>,
     /// The other backends: their first scan has failed or not answered. That they have no devices is not known either.
     pub unknown: BTreeMap<BackendName, UnknownPool>,
-    /// Since when the last scan of a backend has been running, for those that take longer than anybody waits for one.
+    /// Start of the last scan of each backend that takes longer than callers wait for it.
     pub unanswered: BTreeMap<BackendName, SystemTime>,
     /// Devices that an operator takes out of service, whether they are there or not.
     pub drains: Drains,
@@ -49,15 +49,16 @@ pub struct Pool {
     pub name: String,
     /// In the backend's order of preference.
     pub devices: Vec<Device>,
-    /// What these devices share.
+    /// Counters that these devices share.
     pub counter_sets: Vec<CounterSet>,
-    /// What the backend could not understand.
+    /// Warnings about hardware that the backend could not understand.
     pub warnings: Vec<BackendWarning>,
-    /// Why nothing newer is known, if the last scan failed or has not answered; the devices are then the last known ones.
+    /// Why nothing newer is known, if the last scan failed or has not answered; the devices are then the last known
+    /// ones.
     pub stale: Option<String>,
 }
 
-/// The devices of one backend, which nobody knows.
+/// The devices of one backend, if they are not known.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct UnknownPool {
     /// `<node>/<backend>`.
@@ -80,7 +81,7 @@ impl Inventory {
 }
 
 impl Inventory {
-    /// Whether this and a later inventory say the same. What is shared with the earlier one is not compared again.
+    /// True if this and a later inventory are equal. Pools that both share are not compared again.
     pub(crate) fn is_same(&self, later: &Self) -> bool {
         let pools = self.pools.iter().zip(&later.pools);
         self.pools.len() == later.pools.len()
@@ -97,12 +98,13 @@ impl Inventory {
         self.drains.get(&(backend.clone(), device.clone()))
     }
 
-    /// Why nothing is known of the pool called `pool`, if that is so: what is not found there may be there all the same.
+    /// Returns why nothing is known of the pool called `pool`, if that is so: a device that is not found there may
+    /// exist all the same.
     pub fn unknown_reason(&self, pool: &str) -> Option<&str> {
         self.unknown.values().find(|unknown| unknown.name == pool).map(|unknown| unknown.reason.as_str())
     }
 
-    /// Every backend of which it is not known what it has now, and why, in words.
+    /// Returns every backend whose present devices are not known, and why, in words.
     pub fn doubts(&self) -> Vec<String> {
         let stale = self.pools.iter().filter_map(|(backend, pool)| {
             Some((backend, pool.stale.as_deref()?, "its devices are those of the last scan that worked"))
@@ -119,17 +121,17 @@ impl Inventory {
     }
 }
 
-/// What is said of a backend whose scan began so long ago.
+/// Describes a backend whose scan has been running since then.
 fn unanswered(since: SystemTime) -> String {
     format!("has not answered since {}", utc(since))
 }
 
-/// The name of a backend's pool on a node.
+/// Returns the name of a backend's pool on a node.
 pub fn pool_name(node: &str, backend: &BackendName) -> String {
     format!("{node}/{backend}")
 }
 
-/// Reads the latest inventory. Cheap to clone.
+/// Reader of the latest inventory. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct InventoryReader(watch::Receiver<Arc<Inventory>>);
 
@@ -144,7 +146,7 @@ impl InventoryReader {
         self.0.borrow().clone()
     }
 
-    /// A receiver of its own, which has not seen the latest value yet.
+    /// Returns a receiver of its own, which has not seen the latest value yet.
     pub fn subscribe(&self) -> watch::Receiver<Arc<Inventory>> {
         let mut inventory_rx = self.0.clone();
         inventory_rx.mark_changed();

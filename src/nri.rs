@@ -1,5 +1,5 @@
-//! The daemon as a plugin of the container runtime (NRI): containers are bound when they are made, stay bound when they are
-//! resized, and leave the CPUs that claims get to themselves.
+//! The daemon as a plugin of the container runtime (NRI): containers are bound when they are made, stay bound when they
+//! are resized, and leave the CPUs that claims get to themselves.
 //!
 //! ```text
 //!   claims (table) ─┐                       ┌── session: what is said (pure) ── known: containers (pure)
@@ -8,9 +8,9 @@
 //!        seen containers, status ◄──────────┘
 //! ```
 //!
-//! One task owns the connection and all that is known by it. It answers a call before it reads the next one, so no call is ever
-//! held up for another, and reads the claims' table only. Without a runtime, the hooks in the claims' CDI files bind
-//! containers all the same; both ask [`pinning`](crate::pinning).
+//! One task owns the connection and all that is known by it. It answers a call before it reads the next one, so no call
+//! is ever held up for another, and reads the claims' table only. Without a runtime, the hooks in the claims' CDI files
+//! bind containers all the same; both ask [`pinning`](crate::pinning).
 
 mod facts;
 mod known;
@@ -49,17 +49,17 @@ use crate::{
 };
 
 /// First pause after a connection that failed.
-/// Longest one: a runtime that comes back is not waited for any longer by its containers.
+/// Pauses after connections that failed: a runtime that comes back is not kept waiting by its containers any longer.
 const PAUSES: Doubling = Doubling::new(Duration::from_millis(200), Duration::from_secs(10));
-/// How often to look for a runtime that has never been there.
+/// Time between two looks for a runtime that has never been there.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// What the plugin is made of.
+/// Parts that the plugin is made of.
 #[derive(Debug)]
 pub struct NriParts {
-    /// Its configuration.
+    /// Configuration of the plugin.
     pub config: NriConfig,
-    /// Where the runtime listens.
+    /// Socket on which the runtime listens.
     pub socket: PathBuf,
     /// The qualified class of our CDI devices.
     pub kind: String,
@@ -67,44 +67,44 @@ pub struct NriParts {
     pub reserved: IdSet,
     /// The machine.
     pub root: SysRoot,
-    /// What claims hold; recovered.
+    /// Claims, with what they hold; recovered.
     pub table_rx: watch::Receiver<Arc<ClaimTable>>,
-    /// Changes when CPUs and nodes may have.
+    /// The inventory, which changes when CPUs and nodes may have.
     pub inventory: InventoryReader,
     /// Counters.
     pub metrics: Metrics,
 }
 
-/// How it stands with the runtime.
+/// State of the connection with the runtime.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum NriLink {
-    /// Nobody asked for it, or it has not been tried yet.
+    /// The plugin is switched off, or has not been tried yet.
     #[default]
     Off,
-    /// Nobody listens, and nobody has since the start.
+    /// There is no listener, and has been none since the start.
     Absent,
     /// The runtime has told of everything, and tells of all that happens.
     Connected {
-        /// Its name and version.
+        /// Name and version of the runtime.
         runtime: String,
     },
-    /// It has gone, or cannot be talked to.
+    /// The runtime has gone, or cannot be talked to.
     Lost {
         /// Why, for people.
         error: String,
     },
 }
 
-/// What the plugin knows.
+/// Knowledge of the plugin.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct NriStatus {
     /// The connection.
     pub link: NriLink,
-    /// Since when it is so.
+    /// Time since which the connection is in this state.
     pub since: Instant,
-    /// How many containers the runtime has told of.
+    /// Number of containers that the runtime has told of.
     pub containers: usize,
-    /// Those that are left as they are, by id, and why.
+    /// Containers that are left as they are, by id, with the reason.
     pub quarantined: BTreeMap<String, String>,
     /// The CPUs of containers without a claim for CPUs; absent where these are left alone.
     pub shared_pool: Option<IdSet>,
@@ -122,21 +122,21 @@ impl Default for NriStatus {
     }
 }
 
-/// What others see of the plugin. Cheap to clone.
+/// The plugin as others see it. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct NriSide {
-    /// How it stands.
+    /// State of the plugin.
     pub status_rx: watch::Receiver<NriStatus>,
     /// The containers.
     pub seen_rx: SeenReader,
-    /// Whether something was asked for that only the plugin can do.
+    /// True if something is configured that only the plugin can do.
     pub is_required: bool,
-    /// Where the runtime listens.
+    /// Socket on which the runtime listens.
     pub socket: PathBuf,
 }
 
 impl NriSide {
-    /// What is missing, for people.
+    /// Fault of the connection, for people.
     pub fn missing(&self) -> Option<String> {
         let status = self.status_rx.borrow();
         match &status.link {
@@ -182,7 +182,7 @@ struct NriPlugin {
     status_tx: watch::Sender<NriStatus>,
     seen_tx: watch::Sender<SeenContainers>,
     tasks: Tasks,
-    /// Whether there has been a connection.
+    /// True if there has been a connection.
     has_been: bool,
 }
 
@@ -200,7 +200,7 @@ impl NriPlugin {
         Ok(())
     }
 
-    /// Connects for as long as the daemon lives. How often it has failed before counts only until it works.
+    /// Connects for as long as the daemon lives. Failures in a row count only until a connection works.
     async fn keep_connected(&mut self) {
         let mut failures = 0;
         loop {
@@ -243,7 +243,7 @@ impl NriPlugin {
         });
     }
 
-    /// One connection, until it ends.
+    /// Serves one connection, until it ends.
     async fn connection(&mut self, is_synchronized: &mut bool) -> Result<Infallible, NriError> {
         let mut link = RuntimeLink::connect(&self.parts.socket).await?;
         let mut sources = self.sources().await?;
@@ -258,7 +258,7 @@ impl NriPlugin {
             let deadline = session.deadline(Instant::now());
             tokio::select! {
                 biased;
-                // Cancel safe, see there. What the runtime waits for comes first.
+                // Cancel safe, see there. The runtime's messages come first: it waits for answers.
                 heard = link.next() => {
                     let (connection, message) = heard?;
                     // The claim may have been prepared a moment ago, and its container be made already.
@@ -310,7 +310,7 @@ impl NriPlugin {
         facts
     }
 
-    /// Shows what is known.
+    /// Publishes the status and the containers.
     fn tell(&mut self, session: &mut Session, facts: &PinningFacts) {
         let counts = std::mem::take(&mut session.counts);
         self.parts.metrics.nri_counted(counts.updates_failed, counts.refused);
@@ -349,7 +349,7 @@ impl NriPlugin {
 /// A look at the machine, on a thread that may block.
 type MachineLook = JoinHandle<Result<UsableMachine, ReadFailure>>;
 
-/// What facts are made of.
+/// Sources from which facts are made.
 struct FactSources {
     table_rx: watch::Receiver<Arc<ClaimTable>>,
     inventory_rx: watch::Receiver<Arc<Inventory>>,
@@ -358,12 +358,12 @@ struct FactSources {
 }
 
 impl FactSources {
-    /// Whether claims have changed since facts were made.
+    /// True if claims have changed since facts were made.
     fn have_changed(&self) -> bool {
         self.table_rx.has_changed().unwrap_or_default()
     }
 
-    /// Waits for a change. Cancel safe: what was begun is kept. Nobody waits for a machine that does not answer.
+    /// Waits for a change. Cancel safe: a look that was begun is kept. A machine that does not answer holds up nothing.
     async fn change(&mut self, look: impl Fn() -> MachineLook) -> Result<(), NriError> {
         tokio::select! {
             // Cancel safe: a change that was not taken is still seen as one. An owner that has ended ends the daemon.
@@ -388,11 +388,11 @@ async fn finished(looking: &mut Option<MachineLook>) -> <MachineLook as Future>:
 }
 
 fn seen(looked: <MachineLook as Future>::Output) -> Result<Arc<UsableMachine>, NriError> {
-    // A look fails to be made only where the process ends.
+    // The look's thread fails only where the process ends.
     looked.map_or_else(|_| Ok(Arc::default()), |read| read.map(Arc::new).map_err(NriError::Machine))
 }
 
-/// Twice as long after each failure, and never the same on two nodes.
+/// Pause after a failure: twice as long after each, and never the same on two nodes.
 fn pause(failures: u32) -> Duration {
     PAUSES.after(failures).mul_f64(0.5 + fastrand::f64() / 2.0)
 }

@@ -1,8 +1,8 @@
-//! What the devices of this host would give to a claim that nobody has allocated: the scheduler's allocator, asked about one
-//! node. Pure.
+//! Offers of this host's devices to a claim that is not allocated: the scheduler's allocator, asked about one node.
+//! Pure.
 //!
 //! A host without a cluster has no API server that holds slices and classes. The slices are those that this host would
-//! publish; the classes are those of hostler's deployment, and whatever stands beside the claim.
+//! publish; the classes are those of hostler's deployment, and those given beside the claim.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,54 +32,54 @@ use crate::{
     standalone::{UnallocatedClaim, rounded_requests},
 };
 
-/// The newest that there is: a host without a cluster has no older scheduler to agree with.
+/// The newest version: a host without a cluster has no older scheduler to agree with.
 const VERSION: KubernetesVersion = KubernetesVersion::V1_37;
 
-/// Steps of one search. A claim of 32 devices on a host with thousands takes some ten thousand; what takes more has
-/// constraints that cannot be met in any way, and would keep a thread busy for hours.
+/// Steps of one search. A claim of 32 devices on a host with thousands takes some ten thousand; a claim that takes more
+/// has constraints that cannot be met in any way, and would keep a thread busy for hours.
 const MOST_STEPS: u64 = 2_000_000;
 
-/// More claims of one kind than anybody asks about.
+/// Greatest number of claims of one kind that is counted, more than any caller asks about.
 const MOST_FITS: usize = 1000;
 
 /// Classes of hostler's deployment, with the usual name of the driver.
 const CLASSES: &str = include_str!("../deploy/cluster/deviceclasses.yaml");
 const USUAL_DRIVER: &str = "hostler.dev";
 
-/// What would fit on this host: the answer of `POST /v1/fits`.
+/// Fit of a claim on this host: the answer of `POST /v1/fits`.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClaimFit {
     /// `namespace/name` of the claim.
     pub claim: String,
-    /// How many such claims could be had, one after the other.
+    /// Number of such claims that the host could satisfy, one after the other.
     pub times: usize,
-    /// Whether it could be more: counting ends somewhere.
+    /// True if it could be more: counting ended at its limit.
     pub at_least: bool,
-    /// What the first of them would be given.
+    /// Devices that the first of them would be given.
     pub devices: Vec<DeviceRequestAllocationResult>,
-    /// Notes on what of that is given otherwise than it was asked for.
+    /// Notes on devices that are given otherwise than requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// Why no more of them.
+    /// The reason why no more of them fit.
     pub refusal: Option<String>,
-    /// What is not known of this host's devices, and so offered to nobody.
+    /// Pools and devices of this host that are not known, and so not offered.
     pub unknown: Vec<String>,
 }
 
-/// Why a claim is given nothing.
+/// The reason why a claim is given nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum FitError {
-    /// It has an allocation already.
+    /// The claim has an allocation already.
     #[error("field status.allocation: the claim is allocated already; put its manifest into the folder of claims")]
     Allocated,
-    /// It asks for nothing.
+    /// The claim asks for nothing.
     #[error("field spec.devices.requests: nothing is asked for; write at least one request")]
     Empty,
-    /// Classes of the deployment do not parse, which only a build can be wrong about.
+    /// Classes of the deployment do not parse: an error of the build.
     #[error("the device classes of hostler cannot be read: {0}")]
     Classes(String),
-    /// A device's own selector of nodes means nothing.
+    /// A device's own selector of nodes is invalid.
     #[error("failed to look at the devices of this host")]
     Gather(#[source] GatherError),
     /// The allocator's reason.
@@ -87,7 +87,7 @@ pub enum FitError {
     Refused(#[from] Refusal),
 }
 
-/// What a host can give at one moment.
+/// Devices that a host can give at one moment.
 #[derive(Debug)]
 pub struct NodeOffer {
     node: String,
@@ -98,7 +98,7 @@ pub struct NodeOffer {
 }
 
 impl NodeOffer {
-    /// What `inventory` has and the claims on record leave.
+    /// Makes an offer of the devices of `inventory` that the claims on record leave.
     pub fn new(node: &str, settings: &SliceSettings, inventory: &Inventory, table: &ClaimTable) -> Self {
         let pools = desired_slices(inventory, &HoldsInForce::default(), settings, &Dropped::new());
         let unknown =
@@ -113,17 +113,17 @@ impl NodeOffer {
         }
     }
 
-    /// What claims that are not on record will hold, because they were given it.
+    /// Takes allocations of claims that are not on record yet out of the offer.
     #[must_use]
     pub fn and_promised<'a>(mut self, allocations: impl IntoIterator<Item = &'a AllocationResult>) -> Self {
         allocations.into_iter().for_each(|allocation| self.held.add(Features::for_version(VERSION), allocation));
         self
     }
 
-    /// Gives the claim what it asks for.
+    /// Allocates devices to the claim.
     ///
     /// # Errors
-    /// The first reason why not.
+    /// Returns the first reason why the claim gets none.
     pub fn allocate(&self, asked: &UnallocatedClaim) -> Result<AllocationResult, FitError> {
         let mut given = Vec::new();
         match self.repeat(asked, 1, &mut given)? {
@@ -132,10 +132,10 @@ impl NodeOffer {
         }
     }
 
-    /// Says how often the claim could be satisfied, and what ends it.
+    /// Counts how often the claim could be satisfied, and returns the reason why not more often.
     ///
     /// # Errors
-    /// When the question makes no sense; that nothing fits is an answer.
+    /// Fails when the question makes no sense; that nothing fits is an answer.
     pub fn fit(&self, asked: &UnallocatedClaim) -> Result<ClaimFit, FitError> {
         let mut given = Vec::new();
         let refusal = self.repeat(asked, MOST_FITS, &mut given)?;
@@ -186,7 +186,7 @@ fn check(claim: &ResourceClaim) -> Result<(), FitError> {
     if claim.spec.devices.requests.is_empty() { Err(FitError::Empty) } else { Ok(()) }
 }
 
-/// What claims on record hold, damaged ones too. A pool that has another name now is found by its backend.
+/// Returns the devices that claims on record hold, damaged records too. A renamed pool is found by its backend.
 fn held(driver: &str, inventory: &Inventory, table: &ClaimTable) -> AllocatedState {
     let mut state = AllocatedState::new();
     for device in table.claims.values().flat_map(ClaimView::devices) {
@@ -210,10 +210,10 @@ fn hold(state: &mut AllocatedState, driver: &str, pool: &str, grant: &Grant) {
     }
 }
 
-/// The classes that a claim names and this daemon does not know: it reads none from the API server.
+/// Returns the classes that a claim names and this daemon does not know: it reads none from the API server.
 ///
 /// # Errors
-/// When hostler's own classes cannot be read.
+/// Fails when hostler's own classes cannot be read.
 pub fn foreign_classes<'a>(driver: &str, claim: &'a ResourceClaim) -> Result<BTreeSet<&'a str>, FitError> {
     let known = classes(driver, &[])?;
     let named = claim.spec.devices.requests.iter().flat_map(|request| {
@@ -224,7 +224,7 @@ pub fn foreign_classes<'a>(driver: &str, claim: &'a ResourceClaim) -> Result<BTr
     Ok(named.map(String::as_str).filter(is_foreign).collect())
 }
 
-/// The classes that a claim can name.
+/// Returns the classes that a claim can name.
 fn classes(driver: &str, own: &[DeviceClass]) -> Result<Vec<DeviceClass>, FitError> {
     static USUAL: LazyLock<Result<Vec<DeviceClass>, String>> =
         LazyLock::new(|| serde_saphyr::from_multiple(CLASSES).map_err(|error| error.to_string()));

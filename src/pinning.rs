@@ -1,6 +1,7 @@
-//! To which CPUs and NUMA nodes a container is bound: what its claims ask for together, and what is left for the others. Pure.
+//! The CPUs and NUMA nodes that a container is bound to: those of its claims together, or those left for the others.
+//! Pure.
 //!
-//! The hook that runs in front of a container, the plugin of the container runtime and whoever checks afterwards ask the same
+//! The hook that runs in front of a container, the plugin of the container runtime and later checks call the same
 //! functions, so that they agree.
 
 use hostler_backend::DevicePlan;
@@ -15,39 +16,39 @@ pub struct Pins {
     pub mems: IdSet,
 }
 
-/// What one hook binds a container to.
+/// CPUs and NUMA nodes that one hook binds a container to.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct HookPins {
-    /// The UID of the claim, as the hook says it.
+    /// UID of the claim, as the hook names it.
     pub claim: String,
     /// The share of the claim that the container has.
     pub pins: Pins,
 }
 
-/// A hook was not called as the daemon writes it.
+/// An argument of a hook is not as the daemon writes it.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("argument {argument:?} is not valid: {reason}")]
 pub struct HookArgumentError {
     /// The argument.
     pub argument: String,
-    /// What is wrong with it.
+    /// The reason why it is not valid.
     pub reason: String,
 }
 
 impl HookArgumentError {
-    /// An argument, and what is wrong with it.
+    /// Makes the error of an argument.
     pub fn new(argument: &str, reason: impl Into<String>) -> Self {
         Self { argument: argument.to_owned(), reason: reason.into() }
     }
 }
 
 impl Pins {
-    /// Whether nothing is bound.
+    /// Returns true if nothing is bound.
     pub fn is_empty(&self) -> bool {
         self.cpus.is_empty() && self.mems.is_empty()
     }
 
-    /// In words: `CPUs 0-3 and NUMA nodes 1`.
+    /// Returns the sets in words: `CPUs 0-3 and NUMA nodes 1`.
     pub fn in_words(&self) -> String {
         let sets = [("CPUs", &self.cpus), ("NUMA nodes", &self.mems)];
         let sets = sets.into_iter().filter(|(_, set)| !set.is_empty()).map(|(noun, set)| format!("{noun} {set}"));
@@ -56,10 +57,10 @@ impl Pins {
 }
 
 impl HookPins {
-    /// From what follows `hook cpuset` on the command line.
+    /// Parses the arguments that follow `hook cpuset` on the command line.
     ///
     /// # Errors
-    /// When an argument is unknown, has no value, or its value is not a list.
+    /// Fails when an argument is unknown, has no value, or its value is not a list.
     pub fn parse(args: &[String]) -> Result<Self, HookArgumentError> {
         let (mut claim, mut pins) = (String::new(), Pins::default());
         for pair in args.chunks(2) {
@@ -83,7 +84,7 @@ impl HookPins {
     }
 }
 
-/// What follows `hostler hook <name>` in the arguments of a hook, if it is that hook.
+/// Returns the arguments that follow `hostler hook <name>`, if it is that hook.
 pub fn arguments_of<'a>(name: &str, args: &'a [String]) -> Option<&'a [String]> {
     match args {
         [hostler, hook, which, rest @ ..] if [&**hostler, &**hook, &**which] == ["hostler", "hook", name] => Some(rest),
@@ -91,17 +92,18 @@ pub fn arguments_of<'a>(name: &str, args: &'a [String]) -> Option<&'a [String]> 
     }
 }
 
-/// What the hostler hooks among all hooks of a container bind it to, each by itself; `hooks` gives their arguments.
+/// Returns the pins of each hostler hook among all hooks of a container; `hooks` gives their arguments.
 ///
 /// # Errors
-/// When one is not as the daemon writes it.
+/// Fails when a hook is not as the daemon writes it.
 pub fn pins_of_hooks<'a>(hooks: impl IntoIterator<Item = &'a [String]>) -> Result<Vec<HookPins>, HookArgumentError> {
     hooks.into_iter().filter_map(|args| arguments_of("cpuset", args)).map(HookPins::parse).collect()
 }
 
-/// What a container is bound to that has all of these shares of claims: the union of the CPUs, and that of the nodes.
+/// Returns the pins of a container with all of these shares of claims: the union of the CPUs, and that of the nodes.
 /// Nodes that programs need beside those of their claims
-/// ([`with_kernel_memory`](hostler_linux::cgroup::with_kernel_memory)) are not in it: they are added once, to the union.
+/// ([`with_kernel_memory`](hostler_linux::cgroup::with_kernel_memory)) are not in it: they are added once, to the
+/// union.
 pub fn union<'a>(shares: impl IntoIterator<Item = &'a Pins>) -> Pins {
     shares.into_iter().fold(Pins::default(), |all, share| Pins {
         cpus: all.cpus.union(&share.cpus),
@@ -109,16 +111,16 @@ pub fn union<'a>(shares: impl IntoIterator<Item = &'a Pins>) -> Pins {
     })
 }
 
-/// The CPUs that claims have to themselves: those that their containers are bound to, and those that they keep from others
-/// beside them. `plans` are those of all recorded claims, ready or not.
+/// Returns the CPUs that claims have to themselves: those that their containers are bound to, and those that they keep
+/// from others beside them. `plans` are those of all recorded claims, ready or not.
 pub fn exclusive_cpus<'a>(plans: impl IntoIterator<Item = &'a DevicePlan>) -> IdSet {
     let plans = plans.into_iter().filter(|plan| !plan.pinning.cpus.is_empty());
     let cpus = plans.map(|plan| IdSet::from(plan.pinning.cpus.clone()).union(&hostler_cpu::kept_cpus(plan)));
     cpus.fold(IdSet::new(), |all, cpus| all.union(&cpus))
 }
 
-/// The CPUs on which containers without a claim for CPUs run: those that are online, without those that stay with the system
-/// and those that claims have to themselves. Empty where nothing is left; that is no reason to give out more.
+/// Returns the CPUs on which containers without a claim for CPUs run: the online ones without those that stay with the
+/// system and those that claims have to themselves. Empty where nothing is left; that is no reason to give out more.
 #[must_use]
 pub fn shared_pool(online: &IdSet, reserved: &IdSet, exclusive: &IdSet) -> IdSet {
     online.difference(reserved).difference(exclusive)

@@ -1,5 +1,5 @@
-//! What of this node is whose: what tables, drawings and figures are made of. Pure, but for what keeps up to date
-//! which pods hold what.
+//! Usage of this node: devices, holders and pods, the input of tables, drawings and figures. Pure, but for the task
+//! that keeps the usage of pods up to date.
 
 pub mod counters;
 pub mod holders;

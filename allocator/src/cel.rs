@@ -1,8 +1,8 @@
 //! Selectors: expressions of the Common Expression Language (CEL) over a device, as Kubernetes evaluates them.
 //!
-//! A selector is compiled once and evaluated for many devices. Looking an attribute up is one search in the device's own
-//! map; no maps are built. Which expressions compile, what they answer and what they cost is what kube-scheduler says;
-//! what is not calculated here is refused by name, never guessed.
+//! A selector is compiled once and evaluated for many devices. Looking an attribute up is one search in the device's
+//! own map; no maps are built. Which expressions compile, what they answer and what they cost is what kube-scheduler
+//! says; what is not calculated here is refused by name, never guessed.
 
 mod addresses;
 mod ast;
@@ -37,20 +37,20 @@ use value::Value;
 
 use crate::structured::KubernetesVersion;
 
-/// What Kubernetes offers to selectors. Nothing else differs between the versions that are known here: selectors are
-/// compiled with everything that a version has, whatever its feature gates say.
+/// Parts of the language that a version of Kubernetes offers to selectors. Nothing else differs between the known
+/// versions: selectors are compiled with everything that a version has, whatever its feature gates say.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct CelOptions {
-    /// Attributes can have several values.
+    /// True if attributes can have several values.
     pub list_attributes: bool,
-    /// The function `includes`.
+    /// True if there is the function `includes`.
     pub includes: bool,
-    /// The words in which named formats complained until 1.34.
+    /// True if named formats complain in the words of 1.34 and earlier.
     pub old_words: bool,
 }
 
 impl CelOptions {
-    /// What a version offers, with the gate DRAListTypeAttributes on or off.
+    /// Returns the options of a version, with the gate DRAListTypeAttributes on or off.
     pub fn of(version: KubernetesVersion, list_gate: bool) -> Self {
         let includes = version >= KubernetesVersion::V1_36;
         let is_always_list = version >= KubernetesVersion::V1_37;
@@ -68,18 +68,18 @@ pub struct Selector {
     refusal: Option<Box<str>>,
 }
 
-/// Why an expression is no selector.
+/// The reason why an expression is no selector.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum CompileError {
-    /// More than the API server takes.
+    /// A text longer than the API server takes.
     #[error("it has {bytes} bytes, more than {longest}")]
     TooLong {
-        /// How long it is.
+        /// Length of the text.
         bytes: usize,
-        /// How long it may be.
+        /// Greatest length of a text.
         longest: usize,
     },
-    /// It is not written in the language.
+    /// A text that is not written in the language.
     #[error("{0}")]
     Syntax(String),
     /// A name that means nothing.
@@ -91,9 +91,9 @@ pub enum CompileError {
     /// A field that does not exist.
     #[error("{of} has no field {field}")]
     NoFields {
-        /// What was looked into.
+        /// The value or type in which the field was looked up.
         of: String,
-        /// What for.
+        /// The field.
         field: String,
     },
     /// A function that takes something else.
@@ -104,12 +104,12 @@ pub enum CompileError {
         /// Types of the arguments.
         given: String,
     },
-    /// A part of another type than its place wants.
+    /// A part of another type than its place expects.
     #[error("expected {expected}, found {found}")]
     Type {
-        /// What the place wants.
+        /// The type that the place expects.
         expected: String,
-        /// What is there.
+        /// The type that is there.
         found: String,
     },
     /// The whole is not a truth.
@@ -123,7 +123,7 @@ pub enum CompileError {
     Unsupported(String),
 }
 
-/// Why a selector has no answer for a device. Kubernetes gives up scheduling the pod then.
+/// The reason why a selector has no answer for a device. Kubernetes gives up scheduling the pod then.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum EvaluationError {
     /// An attribute that the device does not have, without `has()` or `.?`.
@@ -132,9 +132,9 @@ pub enum EvaluationError {
     /// Behind the end of a list.
     #[error("index {index:?} is out of bounds of a list of {length}")]
     OutOfBounds {
-        /// Which element.
+        /// The index that was asked for.
         index: Option<i64>,
-        /// Of how many.
+        /// Length of the list.
         length: u64,
     },
     /// A function that takes something else.
@@ -157,10 +157,10 @@ pub enum EvaluationError {
     /// A value that Go cannot look up; it gives up where it should.
     #[error("{0} has no hash")]
     NoHash(String),
-    /// A list that cannot be had, where Go needs it to tell the cost; it gives up where it should.
+    /// A list that cannot be evaluated, where Go needs it to tell the cost; it gives up where it should.
     #[error("there is no list to compare: {0}")]
     NoList(String),
-    /// It took too long.
+    /// Evaluation beyond the cost limit.
     #[error("it costs more than 1,000,000 units")]
     CostLimit,
     /// Kubernetes knows it, this library does not.
@@ -169,7 +169,8 @@ pub enum EvaluationError {
 }
 
 impl EvaluationError {
-    /// Whether it ends the evaluation; other errors do not matter where `||`, `&&` or a macro has an answer without.
+    /// True if the error ends the evaluation; other errors do not matter where `||`, `&&` or a macro has an answer
+    /// without.
     fn is_final(&self) -> bool {
         matches!(self, Self::CostLimit | Self::NoHash(_) | Self::NoList(_) | Self::Unsupported(_))
     }
@@ -184,17 +185,17 @@ impl Selector {
         Ok(Self { plan, slots, options: *options, refusal })
     }
 
-    /// The likeness of refused devices, as words that stand behind `with`. `None`: nothing is plainer than the expression.
+    /// Describes the devices that the selector refuses, in words that follow `with`. `None`: only the expression does.
     pub fn refusal_in_words(&self) -> Option<&str> {
         self.refusal.as_deref()
     }
 
-    /// Whether it selects the device.
+    /// Returns true if the selector selects the device.
     pub fn matches(&self, facts: &DeviceFacts<'_>) -> Result<bool, EvaluationError> {
         self.matches_at_cost(facts).0
     }
 
-    /// The same, and what that cost.
+    /// Returns the answer of [`matches`](Self::matches), and its cost.
     pub fn matches_at_cost(&self, facts: &DeviceFacts<'_>) -> (Result<bool, EvaluationError>, u64) {
         if let Some(fault) = facts.fault(self.options.list_attributes) {
             return (Err(fault), 0);
@@ -204,7 +205,7 @@ impl Selector {
         (answer, evaluation.meter.cost())
     }
 
-    /// What its answer can depend on.
+    /// Properties of a device that the answer can depend on.
     pub fn references(&self) -> References {
         References::of(&self.plan)
     }

@@ -1,9 +1,9 @@
-//! What fits where: sets of pods on nodes, each question to the allocator asked once.
+//! Plans of sets of pods on nodes, with each question to the allocator asked once.
 //!
-//! A cluster of thousands of nodes has few kinds of machines, and half a million pods come from few templates. So devices
-//! are reduced to what the pods at hand can tell of them, nodes to shapes and states, and the allocator is asked once for
-//! each pair of a state and a list of claims; every other pod and node is a look into a table. The answer is that of
-//! asking pod by pod, node by node.
+//! A cluster of thousands of nodes has few kinds of machines, and half a million pods come from few templates. So
+//! devices are reduced to what the pods at hand can tell of them, nodes to shapes and states, and the allocator is
+//! asked once for each pair of a state and a list of claims; every other pod and node is a look into a table. The
+//! answer is that of asking pod by pod, node by node.
 
 mod amounts;
 mod answer;
@@ -47,13 +47,13 @@ pub use snapshot::Snapshot;
 pub use stock::{DeviceGroup, DeviceHolder, DeviceJudge, DeviceKind, GivenDevices, PoolId, PoolStock, StockDevice};
 
 impl Snapshot {
-    /// Where the pods of `sets` go. More important ones come first, others in the order given; where not all fit so, two
-    /// more orders are tried.
+    /// Places the pods of `sets` on nodes. More important sets come first, others in the order given; where not all
+    /// fit so, two more orders are tried.
     pub fn plan(&self, sets: &[PodSet], options: &PlanOptions) -> Plan {
         self.plan_within(sets, options, &mut PlanBoxes::default())
     }
 
-    /// The same, with no more work and time than the boxes have; what is cut short says so.
+    /// Does the same with no more work and time than the boxes have; a set that is cut short says so.
     pub fn plan_within(&self, sets: &[PodSet], options: &PlanOptions, boxes: &mut PlanBoxes) -> Plan {
         let (wishes, was_open) = (self.wishes(sets), boxes.is_open());
         let mut known = self.known(&wishes, options, boxes);
@@ -74,7 +74,7 @@ impl Snapshot {
         plan
     }
 
-    /// Which nodes would take one pod of the set, and why the others would not.
+    /// Names the nodes that would take one pod of the set, and the reasons why the others would not.
     pub fn fit(&self, set: &PodSet, options: &PlanOptions, boxes: &mut PlanBoxes) -> SetPlan {
         let set = PodSet { count: 0, ..set.clone() };
         let wishes = self.wishes(std::slice::from_ref(&set));

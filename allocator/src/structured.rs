@@ -1,7 +1,8 @@
-//! The structured allocator: claims of one pod, the devices that one node can use, and what of them would be allocated.
+//! The structured allocator: it takes the claims of one pod and the devices of one node, and finds the allocations.
 //!
-//! What does not depend on a node is compiled once ([`Allocator::compile`]), what does not depend on claims is gathered
-//! once ([`NodePools`]), and what others hold comes in between ([`AllocatedState`]). The search puts the three together.
+//! The claims are compiled once for all nodes ([`Allocator::compile`]), the devices of a node are gathered once for
+//! all claims ([`NodePools`]), and the allocations of other claims come in between ([`AllocatedState`]). The search
+//! puts the three together.
 
 use std::collections::BTreeMap;
 
@@ -54,13 +55,13 @@ pub struct Allocator {
 }
 
 impl Allocator {
-    /// An allocator that does what one of upstream's does.
+    /// Makes an allocator that does what one of upstream's does.
     pub fn new(features: Features, quirks: Quirks, classes: impl IntoIterator<Item = DeviceClass>) -> Self {
         let classes = classes.into_iter().map(|class| (class.metadata.name.clone(), class)).collect();
         Self { features, quirks, classes, selectors: Selectors::new(features, quirks) }
     }
 
-    /// The one that a version has at work, with the features that are on there.
+    /// Makes the allocator that a version has at work, with the features that are on there.
     pub fn for_version(version: KubernetesVersion, classes: impl IntoIterator<Item = DeviceClass>) -> Self {
         let features = Features::for_version(version);
         Self::new(features, Quirks::of(version, Variant::at_work(version, features)), classes)
@@ -71,24 +72,24 @@ impl Allocator {
         self.features
     }
 
-    /// The pools of a node, from the slices of all nodes.
+    /// Gathers the pools of a node from the slices of all nodes.
     ///
     /// # Errors
-    /// When a selector of nodes means nothing.
+    /// Fails when a selector of nodes is invalid.
     pub fn gather<'a>(&self, node: NodeFacts<'a>, slices: &SliceIndex<'a>) -> Result<NodePools<'a>, GatherError> {
         NodePools::gather(self.features, self.quirks, node, slices)
     }
 
-    /// Prepares claims to be satisfied on any number of nodes, one after the other. What is wrong with them is told where
-    /// they are to be allocated: which of several things comes first depends on the devices there.
+    /// Prepares claims to be satisfied on any number of nodes, one after the other. Their errors are reported when
+    /// they are to be allocated: which of several errors comes first depends on the devices there.
     pub fn compile<'a>(&'a self, claims: impl IntoIterator<Item = &'a ResourceClaim>) -> CompiledClaims<'a> {
         ClaimCompiler::new(self.features, self.quirks, &self.classes, &self.selectors).add_all(claims)
     }
 
-    /// What the claims are given on a node: all of them something, or none anything.
+    /// Allocates devices of a node to all of the claims, or to none.
     ///
     /// # Errors
-    /// Why they are given nothing.
+    /// Returns the reason why the claims are given nothing.
     pub fn allocate(
         &self,
         pools: &NodePools<'_>,
@@ -102,10 +103,10 @@ impl Allocator {
             .map_err(|end| self.start(pools, &state, claims, end.selection, &mut second).explain(end.furthest))
     }
 
-    /// The same for those who need no reason: `None` where the node has not what the claims want.
+    /// Does the same for callers that need no reason: `None` where the node cannot satisfy the claims.
     ///
     /// # Errors
-    /// When no node makes a difference, or the search took too long.
+    /// Fails when no node makes a difference, or the search took too long.
     pub fn find(
         &self,
         pools: &NodePools<'_>,

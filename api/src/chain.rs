@@ -1,4 +1,5 @@
-//! How an error is told: with the whole chain of its causes, in logs, to the kubelet, and wherever an error becomes text.
+//! Presentation of an error with the whole chain of its causes: in logs, to the kubelet, and wherever an error
+//! becomes text.
 
 use std::{error::Error, fmt};
 

@@ -1,4 +1,4 @@
-//! Which claim, and what it was given.
+//! References to claims, and the devices that a claim was given.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ClaimUid, Grant, resource::ResourceClaimConsumerReference};
 
-/// How the kubelet and people call a claim.
+/// Reference to a claim, as the kubelet and people name it.
 #[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct ClaimRef {
     /// Namespace.
@@ -30,20 +30,20 @@ impl fmt::Display for ClaimRef {
     }
 }
 
-/// What the scheduler, or an operator, gave to a claim from one driver.
+/// Devices that the scheduler, or an operator, gave to a claim from one driver.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Allocation {
     /// The results, in the order of the claim's status.
     pub grants: Vec<Grant>,
-    /// What the pod calls the claim, where it was made from a template.
+    /// Name of the claim in the pod, where the claim was made from a template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_claim_name: Option<String>,
-    /// Who may use the claim, when it was read.
+    /// Consumers that could use the claim when it was read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reserved_for: Vec<ResourceClaimConsumerReference>,
 }
 
-/// How far a claim is that a node has on record.
+/// Progress of a claim that a node has on record.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClaimState {
@@ -51,15 +51,15 @@ pub enum ClaimState {
     Prepared,
     /// On the way, or stuck on the way.
     Preparing,
-    /// Its record cannot be understood.
+    /// The record of the claim cannot be understood.
     Quarantined,
 }
 
 impl ClaimState {
-    /// All of them.
+    /// All states.
     pub const ALL: [Self; 3] = [Self::Prepared, Self::Preparing, Self::Quarantined];
 
-    /// In one word, as in figures and on the wire.
+    /// Returns the state as one word, as in figures and on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Prepared => "prepared",

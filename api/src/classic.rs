@@ -1,8 +1,9 @@
-//! Classic DRA: the versions of `resource.k8s.io` in which a controller of the driver allocates (Kubernetes 1.26 to 1.31),
-//! and hostler's own kinds that go with them.
+//! Classic DRA: the versions of `resource.k8s.io` in which a controller of the driver allocates (Kubernetes 1.26 to
+//! 1.31), and hostler's own kinds that go with them.
 //!
-//! Types have the names of Kubernetes' own, with the version behind those that differ between versions. Only what hostler
-//! uses is in them, and fields that are not known are let through. What is written is patches, so nothing of them is lost.
+//! Types have the names of Kubernetes' own, with the version behind those that differ between versions. Only what
+//! hostler uses is in them, and fields that are not known are let through. What is written is patches, so nothing of
+//! them is lost.
 
 mod generated;
 mod grant;
@@ -59,10 +60,10 @@ pub enum ClassicVersion {
 }
 
 impl ClassicVersion {
-    /// All of them, the best first.
+    /// All versions, the best first.
     pub const ALL: [Self; 3] = [Self::V1Alpha3, Self::V1Alpha2, Self::V1Alpha1];
 
-    /// As in `apiVersion`, behind the group.
+    /// Returns the version as in `apiVersion`, behind the group.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::V1Alpha1 => "v1alpha1",
@@ -84,7 +85,7 @@ impl ClassicVersion {
         }
     }
 
-    /// Its name in paths.
+    /// Name of that kind in paths.
     pub fn scheduling_resource(self) -> &'static str {
         match self {
             Self::V1Alpha1 => "podschedulings",

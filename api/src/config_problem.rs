@@ -1,4 +1,4 @@
-//! What is wrong with a configuration: of a backend's own section, or of the one that a claim brings.
+//! Mistakes in a configuration: of a backend's own section, or of the one that a claim brings.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 pub struct ConfigProblem {
     /// Path of the field, for example `reserved.default` in a backend's section or `parameters.spread` in a claim.
     pub field: String,
-    /// What is wrong with the value and how to mend it, for people.
+    /// Description of the mistake and its fix, for people.
     pub reason: String,
 }
 

@@ -1,4 +1,5 @@
-//! The API group `""` (core), as far as it is read here: what says which nodes and pods there are, and which go together.
+//! The API group `""` (core), as far as it is read here: nodes, pods, and the terms that decide which pod runs on
+//! which node.
 //!
 //! Types have the names of Kubernetes' own, and fields that are not known are let through.
 
@@ -22,7 +23,7 @@ pub use quota::{ResourceQuota, ResourceQuotaSpec};
 pub use selector::{NodeSelector, NodeSelectorError, NodeSelectorOperator, NodeSelectorRequirement, NodeSelectorTerm};
 pub use toleration::{Taint, Toleration};
 
-/// Go writes a list or a map that nobody made as `null`.
+/// Reads `null` as the default: Go writes a list or a map that was never made as `null`.
 fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }

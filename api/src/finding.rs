@@ -1,11 +1,11 @@
-//! How what is wrong with a manifest is told: alike in every program that reads some.
+//! Presentation of mistakes in a manifest, alike in every program that reads manifests.
 
 use std::fmt;
 
 /// Something about one document of a text.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ManifestFinding {
-    /// Which document of the text, from 1, empty ones not counted; 0 for the text as a whole.
+    /// Number of the document in the text, from 1, empty ones not counted; 0 for the text as a whole.
     pub document: usize,
     /// `kind namespace/name`, as far as the document says.
     pub object: String,
@@ -13,7 +13,7 @@ pub struct ManifestFinding {
     pub line: Option<usize>,
     /// Path of the field; empty for the object as a whole.
     pub field: String,
-    /// What is wrong, and the fix.
+    /// Description of the mistake, and the fix.
     pub reason: String,
 }
 

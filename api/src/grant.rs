@@ -1,4 +1,4 @@
-//! What a claim was given: identifiers and grants, as they stand in claim records.
+//! Grants, the devices that a claim was given, and their identifiers, as they stand in claim records.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::{DeviceName, QualifiedName, Quantity};
 #[derive(Clone, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct ShareId(pub String);
 
-/// Whether a grant takes the device or only looks after it.
+/// Kind of access: a grant takes the device or only looks after it.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub enum Access {
     /// The grant uses the device, or its part of it.
@@ -29,7 +29,7 @@ pub struct Grant {
     pub pool: String,
     /// Name of the device in the pool.
     pub device: DeviceName,
-    /// Which share of the device, where it is shared.
+    /// Share of the device, where it is shared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share_id: Option<ShareId>,
     /// Use or administration.

@@ -1,6 +1,6 @@
-//! What every part of hostler says of devices and claims: names, quantities, grants, limits, and the shapes of
-//! `resource.k8s.io` in all versions that are spoken, of nodes and pods, and of hostler's own kinds. No I/O, no clock, nothing
-//! of a daemon or of a controller.
+//! Terms of devices and claims that every part of hostler shares: names, quantities, grants, limits, and the shapes
+//! of `resource.k8s.io` in all versions that are spoken, of nodes and pods, and of hostler's own kinds. No I/O, no
+//! clock, nothing of a daemon or of a controller.
 
 mod chain;
 mod claim;

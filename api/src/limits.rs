@@ -1,4 +1,4 @@
-//! What the Kubernetes API server takes of a device. One device that breaks a limit costs the whole slice that it is
+//! Limits of the Kubernetes API server for a device. One device that breaks a limit costs the whole slice that it is
 //! published in.
 
 /// Attributes and capacities of a device, counted together.

@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write};
 
-/// As many as a person looks at. A refusal is told to the kubelet, which repeats it, and lands in events and logs.
+/// Items that a person looks at. A refusal is told to the kubelet, which repeats it, and lands in events and logs.
 const FEW: usize = 3;
 
 /// The first few of `items`, and how many more there are: `a, b, c and 4,998 more`.

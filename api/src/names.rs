@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Why a name is not acceptable.
+/// Error: a name breaks the rule of its kind.
 #[derive(Debug, thiserror::Error, Eq, PartialEq)]
 #[error("{what} {value:?} is not valid: {rule}")]
 pub struct NameError {
@@ -149,7 +149,7 @@ fn is_lower(byte: &u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit()
 }
 
-/// At least one byte and not too many, each of one set, and at both ends of a narrower one.
+/// True for 1 to `longest` bytes, all of one set, those at both ends of a narrower one.
 fn is_text(value: &str, longest: usize, inside: impl Fn(u8) -> bool, at_the_ends: impl Fn(&u8) -> bool) -> bool {
     let bytes = value.as_bytes();
     (1..=longest).contains(&bytes.len())

@@ -5,7 +5,7 @@ const SHOWN: usize = 5;
 
 /// `; did you mean a or b?` for the names of `known` that differ least from `name`; empty where none is near.
 ///
-/// A name is written `group/name`; one that was asked for without its group is compared with both parts and with the last.
+/// A name is written `group/name`; a `name` without a group is compared with the whole and with the last part.
 pub fn did_you_mean(name: &str, known: impl IntoIterator<Item = String>) -> String {
     // A third of the letters may be wrong; below that the guess would mislead.
     let most = name.chars().count().div_ceil(3);

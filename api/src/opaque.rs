@@ -1,4 +1,4 @@
-//! Opaque configuration: what a claim or a device class may ask of this driver, `hostler.dev/v1alpha1`.
+//! Opaque configuration of `hostler.dev/v1alpha1`: the settings that a claim or a device class may ask of this driver.
 //!
 //! The one place that knows kinds, fields and words. Preparing a claim, checking a manifest, allocating in old clusters
 //! and the drift test of the admission policy all come here; docs/claim-configuration.md is the page for people. Pure.
@@ -22,65 +22,65 @@ pub use words::{CoreKind, CpuIsolation, CpuSpread, CxlUse, IrqMode, MemoryMode, 
 /// Bytes of one configuration, a limit of the API server.
 pub const MAX_PARAMETERS_BYTES: usize = 10 * 1024;
 
-/// How a claim wants its CPUs chosen.
+/// Choice of CPUs for a claim.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct CpuConfig {
-    /// Whether only whole physical cores will do. Default: no, as far as the device allows parts.
+    /// True if only whole physical cores will do. Default: no, as far as the device allows parts.
     pub full_cores: Option<bool>,
-    /// How CPUs lie to each other. Default: packed.
+    /// Distribution of the CPUs. Default: packed.
     pub spread: Option<CpuSpread>,
-    /// Whether no other claim may have a CPU behind the same level 3 caches. Default: no.
+    /// True if no other claim may have a CPU behind the same level 3 caches. Default: no.
     pub l3_exclusive: Option<bool>,
-    /// The kind of core that will do. Default: any.
+    /// Kind of core that will do. Default: any.
     pub core_type: Option<CoreKind>,
-    /// What becomes of the other threads of a core. Default: shared.
+    /// Use of the other threads of a core. Default: shared.
     pub smt: Option<SmtMode>,
-    /// What is shared with claims of other namespaces. Default: whatever the machine shares.
+    /// Hardware that is not shared with claims of other namespaces. Default: none.
     pub isolation: Option<CpuIsolation>,
-    /// Whether the interrupts of devices stay away from the CPUs. Default: no.
+    /// Routing of device interrupts, which can stay away from the CPUs. Default: they do not.
     pub irqs: Option<IrqMode>,
 }
 
-/// How a claim wants its memory used.
+/// Use of a claim's memory.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct MemoryConfig {
-    /// Default: bind.
+    /// Policy of allocation. Default: bind.
     pub policy: Option<MemoryMode>,
 }
 
-/// What an FPGA is to be programmed with.
+/// Program for an FPGA.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct FpgaConfig {
     /// A bitstream of the node's store: its SHA-256 digest in hexadecimal, or its name there.
     pub bitstream: Option<String>,
-    /// The accelerator function that has to be there in the end, as in the kernel's `afu_id`: 32 hexadecimal digits, with
-    /// or without hyphens.
+    /// The accelerator function that has to be there in the end, as in the kernel's `afu_id`: 32 hexadecimal digits,
+    /// with or without hyphens.
     #[serde(rename = "afuID")]
     pub afu_id: Option<String>,
 }
 
-/// How the memory of a CXL device is handed over.
+/// Form in which the memory of a CXL device is handed over.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct CxlConfig {
-    /// Default: device dax.
+    /// Form of the memory. Default: device dax.
     pub use_as: Option<CxlUse>,
-    /// Whether the memory is erased when the claim ends. Default: no.
+    /// True if the memory is erased when the claim ends. Default: no.
     pub sanitize: Option<bool>,
 }
 
-/// How the devices of a claim lie to each other.
+/// Placement of the devices of a claim relative to each other.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct PlacementConfig {
-    /// Default: required, as whoever writes the object wants it.
+    /// Placement on one NUMA node. Default: required, since the object is written for that purpose.
     pub same_numa_node: Option<SameNumaNode>,
 }
 
-/// One configuration, read.
+/// One configuration, parsed.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 pub enum OpaqueConfig {
     /// For CPUs.
@@ -105,7 +105,7 @@ pub enum OpaqueConfig {
 
 /// A kind of configuration with fields of its own.
 pub trait ConfigKind: Default + DeserializeOwned {
-    /// Its name.
+    /// Name of the kind.
     const NAME: &'static str;
 }
 
@@ -130,7 +130,7 @@ impl ConfigKind for PlacementConfig {
 }
 
 impl OpaqueConfig {
-    /// Reads one configuration. `path` is where it stands, for messages.
+    /// Reads one configuration. `path` is its place, for messages.
     ///
     /// # Errors
     /// Every mistake in it, each with the path of its field.
@@ -161,7 +161,7 @@ impl OpaqueConfig {
         serde_json::from_value(json!({ kind.name: object })).map_err(|error| vec![problem("", error.to_string())])
     }
 
-    /// Name of its kind.
+    /// Name of the configuration's kind.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Cpu(_) => CpuConfig::NAME,
@@ -182,7 +182,7 @@ fn version_problem(object: &Map<String, Value>) -> Option<String> {
     }
 }
 
-/// The kind that an object says it is; else what is wrong with what it says.
+/// Kind that an object declares, or a description of the mistake in the declaration.
 fn kind_of<'a>(object: &Map<String, Value>, kinds: &'a [KindSchema]) -> Result<&'a KindSchema, String> {
     let names: Vec<&str> = kinds.iter().map(|kind| kind.name).collect();
     let said = object.get("kind").ok_or_else(|| format!("it is missing; write one of {}", names.join(", ")))?;
@@ -193,7 +193,7 @@ fn kind_of<'a>(object: &Map<String, Value>, kinds: &'a [KindSchema]) -> Result<&
     })
 }
 
-/// Whether a configuration says of itself that it is about placement.
+/// True if a configuration declares itself to be about placement.
 pub fn is_placement(parameters: &Value) -> bool {
     parameters.get("kind").and_then(Value::as_str) == Some(PlacementConfig::NAME)
 }

@@ -1,12 +1,13 @@
-//! Text from outside that is shown to people: nothing in it moves a cursor, forges a line or turns the reading direction.
+//! Text from outside that is shown to people: nothing in it moves a cursor, forges a line or turns the reading
+//! direction.
 //!
-//! Names of claims, keys of opaque configuration and what firmware calls itself are written by others. They pass through
-//! the daemon as they are, and through here where they reach a log or a terminal.
+//! Names of claims, keys of opaque configuration and what firmware calls itself are written by others. They pass
+//! through the daemon as they are, and through here where they reach a log or a terminal.
 
 use std::{borrow::Cow, fmt::Write};
 
-/// The text without anything but line ends that a terminal acts upon; each such character is shown as JSON would write it
-/// (`\u001b`), so that JSON stays the same JSON.
+/// The text without anything but line ends that a terminal acts upon; each such character is shown as JSON would
+/// write it (`\u001b`), so that JSON stays the same JSON.
 pub fn plain(text: &str) -> Cow<'_, str> {
     escaped(text, |c| c != '\n' && c != '\t' && is_active(c))
 }
@@ -16,8 +17,8 @@ pub fn plain_line(text: &str) -> Cow<'_, str> {
     escaped(text, is_active)
 }
 
-/// The beginning and the end of a text that is longer than `most` characters. Names of one cluster often begin alike, so the end has
-/// the larger half.
+/// The beginning and the end of a text that is longer than `most` characters. Names of one cluster often begin alike,
+/// so the end has the larger half.
 pub fn cut_middle(text: &str, most: usize) -> Cow<'_, str> {
     let length = text.chars().count();
     if length <= most {
@@ -48,7 +49,8 @@ fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
     shown.into()
 }
 
-/// Controls (C0, DEL, C1), what ends a line or turns the direction of writing, and what is not seen at all.
+/// True for controls (C0, DEL, C1), for characters that end a line or turn the direction of writing, and for
+/// invisible ones.
 fn is_active(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')

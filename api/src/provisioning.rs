@@ -1,5 +1,6 @@
-//! `autoscaling.x-k8s.io`, as far as it is spoken here: ProvisioningRequest, by which a batch system asks whether pods would fit
-//! before it makes them. The kind is Cluster Autoscaler's; it is read and answered here, and installed by others.
+//! `autoscaling.x-k8s.io`, as far as it is spoken here: ProvisioningRequest, by which a batch system asks whether pods
+//! would fit before it makes them. The kind is Cluster Autoscaler's; it is read and answered here, and installed by
+//! others.
 //!
 //! Types have the names of the API's own, and fields that are not known are let through.
 
@@ -12,16 +13,17 @@ use crate::{
     hardware::{Condition, ConditionStatus},
 };
 
-/// The group.
+/// API group of the kind.
 pub const GROUP: &str = "autoscaling.x-k8s.io";
 /// Versions that say the same in the same words, the best first.
 pub const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
-/// The kind.
+/// Name of the kind.
 pub const PROVISIONING_REQUEST_KIND: &str = "ProvisioningRequest";
-/// Its plural.
+/// Plural of the kind.
 pub const PROVISIONING_REQUESTS: &str = "provisioningrequests";
 
-/// By these a pod says which request it consumes: today's key first, then the one that was used before.
+/// Annotations with which a pod names the request that it consumes: today's key first, then the one that was used
+/// before.
 pub const CONSUME_ANNOTATIONS: [&str; 2] = [
     "autoscaling.x-k8s.io/consume-provisioning-request",
     "cluster-autoscaler.kubernetes.io/consume-provisioning-request",
@@ -31,7 +33,7 @@ pub const CONSUME_ANNOTATIONS: [&str; 2] = [
 pub const MAX_POD_SETS: usize = 32;
 /// Pods of a set. The kind's own schema knows no limit; the proposal does.
 pub const MAX_PODS_OF_A_SET: i64 = 16_384;
-/// On requests for which something is attached to nodes and nothing is booked yet.
+/// Finalizer of requests for which devices are attached to nodes and nothing is booked yet.
 pub const PROVISIONING_FINALIZER: &str = "hostler.dev/provisioning";
 /// Bytes of a value in `provisioningClassDetails`, and of a condition's message.
 pub const MAX_DETAIL_BYTES: usize = 32_768;
@@ -44,22 +46,22 @@ pub const MAX_PARAMETER_CHARS: usize = 255;
 pub struct ProvisioningRequest {
     /// Name and identity.
     pub metadata: ObjectMeta,
-    /// What is asked for; nothing of it can be changed.
+    /// Pods that are asked for; immutable.
     pub spec: ProvisioningRequestSpec,
-    /// What came of it.
+    /// Answers to the request.
     pub status: ProvisioningRequestStatus,
 }
 
-/// ProvisioningRequestSpec: what is asked for.
+/// ProvisioningRequestSpec: pods that are asked for.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ProvisioningRequestSpec {
     /// Pods that are to fit together.
     #[serde(deserialize_with = "or_default")]
     pub pod_sets: Vec<ProvisioningPodSet>,
-    /// Who is asked, and how.
+    /// Class, which names the controller that is asked, and its procedure.
     pub provisioning_class_name: String,
-    /// What else there is to say to him.
+    /// Further parameters for that controller.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, String>,
 }
@@ -68,9 +70,9 @@ pub struct ProvisioningRequestSpec {
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ProvisioningPodSet {
-    /// What they look like.
+    /// Template of the pods.
     pub pod_template_ref: PodTemplateReference,
-    /// How many.
+    /// Number of pods.
     pub count: i64,
 }
 
@@ -78,18 +80,18 @@ pub struct ProvisioningPodSet {
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default)]
 pub struct PodTemplateReference {
-    /// Its name.
+    /// Name of the PodTemplate.
     pub name: String,
 }
 
-/// ProvisioningRequestStatus: what came of a request.
+/// ProvisioningRequestStatus: answers to a request.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ProvisioningRequestStatus {
-    /// How far it is; each type once.
+    /// Progress of the request; each type once.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// What whoever makes the pods can use of it.
+    /// Details for the party that makes the pods.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "BTreeMap::is_empty")]
     pub provisioning_class_details: BTreeMap<String, String>,
 }
@@ -100,29 +102,29 @@ pub struct ProvisioningRequestStatus {
 pub struct PodTemplate {
     /// Name and identity.
     pub metadata: ObjectMeta,
-    /// What pods look like.
+    /// Template of the pods.
     pub template: PodTemplateSpec,
 }
 
 /// The conditions of a request.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum ProvisioningConditionType {
-    /// Somebody looks after it.
+    /// A controller has taken up the request.
     Accepted,
     /// The capacity is there.
     Provisioned,
-    /// It will never be.
+    /// The capacity will never be there.
     Failed,
-    /// What was booked for it is not any more.
+    /// The capacity is not booked for the request any more.
     BookingExpired,
     /// A promised device is lost and not replaced. Kueue deactivates the workload.
     CapacityRevoked,
-    /// As the proposal of the check class calls what is now `Provisioned`.
+    /// The name that the proposal of the check class has for today's `Provisioned`.
     CapacityAvailable,
 }
 
 impl ProvisioningConditionType {
-    /// All that are written here.
+    /// All types that are written here.
     pub const ALL: [Self; 6] = [
         Self::Accepted,
         Self::Provisioned,
@@ -132,7 +134,7 @@ impl ProvisioningConditionType {
         Self::CapacityAvailable,
     ];
 
-    /// As it stands in the object.
+    /// Returns the type as it stands in the object.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Accepted => "Accepted",
@@ -145,20 +147,21 @@ impl ProvisioningConditionType {
     }
 }
 
-/// Why a condition of a request has its status, as Cluster Autoscaler says it where it has a word for it.
+/// Reason for the status of a request's condition, in Cluster Autoscaler's word where it has one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ProvisioningReason {
-    /// It was taken up.
+    /// The request was taken up.
     Accepted,
     /// There is room for all pods.
     CapacityIsFound,
-    /// There is not.
+    /// There is not enough room.
     CapacityIsNotFound,
     /// There is room, and its devices are being closed to others; not one of Cluster Autoscaler's reasons.
     BookingCapacity,
     /// There will be room when devices are attached, which is being done; not one of Cluster Autoscaler's reasons.
     AttachingCapacity,
-    /// It could not be had, and what was attached for it is being detached; not one of Cluster Autoscaler's reasons.
+    /// The capacity could not be had, and the devices that were attached for it are being detached; not one of
+    /// Cluster Autoscaler's reasons.
     DetachingCapacity,
     /// A device that was kept is lost, and another one is looked for; not one of Cluster Autoscaler's reasons.
     ReplacingCapacity,
@@ -166,22 +169,22 @@ pub enum ProvisioningReason {
     CapacityLost,
     /// Another device is kept in the place of one that was lost; not one of Cluster Autoscaler's reasons.
     CapacityReplaced,
-    /// Nobody can say.
+    /// The check failed: the answer is not known.
     FailedToCheckCapacity,
-    /// Its pods cannot be made.
+    /// The pods of the request cannot be made.
     FailedToCreatePods,
-    /// What was booked cannot be looked after any more: a template is gone.
+    /// The booking cannot be looked after any more: a template is gone.
     FailedToBookCapacity,
-    /// Its time is over.
+    /// The request has expired.
     Expired,
     /// The time of the booking is over.
     CapacityReservationTimeExpired,
-    /// All its pods have their node.
+    /// All pods of the request have their node.
     CapacityBookingConsumed,
 }
 
 impl ProvisioningReason {
-    /// As it stands in the object.
+    /// Returns the reason as it stands in the object.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Accepted => "Accepted",
@@ -204,17 +207,17 @@ impl ProvisioningReason {
 }
 
 impl ProvisioningRequestStatus {
-    /// A condition, if anybody has written it.
+    /// The condition of this type, if there is one.
     pub fn condition(&self, kind: ProvisioningConditionType) -> Option<&Condition> {
         self.conditions.iter().find(|condition| condition.kind == kind.as_str())
     }
 
-    /// Whether something is said to be so.
+    /// True if the condition of this type holds.
     pub fn is(&self, kind: ProvisioningConditionType) -> bool {
         self.condition(kind).is_some_and(Condition::is_true)
     }
 
-    /// Whether somebody says that nobody can say whether the capacity is there: Cluster Autoscaler never touches it again.
+    /// True if the condition says that the capacity is unknown: Cluster Autoscaler never touches such a request again.
     pub fn is_unknown(&self) -> bool {
         let provisioned = self.condition(ProvisioningConditionType::Provisioned);
         provisioned.is_some_and(|condition| condition.status == ConditionStatus::Unknown)
@@ -227,7 +230,7 @@ pub fn consumed_request(pod: &ObjectMeta) -> Option<&str> {
     named.map(String::as_str).filter(|name| !name.is_empty())
 }
 
-/// Go writes a list or a map that nobody made as `null`.
+/// Reads `null` as the default: Go writes a list or a map that was never made as `null`.
 fn or_default<'de, D: serde::Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }

@@ -19,24 +19,24 @@ pub struct Quantity {
     milli: u128,
 }
 
-/// An amount that somebody asks for: more than nothing.
+/// An amount that is asked for: more than nothing.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct AskedQuantity(Quantity);
 
-/// Why a text is not a quantity.
+/// Error: a text is no quantity.
 #[derive(Debug, thiserror::Error, Eq, PartialEq)]
 pub enum ParseQuantityError {
-    /// It is written in another way.
+    /// The text is in no known notation.
     #[error("{0:?} is not a quantity: write a number with an optional suffix, such as 4, 1500m, 16Gi or 2G{near}", near = near(.0))]
     Syntax(String),
-    /// It is less than nothing.
+    /// The amount is less than nothing.
     #[error("{0} is negative; write 0 or more")]
     Negative(String),
-    /// Nothing is asked for.
+    /// The amount asked for is nothing.
     #[error("{0} asks for nothing; write more than 0, or leave it out")]
     Nothing(String),
-    /// It is more than the API server holds.
+    /// The amount is more than the API server holds.
     #[error("{0} is more than 2^63 - 1, the most that can be written")]
     TooMuch(String),
 }
@@ -44,7 +44,7 @@ pub enum ParseQuantityError {
 /// The suffixes of quantities, in their only spelling.
 const SUFFIXES: [&str; 14] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "k", "M", "G", "T", "P", "E", "m", "u"];
 
-/// `; did you mean 8Gi?` where letters are as large as they should not be, or where bytes are named.
+/// Returns `; did you mean 8Gi?` for letters in the wrong case, and where bytes are named.
 fn near(text: &str) -> String {
     let (digits, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
     let unit = unit.trim_end_matches(['b', 'B']);
@@ -65,7 +65,7 @@ impl Quantity {
         Self { milli: u128::from(units) * 1000 }
     }
 
-    /// Whether it is nothing.
+    /// True if the amount is nothing.
     pub fn is_zero(self) -> bool {
         self.milli == 0
     }
@@ -93,15 +93,16 @@ impl Quantity {
         Self { milli: self.milli.saturating_mul(factor.milli) / 1000 }
     }
 
-    /// The smallest multiple of `step` above `base` that is not below this amount, as the scheduler rounds a request: in
-    /// whole units.
+    /// The smallest multiple of `step` above `base` that is not below this amount, as the scheduler rounds a request:
+    /// in whole units.
     #[must_use]
     pub fn round_up(self, base: Self, step: Self) -> Self {
         let [amount, from, step] = [self, base, step].map(ExactQuantity::from);
         Self::try_from(amount.round_up(from, step)).unwrap_or_else(|_| self.max(base))
     }
 
-    /// With a binary suffix where that is exact (`16Gi`), for people; the API gets [`Display`](fmt::Display).
+    /// Formats the amount with a binary suffix where that is exact (`16Gi`), for people; the API gets
+    /// [`Display`](fmt::Display).
     pub fn human(self) -> String {
         let Some(units) = self.as_whole().filter(|units| *units > 0) else { return self.to_string() };
         BINARY
@@ -110,7 +111,7 @@ impl Quantity {
             .map_or_else(|| units.to_string(), |(suffix, shift)| format!("{}{suffix}", units >> shift))
     }
 
-    /// Rounded up; amounts finer than a thousandth are, as the API server does at its own resolution.
+    /// Rounds up amounts finer than a thousandth, as the API server does at its own resolution.
     fn from_nano(nano: u128) -> Option<Self> {
         let milli = nano.div_ceil(1_000_000);
         (milli <= MOST_MILLI).then_some(Self { milli })
@@ -153,7 +154,7 @@ impl From<Quantity> for String {
 }
 
 impl AskedQuantity {
-    /// How much.
+    /// Returns the amount.
     pub fn get(self) -> Quantity {
         self.0
     }

@@ -1,5 +1,5 @@
-//! Reservation: devices that are kept for somebody who comes later. Users write what shall be kept and for whom, and
-//! hostler's controller says in the status what became of it.
+//! Reservation: devices that are kept for pods that come later. Users write which devices shall be kept and for which
+//! owners, and hostler's controller writes the outcome into the status.
 //!
 //! ```text
 //!                  ┌──────────── a device is lost ───────────┐
@@ -41,31 +41,31 @@ use crate::{
     fingerprint::{fingerprint, fnv},
 };
 
-/// The kind.
+/// Name of the kind.
 pub const RESERVATION_KIND: &str = "Reservation";
-/// Its plural.
+/// Plural of the kind.
 pub const RESERVATIONS: &str = "reservations";
-/// Keeps a Reservation until nothing is kept for it any more.
+/// Finalizer: keeps a Reservation until nothing is kept for it any more.
 pub const RESERVATION_FINALIZER: &str = "hostler.dev/reservation";
 /// The annotation of pods that were given devices of a Reservation: its name and UID, as JSON.
 pub const RESERVATION_ALLOCATED: &str = "hostler.dev/reservation-allocated";
 /// The label that says which of several Reservations is taken first: the lowest number that is not 0.
 pub const RESERVATION_ORDER: &str = "hostler.dev/reservation-order";
-/// What is remembered of pods that were evicted for a Reservation.
+/// Evicted pods that a Reservation's status remembers.
 pub const MAX_PAST_EVICTIONS: usize = 64;
 /// The scheduling gate of pods that are given their devices and their node before the scheduler sees them.
 pub const PLACEMENT_GATE: &str = "hostler.dev/placement";
 /// The label of a Reservation that was made for a gated pod: the UID of the pod.
 pub const PLACED_POD_LABEL: &str = "hostler.dev/placed-pod";
-/// On claims and pods that are made for a Reservation: its name.
+/// Annotation of claims and pods that are made for a Reservation: its name.
 pub const RESERVATION_ANNOTATION: &str = "hostler.dev/reservation";
-/// On the same: its UID, since a name can be given to another one later.
+/// Annotation of the same objects: the UID of the Reservation, since a name can be given to another one later.
 pub const RESERVATION_UID_ANNOTATION: &str = "hostler.dev/reservation-uid";
 /// Claims that a Reservation asks for without a template.
 pub const MAX_DEVICE_CLAIMS: usize = 8;
 
-/// The Reservation that an object of this name was made for, if its annotations say so: by name and UID, and the object is called
-/// after it. Whoever writes the name alone, as people do, means something else.
+/// The Reservation that an object of this name was made for, if its annotations give name and UID, and the object is
+/// named after it. The name alone, as people write it, means something else.
 #[must_use]
 pub fn made_for<'a>(object: &str, annotations: &'a BTreeMap<String, String>) -> Option<&'a str> {
     let name = annotations.get(RESERVATION_ANNOTATION).filter(|name| !name.is_empty())?;
@@ -86,44 +86,46 @@ pub fn placement_name(pod_uid: &str) -> String {
     format!("pod-{pod_uid}")
 }
 
-/// For how many pods a Reservation may keep devices.
+/// Pods for which one Reservation may keep devices.
 pub const MAX_REPLICAS: u32 = 128;
-/// The annotation, in JSON, with which a pod says to which Reservations it wants to be led.
+/// The annotation, in JSON, with which a pod names the Reservations that it is to be led to.
 pub const RESERVATION_AFFINITY: &str = "hostler.dev/reservation-affinity";
-/// The label with which a pod says `true` that it wants to be led to none.
+/// The label with which a pod says `true` that it is to be led to no Reservation.
 pub const RESERVATION_IGNORED: &str = "hostler.dev/reservation-ignored";
 /// The annotation of a claim that says, in JSON, to which Reservation it was led: name and uid.
 pub const CLAIM_RESERVATION: &str = "hostler.dev/led-to-reservation";
-/// The annotation of a claim that was made in the place of another one of the same pod, which had nothing: the other one's name.
+/// The annotation of a claim that was made in the place of another one of the same pod, which had nothing: the other
+/// one's name.
 pub const CLAIM_INSTEAD_OF: &str = "hostler.dev/instead-of";
 /// The label of a claim that stands for a part of a device: the UID of the Reservation that keeps the part.
 pub const RESERVATION_UID: &str = "hostler.dev/reservation-uid";
-/// What a Reservation may keep at once: its object must fit into the API server's store.
+/// Devices that a Reservation may keep at once: its object must fit into the API server's store.
 pub const MAX_RESERVED_DEVICES: usize = 1024;
 
-/// Devices that are kept for somebody.
+/// Devices that are kept for pods that come later.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct Reservation {
     /// Name and identity.
     pub metadata: ObjectMeta,
-    /// What is kept, for whom, and how long.
+    /// Devices to keep, their owners, and the time.
     pub spec: ReservationSpec,
-    /// What became of it.
+    /// Outcome, as the controller reports it.
     pub status: ReservationStatus,
 }
 
-/// With which value of the taint `hostler.dev/held` devices are kept for the Reservation with this UID: 16 hexadecimal
-/// digits. A name could be given to another object later, and a UID is longer than a value of a toleration that people write.
+/// Value of the taint `hostler.dev/held` with which devices are kept for the Reservation with this UID: 16
+/// hexadecimal digits. A name could be given to another object later, and a UID is longer than a value of a
+/// toleration that people write.
 pub fn toleration_value(uid: &str) -> String {
     fingerprint(uid)
 }
 
-/// The identity of a part of a device that is kept for the Reservation with this UID, in the form of a UUID. The same part has
-/// the same one for ever, and another part another one.
+/// Identity of a part of a device that is kept for the Reservation with this UID, in the form of a UUID. The same
+/// part always has the same identity, and another part another one.
 pub fn part_share_id(uid: &str, part: &str) -> String {
     let (high, low) = (fnv(&format!("{uid} {part}")), fnv(&format!("{part} {uid}")));
-    // Version 8, whose meaning is whoever makes it's own, and the variant of RFC 9562.
+    // Version 8, whose content its maker defines, and the variant of RFC 9562.
     let high = (high & !0xf000) | 0x8000;
     let low = (low & !(0b11 << 62)) | (0b10 << 62);
     let (tail, head) = (low & 0xffff_ffff_ffff, low >> 48);

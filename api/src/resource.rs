@@ -35,7 +35,7 @@ pub use taint::{DeviceTaint, DeviceTaintRule, DeviceTaintRuleSpec, DeviceTaintSe
 pub use template::{ResourceClaimTemplate, ResourceClaimTemplateSpec};
 pub use version::{ApiVersion, GROUP};
 
-/// Go writes a list that nobody made as `null`.
+/// Reads `null` as an empty list: Go writes a list that was never made as `null`.
 pub(crate) fn or_empty<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }

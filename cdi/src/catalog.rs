@@ -15,9 +15,9 @@ use crate::dir::{DirError, SpecDir, SpecFile};
 pub struct DeviceCatalog {
     /// By qualified name.
     pub devices: Vec<CatalogDevice>,
-    /// Devices that nobody can request because two files of one directory define them, by qualified name.
+    /// Devices that cannot be requested because two files of one directory define them, by qualified name.
     pub conflicts: Vec<DeviceConflict>,
-    /// Every file, in the order of the directories; those that are not [`SpecFile::usable`] contribute no device.
+    /// Every file, in the order of the directories; a file that is not [`SpecFile::usable`] contributes no device.
     pub files: Vec<SpecFile>,
     /// Directories that could not be listed. Missing ones are no error.
     pub unreadable: Vec<DirError>,

@@ -25,7 +25,7 @@ use crate::{
     validate::{ProblemSeverity, SpecProblem},
 };
 
-/// How temporary files end: neither in `.json` nor in `.yaml`, and as nobody else's.
+/// Suffix of temporary files: neither `.json` nor `.yaml`, and used by no other program.
 const TEMPORARY_SUFFIX: &str = ".hostler-tmp";
 
 /// A directory of CDI specs. The value holds the path alone; the directory need not exist.
@@ -34,7 +34,7 @@ pub struct SpecDir {
     path: PathBuf,
 }
 
-/// What a write did.
+/// Result of a write.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum WriteOutcome {
     /// The file was not there or had another content.
@@ -48,13 +48,13 @@ pub enum WriteOutcome {
 pub struct SpecFile {
     /// Directory and name.
     pub path: PathBuf,
-    /// Its content.
+    /// Content of the file.
     pub spec: Result<CdiSpec, ReadError>,
-    /// What validation has to say on the content; empty for a file that could not be read.
+    /// Findings of validation on the content; empty for a file that could not be read.
     pub problems: Vec<SpecProblem>,
 }
 
-/// Why an operation on a directory failed.
+/// Reason why an operation on a directory failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DirError {
     /// The name cannot be a file name here.
@@ -70,7 +70,7 @@ pub enum DirError {
     Invalid {
         /// The name without extension.
         stem: String,
-        /// All that is wrong with it.
+        /// All mistakes of the spec.
         problems: Vec<SpecProblem>,
     },
     /// The spec could not be turned into JSON.
@@ -78,7 +78,7 @@ pub enum DirError {
     Encode {
         /// The name without extension.
         stem: String,
-        /// The serializer's word on it.
+        /// Error of the serializer.
         #[source]
         source: serde_json::Error,
     },
@@ -135,7 +135,7 @@ impl SpecDir {
         Self { path: path.into() }
     }
 
-    /// Its path.
+    /// Path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -229,8 +229,8 @@ impl SpecDir {
         Ok(self.entries()?.into_iter().filter(is_named).collect())
     }
 
-    /// Removes temporary files that a crash left behind, and says how many. Only for the start: a write under way in
-    /// another thread would lose its file and fail.
+    /// Removes temporary files that a crash left behind, and returns their number. Only for the start: a write under
+    /// way in another thread would lose its file and fail.
     ///
     /// # Errors
     /// The directory cannot be listed, or a file cannot be removed.
@@ -261,7 +261,8 @@ impl SpecDir {
 }
 
 impl SpecFile {
-    /// Reads a file that is named as a vendor's; `None` where its content is another's, and where it went away meanwhile.
+    /// Reads a file that is named as a vendor's; `None` where its content is another's, and where it went away
+    /// meanwhile.
     pub fn of_vendor(path: PathBuf, vendor: &str) -> Option<Self> {
         Self::load(path).filter(|file| file.vendor().is_none_or(|found| found == vendor))
     }
@@ -292,7 +293,7 @@ impl SpecFile {
     }
 }
 
-/// Whether this is a temporary file of ours.
+/// True for a temporary file of hostler.
 fn is_leftover(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| name.starts_with('.') && name.ends_with(TEMPORARY_SUFFIX))
@@ -303,7 +304,8 @@ fn stem(path: &Path) -> Option<&str> {
     name.strip_suffix(".json").or_else(|| name.strip_suffix(".yaml"))
 }
 
-/// A stem is part of a path that root writes to: nothing that could lead out of the directory or hide the file.
+/// Checks a stem. A stem is part of a path that root writes to: nothing that could lead out of the directory or hide
+/// the file.
 fn check_stem(stem: &str) -> Result<(), &'static str> {
     // A file name has at most 255 bytes; the temporary name adds dots, suffix and a few random characters.
     const MAX_BYTES: usize = 180;
@@ -324,7 +326,7 @@ fn check_stem(stem: &str) -> Result<(), &'static str> {
     }
 }
 
-/// Whether the file itself (no link to it) has this content. One that cannot be read has not.
+/// True if the file itself (no link to it) has this content. A file that cannot be read has not.
 fn holds(path: &Path, bytes: &[u8]) -> bool {
     let has_length = |metadata: fs::Metadata| metadata.is_file() && metadata.len() == bytes.len() as u64;
     path.symlink_metadata().is_ok_and(has_length)

@@ -1,12 +1,13 @@
 //! Names of devices: the vendor and the class of a kind `vendor/class`, and the device name.
 //!
 //! The rules are those that every runtime enforces. The CDI specification is narrower on kinds (DNS subdomain, 63
-//! characters) and wider on their first character; what it asks for beyond this module is reported by `CdiSpec::validate`.
+//! characters) and wider on their first character; what it asks for beyond this module is reported by
+//! `CdiSpec::validate`.
 
-/// Why a string is no name. Displays as what is wrong and what would be right, without the name itself.
+/// Reason why a string is no name. Displays the mistake and the rule, without the name itself.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub(crate) enum NameError {
-    /// Nothing there.
+    /// An empty name.
     #[error("is empty")]
     Empty,
     /// A vendor or class begins with something else than a letter.

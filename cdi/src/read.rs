@@ -23,7 +23,7 @@ pub struct ParseError {
     /// The field, for example `devices[0].containerEdits.hooks[1].hookName`; absent where the text breaks off before
     /// any field or is no JSON or YAML at all.
     pub field: Option<String>,
-    /// What is wrong there.
+    /// Mistake at that place.
     pub reason: String,
 }
 
@@ -138,7 +138,7 @@ pub(crate) fn extension(path: &Path) -> Option<SpecExtension> {
     }
 }
 
-/// `.` is how the tracker writes "no field yet".
+/// The path of a field, unless it is `.`, which the tracker writes for "no field yet".
 fn known_field(path: &str) -> Option<String> {
     (path != ".").then(|| path.to_owned())
 }
@@ -163,7 +163,7 @@ fn yaml_error(field: Option<String>, error: &serde_saphyr::Error) -> ParseError 
     with_hint(ParseError { line_column, field, reason: text })
 }
 
-/// Two fields that older runtimes know: without a word on them the file looks right to its author.
+/// Adds a hint on two fields that older runtimes know: without it the file looks right to its author.
 fn with_hint(mut error: ParseError) -> ParseError {
     if error.reason.contains("unknown field `enableCMT`") || error.reason.contains("unknown field `enableMBM`") {
         error.reason.push_str(" (dropped in CDI 1.1.0: newer runtimes refuse the file; use enableMonitoring)");
@@ -171,8 +171,9 @@ fn with_hint(mut error: ParseError) -> ParseError {
     error
 }
 
-/// Runtimes read JSON with a YAML parser. Within strings JSON allows some characters that YAML refuses (DEL, C1 controls,
-/// the byte order mark) or takes for a line break and folds into a space (NEL, LS, PS); both know `\u` escapes for them.
+/// Runtimes read JSON with a YAML parser. Within strings JSON allows some characters that YAML refuses (DEL, C1
+/// controls, the byte order mark) or takes for a line break and folds into a space (NEL, LS, PS); both know `\u`
+/// escapes for them.
 fn escape_for_yaml(json: String) -> String {
     // Nearly every file is this.
     if json.bytes().all(|byte| byte < 0x7f) {

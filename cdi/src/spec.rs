@@ -1,8 +1,8 @@
 //! The CDI spec types, in the shape of the JSON files that container runtimes read.
 //!
 //! Reading is as strict on names as the runtimes are (an unknown field refuses the file) and as lax on absence: they
-//! take a missing or `null` field for its empty value, so required fields default here too and it is `CdiSpec::validate`
-//! that misses them, all at once and each with its place.
+//! take a missing or `null` field for its empty value, so required fields default here too and it is
+//! `CdiSpec::validate` that misses them, all at once and each with its place.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ pub struct CdiDevice {
     /// Free-form notes on the device.
     #[serde(default, deserialize_with = "or_empty", skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// What changes in a container that requests the device. Must not be empty.
+    /// Changes to a container that requests the device. Must not be empty.
     #[serde(default, deserialize_with = "or_empty")]
     pub container_edits: ContainerEdits,
 }
@@ -138,7 +138,7 @@ pub enum HookName {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CdiHook {
-    /// When it runs.
+    /// Point in the container's life at which the hook runs.
     pub hook_name: HookName,
     /// Absolute path of the executable on the host.
     #[serde(default, deserialize_with = "or_empty")]
@@ -194,7 +194,7 @@ pub struct IntelRdt {
 }
 
 impl ContainerEdits {
-    /// Whether nothing would change in a container.
+    /// True if nothing would change in a container.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

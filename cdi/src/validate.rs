@@ -1,4 +1,4 @@
-//! Strict validation of a spec: every problem at once, each with its place, what is wrong there and the fix.
+//! Strict validation of a spec: every problem at once, each with its place and its fix.
 
 mod edits;
 mod rules;
@@ -17,7 +17,7 @@ use crate::{
     version::{CdiVersion, FEATURES, minimum_version},
 };
 
-/// What a problem leads to.
+/// Consequence of a problem.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum ProblemSeverity {
     /// At least one current runtime library refuses the whole file: none of its devices can be requested there.
@@ -27,16 +27,16 @@ pub enum ProblemSeverity {
     Risky,
 }
 
-/// One thing that is wrong in a spec.
+/// One problem of a spec.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SpecProblem {
-    /// What it leads to.
+    /// Consequence of the problem.
     pub severity: ProblemSeverity,
-    /// Where it is, for example `devices[2].containerEdits.mounts[0].hostPath`.
+    /// Place in the spec, for example `devices[2].containerEdits.mounts[0].hostPath`.
     pub field: String,
-    /// What is wrong.
+    /// Description of the problem.
     pub message: String,
-    /// What to do about it.
+    /// Way to mend the problem.
     pub fix: String,
 }
 
@@ -65,7 +65,7 @@ impl CdiSpec {
 /// The longest class, and the longest name part of an annotation key; both rules are Kubernetes' "qualified name".
 const NAME_MAX_CHARS: usize = 63;
 
-/// A walk over a spec. Where it is, is written out only when there is a problem to report.
+/// A walk over a spec. A place is written out only when there is a problem to report.
 #[derive(Default)]
 struct SpecLint {
     problems: Vec<SpecProblem>,
@@ -84,7 +84,7 @@ impl SpecLint {
         self.problems.push(SpecProblem { severity, field: at.to_string(), message, fix });
     }
 
-    /// A text, unless it is absent.
+    /// Checks a text against rules, unless it is absent.
     fn text<'a>(&mut self, at: Arguments<'_>, text: impl Into<Option<&'a String>>, rules: &[TextRule]) {
         let Some(text) = text.into() else { return };
         for rule in rules.iter().filter(|rule| (rule.is_broken)(text)) {
@@ -205,7 +205,7 @@ fn is_subdomain(name: &str, label_max_chars: usize) -> bool {
     name.len() <= 253 && name.split('.').all(|label| label.len() <= label_max_chars && is_word(label, "-"))
 }
 
-/// Letters, digits and inside of it the punctuation.
+/// True for a text of letters and digits, with the punctuation only inside of it.
 fn is_word(text: &str, punctuation: &str) -> bool {
     let is_alphanumeric = |c: char| c.is_ascii_alphanumeric();
     text.starts_with(is_alphanumeric)

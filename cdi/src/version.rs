@@ -1,4 +1,4 @@
-//! Versions of the CDI specification, and which of its fields came with which.
+//! Versions of the CDI specification, and the fields that came with each.
 //!
 //! A runtime refuses a file whose `cdiVersion` it does not know, and one whose version is below what its fields need.
 //! So a file is best written with the lowest version that holds it: [`minimum_version`].
@@ -74,10 +74,10 @@ impl FromStr for CdiVersion {
     }
 }
 
-/// Something that a file can use only from a version on.
+/// A feature that a file can use only from a version on.
 pub(crate) struct VersionedFeature {
     pub(crate) since: CdiVersion,
-    /// What is used, for messages.
+    /// Name of the feature, for messages.
     pub(crate) name: &'static str,
     pub(crate) used: fn(&CdiSpec) -> bool,
 }

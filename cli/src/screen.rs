@@ -1,5 +1,5 @@
-//! What standard output is shown on. Set once, by `main`, before anything is written; tests never set it, so that what they
-//! compare does not depend on where they run.
+//! The screen of standard output. Set once, by `main`, before anything is written; tests never set it, so that the
+//! texts that they compare do not depend on where they run.
 
 use std::{
     env,
@@ -11,19 +11,19 @@ use terminal_size::{Width, terminal_size_of};
 
 static SCREEN: OnceLock<Screen> = OnceLock::new();
 
-/// What standard output is shown on.
+/// Properties of the screen of standard output.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Screen {
-    /// Whether it is a terminal.
+    /// True for a terminal.
     is_terminal: bool,
     /// Columns of the terminal; `None` for pipes and files, which get whole lines.
     pub width: Option<usize>,
-    /// Whether words may have colours.
+    /// True if words may have colours.
     pub colours: bool,
 }
 
 impl Screen {
-    /// As it is now.
+    /// The screen as it is now.
     pub fn of_stdout() -> Self {
         let out = io::stdout();
         if !out.is_terminal() {
@@ -34,27 +34,27 @@ impl Screen {
     }
 }
 
-/// Whether a terminal gets colours; see no-color.org.
+/// True if a terminal gets colours; see no-color.org.
 fn wants_colours(variable: impl Fn(&str) -> Option<String>) -> bool {
     variable("NO_COLOR").is_none_or(|value| value.is_empty()) && variable("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// Tells everybody what there is; gives it back.
+/// Sets the screen of the process, unless it is set; returns the one in force.
 pub fn set(screen: Screen) -> Screen {
     *SCREEN.get_or_init(|| screen)
 }
 
-/// Whether somebody watches.
+/// True if standard output is a terminal.
 pub fn is_terminal() -> bool {
     SCREEN.get().is_some_and(|screen| screen.is_terminal)
 }
 
-/// Whether words may have colours.
+/// True if words may have colours.
 pub fn has_colours() -> bool {
     SCREEN.get().is_some_and(|screen| screen.colours)
 }
 
-/// Makes the terminal empty, so that what is written next takes the place of what stands there. Past all writers of text,
+/// Makes the terminal empty, so that the next text takes the place of the present one. Bypasses all writers of text,
 /// which let nothing through that a terminal acts upon.
 pub fn clear() -> io::Result<()> {
     let mut out = io::stdout().lock();
@@ -62,7 +62,7 @@ pub fn clear() -> io::Result<()> {
     out.flush()
 }
 
-/// How wide a line may be; `None` where it does not matter.
+/// Greatest width of a line; `None` where it does not matter.
 pub fn width() -> Option<usize> {
     SCREEN.get().and_then(|screen| screen.width)
 }

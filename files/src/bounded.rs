@@ -1,5 +1,6 @@
-//! Reading what others have put there: configuration, manifests, what is named on a command line. Anything can lie under
-//! such a name. A FIFO is not waited for, a device not touched, and no file is read further than it may be large.
+//! Reading files that others have put there: configuration, manifests, files that a command line names. Anything can
+//! lie under such a name. A FIFO is not waited for, a device not touched, and no file is read further than it may be
+//! large.
 
 use std::{
     fs::{File, FileType, Metadata, OpenOptions},
@@ -12,16 +13,17 @@ use rustix::fs::OFlags;
 
 use crate::FileError;
 
-/// Where a process finds what it has open itself. A shell hands pipes over under these names.
+/// Folders in which a process finds its own open files. A shell hands pipes over under these names.
 const OWN_DESCRIPTORS: [&str; 2] = ["/dev/fd", "/proc/self/fd"];
 
-/// Room that is made at once for what a file says to hold: a sparse one says much.
+/// Room that is made at once for the size that a file announces: a sparse one announces much.
 const MOST_ROOM: usize = 1 << 20;
 
 /// Opens a regular file, also through links.
 ///
 /// # Errors
-/// When it cannot be opened or is something else, which is then not opened: that could wait for ever, or start something.
+/// When it cannot be opened or is something else. Such a thing is not opened: that could wait for ever, or start
+/// something.
 pub fn open_file(path: &Path) -> Result<(File, Metadata), FileError> {
     let found = path.metadata().map_err(FileError::at("read", path))?;
     expect_file(&found).and_then(|()| open(path, OFlags::empty())).map_err(FileError::at("read", path))
@@ -44,7 +46,7 @@ pub fn read_file(path: &Path, most: u64) -> Result<Vec<u8>, FileError> {
     read_opened(file, &found, most).map_err(FileError::at("read", path))
 }
 
-/// As [`read_file`], for text.
+/// Reads a file like [`read_file`], as text.
 ///
 /// # Errors
 /// As [`read_file`], and when it is not UTF-8.
@@ -52,8 +54,8 @@ pub fn read_text(path: &Path, most: u64) -> Result<String, FileError> {
     text(read_file(path, most)?).map_err(FileError::at("read", path))
 }
 
-/// As [`read_text`], for what a person names on a command line: that may also be a pipe which the shell has opened for
-/// this process (`/dev/stdin`, `<(…)`).
+/// Reads a file like [`read_text`], for a path on a command line: that may also be a pipe which the shell has opened
+/// for this process (`/dev/stdin`, `<(…)`).
 ///
 /// # Errors
 /// As [`read_text`].
@@ -67,21 +69,21 @@ pub fn read_argument(path: &Path, most: u64) -> Result<String, FileError> {
     read().map_err(FileError::at("read", path))
 }
 
-/// What comes out of a stream, of at most `most` bytes.
+/// Bytes of a stream, at most `most`.
 ///
 /// # Errors
-/// When more comes, or it cannot be read.
+/// When more bytes come, or the stream cannot be read.
 pub fn read_stream(from: impl Read, most: u64) -> io::Result<Vec<u8>> {
     read_into(Vec::new(), from, most)
 }
 
 fn read_into(mut bytes: Vec<u8>, from: impl Read, most: u64) -> io::Result<Vec<u8>> {
-    // One byte more than may be: what is longer is noticed.
+    // One byte more than allowed: a longer stream is noticed.
     from.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most { Err(too_large("more bytes than it may have", most)) } else { Ok(bytes) }
 }
 
-/// Opens a regular file, and waits for nothing that is none.
+/// Opens a regular file, and waits for nothing else.
 fn open(path: &Path, flags: OFlags) -> io::Result<(File, Metadata)> {
     opened(path, &with_flags(flags | OFlags::NONBLOCK))
 }
@@ -93,7 +95,7 @@ pub(crate) fn opened(path: &Path, options: &OpenOptions) -> io::Result<(File, Me
     Ok((file, found))
 }
 
-/// The content of an open file. One that grows meanwhile is noticed too.
+/// The content of an open file. A file that grows meanwhile is noticed too.
 pub(crate) fn read_opened(file: File, found: &Metadata, most: u64) -> io::Result<Vec<u8>> {
     expect_size(found, most)?;
     // With room for all of it and the byte that is not there, two reads are enough.
@@ -107,10 +109,10 @@ pub(crate) fn with_flags(flags: OFlags) -> OpenOptions {
     options
 }
 
-/// Refuses what is no regular file.
+/// Refuses anything but a regular file.
 ///
 /// # Errors
-/// What it is instead, and what to do.
+/// The kind of the thing instead, and advice.
 pub fn expect_file(found: &Metadata) -> io::Result<()> {
     let kind = found.file_type();
     if kind.is_file() {
@@ -120,10 +122,10 @@ pub fn expect_file(found: &Metadata) -> io::Result<()> {
     Err(io::Error::new(ErrorKind::InvalidInput, reason))
 }
 
-/// Refuses a file that says to be larger.
+/// Refuses a file whose announced size is larger than `most`.
 ///
 /// # Errors
-/// Its size, and what to do.
+/// The size of the file, and advice.
 pub fn expect_size(found: &Metadata, most: u64) -> io::Result<()> {
     if found.len() > most { Err(too_large(&format!("{} bytes", found.len()), most)) } else { Ok(()) }
 }

@@ -1,11 +1,11 @@
-//! JSON that says its version and carries a checksum.
+//! JSON with its version and a checksum.
 //!
 //! ```text
 //!   {"version": 1, "checksum": "crc32:…", "<field>": …}
 //! ```
 //!
-//! The checksum is taken over the compact JSON of the field as it stands in the file, so what a later version adds to
-//! the content does not break it.
+//! The checksum is taken over the compact JSON of the field as it stands in the file, so additions of a later version
+//! to the content do not break it.
 
 use std::fmt;
 
@@ -26,21 +26,21 @@ pub struct EnvelopeFormat {
     pub version: u64,
     /// The name of the content's field.
     pub field: &'static str,
-    /// What the content is, for people: `a claim record`.
+    /// Kind of the content, for people: `a claim record`.
     pub what: &'static str,
-    /// What to do about a file of a later version, for people: `: upgrade hostler`, or nothing.
+    /// Advice on a file of a later version, for people: `: upgrade hostler`, or nothing.
     pub remedy: &'static str,
 }
 
-/// Why bytes are not a whole, unchanged file of a version that is known.
+/// Reason why bytes are not a whole, unchanged file of a version that is known.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvelopeError {
     /// Truncated or garbled.
     #[error("it is not the JSON of {what}")]
     Json {
-        /// What it should be.
+        /// Kind of content that was expected.
         what: &'static str,
-        /// Where and why not.
+        /// Place and cause of the failure.
         #[source]
         source: serde_json::Error,
     },
@@ -51,7 +51,7 @@ pub enum EnvelopeError {
         found: u64,
         /// The latest that is known.
         known: u64,
-        /// What to do about it.
+        /// Advice on it.
         remedy: &'static str,
     },
     /// The content changed since it was written.
@@ -104,7 +104,7 @@ impl EnvelopeFormat {
         serde_json::from_value(content).map_err(json)
     }
 
-    /// What a file that [`EnvelopeFormat::decode`] refuses still says, if it can be read at all.
+    /// Content of a file that [`EnvelopeFormat::decode`] refuses, if it can be read at all.
     pub fn salvage<T: DeserializeOwned>(&self, bytes: &[u8]) -> Option<T> {
         let content: Value = serde_json::from_str(self.open(bytes).ok()?.content.get()).ok()?;
         serde_json::from_value(content).ok()
@@ -122,7 +122,7 @@ fn checksum(compact: &[u8]) -> String {
     format!("crc32:{:08x}", crc32fast::hash(compact))
 }
 
-/// JSON without what stands between its tokens.
+/// JSON without the white space between its tokens.
 fn without_white_space(json: &str) -> Vec<u8> {
     let mut compact = Vec::with_capacity(json.len());
     let (mut in_string, mut escaped) = (false, false);

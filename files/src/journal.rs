@@ -1,5 +1,5 @@
-//! A journal: what must be on the disk now goes to the end of one file, with one flush, and later into the files where it
-//! belongs. It is read again only when the machine stopped in between.
+//! A journal: what must be on the disk now goes to the end of one file, with one flush, and later into the files
+//! where it belongs. It is read again only when the machine stopped in between.
 //!
 //! ```text
 //!   checksum generation.number.length content⏎
@@ -28,10 +28,11 @@ use crate::{
 
 mod content;
 
-/// What a journal may have grown to: far more than it has room for, when files could not be written for long.
+/// Largest size that a journal may have grown to: far more than it has room for, when files could not be written for
+/// long.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// How much of the room is made blank with one write.
+/// Bytes of the room that are made blank with one write.
 const PIECE: usize = 64 << 10;
 
 /// A journal, open for appending. One writer at a time.
@@ -44,15 +45,15 @@ pub struct Journal {
     head: Vec<u8>,
     /// The number of the last entry.
     last: u64,
-    /// Where the next line goes. At the beginning that is the head, also after it could not be written.
+    /// Offset of the next line. At 0 the head comes next, also after the head could not be written.
     end: u64,
     /// Behind the end, up to here, the file may not be blank.
     stale_to: u64,
 }
 
 impl Journal {
-    /// Opens the journal at `path`, made with `room` bytes if it is absent, and reads what it holds. Before
-    /// anything is appended, [`Journal::begin`] gives it a head.
+    /// Opens the journal at `path`, made with `room` bytes if it is absent, and reads its content. Before anything is
+    /// appended, [`Journal::begin`] gives it a head.
     ///
     /// # Errors
     /// When it cannot be made, read or written, or others can have changed it.
@@ -77,7 +78,8 @@ impl Journal {
         Ok((Self { path, file, room, generation, head: Vec::new(), last, end: 0, stale_to }, content))
     }
 
-    /// What the journal at `path` holds, for those who only look: nothing where it is absent. Somebody may be writing it.
+    /// Content of the journal at `path`, for readers that append nothing: empty where it is absent. A writer may be
+    /// at work.
     ///
     /// # Errors
     /// When it cannot be read, or others can have changed it.
@@ -98,8 +100,8 @@ impl Journal {
         self.last = self.last.max(seen);
     }
 
-    /// Begins a generation: what stands in the journal counts no more. To be called when all of it is on the disk
-    /// elsewhere.
+    /// Begins a generation: the earlier content of the journal counts no more. Call it only when all of that is on
+    /// the disk elsewhere.
     ///
     /// # Errors
     /// When the disk fails. The next entry tries again.
@@ -169,7 +171,7 @@ impl Journal {
         self.file.sync_data().map_err(FileError::at("sync", &self.path))
     }
 
-    /// How much of its room is taken, in percent; more than 100 when it has grown.
+    /// Taken part of the room, in percent; more than 100 when the journal has grown.
     pub fn filling(&self) -> u64 {
         self.end * 100 / self.room.max(1)
     }

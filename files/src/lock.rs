@@ -1,8 +1,9 @@
-//! A lock file: one process holds it as long as it lives, and knows when its file is another one than it holds.
+//! A lock file: one process holds it as long as it lives, and notices when the name leads to another file than the
+//! held one.
 //!
-//! The lock is on a file, and others find the file by its name. Where the file is removed or replaced under its holder,
-//! whoever comes next gets a lock as well, on another file of that name: so the two are compared, after the lock was
-//! taken, and before the holder acts.
+//! The lock is on a file, and others find the file by its name. Where the file is removed or replaced under its
+//! holder, the next process gets a lock as well, on another file of that name: so the two are compared, after the
+//! lock was taken, and before the holder acts.
 
 use std::{
     fs::{self, File, Metadata, OpenOptions},
@@ -26,7 +27,7 @@ pub struct InstanceLock {
     held: FileIdentity,
 }
 
-/// Which file it is, whatever it is called.
+/// Identity of a file, whatever its name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct FileIdentity {
     device: u64,
@@ -39,7 +40,7 @@ impl FileIdentity {
     }
 }
 
-/// Why a lock is not known to be held.
+/// Reason why a lock is not known to be held.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another process can hold a lock of the same name.
@@ -50,13 +51,13 @@ pub enum LockError {
         /// The name.
         path: PathBuf,
     },
-    /// Nobody can say.
+    /// The state of the lock cannot be told.
     #[error("it cannot be known whether the lock is still held")]
     Unknown(#[source] FileError),
 }
 
 impl InstanceLock {
-    /// The lock, if nobody else has it.
+    /// Takes the lock, if no other process has it.
     ///
     /// # Errors
     /// When the file cannot be opened, looked at or locked.
@@ -67,7 +68,7 @@ impl InstanceLock {
         }
     }
 
-    /// The lock, as soon as nobody else has it. Blocking.
+    /// Takes the lock, as soon as no other process has it. Blocking.
     ///
     /// # Errors
     /// When the file cannot be opened, looked at or locked.
@@ -87,14 +88,14 @@ impl InstanceLock {
             let lock = Self { path: path.to_owned(), file, held };
             match lock.check() {
                 Ok(()) => return Ok(lock),
-                // While it was waited for, its name went to another file: that one counts.
+                // During the wait, the name went to another file: that one counts.
                 Err(LockError::Lost { .. }) => {}
                 Err(LockError::Unknown(error)) => return Err(error),
             }
         }
     }
 
-    /// Whether whoever comes next finds this lock. One look at the file's name: cheap enough for every act.
+    /// Checks that the next process finds this lock. One look at the file's name: cheap enough for every act.
     ///
     /// # Errors
     /// When the name leads to another file or to none, and when that cannot be known.
@@ -108,7 +109,7 @@ impl InstanceLock {
         }
     }
 
-    /// Gives it up, with the file where it is.
+    /// Gives the lock up, and leaves the file where it is.
     pub fn release(self) {
         drop(self.file);
     }

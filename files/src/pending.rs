@@ -11,20 +11,21 @@ use tempfile::{Builder, NamedTempFile, PathPersistError, TempPath};
 
 use crate::{Durability, FileError};
 
-/// What the owner of a file may do with it; what others may is granted once the file is open.
+/// Permissions of a file's owner; those of others are granted once the file is open.
 const OWNER: u32 = 0o700;
 
-/// What a file is called until it is whole. The folder's readers must not take it for one of theirs, and whoever removes
-/// the leftovers of a crash must recognise it.
+/// Name of a file until it is whole. The folder's readers must not take it for one of theirs, and the clean-up after
+/// a crash must recognise it.
 #[derive(Clone, Copy, Debug)]
 pub enum TemporaryName<'a> {
-    /// Always this: a leftover of a crash is replaced by the next write. For files that have one writer at a time.
+    /// Always the same name: a leftover of a crash is replaced by the next write. For files that have one writer at a
+    /// time.
     Fixed(&'a str),
-    /// One that is new in the folder, between these two. Several may write at once.
+    /// A name that is new in the folder, between these two texts. Several may write at once.
     Unique {
-        /// How it begins.
+        /// Beginning of the name.
         prefix: &'a str,
-        /// How it ends.
+        /// End of the name.
         suffix: &'a str,
     },
 }
@@ -71,7 +72,7 @@ impl PendingFile {
         file.map(Self)
     }
 
-    /// Where it is until then.
+    /// Temporary path of the file.
     pub fn path(&self) -> &Path {
         self.0.path()
     }
@@ -94,16 +95,16 @@ impl PendingFile {
 pub struct FinishedFile(TempPath);
 
 impl FinishedFile {
-    /// Gives the file its name, in the same file system. What had the name has it no more; of a link to another file
-    /// that is the link.
+    /// Gives the file its name, in the same file system. An earlier file of that name loses it; if a link has the
+    /// name, only the link is replaced.
     ///
     /// # Errors
-    /// When it cannot be renamed. Then what had the name still has it.
+    /// When it cannot be renamed. Then an earlier file keeps the name.
     pub fn publish(self, path: &Path) -> Result<(), FileError> {
         self.0.persist(path).map_err(not_renamed)
     }
 
-    /// As [`FinishedFile::publish`], but something that has the name already keeps it.
+    /// Gives the file its name like [`FinishedFile::publish`], but an earlier file keeps the name.
     ///
     /// # Errors
     /// Of kind [`ErrorKind::AlreadyExists`] in that case; or when it cannot be renamed.

@@ -2,38 +2,39 @@
 //!
 //! ```text
 //!   temporary file made ──► content ──► synced ──► renamed ──► folder synced
-//!   └──── any failure: the temporary file goes, the old one is untouched ────┘ a failure here: the new one may not last
+//!   └──── any failure: the temporary file goes, the old one is untouched ────┘ a failure here: the new may not last
 //! ```
 
 use std::{io::Write, path::Path};
 
 use crate::{FileError, FinishedFile, PendingFile, TemporaryName, open_folder};
 
-/// Whether a file must outlive a machine that loses its power.
+/// Durability of a file on a machine that loses its power.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Durability {
-    /// What was written is on the disk, under its name, when the write returns.
+    /// The content is on the disk, under its name, when the write returns.
     Synced,
     /// Nothing waits for the disk: for files that do not outlive a boot, or that are made anew from others. Readers
     /// still never see half of one, unless the machine crashes.
     Unsynced,
 }
 
-/// A file as it shall be.
+/// A file and the content that it shall get.
 #[derive(Clone, Copy, Debug)]
 pub struct FileReplacement<'a> {
     /// The file.
     pub path: &'a Path,
-    /// What it is called until it is whole, in the same folder.
+    /// Name of the file until it is whole, in the same folder.
     pub temporary: TemporaryName<'a>,
-    /// Its mode, whatever the umask.
+    /// Mode of the file, whatever the umask.
     pub mode: u32,
-    /// Its content.
+    /// Content of the file.
     pub content: &'a [u8],
 }
 
 impl FileReplacement<'_> {
-    /// Writes the content under the temporary name. For those who replace several files at once; else see [`replace`].
+    /// Writes the content under the temporary name. For callers that replace several files at once; else see
+    /// [`replace`].
     ///
     /// # Errors
     /// When the file cannot be made or the content does not get into it. No temporary file is left.
@@ -64,7 +65,7 @@ pub fn replace(file: &FileReplacement<'_>, durability: Durability) -> Result<(),
     }
 }
 
-/// Puts on the disk what a folder's files are called.
+/// Puts the names of a folder's files on the disk.
 ///
 /// # Errors
 /// When the folder cannot be opened or the disk fails.

@@ -1,5 +1,5 @@
-//! Reading what hostler has kept: no links, nothing that others can have changed, nothing larger than it may be. A FIFO, a
-//! device or a sparse file of that name is told, not waited for or read to its end.
+//! Reading files that hostler has kept: no links, nothing that others can have changed, nothing larger than it may
+//! be. A FIFO, a device or a sparse file of that name is reported, not waited for or read to its end.
 
 use std::{
     fs::{self, File, Metadata, OpenOptions},
@@ -15,24 +15,24 @@ use crate::{
     bounded::{opened, read_opened, with_flags},
 };
 
-/// Bits that let a group or everybody write.
+/// Bits that let a group or all users write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 /// The sticky bit: only the owner of an entry removes or renames it.
 const STICKY: u32 = 0o1000;
 const ROOT: u32 = 0;
 
-/// Why a file or folder is not used.
+/// Reason why a file or folder is not used.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Somebody else may have changed it, or put it there.
+    /// Another user may have changed it, or put it there.
     #[error("{} {reason}", path.display())]
     Untrusted {
         /// The file or folder.
         path: PathBuf,
-        /// What makes it so, and how to mend it.
+        /// Cause of the distrust, and how to mend it.
         reason: String,
     },
 }
@@ -46,7 +46,7 @@ impl TrustError {
         Self::untrusted(path, format!("has {bytes} bytes; {most} are the most; remove it"))
     }
 
-    /// Whether there is no such file.
+    /// True if there is no such file.
     pub fn is_absent(&self) -> bool {
         matches!(self, Self::File(FileError { source, .. }) if source.kind() == io::ErrorKind::NotFound)
     }
@@ -70,7 +70,7 @@ fn trusted(path: &Path, options: &OpenOptions) -> Result<(File, Metadata), Trust
     Ok((file, found))
 }
 
-/// As [`open_trusted`], for writing as well.
+/// Opens a file like [`open_trusted`], for writing as well.
 pub(crate) fn open_trusted_to_write(path: &Path) -> Result<(File, Metadata), TrustError> {
     trusted(path, with_flags(OFlags::NOFOLLOW | OFlags::NONBLOCK).write(true))
 }
@@ -101,7 +101,8 @@ pub fn trust_folder(path: &Path) -> Result<(), TrustError> {
     trust(path, &fs::metadata(path).map_err(failed)?)
 }
 
-/// Refuses what others can change: a folder, before anything in it is believed, or what is open already.
+/// Refuses a file or folder that others can change: a folder before anything in it is believed, a file after it was
+/// opened.
 ///
 /// # Errors
 /// When it belongs to others or can be changed by them; the reason says how to mend that.

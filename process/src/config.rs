@@ -1,5 +1,5 @@
-//! How a configuration file is read, whatever its keys are: one wrong key hides no other, and each mistake is told with its
-//! line and its fix.
+//! Reading of a configuration file, whatever its keys are: one wrong key hides no other, and each mistake is told
+//! with its line and its fix.
 
 mod fields;
 mod mistake;

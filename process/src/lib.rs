@@ -1,5 +1,5 @@
-//! What the daemon and the controller are as processes, whatever they do: how their configuration is read, what they log, which
-//! tasks they consist of, what systemd is told, and how they serve.
+//! The daemon and the controller as processes, whatever they do: reading of their configuration, their log, their
+//! tasks, messages to systemd, and serving.
 //!
 //! Nothing here knows hardware, claims or a cluster.
 

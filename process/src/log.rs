@@ -1,11 +1,11 @@
-//! The log of a program that stays: which lines there are, and how they reach standard error.
+//! The log of a program that stays: its lines, and their way to standard error.
 //!
 //! ```text
 //!   any thread ── line, made plain ──► queue, bounded ── one thread ──► standard error
 //!                                        └── full: dropped and counted
 //! ```
 //!
-//! Nobody waits for whoever reads the log. The level can be changed while the program runs.
+//! No thread waits for the reader of the log. The level can be changed while the program runs.
 
 mod config;
 mod format;
@@ -30,19 +30,19 @@ use self::{
 
 pub use self::config::{LogConfig, LogFormat};
 
-/// How long the end of the process waits for the last lines to be read.
+/// Time that the end of the process waits for the last lines to be read.
 const LAST_LINES: Duration = Duration::from_millis(500);
 
-/// Why there is no log.
+/// Reason why there is no log.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// The level is none.
+    /// The level is invalid.
     #[error("failed to read log.level")]
     Level(#[source] ParseError),
     /// The level could not be set.
     #[error("failed to set the level of the log")]
     Set(#[source] reload::Error),
-    /// There is one already.
+    /// There is a log already.
     #[error("failed to set up the log")]
     Start(#[source] TryInitError),
     /// The thread that writes it could not be started.
@@ -50,12 +50,12 @@ pub enum LogError {
     Thread(#[source] io::Error),
 }
 
-/// Whether everything that was logged has been read.
+/// State of the log at the end of the process.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum LogEnd {
-    /// It has.
+    /// Everything that was logged has been read.
     Read,
-    /// Nobody reads: to write more to the same place would wait for ever.
+    /// The log is not read: to write more to the same place would wait for ever.
     Stalled,
 }
 
@@ -91,17 +91,17 @@ impl ProcessLog {
         self.level.reload(targets(level)?).map_err(LogError::Set)
     }
 
-    /// How many lines were dropped, since nobody read the log.
+    /// Number of lines that were dropped, since the log was not read in time.
     pub fn dropped(&self) -> Counter {
         self.queue.dropped()
     }
 
-    /// Waits until everything is written, or it is clear that nobody reads.
+    /// Waits until everything is written, or it is clear that the log is not read.
     pub fn end(&self) -> LogEnd {
         if self.queue.flush(LAST_LINES) { LogEnd::Read } else { LogEnd::Stalled }
     }
 
-    /// A panic ends the process at once; what led to it must be in the log.
+    /// Flushes the log before a panic, which ends the process at once: the lines that led to it must be in the log.
     fn flush_before_panics(&self) {
         let (queue, tell) = (self.queue.clone(), panic::take_hook());
         panic::set_hook(Box::new(move |panic| {
@@ -127,6 +127,6 @@ where
 /// `info, hostler=debug`: the parser would take the space for a part of the name.
 fn targets(level: &str) -> Result<Targets, LogError> {
     let level: String = level.split_whitespace().collect();
-    // Whoever watches says what a failed watch means, and says it once; the library says it with every try.
+    // The watching task says what a failed watch means, and says it once; the library says it with every try.
     format!("kube_runtime=error,{level}").parse().map_err(LogError::Level)
 }

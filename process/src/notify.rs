@@ -1,4 +1,4 @@
-//! What systemd is told: ready, alive, stopping, and one line of status. Outside of systemd all of this does nothing.
+//! Messages to systemd: ready, alive, stopping, and one line of status. Outside of systemd all of this does nothing.
 
 use std::{
     env, io,
@@ -20,12 +20,12 @@ pub use sd_notify::NotifyState;
 /// How often the status line is refreshed where no watchdog asks for more.
 const REFRESH: Duration = Duration::from_secs(15);
 
-/// Whether systemd was told that the program is ready: from then on its watchdog counts, also while one that has stood by takes
-/// over. There is one service manager for a process.
+/// True once systemd was told that the program is ready: from then on its watchdog counts, also while a program that
+/// has stood by takes over. There is one service manager for a process.
 static IS_READY: AtomicBool = AtomicBool::new(false);
 
-/// Whether the message was taken. A manager that does not read its socket must not hold the program: what does not fit there
-/// is left out, and said again by whoever needs it heard.
+/// Sends a message; returns true if it was taken. A manager that does not read its socket must not hold the program:
+/// a message that does not fit is left out, and a caller that needs it heard sends it again.
 pub fn send(states: &[NotifyState<'_>]) -> bool {
     match deliver(states) {
         Ok(()) => {
@@ -53,18 +53,19 @@ fn deliver(states: &[NotifyState<'_>]) -> io::Result<()> {
     socket.send_to_addr(message.as_bytes(), &address).map(drop)
 }
 
-/// Whether systemd was told that the program is ready.
+/// True once systemd was told that the program is ready.
 pub fn is_ready() -> bool {
     IS_READY.load(Ordering::Relaxed)
 }
 
-/// Half of what systemd allows, as its manual says; systemd sets no variable where the unit has no watchdog.
+/// Interval of messages to the watchdog: half of what systemd allows, as its manual says. systemd sets no variable
+/// where the unit has no watchdog.
 pub fn period() -> Duration {
     let watchdog = sd_notify::watchdog_enabled().map(|limit| limit / 2);
     watchdog.unwrap_or(REFRESH).min(REFRESH)
 }
 
-/// The program is on its way out.
+/// Tells systemd that the program is on its way out.
 pub fn stopping() {
     send(&[NotifyState::Stopping]);
 }

@@ -1,4 +1,5 @@
-//! Serves HTTP so that nobody keeps others out for long by connecting: places are limited, and who says nothing loses his.
+//! Serves HTTP so that no client keeps others out for long by connecting: places are limited, and a silent client
+//! loses its place.
 //!
 //! ```text
 //!   unix socket, of one's own user alone ──► ConnectionServer ──► routes
@@ -38,23 +39,23 @@ pub use self::{
     tcp::{accept, accept_tls},
 };
 
-/// For the last answer to leave the process.
+/// Time for the last answer to leave the process.
 const LINGER: Duration = Duration::from_millis(500);
 
-/// How long the head of a request may take to come, the first one or another on the same connection.
+/// Time for the head of a request to arrive, the first one or another on the same connection.
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// Bytes of a request's head. Names of objects and a token are in it, and nothing longer.
 const HEAD_BYTES: usize = 16 << 10;
 
-/// Held by an answer that goes on after it has begun: the stop waits for it as for one that has not.
+/// Held by an answer that goes on after it has begun: the stop waits for it as for one that has not begun.
 #[derive(Clone, Debug)]
 pub struct CallInFlight {
     _token: TaskTrackerToken,
 }
 
-/// Serves connections, until the program stops and every request has its answer. Somebody who has connected and asks for
-/// nothing, or has sent half a request, is not waited for, then or before. Cheap to clone.
+/// Serves connections, until the program stops and every request has its answer. A client that has connected and asks
+/// for nothing, or has sent half a request, is not waited for, then or before. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ConnectionServer {
     routes: Router,
@@ -65,7 +66,8 @@ pub struct ConnectionServer {
 }
 
 impl ConnectionServer {
-    /// Serves `routes` on connections that get at most so old: whoever does not read an answer would keep his for ever.
+    /// A server of `routes` whose connections live for at most `oldest`: a client that does not read an answer would
+    /// keep its place for ever.
     pub fn new(routes: Router, oldest: Duration, tasks: &Tasks) -> Self {
         let calls = TaskTracker::new();
         let tracked = calls.clone();
@@ -95,8 +97,8 @@ impl ConnectionServer {
         };
         self.tasks.job(async move {
             tokio::select! {
-                // Not cancel safe, and dropped only when nobody waits for an answer. What goes wrong with a connection is
-                // the business of whoever made it.
+                // Not cancel safe, and dropped only when no client waits for an answer. A failure of a connection is
+                // the business of its client.
                 _ = timeout(oldest, connection) => {}
                 // Cancel safe: it only waits.
                 () = overtime => {}

@@ -6,15 +6,15 @@ use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument;
 
-/// What a service gives when it ends.
+/// Result of a service.
 pub type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
 
 /// A service that has ended.
 #[derive(Debug)]
 pub struct EndedService {
-    /// Its name.
+    /// Name of the service.
     pub name: &'static str,
-    /// How it ended.
+    /// Result of the service.
     pub outcome: Outcome,
 }
 
@@ -27,7 +27,7 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// A new set, and where the names of ended services arrive.
+    /// A new set, and the channel on which ended services arrive.
     pub fn new() -> (Self, mpsc::UnboundedReceiver<EndedService>) {
         // Unbounded: one message per service in the life of the daemon.
         let (ended_tx, ended_rx) = mpsc::unbounded_channel();
@@ -45,13 +45,13 @@ impl Tasks {
         self.tracker.spawn(run.instrument(tracing::info_span!("task", name)));
     }
 
-    /// As [`Tasks::service`], for one on a thread of its own. It was begun with [`Tasks::blocking`], so that it can first
-    /// tell whoever starts it that it could not begin, and is no service then.
+    /// Adopts a service like [`Tasks::service`], on a thread of its own. It was begun with [`Tasks::blocking`], so
+    /// that it can first tell its starter that it could not begin, and is no service then.
     pub fn blocking_service(&self, name: &'static str, running: JoinHandle<Outcome>) {
         self.service(name, async move { running.await? });
     }
 
-    /// Spawns work that comes to an end by itself. It is finished even if whoever asked for it has gone.
+    /// Spawns work that comes to an end by itself. It is finished even if its caller has gone.
     pub fn job<T: Send + 'static>(&self, job: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
         self.tracker.spawn(job.in_current_span())
     }
@@ -62,7 +62,8 @@ impl Tasks {
         self.tracker.spawn_blocking(move || span.in_scope(work))
     }
 
-    /// As [`Tasks::blocking`], for work that a stop does not wait for: it changes nothing, or the next start does it again.
+    /// Runs blocking work like [`Tasks::blocking`], but a stop does not wait for it: it changes nothing, or the next
+    /// start does it again.
     pub fn looking<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
         let span = tracing::Span::current();
         tokio::task::spawn_blocking(move || span.in_scope(work))

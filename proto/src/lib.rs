@@ -1,8 +1,9 @@
-//! What the daemon speaks with others: the gRPC APIs of the kubelet (messages, servers and clients), between it and a driver, and
-//! the one that tells which pod holds what; and NRI, between the daemon and a container runtime (messages and framing).
+//! Protocols of the daemon: the gRPC APIs of the kubelet (messages, servers and clients), between it and a driver,
+//! and the one that tells which pod holds which devices; and NRI, between the daemon and a container runtime
+//! (messages and framing).
 //!
-//! The sources are `proto/*.proto`. The code in `src/gen` is generated from them, one file each, and checked in, so that a build
-//! needs neither `protoc` nor a build script; `tests/bootstrap.rs` fails when the two differ.
+//! The sources are `proto/*.proto`. The code in `src/gen` is generated from them, one file each, and checked in, so
+//! that a build needs neither `protoc` nor a build script; `tests/bootstrap.rs` fails when the two differ.
 
 pub mod nri;
 
@@ -30,7 +31,7 @@ pub mod dra_v1alpha4 {
     include!("gen/dra_v1alpha4.rs");
 }
 
-/// Preparing claims, package `v1alpha3`, as both kinds of kubelets mean it: what a driver serves.
+/// Preparing claims, package `v1alpha3`, as both kinds of kubelets mean it: the form that a driver serves.
 #[allow(clippy::all, clippy::pedantic, missing_docs, missing_debug_implementations, unreachable_pub)]
 pub mod dra_v1alpha3_served {
     include!("gen/dra_v1alpha3_served.rs");
@@ -66,13 +67,13 @@ pub mod health_v1alpha1 {
     include!("gen/health_v1alpha1.rs");
 }
 
-/// Which pod holds what, package `v1`.
+/// Devices and other resources of pods, package `v1`.
 #[allow(clippy::all, clippy::pedantic, missing_docs, missing_debug_implementations, unreachable_pub)]
 pub mod pod_resources_v1 {
     include!("gen/pod_resources_v1.rs");
 }
 
-/// Which pod holds what, package `v1alpha1`.
+/// Devices and other resources of pods, package `v1alpha1`.
 #[allow(clippy::all, clippy::pedantic, missing_docs, missing_debug_implementations, unreachable_pub)]
 pub mod pod_resources_v1alpha1 {
     include!("gen/pod_resources_v1alpha1.rs");

@@ -1,4 +1,5 @@
-//! NRI, the interface between a container runtime and its plugins, package `nri.pkg.api.v1alpha1`: messages and framing.
+//! NRI, the interface between a container runtime and its plugins, package `nri.pkg.api.v1alpha1`: messages and
+//! framing.
 //!
 //! ```text
 //!   unix socket ── mux: frames of connection 1 and 2 ──┬── 1: the runtime calls `PLUGIN_SERVICE`
@@ -16,10 +17,10 @@ mod messages {
 
 pub use messages::*;
 
-/// What the runtime calls.
+/// Service of the plugin, which the runtime calls.
 pub const PLUGIN_SERVICE: &str = "nri.pkg.api.v1alpha1.Plugin";
 
-/// What the plugin calls.
+/// Service of the runtime, which the plugin calls.
 pub const RUNTIME_SERVICE: &str = "nri.pkg.api.v1alpha1.Runtime";
 
 /// The subscription to some events, for a [`ConfigureResponse`].

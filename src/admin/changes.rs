@@ -1,7 +1,7 @@
-//! Tells whoever waits that something has changed: `GET /v1/changes?after=VERSION&timeout=30s`.
+//! Tells waiting callers that something has changed: `GET /v1/changes?after=VERSION&timeout=30s`.
 //!
-//! A version says nothing but whether it is another one. It is made when somebody asks: a daemon that nobody watches keeps
-//! no count of its changes.
+//! A version can only be compared with another. It is made on request: a daemon without watchers keeps no count of
+//! its changes.
 
 use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
@@ -21,24 +21,25 @@ use tokio_util::sync::CancellationToken;
 use super::{AdminFailure, AdminService, types::AdminChange};
 use crate::{claims::ClaimTable, inventory::Inventory, tasks::Tasks};
 
-/// Requests that may wait at once: a quarter of the connections to the admin socket, so that watchers lock nobody out.
+/// Requests that may wait at once: a quarter of the connections to the admin socket, so that watchers lock no caller
+/// out.
 const MOST_WAITING: usize = 16;
-/// The longest that one may wait. Whoever still cares asks again.
+/// Longest wait of a request. A caller that still cares asks again.
 const LONGEST: Duration = Duration::from_secs(60);
-/// A storm of changes is told of once: in this time most of it is over.
+/// Time in which most of a storm of changes is over: it is told of once.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// Who waits for changes, and what was last seen.
+/// Callers that wait for changes, and the state that was last seen.
 #[derive(Debug)]
 pub struct ChangeWatchers {
     places: Semaphore,
     stop: CancellationToken,
-    /// Of this daemon alone: another one's versions are no versions here.
+    /// Random number of this daemon: another one's versions are no versions here.
     daemon: u64,
     seen: Mutex<SeenState>,
 }
 
-/// What the latest version stands for. Compared by where it is, and kept alive for nobody.
+/// State that the latest version stands for. Compared by address, and not kept alive.
 #[derive(Debug, Default)]
 struct SeenState {
     version: u64,
@@ -47,7 +48,7 @@ struct SeenState {
 }
 
 impl ChangeWatchers {
-    /// Nobody yet.
+    /// Starts without watchers.
     pub fn new(tasks: &Tasks) -> Self {
         Self {
             places: Semaphore::new(MOST_WAITING),
@@ -81,7 +82,8 @@ fn longest() -> Duration {
     LONGEST
 }
 
-/// The version of what is now: as soon as it is another one than that which was seen, or when the time is over.
+/// Returns the version of the present state: as soon as it differs from the one that was seen, or when the time is
+/// over.
 pub(super) async fn changes(
     State(admin): State<AdminService>,
     Query(ChangesQuery { after, timeout: patience }): Query<ChangesQuery>,
@@ -94,7 +96,7 @@ pub(super) async fn changes(
         let error = format!("{MOST_WAITING} others wait for changes already: ask again in some seconds");
         return Err(AdminFailure(StatusCode::SERVICE_UNAVAILABLE, error));
     };
-    // Whoever waits in vain, or for a daemon that stops, is told what there is.
+    // A wait that ends without a change, or with the daemon, is answered with the present version.
     let _ = timeout(patience.min(LONGEST), admin.changed(&now)).await;
     Ok(Json(AdminChange { version: admin.version() }))
 }
@@ -106,7 +108,7 @@ impl AdminService {
         self.0.watchers.version(&inventory, &claims)
     }
 
-    /// Comes back when the version is another one, or the daemon stops.
+    /// Returns when the version has changed, or the daemon stops.
     async fn changed(&self, after: &str) {
         let mut inventory_rx = self.0.inventory.reader().subscribe();
         let mut claims_rx = self.0.claims.table();
@@ -114,7 +116,7 @@ impl AdminService {
         inventory_rx.mark_unchanged();
         claims_rx.mark_unchanged();
         faults_rx.mark_unchanged();
-        // What came between the question and the three lines above.
+        // Changes between the question and the three lines above.
         while self.version() == after {
             tokio::select! {
                 // All are cancel safe: what was not seen is still unseen.

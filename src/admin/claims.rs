@@ -44,7 +44,7 @@ pub(super) struct DeleteQuery {
     force: bool,
 }
 
-/// All claims: prepared ones, and manifests that nobody has prepared.
+/// Returns all claims: prepared ones, and manifests that are not prepared.
 pub(super) async fn list(State(admin): State<AdminService>) -> Result<Json<Vec<AdminClaim>>, AdminFailure> {
     Ok(Json(admin.all_claims().await?))
 }
@@ -173,7 +173,8 @@ pub(super) struct AddedClaim {
 }
 
 impl AdminService {
-    /// Adds the manifest of a claim that has been given something, and prepares it; of a dry run, what both would come to.
+    /// Adds the manifest of a claim that has an allocation, and prepares it; in a dry run, returns what both would
+    /// come to.
     pub(super) async fn make(
         &self,
         manifest: ResourceClaim,
@@ -186,7 +187,7 @@ impl AdminService {
         self.prepare_added(added).await
     }
 
-    /// Adds the manifest of a claim that has been given something.
+    /// Adds the manifest of a claim that has an allocation.
     pub(super) async fn add(&self, manifest: ResourceClaim) -> Result<AddedClaim, AdminFailure> {
         let claim = manifest.claim().map_err(|error| AdminFailure::new(StatusCode::BAD_REQUEST, &error))?;
         let path = self.manifests(move |manifests| manifests.add(&manifest)).await?;
@@ -213,7 +214,7 @@ impl AdminService {
         }
     }
 
-    /// The claim as it would be made, with what it would be bound to; refused as it would be.
+    /// Returns the claim as it would be made, with what it would be bound to; refuses it as it would be refused.
     pub(super) async fn rehearse(
         &self,
         manifest: ResourceClaim,
@@ -232,7 +233,7 @@ impl AdminService {
         Ok((StatusCode::OK, Json(claim)))
     }
 
-    /// Refuses what only a host without a cluster does, with what to do instead.
+    /// Refuses actions that only a host without a cluster allows, and names the alternative.
     pub(super) fn has_manifests(&self, instead: &str) -> Result<(), AdminFailure> {
         if self.0.manifests.is_some() {
             return Ok(());
@@ -240,7 +241,7 @@ impl AdminService {
         Err(AdminFailure(StatusCode::CONFLICT, format!("claims of this host belong to the cluster: {instead}")))
     }
 
-    /// Work on the manifests, which are files.
+    /// Works on the manifests, which are files.
     pub(super) async fn manifests<T: Send + 'static>(
         &self,
         work: impl FnOnce(&ManifestFolder) -> Result<T, ManifestsError> + Send + 'static,
@@ -335,7 +336,7 @@ impl AdminService {
     }
 }
 
-/// The claim with this UID, else the one with this name.
+/// Finds the claim with this UID, else the one with this name.
 fn find<'a>(all: &'a [AdminClaim], name: &str, namespace: &str) -> Result<&'a AdminClaim, AdminFailure> {
     let by_uid = all.iter().find(|claim| claim.uid == name);
     let by_name = || all.iter().find(|claim| claim.name == name && claim.namespace == namespace);
@@ -346,7 +347,8 @@ fn find<'a>(all: &'a [AdminClaim], name: &str, namespace: &str) -> Result<&'a Ad
     })
 }
 
-/// The claims that may have been meant, with words in front: those of the name in other namespaces, or with a like name.
+/// The claims that may have been meant, with words in front: those of the name in other namespaces, or with a like
+/// name.
 pub(super) fn near_claims(all: &[AdminClaim], name: &str, namespace: &str) -> String {
     let full = |claim: &AdminClaim| format!("{}/{}", claim.namespace, claim.name);
     let elsewhere: Vec<String> =
@@ -385,7 +387,7 @@ fn granted(grant: &hostler_api::Grant, cdi_ids: Vec<String>) -> AdminClaimDevice
     }
 }
 
-/// A manifest that nobody has prepared.
+/// A claim of a manifest that is not prepared.
 fn allocated_claim(manifest: &ResourceClaim, driver: &str) -> AdminClaim {
     let (devices, problem) = match manifest.claim().and_then(|_| manifest.allocation(driver)) {
         Ok(allocation) => (allocation.grants.iter().map(|grant| granted(grant, Vec::new())).collect(), None),
@@ -407,7 +409,7 @@ fn allocated_claim(manifest: &ResourceClaim, driver: &str) -> AdminClaim {
     }
 }
 
-/// A file that is no manifest: it is shown, so that its owner finds the mistake.
+/// A claim for a file that is no manifest: it is shown, so that its owner finds the mistake.
 fn broken_claim(error: &ManifestsError) -> AdminClaim {
     AdminClaim {
         namespace: String::new(),

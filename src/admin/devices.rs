@@ -1,4 +1,4 @@
-//! Devices over the admin socket: who holds them, and taken out of service.
+//! Devices over the admin socket: their holders, and drains.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,14 +21,14 @@ use axum::{
     http::StatusCode,
 };
 
-/// All devices that are there, drained or held.
+/// Returns all devices that are there, drained or held.
 pub(super) async fn list(State(admin): State<AdminService>) -> Json<Vec<AdminDevice>> {
     let inventory = admin.0.inventory.reader().latest();
     let claims = admin.0.claims.table().borrow().clone();
     Json(devices(&inventory, &claims))
 }
 
-/// One device, with what claims can ask of it.
+/// Returns one device, with what claims can ask of it.
 pub(super) async fn show(
     State(admin): State<AdminService>,
     Path(name): Path<String>,
@@ -43,7 +43,7 @@ pub(super) async fn show(
     Ok(Json(AdminDeviceDetails { device, attributes, capacity }))
 }
 
-/// What stands in the inventory's JSON.
+/// Fields of the inventory's JSON.
 fn fields(shown: &impl serde::Serialize) -> BTreeMap<String, serde_json::Value> {
     // Both are maps whose keys are names.
     serde_json::to_value(shown).and_then(serde_json::from_value).unwrap_or_default()
@@ -67,7 +67,7 @@ pub(super) async fn undrain(
     Path(name): Path<String>,
 ) -> Result<Json<AdminDevice>, AdminFailure> {
     let key = admin.device(&name)?;
-    // It may be known by nothing but its drain, and be shown for the last time.
+    // A device that is known by its drain only is shown for the last time.
     let before = admin.shown(&key)?;
     admin.0.inventory.undrain(key.0.clone(), key.1.clone()).await.map_err(|error| failure(&error))?;
     Ok(admin.shown(&key).unwrap_or(Json(AdminDevice { drained: None, ..before.0 })))
@@ -89,13 +89,13 @@ fn failure(error: &DrainError) -> AdminFailure {
 }
 
 impl AdminService {
-    /// The device that is meant by `name`.
+    /// Finds the device that is meant by `name`.
     pub(super) fn device(&self, name: &str) -> Result<DeviceKey, AdminFailure> {
         let inventory = self.0.inventory.reader().latest();
         let claims = self.0.claims.table().borrow().clone();
         let known: BTreeSet<DeviceKey> = known_devices(&inventory, &claims);
         lookup(name, &known).map_err(|error| {
-            // What is not found may be a device of a backend that has not told what it has.
+            // A device that is not found may belong to a backend that has not reported its devices.
             let unknown = name.split_once('/').and_then(|(backend, _)| inventory.unknown.get(backend));
             match unknown {
                 Some(UnknownPool { name: pool, reason }) => AdminFailure(

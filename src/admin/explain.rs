@@ -27,7 +27,7 @@ use crate::{
     standalone::ManifestsError,
 };
 
-/// Why a claim failed, or what it holds.
+/// Explains why a claim failed, or what it holds.
 pub(super) async fn explain(
     State(admin): State<AdminService>,
     Path(name): Path<String>,
@@ -44,7 +44,7 @@ pub(super) async fn explain(
     Ok(Json(explanation))
 }
 
-/// A claim as it is asked for: by UID, or by name.
+/// A claim as the caller names it: by UID, or by name.
 struct AskedClaim<'a> {
     name: &'a str,
     namespace: &'a str,
@@ -62,7 +62,7 @@ impl AdminService {
         let table = self.0.claims.table().borrow().clone();
         let record = find_record(&table, &asked);
         let failure = self.0.failures.last(|failure| asked.is(&failure.claim));
-        // Where a UID was asked for, only these know the name.
+        // If the caller asked by UID, only these know the name.
         let known = record.and_then(|(_, view)| view.claim()).or(failure.as_ref().map(|failure| &failure.claim));
         let (namespace, name) = known.map_or((namespace, name), |claim| (&*claim.namespace, &*claim.name));
         let object = self.look_up(namespace, name, asked.name).await?;
@@ -90,7 +90,7 @@ impl AdminService {
         })
     }
 
-    /// Says what this node would give to a claim without an allocation.
+    /// Describes what this node would give to a claim without an allocation.
     async fn offered(&self, claim: &ResourceClaim) -> Option<String> {
         let node = &self.0.node;
         let foreign = foreign_classes(&self.0.slices.driver, claim).unwrap_or_default();
@@ -109,7 +109,7 @@ impl AdminService {
         })
     }
 
-    /// The claim itself: in the API server, or in the folder of manifests.
+    /// Reads the claim itself: in the API server, or in the folder of manifests.
     async fn look_up(&self, namespace: &str, name: &str, asked: &str) -> Result<ClaimObject, AdminFailure> {
         if let Some(reader) = &self.0.claim_reader {
             return Ok(match reader.find(namespace, name).await {
@@ -135,7 +135,7 @@ impl AdminService {
     }
 }
 
-/// The claim on record with that UID, else the one with that name.
+/// Finds the claim on record with that UID, else the one with that name.
 fn find_record<'a>(table: &'a ClaimTable, asked: &AskedClaim<'_>) -> Option<(&'a ClaimUid, &'a ClaimView)> {
     let by_uid = table.claims.iter().find(|(uid, _)| uid.as_str() == asked.name);
     by_uid.or_else(|| table.claims.iter().find(|(_, view)| view.claim().is_some_and(|claim| asked.is(claim))))
@@ -160,7 +160,7 @@ fn failure_fact(failure: &ClaimFailure) -> FailureFact {
 
 fn allocated_devices(object: &ClaimObject, driver: &str, inventory: &Inventory, table: &ClaimTable) -> Vec<DeviceFact> {
     let ClaimObject::Found(claim) = object else { return Vec::new() };
-    // What cannot be read is what the explanation says.
+    // The explanation reports an allocation that cannot be read.
     let grants = claim.allocation(driver).map(|allocation| allocation.grants).unwrap_or_default();
     let uid = claim.metadata.uid.as_deref().unwrap_or_default();
     grants.iter().map(|grant| device_fact(grant, String::new(), uid, inventory, table)).collect()

@@ -1,4 +1,4 @@
-//! The latest failures of claims, for whoever asks why. Writer: the task that [`RecentFailures::collect`] starts.
+//! The latest failures of claims, for explanations. Writer: the task that [`RecentFailures::collect`] starts.
 
 use std::{
     collections::VecDeque,
@@ -9,7 +9,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 
 use crate::{claims::ClaimFailure, tasks::Tasks};
 
-/// A node has tens of claims; the last failure of each matters.
+/// Failures that are kept: a node has tens of claims, and the last failure of each matters.
 const KEPT: usize = 100;
 
 /// The latest failures, one per claim and operation. Cheap to clone.
@@ -17,7 +17,7 @@ const KEPT: usize = 100;
 pub struct RecentFailures(Arc<Mutex<VecDeque<ClaimFailure>>>);
 
 impl RecentFailures {
-    /// Keeps what arrives, until the daemon stops.
+    /// Keeps the failures that arrive, until the daemon stops.
     pub fn collect(mut failures_rx: broadcast::Receiver<ClaimFailure>, tasks: &Tasks) -> Self {
         let recent = Self::default();
         let (kept, stop) = (recent.clone(), tasks.stop_token());
@@ -33,7 +33,7 @@ impl RecentFailures {
         };
         tasks.job(async move {
             tokio::select! {
-                // Dropped at the stop: nobody asks any more.
+                // Dropped at the stop: no caller asks any more.
                 () = collect => {}
                 () = stop.cancelled() => {}
             }
@@ -50,7 +50,7 @@ impl RecentFailures {
         kept.push_back(failure);
     }
 
-    /// The last failure of a claim that `is_it`.
+    /// Returns the last failure of a claim that `is_it`.
     pub(super) fn last(&self, is_it: impl Fn(&ClaimFailure) -> bool) -> Option<ClaimFailure> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.iter().rev().find(|failure| is_it(failure)).cloned()

@@ -1,4 +1,4 @@
-//! Claims that nobody has allocated, over the admin socket: what they would be given, and making them.
+//! Unallocated claims over the admin socket: what they would be given, and making them.
 
 use axum::{
     Json,
@@ -17,7 +17,8 @@ use crate::{
     standalone::rounded_requests,
 };
 
-/// What would fit now. In a cluster too, where other claims may have been given devices here that no pod uses yet.
+/// Returns what would fit now. In a cluster too, where other claims may have been given devices here that no pod uses
+/// yet.
 pub(super) async fn fit(
     State(admin): State<AdminService>,
     Json(asked): Json<UnallocatedClaim>,
@@ -34,7 +35,7 @@ pub(super) async fn create(
     admin.has_manifests("create it with kubectl; the scheduler allocates it and the kubelet asks for it")?;
     // A UID that stands in the file is that of the claim or template which it was made of, and may be in use.
     asked.claim.metadata.uid = Some(uuid::Uuid::new_v4().to_string());
-    // Who chooses next has to see what is chosen here.
+    // The next caller that chooses has to see the choice made here.
     let turn = match &admin.0.manifests {
         Some(manifests) => manifests.turn_to_choose().await,
         None => None,
@@ -72,21 +73,21 @@ impl AdminService {
         answer.map_err(|error| failure(&error))
     }
 
-    /// What manifests have been given that are not prepared yet: their operator means to have it.
+    /// Allocations of manifests that are not prepared yet: their operator means to have them.
     async fn promised(&self) -> Result<Vec<AllocationResult>, AdminFailure> {
         let table = self.0.claims.table().borrow().clone();
         let waiting = move |claim: &ResourceClaim| {
             !table.claims.keys().any(|uid| claim.metadata.uid.as_deref() == Some(uid.as_str()))
         };
         self.manifests(move |manifests| {
-            // A manifest that cannot be read promises nothing to anybody.
+            // A manifest that cannot be read promises nothing.
             let claims = manifests.all()?.into_iter().flatten().map(|found| found.manifest);
             Ok(claims.filter(waiting).filter_map(|claim| claim.status.allocation).collect())
         })
         .await
     }
 
-    /// Asks what this host offers. A search may take a second, and nobody else waits for it.
+    /// Asks for the offer of this host. A search may take a second, and no other caller waits for it.
     async fn offer<T: Send + 'static>(
         &self,
         promised: Vec<AllocationResult>,

@@ -1,4 +1,4 @@
-//! What the status says of the report of the node's hardware.
+//! Status of the report of the node's hardware.
 
 use super::types::AdminHardware;
 use crate::kubernetes::hardware::HardwareReporting;

@@ -1,4 +1,4 @@
-//! Figures for Prometheus: what was counted, and gauges that are taken from the latest state when somebody asks.
+//! Metrics for Prometheus: counters, and gauges that are taken from the latest state at each scrape.
 
 mod amounts;
 
@@ -30,7 +30,7 @@ pub struct MetricsSnapshot<'a> {
     pub process: ProcessFigures,
 }
 
-/// Everything, in a format.
+/// Renders all metrics in a format.
 ///
 /// # Errors
 /// Never in practice: writing to a string cannot fail.
@@ -74,7 +74,7 @@ struct BuildLabels {
     revision: &'static str,
 }
 
-/// Which commit this was built from, where whoever built it has said so.
+/// Commit of the build, if the builder has named it.
 const REVISION: Option<&str> = option_env!("HOSTLER_REVISION");
 
 fn gauge(registry: &mut Registry, name: &str, help: &str, value: i64) {
@@ -140,7 +140,7 @@ fn register_build(registry: &mut Registry) {
     registry.register("build_info", "Which build this is; always 1", build);
 }
 
-/// Under the names that every other program has for them.
+/// Registers the process's gauges under the names that every other program has for them.
 fn register_process(registry: &mut Registry, process: ProcessFigures) {
     let cpu = Counter::<f64, AtomicU64>::default();
     cpu.inc_by(process.cpu_seconds);

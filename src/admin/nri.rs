@@ -1,9 +1,9 @@
-//! What is told of the container runtime.
+//! Status and gauges of the container runtime.
 
 use super::types::AdminNri;
 use crate::nri::{NriLink, NriSide, NriStatus};
 
-/// For people; absent where it is switched off.
+/// Status for people; absent where it is switched off.
 pub(super) fn status(side: &NriSide) -> Option<AdminNri> {
     let status = side.status_rx.borrow().clone();
     let (runtime, error) = match status.link {

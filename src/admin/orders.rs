@@ -1,6 +1,6 @@
 //! An operator's orders for devices over the admin socket: one answer at the end, or a line for every stage.
 //!
-//! Whoever breaks the connection while an order waits has withdrawn it: nobody looks at its stage any more.
+//! A caller that breaks the connection while its order waits withdraws it: its stage is not watched any more.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -42,7 +42,7 @@ fn order_timeout() -> Duration {
     ORDER_TIMEOUT
 }
 
-/// Brings a device into service for everybody, or takes it out of the system.
+/// Brings a device into service for all claims, or takes it out of the system.
 pub(super) async fn operate(
     State(admin): State<AdminService>,
     Path(name): Path<String>,
@@ -65,7 +65,7 @@ pub(super) async fn operate(
     Ok(Json(operated.map_err(|error| AdminFailure::new(refused(&error), &*error))?).into_response())
 }
 
-/// Says what an order would do, or why it would be refused.
+/// Returns what an order would do, or why it would be refused.
 pub(super) async fn rehearse(
     State(admin): State<AdminService>,
     Path(name): Path<String>,
@@ -77,7 +77,7 @@ pub(super) async fn rehearse(
     outcome.map(|outcome| Json(operated(&key, &outcome))).map_err(|error| AdminFailure::new(refused(&error), &*error))
 }
 
-/// What became of the order, once that is known.
+/// Waits for the outcome of the order.
 async fn ended(mut stage_rx: watch::Receiver<OrderStage>) -> ClaimResult<OperationOutcome> {
     match stage_rx.wait_for(|stage| matches!(stage, OrderStage::Ended(_))).await.as_deref() {
         Ok(OrderStage::Ended(result)) => result.clone(),
@@ -86,7 +86,8 @@ async fn ended(mut stage_rx: watch::Receiver<OrderStage>) -> ClaimResult<Operati
     }
 }
 
-/// A line for each stage from now on. A slow reader misses stages that are over. The daemon does not stop before the last.
+/// Streams a line for each stage from now on. A slow reader misses stages that are over. The daemon does not stop
+/// before the last.
 fn lines(key: DeviceKey, stage_rx: watch::Receiver<OrderStage>, call: CallInFlight) -> Response {
     let lines = WatchStream::from_changes(stage_rx).map(move |stage| {
         let _in_flight = &call;

@@ -1,4 +1,4 @@
-//! Which pods hold what, over the admin socket.
+//! Pods and what they hold, over the admin socket.
 
 use axum::{Json, extract::State, http::StatusCode};
 use hostler_linux::IdSet;
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::usage::pods::{ClaimUse, ContainerUsage, PodUsage, UsedDevice};
 
-/// Every pod that has not ended; last, without a name, what no pod is known to use.
+/// Returns every pod that has not ended; last, without a name, what no pod is known to use.
 pub(super) async fn list(State(admin): State<AdminService>) -> Result<Json<Vec<AdminPod>>, AdminFailure> {
     let stopping = || AdminFailure(StatusCode::SERVICE_UNAVAILABLE, "the daemon is stopping".to_owned());
     let usage = admin.0.pod_usage.latest().await.ok_or_else(stopping)?;

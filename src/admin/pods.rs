@@ -1,9 +1,9 @@
-//! What the status says of this node's pods.
+//! Status of this node's pods.
 
 use super::types::AdminPods;
 use crate::pods::PodsOfNode;
 
-/// `None` where nobody looks at pods.
+/// Status for people; `None` where pods are not watched.
 pub(super) fn status(pods: &PodsOfNode) -> Option<AdminPods> {
     let (known, pods, error) = match pods {
         PodsOfNode::Unwatched => return None,

@@ -1,8 +1,8 @@
-//! What the kernel says of this process: memory, processor time, descriptors.
+//! Figures of the kernel about this process: memory, processor time, descriptors.
 
 use sysinfo::{Process, ProcessRefreshKind, ProcessesToUpdate, System};
 
-/// Of this process, at one moment. What the kernel does not say is zero.
+/// Figures of this process, at one moment. Those that the kernel does not give are zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ProcessFigures {
     /// Memory that is in RAM, bytes.
@@ -11,11 +11,11 @@ pub struct ProcessFigures {
     pub virtual_bytes: u64,
     /// Processor time, in the kernel and outside of it.
     pub cpu_seconds: f64,
-    /// When it started, seconds since 1970.
+    /// Time at which the process started, seconds since 1970.
     pub started_seconds: f64,
     /// Open descriptors.
     pub open_fds: u64,
-    /// How many can be open.
+    /// Most descriptors that can be open.
     pub max_fds: u64,
 }
 

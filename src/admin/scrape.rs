@@ -1,8 +1,9 @@
-//! Figures for readers on other hosts: over TLS, and only for somebody whose token the API server knows and lets read them.
+//! Metrics for readers on other hosts: over TLS, and only with a token that the API server knows and that may read
+//! them.
 //!
 //! ```text
 //!   TCP ──► TLS, with a certificate of our own ──► token ──► FigureReaders ──► figures
-//!                                                    └► 401        └► 401, 403; 503 where nobody could be asked
+//!                                                    └► 401        └► 401, 403; 503 if the API server cannot be asked
 //! ```
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -29,24 +30,24 @@ use crate::{
     tasks::Tasks,
 };
 
-/// Somebody else has the port, perhaps the daemon that this one replaces: it is tried again.
+/// Pause before the port is tried again. Another process has it, perhaps the daemon that this one replaces.
 const BIND_PAUSE: Duration = Duration::from_secs(2);
 
-/// What serving other hosts takes.
+/// Parts for serving other hosts.
 #[derive(Debug)]
 pub struct ScrapeParts {
-    /// Whose figures.
+    /// Stage of the daemon whose metrics are served.
     pub stage: DaemonStage,
-    /// Where.
+    /// Address to listen on.
     pub address: SocketAddr,
-    /// Who may have them.
+    /// Readers that may have the metrics.
     pub readers: FigureReaders,
     /// The name in the certificate.
     pub node: String,
 }
 
-/// Serves figures to other hosts until the daemon stops. That nobody can be served is no reason for the daemon to end: what
-/// it does for pods does not depend on those who look on.
+/// Serves metrics to other hosts until the daemon stops. The daemon does not end if it cannot serve them: its work
+/// for pods does not depend on those that look on.
 pub fn serve_scrapes(parts: ScrapeParts, tasks: &Tasks) {
     let own_tasks = tasks.clone();
     tasks.job(async move {
@@ -69,7 +70,7 @@ pub fn serve_scrapes(parts: ScrapeParts, tasks: &Tasks) {
     });
 }
 
-/// Tries until it works.
+/// Binds the address, and tries until it works.
 async fn bind(address: SocketAddr) -> TcpListener {
     let mut told = None;
     loop {
@@ -93,7 +94,7 @@ async fn scrape(State((stage, readers)): State<(DaemonStage, FigureReaders)>, he
         Ok(ReaderVerdict::Allowed) => metrics(State(stage), headers).await.into_response(),
         Ok(ReaderVerdict::Forbidden) => (StatusCode::FORBIDDEN, "this token may not get /metrics\n").into_response(),
         Ok(ReaderVerdict::Unknown) => unauthorized("the API server does not know this token\n"),
-        // What the API server said is in the log; it is nothing for strangers.
+        // The API server's words are in the log; they are nothing for strangers.
         Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "tokens cannot be reviewed now\n").into_response(),
     }
 }
@@ -102,7 +103,7 @@ fn unauthorized(why: &'static str) -> Response {
     (StatusCode::UNAUTHORIZED, [(WWW_AUTHENTICATE, "Bearer")], why).into_response()
 }
 
-/// The token, if there is one that could be one.
+/// Returns the token, if the header holds one that is well-formed.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     bearer_token(headers.get(AUTHORIZATION)?.to_str().ok()?)
 }

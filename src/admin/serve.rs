@@ -1,5 +1,5 @@
-//! Serves routes on a unix socket or a loopback address. Nobody can keep others out for long by connecting: places are
-//! limited, and who says nothing loses his.
+//! Serves routes on a unix socket or a loopback address. No client can keep others out for long by connecting: places
+//! are limited, and a client that says nothing loses its place.
 
 use std::{io, net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     tasks::Tasks,
 };
 
-/// How old a connection to figures and probes can get: many answers, and none that takes half as long.
+/// Greatest age of a connection to metrics and probes: many answers, and none that takes half as long.
 pub(super) const OLDEST: Duration = Duration::from_secs(60);
 
 /// Why the command line or Prometheus cannot be served.
@@ -24,7 +24,7 @@ pub enum ServeError {
     /// The socket could not be made.
     #[error("failed to listen on {path}")]
     Socket {
-        /// Its path.
+        /// Path of the socket.
         path: PathBuf,
         /// The failed step.
         #[source]
@@ -35,14 +35,14 @@ pub enum ServeError {
     Address {
         /// The address.
         address: SocketAddr,
-        /// What the kernel said.
+        /// Error of the kernel.
         #[source]
         source: io::Error,
     },
 }
 
 impl ServeError {
-    /// Whether another process serves there.
+    /// True if another process serves there.
     pub fn is_taken(&self) -> bool {
         match self {
             Self::Socket { source, .. } => matches!(source, SocketError::InUse { .. }),
@@ -59,8 +59,8 @@ pub async fn serve_admin(admin: AdminService, path: PathBuf, tasks: &Tasks) -> R
     serve_unix(admin.admin_routes(), path, SocketAccess::Owner, ServedSocket::Admin, tasks).await
 }
 
-/// Serves probes on a socket of their own until the daemon stops. Addresses of figures are for others too, who may take every place
-/// there; a daemon must not be killed for that.
+/// Serves probes on a socket of their own until the daemon stops. The address of metrics is for others too, who may
+/// take every place there; a daemon must not be killed for that.
 ///
 /// # Errors
 /// When the socket cannot be made.
@@ -113,7 +113,7 @@ async fn serve_unix(
     tasks.service(name, async move {
         // Ends with the socket, which ends when the daemon stops.
         while let Some(accepted) = connections_rx.recv().await {
-            // Whoever accepts tells of failures itself.
+            // The accepting job tells of failures itself.
             if let Ok(AcceptedConnection { stream, place }) = accepted {
                 server.serve(stream, place);
             }

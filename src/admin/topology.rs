@@ -1,4 +1,4 @@
-//! What the status says of the export of the topology.
+//! Status of the export of the topology.
 
 use super::types::AdminTopology;
 use crate::kubernetes::topology::TopologyExport;

@@ -1,4 +1,4 @@
-//! What goes over the admin socket, both ways. JSON; a field may be added, none changes its meaning.
+//! Types of the admin socket, both ways. JSON; a field may be added, none changes its meaning.
 
 mod pods;
 
@@ -30,7 +30,7 @@ pub struct AdminStatus {
     pub node: String,
     /// Name of the driver.
     pub driver: String,
-    /// Where allocations are read: `standalone` (manifests) or `kubernetes` (the API server).
+    /// Source of allocations: `standalone` (manifests) or `kubernetes` (the API server).
     pub mode: String,
     /// Seconds since the daemon started.
     pub uptime_seconds: u64,
@@ -38,7 +38,7 @@ pub struct AdminStatus {
     pub boot_id: String,
     /// Resident memory of the daemon, bytes.
     pub rss_bytes: u64,
-    /// What `/readyz` says: empty when ready, else what is missing.
+    /// Answer of `/readyz`: empty when ready, else what is missing.
     pub not_ready: Vec<String>,
     /// The kubelet's side; absent where it is switched off.
     pub kubelet: Option<AdminKubelet>,
@@ -61,7 +61,7 @@ pub struct AdminStatus {
     pub backends: Vec<AdminBackend>,
     /// Claims by state.
     pub claims: AdminClaimCounts,
-    /// What could not be understood about the hardware.
+    /// Hardware that could not be understood.
     pub warnings: Vec<String>,
 }
 
@@ -70,10 +70,10 @@ pub struct AdminStatus {
 pub struct AdminKubelet {
     /// The kubelet's last word: true, false, or none yet.
     pub registered: Option<bool>,
-    /// Whether it has a connection to the socket that it calls.
+    /// True if the kubelet has a connection to the socket that it calls.
     #[serde(default)]
     pub connected: bool,
-    /// Why it refused.
+    /// Why the kubelet refused.
     pub error: Option<String>,
     /// The socket that it looks for.
     pub registration_socket: PathBuf,
@@ -86,13 +86,13 @@ pub struct AdminKubelet {
 pub struct AdminNri {
     /// Name and version of the runtime; absent while there is no connection.
     pub runtime: Option<String>,
-    /// Why there is none any more.
+    /// Why there is no connection any more.
     pub error: Option<String>,
-    /// Where the runtime listens for plugins.
+    /// Socket on which the runtime listens for plugins.
     pub socket: PathBuf,
-    /// How many containers it has told of.
+    /// Number of containers that the runtime has told of.
     pub containers: usize,
-    /// Those that are left as they are, by id, and why.
+    /// Containers that are left as they are, by id, with the reason.
     pub quarantined: BTreeMap<String, String>,
     /// The CPUs of containers without a claim for CPUs, as a list; absent where these are left alone.
     pub shared_pool: Option<String>,
@@ -101,11 +101,11 @@ pub struct AdminNri {
 /// The devices as the cluster sees them.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct AdminPublication {
-    /// Whether the API server has what the inventory says.
+    /// True if the API server has what the inventory says.
     pub synced: bool,
     /// Why not, if something is wrong.
     pub error: Option<String>,
-    /// How many slices there are.
+    /// Number of slices.
     pub slices: usize,
     /// Fields that the API server does not store, with their feature gates.
     pub dropped: Vec<String>,
@@ -113,19 +113,20 @@ pub struct AdminPublication {
     pub left_out: Vec<String>,
 }
 
-/// `GET /v1/changes?after=VERSION&timeout=30s`: answered as soon as what is known of devices and claims has another version.
+/// `GET /v1/changes?after=VERSION&timeout=30s`: answered as soon as what is known of devices and claims has another
+/// version.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct AdminChange {
-    /// Of what is now; says nothing but whether it is another one.
+    /// Version of the present state; it can only be compared with another.
     pub version: String,
 }
 
-/// What is known of this node's pods.
+/// State of the knowledge about this node's pods.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct AdminPods {
-    /// Whether the API server has told of all of them, and is heard.
+    /// True if the API server has told of all pods, and is heard.
     pub known: bool,
-    /// How many there are, or were when it was last heard.
+    /// Number of pods now, or when the API server was last heard.
     pub pods: usize,
     /// Why nothing, or nothing newer, is known.
     pub error: Option<String>,
@@ -134,7 +135,7 @@ pub struct AdminPods {
 /// The export of what is free on each NUMA node.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct AdminTopology {
-    /// Whether the object says what is.
+    /// True if the object is up to date.
     pub exported: bool,
     /// Why not, if something is wrong.
     pub error: Option<String>,
@@ -143,7 +144,7 @@ pub struct AdminTopology {
 /// The report of the node's hardware.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct AdminHardware {
-    /// Whether the NodeHardware says what is.
+    /// True if the NodeHardware is up to date.
     pub reported: bool,
     /// Why not, if something is wrong.
     pub error: Option<String>,
@@ -152,23 +153,23 @@ pub struct AdminHardware {
 /// A backend.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct AdminBackend {
-    /// Its name.
+    /// Name of the backend.
     pub name: String,
-    /// Its pool.
+    /// Name of the backend's pool.
     pub pool: String,
-    /// How many devices it has.
+    /// Number of devices.
     pub devices: usize,
-    /// How many of them are healthy.
+    /// Number of healthy devices.
     pub healthy: usize,
-    /// How many are drained, there or not.
+    /// Number of drained devices, there or not.
     #[serde(default)]
     pub drained: usize,
     /// Why nothing newer is known, if its last scan failed or has not answered.
     pub stale: Option<String>,
-    /// Whether nothing at all is known of its devices: `devices` says nothing then.
+    /// True if nothing at all is known of the backend's devices: `devices` says nothing then.
     #[serde(default)]
     pub unknown: bool,
-    /// Since when it has not answered, seconds since 1970, where it takes longer than anybody waits.
+    /// Time since which the backend has not answered, seconds since 1970, if it is longer than callers wait.
     #[serde(default)]
     pub unanswered_since: Option<u64>,
 }
@@ -177,33 +178,33 @@ pub struct AdminBackend {
 /// `backend/device` with the slash encoded, or the name of the device where only one backend has it.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct AdminDevice {
-    /// Its name.
+    /// Name of the device.
     pub name: String,
-    /// Its backend.
+    /// Backend of the device.
     pub backend: String,
-    /// Its pool; empty if that is not known any more.
+    /// Pool of the device; empty if that is not known any more.
     pub pool: String,
     /// `Healthy`, `Unhealthy`, `Unknown`, or `Absent` for one that is not there.
     pub health: String,
     /// Why it is not healthy.
     pub health_reason: Option<String>,
-    /// Its drain, if it is out of service.
+    /// Drain of the device, if it is out of service.
     pub drained: Option<DeviceDrain>,
     /// `namespace/name` of the claims that hold it; the UID where the name is not known.
     pub holders: Vec<String>,
     /// `Exclusive` or `Shared`; absent for one that is not there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sharing: Option<String>,
-    /// What there is of each of its capacities.
+    /// Amounts of each of the device's capacities.
     #[serde(default)]
     pub amounts: BTreeMap<String, HeldAmount>,
-    /// Whether nobody holds it and it cannot be had all the same, for what others hold of what they share.
+    /// True if no claim holds the device and it cannot be had all the same, as others hold what they share with it.
     #[serde(default)]
     pub blocked: bool,
 }
 
 impl AdminDevice {
-    /// Whether several claims may hold parts of it.
+    /// True if several claims may hold parts of the device.
     pub fn is_shared(&self) -> bool {
         self.sharing.as_deref() == Some("Shared")
     }
@@ -230,28 +231,28 @@ pub struct DrainDevice {
     /// Why, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Whether pods that use the device shall go.
+    /// True if pods that use the device shall go.
     #[serde(default)]
     pub evict: bool,
 }
 
-/// How far an order is: one of these in each line of the answer of `POST /v1/devices/{name}/operate`, for those who accept
+/// Stage of an order: one in each line of the answer of `POST /v1/devices/{name}/operate`, for clients that accept
 /// [`ORDER_LINES`].
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "stage")]
 pub enum AdminOrderLine {
-    /// It waits; whoever breaks the connection withdraws it.
+    /// The order waits; a client that breaks the connection withdraws it.
     Waiting {
-        /// What for, in words.
+        /// Obstacles, in words.
         obstacles: Vec<String>,
     },
-    /// The hardware is being changed. It runs to its end.
+    /// The hardware is being changed. The order runs to its end.
     UnderWay,
     /// The hardware is changed, or as far as that went, and scanned.
     Scanned,
     /// The last line of an order that was carried out.
     Done(AdminOperated),
-    /// The last line of one that was not.
+    /// The last line of an order that was not carried out.
     Failed {
         /// The status that a single answer has.
         status: u16,
@@ -263,22 +264,22 @@ pub enum AdminOrderLine {
 /// The media type of [`AdminOrderLine`]s.
 pub const ORDER_LINES: &str = "application/x-ndjson";
 
-/// How long an order waits for claims at most, where it does not say so.
+/// Longest wait of an order for claims, unless the order says otherwise.
 pub const ORDER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The longest that an order may wait.
 pub const LONGEST_ORDER_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
 /// Answer of `POST /v1/devices/{name}/operate?timeout=60s`, whose body is a
-/// [`DeviceOperation`](hostler_backend::DeviceOperation); to those who accept no lines. The time is that for which the order
-/// waits until it is under way.
+/// [`DeviceOperation`](hostler_backend::DeviceOperation); to clients that accept no lines. The time is that for which
+/// the order waits until it is under way.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct AdminOperated {
     /// Name of the backend.
     pub backend: String,
     /// Name of the device.
     pub device: String,
-    /// What was done, in words.
+    /// Result of the order, in words.
     pub done: String,
 }
 
@@ -302,41 +303,41 @@ pub struct AdminClaim {
     pub name: String,
     /// Identity.
     pub uid: String,
-    /// How far it is.
+    /// State of the claim.
     pub state: AdminClaimState,
-    /// When it came onto record, seconds since 1970; absent where that is not known.
+    /// Time at which the claim came onto record, seconds since 1970; absent where that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recorded: Option<u64>,
-    /// What is wrong, if anything.
+    /// Problem of the claim, if any.
     pub problem: Option<String>,
-    /// Which of its containers is not bound as it says, and why.
+    /// Container of the claim that is not bound as the claim says, and why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub degraded: Option<String>,
-    /// Its containers of which that cannot be told.
+    /// Containers of the claim of which that cannot be told.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unaudited: Vec<String>,
-    /// The work that is under way on it.
+    /// The work that is under way on the claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy: Option<AdminBusyClaim>,
-    /// What it holds.
+    /// Devices that the claim holds.
     pub devices: Vec<AdminClaimDevice>,
-    /// Notes on what is given otherwise than it was asked for: in the answer to the request that creates the claim.
+    /// Notes on what is given otherwise than requested: in the answer to the request that creates the claim.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// The containers that run with it, where one claim is asked for.
+    /// The containers that run with the claim, where one claim is asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub containers: Vec<AdminContainer>,
 }
 
-/// How far a claim is.
+/// State of a claim.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AdminClaimState {
-    /// Allocated in a manifest that nobody has prepared yet.
+    /// A claim that is allocated in a manifest and not prepared yet.
     Allocated,
     /// A file that is no manifest of a claim.
     Invalid,
-    /// As far as its record says.
+    /// State according to the record.
     #[serde(untagged)]
     OnRecord(ClaimState),
 }
@@ -356,18 +357,18 @@ impl fmt::Display for AdminClaimState {
 pub struct AdminBusyClaim {
     /// `prepare`, `unprepare`, `describe` or, after a start, `recover`.
     pub operation: String,
-    /// When it began, seconds since 1970.
+    /// Time at which the work began, seconds since 1970.
     pub since: u64,
 }
 
 /// A container that runs with a claim.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct AdminContainer {
-    /// Its id, as its runtime calls it.
+    /// Id of the container, as its runtime calls it.
     pub id: String,
-    /// Its first process; absent if that is not known.
+    /// First process of the container; absent if that is not known.
     pub pid: Option<u32>,
-    /// Its cgroup, as a path of the host; absent if that is not known.
+    /// Cgroup of the container, as a path of the host; absent if that is not known.
     pub cgroup: Option<PathBuf>,
 }
 
@@ -388,7 +389,7 @@ pub struct AdminClaimDevice {
     pub mems: String,
     /// Parts of capacities taken.
     pub consumed: BTreeMap<String, Quantity>,
-    /// What was wished for and cannot be had, with the reasons.
+    /// Wishes that could not be met, with the reasons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unmet: Vec<String>,
 }

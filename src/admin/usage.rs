@@ -15,11 +15,11 @@ use crate::{
     usage::{holders::MachineUsage, layout::MachineLayout},
 };
 
-/// How old a reading of the machine can get that no event has made old: what backends do not look at may change too.
+/// Greatest age of a reading of the machine that no event has made old: what backends do not look at may change too.
 const OLDEST: Duration = Duration::from_secs(60);
 
-/// What the machine looks like, read when somebody asks and kept until the inventory changes: reading the folders of all
-/// CPUs is most of what a picture of a large machine would take. Cheap to clone.
+/// Layout of the machine, read on request and kept until the inventory changes: reading the folders of all CPUs is
+/// most of what a picture of a large machine would take. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct MachineReader {
     root: SysRoot,
@@ -32,7 +32,7 @@ pub struct MachineReader {
 struct KnownLayout {
     layout: MachineLayout,
     read: Instant,
-    /// As of which inventory.
+    /// The inventory at the reading.
     inventory: Arc<Inventory>,
 }
 
@@ -68,7 +68,7 @@ impl MachineReader {
     }
 }
 
-/// Hardware, holders and health.
+/// Returns hardware, holders and health.
 pub(super) async fn usage(State(admin): State<AdminService>) -> Result<Json<MachineUsage>, AdminFailure> {
     let inventory = admin.0.inventory.reader().latest();
     let layout = admin.0.machine.layout(inventory.clone()).await?;

@@ -1,5 +1,5 @@
-//! The likely cause of a container that is bound to something else, from what can be seen. No write into a cgroup is signed,
-//! so this is never certain.
+//! The likely cause of a container that is bound to something else, from what can be seen. No write into a cgroup is
+//! signed, so this is never certain.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -12,20 +12,20 @@ use serde::Deserialize;
 
 use crate::pinning::Pins;
 
-/// The kubelet's state has a line for each container with CPUs of its own.
+/// Size limit of the kubelet's state, which has a line for each container with CPUs of its own.
 const MOST_STATE_BYTES: u64 = 1 << 20;
 
-/// What else is known of the moment.
+/// Facts about the moment that tell causes apart.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CauseEvidence {
     /// CPUs that run.
     pub(super) online: IdSet,
-    /// What the kubelet binds containers to, where it does.
+    /// CPUs that the kubelet binds containers to, if it does.
     pub(super) kubelet: Option<KubeletCpus>,
 }
 
 impl CauseEvidence {
-    /// Reads what there is of it; `kubelet` is the kubelet's folder.
+    /// Reads the facts that can be read; `kubelet` is the kubelet's folder.
     pub(super) fn read(root: &SysRoot, kubelet: &Path) -> Self {
         let online = root.attribute("sys/devices/system/cpu/online").ok().flatten();
         let state = read_text(&kubelet.join("cpu_manager_state"), MOST_STATE_BYTES).ok();
@@ -48,7 +48,7 @@ pub(super) struct KubeletCpus {
     entries: BTreeMap<String, BTreeMap<String, String>>,
 }
 
-/// Who is likely to have done it.
+/// Likely author of a change.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum LikelyCause {
     CpuOffline,
@@ -59,7 +59,7 @@ pub(super) enum LikelyCause {
 }
 
 impl LikelyCause {
-    /// As a label says it.
+    /// Name of the cause as a label of metrics.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::CpuOffline => "cpu_offline",
@@ -70,7 +70,7 @@ impl LikelyCause {
         }
     }
 
-    /// As people are told, with what to do.
+    /// Sentence for people, with what to do.
     pub(super) fn sentence(self) -> &'static str {
         match self {
             Self::CpuOffline => "a CPU of it went offline",
@@ -90,7 +90,7 @@ impl LikelyCause {
     }
 }
 
-/// Who is likely to have changed a container that is to have `wanted`.
+/// Returns the likely author of a change to a container that is to have `wanted`.
 pub(super) fn likely(standing: &CpusetStanding, wanted: &Pins, cgroup: &Path, evidence: &CauseEvidence) -> LikelyCause {
     let (seen, wanted) =
         if standing.cpus.is(&wanted.cpus) { (&standing.mems, &wanted.mems) } else { (&standing.cpus, &wanted.cpus) };
@@ -112,13 +112,13 @@ pub(super) fn likely(standing: &CpusetStanding, wanted: &Pins, cgroup: &Path, ev
     LikelyCause::Runtime
 }
 
-/// Whether nobody has asked for less, and there is less.
+/// True if the cgroup above has less than is wanted.
 fn is_cut_by_parent(seen: &SetStanding, wanted: &IdSet) -> bool {
     !seen.above.is_empty() && !wanted.is_subset(&seen.above)
 }
 
 impl KubeletCpus {
-    /// Whether it is the kubelet that would bind some container to these.
+    /// True if the kubelet would bind some container to these CPUs.
     fn binds_to(&self, cpus: &IdSet) -> bool {
         let is = |text: &String| text.parse::<IdSet>().is_ok_and(|own| own == *cpus);
         self.policy_name == "static"

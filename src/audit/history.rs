@@ -1,31 +1,32 @@
-//! How often a container is put back, and when it is left alone. Pure.
+//! Repairs of a container: their number, and when it is left alone. Pure.
 
 use std::time::{Duration, Instant};
 
-/// Repairs of one container within [`WINDOW`]. Whoever changes it more often does so on purpose, and two programs that
-/// undo each other cost everybody more than one that has its way.
+/// Repairs of one container within [`WINDOW`]. A program that changes it more often does so on purpose, and two
+/// programs that undo each other cost more than one that has its way.
 pub(super) const MOST_REPAIRS: usize = 3;
 
-/// Longer than what changes every container once does it again: a runtime's restart, a reload of systemd.
+/// Window of the repairs: longer than an event that changes every container once takes to recur, such as a restart of
+/// the runtime or a reload of systemd.
 pub(super) const WINDOW: Duration = Duration::from_secs(600);
 
-/// What was done to a container.
+/// Repairs of a container so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BindingHistory {
     repairs: Vec<Instant>,
     given_up: bool,
 }
 
-/// What is to be done with a container now.
+/// Verdict on a container now.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum BindingVerdict {
     /// Nothing: it is as it should be.
     Sound,
-    /// It is put back.
+    /// The container is put back.
     Repair,
-    /// It is left alone from now on.
+    /// The container is left alone from now on.
     GiveUp,
-    /// It is left alone, as was said.
+    /// The container is left alone, as was said.
     Leave,
 }
 

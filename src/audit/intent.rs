@@ -1,4 +1,4 @@
-//! What a container is to be bound to: the union of its shares of claims, as the hooks noted them and the records still
+//! Intended binding of a container: the union of its shares of claims, as the hooks noted them and the records still
 //! say. Pure.
 
 use std::collections::BTreeMap;
@@ -20,25 +20,25 @@ use crate::{
 pub(super) struct NotedContainer {
     pub(super) id: String,
     pub(super) note: ContainerNote,
-    /// By claim, what of it the container has; `None` where that was not noted.
+    /// Share of each claim that the container has; `None` where that was not noted.
     pub(super) shares: BTreeMap<ClaimUid, Option<Pins>>,
-    /// Why these may not be all of its claims, if that is so. It must not lose what it has of the others.
+    /// Why these may not be all of its claims, if that is so. The container must not lose what it has of the others.
     pub(super) doubt: Option<String>,
 }
 
-/// What a container is to be bound to.
+/// Intended binding of a container.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum BindingIntent {
-    /// To this. Nodes that programs need besides are not in it.
+    /// Bound to these. Nodes that programs need besides are not in it.
     Bound(Pins),
-    /// Nobody can say now: a claim of it is worked on, which is no word to hold anybody to.
+    /// Not known now: a claim of the container is worked on, which is nothing to hold a container to.
     Later,
-    /// Nobody can say, for this reason.
+    /// Not known, for this reason.
     Unknown(String),
 }
 
-/// The claims that bind anything, or may: a container is bound to all of its claims together, so none of them is left out,
-/// however it stands with it.
+/// Returns the claims that bind anything, or may: a container is bound to all of its claims together, so none of them
+/// is left out, whatever its state.
 pub(super) fn binding_claims(table: &ClaimTable) -> impl Iterator<Item = &ClaimUid> {
     let binds = |view: &ClaimView| match view {
         ClaimView::Recorded { record, .. } => record.devices.iter().any(|held| held.plan.pinning.binds()),
@@ -47,12 +47,12 @@ pub(super) fn binding_claims(table: &ClaimTable) -> impl Iterator<Item = &ClaimU
     table.claims.iter().filter_map(move |(uid, view)| binds(view).then_some(uid))
 }
 
-/// The names of the claims of a container that are on record.
+/// Returns the names of the claims of a container that are on record.
 pub(super) fn claims_of(container: &NotedContainer, table: &ClaimTable) -> Vec<ClaimRef> {
     container.shares.keys().filter_map(|uid| table.claims.get(uid)?.claim().cloned()).collect()
 }
 
-/// What a container is to be bound to.
+/// Returns the intended binding of a container.
 pub(super) fn intent(container: &NotedContainer, table: &ClaimTable) -> BindingIntent {
     if let Some(doubt) = &container.doubt {
         return BindingIntent::Unknown(doubt.clone());
@@ -75,7 +75,7 @@ pub(super) fn intent(container: &NotedContainer, table: &ClaimTable) -> BindingI
     BindingIntent::Bound(union(&shares))
 }
 
-/// What of a claim a container has. The record is what was promised; the note only says which part of it.
+/// Returns a container's share of a claim. The record is what was promised; the note only says which part of it.
 fn share(record: &ClaimRecord, noted: Option<&Pins>) -> Result<Pins, String> {
     let whole = whole(record);
     let name = record.claim.full_name();

@@ -1,4 +1,4 @@
-//! One look at all containers with claims, and putting back what is not as it should be. Blocking.
+//! One look at all containers with claims, which also puts back those that are bound otherwise. Blocking.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,7 +29,7 @@ use crate::{
 /// A container, told apart from any other of its name: id and start of its first process.
 type ContainerKey = (String, u64);
 
-/// Looks at containers, and remembers what it did to each.
+/// Auditor of containers, which remembers what it did to each.
 #[derive(Debug)]
 pub struct Auditor {
     root: SysRoot,
@@ -39,28 +39,28 @@ pub struct Auditor {
     known: BTreeMap<ContainerKey, KnownContainer>,
 }
 
-/// What is remembered of a container that runs.
+/// State that is kept of a container that runs.
 #[derive(Debug, Default)]
 struct KnownContainer {
     history: BindingHistory,
-    /// Where its cgroup was found: that costs more than all the rest of a look.
+    /// The container's cgroup: finding it costs more than all the rest of a look.
     cgroup: Option<CpusetCgroup>,
-    /// What is said of it.
+    /// The finding about the container.
     remark: Option<AuditRemark>,
-    /// Whether it was looked at before: what is wrong at the first look came about while nobody looked.
+    /// True if the container was looked at before: a fault at the first look arose before the audit watched.
     seen: bool,
 }
 
-/// What a look has found.
+/// Findings of a look.
 #[derive(Debug, Default)]
 pub struct AuditLook {
-    /// What is wrong now.
+    /// Faults now.
     pub table: AuditTable,
-    /// What has happened.
+    /// News of the look.
     pub news: Vec<AuditNews>,
     /// The folders in which a write may change what was found.
     pub folders: BTreeSet<PathBuf>,
-    /// How many containers were looked at.
+    /// Number of containers that were looked at.
     pub containers: usize,
 }
 
@@ -92,7 +92,7 @@ struct Drift<'a> {
 }
 
 impl Auditor {
-    /// One that has looked at nothing yet.
+    /// Makes an auditor that has looked at nothing yet.
     pub fn new(root: SysRoot, containers: ContainerDir, kubelet: PathBuf, metrics: Metrics) -> Self {
         Self { root, containers, kubelet, metrics, known: BTreeMap::new() }
     }
@@ -121,8 +121,8 @@ impl Auditor {
         look
     }
 
-    /// The containers that run with claims that bind anything. A note that is missing here would take from a container what
-    /// it has of that claim, so whoever may have one is in doubt.
+    /// Returns the containers that run with claims that bind anything. A missing note would take from a container
+    /// what it has of that claim, so every container that may have one is in doubt.
     fn running(&self, table: &ClaimTable) -> BTreeMap<ContainerKey, NotedContainer> {
         let mut running: BTreeMap<ContainerKey, NotedContainer> = BTreeMap::new();
         let (mut doubts, mut unread) = (BTreeMap::new(), None);
@@ -154,7 +154,7 @@ impl Auditor {
         running
     }
 
-    /// Looks at one container; what has happened to it.
+    /// Looks at one container; returns its news.
     fn audit(
         &self,
         container: &NotedContainer,
@@ -165,7 +165,7 @@ impl Auditor {
         let happened = match intent::intent(container, table) {
             BindingIntent::Bound(wanted) => match self.drift(container, wanted, known) {
                 Ok(drift) => self.settle(drift, known, now),
-                // Gone is gone: the next look does not find it.
+                // A container that has gone is not found by the next look.
                 Err(AuditError::Ended) => {
                     known.remark = None;
                     None
@@ -179,7 +179,7 @@ impl Auditor {
         claims.iter().filter_map(|claim| happened.as_ref().map(|happening| happening.about(claim))).collect()
     }
 
-    /// What is not as it should be, if anything is.
+    /// Returns what is not as it should be, if anything.
     fn drift<'a>(
         &self,
         container: &'a NotedContainer,
@@ -200,7 +200,7 @@ impl Auditor {
         Ok(Some(Drift { container, wanted, seen, cause }))
     }
 
-    /// The cgroup of a container, in which its first process is right now.
+    /// Finds the cgroup of a container, in which its first process is right now.
     fn find(&self, container: &NotedContainer) -> Result<CpusetCgroup, AuditError> {
         let note = &container.note;
         match self.containers.sight(note) {
@@ -214,7 +214,7 @@ impl Auditor {
         cgroup.around(noted).ok_or_else(|| AuditError::Left(noted.clone()))
     }
 
-    /// What cannot be read of a container that has ended says nothing.
+    /// Classes a read error: of a container that has ended it says nothing.
     fn gone_or(&self, container: &NotedContainer, error: CgroupError) -> AuditError {
         match self.containers.sight(&container.note) {
             ContainerSight::Ended => AuditError::Ended,
@@ -222,11 +222,11 @@ impl Auditor {
         }
     }
 
-    /// Does what is to be done about a look, and says what has happened.
+    /// Acts on a look, and returns what has happened.
     fn settle(&self, drift: Option<Drift<'_>>, known: &mut KnownContainer, now: Instant) -> Option<Happening> {
         let verdict = known.history.judge(drift.is_none(), now);
         let Some(drift) = drift else {
-            // Who was given up stays so for a while, whatever is there at the moment.
+            // A container that was given up stays so for a while, whatever is there at the moment.
             if verdict == BindingVerdict::Sound {
                 known.remark = None;
             }
@@ -234,7 +234,7 @@ impl Auditor {
         };
         match verdict {
             BindingVerdict::Repair => self.repair(&drift, known),
-            // It was said already that, and why, it cannot be put back.
+            // The log said already that it cannot be put back, and why.
             BindingVerdict::GiveUp if known.remark.as_ref().is_some_and(|remark| remark.degraded) => None,
             BindingVerdict::GiveUp => {
                 let text =
@@ -267,7 +267,7 @@ impl Auditor {
         }
     }
 
-    /// Says of a container that it is not bound as it should be, unless that was said.
+    /// Reports that a container is not bound as it should be, unless that was reported.
     fn degrade(&self, known: &mut KnownContainer, drift: &Drift<'_>, text: String) -> Option<Happening> {
         self.metrics.audit_failed(drift.cause.as_str());
         let remark = AuditRemark { container: drift.id().to_owned(), degraded: true, text };
@@ -280,7 +280,7 @@ impl Auditor {
         Some(Happening { reason: "CpusetDegraded", message })
     }
 
-    /// Says once that a container cannot be looked at.
+    /// Notes once that a container cannot be looked at.
     fn leave_unseen(&self, container: &NotedContainer, known: &mut KnownContainer, text: String) -> Option<Happening> {
         known.cgroup = None;
         let remark = AuditRemark { container: container.id.clone(), degraded: false, text };
@@ -292,7 +292,7 @@ impl Auditor {
     }
 }
 
-/// What has happened to a container, before it is told of each of its claims.
+/// An event of a container, before it is reported for each of its claims.
 struct Happening {
     reason: &'static str,
     message: String,
@@ -309,7 +309,7 @@ impl Drift<'_> {
         &self.container.id
     }
 
-    /// What it has of what it should have.
+    /// Describes what the container has of what it should have.
     fn seen_in_words(&self) -> String {
         let pairs = [
             ("CPUs", &self.wanted.cpus, &self.seen.cpus.effective),

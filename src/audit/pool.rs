@@ -1,8 +1,10 @@
-//! Containers of the shared pool, which a program other than the runtime may give CPUs that claims have to themselves. Blocking.
+//! Containers of the shared pool, to which a program other than the runtime may give CPUs that claims have
+//! exclusively. Blocking.
 //!
-//! The plugin of the runtime says which containers are in the pool, and on which CPUs the runtime has put them. A container that
-//! runs on a claim's CPUs all the same is put back into the pool, under the rules that hold for containers with claims: its own
-//! process is seen in its own cgroup, and three repairs are the most. One that has less of the pool is left alone.
+//! The plugin of the runtime says which containers are in the pool, and on which CPUs the runtime has put them. A
+//! container that runs on a claim's CPUs all the same is put back into the pool, under the rules that hold for
+//! containers with claims: its own process is seen in its own cgroup, and three repairs are the most. A container
+//! that has less of the pool is left alone.
 
 use std::{collections::BTreeMap, ffi::OsStr, io, path::PathBuf, time::Instant};
 
@@ -27,7 +29,7 @@ use crate::{
     pinning::{self, Pins},
 };
 
-/// Looks at containers of the pool, and remembers what it did to each.
+/// Auditor of the pool's containers, which remembers what it did to each.
 #[derive(Debug)]
 pub(super) struct PoolAuditor {
     root: SysRoot,
@@ -60,7 +62,7 @@ enum PoolError {
 }
 
 impl PoolAuditor {
-    /// One that has looked at nothing yet.
+    /// Makes an auditor that has looked at nothing yet.
     pub(super) fn new(root: SysRoot, kubelet: PathBuf, metrics: Metrics) -> Self {
         Self { root, kubelet, metrics, known: BTreeMap::new() }
     }
@@ -118,7 +120,7 @@ impl PoolAuditor {
         Ok(())
     }
 
-    /// The cgroup of a container, which bears its id, with its first process in it.
+    /// Finds the cgroup of a container, which bears its id, with its first process in it.
     fn find(&self, container: &SeenContainer, pid: u32) -> Result<PooledContainer, PoolError> {
         let started = started(&self.root, pid).map_err(PoolError::Process)?;
         let cgroup = CpusetCgroup::of_process(&self.root, pid)?;

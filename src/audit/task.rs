@@ -1,4 +1,5 @@
-//! When containers are looked at: every some seconds, and as soon as somebody has written into the cgroup of one.
+//! Task of the audit: looks at containers every some seconds, and as soon as a program has written into the cgroup of
+//! one.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,16 +18,16 @@ use super::{
 };
 use crate::tasks::{Outcome, Tasks};
 
-/// A runtime's update is several writes.
+/// Time for the writes of one change: a runtime's update is several.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// Whoever writes all the time is looked at so often and no more.
+/// Least time between two looks, however often a program writes.
 const SHORTEST_PERIOD: Duration = Duration::from_secs(1);
 
 pub(super) fn start(waiting: WaitingAudit, tasks: &Tasks) {
     let stop = tasks.stop_token();
     let Some(period) = waiting.parts.period else {
-        // Who listens is told nothing, which is not that there will never be anything.
+        // Listeners are told nothing, which does not mean that there will never be news.
         tasks.service("audit", async move {
             stop.cancelled().await;
             drop(waiting);
@@ -100,7 +101,7 @@ impl AuditTask {
             }
         }
         for news in look.news {
-            // Nobody listens where there is no API server.
+            // There is no listener without an API server.
             let _ = self.news_tx.send(news);
         }
         self.table_tx.send_if_modified(|table| {
@@ -123,7 +124,7 @@ impl AuditTask {
     }
 }
 
-/// Ends when somebody has written into a cgroup that is watched.
+/// Returns when a program has written into a cgroup that is watched.
 async fn written(watch: Option<&AsyncFd<WriteWatch>>) {
     let Some(watch) = watch else { return std::future::pending().await };
     loop {

@@ -23,7 +23,7 @@ pub struct HeldGrant<'a> {
     pub uid: &'a ClaimUid,
     /// `namespace/name` of the holder.
     pub name: &'a str,
-    /// What it holds.
+    /// The device that the claim holds.
     pub device: &'a RecordDevice,
 }
 
@@ -53,8 +53,8 @@ pub fn admit(
     place::on_one_node(&admission, &required)
 }
 
-/// The claims that hold what a claim was refused for: those of the device where it is one alone, else all of its pool, as
-/// what devices share among each other only their backend knows. Pure.
+/// The claims that hold what a claim was refused for: those of the device where one device is at issue, else all of
+/// its pool, as only the backend knows what devices share among each other. Pure.
 pub(super) fn in_the_way(
     refusal: &ClaimError,
     allocation: &Allocation,
@@ -66,7 +66,7 @@ pub(super) fn in_the_way(
         | ClaimError::NoCounter { .. }
         | ClaimError::Placement { .. }
         | ClaimError::Backend { step: "plan", source: BackendError::Refused { .. }, .. } => None,
-        // Nobody stands in the way.
+        // No claim stands in the way.
         _ => return BTreeSet::new(),
     };
     let is_wanted = |held: &Grant| {
@@ -77,7 +77,7 @@ pub(super) fn in_the_way(
     holdings.iter().filter(|holding| is_wanted(&holding.device.grant)).map(|holding| holding.uid.clone()).collect()
 }
 
-/// What is asked, and what it is decided on.
+/// A claim to decide on, and the facts to decide by.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AdmissionRequest<'a> {
     pub(super) claim: &'a ClaimRef,
@@ -103,7 +103,7 @@ impl<'a> AdmissionRequest<'a> {
         Ok((name, device, self.backends.get(name).ok_or_else(absent)?.as_ref()))
     }
 
-    /// Chooses for every grant; for those at a place of `within` on the node that stands there.
+    /// Chooses for every grant; a grant whose index is in `within` is placed on that NUMA node.
     pub(super) fn plan_all(&self, within: &BTreeMap<usize, u32>) -> Result<Vec<RecordDevice>, GrantRefusal> {
         let name = self.claim.full_name();
         let mut admitted: Vec<RecordDevice> = Vec::with_capacity(self.allocation.grants.len());
@@ -143,7 +143,7 @@ impl<'a> AdmissionRequest<'a> {
     }
 }
 
-/// What is held of a backend.
+/// Devices of a backend that are held.
 pub(super) fn held_of<'a>(holdings: &'a [HeldGrant<'a>], backend: &BackendName) -> Vec<HeldDevice<'a>> {
     let own = holdings.iter().filter(|holding| holding.device.backend == *backend);
     own.map(|holding| HeldDevice {
@@ -172,7 +172,8 @@ fn check_names(grant: &Grant, device: &Device) -> Result<(), ClaimError> {
     })
 }
 
-/// Nothing is all that can be taken of a capacity that has nothing; whoever has administrative access takes nothing anyway.
+/// Refuses to take 0 of a capacity, unless the capacity itself is 0 or the access is administrative, which takes
+/// nothing.
 fn check_amounts(grant: &Grant, device: &Device) -> Result<(), ClaimError> {
     let is_empty = |name| device.capacity.get(name).is_some_and(|capacity| capacity.value.is_zero());
     let nothing = grant.consumed.iter().find(|(name, amount)| amount.is_zero() && !is_empty(*name));
@@ -182,7 +183,7 @@ fn check_amounts(grant: &Grant, device: &Device) -> Result<(), ClaimError> {
     }
 }
 
-/// Whether the device, or the part of it that is wanted, is free. Administrative access takes nothing.
+/// Checks that the device, or the wanted part of it, is free. Administrative access takes nothing.
 pub(super) fn check_free(grant: &Grant, device: &Device, holdings: &[HeldGrant<'_>]) -> Result<(), ClaimError> {
     if grant.access == Access::Admin {
         return Ok(());

@@ -1,4 +1,4 @@
-//! A call on one claim: one value from whoever makes it, through every wait, to the answer.
+//! A call on one claim: one value from the caller, through every wait, to the answer.
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
@@ -10,20 +10,20 @@ use super::{ClaimError, ClaimResult, PreparedDevice, ReadResult};
 /// The answer to a call: the devices of a claim that is prepared, nothing for one that is taken back or forgotten.
 pub(super) type CallResult = ClaimResult<Vec<PreparedDevice>>;
 
-/// What is wanted of a claim.
+/// Request of a call on a claim.
 #[derive(Debug)]
 pub(super) enum CallKind {
-    /// Its devices, ready. The allocation is not needed of a claim that is on record.
+    /// A claim to be made ready. The allocation is not needed of a claim that is on record.
     Prepare { claim: ClaimRef, allocation: Option<Allocation> },
-    /// To be taken back.
+    /// A claim to be taken back.
     Unprepare,
-    /// To be taken back because nobody needed it then, unless somebody has asked for it since.
+    /// A claim to be taken back as not needed at `seen`, unless it has been asked for since.
     Release { seen: Instant },
-    /// To be let go of, as its record cannot be understood.
+    /// A claim to be let go of, as its record cannot be understood.
     Forget,
 }
 
-/// What somebody wants of a claim, and where the answer goes.
+/// A call on a claim, with the channel for the answer.
 #[derive(Debug)]
 pub(super) struct ClaimCall {
     pub(super) uid: ClaimUid,
@@ -42,12 +42,12 @@ impl ClaimCall {
         matches!(self.kind, CallKind::Prepare { .. })
     }
 
-    /// Whoever called may have stopped waiting; the work was done all the same.
+    /// Answers the caller, which may have stopped waiting; the work was done all the same.
     pub(super) fn answer(self, result: CallResult) {
         let _ = self.answers_tx.send(CallAnswer { uid: self.uid, result });
     }
 
-    /// The call with what was read of its claim; one of which nothing could be read is answered.
+    /// The call with the allocation that was read; a call whose allocation could not be read is answered.
     pub(super) fn with_allocation(mut self, read: ReadResult) -> Option<Self> {
         if let CallKind::Prepare { claim, allocation } = &mut self.kind {
             match read {
@@ -63,7 +63,7 @@ impl ClaimCall {
     }
 }
 
-/// Where the answers to the calls of one request arrive.
+/// Collector of the answers to the calls of one request.
 #[derive(Debug)]
 pub(super) struct CallAnswers {
     results: BTreeMap<ClaimUid, CallResult>,
@@ -79,7 +79,7 @@ impl CallAnswers {
 
     /// A call whose answer arrives here.
     pub(super) fn call(&mut self, uid: ClaimUid, kind: CallKind) -> ClaimCall {
-        // What stays, where the daemon stops and drops the call.
+        // The answer if the daemon stops and drops the call.
         self.results.insert(uid.clone(), Err(Arc::new(ClaimError::Stopping)));
         ClaimCall { uid, kind, answers_tx: self.answers_tx.clone() }
     }

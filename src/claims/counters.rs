@@ -1,7 +1,7 @@
 //! The counters that devices of a pool share: partitions of one card exclude each other. Pure.
 //!
-//! A device takes its counters once, for as long as anyone holds it, however many claims share it. What it takes is what
-//! the inventory says of it now; of a device that is not there any more, what was recorded when it was given.
+//! A device takes its counters once, for as long as anyone holds it, however many claims share it. What it takes is
+//! what the inventory says of it now; of a device that is not there any more, what was recorded when it was given.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -11,7 +11,7 @@ use hostler_backend::{CounterSet, CounterUse, Device};
 use super::{ClaimError, admit::HeldGrant};
 use crate::inventory::Pool;
 
-/// What `grant` takes of the counters of `pool`, for the record; nothing for administrative access.
+/// Counters that `grant` takes of `pool`, for the record; none for administrative access.
 ///
 /// # Errors
 /// When a counter has not enough left.
@@ -34,8 +34,8 @@ pub(super) fn take(
 }
 
 /// The devices that take more of a counter, together with others, than there is, each with what it lacks. Only what the
-/// record and the inventory both say that a device takes counts: one that took something else when it was given, or is not
-/// there, contradicts no other.
+/// record and the inventory both say that a device takes counts: one that took something else when it was given, or is
+/// not there, contradicts no other.
 pub(super) fn overdrawn<'a>(pool: &'a Pool, holdings: &'a [HeldGrant<'a>]) -> Vec<(&'a DeviceName, ClaimError)> {
     let described = |user: &CounterHolder<'_>| pool.devices.iter().any(|device| device.name == *user.device);
     let mut users = users(pool, holdings);
@@ -68,7 +68,7 @@ fn agreed(now: &[CounterUse], recorded: &[CounterUse]) -> Vec<CounterUse> {
 struct CounterHolder<'a> {
     device: &'a DeviceName,
     consumes: Cow<'a, [CounterUse]>,
-    /// One of those who hold it.
+    /// One of the claims that hold the device.
     holder: &'a HeldGrant<'a>,
 }
 
@@ -96,7 +96,7 @@ fn fits(wanted: &CounterUse, device: &DeviceName, pool: &Pool, users: &[CounterH
         let taking: Vec<(&CounterHolder<'_>, Quantity)> =
             users.iter().filter_map(|user| Some((user, taken(&user.consumes, &wanted.set, counter)?))).collect();
         let used = taking.iter().fold(Quantity::default(), |sum, (_, amount)| sum.plus(*amount));
-        // A counter that nobody has described has nothing to give.
+        // A counter that is not described has nothing to give.
         let total = set.map_or(Quantity::default(), |set| value(set, counter));
         if !Amount::from(*amount).fits(used.into(), total.into()) {
             let holder = |(user, amount): &(&CounterHolder<'_>, Quantity)| {
@@ -119,7 +119,7 @@ fn value(set: &CounterSet, counter: &DeviceName) -> Quantity {
     set.counters.get(counter).copied().unwrap_or_default()
 }
 
-/// What all of `uses` together take of a counter, if anything.
+/// Total of a counter that all of `uses` take together, if any does.
 fn taken(uses: &[CounterUse], set: &DeviceName, counter: &DeviceName) -> Option<Quantity> {
     uses.iter()
         .filter(|taken| taken.set == *set)

@@ -46,16 +46,16 @@ pub(super) struct ClaimOutcome {
 /// A claim on its way through [`ClaimExecutor::prepare`].
 struct PreparingClaim {
     record: ClaimRecord,
-    /// Whether its record says that the claim is ready in this boot. Containers may be running with it: an error undoes
-    /// nothing.
+    /// True if the record says that the claim is ready in this boot. Containers may be running with it: an error
+    /// undoes nothing.
     ready: bool,
-    /// Whether the hardware has to be made ready, and the record written: a claim without a CDI file was never promised, and
-    /// what is known of it need not have got to the disk.
+    /// True if the hardware has to be made ready, and the record written: a claim without a CDI file was never
+    /// promised, and what is known of it need not have got to the disk.
     redo: bool,
-    /// Whether making it ready changes something that has to be undone. Then the record says so before.
+    /// True if making it ready changes something that has to be undone. Then the record says so before.
     changes_hardware: bool,
-    /// The record on disk, where it says that the claim was ready in an earlier boot. Its choice outlives a failure, and
-    /// every crash: what is not ready yet after a reboot must not cost the claim its devices.
+    /// The record on disk, where it says that the claim was ready in an earlier boot. Its choice outlives a failure,
+    /// and every crash: what is not ready yet after a reboot must not cost the claim its devices.
     earlier: Option<Arc<ClaimRecord>>,
     failed: Option<ClaimError>,
 }
@@ -104,7 +104,7 @@ impl ClaimExecutor {
         self.backends.get(backend).is_some_and(|backend| backend.takes_orders())
     }
 
-    /// What an order would do.
+    /// Returns what an order would do.
     pub(super) fn rehearse(&self, job: &OperateJob) -> Result<OperationOutcome, ClaimError> {
         self.order(job, |backend, work| backend.rehearse(work))
     }
@@ -156,12 +156,12 @@ impl ClaimExecutor {
         self.may_act()
     }
 
-    /// Whether this daemon is still the only one that works on its folders.
+    /// Checks that this daemon is still the only one that works on its folders.
     pub(super) fn may_act(&self) -> Result<(), ClaimError> {
         Ok(self.lock.check()?)
     }
 
-    /// Removes what only describes a claim that is taken back. What stays harms nobody.
+    /// Removes what only describes a claim that is taken back. Files that stay do no harm.
     fn tidy(&self, record: &ClaimRecord) {
         let uid = &record.claim.uid;
         if let Err(error) = self.containers.forget(uid) {
@@ -172,7 +172,7 @@ impl ClaimExecutor {
         }
     }
 
-    /// Flushes what is due. When nobody waits for it.
+    /// Flushes the records that are due, while no caller waits for it.
     pub(super) fn tidy_records(&self) {
         // Another daemon may have the journal by now.
         if self.may_act().is_err() {
@@ -193,7 +193,7 @@ impl ClaimExecutor {
         }
     }
 
-    /// Whether a record says that the claim is ready in this boot.
+    /// True if a record says that the claim is ready in this boot.
     pub(super) fn is_ready(&self, record: &ClaimRecord) -> bool {
         record.state == RecordState::Prepared && record.boot_id == self.boot_id
     }
@@ -201,7 +201,8 @@ impl ClaimExecutor {
     fn begin(&self, record: Arc<ClaimRecord>) -> PreparingClaim {
         let mut record = Arc::unwrap_or_clone(record);
         let ready = self.is_ready(&record);
-        // The CDI file is the first thing that an unprepare takes away. Where it is missing the hardware may be half undone.
+        // The CDI file is the first thing that an unprepare takes away. Where it is missing the hardware may be half
+        // undone.
         let redo = !ready || !self.has_cdi(&record.claim.uid);
         let earlier = record.awaits_prepare(&self.boot_id).then(|| Arc::new(record.clone()));
         if !ready {
@@ -313,7 +314,7 @@ impl ClaimExecutor {
         let (left, result) = match failed {
             None => (Some(Arc::new(record)), Ok(())),
             Some(cause) if ready => (Some(Arc::new(record)), Err(cause)),
-            // All that there is of the claim is another daemon's, which finds it on record.
+            // The claim is another daemon's now, which finds it on record.
             Some(cause @ ClaimError::Lock(_)) => (Some(Arc::new(record)), Err(cause)),
             Some(cause) => match self.undo(&record, earlier.as_deref()) {
                 Ok(()) => (earlier, Err(cause)),

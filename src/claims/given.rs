@@ -6,7 +6,7 @@ use hostler_api::ClaimRef;
 
 use super::{GivenAllocations, ReadClaims, ReadContinuation};
 
-/// Gives each of them once: a call reads a claim no more often.
+/// Reader that gives each allocation once: a call reads a claim no more often.
 #[derive(Debug)]
 pub(super) struct GivenReader(Mutex<GivenAllocations>);
 

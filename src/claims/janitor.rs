@@ -1,5 +1,5 @@
-//! Takes back claims that nobody will ever ask to be taken back: those whose objects are gone from where claims come
-//! from, and that the kubelet no longer knows.
+//! Takes back claims that no call will ever unprepare: those whose objects are gone from the source of claims, and
+//! that the kubelet no longer knows.
 //!
 //! ```text
 //!               seen gone          seen gone again and again, for long enough, and no container runs
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Slow on purpose: a claim that is taken back too late blocks a device for minutes, one that is taken back too early
-//! takes the device from under a container. Where it does block somebody, it is looked at at once, and two looks some seconds
-//! apart are enough: see [`verdict`]. Quarantined claims are an operator's.
+//! takes the device from under a container. A claim that blocks another is looked at at once, and two looks some
+//! seconds apart are enough: see [`verdict`]. Quarantined claims are an operator's.
 
 mod doubts;
 mod sweep;
@@ -52,22 +52,23 @@ const MOST_CONTESTED: usize = 64;
 /// Why a claim could not be looked at.
 pub type ObserveError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Where recorded claims are looked at.
+/// Observer of recorded claims at their source.
 pub trait ObserveClaims: Send + Sync + 'static {
-    /// Looks at these claims, one answer for each in their order, each of which was true when it was asked for: no answer
-    /// of a cache. What is not known for sure is an error. Blocking; who asks over a network asks for all of them at once.
+    /// Looks at these claims, one answer for each in their order, each of which was true when it was asked for: no
+    /// answer of a cache. What is not known for sure is an error. Blocking; an observer over a network asks for all
+    /// of them at once.
     fn observe(&self, claims: &[Arc<ClaimRecord>]) -> Vec<Result<ClaimObservation, ObserveError>>;
 }
 
-/// What the janitor works with.
+/// Parts that the janitor works with.
 pub struct JanitorParts {
     /// The claims.
     pub claims: ClaimsHandle,
-    /// Where they are looked at; `None`: nowhere, only the notes of ended containers are removed.
+    /// Observer of the claims; `None`: only the notes of ended containers are removed.
     pub observer: Option<Arc<dyn ObserveClaims>>,
     /// How long a claim must have been seen not to be needed.
     pub release_after: Duration,
-    /// The folder of the daemon's state; what was seen is kept there.
+    /// The folder of the daemon's state; observations are kept there.
     pub state: PathBuf,
     /// Counts what is taken back.
     pub metrics: Metrics,
@@ -81,7 +82,7 @@ impl std::fmt::Debug for JanitorParts {
 
 /// Starts the janitor; it works until the daemon stops.
 pub fn start(parts: JanitorParts, tasks: &Tasks) {
-    // Nobody is told that holders are looked at where nobody does.
+    // Without an observer no refusal may say that holders are looked at.
     let contested_rx = parts.observer.is_some().then(|| parts.claims.contested());
     let janitor = Janitor::new(parts, tasks);
     let stop = tasks.stop_token();
@@ -95,19 +96,19 @@ pub fn start(parts: JanitorParts, tasks: &Tasks) {
     });
 }
 
-/// What is remembered of a recorded claim.
+/// State that is kept of a recorded claim.
 #[derive(Clone, Copy, Debug, Default)]
 struct WatchedClaim {
     doubt: Option<verdict::ReleaseDoubt>,
-    /// When it was looked at last, if that look saw anything.
+    /// Time of the last look, if that look saw anything.
     last: Option<Instant>,
 }
 
-/// Which claims are looked at.
+/// Scope of a look: the claims that are looked at.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum LookScope {
     All,
-    /// Those that stand in somebody's way, as soon as it is their time.
+    /// Claims that block others, as soon as they are due.
     Contested,
 }
 
@@ -115,9 +116,9 @@ struct Janitor {
     parts: Arc<JanitorParts>,
     file: DoubtFile,
     watched: BTreeMap<ClaimUid, WatchedClaim>,
-    /// Claims that stand in somebody's way, with the time at which they are looked at.
+    /// Claims that block others, with the time at which they are looked at.
     contested: BTreeMap<ClaimUid, Instant>,
-    /// What is in the file; `None` if nobody knows.
+    /// Content of the file; `None` if not known.
     kept: Option<Doubts>,
     tasks: Tasks,
 }
@@ -129,7 +130,7 @@ struct ObservedClaim {
     runs: bool,
 }
 
-/// A claim that nobody needs.
+/// A claim that is not needed.
 struct ReleasedClaim {
     record: Arc<ClaimRecord>,
     why: ReleaseReason,
@@ -169,7 +170,7 @@ impl Janitor {
         }
     }
 
-    /// What an earlier daemon has seen.
+    /// Loads the observations of an earlier daemon.
     async fn load(&mut self) {
         let file = self.file.clone();
         // It fails only with the whole process: panics abort.
@@ -178,13 +179,13 @@ impl Janitor {
         self.watched = doubts.into_iter().map(watched).collect();
     }
 
-    /// Until the next look. Daemons that were started together shall not ask together.
+    /// Time until the next look. Daemons that were started together shall not ask together.
     fn pause(&self) -> Duration {
         let period = (self.parts.release_after / LOOKS).min(LONGEST_PERIOD);
         period.mul_f64(0.8 + 0.4 * fastrand::f64())
     }
 
-    /// Notes that claims stand in somebody's way: they are looked at now, or some seconds after they were.
+    /// Notes that claims block others: they are looked at now, or some seconds after the last look.
     fn contest(&mut self, contested: BTreeSet<ClaimUid>, now: Instant) {
         for uid in contested {
             let last = self.watched.get(&uid).and_then(|watched| watched.last);
@@ -195,7 +196,7 @@ impl Janitor {
         }
     }
 
-    /// Looks at claims once, and has those taken back that nobody needs.
+    /// Looks at claims once, and has those taken back that are not needed.
     async fn round(&mut self, scope: LookScope, now: Instant) -> Option<JoinHandle<()>> {
         let candidates = self.candidates(scope, now);
         let looked = self.look(candidates, scope).await;
@@ -204,16 +205,16 @@ impl Janitor {
         self.keep().await;
         (!released.is_empty()).then(|| {
             let parts = self.parts.clone();
-            // Hardware that hangs must not keep anybody from looking at the other claims.
+            // Hardware that hangs must not keep the janitor from looking at the other claims.
             self.tasks.job(async move { release(&parts, released, now).await })
         })
     }
 
-    /// The claims on record; those that are not any more are forgotten.
+    /// The claims on record; claims that are not on record any more are forgotten.
     fn candidates(&mut self, scope: LookScope, now: Instant) -> Vec<Arc<ClaimRecord>> {
         let table = self.parts.claims.table().borrow().clone();
         self.watched.retain(|uid, _| table.claims.contains_key(uid));
-        // Those that are being taken back have no more to be looked at; if that fails, the next refusal tells of them again.
+        // Claims that are being taken back need no look; if that fails, the next refusal tells of them again.
         self.contested.retain(|uid, _| table.claims.get(uid).is_some_and(|view| !is_taken_back(view)));
         let is_due = |uid: &ClaimUid| scope == LookScope::All || self.contested.get(uid).is_some_and(|due| *due <= now);
         let recorded = table.claims.iter().filter_map(|(uid, view)| match view {
@@ -223,7 +224,7 @@ impl Janitor {
         recorded.collect()
     }
 
-    /// Everything that waits for others: the source of claims, processes, files.
+    /// Does everything that waits for others: the source of claims, processes, files.
     async fn look(&self, candidates: Vec<Arc<ClaimRecord>>, scope: LookScope) -> Vec<ObservedClaim> {
         let parts = self.parts.clone();
         let looking = self.tasks.looking(move || {
@@ -246,7 +247,7 @@ impl Janitor {
         looking.await.unwrap_or_default()
     }
 
-    /// Notes what was seen of a claim, and whether it is to be taken back.
+    /// Notes what was seen of a claim, and decides if it is to be taken back.
     fn decide(&mut self, observed: ObservedClaim, now: Instant) -> Option<ReleasedClaim> {
         let ObservedClaim { record, seen, runs } = observed;
         let uid = &record.claim.uid;
@@ -264,7 +265,7 @@ impl Janitor {
         if let ReleaseVerdict::Doubt(doubt) = verdict {
             debug!(claim.uid = %uid, why = doubt.why.name(), runs, contested, "claim may not be needed any more");
         }
-        // Whoever is still in somebody's way when nothing can be done is told of again by the next refusal.
+        // A claim that still blocks another when nothing can be done is told of again by the next refusal.
         match verdict {
             ReleaseVerdict::Doubt(_) if seen.is_some() && !runs => {
                 self.contested.entry(uid.clone()).and_modify(|due| *due = now + LOOK_AGAIN);
@@ -275,7 +276,7 @@ impl Janitor {
         Some(ReleasedClaim { why: doubt.why, record })
     }
 
-    /// Keeps what was seen for the next daemon. Where that fails, it begins anew.
+    /// Keeps the observations for the next daemon. Where that fails, it begins anew.
     async fn keep(&mut self) {
         let doubts: Doubts =
             self.watched.iter().filter_map(|(uid, watched)| Some((uid.clone(), watched.doubt?))).collect();
@@ -296,7 +297,7 @@ impl Janitor {
     }
 }
 
-/// Nothing, and for ever, where nobody tells.
+/// Next claims that block others; `None` without an observer.
 async fn next_contested(
     contested_rx: &mut Option<broadcast::Receiver<BTreeSet<ClaimUid>>>,
 ) -> Option<BTreeSet<ClaimUid>> {
@@ -304,7 +305,7 @@ async fn next_contested(
     loop {
         match contested_rx.recv().await {
             Ok(contested) => return Some(contested),
-            // Those who were missed ask again.
+            // Claims that were missed are told of again.
             Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => return None,
         }
@@ -320,7 +321,7 @@ async fn release(parts: &JanitorParts, released: Vec<ReleasedClaim>, seen: Insta
     let mut answers = parts.claims.release(claims, seen.into_std()).await;
     for ReleasedClaim { record, why } in released {
         let claim = &record.claim;
-        // A failure is logged by whoever takes claims back; the next look tries again.
+        // The task that takes claims back logs a failure; the next look tries again.
         match answers.remove(&claim.uid) {
             Some(Ok(())) => {
                 parts.metrics.released(why.name());

@@ -1,11 +1,12 @@
-//! What programs in containers can read about their devices: a file per request, in the format of KEP-5304.
+//! Files with the attributes of devices for programs in containers: one per request, in the format of KEP-5304.
 //!
 //! ```text
 //! <kubelet>/plugins/<driver>/dra-device-metadata/<claim uid>_<request>.json
 //! ```
 //!
-//! One folder for all: a new folder costs ten times what a new file does, and a pod waits for it. The content follows from the record alone, so that it is the same after a restart and after a reboot. Containers see
-//! the file through a bind mount, which a rename would leave behind: a file that is in use changes in place.
+//! One folder for all: a new folder costs ten times what a new file does, and a pod waits for it. The content follows
+//! from the record alone, so that it is the same after a restart and after a reboot. Containers see the file through
+//! a bind mount, which a rename would leave behind: a file that is in use changes in place.
 
 use std::{
     collections::BTreeMap,
@@ -34,7 +35,7 @@ use crate::inventory::Inventory;
 /// The versions of the format, the newest first: a reader takes the first that it knows.
 const VERSIONS: [&str; 2] = ["metadata.resource.k8s.io/v1beta1", "metadata.resource.k8s.io/v1alpha1"];
 
-/// Where containers find the files.
+/// Folder in which containers find the files.
 const IN_CONTAINERS: &str = "/var/run/kubernetes.io/dra-device-attributes";
 
 /// The part of a record that the files are made of.
@@ -42,7 +43,7 @@ const IN_CONTAINERS: &str = "/var/run/kubernetes.io/dra-device-attributes";
 pub struct DeviceMetadata {
     /// Grows with every change.
     pub generation: u64,
-    /// What the pod calls the claim, where it was made from a template.
+    /// Name by which the pod calls the claim, if it was made from a template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_claim_name: Option<String>,
     /// The attributes of each device, in the order of the record, as they stand in the files.
@@ -113,7 +114,7 @@ pub fn mount(record: &ClaimRecord, request: &str, naming: &CdiNaming) -> Option<
     })
 }
 
-/// A claim of the same name with another UID has files of its own.
+/// Path of a request's file. A claim of the same name with another UID has files of its own.
 fn host_file(claim: &ClaimRef, request: &str, naming: &CdiNaming) -> PathBuf {
     naming.metadata.join(format!("{}_{request}.json", claim.uid))
 }
@@ -205,7 +206,8 @@ fn write_file(path: &Path, bytes: &[u8], naming: &CdiNaming) -> io::Result<()> {
         // Programs in containers are not root; the daemon's umask would take this away.
         file.set_permissions(Permissions::from_mode(0o644))?;
     }
-    // One write, so that a reader sees the old content or the new one, and at most the end of a longer old one behind it.
+    // One write, so that a reader sees the old content or the new one, and at most the end of a longer old one behind
+    // it.
     file.write_all_at(bytes, 0)?;
     file.set_len(bytes.len() as u64)
 }
@@ -241,8 +243,8 @@ pub fn remove(record: &ClaimRecord, naming: &CdiNaming) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes the files of claims that are not on record, of those that were written `older_than` ago; says how many. They
-/// are what a crash leaves between the end of a record and that of its files, and nobody else would ever look at them.
+/// Removes the files of claims that are not on record, if they were written `older_than` ago; returns how many. A
+/// crash between the end of a record and that of its files leaves them, and nothing else would ever look at them.
 ///
 /// # Errors
 /// When the folder is there and cannot be read, or a file cannot be removed.
@@ -273,7 +275,7 @@ pub fn sweep(
     Ok(removed)
 }
 
-/// As [`sweep`], for those who can only log what came of it.
+/// Sweeps as [`sweep`] does, and logs the outcome.
 pub fn sweep_and_tell(naming: &CdiNaming, older_than: Duration, is_recorded: impl Fn(&ClaimUid) -> bool) {
     match sweep(naming, older_than, is_recorded) {
         Ok(0) => {}

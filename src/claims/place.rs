@@ -1,8 +1,8 @@
-//! On which NUMA node a claim's devices are chosen, where they are to lie together. Pure.
+//! Chooses the NUMA node of a claim's devices, where they are to lie together. Pure.
 //!
-//! The grants that carry a `PlacementConfig` are planned together: each backend says from which nodes its device can be
-//! had, and every node that all of them have is tried, with all plans from the beginning, until one has room for all.
-//! Where it must not fail for that, the ones that merely prefer it are let go.
+//! The grants that carry a `PlacementConfig` are planned together: each backend says from which nodes its device can
+//! be had, and every node that all of them have is tried, with all plans from the beginning, until one has room for
+//! all. If no node has, and some grants merely prefer it, those are let go.
 
 use std::{
     cmp::Reverse,
@@ -22,7 +22,7 @@ use super::{
 /// A grant that is to lie on one node with others.
 #[derive(Debug)]
 pub(super) struct PlacedGrant<'a> {
-    /// Its place in the allocation.
+    /// Index of the grant in the allocation.
     index: usize,
     grant: &'a Grant,
     pub(super) same: SameNumaNode,
@@ -42,7 +42,7 @@ pub(super) fn members<'a>(admission: &AdmissionRequest<'a>) -> Result<Vec<Placed
             device: grant.device.clone(),
             source,
         })?;
-        // Who only looks after a device takes nothing of any node.
+        // Administrative access takes nothing of any node.
         if let Some(same) = same.filter(|_| grant.access == Access::Use) {
             let (_, device, backend) = admission.find(grant)?;
             members.push(PlacedGrant { index, grant, same, nodes: backend.nodes(device) });
@@ -80,12 +80,12 @@ pub(super) fn on_one_node(
     Err(refused(members, refusals))
 }
 
-/// Whether another node may do. A wrong configuration or a device that is held is the same everywhere.
+/// True if another node may do. A wrong configuration or a device that is held is the same everywhere.
 fn is_about_the_node(error: &ClaimError) -> bool {
     matches!(error, ClaimError::Backend { source: BackendError::Refused { .. }, .. })
 }
 
-/// One error for all nodes. Where it was always a grant without the wish that failed, the wish is not to blame.
+/// Returns one error for all nodes. If only grants that need not lie together failed, their error is returned.
 fn refused(members: &[&PlacedGrant<'_>], mut refusals: Vec<(u32, GrantRefusal)>) -> ClaimError {
     let is_member = |refusal: &GrantRefusal| members.iter().any(|member| member.index == refusal.index);
     if refusals.iter().all(|(_, refusal)| !is_member(refusal))
@@ -111,7 +111,7 @@ fn common_nodes(members: &[&PlacedGrant<'_>]) -> Option<Vec<u32>> {
     Some(common.into_iter().collect())
 }
 
-/// What is free on a node for each member, in their order, as far as it is known.
+/// Amounts that are free on a node for each member, in their order, as far as they are known.
 fn free(admission: &AdmissionRequest<'_>, members: &[&PlacedGrant<'_>], node: u32) -> Vec<Option<u64>> {
     let free = |member: &&PlacedGrant<'_>| {
         let (name, device, backend) = admission.find(member.grant).ok()?;

@@ -1,6 +1,6 @@
-//! What a start makes of what the last run left: records, CDI files and the boot id become a plan. The plan is pure. It is
-//! logged; what it takes a backend to do is done by the owner of the claims, side by side for backends that do not meet in a
-//! claim, and before any socket opens, unless a backend does not answer.
+//! Recovery at start: a plan made from the records, the CDI files and the boot id of the last run. The plan is pure.
+//! It is logged; the owner of the claims has backends do their part of it, side by side for backends that do not meet
+//! in a claim, and before any socket opens, unless a backend does not answer.
 //!
 //! | record | boot | CDI file | action |
 //! |---|---|---|---|
@@ -36,29 +36,29 @@ use super::{
 };
 use crate::{metrics::Metrics, registry::BackendRegistry};
 
-/// A claim that was found in a state that nobody can be sure of.
+/// A claim that was found in an uncertain state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuarantinedClaim {
     /// From the file's name.
     pub uid: ClaimUid,
     /// The file at fault.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// Fault of the record or the file.
     pub reason: String,
     /// Namespace and name, where something still says them.
     pub claim: Option<ClaimRef>,
-    /// What it holds, as far as something still says so. These devices stay taken.
+    /// Devices that the claim holds, as far as something still says so. They stay taken.
     pub devices: Vec<RecordDevice>,
 }
 
 impl QuarantinedClaim {
-    /// The answer to whoever asks for this claim.
+    /// The answer to callers that ask for this claim.
     pub fn error(&self) -> ClaimError {
         ClaimError::Quarantined { uid: self.uid.clone(), path: self.path.clone(), reason: self.reason.clone() }
     }
 }
 
-/// What happens to one claim at start.
+/// Action on one claim at start.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RecoveryAction {
     /// Ready, CDI file in place.
@@ -93,12 +93,12 @@ impl RecoveryAction {
 pub struct FoundCdi {
     /// The file.
     pub path: PathBuf,
-    /// What its annotation says that the claim holds, if it was read and can be.
+    /// Holdings that the file's annotation states, if it was read and is understood.
     pub holdings: Option<ClaimHoldings>,
 }
 
-/// The CDI files of claims in a folder, and what those of claims without a sound record say that they hold. What is in the
-/// others is compared with the record anyway, when the claim has its turn.
+/// Returns the CDI files of claims in a folder, and what those of claims without a sound record say that they hold.
+/// The content of the others is compared with the record anyway, when the claim has its turn.
 ///
 /// # Errors
 /// When the folder cannot be read.
@@ -122,9 +122,10 @@ fn read_cdi(path: PathBuf, naming: &CdiNaming) -> Option<FoundCdi> {
     Some(FoundCdi { path: file.path, holdings: annotation.and_then(|text| serde_json::from_str(&text).ok()) })
 }
 
-/// Holds a record to what its backends can have given, and to names that can be parts of paths. The checksum of a record
-/// finds accidents; whoever can write one can write that too. Of a backend that is not enabled nothing is given, nor of what
-/// an earlier boot gave: that is prepared anew, since names of devices change with every boot.
+/// Holds a record to what its backends can have given, and to names that can be parts of paths. The checksum of a
+/// record finds accidents; a process that can write a record can write the checksum too. Devices of a backend that is
+/// not enabled are not checked, nor those of an earlier boot: they are prepared anew, since names of devices change
+/// with every boot.
 pub(super) fn hold_to_backends(loaded: LoadedRecord, backends: &BackendRegistry, boot_id: &str) -> LoadedRecord {
     let held = |record: ClaimRecord| match foreign(&record, backends, boot_id) {
         None => Ok(record),
@@ -147,7 +148,7 @@ fn foreign(record: &ClaimRecord, backends: &BackendRegistry, boot_id: &str) -> O
     })
 }
 
-/// What becomes part of a path.
+/// Names that become part of a path.
 fn names(record: &ClaimRecord) -> impl Iterator<Item = &str> {
     let claim = [&*record.claim.namespace, &*record.claim.name];
     let in_pod = record.metadata.as_ref().and_then(|metadata| metadata.pod_claim_name.as_deref());
@@ -155,7 +156,7 @@ fn names(record: &ClaimRecord) -> impl Iterator<Item = &str> {
     claim.into_iter().chain(in_pod).chain(requests)
 }
 
-/// Every name that the API server takes is one; nothing in it leads anywhere.
+/// True if the text may be part of a path: every name that the API server takes is one, and none leads elsewhere.
 fn is_name(text: &str) -> bool {
     !text.is_empty() && !text.starts_with('.') && text.chars().all(|letter| letter != '/' && !letter.is_control())
 }
@@ -195,7 +196,7 @@ fn decide(record: ClaimRecord, has_cdi: bool, boot_id: &str) -> RecoveryAction {
     }
 }
 
-/// A damaged record may name another device than it did, so what it still says is held beside what the CDI file says.
+/// Holds what a damaged record still says and what the CDI file says: the record may name another device than it did.
 fn quarantine(uid: ClaimUid, path: PathBuf, reason: String, bytes: &[u8], found: Option<FoundCdi>) -> QuarantinedClaim {
     let held: Vec<ClaimHoldings> =
         [salvage(bytes), found.and_then(|found| found.holdings)].into_iter().flatten().collect();
@@ -210,19 +211,19 @@ fn quarantine(uid: ClaimUid, path: PathBuf, reason: String, bytes: &[u8], found:
     QuarantinedClaim { uid, path, reason, claim, devices }
 }
 
-/// What a plan makes of the claim table at once, and what backends have to do before a claim is right again.
+/// The claim table that a plan leads to at once, and the steps that backends have to do before a claim is right again.
 #[derive(Debug, Default)]
 pub(super) struct RecoveryStart {
     pub(super) table: BTreeMap<ClaimUid, ClaimView>,
     pub(super) steps: Vec<RecoveryStep>,
 }
 
-/// What a backend has to do about one claim.
+/// Step of a backend for one claim.
 #[derive(Debug)]
 pub(super) enum RecoveryStep {
-    /// Check it, or make it ready again: without its CDI file an unprepare may have been under way.
+    /// Check the claim, or make it ready again: without its CDI file an unprepare may have been under way.
     Prepare(Arc<ClaimRecord>),
-    /// Take it back.
+    /// Take the claim back.
     Unprepare(Arc<ClaimRecord>),
 }
 
@@ -233,7 +234,7 @@ impl RecoveryStep {
         }
     }
 
-    /// Does it. Whatever fails, a record that is on disk keeps its devices.
+    /// Runs the step. Whatever fails, a record that is on disk keeps its devices.
     pub(super) fn run(self, executor: &ClaimExecutor) -> Vec<ClaimOutcome> {
         match self {
             Self::Prepare(record) => executor.prepare(vec![record]),
@@ -242,7 +243,7 @@ impl RecoveryStep {
     }
 }
 
-/// Begins with the plan: does what needs no backend, and says what does.
+/// Begins with the plan: does what needs no backend, and returns the steps that do.
 pub(super) fn begin(
     executor: &ClaimExecutor,
     actions: BTreeMap<ClaimUid, RecoveryAction>,

@@ -1,8 +1,8 @@
-//! Makes ready again what a reboot undid, on hosts without an API server: containers there are started by units that expect
-//! their devices, and nobody else asks. In a cluster the kubelet does, for every pod that is still wanted.
+//! Makes ready again what a reboot undid, on hosts without an API server: containers there are started by units that
+//! expect their devices, and nothing else asks. In a cluster the kubelet does, for every pod that is still wanted.
 //!
-//! Every claim is tried by itself at the start, so that a device that hangs holds up no other claim; and once more for every
-//! later state of the inventory in which all of its devices are there.
+//! Every claim is tried by itself at the start, so that a device that hangs holds up no other claim; and once more for
+//! every later state of the inventory in which all of its devices are there.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::{
     tasks::{Outcome, Tasks},
 };
 
-/// Starts the task. What is to be done at once has been asked for when it first waits.
+/// Starts the task. Claims that can be prepared at once have been asked for when it first waits.
 pub fn start(claims: ClaimsHandle, inventory: &InventoryReader, boot_id: String, tasks: &Tasks) {
     let restorer = ClaimRestorer { claims, boot_id, tried: BTreeMap::new(), tasks: tasks.clone() };
     let inventory_rx = inventory.subscribe();
@@ -32,7 +32,7 @@ pub fn start(claims: ClaimsHandle, inventory: &InventoryReader, boot_id: String,
 struct ClaimRestorer {
     claims: ClaimsHandle,
     boot_id: String,
-    /// What the hardware was when a claim was last tried: what has failed with it would fail with it again.
+    /// The inventory at the last try of a claim: a failure with it would only be repeated.
     tried: BTreeMap<ClaimUid, Arc<Inventory>>,
     tasks: Tasks,
 }

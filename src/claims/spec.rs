@@ -1,4 +1,4 @@
-//! What a record means to a container runtime and to the kubelet: CDI file and device list. Pure.
+//! CDI file and device list: a record as container runtimes and the kubelet see it. Pure.
 
 use std::{collections::BTreeSet, path::PathBuf};
 
@@ -22,7 +22,7 @@ pub const HOLDINGS_ANNOTATION: &str = "hostler.dev/holdings";
 /// Seconds after which a runtime gives up on the hook: far above what it needs, far below a kubelet's patience.
 const HOOK_TIMEOUT_SECONDS: i64 = 10;
 
-/// What names in CDI files are made of.
+/// Parts that names in CDI files are made of.
 #[derive(Clone, Debug)]
 pub struct CdiNaming {
     /// CDI vendor: the driver's name.
@@ -92,7 +92,8 @@ pub fn cdi_spec(record: &ClaimRecord, naming: &CdiNaming) -> CdiSpec {
     spec
 }
 
-/// Neither edits, which stand in the file anyway, nor state, nor boot: the file must stay the same to the byte.
+/// Serialises what the claim holds, without edits (the file has them anyway), state and boot: the file must stay the
+/// same to the byte.
 fn holdings(record: &ClaimRecord) -> String {
     let mut holdings = ClaimHoldings { claim: record.claim.clone(), devices: record.devices.clone() };
     holdings.devices.iter_mut().for_each(|device| device.edits = ContainerEdits::default());
@@ -126,14 +127,14 @@ fn cdi_device(record: &ClaimRecord, index: usize, naming: &CdiNaming) -> CdiDevi
     CdiDevice { name: cdi_name(uid, index, device), annotations: Default::default(), container_edits }
 }
 
-/// What the hook of a device binds a container to.
+/// CPUs and NUMA nodes to which the hook of a device binds a container.
 pub fn device_pins(record: &ClaimRecord, device: &RecordDevice) -> Pins {
     let bound = bound(record, device);
     Pins { cpus: IdSet::from(bound.cpus), mems: IdSet::from(bound.mems) }
 }
 
-/// What a container with this device is bound to. Interleaving means all of the claim's interleaved nodes, whichever of
-/// its devices a container has.
+/// Binding of a container with this device. Interleaving means all of the claim's interleaved nodes, whichever of its
+/// devices a container has.
 fn bound(record: &ClaimRecord, device: &RecordDevice) -> Pinning {
     let mut own = device.plan.pinning.clone();
     own.policy = own.policy.map(|policy| MemoryPolicy { nodes: policy_nodes(record, device, policy.mode), ..policy });
@@ -143,8 +144,8 @@ fn bound(record: &ClaimRecord, device: &RecordDevice) -> Pinning {
     own
 }
 
-/// The nodes that go by one policy together: those of the request where they are bound, as variables name what a request
-/// binds; else those of the claim, as a program has one policy.
+/// NUMA nodes under one policy: for `Bind` those of the request, as variables name what a request binds; else those
+/// of the claim, as a program has one policy.
 fn policy_nodes(record: &ClaimRecord, device: &RecordDevice, mode: MemoryMode) -> BTreeSet<u32> {
     let request = device.grant.top_level_request();
     let others =
@@ -153,8 +154,8 @@ fn policy_nodes(record: &ClaimRecord, device: &RecordDevice, mode: MemoryMode) -
     policies.filter(|policy| policy.mode == mode).flat_map(|policy| &policy.nodes).copied().collect()
 }
 
-/// What the variables of a device name. A container gets a whole request, so they name what the request binds of the
-/// same kind.
+/// Binding that the variables of a device name. A container gets a whole request, so they name what the request binds
+/// of the same kind.
 fn shared(record: &ClaimRecord, device: &RecordDevice, own: &Pinning) -> Pinning {
     let request = device.grant.top_level_request();
     let mut shared = own.clone();
@@ -170,7 +171,7 @@ fn shared(record: &ClaimRecord, device: &RecordDevice, own: &Pinning) -> Pinning
     shared
 }
 
-/// `DRA_CPUSET_<uid>` is the name under which KubeVirt and others look for exclusive CPUs.
+/// Variables of a binding. `DRA_CPUSET_<uid>` is the name under which KubeVirt and others look for exclusive CPUs.
 fn pinning_env(uid: &ClaimUid, pinning: &Pinning) -> Vec<String> {
     let cpuset = format!("DRA_CPUSET_{uid}");
     let list = |ids: &BTreeSet<u32>| IdSet::from(ids.clone());
@@ -195,7 +196,7 @@ fn pinning_hook(uid: &ClaimUid, pinning: &Pinning, naming: &CdiNaming) -> CdiHoo
     hook(args, naming)
 }
 
-/// The hook that notes who uses the claim.
+/// The hook that notes the container that uses the claim.
 fn recording_hook(uid: &ClaimUid, naming: &CdiNaming) -> CdiHook {
     let folder = naming.containers.to_string_lossy();
     let args = ["hostler", "hook", "record", "--claim", uid.as_str(), "--containers", &*folder];

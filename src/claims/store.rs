@@ -6,8 +6,8 @@
 //! <state>/claims.journal      what the files say since the last checkpoint, once more: see [`journal`]
 //! ```
 //!
-//! The files are what everybody reads, people too. They are not flushed one by one: the journal is, and a start after
-//! the machine went down writes from it whatever the files have lost.
+//! All readers read the files, people too. They are not flushed one by one: the journal is, and a start after the
+//! machine went down writes from it whatever the files have lost.
 //!
 //! A record says which entry of the journal it is as new as, so that nothing older ever replaces it.
 //!
@@ -45,40 +45,41 @@ use super::metadata::DeviceMetadata;
 const FORMAT: EnvelopeFormat =
     EnvelopeFormat { version: 2, field: "record", what: "a claim record", remedy: ": upgrade hostler" };
 
-/// What versions of hostler read that know no [`RecordState::Restoring`].
+/// Format for versions of hostler that know no [`RecordState::Restoring`].
 const FORMAT_1: EnvelopeFormat = EnvelopeFormat { version: 1, ..FORMAT };
 
-/// The field of a record that says which entry of the journal it is as new as. What an earlier version writes has none.
+/// The field of a record that says which entry of the journal it is as new as. Records of earlier versions have none.
 const ENTRY: &str = "journal_entry";
 
-/// What a record has at most: far more than 128 grants with all the configuration that the API server takes.
+/// Largest size of a record: far more than 128 grants with all the configuration that the API server takes.
 pub const MOST_RECORD_BYTES: u64 = 16 << 20;
 
-/// What is known of a claim, whole: nothing else is needed to take it back.
+/// Complete record of a claim: nothing else is needed to take the claim back.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct ClaimRecord {
     /// The claim.
     pub claim: ClaimRef,
-    /// How far it came.
+    /// Progress of the claim.
     pub state: RecordState,
-    /// The boot in which that was; hardware state does not outlive it.
+    /// The boot in which the claim reached that state; hardware state does not outlive it.
     pub boot_id: String,
-    /// What was given, chosen and prepared, in the order of the allocation.
+    /// Devices as given, chosen and prepared, in the order of the allocation.
     pub devices: Vec<RecordDevice>,
-    /// What containers can read about the devices, where that was asked for. Absent in records of earlier versions.
+    /// Attributes of the devices that containers can read, where they were asked for. Absent in records of earlier
+    /// versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<DeviceMetadata>,
-    /// When the claim came onto record, seconds since 1970. Absent in records of earlier versions.
+    /// Time at which the claim came onto record, seconds since 1970. Absent in records of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<u64>,
-    /// Who might use the claim when it came onto record. Who shares it since then is not here: the kubelet does not ask
+    /// Consumers that might use the claim when it came onto record. Later ones are not here: the kubelet does not ask
     /// again. Absent in records of earlier versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reserved_for: Vec<ResourceClaimConsumerReference>,
 }
 
 impl ClaimRecord {
-    /// Whether the claim was ready in an earlier boot and is not ready in this one.
+    /// True if the claim was ready in an earlier boot and is not ready in this one.
     pub fn awaits_prepare(&self, boot_id: &str) -> bool {
         match self.state {
             RecordState::Preparing => false,
@@ -88,7 +89,7 @@ impl ClaimRecord {
     }
 }
 
-/// How far a claim came.
+/// Progress of a claim.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RecordState {
@@ -96,8 +97,8 @@ pub enum RecordState {
     Preparing,
     /// Ready, and the kubelet may have been told so.
     Prepared,
-    /// Was ready in an earlier boot, and is made ready again. The hardware may be untouched, half changed or ready; what
-    /// was chosen stands, whatever becomes of that.
+    /// Was ready in an earlier boot, and is made ready again. The hardware may be untouched, half changed or ready;
+    /// what was chosen stands, whatever becomes of that.
     Restoring,
 }
 
@@ -106,31 +107,31 @@ pub enum RecordState {
 pub struct RecordDevice {
     /// The backend that owns the device.
     pub backend: BackendName,
-    /// What was given.
+    /// The grant of the allocation.
     pub grant: Grant,
-    /// What was chosen.
+    /// The backend's choice.
     pub plan: DevicePlan,
-    /// What the device takes of the counters that it shares with others. Absent in records of earlier versions.
+    /// Amounts that the device takes of the counters that it shares with others. Absent in records of earlier versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<CounterUse>,
     /// The capacity of a shared device for all of its users when it was given: it may have less by now, and no claim is
     /// wrong for that. Absent in records of earlier versions.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub capacity: BTreeMap<QualifiedName, Quantity>,
-    /// What containers need; empty until the hardware is ready.
+    /// Edits that containers need; empty until the hardware is ready.
     #[serde(default, skip_serializing_if = "ContainerEdits::is_empty")]
     pub edits: ContainerEdits,
-    /// What was wished for and cannot be had, with the reasons. Absent in records of earlier versions.
+    /// Wishes that could not be met, with the reasons. Absent in records of earlier versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unmet: Vec<String>,
 }
 
-/// What a claim holds, without how far it came: what can still be known when its record is damaged or lost.
+/// Holdings of a claim, without its state: what can still be known when the record is damaged or lost.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct ClaimHoldings {
     /// The claim.
     pub claim: ClaimRef,
-    /// What was given and chosen.
+    /// Devices as given and chosen.
     pub devices: Vec<RecordDevice>,
 }
 
@@ -148,7 +149,7 @@ pub enum StoreError {
     JournalVersion {
         /// The journal.
         path: PathBuf,
-        /// Its version.
+        /// The journal's version.
         found: u64,
         /// The latest that is known.
         known: u64,
@@ -197,13 +198,13 @@ pub enum StoreError {
 /// Why the content of a file is not a record.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
-    /// It is damaged, or of a later version of hostler.
+    /// The content is damaged, or of a later version of hostler.
     #[error(transparent)]
     Envelope(#[from] EnvelopeError),
     /// The record is of another claim than the file's name says.
     #[error("it holds the record of claim {found}")]
     WrongClaim {
-        /// In the record.
+        /// UID in the record.
         found: ClaimUid,
     },
 }
@@ -216,7 +217,7 @@ pub fn encode(record: &ClaimRecord) -> Result<Vec<u8>, serde_json::Error> {
     format_of(record).encode(record)
 }
 
-/// The same, with the number of the journal's entry that it is as new as.
+/// Encodes a record with the number of the journal's entry that it is as new as.
 fn encode_numbered(record: &ClaimRecord, entry: u64) -> Result<Vec<u8>, serde_json::Error> {
     let mut content = serde_json::to_value(record)?;
     content[ENTRY] = entry.into();
@@ -227,7 +228,8 @@ fn format_of(record: &ClaimRecord) -> EnvelopeFormat {
     if record.state == RecordState::Restoring { FORMAT } else { FORMAT_1 }
 }
 
-/// The record in the bytes of a file, and the number of the journal's entry that it is as new as: zero where it has none.
+/// The record in the bytes of a file, and the number of the journal's entry that it is as new as: zero where it has
+/// none.
 fn decode_numbered(bytes: &[u8]) -> Option<(ClaimRecord, u64)> {
     #[derive(Deserialize)]
     struct Numbered {
@@ -247,8 +249,8 @@ pub fn decode(bytes: &[u8]) -> Result<ClaimRecord, EnvelopeError> {
     FORMAT.decode(bytes)
 }
 
-/// What a file that is not a valid record still says about its claim, if it is JSON at all. Used only to keep devices
-/// taken, never to prepare or undo.
+/// Salvages what a file that is not a valid record still says about its claim, if it is JSON at all. Used only to
+/// keep devices taken, never to prepare or undo.
 pub fn salvage(bytes: &[u8]) -> Option<ClaimHoldings> {
     FORMAT.salvage(bytes)
 }
@@ -260,7 +262,7 @@ pub struct LoadedRecord {
     pub uid: ClaimUid,
     /// The file in which it was found.
     pub path: PathBuf,
-    /// Its content as far as it could be read; empty if not at all.
+    /// Content of the file as far as it could be read; empty if not at all.
     pub bytes: Vec<u8>,
     /// The record, or what is wrong, for people.
     pub record: Result<ClaimRecord, String>,
@@ -303,7 +305,8 @@ impl RecordDir {
     /// When any step fails. Each record is then the old or the new one, whole in either case.
     pub fn write(&self, records: &[&ClaimRecord]) -> Result<(), StoreError> {
         let entry = JournalEntry::written(records)?;
-        // Held over all: the files say the number of the entry, and those that are flushed in between would be of before.
+        // Held over all: the files say the number of the entry, and those that are flushed in between would be of
+        // before.
         let mut journal = self.journal();
         let number = journal.next_number();
         let written: Result<Vec<_>, StoreError> =
@@ -380,9 +383,9 @@ impl RecordDir {
     }
 }
 
-/// Every record of a folder that somebody else may be at work in, or nobody since the machine went down: what the files say
-/// comes first, then the last that the journal has of each claim, which the files may have lost. A folder that is absent
-/// holds none.
+/// Returns every record of a folder in which another process may be at work, or none since the machine went down:
+/// first the files, then the last record that the journal has of each claim, which the files may have lost. A folder
+/// that is absent holds none.
 ///
 /// # Errors
 /// When the folder or the journal cannot be read.
@@ -425,7 +428,7 @@ fn load_one(folder: &Path, name: &str) -> Option<LoadedRecord> {
     Some(LoadedRecord { uid, path, bytes, record })
 }
 
-/// The file of a claim's record. A UID holds no character that could lead elsewhere.
+/// Path of a claim's record. A UID holds no character that could lead elsewhere.
 fn file(folder: &Path, uid: &ClaimUid) -> PathBuf {
     folder.join(format!("{uid}.json"))
 }

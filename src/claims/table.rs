@@ -1,4 +1,4 @@
-//! What readers see of all claims.
+//! Table of all claims, for readers.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,7 @@ use super::{BusyClaim, ClaimOperation, recover, store};
 pub struct ClaimTable {
     /// By UID.
     pub claims: BTreeMap<ClaimUid, ClaimView>,
-    /// Those that a start has not made right yet. Whoever waits for them looks at every table of that time.
+    /// Claims that a start has not made right yet. Callers that wait for them look at every table of that time.
     recovering: BTreeSet<ClaimUid>,
 }
 
@@ -25,7 +25,7 @@ pub enum ClaimView {
     Recorded {
         /// The record.
         record: Arc<store::ClaimRecord>,
-        /// What is wrong with it now, if anything: a failed undo, a reboot since.
+        /// Problem of the claim now, if any: a failed undo, a reboot since.
         problem: Option<String>,
         /// The work that is under way on it.
         busy: Option<BusyClaim>,
@@ -35,7 +35,7 @@ pub enum ClaimView {
 }
 
 impl ClaimView {
-    /// How far it is. A claim with a problem is not ready, whatever its record says.
+    /// State of the claim. A claim with a problem is not ready, whatever its record says.
     pub fn state(&self) -> ClaimState {
         match self {
             Self::Quarantined(_) => ClaimState::Quarantined,
@@ -54,7 +54,7 @@ impl ClaimView {
         }
     }
 
-    /// Whether a start has not made it right yet.
+    /// True if a start has not made the claim right yet.
     fn is_recovering(&self) -> bool {
         self.busy().is_some_and(|busy| busy.operation == ClaimOperation::Recover)
     }
@@ -67,7 +67,7 @@ impl ClaimView {
         }
     }
 
-    /// Who might use it when it came onto record, where that is known.
+    /// Consumers that might use the claim when it came onto record, where they are known.
     pub fn reserved_for(&self) -> &[ResourceClaimConsumerReference] {
         match self {
             Self::Recorded { record, .. } => &record.reserved_for,
@@ -75,7 +75,7 @@ impl ClaimView {
         }
     }
 
-    /// What it holds, as far as known.
+    /// Devices that the claim holds, as far as known.
     pub fn devices(&self) -> &[store::RecordDevice] {
         match self {
             Self::Recorded { record, .. } => &record.devices,
@@ -83,7 +83,7 @@ impl ClaimView {
         }
     }
 
-    /// Whether it is the same view, and not merely an equal one: records are compared by where they are.
+    /// True if both are the same view, and not merely equal ones: records are compared by address.
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (
@@ -105,7 +105,7 @@ impl FromIterator<(ClaimUid, ClaimView)> for ClaimTable {
 }
 
 impl ClaimTable {
-    /// Whether readers would see nothing new if this is what there is of a claim now.
+    /// True if `view` shows readers nothing new of the claim.
     pub(super) fn shows(&self, uid: &ClaimUid, view: Option<&ClaimView>) -> bool {
         match (self.claims.get(uid), view) {
             (None, None) => true,
@@ -114,7 +114,7 @@ impl ClaimTable {
         }
     }
 
-    /// Takes in what there is of a claim now.
+    /// Takes in the present view of a claim.
     pub(super) fn show(&mut self, uid: ClaimUid, view: Option<ClaimView>) {
         if view.as_ref().is_some_and(ClaimView::is_recovering) {
             self.recovering.insert(uid.clone());

@@ -50,11 +50,11 @@ const QUEUE: usize = 64;
 /// Failures that a slow listener can be behind. It then misses the oldest: all of them are in the log.
 const FAILURES: usize = 64;
 
-/// What the claims task is made of.
+/// Parts that the claims task is made of.
 pub struct ClaimsParts {
-    /// What hardware there is, and the backends that prepare it; must have seen its first scan.
+    /// The hardware, and the backends that prepare it; must have seen its first scan.
     pub inventory: InventoryHandle,
-    /// Where allocations are read.
+    /// Reader of the allocations.
     pub reader: Arc<dyn ReadClaims>,
     /// Folder of the records.
     pub records: PathBuf,
@@ -62,15 +62,15 @@ pub struct ClaimsParts {
     pub cdi: PathBuf,
     /// Names in CDI files.
     pub naming: CdiNaming,
-    /// Where hooks note which containers run with which claim.
+    /// Folder in which hooks note which containers run with which claim.
     pub containers: ContainerDir,
-    /// Whether containers of claims that come from now on can read about their devices.
+    /// True if containers of future claims can read about their devices.
     pub describe: bool,
     /// This boot.
     pub boot_id: String,
-    /// Counters of what is done.
+    /// Counters of the claims task.
     pub metrics: Metrics,
-    /// Says that no other daemon works on the same folders; looked at whenever something is about to be done.
+    /// Lock against a second daemon on the same folders; checked before every action.
     pub lock: Arc<InstanceLock>,
 }
 
@@ -91,7 +91,7 @@ pub enum ClaimsStartError {
     Cdi(#[source] hostler_cdi::DirError),
 }
 
-/// What the owner is asked to do.
+/// Requests to the owner.
 enum ClaimsRequest {
     Calls(Vec<ClaimCall>),
     Operate(owner::OperateCall),
@@ -106,7 +106,7 @@ enum ClaimsRequest {
     Stop,
 }
 
-/// The question what an order would do.
+/// A question about the outcome of an order.
 struct RehearseCall {
     backend: BackendName,
     device: DeviceName,
@@ -114,7 +114,7 @@ struct RehearseCall {
     answer_tx: oneshot::Sender<ClaimResult<OperationOutcome>>,
 }
 
-/// The question what a claim would get.
+/// A question about what a claim would get.
 struct PlanCall {
     claim: ClaimRef,
     allocation: Allocation,
@@ -142,8 +142,8 @@ impl std::fmt::Debug for ClaimsHandle {
     }
 }
 
-/// Starts the owner, who begins to recover what the last run left. Blocking; sockets may open when
-/// [`ClaimsHandle::recovered`] comes back.
+/// Starts the owner, which begins to recover the claims of the last run. Blocking; sockets may open when
+/// [`ClaimsHandle::recovered`] returns.
 ///
 /// # Errors
 /// When the folder of the records or of the CDI files cannot be used.
@@ -238,7 +238,8 @@ impl ClaimsHandle {
         self.prepare_read_by(self.reader.clone(), claims).await
     }
 
-    /// As [`ClaimsHandle::prepare`], for claims whose allocations came along. Of a claim that is on record nobody looks at it.
+    /// Prepares as [`ClaimsHandle::prepare`] claims whose allocations came along. Those of recorded claims are not
+    /// looked at.
     pub async fn prepare_allocated(
         &self,
         claims: Vec<ClaimRef>,
@@ -259,7 +260,7 @@ impl ClaimsHandle {
                 let table = handle.table_rx.borrow();
                 claims.values().partition::<Vec<&ClaimRef>, _>(|claim| table.claims.contains_key(&claim.uid))
             };
-            // A recorded claim needs nobody else, unless it was taken back since the table was looked at.
+            // A recorded claim needs no read, unless it was taken back since the table was looked at.
             let mut answers = handle.prepare_recorded(&recorded).await;
             let is_gone = |claim: &&ClaimRef| answers.get(&claim.uid).is_some_and(is_gone);
             let unknown = new.into_iter().chain(recorded.into_iter().filter(is_gone)).cloned().collect();
@@ -278,8 +279,8 @@ impl ClaimsHandle {
         self.take_back(claims, || CallKind::Unprepare).await
     }
 
-    /// Takes back claims that nobody needed when they were last looked at; one that was asked for since is kept, and that
-    /// is no failure.
+    /// Takes back claims that were not needed when they were last looked at; one that was asked for since is kept,
+    /// and that is no failure.
     pub async fn release(&self, claims: Vec<ClaimRef>, seen: Instant) -> BTreeMap<ClaimUid, ClaimResult<()>> {
         self.take_back(claims, move || CallKind::Release { seen }).await
     }
@@ -302,7 +303,7 @@ impl ClaimsHandle {
         job.await.unwrap_or_default()
     }
 
-    /// What a claim would get if it were prepared now. Nothing is taken and nothing written.
+    /// Returns what a claim would get if it were prepared now. Nothing is taken and nothing written.
     ///
     /// # Errors
     /// When it would be refused.
@@ -323,8 +324,8 @@ impl ClaimsHandle {
         answers.collect().await.into_values().try_for_each(|result| result.map(drop))
     }
 
-    /// Waits until the start has made every claim right, but no longer than `within`. Claims of backends that have not even
-    /// answered the first scan are not waited for. What is late goes on in the background.
+    /// Waits until the start has made every claim right, but no longer than `within`. Claims of backends that have not
+    /// even answered the first scan are not waited for. What is late goes on in the background.
     pub async fn recovered(&self, within: Duration) {
         let unanswered = self.inventory.reader().latest().unanswered.clone();
         let is_hopeless = |view: &ClaimView| view.devices().iter().any(|it| unanswered.contains_key(&it.backend));
@@ -343,7 +344,7 @@ impl ClaimsHandle {
         }
     }
 
-    /// What an operator's order would do now. Nothing is changed.
+    /// Returns what an operator's order would do now. Nothing is changed.
     ///
     /// # Errors
     /// When it would be refused for what can be told without a write.
@@ -359,7 +360,7 @@ impl ClaimsHandle {
         answer_rx.await.unwrap_or_else(|_| Err(Arc::new(ClaimError::Stopping)))
     }
 
-    /// Comes back when the owner has got round to it: never, if it is stuck.
+    /// Returns when the owner has got round to it: never, if the owner is stuck.
     pub async fn ping(&self) {
         let (answer_tx, answer_rx) = oneshot::channel();
         self.send(ClaimsRequest::Ping(answer_tx)).await;
@@ -374,7 +375,7 @@ impl ClaimsHandle {
         table_rx
     }
 
-    /// What names in CDI files are made of.
+    /// Parts that names in CDI files are made of.
     pub fn naming(&self) -> &CdiNaming {
         &self.naming
     }
@@ -385,7 +386,7 @@ impl ClaimsHandle {
         let _ = self.requests_tx.try_send(ClaimsRequest::Stop);
     }
 
-    /// Which containers run with which claim.
+    /// Folder that notes which containers run with which claim.
     pub fn containers(&self) -> &ContainerDir {
         &self.containers
     }
@@ -425,7 +426,7 @@ impl ClaimsHandle {
         answers.collect().await
     }
 
-    /// Sends without waiting, from wherever that is: an owner that is behind is waited for by a job.
+    /// Sends without waiting, from any thread: if the owner is behind, a job waits for it.
     fn pass_on(self, request: ClaimsRequest) {
         if let Err(TrySendError::Full(request)) = self.requests_tx.try_send(request) {
             let tasks = self.tasks.clone();
@@ -438,13 +439,13 @@ impl ClaimsHandle {
         self.failures_tx.subscribe()
     }
 
-    /// The holders that stand in somebody's way, from now on. As long as anybody listens, who is refused is told that they
-    /// are looked at.
+    /// Claims that block others, from now on. As long as there is a receiver, refusals say that the holders are
+    /// looked at.
     pub fn contested(&self) -> broadcast::Receiver<BTreeSet<ClaimUid>> {
         self.contested_tx.subscribe()
     }
 
-    /// The one place where answers are counted and a failure is told, whoever asked and whatever step failed.
+    /// Counts answers and tells of failures: the one place for all callers and all steps.
     fn tell(
         &self,
         counted: CountedOperation,
@@ -460,7 +461,7 @@ impl ClaimsHandle {
             {
                 error!(claim.uid = %claim.uid, claim.name = claim.full_name(), operation, error = %Chain(&**error), "claim failed");
                 let (claim, error, at) = (claim.clone(), error.clone(), SystemTime::now());
-                // Nobody may be listening.
+                // There may be no listener.
                 let _ = self.failures_tx.send(ClaimFailure { claim, operation, error, at });
             }
         }

@@ -1,4 +1,4 @@
-//! Whether what was a container still runs.
+//! Tells if a noted container still runs.
 
 use std::{
     fs, io,
@@ -12,14 +12,14 @@ use super::ContainerNote;
 pub(super) const PID_NAMESPACE: &str = "proc/self/ns/pid";
 pub(super) const CGROUP_NAMESPACE: &str = "proc/self/ns/cgroup";
 
-/// When a process started, in ticks since the boot.
+/// Returns the start of a process, in ticks since the boot.
 pub(crate) fn started(root: &SysRoot, pid: u32) -> io::Result<u64> {
     let stat = stat(root, pid)?;
     stat.started.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it names no start time"))
 }
 
 struct ProcessStat {
-    /// Waiting to be collected by its parent, or nearly there: it runs nothing any more.
+    /// True if the process waits to be collected by its parent, or nearly so: it runs nothing any more.
     dead: bool,
     started: Option<u64>,
 }
@@ -33,7 +33,7 @@ fn stat(root: &SysRoot, pid: u32) -> io::Result<ProcessStat> {
     Ok(ProcessStat { dead, started: fields.nth(18).and_then(|ticks| ticks.parse().ok()) })
 }
 
-/// Whether the container runs, or may run for all that can be seen from here.
+/// True if the container runs, or may run for all that can be seen from here.
 pub(super) fn may_run(root: &SysRoot, note: &ContainerNote, boot_id: &str) -> bool {
     if note.boot_id != boot_id {
         return false;
@@ -48,16 +48,16 @@ pub(super) fn may_run(root: &SysRoot, note: &ContainerNote, boot_id: &str) -> bo
             || note.cgroup.as_deref().is_some_and(|cgroup| is_populated(root, cgroup)))
 }
 
-/// What is to be seen of the first process of a container.
+/// State of the first process of a container, as it is seen.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ContainerSight {
-    /// It is there, and no other than the one that was noted.
+    /// The process is there, and no other than the one that was noted.
     There,
-    /// It has ended; others of the container may run on.
+    /// The process has ended; others of the container may run on.
     Ended,
-    /// Its number means another process here.
+    /// The number means another process here.
     OtherNamespace,
-    /// It may be there, and cannot be looked at.
+    /// The process may be there, and cannot be looked at.
     Unreadable,
 }
 
@@ -78,7 +78,7 @@ pub(super) fn sight(root: &SysRoot, note: &ContainerNote, boot_id: &str) -> Cont
     }
 }
 
-/// A process whose file cannot be read although it is there counts: only its absence is proof.
+/// True if the noted process runs. One whose file is there and cannot be read counts: only absence is proof.
 fn process_runs(root: &SysRoot, note: &ContainerNote) -> bool {
     match stat(root, note.pid) {
         Ok(stat) => !stat.dead && stat.started.is_none_or(|started| started == note.started),
@@ -87,7 +87,7 @@ fn process_runs(root: &SysRoot, note: &ContainerNote) -> bool {
     }
 }
 
-/// Whether there are processes in a cgroup or below it, for all that can be seen: a cgroup that is gone has none.
+/// True if there are processes in a cgroup or below it, as far as can be seen: a cgroup that is gone has none.
 fn is_populated(root: &SysRoot, cgroup: &Path) -> bool {
     let cgroup = cgroup.strip_prefix("/").unwrap_or(cgroup);
     match root.text(cgroup.join("cgroup.events")) {
@@ -97,14 +97,14 @@ fn is_populated(root: &SysRoot, cgroup: &Path) -> bool {
     }
 }
 
-/// Version 1 has no summary of what is below.
+/// Looks at all cgroups below: version 1 has no summary of them.
 fn has_processes(root: &SysRoot, cgroup: &Path) -> bool {
     let own = root.text(cgroup.join("cgroup.procs")).map_or(true, |text| text.is_some_and(|text| !text.is_empty()));
     let below = || root.names(cgroup).map_or(true, |names| names.iter().any(|name| may_have(root, &cgroup.join(name))));
     own || below()
 }
 
-/// What cannot be looked at may be a cgroup like any other.
+/// True if there may be processes in `below`: what cannot be looked at may be a cgroup like any other.
 fn may_have(root: &SysRoot, below: &Path) -> bool {
     let is_folder = root.metadata(below).map_or(true, |found| found.is_some_and(|found| found.is_dir()));
     is_folder && has_processes(root, below)

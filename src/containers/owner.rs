@@ -1,18 +1,18 @@
-//! Whose container it is: what runtimes write into the configuration of the containers that they make.
+//! Owner of a container: annotations that runtimes write into the configuration of the containers that they make.
 
 use std::collections::BTreeMap;
 
 use hostler_api::ObjectName;
 use serde::{Deserialize, Serialize};
 
-/// Whose container it is. What its runtime does not tell is absent.
+/// Owner of a container. Facts that its runtime does not tell are absent.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default)]
 pub struct ContainerOwner {
     /// The container's name, unique within its pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Its pod.
+    /// Pod of the container.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod: Option<NotedPod>,
 }
@@ -20,11 +20,11 @@ pub struct ContainerOwner {
 /// The pod of a container.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct NotedPod {
-    /// Its namespace.
+    /// Namespace of the pod.
     pub namespace: String,
-    /// Its name.
+    /// Name of the pod.
     pub name: String,
-    /// Its UID, as the kubelet has told the runtime. Of a pod from a file it is another one than that of its object.
+    /// UID of the pod, as the kubelet has told the runtime. A pod from a file has another one than its object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
 }
@@ -52,18 +52,18 @@ const CRIO: OwnerAnnotations = OwnerAnnotations {
     uid: "io.kubernetes.pod.uid",
 };
 
-/// Where CRI-O and podman say who they are.
+/// Annotation in which CRI-O and podman name themselves.
 const MANAGER: &str = "io.container.manager";
 
 impl ContainerOwner {
-    /// As the annotations of a container's OCI configuration tell. podman has none for a container's name.
+    /// Reads the annotations of a container's OCI configuration. podman has none for a container's name.
     pub fn of(annotations: &BTreeMap<String, String>) -> Self {
         let keys = match annotations.get(MANAGER).map(String::as_str) {
             Some("cri-o") => &CRIO,
             Some(_) => return Self::default(),
             None => &CONTAINERD,
         };
-        // It ends up in answers and on screens, and the runtime may be told it by whoever starts containers.
+        // The name ends up in answers and on screens, and users who start containers may set it.
         let name = |key: &str| annotations.get(key).filter(|name| ObjectName::new(name.as_str()).is_ok()).cloned();
         let pod = name(keys.namespace).zip(name(keys.pod));
         let pod = pod.map(|(namespace, pod)| NotedPod { namespace, name: pod, uid: name(keys.uid) });

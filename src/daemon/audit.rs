@@ -1,4 +1,4 @@
-//! What the audit of containers needs of the daemon.
+//! Parts of the daemon that the audit of containers needs.
 
 use hostler_linux::SysRoot;
 
@@ -10,7 +10,7 @@ use crate::{
     metrics::Metrics,
 };
 
-/// The audit, before it has begun.
+/// Makes the audit, which has not begun.
 pub(super) fn waiting(
     config: &DaemonConfig,
     root: &SysRoot,

@@ -1,4 +1,4 @@
-//! Where claims come from: manifests on disk, or the API server.
+//! Source of claims: manifests on disk, or the API server.
 
 use std::sync::Arc;
 
@@ -40,17 +40,17 @@ pub(super) enum ClaimSource {
     Kubernetes(ClusterNode),
 }
 
-/// What the cluster is told of this node; nothing without one.
+/// Publications about this node in the cluster; nothing without one.
 #[derive(Default)]
 pub(super) struct PublishedNode {
-    /// How it stands with the slices.
+    /// State of the slices.
     pub(super) publication_rx: Option<watch::Receiver<Publication>>,
-    /// How it stands with the reports.
+    /// State of the reports.
     pub(super) hardware_rx: Option<watch::Receiver<HardwareReporting>>,
 }
 
 impl ClaimSource {
-    /// Opens it. Nobody answers yet: the API server may come up after its nodes.
+    /// Opens the source. No answer is needed yet: the API server may come up after its nodes.
     pub(super) fn open(config: &DaemonConfig, tasks: &Tasks) -> Result<Self, ConnectError> {
         match config.cluster.mode {
             ClusterMode::Standalone => {
@@ -63,7 +63,7 @@ impl ClaimSource {
         }
     }
 
-    /// For the owner of the claims.
+    /// Reader for the owner of the claims.
     pub(super) fn reader(
         &self,
         pods_rx: PodsReader,
@@ -80,8 +80,9 @@ impl ClaimSource {
         }
     }
 
-    /// Publishes the devices, where there is a cluster to publish them to, and tells it of the hardware. Does not wait for it.
-    /// It takes longest, so it begins before the sockets; not before recovery, after which prepares can be answered.
+    /// Publishes the devices, where there is a cluster to publish them to, and reports the hardware to it. Does not
+    /// wait for it. Publishing takes longest, so it begins before the admin socket opens; not before recovery, after
+    /// which prepares can be answered.
     pub(super) fn publish(
         &self,
         config: &DaemonConfig,
@@ -148,7 +149,7 @@ impl ClaimSource {
         config.topology_export.enabled.then(|| topology::start(parts, tasks))
     }
 
-    /// For the janitor. Manifests are an operator's, who says what is to be taken back.
+    /// Observer for the janitor. Manifests are an operator's, who decides what is to be taken back.
     pub(super) fn observer(
         &self,
         config: &DaemonConfig,
@@ -164,7 +165,7 @@ impl ClaimSource {
         }
     }
 
-    /// The manifests, where they are the source.
+    /// Returns the manifests, where they are the source.
     pub(super) fn manifests(&self) -> Option<&ManifestFolder> {
         match self {
             Self::Standalone(manifests) => Some(manifests),
@@ -172,7 +173,7 @@ impl ClaimSource {
         }
     }
 
-    /// For people who ask about a claim.
+    /// Reader for people who ask about a claim.
     pub(super) fn claim_reader(&self, metrics: &Metrics, tasks: &Tasks) -> Option<ClaimReader> {
         match self {
             Self::Standalone(_) => None,
@@ -180,7 +181,7 @@ impl ClaimSource {
         }
     }
 
-    /// Who says which readers on other hosts may have figures; nobody can without an API server.
+    /// Judge of the readers on other hosts that may have metrics; there is none without an API server.
     pub(super) fn readers(&self) -> Option<FigureReaders> {
         match self {
             Self::Standalone(_) => None,
@@ -188,7 +189,7 @@ impl ClaimSource {
         }
     }
 
-    /// Starts what tells the API server of claims.
+    /// Starts the tasks that tell the API server of claims.
     pub(super) fn tell(
         &self,
         config: &DaemonConfig,

@@ -21,10 +21,11 @@ use tracing::{info, warn};
 
 const PREFIX: &str = "hostler-";
 const UNFINISHED: &str = ".hostler-unfinished";
-/// How much of a build is in memory at once: the memory limit of a pod leaves no room for all of a large one.
+/// Bytes of a build that are in memory at once: the memory limit of a pod leaves no room for all of a large one.
 const PIECE_BYTES: usize = 1 << 16;
 
-/// Installs the program `own` into `dir`; gives its path there. One that is there already, byte for byte, stays.
+/// Installs the program `own` into `dir`, and returns its path there. A build that is there already, byte for byte,
+/// stays.
 pub(super) fn install(own: &Path, dir: &Path) -> Result<PathBuf, FileError> {
     let failed = FileError::at("read", own);
     let path = dir.join(format!("{PREFIX}{}-{:08x}", env!("CARGO_PKG_VERSION"), checksum(own).map_err(failed)?));
@@ -83,7 +84,7 @@ fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
     }
 }
 
-/// The programs that CDI files of this driver's claims run as hooks.
+/// Returns the programs that CDI files of this driver's claims run as hooks.
 pub(super) fn named(cdi: &SpecDir, driver: &str) -> Result<BTreeSet<PathBuf>, DirError> {
     let specs = cdi.list(driver)?.into_iter().filter_map(|file| file.spec.ok());
     let edits = specs.flat_map(|spec| {
@@ -93,8 +94,8 @@ pub(super) fn named(cdi: &SpecDir, driver: &str) -> Result<BTreeSet<PathBuf>, Di
     Ok(edits.flat_map(|edits| edits.hooks).map(|hook| hook.path.into()).collect())
 }
 
-/// Removes the builds in `dir` that are not to be kept, and what a crash has left unfinished. One that cannot be removed
-/// stays until the next start.
+/// Removes the builds in `dir` that are not to be kept, and unfinished ones that a crash has left. A build that
+/// cannot be removed stays until the next start.
 pub(super) fn remove_others(dir: &Path, keep: &BTreeSet<PathBuf>) {
     let Ok(entries) = fs::read_dir(dir) else { return };
     for entry in entries.flatten() {

@@ -1,4 +1,4 @@
-//! When the kubelet's services open: with the lock, or, while another daemon hands over, before it.
+//! Opens the kubelet's services: with the lock, or, while another daemon hands over, before it.
 
 use std::{
     convert::Infallible,
@@ -21,7 +21,7 @@ use crate::{
     tasks::Tasks,
 };
 
-/// How often to look whether a kubelet has come to this host; its first start takes longer.
+/// Time between two looks for a kubelet on this host; its first start takes longer.
 const KUBELET_LOOK: Duration = Duration::from_secs(5);
 
 /// The services, open or not. On a host without a kubelet there is nothing to open.
@@ -71,14 +71,14 @@ impl KubeletServices {
             return Ok(());
         }
         let sockets = KubeletSockets::bind(&self.paths).await?;
-        // From here on nothing waits, so that whoever is cancelled has opened them or not.
+        // From here on nothing waits, so that a cancelled call has opened them or not.
         self.is_open = true;
         let parts = self.parts()(sockets);
         self.tasks.service("kubelet", async move { Ok(kubelet::serve(parts).await?) });
         Ok(())
     }
 
-    /// Opens the sockets when a kubelet has come: its folder is made by nobody but itself.
+    /// Opens the sockets when a kubelet has come: only the kubelet makes its folder.
     fn open_later(&mut self) {
         info!(path = %self.root.display(), "no kubelet is here: its services open when its folder is there");
         self.is_open = true;
@@ -93,7 +93,7 @@ impl KubeletServices {
         });
     }
 
-    /// What the services are made of, but for the sockets.
+    /// Returns what makes the parts of the services out of their sockets.
     fn parts(&self) -> impl FnOnce(KubeletSockets) -> KubeletParts + Send + use<> {
         let (driver, claims_rx, inventory) =
             (self.paths.driver.clone(), self.claims_tx.subscribe(), self.inventory.clone());
@@ -114,7 +114,8 @@ impl KubeletServices {
         }
     }
 
-    /// Lets the daemon that works find this one. Before anybody hears that this one stands by: he may stop the other then.
+    /// Lets the daemon that works find this one. To be called before this one is said to stand by: the operator may
+    /// stop the other then.
     pub(super) async fn announce(&mut self) {
         if !self.enabled || !self.root.is_dir() {
             return;
@@ -125,7 +126,7 @@ impl KubeletServices {
         }
     }
 
-    /// Lets another daemon hand over, as soon as it wants to. Who stands by does so until it has the lock.
+    /// Lets another daemon hand over, as soon as it wants to. A daemon that stands by does so until it has the lock.
     pub(super) async fn stand_by(&mut self) -> Infallible {
         if let Some(successor) = self.successor.take() {
             let register = async || {
@@ -139,8 +140,8 @@ impl KubeletServices {
         std::future::pending().await
     }
 
-    /// Waits until the kubelet has registered this daemon and is connected: from then on it calls nobody else. Or until it has
-    /// refused to, as it does up to 1.31 as long as there is another one.
+    /// Waits until the kubelet has registered this daemon and is connected: from then on it calls no other. Or until
+    /// it has refused to, as it does up to 1.31 as long as there is another one.
     async fn registered(&self) -> bool {
         let (mut registration_rx, mut connections_rx) =
             (self.registration_tx.subscribe(), self.connections_tx.subscribe());
@@ -158,7 +159,7 @@ impl KubeletServices {
         self.claims_tx.send_replace(Some(claims));
     }
 
-    /// What is told of the kubelet.
+    /// State of the kubelet's side.
     pub(super) fn side(&self) -> Option<KubeletSide> {
         self.enabled.then(|| KubeletSide {
             registration_rx: self.registration_tx.subscribe(),
@@ -174,7 +175,7 @@ fn warn_of(error: &SocketError) {
     warn!(error = %Chain(error), "cannot be told when to follow: the kubelet will miss the driver for a moment");
 }
 
-/// Waits for a folder that somebody else makes.
+/// Waits for a folder that another program makes.
 async fn comes(folder: &Path) {
     while !folder.is_dir() {
         tokio::time::sleep(KUBELET_LOOK).await;

@@ -5,7 +5,7 @@
 //!     │ signal                      │ signal                   │
 //!     ▼                             └──────────────┬───────────┘
 //!   exit, the next start recovers                  ▼
-//!                          successor registered ► parts stop ► calls in flight finish ► exit   (a second signal: at once)
+//!             successor registered ► parts stop ► calls in flight finish ► exit   (a second signal: at once)
 //! ```
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ use crate::{
     tasks::{EndedService, Tasks},
 };
 
-/// What decides about the daemon's end.
+/// Parts that decide about the daemon's end.
 pub(super) struct DaemonLife {
     pub(super) signals: StopSignals,
     pub(super) ended_rx: mpsc::UnboundedReceiver<EndedService>,
@@ -31,7 +31,7 @@ pub(super) struct DaemonLife {
 }
 
 impl DaemonLife {
-    /// Starts the daemon, waits for its end and stops it. `promised` tells whether others rely on it already.
+    /// Starts the daemon, waits for its end and stops it. `promised` is true once others rely on it.
     pub(super) async fn lead(
         mut self,
         starting: impl Future<Output = Result<(), DaemonError>>,
@@ -48,7 +48,7 @@ impl DaemonLife {
         if promised.load(Ordering::Relaxed) {
             return self.stop(result).await;
         }
-        // What is under way was asked for by nobody, and may be stuck: recovery sees to it.
+        // Work under way was not asked for by a caller, and may be stuck: recovery sees to it.
         self.tasks.stop_token().cancel();
         result
     }

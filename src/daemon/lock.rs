@@ -10,13 +10,13 @@ use tracing::{error, warn};
 use super::notify;
 use crate::tasks::{Outcome, Tasks};
 
-/// How often a daemon that does nothing looks whether its lock is still its own. Claims are looked after more closely:
-/// see [`ClaimsParts::lock`](crate::claims::ClaimsParts).
+/// Time between two looks of an idle daemon at its lock. Claims are looked after more closely: see
+/// [`ClaimsParts::lock`](crate::claims::ClaimsParts).
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// Ends the daemon when its lock is not its own any more. Its service manager starts it again, into the line of those that
-/// wait for the lock. From here on it is let go with the process and not before: threads that a second signal leaves behind may
-/// still be at work.
+/// Ends the daemon when its lock is not its own any more. Its service manager starts it again, into the line of those
+/// that wait for the lock. From here on the lock is let go with the process and not before: threads that a second
+/// signal leaves behind may still be at work.
 pub(super) fn watch(lock: Arc<InstanceLock>, tasks: &Tasks) {
     std::mem::forget(lock.clone());
     let stop = tasks.stop_token();

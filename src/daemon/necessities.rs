@@ -1,5 +1,5 @@
-//! Checks what the daemon needs and others keep: the binary that the hooks of containers run, manifests, and room for claims.
-//! A fault stands in the status and keeps the daemon from being ready.
+//! Checks what the daemon needs and others keep: the binary that the hooks of containers run, manifests, and room for
+//! claims. A fault stands in the status and keeps the daemon from being ready.
 
 mod folders;
 
@@ -24,7 +24,7 @@ use tracing::{info, warn};
 use self::folders::ClaimFolders;
 use crate::{claims::ClaimFailure, config::DaemonConfig, standalone::ManifestFolder, tasks::Tasks};
 
-/// How often they are looked at: a probe asks about as often.
+/// Time between two looks: a probe asks about as often.
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// The places that are checked.
@@ -36,13 +36,13 @@ pub(super) struct Necessities {
 }
 
 impl Necessities {
-    /// The binary that hooks run, manifests where they are the claims, and the folders of claims.
+    /// Collects the binary that hooks run, manifests where they are the claims, and the folders of claims.
     pub(super) fn of(config: &DaemonConfig, hook: PathBuf, manifests: Option<ManifestFolder>) -> Self {
         Self { hook, manifests, folders: ClaimFolders::of(config) }
     }
 
-    /// Looks at them once before it returns, and again and again until the daemon stops. A failure of a claim that says what
-    /// is wrong with a folder counts at once.
+    /// Looks at all of them once before it returns, and again and again until the daemon stops. A failure of a claim
+    /// that names a fault of a folder counts at once.
     pub(super) async fn watch(
         self,
         failures_rx: broadcast::Receiver<ClaimFailure>,
@@ -72,7 +72,7 @@ struct NecessityWatch {
     /// Faults of the folders of claims. They are written to until that succeeds, and then no more: a disk at rest is
     /// left at rest.
     unwritable: Vec<String>,
-    /// Faults of all else.
+    /// Faults of everything else.
     others: Vec<String>,
 }
 
@@ -105,7 +105,7 @@ impl NecessityWatch {
         }
     }
 
-    /// A prepare could not write. The next look tells whether one can again.
+    /// Notes that a prepare could not write. The next look tells if one can again.
     fn not_written(&mut self, fault: String) {
         if self.unwritable.is_empty() {
             self.unwritable.push(fault);
@@ -113,7 +113,7 @@ impl NecessityWatch {
         }
     }
 
-    /// Says what has changed, once.
+    /// Logs and publishes changes, once.
     fn tell(&self) {
         let faults: Vec<String> = self.unwritable.iter().chain(&self.others).cloned().collect();
         self.faults_tx.send_if_modified(|known| {
@@ -130,7 +130,7 @@ impl NecessityWatch {
     }
 }
 
-/// The fault in the next failure that is one of folders; absent when claims have ended, and nothing comes any more.
+/// Waits for the next failure that is a fault of folders; `None` when claims have ended, and nothing comes any more.
 async fn next_fault(failures_rx: &mut broadcast::Receiver<ClaimFailure>) -> Option<String> {
     loop {
         match failures_rx.recv().await {
@@ -138,7 +138,7 @@ async fn next_fault(failures_rx: &mut broadcast::Receiver<ClaimFailure>) -> Opti
                 None => {}
                 fault => return fault,
             },
-            // Who fails so often fails again.
+            // Failures that come so often come again.
             Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => return None,
         }
@@ -152,7 +152,7 @@ fn faults(hook: &Path, manifests: Option<&ManifestFolder>) -> Vec<String> {
     hook.into_iter().chain(manifests.and_then(manifest_faults)).collect()
 }
 
-/// What is wrong with a binary that container runtimes run as root.
+/// Fault of a binary that container runtimes run as root.
 fn hook_fault(path: &Path) -> Option<String> {
     let found = match fs::metadata(path) {
         Ok(found) => found,
@@ -162,7 +162,7 @@ fn hook_fault(path: &Path) -> Option<String> {
         Err(error) => return Some(format!("cannot be looked at: {error}")),
     };
     let us = geteuid();
-    // An ordinary user's own group is often nobody else's.
+    // An ordinary user's own group often has no other members.
     let others = if us.is_root() { 0o022 } else { 0o002 };
     if !found.is_file() {
         Some("is not a file; install it again".to_owned())

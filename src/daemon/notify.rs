@@ -1,4 +1,4 @@
-//! What systemd is told: ready, alive, stopping, and one line of status. Outside of systemd all of this does nothing.
+//! Messages to systemd: ready, alive, stopping, and one line of status. Outside of systemd all of this does nothing.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use tokio::time::{Instant, interval_at};
 
 use crate::{admin::AdminService, tasks::Tasks};
 
-/// Beside the two waits for backends, a start reads and writes files of its own: a minute is far more than that takes on any
-/// disk that works. Whatever takes longer hangs, and is systemd's to judge.
+/// Time for the work of a start beside the two waits for backends: it reads and writes files of its own, and a minute
+/// is far more than that takes on any disk that works. A start that takes longer hangs, and is systemd's to judge.
 const OWN_WORK: Duration = Duration::from_secs(60);
 
-/// A start, as long as it takes. systemd is asked to wait on as long as there can be work: backends may take `patience` for
-/// the first scan and again for recovery. What takes longer is left to the limits of the unit.
+/// Runs a start, as long as it takes. systemd is asked to wait on as long as there can be work: backends may take
+/// `patience` for the first scan and again for recovery. A start that takes longer is left to the limits of the unit.
 pub(super) async fn starting<T>(start: impl Future<Output = T>, patience: Duration) -> T {
     let half = patience / 2;
     let mut timer = interval_at(Instant::now() + half, half);
@@ -40,14 +40,15 @@ fn extend(now: Instant, limit: Instant, period: Duration) {
     let more = (period * 2).min(limit.saturating_duration_since(now));
     let more = u32::try_from(more.as_micros()).unwrap_or(u32::MAX);
     let mut states = vec![NotifyState::ExtendTimeoutUsec(more)];
-    // Whoever has stood by has said what it does.
+    // A daemon that has stood by has told its status.
     if !is_ready() {
         states.push(NotifyState::Status("starting: not every backend has answered yet"));
     }
     send(&states);
 }
 
-/// The daemon serves. From now on the watchdog is fed, as long as the runtime turns and the owner of the claims answers.
+/// Tells that the daemon serves. From now on the watchdog is fed, as long as the runtime turns and the owner of the
+/// claims answers.
 pub(super) fn ready(admin: &AdminService, tasks: &Tasks) {
     let mut is_heard = send(&[NotifyState::Ready, NotifyState::Status(&status(admin))]);
     let (admin, stop) = (admin.clone(), tasks.stop_token());
@@ -72,7 +73,7 @@ pub(super) fn ready(admin: &AdminService, tasks: &Tasks) {
     });
 }
 
-/// Another daemon is live; this one is ready to take over as soon as `waiting` ends. It has a watchdog too.
+/// Tells that another daemon is live, and this one ready to take over as soon as `waiting` ends. It has a watchdog too.
 pub(super) async fn standing_by<T>(waiting: impl Future<Output = T>) -> T {
     let standing_by = [NotifyState::Ready, NotifyState::Status("standing by: another daemon is live")];
     let mut is_heard = send(&standing_by);
@@ -94,7 +95,7 @@ pub(super) async fn standing_by<T>(waiting: impl Future<Output = T>) -> T {
     }
 }
 
-/// Something that ends the daemon, for whoever looks at its unit.
+/// Shows the reason for the daemon's end in the status of its unit.
 pub(super) fn failing(reason: &str) {
     send(&[NotifyState::Status(reason)]);
 }

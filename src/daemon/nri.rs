@@ -11,7 +11,7 @@ use crate::{
     tasks::Tasks,
 };
 
-/// Starts it. The claims are recovered: what their records give is known before any container is told of.
+/// Starts the plugin. The claims are recovered: what their records give is known before any container is told of.
 pub(super) fn start(
     config: &DaemonConfig,
     root: &SysRoot,
@@ -35,7 +35,7 @@ pub(super) fn start(
     nri::start(parts, tasks)
 }
 
-/// A list that is none has been refused with the configuration.
+/// CPUs that stay with the system. A list that cannot be parsed has been refused with the configuration.
 fn reserved(config: &DaemonConfig) -> IdSet {
     config.backends.cpu.active().and_then(|cpu| cpu.reserved.parse().ok()).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Starts what tells which pod holds what: the join, the poller of the kubelet, the socket.
+//! Starts the tasks that tell which pod holds which device: the join, the poller of the kubelet, the socket.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ async fn serve(
     Ok(())
 }
 
-/// What the kubelet tells of its own pods, where it is to be asked.
+/// Pods as the kubelet tells of them, where it is to be asked.
 fn kubelet_pods(config: &DaemonConfig, metrics: &Metrics, tasks: &Tasks) -> watch::Receiver<Arc<KubeletPods>> {
     if !config.pod_resources.merge {
         return watch::channel(Arc::default()).1;

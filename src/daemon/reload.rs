@@ -1,5 +1,5 @@
-//! SIGHUP: the configuration is read again. The level of the log is taken over at once; of everything else that changed
-//! it is said that it takes a restart. A configuration with mistakes changes nothing.
+//! SIGHUP: the configuration is read again. The level of the log is taken over at once; other changed keys are logged
+//! as taking a restart. A configuration with mistakes changes nothing.
 
 use std::{io, path::PathBuf};
 
@@ -17,14 +17,14 @@ use crate::{
 /// The key that needs no restart.
 const LOG_LEVEL: &str = "log.level";
 
-/// What is read again, and what of it can be taken over.
+/// State for reading the configuration again, and the log that can be changed.
 #[derive(Clone, Debug)]
 pub struct ConfigReload {
     /// The file that was named on the command line, if one was.
     pub file: Option<PathBuf>,
-    /// What was read at the start.
+    /// Configuration that was read at the start.
     pub read: DaemonConfig,
-    /// Whose level may change.
+    /// Log whose level may change.
     pub log: ProcessLog,
 }
 
@@ -89,7 +89,7 @@ impl ConfigReload {
     }
 }
 
-/// Keys, by their full names, whose values differ.
+/// Returns the full names of keys whose values differ.
 fn changed_keys(one: &DaemonConfig, other: &DaemonConfig) -> Vec<String> {
     fn compare(path: &str, one: &Value, other: &Value, changed: &mut Vec<String>) {
         let (Some(one_keys), Some(other_keys)) = (one.as_object(), other.as_object()) else {
@@ -106,7 +106,7 @@ fn changed_keys(one: &DaemonConfig, other: &DaemonConfig) -> Vec<String> {
         }
     }
     let mut changed = Vec::new();
-    // Every type of the configuration can be written.
+    // All types of the configuration can be serialised.
     let value = |config| serde_json::to_value(config).unwrap_or_default();
     compare("", &value(one), &value(other), &mut changed);
     changed

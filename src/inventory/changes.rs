@@ -13,20 +13,20 @@ pub struct InventoryChange {
     pub pool: String,
     /// The device; `None` where the whole pool is meant.
     pub device: Option<String>,
-    /// What happened.
+    /// Kind of the difference.
     pub what: ChangeKind,
 }
 
-/// What happened to a device or a pool.
+/// Kinds of changes of a device or a pool.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum ChangeKind {
-    /// It was not there before.
+    /// The device was not there before.
     Added,
-    /// It is not there any more.
+    /// The device is not there any more.
     Removed,
-    /// Its attributes, capacities or edits are others.
+    /// Attributes, capacities or edits of the device are others.
     Changed,
-    /// It is another health than before.
+    /// The health of the device is another than before.
     Health(&'static str),
     /// The backend could not be scanned or does not answer; the last known devices stay.
     Stale(String),
@@ -50,7 +50,7 @@ impl fmt::Display for ChangeKind {
     }
 }
 
-/// The differences, pool by pool, by device name.
+/// Returns the differences, pool by pool, by device name.
 pub fn changes(old: &Inventory, new: &Inventory) -> Vec<InventoryChange> {
     let mut found = Vec::new();
     for (backend, pool) in &new.pools {

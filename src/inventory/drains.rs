@@ -1,4 +1,4 @@
-//! Devices that an operator takes out of service. They stay prepared for whoever holds them; nobody new shall get them.
+//! Devices that an operator takes out of service. They stay prepared for their holders; no other claim shall get them.
 //!
 //! ```text
 //!   in service ──drain──► drained ──undrain──► in service        each arrow is on disk before it is true
@@ -32,11 +32,11 @@ pub type Drains = BTreeMap<(BackendName, DeviceName), Drain>;
 /// One device's drain.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Drain {
-    /// When it began.
+    /// Time at which the drain began.
     pub since: SystemTime,
     /// Why, in the operator's words.
     pub reason: Option<String>,
-    /// Whether pods that use the device shall go as well.
+    /// True if pods that use the device shall go as well.
     pub evict: bool,
 }
 
@@ -46,7 +46,7 @@ impl Drain {
         Self { since: to_the_second(SystemTime::now()), reason, evict }
     }
 
-    /// When it began, in seconds since 1970.
+    /// Returns the beginning, in seconds since 1970.
     pub fn since_unix(&self) -> u64 {
         unix(self.since)
     }
@@ -61,19 +61,19 @@ fn to_the_second(time: SystemTime) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(unix(time))
 }
 
-/// A list of drained devices that cannot be understood. Nobody knows what it said, so every device counts as drained.
+/// A list of drained devices that cannot be understood. Its content is not known, so every device counts as drained.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct LostDrains {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong with it, for people.
+    /// Fault of the file, for people.
     pub reason: String,
-    /// When it was written last.
+    /// Time of the last write.
     pub since: SystemTime,
 }
 
 impl LostDrains {
-    /// What this means and how to mend it, for people.
+    /// Explains what this means and how to mend it, for people.
     pub fn explain(&self) -> String {
         format!(
             "which devices are drained is not known ({}: {}), so all of them count as drained: drain again what must \
@@ -101,10 +101,10 @@ pub enum DrainError {
     Stopping,
 }
 
-/// What the inventory task is asked to do about drains.
+/// Commands to the inventory task about drains.
 #[derive(Debug)]
 pub(super) enum DrainCommand {
-    /// Read the list. The one who takes over the node asks for it.
+    /// Read the list. The daemon that takes over the node asks for it.
     Load,
     /// Take a device out of service. One that is drained already keeps its beginning.
     Drain(BackendName, DeviceName, Drain),
@@ -114,7 +114,7 @@ pub(super) enum DrainCommand {
     Forget,
 }
 
-/// A command, and where the answer goes: the device's drain before, or for a new one, from now on.
+/// A command, with the channel for the answer: the device's drain before, or for a new one, from now on.
 #[derive(Debug)]
 pub(super) struct DrainRequest {
     pub(super) command: DrainCommand,

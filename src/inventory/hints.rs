@@ -1,9 +1,9 @@
-//! Which uevents concern which backends. Pure.
+//! Uevents that concern backends. Pure.
 //!
-//! A backend names kernel subsystems, or a part of one: `platform/dfl-` are the platform devices whose names begin with
-//! `dfl-`. Those words, not the kernel's, are what rescans are asked for by. What concerns no backend is dropped before
-//! it is collected: hosts that start containers are full of events about networks and disks, and none of them should
-//! make a new card wait.
+//! A backend names kernel subsystems, or a part of one: `platform/dfl-` are the platform devices whose names begin
+//! with `dfl-`. Rescans are asked for by those words, not by the kernel's. Events that concern no backend are dropped
+//! before they are collected: hosts that start containers are full of events about networks and disks, and none of
+//! them should make a new card wait.
 
 use std::collections::BTreeSet;
 
@@ -12,17 +12,17 @@ use hostler_linux::uevent::{MonitorEvent, UeventHint};
 
 use crate::registry::BackendRegistry;
 
-/// What the backends of a daemon want to hear of.
+/// Words for the uevents that the backends of a daemon want to hear of.
 #[derive(Clone, Debug, Default)]
 pub struct UeventInterests(BTreeSet<&'static str>);
 
 impl UeventInterests {
-    /// What any of the backends names.
+    /// Collects the words that the backends name.
     pub fn of(backends: &BackendRegistry) -> Self {
         Self(backends.iter().flat_map(|(_, backend)| backend.subsystems().iter().copied()).collect())
     }
 
-    /// The event in the words of the backends: once for each word that means it.
+    /// Translates an event into the words of the backends: once for each word that means it.
     pub fn words(&self, event: MonitorEvent) -> Vec<MonitorEvent> {
         let MonitorEvent::Hint(hint) = event else { return vec![event] };
         let meant = self.0.iter().filter(|word| means(word, &hint));
@@ -40,7 +40,7 @@ fn means(word: &str, hint: &UeventHint) -> bool {
     }
 }
 
-/// The backends that name one of these words.
+/// Returns the backends that name one of these words.
 pub fn concerned(backends: &BackendRegistry, words: &BTreeSet<String>) -> Vec<BackendName> {
     let is_concerned = |subsystems: &[&str]| subsystems.iter().any(|word| words.contains(*word));
     let concerned = backends.iter().filter(|(_, backend)| is_concerned(backend.subsystems()));

@@ -9,20 +9,20 @@ use tracing::{debug, info, warn};
 use super::{hints::UeventInterests, task::ScanRequest};
 use crate::tasks::Tasks;
 
-/// What to listen to, and what for.
+/// Parts of the listener to uevents.
 #[derive(Debug)]
 pub struct HotplugParts {
-    /// Who sends the events.
+    /// Sender of the events.
     pub source: UeventSource,
-    /// How long to collect.
+    /// Time to collect.
     pub quiet: uevent::QuietPeriod,
-    /// Which events are not dropped.
+    /// Words of events that are not dropped.
     pub interests: UeventInterests,
-    /// Where rescans are asked for.
+    /// Channel on which rescans are asked for.
     pub requests_tx: mpsc::Sender<ScanRequest>,
 }
 
-/// Subscribes to the host's uevents and asks for rescans from then on. What happens after this returns is not missed.
+/// Subscribes to the host's uevents and asks for rescans from then on. Events after the return are not missed.
 /// Blocking, for a moment.
 ///
 /// # Errors

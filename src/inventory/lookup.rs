@@ -1,4 +1,4 @@
-//! Finds the device that a person means. Pure.
+//! Finds the device that a user means. Pure.
 
 use std::collections::BTreeSet;
 
@@ -7,18 +7,18 @@ use hostler_api::{BackendName, DeviceName, did_you_mean, listed};
 /// Backend and name of a device.
 pub type DeviceKey = (BackendName, DeviceName);
 
-/// Why no one device is meant.
+/// Error of a name that does not mean one device.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum LookupError {
-    /// There is none.
+    /// There is no such device.
     #[error("{}", listed(2, "; ", [format!("there is no device {name:?}{near}"), "`hostler device list` has all".to_owned()]))]
     Unknown {
         /// As asked for.
         name: String,
-        /// What may have been meant, with the words in front; empty if nothing is near.
+        /// Names that may have been meant, with the words in front; empty if nothing is near.
         near: String,
     },
-    /// There are several.
+    /// There are several such devices.
     #[error("{name:?} could be {candidates}: write the backend in front")]
     Ambiguous {
         /// As asked for.
@@ -28,7 +28,7 @@ pub enum LookupError {
     },
 }
 
-/// The device of `known` that `name` means: `backend/device`, or a device's name that only one backend has.
+/// Finds the device of `known` that `name` means: `backend/device`, or a device's name that only one backend has.
 ///
 /// # Errors
 /// When there is none, or more than one.
@@ -49,7 +49,7 @@ pub fn lookup(name: &str, known: &BTreeSet<DeviceKey>) -> Result<DeviceKey, Look
     }
 }
 
-/// `backend/device`.
+/// Returns `backend/device`.
 fn full((backend, device): &DeviceKey) -> String {
     format!("{backend}/{device}")
 }

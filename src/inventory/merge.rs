@@ -1,4 +1,4 @@
-//! What a scan makes of a pool. Pure.
+//! Result of a scan as a pool. Pure.
 //!
 //! One device or counter set that no API server accepts would cost all others of its slice: it is left out, with a
 //! warning.
@@ -10,7 +10,7 @@ use hostler_backend::{BackendError, BackendWarning, CounterSet, Device, DevicePr
 
 use super::{Pool, UnknownPool};
 
-/// The pool after a scan: what was found, or what was known before and why it is not known better.
+/// Returns the pool after a scan: what was found, or what was known before and why it is not known better.
 ///
 /// # Errors
 /// When the scan failed and nothing was known before: a failure is no answer, and does not say that there is nothing.
@@ -25,7 +25,7 @@ pub(super) fn merge(
     }
 }
 
-/// What is left of a pool of which no more is known than before, for this reason.
+/// Returns the old pool of a backend about which no more is known than before, for this reason.
 ///
 /// # Errors
 /// When nothing was known before.

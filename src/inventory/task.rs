@@ -1,9 +1,9 @@
 //! The owner of the inventory: scans backends when something hints at a change, and every now and then anyway.
 //!
 //! Backends are scanned in parallel and do not wait for each other; a backend that is being scanned while a new hint
-//! comes in is scanned once more. Each has a time of its own at which it is scanned unasked: so and so long after its
-//! last scan, whatever that one was asked for by. One that does not answer in time is said to be late, and nobody waits
-//! for it any longer; its answer is taken when it comes.
+//! comes in is scanned once more. Each has a time of its own at which it is scanned unasked: a fixed time after its
+//! last scan, whatever asked for that one. A scan that is not answered in time counts as late, and callers no longer
+//! wait for it; its answer is taken when it comes.
 
 mod scan;
 
@@ -42,30 +42,31 @@ use crate::{
 
 /// Rescans that may wait at once. More would say nothing new: each of them reads the truth.
 const QUEUE: usize = 16;
-/// A backend that wished to be looked at more often would keep the daemon busy with nothing else.
+/// Shortest time between polls. A backend that wished for a shorter one would keep the daemon busy with nothing else.
 const SHORTEST_POLL: Duration = Duration::from_secs(1);
 
-/// What the inventory task is made of.
+/// Parts that the inventory task is made of.
 #[derive(Debug)]
 pub struct InventoryParts {
-    /// What is scanned.
+    /// Backends that are scanned.
     pub backends: BackendRegistry,
     /// The node's name, first part of every pool's name.
     pub node: String,
     /// Time after which a backend is scanned although nothing has asked for it; one that polls has a shorter one.
     pub rescan: Duration,
-    /// How long a scan may take until nobody waits for it any more.
+    /// Time for which callers wait for a scan.
     pub answer_within: Duration,
     /// The folder of the daemon's state; the list of drained devices is there.
     pub state: PathBuf,
 }
 
-/// What asks for a scan.
+/// A request for a scan.
 #[derive(Debug)]
 pub struct ScanRequest {
-    /// Of all backends, or of those that name one of these words in [`Backend::subsystems`].
+    /// Scan all backends, or those that name one of these words in [`Backend::subsystems`].
     scope: RescanScope,
-    /// Answered when everything that was there at the time of asking has been read, but for backends that are late.
+    /// Channel that is answered when everything that was there at the time of asking has been read, but for late
+    /// backends.
     done_tx: Option<oneshot::Sender<()>>,
 }
 
@@ -75,7 +76,7 @@ impl From<RescanScope> for ScanRequest {
     }
 }
 
-/// Asks for scans. Cheap to clone.
+/// Handle that asks for scans. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct InventoryHandle {
     requests_tx: mpsc::Sender<ScanRequest>,
@@ -85,17 +86,17 @@ pub struct InventoryHandle {
 }
 
 impl InventoryHandle {
-    /// What is scanned.
+    /// Backends that are scanned.
     pub fn backends(&self) -> BackendRegistry {
         self.backends.clone()
     }
 
-    /// Reads the inventory.
+    /// Reader of the inventory.
     pub fn reader(&self) -> InventoryReader {
         self.reader.clone()
     }
 
-    /// Where hints go.
+    /// Channel for hints.
     pub fn requests(&self) -> mpsc::Sender<ScanRequest> {
         self.requests_tx.clone()
     }
@@ -108,7 +109,8 @@ impl InventoryHandle {
         let _ = done_rx.await;
     }
 
-    /// Reads which devices are drained. For the daemon that is live; one that stands by would read what changes later.
+    /// Reads the list of drained devices. For the daemon that is live; one that stands by would read what changes
+    /// later.
     ///
     /// # Errors
     /// When the daemon is stopping. A list that cannot be understood is no error: see
@@ -171,7 +173,8 @@ pub fn start(parts: InventoryParts, tasks: &Tasks) -> InventoryHandle {
     InventoryHandle { requests_tx, drains_tx, reader: InventoryReader::new(inventory_rx), backends }
 }
 
-/// Nothing is due before the first scan, which whoever starts the daemon asks for and waits for.
+/// Makes the states of the scans. Nothing is due before the first scan, which the daemon's start asks for and waits
+/// for.
 fn scans(backends: &BackendRegistry, rescan: Duration) -> BTreeMap<BackendName, ScanState> {
     let scan = |backend: &dyn Backend| {
         let poll = backend.poll().map_or(rescan, |poll| poll.max(SHORTEST_POLL));
@@ -222,10 +225,11 @@ impl InventoryOwner {
 
     async fn carry_out(&mut self, request: DrainRequest) {
         let done = self.drain_list.carry_out(request.command).await;
-        // Whoever has an answer must find it in the inventory. The channel's lock is let go of before it is written to.
+        // A caller that has an answer must find it in the inventory. The channel's lock is let go of before it is
+        // written to.
         let latest = Inventory::clone(&self.inventory_tx.borrow());
         self.publish(latest);
-        // Whoever asked may have stopped waiting.
+        // The caller may have stopped waiting.
         let _ = request.done_tx.send(done);
     }
 
@@ -238,7 +242,7 @@ impl InventoryOwner {
         names.iter().for_each(|name| self.scan(name, done.clone()));
     }
 
-    /// Scans what is due, and gives up waiting for what is late.
+    /// Starts the scans that are due, and gives up waiting for those that are late.
     fn heed_clock(&mut self) {
         let now = Instant::now();
         let due: Vec<BackendName> =
@@ -250,7 +254,7 @@ impl InventoryOwner {
         }
     }
 
-    /// Notes that a backend does not answer. Whoever waited finds that in the inventory.
+    /// Notes that a backend does not answer. Waiting callers find that in the inventory.
     fn miss(&mut self, name: &BackendName, since: SystemTime) {
         let old = self.inventory_tx.borrow().clone();
         let pool = outdated(pool_name(&self.node, name), old.pools.get(name), format!("it {}", unanswered(since)));
@@ -276,7 +280,7 @@ impl InventoryOwner {
         let nothing = pool.as_ref().map_or(true, |pool| pool.devices.is_empty());
         self.update(&old, name, pool, None);
         let Some(scan) = self.scans.get_mut(name) else { return };
-        // What is polled for is the state of devices; new ones are told of by events.
+        // Polls are for the state of devices; events tell of new ones.
         let period = if nothing { self.rescan } else { scan.period };
         if scan.answered(period) {
             self.scan(name, None);
@@ -287,8 +291,8 @@ impl InventoryOwner {
         }
     }
 
-    /// Publishes what has become of a backend's pool, and since when it has not answered, if it is new. Nearly every scan
-    /// finds what the last one found.
+    /// Publishes a backend's new pool, and since when it has not answered, if either is new. Nearly every scan finds
+    /// what the last one found.
     fn update(
         &self,
         old: &Inventory,

@@ -1,4 +1,4 @@
-//! A device as it is shown to programs: the shape is a promise, docs/inventory-json.md describes every field.
+//! Device as it is shown to programs: the shape is a promise, docs/inventory-json.md describes every field.
 
 use std::collections::BTreeMap;
 
@@ -30,12 +30,12 @@ pub struct DeviceView<'a> {
     holders: Option<Vec<String>>,
 }
 
-/// Who has what of a device, as far as somebody knows who asks the daemon.
+/// Shares of a device that claims have, for programs that ask the daemon.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceShares {
-    /// What claims hold of each capacity.
+    /// Amounts that claims hold of each capacity.
     pub held: BTreeMap<String, Quantity>,
-    /// What could still be had.
+    /// Amounts that could still be had.
     pub free: BTreeMap<String, Quantity>,
     /// `namespace/name` of the claims.
     pub holders: Vec<String>,
@@ -74,21 +74,21 @@ impl<'a> DeviceView<'a> {
         }
     }
 
-    /// The same device, with who has what of it.
+    /// Returns the same device, with the shares of it.
     #[must_use]
     pub fn with_shares(self, shares: Option<DeviceShares>) -> Self {
         let Some(DeviceShares { held, free, holders }) = shares else { return self };
         Self { held: Some(held), free: Some(free), holders: Some(holders), ..self }
     }
 
-    /// The same device, with its drain.
+    /// Returns the same device, with its drain.
     #[must_use]
     pub fn with_drain(self, drain: Option<&'a Drain>) -> Self {
         Self { drained: drain.map(DrainView::from), ..self }
     }
 }
 
-/// Every device of an inventory; `shares` tells who has what of it.
+/// Returns every device of an inventory; `shares` tells the shares of it.
 pub fn devices(
     inventory: &Inventory,
     shares: impl Fn(&BackendName, &DeviceName) -> Option<DeviceShares>,

@@ -1,4 +1,5 @@
-//! What decides on the CPUs of containers, at one moment: records, the machine, and how much of the pool is asked for.
+//! Facts that decide on the CPUs of containers, at one moment: records, the machine, and how much of the pool is
+//! asked for.
 
 use std::sync::Arc;
 
@@ -10,25 +11,25 @@ use crate::{
     pinning::{self, Pins},
 };
 
-/// What containers can have of the machine.
+/// Machine as containers can use it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct UsableMachine {
     /// CPUs that run.
     pub(super) online: IdSet,
-    /// Where the kernel can allocate.
+    /// Nodes on which the kernel can allocate.
     pub(super) kernel_memory: KernelMemory,
 }
 
 impl UsableMachine {
-    /// Looks. Blocking.
+    /// Reads the machine. Blocking.
     pub(super) fn read(root: &SysRoot) -> Result<Self, ReadFailure> {
         let online = root.required_attribute("sys/devices/system/cpu/online")?;
-        // A list that is none leaves no CPU to share, and nobody is bound to it.
+        // A list that cannot be parsed leaves no CPU to share, and no container is bound to it.
         Ok(Self { online: online.parse().unwrap_or_default(), kernel_memory: KernelMemory::read(root)? })
     }
 }
 
-/// How the shared pool is made.
+/// Rules by which the shared pool is made.
 #[derive(Clone, Debug)]
 pub(super) struct PoolRules {
     pub(super) mode: SharedPoolMode,
@@ -54,13 +55,13 @@ impl PinningFacts {
         Self { table, machine, pool }
     }
 
-    /// What a container is to be bound to that has `own` of its claims. An empty set leaves the resource alone.
+    /// Returns the binding of a container that has `own` of its claims. An empty set leaves the resource alone.
     pub(super) fn intended(&self, own: &Pins) -> Pins {
         let cpus = if own.cpus.is_empty() { self.pool.clone().unwrap_or_default() } else { own.cpus.clone() };
         Pins { cpus, mems: self.machine.kernel_memory.complete(&own.mems) }
     }
 
-    /// Whether a container that has `own` of its claims would run on a pool in which nothing is left.
+    /// True if a container that has `own` of its claims would run on a pool in which nothing is left.
     pub(super) fn lacks_cpus(&self, own: &Pins) -> bool {
         own.cpus.is_empty() && self.pool.as_ref().is_some_and(IdSet::is_empty)
     }

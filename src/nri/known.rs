@@ -1,7 +1,7 @@
-//! The containers that the runtime has told of, what each is to be bound to, and what it is bound to as far as is known. Pure.
+//! Containers that the runtime has told of, their intended binding, and their present one as far as it is known. Pure.
 //!
 //! ```text
-//!   Synchronize, CreateContainer, any event of a container that nobody told of ──► known
+//!   Synchronize, CreateContainer, any event of a container not told of before ──► known
 //!        │ what its specification says is what records give: served             │ else: quarantined, left alone
 //!        ▼                                                                        ▼ (until records say otherwise)
 //!   told ≠ intended: pending ── an answer or an update ──► told            no update, refused when it is made
@@ -42,15 +42,15 @@ const RETRIES: Doubling = Doubling::new(Duration::from_secs(5), Duration::from_s
 #[derive(Debug)]
 struct KnownContainer {
     seen: Arc<SeenContainer>,
-    /// What its specification says.
+    /// Claims and bindings in the container's specification.
     shares: Result<ContainerShares, OddContainer>,
-    /// What it has of its claims, by the records.
+    /// Binding by the container's claims, according to the records.
     own: Result<Pins, OddContainer>,
-    /// What it is to be bound to.
+    /// Intended binding.
     intended: Pins,
-    /// What the runtime has.
+    /// Binding that the runtime has.
     told: Pins,
-    /// Whether it can be updated: not after its end.
+    /// True if the container can be updated: not after its end.
     lives: bool,
     failures: u32,
     retry_at: Option<Instant>,
@@ -65,15 +65,15 @@ impl KnownContainer {
         self.is_pending() && self.retry_at.is_none_or(|retry_at| retry_at <= now)
     }
 
-    /// Holds it to the records, and says aloud what is odd about it, once.
+    /// Holds the container to the records, and logs what is odd about it, once.
     fn consider(&mut self, facts: &PinningFacts) {
         let own = self.shares.as_ref().map_err(Clone::clone).and_then(|shares| shares.pins(&facts.table));
         if own != self.own
             && self.lives
             && let Err(reason) = &own
         {
-            // Ordinary while a pod ends: its claims are taken back before the runtime tells that its containers are gone. What
-            // lasts stands in the status.
+            // Ordinary while a pod ends: its claims are taken back before the runtime tells that its containers are
+            // gone. Lasting faults stand in the status.
             info!(
                 container = self.seen.id.as_str(), pod = %format_args!("{}/{}", self.seen.namespace, self.seen.pod),
                 reason = %reason, "a container is left as it is"
@@ -87,7 +87,7 @@ impl KnownContainer {
         }
     }
 
-    /// Says what it has of the shared pool, for readers.
+    /// Notes, for readers, the container's CPUs of the shared pool.
     fn note_pool(&mut self) {
         let is_pooled = self.lives && self.own.as_ref().is_ok_and(|own| own.cpus.is_empty());
         let pool = Some(&self.intended.cpus).filter(|pool| is_pooled && !self.is_pending() && !pool.is_empty());
@@ -102,32 +102,32 @@ impl KnownContainer {
     }
 }
 
-/// Whether something that is wanted is not there. What is not wanted is left alone.
+/// True if something that is wanted is not there. Sets that are not wanted are left alone.
 fn differs(intended: &Pins, told: &Pins) -> bool {
     [(&intended.cpus, &told.cpus), (&intended.mems, &told.mems)]
         .into_iter()
         .any(|(intended, told)| !intended.is_empty() && intended != told)
 }
 
-/// All of them.
+/// All containers that the runtime has told of.
 #[derive(Debug)]
 pub(super) struct KnownContainers {
     /// The qualified class of our CDI devices.
     kind: String,
     containers: BTreeMap<String, KnownContainer>,
-    /// Ids that can be no part of anything.
+    /// Ids that are not usable in names.
     unnamed: BTreeSet<String>,
     /// Pods by the runtime's id, while it tells of all containers.
     pods: BTreeMap<String, PodSandbox>,
 }
 
 impl KnownContainers {
-    /// None yet.
+    /// Starts without containers.
     pub(super) fn new(kind: String) -> Self {
         Self { kind, containers: BTreeMap::new(), unnamed: BTreeSet::new(), pods: BTreeMap::new() }
     }
 
-    /// Pods whose containers may follow. What their labels say nobody needs.
+    /// Remembers pods whose containers may follow. Their labels are not needed.
     pub(super) fn remember_pods(&mut self, pods: &[PodSandbox]) {
         let named = |pod: &PodSandbox| PodSandbox {
             name: pod.name.clone(),
@@ -138,23 +138,23 @@ impl KnownContainers {
         self.pods.extend(pods.iter().map(|pod| (pod.id.clone(), named(pod))));
     }
 
-    /// All containers have been told of.
+    /// Forgets the pods, when all containers have been told of.
     pub(super) fn forget_pods(&mut self) {
         self.pods = BTreeMap::new();
     }
 
-    /// How many there are.
+    /// Number of containers.
     pub(super) fn len(&self) -> usize {
         self.containers.len() + self.unnamed.len()
     }
 
-    /// Why each container is left alone that is.
+    /// Returns the containers that are left alone, with the reasons.
     pub(super) fn quarantined(&self) -> impl Iterator<Item = (&str, String)> {
         let odd = self.containers.iter().filter_map(|(id, known)| Some((id.as_str(), known.quarantine()?)));
         odd.chain(self.unnamed.iter().map(|id| (id.as_str(), OddContainer::Id.to_string())))
     }
 
-    /// For readers.
+    /// Returns the containers for readers.
     pub(super) fn seen(&mut self) -> SeenContainers {
         self.containers.values_mut().for_each(KnownContainer::note_pool);
         SeenContainers::Connected(Arc::new(
@@ -162,8 +162,8 @@ impl KnownContainers {
         ))
     }
 
-    /// Takes what the runtime says of a container, in place of what was known of it. Without a pod it is one of those that
-    /// are remembered.
+    /// Takes the runtime's description of a container, in place of what was known of it. Without `pod`, the pod is
+    /// one of those that are remembered.
     pub(super) fn learn(&mut self, pod: Option<&PodSandbox>, container: &Container, facts: &PinningFacts) {
         let unknown = PodSandbox::default();
         let pod = pod.or_else(|| self.pods.get(&container.pod_sandbox_id)).unwrap_or(&unknown);
@@ -188,31 +188,31 @@ impl KnownContainers {
         self.containers.insert(container.id.clone(), known);
     }
 
-    /// As [`learn`](Self::learn), for one that may be known already.
+    /// Takes, as [`learn`](Self::learn) does, a container that may be known already.
     pub(super) fn meet(&mut self, pod: Option<&PodSandbox>, container: &Container, facts: &PinningFacts) {
         if !self.containers.contains_key(&container.id) {
             self.learn(pod, container, facts);
         }
     }
 
-    /// What a container is to be bound to; `None` where it is left alone.
+    /// Returns the intended binding of a container; `None` where it is left alone.
     pub(super) fn intended(&self, id: &str) -> Option<&Pins> {
         self.containers.get(id).filter(|known| known.own.is_ok()).map(|known| &known.intended)
     }
 
-    /// What a container has of its claims, or what is odd about it.
+    /// Returns the binding of a container by its claims, or what is odd about it.
     pub(super) fn own(&self, id: &str) -> Result<&Pins, OddContainer> {
         self.containers.get(id).ok_or(OddContainer::Id)?.own.as_ref().map_err(Clone::clone)
     }
 
-    /// Its first process, which may have started.
+    /// Notes the first process of a container, which may have started.
     pub(super) fn runs(&mut self, id: &str, pid: u32) {
         if let Some(known) = self.containers.get_mut(id) {
             Arc::make_mut(&mut known.seen).pid = (pid != 0).then_some(pid);
         }
     }
 
-    /// It has ended.
+    /// Notes that a container has ended.
     pub(super) fn ended(&mut self, id: &str) {
         if let Some(known) = self.containers.get_mut(id) {
             known.lives = false;
@@ -221,42 +221,42 @@ impl KnownContainers {
         }
     }
 
-    /// It is gone.
+    /// Notes that a container is gone.
     pub(super) fn removed(&mut self, id: &str) {
         self.containers.remove(id);
         self.unnamed.remove(id);
     }
 
-    /// Holds all of them to new facts.
+    /// Holds all containers to new facts.
     pub(super) fn consider(&mut self, facts: &PinningFacts) {
         self.containers.values_mut().for_each(|known| known.consider(facts));
     }
 
-    /// The containers whose update is due.
+    /// Returns the containers whose update is due.
     pub(super) fn due(&self, now: Instant) -> Vec<String> {
         self.containers.iter().filter(|(_, known)| known.is_due(now)).map(|(id, _)| id.clone()).collect()
     }
 
-    /// When the next update is due that has failed before.
+    /// Returns when the next update is due that has failed before.
     pub(super) fn next_retry(&self) -> Option<Instant> {
         self.containers.values().filter(|known| known.is_pending()).filter_map(|known| known.retry_at).min()
     }
 
-    /// The containers that still have CPUs which `pins` has to itself.
+    /// Returns the containers that still have CPUs which `pins` has to itself.
     pub(super) fn in_the_way(&self, pins: &Pins) -> Vec<String> {
-        // Who was told nothing runs everywhere.
+        // A container without told CPUs runs everywhere.
         let is_on = |told: &IdSet| told.is_empty() || !told.is_disjoint(&pins.cpus);
         let stands = |known: &KnownContainer| known.is_pending() && is_on(&known.told.cpus);
         self.containers.iter().filter(|(_, known)| stands(known)).map(|(id, _)| id.clone()).collect()
     }
 
-    /// What the runtime is to be told of a container, if it is to be told anything.
+    /// Returns the update that the runtime is to be told of a container, if any.
     pub(super) fn update(&self, id: &str) -> Option<(Pins, ContainerUpdate)> {
         let known = self.containers.get(id).filter(|known| known.is_pending())?;
         Some((known.intended.clone(), update(id, &known.intended)))
     }
 
-    /// The runtime has these sets now.
+    /// Notes that the runtime has these sets now.
     pub(super) fn told(&mut self, id: &str, pins: &Pins) {
         if let Some(known) = self.containers.get_mut(id) {
             if !pins.cpus.is_empty() {
@@ -269,7 +269,7 @@ impl KnownContainers {
         }
     }
 
-    /// The runtime could not do it. Nobody knows what it has now.
+    /// Notes that the runtime could not do an update. The container's present binding is not known then.
     pub(super) fn failed(&mut self, id: &str, reason: &str, now: Instant) {
         if let Some(known) = self.containers.get_mut(id) {
             if known.failures == 0 {
@@ -282,19 +282,19 @@ impl KnownContainers {
     }
 }
 
-/// Sets, as the runtime takes them.
+/// Encodes sets as the runtime takes them.
 pub(super) fn resources(pins: &Pins) -> LinuxResources {
     let cpu = LinuxCpu { cpus: pins.cpus.to_string(), mems: pins.mems.to_string(), ..LinuxCpu::default() };
     LinuxResources { cpu: Some(cpu), ..LinuxResources::default() }
 }
 
-/// An update of one container.
+/// Makes an update of one container.
 pub(super) fn update(id: &str, pins: &Pins) -> ContainerUpdate {
     let linux = LinuxContainerUpdate { resources: Some(resources(pins)) };
     ContainerUpdate { container_id: id.to_owned(), linux: Some(linux), ignore_failure: false }
 }
 
-/// What the runtime says that a container has. What is no list is as good as nothing.
+/// Reads the binding that the runtime reports of a container. A list that cannot be parsed counts as none.
 fn reported(resources: Option<&LinuxResources>) -> Pins {
     let Some(cpu) = resources.and_then(|resources| resources.cpu.as_ref()) else { return Pins::default() };
     Pins { cpus: cpu.cpus.parse().unwrap_or_default(), mems: cpu.mems.parse().unwrap_or_default() }

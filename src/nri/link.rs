@@ -12,43 +12,43 @@ use hostler_proto::nri::{
 };
 use tokio::{io::AsyncWriteExt, net::UnixStream, time::timeout};
 
-/// How long the runtime may take to read what it is told. It reads all the time; one that does not is stopped.
+/// Time for the runtime to read a message. It reads all the time; one that does not is stopped.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What is read at once.
+/// Bytes that are read at once.
 const PIECE_BYTES: usize = 16 << 10;
 
-/// Why a connection is of no use any more.
+/// Error that makes a connection useless.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LinkError {
-    /// Nobody listens.
+    /// There is no listener.
     #[error("failed to connect to {path}")]
     Connect {
         /// The socket.
         path: PathBuf,
-        /// What the kernel said.
+        /// Error of the kernel.
         #[source]
         source: io::Error,
     },
     /// The other side has gone.
     #[error("the runtime has hung up")]
     Closed,
-    /// It does not keep to the protocol.
+    /// The runtime does not keep to the protocol.
     #[error("the runtime does not speak NRI")]
     Frame(#[source] FrameError),
-    /// What is to be said cannot be said.
+    /// The message cannot be encoded.
     #[error("failed to encode a message")]
     Encode(#[source] MessageError),
-    /// The kernel does not take or give it.
+    /// The kernel does not take or give a message.
     #[error("failed to talk to the runtime")]
     Io(#[source] io::Error),
-    /// It does not listen any more.
+    /// The runtime does not read any more.
     #[error("the runtime has not read for {} s", PATIENCE.as_secs())]
     Stalled,
 }
 
 impl LinkError {
-    /// Whether nobody is there who could be talked to.
+    /// True if there is no runtime that could be talked to.
     pub(super) fn is_absence(&self) -> bool {
         matches!(self, Self::Connect { source, .. }
             if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused))
@@ -94,7 +94,7 @@ impl RuntimeLink {
         }
     }
 
-    /// Says something. Not cancel safe: half of a message would be the end of the connection.
+    /// Sends a message. Not cancel safe: half of a message would be the end of the connection.
     pub(super) async fn send(&mut self, connection: Connection, message: &Message) -> Result<(), LinkError> {
         let frames = mux::encode(connection, message).map_err(LinkError::Encode)?;
         match timeout(PATIENCE, self.stream.write_all(&frames)).await {

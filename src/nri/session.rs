@@ -1,8 +1,9 @@
-//! What is said on one connection with a runtime: registering, being told of everything, answering. Pure: who reads and writes
-//! is not known here, and nothing waits.
+//! Protocol on one connection with a runtime: registering, being told of everything, answering. Pure: the reader and
+//! the writer are not known here, and nothing waits.
 //!
-//! Each call of the runtime is answered before the next one is read, from what is known at that moment. So the runtime, which
-//! waits with the start of a container, is held up by nothing but the reading; and its calls are answered in their order.
+//! Each call of the runtime is answered before the next one is read, from what is known at that moment. So the
+//! runtime, which waits with the start of a container, is held up by nothing but the reading; and its calls are
+//! answered in their order.
 
 use std::time::Duration;
 
@@ -31,40 +32,40 @@ use crate::pinning::Pins;
 /// The version of NRI that this speaks, for the runtime's log.
 const OUR_VERSION: &str = "v0.12.0";
 
-/// How long a runtime may take until it has told of everything. It welcomes plugins one after the other.
+/// Time for a runtime to tell of everything. It welcomes plugins one after the other.
 const WELCOME: Duration = Duration::from_secs(30);
 
-/// How long changes are collected before the connection is made anew for them.
+/// Time for which changes are collected before the connection is made anew for them.
 const COLLECT: Duration = Duration::from_secs(1);
 
 /// The least time between two connections that are made for the sake of updates.
 const RENEWAL: Duration = Duration::from_secs(10);
 
-/// More containers than any node runs: what tells of more is not a runtime.
+/// More containers than any node runs: a peer that tells of more is not a runtime.
 const MOST_CONTAINERS: usize = 1 << 16;
 
 /// Why a connection is given up.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SessionError {
-    /// What came makes no sense.
+    /// A message makes no sense.
     #[error("the runtime has sent what is no {what}")]
     Garbage {
-        /// What it should have been.
+        /// Type that the message should have had.
         what: &'static str,
-        /// What is wrong with it.
+        /// Fault of the message.
         #[source]
         source: DecodeError,
     },
     /// A request where answers come, or the other way round.
     #[error("the runtime has sent a message of the wrong kind")]
     WrongKind,
-    /// It tells of more than there can be.
+    /// The runtime tells of more than there can be.
     #[error("the runtime tells of more than {MOST_CONTAINERS} containers")]
     Flood,
-    /// It did not let us register.
+    /// The runtime refused the registration.
     #[error("the runtime refuses the plugin: {0}")]
     Refused(String),
-    /// It does not answer.
+    /// The runtime does not answer.
     #[error("the runtime has not {0} in time")]
     Silent(&'static str),
     /// Not an error: updates are waiting that only a new connection can bring.
@@ -72,7 +73,7 @@ pub(super) enum SessionError {
     Renew,
 }
 
-/// What the plugin calls itself.
+/// Identity with which the plugin registers.
 #[derive(Clone, Debug)]
 pub(super) struct PluginIdentity {
     /// Two digits: plugins are called in ascending order.
@@ -81,16 +82,16 @@ pub(super) struct PluginIdentity {
     pub(super) kind: String,
 }
 
-/// How far a connection is.
+/// Stage of a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum SessionStage {
     /// The runtime has not told of everything yet.
     Welcoming,
-    /// It has.
+    /// The runtime has told of everything.
     Synchronized,
 }
 
-/// Numbers for counters, since they were last taken.
+/// Counts since they were last taken.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct SessionCounts {
     pub(super) updates_failed: usize,
@@ -106,15 +107,15 @@ pub(super) struct Session {
     pub(super) runtime: String,
     pub(super) counts: SessionCounts,
     kind: String,
-    /// What a Synchronize in pieces has told so far.
+    /// Containers that the pieces of a Synchronize have told of so far.
     collecting: Option<KnownContainers>,
     route: UpdateRoute,
     updates: UpdateQueue,
     last_stream: u32,
     began: Instant,
-    /// When the latest message came.
+    /// Time of the latest message.
     heard_at: Instant,
-    /// Since when updates have been waiting for a new connection.
+    /// Time since which updates have been waiting for a new connection.
     waiting_since: Option<Instant>,
 }
 
@@ -122,7 +123,7 @@ pub(super) struct Session {
 const REGISTRATION: u32 = 1;
 
 impl Session {
-    /// A connection that has just been made, and the first message on it.
+    /// Begins a connection that has just been made, and returns the first message on it.
     pub(super) fn begin(identity: &PluginIdentity, now: Instant) -> (Self, Message) {
         let registration = RegisterPluginRequest {
             plugin_name: "hostler".to_owned(),
@@ -146,7 +147,7 @@ impl Session {
         (session, Message::request(REGISTRATION, RUNTIME_SERVICE, "RegisterPlugin", &registration))
     }
 
-    /// Takes what has come, and says what to send.
+    /// Takes a message, and returns the answer to send.
     pub(super) fn hear(
         &mut self,
         connection: Connection,
@@ -169,24 +170,24 @@ impl Session {
         }
     }
 
-    /// Facts have changed.
+    /// Takes changed facts.
     pub(super) fn consider(&mut self, facts: &PinningFacts) {
         self.known.consider(facts);
     }
 
-    /// What is to be asked of the runtime now, if anything.
+    /// Returns the next call to the runtime, if one is due.
     pub(super) fn next_call(&mut self, now: Instant) -> Option<Message> {
         if self.stage != SessionStage::Synchronized || self.route != UpdateRoute::Asked {
             return None;
         }
-        // Streams of whoever calls are odd.
+        // Streams of the caller are odd.
         let stream = self.last_stream + 2;
         let request = self.updates.next(&self.known, stream, now)?;
         self.last_stream = stream;
         Some(Message::request(stream, RUNTIME_SERVICE, "UpdateContainers", &request))
     }
 
-    /// When [`check`](Self::check) has something to say, if nothing happens before.
+    /// Returns when [`check`](Self::check) has something to report, if nothing happens before.
     pub(super) fn deadline(&mut self, now: Instant) -> Option<Instant> {
         match (self.stage, self.route) {
             (SessionStage::Welcoming, _) => Some(self.began + WELCOME),
@@ -196,7 +197,7 @@ impl Session {
         }
     }
 
-    /// Whether the runtime takes too long, or the connection has to be made anew.
+    /// Checks that the runtime does not take too long, and that the connection need not be made anew.
     pub(super) fn check(&mut self, now: Instant) -> Result<(), SessionError> {
         match (self.stage, self.route) {
             (SessionStage::Welcoming, _) if self.began + WELCOME <= now => {
@@ -214,7 +215,7 @@ impl Session {
         }
     }
 
-    /// When the connection is to be made anew, if updates are waiting for that.
+    /// Returns when the connection is to be made anew, if updates are waiting for that.
     fn renewal(&mut self, now: Instant) -> Option<Instant> {
         if self.known.due(now).is_empty() {
             self.waiting_since = None;
@@ -240,7 +241,7 @@ impl Session {
         Ok(())
     }
 
-    /// The outer result is the end of the connection, the inner one the answer to the call.
+    /// Answers a call. The outer result is the end of the connection, the inner one the answer to the call.
     fn answer(
         &mut self,
         request: &ttrpc::Request,
@@ -275,7 +276,7 @@ impl Session {
                 Ok(Empty {}.encode_to_vec())
             }
             "StateChange" => Ok(self.state_change(decode(payload, "StateChangeEvent")?, facts)),
-            // What else there is was not asked for, and needs no answer.
+            // Other events were not asked for, and need no answer.
             "Shutdown" | "RunPodSandbox" | "StopPodSandbox" | "RemovePodSandbox" => Ok(Empty {}.encode_to_vec()),
             _ => {
                 let message = format!("there is no method {} of {}", request.method, request.service);
@@ -288,7 +289,8 @@ impl Session {
         self.route = UpdateRoute::of(request);
         self.runtime = format!("{} {}", request.runtime_name, request.runtime_version).trim().to_owned();
         debug!(runtime = self.runtime, nri = request.nri_version, route = ?self.route, "the runtime configures the plugin");
-        // All of them are known since NRI 0.2: a runtime refuses a plugin that asks for an event which it does not know.
+        // All of them are known since NRI 0.2: a runtime refuses a plugin that asks for an event which it does not
+        // know.
         let events = [
             Event::CreateContainer,
             Event::PostStartContainer,
@@ -339,7 +341,7 @@ impl Session {
         self.known.learn(Some(pod), container, facts);
         let own = match self.known.own(&container.id) {
             Ok(own) => own.clone(),
-            // The hook binds it as its CDI file says, and nobody can tell that this is wrong.
+            // The hook binds the container as its CDI file says, and no record can tell that this is wrong.
             Err(OddContainer::Quarantined(_)) => return Ok(CreateContainerResponse::default()),
             Err(odd) => return Err(self.refuse(container, &odd.to_string())),
         };
@@ -355,7 +357,7 @@ impl Session {
         Ok(CreateContainerResponse { adjust: (!pins.is_empty()).then_some(adjust), update, evict: Vec::new() })
     }
 
-    /// One that is refused was never there.
+    /// Refuses a container, and forgets it.
     fn refuse(&mut self, container: &Container, reason: &str) -> Status {
         self.known.removed(&container.id);
         info!(container = container.id, name = container.name, reason, "a container is refused");
@@ -381,7 +383,7 @@ impl Session {
 
     fn started(&mut self, pod: Option<&PodSandbox>, container: Option<Container>, facts: &PinningFacts) -> Vec<u8> {
         let container = container.unwrap_or_default();
-        // Some runtimes make containers while they tell of the others, and tell of those to nobody.
+        // Some runtimes make containers while they tell of the others, and do not tell of those.
         self.known.meet(pod, &container, facts);
         self.known.runs(&container.id, container.pid);
         Empty {}.encode_to_vec()
@@ -396,7 +398,7 @@ impl Session {
         Empty {}.encode_to_vec()
     }
 
-    /// Updates of those who still have CPUs that a container is about to have to itself.
+    /// Returns updates of containers that still have CPUs that a container is about to have exclusively.
     fn out_of_the_way(&mut self, own: &Pins) -> Vec<ContainerUpdate> {
         let ids = self.known.in_the_way(own);
         if self.route != UpdateRoute::Asked {
@@ -406,12 +408,12 @@ impl Session {
         ids.iter().filter_map(|id| Some(lenient(self.known.update(id)?.1))).collect()
     }
 
-    /// Updates that an answer has to carry, since the runtime cannot be asked for them.
+    /// Returns updates that an answer has to carry, since the runtime cannot be asked for them.
     fn waiting(&mut self) -> Vec<ContainerUpdate> {
         if self.route == UpdateRoute::Asked { Vec::new() } else { self.told(self.known.due(self.heard_at)) }
     }
 
-    /// Updates that are taken for done: the runtime does not say what became of them.
+    /// Returns updates that are taken for done: the runtime does not report their outcome.
     fn told(&mut self, ids: Vec<String>) -> Vec<ContainerUpdate> {
         let updates = ids.into_iter().filter_map(|id| {
             let (pins, update) = self.known.update(&id)?;
@@ -422,7 +424,7 @@ impl Session {
     }
 }
 
-/// An update whose failure is not that of the event that carries it.
+/// Makes an update whose failure is not that of the event that carries it.
 fn lenient(update: ContainerUpdate) -> ContainerUpdate {
     ContainerUpdate { ignore_failure: true, ..update }
 }

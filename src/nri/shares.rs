@@ -1,8 +1,8 @@
-//! Which claims a container was made with, and what it has of them: what its specification says, held to the records. Pure.
+//! Claims that a container was made with, and its shares of them: its specification, held to the records. Pure.
 //!
-//! The runtime tells the hooks that came with the claims' CDI devices, and newer ones the devices themselves. Both are the
-//! runtime's word, which no image and no pod can forge; variables are not looked at. What they say has to be what the claim's
-//! record gives: else the container is odd.
+//! The runtime tells the hooks that came with the claims' CDI devices, and newer ones the devices themselves. Both
+//! are the runtime's word, which no image and no pod can forge; variables are not looked at. The container is odd
+//! unless they agree with the claim's record.
 
 use std::collections::BTreeSet;
 
@@ -14,21 +14,21 @@ use crate::{
     pinning::{self, HookArgumentError, HookPins, Pins},
 };
 
-/// What a container's specification says of claims.
+/// Claims and bindings in a container's specification.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct ContainerShares {
     /// The claims, each once.
     pub(super) claims: Vec<ClaimUid>,
-    /// What it is bound to, hook by hook.
+    /// Bindings of the container, hook by hook.
     shares: Vec<(ClaimUid, Pins)>,
     /// Names of our CDI devices, where the runtime tells them.
     devices: Vec<String>,
 }
 
-/// Why nothing is done to a container.
+/// Reason why nothing is done to a container.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub(super) enum OddContainer {
-    /// Its id can be no part of anything.
+    /// The container's id is not usable in names.
     #[error("its id is not usable")]
     Id,
     /// A hook is not as we write it.
@@ -43,21 +43,21 @@ pub(super) enum OddContainer {
     /// There is no such claim.
     #[error("it was made with claim {0}, which is not prepared on this node")]
     Unprepared(ClaimUid),
-    /// What the claim holds is not known.
+    /// The holdings of the claim are not known.
     #[error("it was made with claim {0}, which is quarantined")]
     Quarantined(ClaimUid),
-    /// It was made with something else than the claim has.
+    /// The container was made with something else than the claim has.
     #[error("it was made with {pins} of claim {claim}, whose record gives no device with them")]
     OtherPins {
         /// The claim.
         claim: ClaimUid,
-        /// What the container has, in words.
+        /// Binding of the container, in words.
         pins: String,
     },
 }
 
 impl ContainerShares {
-    /// Out of the specification; `kind` is the qualified class of our CDI devices.
+    /// Reads the specification; `kind` is the qualified class of our CDI devices.
     pub(super) fn of(container: &Container, kind: &str) -> Result<Self, OddContainer> {
         let hooks = container.hooks.as_ref().map_or(&[][..], |hooks| hooks.create_runtime.as_slice());
         let arguments = || hooks.iter().map(|hook| hook.args.as_slice());
@@ -72,7 +72,8 @@ impl ContainerShares {
         Self { claims: claims.into_iter().collect(), shares, devices }.agreeing()
     }
 
-    /// Every claim brings a hook, so a device without one is none that its CDI file gave.
+    /// Checks that every device has a hook: each claim brings one, so a device without one did not come from its CDI
+    /// file.
     fn agreeing(self) -> Result<Self, OddContainer> {
         let is_of =
             |device: &str, uid: &ClaimUid| device.strip_prefix(uid.as_str()).is_some_and(|rest| rest.starts_with('-'));
@@ -82,7 +83,7 @@ impl ContainerShares {
         }
     }
 
-    /// What the container is bound to, as far as records know its claims.
+    /// Returns the binding of the container, as far as records know its claims.
     pub(super) fn pins(&self, table: &ClaimTable) -> Result<Pins, OddContainer> {
         for uid in &self.claims {
             match table.claims.get(uid) {
@@ -109,7 +110,7 @@ fn claim_argument(args: &[String]) -> Option<&str> {
     })
 }
 
-/// Whether a device of the claim binds containers to exactly this.
+/// True if a device of the claim binds containers to exactly these.
 fn gives(table: &ClaimTable, uid: &ClaimUid, pins: &Pins) -> bool {
     let Some(ClaimView::Recorded { record, .. }) = table.claims.get(uid) else { return false };
     record.devices.iter().any(|device| device_pins(record, device) == *pins)

@@ -1,7 +1,8 @@
-//! Updates that the runtime is asked for: in batches, one at a time, and those that fail found out one by one. Pure.
+//! Updates that the runtime is asked for: in batches, one at a time; those that fail are found out one by one. Pure.
 //!
-//! A runtime answers with an error as soon as one container of a batch fails, and does not say which. So a batch that failed is
-//! halved, until the container stands alone; the others are served by then. It is tried again later, for as long as it lives.
+//! A runtime answers with an error as soon as one container of a batch fails, and does not say which. So a batch that
+//! failed is halved, until the failing container stands alone; the others are served by then. The failing one
+//! is tried again later, for as long as it lives.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -11,21 +12,21 @@ use tokio::time::Instant;
 use super::known::KnownContainers;
 use crate::pinning::Pins;
 
-/// Containers in one request. A runtime needs some 20 ms for each and does nothing else meanwhile: a container that is to be
-/// started waits a second at most.
+/// Containers in one request. A runtime needs some 20 ms for each and does nothing else meanwhile: a container that is
+/// to be started waits a second at most.
 const BATCH: usize = 50;
 
-/// How long a runtime may take for a batch. It needs a second; it may be busy.
+/// Time for a batch. A runtime needs a second; it may be busy.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What is to be asked for, and what has been.
+/// Updates to be asked for, and the ones that have been.
 #[derive(Debug, Default)]
 pub(super) struct UpdateQueue {
     batches: VecDeque<Vec<String>>,
     in_flight: Option<RequestedUpdates>,
 }
 
-/// What the runtime was asked for.
+/// Updates that the runtime was asked for.
 #[derive(Debug)]
 struct RequestedUpdates {
     stream: u32,
@@ -34,7 +35,7 @@ struct RequestedUpdates {
 }
 
 impl UpdateQueue {
-    /// The next request, unless one is on its way or nothing is due; `stream` is its number.
+    /// Returns the next request, unless one is on its way or nothing is due; `stream` is its number.
     pub(super) fn next(
         &mut self,
         known: &KnownContainers,
@@ -48,7 +49,8 @@ impl UpdateQueue {
             self.batches = known.due(now).chunks(BATCH).map(<[String]>::to_vec).collect();
         }
         while let Some(batch) = self.batches.pop_front() {
-            // What has changed since it was queued is told as it is now; what is not wanted any more is not told.
+            // A container that has changed since it was queued is told of as it is now; one that needs no update is
+            // not.
             let updates =
                 batch.into_iter().filter_map(|id| known.update(&id).map(|(pins, update)| ((id, pins), update)));
             let (pins, update): (Vec<_>, Vec<_>) = updates.unzip();
@@ -60,17 +62,17 @@ impl UpdateQueue {
         None
     }
 
-    /// When the answer that is waited for is overdue.
+    /// Returns when the awaited answer is overdue.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.in_flight.as_ref().map(|requested| requested.until)
     }
 
-    /// The call whose answer is waited for.
+    /// Returns the call whose answer is awaited.
     pub(super) fn awaited(&self) -> Option<u32> {
         self.in_flight.as_ref().map(|requested| requested.stream)
     }
 
-    /// Takes the answer, and says how many containers could not be updated.
+    /// Takes the answer, and returns how many containers could not be updated.
     pub(super) fn answered(
         &mut self,
         outcome: Result<UpdateContainersResponse, String>,

@@ -1,17 +1,18 @@
-//! How changes that no event asks for can be told to a runtime, by its version. Pure.
+//! Ways to tell a runtime of changes that no event asks for, by its version. Pure.
 //!
-//! Up to NRI 0.12.0 a runtime takes two locks for an event and takes them the other way round for an update that a plugin asks
-//! for: an event at that moment locks it up for good, and with it every container on the node. Whatever the plugin does, it
-//! cannot prevent that, because it does not see the events that are about to come. Older ones are therefore never asked. They
-//! are given updates in answers, and what no answer has carried in the answer to a new Synchronize, for which the plugin
-//! connects anew. Before containerd 1.7.16 that could lock up in the same way: those are given answers alone.
+//! Up to NRI 0.12.0 a runtime takes two locks for an event and takes them the other way round for an update that a
+//! plugin asks for: an event at that moment locks it up for good, and with it every container on the node. Whatever
+//! the plugin does, it cannot prevent that, because it does not see the events that are about to come. Older runtimes
+//! are therefore never asked. They are given updates in answers, and the updates that no answer has carried in the
+//! answer to a new Synchronize, for which the plugin connects anew. Before containerd 1.7.16 that could lock up in
+//! the same way: those are given answers alone.
 
 use hostler_proto::nri::ConfigureRequest;
 
-/// How a runtime is told of changes.
+/// Way to tell a runtime of changes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum UpdateRoute {
-    /// It can be asked at any time.
+    /// The runtime can be asked at any time.
     Asked,
     /// In answers, and by connecting anew.
     Synchronized,
@@ -21,11 +22,11 @@ pub(super) enum UpdateRoute {
 
 /// The first version of NRI that can be asked.
 const ASKED_SINCE: [u64; 3] = [0, 12, 1];
-/// The first version of containerd to which one can connect at any time.
+/// The first version of containerd to which a plugin can connect at any time.
 const SYNCHRONIZED_SINCE: [u64; 3] = [1, 7, 16];
 
 impl UpdateRoute {
-    /// The one for this runtime. What does not say its version is old.
+    /// Returns the way for this runtime. A runtime that does not tell its version counts as old.
     pub(super) fn of(request: &ConfigureRequest) -> Self {
         if version(&request.nri_version).is_some_and(|version| version >= ASKED_SINCE) {
             return Self::Asked;
@@ -38,7 +39,7 @@ impl UpdateRoute {
     }
 }
 
-/// `v0.12.1` and the like. A version with something behind it came before the version.
+/// Parses `v0.12.1` and the like. A version with something behind it came before the version.
 fn version(text: &str) -> Option<[u64; 3]> {
     let mut numbers = text.trim().trim_start_matches('v').split('.').map(|number| number.parse().ok());
     let version = [numbers.next()??, numbers.next()??, numbers.next()??];

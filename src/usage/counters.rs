@@ -1,4 +1,4 @@
-//! Devices that nobody holds and nobody can have: what they draw on together with others is given out.
+//! Devices that no claim holds and no claim can have: the counters that they share with others are used up.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,8 +7,8 @@ use hostler_backend::CounterUse;
 
 use crate::inventory::Pool;
 
-/// The devices of a pool that nobody of `held` has, and for which too little is left of a counter. `held` has what each
-/// held device takes by its record, which counts for one that is not there any more.
+/// Returns the devices of a pool that are not in `held`, and for which too little is left of a counter. `held` has the
+/// recorded counters of each held device, which count for a device that is not there any more.
 pub fn blocked<'a>(pool: &'a Pool, held: &BTreeMap<&DeviceName, &'a [CounterUse]>) -> BTreeSet<&'a DeviceName> {
     if pool.counter_sets.is_empty() || held.is_empty() {
         return BTreeSet::new();
@@ -24,7 +24,7 @@ pub fn blocked<'a>(pool: &'a Pool, held: &BTreeMap<&DeviceName, &'a [CounterUse]
     idle.filter(|device| device.consumes.iter().any(lacks)).map(|device| &device.name).collect()
 }
 
-/// What is left of each counter, by set and name.
+/// Returns the remaining amount of each counter, by set and name.
 fn left<'a>(
     pool: &'a Pool,
     held: &BTreeMap<&DeviceName, &'a [CounterUse]>,

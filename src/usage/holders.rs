@@ -1,7 +1,7 @@
-//! Hardware × holders × health: every device with what is free of it, who has the rest, and whether it works.
+//! Hardware × holders × health: every device with its free amounts, its holders, and its health.
 //!
-//! Everything that shows the machine is made of this one view: lists, drawings, figures. It goes over the admin socket as
-//! it is; a field may be added, none changes its meaning.
+//! Everything that shows the machine is made of this one view: lists, drawings, figures. The admin socket serves it
+//! as it is; a field may be added, none changes its meaning.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,117 +16,118 @@ use crate::{
     inventory::{Inventory, Pool, lookup::DeviceKey, view::DeviceShares},
 };
 
-/// Where devices say on which NUMA node they are.
+/// The attribute for the NUMA node of a device.
 const NUMA_NODE: &str = "resource.kubernetes.io/numaNode";
 
-/// A machine, who holds what of it, and how it is: `GET /v1/usage`.
+/// A machine with its devices, their holders and their health: `GET /v1/usage`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct MachineUsage {
     /// Name of the node.
     pub node: String,
-    /// What it looks like.
+    /// Layout of the machine.
     pub machine: MachineLayout,
-    /// The claims on record, by namespace, name and UID. Others name them by their place here.
+    /// The claims on record, by namespace, name and UID. Devices refer to them by their place here.
     pub holders: Vec<UsageHolder>,
-    /// Every device that is there, drained or held, by backend and name.
+    /// Every device that is present, drained or held, by backend and name.
     pub devices: Vec<DeviceUsage>,
-    /// What is not known for certain, in words.
+    /// Facts that are not certain, in words.
     pub doubts: Vec<String>,
 }
 
 /// A claim that holds something.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct UsageHolder {
-    /// Its UID.
+    /// UID of the claim.
     pub uid: String,
-    /// Its namespace; empty if it is not known.
+    /// Namespace of the claim; empty if it is not known.
     pub namespace: String,
-    /// Its name; empty if it is not known.
+    /// Name of the claim; empty if it is not known.
     pub name: String,
-    /// How far it is.
+    /// State of the claim.
     pub state: ClaimState,
 }
 
 /// A device with its holders.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct DeviceUsage {
-    /// Its backend.
+    /// Backend of the device.
     pub backend: String,
-    /// Its pool; empty if that is not known any more.
+    /// Pool of the device; empty if that is not known any more.
     pub pool: String,
-    /// Its name.
+    /// Name of the device.
     pub name: String,
-    /// The NUMA node that it is on, where it says so.
+    /// The NUMA node that it is on, where an attribute names it.
     pub numa_node: Option<u32>,
-    /// How it is.
+    /// Health of the device.
     pub health: DeviceHealth,
-    /// Why it is not healthy.
+    /// The reason why it is not healthy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health_reason: Option<String>,
-    /// Its drain, if it is out of service.
+    /// Drain of the device, if it is out of service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drained: Option<DeviceDrain>,
-    /// Whether all of this is as of an earlier scan than the last.
+    /// True if all of this is from an earlier scan than the last.
     #[serde(default)]
     pub stale: bool,
-    /// Whether nobody holds it and it cannot be had all the same, for what others hold.
+    /// True if no claim holds it, and no claim can have it because of other held devices.
     #[serde(default)]
     pub blocked: bool,
-    /// Whether several claims may hold parts of it; absent for one that is not there.
+    /// True if several claims may hold parts of it; absent for a device that is not there.
     pub shared: Option<bool>,
-    /// What there is of each of its capacities.
+    /// Amounts of each of its capacities.
     pub amounts: BTreeMap<String, HeldAmount>,
-    /// The CPUs that it gives, where it gives some.
+    /// The CPUs that it offers, if it offers any.
     #[serde(default, skip_serializing_if = "IdSet::is_empty")]
     pub cpus: IdSet,
-    /// Who has what of it, one entry for each grant.
+    /// Parts of it that claims hold, one entry for each grant.
     pub holds: Vec<DeviceHold>,
 }
 
-/// How a device is.
+/// The health of a device.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum DeviceHealth {
-    /// It works.
+    /// The device works.
     Healthy,
-    /// It does not.
+    /// The device does not work.
     Unhealthy,
-    /// It could not be checked.
+    /// The device could not be checked.
     Unknown,
-    /// It is not there.
+    /// The device is not there.
     Absent,
 }
 
-/// Why and since when a device is out of service.
+/// The drain of a device that is out of service.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct DeviceDrain {
-    /// When it began, seconds since 1970.
+    /// Start of the drain, in seconds since 1970.
     pub since: u64,
     /// The operator's words.
     pub reason: Option<String>,
-    /// Whether pods that use the device shall go.
+    /// True if pods that use the device shall be evicted.
     pub evict: bool,
 }
 
 /// Amounts of one capacity.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct HeldAmount {
-    /// All of it; nothing for a device that is not there.
+    /// The whole capacity; zero for a device that is not there.
     pub capacity: Quantity,
-    /// What claims hold.
+    /// The amount that claims hold.
     pub held: Quantity,
-    /// What could still be had, if the device is in service. Less than what is not held where a claim keeps CPUs idle.
+    /// The amount that a claim can still have, if the device is in service. Less than the rest where a claim keeps
+    /// CPUs idle.
     pub free: Quantity,
 }
 
-/// What one grant has of a device.
+/// The part of a device that one grant holds.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct DeviceHold {
     /// Place of the claim among the holders.
     pub holder: usize,
-    /// Whether it only looks after the device: others may hold it.
+    /// True if the grant has administrative access only: others may hold the device.
     #[serde(default)]
     pub is_admin: bool,
-    /// How much it takes of each capacity.
+    /// Amounts that it takes of each capacity.
     #[serde(default)]
     pub amounts: BTreeMap<String, Quantity>,
     /// The CPUs that containers are bound to.
@@ -137,33 +138,33 @@ pub struct DeviceHold {
     pub kept: IdSet,
 }
 
-/// How a CPU is.
+/// The state of a CPU.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum CpuState {
-    /// Anybody can have it.
+    /// Free for any claim.
     Free,
-    /// A claim has it: its place among the holders.
+    /// Held by the claim at this place among the holders.
     Held(usize),
-    /// It stays idle for a claim.
+    /// Kept idle for the claim at this place.
     Kept(usize),
-    /// It would be free, and its device is out of service.
+    /// Not held, but its device is out of service.
     Drained,
-    /// It would be free, and its device does not work, or nobody knows.
+    /// Not held, but its device does not work, or could not be checked.
     Unhealthy,
-    /// It runs, and no device gives it: it stays with the system.
+    /// Online, but no device offers it: it stays with the system.
     Reserved,
-    /// It does not run.
+    /// Offline.
     Offline,
 }
 
 impl MachineUsage {
-    /// Everything that inventory and records say of a machine.
+    /// Joins inventory and records of a machine.
     pub fn of(node: &str, machine: MachineLayout, inventory: &Inventory, claims: &ClaimTable) -> Self {
         let (holders, devices) = usage(inventory, claims);
         Self { node: node.to_owned(), machine, holders, devices, doubts: inventory.doubts() }
     }
 
-    /// How every CPU is.
+    /// Returns the state of every CPU.
     pub fn cpu_states(&self) -> BTreeMap<u32, CpuState> {
         let mut states: BTreeMap<u32, CpuState> =
             self.machine.online().iter().map(|cpu| (cpu, CpuState::Reserved)).collect();
@@ -176,14 +177,14 @@ impl MachineUsage {
         for hold in holds() {
             states.extend(hold.kept.iter().map(|cpu| (cpu, CpuState::Kept(hold.holder))));
         }
-        // A cache that a claim has to itself is kept with its own CPUs.
+        // The kept CPUs of a claim with a cache to itself include its own CPUs.
         for hold in holds() {
             states.extend(hold.cpus.iter().map(|cpu| (cpu, CpuState::Held(hold.holder))));
         }
         states
     }
 
-    /// Who has what of each device, by backend and name.
+    /// Returns the held and free amounts and the holders of each device, by backend and name.
     pub fn shares(&self) -> BTreeMap<(String, String), DeviceShares> {
         shares(&self.holders, &self.devices)
     }
@@ -207,12 +208,12 @@ impl DeviceUsage {
         self.holds.iter().filter_map(|hold| holders.get(hold.holder)).map(UsageHolder::full_name).collect()
     }
 
-    /// Whether a claim has it, or a part of it.
+    /// Returns true if a claim has the device, or a part of it.
     pub fn is_held(&self) -> bool {
         !self.holds.is_empty()
     }
 
-    /// How a CPU of it is that nobody has.
+    /// Returns the state of its CPUs that no claim holds.
     fn idle_cpu(&self) -> CpuState {
         match (&self.drained, self.health) {
             (Some(_), _) => CpuState::Drained,
@@ -233,7 +234,7 @@ impl From<&Health> for DeviceHealth {
 }
 
 impl DeviceHealth {
-    /// In one word.
+    /// Returns the health in one word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Healthy => "Healthy",
@@ -244,7 +245,7 @@ impl DeviceHealth {
     }
 }
 
-/// Who has what of each device, by backend and name.
+/// Returns the held and free amounts and the holders of each device, by backend and name.
 pub fn shares(holders: &[UsageHolder], devices: &[DeviceUsage]) -> BTreeMap<(String, String), DeviceShares> {
     let shares = devices.iter().map(|device| {
         let part = |of: fn(&HeldAmount) -> Quantity| {
@@ -260,7 +261,7 @@ pub fn shares(holders: &[UsageHolder], devices: &[DeviceUsage]) -> BTreeMap<(Str
     shares.collect()
 }
 
-/// A device, from the sides from which it can be known.
+/// A device, as inventory and records know it.
 #[derive(Default)]
 struct KnownDevice<'a> {
     pool: Option<&'a Pool>,
@@ -268,7 +269,7 @@ struct KnownDevice<'a> {
     held: Vec<(usize, &'a RecordDevice)>,
 }
 
-/// The claims on record, and every device that anybody knows of.
+/// Returns the claims on record, and every device that inventory, drains or records know.
 pub fn usage(inventory: &Inventory, claims: &ClaimTable) -> (Vec<UsageHolder>, Vec<DeviceUsage>) {
     let (holders, places) = holders(claims);
     let known = known(inventory, claims, &places);
@@ -279,12 +280,12 @@ pub fn usage(inventory: &Inventory, claims: &ClaimTable) -> (Vec<UsageHolder>, V
     (holders, devices.collect())
 }
 
-/// Backend and name of every device that anybody knows of.
+/// Returns backend and name of every device that inventory, drains or records know.
 pub fn known_devices(inventory: &Inventory, claims: &ClaimTable) -> BTreeSet<DeviceKey> {
     known(inventory, claims, &BTreeMap::new()).into_keys().collect()
 }
 
-/// By name, as people look for them; and the place of each.
+/// Returns the holders by name, as people look for them, and the place of each.
 fn holders(claims: &ClaimTable) -> (Vec<UsageHolder>, BTreeMap<&ClaimUid, usize>) {
     let mut all: Vec<(UsageHolder, &ClaimUid)> = claims
         .claims
@@ -379,7 +380,7 @@ fn device_usage((backend, name): &DeviceKey, known: &KnownDevice<'_>, inventory:
     }
 }
 
-/// The pool of a device that is not there stands with whoever holds it.
+/// Returns the pool of a device; that of a device that is not there comes from the claim that holds it.
 fn pool_name(backend: &BackendName, known: &KnownDevice<'_>, inventory: &Inventory) -> String {
     let own = known.pool.map(|pool| &pool.name);
     let held = || known.held.first().map(|(_, held)| &held.grant.pool);
@@ -387,7 +388,7 @@ fn pool_name(backend: &BackendName, known: &KnownDevice<'_>, inventory: &Invento
     own.or_else(held).or_else(of_backend).cloned().unwrap_or_default()
 }
 
-/// The NUMA node of a device, where it has one.
+/// Returns the NUMA node of a device, where it has one.
 pub fn numa_node(device: &Device) -> Option<u32> {
     let found = device.attributes.iter().find(|(name, _)| name.as_str() == NUMA_NODE);
     match found {
@@ -396,7 +397,8 @@ pub fn numa_node(device: &Device) -> Option<u32> {
     }
 }
 
-/// What a grant has. A capacity that it does not name it takes whole; who looks after a device takes nothing.
+/// Returns the part of a device that a grant holds: all of a capacity that it does not name, and nothing with
+/// administrative access.
 fn hold(holder: usize, held: &RecordDevice, device: Option<&Device>) -> DeviceHold {
     if held.grant.access == Access::Admin {
         return DeviceHold { holder, is_admin: true, ..DeviceHold::default() };
@@ -406,7 +408,7 @@ fn hold(holder: usize, held: &RecordDevice, device: Option<&Device>) -> DeviceHo
     let whole = whole.map(|(name, capacity)| (name.to_string(), capacity.value));
     let kept = if held.backend.as_str() == "cpu" { hostler_cpu::kept_cpus(&held.plan) } else { IdSet::new() };
     let cpus: IdSet = held.plan.pinning.cpus.iter().copied().collect();
-    // What is named comes last, and counts.
+    // Named amounts come last, and replace whole capacities.
     DeviceHold { holder, is_admin: false, amounts: whole.chain(named).collect(), kept: kept.difference(&cpus), cpus }
 }
 
@@ -428,7 +430,7 @@ fn amounts(device: Option<&Device>, holds: &[DeviceHold], cpus: &IdSet) -> BTree
     all
 }
 
-/// Those of a device that no claim has or keeps idle.
+/// Counts the CPUs of a device that no claim has or keeps idle.
 fn free_cpus(cpus: &IdSet, holds: &[DeviceHold]) -> Quantity {
     let taken = holds.iter().fold(IdSet::new(), |all, hold| all.union(&hold.cpus).union(&hold.kept));
     Quantity::whole(cpus.difference(&taken).len() as u64)

@@ -1,6 +1,6 @@
-//! What the machine looks like: its packages, NUMA nodes, caches and cores, as drawings need them.
+//! Layout of the machine: its packages, NUMA nodes, caches and cores, as drawings need them.
 //!
-//! A part of what a [`Topology`] knows, in a shape of its own: it goes over the admin socket.
+//! The layout is a part of a [`Topology`] in a shape of its own, because the admin socket serves it.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct MachineLayout {
-    /// Whether it is the machine that answers, and not a captured one: only then has it a load.
+    /// True if this is the machine that answers, and not a captured one: only then does it have a load.
     pub is_here: bool,
     /// Drawers of books (s390).
     pub drawers: Vec<LayoutGroup>,
@@ -32,11 +32,11 @@ pub struct MachineLayout {
     pub cores: Vec<LayoutCore>,
     /// NUMA nodes, by number.
     pub nodes: BTreeMap<u32, LayoutNode>,
-    /// CPUs that are there and do not run.
+    /// CPUs that are present and offline.
     pub offline: IdSet,
     /// CPUs that the scheduler leaves alone.
     pub isolated: IdSet,
-    /// CPUs that run, and that the host's cpuset keeps from us.
+    /// Online CPUs that the host's cpuset keeps from the daemon.
     pub foreign: IdSet,
 }
 
@@ -45,7 +45,7 @@ pub struct MachineLayout {
 pub struct LayoutGroup {
     /// The kernel's id, where it has one.
     pub id: Option<u32>,
-    /// Its online CPUs.
+    /// Online CPUs of the group.
     pub cpus: IdSet,
 }
 
@@ -63,9 +63,9 @@ pub struct LayoutCache {
 /// A core.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct LayoutCore {
-    /// Its online CPUs.
+    /// Online CPUs of the core.
     pub cpus: IdSet,
-    /// Its kind, where a machine has several.
+    /// Kind of the core, where a machine has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<CoreKind>,
 }
@@ -76,7 +76,7 @@ pub struct LayoutCore {
 pub enum CoreKind {
     /// The strongest.
     Performance,
-    /// In between.
+    /// Between the two.
     Balanced,
     /// The weakest.
     Efficiency,
@@ -85,19 +85,19 @@ pub enum CoreKind {
 /// A NUMA node.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct LayoutNode {
-    /// Its online CPUs.
+    /// Online CPUs of the NUMA node.
     pub cpus: IdSet,
     /// Bytes of memory, if known.
     pub memory_bytes: Option<u64>,
     /// Distance to each online node; 10 is local.
     pub distances: BTreeMap<u32, u32>,
-    /// The PCI address of the GPU whose memory this is: none of the system's.
+    /// The PCI address of the GPU whose memory this is; absent for the system's memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<String>,
 }
 
 impl MachineLayout {
-    /// The parts that a reading of the machine tells.
+    /// Makes the layout of a reading of the machine.
     pub fn of(topology: &Topology) -> Self {
         let cores = topology.cores.iter().map(|core| LayoutCore {
             cpus: core.cpus.clone(),
@@ -124,7 +124,7 @@ impl MachineLayout {
         self.cores.iter().flat_map(|core| core.cpus.iter()).collect()
     }
 
-    /// Bytes of the system's memory, where all nodes tell theirs.
+    /// Bytes of the system's memory, if they are known for all nodes.
     pub fn memory_bytes(&self) -> Option<u64> {
         self.nodes.values().filter(|node| node.gpu.is_none()).map(|node| node.memory_bytes).sum()
     }
@@ -145,7 +145,7 @@ fn groups(groups: &[CpuGroup]) -> Vec<LayoutGroup> {
     groups.iter().map(|group| LayoutGroup { id: group.id, cpus: group.cpus.clone() }).collect()
 }
 
-/// Those that say something of how cores stand to each other.
+/// Returns the caches that relate cores to each other.
 fn caches(topology: &Topology) -> Vec<LayoutCache> {
     let spans_cores = |cache: &CpuCache| {
         let core = cache.cpus.first().and_then(|cpu| topology.cores.get(topology.cpus.get(&cpu)?.core));

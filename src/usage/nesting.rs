@@ -1,7 +1,7 @@
-//! Which part of the machine stands above which.
+//! Nesting of the parts of the machine.
 //!
 //! The levels nest differently from machine to machine (a NUMA node may hold packages or be a part of one), so nothing
-//! is assumed: whatever has the CPUs of another within its own stands above it.
+//! is assumed: a part that has all CPUs of another stands above it.
 
 use std::{
     cmp::Reverse,
@@ -16,13 +16,13 @@ use crate::units::bytes;
 /// A part of the machine that has CPUs, with the parts within it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MachinePart {
-    /// What it is, in words; several parts with the same CPUs are one.
+    /// Label of the part, in words; several parts with the same CPUs are one.
     pub label: String,
-    /// Its online CPUs.
+    /// Online CPUs of the part.
     pub cpus: IdSet,
     /// The NUMA nodes that have just these CPUs.
     pub nodes: Vec<u32>,
-    /// What is within it, by lowest CPU.
+    /// Parts within it, by lowest CPU.
     pub children: Vec<MachinePart>,
 }
 
@@ -64,8 +64,8 @@ fn nest(objects: Vec<MachinePart>) -> Vec<MachinePart> {
     nest_by(objects, IdSet::is_subset)
 }
 
-/// As [`nest`]; `is_within` says whether the first set is in the second. It is asked for the few objects that share a CPU
-/// with the one to be placed, not for all: a machine may have any number of parts beside each other.
+/// Does the same as [`nest`]; `is_within` is true if the first set is in the second. It is asked for the few objects
+/// that share a CPU with the one to be placed, not for all: a machine may have any number of parts beside each other.
 fn nest_by(mut objects: Vec<MachinePart>, is_within: impl FnMut(&IdSet, &IdSet) -> bool) -> Vec<MachinePart> {
     // Stable: of objects with as many CPUs, the outermost kind stays in front.
     objects.sort_by_key(|object| Reverse(object.cpus.len()));
@@ -84,7 +84,7 @@ struct Nesting<F> {
 
 struct PlacedObject {
     object: MachinePart,
-    /// Where in `placed` the one is that it stands under.
+    /// Place in `placed` of the object above it.
     above: Option<usize>,
 }
 
@@ -99,8 +99,8 @@ impl<F: FnMut(&IdSet, &IdSet) -> bool> Nesting<F> {
         self.placed.push(PlacedObject { object, above });
     }
 
-    /// The smallest object that has all these CPUs. Where masks cross each other, the innermost object of one CPU may lack
-    /// another: then that of another CPU can have them all.
+    /// Finds the smallest object that has all these CPUs. Where masks cross each other, the innermost object of one
+    /// CPU may lack another: then that of another CPU can have them all.
     fn above(&mut self, cpus: &IdSet) -> Option<usize> {
         let first = cpus.first().and_then(|cpu| self.innermost.get(&cpu).copied());
         if let Some(found) = self.holder(first, cpus) {
@@ -110,7 +110,7 @@ impl<F: FnMut(&IdSet, &IdSet) -> bool> Nesting<F> {
         others.into_iter().rev().filter(|other| Some(*other) != first).find_map(|other| self.holder(Some(other), cpus))
     }
 
-    /// The first that has all these CPUs, from `at` upwards.
+    /// Finds the first object that has all these CPUs, from `at` upwards.
     fn holder(&mut self, mut at: Option<usize>, cpus: &IdSet) -> Option<usize> {
         while let Some(PlacedObject { object, above }) = at.and_then(|at| self.placed.get(at)) {
             if (self.is_within)(cpus, &object.cpus) {
@@ -121,10 +121,10 @@ impl<F: FnMut(&IdSet, &IdSet) -> bool> Nesting<F> {
         None
     }
 
-    /// The objects that stand under no other, with all the others under them, by their lowest CPU.
+    /// Returns the objects that stand under no other, with all others under them, by their lowest CPU.
     fn finish(mut self) -> Vec<MachinePart> {
         let mut tops = Vec::new();
-        // An object comes after the one that it stands under, and so is whole when it is moved there.
+        // An object comes after the one above it, and so is whole when it is moved there.
         while let Some(PlacedObject { mut object, above }) = self.placed.pop() {
             object.children.sort_by_key(|child| child.cpus.first());
             match above.and_then(|at| self.placed.get_mut(at)) {

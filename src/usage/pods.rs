@@ -1,4 +1,4 @@
-//! Which pods hold what: pods, containers, notes of containers and claim records, joined. Pure; [`reader`] keeps it.
+//! Usage by pods: pods, containers, notes of containers and claim records, joined. Pure; [`reader`] keeps the result.
 //!
 //! ```text
 //!   pods of this node (API) ──┐   says which container is to have which request of a claim
@@ -7,8 +7,8 @@
 //!   claim records ────────────┘   say what the claim holds, and for whom it was reserved
 //! ```
 //!
-//! The API's word on a pod comes first. A runtime and the notes add what it does not know: pods where nobody may watch
-//! them, containers that no pod has. Where nothing tells of a container, the record's `reservedFor` still tells the pod.
+//! The API server's facts on a pod come first. A runtime and the notes add pods that the daemon may not watch, and
+//! containers that no pod has. For a claim without a known container, the record's `reservedFor` still names the pod.
 
 mod device;
 mod join;
@@ -32,7 +32,7 @@ pub use reader::{PodUsageParts, PodUsageReader};
 /// The running containers of each claim, as hooks have noted them.
 pub type ContainerNotes = BTreeMap<ClaimUid, Vec<ClaimContainer>>;
 
-/// What is known, from every side.
+/// Inputs of the join, from every source.
 #[derive(Clone, Copy, Debug)]
 pub struct PodUsageFacts<'a> {
     /// This node's pods.
@@ -45,16 +45,16 @@ pub struct PodUsageFacts<'a> {
     pub claims: &'a ClaimTable,
     /// Devices.
     pub inventory: &'a Inventory,
-    /// Those who know what devices are.
+    /// Backends, which know the kinds of devices.
     pub backends: &'a BackendRegistry,
-    /// How devices are called in CDI files.
+    /// Names of devices in CDI files.
     pub naming: &'a CdiNaming,
 }
 
-/// Which pods of this node hold what, at one moment.
+/// Usage by the pods of this node, at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodePodUsage {
-    /// Every pod that has not ended, by namespace and name; where pods cannot be watched, those with claims.
+    /// Every pod that has not ended, by namespace and name; where pods cannot be watched, only pods with claims.
     pub pods: Vec<PodUsage>,
     /// Claims on record that no pod is known to use.
     pub unused: Vec<ClaimUse>,
@@ -65,17 +65,17 @@ pub struct NodePodUsage {
 /// A pod with what it holds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodUsage {
-    /// Its namespace and name. A container that no pod has is a pod by itself, in its claim's namespace.
+    /// Namespace and name of the pod. A container without a pod counts as one, in its claim's namespace.
     pub name: PodName,
-    /// Who tells of it, the best of them.
+    /// Best source that knows of the pod.
     pub known_by: PodEvidence,
-    /// Its containers, in the order of its specification where that is known.
+    /// Containers of the pod, in the order of its specification where that is known.
     pub containers: Vec<ContainerUsage>,
-    /// Claims of which no container is known that uses them.
+    /// Claims for which no using container is known.
     pub claims: Vec<ClaimUse>,
 }
 
-/// Who tells of a pod, the best first.
+/// A source that knows of a pod, the best first.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum PodEvidence {
     /// The API server.
@@ -91,7 +91,7 @@ pub enum PodEvidence {
 }
 
 impl PodEvidence {
-    /// In one word.
+    /// Returns the source in one word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Api => "api",
@@ -106,9 +106,9 @@ impl PodEvidence {
 /// A container with what it holds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContainerUsage {
-    /// Its name; empty where nobody tells it.
+    /// Name of the container; empty where it is not known.
     pub name: String,
-    /// When it runs; absent where nobody tells it.
+    /// Kind of the container, absent where it is not known.
     pub kind: Option<PodContainerKind>,
     /// The id that its runtime has for it, if it is known.
     pub id: Option<String>,
@@ -116,24 +116,24 @@ pub struct ContainerUsage {
     pub claims: Vec<ClaimUse>,
 }
 
-/// What somebody has by a claim.
+/// Devices that a pod or container has by a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClaimUse {
     /// The claim; without names where its record is damaged.
     pub claim: ClaimRef,
-    /// How far it is.
+    /// State of the claim.
     pub state: ClaimState,
-    /// Its devices, or those of the requests that the container uses.
+    /// Devices of the claim, or of the requests that the container uses.
     pub devices: Vec<UsedDevice>,
 }
 
 impl NodePodUsage {
-    /// Joins what is known.
+    /// Joins the inputs.
     pub fn of(facts: &PodUsageFacts<'_>) -> Self {
         join::join(facts)
     }
 
-    /// The pod of this name, added where it is not known yet.
+    /// Returns the pod of this name, and adds it if it is not known yet.
     pub fn pod(&mut self, name: &PodName, known_by: PodEvidence) -> &mut PodUsage {
         let place = match self.pods.binary_search_by(|pod| pod.name.cmp(name)) {
             Ok(place) => place,
@@ -151,7 +151,7 @@ impl PodUsage {
         Self { name, known_by, containers: Vec::new(), claims: Vec::new() }
     }
 
-    /// The container of this name, added where it is not known yet.
+    /// Returns the container of this name, and adds it if it is not known yet.
     pub fn container(&mut self, name: &str) -> &mut ContainerUsage {
         let place = self.containers.iter().position(|container| container.name == name);
         let place = place.unwrap_or_else(|| {
@@ -164,7 +164,7 @@ impl PodUsage {
 }
 
 impl ContainerUsage {
-    /// Adds what the container has by a claim. What is known of that already is known better.
+    /// Adds devices that the container has by a claim. An earlier entry for the claim is better, and stays.
     pub fn add(&mut self, used: ClaimUse) {
         if self.claims.iter().all(|known| known.claim != used.claim) {
             self.claims.push(used);

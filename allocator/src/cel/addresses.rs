@@ -9,14 +9,14 @@ pub(super) struct Cidr {
     pub(super) bits: u8,
 }
 
-/// An address; IPv4 ones written as IPv6 and those with a zone are refused.
+/// Reads an address; IPv4 ones written as IPv6 and those with a zone are refused.
 pub(super) fn parse_ip(text: &str) -> Option<IpAddr> {
     let address: IpAddr = text.parse().ok()?;
     let is_mapped = matches!(address, IpAddr::V6(address) if address.to_ipv4_mapped().is_some());
     (!is_mapped).then_some(address)
 }
 
-/// Whether it can be reached from everywhere, as Go's library sees it.
+/// True if the address can be reached from everywhere, as Go's library sees it.
 pub(super) fn is_global_unicast(address: IpAddr) -> bool {
     let is_broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
     !(is_broadcast
@@ -80,7 +80,7 @@ fn masked(address: IpAddr, bits: u8) -> IpAddr {
     }
 }
 
-/// Whether an address is one of IPv6, which may name a zone; `None` for what is no address.
+/// True if an address is one of IPv6, which may name a zone; `None` for a text that is no address.
 pub(super) fn is_address_with_zone(text: &str) -> Option<bool> {
     match text.split_once('%') {
         Some((address, zone)) => address.parse::<std::net::Ipv6Addr>().ok().filter(|_| !zone.is_empty()).map(|_| true),

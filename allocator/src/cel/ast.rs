@@ -1,4 +1,4 @@
-//! The tree that a text stands for, macros already written out.
+//! Syntax tree of an expression, macros already expanded.
 
 use super::{CompileError, value::Value};
 
@@ -15,13 +15,13 @@ pub(super) const RESULT: &str = "@result";
 #[derive(Clone, Debug)]
 pub(super) struct Expression {
     pub(super) kind: Kind,
-    /// Of the tree below, this one included.
+    /// Depth of the tree below, this part included.
     depth: u16,
-    /// How many parts it has, this one included.
+    /// Number of parts, this one included.
     parts: u32,
 }
 
-/// What a part is.
+/// Kind of a part.
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
     Literal(Value<'static>),
@@ -37,14 +37,14 @@ pub(super) enum Kind {
         target: Option<Box<Expression>>,
         arguments: Vec<Expression>,
     },
-    /// Elements, and whether each is optional.
+    /// Elements, each with a flag for optional ones.
     List(Vec<(Expression, bool)>),
-    /// Keys, values, and whether each is optional.
+    /// Keys and values, each with a flag for optional ones.
     Map(Vec<(Expression, Expression, bool)>),
     Fold(Box<Fold>),
 }
 
-/// What most macros become: a walk over a range that collects a result.
+/// Expansion of most macros: a walk over a range that collects a result.
 #[derive(Clone, Debug)]
 pub(super) struct Fold {
     pub(super) range: Expression,
@@ -57,7 +57,7 @@ pub(super) struct Fold {
 }
 
 impl Expression {
-    /// One level above its parts.
+    /// Returns a part, one level above its own parts.
     pub(super) fn new(kind: Kind) -> Result<Self, CompileError> {
         let (mut below, mut parts) = (0, 1_u32);
         kind.parts(&mut |part| (below, parts) = (below.max(part.depth), parts.saturating_add(part.parts)));
@@ -92,7 +92,7 @@ impl Expression {
 }
 
 impl Expression {
-    /// The names joined by points, if it is nothing else.
+    /// Names joined by points, if the part is nothing else.
     pub(super) fn dotted(&self) -> Option<String> {
         match &self.kind {
             Kind::Name(name) => Some(name.to_string()),

@@ -1,4 +1,4 @@
-//! Texts that `format` fills in: what is between the places, and what each place takes.
+//! Texts that `format` fills in: the text between the places, and the clause of each place.
 
 /// A part of such a text.
 #[derive(Clone, Debug, PartialEq)]
@@ -7,14 +7,14 @@ pub(super) enum Piece<'t> {
     Clause(Clause),
 }
 
-/// A place, and how a value is written there.
+/// A place, with the notation of its value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Clause {
     pub(super) verb: Verb,
     pub(super) precision: Option<u64>,
 }
 
-/// How a value is written.
+/// Notation of a value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Verb {
     Text,
@@ -72,7 +72,7 @@ fn clause(text: &str) -> Result<(Clause, &str), String> {
     Ok((Clause { verb, precision }, &rest[1..]))
 }
 
-/// So many places have values.
+/// Number of places that take values.
 pub(super) fn count(pieces: &[Piece<'_>]) -> usize {
     pieces.iter().filter(|piece| matches!(piece, Piece::Clause(_))).count()
 }

@@ -13,7 +13,7 @@ use super::{
 #[derive(Clone, Debug)]
 pub(super) enum List<'a> {
     Values(Arc<Vec<Value<'a>>>),
-    /// Two lists behind each other, and how long they are.
+    /// Two lists behind each other, and their length together.
     Joined(Arc<(List<'a>, List<'a>)>, u64),
     Texts(&'a [String]),
     Ints(&'a [i64]),
@@ -77,7 +77,7 @@ impl<'a> List<'a> {
         Self::Values(values)
     }
 
-    /// Reading back takes lists that were joined apart.
+    /// Reads the list back; joined lists are taken apart.
     pub(super) fn reread(&self) -> Self {
         match self {
             Self::Joined(..) => Self::new(self.iter().map(|element| element.reread()).collect()),
@@ -94,7 +94,7 @@ impl<'a> List<'a> {
     }
 }
 
-/// Elements that have no answer to whether they are equal count as if they were.
+/// True unless the elements differ: elements that cannot be compared count as equal.
 fn is_not_other(one: &Value<'_>, two: &Value<'_>, work: &mut Work) -> bool {
     one.equality(two, work) != Some(false)
 }
@@ -106,7 +106,7 @@ pub(super) enum Map<'a> {
     Device(DeviceMap<'a>),
 }
 
-/// What maps that expressions make can be looked up by.
+/// Key by which a map that an expression makes is looked up.
 #[derive(Clone, Debug)]
 pub(super) enum Key<'a> {
     Bool(bool),
@@ -114,7 +114,7 @@ pub(super) enum Key<'a> {
     Uint(u64),
     Text(Shared<'a, str>),
     Null,
-    /// One that is not whole.
+    /// A number that is not whole.
     Double(f64),
     Timestamp(Timestamp),
     Duration(Duration),
@@ -122,7 +122,7 @@ pub(super) enum Key<'a> {
 }
 
 impl<'a> Key<'a> {
-    /// Whole numbers of all types are one kind of key.
+    /// Key of a value. Whole numbers of all types are one kind of key.
     pub(super) fn of(value: &Value<'a>) -> Option<Self> {
         match value {
             Value::Bool(value) => Some(Self::Bool(*value)),
@@ -153,7 +153,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Anything that tells keys apart.
+    /// Sort key that tells all keys apart.
     fn order(&self) -> (u8, i128, &str) {
         match self {
             Self::Bool(value) => (0, i128::from(*value), ""),
@@ -202,12 +202,12 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// Whether looking something up in it takes a hash.
+    /// True if a lookup in the map takes a hash.
     pub(super) fn is_hashed(&self) -> bool {
         matches!(self, Self::Entries(entries) if !entries.is_empty())
     }
 
-    /// In the order of the keys; Kubernetes has none.
+    /// Entries in the order of the keys; Kubernetes has none.
     pub(super) fn entries(&self) -> Vec<(Value<'a>, Value<'a>)> {
         match self {
             Self::Entries(entries) => entries.iter().map(|(key, value)| (key.value(), value.clone())).collect(),
@@ -223,7 +223,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// Reading back leaves of all domains those that the device knows.
+    /// Reads the map back, which leaves of all domains those that the device knows.
     pub(super) fn reread(&self) -> Self {
         match self {
             Self::Device(DeviceMap::Domains(..)) => {
@@ -234,7 +234,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// Whether it has the key; unlike looking up, asking knows which domains there are.
+    /// True if the map has the key; unlike a lookup, this check knows which domains there are.
     pub(super) fn contains(&self, key: &Value<'a>) -> bool {
         match (self, key) {
             (Self::Device(map), Value::Text(key)) => map.contains(key),

@@ -1,4 +1,4 @@
-//! From a tree to what is evaluated: names are resolved, types checked, and everything decided that can be.
+//! Compiler from a syntax tree to a plan: resolves names, checks types, and decides everything that can be decided.
 
 mod calls;
 mod formatting;
@@ -15,7 +15,7 @@ use formatting::Formatting;
 /// Types made of more parts than this are refused: nothing sensible has one, and they can grow without bound.
 const HEAVIEST_TYPE: usize = 10_000;
 
-/// Lists and maps whose elements have to be of one type: which types they were found to have.
+/// Types of the elements of a list or a map, which have to be of one type.
 type Aggregate = Vec<Type>;
 
 /// A part with its type.
@@ -40,7 +40,7 @@ struct Variable {
     slot: usize,
 }
 
-/// What is evaluated, and how many places for variables it needs.
+/// Returns the plan of an expression, and the number of slots that its variables need.
 pub(super) fn compile(expression: &Expression, options: &CelOptions) -> Result<(Node, usize), CompileError> {
     let (inference, formatting) = (Inference::default(), Formatting::default());
     let (scopes, aggregates, uses) = (Vec::new(), Vec::new(), Vec::new());
@@ -175,7 +175,7 @@ impl Compiler<'_> {
         Ok((Type::map(key, value), calls::constant_map(&nodes).unwrap_or_else(|| Node::Map(nodes.into()))))
     }
 
-    /// What an element is, without the wrapping of an optional one.
+    /// Type of an element, without the wrapping of an optional one.
     fn element_type(&self, ty: &Type, is_optional: bool) -> Result<Type, CompileError> {
         match (is_optional, ty.as_optional()) {
             (true, Some(inside)) => Ok(inside.clone()),
@@ -186,7 +186,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// These have to be of one type, unless `format` writes them.
+    /// Notes types that have to be one type, unless `format` writes the values.
     fn same(&mut self, types: Aggregate) {
         if !self.formatting.is_inside() {
             self.aggregates.push(types);
@@ -203,7 +203,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// Kubernetes wants elements not only to agree, but to be of the same type.
+    /// Checks that elements not only agree, but are of the same type, as Kubernetes demands.
     fn check_aggregates(&self) -> Result<(), CompileError> {
         for types in &self.aggregates {
             let mut types = types.iter().map(|ty| self.inference.settled(ty));
@@ -215,7 +215,8 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Kubernetes takes the name of a variable that holds a type for the name of a type, also where its type is found later.
+    /// Refuses variables that hold a type: Kubernetes takes such a name for the name of a type, also where its type
+    /// is found later.
     fn check_uses(&self) -> Result<(), CompileError> {
         let holds_type = |ty: &Type| matches!(self.inference.settled(ty), Type::Meta(_));
         self.uses.iter().filter(|(_, ty)| holds_type(ty)).try_for_each(|(name, _)| match type_name(name) {
@@ -278,14 +279,14 @@ impl Compiler<'_> {
     }
 }
 
-/// What the type of `device` is called.
+/// Name of the type of `device`.
 const DEVICE: &str = "kubernetes.DRADevice";
 
 fn named_type(name: &str) -> Result<Typed, CompileError> {
     type_name(name).ok_or_else(|| CompileError::UnknownName(name.to_owned()))
 }
 
-/// Types, and the only constant, can be named: to compare them with what `type()` gives.
+/// A name for a type or for the only constant, which expressions compare with the result of `type()`.
 fn type_name(name: &str) -> Option<Typed> {
     let ty = match name {
         "google.protobuf.NullValue.NULL_VALUE" => return Some((Type::Int, Node::Constant(Value::Int(0)))),
@@ -309,7 +310,7 @@ fn type_name(name: &str) -> Option<Typed> {
     Some((Type::Meta(Some(ty.clone().into())), Node::Constant(Value::Type(ty.into()))))
 }
 
-/// Whether an expression is what a macro collects.
+/// True if an expression is the result that a macro collects.
 fn is_result(expression: &Expression) -> bool {
     matches!(&expression.kind, Kind::Name(name) if **name == *RESULT)
 }

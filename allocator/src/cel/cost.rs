@@ -1,4 +1,4 @@
-//! What evaluating costs, in the units of Kubernetes' own limit.
+//! Cost of an evaluation, in the units of Kubernetes' own limit.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -9,18 +9,18 @@ use super::{
     value::{Shared, Value, count},
 };
 
-/// A selector may cost this much for one device.
+/// Most that a selector may cost for one device.
 pub(super) const LIMIT: u64 = 1_000_000;
 
-/// All texts and lists that one evaluation makes, in bytes and elements. Costs alone do not bound memory: some functions
-/// are cheaper than what they make is big.
+/// All texts and lists that one evaluation makes, in bytes and elements. Costs alone do not bound memory: some
+/// functions are cheaper than their results are big.
 const MOST_MADE: u64 = 16 << 20;
 
 pub(super) const NEW_LIST: u64 = 10;
 pub(super) const NEW_MAP: u64 = 30;
 const NEW_STRUCTURE: u64 = 40;
 
-/// How the cost of a call depends on its arguments.
+/// Dependence of a call's cost on its arguments.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Cost {
     Nothing,
@@ -51,7 +51,7 @@ pub(super) enum Cost {
     SelfCompare,
     KeysCompare,
     Sets(u8),
-    /// Whether a network has an address or a network; the latter may have to be read first.
+    /// A check whether a network contains an address or a network; the latter may have to be read first.
     Within {
         is_network: bool,
         is_read: bool,
@@ -59,7 +59,7 @@ pub(super) enum Cost {
 }
 
 impl Cost {
-    /// Kubernetes counts these by name, whichever overload it is.
+    /// Cost that Kubernetes counts by name, whichever overload it is.
     pub(super) fn by_function(name: &str) -> Option<Self> {
         Some(match name {
             "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => Self::Traversal,
@@ -75,7 +75,7 @@ impl Cost {
         })
     }
 
-    /// The cost of a call of which only its arguments tell the overload.
+    /// Cost of a call whose overload only the arguments tell.
     pub(super) fn of_any_overload(name: &str) -> Self {
         match name {
             "containsIP" | "containsCIDR" => Self::Within { is_network: name == "containsCIDR", is_read: false },
@@ -83,7 +83,7 @@ impl Cost {
         }
     }
 
-    /// The list without which Go cannot tell the cost, and gives up.
+    /// Argument that has to be a list: without it Go cannot tell the cost, and gives up.
     pub(super) fn compared_list(self) -> Option<usize> {
         match self {
             Self::SelfCompare => Some(0),
@@ -92,7 +92,7 @@ impl Cost {
         }
     }
 
-    /// Of a call.
+    /// Cost of one call.
     pub(super) fn of(self, arguments: &[Value<'_>], result: Option<&Value<'_>>, work: &mut Work) -> u64 {
         let size = |at: usize| arguments.get(at).map_or(1, Value::size);
         let result = || result.map_or(1, Value::size);
@@ -127,7 +127,7 @@ impl Cost {
         }
     }
 
-    /// Whether it is known before the call is made.
+    /// True if the cost is known only after the call, from its result.
     pub(super) fn needs_result(self) -> bool {
         matches!(self, Self::TwiceResult | Self::NewList)
     }
@@ -182,11 +182,11 @@ fn comparing(value: &Value<'_>) -> u64 {
 #[derive(Debug, Default)]
 pub(super) struct Work(u64);
 
-/// So many comparisons are done in the blink of an eye.
+/// Most comparisons of one evaluation; they still take hardly any time.
 const MOST_WORK: u64 = 20_000_000;
 
 impl Work {
-    /// One comparison more; `false` once there are too many, and everything that compares gives up.
+    /// Counts one comparison more; `false` once there are too many, and everything that compares gives up.
     pub(super) fn step(&mut self) -> bool {
         self.steps(1);
         self.0 <= MOST_WORK
@@ -197,7 +197,7 @@ impl Work {
     }
 }
 
-/// Counts what an evaluation costs, and what it makes.
+/// Counters of an evaluation: its cost, and the size of everything that it makes.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     cost: u64,
@@ -206,8 +206,8 @@ pub(super) struct Meter {
     decimals: Decimals,
 }
 
-/// Quantities that were compared with one that Kubernetes holds in decimal: from then on, they are held so themselves.
-/// By where they lie; what could lie elsewhere later is kept.
+/// Quantities that were compared with one that Kubernetes holds in decimal: from then on, they are held so
+/// themselves. Keyed by address; values whose address could be reused are kept.
 type Decimals = HashMap<usize, Option<Arc<ExactQuantity>>>;
 
 impl Meter {
@@ -215,18 +215,18 @@ impl Meter {
         self.cost
     }
 
-    /// What was counted since does not count.
+    /// Takes back the cost that was counted since.
     pub(super) fn return_to(&mut self, cost: u64) {
         self.cost = cost;
     }
 
-    /// More to pay.
+    /// Adds to the cost.
     pub(super) fn charge(&mut self, cost: u64) -> Result<(), EvaluationError> {
         self.cost = self.cost.saturating_add(cost);
         if self.cost > LIMIT { Err(EvaluationError::CostLimit) } else { Ok(()) }
     }
 
-    /// A quantity as it is held by now.
+    /// Returns a quantity as it is held by now.
     pub(super) fn held(&self, quantity: &Shared<'_, ExactQuantity>) -> ExactQuantity {
         match self.decimals.contains_key(&quantity.address()) {
             true => quantity.in_decimal(),
@@ -234,7 +234,7 @@ impl Meter {
         }
     }
 
-    /// From now on it is held in decimal.
+    /// Holds the quantity in decimal from now on.
     pub(super) fn hold_in_decimal(&mut self, quantity: &Shared<'_, ExactQuantity>) {
         let kept = match quantity {
             Shared::Owned(owned) => Some(Arc::clone(owned)),
@@ -243,7 +243,7 @@ impl Meter {
         self.decimals.insert(quantity.address(), kept);
     }
 
-    /// A constant that is read once more.
+    /// Forgets how a constant was held, since it is read once more.
     pub(super) fn renew(&mut self, value: &Value<'_>) {
         if let Value::Quantity(quantity) = value
             && !self.decimals.is_empty()
@@ -256,7 +256,7 @@ impl Meter {
         &mut self.work
     }
 
-    /// Whether comparing had to give up.
+    /// Checks that comparisons did not have to give up.
     pub(super) fn check_work(&self) -> Result<(), EvaluationError> {
         match self.work.0 > MOST_WORK {
             true => Err(EvaluationError::Unsupported("comparing more than 20 million elements".to_owned())),
@@ -264,7 +264,7 @@ impl Meter {
         }
     }
 
-    /// That much text, or so many elements, is about to be made.
+    /// Counts text or elements that are about to be made.
     pub(super) fn make(&mut self, size: u64) -> Result<(), EvaluationError> {
         self.made = self.made.saturating_add(size);
         match self.made > MOST_MADE {

@@ -11,7 +11,7 @@ use super::{
 #[derive(Debug)]
 pub(super) struct Overload {
     pub(super) is_member: bool,
-    /// With the target of a member first. `A` and `B` are the variables 0 and 1.
+    /// Types of the arguments, with the target of a member first. `A` and `B` are the variables 0 and 1.
     pub(super) arguments: Vec<Type>,
     pub(super) result: Type,
     pub(super) cost: Cost,
@@ -207,7 +207,7 @@ const COMPARED: [(&str, &str, Cost); 14] = [
     ("duration", "duration", Cost::One),
 ];
 
-/// What all comparisons take.
+/// Overloads that all comparisons have.
 pub(super) static COMPARISON: LazyLock<Vec<Overload>> = LazyLock::new(|| {
     let compared = |(one, two, cost): &(&'static str, &'static str, Cost)| {
         let arguments = [one, two].into_iter().filter_map(|text| read_type(text).map(|(ty, _)| ty)).collect();

@@ -11,20 +11,20 @@ use super::{
     value::{Shared, Value},
 };
 
-/// What a selector sees of a device.
+/// Facts of a device that a selector sees.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceFacts<'a> {
-    /// Whose device; the domain of names that have none.
+    /// Driver of the device; the domain of names that have none.
     pub driver: &'a str,
-    /// By qualified name.
+    /// Attributes by qualified name.
     pub attributes: &'a SortedMap<DeviceAttribute>,
-    /// By qualified name.
+    /// Capacities by qualified name.
     pub capacity: &'a SortedMap<DeviceCapacity>,
-    /// Whether several claims can hold it.
+    /// True if several claims can hold the device.
     pub allow_multiple_allocations: bool,
 }
 
-/// What a device has by name: attributes or capacities.
+/// Named properties of a device: attributes or capacities.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Property {
     /// `device.attributes`.
@@ -34,7 +34,7 @@ pub enum Property {
 }
 
 impl Property {
-    /// As expressions write it.
+    /// Field of `device` in expressions.
     pub(super) fn field(self) -> &'static str {
         match self {
             Self::Attribute => "attributes",
@@ -52,7 +52,8 @@ pub(super) enum DeviceMap<'a> {
 }
 
 impl<'a> DeviceFacts<'a> {
-    /// Why no selector can judge the device, if so: Kubernetes reads all attributes before it evaluates anything.
+    /// Reason why no selector can judge the device, if there is one: Kubernetes reads all attributes before it
+    /// evaluates anything.
     pub fn fault(&self, has_lists: bool) -> Option<EvaluationError> {
         let is_version = |version: &str| Semver::parse(version).is_some();
         let attributes = self.attributes.iter().find_map(|(name, attribute)| {
@@ -79,7 +80,7 @@ impl<'a> DeviceFacts<'a> {
         }
     }
 
-    /// What has the full name, or only an id if the domain is the driver's.
+    /// Finds a value by its full name, or by the id alone if the domain is the driver's.
     fn named<V>(&self, map: &'a SortedMap<V>, domain: &str, id: &str) -> Option<&'a V> {
         if domain.contains('/') {
             return None;
@@ -127,7 +128,7 @@ fn capacity_value(capacity: &DeviceCapacity) -> Option<Value<'_>> {
     }
 }
 
-/// A version attribute; `None` for what is none, which [`DeviceFacts::fault`] finds first.
+/// Value of a version attribute; `None` for a text that is no version, which [`DeviceFacts::fault`] finds first.
 pub(super) fn parsed_version(text: &str) -> Option<Value<'static>> {
     Semver::parse(text).map(|version| Value::Semver(Shared::owned(version)))
 }
@@ -150,7 +151,7 @@ impl<'a> DeviceMap<'a> {
         }
     }
 
-    /// What looking up something that is no text gives.
+    /// Result of a lookup by a key that is no text.
     pub(super) fn without_key(&self) -> Option<Value<'a>> {
         matches!(self, Self::Domains(..)).then(|| Value::Map(Map::new(BTreeMap::new())))
     }

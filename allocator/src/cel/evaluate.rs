@@ -1,4 +1,4 @@
-//! Evaluating a selector for a device, with what that costs.
+//! Evaluation of a selector for a device, with its cost.
 
 mod fold;
 
@@ -31,7 +31,7 @@ enum Slot<'a> {
     Known(Evaluated<'a>),
 }
 
-/// What is called, and what it costs.
+/// Function of a call, and its cost.
 #[derive(Clone, Copy)]
 struct Call<'a> {
     function: Function,
@@ -40,20 +40,20 @@ struct Call<'a> {
     is_in_turn: bool,
 }
 
-/// Whether the value at the end of a path is optional.
+/// Value at the end of a path, with a flag for an optional one.
 struct Reached<'a> {
     value: Value<'a>,
     is_optional: bool,
 }
 
-/// What a path comes to.
+/// Outcome of a path.
 enum End<'a> {
     Reached(Reached<'a>),
-    /// The value of the path: nothing is there, or what is asked is answered.
+    /// The value of the path: nothing is there, or the test is answered.
     Known(Value<'a>),
 }
 
-/// The beginning of a path; steps go into what is optional.
+/// Begins a path; steps go into optional values.
 fn begin(value: Value<'_>) -> Result<End<'_>, EvaluationError> {
     Ok(match unless_lost(value)? {
         Value::Optional(None) => End::Known(Value::Optional(None)),
@@ -107,7 +107,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// A path, and the step that reading its beginning is.
+    /// Evaluates a path, and charges for the step of reading its beginning.
     fn whole_path(&mut self, path: &'a Path) -> Evaluated<'a> {
         let reached = unless_final(self.path(path))?;
         let is_free = path.is_test || matches!(path.base, Base::Choice(_));
@@ -115,7 +115,7 @@ impl<'a> Evaluation<'a> {
         reached
     }
 
-    /// Where only the steps cost: in branches of a choice, and as an index.
+    /// Evaluates a node for which only the steps cost: a branch of a choice, or an index.
     fn bare(&mut self, node: &'a Node) -> Evaluated<'a> {
         match node {
             Node::Path(path) if !path.is_test => self.path(path),
@@ -198,7 +198,8 @@ impl<'a> Evaluation<'a> {
         Ok(End::Reached(reached))
     }
 
-    /// One step; `None` where nothing is there and that is no error. A step to nothing is free unless that was asked.
+    /// Takes one step; `None` where nothing is there and that is no error. A step to nothing is free unless it is
+    /// tested.
     fn step(
         &mut self,
         from: &Reached<'a>,
@@ -237,7 +238,8 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Evaluates arguments up to the first error. The call costs nothing then, unless it was the last argument that failed.
+    /// Evaluates arguments up to the first error. The call costs nothing then, unless it was the last argument that
+    /// failed.
     fn call_in_turn(&mut self, call: Call<'a>, nodes: &'a [Node]) -> Evaluated<'a> {
         let Some((last, first)) = nodes.split_last() else { return self.apply(call, &[]) };
         let mut values = Vec::with_capacity(nodes.len());
@@ -260,7 +262,7 @@ impl<'a> Evaluation<'a> {
         unless_final(self.evaluate(node))
     }
 
-    /// Functions see no errors, but a call with one as argument still costs.
+    /// Calls a function, which sees no errors; a call with an error as argument still costs.
     fn called<const N: usize>(&mut self, call: Call<'a>, values: [Evaluated<'a>; N]) -> Evaluated<'a> {
         let mut first_error = None;
         let values = values.map(|value| {
@@ -308,7 +310,7 @@ impl<'a> Evaluation<'a> {
         result
     }
 
-    /// False only for what is false; errors can still turn out not to matter.
+    /// Returns false only for a value that is false; errors can still turn out not to matter.
     fn not_strictly_false(&mut self, node: &'a Node) -> Evaluated<'a> {
         let value = self.evaluate(node);
         self.meter.charge(1)?;
@@ -318,7 +320,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Ends at the first term that decides; errors only count where no term does.
+    /// Evaluates up to the first term that decides; errors only count where no term does.
     fn logical(&mut self, terms: &'a [Node], deciding: bool) -> Evaluated<'a> {
         let mut first_error = None;
         for term in terms {
@@ -357,7 +359,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// A list costs what it costs, even if one of its elements is an error.
+    /// Evaluates a list, which costs the same even if one of its elements is an error.
     fn list(&mut self, elements: &'a [(Node, bool)]) -> Evaluated<'a> {
         let values = unless_final(self.elements(elements))?;
         self.meter.charge(NEW_LIST)?;
@@ -408,7 +410,7 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-/// Errors that end everything come first; others may not matter.
+/// Splits off errors that end everything; others may not matter.
 pub(super) fn unless_final<T>(
     result: Result<T, EvaluationError>,
 ) -> Result<Result<T, EvaluationError>, EvaluationError> {
@@ -426,12 +428,12 @@ pub(super) fn unless_lost(value: Value<'_>) -> Evaluated<'_> {
     }
 }
 
-/// Some values cannot be looked up, nor be keys.
+/// Refuses values that cannot be looked up, nor be keys.
 fn check_hash(value: &Value<'_>) -> Result<(), EvaluationError> {
     if value.has_hash() { Ok(()) } else { Err(EvaluationError::NoHash(value.type_of().to_string())) }
 }
 
-/// What is behind a key; `None` where nothing is there and that is allowed.
+/// Value behind a key; `None` where nothing is there and that is allowed.
 fn look_up<'a>(value: &Value<'a>, key: &Value<'a>, may_be_absent: bool) -> Result<Option<Value<'a>>, EvaluationError> {
     if !key.is_index() {
         return Err(EvaluationError::Failed(format!("nothing is found by a {}", key.type_of())));

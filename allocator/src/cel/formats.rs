@@ -1,4 +1,4 @@
-//! The formats that Kubernetes names: what a text must be to have one, and what is said where it has not. Selectors can
+//! Formats that Kubernetes names: the rules for a text, and the messages about one that breaks them. Selectors can
 //! see the words, so they are Kubernetes' own.
 
 use super::{
@@ -10,14 +10,14 @@ use super::{
 /// A named format.
 #[derive(Debug)]
 pub(super) struct NamedFormat {
-    /// As expressions call it.
+    /// Name in expressions.
     pub(super) name: &'static str,
-    /// What costs are counted by: how long a regular expression for it would be.
+    /// Length of a regular expression for the format, by which costs are counted.
     pub(super) pattern_size: u64,
     faults: fn(&str) -> Faults,
 }
 
-/// What is wrong with a text; `None` where it is not known what Kubernetes would say.
+/// Mistakes in a text; `None` where it is not known what Kubernetes would say.
 type Faults = Option<Vec<String>>;
 
 /// All formats.
@@ -37,7 +37,7 @@ pub(super) static FORMATS: [NamedFormat; 13] = [
     format("datetime", 71, |text| Some(unless(is_date_and_time(text), "invalid datetime"))),
 ];
 
-/// What until 1.34 was said in other words.
+/// Formats with other messages until 1.34.
 static FORMATS_OF_1_34: [NamedFormat; 2] = [
     format("qualifiedName", 60, |text| Some(qualified_name(text, "characters", "a qualified name"))),
     format("labelValue", 40, |text| Some(label_value(text, "characters"))),
@@ -53,7 +53,7 @@ impl NamedFormat {
         older.iter().chain(&FORMATS).find(|format| format.name == name)
     }
 
-    /// What is wrong with a text; `None` where it is not known what Kubernetes would say.
+    /// Mistakes in a text; `None` where it is not known what Kubernetes would say.
     pub(super) fn faults(&self, text: &str) -> Faults {
         (self.faults)(text)
     }
@@ -73,7 +73,7 @@ fn mismatch(rule: &str, pattern: &str, examples: &[&str]) -> String {
     format!("{rule} (e.g. {}regex used for validation is '{pattern}')", examples.join(" or "))
 }
 
-/// Whether it consists of such characters, the first and the last being letters or digits.
+/// True if the text consists of such characters, the first and the last being letters or digits.
 fn is_framed(text: &str, is_inside: fn(u8) -> bool, is_end: fn(u8) -> bool) -> bool {
     let bytes = text.as_bytes();
     let ends = bytes.first().zip(bytes.last());
@@ -133,7 +133,8 @@ fn old_label(text: &str) -> Vec<String> {
     faults
 }
 
-/// A text that something will be put behind: a dash at its end is taken for a letter, and so is what is before it.
+/// A text that something will be put behind: a dash at its end is taken for a letter, and so is the character before
+/// it.
 fn masked(text: &str) -> String {
     match text.strip_suffix('-') {
         // Kubernetes cuts two bytes off. What remains of a longer character has no format.
@@ -185,7 +186,7 @@ fn uri(text: &str) -> Faults {
     }
 }
 
-/// Groups of 8, 4, 4, 4 and 12 digits; each dash between them can be missing.
+/// True for groups of 8, 4, 4, 4 and 12 digits; each dash between them can be missing.
 fn is_uuid(text: &str) -> bool {
     let mut rest = text;
     for (at, length) in [8, 4, 4, 4, 12].into_iter().enumerate() {
@@ -199,14 +200,14 @@ fn is_uuid(text: &str) -> bool {
     rest.is_empty()
 }
 
-/// Groups of four, of which the last is filled up.
+/// True for groups of four digits, of which the last is filled up.
 fn is_base64(text: &str) -> bool {
     let digits = text.strip_suffix("==").or_else(|| text.strip_suffix('=')).unwrap_or(text);
     let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || b"+/".contains(&byte);
     !text.is_empty() && text.len().is_multiple_of(4) && digits.bytes().all(is_digit)
 }
 
-/// A date, a T, a time and a zone; what follows a second T does not matter.
+/// True for a date, a T, a time and a zone; any text behind a second T does not matter.
 fn is_date_and_time(text: &str) -> bool {
     let text = text.to_lowercase();
     let mut parts = text.split('t');
@@ -214,7 +215,7 @@ fn is_date_and_time(text: &str) -> bool {
     is_date(date) && is_time_with_zone(time)
 }
 
-/// `12:30:59`, with a fraction behind any sign, and `z` or an offset of two pairs of digits.
+/// True for `12:30:59`, with a fraction behind any sign, and `z` or an offset of two pairs of digits.
 fn is_time_with_zone(text: &str) -> bool {
     let pair = |text: &str| text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
     let Some((clock, rest)) = text.split_at_checked(8) else { return false };

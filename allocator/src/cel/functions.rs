@@ -1,4 +1,4 @@
-//! What functions do, apart from what they cost.
+//! Bodies of the functions, apart from their cost.
 
 mod authorizer;
 mod convert;
@@ -54,12 +54,12 @@ impl Function {
         self.0.0
     }
 
-    /// Kubernetes converts constants while it compiles.
+    /// True for conversions: Kubernetes converts constants while it compiles.
     pub(super) fn is_conversion(self) -> bool {
         convert::ALL.iter().any(|(name, _)| *name == self.name())
     }
 
-    /// Reads a text that, if it is constant, always gives the same.
+    /// True for functions that read a text: the result for a constant is always the same.
     pub(super) fn is_reading(self) -> bool {
         matches!(self.name(), "quantity" | "semver" | "ip" | "cidr" | "url")
     }
@@ -76,13 +76,13 @@ impl Function {
         })
     }
 
-    /// The same with a pattern that was read before.
+    /// Returns the result with a pattern that was read before.
     pub(super) fn call_with<'a>(self, regex: &Regex, arguments: &[Value<'a>], meter: &mut Meter) -> Outcome<'a> {
         strings::with_regex(self.name(), regex, arguments, meter)
     }
 }
 
-/// No overload takes these.
+/// Refuses arguments that no overload takes.
 fn mismatch<'a>(arguments: &[Value<'_>]) -> Outcome<'a> {
     let found = arguments.iter().map(|argument| argument.type_of().to_string()).collect::<Vec<_>>().join(", ");
     Err(EvaluationError::NoOverload { function: String::new(), found })

@@ -13,12 +13,12 @@ pub(super) enum Token {
     Double(f64),
     Text(Box<str>),
     Bytes(Box<[u8]>),
-    /// A sign, or one of the words that the grammar knows.
+    /// A sign, or one of the grammar's own words.
     Sign(&'static str),
     End,
 }
 
-/// Longer ones first.
+/// Signs, longer ones first.
 const SIGNS: [&str; 24] = [
     "==", "!=", "<=", ">=", "&&", "||", "<", ">", "[", "]", "{", "}", "(", ")", ".", ",", "-", "!", "?", ":", "+", "*",
     "/", "%",
@@ -106,7 +106,7 @@ fn integer(rest: &str, digits: &str, base: u32, end: usize) -> Result<(Token, us
     }
 }
 
-/// How a text is quoted.
+/// Quotation of a text.
 struct Quoted {
     is_bytes: bool,
     is_raw: bool,
@@ -142,7 +142,7 @@ impl Quoted {
         Ok((token, from + end + self.quote.len()))
     }
 
-    /// Where the closing quote is.
+    /// Offset of the closing quote.
     fn end(&self, inside: &str) -> Option<usize> {
         let mut characters = inside.char_indices();
         while let Some((at, character)) = characters.next() {

@@ -1,4 +1,4 @@
-//! From words to a tree.
+//! Parser from words to a syntax tree.
 
 use super::{
     CompileError,
@@ -8,7 +8,7 @@ use super::{
     value::Value,
 };
 
-/// The API server takes no longer ones.
+/// Bytes of an expression that the API server takes.
 const LONGEST_BYTES: usize = 10 * 1024;
 
 /// Words that are kept for later versions of the language.
@@ -39,7 +39,7 @@ const OPERATORS: [&[(&str, &str)]; 3] = [
     &[("*", "_*_"), ("/", "_/_"), ("%", "_%_")],
 ];
 
-/// The tree of a text.
+/// Parses a text into its tree.
 pub(super) fn parse(text: &str) -> Result<Expression, CompileError> {
     if text.len() > LONGEST_BYTES {
         return Err(CompileError::TooLong { bytes: text.len(), longest: LONGEST_BYTES });
@@ -111,7 +111,7 @@ impl Parser {
         }
     }
 
-    /// Operators of this strength and stronger ones, grouped from the left.
+    /// Parses operators of this strength and stronger ones, grouped from the left.
     fn binary(&mut self, strength: usize) -> Result<Expression, CompileError> {
         let Some(operators) = OPERATORS.get(strength) else { return self.unary() };
         let mut left = self.binary(strength + 1)?;
@@ -231,7 +231,7 @@ impl Parser {
         macros::global(&full, arguments)
     }
 
-    /// Separated by commas, up to the closing sign.
+    /// Parses expressions separated by commas, up to the closing sign.
     fn expressions(&mut self, close: &str) -> Result<Vec<Expression>, CompileError> {
         let mut found = Vec::new();
         while !(found.is_empty() && self.take(close)) {
@@ -264,7 +264,7 @@ impl Parser {
         Expression::new(Kind::Map(entries))
     }
 
-    /// Whether a list ends here; one comma may stand in front of the end.
+    /// True if a list ends here; one comma may stand in front of the end.
     fn closes(&mut self, close: &str, is_first: bool) -> Result<bool, CompileError> {
         let had_comma = self.take(",");
         if self.take(close) {
@@ -274,7 +274,7 @@ impl Parser {
     }
 }
 
-/// Only messages of one package can be built in Kubernetes, and no selector needs any.
+/// Error for a message: Kubernetes can build those of one package only, and no selector needs any.
 fn message(name: &Expression) -> CompileError {
     match name.dotted().as_deref().map(|name| name.trim_start_matches('.')) {
         Some(name) if name.starts_with("google.") => CompileError::Unsupported(format!("message {name}")),

@@ -1,4 +1,4 @@
-//! What is evaluated: a compact tree in which everything that can be decided beforehand is.
+//! Plan of a selector: a compact tree in which everything is decided that can be decided beforehand.
 
 use super::{cost::Cost, device::Property, functions::Function, regex::Regex, types::Type, value::Value};
 
@@ -6,7 +6,7 @@ use super::{cost::Cost, device::Property, functions::Function, regex::Regex, typ
 #[derive(Debug)]
 pub(super) enum Node {
     Constant(Value<'static>),
-    /// A call whose value is known beforehand; it still costs what it costs.
+    /// A call whose value is known beforehand; its cost is charged all the same.
     Known(Value<'static>, u64),
     Path(Box<Path>),
     Call {
@@ -25,7 +25,7 @@ pub(super) enum Node {
     },
     /// An argument whose type was found by the overload that takes it.
     Expected(Box<Node>, Type),
-    /// What macros use to go on in spite of errors.
+    /// Node by which macros go on in spite of errors.
     NotStrictlyFalse(Box<Node>),
     /// The result of a macro, taken out of its place and extended.
     Collect {
@@ -41,7 +41,7 @@ pub(super) enum Node {
     },
     /// A value that is one of some constants.
     OneOf(Box<Node>, Box<[Value<'static>]>),
-    /// Elements, and whether each is optional.
+    /// Elements, each with a flag for optional ones.
     List(Box<[(Node, bool)]>),
     Map(Box<[(Node, Node, bool)]>),
     /// The first optional value, or else the second.
@@ -52,7 +52,7 @@ pub(super) enum Node {
     Fold(Box<FoldNode>),
 }
 
-/// What is done to the result of a macro.
+/// Extension of a macro's result.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Insertion {
     Append,
@@ -60,12 +60,12 @@ pub(super) enum Insertion {
     Entries,
 }
 
-/// Where a value comes from, and the steps into it.
+/// Source of a value, and the steps into it.
 #[derive(Debug)]
 pub(super) struct Path {
     pub(super) base: Base,
     pub(super) steps: Vec<Step>,
-    /// Whether it only asks if the last step leads anywhere.
+    /// True if the path only tests that the last step leads anywhere.
     pub(super) is_test: bool,
     /// The common case, found without walking.
     pub(super) property: Option<PropertyPath>,
@@ -88,7 +88,7 @@ pub(super) struct Step {
     pub(super) is_optional: bool,
 }
 
-/// What is looked up.
+/// Key of a lookup.
 #[derive(Debug)]
 pub(super) enum StepKey {
     Constant(Value<'static>),
@@ -122,7 +122,7 @@ impl Node {
         Self::Path(Box::new(Path { base, steps: Vec::new(), is_test: false, property: None }))
     }
 
-    /// Its value, if that is known beforehand and costs nothing.
+    /// Value of the node, if it is known beforehand and costs nothing.
     pub(super) fn constant(&self) -> Option<&Value<'static>> {
         match self {
             Self::Constant(value) => Some(value),
@@ -130,7 +130,7 @@ impl Node {
         }
     }
 
-    /// With a step behind it.
+    /// Adds a step behind the node.
     pub(super) fn stepped(self, key: Node, is_optional: bool, is_test: bool) -> Self {
         let mut path = match self {
             Self::Path(path) if !path.is_test => path,

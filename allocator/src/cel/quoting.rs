@@ -1,6 +1,6 @@
 //! Texts in quotes, as Go writes them.
 
-/// In double quotes, with escapes for what cannot be seen.
+/// Writes a text in double quotes, with escapes for characters that cannot be seen.
 pub(super) fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for character in text.chars() {
@@ -28,8 +28,8 @@ fn push(out: &mut String, character: char) {
     }
 }
 
-/// Letters, marks, numbers, signs and the plain space: what the standard library shows as it is, too. Behind a letter,
-/// it shows marks that combine with it.
+/// True for letters, marks, numbers, signs and the plain space: characters that the standard library shows as they
+/// are, too. Behind a letter, it shows marks that combine with it.
 fn is_printable(character: char) -> bool {
     let shown = format!("{:?}", ['a', character].iter().collect::<String>());
     character == '\'' || !shown.contains('\\')

@@ -1,4 +1,5 @@
-//! What a selector looks at. Devices that are equal in that are equal to the selector.
+//! References of a selector: the facts of a device that it looks at. Devices with equal facts are equal to the
+//! selector.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -8,22 +9,22 @@ use super::{
     value::Value,
 };
 
-/// What the answer of a selector can depend on.
+/// Facts that the answer of a selector can depend on.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct References {
     /// Property, domain and id.
     pub names: BTreeSet<(Property, Box<str>, Box<str>)>,
-    /// Everything of one kind that is in a domain.
+    /// Domains of which everything of one kind counts.
     pub domains: BTreeSet<(Property, Box<str>)>,
     /// The driver's name.
     pub driver: bool,
-    /// Whether several claims can hold the device.
+    /// The flag that several claims can hold the device.
     pub allow_multiple_allocations: bool,
-    /// Everything there is: the device is used as a whole.
+    /// All facts: the device is used as a whole.
     pub all: bool,
 }
 
-/// Which domain a variable stands for.
+/// Domains that variables stand for.
 type Bound = HashMap<usize, (Property, Box<str>)>;
 
 impl References {
@@ -33,7 +34,7 @@ impl References {
         references
     }
 
-    /// Takes in what another selector looks at.
+    /// Adds the references of another selector.
     pub fn extend(&mut self, other: Self) {
         self.names.extend(other.names);
         self.domains.extend(other.domains);

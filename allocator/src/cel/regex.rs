@@ -1,11 +1,11 @@
-//! Regular expressions as Go reads them, on Rust's engine: the two agree in what they match, and differ in some of what
-//! they read.
+//! Regular expressions as Go reads them, on Rust's engine: the two agree in their matches, and differ in some of the
+//! syntax.
 
 use std::{iter::Peekable, str::Chars};
 
 use super::{CompileError, EvaluationError};
 
-/// Go repeats nothing more often.
+/// Most repetitions that Go reads.
 const MOST_REPEATED: u32 = 1000;
 
 const DIGIT: &str = "0-9";
@@ -16,11 +16,11 @@ const WORD: &str = "0-9A-Za-z_";
 #[derive(Debug)]
 pub(super) struct Regex(regex::Regex);
 
-/// Why a text is no regular expression.
+/// Error: a text is no regular expression.
 #[derive(Debug)]
 pub(super) enum RegexError {
     Invalid(String),
-    /// Go reads it, and it is not translated here.
+    /// Go reads the expression, but it is not translated here.
     Unsupported(String),
 }
 
@@ -69,9 +69,9 @@ impl Regex {
 struct Translation<'p> {
     rest: Peekable<Chars<'p>>,
     out: String,
-    /// Whether what was last is a repetition, which cannot be repeated again.
+    /// True if the last part is a repetition, which cannot be repeated again.
     was_repeated: bool,
-    /// How often the innermost part of what was last is repeated by numbers.
+    /// Number of times that counted repetitions repeat the innermost piece of the last part.
     last: u32,
     /// The same for the whole, and for every group that is open.
     groups: Vec<u32>,
@@ -112,7 +112,7 @@ impl Translation<'_> {
         Ok(())
     }
 
-    /// A part ends that has such repetitions in it.
+    /// Ends a part that has such repetitions in it.
     fn ends(&mut self, repeated: u32) {
         self.was_repeated = false;
         self.note(repeated);
@@ -206,7 +206,7 @@ impl Translation<'_> {
         }
     }
 
-    /// What is in braces, or so many characters.
+    /// Text in braces, or so many characters.
     fn braced_or(&mut self, count: usize) -> Result<String, RegexError> {
         let is_braced = self.rest.peek() == Some(&'{');
         let mut text = String::new();
@@ -219,7 +219,7 @@ impl Translation<'_> {
         Err(RegexError::Invalid("an escape that is not finished".to_owned()))
     }
 
-    /// Everything up to `\E` stands for itself.
+    /// Reads the text up to `\E`, which stands for itself.
     fn quoted(&mut self) -> String {
         let mut text = String::new();
         while let Some(character) = self.rest.next() {
@@ -289,7 +289,7 @@ impl Translation<'_> {
         Err(RegexError::Invalid("a class that is not closed".to_owned()))
     }
 
-    /// Whether a dash stands behind a single character.
+    /// True if a dash stands behind a single character.
     fn begins_range(&self) -> bool {
         !self.out.ends_with(['[', '^', ']'])
     }

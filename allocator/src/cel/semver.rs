@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-/// A version; what is behind a plus sign is checked and forgotten.
+/// A version; the part behind a plus sign is checked and forgotten.
 #[derive(Clone, Debug)]
 pub(super) struct Semver {
     /// Major, minor and patch.
@@ -18,7 +18,7 @@ enum Identifier {
 }
 
 impl Semver {
-    /// `1.2.3-rc.1+build`, all three numbers written out.
+    /// Reads `1.2.3-rc.1+build`, all three numbers written out.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let mut parts = text.splitn(3, '.');
         let [major, minor, rest] = [parts.next()?, parts.next()?, parts.next()?];
@@ -30,7 +30,7 @@ impl Semver {
         is_build.then_some(Self { numbers, prerelease })
     }
 
-    /// Also with a `v` in front, with numbers left out, or with zeros in front of numbers.
+    /// Reads a version also with a `v` in front, with numbers left out, or with zeros in front of numbers.
     pub(super) fn parse_normalized(text: &str) -> Option<Self> {
         let text = text.strip_prefix('v').unwrap_or(text);
         let mut parts: Vec<String> = text.splitn(3, '.').map(without_zeros).collect();

@@ -21,7 +21,7 @@ pub(super) struct Timestamp {
     zone: Zone,
 }
 
-/// In which zone a time was written.
+/// Zone in which a time was written.
 #[derive(Clone, Copy, Debug)]
 enum Zone {
     Utc,
@@ -42,7 +42,7 @@ impl Zone {
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) struct Duration(pub(super) i64);
 
-/// What a clock and a calendar show.
+/// Date and time of day, as a calendar and a clock show them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Civil {
     pub(super) year: i64,
@@ -59,7 +59,7 @@ pub(super) struct Civil {
 }
 
 impl Timestamp {
-    /// Seconds since 1970.
+    /// Moment at so many seconds since 1970.
     pub(super) fn at(seconds: i64) -> Option<Self> {
         Self { seconds, nanos: 0, zone: Zone::Utc }.in_range()
     }
@@ -90,12 +90,12 @@ impl Timestamp {
         self.nanos
     }
 
-    /// The first moment there is counts as nothing.
+    /// True for the first moment there is, which counts as nothing.
     pub(super) fn is_zero(self) -> bool {
         self.seconds == *SECONDS.start() && self.nanos == 0
     }
 
-    /// Whether it was written in UTC: keys of maps are the same only in the same zone.
+    /// True if the time was written in UTC: keys of maps are the same only in the same zone.
     pub(super) fn is_utc(self) -> bool {
         matches!(self.zone, Zone::Utc)
     }
@@ -116,7 +116,7 @@ impl Timestamp {
         seconds.checked_mul(NANOS)?.checked_add(nanos).map(Duration)
     }
 
-    /// What clocks show that are so many seconds east of UTC.
+    /// Date and time of day at so many seconds east of UTC.
     pub(super) fn civil(self, offset: i64) -> Civil {
         let local = self.seconds.saturating_add(offset);
         let (day, second) = (local.div_euclid(DAY), local.rem_euclid(DAY));
@@ -173,12 +173,12 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// Whether a text is a date and nothing else.
+/// True if a text is a date and nothing else.
 pub(super) fn is_date(text: &str) -> bool {
     read_date(text).is_some_and(|(_, rest)| rest.is_empty())
 }
 
-/// A date at the beginning, in days since 1970, and what is behind it.
+/// Reads a date at the beginning, in days since 1970, and returns the rest too.
 fn read_date(text: &str) -> Option<(i64, &str)> {
     let (year, rest) = number(text, 4)?;
     let (month, rest) = number(rest.strip_prefix('-')?, 2).filter(|(month, _)| (1..=12).contains(month))?;
@@ -188,14 +188,14 @@ fn read_date(text: &str) -> Option<(i64, &str)> {
     (day >= 1 && day <= next - first).then_some((first + day - 1, rest))
 }
 
-/// So many digits at the beginning, and what is behind them.
+/// Reads so many digits at the beginning, and returns the rest too.
 fn number(text: &str, digits: usize) -> Option<(i64, &str)> {
     let (head, rest) = text.split_at_checked(digits)?;
     let is_number = head.bytes().all(|byte| byte.is_ascii_digit());
     if is_number { Some((head.parse().ok()?, rest)) } else { None }
 }
 
-/// The fraction of a second if there is one; what is smaller than a nanosecond is forgotten.
+/// Reads the fraction of a second if there is one; digits below a nanosecond are dropped.
 fn fraction(text: &str) -> (u32, &str) {
     let Some(digits) = text.strip_prefix(['.', ',']) else { return (0, text) };
     let length = digits.bytes().take_while(u8::is_ascii_digit).count();
@@ -203,7 +203,7 @@ fn fraction(text: &str) -> (u32, &str) {
     if length == 0 { (0, text) } else { (nanos, &digits[length..]) }
 }
 
-/// `Z` or `+01:00`.
+/// Reads `Z` or `+01:00`.
 fn read_zone(text: &str) -> Option<Zone> {
     if text == "Z" {
         return Some(Zone::Utc);
@@ -228,7 +228,7 @@ fn day_number(year: i64, month: i64, day: i64) -> i64 {
     year * 365 + leap_days + days_before_month + day - 1 - DAYS_TO_1970
 }
 
-/// From the first of March of year 0 on.
+/// Days from the first of March of year 0.
 const DAYS_TO_1970: i64 = 719_468;
 const DAYS_IN_400_YEARS: i64 = 146_097;
 
@@ -244,7 +244,7 @@ fn date_of(days: i64) -> (i64, i64, i64) {
     (era * 400 + year_in_era + i64::from(month <= 2), month, day)
 }
 
-/// The offset of a zone from UTC in seconds, and why there is none.
+/// Offset of a zone from UTC in seconds, or the reason why there is none.
 pub(super) fn zone(name: &str) -> Result<i64, ZoneError> {
     let Some((hours, minutes)) = name.split_once(':') else { return named_zone(name) };
     let number = |text: &str| text.parse::<i64>().map_err(|_| ZoneError::Invalid);
@@ -255,11 +255,11 @@ pub(super) fn zone(name: &str) -> Result<i64, ZoneError> {
     all.checked_mul(MINUTE * NANOS).map(|_| all * MINUTE).ok_or(ZoneError::Unknown)
 }
 
-/// Why a text gives no offset.
+/// Reason why a text gives no offset.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum ZoneError {
     Invalid,
-    /// It may be one where kube-scheduler runs.
+    /// The name may be a zone where kube-scheduler runs.
     Unknown,
 }
 
@@ -275,7 +275,7 @@ fn named_zone(name: &str) -> Result<i64, ZoneError> {
 }
 
 impl Duration {
-    /// `1h2m3.5s`, `-1.5ms`, `0`.
+    /// Reads `1h2m3.5s`, `-1.5ms`, `0`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let is_negative = text.starts_with('-');
         let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -328,7 +328,7 @@ const UNITS: [(&str, u64); 8] = [
     ("h", 3_600_000_000_000),
 ];
 
-/// One number with its unit, in nanoseconds, and what is behind it.
+/// Reads one number with its unit, in nanoseconds, and returns the rest too.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -354,7 +354,7 @@ fn component(text: &str) -> Option<(u64, &str)> {
     (nanos <= MOST_NANOS).then_some((nanos, rest))
 }
 
-/// As many digits as 63 bits hold, and the power of ten that they are counted in.
+/// Reads as many digits as 63 bits hold, and the power of ten that they are counted in.
 fn leading_fraction(digits: &str) -> (u64, f64) {
     let (mut value, mut scale) = (0_u64, 1.0);
     for digit in digits.bytes() {

@@ -1,11 +1,11 @@
-//! Types of expressions, and when a value of one can stand where another is wanted.
+//! Types of expressions, and the rules by which a value of one type stands for another.
 
 use std::{fmt, sync::Arc};
 
 /// A type.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Type {
-    /// Known only when it runs.
+    /// A type known only at run time.
     Dyn,
     /// The same for attributes, in versions without lists of values.
     Any,
@@ -22,16 +22,16 @@ pub(super) enum Type {
     Opaque(&'static str, Option<Arc<Type>>),
     /// Types of Kubernetes, and the device.
     Struct(&'static str),
-    /// What `type()` gives, with the type it is of.
+    /// Result of `type()`, with the type that it names.
     Meta(Option<Arc<Type>>),
-    /// Not determined yet.
+    /// A variable: not determined yet.
     Variable(usize),
 }
 
-/// Moments.
+/// Type of moments.
 pub(super) const TIMESTAMP: Type = Type::Struct("google.protobuf.Timestamp");
 
-/// What lies between them.
+/// Type of the time between two moments.
 pub(super) const DURATION: Type = Type::Struct("google.protobuf.Duration");
 
 const OPTIONAL: &str = "optional_type";
@@ -65,7 +65,7 @@ impl Type {
         }
     }
 
-    /// As `type()` names it.
+    /// Name that `type()` gives.
     pub(super) fn runtime_name(&self) -> &'static str {
         match self {
             Self::Dyn | Self::Variable(_) => "dyn",
@@ -84,7 +84,7 @@ impl Type {
         }
     }
 
-    /// The types that it is made of.
+    /// Types that this one is made of.
     fn parameters(&self) -> [Option<&Self>; 2] {
         match self {
             Self::List(inside) | Self::Opaque(_, Some(inside)) | Self::Meta(Some(inside)) => [Some(inside), None],
@@ -93,7 +93,7 @@ impl Type {
         }
     }
 
-    /// The same with other parameters.
+    /// Returns the same type with other parameters.
     fn map_parameters(&self, change: &mut impl FnMut(&Self) -> Self) -> Self {
         match self {
             Self::List(inside) => Self::list(change(inside)),
@@ -104,7 +104,7 @@ impl Type {
         }
     }
 
-    /// How many types it is made of, counted no further than a limit.
+    /// Number of types that this one is made of, counted no further than a limit.
     pub(super) fn weight(&self, limit: usize) -> usize {
         self.parameters().into_iter().flatten().fold(
             1,
@@ -114,7 +114,7 @@ impl Type {
         )
     }
 
-    /// With a variable of its own for each one of a declaration.
+    /// Replaces each variable of a declaration by one of its own.
     pub(super) fn instantiated(&self, first: usize) -> Self {
         match self {
             Self::Variable(number) => Self::Variable(first + number),
@@ -133,11 +133,11 @@ impl fmt::Display for Type {
     }
 }
 
-/// What is known of the variables so far.
+/// Knowledge about the variables so far.
 #[derive(Default)]
 pub(super) struct Inference {
     known: Vec<Option<Type>>,
-    /// What was known before each change, to take changes back.
+    /// Knowledge before each change, to take changes back.
     trail: Vec<(usize, Option<Type>)>,
 }
 
@@ -152,7 +152,7 @@ impl Inference {
         Type::Variable(self.variables(1))
     }
 
-    /// With everything that is known filled in; what is not known stays.
+    /// Fills in everything that is known; the rest stays.
     pub(super) fn resolved(&self, ty: &Type) -> Type {
         match self.lookup(ty) {
             Some(known) => self.resolved(known),
@@ -160,7 +160,7 @@ impl Inference {
         }
     }
 
-    /// The same, and what is not known can be anything.
+    /// Fills in everything that is known; the rest can be anything.
     pub(super) fn settled(&self, ty: &Type) -> Type {
         match (self.lookup(ty), ty) {
             (Some(known), _) => self.settled(known),
@@ -169,7 +169,7 @@ impl Inference {
         }
     }
 
-    /// Whether all of `given` can stand for all of `wanted`; if not, nothing was learnt.
+    /// True if all of `given` can stand for all of `wanted`; if not, nothing was learnt.
     pub(super) fn assign_all(&mut self, wanted: &[Type], given: &[Type]) -> bool {
         let before = self.trail.len();
         let fits =
@@ -184,7 +184,7 @@ impl Inference {
         fits
     }
 
-    /// Whether the two types agree.
+    /// True if the two types agree.
     pub(super) fn assign(&mut self, wanted: &Type, given: &Type) -> bool {
         self.assign_all(std::slice::from_ref(given), std::slice::from_ref(wanted))
     }

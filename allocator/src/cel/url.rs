@@ -8,7 +8,7 @@ use super::addresses::is_address_with_zone;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Url {
     scheme: String,
-    /// What is behind the scheme where that is no path.
+    /// Text behind the scheme where that is no path.
     opaque: String,
     user: Option<User>,
     host: Vec<u8>,
@@ -30,7 +30,7 @@ struct User {
     password: Option<Vec<u8>>,
 }
 
-/// Why a text is no URL, in the words of Go's library: selectors can see them.
+/// Error: a text is no URL. The words are those of Go's library, since selectors can see them.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub(super) enum UrlError {
     #[error("net/url: invalid control character in URL")]
@@ -53,12 +53,12 @@ pub(super) enum UrlError {
     HostCharacter(String),
     #[error("net/url: invalid userinfo")]
     User,
-    /// Go says more than that it is none; what, is not known here.
+    /// Go says more than that the host is invalid; its words are not known here.
     #[error("invalid host")]
     Address,
 }
 
-/// Which part of a URL is written with escapes.
+/// Part of a URL, each with its own escapes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Part {
     Path,
@@ -70,7 +70,7 @@ enum Part {
 }
 
 impl Part {
-    /// Whether a byte stands for itself there.
+    /// True if a byte stands for itself there.
     fn allows(self, byte: u8) -> bool {
         let signs: &[u8] = match self {
             Self::Path => b"$&+,/:;=@",
@@ -109,7 +109,8 @@ impl Part {
         Ok(out)
     }
 
-    /// Hosts escape only what is not ASCII, and the percent sign before a zone.
+    /// True if the part may escape a byte: hosts escape only bytes that are not ASCII, and the percent sign before a
+    /// zone.
     fn takes_escape(self, code: u8) -> bool {
         match self {
             Self::Host => code >= 0x80 || code == b'%',
@@ -128,13 +129,13 @@ fn bad_escape(bytes: &[u8], at: usize) -> UrlError {
     UrlError::Escape(String::from_utf8_lossy(&bytes[at..bytes.len().min(at + 3)]).into_owned())
 }
 
-/// As Go quotes what it complains about.
+/// Quotes a text as Go does in its errors.
 fn quoted(text: &str) -> String {
     super::quoting::quoted(text)
 }
 
 impl Url {
-    /// An absolute URL or path; what stands behind a `#` is its fragment.
+    /// Reads an absolute URL or path; the text behind a `#` is its fragment.
     pub(super) fn parse(text: &str) -> Result<Self, UrlError> {
         Self::check(text)?;
         let (text, fragment) = text.split_once('#').unwrap_or((text, ""));
@@ -144,7 +145,7 @@ impl Url {
         Ok(url)
     }
 
-    /// Whether it is one to ask a server with, where fragments are not known.
+    /// Checks that the text is a URL of a request to a server, which knows no fragments.
     pub(super) fn check(text: &str) -> Result<(), UrlError> {
         Self::without_fragment(text, true).map(drop)
     }
@@ -173,7 +174,7 @@ impl Url {
         Ok(url)
     }
 
-    /// Takes the query, and gives what is in front of it.
+    /// Takes the query, and returns the text in front of it.
     fn take_query<'t>(&mut self, text: &'t str) -> &'t str {
         match text.split_once('?') {
             Some((rest, "")) => {
@@ -196,7 +197,7 @@ impl Url {
         Ok(self)
     }
 
-    /// Takes who is asked, and gives the path behind.
+    /// Takes user and host, and returns the path behind.
     fn take_host<'t>(&mut self, text: &'t str, is_request: bool) -> Result<&'t str, UrlError> {
         let may_have_host = !self.scheme.is_empty() || (!is_request && !text.starts_with("///"));
         let Some(behind) = text.strip_prefix("//").filter(|_| may_have_host) else {
@@ -214,7 +215,7 @@ impl Url {
         &self.scheme
     }
 
-    /// With the port.
+    /// Host with the port.
     pub(super) fn host(&self) -> &[u8] {
         &self.host
     }
@@ -228,12 +229,12 @@ impl Url {
         (inside.unwrap_or(host), port)
     }
 
-    /// As it was written, where that is a way to write it.
+    /// Path as it was written, where that is a valid notation.
     pub(super) fn escaped_path(&self) -> String {
         if self.path == b"*" { "*".to_owned() } else { as_written(Part::Path, &self.path, &self.written_path) }
     }
 
-    /// The values of each name; what is not well-formed is left out.
+    /// Values of each name; pairs that are not well-formed are left out.
     pub(super) fn query(&self) -> BTreeMap<Vec<u8>, Vec<Vec<u8>>> {
         let mut found: BTreeMap<Vec<u8>, Vec<Vec<u8>>> = BTreeMap::new();
         let pairs: Vec<&str> = self.query.split('&').collect();
@@ -250,11 +251,11 @@ impl Url {
     }
 }
 
-/// Go reads no longer queries.
+/// Most pairs of a query that Go reads.
 const MOST_PAIRS: usize = 10_000;
 
 impl PartialEq for Url {
-    /// URLs are equal that are written alike.
+    /// Compares the texts of the URLs.
     fn eq(&self, other: &Self) -> bool {
         self.to_string() == other.to_string()
     }
@@ -298,7 +299,7 @@ impl Url {
     }
 }
 
-/// A part in the way it was written, or with the escapes it needs where that is none.
+/// Writes a part in its original notation, or with the escapes that it needs where that is not valid.
 fn as_written(part: Part, bytes: &[u8], written: &str) -> String {
     let is_allowed = |byte: u8| part.allows(byte) || b"!$&'()*+,;=:@[]%".contains(&byte);
     match !written.is_empty() && written.bytes().all(is_allowed) {
@@ -307,7 +308,7 @@ fn as_written(part: Part, bytes: &[u8], written: &str) -> String {
     }
 }
 
-/// What is in front of the first colon, if that can be a scheme.
+/// Splits off the text in front of the first colon, if that can be a scheme.
 fn split_scheme(text: &str) -> Result<(&str, &str), UrlError> {
     let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || "+-.".contains(c)));
     match end {

@@ -1,4 +1,4 @@
-//! What expressions calculate with.
+//! Values that expressions calculate with.
 
 use std::{cmp::Ordering, mem::discriminant, net::IpAddr, ops::Deref, sync::Arc};
 
@@ -15,7 +15,7 @@ use super::{
     url::Url,
 };
 
-/// Something that is borrowed from a device or a selector, or shared with other values.
+/// A value that is borrowed from a device or a selector, or shared with other values.
 #[derive(Debug)]
 pub(super) enum Shared<'a, T: ?Sized> {
     Borrowed(&'a T),
@@ -71,7 +71,7 @@ impl<T: ?Sized> Deref for Shared<'_, T> {
 }
 
 impl<T> Shared<'_, T> {
-    /// Where it lies, which tells it from others that are equal.
+    /// Address of the value, which tells it from others that are equal.
     pub(super) fn address(&self) -> usize {
         std::ptr::from_ref::<T>(self).addr()
     }
@@ -104,7 +104,7 @@ impl<'a> Value<'a> {
         Self::Optional(Some(Arc::new(value)))
     }
 
-    /// The same without counting references where that costs.
+    /// Returns the same value without counting references where that costs.
     pub(super) fn borrowed(&'a self) -> Self {
         match self {
             Self::Text(text) => Self::Text(text.borrowed()),
@@ -116,7 +116,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Of a type that Kubernetes adds to the language.
+    /// True if the value is of a type that Kubernetes adds to the language.
     pub(super) fn is_of_kubernetes(&self) -> bool {
         matches!(self, Self::Quantity(_) | Self::Sum(_) | Self::Semver(_))
             || matches!(self, Self::Ip(_) | Self::Cidr(_) | Self::Url(_) | Self::Format(_))
@@ -131,12 +131,13 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Numbers are equal across their types; values of different types are not equal, and nothing goes wrong.
+    /// True if the values are equal: numbers are equal across their types; values of different types are not equal,
+    /// and nothing goes wrong.
     pub(super) fn equals(&self, other: &Value<'_>, work: &mut Work) -> bool {
         self.equality(other, work) == Some(true)
     }
 
-    /// The same, and `None` where types of Kubernetes have no answer: they know only their like.
+    /// Returns the same, and `None` where types of Kubernetes have no answer: they know only their like.
     pub(super) fn equality(&self, other: &Value<'_>, work: &mut Work) -> Option<bool> {
         let has_answer = matches!(other, Value::Null) || self.can_equal(other);
         if has_answer { self.equality_of_like(other, work) } else { None }
@@ -169,12 +170,12 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// Whether Go could look it up; asking it to ends the evaluation.
+    /// True if Go could look the value up; a lookup of another one ends the evaluation.
     pub(super) fn has_hash(&self) -> bool {
         !matches!(self, Self::Semver(_) | Self::Format(_) | Self::Bytes(_))
     }
 
-    /// The order of two values that have one: numbers, texts, bytes, truths, times and durations.
+    /// Order of two values that have one: numbers, texts, bytes, truths, times and durations.
     pub(super) fn compare(&self, other: &Value<'_>) -> Option<Ordering> {
         match (self, other) {
             (Value::Bool(one), Value::Bool(two)) => Some(one.cmp(two)),
@@ -195,7 +196,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The whole number that it is.
+    /// Whole number that the value is.
     pub(super) fn as_whole(&self) -> Option<i128> {
         match self {
             Self::Int(number) => Some(i128::from(*number)),
@@ -204,7 +205,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The position that a number means; `None` where it is no whole number.
+    /// Position that a number means; `None` where it is no whole number.
     pub(super) fn as_index(&self) -> Option<i64> {
         match self {
             Self::Int(number) => Some(*number),
@@ -214,12 +215,12 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether something can be found by it.
+    /// True if the value can be the key of a lookup.
     pub(super) fn is_index(&self) -> bool {
         matches!(self, Self::Bool(_) | Self::Int(_) | Self::Uint(_) | Self::Double(_) | Self::Text(_))
     }
 
-    /// What costs are counted by: characters, bytes, elements; one for everything else.
+    /// Size by which costs are counted: characters, bytes, elements; one for everything else.
     pub(super) fn size(&self) -> u64 {
         match self {
             Self::Text(text) => count(text.chars().count()),
@@ -239,8 +240,8 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Reads the value back as Go does from inside an optional one: wrappings go, types become their names, and values of
-    /// types of Kubernetes are lost.
+    /// Reads the value back as Go does from inside an optional one: wrappings go, types become their names, and
+    /// values of types of Kubernetes are lost.
     pub(super) fn reread(&self) -> Self {
         match self {
             Self::Optional(None) => Self::Null,
@@ -254,7 +255,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether it counts as nothing for `optional.ofNonZeroValue`.
+    /// True if the value counts as nothing for `optional.ofNonZeroValue`.
     pub(super) fn is_zero(&self) -> bool {
         match self {
             Self::Null => true,
@@ -272,7 +273,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Its type, as far as `type()` tells types apart.
+    /// Type of the value, as far as `type()` tells types apart.
     pub(super) fn type_of(&self) -> Type {
         match self {
             Self::Null => Type::Null,
@@ -299,12 +300,12 @@ impl<'a> Value<'a> {
     }
 }
 
-/// A length as costs count.
+/// Length in the type of costs.
 pub(super) fn count(length: usize) -> u64 {
     u64::try_from(length).unwrap_or(u64::MAX)
 }
 
-/// The whole number that a floating-point number is.
+/// Whole number that a floating-point number is.
 pub(super) fn whole(number: f64) -> Option<i64> {
     #[expect(clippy::cast_possible_truncation, reason = "checked by converting back")]
     let truncated = number as i64;
@@ -313,7 +314,7 @@ pub(super) fn whole(number: f64) -> Option<i64> {
     is_whole.then_some(truncated)
 }
 
-/// Both as floating-point numbers, as Kubernetes compares them: 2^63 - 1 is equal to 2^63 there.
+/// Compares both as floating-point numbers, as Kubernetes does: 2^63 - 1 is equal to 2^63 there.
 fn compare_with_double(whole: i128, double: f64) -> Option<Ordering> {
     #[expect(clippy::cast_precision_loss, reason = "it is lost there, too")]
     let whole = whole as f64;

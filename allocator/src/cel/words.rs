@@ -1,11 +1,12 @@
-//! Sentences for what simple selectors refuse, so that people need not read the expression.
+//! Sentences about the devices that simple selectors refuse, so that people need not read the expression.
 
 use super::{
     ast::{Expression, Kind},
     value::Value,
 };
 
-/// Says what a device is like that the selector refuses, to stand behind `with`. `None`: only the expression itself says it.
+/// Describes the devices that the selector refuses, in words to stand behind `with`. `None`: only the expression
+/// itself says it.
 ///
 /// One comparison of one property is understood; a device without that property ends the evaluation, and is no refusal.
 pub(super) fn refusal(selector: &Expression) -> Option<String> {

@@ -1,5 +1,5 @@
-//! CPU, memory and whatever else nodes have in amounts, counted as the scheduler counts: CPU in thousandths, everything else
-//! in whole units, rounded up.
+//! CPU, memory and whatever else nodes have in amounts, counted as the scheduler counts: CPU in thousandths,
+//! everything else in whole units, rounded up.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ impl Amounts {
         Self(list.iter().map(|(name, amount)| (name.as_str().into(), counted(name, *amount))).collect())
     }
 
-    /// What a pod sets aside: what it asks for, and its place among the pods.
+    /// Amounts that a pod sets aside: its requests, and one of the node's places for pods.
     pub(super) fn of_pod(requests: &ResourceList) -> Self {
         let mut amounts = Self::of(requests);
         amounts.0.insert(PODS.into(), 1);
@@ -44,12 +44,12 @@ impl Amounts {
         }
     }
 
-    /// How often `asked` is free, of `self` with `used` taken.
+    /// Returns how often `asked` fits into `self` with `used` taken.
     pub(super) fn fits(&self, used: &Self, asked: &Self) -> i64 {
         asked.iter().map(|(name, asked)| self.fits_of(used, name, asked)).min().unwrap_or(i64::MAX)
     }
 
-    /// The first resource of which `asked` is not free, in the order in which the scheduler looks at them.
+    /// Returns the first resource of which `asked` is not free, in the order in which the scheduler looks at them.
     pub(super) fn lacking<'a>(&self, used: &Self, asked: &'a Self) -> Option<(&'a str, i64)> {
         let rank = |name: &str| [PODS, CPU, "memory", "ephemeral-storage"].iter().position(|first| *first == name);
         asked

@@ -1,4 +1,4 @@
-//! What a plan says.
+//! The answer of a plan.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{CutShort, Snapshot};
 
-/// Where the pods of some sets go, and what is left then.
+/// The nodes of the pods of some sets, and the cluster with those pods placed.
 #[derive(Debug)]
 pub struct Plan {
     /// The order in which the sets were placed.
@@ -21,27 +21,27 @@ pub struct Plan {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// As they were given.
+    /// The order in which the sets were given.
     AsGiven,
-    /// Those that want the most first.
+    /// Sets whose pods ask for the most first.
     LargestFirst,
-    /// Those that fit on the fewest nodes first.
+    /// Sets that fit on the fewest nodes first.
     FewestNodesFirst,
 }
 
-/// Whether the pods of a set fit.
+/// The verdict on the pods of a set.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// All of them.
+    /// All pods fit.
     Fits,
     /// Something that is not looked at decides.
     Undecided,
-    /// Not all of them.
+    /// Not all pods fit.
     DoesNotFit,
 }
 
-/// Where the pods of a set go.
+/// The plan of one set of pods.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SetPlan {
@@ -49,28 +49,28 @@ pub struct SetPlan {
     pub name: String,
     /// Namespace of its pods.
     pub namespace: String,
-    /// Whether they fit.
+    /// The verdict on the pods.
     pub verdict: Verdict,
-    /// How many there are.
+    /// Number of pods in the set.
     pub wanted: u32,
-    /// How many have a node.
+    /// Number of pods that have a node.
     pub placed: u32,
-    /// Where they are, in the order in which nodes were filled.
+    /// Nodes of the pods, in the order in which nodes were filled.
     pub placements: Vec<Placement>,
-    /// Why none more can be anywhere, where that is not for reasons of nodes.
+    /// The reason why no further pod can run on any node, where that does not lie with the nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// Nodes that would take one more.
+    /// Nodes that would take one more pod.
     pub room: Vec<String>,
-    /// Why the other nodes do not take one more, the most frequent first.
+    /// Reasons why the other nodes do not take one more pod, the most frequent first.
     pub refusals: Vec<Refusal>,
-    /// How far it was looked at, if it took more work or time than one asker has.
+    /// The point at which planning stopped, if it took more work or time than one asker has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut_short: Option<CutShort>,
-    /// What decides where they run and was not looked at.
+    /// Constraints on where the pods run that the plan does not look at.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unsupported: Vec<String>,
-    /// What else there is to say.
+    /// Other remarks on the set.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -80,9 +80,9 @@ pub struct SetPlan {
 pub struct Placement {
     /// The node.
     pub node: String,
-    /// How many.
+    /// Number of pods.
     pub pods: u32,
-    /// Their devices, where they were asked for.
+    /// Devices of the pods, where the caller asked for their names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<PlacedDevice>,
 }
@@ -90,9 +90,9 @@ pub struct Placement {
 /// A device of a pod.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct PlacedDevice {
-    /// Which pod of the set, counted from 0.
+    /// Index of the pod in the set, counted from 0.
     pub pod: u32,
-    /// What the pod calls the claim.
+    /// The pod's name for the claim.
     pub claim: String,
     /// `request` or `request/subrequest`.
     pub request: String,
@@ -102,12 +102,12 @@ pub struct PlacedDevice {
     pub pool: String,
     /// Device.
     pub device: String,
-    /// What it takes of a device that several claims share.
+    /// Amounts that the pod takes of a device that several claims share, by capacity.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub consumed: BTreeMap<String, ExactQuantity>,
 }
 
-/// Why nodes do not take a pod.
+/// A reason why nodes do not take a pod, with those nodes.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Refusal {
     /// The first reason, in words.
@@ -117,12 +117,12 @@ pub struct Refusal {
 }
 
 impl Plan {
-    /// Whether everything fits.
+    /// Returns the least favourable verdict of all sets.
     pub fn verdict(&self) -> Verdict {
         self.sets.iter().map(|set| set.verdict).max().unwrap_or(Verdict::Fits)
     }
 
-    /// The cluster with all that was placed: the next question can be asked of it.
+    /// Returns the cluster with all pods that were placed, ready for the next question.
     pub fn after(&self) -> &Snapshot {
         &self.after
     }

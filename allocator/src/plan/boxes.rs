@@ -1,7 +1,7 @@
 //! Limits of work and time for each asker: the hardest question of one asker does not delay the others.
 //!
-//! Work comes first: it is the same wherever it is counted, so that an answer does not depend on how fast a machine is. Time is for
-//! what the count gets wrong.
+//! Work comes first: its count is the same on every machine, so that an answer does not depend on the machine's
+//! speed. The limit of time is for work that the count gets wrong.
 
 use std::{
     collections::BTreeMap,
@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 /// A limit of work and time for all questions of one asker.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct BoxSize {
-    /// Looks at devices, and at what is taken of nodes.
+    /// Number of looks at devices and at the usage of nodes.
     pub work: u64,
-    /// How long it may take.
+    /// Time that planning may take.
     pub time: Duration,
 }
 
@@ -54,19 +54,19 @@ struct OpenBox {
 }
 
 impl Default for PlanBoxes {
-    /// No end to work and time.
+    /// Boxes without limits.
     fn default() -> Self {
         Self { size: None, sharing: Sharing::All, left: BTreeMap::new(), open: None }
     }
 }
 
 impl PlanBoxes {
-    /// One box for all sets: one asker asks for them.
+    /// Makes one box for all sets, which have one asker.
     pub fn for_all(size: BoxSize) -> Self {
         Self { size: Some(size), ..Self::default() }
     }
 
-    /// A box for the sets of each namespace.
+    /// Makes a box for the sets of each namespace.
     pub fn for_each_namespace(size: BoxSize) -> Self {
         Self { size: Some(size), sharing: Sharing::Namespace, ..Self::default() }
     }

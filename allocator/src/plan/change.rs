@@ -1,4 +1,4 @@
-//! What if: changes to what is known of a cluster, as values.
+//! Hypothetical changes to the facts of a cluster, as values.
 
 mod parse;
 
@@ -24,36 +24,36 @@ pub use parse::ParseChangeError;
 /// The label by which a node's pods find their own node.
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// One change. Its text is what [`FromStr`](std::str::FromStr) reads.
+/// One change. [`FromStr`](std::str::FromStr) reads its text.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Change {
     /// The node takes no new pods, and those on it go elsewhere.
     DrainNode {
-        /// Its name.
+        /// Name of the node.
         node: String,
     },
     /// The node, its devices and its pods are gone.
     RemoveNode {
-        /// Its name.
+        /// Name of the node.
         node: String,
     },
     /// More nodes with the same devices, of which none are taken.
     AddNodesLike {
-        /// Name of the one that they are like.
+        /// Name of the node that they copy.
         node: String,
-        /// How many.
+        /// Number of new nodes.
         count: u32,
     },
     /// A taint on a node.
     TaintNode {
-        /// Its name.
+        /// Name of the node.
         node: String,
         /// The taint.
         taint: Taint,
     },
     /// A taint of a node is gone.
     UntaintNode {
-        /// Its name.
+        /// Name of the node.
         node: String,
         /// The taint; an empty value or effect means any.
         taint: Taint,
@@ -69,34 +69,34 @@ pub enum Change {
         /// The taint.
         taint: Taint,
     },
-    /// What a claim was given is free again.
+    /// The devices of a claim are free again.
     FreeClaim {
         /// The claim.
         claim: ObjectKey,
     },
 }
 
-/// Why a change cannot be made.
+/// The reason why a change cannot be made.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ChangeError {
     /// There is no such node.
     #[error("there is no node {node}; there are {known}")]
     NoNode {
-        /// What was named.
+        /// Name of the node that was looked up.
         node: String,
-        /// Those that there are.
+        /// Some of the known nodes, in words.
         known: String,
     },
     /// There is no such device.
     #[error("no slice has a device {device}; write driver/pool/device, with * for every pool or device")]
     NoDevice {
-        /// What was named.
+        /// The device that was looked up.
         device: String,
     },
     /// There is no such claim.
     #[error("there is no claim {claim}; write namespace/name")]
     NoClaim {
-        /// What was named.
+        /// The claim that was looked up.
         claim: ObjectKey,
     },
     /// The claim holds nothing.
@@ -128,10 +128,10 @@ impl fmt::Display for Change {
 }
 
 impl ClusterFacts {
-    /// Makes a change. The answer are the pods that lose their node by it, as sets that look for another.
+    /// Makes a change. Returns the pods that lose their node by it, as sets that look for another node.
     ///
     /// # Errors
-    /// When it names something that is not there; nothing is changed then.
+    /// Fails when the change names something that is not there; nothing is changed then.
     pub fn apply(&mut self, change: &Change) -> Result<Vec<PodSet>, ChangeError> {
         match change {
             Change::DrainNode { node } => {
@@ -208,7 +208,7 @@ impl ClusterFacts {
         Ok(())
     }
 
-    /// One more node, with devices of its own and the pods that every such node has.
+    /// Adds a copy of a node, with devices of its own and the pods that every such node has.
     fn add_copy(
         &mut self,
         model: &Node,
@@ -255,7 +255,7 @@ impl ClusterFacts {
             let or_all = |name: Option<&String>| name.map_or("*", String::as_str).to_owned();
             return Err(ChangeError::NoDevice { device: [driver, pool, device].map(or_all).join("/") });
         }
-        // No name of the API has a space: it takes no rule's place.
+        // No name of the API has a space, so this rule replaces no other.
         rule.metadata.name = format!("what if {}", self.rules.len());
         self.add_rule(rule);
         Ok(())
@@ -293,7 +293,7 @@ impl ClusterFacts {
         self.evict_where(|pod| pod.node == node && !pod.is_of_node)
     }
 
-    /// Takes pods from their node, and what was given to claims that nobody else uses.
+    /// Takes pods from their node, and frees the devices of claims that no other pod uses.
     fn evict_where(&mut self, is_meant: impl Fn(&PackedPod) -> bool) -> Vec<PodSet> {
         let mut going: Vec<(Arc<ObjectKey>, PackedPod)> =
             self.pods.iter().filter(|(_, pod)| is_meant(pod)).map(|(key, pod)| (key.clone(), *pod)).collect();
@@ -310,7 +310,7 @@ impl ClusterFacts {
         self.looking_for_a_node(going)
     }
 
-    /// Pods of one owner that want the same are one set.
+    /// Groups evicted pods into sets: pods of one owner with the same spec are one set.
     fn looking_for_a_node(&self, going: Vec<(Arc<ObjectKey>, PackedPod)>) -> Vec<PodSet> {
         let mut sets: BTreeMap<(String, String, u32), PodSet> = BTreeMap::new();
         for (key, pod) in going.into_iter().filter(|(_, pod)| !pod.is_of_node) {
@@ -336,7 +336,7 @@ fn copy_name(like: &str, number: u32) -> String {
     format!("{like}-like-{number}")
 }
 
-/// The name that belongs to another node: with its name in the place of the first one's, or behind.
+/// Returns a name for the copy of a node: `text` with `name` in the place of `like`, or behind.
 fn renamed(text: &str, like: &str, name: &str) -> String {
     if text.contains(like) { text.replacen(like, name, 1) } else { format!("{text}-{name}") }
 }

@@ -1,4 +1,4 @@
-//! The allocator, as the planner asks it: one node, what is taken of it, and the claims of one pod.
+//! The allocator as the planner asks it: one node, the devices taken there, and the claims of one pod.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -23,42 +23,43 @@ use crate::{
     },
 };
 
-/// No claim of sense comes near it; one that does would keep the scheduler busy for seconds on a node.
+/// Steps of the allocator for one question. No sensible claim comes near them; one that does would keep the scheduler
+/// busy for seconds on a node.
 const MOST_STEPS: u64 = 200_000;
 
 /// Driver, pool and name of a device.
 pub(super) type DeviceKey = (Box<str>, Box<str>, Box<str>);
 
-/// What is taken of the devices of a node.
+/// Taken devices of a node, and taken parts of shared ones.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     pub(super) devices: Vec<DeviceKey>,
     pub(super) shares: Vec<(DeviceKey, BTreeMap<String, ExactQuantity>)>,
 }
 
-/// Why nothing was allocated.
+/// The kind of reason why nothing was allocated.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(super) enum RefusalKind {
-    /// It does not fit.
+    /// The claims do not fit.
     NoFit,
     /// The scheduler gives up on the pod, whatever other nodes are like.
     Fatal,
     /// There was no answer within the steps that a question may take.
     Undecided,
-    /// There was no answer within the box of who asks.
+    /// There was no answer within the box of the asker.
     CutShort,
 }
 
-/// How a plan is made.
+/// Options of a plan.
 #[derive(Clone, Debug)]
 pub struct PlanOptions {
-    /// Whose answers are given.
+    /// The version of Kubernetes whose answers are given.
     pub version: KubernetesVersion,
-    /// What is switched on there; what the version has on by itself where nothing is said.
+    /// Features that are switched on there; `None`: the defaults of the version.
     pub features: Option<Features>,
-    /// How many steps the allocator may take for one pod on one node.
+    /// Steps that the allocator may take for one pod on one node.
     pub steps: u64,
-    /// Whether the answer names the devices of every pod.
+    /// True if the answer names the devices of every pod.
     pub names_devices: bool,
 }
 
@@ -86,7 +87,7 @@ impl Engine {
         Self { allocator: Allocator::new(features, quirks, classes), cel, steps: options.steps }
     }
 
-    /// What the claims are given on the node with these slices, of which so much is taken.
+    /// Allocates devices to the claims on the node with these slices, of which `held` is taken.
     pub(super) fn allocate(
         &self,
         node: &Node,
@@ -110,7 +111,7 @@ impl Engine {
         })
     }
 
-    /// What the answers to these wishes can depend on.
+    /// Attributes that the answers to these wishes can depend on.
     pub(super) fn references(&self, wishes: &[Wish], facts: &ClusterFacts) -> References {
         let mut found = References { has_lists: self.cel.list_attributes, ..References::default() };
         let mut texts: HashSet<&str> = HashSet::new();
@@ -131,14 +132,14 @@ impl Engine {
         found
     }
 
-    /// What the answers of selectors can depend on.
+    /// Attributes that the answers of selectors can depend on.
     pub(super) fn references_of<'s>(&self, selectors: impl Iterator<Item = &'s DeviceSelector>) -> References {
         let mut found = References { has_lists: self.cel.list_attributes, ..References::default() };
         self.add_references(selectors.filter_map(text), &mut found);
         found
     }
 
-    /// The ways to satisfy a request, if all of them mean something.
+    /// Returns the ways to satisfy a request; `None` if a class is unknown or a selector does not compile.
     pub(super) fn ways(&self, request: &DeviceRequest, facts: &ClusterFacts) -> Option<Vec<Way>> {
         let alternatives = request.first_available.iter().map(|it| (&it.device_class_name, &it.selectors));
         let exactly = request.exactly.iter().map(|it| (&it.device_class_name, &it.selectors));
@@ -149,14 +150,14 @@ impl Engine {
         exactly.chain(alternatives).map(way).collect()
     }
 
-    /// The selectors, if all of them mean something.
+    /// Compiles selectors; `None` if one does not compile.
     pub(super) fn way<'s>(&self, selectors: impl IntoIterator<Item = &'s DeviceSelector>) -> Option<Way> {
         let compiled = |selector| Selector::compile(text(selector)?, &self.cel).ok();
         Some(Way(selectors.into_iter().map(compiled).collect::<Option<_>>()?))
     }
 
     fn add_references<'s>(&self, texts: impl IntoIterator<Item = &'s str>, found: &mut References) {
-        // One that does not compile has no answer on any device: the allocator fails before it looks.
+        // A selector that does not compile has no answer on any device: the allocator fails before it looks.
         let compiled = texts.into_iter().filter_map(|text| Selector::compile(text, &self.cel).ok());
         compiled.for_each(|selector| found.add(selector.references()));
     }
@@ -209,9 +210,9 @@ fn modes_of(spec: &ResourceClaimSpec) -> impl Iterator<Item = &DeviceAllocationM
     })
 }
 
-/// Whether it matters which devices of a kind are taken. A request for all devices comes to the taken ones, too, and ends in
-/// another way there than at one that breaks a constraint; one with administrative access takes the first, taken or not,
-/// and so from the pod's other requests.
+/// Returns true if it matters which devices of a kind are taken. A request for all devices visits the taken ones,
+/// too, and ends in another way there than at one that breaks a constraint; a request with administrative access
+/// takes the first device, taken or not, and so from the pod's other requests.
 pub(super) fn wants_places(spec: &ResourceClaimSpec) -> bool {
     modes_of(spec).any(|mode| *mode != DeviceAllocationMode::ExactCount) || has_admin(spec)
 }
@@ -221,14 +222,14 @@ pub(super) fn wants_places(spec: &ResourceClaimSpec) -> bool {
 pub(super) struct Way(Arc<[Selector]>);
 
 impl Way {
-    /// The first selector that does not match; `None` where all do, or one fails before.
+    /// Returns the index of the first selector that does not match; `None` where all match, or one fails before.
     pub(super) fn refuses(&self, driver: &str, device: &SliceDevice) -> Option<usize> {
         let facts = facts_of(driver, device);
         let first = self.0.iter().map(|selector| selector.matches(&facts)).position(|answer| answer != Ok(true))?;
         (self.0[first].matches(&facts) == Ok(false)).then_some(first)
     }
 
-    /// Whether all selectors match.
+    /// Returns true if all selectors match.
     pub(super) fn selects(&self, driver: &str, device: &SliceDevice) -> bool {
         let facts = facts_of(driver, device);
         self.0.iter().all(|selector| selector.matches(&facts) == Ok(true))
@@ -256,7 +257,8 @@ fn selectors_of(spec: &ResourceClaimSpec) -> impl Iterator<Item = &DeviceSelecto
     })
 }
 
-/// The reason without numbers and names of one node: nodes that refuse for the same reason are counted together.
+/// Returns the reason without numbers and names of one node: nodes that refuse for the same reason are counted
+/// together.
 fn words(no_fit: &NoFit) -> String {
     let alternatives: Vec<String> = no_fit.alternatives.iter().map(alternative).collect();
     let pools = if no_fit.pools.is_empty() { "" } else { "; some of its pools are incomplete or invalid" };
@@ -282,7 +284,7 @@ fn alternative(no_fit: &AlternativeNoFit) -> String {
     }
 }
 
-/// The property that refuses every device, where one simple selector says so.
+/// Returns the property for which every device is refused, where one simple selector says so.
 fn only_property(no_fit: &AlternativeNoFit) -> Option<String> {
     match &no_fit.rejections.keys().collect::<Vec<_>>()[..] {
         [Rejection::Property { has, owner }] => Some(format!("{has} ({owner})")),

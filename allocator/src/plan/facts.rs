@@ -1,7 +1,7 @@
-//! What is known of a cluster, packed: half a million devices are columns of numbers here, and what is equal is held once.
+//! The known facts of a cluster, packed: half a million devices are columns of numbers, and equal values are held once.
 //!
-//! Objects come one by one, also again, and go; nothing is judged before a [`Snapshot`](super::Snapshot) is made. Whoever
-//! takes a copy has the cluster as it was: what comes later copies only what it touches.
+//! Objects come one by one, also again, and go; nothing is judged before a [`Snapshot`](super::Snapshot) is made. A
+//! copy stays the cluster as it was: later changes copy only the parts that they touch.
 
 mod changes;
 mod claims;
@@ -32,17 +32,17 @@ pub(super) use pools::{PoolFacts, PoolGiven, PoolKey};
 pub use quotas::{QUOTA_OF_CLAIMS, QUOTA_OF_DEVICES, QuotaAmounts, QuotaBook};
 pub(super) use slices::{ABSENT, PackedAttribute, PackedSlice, from_json};
 
-/// The condition of a node that says whether pods can come to it.
+/// The condition of a node that is true if pods can come to it.
 const READY: &str = "Ready";
 
-/// What packed objects refer to.
+/// Texts and columns that packed objects refer to by number.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Store {
     pub(super) texts: Texts,
     pub(super) columns: Sequences<u32>,
 }
 
-/// What is known of a cluster.
+/// The known facts of a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterFacts {
     pub(super) store: Store,
@@ -55,10 +55,10 @@ pub struct ClusterFacts {
     /// The limits of quotas, by their names.
     quotas: BTreeMap<ObjectKey, BTreeMap<String, u64>>,
     pub(super) pods: Shards<Arc<ObjectKey>, PackedPod>,
-    /// What belongs to a pool, by its key.
+    /// Slices and given devices of each pool, by its key.
     pub(super) pools: Shards<PoolKey, PoolFacts>,
     pub(super) changes: FactChanges,
-    /// How large the store was when it was last looked for what nobody refers to.
+    /// Size of the store at the last search for unreferenced entries.
     looked_at: usize,
 }
 
@@ -127,7 +127,7 @@ impl ClusterFacts {
         let key = Arc::new(ObjectKey::new(&pod.metadata.namespace, &pod.metadata.name));
         match PackedPod::pack(pod, &mut self.store.texts) {
             Some(packed) if self.pods.get(&*key) != Some(&packed) => {
-                // One that is resized may take less than before.
+                // A pod that is resized may take less than before.
                 if self.pods.insert(key, packed).is_some() {
                     self.changes.gained();
                 }
@@ -149,7 +149,8 @@ impl ClusterFacts {
     /// Forgets a slice.
     pub fn remove_slice(&mut self, name: &str) {
         if let Some((name, slice)) = self.slices.remove_entry(name) {
-            // What it offered is gone, and what was held back by its shared counters or its pool's contradictions is not.
+            // Its devices are gone, but its shared counters or its pool's contradictions may have held other devices
+            // back.
             self.changes.gained();
             self.leave_pool(&name, &slice);
         }
@@ -197,17 +198,17 @@ impl ClusterFacts {
         self.nodes.keys().map(|name| &**name)
     }
 
-    /// A node, as far as it is known: of its metadata the name, identity and labels, of its conditions whether it is ready.
+    /// A node, as far as it is known: of its metadata the name, identity and labels, of its conditions only Ready.
     pub fn node(&self, name: &str) -> Option<&Arc<Node>> {
         self.nodes.get(name)
     }
 
-    /// What claims that are made from a template ask for.
+    /// Spec of the claims that are made from a template.
     pub fn template(&self, key: &ObjectKey) -> Option<&Arc<ResourceClaimSpec>> {
         self.templates.get(key)
     }
 
-    /// A claim: what it asks for and what it has.
+    /// Returns a claim: its spec and its devices.
     pub fn claim(&self, key: &ObjectKey) -> Option<ClaimFacts> {
         self.claims.get(key).map(|claim| claim.facts(&self.store.texts))
     }
@@ -217,7 +218,7 @@ impl ClusterFacts {
         self.classes.keys().map(String::as_str)
     }
 
-    /// How much is known, by kind of object.
+    /// Number of known objects, by kind.
     pub fn counts(&self) -> [(&'static str, usize); 8] {
         [
             ("nodes", self.nodes.len()),
@@ -240,7 +241,7 @@ impl ClusterFacts {
     }
 }
 
-/// What anybody asks of a node: the rest of it is most of it, and changes all the time.
+/// Reduces a node to the fields that are read. The other fields are most of it, and change all the time.
 fn essential(node: Node) -> Node {
     let Node { metadata, spec, mut status } = node;
     status.conditions.retain(|condition| condition.kind == READY);

@@ -40,14 +40,14 @@ pub(super) fn class() -> DeviceClass {
     ))
 }
 
-/// What asks for so many devices of the class.
+/// A claim's spec that asks for `count` devices of the class.
 pub(super) fn asks(count: usize) -> ResourceClaimSpec {
     read(&format!(
         r#"{{"devices":{{"requests":[{{"name":"r","exactly":{{"deviceClassName":"gpu","count":{count},"allocationMode":"ExactCount"}}}}]}}}}"#
     ))
 }
 
-/// A claim for one device that has these (`pool/device`), used by these pods.
+/// A claim for one device that was given these devices (`pool/device`), used by these pods.
 pub(super) fn claim(name: &str, devices: &[&str], pods: &[&str]) -> ResourceClaim {
     let result = |device: &&str| {
         let (pool, device) = device.split_once('/').unwrap();
@@ -79,12 +79,12 @@ pub(super) fn pods(name: &str, count: u32, spec: &str) -> PodSet {
     PodSet { name: name.to_owned(), namespace: "default".to_owned(), count, spec: read(&format!("{{{spec}}}")) }
 }
 
-/// What a pod says that gets a claim from this template.
+/// Part of the spec of a pod that gets a claim from this template, in JSON.
 pub(super) fn with_template(template: &str) -> String {
     format!(r#""resourceClaims":[{{"name":"gpu","resourceClaimTemplateName":"{template}"}}]"#)
 }
 
-/// Nodes `n0`, `n1`, … with so many devices each, the class, and templates `one`, `two`, `four`.
+/// Nodes `n0`, `n1`, … with these numbers of devices, the class, and templates `one`, `two`, `four`.
 pub(super) fn cluster(devices: &[usize]) -> ClusterFacts {
     let mut facts = ClusterFacts::default();
     facts.add_class(class());

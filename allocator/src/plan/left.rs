@@ -1,5 +1,5 @@
-//! Free devices and resources: devices by driver and class, and what nodes have beside them. Devices are counted by the judge that the stock of a
-//! cluster is counted by: there is one meaning of free.
+//! Free devices, by driver and class, and free resources of nodes. The judge that counts the stock of a cluster
+//! counts the devices here, too: free has one meaning.
 
 use std::collections::BTreeMap;
 
@@ -12,30 +12,30 @@ use super::{DeviceGroup, DeviceJudge, PlanOptions, Snapshot, amounts::shown, sna
 pub struct ClusterLeft {
     /// Devices, by driver.
     pub devices: BTreeMap<String, DeviceCount>,
-    /// Devices, by class, as far as the selectors of classes have an answer; one can be of several.
+    /// Devices, by class, as far as the selectors of classes have an answer; a device can be of several classes.
     pub classes: BTreeMap<String, DeviceCount>,
     /// Nodes, by name.
     pub nodes: Vec<NodeLeft>,
 }
 
-/// So many devices.
+/// Numbers of devices.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct DeviceCount {
-    /// There are.
+    /// All devices.
     pub there: usize,
-    /// Of these, so many are in service and can be had, all or a part. That each can be had together with all others is not said: parts
-    /// of one card exclude each other.
+    /// Devices that are in service and can be allocated, whole or in part. Not always all of them together: parts of
+    /// one card exclude each other.
     pub free: usize,
 }
 
 /// Free resources and devices of a node.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct NodeLeft {
-    /// Its name.
+    /// Name of the node.
     pub node: String,
     /// Amounts by resource, as people write them.
     pub resources: BTreeMap<String, String>,
-    /// Its own devices, by driver.
+    /// Devices of this node alone, by driver.
     pub devices: BTreeMap<String, DeviceCount>,
 }
 

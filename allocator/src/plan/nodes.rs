@@ -1,4 +1,4 @@
-//! Why a pod cannot be on a node, before anybody looks at devices: the scheduler's own checks, in its order.
+//! Reasons why a pod cannot be on a node, devices apart: the scheduler's own checks, in its order.
 
 use std::fmt;
 
@@ -48,7 +48,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Why no pod of the set can ever be on the node.
+/// Returns the reason why no pod of the set can ever be on the node.
 pub(super) fn never(place: &NodePlace, wish: &Wish) -> Option<Reason> {
     let (node, spec) = (&*place.node, &wish.spec);
     None.or_else(|| (!node.is_ready()).then_some(Reason::NotReady))
@@ -58,7 +58,7 @@ pub(super) fn never(place: &NodePlace, wish: &Wish) -> Option<Reason> {
         .or_else(|| labels(place, spec))
 }
 
-/// Why no more pod of the set can be on the node for now.
+/// Returns the reason why no further pod of the set can be on the node for now.
 pub(super) fn not_now(place: &NodePlace, taken: &NodeUse, wish: &Wish) -> Option<Reason> {
     let port = wish.holds.ports.iter().find(|port| taken.ports.iter().any(|other| other.collides(port)));
     if let Some(port) = port {
@@ -68,7 +68,7 @@ pub(super) fn not_now(place: &NodePlace, taken: &NodeUse, wish: &Wish) -> Option
     Some(Reason::Lacking { resource: resource.to_owned(), asked })
 }
 
-/// How many pods of the set the node takes, devices apart.
+/// Number of pods of the set that the node takes, devices apart.
 pub(super) fn room(place: &NodePlace, taken: &NodeUse, wish: &Wish) -> i64 {
     if not_now(place, taken, wish).is_some() {
         return 0;

@@ -1,5 +1,5 @@
-//! What is taken of nodes' devices, in numbers: for each run of devices of one kind how many, and of a device that several
-//! claims hold what they take of it.
+//! Occupancy of nodes' devices, in numbers: for each run of devices of one kind how many are taken, and for a device
+//! that several claims hold the parts that they take.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,27 +12,27 @@ use super::{
     snapshot::{Cluster, Share, SliceUse, Usage},
 };
 
-/// In the place of what is taken of a device that several claims can hold: nothing, or all of it by one claim. Other
+/// Number of a device that several claims can hold, of which nothing is taken; `WHOLE`: one claim has all of it. Other
 /// values are numbers of shares.
 pub(super) const FRESH: u32 = 0;
 const WHOLE: u32 = 1;
 const FIRST_SHARE: u32 = 2;
 
-/// What is taken of one run of devices.
+/// The taken part of one run of devices.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Taken {
-    /// So many of them.
+    /// Number of taken devices.
     Devices(usize),
-    /// These parts of the one device.
+    /// Parts of the one device, by capacity.
     Share(BTreeMap<String, ExactQuantity>),
 }
 
-/// What is taken, by node and slot of its shape; of slices that are not one node's, by slice.
+/// Taken devices, by node and slot of its shape; of slices that are not one node's, by slice.
 #[derive(Debug, Default)]
 pub(super) struct Occupancy {
     own: Vec<Box<[u32]>>,
     wide: HashMap<usize, Box<[u32]>>,
-    /// How often something was taken of those slices.
+    /// Number of times that something was taken of those slices.
     changes: u64,
     shares: Texts,
 }
@@ -62,17 +62,17 @@ impl Occupancy {
         own.into()
     }
 
-    /// How often something was taken of slices that are not one node's.
+    /// Number of times that something was taken of slices that are not one node's.
     pub(super) fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// What is taken of the node's own devices.
+    /// Returns the numbers of the node's own devices, by slot.
     pub(super) fn own(&self, node: usize) -> &[u32] {
         &self.own[node]
     }
 
-    /// The numbers of a part; `None` where nothing is taken.
+    /// Returns the numbers of a part; `None` where nothing is taken.
     pub(super) fn part(&self, node: usize, part: &Part) -> Option<&[u32]> {
         match part.wide {
             None => Some(&self.own[node][part.slots()]),
@@ -80,7 +80,7 @@ impl Occupancy {
         }
     }
 
-    /// What is taken of a run.
+    /// Returns the taken part of a run that has this number.
     pub(super) fn taken(&self, number: u32, run: Run) -> Taken {
         match number {
             taken if !run.is_shareable => Taken::Devices(taken as usize),
@@ -90,7 +90,7 @@ impl Occupancy {
         }
     }
 
-    /// Takes one device of a slot, or parts of the one that it is.
+    /// Takes one device of a slot, or parts of a slot's only device.
     pub(super) fn take(
         &mut self,
         node: usize,
@@ -117,7 +117,7 @@ impl Occupancy {
         }
     }
 
-    /// How many of the node's own devices nobody has anything of.
+    /// Number of the node's own devices of which nothing is taken.
     pub(super) fn free(&self, node: usize, shape: &Shape) -> usize {
         let parts = shape.parts.iter().filter(|part| part.wide.is_none());
         let runs = parts.flat_map(|part| part.runs.iter().zip(&self.own[node][part.slots()]));
@@ -150,7 +150,7 @@ impl Occupancy {
     }
 }
 
-/// How many devices of a run nobody has anything of.
+/// Number of devices of a run of which nothing is taken.
 pub(super) fn free_of(run: Run, taken: u32) -> usize {
     run.len.saturating_sub(if run.is_shareable { taken.min(1) } else { taken } as usize)
 }

@@ -22,7 +22,7 @@ use super::{
 
 use stage::Stage;
 
-/// What is known while questions are answered; nothing in it depends on who holds what.
+/// Known facts while questions are answered.
 #[derive(Debug)]
 pub(super) struct Known<'a> {
     pub(super) cluster: &'a Cluster,
@@ -50,21 +50,21 @@ struct Candidate<'w> {
     wish: &'w Wish,
     /// Nodes in the order in which they are filled.
     order: Vec<usize>,
-    /// By index of the node: why it never takes a pod of the set.
+    /// By index of the node: the reason why it never takes a pod of the set.
     never: Vec<Option<Reason>>,
     plan: SetPlan,
-    /// Whether the allocator gave up somewhere.
+    /// True if the allocator gave up on some node.
     gave_up: bool,
 }
 
-/// Nodes that refused a pod of the set for want of devices, of those that are alike the first one.
+/// Nodes that refused a pod of the set for lack of devices; only the first of several that are alike.
 #[derive(Debug, Default)]
 struct Refused {
     /// Their places in the order.
     nodes: Vec<usize>,
-    /// Shape, and what is taken of their own devices.
+    /// Shape and taken devices of the noted nodes.
     seen: HashSet<(u32, Box<[u32]>)>,
-    /// Up to which change of pools that several nodes see.
+    /// Number of the last noted change of pools that several nodes see.
     changes: u64,
 }
 
@@ -87,13 +87,13 @@ impl<'k, 'a> Placing<'k, 'a> {
         self.explained(candidate)
     }
 
-    /// Which nodes would take a pod of the set, and why the others would not.
+    /// Names the nodes that would take a pod of the set, and the reasons why the others would not.
     pub(super) fn explain(&mut self, wish: &Wish) -> SetPlan {
         let candidate = self.opened(wish);
         self.explained(candidate)
     }
 
-    /// A set whose work and time begin now.
+    /// Opens the box of a set, and makes its candidate.
     fn opened<'w>(&mut self, wish: &'w Wish) -> Candidate<'w> {
         let boxes = &mut self.known.questions.boxes;
         boxes.open(&wish.namespace);
@@ -127,7 +127,8 @@ impl<'k, 'a> Placing<'k, 'a> {
         }
     }
 
-    /// Nodes with the fewest free devices first, then by name: pods fill what is begun, and leave whole machines whole.
+    /// Orders nodes by free devices, fewest first, then by name: pods fill nodes in use, and leave empty machines
+    /// empty.
     fn order(&self) -> Vec<usize> {
         let Known { cluster, shapes, occupancy, .. } = &*self.known;
         let free = |node: usize| occupancy.free(node, shapes.of(node));
@@ -136,7 +137,7 @@ impl<'k, 'a> Placing<'k, 'a> {
         order.into_iter().map(|(_, node)| node).collect()
     }
 
-    /// Places as many pods as the stage allows; the answer is how many.
+    /// Places as many pods as the stage allows, and returns their number.
     fn fill(&mut self, stage: &Stage, candidate: &mut Candidate<'_>) -> u32 {
         let before = candidate.plan.placed;
         if let Some(problem) = self.fatal(stage, candidate) {
@@ -157,7 +158,7 @@ impl<'k, 'a> Placing<'k, 'a> {
         placed
     }
 
-    /// Fills a node; the answer is an earlier one, if that would take a pod now.
+    /// Fills a node. Returns the place of an earlier node, if that would take a pod now.
     fn fill_node(
         &mut self,
         at: usize,
@@ -192,7 +193,7 @@ impl<'k, 'a> Placing<'k, 'a> {
         back
     }
 
-    /// One more pod on the node, if its devices allow.
+    /// Adds one more pod to the node, if its devices allow.
     fn add_pod(
         &mut self,
         node: usize,
@@ -215,8 +216,8 @@ impl<'k, 'a> Placing<'k, 'a> {
         }
     }
 
-    /// Whenever something is taken of a pool that several nodes see, those that refused are asked again: the next pod comes
-    /// to them first. They hardly ever have another answer, but it can be that the scheduler gives up there.
+    /// Asks the nodes that refused again, whenever something is taken of a pool that several nodes see: the next pod
+    /// comes to them first. Their answer hardly ever changes, but it can be that the scheduler gives up there.
     fn ask_again(&mut self, claims: u32, candidate: &mut Candidate<'_>, refused: &mut Refused) -> Option<usize> {
         if refused.changes == self.known.occupancy.changes() {
             return None;
@@ -231,7 +232,8 @@ impl<'k, 'a> Placing<'k, 'a> {
         None
     }
 
-    /// The scheduler gives up on a pod as soon as one node that it looks at makes the allocator fail.
+    /// Returns the failure for which the scheduler gives up on a pod: one node that it looks at makes the allocator
+    /// fail.
     fn fatal(&mut self, stage: &Stage, candidate: &Candidate<'_>) -> Option<String> {
         let claims = stage.claims?;
         candidate.order.iter().find_map(|node| {
@@ -246,7 +248,7 @@ impl<'k, 'a> Placing<'k, 'a> {
         })
     }
 
-    /// Completes the plan of a set: what every node says to one more pod, and whether all fit.
+    /// Completes the plan of a set with every node's answer to one more pod, and the verdict.
     fn explained(&mut self, mut candidate: Candidate<'_>) -> SetPlan {
         let mut refused: HashMap<Reason, Vec<usize>> = HashMap::new();
         if let Ok(stage) = self.stage(candidate.wish) {
@@ -310,7 +312,7 @@ impl Candidate<'_> {
 }
 
 impl Refused {
-    /// Notes a node that sees a pool that others see as well; what others refuse for does not change.
+    /// Notes a node that sees a pool that others see as well; the refusals of other nodes do not change.
     fn add(&mut self, known: &Known<'_>, node: usize, at: usize) {
         let own = || (known.shapes.of_nodes[node], known.occupancy.own(node).into());
         if known.shapes.of(node).is_wide && self.seen.insert(own()) {
@@ -320,7 +322,7 @@ impl Refused {
 }
 
 impl SetPlan {
-    /// Pods of a later stage can come to a node that has some.
+    /// Adds pods on a node. Pods of a later stage can come to a node that has some of the set already.
     fn add(&mut self, placement: Placement) {
         match self.placements.last_mut().filter(|last| last.node == placement.node) {
             Some(last) => {

@@ -1,4 +1,5 @@
-//! Pods that want the same: what they want of a node and of devices, and what of it no answer takes into account.
+//! Sets of pods with one spec: their claims on a node and on devices, and the parts of the spec that no answer
+//! considers.
 
 use std::sync::Arc;
 
@@ -11,26 +12,26 @@ use hostler_api::{
 use super::{facts::ClusterFacts, snapshot::NodeUse};
 
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
-/// Pods ask for devices of a class by this name and the class's, without a claim.
+/// Start of the name of a resource, before the name of a class, by which pods ask for devices without a claim.
 const DEVICE_CLASS_RESOURCE: &str = "deviceclass.resource.kubernetes.io/";
-/// What the API server makes of the two classes that every cluster has.
+/// Priorities that the API server gives to the two classes that every cluster has.
 const SYSTEM_PRIORITIES: [(&str, i32); 2] =
     [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
 /// Pods that are alike, as a workload makes them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodSet {
-    /// What it is called in the answer.
+    /// Name of the set in the answer.
     pub name: String,
     /// Namespace of the pods, their claims and templates.
     pub namespace: String,
-    /// How many.
+    /// Number of pods.
     pub count: u32,
-    /// What each wants.
+    /// Spec of each pod.
     pub spec: PodSpec,
 }
 
-/// What a set wants, with the objects that it names looked up.
+/// A set of pods, with the objects that it names looked up.
 #[derive(Clone, Debug)]
 pub(super) struct Wish {
     pub(super) name: String,
@@ -38,32 +39,32 @@ pub(super) struct Wish {
     pub(super) count: u32,
     pub(super) priority: i32,
     pub(super) spec: PodSpec,
-    /// What a pod takes of its node.
+    /// Resources and ports that a pod takes of its node.
     pub(super) holds: NodeUse,
     /// In the order of the pod.
     pub(super) claims: Vec<ClaimWish>,
-    /// What decides where pods run and is not looked at.
+    /// Constraints on where pods run that are not looked at.
     pub(super) unsupported: Vec<Unsupported>,
-    /// What else there is to say.
+    /// Other remarks on the set.
     pub(super) notes: Vec<String>,
-    /// Why no pod of it can run, whatever the nodes are like.
+    /// The reason why no pod of the set can run, whatever the nodes are like.
     pub(super) problem: Option<String>,
 }
 
-/// Something that decides where pods run and is not looked at.
+/// A constraint on where pods run that is not looked at.
 #[derive(Clone, Debug)]
 pub(super) struct Unsupported {
     pub(super) what: String,
-    /// Whether pods that do not fit without it might fit with it.
+    /// True if pods that do not fit without it might fit with it.
     pub(super) may_help: bool,
 }
 
 /// A claim of a pod.
 #[derive(Clone, Debug)]
 pub(super) enum ClaimWish {
-    /// Each pod gets one of its own.
+    /// A claim that each pod gets for itself.
     Own(Arc<ResourceClaimSpec>),
-    /// There is one for all.
+    /// A claim that all pods share.
     Named(ObjectKey, Arc<ResourceClaimSpec>),
 }
 
@@ -75,8 +76,8 @@ impl ClaimWish {
     }
 }
 
-/// What a pod takes of its node. What has no container is no pod, but devices that are asked for by themselves: nodes have room
-/// for any number of these.
+/// Returns the resources that a pod takes of its node. A set without containers has no pods, but asks for devices by
+/// themselves: nodes have room for any number of these.
 fn taken_of_node(spec: &PodSpec) -> NodeUse {
     if spec.containers.is_empty() { NodeUse::default() } else { NodeUse::of_pod(spec) }
 }
@@ -106,7 +107,7 @@ impl Wish {
         }
     }
 
-    /// How much a pod wants: devices first, then CPU, then memory.
+    /// Size of a pod's requests: devices first, then CPU, then memory.
     pub(super) fn size(&self) -> (i64, i64, i64) {
         let requests = self.claims.iter().flat_map(|claim| &claim.spec().devices.requests);
         let devices = requests.map(|request| request.exactly.as_ref().and_then(|it| it.count).unwrap_or(1)).sum();
@@ -154,7 +155,7 @@ fn notes_of(spec: &PodSpec) -> Vec<String> {
     gated.into_iter().chain(liked).collect()
 }
 
-/// What decides where pods run and is not looked at here, one sentence each.
+/// Lists constraints on where pods run that are not looked at here, one sentence each.
 fn unsupported(spec: &PodSpec, facts: &ClusterFacts) -> Vec<Unsupported> {
     let resources = !spec.resource_claims.is_empty() && facts.slices.values().any(|slice| slice.has_node_resources);
     let resources = resources.then(|| "devices that stand for CPU or memory of their node".to_owned());
@@ -175,7 +176,7 @@ pub struct NotJudged {
     may_help: bool,
 }
 
-/// All such fields of a pod.
+/// Lists all fields of a pod that decide where it runs, and that plans do not look at.
 pub fn not_judged(spec: &PodSpec) -> Vec<NotJudged> {
     let limit = |field: String, what: String| NotJudged { field, what, may_help: false };
     let affinity = spec.affinity.as_ref();
@@ -203,7 +204,7 @@ pub fn not_judged(spec: &PodSpec) -> Vec<NotJudged> {
     spread.chain(terms.into_iter().filter_map(required)).chain(volumes).chain(other).collect()
 }
 
-/// Devices that are asked for like CPU and memory.
+/// Lists resources of the pod, requested like CPU and memory, that are devices.
 fn extended(spec: &PodSpec, facts: &ClusterFacts) -> Vec<String> {
     let is_of_class = |name: &str| {
         let named = |class: &Arc<DeviceClass>| class.spec.extended_resource_name.as_deref() == Some(name);

@@ -1,5 +1,5 @@
-//! What a batch of pods can tell of devices: those that are equal in all that its selectors, constraints and requests can
-//! ask for are one kind, whatever their serial numbers are.
+//! Kinds of devices, as a batch of pods can tell them apart: devices that are equal in all that its selectors,
+//! constraints and requests can ask for are one kind, whatever their serial numbers are.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::cel::DeviceFacts;
 
-/// What the answers to a batch can depend on.
+/// Properties of devices that the answers to a batch can depend on.
 #[derive(Clone, Debug, Default)]
 pub(super) struct References {
     /// Domains and names of attributes.
@@ -23,11 +23,11 @@ pub(super) struct References {
     pub(super) own_names: HashSet<&'static str>,
     /// Domains of which any attribute matters.
     pub(super) domains: HashSet<String>,
-    /// Whether every attribute matters.
+    /// True if every attribute matters.
     pub(super) all: bool,
-    /// Whether attributes with several values can be read.
+    /// True if attributes with several values can be read.
     pub(super) has_lists: bool,
-    /// Whether it matters for some claims which devices of a kind are taken.
+    /// True if it matters for some claims which devices of a kind are taken.
     pub(super) has_places: bool,
 }
 
@@ -47,11 +47,11 @@ pub(super) struct Run {
     pub(super) kind: u32,
 }
 
-/// What slices of a kind have.
+/// Runs of devices in slices of a kind.
 #[derive(Clone, Debug)]
 pub(super) struct SliceKind {
     pub(super) runs: Arc<[Run]>,
-    /// Whether some device must become ready before a pod is bound: the allocator comes to its pool last.
+    /// True if some device must become ready before a pod is bound: the allocator visits its pool last.
     pub(super) has_conditions: bool,
 }
 
@@ -59,17 +59,16 @@ pub(super) struct SliceKind {
 #[derive(Debug)]
 pub(super) struct Projection {
     references: References,
-    /// By driver and attribute: whether anybody asks for it.
+    /// By driver and attribute: true if the batch asks for the attribute.
     asked: HashMap<(u32, u32), bool>,
-    /// By column: whether some value in it keeps selectors from judging a device, whatever they ask for.
+    /// By column: true if some value in it keeps selectors from judging a device, whatever they ask for.
     faulty: HashMap<u32, bool>,
     slice_keys: Sequences<u32>,
     slices: Vec<SliceKind>,
     device_keys: Sequences<u32>,
-    /// One device of each kind: its slice, and its place there.
+    /// One device of each kind: the slice, and the place there.
     devices: Vec<(Arc<PackedSlice>, usize)>,
-    /// By what a device says beside attributes and capacities: whether several claims can hold it, and whether it has
-    /// conditions.
+    /// By the remaining fields of a device: true if several claims can hold it, and true if it has binding conditions.
     rests: HashMap<u32, (bool, bool)>,
     scratch: Vec<u32>,
 }
@@ -108,17 +107,17 @@ impl Projection {
         kind
     }
 
-    /// What slices of this kind have.
+    /// Returns the runs of devices in slices of this kind.
     pub(super) fn slice(&self, kind: u32) -> &SliceKind {
         &self.slices[kind as usize]
     }
 
-    /// How many kinds of slices and devices are known.
+    /// Number of known kinds of slices and devices.
     pub(super) fn len(&self) -> usize {
         self.slices.len() + self.devices.len()
     }
 
-    /// The driver's number and one device of this kind.
+    /// Returns the driver's number and one device of this kind.
     pub(super) fn device(&self, kind: u32, store: &Store) -> (u32, SliceDevice) {
         let (slice, at) = &self.devices[kind as usize];
         (slice.driver, slice.device(*at, store))
@@ -144,7 +143,7 @@ impl Projection {
             })
     }
 
-    /// `attributes` are names and columns, one after the other.
+    /// Makes the kind of a slice; `attributes` are names and columns, one after the other.
     fn make(&mut self, slice: &Arc<PackedSlice>, attributes: &[u32], store: &Store) -> SliceKind {
         let mut runs: Vec<Run> = Vec::new();
         let mut has_conditions = false;

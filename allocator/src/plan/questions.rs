@@ -1,6 +1,6 @@
-//! Questions to the allocator, each asked once: what one more pod's claims would take on a node as it is. A question is what
-//! the answer can depend on: of the node's devices those that the claims could use, by kind and in order, and of no kind
-//! more than the claims could take. Thousands of nodes are few questions.
+//! Questions to the allocator, each asked once: which devices would one more pod's claims take on a node as it is? A
+//! question consists of all that the answer can depend on: of the node's devices those that the claims could use, by
+//! kind and in order, and of no kind more than the claims could take. Thousands of nodes are few questions.
 
 mod claims;
 mod question;
@@ -31,27 +31,28 @@ use question::Question;
 /// The reason of a question that was cut short. It has no numbers: a time would change a status at every try.
 pub const CUT_SHORT: &str = "not decided: the question takes more work than there is for one asker; ask for less at once, or with \
                          fewer constraints";
-/// As many nodes' devices are kept unpacked; a cluster has few shapes, and one with many pays for unpacking again.
+/// Number of shapes whose devices are kept unpacked; a cluster has few shapes, and one with many pays for unpacking
+/// again.
 const KEPT_SHAPES: usize = 256;
 
-/// What one more pod would get.
+/// The answer to a question.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Answer {
-    /// These devices.
+    /// Number of the given devices.
     Given(u32),
-    /// Nothing, for this reason.
+    /// Number of the reason why nothing is given.
     Refused(u32),
 }
 
-/// What a pod gets.
+/// Devices that a pod gets.
 #[derive(Debug, Default)]
 pub(super) struct Given {
     pub(super) devices: Vec<GivenDevice>,
-    /// Where they can be used, by claim.
+    /// Nodes on which they can be used, by claim.
     usable: Vec<Usable>,
 }
 
-/// Where devices can be used.
+/// Nodes on which devices can be used.
 #[derive(Debug)]
 enum Usable {
     Anywhere,
@@ -69,12 +70,12 @@ pub(super) struct GivenDevice {
     pub(super) takes: Takes,
 }
 
-/// What a pod takes of a device.
+/// The part that a pod takes of a device.
 #[derive(Debug)]
 pub(super) enum Takes {
     All,
     Parts(BTreeMap<String, ExactQuantity>),
-    /// It only looks after it.
+    /// Administrative access only.
     Nothing,
 }
 
@@ -97,7 +98,7 @@ pub(super) struct Questions<'a> {
     refusals: Vec<(RefusalKind, Rc<str>)>,
     refusal_numbers: HashMap<(RefusalKind, Rc<str>), u32>,
     question: Question,
-    /// Limits of those who ask.
+    /// Limits of the askers.
     pub(super) boxes: PlanBoxes,
 }
 
@@ -105,7 +106,7 @@ pub(super) struct Questions<'a> {
 #[derive(Debug)]
 struct Gathered {
     slices: Vec<ResourceSlice>,
-    /// In which slot a device is.
+    /// Slots of the devices.
     slots: HashMap<DeviceKey, usize>,
 }
 
@@ -129,7 +130,7 @@ impl<'a> Questions<'a> {
         }
     }
 
-    /// The number of a list of claims; equal lists have one.
+    /// Returns the number of a list of claims; equal lists have one number.
     pub(super) fn claims(&mut self, claims: Vec<ResourceClaim>) -> u32 {
         let key = serde_json::to_string(&claims).unwrap_or_default();
         let (engine, facts) = (&self.engine, &self.cluster.facts);
@@ -139,7 +140,7 @@ impl<'a> Questions<'a> {
         })
     }
 
-    /// What one more pod with these claims gets on a node.
+    /// Answers which devices one more pod with these claims gets on a node.
     pub(super) fn ask(&mut self, node: usize, claims: u32, shapes: &Shapes, occupancy: &Occupancy) -> Answer {
         if self.boxes.is_empty() {
             return self.cut_short();
@@ -153,7 +154,7 @@ impl<'a> Questions<'a> {
             return self.cut_short();
         }
         let answer = match self.allocate(node, claims, shapes, occupancy) {
-            // It is no answer for others: they have boxes of their own.
+            // Not kept: other askers have boxes of their own.
             Err(_) if self.boxes.is_empty() => return self.cut_short(),
             Ok(given) => {
                 self.given.push(given);
@@ -170,17 +171,17 @@ impl<'a> Questions<'a> {
         Answer::Refused(self.refusal_number((RefusalKind::CutShort, CUT_SHORT.to_owned())))
     }
 
-    /// What was given.
+    /// Returns the devices of an answer.
     pub(super) fn given(&self, number: u32) -> &Given {
         &self.given[number as usize]
     }
 
-    /// The slots of the node that the last question was about which a group of devices is.
+    /// Lists the slots of a group of devices, on the node that the last question was about.
     pub(super) fn slots(&self, group: u32) -> impl Iterator<Item = usize> {
         self.question.slots(group)
     }
 
-    /// Why nothing was given.
+    /// Returns the reason of an answer without devices.
     pub(super) fn refusal(&self, number: u32) -> &(RefusalKind, Rc<str>) {
         &self.refusals[number as usize]
     }
@@ -236,7 +237,7 @@ impl<'a> Questions<'a> {
 }
 
 impl Given {
-    /// Where a claim can be used, once `node` has the devices.
+    /// Returns the nodes on which a claim can be used, once `node` has the devices; `None`: all.
     pub(super) fn selector(&self, claim: usize, node: &str) -> Option<NodeSelector> {
         match self.usable.get(claim)? {
             Usable::Anywhere => None,
@@ -246,12 +247,12 @@ impl Given {
     }
 }
 
-/// Unpacks what the representative sees: all slices of its pools, also those that only tell whether a pool is complete.
+/// Unpacks all slices of the representative's pools, also those that only matter for a pool's completeness.
 fn gather(cluster: &Cluster, shape: &Shape, bad: &[usize]) -> Gathered {
     let unpacked = |at: usize| cluster.slices[at].1.unpack(&cluster.slices[at].0, &cluster.facts.store);
     let own = |pool: &usize| cluster.nodes[shape.representative].pools.iter().any(|seen| seen.pool == *pool);
     let elsewhere = bad.iter().filter(|pool| !own(pool)).flat_map(|pool| cluster.pools[*pool].slices.iter().copied());
-    // Those of others come last: they have no places in the shape.
+    // Slices of other nodes come last: they have no places in the shape.
     let slices: Vec<ResourceSlice> = slices_of(cluster, shape.representative).chain(elsewhere).map(unpacked).collect();
     let mut slots = HashMap::new();
     for (part, slice) in shape.parts.iter().zip(&slices) {
@@ -264,8 +265,9 @@ fn gather(cluster: &Cluster, shape: &Shape, bad: &[usize]) -> Gathered {
     Gathered { slices, slots }
 }
 
-/// Pools of one node that have counters and cannot be used. Until 1.36 they are everybody's, and who asks for all devices then
-/// hears that nobody knows what all of them are. For each node alike, so that answers are still those of a shape.
+/// Lists pools of one node that have counters and cannot be used. Until 1.36 the allocator counts them on every node,
+/// and fails a request for all devices, as all devices are not known. They are the same for each node, so that
+/// answers still depend on the shape alone.
 fn bad_pools(cluster: &Cluster) -> Vec<usize> {
     let has_counters = |slice: &usize| cluster.slices[*slice].1.has_counters;
     let bad = cluster.pools.iter().enumerate().filter(|(_, pool)| {
@@ -279,7 +281,7 @@ fn device_key(slice: &ResourceSlice, at: usize) -> DeviceKey {
     (spec.driver.as_str().into(), spec.pool.name.as_str().into(), spec.devices[at].name.clone())
 }
 
-/// What is taken on the representative, were it in the state of `node`: of each run the first devices.
+/// Returns the taken devices of the representative, were it in the state of `node`: of each run the first ones.
 fn held(shape: &Shape, gathered: &Gathered, node: usize, occupancy: &Occupancy) -> Held {
     let mut held = Held::default();
     for (part, slice) in shape.parts.iter().zip(&gathered.slices) {
@@ -296,7 +298,7 @@ fn held(shape: &Shape, gathered: &Gathered, node: usize, occupancy: &Occupancy) 
     held
 }
 
-/// From devices of the representative to groups of the question.
+/// Translates devices of the representative to groups of the question.
 fn given(results: Vec<AllocationResult>, question: &Question, gathered: &Gathered, node: &str) -> Given {
     let mut given = Given::default();
     for (claim, result) in results.into_iter().enumerate() {

@@ -1,8 +1,8 @@
-//! Sequences, each held once: texts, columns of values, states. Half a million devices have few different ones, and two are
-//! equal when their numbers are.
+//! Sequences, each held once: texts, columns of values, states. Half a million devices have few different ones, and
+//! two are equal when their numbers are.
 //!
-//! A copy shares all that is there, and what comes later to one of the two is not in the other: who watches a cluster goes
-//! on while others look at it as it was.
+//! A copy shares all entries, and later entries of one of the two are not in the other: the watcher of a cluster goes
+//! on while readers look at it as it was.
 
 mod index;
 
@@ -13,10 +13,10 @@ use std::{
 
 use index::Index;
 
-/// So many sequences lie together: a copy shares all but the last of these heaps, which are not copied while they grow.
+/// Number of sequences in a heap. A copy shares all heaps but the last.
 const HEAP: usize = 1024;
 
-/// The number of what is gone, where others have new ones.
+/// The new number of a sequence that was forgotten.
 pub(super) const GONE: u32 = u32::MAX;
 
 /// Sequences of `T`, numbered in the order in which they came.
@@ -25,7 +25,7 @@ pub(super) struct Sequences<T> {
     heaps: Vec<Arc<Heap<T>>>,
     numbers: Index,
     hasher: RandomState,
-    /// How much there is to hold, in bytes.
+    /// Size of all sequences, in bytes.
     size: usize,
 }
 
@@ -54,7 +54,7 @@ impl<T> Heap<T> {
 }
 
 impl<T: Copy + Eq + Hash> Sequences<T> {
-    /// The number of `sequence`, which is new or was there.
+    /// Returns the number of `sequence`, and adds it if it is new.
     pub(super) fn intern(&mut self, sequence: &[T]) -> u32 {
         let hash = self.hasher.hash_one(sequence);
         match self.look_up(hash, sequence) {
@@ -63,29 +63,29 @@ impl<T: Copy + Eq + Hash> Sequences<T> {
         }
     }
 
-    /// The number of `sequence`, if it was there.
+    /// Returns the number of `sequence`, if it is known.
     pub(super) fn find(&self, sequence: &[T]) -> Option<u32> {
         self.look_up(self.hasher.hash_one(sequence), sequence)
     }
 
-    /// The sequence with this number.
+    /// Returns the sequence with this number.
     pub(super) fn get(&self, number: u32) -> &[T] {
         let number = number as usize;
         self.heaps[number / HEAP].get(number % HEAP)
     }
 
-    /// How many there are.
+    /// Number of sequences.
     pub(super) fn len(&self) -> usize {
         self.heaps.last().map_or(0, |last| (self.heaps.len() - 1) * HEAP + last.ends.len())
     }
 
-    /// Forgets all but the living, and numbers those anew; the items of each are translated. The answer are the new numbers,
-    /// by the old one: [`GONE`] for what was forgotten.
+    /// Forgets all but the living sequences, numbers those anew, and translates their items. Returns the new numbers,
+    /// by the old one: [`GONE`] for a forgotten sequence.
     pub(super) fn retain(&mut self, is_alive: &[bool], translate: impl Fn(T) -> T) -> Vec<u32> {
         let mut renumbered = vec![GONE; self.len()];
         (self.numbers, self.size) = (Index::default(), 0);
         let mut scratch = Vec::new();
-        // Each of the old heaps goes before the next one is looked at: there is no moment at which all is there twice.
+        // Each old heap is dropped before the next one is looked at: at no moment is everything there twice.
         for (at, heap) in std::mem::take(&mut self.heaps).into_iter().enumerate() {
             for of_heap in (0..heap.ends.len()).filter(|of_heap| is_alive.get(at * HEAP + of_heap) == Some(&true)) {
                 scratch.clear();
@@ -96,7 +96,7 @@ impl<T: Copy + Eq + Hash> Sequences<T> {
         renumbered
     }
 
-    /// How much there is to hold, in bytes.
+    /// Size of all sequences, in bytes.
     pub(super) fn size(&self) -> usize {
         self.size
     }
@@ -144,12 +144,12 @@ impl Texts {
         std::str::from_utf8(self.0.get(number)).unwrap_or_default()
     }
 
-    /// How many there are.
+    /// Number of texts.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// How much there is to hold, in bytes.
+    /// Size of all texts, in bytes.
     pub(super) fn size(&self) -> usize {
         self.0.size()
     }

@@ -1,5 +1,5 @@
-//! Shapes of nodes: the pools that a node sees, reduced to kinds of devices. Nodes of one shape differ in names only, and the
-//! allocator's answer on one of them is its answer on all.
+//! Shapes of nodes: the pools that a node sees, reduced to kinds of devices. Nodes of one shape differ in names only,
+//! and the allocator's answer on one of them is its answer on all.
 
 use std::{ops::Range, sync::Arc};
 
@@ -9,18 +9,18 @@ use super::{
     snapshot::{Cluster, NodePool},
 };
 
-/// What nodes see that differ in names only.
+/// The common view of nodes that differ in names only.
 #[derive(Debug)]
 pub(super) struct Shape {
     /// One of those nodes, on which the allocator is asked.
     pub(super) representative: usize,
-    /// In the order of driver and name.
+    /// Pools, in the order of driver and name.
     pub(super) pools: Box<[ShapePool]>,
-    /// Its slices, pool after pool.
+    /// Slices, pool after pool.
     pub(super) parts: Box<[Part]>,
-    /// How many runs of devices there are in all parts.
+    /// Number of runs of devices in all parts.
     pub(super) slots: usize,
-    /// Whether there are slices that are not one node's.
+    /// True if there are slices that are not one node's.
     pub(super) is_wide: bool,
 }
 
@@ -28,11 +28,11 @@ pub(super) struct Shape {
 #[derive(Debug)]
 pub(super) struct ShapePool {
     pub(super) parts: Range<usize>,
-    /// All that the allocator's answer can depend on beside devices, and names only as far as they are equal.
+    /// Facts that the allocator's answer can depend on beside devices; names only as far as they are equal.
     pub(super) header: Box<[u32]>,
-    /// Whether nothing of that is out of the ordinary.
+    /// True if the pool is complete and without contradictions.
     pub(super) is_plain: bool,
-    /// Whether what one device takes can matter for others.
+    /// True if the counters that one device draws on can matter for others.
     pub(super) has_counters: bool,
 }
 
@@ -74,14 +74,14 @@ impl Shapes {
 }
 
 impl Shape {
-    /// The part that a slot belongs to, and which of its runs it is.
+    /// Returns the part that a slot belongs to, and the run that it is.
     pub(super) fn part_of(&self, slot: usize) -> (usize, Run) {
         let part = self.parts.partition_point(|part| part.first + part.runs.len() <= slot);
         (part, self.parts[part].runs[slot - self.parts[part].first])
     }
 }
 
-/// The slices of a node, in the order of its shape's parts.
+/// Lists the slices of a node, in the order of its shape's parts.
 pub(super) fn slices_of(cluster: &Cluster, node: usize) -> impl Iterator<Item = usize> {
     cluster.nodes[node].pools.iter().flat_map(|seen| cluster.pools[seen.pool].slices.iter().copied())
 }

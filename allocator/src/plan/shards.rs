@@ -1,4 +1,4 @@
-//! Maps of which copies share what neither of the two has changed since.
+//! Maps whose copies share the parts that neither has changed since.
 
 use std::{
     borrow::Borrow,
@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-/// So many parts: a change to a map of which there is a copy copies one of them.
+/// Number of parts: a change to a map that has a copy copies one of them.
 const PARTS: usize = 256;
 
 /// A map in parts; in no order.
@@ -24,7 +24,7 @@ impl<K, V> Default for Shards<K, V> {
 }
 
 impl<K: Clone + Hash + Ord, V: Clone> Shards<K, V> {
-    /// The value of a key.
+    /// Returns the value of a key.
     pub(super) fn get<Q: Hash + Ord + ?Sized>(&self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
@@ -32,17 +32,17 @@ impl<K: Clone + Hash + Ord, V: Clone> Shards<K, V> {
         self.parts[part(key)].get(key)
     }
 
-    /// The value of a key, to be changed.
+    /// Returns the value of a key, to be changed.
     pub(super) fn get_mut<Q: Hash + Ord + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,
     {
         let part = &mut self.parts[part(key)];
-        // A copy is made only of what is there.
+        // A shared part is not copied for a key that is not there.
         if part.contains_key(key) { Arc::make_mut(part).get_mut(key) } else { None }
     }
 
-    /// The value of a key, to be changed; made where there is none.
+    /// Returns the value of a key, to be changed; makes it where there is none.
     pub(super) fn get_or_default(&mut self, key: K) -> &mut V
     where
         V: Default,
@@ -52,14 +52,14 @@ impl<K: Clone + Hash + Ord, V: Clone> Shards<K, V> {
         part.entry(key).or_default()
     }
 
-    /// Puts a value there; answers with the one that was.
+    /// Sets the value of a key, and returns the old one.
     pub(super) fn insert(&mut self, key: K, value: V) -> Option<V> {
         let old = Arc::make_mut(&mut self.parts[part(&key)]).insert(key, value);
         self.len += usize::from(old.is_none());
         old
     }
 
-    /// Takes a value away.
+    /// Removes the value of a key, and returns it.
     pub(super) fn remove<Q: Hash + Ord + ?Sized>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -70,7 +70,7 @@ impl<K: Clone + Hash + Ord, V: Clone> Shards<K, V> {
         old
     }
 
-    /// All of them.
+    /// All entries.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.parts.iter().flat_map(|part| &**part)
     }
@@ -85,13 +85,13 @@ impl<K: Clone + Hash + Ord, V: Clone> Shards<K, V> {
         self.parts.iter_mut().filter(|part| !part.is_empty()).flat_map(|part| Arc::make_mut(part).values_mut())
     }
 
-    /// How many there are.
+    /// Number of entries.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 }
 
-/// The same in every process: what is asked of the same cluster twice has one answer.
+/// Returns the part of a key. It is the same in every process: a question about the same cluster has one answer.
 fn part<Q: Hash + ?Sized>(key: &Q) -> usize {
     usize::try_from(BuildHasherDefault::<DefaultHasher>::default().hash_one(key)).unwrap_or_default() % PARTS
 }

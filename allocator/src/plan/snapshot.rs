@@ -1,5 +1,5 @@
-//! A cluster at one moment, made ready for questions: which pools each node sees, and who holds what. Questions change
-//! nothing in it; what a plan would take is in a copy that shares everything else.
+//! A cluster at one moment, made ready for questions: the pools that each node sees, and the holders of devices.
+//! Questions change nothing in it; a plan notes what it takes in a copy that shares everything else.
 
 mod pools;
 mod rules;
@@ -24,7 +24,7 @@ pub struct Snapshot {
     pub(super) usage: Usage,
 }
 
-/// What questions do not change.
+/// The part of a snapshot that questions do not change.
 #[derive(Clone, Debug)]
 pub(super) struct Cluster {
     pub(super) facts: ClusterFacts,
@@ -35,16 +35,16 @@ pub(super) struct Cluster {
     pub(super) pools: Arc<Vec<Pool>>,
     /// By driver and name.
     pool_numbers: Arc<HashMap<(u32, u32), usize>>,
-    /// What no answer can take into account.
+    /// Facts that no answer can take into account, in sentences.
     pub(super) unseen: Arc<Vec<String>>,
 }
 
-/// A node and what it sees.
+/// A node and the pools that it sees.
 #[derive(Debug)]
 pub(super) struct NodePlace {
     pub(super) node: Arc<Node>,
     pub(super) allocatable: Amounts,
-    /// In the order of the allocator: by driver and name.
+    /// Pools in the order of the allocator: by driver and name.
     pub(super) pools: Box<[NodePool]>,
 }
 
@@ -59,7 +59,7 @@ impl NodePlace {
 }
 
 impl Snapshot {
-    /// The cluster as `facts` tell.
+    /// Makes a snapshot of these facts.
     pub fn new(mut facts: ClusterFacts) -> Self {
         let mut unseen = rules::unseen(&facts);
         unseen.extend(usage::unseen(&facts));
@@ -68,7 +68,7 @@ impl Snapshot {
         let nodes = pools::places(&facts, &slices, &pools);
         let pool_numbers: HashMap<_, _> =
             pools.iter().enumerate().map(|(at, pool)| ((pool.driver, pool.name), at)).collect();
-        // What is added to its facts from here on is told apart from what it was made of.
+        // From here on changes are only those that are added to the snapshot's facts.
         facts.take_changes();
         let cluster = Cluster {
             facts,
@@ -81,8 +81,8 @@ impl Snapshot {
         Self { usage: Usage::of(&cluster), cluster: Arc::new(cluster) }
     }
 
-    /// The cluster with what was added to a copy of its [`facts`](Self::facts). Where that is only what questions name,
-    /// templates and claims that have nothing, it takes no time; everything else is looked at anew.
+    /// Returns the cluster with additions to a copy of its [`facts`](Self::facts). Additions that only questions name,
+    /// templates and claims without devices, take no time; for all others everything is looked at anew.
     #[must_use]
     pub fn with(&self, facts: ClusterFacts) -> Self {
         if facts.changes.has_only_names() {
@@ -92,7 +92,7 @@ impl Snapshot {
         Self::new(facts)
     }
 
-    /// What is known of the cluster.
+    /// The known facts of the cluster.
     pub fn facts(&self) -> &ClusterFacts {
         &self.cluster.facts
     }
@@ -103,7 +103,7 @@ impl Snapshot {
         self.usage.slice(at)
     }
 
-    /// What no answer takes into account, in sentences.
+    /// Facts that no answer takes into account, in sentences.
     pub fn unseen(&self) -> &[String] {
         &self.cluster.unseen
     }
@@ -114,7 +114,7 @@ impl Cluster {
         self.nodes.binary_search_by(|node| node.name().cmp(name)).ok()
     }
 
-    /// The device with this name: its slice, and its place in it.
+    /// Finds a device by name: the slice, and the place in it.
     pub(super) fn device(&self, driver: u32, pool: u32, device: u32) -> Option<(usize, usize)> {
         let pool = &self.pools[*self.pool_numbers.get(&(driver, pool))?];
         let at = |slice: &usize| Some((*slice, self.slices[*slice].1.position(device, &self.facts.store)?));

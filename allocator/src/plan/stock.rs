@@ -1,10 +1,10 @@
-//! What a cluster has in stock: for every pool its devices, judged: where they are, of which classes, in which state, and who
-//! has them. Pools are judged one by one, and only those anew of which something changed.
+//! The stock of a cluster: for every pool its devices, with their node, classes, state and holders. Pools are judged
+//! one by one, and only changed pools anew.
 //!
-//! A device that the driver publishes counts, whoever could have it now:
-//! - One in a pool that is incomplete, or whose name is there twice, is given to nobody: it is blocked.
+//! A device that the driver publishes counts, no matter if it can be allocated now:
+//! - A device of an incomplete pool, or of one with a device name twice, is given to no claim: it is blocked.
 //! - A partition of a card that draws on counters of which others have too much is blocked as well.
-//! - Who looks after a device with administrative access has nothing of it.
+//! - A claim with administrative access to a device has nothing of it.
 
 mod amounts;
 mod counters;
@@ -24,18 +24,18 @@ use super::facts::{ClusterFacts, FactChanges, PoolKey};
 pub use judge::DeviceJudge;
 pub use kinds::DeviceKind;
 
-/// Which pool is meant, as long as nothing is judged anew from the ground up.
+/// Identity of a pool. It stays valid until everything is judged anew.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct PoolId(PoolKey);
 
 /// The devices of a pool.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PoolStock {
-    /// Its name.
+    /// Name of the pool.
     pub pool: Arc<str>,
     /// Devices that are alike.
     pub groups: Vec<DeviceGroup>,
-    /// What claims have, by namespace.
+    /// Devices that claims have, by namespace.
     pub given: Vec<GivenDevices>,
 }
 
@@ -44,51 +44,52 @@ pub struct PoolStock {
 pub struct DeviceGroup {
     /// The one node that can use them.
     pub node: Option<Arc<str>>,
-    /// What they are.
+    /// Kind of the devices.
     pub kind: Arc<DeviceKind>,
-    /// How many are in which state.
+    /// Numbers of devices by state.
     pub counts: DeviceCounts,
-    /// Of these, what is counted of those of which claims have something.
+    /// Numbers of those devices of which claims have all or a part.
     pub given: DeviceCounts,
-    /// How many are held, by the value of the taint that holds them, which says for whom.
+    /// Numbers of held devices, by the value of the taint that holds them, which identifies the Reservation.
     pub held_for: Vec<(Arc<str>, u32)>,
-    /// What there is of each capacity that several claims can share, by its name.
+    /// Counted amounts of each capacity that several claims can share, by its name.
     pub amounts: Vec<(Arc<str>, AmountCounts)>,
 }
 
-/// What the claims of a namespace have of a pool.
+/// Devices of a pool that the claims of a namespace have.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GivenDevices {
     /// The namespace.
     pub namespace: Arc<str>,
     /// The one node that can use them.
     pub node: Option<Arc<str>>,
-    /// What they are.
+    /// Kind of the devices.
     pub kind: Arc<DeviceKind>,
-    /// Of how many devices they have all or a part.
+    /// Number of devices of which the claims have all or a part.
     pub devices: u32,
-    /// What they have of each capacity that several claims can share, by its name.
+    /// Amounts that the claims have of each capacity that several claims can share, by its name.
     pub amounts: Vec<(Arc<str>, Quantity)>,
 }
 
 /// One device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StockDevice {
-    /// Its name in the pool.
+    /// Name of the device in the pool.
     pub name: String,
     /// The pool.
     pub pool: Arc<str>,
     /// The one node that can use it.
     pub node: Option<Arc<str>>,
-    /// What it is.
+    /// Kind of the device.
     pub kind: Arc<DeviceKind>,
-    /// How it is.
+    /// State of the device.
     pub state: DeviceState,
-    /// For whom it is held, also while somebody has it: the value of the taint; empty where only an attribute says that it is.
+    /// Value of the taint that holds the device, also while a claim has it: it identifies the Reservation. Empty
+    /// where only an attribute marks the device as held.
     pub held_for: Option<Arc<str>>,
     /// The claims that have it or a part of it, with the pods that may use them.
     pub holders: Vec<DeviceHolder>,
-    /// What there is of each capacity that several claims can share, by its name.
+    /// Counted amounts of each capacity that several claims can share, by its name.
     pub amounts: Vec<(Arc<str>, AmountCounts)>,
 }
 
@@ -99,7 +100,7 @@ pub struct DeviceHolder {
     pub claim: Arc<ObjectKey>,
     /// Names of the pods that may use it.
     pub pods: Vec<String>,
-    /// What it has of each capacity that several claims can share, by its name.
+    /// Amounts that the claim has of each capacity that several claims can share, by its name.
     pub amounts: Vec<(Arc<str>, Quantity)>,
 }
 

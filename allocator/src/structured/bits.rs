@@ -5,7 +5,7 @@
 pub(super) struct DeviceBits(Box<[u64]>);
 
 impl DeviceBits {
-    /// None of `devices`.
+    /// Makes an empty set for this number of devices.
     pub(super) fn none(devices: usize) -> Self {
         Self(vec![0; devices.div_ceil(64)].into())
     }

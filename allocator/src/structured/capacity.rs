@@ -1,4 +1,4 @@
-//! Parts of capacities: what a request takes of a device, and whether so much is left.
+//! Parts of capacities: the amounts that a request takes of a device, and that are left there.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +17,10 @@ use super::{
     state::NodeState,
 };
 
-/// What is known of what a request takes of a device.
+/// State of the amounts that a request takes of a device.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Share {
-    /// Not looked at yet.
+    /// The amounts have not been worked out yet.
     Unknown,
     /// The amounts have been worked out.
     Known,
@@ -33,17 +33,17 @@ enum Share {
 pub(super) struct CapacityUse<'p, 'a> {
     pools: &'p NodePools<'a>,
     state: &'p NodeState<'p>,
-    /// How many different requests there are.
+    /// Number of different requests.
     requests: usize,
-    /// Most devices are held whole and nobody asks for parts of them: there is nothing to calculate before one is not.
+    /// Amounts, once some device is not simply held whole. Most devices are, and need no calculation.
     amounts: Option<Amounts>,
     /// Devices of which this search holds parts.
     in_use: DeviceBits,
-    /// Whether the end of that is seen by the amounts alone.
+    /// True if the amounts alone show when a device is no longer in use.
     by_amounts: bool,
 }
 
-/// What is taken of each capacity.
+/// Amounts that are taken of each capacity.
 #[derive(Debug)]
 struct Amounts {
     capacities: usize,
@@ -52,7 +52,7 @@ struct Amounts {
     shares: Vec<Share>,
     /// By request and capacity.
     taken: Vec<ExactQuantity>,
-    /// What this search holds, by capacity.
+    /// Amounts that this search holds, by capacity.
     held: Vec<Amount>,
 }
 
@@ -90,13 +90,13 @@ impl Amounts {
 }
 
 impl<'p, 'a> CapacityUse<'p, 'a> {
-    /// For so many different requests.
+    /// Makes the capacities for a search with this number of different requests.
     pub(super) fn new(pools: &'p NodePools<'a>, state: &'p NodeState<'p>, requests: usize, by_amounts: bool) -> Self {
         let in_use = DeviceBits::none(pools.devices.len());
         Self { pools, state, requests, amounts: None, in_use, by_amounts }
     }
 
-    /// Whether what the request takes of the device is left.
+    /// Returns true if the amounts that the request takes of the device are left.
     pub(super) fn fits(&mut self, request: usize, wanted: Option<&CapacityRequirements>, device: usize) -> bool {
         let at = &self.pools.devices[device];
         if self.is_whole(wanted, device) {
@@ -112,13 +112,13 @@ impl<'p, 'a> CapacityUse<'p, 'a> {
         })
     }
 
-    /// Whether it is clear that all of the device is taken, and that all of it is there.
+    /// Returns true if it is clear that the request takes all of the device, and that all of it is there.
     fn is_whole(&self, wanted: Option<&CapacityRequirements>, device: usize) -> bool {
         let at = &self.pools.devices[device];
         wanted.is_none() && at.is_simple && !self.state.shared.has(device)
     }
 
-    /// Whether the device has what the request wants, were it not held by others.
+    /// Returns true if the device, were it not held by others, has the amounts that the request asks for.
     pub(super) fn is_offered(&mut self, request: usize, wanted: Option<&CapacityRequirements>, device: usize) -> bool {
         let amounts = self.amounts.get_or_insert_with(|| Amounts::new(self.pools, self.requests));
         amounts.share(request, wanted, device, &self.pools.devices[device]) == Share::Known
@@ -156,12 +156,12 @@ impl<'p, 'a> CapacityUse<'p, 'a> {
         self.state.consumed(slot).plus(here)
     }
 
-    /// Whether parts of the device are held, by this search or by others.
+    /// Returns true if parts of the device are held, by this search or by others.
     pub(super) fn is_in_use(&self, device: usize) -> bool {
         self.state.shared.has(device) || self.in_use.has(device)
     }
 
-    /// Takes what the request takes of the device, after it was found to fit.
+    /// Takes the amounts of the request from the device, after it was found to fit.
     pub(super) fn take(&mut self, request: usize, device: usize) {
         self.in_use.insert(device);
         let Some(amounts) = &mut self.amounts else { return };
@@ -170,7 +170,7 @@ impl<'p, 'a> CapacityUse<'p, 'a> {
         }
     }
 
-    /// Gives it back; the search may hold other parts of the device.
+    /// Gives the amounts back; the search may hold other parts of the device.
     pub(super) fn give_back(&mut self, request: usize, device: usize, is_held: bool) {
         let Some(amounts) = &mut self.amounts else { return };
         let slots = self.pools.devices[device].capacities();
@@ -186,7 +186,7 @@ impl<'p, 'a> CapacityUse<'p, 'a> {
         }
     }
 
-    /// What the request takes of the device, by name.
+    /// Returns the amounts that the request takes of the device, by name.
     pub(super) fn consumed(&self, request: usize, device: usize) -> BTreeMap<String, serde_json::Value> {
         let Some(amounts) = &self.amounts else { return BTreeMap::new() };
         let at = &self.pools.devices[device];
@@ -196,7 +196,7 @@ impl<'p, 'a> CapacityUse<'p, 'a> {
     }
 }
 
-/// Works out what is taken of each capacity, and whether the device gives that.
+/// Works out the amounts that are taken of each capacity. Returns false if the device does not give them.
 fn work_out(wanted: Option<&CapacityRequirements>, at: &NodeDevice<'_>, taken: &mut [ExactQuantity]) -> bool {
     let wanted = wanted.map(|wanted| &wanted.requests);
     let has_all = wanted.is_none_or(|it| it.iter().all(|(name, _)| at.device.capacity.get(name).is_some()));
@@ -210,7 +210,7 @@ fn work_out(wanted: Option<&CapacityRequirements>, at: &NodeDevice<'_>, taken: &
         })
 }
 
-/// The amount that is taken of a capacity. `None`: the capacity gives no such amount, or the amount means nothing.
+/// Returns the amount that is taken of a capacity. `None`: the capacity gives no such amount, or the amount is invalid.
 fn share_of(asked: Option<Option<ExactQuantity>>, capacity: &DeviceCapacity) -> Option<ExactQuantity> {
     match asked {
         None => policy::taken(None, capacity),

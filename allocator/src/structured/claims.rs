@@ -13,7 +13,7 @@ mod compiler;
 
 pub(super) use compiler::ClaimCompiler;
 
-/// Characters of a selector in a message: two lines of a terminal. A claim's own may have ten thousand.
+/// Characters of a selector in a message: two lines of a terminal. A selector of a claim may have ten thousand.
 const MOST_QUOTED: usize = 160;
 
 /// The claims of a pod, ready to be satisfied on any node.
@@ -24,17 +24,17 @@ pub struct CompiledClaims<'a> {
     pub(super) alternatives: Vec<Alternative<'a>>,
     /// Different lists of selectors.
     pub(super) selections: Vec<Selection<'a>>,
-    /// Different parts of capacities that are wanted; the first is none.
+    /// Different parts of capacities that are requested; the first is none.
     pub(super) capacities: Vec<Option<&'a CapacityRequirements>>,
     /// Different attributes that constraints look at, with their domain and the name in it.
     pub(super) attributes: Vec<ConstrainedAttribute<'a>>,
-    /// What the constraints of all claims say.
+    /// The constraints of all claims.
     pub(super) constraints: Vec<CompiledConstraint<'a>>,
-    /// What is wrong with the last claim; there are no others behind it.
+    /// The error of the last claim; claims behind it are not compiled.
     pub(super) failure: Option<Failure>,
 }
 
-/// What is wrong with a claim, whatever the node is.
+/// An error of a claim, whatever the node is.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// The request behind those that were compiled, or one of its alternatives.
@@ -65,9 +65,9 @@ fn full_name(claim: &ResourceClaim) -> String {
 #[derive(Debug)]
 pub(super) struct CompiledRequest<'a> {
     pub(super) name: &'a str,
-    /// Whether it lists alternatives, be it only one.
+    /// True if the request lists alternatives, even if only one.
     pub(super) has_list: bool,
-    /// Its alternatives, in [`CompiledClaims::alternatives`].
+    /// Range of the alternatives in [`CompiledClaims::alternatives`].
     pub(super) alternatives: std::ops::Range<usize>,
 }
 
@@ -77,15 +77,15 @@ pub(super) struct Alternative<'a> {
     /// `request` or `request/subrequest`.
     pub(super) name: Cow<'a, str>,
     pub(super) class: &'a DeviceClass,
-    /// `None`: all.
+    /// Number of devices; `None`: all.
     pub(super) count: Option<i64>,
     pub(super) is_admin: bool,
     pub(super) tolerations: &'a [DeviceToleration],
-    /// Which of the selections.
+    /// Index among the selections.
     pub(super) selection: usize,
-    /// Which of the capacities.
+    /// Index among the capacities.
     pub(super) capacity: usize,
-    /// Which constraints are about it, in the order of the claim.
+    /// Indices of the constraints that apply to it, in the order of the claim.
     pub(super) constraints: Box<[usize]>,
 }
 
@@ -93,22 +93,23 @@ pub(super) struct Alternative<'a> {
 #[derive(Debug)]
 pub(super) struct Selection<'a> {
     class: &'a DeviceClass,
-    /// The first claim with them; two of the same class and without selectors of their own have them in common.
+    /// The first claim with them; two claims of the same class and without selectors of their own share them.
     claim: &'a ResourceClaim,
-    /// Those behind the selectors of the class.
+    /// Selectors of the claim, behind those of the class.
     own: &'a [DeviceSelector],
-    /// `None`: one of a class that has no expression in it.
+    /// Compiled selectors; `None`: a selector of a class that has no expression in it.
     pub(super) selectors: Vec<Option<Arc<CompiledSelector>>>,
 }
 
 impl<'a> Selection<'a> {
-    /// The text of a selector for messages, at a length that a person reads. Its owner has the rest.
+    /// Returns the text of a selector for messages, cut to a readable length. The class or claim has the rest.
     pub(super) fn quoted(&self, at: usize) -> Cow<'a, str> {
         let selector = self.class.spec.selectors.iter().chain(self.own).nth(at);
         cut_middle(selector.and_then(expression).unwrap_or_default(), MOST_QUOTED)
     }
 
-    /// Words for devices that the selector refuses, to stand behind `with`, where the selector is simple enough.
+    /// Describes the devices that the selector refuses, in words that follow `with`, where the selector is simple
+    /// enough.
     pub(super) fn refusal_in_words(&self, at: usize) -> Option<&str> {
         self.selectors.get(at)?.as_ref()?.as_ref().as_ref().ok()?.refusal_in_words()
     }
@@ -118,7 +119,7 @@ impl<'a> Selection<'a> {
         &self.class.metadata.name
     }
 
-    /// Who asks for it, and which one it is there.
+    /// Names the class or claim of a selector, and the selector's index there.
     pub(super) fn owner(&self, at: usize) -> String {
         match at.checked_sub(self.class.spec.selectors.len()) {
             None => format!("class {}, selector #{at}", self.class.metadata.name),
@@ -134,9 +135,9 @@ fn expression(selector: &DeviceSelector) -> Option<&str> {
 /// An attribute that constraints look at.
 #[derive(Debug)]
 pub(super) struct ConstrainedAttribute<'a> {
-    /// With its domain.
+    /// Name with the domain.
     pub(super) name: &'a str,
-    /// Domain, and name in it.
+    /// Domain, and name within it.
     pub(super) parts: Option<(&'a str, &'a str)>,
 }
 
@@ -145,11 +146,11 @@ pub(super) struct ConstrainedAttribute<'a> {
 pub(super) struct CompiledConstraint<'a> {
     pub(super) constraint: &'a DeviceConstraint,
     pub(super) kind: ConstraintKind,
-    /// Which of the attributes.
+    /// Index among the attributes.
     pub(super) attribute: usize,
 }
 
-/// What a constraint wants.
+/// The kind of a constraint.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum ConstraintKind {
     /// One value on all devices.

@@ -1,4 +1,4 @@
-//! Constraints during a search: what the devices of a claim have in common, or must not.
+//! Constraints during a search: values that the devices of a claim must have in common, or must not.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -10,7 +10,7 @@ use super::{
     quirks::{Quirk, Quirks},
 };
 
-/// A value of an attribute; of different types, none are equal.
+/// A value of an attribute; values of different types are never equal.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum Value<'a> {
     Int(i64),
@@ -37,11 +37,11 @@ pub(super) struct ConstraintUse<'p, 'a> {
     pools: &'p NodePools<'a>,
     rules: Rules,
     states: Vec<ConstraintState<'a>>,
-    /// By attribute and device, once it was looked up.
+    /// Looked-up attributes, by attribute and device.
     attributes: Vec<Option<Option<&'a DeviceAttribute>>>,
 }
 
-/// What is the same for all constraints.
+/// Rules that are the same for all constraints.
 #[derive(Clone, Copy, Debug)]
 struct Rules {
     has_lists: bool,
@@ -50,15 +50,15 @@ struct Rules {
     stays_narrow: bool,
 }
 
-/// What the devices of one constraint have.
+/// Attributes of the chosen devices of one constraint.
 #[derive(Debug, Default)]
 struct ConstraintState<'a> {
     count: usize,
-    /// Their attributes, in the order in which they were added; empty where the quirks need less.
+    /// Attributes of the devices, in the order in which they were added; empty where the quirks need less.
     members: Vec<&'a DeviceAttribute>,
     /// Values that all of them have.
     common: Vec<Value<'a>>,
-    /// The last one of each request.
+    /// The last attribute of each request.
     by_request: Vec<(usize, &'a DeviceAttribute)>,
 }
 
@@ -84,7 +84,7 @@ impl<'p, 'a> ConstraintUse<'p, 'a> {
         }
     }
 
-    /// Adds a device for a request to the devices of a constraint, if it goes with them.
+    /// Adds a device for a request to the devices of a constraint, if the constraint allows it.
     pub(super) fn add(&mut self, constraint: usize, request: usize, device: usize) -> bool {
         let is_accepted = self.accepts(constraint, device);
         if let Some(attribute) = self.attribute(constraint, device).filter(|_| is_accepted) {
@@ -93,7 +93,7 @@ impl<'p, 'a> ConstraintUse<'p, 'a> {
         is_accepted
     }
 
-    /// Whether the device goes with those that are there.
+    /// Returns true if the constraint allows the device beside those that were added.
     pub(super) fn accepts(&mut self, constraint: usize, device: usize) -> bool {
         let Some(attribute) = self.attribute(constraint, device) else { return false };
         let (state, rules) = (&self.states[constraint], self.rules);
@@ -103,19 +103,19 @@ impl<'p, 'a> ConstraintUse<'p, 'a> {
         }
     }
 
-    /// Takes away the device that was added last for a request.
+    /// Removes the device that was added last for a request.
     pub(super) fn remove(&mut self, constraint: usize, request: usize) {
         let (state, rules) = (&mut self.states[constraint], self.rules);
         state.remove(request, self.compiled.constraints[constraint].kind, rules);
     }
 
-    /// The values of the attribute that a constraint is about.
+    /// Returns the device's values of the attribute that a constraint is about.
     pub(super) fn values(&mut self, constraint: usize, device: usize) -> BTreeSet<Value<'a>> {
         let rules = self.rules;
         self.attribute(constraint, device).into_iter().flat_map(|attribute| comparable(attribute, rules)).collect()
     }
 
-    /// The attribute that a constraint is about.
+    /// Returns the device's attribute that a constraint is about.
     fn attribute(&mut self, constraint: usize, device: usize) -> Option<&'a DeviceAttribute> {
         let (compiled, pools) = (self.compiled, self.pools);
         let attribute = compiled.constraints[constraint].attribute;
@@ -124,7 +124,7 @@ impl<'p, 'a> ConstraintUse<'p, 'a> {
     }
 }
 
-/// The attribute with this name; where the domain is the driver's, it may be left out.
+/// Looks an attribute up; where the domain is the driver's, the device may leave it out.
 fn looked_up<'a>(attribute: &ConstrainedAttribute<'_>, device: &NodeDevice<'a>) -> Option<&'a DeviceAttribute> {
     let attributes = &device.device.attributes;
     attributes.get(attribute.name).or_else(|| {
@@ -163,7 +163,7 @@ impl<'a> ConstraintState<'a> {
             && self.by_request.iter().all(|(_, other)| differs(other))
     }
 
-    /// Adds a device that goes with those that are there.
+    /// Adds a device that the constraint allows.
     fn add(&mut self, attribute: &'a DeviceAttribute, request: usize, kind: ConstraintKind, rules: Rules) {
         if kind == ConstraintKind::Match {
             if self.count == 0 {
@@ -191,7 +191,7 @@ impl<'a> ConstraintState<'a> {
         }
     }
 
-    /// Works out anew what the devices have in common.
+    /// Works out the common values of the devices anew.
     fn widen(&mut self, rules: Rules) {
         let mut members = self.members.iter();
         self.common.clear();
@@ -202,7 +202,7 @@ impl<'a> ConstraintState<'a> {
     }
 }
 
-/// The values that can be compared: where lists are not known, a list is equal to nothing.
+/// Returns the values that can be compared: where lists are not known, a list is equal to nothing.
 fn comparable(attribute: &DeviceAttribute, rules: Rules) -> impl Iterator<Item = Value<'_>> {
     values(attribute).filter(move |_| rules.has_lists || is_scalar(attribute))
 }
@@ -221,7 +221,7 @@ fn scalar(attribute: &DeviceAttribute) -> Option<Value<'_>> {
     }
 }
 
-/// The values of an attribute: one, or those of a list.
+/// Returns the values of an attribute: one, or those of a list.
 fn values(attribute: &DeviceAttribute) -> impl Iterator<Item = Value<'_>> {
     let (mut ints, mut bools, mut strings, mut versions) = (&[][..], &[][..], &[][..], &[][..]);
     match attribute {

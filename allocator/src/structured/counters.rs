@@ -12,28 +12,28 @@ use super::{
 /// All counters of a node's pools.
 #[derive(Debug, Default)]
 pub(super) struct CounterLayout<'a> {
-    /// How many counters there are.
+    /// Number of counters.
     slots: usize,
-    /// Counters that stand and fall together: those of a pool.
+    /// Number of groups of counters that are judged together: those of a pool.
     groups: usize,
-    /// What there is, by source.
+    /// Amounts of the counters, by source.
     sources: Vec<CounterSource<'a>>,
-    /// What each device takes; empty where devices take nothing.
+    /// Counters that each device takes; empty where devices take nothing.
     takes: Vec<Taking>,
 }
 
-/// A pool or slice that says how much of some counters there is.
+/// A pool or slice that publishes the amounts of some counters.
 #[derive(Debug)]
 struct CounterSource<'a> {
     group: usize,
     driver: &'a str,
     pool: &'a str,
     totals: Vec<(usize, Amount)>,
-    /// Devices that take of them, also those that are for other nodes.
+    /// Devices that take of these counters, also devices for other nodes.
     takers: Vec<(&'a str, Vec<(usize, Amount)>)>,
 }
 
-/// What a device takes.
+/// Counters that a device takes, with the amounts.
 #[derive(Debug, Default)]
 struct Taking {
     source: usize,
@@ -53,7 +53,7 @@ impl<'a> CounterLayoutBuilder<'a> {
         Self { quirks, layout: CounterLayout::default(), groups: NameTable::default(), slots: NameTable::default() }
     }
 
-    /// Adds the counters of a pool, and what its devices for the node take of them.
+    /// Adds the counters of a pool, and the amounts that its devices for the node take of them.
     pub(super) fn add_pool(&mut self, pool: &FoundPool<'a>, devices: &[NodeDevice<'a>]) {
         let sets = pool.counter_slices.iter().flat_map(|slice| &slice.spec.shared_counters);
         let takes_any = || devices.iter().any(|it| !it.device.consumes_counters.is_empty());
@@ -75,7 +75,7 @@ impl<'a> CounterLayoutBuilder<'a> {
         }
     }
 
-    /// Every slice is a group of its own.
+    /// Adds the slices of a pool, each with a group of counters of its own.
     fn add_slices(&mut self, pool: &FoundPool<'a>, devices: &[NodeDevice<'a>]) {
         let mut devices = devices.iter();
         for slice in &pool.device_slices {
@@ -98,7 +98,7 @@ impl<'a> CounterLayoutBuilder<'a> {
         self.layout.sources.push(CounterSource { group, driver, pool, totals, takers: Vec::new() });
     }
 
-    /// Of the source that was added last.
+    /// Adds a device of the source that was added last.
     fn add_device(&mut self, device: &NodeDevice<'a>) {
         let mut taking = Taking::default();
         if !device.device.consumes_counters.is_empty() {
@@ -138,15 +138,15 @@ impl<'a> CounterLayoutBuilder<'a> {
     }
 }
 
-/// What is left of the counters during a search.
+/// Remaining amounts of the counters during a search.
 #[derive(Debug)]
 pub(super) struct CounterUse<'p, 'a> {
     layout: &'p CounterLayout<'a>,
-    /// What there is beside what others hold; `None` where nobody has said so.
+    /// Amounts that others leave; `None` where no source has published the amount.
     available: Vec<Option<Amount>>,
-    /// By group, once it is known what there is: whether others hold more than that.
+    /// By group, once its amounts are known: true if others hold more than there is.
     overdrawn: Vec<Option<bool>>,
-    /// What this search holds.
+    /// Amounts that this search holds.
     held: Vec<Amount>,
 }
 
@@ -160,7 +160,7 @@ impl<'p, 'a> CounterUse<'p, 'a> {
         }
     }
 
-    /// Takes what the device takes, if that is left.
+    /// Takes the counters of the device, if enough is left.
     pub(super) fn take<'s>(
         &mut self,
         device: usize,
@@ -175,7 +175,7 @@ impl<'p, 'a> CounterUse<'p, 'a> {
         true
     }
 
-    /// Whether what the device takes is left.
+    /// Returns true if enough is left of the counters of the device.
     pub(super) fn has_room<'s>(
         &mut self,
         device: usize,
@@ -197,14 +197,15 @@ impl<'p, 'a> CounterUse<'p, 'a> {
             })
     }
 
-    /// Gives back what the device takes.
+    /// Gives the counters of the device back.
     pub(super) fn give_back(&mut self, device: usize) {
         for (slot, amount) in &self.layout.takes[device].amounts {
             self.held[*slot] = self.held[*slot].minus(*amount);
         }
     }
 
-    /// Finds out what others leave of the counters of a group.
+    /// Works out the amounts that others leave of the counters of a group. Returns true if they hold more than there
+    /// is.
     fn open(&mut self, source: &CounterSource<'_>, others: Option<PoolAllocations<'_>>) -> bool {
         let mut used = vec![Amount::default(); self.layout.slots];
         if let Some(others) = others {

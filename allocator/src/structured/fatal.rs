@@ -1,6 +1,6 @@
-//! What ends the attempt to schedule a pod: no other node would make a difference.
+//! Errors that end the attempt to schedule a pod: no other node would make a difference.
 
-/// Why claims cannot be satisfied on any node as they, their classes or the slices are.
+/// An error for which claims cannot be satisfied on any node, as the claims, their classes or the slices are.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Fatal {
     /// A request needs a feature that is off.
@@ -10,12 +10,12 @@ pub enum Fatal {
         claim: String,
         /// Name of the request.
         request: String,
-        /// What the request does.
+        /// The use of the feature, in words.
         what: &'static str,
         /// The feature gate.
         feature: &'static str,
     },
-    /// A selector of a request is of a kind that is not known.
+    /// A selector of a request is of an unknown kind.
     #[error("claim {claim}, request {request}, selector #{at}: there is no CEL expression in it")]
     EmptySelector {
         /// `namespace/name`.
@@ -25,7 +25,7 @@ pub enum Fatal {
         /// Index of the selector.
         at: usize,
     },
-    /// A selector of a class is of a kind that is not known.
+    /// A selector of a class is of an unknown kind.
     #[error("class {class}: a selector has no CEL expression in it")]
     EmptyClassSelector {
         /// Name of the class.
@@ -67,7 +67,7 @@ pub enum Fatal {
         /// The mode.
         mode: String,
     },
-    /// A constraint is of a kind that is not known.
+    /// A constraint is of an unknown kind.
     #[error("claim {claim}, constraint #{at}: it names no attribute that this version knows")]
     EmptyConstraint {
         /// `namespace/name`.
@@ -75,23 +75,23 @@ pub enum Fatal {
         /// Index of the constraint.
         at: usize,
     },
-    /// A claim wants more devices than it can hold.
+    /// A claim asks for more devices than it can hold.
     #[error("claim {claim}: it asks for {devices} devices, and a claim can hold {limit}")]
     TooManyDevices {
         /// `namespace/name`.
         claim: String,
-        /// How many at least.
+        /// Least number of devices that it asks for.
         devices: i64,
-        /// How many a claim can hold.
+        /// Number of devices that a claim can hold.
         limit: i64,
     },
-    /// Whatever is chosen, a claim gets more devices than it can hold.
+    /// With every choice of devices, a claim gets more than it can hold.
     #[error("a claim would hold more than {limit} devices, whatever is chosen")]
     LimitExceeded {
-        /// How many a claim can hold.
+        /// Number of devices that a claim can hold.
         limit: i64,
     },
-    /// All devices are wanted while nobody knows which these are.
+    /// A request asks for all devices, and a pool is incomplete or invalid: all devices are not known.
     #[error("claim {claim}, request {request}: it asks for all devices, but pool {pool} is {problem}")]
     AllOfBadPool {
         /// `namespace/name`.
@@ -100,17 +100,17 @@ pub enum Fatal {
         request: String,
         /// `driver/name`.
         pool: String,
-        /// What is wrong with it.
+        /// The defect of the pool.
         problem: String,
     },
-    /// All devices are wanted, and a constraint forbids it.
+    /// A request asks for all devices, and a constraint forbids it.
     #[error("claim {claim}, request {request}: it asks for all devices, and {constraint} does not allow {device}")]
     AllAgainstConstraint {
         /// `namespace/name`.
         claim: String,
         /// Name of the request.
         request: String,
-        /// What the constraint says.
+        /// The constraint.
         constraint: String,
         /// `driver/pool/name`.
         device: String,
@@ -120,37 +120,37 @@ pub enum Fatal {
     InvalidPool {
         /// `driver/name`.
         pool: String,
-        /// What is wrong with it.
+        /// The defect of the pool.
         problem: String,
     },
-    /// A selector is no CEL.
+    /// A selector does not compile.
     #[error("{owner}: failed to compile {selector:?}: {reason}")]
     Compile {
-        /// Who has it.
+        /// The class or claim of the selector, and the index there.
         owner: String,
-        /// Its text.
+        /// Text of the selector.
         selector: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// A selector failed on a device.
     #[error("{owner}: failed to evaluate {selector:?} on device {device}: {reason}")]
     Evaluate {
-        /// Who has it.
+        /// The class or claim of the selector, and the index there.
         owner: String,
-        /// Its text.
+        /// Text of the selector.
         selector: String,
         /// `driver/pool/name`.
         device: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A device's selector of nodes means nothing.
+    /// A device's selector of nodes is invalid.
     #[error("device {device}: its nodeSelector cannot be understood: {reason}")]
     NodeSelector {
         /// `driver/pool/name`.
         device: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The slice's selector has several terms.
@@ -158,7 +158,7 @@ pub enum Fatal {
     SelectorTerms {
         /// `driver/pool/name`.
         device: String,
-        /// How many.
+        /// Number of terms.
         terms: usize,
     },
     /// Upstream would look beyond the end of a slice, and crash.

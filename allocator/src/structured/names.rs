@@ -5,18 +5,18 @@ use std::{
     hash::{BuildHasherDefault, Hasher},
 };
 
-/// A table by names that drivers choose. Somebody who runs a driver has better ways to slow a cluster down than names with
-/// the same hash, so that the hash is a cheap one; names that users choose do not belong here.
+/// A table by names that drivers choose. The hash is a cheap one: a driver has better ways to slow a cluster down than
+/// names with the same hash. Names that users choose do not belong here.
 pub(super) type NameTable<K, V> = HashMap<K, V, BuildHasherDefault<NameHasher>>;
 
 /// A set of such names.
 pub(super) type NameSet<'a> = HashSet<&'a str, BuildHasherDefault<NameHasher>>;
 
-/// Eight bytes at a time are multiplied, and both halves of the product kept.
+/// A hasher that multiplies eight bytes at a time, and keeps both halves of the product.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NameHasher(u64);
 
-/// The golden ratio's digits: odd, and no pattern in it.
+/// Digits of the golden ratio: an odd number without a pattern.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Hasher for NameHasher {

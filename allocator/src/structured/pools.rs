@@ -1,6 +1,6 @@
 //! The devices that one node can use, in the order in which the search goes through them.
 //!
-//! Everything here depends on slices and the node alone; what others hold comes in with [`AllocatedState`] only.
+//! Everything here depends on slices and the node alone; allocations of claims come in with [`AllocatedState`] only.
 //!
 //! [`AllocatedState`]: super::AllocatedState
 
@@ -25,17 +25,17 @@ mod index;
 pub(super) use gather::FoundPool;
 pub use index::SliceIndex;
 
-/// What selectors ask of a node.
+/// Name and labels of a node, for selectors of nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeFacts<'a> {
-    /// Its name.
+    /// Name of the node.
     pub name: &'a str,
-    /// Its labels.
+    /// Labels of the node.
     pub labels: &'a BTreeMap<String, String>,
 }
 
 impl NodeFacts<'_> {
-    /// Whether the node is the one with this name, or one of those selected, or any will do.
+    /// Returns true if the node is the one with this name, or one of those selected, or if all nodes are allowed.
     fn is_allowed(
         &self,
         name: Option<&str>,
@@ -51,26 +51,26 @@ impl NodeFacts<'_> {
     }
 }
 
-/// Why the devices of a node cannot be gathered.
+/// The reason why the devices of a node cannot be gathered.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum GatherError {
-    /// The slice's selector of nodes means nothing.
+    /// The slice's selector of nodes is invalid.
     #[error("slice {slice}: its nodeSelector cannot be understood")]
     Slice {
         /// Name of the slice.
         slice: String,
-        /// Why.
+        /// The reason.
         #[source]
         source: NodeSelectorError,
     },
-    /// A device's selector of nodes means nothing.
+    /// A device's selector of nodes is invalid.
     #[error("slice {slice}, device {device}: its nodeSelector cannot be understood")]
     Device {
         /// Name of the slice.
         slice: String,
         /// Name of the device.
         device: String,
-        /// Why.
+        /// The reason.
         #[source]
         source: NodeSelectorError,
     },
@@ -81,12 +81,12 @@ pub enum GatherError {
 pub struct NodePools<'a> {
     pub(super) node: NodeFacts<'a>,
     pub(super) pools: Vec<Pool<'a>>,
-    /// Of all usable pools, one pool after the other.
+    /// Devices of all usable pools, one pool after the other.
     pub(super) devices: Vec<NodeDevice<'a>>,
     pub(super) counters: CounterLayout<'a>,
-    /// The device before which the search comes to an invalid pool, where that ends it.
+    /// Index of the device before which the search comes to an invalid pool, where that ends the search.
     pub(super) fails_at: Option<usize>,
-    /// How many capacities all devices have together.
+    /// Number of capacities of all devices together.
     pub(super) capacities: usize,
 }
 
@@ -96,7 +96,7 @@ pub(super) struct Pool<'a> {
     pub(super) driver: &'a str,
     pub(super) name: &'a str,
     pub(super) state: PoolState,
-    /// Its devices, in [`NodePools::devices`].
+    /// Range of the devices in [`NodePools::devices`].
     pub(super) devices: Range<usize>,
 }
 
@@ -107,12 +107,12 @@ impl Pool<'_> {
     }
 }
 
-/// Why devices of a pool cannot be used, if so.
+/// State of a pool: reasons why its devices cannot be used, if there are any.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct PoolState {
-    /// Some of its slices are missing.
+    /// True if some of its slices are missing.
     pub(super) is_incomplete: bool,
-    /// How it contradicts itself.
+    /// Contradiction within the pool, in words.
     pub(super) contradiction: Option<String>,
 }
 
@@ -121,7 +121,7 @@ impl PoolState {
         !self.is_incomplete && self.contradiction.is_none()
     }
 
-    /// What is wrong, in words.
+    /// Returns the reason why devices cannot be used, in words.
     pub(super) fn problem(&self) -> Option<String> {
         let incomplete = self.is_incomplete.then(|| "incomplete: some of its slices are missing".to_owned());
         incomplete.or_else(|| self.contradiction.as_ref().map(|contradiction| format!("invalid: {contradiction}")))
@@ -135,14 +135,15 @@ pub(super) struct NodeDevice<'a> {
     pub(super) slice: &'a ResourceSliceSpec,
     /// The devices of its slice.
     pub(super) siblings: Range<usize>,
-    /// Its first capacity among those of all devices.
+    /// Index of its first capacity among those of all devices.
     pub(super) first_capacity: usize,
-    /// Whether it is held whole, and no policy says what that means for its capacities.
+    /// True if one claim holds all of it, and no policy applies to its capacities.
     pub(super) is_simple: bool,
 }
 
 impl NodeDevice<'_> {
-    /// Whether the node can use it, where each device says that itself.
+    /// Returns true if the node can use the device. Only devices of a slice with per-device node selection exclude
+    /// nodes.
     pub(super) fn is_for(&self, node: &NodeFacts<'_>) -> Result<bool, NodeSelectorError> {
         if self.slice.per_device_node_selection != Some(true) {
             return Ok(true);
@@ -150,7 +151,7 @@ impl NodeDevice<'_> {
         allows(node, self.device)
     }
 
-    /// What selectors see of it.
+    /// Returns the device as selectors see it.
     pub(super) fn facts(&self, knows_parts: bool) -> DeviceFacts<'_> {
         DeviceFacts {
             driver: &self.slice.driver,
@@ -160,7 +161,7 @@ impl NodeDevice<'_> {
         }
     }
 
-    /// Its capacities among those of all devices.
+    /// Range of its capacities among those of all devices.
     pub(super) fn capacities(&self) -> Range<usize> {
         self.first_capacity..self.first_capacity + self.device.capacity.len()
     }
@@ -181,10 +182,10 @@ fn allows(node: &NodeFacts<'_>, device: &SliceDevice) -> Result<bool, NodeSelect
 }
 
 impl<'a> NodePools<'a> {
-    /// The pools of a node, from the slices of all nodes.
+    /// Gathers the pools of a node from the slices of all nodes.
     ///
     /// # Errors
-    /// When a selector of nodes means nothing.
+    /// Fails when a selector of nodes is invalid.
     pub fn gather(
         features: Features,
         quirks: Quirks,
@@ -199,7 +200,7 @@ impl<'a> NodePools<'a> {
         Ok(builder.finish())
     }
 
-    /// How many devices the node may use.
+    /// Number of devices that the node may use.
     pub fn device_count(&self) -> usize {
         self.devices.len()
     }

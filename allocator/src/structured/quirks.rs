@@ -1,14 +1,14 @@
-//! Where upstream's allocators differ from each other, and where they do what nobody meant them to: as data.
+//! Differences of upstream's allocators from each other, and from their intention: as data.
 //!
-//! An allocator without any quirk does what 1.37 means to do.
+//! An allocator without any quirk does what 1.37 is intended to do.
 
 use super::version::{KubernetesVersion, Variant};
 
-/// Something that some of upstream's allocators do.
+/// A peculiarity of some of upstream's allocators.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Quirk {
-    /// The slices of a pool come in the order in which they are listed, not by name. Upstream's pools then have no order;
-    /// here they are sorted all the same.
+    /// The slices of a pool come in the order in which they are listed, not by name. Upstream's pools then have no
+    /// order; here they are sorted all the same.
     SlicesAsListed,
     /// Pools with binding conditions do not come last.
     BindingPoolsAnywhere,
@@ -24,13 +24,13 @@ pub enum Quirk {
     CountersPerSlice,
     /// A slice with counters counts as one for every node.
     CounterSlicesEverywhere,
-    /// Pools of several drivers with the same name share what is known of their counters.
+    /// Pools of several drivers with the same name share the knowledge of their counters.
     CountersByPoolName,
     /// The next device of a request may come before the last one.
     PermutationsWithinRequest,
     /// After its first device, a later alternative that takes all devices goes on with those of the first.
     AllLosesAlternative,
-    /// The second alternative that takes all devices takes what matches the first.
+    /// The second alternative that takes all devices takes those that match the first.
     SecondInheritsMatches,
     /// More devices than a claim can hold are simply no fit, and the search goes on.
     LimitIsNoFit,
@@ -40,20 +40,20 @@ pub enum Quirk {
     SharedKeepsCounters,
     /// A device with several holders takes its counters once for each.
     SharedRecounts,
-    /// Whether a search still holds parts of a device is seen by the amounts: where it has no capacities it seems so for
-    /// ever, and where parts are of nothing it never does.
+    /// The use of a device by the search is judged by the amounts: a device without capacities stays in use for ever,
+    /// and a device of which the parts are zero never is.
     UseSeenByAmounts,
     /// Devices of which only shares are held take no counters.
     SharesTakeNoCounters,
-    /// A device that is refused in the last moment because of its capacity stays held, and constraints keep it.
+    /// A device that is refused at the last check because of its capacity stays held, and constraints keep it.
     LateRefusalKeeps,
-    /// In the last moment, the capacity of another device is looked at.
+    /// The last check looks at the capacity of another device.
     LateCheckOfAnother,
     /// A distinct attribute is compared with that of the last device of each request only.
     DistinctForgets,
     /// A distinct attribute is the same only on the same device.
     DistinctByIdentity,
-    /// What devices have in common does not grow again when one of them is given back.
+    /// Common values of devices do not grow again when one of the devices is given back.
     CommonValuesStayNarrow,
     /// Every taint matters, whatever its effect.
     AnyTaintEffect,
@@ -75,7 +75,7 @@ pub enum Quirk {
     FormatsInOldWords,
 }
 
-/// Which allocators have a quirk.
+/// Tells if an allocator has a quirk.
 type HasQuirk = fn(KubernetesVersion, Variant) -> bool;
 
 const EVERY: HasQuirk = |_, _| true;
@@ -86,7 +86,7 @@ const UNTIL_1_35_AND_STABLE: HasQuirk = |version, variant| UNTIL_1_35(version, v
 const STABLE_UNTIL_1_35: HasQuirk = |version, variant| UNTIL_1_35(version, variant) && variant == Variant::Stable;
 const ONLY_1_34_AND_STABLE_1_35: HasQuirk =
     |version, variant| ONLY_1_34(version, variant) || STABLE_UNTIL_1_35(version, variant);
-/// Those that do not know what came with consumable capacity.
+/// Allocators without the additions that came with consumable capacity.
 const OLD: HasQuirk = |version, variant| match variant {
     Variant::Stable => true,
     Variant::Incubating => UNTIL_1_35(version, variant),
@@ -94,7 +94,7 @@ const OLD: HasQuirk = |version, variant| match variant {
 };
 
 impl Quirk {
-    /// All of them, with who has them.
+    /// All quirks, with the allocators that have them.
     const TABLE: [(Self, HasQuirk); 32] = [
         (Self::SlicesAsListed, UNTIL_1_35_AND_STABLE),
         (Self::BindingPoolsAnywhere, OLD),
@@ -133,7 +133,7 @@ impl Quirk {
         (Self::FormatsInOldWords, ONLY_1_34),
     ];
 
-    /// All of them.
+    /// All quirks.
     pub fn all() -> impl Iterator<Item = Self> {
         Self::TABLE.iter().map(|(quirk, _)| *quirk)
     }
@@ -144,29 +144,29 @@ impl Quirk {
 pub struct Quirks(u32);
 
 impl Quirks {
-    /// None: what 1.37 means to do.
+    /// No quirks: the intended behaviour of 1.37.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// Those of one of upstream's allocators.
+    /// The quirks of one of upstream's allocators.
     pub fn of(version: KubernetesVersion, variant: Variant) -> Self {
         let has = Quirk::TABLE.iter().filter(|(_, has)| has(version, variant));
         has.fold(Self::none(), |quirks, (quirk, _)| quirks.with(*quirk))
     }
 
-    /// Whether it has this one.
+    /// Returns true if this quirk is among them.
     pub fn has(self, quirk: Quirk) -> bool {
         self.0 & (1 << quirk as u32) != 0
     }
 
-    /// With one more.
+    /// Returns the quirks with one more.
     #[must_use]
     pub fn with(self, quirk: Quirk) -> Self {
         Self(self.0 | 1 << quirk as u32)
     }
 
-    /// With one less.
+    /// Returns the quirks with one less.
     #[must_use]
     pub fn without(self, quirk: Quirk) -> Self {
         Self(self.0 & !(1 << quirk as u32))

@@ -1,4 +1,4 @@
-//! Why a node does not fit, in words. Nothing is noted down while the search runs: who asks for a reason has it run once
+//! Reasons why a node does not fit, in words. The search notes no reasons: for a caller that asks for one, it runs once
 //! more, up to the request that it never got beyond.
 
 use std::{collections::BTreeMap, fmt};
@@ -16,32 +16,32 @@ mod conflict;
 
 pub use conflict::{Conflict, RequestValues};
 
-/// Why claims got no devices.
+/// The reason why claims got no devices.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Refusal {
-    /// The node has not what they want; another may.
+    /// The node cannot satisfy the claims; another may.
     #[error(transparent)]
     NoFit(NoFit),
     /// No node makes a difference.
     #[error(transparent)]
     Fatal(#[from] Fatal),
-    /// The search took more steps than it may.
+    /// The search took more steps than its limit.
     #[error("the search was given up after {steps} steps")]
     OutOfBudget {
-        /// How many it took.
+        /// Number of steps that it took.
         steps: u64,
     },
 }
 
-/// The first reason why a node does not fit: of the request that could not be satisfied, whatever was chosen before.
+/// The first reason why a node does not fit: that of the request that no earlier choice of devices could satisfy.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("claim {claim}, {}", list(.alternatives))]
 pub struct NoFit {
     /// `namespace/name` of the claim.
     pub claim: String,
-    /// What is wrong with each way to satisfy the request.
+    /// Reasons why each way to satisfy the request failed.
     pub alternatives: Vec<AlternativeNoFit>,
-    /// Pools of the node whose devices cannot be used, and why.
+    /// Pools of the node whose devices cannot be used, and the reasons.
     pub pools: Vec<String>,
 }
 
@@ -49,70 +49,70 @@ fn list(alternatives: &[AlternativeNoFit]) -> String {
     alternatives.iter().map(AlternativeNoFit::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// Why one way to satisfy a request failed.
+/// The reason why one way to satisfy a request failed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct AlternativeNoFit {
     /// `request` or `request/subrequest`.
     pub request: String,
-    /// How many devices are wanted; `None`: all.
+    /// Number of requested devices; `None`: all.
     pub wanted: Option<i64>,
-    /// How many could be had together.
+    /// Number of devices that the search could take together.
     pub found: i64,
-    /// How many devices the node has.
+    /// Number of devices of the node.
     pub devices: usize,
-    /// How many of them there are for each reason.
+    /// Number of devices for each reason.
     pub rejections: BTreeMap<Rejection, usize>,
 }
 
-/// Why a device cannot be had.
+/// The reason why a request cannot have a device.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Rejection {
     /// The limit of a claim would be exceeded.
     Limit,
     /// A selector does not match.
     Selector(String),
-    /// A selector does not match that has a sentence for it.
+    /// A selector does not match, and it is simple enough to name the property in words.
     Property {
         /// The property of the device.
         has: String,
         /// The claim or class of the selector.
         owner: String,
     },
-    /// It is for other nodes.
+    /// The device is for other nodes.
     Node,
-    /// It has binding conditions, and the feature is off.
+    /// The device has binding conditions, and the feature is off.
     BindingConditions,
-    /// Another claim has it.
+    /// Another claim has the device.
     Allocated,
-    /// Another request of the pod has it.
+    /// Another request of the pod has the device.
     Chosen,
     /// The device lacks a capacity.
     Capacity(CapacityShortage),
-    /// It consumes counters, and the feature is off.
+    /// The device consumes counters, and the feature is off.
     CountersOff,
-    /// Others took too much of its counters.
+    /// Others took too much of the device's counters.
     Counters,
-    /// It has a taint.
+    /// The device has a taint.
     Taint(String),
     /// A constraint does not allow it.
     Constraint {
-        /// What it says.
+        /// The constraint, in words.
         constraint: String,
-        /// With whom the device conflicts.
+        /// The conflict of the device.
         conflict: Conflict,
     },
-    /// With it, what follows cannot be satisfied.
+    /// With the device, the following requests cannot be satisfied.
     Rest,
 }
 
-/// What is to be explained.
+/// The request to explain, and the reasons that were found.
 #[derive(Debug)]
 pub(super) struct Explaining {
     claim: usize,
     request: usize,
-    /// By alternative, the attempt that got furthest.
+    /// The attempt that got furthest, by alternative.
     attempts: BTreeMap<usize, AlternativeNoFit>,
-    /// By constraint, what devices conflict with that have its attribute: the same for all of them in one attempt.
+    /// By constraint, the conflict of devices that have its attribute: the same for all of them in one attempt.
     conflicts: BTreeMap<usize, Conflict>,
 }
 
@@ -123,11 +123,11 @@ impl Explaining {
 }
 
 impl Search<'_, '_> {
-    /// Runs the search up to where an earlier one got, and says why it got no further, if there is time for that.
+    /// Runs the search up to the request where an earlier one ended, and returns the reason, if there is time for that.
     pub(super) fn explain(mut self, furthest: (usize, usize)) -> Refusal {
         let (claim, request) = furthest;
         self.explaining = Some(Explaining { claim, request, attempts: BTreeMap::new(), conflicts: BTreeMap::new() });
-        // It ended before, and ends the same way or earlier.
+        // The earlier search ended, and this one ends the same way or earlier.
         if matches!(self.run(), Err(Stop::OutOfBudget)) {
             return Refusal::OutOfBudget { steps: self.steps() };
         }
@@ -139,7 +139,7 @@ impl Search<'_, '_> {
         })
     }
 
-    /// Notes why no device could be had here, if that is asked for.
+    /// Notes why no device could be taken here, if the reason is asked for.
     pub(super) fn explain_failure(&mut self, place: Place) {
         if self.is_news(place) {
             let mut attempt = self.attempt(place);
@@ -152,13 +152,13 @@ impl Search<'_, '_> {
         }
     }
 
-    /// The devices that the same alternative has already.
+    /// Returns the devices that the same alternative has already.
     fn found_earlier(&self, place: Place) -> Vec<usize> {
         let is_same = |it: &&Chosen| (it.claim, it.alternative) == (place.claim, place.alternative);
         self.chosen.iter().filter(is_same).map(|it| it.device).collect()
     }
 
-    /// Notes that the claim cannot hold so many devices, if that is asked for.
+    /// Notes that the claim cannot hold so many devices, if the reason is asked for.
     pub(super) fn explain_limit(&mut self, place: Place, count: i64) {
         if self.is_news(place) {
             let mut attempt = self.attempt(place);
@@ -192,7 +192,8 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Why the device cannot be had. Selectors come first: what does not match would not help anybody if it were free.
+    /// Returns the reason why the request cannot have the device. Selectors come first: a device that does not match
+    /// would not help if it were free.
     fn rejection(&mut self, place: Place, device: usize) -> Rejection {
         let alternative = &self.compiled.alternatives[place.alternative];
         match self.selection.judgement(alternative.selection, device) {
@@ -238,7 +239,7 @@ impl Search<'_, '_> {
         (!fits).then_some(Rejection::Counters)
     }
 
-    /// Whether the device has what is wanted, were it not held by others.
+    /// Returns true if the device, were it not held by others, has the requested capacities.
     fn is_offered(&mut self, alternative: &Alternative<'_>, device: usize) -> bool {
         let wanted = self.compiled.capacities[alternative.capacity];
         !self.has_parts() || self.capacity.is_offered(alternative.capacity, wanted, device)
@@ -302,7 +303,7 @@ impl fmt::Display for AlternativeNoFit {
         }
         let mut separator = ": ";
         for (rejection, count) in &self.rejections {
-            // Why others do not match is only of interest where nothing does.
+            // Reasons why devices do not match are of interest only if none matches.
             if matching == 0 || !rejection.is_unselected() {
                 write!(f, "{separator}{count} {rejection}")?;
                 separator = ", ";
@@ -317,7 +318,7 @@ fn devices(count: usize) -> String {
 }
 
 impl AlternativeNoFit {
-    /// Returns what every matching device lacks, if nothing else keeps any of them from the request.
+    /// Returns the capacity that every matching device lacks, if nothing else keeps any of them from the request.
     pub fn only_shortage(&self) -> Option<&CapacityShortage> {
         let mut near = self.rejections.keys().filter(|rejection| !rejection.is_unselected());
         match (near.next(), near.next()) {
@@ -332,7 +333,7 @@ impl AlternativeNoFit {
 }
 
 impl Rejection {
-    /// In words without values, which differ from node to node.
+    /// Returns the reason in words, without values, which differ from node to node.
     pub fn in_general(&self) -> String {
         match self {
             Self::Constraint { constraint, conflict } => format!("against {constraint} ({})", conflict.in_general()),
@@ -340,7 +341,7 @@ impl Rejection {
         }
     }
 
-    /// True if the device is none that the request means.
+    /// True if the device is not one of those that the request selects.
     pub fn is_unselected(&self) -> bool {
         matches!(self, Self::Selector(_) | Self::Property { .. } | Self::Node | Self::BindingConditions)
     }

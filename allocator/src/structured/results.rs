@@ -1,4 +1,4 @@
-//! What a solution is as an API object.
+//! The solution of a search as API objects.
 
 use hostler_api::{
     core::{NodeSelector, NodeSelectorRequirement, NodeSelectorTerm},
@@ -19,7 +19,7 @@ use super::{
 };
 
 impl Search<'_, '_> {
-    /// What each claim was given.
+    /// Returns the allocation of each claim.
     pub(super) fn results(&self) -> Result<Vec<AllocationResult>, Fatal> {
         self.compiled.claims.iter().enumerate().map(|(at, claim)| self.result(at, claim)).collect()
     }
@@ -61,7 +61,7 @@ impl Search<'_, '_> {
         result
     }
 
-    /// The alternative that was chosen for each request. One that needed no device, or wanted none, leaves no trace.
+    /// Returns the alternative that was chosen for each request. An alternative without devices leaves no trace.
     fn alternatives_of(&self, claim: &CompiledClaim<'_>, chosen: &[Chosen]) -> Vec<usize> {
         let alternative = |(at, request): (usize, &super::claims::CompiledRequest<'_>)| {
             let chosen = chosen.iter().find(|chosen| chosen.request == at).map(|chosen| chosen.alternative);
@@ -75,7 +75,7 @@ impl Search<'_, '_> {
         alternatives.find(|at| self.compiled.alternatives[*at].count.is_some_and(|count| count <= 0)).unwrap_or(first)
     }
 
-    /// What classes and the claim bring along, for the alternatives that were chosen.
+    /// Returns the configuration from classes and from the claim, for the alternatives that were chosen.
     fn config(&self, claim: &CompiledClaim<'_>, chosen: &[usize]) -> Vec<DeviceAllocationConfiguration> {
         let mut config = self.class_config(chosen);
         let per_request = self.quirks.has(Quirk::ConfigPerRequest);
@@ -97,7 +97,7 @@ impl Search<'_, '_> {
         config
     }
 
-    /// Each class once, for all requests that chose it.
+    /// Returns the configuration of each class once, for all requests that chose it.
     fn class_config(&self, chosen: &[usize]) -> Vec<DeviceAllocationConfiguration> {
         let mut config = Vec::new();
         let mut seen: Vec<&str> = Vec::new();
@@ -118,7 +118,7 @@ impl Search<'_, '_> {
         config
     }
 
-    /// Names of requests and of the alternatives that were chosen for them.
+    /// Returns the names of requests and of the alternatives that were chosen for them.
     fn names<'s>(
         &'s self,
         claim: &'s CompiledClaim<'_>,
@@ -128,7 +128,7 @@ impl Search<'_, '_> {
         claim.requests.iter().map(|request| request.name).zip(alternatives)
     }
 
-    /// Where the devices of a claim can be used.
+    /// Returns the selector of the nodes on which the devices of a claim can be used.
     fn node_selector(&self, chosen: &[Chosen]) -> Result<Option<NodeSelector>, Fatal> {
         let mut term = NodeSelectorTerm::default();
         for chosen in chosen {
@@ -153,7 +153,7 @@ impl Search<'_, '_> {
     }
 }
 
-/// Whether the device is for one node, and for which nodes it is.
+/// Returns true if the device is for one node, and its selector of nodes.
 fn allowed_nodes<'a>(device: &NodeDevice<'a>) -> (bool, Option<&'a NodeSelector>) {
     if device.slice.per_device_node_selection == Some(true) {
         (device.device.node_name.is_some(), device.device.node_selector.as_deref())

@@ -1,4 +1,4 @@
-//! Taints that others than the drivers put on devices: applied before anything is allocated.
+//! Taints that others than the drivers put on devices. They are applied before any allocation.
 
 use hostler_api::resource::{DeviceTaintRule, ResourceSlice};
 

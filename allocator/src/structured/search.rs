@@ -23,11 +23,11 @@ mod take;
 /// The most devices that a claim can hold.
 pub(super) const MOST_DEVICES: i64 = 32;
 
-/// The clock is read once in so many looks: reading it costs as much as a look, and a look at a device whose selectors are as
-/// expensive as the API server lets them be takes milliseconds.
+/// Number of looks for one reading of the clock: a reading costs as much as a look, and a look at a device with the
+/// most expensive selectors that the API server accepts takes milliseconds.
 const LOOKS_PER_CLOCK: u64 = 8;
 
-/// How much a search may take: steps, devices looked at, and time.
+/// Limits of a search: steps, devices looked at, and time.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     left: u64,
@@ -38,33 +38,34 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// So many steps and no more. A step looks at all devices of a node at most once.
+    /// Limits a search to this number of steps. A step looks at all devices of a node at most once.
     pub fn steps(steps: u64) -> Self {
         Self { left: steps, used: 0, most_looks: u64::MAX, looks: 0, ends: None }
     }
 
-    /// The same, and no more than so many looks at devices, all of them before `ends`.
+    /// Limits the number of looks at devices, too, and their time: all of them before `ends`.
     #[must_use]
     pub fn within(self, looks: u64, ends: Option<Instant>) -> Self {
         Self { most_looks: looks, ends, ..self }
     }
 
-    /// As many as it takes, which can be more than anybody waits for.
+    /// Sets no limit. A search can take longer than any caller waits.
     pub fn unlimited() -> Self {
         Self::steps(u64::MAX)
     }
 
-    /// How many were taken.
+    /// Number of steps that were taken.
     pub fn used(&self) -> u64 {
         self.used
     }
 
-    /// How many devices were looked at; one that was looked at twice counts twice.
+    /// Number of looks at devices; a second look at a device counts again.
     pub fn looks(&self) -> u64 {
         self.looks
     }
 
-    /// As much as there was at the beginning of the search, for a second run of it; the time is not given twice.
+    /// Returns a budget for a second run of the search: unlimited steps, the same number of looks, and the same end
+    /// of time.
     pub(super) fn again(&self) -> Self {
         Self { left: u64::MAX, used: 0, looks: 0, ..*self }
     }
@@ -79,12 +80,12 @@ impl Budget {
     }
 }
 
-/// Why a search ended before its end.
+/// The reason why a search ended early.
 #[derive(Debug)]
 pub(super) enum Stop {
     Fatal(Fatal),
     OutOfBudget,
-    /// What [`explain`](super::reason) wanted to know has been found out.
+    /// The reason that [`explain`](super::reason) looks for has been found.
     Explained,
 }
 
@@ -94,12 +95,12 @@ impl From<Fatal> for Stop {
     }
 }
 
-/// How a part of the search ended.
+/// The result of a part of the search.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Verdict {
     Fit,
     NoFit,
-    /// Whatever is chosen from here on, the claim gets more devices than it can hold.
+    /// With every further choice, the claim gets more devices than it can hold.
     TooMany,
 }
 
@@ -110,11 +111,11 @@ pub(super) struct Chosen {
     pub(super) request: usize,
     pub(super) alternative: usize,
     pub(super) device: usize,
-    /// Whether it took its counters.
+    /// True if the device took its counters.
     counted: bool,
 }
 
-/// Where the search is: at the device with this number, of an alternative.
+/// The place of the search: the number of the device within an alternative.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) claim: usize,
@@ -123,11 +124,11 @@ pub(super) struct Place {
     pub(super) number: i64,
 }
 
-/// How far a search came that found nothing.
+/// The end of a search that found nothing.
 pub(super) struct DeadEnd<'p, 'a> {
-    /// Claim and request.
+    /// Claim and request that the search got to.
     pub(super) furthest: (usize, usize),
-    /// What it found out about devices on the way.
+    /// Judgements of devices that the search made on the way.
     pub(super) selection: SelectionUse<'p, 'a>,
 }
 
@@ -143,18 +144,18 @@ pub(super) struct Search<'p, 'a> {
     pub(super) capacity: CapacityUse<'p, 'a>,
     pub(super) counters: CounterUse<'p, 'a>,
     pub(super) constraints: ConstraintUse<'p, 'a>,
-    /// By alternative: the devices, where all are wanted.
+    /// Devices of alternatives that ask for all, by alternative.
     pub(super) all: Vec<Vec<usize>>,
     /// Devices that this search holds, for any claim.
     held: DeviceBits,
-    /// The same by claim, one claim behind the other.
+    /// Held devices by claim, one claim behind the other.
     held_by: DeviceBits,
     pub(super) chosen: Vec<Chosen>,
-    /// How many of them are for the claim at hand.
+    /// Number of chosen devices for the present claim.
     in_claim: i64,
-    /// Where the search got to: claim and request.
+    /// The furthest claim and request that the search got to.
     furthest: (usize, usize),
-    /// What is to be explained, and what was found out.
+    /// The request to explain, if any, and the reasons found.
     pub(super) explaining: Option<super::reason::Explaining>,
 }
 
@@ -202,22 +203,22 @@ impl<'p, 'a> Search<'p, 'a> {
         Ok(verdict)
     }
 
-    /// How many steps it took.
+    /// Number of steps that the search took.
     pub(super) fn steps(&self) -> u64 {
         self.budget.used()
     }
 
-    /// Where it got to, for those who want to know why no further.
+    /// Ends the search, and returns how far it came, for a caller that asks for the reason.
     pub(super) fn into_dead_end(self) -> DeadEnd<'p, 'a> {
         DeadEnd { furthest: self.furthest, selection: self.selection }
     }
 
-    /// Whether parts of capacities are known.
+    /// True if parts of capacities are known.
     pub(super) fn has_parts(&self) -> bool {
         self.features.has(Feature::ConsumableCapacity) && !self.quirks.has(Quirk::NoConsumableCapacity)
     }
 
-    /// Finds the devices of requests that want all, and checks that no claim wants too many.
+    /// Finds the devices of requests for all devices, and checks that no claim asks for too many.
     fn find_all_devices(&mut self) -> Result<(), Stop> {
         for claim in 0..self.compiled.claims.len() {
             let failure = self.compiled.failure.as_ref().filter(|_| claim + 1 == self.compiled.claims.len());
@@ -225,7 +226,7 @@ impl<'p, 'a> Search<'p, 'a> {
             if let Some(Failure::Request(fatal)) = failure {
                 return Err(fatal.clone().into());
             }
-            // Upstream falls over what comes to less than nothing.
+            // Upstream fails on a negative number.
             if !(0..=MOST_DEVICES).contains(&devices) {
                 let devices = if devices < 0 { i64::MAX } else { devices };
                 let claim = self.compiled.claims[claim].full_name();
@@ -238,7 +239,7 @@ impl<'p, 'a> Search<'p, 'a> {
         Ok(())
     }
 
-    /// How many devices a claim wants at least.
+    /// Returns the least number of devices that a claim asks for.
     fn count_devices(&mut self, claim: usize) -> Result<i64, Stop> {
         let mut devices = 0_i64;
         for (request, compiled) in self.compiled.claims[claim].requests.iter().enumerate() {
@@ -258,7 +259,7 @@ impl<'p, 'a> Search<'p, 'a> {
 
     fn find_all(&mut self, place: Place, is_second: bool) -> Result<i64, Stop> {
         let first = place.alternative - usize::from(is_second);
-        // The first one's matches are known only where it wanted all, too.
+        // The first alternative's matches are known only if it asks for all devices, too.
         let inherits = is_second
             && self.quirks.has(Quirk::SecondInheritsMatches)
             && self.compiled.alternatives[first].count.is_none();
@@ -282,7 +283,7 @@ impl<'p, 'a> Search<'p, 'a> {
         Ok(count)
     }
 
-    /// Nobody knows what "all" is while a pool changes or contradicts itself.
+    /// Fails for a pool that is incomplete or contradicts itself: all devices are not known then.
     fn check_pool(&self, place: Place, pool: &Pool<'_>) -> Result<(), Fatal> {
         let Some(problem) = pool.state.problem() else { return Ok(()) };
         Err(Fatal::AllOfBadPool {
@@ -299,7 +300,7 @@ impl<'p, 'a> Search<'p, 'a> {
         Ok(())
     }
 
-    /// Goes on with a request, or with the next claim behind the last one.
+    /// Goes on with a request, or with the next claim behind the last request.
     fn at_request(&mut self, claim: usize, request: usize) -> Result<Verdict, Stop> {
         self.step()?;
         let Some(compiled) = self.compiled.claims.get(claim) else { return Ok(Verdict::Fit) };
@@ -342,7 +343,7 @@ impl<'p, 'a> Search<'p, 'a> {
         Ok(verdict)
     }
 
-    /// Looks for one device of an alternative, beginning at `start`, and for all that follow.
+    /// Looks for one device of an alternative, beginning at `start`, and for all devices that follow.
     fn at_device(&mut self, place: Place, start: usize) -> Result<Verdict, Stop> {
         let alternative = &self.compiled.alternatives[place.alternative];
         let all = &self.all[place.alternative];
@@ -354,7 +355,7 @@ impl<'p, 'a> Search<'p, 'a> {
         if place.number >= count {
             return self.at_request(place.claim, place.request + 1);
         }
-        // As in Go, a count that comes to more than a number holds is less than nothing.
+        // As in Go, a count that overflows is negative.
         if self.in_claim.wrapping_add(count).wrapping_sub(place.number) > MOST_DEVICES {
             self.explain_limit(place, count);
             let simple = self.quirks.has(Quirk::LimitIsNoFit);
@@ -366,7 +367,7 @@ impl<'p, 'a> Search<'p, 'a> {
         }
     }
 
-    /// Takes the next one of all devices; there is no other choice.
+    /// Takes the next device of an alternative that asks for all; there is no other choice.
     fn take_all(&mut self, place: Place) -> Result<Verdict, Stop> {
         let at = usize::try_from(place.number).unwrap_or(usize::MAX);
         let device = self.all[place.alternative][at];
@@ -381,7 +382,7 @@ impl<'p, 'a> Search<'p, 'a> {
         self.go_on(Place { alternative, number: place.number + 1, ..place }, 0)
     }
 
-    /// Takes one device after the other, until all that follows works out.
+    /// Tries one device after the other, until the rest of the search succeeds.
     fn take_one(&mut self, place: Place, alternative: &Alternative<'_>, start: usize) -> Result<Verdict, Stop> {
         let end = self.pools.fails_at.unwrap_or(self.pools.devices.len());
         for device in start..end {
@@ -402,7 +403,7 @@ impl<'p, 'a> Search<'p, 'a> {
         Ok(Verdict::NoFit)
     }
 
-    /// Goes on behind the device that was taken last, and gives it back where that does not work out.
+    /// Goes on behind the device that was taken last, and gives the device back if the rest of the search fails.
     fn go_on(&mut self, next: Place, start: usize) -> Result<Verdict, Stop> {
         self.step()?;
         let verdict = self.at_device(next, start)?;
@@ -418,14 +419,14 @@ impl<'p, 'a> Search<'p, 'a> {
         Fatal::InvalidPool { pool, problem }
     }
 
-    /// Whether the device is free, matches, and has the capacities that are wanted.
+    /// Returns true if the device is free, matches, and has the requested capacities.
     fn is_candidate(&mut self, place: Place, alternative: &Alternative<'_>, device: usize) -> Result<bool, Stop> {
         Ok(!self.is_taken(place.claim, alternative.is_admin, device)
             && self.selection.matches(alternative.selection, device)?
             && self.fits_capacity(alternative, device))
     }
 
-    /// Whether somebody has it who keeps this claim from getting it.
+    /// Returns true if the device is held in a way that keeps this claim from it.
     pub(super) fn is_taken(&self, claim: usize, is_admin: bool, device: usize) -> bool {
         match is_admin {
             true => self.held_by.has(self.place_of(claim, device)),
@@ -433,7 +434,7 @@ impl<'p, 'a> Search<'p, 'a> {
         }
     }
 
-    /// Where [`held_by`](Self::held_by) says whether a claim holds a device.
+    /// Index in [`held_by`](Self::held_by) of a claim and a device.
     fn place_of(&self, claim: usize, device: usize) -> usize {
         claim * self.pools.devices.len() + device
     }
@@ -443,7 +444,7 @@ impl<'p, 'a> Search<'p, 'a> {
         !self.has_parts() || self.capacity.fits(alternative.capacity, wanted, device)
     }
 
-    /// Whether several claims can hold the device.
+    /// Returns true if several claims can hold the device.
     pub(super) fn is_shared(&self, device: usize) -> bool {
         self.has_parts() && self.pools.devices[device].device.allow_multiple_allocations
     }

@@ -1,4 +1,4 @@
-//! Which devices match which selectors: every answer is found once and kept.
+//! Matches of devices and selectors: every answer is found once and kept.
 
 use super::{
     claims::CompiledClaims,
@@ -8,14 +8,14 @@ use super::{
     version::{Feature, Features},
 };
 
-/// Why a device is not selected.
+/// The reason why a device is not selected.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum NotSelected {
-    /// It has binding conditions, and the feature is off.
+    /// The device has binding conditions, and the feature is off.
     BindingConditions,
-    /// One of the selectors says so.
+    /// The selector with this index does not match.
     Selector(usize),
-    /// It is for other nodes.
+    /// The device is for other nodes.
     Node,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct SelectionUse<'p, 'a> {
     pools: &'p NodePools<'a>,
     binding_conditions: bool,
     knows_parts: bool,
-    /// By selection and device, once it is known: why the device is not selected, if so.
+    /// Known answers, by selection and device: the reason why the device is not selected, if it is not.
     answers: Vec<Option<Option<NotSelected>>>,
 }
 
@@ -46,12 +46,12 @@ impl<'p, 'a> SelectionUse<'p, 'a> {
         }
     }
 
-    /// Whether the device matches all selectors of a selection.
+    /// Returns true if the device matches all selectors of a selection, and is for the node.
     pub(super) fn matches(&mut self, selection: usize, device: usize) -> Result<bool, Fatal> {
         Ok(self.judgement(selection, device)?.is_none())
     }
 
-    /// Why the device is not selected, if it is not.
+    /// Returns the reason why the device is not selected, if it is not.
     pub(super) fn judgement(&mut self, selection: usize, device: usize) -> Result<Option<NotSelected>, Fatal> {
         let at = selection * self.pools.devices.len() + device;
         if let Some(known) = self.answers[at] {
@@ -83,7 +83,7 @@ impl<'p, 'a> SelectionUse<'p, 'a> {
     fn is_selected_by(&self, selection: usize, selector: usize, device: usize) -> Result<bool, Fatal> {
         let (selection, at) = (&self.compiled.selections[selection], &self.pools.devices[device]);
         let (owner, text) = (|| selection.owner(selector), || selection.quoted(selector).into_owned());
-        // A class may have been written by a later version; upstream falls over it at the first device that it looks at.
+        // A class may have been written by a later version; upstream fails on it at the first device that it looks at.
         let compiled = selection.selectors[selector].as_ref();
         let compiled =
             compiled.ok_or_else(|| Fatal::EmptyClassSelector { class: selection.class_name().to_owned() })?;

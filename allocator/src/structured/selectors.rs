@@ -11,7 +11,7 @@ use super::{
 };
 use crate::cel::{CelOptions, CompileError, Selector};
 
-/// A selector that was compiled, or why it could not be.
+/// A compiled selector, or the reason why it does not compile.
 pub(super) type CompiledSelector = Result<Selector, CompileError>;
 
 /// Compiled selectors, by their text.
@@ -31,7 +31,7 @@ impl Selectors {
         Self { options, compiled: Mutex::default() }
     }
 
-    /// The selector with this text.
+    /// Returns the selector with this text, and compiles it if it is new.
     pub(super) fn compiled(&self, text: &str) -> Arc<CompiledSelector> {
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = compiled.get(text) {

@@ -1,7 +1,7 @@
 //! Identities of shares. Upstream takes random ones; here they follow from the claim, so that the same question always
 //! gets the same answer.
 
-/// The identity of the share that a claim holds as the result with this number: a UUID of its own making (version 8).
+/// Returns the identity of the share that a claim holds as the result with this number: a custom UUID (version 8).
 pub(super) fn share_id(claim_uid: &str, result: usize) -> String {
     let bytes = claim_uid.bytes().chain([0]).chain(result.to_le_bytes());
     let hash = bytes.fold(FNV_OFFSET, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(FNV_PRIME));
@@ -10,7 +10,7 @@ pub(super) fn share_id(claim_uid: &str, result: usize) -> String {
     [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }
 
-/// FNV-1a with 128 bits: enough to tell apart what claims of one cluster hold of one device.
+/// FNV-1a with 128 bits: enough to tell apart the shares of one device that claims of one cluster hold.
 const FNV_OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
 const FNV_PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
 const VERSION_AND_VARIANT: u128 = 0x0000_0000_0000_f000_c000_0000_0000_0000;

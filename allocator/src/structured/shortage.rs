@@ -15,7 +15,7 @@ pub struct CapacityShortage {
     pub lack: Lack,
 }
 
-/// Why a device does not give an amount.
+/// The reason why a device does not give an amount.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Lack {
     /// The device has no such capacity.
@@ -24,13 +24,13 @@ pub enum Lack {
     NotGiven,
     /// The device has less, free or not.
     TooSmall,
-    /// Others took too much.
+    /// Others took too much of the capacity.
     Taken,
 }
 
 impl CapacityShortage {
     pub(in crate::structured) fn new(capacity: &str, wanted: Option<ExactQuantity>, lack: Lack) -> Self {
-        // What is finer than a thousandth, or more than the API server holds, stands as it was written.
+        // An amount finer than a thousandth, or more than the API server holds, stands as it was written.
         let human = |amount: ExactQuantity| Quantity::try_from(amount).map_or(amount.to_string(), Quantity::human);
         Self { capacity: capacity.to_owned(), wanted: wanted.map(human), lack }
     }

@@ -1,4 +1,4 @@
-//! What claims hold already.
+//! Devices that claims hold already.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,23 +12,23 @@ use super::{
     version::{Feature, Features},
 };
 
-/// What claims hold in a cluster, pool by pool.
+/// Allocations of claims in a cluster, pool by pool.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AllocatedState {
-    /// By driver, then pool.
+    /// Devices by driver, then pool.
     pools: NameTable<Box<str>, NameTable<Box<str>, DeviceAllocations>>,
 }
 
 type DeviceAllocations = NameTable<Box<str>, DeviceAllocation>;
 
-/// What claims hold of a device.
+/// Allocations of one device.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct DeviceAllocation {
-    /// One claim holds all of it.
+    /// True if one claim holds all of it.
     is_whole: bool,
     /// Identities of shares.
     shares: BTreeSet<Box<str>>,
-    /// The sum of all shares, where any says what it takes.
+    /// The sum of all shares, where any share names its amounts.
     consumed: Option<BTreeMap<Box<str>, Amount>>,
 }
 
@@ -39,22 +39,22 @@ impl DeviceAllocation {
 }
 
 impl AllocatedState {
-    /// Nothing is held.
+    /// Makes a state in which no device is held.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A claim holds all of a device.
+    /// Notes that a claim holds all of a device.
     pub fn hold(&mut self, driver: &str, pool: &str, device: &str) {
         self.device(driver, pool, device).is_whole = true;
     }
 
-    /// A claim holds a share of a device.
+    /// Notes that a claim holds a share of a device.
     pub fn share(&mut self, driver: &str, pool: &str, device: &str, share_id: &str) {
         self.device(driver, pool, device).shares.insert(share_id.into());
     }
 
-    /// Shares of a device take so much of its capacities, beside what was said before.
+    /// Adds to the amounts that shares of a device take of its capacities.
     pub fn consume<'c>(
         &mut self,
         driver: &str,
@@ -69,7 +69,7 @@ impl AllocatedState {
         }
     }
 
-    /// What a claim was given is held from now on.
+    /// Adds the allocation of a claim.
     pub fn add(&mut self, features: Features, allocation: &AllocationResult) {
         for result in held(allocation) {
             let DeviceRequestAllocationResult { driver, pool, device, .. } = result;
@@ -86,7 +86,7 @@ impl AllocatedState {
         }
     }
 
-    /// What a claim was given is free again.
+    /// Removes the allocation of a claim.
     pub fn remove(&mut self, features: Features, allocation: &AllocationResult) {
         for result in held(allocation) {
             let device = self.device(&result.driver, &result.pool, &result.device);
@@ -133,7 +133,7 @@ impl DeviceAllocation {
     }
 }
 
-/// Results that keep others away: access for administration does not.
+/// Returns the results that keep others away: access for administration does not.
 fn held(allocation: &AllocationResult) -> impl Iterator<Item = &DeviceRequestAllocationResult> {
     allocation.devices.results.iter().filter(|result| result.admin_access != Some(true))
 }
@@ -147,16 +147,16 @@ fn consumed(result: &DeviceRequestAllocationResult) -> BTreeMap<String, SliceQua
     quantities.filter_map(|(name, value)| Some((name.clone(), serde_json::from_value(value.clone()).ok()?))).collect()
 }
 
-/// What claims hold of the pools of a node.
+/// Allocations of claims in the pools of a node.
 #[derive(Debug)]
 pub(super) struct NodeState<'s> {
     state: &'s AllocatedState,
     quirks: Quirks,
     /// Devices of which a claim holds all.
     pub(super) whole: DeviceBits,
-    /// Devices of which shares say what they take.
+    /// Devices with shares that name their amounts.
     pub(super) shared: DeviceBits,
-    /// What shares take, by capacity; empty where no device is shared.
+    /// Amounts that shares take, by capacity; empty where no device is shared.
     pub(super) consumed: Vec<Amount>,
 }
 
@@ -188,19 +188,19 @@ impl<'s> NodeState<'s> {
         }
     }
 
-    /// What shares take of the capacity at this place.
+    /// Returns the amount that shares take of the capacity at this place.
     pub(super) fn consumed(&self, slot: usize) -> Amount {
         self.consumed.get(slot).copied().unwrap_or_default()
     }
 
-    /// What claims hold of a pool.
+    /// Returns the allocations in a pool.
     pub(super) fn pool(&self, driver: &str, pool: &str) -> Option<PoolAllocations<'s>> {
         let devices = self.state.pool(driver, pool)?;
         Some(PoolAllocations { devices, whole_only: self.quirks.has(Quirk::SharesTakeNoCounters) })
     }
 }
 
-/// What claims hold of a pool.
+/// Allocations of claims in a pool.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PoolAllocations<'s> {
     devices: &'s DeviceAllocations,
@@ -208,7 +208,7 @@ pub(super) struct PoolAllocations<'s> {
 }
 
 impl PoolAllocations<'_> {
-    /// Whether the device is held in a way that takes its counters.
+    /// Returns true if the device is held in a way that takes its counters.
     pub(super) fn takes_counters(&self, device: &str) -> bool {
         self.devices.get(device).is_some_and(|it| it.is_whole || (!self.whole_only && !it.is_nothing()))
     }

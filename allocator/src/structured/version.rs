@@ -1,4 +1,4 @@
-//! Which Kubernetes: versions, what can be switched on in them, and which of upstream's allocators is then at work.
+//! Versions of Kubernetes, their features, and the allocator of upstream that is at work with them.
 
 use std::fmt;
 
@@ -23,10 +23,10 @@ pub enum KubernetesVersion {
 }
 
 impl KubernetesVersion {
-    /// All of them, the oldest first.
+    /// All versions, the oldest first.
     pub const ALL: [Self; 4] = [Self::V1_34, Self::V1_35, Self::V1_36, Self::V1_37];
 
-    /// As people write it.
+    /// Returns the version as people write it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::V1_34 => "1.34",
@@ -43,7 +43,7 @@ impl fmt::Display for KubernetesVersion {
     }
 }
 
-/// What can be switched on or off in kube-scheduler, as far as it changes allocations.
+/// A feature of kube-scheduler that can be switched on or off, and that changes allocations.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 pub enum Feature {
     /// Access to devices that others hold.
@@ -70,7 +70,7 @@ pub enum Feature {
 }
 
 impl Feature {
-    /// All of them.
+    /// All features.
     pub const ALL: [Self; 7] = [
         Self::AdminAccess,
         Self::ConsumableCapacity,
@@ -81,7 +81,7 @@ impl Feature {
         Self::PrioritizedList,
     ];
 
-    /// The name of its feature gate.
+    /// Name of its feature gate.
     pub fn gate(self) -> &'static str {
         match self {
             Self::AdminAccess => "DRAAdminAccess",
@@ -100,7 +100,7 @@ impl Feature {
 pub struct Features(u8);
 
 impl Features {
-    /// Those that are on where nobody changed them. 1.37 keeps what 1.36 has.
+    /// Features that are on by default. 1.37 keeps those of 1.36.
     pub fn for_version(version: KubernetesVersion) -> Self {
         let first = [Feature::AdminAccess, Feature::PrioritizedList];
         match version {
@@ -109,23 +109,23 @@ impl Features {
         }
     }
 
-    /// All of them.
+    /// All features.
     pub fn all() -> Self {
         Feature::ALL.into_iter().collect()
     }
 
-    /// Whether a feature is on.
+    /// Returns true if a feature is on.
     pub fn has(self, feature: Feature) -> bool {
         self.0 & (1 << feature as u8) != 0
     }
 
-    /// With one more.
+    /// Returns the features with one more.
     #[must_use]
     pub fn with(self, feature: Feature) -> Self {
         Self(self.0 | 1 << feature as u8)
     }
 
-    /// With one less.
+    /// Returns the features with one less.
     #[must_use]
     pub fn without(self, feature: Feature) -> Self {
         Self(self.0 & !(1 << feature as u8))
@@ -144,17 +144,17 @@ impl FromIterator<Feature> for Features {
 pub enum Variant {
     /// The oldest one.
     Stable,
-    /// That which is to become stable next.
+    /// The one that is to become stable next.
     Incubating,
     /// The newest one.
     Experimental,
 }
 
 impl Variant {
-    /// All of them, in the order in which upstream asks them.
+    /// All variants, in the order in which upstream asks them.
     pub const ALL: [Self; 3] = [Self::Stable, Self::Incubating, Self::Experimental];
 
-    /// The one at work.
+    /// Returns the variant at work.
     pub fn at_work(version: KubernetesVersion, features: Features) -> Self {
         let knows_all = |variant: &Self| {
             Feature::ALL.iter().all(|feature| !features.has(*feature) || variant.knows(version, *feature))
@@ -170,7 +170,7 @@ impl Variant {
             Feature::ConsumableCapacity | Feature::DeviceBindingConditions => 1,
             Feature::ListTypeAttributes => 2,
         };
-        // In 1.36 everything that was there moved on by one.
+        // In 1.36 every feature moved on by one variant.
         let moved = i32::from(version >= KubernetesVersion::V1_36);
         self as i32 > first - moved
     }

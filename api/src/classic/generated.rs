@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{ClassicMeta, ClassicParametersReference};
 use crate::resource::or_empty;
 
-/// What claims that name it, or the object that it was made from, ask for.
+/// Requests of the claims that name this object, or the object that it was made from.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceClaimParameters {
@@ -15,14 +15,14 @@ pub struct ResourceClaimParameters {
     /// The object that it was made from, in the same namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generated_from: Option<ClassicParametersReference>,
-    /// Whether several pods can use a claim at the same time.
+    /// True if several pods can use a claim at the same time.
     pub shareable: bool,
-    /// What is asked of each driver.
+    /// Requests by driver.
     #[serde(deserialize_with = "or_empty")]
     pub driver_requests: Vec<DriverRequests>,
 }
 
-/// What is asked of one driver.
+/// Requests to one driver.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DriverRequests {
@@ -40,23 +40,23 @@ pub struct DriverRequests {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceRequestTerms {
-    /// Configuration for it.
+    /// Configuration for the device.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub vendor_parameters: Value,
-    /// What it must be.
+    /// Selector of the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub named_resources: Option<NamedResourcesRequest>,
 }
 
-/// What a device must be.
+/// Conditions that a device must meet.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct NamedResourcesRequest {
-    /// In the CEL of 1.30.
+    /// CEL expression, in the CEL of 1.30.
     pub selector: String,
 }
 
-/// What all claims of a class get.
+/// Configuration and filters of all claims of a class.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceClassParameters {
@@ -68,7 +68,7 @@ pub struct ResourceClassParameters {
     /// Configuration.
     #[serde(deserialize_with = "or_empty")]
     pub vendor_parameters: Vec<VendorParameters>,
-    /// What every device must be.
+    /// Conditions that every device must meet.
     #[serde(deserialize_with = "or_empty")]
     pub filters: Vec<ResourceFilter>,
 }
@@ -79,17 +79,17 @@ pub struct ResourceClassParameters {
 pub struct VendorParameters {
     /// The driver.
     pub driver_name: String,
-    /// Whatever it understands.
+    /// Parameters in the driver's own terms.
     pub parameters: Value,
 }
 
-/// What every device of a driver must be.
+/// Conditions that every device of a driver must meet.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceFilter {
     /// The driver.
     pub driver_name: String,
-    /// What it must be.
+    /// Selector of the devices.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub named_resources: Option<NamedResourcesRequest>,
 }

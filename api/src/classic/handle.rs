@@ -1,7 +1,7 @@
-//! What the controller tells a node of a claim that it allocated.
+//! The resource handle: a controller's message to a node about a claim that it allocated.
 //!
-//! Until 1.30 it is the text of a resource handle, and all that a node gets to know. In 1.31 the node reads the claim, whose
-//! results have no place for shares: there the handle is a configuration for the driver, beside the others.
+//! Until 1.30 the handle is a text, and all that a node gets to know. In 1.31 the node reads the claim, whose results
+//! have no place for shares: there the handle is a configuration for the driver, beside the others.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ use crate::{
 
 /// The kind of a handle.
 pub const HANDLE_KIND: &str = "ResourceHandle";
-/// What the API server takes of one handle.
+/// Bytes of one handle that the API server accepts.
 pub const MAX_HANDLE_BYTES: usize = 16 * 1024;
 
 /// All that a node needs of a claim. Nothing in it changes with a boot of the node.
@@ -40,29 +40,29 @@ pub struct HandleData {
     pub absent: Vec<String>,
 }
 
-/// Why there is no handle.
+/// Error of writing or reading a handle.
 #[derive(Debug, thiserror::Error)]
 pub enum HandleError {
-    /// The API server would refuse it.
+    /// The handle is longer than the API server accepts.
     #[error(
         "the resource handle would have {bytes} bytes, and {MAX_HANDLE_BYTES} are allowed; make the configuration of the \
          claim's and the class's parameters smaller"
     )]
     TooLarge {
-        /// How long it would be.
+        /// Bytes that the handle would have.
         bytes: usize,
     },
-    /// It is not one of ours.
+    /// The text is no handle of hostler.
     #[error("failed to read the resource handle")]
     Unreadable(#[source] serde_json::Error),
-    /// It is of a version that is not known.
+    /// The handle is of an unknown version.
     #[error(
         "the resource handle is {kind} of {api_version}; this version reads {HANDLE_KIND} of {HOSTLER_API_VERSION}"
     )]
     Unknown {
-        /// Its version.
+        /// Version of the handle.
         api_version: String,
-        /// Its kind.
+        /// Kind of the handle.
         kind: String,
     },
 }
@@ -75,19 +75,19 @@ impl HandleData {
         Self { api_version, kind, node: node.into(), results, config, absent }
     }
 
-    /// As it is written.
+    /// Returns the handle as text.
     ///
     /// # Errors
-    /// When it is too long.
+    /// When the text is too long.
     pub fn to_text(&self) -> Result<String, HandleError> {
         let text = serde_json::to_string(self).map_err(HandleError::Unreadable)?;
         if text.len() > MAX_HANDLE_BYTES { Err(HandleError::TooLarge { bytes: text.len() }) } else { Ok(text) }
     }
 
-    /// From what was written.
+    /// Reads a handle from its text.
     ///
     /// # Errors
-    /// When it is no handle of ours.
+    /// When the text is no handle of hostler.
     pub fn from_text(text: &str) -> Result<Self, HandleError> {
         serde_json::from_str(text).map_err(HandleError::Unreadable).and_then(Self::checked)
     }
@@ -99,7 +99,7 @@ impl HandleData {
         Err(HandleError::Unknown { api_version: self.api_version, kind: self.kind })
     }
 
-    /// As an allocation of today.
+    /// Returns the handle as an allocation of today.
     pub fn allocation(self) -> AllocationResult {
         AllocationResult {
             devices: DeviceAllocationResult { results: self.results, config: self.config },
@@ -110,7 +110,7 @@ impl HandleData {
 }
 
 impl AllocationResultV1Alpha3 {
-    /// What the controller of `driver` gives. A result keeps the fields that 1.31 knows.
+    /// Allocation that the controller of `driver` writes. A result keeps the fields that 1.31 knows.
     ///
     /// # Errors
     /// When the part that 1.31 has no fields for is too long.
@@ -133,14 +133,14 @@ impl AllocationResultV1Alpha3 {
         })
     }
 
-    /// The same as an allocation of today: what a handle of `driver` says of its own devices counts, and the handle is not
-    /// among the configuration.
+    /// Returns the same as an allocation of today: for devices of `driver` the results in its handle count, and the
+    /// handle is left out of the configuration.
     ///
     /// # Errors
     /// When there is a handle, of a version that is not known.
     pub fn modern(&self, driver: &str) -> Result<AllocationResult, HandleError> {
         let mut config = self.devices.config.clone();
-        // Users can write such a configuration too: it counts where the controller wrote it, behind all others.
+        // Users can write such a configuration too: only the last one counts, and only where the controller allocated.
         let last = config.pop_if(|config| self.controller == driver && is_handle(config, driver));
         let mut results = self.devices.results.clone();
         if let Some(opaque) = last.and_then(|config| config.opaque) {

@@ -1,10 +1,10 @@
-//! What objects of these versions say of themselves, as far as a controller asks.
+//! Metadata of objects of these versions, as far as a controller needs them.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Identity, version, and who keeps the object.
+/// Identity, version, and finalizers of an object.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClassicMeta {
@@ -13,20 +13,20 @@ pub struct ClassicMeta {
     /// Empty for kinds without namespaces.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
-    /// Identity: an object that is made anew under the same name has another one.
+    /// Identity: an object that is made anew under the same name has another UID.
     pub uid: String,
-    /// Another one after each write.
+    /// Version of the object, another one after each write.
     pub resource_version: String,
-    /// Who keeps the object.
+    /// Finalizers that keep the object.
     #[serde(deserialize_with = "crate::resource::or_empty", skip_serializing_if = "Vec::is_empty")]
     pub finalizers: Vec<String>,
-    /// When it was asked to go.
+    /// Time at which deletion was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_timestamp: Option<String>,
     /// Remarks.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// Whose it is.
+    /// Owners of the object.
     #[serde(deserialize_with = "crate::resource::or_empty", skip_serializing_if = "Vec::is_empty")]
     pub owner_references: Vec<ControllerReference>,
 }
@@ -41,13 +41,13 @@ pub struct ControllerReference {
     pub name: String,
     /// Identity.
     pub uid: String,
-    /// Whether it is the one that decides.
+    /// True for the owner that controls the object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub controller: Option<bool>,
 }
 
 impl ClassicMeta {
-    /// The UID of the object that decides over this one.
+    /// UID of the controlling owner.
     pub fn controller_uid(&self) -> Option<&str> {
         self.owner_references.iter().find(|owner| owner.controller == Some(true)).map(|owner| &*owner.uid)
     }

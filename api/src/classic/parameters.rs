@@ -1,5 +1,5 @@
-//! Parameters of claims and classes until 1.30, when neither could say which devices: hostler's own kinds ClaimParameters and
-//! ClassParameters. They say it as claims and classes do today.
+//! Parameters of claims and classes until 1.30, when neither could select devices itself: hostler's own kinds
+//! ClaimParameters and ClassParameters. They select as claims and classes do today.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -17,32 +17,32 @@ use crate::{
 pub const CLAIM_PARAMETERS_KIND: &str = "ClaimParameters";
 /// The kind of parameters of a class.
 pub const CLASS_PARAMETERS_KIND: &str = "ClassParameters";
-/// As many requests, constraints and configurations as a claim has today.
+/// Most requests, constraints and configurations: as many as a claim has today.
 const MOST: usize = 32;
 
-/// What claims that name it ask for.
+/// Parameters of the claims that name this object.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct ClaimParameters {
     /// Name; claims of the same namespace can name it.
     pub metadata: ClassicMeta,
-    /// What is asked for.
+    /// Requests of the claims.
     pub spec: ClaimParametersSpec,
 }
 
-/// What is asked for.
+/// Requests, constraints and configuration of a claim.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClaimParametersSpec {
-    /// Whether several pods can use a claim at the same time.
+    /// True if several pods can use a claim at the same time.
     pub shareable: bool,
-    /// One after the other; each gets devices of its own.
+    /// Requests, served one after the other; each gets devices of its own.
     #[serde(deserialize_with = "or_empty")]
     pub requests: Vec<ParameterRequest>,
-    /// What the devices of several requests must have in common.
+    /// Attributes that the devices of several requests must have in common.
     #[serde(deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
     pub constraints: Vec<DeviceConstraint>,
-    /// For the driver.
+    /// Configuration for the driver.
     #[serde(deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
     pub config: Vec<DeviceClaimConfiguration>,
 }
@@ -59,57 +59,57 @@ impl Default for ClaimParametersSpec {
 pub struct ParameterRequest {
     /// Unique in the object.
     pub name: String,
-    /// Whether less than the count will do, and nothing at all.
+    /// True if fewer devices than the count will do, or none at all.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub optional: bool,
-    /// Which devices, and how many.
+    /// Class, selectors and number of the devices.
     #[serde(flatten)]
     pub devices: ExactDeviceRequest,
 }
 
-/// What all claims of a class that names it get.
+/// Parameters of all claims whose class names this object.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct ClassParameters {
     /// Name.
     pub metadata: ClassicMeta,
-    /// What it says.
+    /// Selectors and configuration.
     pub spec: ClassParametersSpec,
 }
 
-/// What a class says, as a DeviceClass does today.
+/// Selectors and configuration of a class, as in a DeviceClass of today.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct ClassParametersSpec {
-    /// What a device must be.
+    /// Conditions that a device must meet.
     #[serde(deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
     pub selectors: Vec<DeviceSelector>,
-    /// For the driver.
+    /// Configuration for the driver.
     #[serde(deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
     pub config: Vec<DeviceClassConfiguration>,
 }
 
-/// What is wrong with parameters: the field, and what to do.
+/// A mistake in parameters: the field, and the fix.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("field {field}: {problem}")]
 pub struct ParametersMistake {
     /// The field.
     pub field: String,
-    /// What is wrong, and the fix.
+    /// Description of the mistake, and the fix.
     pub problem: String,
 }
 
 impl ParametersMistake {
-    /// Something that is wrong with a field.
+    /// A mistake in `field`.
     pub fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
         Self { field: field.into(), problem: problem.into() }
     }
 }
 
-/// Whether the configurations of a list can be understood, as far as they are for `driver`. `list` is where it stands.
+/// Checks that the configurations for `driver` in a list can be understood. `list` is the path of the list.
 ///
 /// # Errors
-/// What is wrong with the first that cannot.
+/// The mistake in the first configuration that cannot be understood.
 pub fn check_configs<'c>(
     driver: &str,
     list: &str,
@@ -123,10 +123,10 @@ pub fn check_configs<'c>(
     Ok(())
 }
 
-/// Whether one configuration, which stands at `path`, can be understood.
+/// Checks that one configuration, which stands at `path`, can be understood.
 ///
 /// # Errors
-/// Everything that cannot: the first with its field, the others behind it.
+/// All mistakes: the first with its field, the others behind it.
 pub fn check_config(parameters: &Value, path: &str) -> Result<(), ParametersMistake> {
     let Err(problems) = OpaqueConfig::parse(parameters, path) else { return Ok(()) };
     let field = problems.first().map_or(path, |first| &first.field).to_owned();
@@ -136,10 +136,10 @@ pub fn check_config(parameters: &Value, path: &str) -> Result<(), ParametersMist
 }
 
 impl ClaimParametersSpec {
-    /// Whether it can be understood.
+    /// Checks that the parameters can be understood.
     ///
     /// # Errors
-    /// The first thing that cannot.
+    /// The first mistake.
     pub fn check(&self) -> Result<(), ParametersMistake> {
         for (field, count) in [
             ("spec.requests", self.requests.len()),

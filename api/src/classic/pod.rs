@@ -1,5 +1,5 @@
-//! Pods, as far as a controller that allocates asks: which claims they name. Until 1.30 there is a `source` between a pod's
-//! claim and what it names.
+//! Pods, as far as a controller that allocates needs them: the claims that they name. Until 1.30 there is a `source`
+//! between a pod's claim and the claim or template that it names.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,13 +12,13 @@ use crate::{core::PodStatus, resource::or_empty};
 pub struct ClassicPod {
     /// Name and identity.
     pub metadata: ClassicMeta,
-    /// What it names.
+    /// Claims that the pod names.
     pub spec: ClassicPodSpec,
-    /// The claims that were made for it.
+    /// Claims that were made for the pod.
     pub status: PodStatus,
 }
 
-/// What a pod names.
+/// Spec of a pod: its claims.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClassicPodSpec {
@@ -31,12 +31,12 @@ pub struct ClassicPodSpec {
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(from = "WrittenPodClaim", rename_all = "camelCase")]
 pub struct ClassicPodClaim {
-    /// What the pod calls it.
+    /// Name of the claim in the pod.
     pub name: String,
-    /// The claim.
+    /// Name of an existing claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_claim_name: Option<String>,
-    /// The template.
+    /// Name of a template.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_claim_template_name: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What a request of 1.31 cannot say itself: as an opaque configuration of the driver, for the controller.
+//! Terms of a request that 1.31 has no fields for: an opaque configuration of the driver, for the controller.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::resource::SliceQuantity;
 /// The kind of the configuration.
 pub const REQUEST_CONFIG_KIND: &str = "RequestConfig";
 
-/// How a request is meant. The controller heeds it; it is no part of an allocation.
+/// Further terms of a request. The controller heeds them; they are no part of an allocation.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RequestConfig {
@@ -17,7 +17,7 @@ pub struct RequestConfig {
     pub api_version: String,
     /// `RequestConfig`.
     pub kind: String,
-    /// Whether less than the count will do, and nothing at all.
+    /// True if fewer devices than the count will do, or none at all.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub optional: bool,
     /// Parts of capacities, by name.

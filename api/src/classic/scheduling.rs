@@ -1,5 +1,5 @@
-//! Where scheduler and drivers negotiate about the node of one pod. The same shape in all versions; 1.26 calls it
-//! PodScheduling.
+//! Negotiation of scheduler and drivers about the node of one pod. The shape is the same in all versions; 1.26 calls
+//! it PodScheduling.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,13 +12,13 @@ use crate::resource::or_empty;
 pub struct PodSchedulingContext {
     /// Name of the pod.
     pub metadata: ClassicMeta,
-    /// What the scheduler says.
+    /// Proposals of the scheduler.
     pub spec: PodSchedulingContextSpec,
-    /// What drivers answer.
+    /// Answers of the drivers.
     pub status: PodSchedulingContextStatus,
 }
 
-/// What the scheduler says.
+/// Proposals of the scheduler.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSchedulingContextSpec {
@@ -30,7 +30,7 @@ pub struct PodSchedulingContextSpec {
     pub potential_nodes: Vec<String>,
 }
 
-/// What drivers answer.
+/// Answers of the drivers.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSchedulingContextStatus {
@@ -39,11 +39,11 @@ pub struct PodSchedulingContextStatus {
     pub resource_claims: Vec<ClaimSchedulingStatus>,
 }
 
-/// Where a claim cannot be allocated.
+/// Nodes on which a claim cannot be allocated.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClaimSchedulingStatus {
-    /// What the pod calls the claim.
+    /// Name of the claim in the pod.
     pub name: String,
     /// Nodes that will not do. An entry counts even if this is empty.
     #[serde(deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]

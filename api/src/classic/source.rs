@@ -1,4 +1,5 @@
-//! NodeHardware, as far as a controller that allocates reads and writes it: what there is, and what was given of it.
+//! NodeHardware, as far as a controller that allocates reads and writes it: the devices that there are, and those
+//! that were given to claims.
 
 use std::collections::BTreeMap;
 
@@ -11,35 +12,36 @@ use crate::{
     resource::or_empty,
 };
 
-/// A NodeHardware with devices that claims of classic DRA are given. One without a node offers what several nodes can use.
+/// A NodeHardware with devices that claims of classic DRA are given. One without a node offers what several nodes can
+/// use.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct NodeHardwareJournal {
     /// Has the name of the node, where there is one.
     pub metadata: ClassicMeta,
-    /// What the controller says.
+    /// Part that the controller writes.
     pub spec: NodeHardwareJournalSpec,
-    /// What the daemon says.
+    /// Part that the daemon writes.
     pub status: NodeHardwareJournalStatus,
 }
 
-/// What was given, by the controller.
+/// Devices that the controller gave to claims.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeHardwareJournalSpec {
     /// The node.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub node_name: String,
-    /// By UID of the claim.
+    /// Devices of each claim, by UID of the claim.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub claims: BTreeMap<String, NodeGrant>,
 }
 
-/// What there is, by the daemon.
+/// Devices that there are, as the daemon says.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeHardwareJournalStatus {
-    /// Whether this can be relied on.
+    /// Conditions, among them the one that says whether the report can be relied on.
     #[serde(deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// The devices: each has what the spec of a ResourceSlice has in later releases.
@@ -48,7 +50,7 @@ pub struct NodeHardwareJournalStatus {
 }
 
 impl NodeHardwareJournalStatus {
-    /// Whether what it says can be relied on.
+    /// True if the report can be relied on.
     pub fn is_ready(&self) -> bool {
         let ready = HardwareConditionType::Ready.as_str();
         self.conditions.iter().any(|condition| condition.kind == ready && condition.is_true())

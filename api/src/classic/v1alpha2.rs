@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::ClassicMeta;
 use crate::{core::NodeSelector, resource::or_empty};
 
-/// What claims name: whose devices, and which parameters all of them have.
+/// Class that claims name: the driver, and the parameters that all its claims have.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceClass {
@@ -19,12 +19,12 @@ pub struct ResourceClass {
     /// The only nodes that can have such devices.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suitable_nodes: Option<NodeSelector>,
-    /// Whether the scheduler allocates, and no controller.
+    /// True if the scheduler allocates, and no controller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub structured_parameters: Option<bool>,
 }
 
-/// An object with parameters. That of a claim is in the namespace of the claim.
+/// Reference to an object with parameters. The object of a claim is in the namespace of the claim.
 #[derive(Clone, Debug, Default, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClassicParametersReference {
@@ -35,7 +35,7 @@ pub struct ClassicParametersReference {
     pub kind: String,
     /// Name.
     pub name: String,
-    /// Only a class says it.
+    /// Namespace of the object; only a class names one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
@@ -46,13 +46,13 @@ pub struct ClassicParametersReference {
 pub struct ResourceClaimV1Alpha2 {
     /// Name and identity.
     pub metadata: ClassicMeta,
-    /// What was asked for.
+    /// Request of the claim.
     pub spec: ResourceClaimSpecV1Alpha2,
-    /// What was given.
+    /// Allocation and consumers of the claim.
     pub status: ResourceClaimStatusV1Alpha2,
 }
 
-/// What a claim asks for.
+/// Request of a claim.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceClaimSpecV1Alpha2 {
@@ -61,14 +61,14 @@ pub struct ResourceClaimSpecV1Alpha2 {
     /// Parameters of the claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameters_ref: Option<ClassicParametersReference>,
-    /// When it is allocated.
+    /// Moment of the allocation.
     pub allocation_mode: AllocationMode,
 }
 
-/// When a claim is allocated.
+/// Moment at which a claim is allocated.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub enum AllocationMode {
-    /// As soon as it exists, wherever there is something.
+    /// As soon as the claim exists, wherever devices are available.
     Immediate,
     /// As soon as a pod needs it, on a node that suits the pod.
     #[default]
@@ -76,52 +76,52 @@ pub enum AllocationMode {
     WaitForFirstConsumer,
 }
 
-/// What a claim was given, and who has it.
+/// Allocation and consumers of a claim.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceClaimStatusV1Alpha2 {
     /// The driver that allocated.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub driver_name: String,
-    /// What it gave.
+    /// Allocation by the driver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocation: Option<AllocationResultV1Alpha2>,
-    /// Who may use it.
+    /// Consumers that may use the claim.
     #[serde(deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
     pub reserved_for: Vec<ClassicConsumer>,
-    /// Whether it shall be taken back.
+    /// True if the allocation is to be taken back.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub deallocation_requested: bool,
 }
 
-/// What a driver gave.
+/// Allocation by a driver.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AllocationResultV1Alpha2 {
-    /// What drivers tell their nodes.
+    /// Messages of drivers to their nodes.
     #[serde(deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
     pub resource_handles: Vec<ResourceHandle>,
-    /// Where it can be used; anywhere where absent.
+    /// Nodes on which the claim can be used; any node where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub available_on_nodes: Option<NodeSelector>,
-    /// Whether several can use it at the same time.
+    /// True if several pods can use the claim at the same time.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub shareable: bool,
 }
 
-/// What a driver tells its nodes.
+/// Message of a driver to its nodes.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceHandle {
     /// The driver; that of the status where it is empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub driver_name: String,
-    /// Whatever that driver understands.
+    /// Message, in the driver's own terms.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub data: String,
 }
 
-/// Who may use a claim.
+/// Consumer that may use a claim.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClassicConsumer {
@@ -137,7 +137,7 @@ pub struct ClassicConsumer {
 }
 
 impl ClassicConsumer {
-    /// A pod.
+    /// A pod as consumer.
     pub fn of_pod(name: impl Into<String>, uid: impl Into<String>) -> Self {
         Self { api_group: String::new(), resource: "pods".to_owned(), name: name.into(), uid: uid.into() }
     }

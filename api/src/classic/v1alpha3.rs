@@ -8,24 +8,24 @@ use crate::{
     resource::{DeviceAllocationResult, DeviceClaim, DeviceClassConfiguration, DeviceSelector, or_empty},
 };
 
-/// What requests name.
+/// Class that requests name.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct DeviceClassV1Alpha3 {
     /// Name.
     pub metadata: ClassicMeta,
-    /// What it says.
+    /// Selectors and configuration.
     pub spec: DeviceClassSpecV1Alpha3,
 }
 
-/// What a class says.
+/// Selectors, configuration and nodes of a class.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceClassSpecV1Alpha3 {
-    /// What a device must be.
+    /// Conditions that a device must meet.
     #[serde(deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
     pub selectors: Vec<DeviceSelector>,
-    /// For the drivers.
+    /// Configuration for the drivers.
     #[serde(deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
     pub config: Vec<DeviceClassConfiguration>,
     /// The only nodes that can have such devices; heeded only where a controller allocates.
@@ -39,45 +39,46 @@ pub struct DeviceClassSpecV1Alpha3 {
 pub struct ResourceClaimV1Alpha3 {
     /// Name and identity.
     pub metadata: ClassicMeta,
-    /// What was asked for.
+    /// Request of the claim.
     pub spec: ResourceClaimSpecV1Alpha3,
-    /// What was given.
+    /// Allocation and consumers of the claim.
     pub status: ResourceClaimStatusV1Alpha3,
 }
 
-/// What a claim asks for, and of whom.
+/// Request of a claim, and the driver that it is addressed to.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct ResourceClaimSpecV1Alpha3 {
-    /// Devices.
+    /// Requested devices.
     pub devices: DeviceClaim,
     /// The driver whose controller allocates; the scheduler where absent.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub controller: String,
 }
 
-/// What a claim was given, and who has it.
+/// Allocation and consumers of a claim.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceClaimStatusV1Alpha3 {
-    /// What was given.
+    /// Allocation of the claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocation: Option<AllocationResultV1Alpha3>,
-    /// Who may use it.
+    /// Consumers that may use the claim.
     #[serde(deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
     pub reserved_for: Vec<ClassicConsumer>,
-    /// Whether it shall be taken back.
+    /// True if the allocation is to be taken back.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub deallocation_requested: bool,
 }
 
-/// What was given. A result says request, driver, pool and device here; shares are in a configuration of the driver.
+/// Allocation of a claim. A result says request, driver, pool and device here; shares are in a configuration of the
+/// driver.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AllocationResultV1Alpha3 {
     /// The devices.
     pub devices: DeviceAllocationResult,
-    /// Where they can be used; anywhere where absent.
+    /// Nodes on which the devices can be used; any node where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_selector: Option<NodeSelector>,
     /// The driver whose controller allocated; the scheduler where absent.

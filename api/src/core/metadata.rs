@@ -1,10 +1,10 @@
-//! Which object it is.
+//! Metadata that identifies an object.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What every object says of itself, as far as anybody asks.
+/// Metadata of every object, as far as they are read here.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObjectMeta {
@@ -13,25 +13,25 @@ pub struct ObjectMeta {
     /// Empty for kinds without namespaces.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
-    /// Identity: an object that is made anew under the same name has another one.
+    /// Identity: an object that is made anew under the same name has another UID.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
-    /// For selectors.
+    /// Labels, for selectors.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     /// Remarks.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// Whose it is: it goes when they go.
+    /// Owners of the object: the object is deleted with them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub owner_references: Vec<OwnerReference>,
-    /// Who wants to do something before it goes.
+    /// Finalizers, whose writers have work to do before the object is deleted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub finalizers: Vec<String>,
-    /// When it was made, RFC 3339.
+    /// Time of creation, RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub creation_timestamp: Option<String>,
-    /// When it was asked to go.
+    /// Time at which deletion was requested, RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_timestamp: Option<String>,
 }

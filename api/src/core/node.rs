@@ -16,9 +16,9 @@ pub type ResourceList = BTreeMap<String, ExactQuantity>;
 pub struct Node {
     /// Name and labels.
     pub metadata: ObjectMeta,
-    /// What its administrators want.
+    /// Settings of the administrators.
     pub spec: NodeSpec,
-    /// What its kubelet says.
+    /// State that the kubelet reports.
     pub status: NodeStatus,
 }
 
@@ -26,9 +26,9 @@ pub struct Node {
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default)]
 pub struct NodeSpec {
-    /// Whether no new pods shall come.
+    /// True if no new pods shall come.
     pub unschedulable: bool,
-    /// What keeps pods away.
+    /// Taints that keep pods away.
     #[serde(deserialize_with = "super::or_default", skip_serializing_if = "Vec::is_empty")]
     pub taints: Vec<Taint>,
 }
@@ -37,13 +37,13 @@ pub struct NodeSpec {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct NodeStatus {
-    /// What pods can have together.
+    /// Amounts that pods can have together.
     #[serde(deserialize_with = "super::or_default", skip_serializing_if = "BTreeMap::is_empty")]
     pub allocatable: ResourceList,
-    /// What there is; counts where a file says nothing of `allocatable`.
+    /// All amounts of the node; used where a file says nothing of `allocatable`.
     #[serde(deserialize_with = "super::or_default", skip_serializing_if = "BTreeMap::is_empty")]
     pub capacity: ResourceList,
-    /// How it is.
+    /// Conditions of the node.
     #[serde(deserialize_with = "super::or_default", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<NodeCondition>,
 }
@@ -60,12 +60,12 @@ pub struct NodeCondition {
 }
 
 impl Node {
-    /// Whether its kubelet says that it is ready. A node of a file that tells no conditions is taken for a good one.
+    /// True if the kubelet says that the node is ready. A node of a file without conditions is taken to be ready.
     pub fn is_ready(&self) -> bool {
         self.status.conditions.iter().find(|condition| condition.kind == "Ready").is_none_or(|it| it.status == "True")
     }
 
-    /// What pods can have together.
+    /// Amounts that pods can have together.
     pub fn allocatable(&self) -> &ResourceList {
         if self.status.allocatable.is_empty() { &self.status.capacity } else { &self.status.allocatable }
     }

@@ -1,5 +1,5 @@
-//! Pods, as far as they decide where they can run. What is not understood here but changes where a pod runs has a field
-//! all the same, so that nobody takes it for absent.
+//! Pods, as far as they decide where they can run. A field that changes where a pod runs is here even if it is not
+//! understood, so that no reader takes it for absent.
 
 use std::collections::BTreeMap;
 
@@ -13,77 +13,77 @@ use super::{NodeSelector, NodeSelectorTerm, ObjectMeta, ResourceList, Toleration
 pub struct Pod {
     /// Name and identity.
     pub metadata: ObjectMeta,
-    /// What it wants.
+    /// Containers, claims and placement of the pod.
     pub spec: PodSpec,
-    /// How it is.
+    /// State of the pod.
     pub status: PodStatus,
 }
 
-/// PodTemplateSpec: what the pods of a workload look like.
+/// PodTemplateSpec: template of a workload's pods.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct PodTemplateSpec {
     /// Labels of the pods.
     pub metadata: ObjectMeta,
-    /// What they want.
+    /// Spec of the pods.
     pub spec: PodSpec,
 }
 
-/// PodSpec: what a pod wants.
+/// PodSpec: containers, claims and placement of a pod.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpec {
-    /// The node that it runs on, or shall run on.
+    /// Node that the pod runs on, or shall run on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
     /// Labels that the node must have.
     #[serde(deserialize_with = "super::or_default", skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
-    /// Which nodes, and near which pods.
+    /// Affinity to nodes and to other pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub affinity: Option<Affinity>,
-    /// Taints that it bears.
+    /// Taints that the pod tolerates.
     #[serde(deserialize_with = "super::or_default", skip_serializing_if = "Vec::is_empty")]
     pub tolerations: Vec<Toleration>,
     /// Containers.
     #[serde(deserialize_with = "super::or_default")]
     pub containers: Vec<Container>,
-    /// Containers that run before them, or beside them.
+    /// Containers that run before the others, or beside them.
     #[serde(deserialize_with = "super::or_default", skip_serializing_if = "Vec::is_empty")]
     pub init_containers: Vec<Container>,
-    /// What all containers want together.
+    /// Resources that all containers ask for together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
-    /// What the runtime wants on top.
+    /// Resources that the runtime adds.
     #[serde(deserialize_with = "super::or_default", skip_serializing_if = "BTreeMap::is_empty")]
     pub overhead: ResourceList,
     /// Claims on devices.
     #[serde(deserialize_with = "super::or_default", skip_serializing_if = "Vec::is_empty")]
     pub resource_claims: Vec<PodResourceClaim>,
-    /// How important it is; more comes first.
+    /// Priority; higher comes first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
-    /// The name of that.
+    /// Name of the priority class.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority_class_name: Option<String>,
-    /// What holds it back.
+    /// Gates that hold the pod back.
     #[serde(deserialize_with = "super::or_default", skip_serializing_if = "Vec::is_empty")]
     pub scheduling_gates: Vec<PodSchedulingGate>,
-    /// Who places it.
+    /// Scheduler that places the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler_name: Option<String>,
-    /// How it is spread.
+    /// Terms by which pods are spread.
     #[serde(deserialize_with = "super::or_default", skip_serializing_if = "Vec::is_empty")]
     pub topology_spread_constraints: Vec<TopologySpreadConstraint>,
     /// Volumes.
     #[serde(deserialize_with = "super::or_default", skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<Volume>,
-    /// Whether it uses the network of the node, and so its ports.
+    /// True if the pod uses the network of the node, and so its ports.
     pub host_network: bool,
 }
 
 impl PodSpec {
-    /// Whether it wants to run on a node with this name and these labels. Whether it could is another question.
+    /// True if the pod asks for a node with this name and these labels. The check does not cover the room on the node.
     pub fn wants_node(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
         let affinity = self.affinity.as_ref().and_then(|it| it.node_affinity.as_ref());
         let required = affinity.and_then(|it| it.required.as_ref());
@@ -92,13 +92,13 @@ impl PodSpec {
             && required.is_none_or(|selector| selector.matches(name, labels))
     }
 
-    /// It runs only where this selector allows that as well.
+    /// Restricts the pod further to nodes that the selector matches.
     pub fn go_only(&mut self, nodes: &NodeSelector) {
         let affinity = self.affinity.get_or_insert_default().node_affinity.get_or_insert_default();
         affinity.required = Some(affinity.required.take().map_or_else(|| nodes.clone(), |it| it.and(nodes)));
     }
 
-    /// It runs on another node than this one.
+    /// Excludes the node from those that the pod can run on.
     pub fn leave_out(&mut self, node: &str) {
         let affinity = self.affinity.get_or_insert_default().node_affinity.get_or_insert_default();
         let required = affinity
@@ -108,36 +108,37 @@ impl PodSpec {
     }
 }
 
-/// PodStatus: how a pod is.
+/// PodStatus: state of a pod.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodStatus {
     /// `Pending`, `Running`, `Succeeded` or `Failed`.
     pub phase: String,
-    /// The claims that were made for it from templates.
+    /// Claims that were made for the pod from templates.
     #[serde(deserialize_with = "super::or_default", skip_serializing_if = "Vec::is_empty")]
     pub resource_claim_statuses: Vec<PodResourceClaim>,
 }
 
-/// A claim of a pod: one that exists, or a template of which each pod gets one. In a pod's status: the one that was made.
+/// A claim of a pod: an existing claim, or a template from which each pod gets a claim. In a pod's status: the claim
+/// that was made.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodResourceClaim {
-    /// What the containers call it.
+    /// Name by which the containers refer to the claim.
     pub name: String,
-    /// The claim.
+    /// Name of the claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_claim_name: Option<String>,
-    /// The template.
+    /// Name of the template.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_claim_template_name: Option<String>,
 }
 
-/// What holds a pod back.
+/// Gate that holds a pod back.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default)]
 pub struct PodSchedulingGate {
-    /// Who does.
+    /// Name of the gate.
     pub name: String,
 }
 
@@ -147,7 +148,7 @@ pub struct PodSchedulingGate {
 pub struct Container {
     /// Name.
     pub name: String,
-    /// What it wants.
+    /// Resources that the container asks for.
     pub resources: ResourceRequirements,
     /// Ports.
     #[serde(deserialize_with = "super::or_default", skip_serializing_if = "Vec::is_empty")]
@@ -161,10 +162,10 @@ pub struct Container {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct ResourceRequirements {
-    /// What is set aside.
+    /// Amounts that are set aside.
     #[serde(deserialize_with = "super::or_default", skip_serializing_if = "BTreeMap::is_empty")]
     pub requests: ResourceList,
-    /// The most; set aside as well where no request is named.
+    /// Upper bounds; set aside as well where no request is named.
     #[serde(deserialize_with = "super::or_default", skip_serializing_if = "BTreeMap::is_empty")]
     pub limits: ResourceList,
 }
@@ -173,15 +174,15 @@ pub struct ResourceRequirements {
 #[derive(Clone, Debug, Default, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerPort {
-    /// Its number inside.
+    /// Number of the port inside the container.
     pub container_port: u16,
-    /// Its number on the node; 0: none.
+    /// Number of the port on the node; 0: none.
     #[serde(skip_serializing_if = "is_zero")]
     pub host_port: u16,
-    /// The node's address that it is on; empty: all.
+    /// Address of the node that the port is on; empty: all addresses.
     #[serde(rename = "hostIP", skip_serializing_if = "String::is_empty")]
     pub host_ip: String,
-    /// `TCP`, which is meant where it is empty, `UDP` or `SCTP`.
+    /// `TCP`, which is also meant by an empty text, `UDP` or `SCTP`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub protocol: String,
 }
@@ -191,29 +192,29 @@ fn is_zero(port: &u16) -> bool {
     *port == 0
 }
 
-/// Affinity: which nodes, and near which pods.
+/// Affinity to nodes and to other pods.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Affinity {
-    /// Which nodes.
+    /// Nodes that the pod must or should run on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_affinity: Option<NodeAffinity>,
-    /// Near which pods.
+    /// Pods that this pod runs near.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_affinity: Option<PodAffinity>,
-    /// Far from which pods.
+    /// Pods that this pod runs far from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_anti_affinity: Option<PodAffinity>,
 }
 
-/// NodeAffinity: which nodes.
+/// NodeAffinity: nodes that a pod must or should run on.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeAffinity {
-    /// These only.
+    /// The only nodes that the pod may run on.
     #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution", skip_serializing_if = "Option::is_none")]
     pub required: Option<NodeSelector>,
-    /// These rather than others.
+    /// Nodes that are preferred to others.
     #[serde(
         rename = "preferredDuringSchedulingIgnoredDuringExecution",
         deserialize_with = "super::or_default",
@@ -222,17 +223,17 @@ pub struct NodeAffinity {
     pub preferred: Vec<PreferredSchedulingTerm>,
 }
 
-/// PreferredSchedulingTerm: nodes that are liked.
+/// PreferredSchedulingTerm: nodes that are preferred.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct PreferredSchedulingTerm {
-    /// How much.
+    /// Weight of the preference.
     pub weight: i32,
-    /// Which.
+    /// Term that matches the preferred nodes.
     pub preference: NodeSelectorTerm,
 }
 
-/// PodAffinity or PodAntiAffinity; only that there is something.
+/// PodAffinity or PodAntiAffinity; only the presence of terms is read.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct PodAffinity {
@@ -245,24 +246,24 @@ pub struct PodAffinity {
     pub required: Vec<serde_json::Value>,
 }
 
-/// TopologySpreadConstraint: how pods are spread.
+/// TopologySpreadConstraint: terms by which pods are spread.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TopologySpreadConstraint {
-    /// The label of nodes that makes the parts.
+    /// Label of nodes whose values make the domains.
     pub topology_key: String,
-    /// `DoNotSchedule`, which is meant where it is empty, or `ScheduleAnyway`.
+    /// `DoNotSchedule`, which is also meant by an empty text, or `ScheduleAnyway`.
     pub when_unsatisfiable: String,
 }
 
 impl TopologySpreadConstraint {
-    /// Whether pods wait rather than break it.
+    /// True if pods wait rather than break the constraint.
     pub fn is_required(&self) -> bool {
         self.when_unsatisfiable != "ScheduleAnyway"
     }
 }
 
-/// A volume; only those that decide where a pod can run say what they are.
+/// A volume; only volumes that decide where a pod can run say their kind.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Volume {
@@ -277,19 +278,19 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// Whether it is storage that not every node may reach.
+    /// True if the volume is storage that some nodes may not reach.
     pub fn is_claimed(&self) -> bool {
         self.persistent_volume_claim.is_some() || self.ephemeral.is_some()
     }
 }
 
 impl Pod {
-    /// Whether it holds what it asked for: it has a node, and has not ended.
+    /// True if the pod holds the resources that it asked for: the pod has a node, and has not ended.
     pub fn is_on_a_node(&self) -> bool {
         self.node().is_some() && !matches!(&*self.status.phase, "Succeeded" | "Failed")
     }
 
-    /// Its node.
+    /// Name of the pod's node.
     pub fn node(&self) -> Option<&str> {
         self.spec.node_name.as_deref().filter(|name| !name.is_empty())
     }

@@ -11,7 +11,7 @@ use super::{ObjectMeta, ResourceList};
 pub struct ResourceQuota {
     /// Name and identity.
     pub metadata: ObjectMeta,
-    /// Its limits.
+    /// Limits of the quota.
     pub spec: ResourceQuotaSpec,
 }
 
@@ -19,13 +19,13 @@ pub struct ResourceQuota {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceQuotaSpec {
-    /// The most of each resource.
+    /// Most of each resource.
     #[serde(deserialize_with = "super::or_default")]
     pub hard: ResourceList,
-    /// Which pods it counts, where not all objects.
+    /// Pods that the quota counts, where it does not count all objects.
     #[serde(deserialize_with = "super::or_default", skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,
-    /// The same.
+    /// Pods that the quota counts, as a selector of scopes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope_selector: Option<Value>,
 }

@@ -1,5 +1,5 @@
-//! What a pod sets aside on a node: the sum of its containers, or the most that any step of its start needs, with what the
-//! whole pod asks for and what its runtime adds; and its ports on the node.
+//! Resources that a pod sets aside on a node: the sum of its containers, or the most that any step of its start
+//! needs, with the requests of the whole pod and the runtime's overhead; and the pod's ports on the node.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::{Container, ContainerPort, PodSpec, ResourceList, ResourceRequirement
 use crate::ExactQuantity;
 
 impl PodSpec {
-    /// What it sets aside, by name of the resource.
+    /// Amounts that the pod sets aside, by name of the resource.
     pub fn requests(&self) -> ResourceList {
         let mut requests = self.of_containers();
         if let Some(pod) = &self.resources {
@@ -17,7 +17,7 @@ impl PodSpec {
         requests
     }
 
-    /// Ports of the node that it takes, each once.
+    /// Ports of the node that the pod takes, each once.
     pub fn host_ports(&self) -> Vec<ContainerPort> {
         let staying = self.init_containers.iter().filter(|container| container.stays());
         let ports = self.containers.iter().chain(staying).flat_map(|container| &container.ports);
@@ -28,7 +28,8 @@ impl PodSpec {
         ports
     }
 
-    /// Containers run together; those before them one after the other, each beside those that already stay.
+    /// Returns the sum of containers, which run together, or the most of any step of the start: containers before
+    /// them run one after the other, each beside those that already stay.
     fn of_containers(&self) -> ResourceList {
         let mut together = ResourceList::new();
         for container in &self.containers {
@@ -52,12 +53,12 @@ impl PodSpec {
 }
 
 impl Container {
-    /// Whether it starts before the others and then stays.
+    /// True if the container starts before the others and then stays.
     fn stays(&self) -> bool {
         self.restart_policy.as_deref() == Some("Always")
     }
 
-    /// A limit without a request is one, too.
+    /// Requests, and limits without a request, which count as one.
     fn requests(&self) -> ResourceList {
         let mut requests = self.resources.limits.clone();
         requests.extend(self.resources.requests.iter().map(|(name, amount)| (name.clone(), *amount)));
@@ -66,7 +67,8 @@ impl Container {
 }
 
 impl ContainerPort {
-    /// As the scheduler compares it: a pod on the node's network has its ports there, and what is left out is meant.
+    /// Returns the port as the scheduler compares it: a pod on the node's network has its ports there, and omitted
+    /// parts get their defaults.
     fn on_node(&self, is_on_host_network: bool) -> Self {
         let or = |text: &str, meant: &str| if text.is_empty() { meant.to_owned() } else { text.to_owned() };
         Self {
@@ -77,14 +79,14 @@ impl ContainerPort {
         }
     }
 
-    /// Whether two ports of a node, as [`PodSpec::host_ports`] tells them, cannot be taken by two pods.
+    /// True if two ports of a node, as [`PodSpec::host_ports`] returns them, cannot be taken by two pods.
     pub fn collides(&self, other: &Self) -> bool {
         let same_address = self.host_ip == other.host_ip || [self, other].iter().any(|port| port.host_ip == "0.0.0.0");
         self.host_port == other.host_port && self.protocol == other.protocol && same_address
     }
 }
 
-/// What a pod as a whole asks for takes the place of what its containers do; a limit counts only where nobody asks.
+/// Requests of the pod as a whole, which replace those of its containers; a limit counts only where no request is made.
 fn of_pod(pod: &ResourceRequirements, containers: &ResourceList) -> ResourceList {
     let whole = |name: &str| matches!(name, "cpu" | "memory") || name.starts_with("hugepages-");
     let limits = pod.limits.iter().filter(|(name, _)| !containers.contains_key(*name));

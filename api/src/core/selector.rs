@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::LabelKey;
 
-/// The field of a node that a selector can name.
+/// Field of a node that a selector can name.
 const NAME_FIELD: &str = "metadata.name";
 
-/// The nodes of which at least one term is true.
+/// Selector of nodes: matches those of which at least one term is true.
 #[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeSelector {
@@ -17,54 +17,54 @@ pub struct NodeSelector {
     pub node_selector_terms: Vec<NodeSelectorTerm>,
 }
 
-/// All of its requirements must be met. A term without requirements is met by no node.
+/// A term: all of its requirements must be met. A term without requirements is met by no node.
 #[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeSelectorTerm {
-    /// About labels.
+    /// Requirements on labels.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub match_expressions: Vec<NodeSelectorRequirement>,
-    /// About fields, of which there is one: `metadata.name`.
+    /// Requirements on fields, of which there is one: `metadata.name`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub match_fields: Vec<NodeSelectorRequirement>,
 }
 
-/// What a label or field must be.
+/// Requirement on a label or field.
 #[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
 pub struct NodeSelectorRequirement {
-    /// Which label or field.
+    /// Name of the label or field.
     pub key: String,
-    /// How it is compared.
+    /// Comparison with the values.
     pub operator: NodeSelectorOperator,
-    /// With what.
+    /// Values that the label or field is compared with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<String>,
 }
 
-/// How a label or field is compared.
+/// Comparison of a label or field.
 #[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
 pub enum NodeSelectorOperator {
-    /// It has one of the values.
+    /// The label has one of the values.
     In,
-    /// It has none of the values, or is absent.
+    /// The label has none of the values, or is absent.
     NotIn,
-    /// It is there.
+    /// The label is present.
     Exists,
-    /// It is absent.
+    /// The label is absent.
     DoesNotExist,
-    /// It is a greater whole number than the value.
+    /// The label is a greater whole number than the value.
     Gt,
-    /// It is a smaller whole number than the value.
+    /// The label is a smaller whole number than the value.
     Lt,
-    /// Something that is not known here.
+    /// An operator that is not known here.
     #[serde(untagged)]
     Other(String),
 }
 
-/// Why a selector means nothing.
+/// Mistake that makes a selector meaningless.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum NodeSelectorError {
-    /// The operator is none that the place allows.
+    /// The operator is not allowed there.
     #[error("nodeSelectorTerms[{term}].{field}[{requirement}]: operator {operator} cannot be used here")]
     Operator {
         /// Index of the term.
@@ -76,7 +76,7 @@ pub enum NodeSelectorError {
         /// The operator.
         operator: String,
     },
-    /// A key or a value is none that the operator can work with.
+    /// The operator cannot work with a key or a value.
     #[error("nodeSelectorTerms[{term}].{field}[{requirement}]: {problem}")]
     Requirement {
         /// Index of the term.
@@ -85,7 +85,7 @@ pub enum NodeSelectorError {
         field: &'static str,
         /// Index of the requirement.
         requirement: usize,
-        /// What is wrong.
+        /// Description of the mistake.
         problem: String,
     },
 }
@@ -106,7 +106,7 @@ impl NodeSelector {
         }
     }
 
-    /// The node, if it means one by its name.
+    /// Name of the node, if the selector selects one by its name.
     pub fn name(&self) -> Option<&str> {
         let [term] = &self.node_selector_terms[..] else { return None };
         let named =
@@ -114,21 +114,21 @@ impl NodeSelector {
         named.values.first().map(String::as_str)
     }
 
-    /// The nodes that both mean.
+    /// Selector of the nodes that both select.
     pub(super) fn and(&self, other: &Self) -> Self {
         let both = |term: &NodeSelectorTerm| {
             let others = other.node_selector_terms.iter().filter(|it| !it.is_empty());
             others.map(|other| term.and(other)).collect::<Vec<_>>()
         };
-        // One that says nothing means no node, and says something with a requirement.
+        // A term without requirements matches no node; a further requirement would make it match some.
         let terms = self.node_selector_terms.iter().filter(|term| !term.is_empty());
         Self { node_selector_terms: terms.flat_map(both).collect() }
     }
 
-    /// It means this node no more.
+    /// Excludes the node from the selector.
     pub(super) fn leave_out(&mut self, node: &str) {
         let requirements = NodeSelectorTerm::other_than(node).match_fields;
-        // One that says nothing means no node, and says something with a requirement.
+        // A term without requirements matches no node; a further requirement would make it match some.
         for term in self.node_selector_terms.iter_mut().filter(|term| !term.is_empty()) {
             let new = requirements.iter().filter(|it| !term.match_fields.contains(it)).cloned();
             let new: Vec<NodeSelectorRequirement> = new.collect();
@@ -136,7 +136,7 @@ impl NodeSelector {
         }
     }
 
-    /// Whether the selector means something.
+    /// Checks that the selector has a meaning.
     ///
     /// # Errors
     /// The first requirement that cannot be understood.
@@ -144,14 +144,15 @@ impl NodeSelector {
         self.node_selector_terms.iter().enumerate().try_for_each(|(at, term)| term.check(at))
     }
 
-    /// Whether the node with this name and these labels is one of those. A term that cannot be understood is met by none.
+    /// True if the selector matches the node with this name and these labels. A term that cannot be understood
+    /// matches no node.
     pub fn matches(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
         self.node_selector_terms.iter().any(|term| term.matches(name, labels))
     }
 }
 
 impl NodeSelectorTerm {
-    /// All nodes but this one.
+    /// Term of all nodes but this one.
     pub(super) fn other_than(node: &str) -> Self {
         let requirement = NodeSelectorRequirement {
             key: NAME_FIELD.to_owned(),
@@ -186,7 +187,7 @@ impl NodeSelectorTerm {
 }
 
 impl NodeSelectorRequirement {
-    /// The value is that of the label or field, where it has one.
+    /// True if `value`, that of the label or field, meets the requirement.
     fn matches(&self, value: Option<&str>) -> bool {
         let is_listed = |value: &str| self.values.iter().any(|listed| listed == value);
         match self.operator {
@@ -252,7 +253,7 @@ impl NodeSelectorRequirement {
 }
 
 impl NodeSelectorOperator {
-    /// As the API writes it.
+    /// Returns the operator as the API writes it.
     pub fn as_str(&self) -> &str {
         match self {
             Self::In => "In",
@@ -266,7 +267,7 @@ impl NodeSelectorOperator {
     }
 }
 
-/// Empty, or as the name in a label's key.
+/// True for an empty text, and for the name in a label's key.
 fn is_label_value(value: &str) -> bool {
     value.is_empty() || (!value.contains('/') && LabelKey::new(value).is_ok())
 }

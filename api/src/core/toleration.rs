@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Taint of a node: what keeps pods away that do not tolerate it.
+/// Taint of a node: keeps pods away that do not tolerate it.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Taint {
-    /// What is wrong with the node, or whom it is for.
+    /// Trouble of the node, or the tenant that the node is for.
     pub key: String,
-    /// The same in a word.
+    /// Value, which makes the key more specific.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub value: String,
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
@@ -31,13 +31,13 @@ pub struct Toleration {
     /// Empty: every effect.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub effect: String,
-    /// How long `NoExecute` is borne; only after a pod runs.
+    /// Time for which `NoExecute` is tolerated; counts only once the pod runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub toleration_seconds: Option<i64>,
 }
 
 impl Taint {
-    /// Whether a pod that does not tolerate it stays away for certain.
+    /// True if a pod that does not tolerate the taint certainly stays away.
     pub fn keeps_away(&self) -> bool {
         matches!(&*self.effect, "NoSchedule" | "NoExecute")
     }
@@ -52,7 +52,7 @@ impl std::fmt::Display for Taint {
 }
 
 impl Toleration {
-    /// Whether `taint` is borne.
+    /// True if this tolerates `taint`.
     pub fn tolerates(&self, taint: &Taint) -> bool {
         (self.effect.is_empty() || self.effect == taint.effect)
             && (self.key.is_empty() || self.key == taint.key)

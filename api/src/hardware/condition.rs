@@ -2,32 +2,32 @@
 
 use serde::{Deserialize, Serialize};
 
-/// One thing that is so, is not so, or is not known. A list of them has each type once.
+/// A condition: one statement that is true, false or unknown. A list of conditions has each type once.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// What it is about.
+    /// Type of the condition.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Whether it is so.
+    /// Status: true, false or unknown.
     pub status: ConditionStatus,
-    /// Why, in one word for programs.
+    /// Reason, in one word for programs.
     pub reason: String,
-    /// Why, for people.
+    /// Reason, for people.
     #[serde(default)]
     pub message: String,
-    /// Since when it has this status, RFC 3339.
+    /// Time since which the condition has this status, RFC 3339.
     pub last_transition_time: String,
 }
 
-/// Whether something is so.
+/// Status of a condition.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub enum ConditionStatus {
-    /// It is.
+    /// The condition holds.
     True,
-    /// It is not.
+    /// The condition does not hold.
     False,
-    /// Nobody can say.
+    /// The status cannot be determined.
     #[default]
     #[serde(other)]
     Unknown,
@@ -36,16 +36,16 @@ pub enum ConditionStatus {
 /// The conditions of a NodeHardware.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum HardwareConditionType {
-    /// Every backend has answered, what was recorded before the daemon started is in order again, and new claims can be read: the
-    /// counts can be relied on, and what is free can be had.
+    /// Every backend has answered, what was recorded before the daemon started is in order again, and new claims can
+    /// be read: the counts can be relied on, and what is free can be had.
     Ready,
     /// Every device works.
     Healthy,
-    /// Every device that is to be held can be; there only where any is.
+    /// Every device that is to be held can be held; present only where any is to be held.
     HoldsPublished,
 }
 
-/// Why a condition of a NodeHardware has its status.
+/// Reason for the status of a condition of a NodeHardware.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum HardwareConditionReason {
     /// All backends have answered.
@@ -54,31 +54,31 @@ pub enum HardwareConditionReason {
     BackendsStale,
     /// A backend has never answered since the daemon started.
     BackendsUnknown,
-    /// Claims of before the start are not made right yet.
+    /// Claims of before the start are not restored yet.
     Recovering,
     /// No claim can be read from the API server, so none that is new can be prepared.
     ClaimsUnreadable,
     /// All devices work.
     DevicesWork,
-    /// Some do not.
+    /// Some devices do not work.
     DevicesFail,
-    /// Of some it is not known.
+    /// The health of some devices is not known.
     DevicesUnknown,
     /// All devices that are to be held can be.
     DevicesHeld,
-    /// Some cannot: they are not there, or a part of what must be held as a whole.
+    /// Some devices cannot be held: they are missing, or are only a part of what must be held as a whole.
     DevicesNotHeld,
 }
 
 impl Condition {
-    /// Whether it is so.
+    /// True if the condition holds.
     pub fn is_true(&self) -> bool {
         self.status == ConditionStatus::True
     }
 }
 
 impl ConditionStatus {
-    /// As Kubernetes writes it.
+    /// Returns the status as Kubernetes writes it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::True => "True",
@@ -89,7 +89,7 @@ impl ConditionStatus {
 }
 
 impl HardwareConditionType {
-    /// As it stands in the object.
+    /// Returns the type as it stands in the object.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ready => "Ready",
@@ -100,7 +100,7 @@ impl HardwareConditionType {
 }
 
 impl HardwareConditionReason {
-    /// As it stands in the object.
+    /// Returns the reason as it stands in the object.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::BackendsAnswered => "BackendsAnswered",

@@ -1,96 +1,97 @@
-//! How many devices are in which state, and how much of what they share is had.
+//! Counts of devices by state, and of the amounts that shared devices offer.
 
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::DeviceState;
 use crate::Quantity;
 
-/// Devices by state. What is in no state named here is free.
+/// Devices by state. A device in no state named here is free.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(from = "WrittenCounts", into = "WrittenCounts")]
 pub struct DeviceCounts {
     /// All devices.
     pub capacity: u32,
-    /// Those that work and are in service, whoever has them.
+    /// Devices that work and are in service, allocated or not.
     pub allocatable: u32,
-    /// Those that claims have. One that is shared counts when no part of it can be had any more.
+    /// Devices that claims have. A shared device counts once no part of it can be allocated any more.
     pub allocated: u32,
-    /// Those that are kept for somebody who does not have them yet.
+    /// Devices that are kept for a holder that does not have them yet.
     pub held: u32,
-    /// Those that nobody has and that do not work.
+    /// Devices that no claim has and that do not work.
     pub unhealthy: u32,
-    /// Those that nobody has and that are out of service.
+    /// Devices that no claim has and that are out of service.
     pub drained: u32,
-    /// Those that nobody has and of which it is not known whether they work.
+    /// Devices that no claim has and of which it is not known whether they work.
     pub unknown: u32,
-    /// Those that nobody has and that cannot be had for what others have.
+    /// Devices that no claim has, blocked by devices that other claims have.
     pub blocked: u32,
 }
 
-/// Devices by state, each state named: sums over what there is, for people and for columns.
+/// Devices by state, each state named: sums of all counts, for people and for columns.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceTotals {
     /// All devices.
     pub capacity: u32,
-    /// Those that work and are in service, whoever has them.
+    /// Devices that work and are in service, allocated or not.
     pub allocatable: u32,
-    /// Those that claims have.
+    /// Devices that claims have.
     pub allocated: u32,
-    /// Those that are kept for somebody who does not have them yet.
+    /// Devices that are kept for a holder that does not have them yet.
     pub held: u32,
-    /// Those that nobody has and that do not work.
+    /// Devices that no claim has and that do not work.
     pub unhealthy: u32,
-    /// Those that nobody has and that are out of service.
+    /// Devices that no claim has and that are out of service.
     pub drained: u32,
-    /// Those that nobody has and of which it is not known whether they work.
+    /// Devices that no claim has and of which it is not known whether they work.
     pub unknown: u32,
-    /// Those that nobody has and that cannot be had for what others have.
+    /// Devices that no claim has, blocked by devices that other claims have.
     pub blocked: u32,
-    /// Those that anybody can have.
+    /// Devices that any claim can be given.
     pub free: u32,
 }
 
-/// What there is of one capacity of shared devices.
+/// Amounts of one capacity of shared devices.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(from = "WrittenAmounts", into = "WrittenAmounts")]
 pub struct AmountCounts {
-    /// All of it.
+    /// Amount of all devices.
     pub capacity: Quantity,
-    /// What of it is on devices that work and are in service.
+    /// Amount on devices that work and are in service.
     pub allocatable: Quantity,
-    /// What claims have.
+    /// Amount that claims have.
     pub allocated: Quantity,
-    /// What can still be had. Less than what is not allocated where devices are out of service or claims keep others away.
+    /// Amount that can still be allocated. Less than the rest where devices are out of service or claims keep others
+    /// away.
     pub free: Quantity,
 }
 
-// Thousands of objects have dozens of these rows: what is usual is left out.
+// Thousands of objects have dozens of these rows: usual values are left out.
 
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct WrittenCounts {
     /// All devices.
     capacity: u32,
-    /// Those that work and are in service, whoever has them. Absent: all.
+    /// Devices that work and are in service, allocated or not. Absent: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     allocatable: Option<u32>,
-    /// Those that claims have. One that is shared counts when no part of it can be had any more. Absent: none.
+    /// Devices that claims have. A shared device counts once no part of it can be allocated any more. Absent: none.
     #[serde(default, skip_serializing_if = "is_none")]
     allocated: u32,
-    /// Those that are kept for somebody who does not have them yet. Absent: none.
+    /// Devices that are kept for a holder that does not have them yet. Absent: none.
     #[serde(default, skip_serializing_if = "is_none")]
     held: u32,
-    /// Those that nobody has and that do not work. Absent: none.
+    /// Devices that no claim has and that do not work. Absent: none.
     #[serde(default, skip_serializing_if = "is_none")]
     unhealthy: u32,
-    /// Those that nobody has and that are out of service. Absent: none.
+    /// Devices that no claim has and that are out of service. Absent: none.
     #[serde(default, skip_serializing_if = "is_none")]
     drained: u32,
-    /// Those that nobody has and of which it is not known whether they work. Absent: none.
+    /// Devices that no claim has and of which it is not known whether they work. Absent: none.
     #[serde(default, skip_serializing_if = "is_none")]
     unknown: u32,
-    /// Those that nobody has and that cannot be had for what others have. Absent: none.
+    /// Devices that no claim has, blocked by devices that other claims have. Absent: none.
     #[serde(default, skip_serializing_if = "is_none")]
     blocked: u32,
 }
@@ -98,16 +99,16 @@ struct WrittenCounts {
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct WrittenAmounts {
-    /// All of it.
+    /// Amount of all devices.
     #[serde(serialize_with = "readable")]
     capacity: Quantity,
-    /// What of it is on devices that work and are in service. Absent: all.
+    /// Amount on devices that work and are in service. Absent: all.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "readable_option")]
     allocatable: Option<Quantity>,
-    /// What claims have. Absent: nothing.
+    /// Amount that claims have. Absent: nothing.
     #[serde(default, skip_serializing_if = "is_nothing", serialize_with = "readable")]
     allocated: Quantity,
-    /// What can still be had. Absent: nothing.
+    /// Amount that can still be allocated. Absent: nothing.
     #[serde(default, skip_serializing_if = "is_nothing", serialize_with = "readable")]
     free: Quantity,
 }
@@ -155,7 +156,7 @@ fn is_nothing(amount: &Quantity) -> bool {
     amount.is_zero()
 }
 
-/// What others wrote can be any number, and costs its own sum alone.
+/// Adds without overflow: counts that others wrote can be any number, and distort only their own sum.
 fn add(sum: &mut u32, count: u32) {
     *sum = sum.saturating_add(count);
 }
@@ -180,7 +181,7 @@ impl DeviceCounts {
         }
     }
 
-    /// Those that anybody can have: all that are in no other state.
+    /// Devices that any claim can be given: all that are in no other state.
     pub fn free(&self) -> u32 {
         let taken = [self.allocated, self.held, self.unhealthy, self.drained, self.unknown, self.blocked];
         self.capacity.saturating_sub(taken.into_iter().fold(0, u32::saturating_add))
@@ -188,7 +189,7 @@ impl DeviceCounts {
 }
 
 impl DeviceTotals {
-    /// Adds what is counted elsewhere.
+    /// Adds the counts of another row.
     pub fn add(&mut self, counts: &DeviceCounts) {
         add(&mut self.capacity, counts.capacity);
         add(&mut self.allocatable, counts.allocatable);
@@ -201,7 +202,7 @@ impl DeviceTotals {
         add(&mut self.free, counts.free());
     }
 
-    /// How many are in a state.
+    /// Number of devices in a state.
     pub fn in_state(&self, state: DeviceState) -> u32 {
         match state {
             DeviceState::Allocated => self.allocated,
@@ -216,7 +217,7 @@ impl DeviceTotals {
 }
 
 impl AmountCounts {
-    /// Adds what there is elsewhere.
+    /// Adds the amounts of another row.
     pub fn add(&mut self, other: &Self) {
         self.capacity = self.capacity.plus(other.capacity);
         self.allocatable = self.allocatable.plus(other.allocatable);

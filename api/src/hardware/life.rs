@@ -1,28 +1,28 @@
-//! How often a node tells that it lives, and what its silence means. Pure.
+//! Intervals of a node's signs of life, and the meaning of its silence. Pure.
 
 use std::time::Duration;
 
 /// A daemon writes its NodeHardware at least this often, also when nothing has changed.
 pub const SIGN_OF_LIFE: Duration = Duration::from_secs(300);
 
-/// What a sign of life may be late for: a try that failed, a server that is busy, a watch that is behind.
+/// Allowed delay of a sign of life: a try that failed, a server that is busy, a watch that is behind.
 const LATENESS: Duration = Duration::from_secs(30);
 
-/// A report that has not been seen to change for longer than this is stale: two signs of life are missing. Readers go by
-/// their own clock, and by when they saw the change.
+/// A report that has not been seen to change for longer than this is stale: two signs of life are missing. Readers go
+/// by their own clock, and by when they saw the change.
 pub const STALE_AFTER: Duration = SIGN_OF_LIFE.saturating_mul(2).saturating_add(LATENESS);
 
-/// When three are missing, nothing is known of the node any more.
+/// Age of a report from which nothing is known of the node any more: three signs of life are missing.
 pub const UNKNOWN_AFTER: Duration = SIGN_OF_LIFE.saturating_mul(3).saturating_add(LATENESS);
 
-/// A moment that is so near is waited for no more: the clock that is read and the one that is waited on are two.
+/// Shortest wait. A moment that is nearer is skipped: the clock that is read and the one that is waited on are two.
 const NEAR: Duration = Duration::from_secs(5);
 
-/// How long the daemon of `node` that has just written waits for its next sign of life: [`SIGN_OF_LIFE`] at most, but for a few
-/// seconds.
+/// Time that the daemon of `node`, having just written, waits for its next sign of life: [`SIGN_OF_LIFE`] at most,
+/// but for a few seconds.
 ///
-/// Each node has its own moments, spread evenly by its name and fixed on the clock: daemons that were all started at once, or
-/// all changed something at once, do not stay together.
+/// Each node has its own moments, spread evenly by its name and fixed on the clock: daemons that were all started at
+/// once, or all changed something at once, do not stay together.
 pub fn until_sign_of_life(node: &str, since_1970: Duration) -> Duration {
     let period = SIGN_OF_LIFE.as_millis() as u64;
     let from = ((since_1970 + NEAR).as_millis() % u128::from(period)) as u64;

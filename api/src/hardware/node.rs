@@ -1,5 +1,5 @@
-//! NodeHardware: what a node has, and how it is, as its daemon says. One object for each node, with the node's name; and,
-//! where hostler's controller allocates, one for each source of devices that several nodes can use.
+//! NodeHardware: the devices of a node and their state, as its daemon reports them. One object for each node, with the
+//! node's name; and, where hostler's controller allocates, one for each source of devices that several nodes can use.
 
 use std::collections::BTreeMap;
 
@@ -15,33 +15,35 @@ use crate::{classic::NodeGrant, core::ObjectMeta};
 pub struct NodeHardware {
     /// Has the name of the node, which owns the object.
     pub metadata: ObjectMeta,
-    /// Of whom it is.
+    /// Node of the report, and the controller's part.
     pub spec: NodeHardwareSpec,
-    /// What the daemon says.
+    /// Report of the daemon.
     pub status: NodeHardwareStatus,
 }
 
-/// Of whom a NodeHardware is.
+/// Node of a NodeHardware, and the controller's part.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeHardwareSpec {
-    /// The node. Without one, what the status offers is on the network: which nodes can use it, its slices say.
+    /// The node. Without a node, the devices that the status offers are on the network: their slices say which nodes
+    /// can use them.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub node_name: String,
-    /// What claims were given of its devices where hostler's controller allocates (Kubernetes 1.26 to 1.31), as that controller
-    /// says; by UID of the claim.
+    /// Devices of the node that claims were given where hostler's controller allocates (Kubernetes 1.26 to 1.31), as
+    /// that controller says; by UID of the claim.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub claims: BTreeMap<String, NodeGrant>,
-    /// Its devices that are kept for somebody, as hostler's controller says; each device once.
+    /// Devices of the node that are held, as hostler's controller says; each device once.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub holds: Vec<NodeHold>,
-    /// Whether devices that draw on one counter set are held each for itself, as hostler's controller says. Else they are held all
-    /// together and for one only, or not at all, since schedulers without the fix of kubernetes#140436 refuse the others to everybody.
+    /// True if devices that draw on one counter set are held each for itself, as hostler's controller says. Else they
+    /// are held all together and for one only, or not at all, since schedulers without the fix of kubernetes#140436
+    /// refuse the others to every claim.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub holds_partitions: bool,
 }
 
-/// A device of the node that is kept for somebody: who does not tolerate the taint with this value is not given it.
+/// A device of the node that is kept: a claim that does not tolerate the taint with this value is not given the device.
 #[derive(Clone, Debug, Default, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeHold {
@@ -49,74 +51,74 @@ pub struct NodeHold {
     pub pool: String,
     /// Name of the device.
     pub device: String,
-    /// Value of the taint, which says for whom.
+    /// Value of the taint, which names the holder.
     pub value: String,
 }
 
-/// What a daemon says of its node.
+/// Report of a daemon on its node.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeHardwareStatus {
-    /// As which DRA driver it publishes devices.
+    /// DRA driver as which the daemon publishes devices.
     pub driver: String,
     /// Version of the daemon.
     pub hostler_version: String,
     /// Release of the node's kernel.
     pub kernel_version: String,
-    /// Another one after each boot.
+    /// Identity of the boot, another one after each boot.
     #[serde(rename = "bootID")]
     pub boot_id: String,
     /// All devices of all backends that are known.
     pub devices: DeviceTotals,
-    /// By name.
+    /// Backends, by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub backends: Vec<BackendHardware>,
-    /// What it offers where hostler's controller allocates (Kubernetes 1.26 to 1.31): each has what spec of a ResourceSlice
-    /// has in later releases. A pool of which one is missing is not there.
+    /// Slices that the node offers where hostler's controller allocates (Kubernetes 1.26 to 1.31): each has what the
+    /// spec of a ResourceSlice has in later releases. A pool of which a slice is missing is not offered.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<Value>,
-    /// Generation of the spec whose holds the node's ResourceSlices say, as the API server has them; absent where there was never
-    /// anything to hold. The condition HoldsPublished names what is not held all the same.
+    /// Generation of the spec whose holds are in the node's ResourceSlices, as the API server has them; absent where
+    /// there was never anything to hold. The condition HoldsPublished names devices that are not held all the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holds_generation: Option<i64>,
-    /// Whether this can be relied on, and all is well.
+    /// Conditions: whether the report can be relied on, and all is well.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// When anything but the times was last changed, RFC 3339.
+    /// Time at which anything but the times was last changed, RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_change_time: Option<String>,
-    /// When the daemon last said that this is so, RFC 3339.
+    /// Time of the daemon's last report, RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_report_time: Option<String>,
 }
 
-/// The hardware of one kind: what one backend of the daemon looks after. Its pool is `<node>/<name>`.
+/// The hardware of one kind: the devices that one backend of the daemon looks after. Its pool is `<node>/<name>`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct BackendHardware {
     /// Name of the backend.
     pub name: String,
-    /// How far what follows can be relied on.
+    /// Degree to which the following fields can be relied on.
     pub knowledge: BackendKnowledge,
-    /// Why no further.
+    /// Reason for a lower degree.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// Devices that claims have and that are not there, or not known to be. They are counted nowhere else.
+    /// Devices that claims have and that are missing, or not known to be there. They are counted nowhere else.
     #[serde(skip_serializing_if = "is_none")]
     pub missing: u32,
-    /// Its devices, by the class that they are asked for by; empty where it has none.
+    /// Devices of the backend, by the class that selects them; empty where it has none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<ClassHardware>,
 }
 
-/// Whether it is known what a backend has.
+/// Degree to which the devices of a backend are known.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub enum BackendKnowledge {
-    /// Its last scan succeeded.
+    /// The last scan succeeded.
     Known,
-    /// Its last scan failed or is late: what is said of its devices was true before.
+    /// The last scan failed or is late: the report on the devices is older.
     Stale,
-    /// No scan of it has succeeded since the daemon started. That it has no devices is not known either.
+    /// No scan has succeeded since the daemon started. The absence of devices is not known either.
     #[default]
     #[serde(other)]
     Unknown,
@@ -128,7 +130,7 @@ pub enum BackendKnowledge {
 pub struct ClassHardware {
     /// Name of the DeviceClass.
     pub name: String,
-    /// By NUMA node; what is on no single one comes last.
+    /// Counts by NUMA node; devices on no single one come last.
     pub zones: Vec<ZoneHardware>,
 }
 
@@ -139,10 +141,10 @@ pub struct ZoneHardware {
     /// The NUMA node; absent for devices that are on no single one, or do not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub numa_node: Option<u32>,
-    /// How many are in which state.
+    /// Number of devices in each state.
     #[serde(flatten)]
     pub devices: DeviceCounts,
-    /// What there is of each capacity that several claims can share, by its name.
+    /// Amounts of each capacity that several claims can share, by its name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub amounts: BTreeMap<String, AmountCounts>,
 }
@@ -152,7 +154,7 @@ fn is_none(count: &u32) -> bool {
 }
 
 impl NodeHardwareStatus {
-    /// The condition of this type, if the daemon said anything of it.
+    /// The condition of this type, if the daemon reported one.
     pub fn condition(&self, kind: HardwareConditionType) -> Option<&Condition> {
         self.conditions.iter().find(|condition| condition.kind == kind.as_str())
     }
@@ -164,7 +166,7 @@ impl NodeHardwareStatus {
 }
 
 impl BackendKnowledge {
-    /// In one word.
+    /// Returns the degree as one word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Known => "Known",

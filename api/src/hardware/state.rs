@@ -1,4 +1,5 @@
-//! Whether a device can be had, and if not, why: one answer for everybody who counts. Pure.
+//! State of a device: whether it can be allocated, and if not, why. One rule for every reader that counts devices.
+//! Pure.
 
 use std::fmt;
 
@@ -9,68 +10,69 @@ use crate::{
     well_known::{HELD_TAINT, TaintReason},
 };
 
-/// How a device is. Each is in exactly one state, so the states of all devices sum up to all devices.
+/// State of a device. Each device is in exactly one state, so the counts of all states sum up to all devices.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum DeviceState {
-    /// Claims have it. One that is shared counts as allocated when no part of it can be had any more.
+    /// Claims have the device. A shared device counts as allocated once no part of it can be allocated any more.
     Allocated,
-    /// It is kept for somebody who has it not yet.
+    /// The device is kept for a holder that does not have it yet.
     Held,
-    /// It does not work.
+    /// The device does not work.
     Unhealthy,
-    /// Somebody has taken it out of service.
+    /// The device was taken out of service.
     Drained,
-    /// It cannot be said whether it works, or is there at all.
+    /// The health or the presence of the device cannot be determined.
     Unknown,
-    /// Nobody has it, and it cannot be had for what others have: partitions of one card exclude each other.
+    /// No claim has the device, but devices of other claims block it: partitions of one card exclude each other.
     Blocked,
-    /// Anybody can have it, or a part of it.
+    /// The device, or a part of it, can be given to any claim.
     Free,
 }
 
-/// What claims have of a device.
+/// Part of a device that claims have.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Occupancy {
     /// Nothing.
     #[default]
     Empty,
-    /// Parts of it, and other parts can be had.
+    /// Parts of the device; other parts can be allocated.
     Partly,
-    /// All of it, or so much that nobody else can have a part.
+    /// All of the device, or so much that no part is left for another claim.
     Whole,
-    /// Nothing, and it draws on something that others have.
+    /// Nothing, but the device draws on something that other claims have.
     Blocked,
 }
 
-/// What is left of one capacity of a shared device.
+/// Rest of one capacity of a shared device.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PartsLeft<T> {
-    /// What no claim has.
+    /// Amount that no claim has.
     pub left: T,
     /// The smallest part that the device gives; all of the capacity where it gives no parts.
     pub smallest: T,
 }
 
-/// Why nobody new shall have a device, whoever says so. Several may be true.
+/// Reasons not to give a device to a new claim, from any source. Several may be true.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct DeviceImpediments {
-    /// It is kept for somebody.
+    /// The device is kept for a holder.
     pub held: bool,
-    /// It does not work.
+    /// The device does not work.
     pub unhealthy: bool,
-    /// It is out of service.
+    /// The device is out of service.
     pub drained: bool,
-    /// It could not be looked at.
+    /// The device could not be examined.
     pub unknown: bool,
 }
 
 impl DeviceState {
-    /// All of them, in the order in which the first that is true counts.
+    /// All states, in the order in which the first that is true counts.
     pub const ALL: [Self; 7] =
         [Self::Allocated, Self::Held, Self::Unhealthy, Self::Drained, Self::Unknown, Self::Blocked, Self::Free];
 
-    /// The rule. Of a node whose report is unknown every device is [`Unknown`](Self::Unknown), and nobody asks this.
+    /// Applies the rule. On a node whose report is unknown every device is [`Unknown`](Self::Unknown), and this is
+    /// not called.
     pub fn of(occupancy: Occupancy, impediments: DeviceImpediments) -> Self {
         match (occupancy, impediments) {
             (Occupancy::Whole, _) => Self::Allocated,
@@ -83,7 +85,7 @@ impl DeviceState {
         }
     }
 
-    /// In one word, as in figures and on the wire.
+    /// Returns the state as one word, as in figures and on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Allocated => "allocated",
@@ -104,16 +106,16 @@ impl fmt::Display for DeviceState {
 }
 
 impl Occupancy {
-    /// Of a shared device that somebody has parts of, by what is left of each of its capacities. Where one has no part
-    /// left, no claim can have the device, whatever is left of the others.
+    /// Occupancy of a shared device of which claims have parts, from the rest of each of its capacities. Once one
+    /// capacity has no part left, no claim can have the device, regardless of the others.
     pub fn of_shared<T: PartialOrd>(left: impl IntoIterator<Item = PartsLeft<T>>) -> Self {
         if left.into_iter().any(|parts| parts.left < parts.smallest) { Self::Whole } else { Self::Partly }
     }
 }
 
 impl DeviceImpediments {
-    /// Takes in a taint that `driver` says of its own device. Of drivers whose words are not known here, every taint that
-    /// keeps others away says that the device does not work.
+    /// Adds a taint that `driver` sets on its own device. For drivers whose reasons are not known here, every taint
+    /// that keeps others away means that the device does not work.
     pub fn add_of_driver(&mut self, taint: &DeviceTaint, driver: &str) {
         if !taint.prevents_allocation() {
             return;
@@ -126,7 +128,7 @@ impl DeviceImpediments {
         }
     }
 
-    /// Takes in the taint of a DeviceTaintRule: somebody other than the driver takes devices out of service, or holds them.
+    /// Adds the taint of a DeviceTaintRule: a party other than the driver takes devices out of service, or holds them.
     pub fn add_of_rule(&mut self, taint: &DeviceTaint) {
         if !taint.prevents_allocation() {
             return;
@@ -134,7 +136,8 @@ impl DeviceImpediments {
         if *taint.key == *HELD_TAINT { self.held = true } else { self.drained = true }
     }
 
-    /// Whether somebody can have the device, or could if nobody had it: it works and is in service. Who holds it will.
+    /// True if the device can be given to a claim, or could if no claim had it: it works and is in service. A held
+    /// device counts, since its holder will have it.
     pub fn is_allocatable(self) -> bool {
         !(self.unhealthy || self.drained || self.unknown)
     }

@@ -1,9 +1,10 @@
-//! What each kind of configuration takes, read off its type, and all mistakes of an object at once.
+//! Schema of each kind of configuration, read off its type, and validation that finds all mistakes of an object at
+//! once.
 //!
-//! A type with a derived `Deserialize` asks its deserializer for what it takes: a struct for its fields by name, an enum
-//! for one of its words. [`SchemaProbe`] answers every such question with an error that repeats it. So the types are the
-//! only list of kinds, fields and words. Reading with `serde_path_to_error` would stop at the first mistake, and could
-//! say nothing to the admission policy and the documentation, which are compared with [`schema`].
+//! A type with a derived `Deserialize` asks its deserializer for its input: a struct for its fields by name, an enum
+//! for one of its words. [`SchemaProbe`] answers every such question with an error that repeats it. So the types are
+//! the only list of kinds, fields and words. Reading with `serde_path_to_error` would stop at the first mistake, and
+//! could say nothing to the admission policy and the documentation, which are compared with [`schema`].
 
 use serde::{
     Deserialize, Deserializer,
@@ -17,28 +18,28 @@ use serde_json::{Map, Value};
 use super::OpaqueConfig;
 use crate::ConfigProblem;
 
-/// Fields that say what an object is; read before its kind is known.
+/// Fields that identify an object; read before its kind is known.
 const HEADER: [&str; 2] = ["apiVersion", "kind"];
 
-/// A kind, for those who must say the same in another language.
+/// Schema of a kind, for code that states the same in another language.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct KindSchema {
-    /// Its name.
+    /// Name of the kind.
     pub name: &'static str,
-    /// Its fields, without `apiVersion` and `kind`; `None` where any will do.
+    /// Fields of the kind, without `apiVersion` and `kind`; `None` where any will do.
     pub fields: Option<Vec<FieldSchema>>,
 }
 
 /// A field of a kind.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct FieldSchema {
-    /// Its name.
+    /// Name of the field.
     pub name: &'static str,
-    /// What it takes.
+    /// Values that the field takes.
     pub values: FieldValues,
 }
 
-/// What a field takes.
+/// Values that a field takes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum FieldValues {
     /// True or false.
@@ -65,7 +66,7 @@ fn fields_of(kind: &'static str) -> Option<Vec<FieldSchema>> {
 }
 
 impl KindSchema {
-    /// Every mistake in the fields of an object at `path`: values that are wrong, then fields that there are not.
+    /// Lists every mistake in the fields of an object at `path`: wrong values, then unknown fields.
     pub(super) fn problems(&self, object: &Map<String, Value>, path: &str) -> Vec<ConfigProblem> {
         let Some(fields) = &self.fields else { return Vec::new() };
         let known: Vec<&str> = fields.iter().map(|field| field.name).collect();
@@ -78,7 +79,7 @@ impl KindSchema {
 }
 
 impl FieldValues {
-    /// What is wrong with a value.
+    /// Describes the mistake in a value, if there is one.
     fn refusal(self, value: &Value) -> Option<String> {
         let text = value.as_str().filter(|text| !text.is_empty());
         match self {
@@ -107,7 +108,7 @@ pub(super) fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str>
     (best.0 <= best.1.len().div_ceil(3)).then_some(best.1)
 }
 
-/// What a type asked of its deserializer. It travels as an error, the one way out of a deserialization.
+/// Input that a type asked its deserializer for. It travels as an error, the one way out of a deserialization.
 #[derive(Debug, thiserror::Error)]
 #[error("{self:?}")]
 enum ProbedType {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// How the CPUs of a claim lie to each other.
+/// Distribution of a claim's CPUs.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "lowercase")]
 pub enum CpuSpread {
@@ -29,18 +29,18 @@ pub enum CoreKind {
     Efficient,
 }
 
-/// What becomes of the other threads of a claim's cores.
+/// Use of the other threads of a claim's cores.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "lowercase")]
 pub enum SmtMode {
-    /// They are CPUs as all others.
+    /// Other threads are ordinary CPUs.
     #[default]
     Shared,
-    /// One thread of each core is used; the others belong to the claim, stay idle, and are given to nobody.
+    /// One thread of each core is used; the others belong to the claim, stay idle, and are given to no other claim.
     Isolated,
 }
 
-/// What the CPUs of a claim do not share with those of another namespace's claims.
+/// Hardware that the CPUs of a claim do not share with those of another namespace's claims.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CpuIsolation {
@@ -53,18 +53,18 @@ pub enum CpuIsolation {
     L3,
 }
 
-/// Where the interrupts of devices go.
+/// Routing of the interrupts of devices.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "lowercase")]
 pub enum IrqMode {
     /// To any CPU, those of the claim too.
     #[default]
     Shared,
-    /// To other CPUs, as far as the kernel lets anybody choose.
+    /// To other CPUs, as far as the kernel allows a choice.
     Avoid,
 }
 
-/// How a program should allocate memory from the nodes that it may use.
+/// Policy by which a program allocates memory from the nodes that it may use.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MemoryMode {
@@ -77,7 +77,7 @@ pub enum MemoryMode {
     Interleave,
 }
 
-/// How the memory of a CXL device is handed over.
+/// Form in which the memory of a CXL device is handed over.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum CxlUse {
@@ -88,32 +88,32 @@ pub enum CxlUse {
     SystemRam,
 }
 
-/// Whether devices lie on one NUMA node.
+/// Placement of devices on one NUMA node.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "lowercase")]
 pub enum SameNumaNode {
-    /// Or the claim is not prepared.
+    /// Required: otherwise the claim is not prepared.
     #[default]
     Required,
-    /// If it can be.
+    /// Preferred: on one node if possible.
     Preferred,
 }
 
-/// As it is written in a configuration.
+/// Formats the kind as a configuration has it.
 impl fmt::Display for CoreKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
     }
 }
 
-/// As it is written in a configuration.
+/// Formats the isolation as a configuration has it.
 impl fmt::Display for CpuIsolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
     }
 }
 
-/// As it is written in a configuration.
+/// Formats the policy as a configuration has it.
 impl fmt::Display for MemoryMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)

@@ -1,4 +1,4 @@
-//! Quantities as the API server and the scheduler calculate with them.
+//! Quantities with the arithmetic of the API server and the scheduler.
 
 use std::{borrow::Cow, cmp::Ordering, fmt, str::FromStr};
 
@@ -9,8 +9,8 @@ use super::{
     written::{BINARY, DECIMAL, NANO, Notation, Written},
 };
 
-/// An amount as the API server holds it: also less than nothing, exact to a billionth, and with the way it is written.
-/// Equal are those of one amount, however they are written.
+/// An amount as the API server holds it: also less than nothing, exact to a billionth, and with its notation. Values
+/// of the same amount are equal, in any notation.
 #[derive(Clone, Copy, Debug)]
 pub struct ExactQuantity {
     nano: i128,
@@ -21,7 +21,8 @@ pub struct ExactQuantity {
     kept: KeptText,
 }
 
-/// Kubernetes holds small numbers in 64 bits and others in decimal; some of its functions answer for the first only.
+/// Representation in Kubernetes: small numbers in 64 bits, others in decimal; some of its functions answer for the
+/// first only.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum HeldAs {
     Integer,
@@ -32,7 +33,7 @@ enum HeldAs {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 struct KeptText {
     bytes: [u8; MOST_KEPT],
-    /// Nothing is kept of most quantities.
+    /// Length of the text; 0 for most quantities, which keep none.
     length: u8,
 }
 
@@ -83,7 +84,7 @@ impl ExactQuantity {
         Self { notation: Notation::Binary, kept: KeptText::NONE, ..self }
     }
 
-    /// Whether it is nothing.
+    /// True if the amount is nothing.
     pub fn is_zero(self) -> bool {
         self.nano == 0
     }
@@ -93,19 +94,19 @@ impl ExactQuantity {
         self.nano
     }
 
-    /// -1, 0 or 1.
+    /// Sign of the amount: -1, 0 or 1.
     pub fn sign(self) -> i64 {
         i64::from(self.nano.signum() == 1) - i64::from(self.nano.signum() == -1)
     }
 
-    /// Whole units, as far as Kubernetes holds the amount as a whole number: `1500m` and `2000m` are none, nor is what
-    /// it holds in decimal (`1Pi`, `1.5Gi`).
+    /// Whole units, as far as Kubernetes holds the amount as a whole number: `1500m` and `2000m` are none, nor are
+    /// amounts that it holds in decimal (`1Pi`, `1.5Gi`).
     pub fn as_integer(self) -> Option<i64> {
         let is_whole = self.held == HeldAs::Integer && self.scale >= 0;
         if is_whole { i64::try_from(self.nano / NANO as i128).ok() } else { None }
     }
 
-    /// Whether Kubernetes holds it in decimal.
+    /// True if Kubernetes holds the amount in decimal.
     pub fn is_in_decimal(self) -> bool {
         self.held == HeldAs::Decimal
     }
@@ -116,13 +117,13 @@ impl ExactQuantity {
         Self { held: HeldAs::Decimal, ..self }
     }
 
-    /// Whole units, rounded away from zero, at most what 64 bits hold.
+    /// Whole units, rounded away from zero and limited to 64 bits.
     pub fn rounded(self) -> i64 {
         let units = self.units();
         i64::try_from(units).unwrap_or(if units > 0 { i64::MAX } else { i64::MIN })
     }
 
-    /// Thousandths of a unit, rounded away from zero, at most what 64 bits hold: how the scheduler counts CPU.
+    /// Thousandths of a unit, rounded away from zero and limited to 64 bits: the scheduler's count of CPU.
     pub fn rounded_milli(self) -> i64 {
         const MILLI: i128 = NANO as i128 / 1000;
         let (milli, rest) = (self.nano / MILLI, self.nano % MILLI);
@@ -184,7 +185,7 @@ impl ExactQuantity {
         Self::of_units(from.saturating_add_unsigned(over)).binary()
     }
 
-    /// Rounded away from zero to whole units.
+    /// Rounds the amount away from zero to whole units.
     #[must_use]
     pub fn in_whole_units(self) -> Self {
         Self { notation: self.notation, ..Self::of_units(self.units()) }
@@ -200,7 +201,7 @@ impl ExactQuantity {
         Self { nano: units.saturating_mul(NANO as i128), held, ..Self::ZERO }
     }
 
-    /// Whether Kubernetes holds both in the same way, which is what comparing its structures compares.
+    /// True if Kubernetes holds both in the same way, which decides when it compares its structures.
     pub fn is_identical(self, other: Self) -> bool {
         let form = |quantity: Self| (quantity.nano, quantity.scale, quantity.notation, quantity.kept);
         self.held == HeldAs::Integer && other.held == HeldAs::Integer && form(self) == form(other)
@@ -214,7 +215,7 @@ impl ExactQuantity {
         }
     }
 
-    /// How the scheduler's parser holds what was written.
+    /// Representation of the text in the scheduler's parser: the scale, and the form of the number.
     fn held(written: &Written<'_>, nano: u128) -> (i8, HeldAs) {
         let digits = written.whole.len().max(1) + written.fraction.len();
         let places = i32::try_from(written.fraction.len()).unwrap_or(i32::MAX);
@@ -235,7 +236,7 @@ impl ExactQuantity {
     }
 }
 
-/// `over` rounded up to a multiple of `step`: the one way in which the scheduler, and so everybody here, rounds requests.
+/// Rounds `over` up to a multiple of `step`: the one way in which the scheduler, and so all code here, rounds requests.
 fn whole_steps(over: u128, step: u128) -> u128 {
     if step == 0 { over } else { over.div_ceil(step).saturating_mul(step) }
 }
@@ -280,7 +281,7 @@ impl FromStr for ExactQuantity {
 }
 
 impl fmt::Display for ExactQuantity {
-    /// In the form that the API server gives back.
+    /// Formats the amount in the form that the API server gives back.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(text) = self.kept.text() {
             return f.write_str(text);
@@ -300,7 +301,7 @@ impl fmt::Display for ExactQuantity {
 }
 
 impl ExactQuantity {
-    /// With an exponent that three divides, the highest that leaves a whole number.
+    /// Formats the number with an exponent that three divides, the highest that leaves a whole number.
     fn fmt_decimal(&self, f: &mut fmt::Formatter<'_>, notation: Notation) -> fmt::Result {
         let (mut number, mut exponent) = (self.nano, i32::from(SCALE_OF_NANO));
         while number % 1000 == 0 {
@@ -353,7 +354,7 @@ impl From<Quantity> for ExactQuantity {
 impl TryFrom<ExactQuantity> for Quantity {
     type Error = ParseQuantityError;
 
-    /// Rounded up to a thousandth.
+    /// Rounds the amount up to a thousandth.
     fn try_from(exact: ExactQuantity) -> Result<Self, ParseQuantityError> {
         let nano = u128::try_from(exact.nano).map_err(|_| ParseQuantityError::Negative(exact.to_string()))?;
         Self::from_nano(nano).ok_or_else(|| ParseQuantityError::TooMuch(exact.to_string()))
@@ -372,7 +373,7 @@ impl<'de> Deserialize<'de> for ExactQuantity {
     }
 }
 
-/// The text of a quantity. Like the API server, takes a number without quotes too, and `null` for nothing.
+/// Reads the text of a quantity. Like the API server, takes a number without quotes too, and `null` for nothing.
 pub(crate) fn quantity_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'de, str>, D::Error> {
     deserializer.deserialize_any(TextVisitor)
 }

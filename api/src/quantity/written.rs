@@ -1,4 +1,4 @@
-//! How Kubernetes writes quantities: digits with a point, then a suffix or an exponent.
+//! Notation of Kubernetes quantities: digits with a point, then a suffix or an exponent.
 
 /// Binary suffixes and their powers of two.
 pub(super) const BINARY: [(&str, u32); 6] = [("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)];
@@ -23,19 +23,20 @@ pub(super) enum Notation {
 /// A quantity's text in parts; `+` and `-` stand apart from the digits.
 pub(super) struct Written<'a> {
     pub(super) is_negative: bool,
-    /// Whether there is any digit in front of the suffix.
+    /// True if there is any digit in front of the suffix.
     pub(super) has_digits: bool,
-    /// In front of the point, without leading zeros.
+    /// Digits in front of the point, without leading zeros.
     pub(super) whole: &'a str,
-    /// Behind the point.
+    /// Digits behind the point.
     pub(super) fraction: &'a str,
     pub(super) notation: Notation,
-    /// Of two in [`Notation::Binary`], of ten otherwise.
+    /// Power of two in [`Notation::Binary`], of ten otherwise.
     pub(super) power: i32,
 }
 
 impl<'a> Written<'a> {
-    /// The parts, if the text is made of such. As with the API server, digits may be missing: `Gi` is nothing.
+    /// Splits a text into its parts, if it is a quantity. As with the API server, digits may be missing: `Gi` is
+    /// nothing.
     pub(super) fn read(text: &'a str) -> Option<Self> {
         let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
         let (whole, rest) = split_digits(unsigned);
@@ -46,8 +47,9 @@ impl<'a> Written<'a> {
         (!text.is_empty()).then_some(Self { is_negative, has_digits, whole, fraction, notation, power })
     }
 
-    /// Returns true if Kubernetes keeps the text, of which these are the parts: it takes it for the one that it would write
-    /// itself, looks at the digits only, and does not mind zeros in front, a plus, or an exponent of nothing.
+    /// Returns true if Kubernetes keeps the text, of which these are the parts: Kubernetes takes it for the text that
+    /// it would write itself, looks at the digits only, and does not mind zeros in front, a plus, or an exponent of
+    /// nothing.
     pub(super) fn is_kept(&self, text: &str) -> bool {
         let is_unusual = self.notation == Notation::Exponent || text.starts_with(['+', '0']) || text.contains('.');
         if !(is_unusual || text.starts_with("-0")) {
@@ -80,7 +82,7 @@ impl<'a> Written<'a> {
     }
 }
 
-/// The number that `digits` are with a point in front of the `point`th, times `unit`, rounded up.
+/// Number that `digits` make with a point in front of the `point`th, times `unit`, rounded up.
 fn place(digits: &[u128], point: i32, unit: u128) -> Option<u128> {
     let (whole, fraction) = digits.split_at(usize::try_from(point).unwrap_or(0).min(digits.len()));
     let zeros = u32::try_from(point).map_or(0, |point| point - u32::try_from(whole.len()).unwrap_or(point));

@@ -1,22 +1,22 @@
-//! A pod, as far as it decides whether devices are kept for it.
+//! Properties of a pod that decide whether devices are kept for it.
 
 use std::collections::BTreeMap;
 
 use super::OwnerController;
 
-/// A pod that may be somebody for whom devices are kept.
+/// A pod that may be an owner, for which devices are kept.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnerCandidate<'a> {
-    /// Its namespace.
+    /// Namespace of the pod.
     pub namespace: &'a str,
-    /// Its name.
+    /// Name of the pod.
     pub name: &'a str,
-    /// Its identity.
+    /// UID of the pod.
     pub uid: &'a str,
-    /// Its labels.
+    /// Labels of the pod.
     pub labels: &'a BTreeMap<String, String>,
-    /// Its annotations.
+    /// Annotations of the pod.
     pub annotations: &'a BTreeMap<String, String>,
-    /// What made it, as it says itself.
+    /// Controller of the pod, as the pod itself says.
     pub controller: Option<&'a OwnerController>,
 }

@@ -1,4 +1,4 @@
-//! Pods that make room for what a Reservation keeps: whom it may move, and how far that is.
+//! Pods that make room for the devices of a Reservation: the pods that it may move, and the progress of their eviction.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,21 +6,22 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default)]
 pub struct ReplacedPod {
-    /// Its namespace.
+    /// Namespace of the pod.
     pub namespace: String,
-    /// Its name.
+    /// Name of the pod.
     pub name: String,
-    /// Its identity: one that comes later under the same name is left alone.
+    /// UID of the pod: another pod that comes later under the same name is left alone.
     pub uid: String,
 }
 
-/// Whether pods of lower priority are evicted.
+/// Policy for the eviction of pods of lower priority.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub enum ReservationPreemptionPolicy {
-    /// Nobody is evicted.
+    /// No pod is evicted.
     #[default]
     Never,
-    /// Where nothing free fits, pods whose priority is lower than the template's and that have devices that would.
+    /// Pods are evicted where no free device fits: pods whose priority is lower than the template's and whose devices
+    /// would fit.
     PreemptLowerPriority,
 }
 
@@ -28,20 +29,20 @@ pub enum ReservationPreemptionPolicy {
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default)]
 pub struct PodEviction {
-    /// Its namespace.
+    /// Namespace of the pod.
     pub namespace: String,
-    /// Its name.
+    /// Name of the pod.
     pub name: String,
-    /// Its identity.
+    /// UID of the pod.
     pub uid: String,
-    /// How far it is.
+    /// Progress of the eviction.
     pub state: PodEvictionState,
-    /// Why not yet: the budget or the right that is in the way.
+    /// Reason for the delay: the budget or the right that is in the way.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
 
-/// How far the eviction of a pod is.
+/// Progress of a pod's eviction.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub enum PodEvictionState {
     /// The API server has not been asked, or has not answered.
@@ -51,12 +52,12 @@ pub enum PodEvictionState {
     Blocked,
     /// The API server does it.
     Evicted,
-    /// It was gone, or going, before it was asked for.
+    /// The pod was gone, or going, before the API server was asked.
     Gone,
 }
 
 impl PodEvictionState {
-    /// Whether it is still to be done.
+    /// True if the eviction is still to be done.
     pub fn is_open(self) -> bool {
         matches!(self, Self::Planned | Self::Blocked)
     }

@@ -1,24 +1,24 @@
-//! How what a Reservation asks for is kept, and what goes together with that.
+//! Modes of a Reservation, and the other fields that each mode permits.
 
 use serde::{Deserialize, Serialize};
 
 use super::{ReservationSpec, TemplateError};
 use crate::{core::PodTemplateSpec, names::is_dns_label};
 
-/// How devices are kept.
+/// Mode in which devices are kept.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub enum ReservationMode {
-    /// They are closed to everybody who does not tolerate the Reservation's value; each pod has a claim of its own.
+    /// Devices are closed to all pods that do not tolerate the Reservation's value; each pod has a claim of its own.
     #[default]
     Fence,
-    /// They are in claims that pods name, one after the other or several at once, and that keep them between pods.
+    /// Devices are in claims that pods name, one after the other or several at once, and that keep them between pods.
     SharedClaim,
 }
 
-/// Why claims cannot be kept for pods that name them.
+/// Error: claims cannot be kept for pods that name them.
 #[derive(Debug, thiserror::Error)]
 pub enum SharedClaimError {
-    /// What it asks for cannot be understood.
+    /// The template or the requests cannot be understood.
     #[error(transparent)]
     Template(#[from] TemplateError),
     /// Pods that name one claim share its devices.
@@ -27,13 +27,13 @@ pub enum SharedClaimError {
          devices of their own"
     )]
     Replicas {
-        /// As many were asked for.
+        /// Number of replicas in the spec.
         replicas: u32,
     },
-    /// The scheduler gives a claim what is free.
+    /// The scheduler gives free devices to a claim, not those of other claims.
     #[error("spec.preAllocation keeps devices that pods have in other claims; leave it out, or write mode Fence")]
     PreAllocation,
-    /// It is for those who come one after the other.
+    /// The mode is for pods that come one after the other.
     #[error("spec.allocateOnce ends with the first owner, and the claim with it; write false, or mode Fence")]
     Once,
     /// A claim is in a namespace.
@@ -42,9 +42,9 @@ pub enum SharedClaimError {
     /// Names become part of names, and of paths.
     #[error("{field} is {name:?}; write a name of small letters, digits and dashes, 63 at most")]
     Name {
-        /// Which name.
+        /// Field with the name.
         field: &'static str,
-        /// What it is.
+        /// Name in the field.
         name: String,
     },
     /// The scheduler has to choose the devices, and with them the node.
@@ -56,7 +56,7 @@ pub enum SharedClaimError {
 }
 
 impl ReservationMode {
-    /// As it stands in the object.
+    /// Returns the mode as it stands in the object.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Fence => "Fence",
@@ -66,15 +66,15 @@ impl ReservationMode {
 }
 
 impl ReservationSpec {
-    /// How it is kept.
+    /// Returns the mode, or the default one.
     pub fn mode(&self) -> ReservationMode {
         self.mode.unwrap_or_default()
     }
 
-    /// The pod whose claims are kept for those who name them.
+    /// The pod whose claims are kept for pods that name them.
     ///
     /// # Errors
-    /// When it is none, or the mode does not go with what else is asked for.
+    /// When the template is no pod, or the mode does not go with another field.
     pub fn shared_template(&self) -> Result<PodTemplateSpec, SharedClaimError> {
         let template = self.pod_template()?;
         if self.replicas() != 1 {
@@ -98,7 +98,7 @@ impl ReservationSpec {
         }
     }
 
-    /// Names that claims are called by, and where they are.
+    /// Names of claims and their namespace, each with its field.
     fn names<'a>(&'a self, template: &'a PodTemplateSpec) -> impl Iterator<Item = (&'static str, &'a String)> {
         let namespace = ("spec.template.metadata.namespace", &template.metadata.namespace);
         let claims = template.spec.resource_claims.iter();

@@ -1,4 +1,4 @@
-//! For whom devices are kept.
+//! Owners: pods for which devices are kept.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 use super::OwnerCandidate;
 use crate::provisioning::CONSUME_ANNOTATIONS;
 
-/// Pods for which devices are kept. All that is written must be true; where nothing is, it is about no pod.
+/// Pods for which devices are kept. All fields that are written must match; an owner without fields matches no pod.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReservationOwner {
-    /// One pod. What is not written does not matter.
+    /// One pod. Fields that are not written match anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<OwnerObject>,
-    /// The pods of a controller. What is not written does not matter.
+    /// The pods of a controller. Fields that are not written match anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub controller: Option<OwnerController>,
-    /// Pods with these labels, in the namespace that something else here names, or else in the template's.
+    /// Pods with these labels, in the namespace that another field of this owner names, or else in the template's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_selector: Option<LabelSelector>,
-    /// Pods that say that they are of a ProvisioningRequest.
+    /// Pods that name this ProvisioningRequest as theirs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provisioning_request: Option<OwnerRequest>,
 }
@@ -46,14 +46,14 @@ pub struct OwnerObject {
     pub uid: String,
 }
 
-/// What makes pods.
+/// A controller that makes pods.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OwnerController {
-    /// Of the controller, such as `apps/v1`.
+    /// API version of the controller, such as `apps/v1`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub api_version: String,
-    /// Of the controller, such as `StatefulSet`.
+    /// Kind of the controller, such as `StatefulSet`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub kind: String,
     /// Namespace of its pods.
@@ -84,45 +84,45 @@ pub struct LabelSelector {
     /// Labels with these values.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub match_labels: BTreeMap<String, String>,
-    /// What else must be true of labels.
+    /// Further requirements on labels.
     #[serde(deserialize_with = "crate::resource::or_empty", skip_serializing_if = "Vec::is_empty")]
     pub match_expressions: Vec<LabelSelectorRequirement>,
 }
 
-/// What must be true of a label.
+/// Requirement on a label.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LabelSelectorRequirement {
-    /// The label.
+    /// Key of the label.
     pub key: String,
-    /// What must be true.
+    /// Comparison with the values.
     pub operator: LabelSelectorOperator,
     /// The values that are meant, for In and NotIn.
     #[serde(deserialize_with = "crate::resource::or_empty", skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<String>,
 }
 
-/// What must be true of a label.
+/// Comparison of a label.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub enum LabelSelectorOperator {
-    /// It is there with one of the values.
+    /// The label is present with one of the values.
     #[default]
     In,
-    /// It is not there, or with another value.
+    /// The label is absent, or has another value.
     NotIn,
-    /// It is there.
+    /// The label is present.
     Exists,
-    /// It is not there.
+    /// The label is absent.
     DoesNotExist,
 }
 
-/// What is not written does not matter.
+/// True if the two texts agree; an empty `wanted` agrees with any.
 fn agrees(wanted: &str, is: &str) -> bool {
     wanted.is_empty() || wanted == is
 }
 
 impl ReservationOwner {
-    /// The namespace that it names.
+    /// Namespace that the owner names.
     pub fn namespace(&self) -> Option<&str> {
         let object = self.object.as_ref().map(|it| &it.namespace);
         let controller = self.controller.as_ref().map(|it| &it.namespace);
@@ -130,13 +130,13 @@ impl ReservationOwner {
         [object, controller, request].into_iter().flatten().find(|it| !it.is_empty()).map(String::as_str)
     }
 
-    /// True if it says itself where its pods are: by a namespace, or by the UID of a pod, which the API server gives. Who controls a
-    /// pod is written by the one who makes it.
+    /// True if the owner itself says where its pods are: by a namespace, or by the UID of a pod, which the API server
+    /// gives. The controller of a pod is no proof: the maker of the pod writes it.
     pub fn is_somewhere(&self) -> bool {
         self.namespace().is_some() || self.object.as_ref().is_some_and(|it| !it.uid.is_empty())
     }
 
-    /// Whether it is about this pod.
+    /// True if the pod matches.
     pub fn matches(&self, pod: &OwnerCandidate<'_>) -> bool {
         if *self == Self::default() {
             return false;
@@ -178,7 +178,7 @@ impl OwnerRequest {
 }
 
 impl LabelSelector {
-    /// Whether an object with these labels is meant.
+    /// True if an object with these labels matches.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
             && self.match_expressions.iter().all(|it| it.matches(labels))

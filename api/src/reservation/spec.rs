@@ -1,4 +1,4 @@
-//! What people ask to be kept.
+//! Spec of a Reservation, which users write.
 
 use std::time::Duration;
 
@@ -12,58 +12,60 @@ use crate::{
     resource::ResourceClaimSpec,
 };
 
-/// How long a Reservation lasts that says nothing of it.
+/// Lifetime of a Reservation that names none.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(24 * 3600);
 
-/// What is kept, for whom, and how long.
+/// Devices to keep, their owners, and the time.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReservationSpec {
-    /// A pod (PodTemplateSpec) whose devices are kept: those of the claims that it gets from ResourceClaimTemplates in
-    /// metadata.namespace. Where it could run decides where they are.
+    /// A pod (PodTemplateSpec) whose devices are kept: those of the claims that it gets from ResourceClaimTemplates
+    /// in metadata.namespace. The devices are where the pod could run.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub template: Value,
     /// Devices that are kept beside those of the template, as a claim asks for them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub device_claims: Vec<NamedDeviceClaim>,
-    /// How it is kept: closed to all others (Fence), or in claims that pods name (SharedClaim).
+    /// Mode: devices are closed to all others (Fence), or in claims that pods name (SharedClaim).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<ReservationMode>,
-    /// How many pods of this kind; each keeps its own devices, and they may be on different nodes.
+    /// Number of pods of this kind; each keeps its own devices, and they may be on different nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u32>,
-    /// Whose pods may have the devices: those that one of these is about. In one all that it says must be true.
+    /// Owners, whose pods may have the devices: a pod that one of these matches. All fields of one entry must match.
     pub owners: Vec<ReservationOwner>,
-    /// How long it lasts from when it was made, such as 30m or 24h; 24h where neither this nor expires is there, and for ever
-    /// where it is 0.
+    /// Lifetime from creation, such as 30m or 24h; 24h where neither this nor expires is there, and for ever where it
+    /// is 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl: Option<String>,
-    /// Until when it lasts, RFC 3339; then no ttl may be written but 0.
+    /// End of the lifetime, RFC 3339; then no ttl may be written but 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires: Option<String>,
-    /// Keeps devices that pods of the owners have now, for those that come after them; until they are free it is Waiting.
+    /// Keeps devices that pods of the owners have now, for those that come after them; until they are free the
+    /// Reservation is Waiting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pre_allocation: Option<bool>,
-    /// Which of those pods.
+    /// Selection of those pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pre_allocation_policy: Option<PreAllocationPolicy>,
-    /// Whether pods of lower priority than the template's are evicted where nothing free fits.
+    /// Policy for the eviction of pods of lower priority than the template's where no free device fits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preemption_policy: Option<ReservationPreemptionPolicy>,
-    /// A running pod that shall be moved: devices are kept on another node than its own, and when they are, and not before, it
-    /// is evicted. Whoever makes it anew is one of the owners.
+    /// A running pod that shall be moved: devices are kept on another node than its own, and once they are, and not
+    /// before, it is evicted. The pod that is made in its place is one of the owners.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replaces: Option<ReplacedPod>,
-    /// Whether it ends once an owner has taken devices (for each of the replicas one); true where it is not written.
+    /// If true, the Reservation ends once an owner has taken devices (for each of the replicas one); true where it is
+    /// not written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocate_once: Option<bool>,
-    /// Whether owners may take other devices beside those that are kept.
+    /// Policy for other devices that owners take beside those that are kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocate_policy: Option<ReservationAllocatePolicy>,
-    /// Nobody new is led to it; what is kept stays kept.
+    /// If true, no new pod is led to the Reservation; kept devices stay kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unschedulable: Option<bool>,
-    /// Only pods that tolerate these in their reservation affinity are led to it.
+    /// Taints: only pods that tolerate them in their reservation affinity are led to the Reservation.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub taints: Vec<Taint>,
 }
@@ -72,63 +74,63 @@ pub struct ReservationSpec {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NamedDeviceClaim {
-    /// Unique in the Reservation, and not what the template calls a claim.
+    /// Name of the claim, unique in the Reservation and different from those of the template's claims.
     pub name: String,
-    /// What is asked for, as in a ResourceClaim.
+    /// Requests, as in a ResourceClaim.
     pub spec: ResourceClaimSpec,
 }
 
-/// Whether owners may take other devices beside those that are kept for them.
+/// Policy for other devices that owners take beside those that are kept for them.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub enum ReservationAllocatePolicy {
-    /// They may: those that are kept first, then others.
+    /// Owners may take others: those that are kept first, then others.
     #[default]
     Aligned,
-    /// They may not, for requests of which devices are kept.
+    /// Owners may not, for requests of which devices are kept.
     Restricted,
 }
 
-/// Of which pods devices are kept while they have them.
+/// Pods whose devices are kept while the pods still have them.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PreAllocationPolicy {
-    /// Which pods are looked at.
+    /// Pods that are considered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<PreAllocationMode>,
-    /// Whether devices of several pods may be kept; of one only where it is not written.
+    /// If true, devices of several pods may be kept; of one only where it is not written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enable_multiple: Option<bool>,
 }
 
-/// Which pods are looked at for devices to keep.
+/// Pods that are considered for devices to keep.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub enum PreAllocationMode {
-    /// Those of the owners.
+    /// Pods of the owners.
     #[default]
     Default,
 }
 
-/// Why a Reservation cannot be understood.
+/// Error: the spec of a Reservation cannot be understood.
 #[derive(Debug, thiserror::Error)]
 pub enum TemplateError {
     /// The template is no PodTemplateSpec.
     #[error("spec.template is no PodTemplateSpec; write metadata and spec of a pod into it")]
     Template(#[source] serde_json::Error),
-    /// It uses templates of claims, and says not of which namespace.
+    /// The template names a ResourceClaimTemplate, but no namespace for it.
     #[error(
         "spec.template.metadata.namespace is missing; write the namespace of ResourceClaimTemplate {template} into it"
     )]
     Namespace {
-        /// The template of claims that it names.
+        /// Name of the ResourceClaimTemplate.
         template: String,
     },
-    /// It names a claim that exists: what that is given is nobody else's anyway.
+    /// The template names a claim that exists: the devices of such a claim are kept by the claim itself.
     #[error(
         "spec.template.spec.resourceClaims[{index}] names ResourceClaim {claim}, which keeps its own devices; name a \
          ResourceClaimTemplate, or write what is to be kept into spec.deviceClaims"
     )]
     NamedClaim {
-        /// Where.
+        /// Index of the claim in the template.
         index: usize,
         /// The claim.
         claim: String,
@@ -141,7 +143,7 @@ pub enum TemplateError {
         /// Value of the field.
         value: String,
     },
-    /// Nothing is asked for.
+    /// The spec asks for no device.
     #[error(
         "no device is asked for; name a ResourceClaimTemplate in spec.template.spec.resourceClaims, or write spec.deviceClaims"
     )]
@@ -152,16 +154,16 @@ pub enum TemplateError {
         /// The name.
         name: String,
     },
-    /// The time to live is none.
+    /// The text is no duration.
     #[error("spec.ttl cannot be understood")]
     Ttl(#[source] ParseTtlError),
 }
 
 impl ReservationSpec {
-    /// The pod, with claims that can be kept.
+    /// Returns the pod, with claims that can be kept.
     ///
     /// # Errors
-    /// When it is none, or asks for nothing that can be kept.
+    /// When the template is no pod, or asks for no devices that can be kept.
     pub fn pod_template(&self) -> Result<PodTemplateSpec, TemplateError> {
         let template = if self.template.is_null() {
             PodTemplateSpec::default()
@@ -199,12 +201,12 @@ impl ReservationSpec {
         }
     }
 
-    /// How many pods.
+    /// Number of pods.
     pub fn replicas(&self) -> u32 {
         self.replicas.unwrap_or(1)
     }
 
-    /// How long it lasts where `expires` does not say until when; `None`: for ever.
+    /// Lifetime where `expires` does not say the end; `None`: for ever.
     ///
     /// # Errors
     /// When the text is no duration.
@@ -214,34 +216,34 @@ impl ReservationSpec {
         Ok(Some(ttl).filter(|ttl| !ttl.is_zero()))
     }
 
-    /// Whether it ends once owners have taken devices.
+    /// True if the Reservation ends once owners have taken devices.
     pub fn is_once(&self) -> bool {
         self.allocate_once.unwrap_or(true)
     }
 
-    /// Whether it keeps devices that pods have now.
+    /// True if the Reservation keeps devices that pods have now.
     pub fn is_pre_allocation(&self) -> bool {
         self.pre_allocation.unwrap_or(false)
     }
 
-    /// Whether it may keep devices of several pods.
+    /// True if the Reservation may keep devices of several pods.
     pub fn takes_multiple(&self) -> bool {
         self.pre_allocation_policy.as_ref().and_then(|it| it.enable_multiple).unwrap_or(false)
     }
 
-    /// Whether it evicts pods of lower priority.
+    /// True if the Reservation evicts pods of lower priority.
     pub fn preempts(&self) -> bool {
         self.preemption_policy == Some(ReservationPreemptionPolicy::PreemptLowerPriority)
     }
 
-    /// The namespace of owners that name none: the template's.
+    /// Namespace of owners that name none: the template's, or else `default`.
     pub fn home(&self) -> &str {
         let named = self.template["metadata"]["namespace"].as_str();
         named.filter(|name| !name.is_empty()).unwrap_or("default")
     }
 
-    /// True if one of the owners is this pod. Every tenant can write labels and names: an entry without a namespace and without the UID of
-    /// a pod is about pods of the template's namespace alone.
+    /// True if one of the owners is this pod. Every tenant can write labels and names: an entry without a namespace
+    /// and without the UID of a pod is about pods of the template's namespace alone.
     pub fn is_owned_by(&self, pod: &super::OwnerCandidate<'_>) -> bool {
         let is_at_home = |owner: &ReservationOwner| owner.is_somewhere() || pod.namespace == self.home();
         self.owners.iter().any(|owner| owner.matches(pod) && is_at_home(owner))

@@ -1,4 +1,4 @@
-//! What the controller says of a Reservation.
+//! Status of a Reservation, which the controller writes.
 
 use std::collections::BTreeMap;
 
@@ -7,47 +7,48 @@ use serde::{Deserialize, Serialize};
 use super::PodEviction;
 use crate::{Quantity, hardware::Condition};
 
-/// What became of a Reservation. Written before anything is done, so that whoever takes over knows what may have been done.
+/// Outcome of a Reservation. Written before anything is done, so that a controller that takes over knows what may
+/// have been done.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReservationStatus {
-    /// Where it stands.
+    /// Phase of the Reservation.
     pub phase: ReservationPhase,
-    /// The generation of the spec that this is about.
+    /// Generation of the spec that the status describes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// The node of the devices, if all are on one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
-    /// What a toleration of the taint hostler.dev/held must have as value to be given the devices.
+    /// Value that a toleration of the taint hostler.dev/held needs to be given the devices.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub toleration_value: Option<String>,
     /// With mode SharedClaim: the claims that keep the devices, which pods of the owners name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub claims: Vec<ReservedClaim>,
-    /// The devices.
+    /// Devices of the Reservation.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<ReservedDevice>,
-    /// How many of them are kept and nobody has them yet.
+    /// Number of devices that are kept and that no owner has yet.
     pub held: u32,
-    /// What is kept, under the names of quotas: `<class>.deviceclass.resource.k8s.io/devices`.
+    /// Kept devices by the names of quotas: `<class>.deviceclass.resource.k8s.io/devices`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub allocatable: BTreeMap<String, Quantity>,
-    /// What of it owners have.
+    /// Part of them that owners have.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub allocated: BTreeMap<String, Quantity>,
-    /// The pods that have it.
+    /// Pods that have them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub current_owners: Vec<ObjectReference>,
-    /// Pods that are evicted for it, and those that were.
+    /// Pods that are evicted for the Reservation, and those that were.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub evictions: Vec<PodEviction>,
-    /// Whether it is planned, whether it can be relied on, and whether it has come to its end.
+    /// Conditions: whether the Reservation is planned, can be relied on, and has ended.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
 
-/// Where a Reservation stands.
+/// Phase of a Reservation.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub enum ReservationPhase {
     /// Devices are being looked for, or closed to others.
@@ -55,11 +56,11 @@ pub enum ReservationPhase {
     Pending,
     /// All devices are kept.
     Available,
-    /// Owners have them.
+    /// Owners have the devices.
     Succeeded,
-    /// Devices are closed to others, and somebody still has some of them.
+    /// Devices are closed to others, and a pod still has some of them.
     Waiting,
-    /// It has expired, or its node is gone.
+    /// The Reservation has expired, or its node is gone.
     Failed,
 }
 
@@ -67,16 +68,17 @@ pub enum ReservationPhase {
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReservedDevice {
-    /// For which of the replicas, counted from 0.
+    /// Replica that the device is for, counted from 0.
     #[serde(skip_serializing_if = "is_zero")]
     pub replica: u32,
-    /// What the template or deviceClaims call the claim; empty for one that goes with a pod whose devices are kept.
+    /// Name of the claim in the template or in deviceClaims; empty for a claim that goes with a pod whose devices are
+    /// kept.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub claim: String,
     /// `request` or `request/subrequest`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub request: String,
-    /// The class that it was asked for by.
+    /// Class by which the device was requested.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub device_class_name: String,
     /// Driver.
@@ -85,21 +87,23 @@ pub struct ReservedDevice {
     pub pool: String,
     /// Device.
     pub device: String,
-    /// The node.
+    /// Node of the device.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub node_name: String,
-    /// Of a device that several claims can share: what of its capacities is kept. All of the device where there is nothing.
+    /// For a device that several claims can share: the part of its capacities that is kept. All of the device where
+    /// empty.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub consumed_capacity: BTreeMap<String, Quantity>,
-    /// The identity of that part, which names the claim that stands for it as well: `hold-<shareID>`.
+    /// Identity of that part, which names the claim that stands for it as well: `hold-<shareID>`.
     #[serde(rename = "shareID", skip_serializing_if = "String::is_empty")]
     pub share_id: String,
-    /// How far it is.
+    /// State of the device.
     pub state: ReservedDeviceState,
-    /// Two claims had it at once, or may have had it. It stays closed until no claim has it: a scheduler takes it for free once the first of them goes.
+    /// True if two claims had the device at once, or may have had it. The device stays closed until no claim has it:
+    /// a scheduler takes it for free once the first of them goes.
     #[serde(skip_serializing_if = "is_false")]
     pub conflict: bool,
-    /// Who has it.
+    /// Claim and pod that have the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<DeviceOwner>,
 }
@@ -108,31 +112,31 @@ pub struct ReservedDevice {
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReservedClaim {
-    /// What the template or deviceClaims call it.
+    /// Name of the claim in the template or in deviceClaims.
     pub name: String,
-    /// Where it is.
+    /// Namespace of the claim.
     pub namespace: String,
-    /// What pods write into resourceClaimName.
+    /// Name of the claim that pods write into resourceClaimName.
     pub resource_claim_name: String,
 }
 
-/// How far a device is.
+/// State of a device.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub enum ReservedDeviceState {
-    /// It is being closed to others, and it is not certain yet that nobody else has got it.
+    /// The device is being closed to others, and may still have gone to another claim.
     #[default]
     Fencing,
-    /// It is kept.
+    /// The device is kept.
     Held,
-    /// An owner has it.
+    /// An owner has the device.
     HandedOver,
-    /// Somebody else has it, or it is gone or does not work.
+    /// Another claim has the device, or it is gone or does not work.
     Lost,
-    /// It is being opened to others.
+    /// The device is being opened to others.
     Releasing,
 }
 
-/// Who has a device.
+/// Claim and pod that have a device.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceOwner {
@@ -172,57 +176,57 @@ pub struct ObjectReference {
 pub enum ReservationConditionType {
     /// Devices have been chosen.
     Scheduled,
-    /// They are kept: owners can rely on it.
+    /// The devices are kept: owners can rely on it.
     Ready,
     /// Nothing is being done, and nothing is left to do before something changes.
     Settled,
-    /// Of one that was made for a gated pod: False where its devices cannot be given to the pod.
+    /// Of a Reservation that was made for a gated pod: False where its devices cannot be given to the pod.
     Placed,
 }
 
-/// Why a condition of a Reservation has its status.
+/// Reason for the status of a Reservation's condition.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ReservationConditionReason {
     /// Devices have been chosen.
     Scheduled,
-    /// There are none, for now.
+    /// No devices are available, for now.
     Unschedulable,
-    /// It says something that cannot be understood or done; somebody has to mend it.
+    /// The spec cannot be understood or carried out; the user has to mend it.
     Invalid,
     /// Devices are being closed to others.
     Fencing,
     /// Pods still have the devices.
     Waiting,
-    /// All is kept.
+    /// All devices are kept.
     Available,
     /// A pod is to be evicted.
     Evicting,
-    /// Owners have it.
+    /// Owners have the devices.
     Succeeded,
-    /// Its time is over.
+    /// The Reservation has expired.
     Expired,
-    /// Its node is gone.
+    /// The node of the devices is gone.
     NodeLost,
-    /// Somebody else has a device, or it is gone or does not work.
+    /// Another claim has a device, or it is gone or does not work.
     Lost,
     /// Two claims have a device.
     Conflict,
-    /// What was kept is being opened to others.
+    /// Devices that were kept are being opened to others.
     Releasing,
     /// Nothing is left to do.
     Settled,
     /// The API server refuses a write.
     Refused,
-    /// The scheduler freed a claim of the pod that had its devices.
+    /// The scheduler freed the claim of the pod that had the devices.
     TakenBack,
-    /// It did so with the Reservation before, which had devices on another node.
+    /// The scheduler did so with the Reservation before, which had devices on another node.
     PlannedAgain,
-    /// Other claims of the pod have devices already, and where these are there are not the devices.
+    /// Other claims of the pod have devices already, on nodes that do not have the devices asked for.
     Pinned,
 }
 
 impl ReservationPhase {
-    /// As it stands in the object.
+    /// Returns the phase as it stands in the object.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "Pending",
@@ -233,14 +237,14 @@ impl ReservationPhase {
         }
     }
 
-    /// Whether nothing is kept any more, for good.
+    /// True if nothing is kept any more, for good.
     pub fn is_over(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed)
     }
 }
 
 impl ReservedDevice {
-    /// Whether only a part of the device is kept, and the rest of it is for others.
+    /// True if only a part of the device is kept, and the rest of it is for others.
     pub fn is_part(&self) -> bool {
         !self.share_id.is_empty()
     }
@@ -252,7 +256,7 @@ impl ReservedDevice {
 }
 
 impl ReservationStatus {
-    /// Its devices, but those that only stay closed until others can have them.
+    /// Devices of the Reservation, but those that only stay closed until others can have them.
     pub fn kept(&self) -> impl Iterator<Item = &ReservedDevice> {
         self.devices.iter().filter(|device| device.state != ReservedDeviceState::Releasing)
     }
@@ -264,7 +268,7 @@ impl ReservationStatus {
 }
 
 impl ReservationConditionType {
-    /// As it stands in the object.
+    /// Returns the type as it stands in the object.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Scheduled => "Scheduled",
@@ -276,7 +280,7 @@ impl ReservationConditionType {
 }
 
 impl ReservationConditionReason {
-    /// As it stands in the object.
+    /// Returns the reason as it stands in the object.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Scheduled => "Scheduled",

@@ -1,19 +1,19 @@
-//! Durations as Go writes them: `24h`, `1h30m`, `1.5h`, `0`.
+//! Durations in Go's notation: `24h`, `1h30m`, `1.5h`, `0`.
 
 use std::time::Duration;
 
-/// Why a text is no duration.
+/// Error: a text is no duration.
 #[derive(Debug, thiserror::Error, Eq, PartialEq)]
 #[error("{0:?} is not a duration such as 30m, 24h or 1h30m, of at most 292 years")]
 pub struct ParseTtlError(String);
 
-/// The longest first where one begins like another.
+/// Units and their seconds, the longer first where one begins like another.
 const UNITS: [(&str, f64); 5] = [("ms", 1e-3), ("us", 1e-6), ("h", 3600.0), ("m", 60.0), ("s", 1.0)];
 
-/// The longest duration that Go has. Whoever adds one to a time of today has a time.
+/// The longest duration that Go has. A sum of it and a time of today is still a time.
 const LONGEST: Duration = Duration::from_nanos(i64::MAX.unsigned_abs());
 
-/// A duration that is written as Go's.
+/// Reads a duration in Go's notation.
 ///
 /// # Errors
 /// When it is written in another way, is longer than Go's can be, or so short that it would be 0, which means for ever.

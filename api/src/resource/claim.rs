@@ -1,7 +1,7 @@
-//! The part of a ResourceClaim that both sources of claims read, and what it means.
+//! The part of a ResourceClaim that both sources of claims read, and its meaning.
 //!
-//! Fields that are not known are let through here: a newer API server sends some. Whoever reads what people write by
-//! hand is stricter.
+//! Fields that are not known are let through here: a newer API server sends some. Readers of files that people write
+//! are stricter.
 
 use std::collections::BTreeMap;
 
@@ -27,10 +27,10 @@ pub struct ResourceClaim {
     pub kind: String,
     /// Name and identity.
     pub metadata: ResourceClaimMetadata,
-    /// What was asked for.
+    /// Requests of the claim.
     #[serde(default, skip_serializing_if = "ResourceClaimSpec::is_empty")]
     pub spec: ResourceClaimSpec,
-    /// What was given.
+    /// Allocation and consumers of the claim.
     #[serde(default)]
     pub status: ResourceClaimStatus,
 }
@@ -47,7 +47,7 @@ pub struct ResourceClaimMetadata {
     /// Identity; a claim that is made anew gets a new one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
-    /// When it was asked to go; it stays for as long as somebody uses it.
+    /// Time at which deletion was requested; the claim stays for as long as a consumer uses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion_timestamp: Option<String>,
     /// Remarks of others.
@@ -63,15 +63,15 @@ fn default_namespace() -> String {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceClaimStatus {
-    /// What was given.
+    /// Allocation of the claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocation: Option<AllocationResult>,
-    /// Who may use it: pods, and in later versions groups of them.
+    /// Consumers that may use the claim: pods, and in later versions groups of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reserved_for: Vec<ResourceClaimConsumerReference>,
 }
 
-/// Who may use a claim.
+/// Consumer that may use a claim.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ResourceClaimConsumerReference {
     /// Group of the resource; empty for pods.
@@ -83,29 +83,29 @@ pub struct ResourceClaimConsumerReference {
     /// Name, in the claim's namespace.
     #[serde(default)]
     pub name: String,
-    /// Identity: a pod that is made anew under the same name has another one.
+    /// Identity: a pod that is made anew under the same name has another UID.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub uid: String,
 }
 
 impl ResourceClaimConsumerReference {
-    /// Whether it is a pod, and not a group of them.
+    /// True if the consumer is a pod, and not a group of them.
     pub fn is_pod(&self) -> bool {
         self.resource == "pods"
     }
 }
 
-/// What was given to a claim, by all drivers.
+/// Allocation of a claim, by all drivers.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AllocationResult {
     /// DeviceAllocationResult.
     #[serde(default)]
     pub devices: DeviceAllocationResult,
-    /// Where the devices can be used; anywhere where absent.
+    /// Nodes on which the devices can be used; any node where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_selector: Option<NodeSelector>,
-    /// When it was given, RFC 3339.
+    /// Time of the allocation, RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocation_timestamp: Option<String>,
 }
@@ -121,7 +121,8 @@ pub struct DeviceAllocationResult {
     pub config: Vec<DeviceAllocationConfiguration>,
 }
 
-/// One device of an allocation. What only other drivers could get wrong is not looked at before it is known to be ours.
+/// One device of an allocation. Fields that matter only to other drivers are not checked before the driver is known
+/// to be ours.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeviceRequestAllocationResult {
@@ -145,13 +146,13 @@ pub struct DeviceRequestAllocationResult {
     /// Taints that do not end the use, as they were requested.
     #[serde(default, deserialize_with = "super::or_empty", skip_serializing_if = "Vec::is_empty")]
     pub tolerations: Vec<DeviceToleration>,
-    /// What must become true before a pod is bound.
+    /// Conditions that must become true before a pod is bound.
     #[serde(default, deserialize_with = "super::or_empty", skip_serializing_if = "Vec::is_empty")]
     pub binding_conditions: Vec<String>,
-    /// What makes the scheduler choose anew.
+    /// Conditions that make the scheduler choose anew.
     #[serde(default, deserialize_with = "super::or_empty", skip_serializing_if = "Vec::is_empty")]
     pub binding_failure_conditions: Vec<String>,
-    /// For the kubelet.
+    /// Operations that the kubelet skips.
     #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
     pub skip_node_operations: serde_json::Value,
 }
@@ -161,7 +162,7 @@ pub struct DeviceRequestAllocationResult {
 pub struct DeviceAllocationConfiguration {
     /// `FromClass` or `FromClaim`.
     pub source: AllocationConfigSource,
-    /// Requests that it is for; empty: all.
+    /// Requests that the configuration is for; empty: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<String>,
     /// The configuration; a kind of a later version has no such field and is for no driver of today.
@@ -169,7 +170,7 @@ pub struct DeviceAllocationConfiguration {
     pub opaque: Option<OpaqueDeviceConfiguration>,
 }
 
-/// Where configuration comes from. Classes come before claims: what comes later wins.
+/// Source of configuration. Classes come before claims: the later one wins.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub enum AllocationConfigSource {
     /// From the device class.
@@ -181,19 +182,19 @@ pub enum AllocationConfigSource {
 /// Configuration for one driver.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct OpaqueDeviceConfiguration {
-    /// The driver that it is for.
+    /// The driver that the configuration is for.
     pub driver: String,
-    /// Whatever that driver understands.
+    /// Parameters in the driver's own terms.
     pub parameters: serde_json::Value,
 }
 
-/// Why a ResourceClaim gives nothing to this driver.
+/// Error: a ResourceClaim gives nothing to this driver.
 #[derive(Debug, thiserror::Error)]
 pub enum AllocationError {
-    /// Nothing was given to it.
+    /// The claim has no allocation.
     #[error("field status.allocation: it is missing; nothing has been given to the claim")]
     NotAllocated,
-    /// Only other drivers gave something.
+    /// Only other drivers gave devices.
     #[error("field {RESULTS}: none of them has driver {driver:?}; this daemon serves no other")]
     NotOurs {
         /// This driver.
@@ -204,20 +205,20 @@ pub enum AllocationError {
     Field {
         /// Path of the field.
         path: String,
-        /// What is wrong, and the fix.
+        /// Description of the mistake, and the fix.
         reason: String,
     },
 }
 
 impl AllocationError {
-    /// A field that is wrong.
+    /// Returns the error of one wrong field.
     pub fn field(path: impl Into<String>, reason: impl std::fmt::Display) -> Self {
         Self::Field { path: path.into(), reason: reason.to_string() }
     }
 }
 
 impl ResourceClaim {
-    /// Namespace, name and UID.
+    /// Returns namespace, name and UID.
     ///
     /// # Errors
     /// When the UID is missing or cannot be one.
@@ -232,7 +233,7 @@ impl ResourceClaim {
         Ok(ClaimRef { namespace: self.metadata.namespace.clone(), name: self.metadata.name.clone(), uid })
     }
 
-    /// What `driver` gave, with the configuration that goes with each device.
+    /// Devices that `driver` gave, with the configuration that goes with each.
     ///
     /// # Errors
     /// When there is no allocation, none of this driver, or a name or an amount in it is not valid.
@@ -247,10 +248,10 @@ impl ResourceClaim {
 }
 
 impl AllocationResult {
-    /// What `driver` gave, with the configuration that goes with each device.
+    /// Devices that `driver` gave, with the configuration that goes with each.
     ///
     /// # Errors
-    /// When it is nothing, or a name or an amount is not valid.
+    /// When there are none, or a name or an amount is not valid.
     pub fn grants(&self, driver: &str) -> Result<Vec<Grant>, AllocationError> {
         let DeviceAllocationResult { results, config } = &self.devices;
         let ours = results.iter().enumerate().filter(|(_, result)| result.driver == driver);
@@ -299,7 +300,7 @@ fn quantity(amount: &serde_json::Value) -> Result<Quantity, String> {
     text.parse().map_err(|error: ParseQuantityError| error.to_string())
 }
 
-/// The configuration of a result, in order of precedence: what comes later wins.
+/// The configuration of a result, in order of precedence: the last one wins.
 fn config_for(
     result: &DeviceRequestAllocationResult,
     config: &[DeviceAllocationConfiguration],

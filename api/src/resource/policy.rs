@@ -1,23 +1,23 @@
-//! How much of a capacity or a counter a request takes, and whether that is left: the arithmetic of kube-scheduler, which
-//! the daemon follows where it checks or makes allocations itself.
+//! Arithmetic of kube-scheduler for capacities and counters: the amount that a request takes, and whether that is left.
+//! The daemon follows it where it checks or makes allocations itself.
 
 use crate::{
     ExactQuantity, Quantity,
     resource::{CapacityRequestPolicy, CapacityRequestPolicyRange, DeviceCapacity, SliceQuantity},
 };
 
-/// An amount as sums and comparisons need it: in billionths of a unit. Less than nothing is left where others hold more
+/// An amount for sums and comparisons: in billionths of a unit. The rest is less than nothing where others hold more
 /// than there is.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Amount(i128);
 
 impl Amount {
-    /// Whether it is nothing.
+    /// True if the amount is nothing.
     pub fn is_zero(self) -> bool {
         self.0 == 0
     }
 
-    /// The sum. No number of amounts that anybody can write reaches the end of the range.
+    /// The sum. No number of amounts that can be written reaches the end of the range.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
@@ -29,7 +29,7 @@ impl Amount {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// Whether so much is left of `total`, next to what is `held` already.
+    /// True if so much is left of `total`, next to the amount that is `held` already.
     pub fn fits(self, held: Self, total: Self) -> bool {
         held.plus(self) <= total
     }
@@ -48,14 +48,14 @@ impl From<Quantity> for Amount {
 }
 
 impl From<&SliceQuantity> for Amount {
-    /// What means nothing is nothing.
+    /// Converts a quantity; one without a meaning is nothing.
     fn from(quantity: &SliceQuantity) -> Self {
         quantity.get().map(Into::into).unwrap_or_default()
     }
 }
 
-/// The least amount of `min`, `min + step`, … that is not below `asked`; without steps, what was asked for but at least
-/// `min`. Steps are counted in whole units, of which a fraction counts as one.
+/// The least amount of `min`, `min + step`, … that is not below `asked`; without steps, `asked` but at least `min`.
+/// Steps are counted in whole units, of which a fraction counts as one.
 pub fn round_up(asked: ExactQuantity, min: ExactQuantity, step: Option<ExactQuantity>) -> ExactQuantity {
     match step {
         Some(step) => asked.round_up(min, step),
@@ -69,8 +69,8 @@ pub fn round_up(asked: ExactQuantity, min: ExactQuantity, step: Option<ExactQuan
     }
 }
 
-/// What a request takes of a capacity of which it asks for `asked`, or for nothing in particular. `None`: the capacity
-/// gives no such amount.
+/// Amount that a request takes of a capacity of which it asks for `asked`, or for nothing in particular. `None`: the
+/// capacity gives no such amount.
 pub fn taken(asked: Option<ExactQuantity>, capacity: &DeviceCapacity) -> Option<ExactQuantity> {
     let Some(policy) = capacity.request_policy.as_deref() else { return asked.or(capacity.value.get()) };
     let default = policy.default.as_ref().and_then(SliceQuantity::get);
@@ -90,7 +90,7 @@ fn rounded(asked: ExactQuantity, policy: &CapacityRequestPolicy) -> Option<Exact
     Some(given.find(|value| asked <= *value).unwrap_or(asked))
 }
 
-/// Whether the policy gives this amount. `None`: the policy cannot be understood.
+/// True if the policy gives this amount. `None`: the policy cannot be understood.
 fn is_given(amount: ExactQuantity, policy: &CapacityRequestPolicy) -> Option<bool> {
     let Some(CapacityRequestPolicyRange { min, max, step }) = &policy.valid_range else {
         let values = &policy.valid_values;
@@ -104,7 +104,7 @@ fn is_given(amount: ExactQuantity, policy: &CapacityRequestPolicy) -> Option<boo
     Some(max.is_none_or(|max| amount <= max) && step.is_none_or(is_a_step))
 }
 
-/// `None` only for a quantity that is there and means nothing.
+/// The amount of a quantity, if there is one. `None` only for a quantity that is there and means nothing.
 fn if_readable(quantity: Option<&SliceQuantity>) -> Option<Option<ExactQuantity>> {
     match quantity {
         Some(quantity) => quantity.get().map(Some),

@@ -1,4 +1,4 @@
-//! What a claim asks for, and what a class adds to it.
+//! Requests of a claim, and the additions of a class.
 //!
 //! v1beta1 has the fields of `exactly` in the request itself; it is read as v1.
 
@@ -9,16 +9,16 @@ use crate::{
     resource::{DeviceToleration, OpaqueDeviceConfiguration, SliceQuantity, SortedMap},
 };
 
-/// What was asked for.
+/// Spec of a claim: its requests.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct ResourceClaimSpec {
-    /// Devices.
+    /// Devices that are asked for.
     pub devices: DeviceClaim,
 }
 
 impl ResourceClaimSpec {
-    /// Whether nothing is asked for: a claim that an operator satisfied by hand says no more.
+    /// True if nothing is asked for: a claim that an operator satisfied by hand says no more.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -28,18 +28,18 @@ impl ResourceClaimSpec {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct DeviceClaim {
-    /// One after the other; each gets devices of its own.
+    /// Requests, served one after the other; each gets devices of its own.
     #[serde(deserialize_with = "super::or_empty", skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<DeviceRequest>,
-    /// What the devices of several requests must have in common.
+    /// Attributes that the devices of several requests must have in common, or must not.
     #[serde(deserialize_with = "super::or_empty", skip_serializing_if = "Vec::is_empty")]
     pub constraints: Vec<DeviceConstraint>,
-    /// For the drivers.
+    /// Configuration for the drivers.
     #[serde(deserialize_with = "super::or_empty", skip_serializing_if = "Vec::is_empty")]
     pub config: Vec<DeviceClaimConfiguration>,
 }
 
-/// One request: either exactly this, or the first of several that can be had.
+/// One request: either exactly this, or the first of several alternatives that can be had.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default, from = "WrittenRequest")]
 pub struct DeviceRequest {
@@ -48,7 +48,7 @@ pub struct DeviceRequest {
     /// Exactly this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exactly: Option<ExactDeviceRequest>,
-    /// The first of these that can be had.
+    /// Alternatives, of which the first that can be had is taken.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub first_available: Vec<DeviceSubRequest>,
 }
@@ -73,24 +73,24 @@ impl From<WrittenRequest> for DeviceRequest {
     }
 }
 
-/// So many devices of a class.
+/// Request for a number of devices of a class.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExactDeviceRequest {
     /// The class.
     pub device_class_name: String,
-    /// What a device must be, beside what the class says.
+    /// Conditions that a device must meet, beside those of the class.
     #[serde(deserialize_with = "super::or_empty", skip_serializing_if = "Vec::is_empty")]
     pub selectors: Vec<DeviceSelector>,
-    /// How many: a number, or all.
+    /// Mode of the number: a count, or all.
     pub allocation_mode: DeviceAllocationMode,
-    /// The number; one where it is absent.
+    /// Number of devices; one where it is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<i64>,
-    /// Only to look after the devices: others may hold them.
+    /// Administrative access: others may hold the devices.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admin_access: Option<bool>,
-    /// Taints that do not matter.
+    /// Taints that are tolerated.
     #[serde(deserialize_with = "super::or_empty", skip_serializing_if = "Vec::is_empty")]
     pub tolerations: Vec<DeviceToleration>,
     /// Parts of capacities.
@@ -106,15 +106,15 @@ pub struct DeviceSubRequest {
     pub name: String,
     /// The class.
     pub device_class_name: String,
-    /// What a device must be, beside what the class says.
+    /// Conditions that a device must meet, beside those of the class.
     #[serde(deserialize_with = "super::or_empty", skip_serializing_if = "Vec::is_empty")]
     pub selectors: Vec<DeviceSelector>,
-    /// How many: a number, or all.
+    /// Mode of the number: a count, or all.
     pub allocation_mode: DeviceAllocationMode,
-    /// The number; one where it is absent.
+    /// Number of devices; one where it is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<i64>,
-    /// Taints that do not matter.
+    /// Taints that are tolerated.
     #[serde(deserialize_with = "super::or_empty", skip_serializing_if = "Vec::is_empty")]
     pub tolerations: Vec<DeviceToleration>,
     /// Parts of capacities.
@@ -122,24 +122,24 @@ pub struct DeviceSubRequest {
     pub capacity: Option<CapacityRequirements>,
 }
 
-/// How many devices.
+/// Mode of the number of devices.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub enum DeviceAllocationMode {
-    /// As many as `count` says; also where nothing is written.
+    /// A number of devices, `count`; also where no mode is written.
     #[default]
     ExactCount,
     /// Every device of the node that matches.
     All,
-    /// Something that is not known here.
+    /// A mode that is not known here.
     #[serde(untagged)]
     Other(String),
 }
 
-/// What a device must be.
+/// Condition that a device must meet.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default)]
 pub struct DeviceSelector {
-    /// In CEL; a selector of a later kind has no such field.
+    /// Condition in CEL; a selector of a later kind has no such field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cel: Option<CelDeviceSelector>,
 }
@@ -151,7 +151,7 @@ pub struct CelDeviceSelector {
     pub expression: String,
 }
 
-/// Parts of capacities that a request wants of each device.
+/// Parts of capacities that a request takes of each device.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct CapacityRequirements {
@@ -160,11 +160,11 @@ pub struct CapacityRequirements {
     pub requests: SortedMap<SliceQuantity>,
 }
 
-/// What the devices of several requests must have in common, or must not.
+/// Attribute that the devices of several requests must have in common, or must not.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceConstraint {
-    /// Of which requests; all where empty.
+    /// Requests that are constrained; all where empty.
     #[serde(deserialize_with = "super::or_empty", skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<String>,
     /// The attribute that has one value on all of them.
@@ -179,7 +179,7 @@ pub struct DeviceConstraint {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct DeviceClaimConfiguration {
-    /// For which requests; all where empty.
+    /// Requests that the configuration is for; all where empty.
     #[serde(deserialize_with = "super::or_empty", skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<String>,
     /// The configuration; a kind of a later version has no such field.
@@ -192,19 +192,19 @@ pub struct DeviceClaimConfiguration {
 pub struct DeviceClass {
     /// Name.
     pub metadata: ObjectMeta,
-    /// What it says.
+    /// Selectors and configuration.
     #[serde(default)]
     pub spec: DeviceClassSpec,
 }
 
-/// What a class says.
+/// Selectors and configuration of a class.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceClassSpec {
-    /// What a device must be to belong to it.
+    /// Conditions that a device of the class must meet.
     #[serde(deserialize_with = "super::or_empty", skip_serializing_if = "Vec::is_empty")]
     pub selectors: Vec<DeviceSelector>,
-    /// For the drivers.
+    /// Configuration for the drivers.
     #[serde(deserialize_with = "super::or_empty", skip_serializing_if = "Vec::is_empty")]
     pub config: Vec<DeviceClassConfiguration>,
     /// The extended resource that pods can ask for instead of writing a claim.

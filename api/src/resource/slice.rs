@@ -1,8 +1,9 @@
-//! ResourceSlices as the API server writes them, in the shape of v1: only what this driver publishes, in as little memory
-//! as a thousand devices need. v1beta1 wraps what it says of a device in `basic`; [`SliceDevice::wrapped`] and
-//! [`SliceDevice::unwrapped`] translate.
+//! ResourceSlices as the API server writes them, in the shape of v1: only the fields that this driver publishes, in
+//! as little memory as a thousand devices need. v1beta1 wraps the fields of a device in `basic`;
+//! [`SliceDevice::wrapped`] and [`SliceDevice::unwrapped`] translate.
 //!
-//! Two contents are equal when they mean the same: quantities by value, maps in any order, and whenever a taint was added.
+//! Two contents are equal when they mean the same: quantities by value, maps in any order, and whenever a taint was
+//! added.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -19,12 +20,12 @@ use crate::{
 pub struct ResourceSlice {
     /// Name.
     pub metadata: ObjectMeta,
-    /// What it says.
+    /// Pool, nodes and devices.
     pub spec: ResourceSliceSpec,
 }
 
 impl ResourceSlice {
-    /// As v1 has it, whichever way it came.
+    /// Returns the slice in the shape of v1, from either shape.
     #[must_use]
     pub fn unwrapped(mut self) -> Self {
         self.spec.devices = self.spec.devices.into_iter().map(SliceDevice::unwrapped).collect();
@@ -32,30 +33,30 @@ impl ResourceSlice {
     }
 }
 
-/// What a slice says.
+/// Content of a slice.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceSliceSpec {
-    /// Whose devices.
+    /// Driver of the devices.
     pub driver: String,
-    /// Of which pool.
+    /// Pool that the slice is a part of.
     pub pool: ResourcePool,
-    /// The node that can use them; absent for devices that are not one node's.
+    /// Node that can use the devices; absent for devices that are not one node's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
-    /// The nodes that can use them.
+    /// Nodes that can use the devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_selector: Option<Box<NodeSelector>>,
-    /// Whether every node can use them.
+    /// True if every node can use the devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub all_nodes: Option<bool>,
-    /// Whether each device says itself which nodes can use it.
+    /// True if each device itself names the nodes that can use it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_device_node_selection: Option<bool>,
-    /// In the order of preference.
+    /// Devices in the order of preference.
     #[serde(default, deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<SliceDevice>,
-    /// What devices of the pool draw on.
+    /// Counters that devices of the pool draw on.
     #[serde(default, deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
     pub shared_counters: Vec<SliceCounterSet>,
 }
@@ -64,20 +65,20 @@ pub struct ResourceSliceSpec {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourcePool {
-    /// Its name.
+    /// Name of the pool.
     pub name: String,
     /// Only the slices with the highest generation count.
     pub generation: i64,
-    /// How many slices there are with this generation.
+    /// Number of slices with this generation.
     pub resource_slice_count: i64,
 }
 
-/// What a slice publishes: devices or counters, never both.
+/// Published content of a slice: devices or counters, never both.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SliceContent {
-    /// In the order of preference.
+    /// Devices in the order of preference.
     pub devices: Vec<SliceDevice>,
-    /// What devices of the pool draw on.
+    /// Counters that devices of the pool draw on.
     pub shared_counters: Vec<SliceCounterSet>,
 }
 
@@ -85,61 +86,61 @@ pub struct SliceContent {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SliceDevice {
-    /// Unique in the pool.
+    /// Name of the device, unique in the pool.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub name: Box<str>,
-    /// v1beta1 only.
+    /// Inner device; v1beta1 only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub basic: Option<Box<SliceDevice>>,
-    /// For selectors.
+    /// Attributes, for selectors.
     #[serde(skip_serializing_if = "SortedMap::is_empty")]
     pub attributes: SortedMap<DeviceAttribute>,
-    /// What can be counted.
+    /// Capacities: properties that can be counted.
     #[serde(skip_serializing_if = "SortedMap::is_empty")]
     pub capacity: SortedMap<DeviceCapacity>,
-    /// What it takes of shared counters.
+    /// Amounts of shared counters that the device takes.
     #[serde(deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
     pub consumes_counters: Vec<DeviceCounterConsumption>,
-    /// The node that can use it, where each device says so.
+    /// Node that can use the device, where each device says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_name: Option<Box<str>>,
-    /// The nodes that can use it, where each device says so.
+    /// Nodes that can use the device, where each device says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_selector: Option<Box<NodeSelector>>,
-    /// Whether every node can use it, where each device says so.
+    /// True if every node can use the device, where each device says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub all_nodes: Option<bool>,
-    /// Why it should not be used.
+    /// Reasons against its use.
     #[serde(deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
     pub taints: Vec<DeviceTaint>,
-    /// Whether an allocation is then only good on the node that was chosen.
+    /// True if an allocation is then only good on the node that was chosen.
     #[serde(skip_serializing_if = "is_false")]
     pub binds_to_node: bool,
-    /// What must become true before a pod is bound.
+    /// Conditions that must become true before a pod is bound.
     #[serde(deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
     pub binding_conditions: Vec<String>,
-    /// What makes the scheduler choose anew.
+    /// Conditions that make the scheduler choose anew.
     #[serde(deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
     pub binding_failure_conditions: Vec<String>,
-    /// Whether several claims can hold it.
+    /// True if several claims can hold the device.
     #[serde(skip_serializing_if = "is_false")]
     pub allow_multiple_allocations: bool,
-    /// What it stands for of the node's own resources, as 1.36 calls it.
+    /// Resources of the node that the device stands for, in the field of 1.36.
     #[serde(skip_serializing_if = "SortedMap::is_empty")]
     pub node_allocatable_resource_mappings: SortedMap<NodeAllocatableMapping136>,
-    /// As 1.37 calls it.
+    /// Resources of the node that the device stands for, in the field of 1.37.
     #[serde(skip_serializing_if = "SortedMap::is_empty")]
     pub node_allocatable_resources: SortedMap<NodeAllocatableResource137>,
 }
 
 impl SliceDevice {
-    /// As v1beta1 has it.
+    /// Returns the device in the shape of v1beta1.
     pub fn wrapped(&self) -> Self {
         let inner = Self { name: Box::default(), ..self.clone() };
         Self { name: self.name.clone(), basic: Some(Box::new(inner)), ..Self::default() }
     }
 
-    /// As v1 has it, whichever way it came.
+    /// Returns the device in the shape of v1, from either shape.
     #[must_use]
     pub fn unwrapped(mut self) -> Self {
         match self.basic.take() {
@@ -174,28 +175,28 @@ pub enum DeviceAttribute {
     Unknown(serde_json::Value),
 }
 
-/// An amount, and how parts of it are requested.
+/// An amount, and the parts of it that can be requested.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeviceCapacity {
-    /// All there is.
+    /// The whole amount.
     pub value: SliceQuantity,
-    /// Only where several claims share the device.
+    /// Parts that can be requested; only where several claims share the device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_policy: Option<Box<CapacityRequestPolicy>>,
 }
 
-/// Which parts of a capacity can be requested.
+/// Parts of a capacity that can be requested.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CapacityRequestPolicy {
-    /// What a request that names no amount gets.
+    /// Amount for a request that names none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<SliceQuantity>,
-    /// These and no others.
+    /// The only valid amounts.
     #[serde(default, deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
     pub valid_values: Vec<SliceQuantity>,
-    /// Or these.
+    /// Range of valid amounts, instead of single ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub valid_range: Option<CapacityRequestPolicyRange>,
 }
@@ -203,17 +204,17 @@ pub struct CapacityRequestPolicy {
 /// `min`, `min + step`, … up to `max`.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct CapacityRequestPolicyRange {
-    /// The least.
+    /// Least amount.
     pub min: SliceQuantity,
-    /// The most.
+    /// Greatest amount.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<SliceQuantity>,
-    /// The distance.
+    /// Distance between amounts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<SliceQuantity>,
 }
 
-/// A quantity. One that somebody else wrote and that cannot be counted is kept as it is, and stops nothing.
+/// A quantity. A foreign one that cannot be counted is kept as it is, and stops nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SliceQuantity {
     /// An amount.
@@ -239,7 +240,7 @@ impl From<Quantity> for SliceQuantity {
 }
 
 impl Serialize for SliceQuantity {
-    /// Our own amounts as [`Quantity`] writes them: they shall not look different in other places.
+    /// Writes hostler's own amounts as [`Quantity`] does: they shall not look different in other places.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Exact(exact) => {
@@ -266,18 +267,18 @@ impl<'de> Deserialize<'de> for SliceQuantity {
 pub struct SliceCounterSet {
     /// Unique in the pool.
     pub name: Box<str>,
-    /// What there is.
+    /// Total of each counter, by name.
     #[serde(default)]
     pub counters: SortedMap<Counter>,
 }
 
-/// How much of a [`SliceCounterSet`] a device takes.
+/// Amounts that a device takes of a [`SliceCounterSet`].
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeviceCounterConsumption {
     /// Name of the set.
     pub counter_set: Box<str>,
-    /// How much of each.
+    /// Amount of each counter, by name.
     #[serde(default)]
     pub counters: SortedMap<Counter>,
 }
@@ -285,11 +286,11 @@ pub struct DeviceCounterConsumption {
 /// One counter.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Counter {
-    /// How much.
+    /// Amount of the counter.
     pub value: SliceQuantity,
 }
 
-/// What a device stands for of a resource of the node, in 1.36.
+/// Share of a node's resource that a device stands for, in 1.36.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeAllocatableMapping136 {
@@ -301,15 +302,15 @@ pub struct NodeAllocatableMapping136 {
     pub allocation_multiplier: Option<SliceQuantity>,
 }
 
-/// The same in 1.37.
+/// Share of a node's resource that a device stands for, in 1.37.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct NodeAllocatableResource137 {
-    /// Absent where a device only costs.
+    /// Mapping to the resource; absent where a device only costs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mapping: Option<Box<NodeAllocatableMapping137>>,
 }
 
-/// How 1.37 counts.
+/// Multipliers of 1.37.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeAllocatableMapping137 {

@@ -10,22 +10,22 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 pub struct SortedMap<V>(Box<[(Box<str>, V)]>);
 
 impl<V> SortedMap<V> {
-    /// Whether there is nothing.
+    /// True if the map has no pairs.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many pairs there are.
+    /// Number of pairs.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// In the order of the names.
+    /// Iterates over the pairs in the order of the names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &V)> {
         self.0.iter().map(|(name, value)| (&**name, value))
     }
 
-    /// The value whose name a search by order finds: `order` says how a name stands to what is wanted.
+    /// Finds a value by a search in the order of the names: `order` compares a name with the wanted one.
     pub fn search(&self, order: impl Fn(&str) -> Ordering) -> Option<&V> {
         self.0.binary_search_by(|(name, _)| order(name)).ok().map(|at| &self.0[at].1)
     }

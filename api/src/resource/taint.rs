@@ -1,44 +1,44 @@
-//! Taints: why devices should not be used, who says so, and who does not mind.
+//! Taints of devices: the reasons against their use, the parties that set them, and the requests that tolerate them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{core::ObjectMeta, resource::DeviceSelector};
 
-/// Why a device should not be used.
+/// Reason not to use a device.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeviceTaint {
-    /// What is wrong.
+    /// Key of the taint: the kind of trouble.
     pub key: Box<str>,
-    /// The same in a word.
+    /// Value of the taint, which makes the key more specific.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Box<str>>,
     /// `NoSchedule` or `NoExecute`; `None` and what is not known have no effect.
     pub effect: Box<str>,
-    /// When it was added, RFC 3339; the server fills it in.
+    /// Time at which the taint was added, RFC 3339; the server fills it in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_added: Option<Box<str>>,
 }
 
 impl DeviceTaint {
-    /// Whether an effect of it keeps devices from being allocated.
+    /// True if the taint's effect keeps devices from being allocated.
     pub fn prevents_allocation(&self) -> bool {
         matches!(&*self.effect, "NoSchedule" | "NoExecute")
     }
 }
 
 impl PartialEq for DeviceTaint {
-    /// When it was added is the server's business.
+    /// Compares all but the time of addition, which the server sets.
     fn eq(&self, other: &Self) -> bool {
         (&self.key, &self.value, &self.effect) == (&other.key, &other.value, &other.effect)
     }
 }
 
-/// Taints that a request does not mind.
+/// Taints that a request tolerates.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceToleration {
-    /// Which; all where empty.
+    /// Key of the taints; all keys where empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub key: String,
     /// `Equal`, also where empty, or `Exists`.
@@ -47,16 +47,16 @@ pub struct DeviceToleration {
     /// The value, for `Equal`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub value: String,
-    /// Of which effect; of any where empty.
+    /// Effect of the taints; any where empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub effect: String,
-    /// How long, after the taint came.
+    /// Time for which the taint is tolerated, from its arrival.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub toleration_seconds: Option<i64>,
 }
 
 impl DeviceToleration {
-    /// Whether it is about this taint.
+    /// True if the toleration applies to this taint.
     pub fn tolerates(&self, taint: &DeviceTaint) -> bool {
         let is_about = (self.effect.is_empty() || *self.effect == *taint.effect)
             && (self.key.is_empty() || *self.key == *taint.key);
@@ -69,55 +69,55 @@ impl DeviceToleration {
     }
 }
 
-/// A DeviceTaintRule: a taint that somebody other than the driver puts on devices.
+/// A DeviceTaintRule: a taint that a party other than the driver puts on devices.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct DeviceTaintRule {
     /// Name.
     pub metadata: ObjectMeta,
-    /// What it says.
+    /// Devices and taint of the rule.
     pub spec: DeviceTaintRuleSpec,
 }
 
-/// What a rule says.
+/// Devices and taint of a rule.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeviceTaintRuleSpec {
-    /// Of which devices; of all where absent.
+    /// Devices that get the taint; all where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_selector: Option<DeviceTaintSelector>,
     /// The taint.
     pub taint: DeviceTaint,
 }
 
-/// The devices that a rule is about. What is absent does not matter.
+/// Devices that a rule selects. Absent fields match anything.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceTaintSelector {
-    /// Those of a driver.
+    /// Driver of the devices.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
-    /// Those of a pool.
+    /// Pool of the devices.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// That with this name.
+    /// Name of the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// Those of a class; v1alpha3 only, and not understood here.
+    /// Class of the devices; v1alpha3 only, and not understood here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_class_name: Option<String>,
-    /// Those that match; v1alpha3 only, and not understood here.
+    /// Conditions on the devices; v1alpha3 only, and not understood here.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub selectors: Vec<DeviceSelector>,
 }
 
 impl DeviceTaintRule {
-    /// Whether it says of its devices only what is understood here: driver, pool and name.
+    /// True if the rule selects devices only by driver, pool and name, which are understood here.
     pub fn is_understood(&self) -> bool {
         let selector = self.spec.device_selector.as_ref();
         selector.is_none_or(|it| it.device_class_name.is_none() && it.selectors.is_empty())
     }
 
-    /// Whether it is about this device.
+    /// True if the rule selects this device.
     pub fn is_about(&self, driver: &str, pool: &str, device: &str) -> bool {
         let allows = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|wanted| wanted == is);
         self.spec.device_selector.as_ref().is_none_or(|selector| {

@@ -10,16 +10,16 @@ use crate::{core::ObjectMeta, resource::ResourceClaimSpec};
 pub struct ResourceClaimTemplate {
     /// Name.
     pub metadata: ObjectMeta,
-    /// The claims.
+    /// Template of the claims.
     pub spec: ResourceClaimTemplateSpec,
 }
 
-/// What claims of a template look like.
+/// Template of claims.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct ResourceClaimTemplateSpec {
     /// Labels of the claims.
     pub metadata: ObjectMeta,
-    /// What they ask for.
+    /// Requests of the claims.
     pub spec: ResourceClaimSpec,
 }

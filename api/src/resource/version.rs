@@ -1,4 +1,4 @@
-//! The versions of the group, and which fields differ between them.
+//! Versions of the group, and the fields that differ between them.
 
 /// The API group of dynamic resource allocation.
 pub const GROUP: &str = "resource.k8s.io";
@@ -15,10 +15,10 @@ pub enum ApiVersion {
 }
 
 impl ApiVersion {
-    /// All of them, the best first.
+    /// All versions, the best first.
     pub const ALL: [Self; 3] = [Self::V1, Self::V1Beta2, Self::V1Beta1];
 
-    /// As in `apiVersion`, behind the group.
+    /// Returns the version as in `apiVersion`, behind the group.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::V1 => "v1",

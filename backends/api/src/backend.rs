@@ -22,9 +22,9 @@ pub trait Backend: Send + Sync + 'static {
     /// `platform` about devices whose names begin with `dfl-`.
     fn subsystems(&self) -> &[&'static str];
 
-    /// How long after a scan to [`enumerate`](Self::enumerate) again although nothing has asked for it: for hardware whose
-    /// state changes without an event. At least a second is waited, and at most as long as for backends without a wish
-    /// (`None`) or without devices.
+    /// Time after a scan at which to [`enumerate`](Self::enumerate) again although nothing has asked for it: for
+    /// hardware whose state changes without an event. The daemon waits at least a second, and at most as long as for
+    /// backends without a wish (`None`) or without devices.
     fn poll(&self) -> Option<Duration> {
         None
     }
@@ -64,23 +64,23 @@ pub trait Backend: Send + Sync + 'static {
         BTreeSet::new()
     }
 
-    /// How much of what the grant asks for is free on the node of [`PlanWork::within`], in whatever unit, to compare nodes
-    /// by; `None` where that is not known. Pure.
+    /// Amount that is free of what the grant asks for on the node of [`PlanWork::within`], in any unit, to compare
+    /// nodes by; `None` where that is not known. Pure.
     fn free(&self, work: &PlanWork<'_>) -> Option<u64> {
         let _ = work;
         None
     }
 
-    /// Whether [`prepare`](Self::prepare) of this plan changes anything that [`unprepare`](Self::unprepare) has to undo. Where
-    /// containers are only told what they get, it does not, and the claim costs one durable write less: a crash in the
-    /// middle leaves nothing. Pure.
+    /// True if [`prepare`](Self::prepare) of this plan changes anything that [`unprepare`](Self::unprepare) has to
+    /// undo. Where containers are only told what they get, it does not, and the claim costs one durable write less: a
+    /// crash in the middle leaves nothing. Pure.
     fn changes_hardware(&self, plan: &DevicePlan) -> bool {
         let _ = plan;
         true
     }
 
-    /// Makes the hardware ready. Idempotent: called again after a crash, a reboot or a timeout with the same plan, it
-    /// gives the same answer to the byte.
+    /// Makes the hardware ready. Idempotent: called again after a crash, a reboot or a timeout with the same plan, the
+    /// call gives the same answer to the byte.
     ///
     /// # Errors
     /// When the hardware could not be changed; the caller then calls [`unprepare`](Self::unprepare).
@@ -101,18 +101,18 @@ pub trait Backend: Send + Sync + 'static {
     /// Checks that what was prepared is really usable now.
     ///
     /// # Errors
-    /// When it is not; the message says what was seen.
+    /// When the device is not usable; the message says what was seen.
     fn verify(&self, work: &VerifyWork<'_>) -> Result<(), BackendError> {
         let _ = work;
         Ok(())
     }
 
-    /// Whether [`prepare`](Self::prepare) can have given these edits for such work. Claim records are held to it, since they
-    /// lie on a disk; whatever is not a claim's own goes by what the edits look like, or by what the hardware is now. No side
-    /// effects. By default a backend gives nothing.
+    /// Checks that [`prepare`](Self::prepare) can have given these edits for such work. Claim records are checked
+    /// against this, since they lie on a disk; whatever is not a claim's own goes by what the edits look like, or by
+    /// what the hardware is now. No side effects. By default a backend gives nothing.
     ///
     /// # Errors
-    /// When it cannot have; the error says what is foreign.
+    /// When `prepare` cannot have given them; the error says what is foreign.
     fn check_edits(&self, work: &VerifyWork<'_>, edits: &ContainerEdits) -> Result<(), ForeignEdits> {
         let _ = work;
         EditScope::default().check(edits)
@@ -133,7 +133,7 @@ pub trait Backend: Send + Sync + 'static {
         Err(work.refused(OperationObstacle::AlwaysThere).into())
     }
 
-    /// What [`operate`](Self::operate) would do, as far as can be told without a write.
+    /// Reports what [`operate`](Self::operate) would do, as far as can be told without a write.
     ///
     /// # Errors
     /// When the order would be refused for what can be read.
@@ -147,9 +147,9 @@ pub trait Backend: Send + Sync + 'static {
 pub struct Enumeration {
     /// The devices, in the order of preference.
     pub devices: Vec<Device>,
-    /// What devices share; see [`Device::consumes`].
+    /// Counters that devices share; see [`Device::consumes`].
     pub counter_sets: Vec<CounterSet>,
-    /// What could not be understood.
+    /// Parts of the machine that could not be understood.
     pub warnings: Vec<BackendWarning>,
 }
 
@@ -158,22 +158,22 @@ pub struct Enumeration {
 pub struct BackendWarning {
     /// The file or folder that is at fault.
     pub path: String,
-    /// What is wrong and what follows from it, for people.
+    /// The fault and what follows from it, for people.
     pub reason: String,
 }
 
-/// What [`Backend::plan`] works on.
+/// Input of [`Backend::plan`].
 #[derive(Clone, Copy, Debug)]
 pub struct PlanWork<'a> {
     /// The claim that asks.
     pub claim: &'a ClaimUid,
-    /// How people call it: `namespace/name`.
+    /// Name of the claim for people: `namespace/name`.
     pub claim_name: &'a str,
-    /// What it was given.
+    /// The grant to choose for.
     pub grant: &'a Grant,
     /// The device, as last enumerated.
     pub device: &'a Device,
-    /// What all claims, this one's earlier grants included, hold of this backend.
+    /// Everything that all claims, earlier grants of this one included, hold of this backend.
     pub held: &'a [HeldDevice<'a>],
     /// The only NUMA node to choose from, where the claim wants everything on one.
     pub within: Option<u32>,
@@ -184,16 +184,17 @@ pub struct PlanWork<'a> {
 pub struct HeldDevice<'a> {
     /// The holder.
     pub claim: &'a ClaimUid,
-    /// How people call the holder: `namespace/name`.
+    /// Name of the holder for people: `namespace/name`.
     pub claim_name: &'a str,
-    /// What it was given.
+    /// The grant by which the claim holds the device.
     pub grant: &'a Grant,
-    /// What was chosen for it.
+    /// The choice that was made for the grant.
     pub plan: &'a DevicePlan,
 }
 
 impl HeldDevice<'_> {
-    /// Whether the holder is the claim of `work`, or another of its namespace. Of a holder whose name is lost nobody knows.
+    /// True if the holder is the claim of `work` or another of its namespace. A holder whose name is lost counts as
+    /// foreign.
     pub fn is_of_namespace(&self, work: &PlanWork<'_>) -> bool {
         let namespace = |name: &str| name.split_once('/').map(|(namespace, _)| namespace.to_owned());
         let (ours, theirs) = (namespace(work.claim_name), namespace(self.claim_name));
@@ -201,7 +202,7 @@ impl HeldDevice<'_> {
     }
 }
 
-/// What was chosen for a grant. Stands in the claim's record.
+/// The choice for a grant. Stands in the claim's record.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct DevicePlan {
     /// CPUs and memory nodes to bind containers to.
@@ -221,12 +222,13 @@ pub struct Pinning {
     /// NUMA nodes, kernel numbers.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub mems: BTreeSet<u32>,
-    /// How programs should use memory, where the claim says so. Nobody can set it for them: they are told.
+    /// Use of memory by programs, where the claim names one. Programs are only told: the daemon cannot set it for
+    /// them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<MemoryPolicy>,
 }
 
-/// What a program is told of its memory.
+/// Memory policy that a program is told.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct MemoryPolicy {
     /// How to use the nodes.
@@ -236,39 +238,39 @@ pub struct MemoryPolicy {
 }
 
 impl Pinning {
-    /// Whether nothing is bound and nothing is told.
+    /// True if nothing is bound and nothing is told.
     pub fn is_empty(&self) -> bool {
         !self.binds() && self.policy.is_none()
     }
 
-    /// Whether a container is bound to anything.
+    /// True if a container is bound to anything.
     pub fn binds(&self) -> bool {
         !self.cpus.is_empty() || !self.mems.is_empty()
     }
 }
 
-/// What [`Backend::prepare`] works on.
+/// Input of [`Backend::prepare`].
 #[derive(Clone, Copy, Debug)]
 pub struct PrepareWork<'a> {
     /// The claim.
     pub claim: &'a ClaimUid,
-    /// What it was given.
+    /// The grant to prepare.
     pub grant: &'a Grant,
     /// The device, as last enumerated.
     pub device: &'a Device,
-    /// What was chosen, and recorded.
+    /// The choice, as recorded.
     pub plan: &'a DevicePlan,
 }
 
 /// The answer of [`Backend::prepare`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PrepareOutcome {
-    /// What a container needs in order to use the device. Binding to CPUs and nodes is added by the daemon.
+    /// Edits that a container needs in order to use the device. Binding to CPUs and nodes is added by the daemon.
     pub edits: ContainerEdits,
-    /// What containers are bound to, where only preparing could tell: it takes the place of [`DevicePlan::pinning`] in the
-    /// claim's record.
+    /// CPUs and nodes to bind containers to, where only preparing could tell them: they take the place of
+    /// [`DevicePlan::pinning`] in the claim's record.
     pub pinning: Option<Pinning>,
-    /// What was wished for and cannot be had, where that is no reason to refuse the claim: a sentence each, with the reason.
+    /// Wishes that cannot be met, where that is no reason to refuse the claim: a sentence each, with the reason.
     pub unmet: Vec<String>,
 }
 
@@ -279,25 +281,25 @@ impl PrepareOutcome {
     }
 }
 
-/// What [`Backend::unprepare`] works on.
+/// Input of [`Backend::unprepare`].
 #[derive(Clone, Copy, Debug)]
 pub struct UnprepareWork<'a> {
     /// The claim.
     pub claim: &'a ClaimUid,
-    /// What it was given.
+    /// The grant to undo.
     pub grant: &'a Grant,
-    /// What was chosen.
+    /// The choice that was made for the grant.
     pub plan: &'a DevicePlan,
 }
 
-/// What [`Backend::verify`] works on.
+/// Input of [`Backend::verify`].
 #[derive(Clone, Copy, Debug)]
 pub struct VerifyWork<'a> {
     /// The claim.
     pub claim: &'a ClaimUid,
-    /// What it was given.
+    /// The grant to check.
     pub grant: &'a Grant,
-    /// What was chosen.
+    /// The choice that was made for the grant.
     pub plan: &'a DevicePlan,
 }
 
@@ -307,7 +309,7 @@ pub enum BackendError {
     /// The hardware cannot be described at all.
     #[error("failed to enumerate: {reason}")]
     Enumerate {
-        /// What was seen.
+        /// Reason, from what was seen.
         reason: String,
         /// The cause, where there is one below.
         #[source]
@@ -316,10 +318,10 @@ pub enum BackendError {
     /// The grant asks for something that cannot be given.
     #[error("{reason}")]
     Refused {
-        /// What is missing, and who holds it.
+        /// Everything that is missing, and who holds it.
         reason: String,
     },
-    /// What an operator ordered cannot be done.
+    /// An operator's order cannot be carried out.
     #[error(transparent)]
     Operation(#[from] Box<OperationRefusal>),
     /// The grant's configuration is wrong.
@@ -331,21 +333,21 @@ pub enum BackendError {
     /// A step on the hardware failed.
     #[error("failed to {step}")]
     Step {
-        /// What was tried, for example "open /dev/dfl-port.0".
+        /// The step, for example "open /dev/dfl-port.0".
         step: String,
-        /// What the kernel said.
+        /// The kernel's answer.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The device was prepared but is not usable.
     #[error("device is not usable: {reason}")]
     NotUsable {
-        /// What was seen.
+        /// Reason, from what was seen.
         reason: String,
     },
 }
 
-/// A configuration may be wrong in a thousand places; `hostler validate` lists them all.
+/// Lists the first mistakes of a configuration, which may have a thousand; `hostler validate` lists them all.
 fn first(problems: &[ConfigProblem]) -> String {
     const MOST: usize = 10;
     listed(MOST, "; ", problems)
@@ -357,8 +359,8 @@ impl BackendError {
         Self::Refused { reason: reason.into() }
     }
 
-    /// Whatever was asked for, the hardware could not be looked at: nothing is known of it then, least of all that it has
-    /// gone.
+    /// Failure to look at the hardware, whatever was asked for: nothing is known of the hardware then, least of all
+    /// that it has gone.
     pub fn unread(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::step("look at the hardware", source)
     }

@@ -1,4 +1,4 @@
-//! What a backend says about a device.
+//! Devices as backends describe them.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -15,24 +15,24 @@ pub type Capacities = BTreeMap<QualifiedName, Capacity>;
 /// One device as a backend sees it now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Device {
-    /// Unique in the backend, stable over reboots.
+    /// Name that is unique in the backend and stable over reboots.
     pub name: DeviceName,
-    /// What selectors can ask for.
+    /// Attributes that selectors can ask for.
     pub attributes: Attributes,
-    /// What can be counted, and how it may be split.
+    /// Amounts that can be counted, and how each may be split.
     pub capacity: Capacities,
-    /// Whether several claims may hold it at once.
+    /// Number of claims that may hold the device at once: one or any.
     pub sharing: Sharing,
-    /// Whether it is usable now.
+    /// Health of the device now.
     pub health: Health,
-    /// What every container that uses the device needs, device nodes for example.
+    /// Edits that every container needs in order to use the device, device nodes for example.
     pub edits: ContainerEdits,
-    /// What the device takes of the counters that it shares with others: partitions of one card exclude each other.
+    /// Counters that the device draws on together with others: partitions of one card exclude each other.
     pub consumes: Vec<CounterUse>,
-    /// What has to happen between scheduling and start, for devices that are attached first.
+    /// Conditions to wait for between scheduling and start, for devices that are attached first.
     pub binding: Option<BindingConditions>,
-    /// What the device stands for of the resources that the node itself accounts for, by resource name (`cpu`,
-    /// `memory`, `hugepages-2Mi`).
+    /// Amounts of the node's own resources that the device stands for, by resource name (`cpu`, `memory`,
+    /// `hugepages-2Mi`).
     pub node_allocatable: BTreeMap<String, NodeAllocatable>,
     /// The backend's own facts, handed back to it in [`crate::PlanWork`] and [`crate::PrepareWork`]; never published.
     pub data: serde_json::Value,
@@ -74,7 +74,7 @@ pub enum AttributeValue {
 }
 
 impl Serialize for AttributeValue {
-    /// As the plain JSON value: a version and a string look alike to a reader.
+    /// Writes the plain JSON value: a version and a string look alike to a reader.
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Int(value) => serializer.serialize_i64(*value),
@@ -129,7 +129,7 @@ pub struct Capacity {
 /// The valid requests for a part of a capacity: `min`, `min + step`, … up to the value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub struct RequestPolicy {
-    /// What a request that names no amount gets.
+    /// Amount for a request that names none.
     pub default: Quantity,
     /// The least that can be requested.
     pub min: Quantity,
@@ -138,7 +138,7 @@ pub struct RequestPolicy {
 }
 
 impl RequestPolicy {
-    /// What a request for `asked` is given, as the scheduler rounds it.
+    /// Amount that a request for `asked` is given, as the scheduler rounds it.
     pub fn round_up(&self, asked: Quantity) -> Quantity {
         let rounded = policy::round_up(asked.into(), self.min.into(), Some(self.step.into()));
         // More than can be counted is more than there is, rounded or not.
@@ -146,7 +146,7 @@ impl RequestPolicy {
     }
 }
 
-/// Whether several claims may hold a device at once.
+/// Number of claims that may hold a device at once.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub enum Sharing {
     /// One claim at a time.
@@ -160,11 +160,11 @@ pub enum Sharing {
 pub struct CounterSet {
     /// Unique in the backend.
     pub name: DeviceName,
-    /// What there is of each, by name: DNS labels.
+    /// Total of each counter, by name: DNS labels.
     pub counters: BTreeMap<DeviceName, Quantity>,
 }
 
-/// What a device takes of a [`CounterSet`] as long as anyone holds the device.
+/// Counters of a [`CounterSet`] that a device takes as long as any claim holds the device.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct CounterUse {
     /// Name of the set.
@@ -173,11 +173,11 @@ pub struct CounterUse {
     pub counters: BTreeMap<DeviceName, Quantity>,
 }
 
-/// What the scheduler waits for, once a device is allocated, before the pod is bound to its node.
+/// Conditions that the scheduler waits for, once a device is allocated, before the pod is bound to its node.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BindingConditions {
-    /// Whether the allocation is then only good on the node that was chosen.
+    /// True if the allocation is then only good on the node that was chosen.
     pub binds_to_node: bool,
     /// Conditions of the claim's device status that must all become true; 1 to 4.
     pub conditions: Vec<String>,
@@ -199,19 +199,19 @@ pub enum NodeAllocatable {
     PerDevice(Quantity),
 }
 
-/// Whether a device is usable now.
+/// Health of a device: usable now or not.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub enum Health {
-    /// It was checked and works.
+    /// The device was checked and works.
     Healthy,
-    /// It was checked and does not work.
+    /// The device was checked and does not work.
     Unhealthy {
-        /// What was seen, for people.
+        /// Reason, from what was seen, for people.
         reason: String,
     },
-    /// It could not be checked.
+    /// The device could not be checked.
     Unknown {
-        /// Why not, for people.
+        /// Reason why not, for people.
         reason: String,
     },
 }

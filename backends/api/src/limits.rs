@@ -1,5 +1,5 @@
-//! What the Kubernetes API server and the container runtimes accept of a device, beyond what the types can say. One
-//! device that breaks a limit costs the whole slice or CDI file that it is published in, so it is worth knowing early.
+//! Limits of the Kubernetes API server and the container runtimes for devices, beyond what the types can say. One
+//! device that breaks a limit costs the whole slice or CDI file that it is published in, so limits are checked early.
 
 mod scheduling;
 mod shared;
@@ -21,10 +21,11 @@ const MAX_NUMA_NODE: i64 = 1023;
 /// A limit that a device breaks.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct DeviceProblem {
-    /// Where: `attributes`, `attributes.<name>`, `capacity.<name>`, `consumes[<n>].<field>`, `binding.<field>`,
-    /// `node_allocatable.<name>`, `health` or `edits.<field>`; of a counter set, `counters` or `counters.<name>`.
+    /// Place of the fault: `attributes`, `attributes.<name>`, `capacity.<name>`, `consumes[<n>].<field>`,
+    /// `binding.<field>`, `node_allocatable.<name>`, `health` or `edits.<field>`; of a counter set, `counters` or
+    /// `counters.<name>`.
     pub field: String,
-    /// What is wrong and how to mend it, for people.
+    /// The fault and how to mend it, for people.
     pub reason: String,
 }
 
@@ -35,8 +36,8 @@ impl fmt::Display for DeviceProblem {
 }
 
 impl Device {
-    /// Every limit that the device breaks by itself; empty for a device that can be published. Whether the counters exist
-    /// that it draws on is for [`Device::counter_problems`].
+    /// Every limit that the device breaks by itself; empty for a device that can be published.
+    /// [`Device::counter_problems`] tells if the counters exist that the device draws on.
     pub fn problems(&self) -> Vec<DeviceProblem> {
         let mut problems = Vec::new();
         let mut add = |field: String, reason: Option<String>| {
@@ -59,7 +60,7 @@ impl Device {
     }
 }
 
-/// What container runtimes would refuse of `edits`, or would get wrong. Edits that change nothing are fine: the daemon
+/// Faults of `edits` that container runtimes would refuse or get wrong. Edits that change nothing are fine: the daemon
 /// adds its own.
 pub fn edits_problems(edits: &ContainerEdits) -> Vec<DeviceProblem> {
     // A spec of one device, as in a claim's CDI file; only its edits can be wrong.
@@ -159,7 +160,7 @@ fn policy_problem(value: Quantity, policy: &RequestPolicy) -> Option<String> {
     if let Some((name, amount)) = amounts.iter().find(|(_, amount)| amount.as_whole().is_none()) {
         return Some(format!("{name} is {amount}; with a request policy it must be a whole number"));
     }
-    // A claim cannot be given nothing.
+    // A claim cannot be given a zero amount.
     if let Some((name, _)) = [("min", min), ("step", step)].iter().find(|(_, amount)| amount.is_zero()) {
         return Some(format!("{name} is 0; it must be 1 or more"));
     }

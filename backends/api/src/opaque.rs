@@ -1,7 +1,7 @@
-//! What the configurations of a grant say together: what a claim and its class ask of the backend of a device.
+//! Merges the configurations of a grant: what a claim and its class ask of the backend of a device.
 //!
 //! Several configurations may apply to one request. They are read in order, classes before claims, and merged field by
-//! field: what is said later wins, and what is not said stays as it was.
+//! field: a later value wins, and a field that is left out stays as it was.
 
 #[cfg(test)]
 mod tests;
@@ -14,11 +14,11 @@ use serde_json::{Map, Value};
 
 use crate::BackendError;
 
-/// Where the configurations of a grant begin in messages.
+/// Path that stands for the configurations of a grant in messages.
 const PARAMETERS: &str = "parameters";
 
-/// What the configurations of a grant say of kind `K` together, for the backend that takes `K`. Placement is the
-/// daemon's business and passes; any other kind is refused, as a wish that nobody reads would look granted.
+/// Merges what the configurations of a grant say of kind `K`, for the backend that takes `K`. Placement is the
+/// daemon's business and passes; any other kind is refused, since a wish that no backend reads would look granted.
 ///
 /// # Errors
 /// [`BackendError::Config`] with every mistake.
@@ -34,7 +34,8 @@ pub fn refuse_opaque_config(grant: &Grant) -> Result<(), BackendError> {
     config_of::<PlacementConfig>(grant).map(drop)
 }
 
-/// Whether a grant is to lie on one NUMA node with the others of its claim that say so. Other kinds are not looked at.
+/// Placement of a grant that is to lie on one NUMA node with the others of its claim that say so. Other kinds are not
+/// looked at.
 ///
 /// # Errors
 /// [`BackendError::Config`] with every mistake in the placement.
@@ -45,7 +46,8 @@ pub fn placement_of(grant: &Grant) -> Result<Option<SameNumaNode>, BackendError>
     Ok(said.then(|| merged.same_numa_node.unwrap_or_default()))
 }
 
-/// What is said later replaces what was said before it in the objects themselves, so that all kinds merge alike.
+/// Merges configurations: later fields replace earlier ones in the JSON objects themselves, so that all kinds merge
+/// alike.
 fn merged<'a, K: ConfigKind>(grant: &Grant, configs: impl IntoIterator<Item = &'a Value>) -> Result<K, BackendError> {
     let mut merged = Map::new();
     let mut problems = Vec::new();

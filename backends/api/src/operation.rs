@@ -1,6 +1,6 @@
-//! What an operator orders for a device outside of any claim, and what becomes of it.
+//! Orders of an operator for a device outside of any claim, and their results.
 //!
-//! Backends give facts; the words that people read are made from them by `Display`, where they are told.
+//! Backends give facts; `Display` makes from them the words that people read, where they are told.
 
 use std::fmt;
 
@@ -9,17 +9,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Device, HeldDevice};
 
-/// What an operator can order for a device.
+/// An order of an operator for a device.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase", tag = "operation")]
 pub enum DeviceOperation {
-    /// Bring it into service for everybody: the memory of a CXL device becomes memory of the system.
+    /// Bring the device into service for all programs: the memory of a CXL device becomes memory of the system.
     Attach,
-    /// Take it out of the system, so that it can be pulled or given to another host.
+    /// Take the device out of the system, so that it can be pulled or given to another host.
     Detach {
-        /// Erase what is on it.
+        /// Erase the content of the device.
         sanitize: bool,
-        /// Remove its PCI function from the system, in the end.
+        /// Remove the device's PCI function from the system, in the end.
         remove: bool,
     },
 }
@@ -34,14 +34,14 @@ impl DeviceOperation {
     }
 }
 
-/// What [`Backend::operate`](crate::Backend::operate) works on.
+/// Input of [`Backend::operate`](crate::Backend::operate).
 #[derive(Clone, Copy, Debug)]
 pub struct OperateWork<'a> {
     /// The device, as last enumerated.
     pub device: &'a Device,
-    /// What is ordered.
+    /// The order.
     pub operation: DeviceOperation,
-    /// What all claims hold of this backend.
+    /// Everything that all claims hold of this backend.
     pub held: &'a [HeldDevice<'a>],
 }
 
@@ -52,10 +52,10 @@ impl OperateWork<'_> {
     }
 }
 
-/// What an order that was carried out has changed.
+/// Changes that a completed order made.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct OperationOutcome {
-    /// In order; empty where everything was as ordered already.
+    /// Steps in order; empty where everything was as ordered already.
     pub steps: Vec<OperationStep>,
 }
 
@@ -76,20 +76,20 @@ pub enum OperationStep {
     MemoryOnline {
         /// The card.
         card: String,
-        /// Where its memory is, if that is known.
+        /// Addresses of the memory, if known.
         memory: Option<AddressRange>,
-        /// The NUMA node that it is on, if that is known.
+        /// NUMA node of the memory, if known.
         node: Option<u32>,
     },
     /// Memory was taken out of the system and its region deleted.
     RegionDeleted {
         /// Kernel's name of the region.
         region: String,
-        /// The cards that it was made of.
+        /// Cards that the region was made of.
         cards: Vec<String>,
-        /// Where the memory was, if it had addresses.
+        /// Addresses of the memory, if it had any.
         memory: Option<AddressRange>,
-        /// The NUMA nodes that it was on.
+        /// NUMA nodes of the memory.
         nodes: Vec<u32>,
     },
     /// A region without memory of the system was deleted.
@@ -109,7 +109,7 @@ pub enum OperationStep {
     },
     /// A PCI function was removed from the system.
     FunctionRemoved {
-        /// Its address.
+        /// Address of the function.
         address: String,
     },
 }
@@ -160,13 +160,13 @@ impl fmt::Display for AddressRange {
 pub struct OperationRefusal {
     /// The device.
     pub device: DeviceName,
-    /// What was ordered.
+    /// The order.
     pub operation: DeviceOperation,
-    /// What stands in the way.
+    /// The obstacle to the order.
     pub obstacle: OperationObstacle,
 }
 
-/// What stands in the way of an order.
+/// An obstacle to an order.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum OperationObstacle {
     /// Devices of this kind are always there.
@@ -175,7 +175,7 @@ pub enum OperationObstacle {
     NotWhole,
     /// Claims hold the memory, or a part of it.
     Held {
-        /// Who, and what.
+        /// Claims that hold the memory, with what each holds.
         holders: Vec<DeviceHolder>,
     },
     /// A step failed.
@@ -196,9 +196,9 @@ impl fmt::Display for OperationObstacle {
 /// A claim that holds a device.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct DeviceHolder {
-    /// How people call the claim: `namespace/name`.
+    /// Name of the claim for people: `namespace/name`.
     pub claim_name: String,
-    /// What it was given.
+    /// Device that the claim holds.
     pub device: DeviceName,
 }
 
@@ -213,11 +213,11 @@ impl fmt::Display for DeviceHolder {
 pub struct OperationFailure {
     /// The whole chain of causes.
     pub cause: String,
-    /// Numbers of the memory blocks that are in the way, if that is what it is.
+    /// Numbers of the memory blocks that are in the way, if blocks are the cause.
     pub blocks: Vec<u64>,
-    /// Who uses their nodes.
+    /// Users of the nodes of these blocks.
     pub users: Vec<NodeMemoryUsers>,
-    /// What was done before.
+    /// Steps that were done before.
     pub steps: Vec<OperationStep>,
 }
 
@@ -232,7 +232,7 @@ impl fmt::Display for OperationFailure {
     }
 }
 
-/// Who uses the memory of a NUMA node, as far as it can be told.
+/// Users of the memory of a NUMA node, as far as they can be told.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct NodeMemoryUsers {
     /// The node.
@@ -241,7 +241,7 @@ pub struct NodeMemoryUsers {
     pub processes: Vec<MemoryProcess>,
     /// Pools of huge pages that are not empty.
     pub huge_pages: Vec<HugePages>,
-    /// Whether not all processes were looked at.
+    /// True if not all processes were looked at.
     pub incomplete: bool,
 }
 
@@ -250,9 +250,9 @@ pub struct NodeMemoryUsers {
 pub struct MemoryProcess {
     /// Process id.
     pub pid: u32,
-    /// What it calls itself.
+    /// Name that the process gives itself.
     pub command: String,
-    /// What it has there.
+    /// Memory of the process on the node.
     pub bytes: u64,
 }
 
@@ -263,12 +263,12 @@ pub struct HugePages {
     pub page_kb: u64,
     /// Pages in the pool: their memory cannot be taken back while they are there.
     pub pages: u64,
-    /// Those that nobody uses.
+    /// Pages in the pool that are unused.
     pub free: u64,
 }
 
 impl fmt::Display for NodeMemoryUsers {
-    /// The largest processes and all pools, in a line.
+    /// Writes the largest processes and all pools, in a line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 5;
         write!(f, "node {} is used by ", self.node)?;

@@ -1,9 +1,9 @@
-//! What a backend can give containers at most, against which claim records are held: a record that was damaged or forged
-//! must not bring into a CDI file what its backend would never have put there.
+//! The most that a backend can give containers. Claim records are checked against this limit: a record that was
+//! damaged or forged must not bring into a CDI file what its backend would never have put there.
 
 use hostler_cdi::{ContainerEdits, DeviceNode};
 
-/// What stands for a decimal number in a path.
+/// Wildcard in a path for a decimal number.
 const NUMBER: char = '#';
 
 /// Edits that no backend in this state of things gives.
@@ -14,8 +14,8 @@ pub struct ForeignEdits {
     pub what: String,
 }
 
-/// What containers can be given. The default is nothing. Neither hooks nor network interfaces nor groups nor cache classes:
-/// hooks are the daemon's alone, and of the others no backend gives any.
+/// Edits that containers can be given. The default is nothing. Neither hooks nor network interfaces nor groups nor
+/// cache classes: hooks are the daemon's alone, and no backend gives any of the others.
 #[derive(Clone, Debug, Default)]
 pub struct EditScope {
     nodes: Vec<String>,
@@ -24,27 +24,27 @@ pub struct EditScope {
 }
 
 impl EditScope {
-    /// Device nodes under their own path, with nothing else said of them. `#` in a path stands for a number:
+    /// Allows device nodes under their own path, with nothing else said of them. `#` in a path stands for a number:
     /// `/dev/dax#.#`.
     pub fn nodes<P: Into<String>>(patterns: impl IntoIterator<Item = P>) -> Self {
         Self { nodes: patterns.into_iter().map(Into::into).collect(), ..Self::default() }
     }
 
-    /// Just these edits, or any part of them.
+    /// Allows just these edits, or any part of them.
     pub fn exactly(edits: ContainerEdits) -> Self {
         Self { exactly: Some(edits), ..Self::default() }
     }
 
-    /// Any environment variables as well.
+    /// Allows any environment variables as well.
     #[must_use]
     pub fn with_env(self) -> Self {
         Self { env: true, ..self }
     }
 
-    /// Checks edits against this.
+    /// Checks edits against this scope.
     ///
     /// # Errors
-    /// When they hold more; the error says what.
+    /// When the edits hold more; the error says what.
     pub fn check(&self, edits: &ContainerEdits) -> Result<(), ForeignEdits> {
         let none = ContainerEdits::default();
         let exactly = self.exactly.as_ref().unwrap_or(&none);
@@ -72,7 +72,7 @@ impl EditScope {
         if edits.intel_rdt.is_some() { foreign("a cache class".to_owned()) } else { Ok(()) }
     }
 
-    /// A node that is said more of than its path may be another one in truth.
+    /// True if the scope gives the node. One that comes with more than its path may be another node in truth.
     fn gives(&self, node: &DeviceNode) -> bool {
         let plain = DeviceNode { path: node.path.clone(), ..DeviceNode::default() };
         *node == plain && self.nodes.iter().any(|pattern| fits(pattern, &node.path))
@@ -90,7 +90,7 @@ fn told(node: &DeviceNode) -> String {
     }
 }
 
-/// Whether `path` is `pattern` with a number wherever one stands for it.
+/// True if `path` is `pattern` with a number in the place of each [`NUMBER`].
 fn fits(pattern: &str, path: &str) -> bool {
     let mut parts = pattern.split(NUMBER);
     let Some(mut rest) = parts.next().and_then(|first| path.strip_prefix(first)) else { return false };

@@ -19,15 +19,15 @@ impl<'a> CapacityShare<'a> {
         Self { work, capacity }
     }
 
-    /// All of it; zero where the device has no such capacity.
+    /// The whole capacity; zero where the device has none of this name.
     pub fn whole(&self) -> Quantity {
         self.work.device.capacity.get(self.capacity).map(|capacity| capacity.value).unwrap_or_default()
     }
 
-    /// What the grant takes: what it names, else the whole.
+    /// Amount that the grant takes: the one that the grant names, else the whole.
     ///
     /// # Errors
-    /// When that is none of the amounts that the device gives.
+    /// When the device does not give such an amount.
     pub fn wanted(&self) -> Result<u64, BackendError> {
         let asked = self.work.grant.consumed.get(self.capacity).copied().unwrap_or_else(|| self.whole());
         let policy = self.work.device.capacity.get(self.capacity).and_then(|capacity| capacity.policy);
@@ -43,21 +43,21 @@ impl<'a> CapacityShare<'a> {
         })
     }
 
-    /// As much as a claim may have been given, for one whose plan cannot be read.
+    /// The most that a claim may have been given, for one whose plan cannot be read.
     pub fn at_most(&self, held: &HeldDevice<'_>) -> u64 {
         let asked = held.grant.consumed.get(self.capacity).copied().unwrap_or_else(|| self.whole());
         asked.as_whole().unwrap_or(u64::MAX)
     }
 
-    /// What is left, next to what claims hold.
+    /// Amount that is left, next to what claims hold.
     pub fn free(&self, holders: &CapacityHolders<'_>) -> u64 {
         self.whole().as_whole().unwrap_or(0).saturating_sub(holders.total())
     }
 
-    /// What the grant takes, if so much is left.
+    /// Amount that the grant takes, if so much is left.
     ///
     /// # Errors
-    /// When it is not: what is wanted, what is left and who holds the rest.
+    /// When less is left: the message says what is wanted, what is left and who holds the rest.
     pub fn take(&self, holders: &CapacityHolders<'_>) -> Result<u64, BackendError> {
         let (wanted, free) = (self.wanted()?, self.free(holders));
         let [taken, held] = [wanted, holders.total()].map(|units| Amount::from(Quantity::whole(units)));
@@ -82,14 +82,14 @@ impl<'a> CapacityShare<'a> {
 pub struct CapacityHolders<'a>(BTreeMap<&'a str, u64>);
 
 impl CapacityHolders<'_> {
-    /// What they hold together.
+    /// Sum of what the claims hold.
     fn total(&self) -> u64 {
         self.0.values().fold(0, |sum, held| sum.saturating_add(*held))
     }
 }
 
 impl<'a> FromIterator<(&'a str, u64)> for CapacityHolders<'a> {
-    /// Adds up what a claim holds in several places; who holds nothing is none.
+    /// Adds up what a claim holds in several places; claims that hold nothing are left out.
     fn from_iter<T: IntoIterator<Item = (&'a str, u64)>>(held: T) -> Self {
         let mut holders = BTreeMap::new();
         for (name, amount) in held.into_iter().filter(|(_, amount)| *amount > 0) {

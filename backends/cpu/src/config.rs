@@ -8,23 +8,24 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields, rename_all = "snake_case")]
 pub struct CpuBackendConfig {
-    /// What one device is. Default: `numa`.
+    /// Hardware that makes one device. Default: `numa`.
     pub mode: CpuGrouping,
     /// CPUs that are never handed out, as a kernel list such as `0-1,64-65`: those that the system, the kubelet and
     /// pods without a claim run on. Default: none.
     pub reserved: String,
-    /// Whether CPUs that the kernel isolates (`isolcpus=`, isolated cpuset partitions) are kept back. Default: false:
+    /// True if CPUs that the kernel isolates (`isolcpus=`, isolated cpuset partitions) are kept back. Default: false:
     /// they are often isolated for the very purpose of being handed out.
     pub exclude_isolated: bool,
-    /// Whether only whole physical cores are handed out, so that no two claims share one. Threads whose core is partly
+    /// True if only whole physical cores are handed out, so that no two claims share one. Threads whose core is partly
     /// offline, reserved or not ours are left over, with a warning. Default: true.
     pub full_cores: bool,
-    /// Whether a claim may keep whole level 3 caches to itself (`l3Exclusive`), or from other namespaces (`isolation: l3`). The
-    /// scheduler does not know of the CPUs that it then keeps from others, and places pods that cannot start. Default: true.
+    /// True if a claim may keep whole level 3 caches to itself (`l3Exclusive`), or from other namespaces
+    /// (`isolation: l3`). The scheduler does not know of the CPUs that the claim then keeps from others, and places
+    /// pods that cannot start. Default: true.
     pub allow_l3_exclusive: bool,
 }
 
-/// How CPUs are grouped: what one device is.
+/// Grouping of CPUs: the hardware that makes one device.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CpuGrouping {

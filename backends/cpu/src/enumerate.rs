@@ -1,4 +1,4 @@
-//! Which devices the CPUs of a machine make. Pure: from a [`Topology`] and a [`CpuBackendConfig`] to devices.
+//! Makes devices of the CPUs of a machine. Pure: from a [`Topology`] and a [`CpuBackendConfig`] to devices.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use crate::{
 
 /// Name of the capacity: logical CPUs.
 pub(crate) const CPUS: &str = "cpus";
-/// Where the warnings of this backend point to.
+/// Folder that the warnings of this backend point to.
 pub(crate) const CPU_FOLDER: &str = "/sys/devices/system/cpu";
 
 /// The devices that `config` makes of the CPUs of `topology`, and what could not be offered or understood.
@@ -58,7 +58,7 @@ struct CpuGroup<'a> {
     cpus: BTreeMap<u32, &'a LogicalCpu>,
 }
 
-/// What the CPUs of a group have in common.
+/// Properties that the CPUs of a group have in common.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct GroupKey {
     /// Node number, index of the L3 cache, package or core; 0 for the machine.
@@ -125,7 +125,7 @@ impl CpuGroup<'_> {
         (offer, left_over)
     }
 
-    /// What all CPUs of the group agree on.
+    /// Value on which all CPUs of the group agree.
     fn common<T: PartialEq>(&self, of: impl Fn(&LogicalCpu) -> Option<T>) -> Option<T> {
         let mut values = self.cpus.values().map(|cpu| of(cpu));
         let first = values.next()??;
@@ -192,7 +192,7 @@ fn device(
     Ok(device)
 }
 
-/// A CPU of a device is one of those that the node accounts for.
+/// Declares that the CPUs of a device are among those that the node accounts for.
 fn stand_for_cpus(device: &mut Device, amount: NodeAllocatable) {
     device.node_allocatable.insert("cpu".to_owned(), amount);
 }

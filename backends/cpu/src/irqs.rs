@@ -1,18 +1,19 @@
 //! Interrupts that stay away from the CPUs of claims that ask for it (`irqs: avoid`).
 //!
 //! ```text
-//!   lines are read ──► the ledger says where each was and where it goes ──► lines are sent, and read again ──► the ledger
-//!                                                                                        says where each has come to be
+//!   lines are read ──► the ledger says where each was and where it goes
+//!       ──► lines are sent, and read again ──► the ledger says where each has come to be
 //! ```
 //!
-//! Claims come and go in any order, and every line is where all of them together want it: where it was, without the CPUs
-//! of all of them. So nothing of this is in a claim's record; one [`ledger`] holds the CPUs of all claims, and where
-//! lines were before anybody moved them. It is written before the kernel is, and says of a line that is under way both
-//! where it is and where it goes: whoever is killed in between, however often, leaves what the next one understands. It
-//! is of one boot, since lines begin anew with each.
+//! Claims come and go in any order, and every line is where all of them together want it: at its former place, without
+//! the CPUs of all of them. So nothing of this is in a claim's record; one [`ledger`] holds the CPUs of all claims,
+//! and where lines were before a claim moved them. The ledger is written before the kernel is, and says of a line that
+//! is under way both where it is and where it goes: a daemon that is killed in between, however often, leaves what the
+//! next one understands. A ledger is of one boot, since lines begin anew with each.
 //!
-//! What somebody else has moved meanwhile is where it was, from then on. What has come since a ledger was begun has what
-//! lines begin with, as we had changed that, and is given what they begin with really.
+//! A line that another program has moved meanwhile counts as having been at the new place from then on. A line that
+//! has come since a ledger was begun has the affinity that new lines begin with, as we had changed that, and is given
+//! the one that they really begin with.
 
 mod ledger;
 mod steer;
@@ -41,26 +42,26 @@ use self::{
 pub(crate) struct IrqSteering {
     root: SysRoot,
     file: Option<LedgerFile>,
-    /// Claims are prepared side by side, and the ledger is about all of them.
+    /// Lock for taking turns: claims are prepared side by side, and the ledger is about all of them.
     turn: Arc<Mutex<()>>,
 }
 
 /// A line after it was sent.
 struct SentLine {
     target: LineTarget,
-    /// Where it has come to be.
+    /// CPUs that the line has come to.
     now: IdSet,
     refusal: Option<IrqRefusal>,
 }
 
 impl IrqSteering {
-    /// Of the machine under `root`. Without a folder to remember in, nothing is moved.
+    /// Steers the interrupts of the machine under `root`. Without a folder to remember in, nothing is moved.
     pub(crate) fn new(root: SysRoot, folder: Option<PathBuf>) -> Self {
         Self { root, file: folder.map(|folder| LedgerFile::new(&folder)), turn: Arc::default() }
     }
 
-    /// Keeps interrupts off `cpus` until `holder` lets them on again. What stays on them all the same is told, with the
-    /// reasons.
+    /// Keeps interrupts off `cpus` until `holder` lets them on again. Returns sentences on those that stay
+    /// all the same, with the reasons.
     ///
     /// # Errors
     /// When lines cannot be read, or cannot be remembered: then none is moved.
@@ -73,8 +74,8 @@ impl IrqSteering {
         Ok(told::sentences(&staying))
     }
 
-    /// Lets interrupts onto the CPUs of `holder` again. Repeating that, or doing it for somebody who never kept them off,
-    /// changes nothing.
+    /// Lets interrupts onto the CPUs of `holder` again. Repeating that, or doing it for a holder that never kept them
+    /// off, changes nothing.
     ///
     /// # Errors
     /// When a line that could be moved away cannot be moved back now; it is tried again with the next call.
@@ -94,7 +95,7 @@ impl IrqSteering {
         }
     }
 
-    /// Changes what is kept free, and sends every line where it belongs then; the lines that belong elsewhere.
+    /// Changes the set of CPUs to keep free, and sends every line to where it then belongs. Returns all lines.
     fn steer(&self, change: impl FnOnce(&mut BTreeMap<String, IdSet>)) -> Result<Vec<SentLine>, BackendError> {
         let file = self.file.as_ref().ok_or_else(|| {
             BackendError::refused("there is no folder to remember where interrupts were, so none is moved")
@@ -133,7 +134,7 @@ impl IrqSteering {
         SentLine { now, refusal, target }
     }
 
-    /// The line, if it may still interrupt one of `cpus`.
+    /// Returns the line, if it may still interrupt one of `cpus`.
     fn staying(&self, sent: SentLine, cpus: &IdSet) -> Result<Option<StayingLine>, ReadFailure> {
         let SentLine { target, now, refusal } = sent;
         let reason = match (refusal, &target.wanted) {
@@ -160,7 +161,7 @@ fn online(root: &SysRoot) -> Result<IdSet, ReadFailure> {
     root.required_attribute(ONLINE)?.parse().map_err(unread)
 }
 
-/// Whether trying again would not help: then the line is where it is by the kernel's will.
+/// True if trying again would not help: then the line is where it is by the kernel's will.
 fn is_lasting(refusal: &IrqRefusal) -> bool {
     matches!(refusal, IrqRefusal::Kept | IrqRefusal::Ignored(_))
 }
@@ -170,7 +171,7 @@ fn unread(failure: ReadFailure) -> BackendError {
 }
 
 impl IrqLedger {
-    /// Says of every line that is sent where it is and where it goes.
+    /// Records where each line that is sent is and where it goes.
     fn expect(&mut self, targets: &[LineTarget]) {
         self.replace(targets.iter().map(|target| {
             let ours = std::iter::once(target.now.clone()).chain(target.wanted.clone()).collect();
@@ -178,7 +179,8 @@ impl IrqLedger {
         }));
     }
 
-    /// Says of every line where it has come to be. What the kernel keeps for good where it was not before is its own.
+    /// Records where each line has come to. A place that was not the line's before, and at which the kernel
+    /// keeps it for good, becomes its own.
     fn conclude(&mut self, sent: &[SentLine]) {
         self.replace(sent.iter().map(|SentLine { target, now, refusal }| {
             let lost = refusal.as_ref().is_some_and(is_lasting) && target.wanted.as_ref() == Some(&target.before);

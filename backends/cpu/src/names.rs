@@ -13,7 +13,7 @@ use crate::{
     enumerate::{CPU_FOLDER, GroupKey},
 };
 
-/// How the groups of a machine are named, in the order of [`GroupKey::place`].
+/// Names for the groups of a machine, in the order of [`GroupKey::place`].
 #[derive(Debug)]
 pub(crate) struct DeviceNaming<'a> {
     topology: &'a Topology,
@@ -21,7 +21,7 @@ pub(crate) struct DeviceNaming<'a> {
     scheme: NamingScheme,
 }
 
-/// What tells the groups apart.
+/// Source of names that tell the groups apart.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum NamingScheme {
     /// The kernel's id of the group; for cores, the ids of package and core.
@@ -60,7 +60,7 @@ impl<'a> DeviceNaming<'a> {
         })
     }
 
-    /// Says so where names may change with the set of online CPUs and CPUs are offline.
+    /// Warns where names may change with the set of online CPUs and CPUs are offline.
     pub(crate) fn warning(&self) -> Option<BackendWarning> {
         let offline = self.topology.present.difference(&self.topology.online);
         (self.scheme == NamingScheme::LowestCpu && !offline.is_empty()).then(|| BackendWarning {

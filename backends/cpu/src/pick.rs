@@ -1,9 +1,9 @@
-//! Which CPUs a claim gets. Pure arithmetic on what a device offers and what is held.
+//! Chooses the CPUs of a claim. Pure arithmetic on what a device offers and what is held.
 //!
 //! Order of the wishes: inside one L3 cache if any has room, else inside one NUMA node, else inside one package; whole
-//! cores before single threads; then the place where the least is left over. What fits into no single place takes the
-//! largest places whole and looks again for the rest. Equal choices fall to the lowest number, so that the same work
-//! always has the same answer. [`spread`] has the other orders that a claim may wish for.
+//! cores before single threads; then the place where the least is left over. A wish that fits into no single place
+//! takes the largest places whole and looks again for the rest. Equal choices fall to the lowest number, so that the
+//! same work always has the same answer. [`spread`] has the other orders that a claim may wish for.
 
 use std::{
     cmp::Reverse,
@@ -18,10 +18,10 @@ mod spread;
 
 pub(crate) use spread::domain;
 
-/// What a device offers; travels in [`hostler_backend::Device::data`].
+/// CPUs that a device offers; travels in [`hostler_backend::Device::data`].
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct OfferedCpus {
-    /// Whether a core is given whole or not at all.
+    /// True if a core is given whole or not at all.
     pub(crate) whole_cores: bool,
     /// The cores, by lowest CPU.
     pub(crate) cores: Vec<OfferedCore>,
@@ -43,7 +43,7 @@ pub(crate) type CorePlace = [u32; 3];
 /// The L3 cache of a core whose cache is not known.
 pub(crate) const NO_CACHE: u32 = u32::MAX;
 
-/// How much of a [`CorePlace`] is compared: finest first.
+/// Numbers of the parts of a [`CorePlace`] that are compared: finest first.
 const LEVELS: [usize; 3] = [3, 2, 1];
 
 impl OfferedCpus {
@@ -62,7 +62,7 @@ impl OfferedCpus {
         self.free_cores(held).iter().map(|core| core.free.len()).sum()
     }
 
-    /// `wanted` CPUs that nobody holds; `None` if there are not so many, or not in whole cores.
+    /// Picks `wanted` CPUs that no claim holds; `None` if there are not so many, or not in whole cores.
     pub(crate) fn pick(&self, wanted: usize, held: &BTreeSet<u32>) -> Option<BTreeSet<u32>> {
         let cores = self.free_cores(held);
         let cores: Vec<&FreeCore> = cores.iter().collect();
@@ -74,7 +74,7 @@ impl OfferedCpus {
         Some(picked)
     }
 
-    /// As [`pick`](Self::pick), after another wish.
+    /// Picks as [`pick`](Self::pick) does, after another wish.
     pub(crate) fn pick_spread(&self, spread: CpuSpread, wanted: usize, held: &BTreeSet<u32>) -> Option<BTreeSet<u32>> {
         let cores = self.free_cores(held);
         let cores: Vec<&FreeCore> = cores.iter().collect();
@@ -105,11 +105,11 @@ impl OfferedCpus {
     }
 }
 
-/// A core with CPUs that nobody holds.
+/// A core with CPUs that no claim holds.
 #[derive(Debug)]
 struct FreeCore {
     free: Vec<u32>,
-    /// Whether nobody holds any of its CPUs.
+    /// True if no claim holds any of the core's CPUs.
     whole: bool,
     place: CorePlace,
 }
@@ -151,7 +151,7 @@ fn take_largest(cores: &[&FreeCore], level: usize, wanted: usize, picked: &mut B
     take(&rest, wanted.saturating_sub(count(&all)), picked);
 }
 
-/// How many of `wanted` CPUs whole cores can serve.
+/// Counts how many of `wanted` CPUs whole cores can serve.
 fn in_whole_cores(cores: &[&FreeCore], wanted: usize) -> usize {
     let mut sizes: Vec<usize> = cores.iter().filter(|core| core.whole).map(|core| core.free.len()).collect();
     sizes.sort_unstable_by_key(|size| Reverse(*size));

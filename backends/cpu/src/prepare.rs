@@ -81,8 +81,9 @@ fn offer(device: &Device) -> Result<OfferedCpus, BackendError> {
     OfferedCpus::deserialize(&device.data).map_err(|error| BackendError::step("read the cores of the device", error))
 }
 
-/// The CPUs that the grant cannot have: those that are kept by anyone, and, where it wants caches to itself, all behind a
-/// cache of which another claim has a CPU; likewise where it shares none, or no core, with other namespaces.
+/// The CPUs that the grant cannot have: those that any claim keeps, and, where the grant wants caches to itself, all
+/// behind a cache of which another claim has a CPU; likewise where it shares no cache, or no core, with other
+/// namespaces.
 fn unavailable(
     work: &PlanWork<'_>,
     required: &CpuRequirements,
@@ -103,7 +104,7 @@ fn unavailable(
     held
 }
 
-/// What a container is bound to, and what it keeps from others.
+/// Plan with the CPUs that a container is bound to, and those that it keeps from others.
 fn planned(required: &CpuRequirements, offer: &OfferedCpus, picked: BTreeSet<u32>) -> DevicePlan {
     let mut kept = WithheldCpus { irqs: required.avoids_irqs, ..WithheldCpus::default() };
     if required.isolation != CpuIsolation::None {
@@ -141,7 +142,7 @@ fn wanted(work: &PlanWork<'_>, offer: &OfferedCpus, whole: usize) -> Result<usiz
     })
 }
 
-/// Says what is wanted, what is free and who holds the rest.
+/// Tells what is wanted, what is free and who holds the rest.
 fn refusal(
     work: &PlanWork<'_>,
     required: &CpuRequirements,
@@ -164,10 +165,11 @@ fn refusal(
     format!("{device} has {free} of {total} {noun} free, {wanted} are wanted{lie}; {holders}")
 }
 
-/// Keeps interrupts off the CPUs of a grant that wants none, those that it leaves idle too; what stays, with the reasons.
+/// Keeps interrupts off the CPUs of a grant that wants none, its idle ones too. Returns sentences on those that
+/// stay, with the reasons.
 ///
 /// # Errors
-/// When it cannot be told where they go.
+/// When it cannot be told where interrupts go.
 pub(crate) fn keep_irqs_off(work: &PrepareWork<'_>, irqs: &IrqSteering) -> Result<Vec<String>, BackendError> {
     let kept = WithheldCpus::in_plan(work.plan);
     if !kept.irqs {
@@ -177,15 +179,15 @@ pub(crate) fn keep_irqs_off(work: &PrepareWork<'_>, irqs: &IrqSteering) -> Resul
     irqs.keep_off(&irq_holder(work.claim, work.grant), &cpus)
 }
 
-/// Lets them on again.
+/// Lets interrupts on again.
 ///
 /// # Errors
-/// When one that could be moved away cannot be put back.
+/// When an interrupt that could be moved away cannot be put back.
 pub(crate) fn let_irqs_on(work: &UnprepareWork<'_>, irqs: &IrqSteering) -> Result<(), BackendError> {
     if WithheldCpus::in_plan(work.plan).irqs { irqs.let_on(&irq_holder(work.claim, work.grant)) } else { Ok(()) }
 }
 
-/// What tells the grants of all claims apart.
+/// Key that tells the grants of all claims apart.
 fn irq_holder(claim: &ClaimUid, grant: &Grant) -> String {
     let share = grant.share_id.as_ref().map_or("", |share| &share.0);
     format!("{claim} {} {} {share}", grant.request, grant.device)
@@ -195,7 +197,7 @@ fn irq_holder(claim: &ClaimUid, grant: &Grant) -> String {
 /// the container's own cpuset is written and read again: finding the limits costs more than all the rest of a prepare.
 ///
 /// # Errors
-/// When one went offline, or that cannot be told.
+/// When a CPU went offline, or that cannot be told.
 pub(crate) fn verify(root: &SysRoot, plan: &DevicePlan) -> Result<(), BackendError> {
     let planned = IdSet::from(plan.pinning.cpus.clone());
     if planned.is_empty() {
@@ -208,7 +210,7 @@ pub(crate) fn verify(root: &SysRoot, plan: &DevicePlan) -> Result<(), BackendErr
     Ok(())
 }
 
-/// One small file instead of the whole topology: this runs in every prepare.
+/// Reads one small file instead of the whole topology: this runs in every prepare.
 fn online(root: &SysRoot) -> Result<IdSet, ReadFailure> {
     let list = root.attribute("sys/devices/system/cpu/online")?.and_then(|text| text.parse().ok());
     list.map_or_else(|| Ok(Topology::read_nodes(root)?.online), Ok)

@@ -1,4 +1,4 @@
-//! What a claim requires of the CPUs of a device, and which of them can fulfil it at all, whoever holds them.
+//! Requirements of a claim on the CPUs of a device, and the CPUs that can fulfil them at all, held or not.
 
 use std::collections::BTreeSet;
 
@@ -7,15 +7,15 @@ use hostler_backend::{AttributeValue, BackendError, Device};
 
 use crate::pick::{NO_CACHE, OfferedCore, OfferedCpus, domain};
 
-/// What one grant requires, with every default filled in.
+/// Requirements of one grant, with every default filled in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CpuRequirements {
     pub(crate) spread: CpuSpread,
     pub(crate) isolated: bool,
     pub(crate) l3_exclusive: bool,
-    /// What is shared with no other namespace.
+    /// Hardware that is shared with no other namespace.
     pub(crate) isolation: CpuIsolation,
-    /// Whether interrupts stay away.
+    /// True if interrupts stay away.
     pub(crate) avoids_irqs: bool,
     full_cores: bool,
     core_type: Option<CoreKind>,
@@ -26,7 +26,7 @@ impl CpuRequirements {
     pub(crate) fn new(config: &CpuConfig, within: Option<u32>) -> Self {
         let isolated = config.smt == Some(SmtMode::Isolated);
         let spread = match config.spread.unwrap_or_default() {
-            // One thread of each core is used: that is what the spread asks for.
+            // Isolation uses one thread of each core already, as the spread asks.
             CpuSpread::Cores if isolated => CpuSpread::Packed,
             spread => spread,
         };
@@ -55,7 +55,7 @@ impl CpuRequirements {
         Ok(offer)
     }
 
-    /// What the CPUs are called that the requirements leave, for messages.
+    /// Names the CPUs that the requirements leave, for messages.
     pub(crate) fn noun(&self, offer: &OfferedCpus) -> String {
         let cores = if offer.whole_cores { " in whole cores" } else { "" };
         let caches = if self.l3_exclusive { " behind L3 caches that no other claim uses" } else { "" };
@@ -99,7 +99,8 @@ impl CpuRequirements {
         if self.full_cores || self.isolated {
             let is_whole = |core: &OfferedCore| !core.0.iter().any(|cpu| offer.partial.contains(*cpu));
             offer.cores.retain(is_whole);
-            // Of cores with a thread offline, a number that names no core in particular cannot be asked for.
+            // A request for a number of CPUs names no core in particular, so cores with a thread offline cannot be
+            // asked for.
             let threads = offer.cores.iter().map(|core| core.0.len()).max().unwrap_or(0);
             offer.cores.retain(|core| core.0.len() == threads);
             offer.whole_cores = true;

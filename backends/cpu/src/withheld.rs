@@ -1,5 +1,5 @@
-//! What claims keep from others: CPUs that they use, threads that they leave idle, cores and caches that they have to
-//! themselves or share with their own namespace alone.
+//! CPUs that claims keep from others: those that they use, threads that they leave idle, cores and caches that they
+//! have to themselves or share with their own namespace alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,19 +10,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::pick::OfferedCpus;
 
-/// What a claim keeps beside the CPUs that it is bound to; stands in its record.
+/// CPUs that a claim keeps beside those that it is bound to; stands in its record.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct WithheldCpus {
-    /// Threads that stay idle, nobody's to have. Present, if empty, where a claim wants its cores isolated.
+    /// Threads that stay idle: no claim may have them. Present, if empty, where a claim wants its cores isolated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) idle: Option<IdSet>,
-    /// All CPUs behind the caches that the claim has to itself: no other claim's to have.
+    /// All CPUs behind the caches that the claim has to itself: no other claim may have them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) l3: Option<IdSet>,
-    /// What no claim of another namespace may have.
+    /// CPUs that no claim of another namespace may have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) apart: Option<ApartCpus>,
-    /// Whether interrupts stay away from the CPUs of the claim.
+    /// True if interrupts stay away from the CPUs of the claim.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) irqs: bool,
 }
@@ -30,13 +30,13 @@ pub(crate) struct WithheldCpus {
 /// CPUs that are kept from other namespaces.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct ApartCpus {
-    /// Whose CPUs they are: those of cores or of caches.
+    /// Hardware that the CPUs make up: cores or caches.
     pub(crate) of: CpuIsolation,
     pub(crate) cpus: IdSet,
 }
 
 impl ApartCpus {
-    /// As now: a thread that came online since belongs to its core or cache.
+    /// The CPUs as of now: a thread that came online since belongs to its core or cache.
     fn now(&self, offer: &OfferedCpus) -> BTreeSet<u32> {
         let touched = offer.domains(self.of).filter(|domain| !domain.is_disjoint(&self.cpus));
         self.cpus.iter().chain(touched.flat_map(|domain| domain.iter().collect::<Vec<u32>>())).collect()
@@ -44,17 +44,17 @@ impl ApartCpus {
 }
 
 impl WithheldCpus {
-    /// As it stands in a plan; null where nothing is kept.
+    /// The value as a plan holds it; null where nothing is kept.
     pub(crate) fn to_data(&self) -> serde_json::Value {
         if *self == Self::default() { serde_json::Value::Null } else { serde_json::json!(self) }
     }
 
-    /// Out of a plan. One without it keeps nothing.
+    /// Reads the value from a plan. A plan without one keeps nothing.
     pub(crate) fn in_plan(plan: &DevicePlan) -> Self {
         if plan.data.is_null() { Self::default() } else { Self::deserialize(&plan.data).unwrap_or_default() }
     }
 
-    /// All of them.
+    /// Idle threads, and CPUs behind the caches that the claim has to itself.
     pub(crate) fn cpus(&self) -> IdSet {
         self.idle.iter().chain(&self.l3).fold(IdSet::new(), |all, kept| all.union(kept))
     }
@@ -64,11 +64,11 @@ impl WithheldCpus {
 #[derive(Debug)]
 pub(crate) struct HeldCpus<'a>(Vec<HolderCpus<'a>>);
 
-/// What one grant keeps.
+/// CPUs that one grant keeps.
 #[derive(Debug)]
 struct HolderCpus<'a> {
     held: &'a HeldDevice<'a>,
-    /// Beside the CPUs that its containers are bound to; mostly none, and then nothing is copied.
+    /// Kept CPUs beside those that the holder's containers are bound to; mostly none, and then nothing is copied.
     beside: BTreeSet<u32>,
 }
 
@@ -79,8 +79,8 @@ impl HolderCpus<'_> {
 }
 
 impl<'a> HeldCpus<'a> {
-    /// What is held of the cores and caches of `offer`. CPUs that came online since a claim was planned belong to the
-    /// core or cache that the claim has to itself.
+    /// Finds what is held of the cores and caches of `offer`. CPUs that came online since a claim was planned belong
+    /// to the core or cache that the claim has to itself.
     pub(crate) fn new(work: &PlanWork<'a>, offer: &OfferedCpus) -> Self {
         let share = |held: &'a HeldDevice<'a>| {
             let mut beside = BTreeSet::new();
@@ -104,17 +104,17 @@ impl<'a> HeldCpus<'a> {
         Self(work.held.iter().map(share).collect())
     }
 
-    /// All of them.
+    /// All CPUs that are kept.
     pub(crate) fn cpus(&self) -> BTreeSet<u32> {
         self.0.iter().flat_map(HolderCpus::cpus).collect()
     }
 
-    /// Those that other claims than that of `work` keep.
+    /// CPUs that other claims than that of `work` keep.
     pub(crate) fn of_others(&self, work: &PlanWork<'_>) -> IdSet {
         self.0.iter().filter(|share| share.held.claim != work.claim).flat_map(HolderCpus::cpus).collect()
     }
 
-    /// Those that claims of other namespaces than that of `work` run on or leave idle.
+    /// CPUs that claims of other namespaces than that of `work` run on or leave idle.
     pub(crate) fn of_other_namespaces(&self, work: &PlanWork<'_>) -> IdSet {
         let footprint = |held: &HeldDevice<'_>| {
             let idle = WithheldCpus::in_plan(held.plan).idle.unwrap_or_default();

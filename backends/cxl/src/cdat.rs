@@ -1,5 +1,5 @@
-//! The table that a card describes its memory with (CDAT), as far as it is asked for: which parts there are, and which of
-//! them are of dynamic capacity, that others give to the host and take from it at run time. Pure.
+//! The table that a card describes its memory with (CDAT), as far as it is needed: the parts, and which of them are
+//! of dynamic capacity, that others give to the host and take from it at run time. Pure.
 
 /// Length, revision, checksum, reserved bytes, sequence number.
 const HEADER: usize = 16;
@@ -9,40 +9,40 @@ const RECORD_HEADER: usize = 4;
 const DSMAS: u8 = 0;
 /// Bytes of such a record.
 const DSMAS_BYTES: usize = 24;
-/// Its memory is given and taken at run time.
+/// Flag of memory that is given and taken at run time.
 const DYNAMIC: u8 = 0x20;
 
 /// A part of a device's memory.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct DsmasRange {
-    /// Where it begins in the device's own addresses.
+    /// Start of the part in the device's own addresses.
     pub base: u64,
     /// Bytes.
     pub bytes: u64,
-    /// Whether its memory is given and taken at run time.
+    /// True if the memory is given and taken at run time.
     pub dynamic: bool,
 }
 
-/// Why a table cannot be read.
+/// Reason why a table cannot be read.
 #[derive(Debug, thiserror::Error, Eq, PartialEq)]
 pub enum CdatError {
-    /// There is less than it says.
+    /// The table is shorter than it says.
     #[error("the table says {said} bytes, and there are {there}")]
     Length {
-        /// What it says.
+        /// Length that the table states.
         said: usize,
-        /// What there is.
+        /// Length of the bytes.
         there: usize,
     },
-    /// It is damaged.
+    /// The table is damaged.
     #[error("the bytes of the table add up to {0:#04x} instead of 0")]
     Checksum(u8),
     /// A record is shorter than its kind, or longer than the table.
     #[error("the record at byte {at} has a length of {length}")]
     Record {
-        /// Where it begins.
+        /// Offset of the record.
         at: usize,
-        /// What it says of its length.
+        /// Length that the record states.
         length: usize,
     },
 }

@@ -38,7 +38,7 @@ impl CxlBackendConfig {
         problems
     }
 
-    /// Whether this function is to be passed on whole.
+    /// True if this function is to be passed on whole.
     pub(crate) fn passes_on(&self, function: &PciIdentity) -> bool {
         self.vfio.iter().filter_map(|text| text.parse::<PciPick>().ok()).any(|pick| pick.names(function))
     }

@@ -1,7 +1,7 @@
 //! Takes a card out of the system, step by step, so that it can be pulled or given to another host.
 //!
 //! ```text
-//!   nobody holds it ─► memory offline ─► gate ─► region: driver, program, region ─► no decoder committed
+//!   no holder ─► memory offline ─► gate ─► region: driver, program, region ─► no decoder committed
 //!     ─► [erased] ─► [gate ─► memory device disabled ─► gate ─► PCI function removed ─► gone]
 //! ```
 //!
@@ -21,28 +21,28 @@ use crate::{
     write::{WaitLimits, write},
 };
 
-/// What is to become of a card beside being unmapped.
+/// Options of an order to detach a card.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DetachOptions {
-    /// Erase it.
+    /// Erase the card.
     pub(crate) sanitize: bool,
-    /// Remove its PCI function.
+    /// Remove the card's PCI function.
     pub(crate) remove: bool,
 }
 
-/// Why a card is not out of the system.
+/// Reason why a card is not out of the system.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DetachError {
-    /// Its memory.
+    /// Failure of a region or of its memory.
     #[error(transparent)]
     Region(Box<RegionError>),
-    /// Erasing.
+    /// Failure of the erasure.
     #[error(transparent)]
     Erase(#[from] EraseError),
-    /// The gate.
+    /// Refusal of the gate.
     #[error(transparent)]
     Gate(#[from] GateError),
-    /// How it stands cannot be told.
+    /// The state could not be read.
     #[error(transparent)]
     Read(#[from] ReadFailure),
     /// There is no PCI function to remove.
@@ -51,12 +51,12 @@ pub(crate) enum DetachError {
         /// Kernel's name.
         memdev: String,
     },
-    /// The kernel said yes and did nothing.
+    /// The kernel accepted a write and did nothing.
     #[error("{what} after it was {step}")]
     NotDone {
-        /// What is seen.
+        /// State that was found.
         what: String,
-        /// What was done.
+        /// Step that was done.
         step: &'static str,
     },
 }
@@ -96,7 +96,7 @@ pub(crate) fn detach(
     if options.remove { remove(root, card, &former, done) } else { Ok(()) }
 }
 
-/// The regions that go with a card. Nothing is begun that cannot be ended.
+/// The regions that go with a card. An order that cannot be ended is not begun.
 fn regions_that_go<'a>(
     root: &SysRoot,
     objects: &'a CxlObjects,
@@ -116,7 +116,7 @@ fn regions_that_go<'a>(
     Ok(regions)
 }
 
-/// What a detach would do, as far as it can be told without a write.
+/// Steps that a detach would take, as far as this can be told without a write.
 pub(crate) fn rehearse(
     root: &SysRoot,
     card: &CardId,
@@ -142,7 +142,7 @@ pub(crate) fn rehearse(
     Ok(steps)
 }
 
-/// Erases a card. One that an earlier order has disabled already is enabled for it: the kernel erases no other.
+/// Erases a card. A card that an earlier order has disabled is enabled for it: the kernel erases no disabled one.
 fn sanitize(root: &SysRoot, card: &CardId, memdev: &Memdev, waits: &WaitLimits) -> Result<(), DetachError> {
     if memdev.driver.is_none() {
         write(root, "sys/bus/cxl/drivers/cxl_mem/bind", &memdev.name).map_err(RegionError::from)?;
@@ -170,7 +170,7 @@ pub(crate) fn addresses(range: PhysicalRange) -> AddressRange {
     AddressRange { first: range.start, last: range.end().saturating_sub(1) }
 }
 
-/// Whether no decoder of the card translates addresses any more.
+/// Checks that no decoder of the card translates addresses any more.
 fn unmapped(objects: &CxlObjects, memdev: &Memdev) -> Result<(), GateError> {
     let Some(endpoint) = objects.endpoint_of(memdev) else { return Ok(()) };
     if endpoint.decoders_committed == Some(0) {

@@ -1,4 +1,4 @@
-//! Which hardware a device stands for, in terms that outlive a reboot, and how to find today's objects for it.
+//! Hardware that a device stands for, in terms that outlive a reboot, and the search for today's objects for it.
 
 use std::fmt;
 
@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::objects::{CxlObjects, CxlRegion, DaxDevice, Memdev, RegionMode};
 
-/// What a device stands for; travels in [`Device::data`] and in plans.
+/// Target of a device; kept in [`Device::data`] and in plans.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum CxlDevice {
     /// A type-1 or type-2 function.
     Accelerator {
-        /// Where it is.
+        /// Address of the function.
         address: PciAddress,
-        /// Whether it is handed over through vfio.
+        /// True if the function is handed over through vfio.
         vfio: bool,
     },
     /// A memory device, whole.
@@ -33,13 +33,13 @@ pub enum CxlDevice {
     },
     /// A dax device.
     Dax {
-        /// Its memory.
+        /// Memory of the device.
         memory: DaxId,
     },
 }
 
 impl CxlDevice {
-    /// What a device stands for, if it is one of this backend.
+    /// Returns the target of a device, if the device is one of this backend.
     pub fn of(device: &Device) -> Option<Self> {
         Self::deserialize(&device.data).ok()
     }
@@ -56,7 +56,7 @@ impl CxlDevice {
     }
 }
 
-/// A card: a serial number that it keeps wherever it is plugged in, and where it was seen.
+/// A card: a serial number that it keeps wherever it is plugged in, and the place where it was seen.
 #[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct CardId {
     /// The serial number; `None` where the maker gave none.
@@ -73,13 +73,14 @@ impl CardId {
         Self { serial: memdev.serial.filter(|serial| *serial != 0), address: memdev.address }
     }
 
-    /// Whether it can be the same card, seen at another time: with the same serial number, wherever it was plugged in.
+    /// True if `other` can be the same card, seen at another time: with the same serial number, wherever it was
+    /// plugged in.
     pub fn is_same(&self, other: &Self) -> bool {
         self.serial == other.serial && (self.serial.is_some() || self.address == other.address)
     }
 
-    /// The memory device that this is today: the one with its serial number, wherever it is plugged in now; where that
-    /// number is missing or not the only one, the one at its place.
+    /// The memory device that this card is today: the one with its serial number, wherever it is plugged in now;
+    /// where that number is missing or not the only one, the one at its place.
     pub fn find<'a>(&self, objects: &'a CxlObjects) -> Option<&'a Memdev> {
         let same = |memdev: &&Memdev| CardId::of(memdev).serial == self.serial;
         let mut candidates = objects.memdevs.iter().filter(same);
@@ -90,14 +91,14 @@ impl CardId {
     }
 }
 
-/// A region: the cards that it is made of, and from where on.
+/// Identity of a region: the cards that it is made of, and its start in them.
 #[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct RegionId {
-    /// Its cards in the order of interleaving.
+    /// Cards of the region, in the order of interleaving.
     pub cards: Vec<CardId>,
     /// Volatile or persistent.
     pub mode: RegionMode,
-    /// Where its part begins in the first card's own addresses.
+    /// Start of the region's part in the first card's own addresses.
     pub dpa: u64,
 }
 
@@ -127,7 +128,7 @@ impl RegionId {
     }
 }
 
-/// What a dax device is made of.
+/// Identity of a dax device: the memory that it is made of.
 #[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum DaxId {
@@ -135,7 +136,7 @@ pub enum DaxId {
     Region(RegionId),
     /// Memory that firmware has set aside without telling from which card.
     Firmware {
-        /// Where it begins in physical addresses, where that may be known.
+        /// Start in physical addresses, where that may be known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         start: Option<u64>,
         /// The NUMA node that it would become.

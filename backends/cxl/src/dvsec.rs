@@ -1,12 +1,13 @@
-//! What a function's configuration space says of CXL: designated vendor-specific capabilities of vendor 1e98. Pure; offsets
-//! are those of the specification, from where a capability begins.
+//! CXL in the configuration space of a function: designated vendor-specific capabilities of vendor 1e98. Pure;
+//! offsets are those of the specification, from the start of a capability.
 
 use hostler_linux::pci::{ExtendedCapability, capabilities_by};
 
 const VENDOR: u16 = 0x1e98;
-/// "PCIe DVSEC for CXL Device": what the function is able to do. Nothing else makes a function one of CXL.
+/// "PCIe DVSEC for CXL Device": abilities of the function. Only this capability makes a function one of CXL.
 const DEVICE: u16 = 0;
-/// "Flex Bus Port": what the link has agreed on. Devices of CXL 1.1 have it elsewhere, where configuration does not reach.
+/// "Flex Bus Port": protocols that the link has agreed on. Devices of CXL 1.1 have it elsewhere, where configuration
+/// does not reach.
 const FLEX_BUS: u16 = 7;
 /// The device serial number, a standard capability.
 const SERIAL_NUMBER: u16 = 3;
@@ -14,17 +15,17 @@ const SERIAL_NUMBER: u16 = 3;
 /// A function with the capabilities of a CXL device.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct CxlFunction {
-    /// It is able to cache memory of the host.
+    /// The function is able to cache memory of the host.
     pub cache: bool,
-    /// It has memory that the host can map.
+    /// The function has memory that the host can map.
     pub mem: bool,
-    /// The host has enabled the one or the other.
+    /// The host has enabled either ability.
     pub enabled: bool,
-    /// The memory that it tells of itself.
+    /// Memory that the function tells of itself.
     pub ranges: [DvsecRange; 2],
-    /// What the link has agreed on, where the function can tell.
+    /// Protocols that the link has agreed on, where the function can tell.
     pub link: Option<LinkProtocols>,
-    /// Its serial number; 0 is none.
+    /// Serial number; 0 is none.
     pub serial: Option<u64>,
 }
 
@@ -33,7 +34,7 @@ pub struct CxlFunction {
 pub struct DvsecRange {
     /// Bytes; 0 where there is none or it is not known yet.
     pub bytes: u64,
-    /// Whether it can be used.
+    /// True if the memory can be used.
     pub active: bool,
 }
 
@@ -47,8 +48,8 @@ pub struct LinkProtocols {
 }
 
 impl CxlFunction {
-    /// Decodes what `read` gives: the dword at an offset of the configuration space, `None` where it cannot be read. `None`
-    /// for a function that is none of CXL.
+    /// Decodes the dwords that `read` gives for offsets of the configuration space, `None` where it cannot be read.
+    /// `None` for a function that is none of CXL.
     pub fn decode(mut read: impl FnMut(u16) -> Option<u32>) -> Option<Self> {
         let capabilities = capabilities_by(&mut read);
         let of_cxl = |id: u16| {
@@ -83,8 +84,8 @@ impl CxlFunction {
         }
     }
 
-    /// Whether it works as a CXL device now. One that is able to may still be linked as plain PCIe: in a slot, or under
-    /// firmware, that knows nothing else.
+    /// True if the function works as a CXL device now. A function of CXL may still be linked as plain PCIe: in a
+    /// slot, or under firmware, that knows nothing else.
     pub fn is_negotiated(&self) -> bool {
         match self.link {
             Some(link) => (self.cache && link.cache) || (self.mem && link.mem),
@@ -92,7 +93,7 @@ impl CxlFunction {
         }
     }
 
-    /// All of its memory, bytes.
+    /// All memory of the function, bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.ranges.iter().fold(0, |sum, range| range.bytes.saturating_add(sum))
     }

@@ -1,4 +1,4 @@
-//! Which devices the CXL hardware of a machine makes.
+//! Devices that the CXL hardware of a machine makes.
 
 mod accelerators;
 mod cards;
@@ -28,7 +28,7 @@ use crate::{
     watch::HealthWatch,
 };
 
-/// What all parts of one enumeration look at.
+/// State that all parts of one enumeration share.
 #[derive(Debug)]
 pub(crate) struct CxlScan<'a> {
     pub(crate) tree: &'a TreeReading<'a>,
@@ -38,7 +38,7 @@ pub(crate) struct CxlScan<'a> {
     nodes: BTreeMap<u32, Vec<u64>>,
     /// The state of each card, by kernel name.
     cards: BTreeMap<String, CardState>,
-    /// What was seen before, and whom to ask.
+    /// Earlier observations, and the mailboxes to ask.
     watch: &'a HealthWatch,
     /// Serial numbers that more than one card has.
     doubles: BTreeSet<u64>,
@@ -47,7 +47,7 @@ pub(crate) struct CxlScan<'a> {
 }
 
 impl<'a> CxlScan<'a> {
-    /// Reads what there is.
+    /// Reads the CXL hardware of a tree.
     pub(crate) fn read(tree: &'a TreeReading<'a>, config: &'a CxlBackendConfig, watch: &'a HealthWatch) -> Self {
         let objects = CxlObjects::of(tree);
         let mut seen = BTreeSet::new();
@@ -75,15 +75,16 @@ impl<'a> CxlScan<'a> {
         found
     }
 
-    /// The memory devices that are cards: the memory of a type-2 accelerator is its driver's, and has neither a size nor a
-    /// serial number here.
+    /// The memory devices that are cards: the memory of a type-2 accelerator is its driver's, and has neither a size
+    /// nor a serial number here.
     fn cards_shown(&self) -> impl Iterator<Item = &Memdev> {
         let is_card =
             |memdev: &&Memdev| memdev.serial.is_some() || memdev.ram_bytes.is_some() || memdev.pmem_bytes.is_some();
         self.objects.memdevs.iter().filter(is_card)
     }
 
-    /// The name of a card in devices' names: its serial number, or where it is if that is missing or not its own.
+    /// The name of a card in devices' names: its serial number, or its place if that number is missing or not the
+    /// card's own.
     fn card_name(&self, memdev: &Memdev) -> Option<String> {
         let serial = CardId::of(memdev).serial.filter(|serial| !self.doubles.contains(serial));
         let place = || Some(dashed(&memdev.address?.to_string()));
@@ -96,7 +97,7 @@ fn dashed(text: &str) -> String {
     text.replace([':', '.'], "-")
 }
 
-/// A device's name, or why it has none.
+/// A device name; an invalid one leaves a warning.
 fn device_name(found: &mut Enumeration, path: &std::path::Path, name: String) -> Option<DeviceName> {
     match DeviceName::new(name) {
         Ok(name) => Some(name),

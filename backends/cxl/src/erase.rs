@@ -1,4 +1,4 @@
-//! Erases a memory device: everything that is on it, by its own means.
+//! Erases a memory device: everything that is on it, by the device's own command.
 
 use hostler_linux::{ReadFailure, SysRoot};
 
@@ -8,47 +8,47 @@ use crate::{
     write::{WaitLimits, WriteError, write},
 };
 
-/// What `security/state` says as long as it takes.
+/// Text of `security/state` during an erasure.
 const ERASING: &str = "sanitize";
 
-/// Why a device is not erased.
+/// Reason why a device is not erased.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EraseError {
-    /// It has no such command.
+    /// The device has no such command.
     #[error("{memdev} cannot be erased: it, or the kernel, has no command for it")]
     NotSupported {
         /// Kernel's name.
         memdev: String,
     },
-    /// The kernel erases nothing of which it does not know whether it is mapped.
+    /// The kernel erases no device without knowing whether it is mapped.
     #[error("{memdev} cannot be erased: its driver is not bound")]
     Disabled {
         /// Kernel's name.
         memdev: String,
     },
-    /// It takes long.
+    /// The erasure takes long.
     #[error("{memdev} is being erased and that takes its time; repeat the order to wait on")]
     Erasing {
         /// Kernel's name.
         memdev: String,
     },
-    /// Whether it is mapped.
+    /// The device is mapped, or may be.
     #[error(transparent)]
     Mapped(#[from] GateError),
-    /// How far it is cannot be told.
+    /// The progress could not be read.
     #[error(transparent)]
     Read(#[from] ReadFailure),
-    /// The write.
+    /// The write failed.
     #[error(transparent)]
     Write(#[from] WriteError),
 }
 
-/// Whether a device could be erased.
+/// True if a device could be erased.
 pub(crate) fn is_supported(root: &SysRoot, memdev: &Memdev) -> Result<bool, ReadFailure> {
     root.exists(memdev.folder.join("security/sanitize"))
 }
 
-/// Erases a device none of whose memory is mapped, and waits for the end of it. One that is being erased is waited for.
+/// Erases a device none of whose memory is mapped, and waits for the end. An erasure that is under way is waited for.
 pub(crate) fn erase(
     root: &SysRoot,
     objects: &CxlObjects,

@@ -1,7 +1,8 @@
-//! What cards and their links report by trace events: the kernel tells media errors, poison and fatal errors in no other way.
+//! Reports of cards and their links by trace events: the kernel tells media errors, poison and fatal errors in no
+//! other way.
 //!
-//! The text of a trace instance is read, where an operator has made one; reading takes nothing out of it, so that others can
-//! read too. Fields are found by their names: which there are, and in which order, is the kernel's business.
+//! The text of a trace instance is read, where an operator has made one; reading takes nothing out of it, so that
+//! others can read too. Fields are found by their names: their set and order are the kernel's business.
 
 use std::{
     collections::BTreeMap,
@@ -15,24 +16,24 @@ const TRACE: &str = "sys/kernel/tracing/instances/hostler/trace";
 /// All events that are read have names that begin so.
 const PREFIX: &str = ": cxl_";
 
-/// A card that was harmed: the kernel's name of its memory device at that time, and its serial number, because names are
-/// given to others.
+/// A card that was harmed: the kernel's name of its memory device at that time, and its serial number, because names
+/// are given to others.
 type HarmedCard = (String, u64);
 
-/// How far the trace has been read, and what it told.
+/// State of reading the trace, and the harms that it told.
 #[derive(Debug, Default)]
 pub(crate) struct TraceEvents(Mutex<TraceState>);
 
 #[derive(Debug, Default)]
 struct TraceState {
-    /// When the latest event happened, microseconds since boot; `None` before the first look.
+    /// Time of the latest event, microseconds since boot; `None` before the first look.
     latest: Option<u64>,
-    /// How often each card was told to be harmed since.
+    /// Number of harms since then, by card.
     harms: BTreeMap<HarmedCard, u64>,
 }
 
 impl TraceEvents {
-    /// Reads what is new. What there was at the first look is nobody's fault now.
+    /// Reads the new events. Events from before the first look count against no card.
     pub(crate) fn read(&self, tree: &TreeReading<'_>) {
         // Root alone may read it.
         let Some(text) = tree.detail_bytes(TRACE, u64::MAX) else { return };
@@ -50,14 +51,14 @@ impl TraceEvents {
         state.latest = state.latest.or(Some(0));
     }
 
-    /// How often a card was told to be harmed.
+    /// Number of events that have harmed a card.
     pub(crate) fn harms(&self, memdev: &str, serial: u64) -> u64 {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.harms.get(&(memdev.to_owned(), serial)).copied().unwrap_or(0)
     }
 }
 
-/// When an event of CXL happened, microseconds since boot, and whom it has harmed. `None` for any other line.
+/// Time of a CXL event, microseconds since boot, and the card that it has harmed. `None` for any other line.
 fn event(line: &str) -> Option<(u64, Option<HarmedCard>)> {
     let at = line.find(PREFIX)?;
     let (before, rest) = (&line[..at], &line[at + 2..]);
@@ -69,7 +70,7 @@ fn event(line: &str) -> Option<(u64, Option<HarmedCard>)> {
         fields.filter_map(|field| field.split_once('=')).find(|(key, _)| *key == name).map(|(_, value)| value)
     };
     let harmful = match name {
-        // Listing poison tells what there is, clearing it makes it better.
+        // Listing poison tells of poison that is there, clearing it makes things better.
         "cxl_poison" => field("trace_type") != Some("Clear"),
         "cxl_aer_uncorrectable_error" => true,
         _ => matches!(field("log"), Some("Failure" | "Fatal")),

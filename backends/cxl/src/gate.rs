@@ -1,8 +1,8 @@
 //! The hard gate: the only way to a write that destroys the machine while memory of its range is in use.
 //!
-//! The kernel takes a region, a memory device or a PCI function away under online memory, says yes, and dies of it. So
-//! [`MemoryGate::pass`] reads every memory block of the range again, each time, and only then writes. Nothing else in this
-//! crate names the files that are written here; a test reads the source for that.
+//! The kernel takes a region, a memory device or a PCI function away under online memory, reports success, and dies
+//! of it. So [`MemoryGate::pass`] reads every memory block of the range again, each time, and only then writes.
+//! Nothing else in this crate names the files that are written here; a test reads the source for that.
 
 use std::{
     io,
@@ -20,7 +20,7 @@ use crate::objects::{CxlObjects, CxlRegion, DaxDevice, Memdev};
 /// A write that the kernel does not refuse and the machine may not survive.
 #[derive(Clone, Debug)]
 pub(crate) enum DangerousWrite {
-    /// Memory of the system loses its driver. What is online then stays until the next boot.
+    /// Memory of the system loses its driver. Blocks that are online then stay until the next boot.
     Release {
         /// Kernel's name of the dax device.
         dax: String,
@@ -30,12 +30,12 @@ pub(crate) enum DangerousWrite {
         /// Kernel's name.
         region: String,
     },
-    /// Its addresses lead nowhere any more.
+    /// The addresses of the region lead nowhere any more.
     Uncommit {
         /// Folder of the region.
         folder: PathBuf,
     },
-    /// It is gone.
+    /// The region is deleted.
     Delete {
         /// Folder of the window that it is in.
         window: PathBuf,
@@ -47,7 +47,7 @@ pub(crate) enum DangerousWrite {
         /// Kernel's name.
         memdev: String,
     },
-    /// Its PCI function leaves the system.
+    /// The PCI function leaves the system.
     Remove {
         /// The function.
         address: PciAddress,
@@ -67,13 +67,14 @@ impl DangerousWrite {
         root.write(&path, text).map_err(|source| GateError::Write { path, text: text.to_owned(), source })
     }
 
-    /// Whether blocks may still be there, as long as they are offline: their driver has to go first, and takes them.
+    /// True if blocks may still be there, as long as they are offline: their driver has to go first, and takes them
+    /// along.
     fn tolerates_offline(&self) -> bool {
         matches!(self, Self::Release { .. })
     }
 }
 
-/// Why the gate stays shut, or what the kernel said behind it.
+/// Reason why the gate stays shut, or an error of the kernel behind it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GateError {
     /// Memory is in use, or can be at any moment.
@@ -83,28 +84,28 @@ pub(crate) enum GateError {
         range: PhysicalRange,
         /// The blocks.
         blocks: Vec<MemoryBlock>,
-        /// What they are.
+        /// State of the blocks.
         state: &'static str,
     },
-    /// Whether memory is in use cannot be told.
+    /// The use of the memory is not known.
     #[error("it cannot be told whether memory of {range} is in use")]
     Unknown {
         /// The range.
         range: PhysicalRange,
-        /// What could not be read.
+        /// Read that failed.
         #[source]
         source: MemoryBlockError,
     },
-    /// Whether it is still the same cannot be told.
+    /// The identity of the object could not be read.
     #[error(transparent)]
     Read(#[from] ReadFailure),
-    /// Where the memory is cannot be told.
+    /// The place of the memory is not known.
     #[error("the addresses of {region} are not known: its memory may be in use")]
     NoRange {
         /// Kernel's name.
         region: String,
     },
-    /// Kernel names are given anew.
+    /// The object has changed: kernel names are given anew.
     #[error("{name} is not what it was a moment ago: somebody else changes CXL devices, too")]
     Changed {
         /// Kernel's name.
@@ -117,23 +118,23 @@ pub(crate) enum GateError {
         memdev: String,
         /// Kernel's name of its endpoint.
         endpoint: String,
-        /// What `decoders_committed` says.
+        /// Text of `decoders_committed`.
         committed: String,
     },
     /// The kernel refused.
     #[error("failed to write {text} to /{}", path.display())]
     Write {
-        /// Where.
+        /// File of the write.
         path: PathBuf,
-        /// What.
+        /// Text that was to be written.
         text: String,
-        /// What the kernel said.
+        /// Error of the kernel.
         #[source]
         source: io::Error,
     },
 }
 
-/// Guards what is above some physical memory.
+/// Guards the objects above some physical memory.
 #[derive(Debug)]
 pub(crate) struct MemoryGate<'a> {
     root: &'a SysRoot,
@@ -141,7 +142,7 @@ pub(crate) struct MemoryGate<'a> {
     /// Attributes that must still read as they did: kernel names are given to others when they are free.
     identity: Vec<(PathBuf, String)>,
     name: String,
-    /// The memory device and its endpoint, where all of it is to go.
+    /// The memory device's endpoint, where the whole device is to go.
     endpoint: Option<(String, PathBuf)>,
 }
 
@@ -190,12 +191,12 @@ impl<'a> MemoryGate<'a> {
         Ok(Self { root, ranges, identity, name: memdev.name.clone(), endpoint })
     }
 
-    /// What it guards.
+    /// Ranges that the gate guards.
     pub(crate) fn ranges(&self) -> &[PhysicalRange] {
         &self.ranges
     }
 
-    /// Makes sure, by reading, that no memory of the range can be in use, and writes at once.
+    /// Checks, by reading, that no memory of the range can be in use, and writes at once.
     ///
     /// # Errors
     /// When memory is or may be in use, in which case nothing was written; or when the kernel refuses.
@@ -216,7 +217,7 @@ impl<'a> MemoryGate<'a> {
         danger.write(self.root)
     }
 
-    /// Whether no block of a range is in use.
+    /// Checks that no block of a range is in use.
     fn is_unused(&self, range: PhysicalRange, danger: &DangerousWrite) -> Result<(), GateError> {
         let blocks = memory_blocks::in_range(self.root, range);
         let blocks = blocks.map_err(|source| GateError::Unknown { range, source })?;
@@ -226,7 +227,7 @@ impl<'a> MemoryGate<'a> {
             return Err(GateError::InUse { range, blocks: in_use, state: "are online" });
         }
         if !offline.is_empty() && !danger.tolerates_offline() {
-            // Whoever brings one online later uses memory that is not there.
+            // A program that brings one online later would use memory that is not there.
             return Err(GateError::InUse { range, blocks: offline, state: "are offline, but still there" });
         }
         Ok(())

@@ -1,38 +1,38 @@
-//! How a card says that it is: the answer of its mailbox to "get health info". Pure.
+//! Health that a card reports: the answer of its mailbox to "get health info". Pure.
 
 use hostler_linux::ioctl::cxl::HEALTH_BYTES;
 
-/// How far something is from what it should be.
+/// Distance of a figure from what it should be.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum HealthLevel {
-    /// As it should be.
+    /// Normal state.
     Normal,
     /// Worth a look.
     Warning,
-    /// At its end.
+    /// At the end.
     Critical,
 }
 
-/// What the answer says.
+/// Content of the answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct CardHealth {
-    /// The card wants maintenance.
+    /// The card needs maintenance.
     pub maintenance: bool,
-    /// It is slower than it should be.
+    /// The card is slower than it should be.
     pub degraded: bool,
-    /// It is to be replaced.
+    /// The card is to be replaced.
     pub replace: bool,
-    /// The state of its memory, as the specification numbers it; 0 is normal.
+    /// State of the memory, as the specification numbers it; 0 is normal.
     pub media: u8,
-    /// How its life stands.
+    /// Level of the card's life.
     pub life: HealthLevel,
-    /// How its temperature stands.
+    /// Level of the card's temperature.
     pub temperature: HealthLevel,
-    /// How much of its life is used up, percent; can be above 100.
+    /// Used-up part of the card's life, percent; can be above 100.
     pub life_used: Option<u8>,
     /// Degrees Celsius.
     pub celsius: Option<i16>,
-    /// Times that it lost power without being shut down.
+    /// Number of times that the card lost power without being shut down.
     pub dirty_shutdowns: u32,
     /// Corrected errors of volatile memory.
     pub volatile_errors: u32,
@@ -53,7 +53,7 @@ impl CardHealth {
             life: level(extended),
             temperature: level(extended >> 2),
             life_used: Some(life_used).filter(|percent| *percent != u8::MAX),
-            // The specification has the one for "not known", cards in the field the other.
+            // The specification uses one value for "not known", cards in the field the other.
             celsius: Some(celsius).filter(|celsius| ![i16::MAX, -1].contains(celsius)),
             dirty_shutdowns: u32::from_le_bytes([d0, d1, d2, d3]),
             volatile_errors: u32::from_le_bytes([v0, v1, v2, v3]),
@@ -61,8 +61,8 @@ impl CardHealth {
         }
     }
 
-    /// Why the card should not be used; `None` for one that can be. Volatile memory loses its content with power anyway:
-    /// only a card with persistent memory is the worse for that.
+    /// Reason why the card should not be used; `None` for a card that can be. Volatile memory loses its content with
+    /// power anyway: only a card with persistent memory is the worse for that.
     pub fn problem(&self, has_persistent: bool) -> Option<String> {
         let mut problems = Vec::new();
         if self.replace {
@@ -85,7 +85,7 @@ fn level(bits: u8) -> HealthLevel {
     match bits & 3 {
         0 => HealthLevel::Normal,
         1 => HealthLevel::Warning,
-        // 3 is not defined; who answers with it is not well.
+        // 3 is not defined; a card that answers with it is not well.
         _ => HealthLevel::Critical,
     }
 }

@@ -24,21 +24,21 @@ const KMEM: &str = "kmem";
 const DEVICE_DAX: &str = "device_dax";
 const MOVABLE: &str = "online_movable";
 
-/// Why memory is not where it was to be.
+/// Reason why memory is not where it should be.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MemoryError {
-    /// Somebody holds it.
+    /// A user holds the memory.
     #[error("{} cannot be taken offline", named(blocks, *range))]
     Held {
-        /// Where they are.
+        /// Addresses of the blocks.
         range: PhysicalRange,
         /// The blocks, as far as they are known.
         blocks: Vec<MemoryBlock>,
-        /// What the kernel said.
+        /// Error of the kernel.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The kernel has made it memory that it may never give back, and does not part with it.
+    /// The kernel has put the memory into a zone that it may never give back, and does not part with it.
     #[error(
         "{} are online in another zone than Movable, as the kernel's policy for new memory is ({policy:?})",
         memory_blocks::listed(blocks)
@@ -49,17 +49,17 @@ pub(crate) enum MemoryError {
         /// `auto_online_blocks`.
         policy: String,
     },
-    /// Not all of it is there.
+    /// Not all blocks of the memory are there.
     #[error("of the {expected} memory blocks of {dax}, {online} are online")]
     Missing {
         /// Kernel's name.
         dax: String,
-        /// How many there are to be.
+        /// Number of blocks that there should be.
         expected: u64,
-        /// How many there are.
+        /// Number of blocks that are online.
         online: u64,
     },
-    /// The node did not come.
+    /// The node did not appear.
     #[error("NUMA node {node} of {dax} is not online with memory")]
     NoNode {
         /// Kernel's name.
@@ -67,28 +67,28 @@ pub(crate) enum MemoryError {
         /// The node.
         node: u32,
     },
-    /// It has no addresses, or no node.
+    /// The dax device has no addresses, or no node.
     #[error("{dax} does not say where its memory is")]
     Unknown {
         /// Kernel's name.
         dax: String,
     },
-    /// The driver is another one.
+    /// The dax device is bound to another driver.
     #[error("{dax} is bound to {found} and should be bound to {wanted}: is the kernel's driver there?")]
     Driver {
         /// Kernel's name.
         dax: String,
-        /// What it should be bound to.
+        /// Driver that should be bound.
         wanted: &'static str,
-        /// What it is bound to.
+        /// Driver that is bound.
         found: String,
     },
-    /// Somebody works with the device.
+    /// A process works with the device.
     #[error("/{node} is in use by {users}")]
     Open {
         /// The device node.
         node: String,
-        /// By whom.
+        /// Processes that have the node open.
         users: String,
     },
     /// There is no device node.
@@ -97,22 +97,22 @@ pub(crate) enum MemoryError {
         /// The device node.
         node: String,
     },
-    /// How it stands cannot be told.
+    /// The state could not be read.
     #[error(transparent)]
     Read(#[from] ReadFailure),
-    /// A write.
+    /// A write failed.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// A block.
+    /// An operation on a memory block failed.
     #[error(transparent)]
     MemoryBlock(#[from] MemoryBlockError),
-    /// The gate.
+    /// The gate refused.
     #[error(transparent)]
     Gate(#[from] GateError),
 }
 
 /// Takes the memory of `dax` out of the system, all of it or nothing, and makes the driver let go. Afterwards none of
-/// its blocks is there. Nothing happens to one that is not memory of the system.
+/// its blocks is there. A dax device that is not memory of the system is left alone.
 pub(crate) fn take_back(root: &SysRoot, dax: &DaxDevice, waits: &WaitLimits) -> Result<(), MemoryError> {
     if !dax.is_system_ram() {
         return Ok(());
@@ -134,7 +134,7 @@ fn offline(root: &SysRoot, dax: &DaxDevice, waits: &WaitLimits) -> Result<(), Me
     for block in inside(root, range)?.into_iter().filter(|block| block.state != BlockState::Offline) {
         if let Err(source) = waits.retry(MemoryBlockError::is_busy, || memory_blocks::offline(root, block.number)) {
             let error = held(root, range, source);
-            // Half of the memory helps nobody. What does not come back is told by the next look at the blocks.
+            // Half of the memory is of no use. Blocks that do not come back are told by the next look at them.
             for number in done {
                 let _ = memory_blocks::online_movable(root, number);
             }
@@ -173,7 +173,7 @@ pub(crate) fn bring_online(root: &SysRoot, dax: &DaxDevice, waits: &WaitLimits) 
     is_online(root, dax)
 }
 
-/// Brings every block of `dax` online that is not, and makes those movable that are not.
+/// Brings blocks of `dax` online that are not, and makes those movable that are not.
 fn online_blocks(root: &SysRoot, dax: &DaxDevice, waits: &WaitLimits) -> Result<(), MemoryError> {
     for block in inside(root, range_of(dax)?)? {
         if block.state == BlockState::Online && !memory_blocks::is_movable(root, block.number)? {
@@ -188,12 +188,12 @@ fn online_blocks(root: &SysRoot, dax: &DaxDevice, waits: &WaitLimits) -> Result<
 fn not_movable(root: &SysRoot, dax: &DaxDevice) -> MemoryError {
     let mut blocks = range_of(dax).and_then(|range| inside(root, range)).unwrap_or_default();
     blocks.retain(|block| !memory_blocks::is_movable(root, block.number).unwrap_or(false));
-    // This is about an error that there is already: what is not known is not told.
+    // This is about an error that there is already: unknown details are left out.
     let policy = root.attribute("sys/devices/system/memory/auto_online_blocks").ok().flatten().unwrap_or_default();
     MemoryError::NotMovable { blocks, policy }
 }
 
-/// Whether all memory of `dax` is memory of the system that can be taken back, on its node.
+/// Checks that all memory of `dax` is memory of the system that can be taken back, on its node.
 pub(crate) fn is_online(root: &SysRoot, dax: &DaxDevice) -> Result<(), MemoryError> {
     let node = dax.target_node.ok_or_else(|| MemoryError::Unknown { dax: dax.name.clone() })?;
     has_driver(root, dax, KMEM)?;
@@ -222,14 +222,14 @@ fn is_listed(root: &SysRoot, list: &str, node: u32) -> Result<bool, ReadFailure>
     Ok(nodes.and_then(|nodes| nodes.parse::<IdSet>().ok()).is_some_and(|nodes| nodes.contains(node)))
 }
 
-/// Makes `dax` a device that programs map. Takes its memory out of the system for that.
+/// Makes `dax` a device that programs map, and takes its memory out of the system for that.
 pub(crate) fn make_device(root: &SysRoot, dax: &DaxDevice, waits: &WaitLimits) -> Result<(), MemoryError> {
     take_back(root, dax, waits)?;
     with_driver(root, dax, DEVICE_DAX)?;
     is_device(root, dax)
 }
 
-/// Whether `dax` is a device that programs can map, and none of its memory is memory of the system.
+/// Checks that `dax` is a device that programs can map, and that none of its memory is memory of the system.
 pub(crate) fn is_device(root: &SysRoot, dax: &DaxDevice) -> Result<(), MemoryError> {
     has_driver(root, dax, DEVICE_DAX)?;
     let blocks = memory_blocks::in_range(root, range_of(dax)?)?;
@@ -241,7 +241,7 @@ pub(crate) fn is_device(root: &SysRoot, dax: &DaxDevice) -> Result<(), MemoryErr
     if root.exists(&node)? { Ok(()) } else { Err(MemoryError::NoDevice { node: node.display().to_string() }) }
 }
 
-/// Whether nobody works with `dax` as a device.
+/// Checks that no process works with `dax` as a device.
 pub(crate) fn is_closed(root: &SysRoot, dax: &DaxDevice) -> Result<(), MemoryError> {
     if dax.driver.as_deref() != Some(DEVICE_DAX) {
         return Ok(());
@@ -255,7 +255,7 @@ pub(crate) fn is_closed(root: &SysRoot, dax: &DaxDevice) -> Result<(), MemoryErr
     Err(MemoryError::Open { node, users })
 }
 
-/// Binds `dax` to `driver`, which is not the one that memory of the system has to be taken back from first.
+/// Binds `dax` to `driver`. Memory of the system has to be taken back before another driver is bound.
 fn with_driver(root: &SysRoot, dax: &DaxDevice, driver: &'static str) -> Result<DaxDevice, MemoryError> {
     let name = &dax.name;
     let now = || root.link_name(dax.folder.join("driver"));
@@ -286,7 +286,7 @@ fn range_of(dax: &DaxDevice) -> Result<PhysicalRange, MemoryError> {
     dax.range().ok_or_else(|| MemoryError::Unknown { dax: dax.name.clone() })
 }
 
-/// The numbers of the blocks that lie in a range as a whole: what the kernel makes of it.
+/// The numbers of the blocks that lie in a range as a whole: the kernel makes no others of it.
 fn numbers(root: &SysRoot, range: PhysicalRange) -> Result<std::ops::Range<u64>, MemoryError> {
     let size = memory_blocks::block_bytes(root)?;
     Ok(range.start.div_ceil(size)..range.end() / size)

@@ -1,7 +1,7 @@
-//! What the kernel shows of CXL (memory devices, endpoints, decoders, regions, dax devices), read once and joined.
+//! CXL objects of the kernel (memory devices, endpoints, decoders, regions, dax devices), read once and joined.
 //!
-//! Kernel names (`mem0`, `region2`) change between boots and are given to others when they are free: they hold for one
-//! reading. What outlives a reading is an identity, see [`crate::device`].
+//! Kernel names (`mem0`, `region2`) change between boots and are given to others when they are free: they hold for
+//! one reading. For identities that outlive a reading, see [`crate::device`].
 
 mod dax;
 mod decoders;
@@ -42,10 +42,10 @@ pub struct CxlObjects {
 }
 
 impl CxlObjects {
-    /// Reads the objects, for what is to be done with them. What makes no sense is left out.
+    /// Reads the objects for an act on them. An object that makes no sense is left out.
     ///
     /// # Errors
-    /// When one of them could not be read: what is then done may be wrong.
+    /// When one of them could not be read: an act that relies on the rest may be wrong.
     pub fn read(root: &SysRoot) -> Result<Self, ReadFailure> {
         root.look_warned(Self::of).map(|(objects, _)| objects)
     }
@@ -56,7 +56,7 @@ impl CxlObjects {
         let names = tree.names(CXL);
         let roots: Vec<&str> = names.iter().filter_map(|name| name.strip_prefix("root")).collect();
         for name in &names {
-            // Those of endpoints are found with them; those of switches tell nothing that is asked for.
+            // Decoders of endpoints are found with them; those of switches tell nothing that is needed.
             let is_window = name
                 .strip_prefix("decoder")
                 .and_then(|id| id.split_once('.'))
@@ -172,8 +172,8 @@ impl CxlObjects {
         windows
     }
 
-    /// The largest piece that can still be mapped in a window: a region is one range of addresses. Where addresses are
-    /// hidden (they need privileges), what no region takes.
+    /// The largest piece that can still be mapped in a window: a region is one range of addresses. Where addresses
+    /// are hidden (they need privileges), all bytes that no region takes.
     pub fn free_bytes(&self, window: &RootDecoder) -> u64 {
         let size = window.size.unwrap_or(0);
         let regions =
@@ -190,7 +190,7 @@ impl CxlObjects {
         free.max(start.saturating_add(size).saturating_sub(at))
     }
 
-    /// The NUMA node that a region's memory is, or will be when it is online; `None` where nobody knows yet.
+    /// The NUMA node that a region's memory is, or will be when it is online; `None` where that is not known yet.
     pub fn node_of(&self, tree: &TreeReading<'_>, region: &CxlRegion) -> Option<u32> {
         let dax = self.daxes_of(region).find_map(|dax| dax.target_node);
         // Memory that firmware gave to the system has no dax device: its blocks know their node.
@@ -201,7 +201,7 @@ impl CxlObjects {
     }
 }
 
-/// The folder of an object, if it has one: a link may outlive what it leads to.
+/// The folder of an object, if it has one: a link may outlive its target.
 fn existing(tree: &TreeReading<'_>, bus: &str, name: &str) -> Option<PathBuf> {
     let folder = tree.target(Path::new(bus).join(name)).filter(|folder| tree.exists(folder));
     if folder.is_none() {
@@ -216,7 +216,7 @@ fn node_of_block(tree: &TreeReading<'_>, number: u64) -> Option<u32> {
     names.iter().find(|name| numbered(name, "node"))?.strip_prefix("node")?.parse().ok()
 }
 
-/// Whether a name is a word and a number: `mem0`, and not `memory_pmu`.
+/// True if a name is a word and a number: `mem0`, and not `memory_pmu`.
 fn numbered(name: &str, word: &str) -> bool {
     let number = name.strip_prefix(word);
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
@@ -235,7 +235,8 @@ pub(crate) fn number(text: &str) -> Option<u64> {
     }
 }
 
-/// Reads attributes of one folder; what is absent or no such value is `None`, the latter with a warning.
+/// Reads attributes of one folder. An attribute that is absent, or whose value does not fit, is `None`, the latter
+/// with a warning.
 #[derive(Clone, Copy)]
 struct FolderAttributes<'a> {
     tree: &'a TreeReading<'a>,
@@ -247,7 +248,7 @@ impl FolderAttributes<'_> {
         self.tree.attribute(self.folder.join(name)).filter(|text| !text.is_empty())
     }
 
-    /// What is told to people and decides nothing.
+    /// A text that is shown to people and decides nothing.
     fn detail(self, name: &str) -> Option<String> {
         self.tree.detail(self.folder.join(name)).filter(|text| !text.is_empty())
     }

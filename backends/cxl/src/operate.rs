@@ -1,4 +1,4 @@
-//! An operator's orders: memory of a card into the system for everybody, and a card out of the system.
+//! An operator's orders: memory of a card into the system for all programs, and a card out of the system.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,8 @@ use crate::{
 /// Carries out an order.
 ///
 /// # Errors
-/// When the device is no card, a claim or anybody else uses its memory, or a step failed. The refusal says what was done.
+/// When the device is no card, a claim or another user has its memory, or a step failed. The refusal says what was
+/// done.
 pub(crate) fn operate(
     root: &SysRoot,
     work: &OperateWork<'_>,
@@ -77,7 +78,7 @@ pub(crate) fn nodes(root: &SysRoot, objects: &CxlObjects, card: &CardId) -> Resu
     root.look(|tree| regions.iter().filter_map(|region| objects.node_of(tree, region)).collect())
 }
 
-/// Refuses where a claim holds the card, or anything that is made of the same regions.
+/// Refuses an order while a claim holds the card, or a device that is made of the same regions.
 pub(crate) fn refuse_held(
     root: &SysRoot,
     objects: &CxlObjects,
@@ -110,7 +111,7 @@ pub(crate) fn refuse_held(
     Err(work.refused(OperationObstacle::Held { holders: holders.into_iter().collect() }).into())
 }
 
-/// What an operator has to know of an error: what was done, and who is in the way.
+/// Failure of an order, for the operator: the steps that were done, and the users in the way.
 pub(crate) fn failure(
     root: &SysRoot,
     error: &DetachError,
@@ -130,12 +131,12 @@ pub(crate) fn failure(
     }
 }
 
-/// Who uses the memory of the nodes, if that is what is in the way.
+/// Users of the memory of the nodes, if memory in use is in the way.
 pub(crate) fn who(root: &SysRoot, error: &RegionError, nodes: &BTreeSet<u32>) -> Vec<NodeMemoryUsers> {
     blocks_in_use(error).map(|_| users(root, nodes)).unwrap_or_default()
 }
 
-/// The memory blocks that are in the way, if it is memory in use that is.
+/// The memory blocks that are in the way, if the error is about memory in use.
 fn blocks_in_use(error: &RegionError) -> Option<&[MemoryBlock]> {
     match error {
         RegionError::Gate(GateError::InUse { blocks, .. })

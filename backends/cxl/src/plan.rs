@@ -1,4 +1,5 @@
-//! Chooses what a claim gets of a device. Pure: the choice stands in the claim's record before anything is changed.
+//! Chooses the part of a device that a claim gets. Pure: the choice stands in the claim's record before anything is
+//! changed.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +19,7 @@ use crate::device::{CardId, CxlDevice, DaxId};
 /// Name of the capacity: bytes.
 const MEMORY: &str = "memory";
 
-/// What was chosen for a grant; stands in the claim's record.
+/// Choice for a grant; stands in the claim's record.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "kind")]
 pub(crate) enum CxlPlan {
@@ -26,16 +27,16 @@ pub(crate) enum CxlPlan {
     Accelerator {
         address: PciAddress,
         vfio: bool,
-        /// What it is given back to.
+        /// Binding that the function is given back to.
         #[serde(default)]
         former: DriverBinding,
     },
     /// All volatile memory of a card.
     Memory {
         card: CardId,
-        /// Whether it becomes memory of the system, and not a device.
+        /// True if the memory becomes memory of the system, and not a device.
         system_ram: bool,
-        /// Whether it is erased in the end.
+        /// True if the memory is erased in the end.
         sanitize: bool,
         bytes: u64,
     },
@@ -46,12 +47,12 @@ pub(crate) enum CxlPlan {
 }
 
 impl CxlPlan {
-    /// What stands in a plan; `None` for administrative access, which takes nothing.
+    /// Content of a plan; `None` for administrative access, which takes nothing.
     pub(crate) fn of(plan: &DevicePlan) -> Option<Self> {
         Self::deserialize(&plan.data).ok()
     }
 
-    /// As [`CxlPlan::of`], for the steps that cannot do without it.
+    /// Reads a plan like [`CxlPlan::of`], for the steps that cannot do without it.
     pub(crate) fn read(plan: &DevicePlan) -> Result<Option<Self>, BackendError> {
         if plan.data.is_null() {
             return Ok(None);
@@ -68,7 +69,7 @@ impl CxlPlan {
         }
     }
 
-    /// Whether it is made of memory of one of these cards, or of a node.
+    /// True if the plan takes memory of one of these cards, or of one of these nodes.
     pub(crate) fn uses(&self, cards: &BTreeSet<CardId>, nodes: &BTreeSet<u32>) -> bool {
         let on_node = matches!(self, Self::Node { node, .. } if nodes.contains(node));
         on_node || self.cards().iter().any(|card| cards.iter().any(|other| other.is_same(card)))
@@ -78,7 +79,7 @@ impl CxlPlan {
 /// Chooses for a grant. Needs nothing but `work`.
 ///
 /// # Errors
-/// When the device is in use in another way, there is not so much left, or the configuration is wrong.
+/// When the device is in use in another way, too little of it is left, or the configuration is wrong.
 pub(crate) fn plan(work: &PlanWork<'_>) -> Result<DevicePlan, BackendError> {
     let target = CxlDevice::of(work.device).ok_or_else(|| {
         BackendError::refused(format!("{} is described in a way that is not understood", work.device.name))
@@ -101,7 +102,7 @@ pub(crate) fn plan(work: &PlanWork<'_>) -> Result<DevicePlan, BackendError> {
     Ok(DevicePlan { pinning, data: serde_json::json!(chosen) })
 }
 
-/// Whether the device is near the node that everything has to be on, where it is near one.
+/// Checks that the device is near the node that everything has to be on. A device that is near no node passes.
 fn on_wanted_node(work: &PlanWork<'_>) -> Result<(), BackendError> {
     let own = work.device.attributes.iter().find(|(name, _)| name.as_str() == "resource.kubernetes.io/numaNode");
     match (work.within, own) {
@@ -123,7 +124,7 @@ fn text<'a>(device: &'a Device, name: &str) -> Option<&'a str> {
     found.and_then(|(_, value)| if let AttributeValue::String(text) = value { Some(text.as_str()) } else { None })
 }
 
-/// A card whose volatile memory nobody uses.
+/// Plan for a card. Refused while the card's volatile memory is in use.
 fn memory(work: &PlanWork<'_>, card: CardId) -> Result<CxlPlan, BackendError> {
     let config: CxlConfig = config_of(work.grant)?;
     let name = &work.device.name;
@@ -149,7 +150,7 @@ fn memory(work: &PlanWork<'_>, card: CardId) -> Result<CxlPlan, BackendError> {
     Ok(CxlPlan::Memory { card, system_ram, sanitize, bytes: bytes_of(MEMORY) })
 }
 
-/// What a card's memory is used as, by whom, and how to end that.
+/// Message about the use and the holder of a card's memory, and how to end the use.
 fn in_use(work: &PlanWork<'_>, card: &CardId, used: &str) -> String {
     let name = &work.device.name;
     let node = work.device.attributes.iter().find(|(name, _)| name.as_str() == "targetNode").map(|(_, node)| node);
@@ -181,15 +182,15 @@ fn part(work: &PlanWork<'_>, node: u32, cards: Vec<CardId>) -> Result<(CxlPlan, 
     let config: MemoryConfig = config_of(work.grant)?;
     let share = CapacityShare::new(work, MEMORY);
     let bytes = share.take(&holders(work, &share, &cards))?;
-    // Neither can be given to a task from outside: a preference, and that its memory come from here and not from the
-    // ordinary node that it is let use beside this one. The program is told.
+    // Two things cannot be given to a task from outside: a preference, and that its memory come from here and not
+    // from the ordinary node that it may use beside this one. The program is told.
     let mode = config.policy.unwrap_or(MemoryMode::Bind);
     let mems = if mode == MemoryMode::Preferred { BTreeSet::new() } else { [node].into() };
     let policy = Some(MemoryPolicy { mode, nodes: [node].into() });
     Ok((CxlPlan::Node { node, cards, bytes }, Pinning { mems, policy, ..Pinning::default() }))
 }
 
-/// How much of a node is free for `work`; `None` where that is not known.
+/// Free bytes of a node for `work`; `None` where that is not known.
 pub(crate) fn free(work: &PlanWork<'_>) -> Option<u64> {
     let Some(CxlDevice::Node { node, cards }) = CxlDevice::of(work.device) else { return None };
     let share = CapacityShare::new(work, MEMORY);
@@ -209,7 +210,7 @@ fn holders<'a>(work: &PlanWork<'a>, share: &CapacityShare<'_>, cards: &[CardId])
     users.map(|held| (held.claim_name, bytes(held))).collect()
 }
 
-/// A dax device that nobody holds through its card.
+/// Plan for a dax device. Refused while another claim holds one of its cards.
 fn dax(work: &PlanWork<'_>, memory: DaxId) -> Result<CxlPlan, BackendError> {
     let cards = if let DaxId::Region(region) = &memory { region.cards.as_slice() } else { &[] };
     match other_holder(work, cards) {

@@ -23,18 +23,18 @@ use crate::{
     write::WaitLimits,
 };
 
-/// What the steps work with.
+/// Access to the hardware for the steps of a claim.
 #[derive(Debug)]
 pub(crate) struct CxlHardware<'a> {
     pub(crate) root: &'a SysRoot,
     pub(crate) waits: &'a WaitLimits,
-    /// Held by whoever makes or takes down a region: the kernel hands out names and addresses one at a time, and what is
-    /// half made by one is an orphan to another.
+    /// Held while a region is made or taken down: the kernel hands out names and addresses one at a time, and a
+    /// region that one thread has half made is an orphan to another.
     pub(crate) regions: &'a Mutex<()>,
 }
 
 impl CxlHardware<'_> {
-    /// Nothing is kept behind the lock that a panic could have left half done.
+    /// Locks out other work on regions. The lock guards nothing that a panic could have left half done.
     pub(crate) fn alone(&self) -> MutexGuard<'_, ()> {
         self.regions.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -54,7 +54,7 @@ impl CxlHardware<'_> {
         }
     }
 
-    /// Maps all volatile memory of a card, as what the claim wants it to be.
+    /// Maps all volatile memory of a card, in the form that the claim asks for.
     fn map(&self, card: &CardId, system_ram: bool, sanitize: bool) -> Result<PrepareOutcome, BackendError> {
         let _alone = self.alone();
         if sanitize {
@@ -69,7 +69,8 @@ impl CxlHardware<'_> {
         if system_ram {
             memory::bring_online(self.root, &dax, self.waits).map_err(|error| failed(error.into()))?;
             let mems: BTreeSet<u32> = dax.target_node.into_iter().collect();
-            // All of it is movable, so containers are let use an ordinary node beside it: their programs have to choose.
+            // All of it is movable, so containers may also use an ordinary node beside it: their programs have to
+            // choose.
             let policy = Some(MemoryPolicy { mode: MemoryMode::Bind, nodes: mems.clone() });
             let pinning = Pinning { mems, policy, ..Pinning::default() };
             return Ok(PrepareOutcome { pinning: Some(pinning), ..PrepareOutcome::default() });
@@ -133,7 +134,7 @@ impl CxlHardware<'_> {
         ready.map_err(|error| unusable(&error))
     }
 
-    /// Takes back what was prepared, or any part of it.
+    /// Takes back the prepared hardware, or any part of it.
     pub(crate) fn unprepare(&self, work: &UnprepareWork<'_>) -> Result<(), BackendError> {
         match CxlPlan::read(work.plan)? {
             Some(CxlPlan::Accelerator { address, vfio: true, former }) => vfio::give_back(self.root, address, &former)

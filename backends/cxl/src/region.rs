@@ -5,7 +5,7 @@
 //!   decoder: capacity 0 ◄───── region deleted ◄──── uncommit ◄──── driver ◄── memory taken back
 //! ```
 //!
-//! Everything on the way back goes through the [`MemoryGate`]. A crash anywhere leaves something that [`create`] and
+//! Everything on the way back goes through the [`MemoryGate`]. A crash anywhere leaves a state that [`create`] and
 //! [`take_down`] start over from.
 
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ pub(crate) const UNIT_BYTES: u64 = 256 << 20;
 /// Granularity where the window does not say; the kernel's own default.
 const GRANULARITY: u32 = 256;
 
-/// Why a region is not there, or still there.
+/// Reason why a region is not there, or still there.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RegionError {
     /// The card is not there.
@@ -43,13 +43,13 @@ pub(crate) enum RegionError {
         /// Kernel's name.
         memdev: String,
     },
-    /// The card has nothing that could be mapped.
+    /// The card has no memory that could be mapped.
     #[error("memory device {memdev} has no volatile memory of 256 MiB or more")]
     NoCapacity {
         /// Kernel's name.
         memdev: String,
     },
-    /// Its memory is mapped in another way.
+    /// The card's memory is mapped in another way.
     #[error("memory of {memdev} is part of {region} already, which is not all volatile memory of this card alone")]
     Occupied {
         /// Kernel's name of the memory device.
@@ -57,14 +57,14 @@ pub(crate) enum RegionError {
         /// Kernel's name of the region.
         region: String,
     },
-    /// There is no place for it.
+    /// There is no place for the region.
     #[error("no window of physical addresses takes {bytes} bytes of {memdev}: {reasons}")]
     NoWindow {
         /// Kernel's name of the memory device.
         memdev: String,
         /// Bytes.
         bytes: u64,
-        /// What each window said.
+        /// Reason of each window.
         reasons: String,
     },
     /// No decoder of the card is left.
@@ -79,13 +79,13 @@ pub(crate) enum RegionError {
         /// Kernel's name.
         region: String,
     },
-    /// It holds data.
+    /// The region holds data.
     #[error("{region} is persistent memory and may hold data: destroy it by hand first")]
     Persistent {
         /// Kernel's name.
         region: String,
     },
-    /// Nothing can take the memory back.
+    /// The memory cannot be taken back.
     #[error(
         "{} of {region} were given to the system by firmware: no dax device owns them, so that they cannot be taken \
              back before a reboot with other settings of the firmware",
@@ -97,26 +97,26 @@ pub(crate) enum RegionError {
         /// The blocks.
         blocks: Vec<MemoryBlock>,
     },
-    /// The kernel made no dax device of it.
+    /// The kernel made no dax device of the region.
     #[error("no dax device came with {region}: is the kernel's module dax_cxl there?")]
     NoDax {
         /// Kernel's name.
         region: String,
     },
-    /// The kernel said yes and did nothing.
+    /// The kernel accepted a write and did nothing.
     #[error("{region} is {state}")]
     NotDone {
         /// Kernel's name.
         region: String,
-        /// What it is.
+        /// State of the region.
         state: &'static str,
     },
-    /// A window does not take it; another one may.
+    /// A window does not take the region; another one may.
     #[error("{window} does not take it")]
     Window {
         /// Kernel's name.
         window: String,
-        /// What the kernel said.
+        /// Error of the kernel.
         #[source]
         source: WriteError,
     },
@@ -125,29 +125,29 @@ pub(crate) enum RegionError {
     Commit {
         /// Kernel's name.
         region: String,
-        /// What the kernel said.
+        /// Error of the kernel.
         #[source]
         source: WriteError,
     },
-    /// A step failed, and what was made before is still there.
+    /// A step failed, and what was made before it is still there.
     #[error("failed to take down what was made, after this error: {cause}")]
     RollBack {
         /// The first error, with its causes.
         cause: String,
-        /// Why it could not be taken down.
+        /// Error of taking it down.
         #[source]
         source: Box<RegionError>,
     },
-    /// How it stands cannot be told.
+    /// The state could not be read.
     #[error(transparent)]
     Read(#[from] ReadFailure),
-    /// A write.
+    /// A write failed.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// Its memory.
+    /// An operation on the region's memory failed.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// The gate.
+    /// The gate refused.
     #[error(transparent)]
     Gate(#[from] GateError),
 }
@@ -164,7 +164,7 @@ pub(crate) fn capacity(memdev: &Memdev) -> u64 {
     memdev.bytes(RegionMode::Ram) / UNIT_BYTES * UNIT_BYTES
 }
 
-/// Whether a region is made of all volatile memory of this card alone.
+/// True if a region is made of all volatile memory of this card alone.
 pub(crate) fn is_whole(objects: &CxlObjects, memdev: &Memdev, region: &CxlRegion) -> bool {
     let members = objects.members_of(region);
     region.mode == Some(RegionMode::Ram)
@@ -173,8 +173,8 @@ pub(crate) fn is_whole(objects: &CxlObjects, memdev: &Memdev, region: &CxlRegion
         && members.iter().all(|(member, _)| member.name == memdev.name)
 }
 
-/// Makes a region of all volatile memory of a card, or finds the one that was made before; gives its dax device. Whatever
-/// was begun and not finished is taken down first; so is what fails now.
+/// Makes a region of all volatile memory of a card, or finds the one that was made before; returns its dax device.
+/// Remains of an unfinished creation are taken down first; so is a region that fails now.
 pub(crate) fn create(root: &SysRoot, card: &CardId, waits: &WaitLimits) -> Result<DaxDevice, RegionError> {
     clear(root, card, waits)?;
     let objects = CxlObjects::read(root)?;
@@ -187,7 +187,8 @@ pub(crate) fn create(root: &SysRoot, card: &CardId, waits: &WaitLimits) -> Resul
     ready.map_err(|cause| roll_back(root, card, waits, cause))
 }
 
-/// Takes down what is only half there. What is there as a whole stays; anything else is somebody else's.
+/// Takes down regions of the card that are only half made. A whole region stays; any other committed region was not
+/// made here, and is an error.
 fn clear(root: &SysRoot, card: &CardId, waits: &WaitLimits) -> Result<(), RegionError> {
     let objects = CxlObjects::read(root)?;
     drop_orphans(root, &objects, waits)?;
@@ -208,8 +209,8 @@ fn clear(root: &SysRoot, card: &CardId, waits: &WaitLimits) -> Result<(), Region
     Ok(())
 }
 
-/// Takes regions down that nothing was put into: what is left when the making of one ended in the middle. Whoever makes
-/// regions here does it alone.
+/// Takes down regions that nothing was put into: remains of a creation that ended in the middle. Only one region is
+/// made at a time here.
 fn drop_orphans(root: &SysRoot, objects: &CxlObjects, waits: &WaitLimits) -> Result<(), RegionError> {
     let orphan = |region: &&CxlRegion| {
         region.mode == Some(RegionMode::Ram)
@@ -220,7 +221,7 @@ fn drop_orphans(root: &SysRoot, objects: &CxlObjects, waits: &WaitLimits) -> Res
     objects.regions.iter().filter(orphan).try_for_each(|region| take_down(root, objects, region, waits))
 }
 
-/// Gives back what decoders hold without a region. The kernel wants it in the opposite order of taking.
+/// Gives back the capacity that decoders hold without a region. The kernel wants it in the opposite order of taking.
 fn release(root: &SysRoot, endpoint: &EndpointPort) -> Result<(), RegionError> {
     let idle = |decoder: &&EndpointDecoder| {
         decoder.region.is_none() && decoder.dpa_size > 0 && decoder.mode == Some(RegionMode::Ram) && !decoder.locked
@@ -231,7 +232,7 @@ fn release(root: &SysRoot, endpoint: &EndpointPort) -> Result<(), RegionError> {
     Ok(())
 }
 
-/// Makes a committed region in the first window that takes it; gives its name.
+/// Makes a committed region in the first window that takes it; returns its name.
 fn make(
     root: &SysRoot,
     objects: &CxlObjects,
@@ -311,13 +312,13 @@ fn start(root: &SysRoot, name: &str, waits: &WaitLimits) -> Result<DaxDevice, Re
     if let Some(dax) = waits.wait(waits.looks, dax).transpose()? {
         return Ok(dax);
     }
-    // Without a driver of its own accord it gets one from us.
+    // A dax device that gets no driver by itself is bound by the caller.
     let objects = CxlObjects::read(root)?;
     let any = objects.region(name).and_then(|region| objects.daxes_of(region).next());
     any.cloned().ok_or_else(|| RegionError::NoDax { region: name.to_owned() })
 }
 
-/// Takes down what was made of a card's volatile memory, after an error.
+/// Takes down the regions of a card's volatile memory, after an error.
 pub(crate) fn roll_back(root: &SysRoot, card: &CardId, waits: &WaitLimits, cause: RegionError) -> RegionError {
     match take_down_all(root, card, waits, &mut Vec::new()) {
         Ok(()) => cause,
@@ -325,8 +326,8 @@ pub(crate) fn roll_back(root: &SysRoot, card: &CardId, waits: &WaitLimits, cause
     }
 }
 
-/// Takes down every region that is made of volatile memory of this card alone, and frees its decoders. Notes in `done`
-/// what was done.
+/// Takes down every region that is made of volatile memory of this card alone, and frees its decoders. Notes the
+/// steps in `done`.
 pub(crate) fn take_down_all(
     root: &SysRoot,
     card: &CardId,
@@ -348,7 +349,7 @@ pub(crate) fn take_down_all(
     endpoint.map_or(Ok(()), |endpoint| release(root, endpoint))
 }
 
-/// Whether a region could be taken down, as far as can be told without trying.
+/// Checks that a region could be taken down, as far as this can be told without trying.
 pub(crate) fn may_take_down(root: &SysRoot, objects: &CxlObjects, region: &CxlRegion) -> Result<(), RegionError> {
     let name = || region.name.clone();
     if region.mode == Some(RegionMode::Pmem) {

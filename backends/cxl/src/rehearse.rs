@@ -1,4 +1,4 @@
-//! What an operator's order would do: its checks, and none of its writes.
+//! Rehearsal of an operator's order: its checks, and none of its writes.
 
 use hostler_backend::{BackendError, DeviceOperation, OperateWork, OperationObstacle, OperationOutcome, OperationStep};
 use hostler_linux::SysRoot;
@@ -12,10 +12,11 @@ use crate::{
     region::{self, RegionError},
 };
 
-/// What an order would do.
+/// Steps that an order would take.
 ///
 /// # Errors
-/// When it would be refused for what can be read. Memory that is in use is found when it is taken back, and not before.
+/// When the order would be refused for what can be read. Memory in use is found when it is taken back, and not
+/// before.
 pub(crate) fn rehearse(root: &SysRoot, work: &OperateWork<'_>) -> Result<OperationOutcome, BackendError> {
     let Some(CxlDevice::Memory { card }) = CxlDevice::of(work.device) else {
         return Err(work.refused(OperationObstacle::NotWhole).into());

@@ -1,4 +1,4 @@
-//! What claims can have been given of CXL hardware, against which their records are held.
+//! Edits that claims on CXL hardware can have been given, against which their records are checked.
 
 use hostler_api::Chain;
 use hostler_backend::{ContainerEdits, EditScope, ForeignEdits, VerifyWork};
@@ -11,15 +11,15 @@ use hostler_linux::{
 
 use crate::{enumerate, plan::CxlPlan};
 
-/// The node of any dax device: which one it is, the kernel decides anew with every mapping.
+/// The node of any dax device: the kernel numbers dax devices anew with every mapping.
 const DAX_NODE: &str = "/dev/dax#.#";
 
 /// Checks the edits of a claim's device.
 ///
 /// # Errors
-/// When they hold what the device never gives.
+/// When they hold an edit that the device never gives.
 pub(crate) fn check(root: &SysRoot, work: &VerifyWork<'_>, edits: &ContainerEdits) -> Result<(), ForeignEdits> {
-    // What cannot be judged is not given.
+    // An edit that cannot be judged counts as not given.
     let unread = |failure| ForeignEdits { what: format!("what cannot be checked now ({})", Chain(&failure)) };
     root.look(|tree| check_in(tree, work, edits)).map_err(unread)?
 }
@@ -45,8 +45,8 @@ fn looked_after(tree: &TreeReading<'_>, work: &VerifyWork<'_>, edits: &Container
     }
 }
 
-/// The nodes that the driver of a function has made. While there are none, because the function or its driver is gone, a
-/// record may go on naming them: a node that is not there gives nothing.
+/// The nodes that the driver of a function has made. While there are none, because the function or its driver is
+/// gone, a record may go on naming them: a node that is not there gives nothing.
 fn made_by_driver(tree: &TreeReading<'_>, address: PciAddress, edits: &ContainerEdits) -> EditScope {
     let now = enumerate::driver_nodes(tree, &pci::folder(tree, address));
     let device_nodes = if now.is_empty() {
@@ -63,7 +63,7 @@ fn is_absent(tree: &TreeReading<'_>, node: &DeviceNode) -> bool {
     *node == plain && below.is_some_and(|name| !tree.exists(format!("dev/{name}")))
 }
 
-/// Nothing that leads upwards or nowhere.
+/// True for a part that leads neither upwards nor nowhere.
 fn is_plain(part: &str) -> bool {
     !part.is_empty() && !part.starts_with('.')
 }

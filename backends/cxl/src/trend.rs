@@ -1,4 +1,4 @@
-//! Counters of errors that only grow: what is new is trouble, and trouble is remembered for a while.
+//! Counters of errors that only grow: new errors are trouble, and trouble is remembered for a while.
 
 use std::{
     collections::BTreeMap,
@@ -6,24 +6,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long after the last new error something counts as sick. Errors come in bursts: a device that is offered, taken away
-/// and offered again with each of them helps nobody.
+/// Time after the last new error for which a counter means trouble. Errors come in bursts: a device that is offered,
+/// taken away and offered again with each of them is of no use.
 pub(crate) const SICK_FOR: Duration = Duration::from_secs(300);
 
-/// What was counted before, by what counts. What there was at the first look is nobody's fault now.
+/// Earlier counts, by counter. Errors from before the first look count against no device.
 #[derive(Debug, Default)]
 pub(crate) struct ErrorTrends(Mutex<BTreeMap<String, ErrorTrend>>);
 
 #[derive(Clone, Copy, Debug)]
 struct ErrorTrend {
     count: u64,
-    /// New errors since it was well, and when the last of them was seen.
+    /// New errors since the device was well, and the time at which the last of them was seen.
     new: Option<(u64, Instant)>,
 }
 
 impl ErrorTrends {
-    /// Takes what a counter shows now, and gives the number of errors that make it count as sick. A counter that has begun
-    /// anew belongs to a device that was reset or replaced.
+    /// Takes the present value of a counter, and returns the number of errors for which the device counts as sick. A
+    /// counter that has begun anew belongs to a device that was reset or replaced.
     pub(crate) fn observe(&self, counter: &str, count: u64, now: Instant) -> Option<u64> {
         let mut trends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let trend = trends.entry(counter.to_owned()).or_insert(ErrorTrend { count, new: None });

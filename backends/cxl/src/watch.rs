@@ -1,5 +1,5 @@
-//! What a backend remembers from one look at the hardware to the next, and whom it asks. No device is made of it: a look
-//! that begins with nothing finds the same devices, and learns of trouble as it comes.
+//! Memory of a backend from one look at the hardware to the next, and the mailbox that it asks. No device is made of
+//! it: a look that begins with nothing finds the same devices, and learns of trouble as it comes.
 
 use std::{sync::Arc, time::Instant};
 
@@ -21,18 +21,18 @@ pub(crate) struct HealthWatch {
 }
 
 impl HealthWatch {
-    /// Remembers nothing, and asks the machine under `root`.
+    /// A watch that remembers nothing, and asks the machine under `root`.
     pub(crate) fn new(root: &SysRoot) -> Self {
         Self::asking(Arc::new(KernelMailbox::new(root.clone())))
     }
 
-    /// Remembers nothing, and asks `mailbox`.
+    /// A watch that remembers nothing, and asks `mailbox`.
     pub(crate) fn asking(mailbox: Arc<dyn Mailbox>) -> Self {
         Self { known: Arc::default(), trends: Arc::default(), events: Arc::default(), mailbox }
     }
 
-    /// What a card says of its health. Many say nothing: not to the unprivileged, not in a captured tree, and not where the
-    /// card does not know how. That is no trouble. That we are short of something is.
+    /// Health that a card reports. Many report none: not to the unprivileged, not in a captured tree, and not where
+    /// the card does not know how. That is no trouble. A shortage in this process is.
     pub(crate) fn health(&self, tree: &TreeReading<'_>, memdev: &str) -> Option<CardHealth> {
         let answer = self.mailbox.health(memdev).map_err(|error| ReadFailure::new(format!("dev/cxl/{memdev}"), error));
         match answer {
@@ -43,7 +43,7 @@ impl HealthWatch {
         None
     }
 
-    /// Reads what was traced since the last look.
+    /// Reads the events that were traced since the last look.
     pub(crate) fn read_events(&self, tree: &TreeReading<'_>) {
         self.events.read(tree);
     }

@@ -1,42 +1,42 @@
-//! Writes that harm nobody, each of them read back: a write that the kernel says yes to proves nothing.
+//! Writes that do no harm, each of them read back: a write that the kernel accepts proves nothing.
 
 use std::{io, path::Path, thread, time::Duration};
 
 use hostler_linux::{ReadFailure, SysRoot};
 
-/// Why something is not as it was to be.
+/// Reason why a file does not read as it should.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WriteError {
-    /// How it is cannot be told.
+    /// The state could not be read.
     #[error(transparent)]
     Read(#[from] ReadFailure),
     /// The kernel refused.
     #[error("failed to write {text} to /{path}")]
     Refused {
-        /// Where.
+        /// File of the write.
         path: String,
-        /// What.
+        /// Text that was to be written.
         text: String,
-        /// What the kernel said.
+        /// Error of the kernel.
         #[source]
         source: io::Error,
     },
-    /// The kernel said yes, and did something else.
+    /// The kernel accepted the write, and did something else.
     #[error("/{path} is {found} after {text} was written to /{written}")]
     NotDone {
-        /// What was read.
+        /// File that was read.
         path: String,
-        /// What it says.
+        /// Text that was found.
         found: String,
-        /// What was written.
+        /// Text that was written.
         text: String,
-        /// Where.
+        /// File that was written.
         written: String,
     },
 }
 
 impl WriteError {
-    /// Whether another try may help.
+    /// True if another try may help.
     pub(crate) fn is_busy(&self) -> bool {
         match self {
             Self::Refused { source, .. } => {
@@ -57,7 +57,7 @@ pub(crate) fn write(root: &SysRoot, path: impl AsRef<Path>, text: &str) -> Resul
     })
 }
 
-/// Writes `text` to `path`, unless it is `done` already, and checks that it is then.
+/// Writes `text` to `path`, unless the file is `done` already, and checks that it is so afterwards.
 pub(crate) fn write_until(
     root: &SysRoot,
     path: impl AsRef<Path>,
@@ -82,28 +82,28 @@ pub(crate) fn write_number(root: &SysRoot, path: impl AsRef<Path>, value: u64) -
     write_until(root, path, &value.to_string(), |now| crate::objects::number(now) == Some(value))
 }
 
-/// How long the kernel gets for what takes its time.
+/// Time that the kernel gets for slow work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaitLimits {
-    /// Between two looks, or two tries.
+    /// Time between two looks, or two tries.
     pub(crate) step: Duration,
-    /// Tries to free memory that is busy. The kernel itself moves pages for seconds before it says EBUSY.
+    /// Number of tries to free memory that is busy. The kernel itself moves pages for seconds before it says EBUSY.
     pub(crate) tries: u32,
-    /// Looks whether something has appeared: drivers may have to be loaded first.
+    /// Number of looks for a thing that should appear: drivers may have to be loaded first.
     pub(crate) looks: u32,
-    /// Looks whether an erasure is over.
+    /// Number of looks for the end of an erasure.
     pub(crate) erasing: u32,
 }
 
 impl Default for WaitLimits {
-    /// Ten seconds for what appears; ten minutes for an erasure, and whoever repeats the order waits on.
+    /// Ten seconds for things that appear; ten minutes for an erasure, after which a repeated order waits on.
     fn default() -> Self {
         Self { step: Duration::from_millis(100), tries: 5, looks: 100, erasing: 6000 }
     }
 }
 
 impl WaitLimits {
-    /// Looks until there is something, or time is up.
+    /// Looks until there is a result, or time is up.
     pub(crate) fn wait<T>(&self, looks: u32, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         for _ in 1..looks {
             if let Some(found) = look() {
@@ -114,7 +114,7 @@ impl WaitLimits {
         look()
     }
 
-    /// Tries until it works, or no try is left, or another one cannot help.
+    /// Tries until the work succeeds, or no try is left, or another one cannot help.
     pub(crate) fn retry<T, E>(
         &self,
         is_busy: impl Fn(&E) -> bool,

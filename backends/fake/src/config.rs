@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use hostler_api::ConfigProblem;
 use serde::{Deserialize, Serialize};
 
-/// Where the script and the make-believe hardware are.
+/// Paths of the script and of the make-believe hardware.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FakeBackendConfig {
@@ -18,7 +18,7 @@ pub struct FakeBackendConfig {
 }
 
 impl FakeBackendConfig {
-    /// Everything that is wrong. The script itself is checked when it is read: it may come and change later.
+    /// All mistakes. The script itself is checked when it is read: it may come and change later.
     pub fn validate(&self) -> Vec<ConfigProblem> {
         let mut problems = Vec::new();
         if self.script.as_os_str().is_empty() {

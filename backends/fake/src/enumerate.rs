@@ -20,7 +20,7 @@ fn health(scripted: &ScriptedDevice, earlier: u64) -> &Health {
     due.map_or(&scripted.device.health, |(_, health)| health)
 }
 
-/// Whether the device is there and works, as the last of `enumerations` has seen it.
+/// Checks that the device is there and works, as the last of `enumerations` has seen it.
 pub(crate) fn usable(script: &FakeScript, enumerations: u64, name: &DeviceName) -> Result<(), BackendError> {
     let Some(scripted) = script.devices.iter().find(|scripted| scripted.device.name == *name) else {
         return Err(BackendError::NotUsable { reason: format!("{name} is not there any more") });

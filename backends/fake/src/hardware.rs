@@ -23,7 +23,7 @@ impl FakeHardware {
         Self { dir }
     }
 
-    /// Writes the plan, unless it is there already, and reads it again, as one does with hardware.
+    /// Writes the plan, unless it is there already, and reads it back, as with real hardware.
     pub(crate) fn write(&self, claim: &ClaimUid, grant: &Grant, plan: &DevicePlan) -> Result<(), BackendError> {
         let path = self.path(claim, grant);
         let content = content(plan)?;
@@ -35,7 +35,7 @@ impl FakeHardware {
         self.check(claim, grant, plan)
     }
 
-    /// Whether the plan stands there.
+    /// Checks that the plan is there.
     pub(crate) fn check(&self, claim: &ClaimUid, grant: &Grant, plan: &DevicePlan) -> Result<(), BackendError> {
         let path = self.path(claim, grant);
         let reason = match read(&path)? {
@@ -46,7 +46,7 @@ impl FakeHardware {
         Err(BackendError::NotUsable { reason })
     }
 
-    /// Removes the plan; what is not there is removed already.
+    /// Removes the plan; a plan that is not there is removed already.
     pub(crate) fn remove(&self, claim: &ClaimUid, grant: &Grant) -> Result<(), BackendError> {
         let path = self.path(claim, grant);
         match fs::remove_file(&path) {

@@ -1,9 +1,9 @@
 //! Scripted devices, for tests, demos and rehearsals of failure.
 //!
-//! A script in TOML says which devices there are and what goes wrong with them. It is read anew on every call, so devices
-//! appear, change and go when the file changes. The fake's hardware is a folder: [`Backend::prepare`] puts one file per
-//! claim, device and share there, [`Backend::verify`] looks at it, [`Backend::unprepare`] removes it. Removing the folder
-//! is what a reboot does.
+//! A script in TOML says which devices there are and what goes wrong with them. It is read anew on every call, so
+//! devices appear, change and go when the file changes. The fake's hardware is a folder: [`Backend::prepare`] puts
+//! one file per claim, device and share there, [`Backend::verify`] looks at it, [`Backend::unprepare`] removes it.
+//! Removing the folder is what a reboot does.
 //!
 //! ```toml
 //! seed = 7                               # for faults with a probability
@@ -13,7 +13,7 @@
 //!
 //! [[device]]
 //! name = "gpu"                           # with `count`, "-{n}" is added where no {n} stands in the name
-//! count = 4                              # every text of a device may hold {n} (0, 1, …) and {x} (00, 01, … hexadecimal)
+//! count = 4                              # every text of a device may hold {n} (0, 1, …) and {x} (00, 01, … in hex)
 //! sharing = "shared"                     # or "exclusive", the default
 //! numa_node = 0                          # the three standard attributes
 //! pci_root = "pci0000:16"
@@ -38,7 +38,7 @@
 //! capacity.cpus = 8
 //! node_allocatable.cpu = { capacity = "cpus", factor = 1 }                   # what it stands for of the node's own,
 //! node_allocatable.memory = { device = "1Gi" }                               # per capacity or per device
-//! binding = { binds_to_node = true, conditions = ["example.com/Attached"], failure_conditions = ["example.com/Failed"] }
+//! binding = {binds_to_node = true, conditions = ["example.com/Attached"], failure_conditions = ["example.com/Failed"]}
 //!
 //! [[fault]]
 //! step = "prepare"                       # enumerate, plan, prepare, verify or unprepare
@@ -57,8 +57,8 @@
 //! reason = "the firmware is old"
 //! ```
 //!
-//! `skip` and `times` count the calls of this process that the fault could strike, since the script got the content that
-//! it has: whoever writes a new script begins to count anew, and so does a daemon that was restarted.
+//! `skip` and `times` count the calls of this process that the fault could strike, since the script got its present
+//! content: a new script begins to count anew, and so does a daemon that was restarted.
 
 mod config;
 mod enumerate;
@@ -84,7 +84,7 @@ use hardware::FakeHardware;
 use script::{BackendMethod, FakeScript};
 use script_file::ScriptFile;
 
-/// What a process ends with that a fault has killed: none of the codes that the daemon or a shell uses.
+/// Exit code of a process that a fault has killed: none of the codes that the daemon or a shell uses.
 pub const KILL_EXIT_CODE: i32 = 86;
 
 /// Reads a script's `text` as the backend would; `path` stands in messages only.
@@ -108,8 +108,9 @@ impl FakeBackend {
         Self { hardware: FakeHardware::new(config.state_dir()), script: ScriptFile::new(config.script) }
     }
 
-    /// One method for the grant's device. A script that is gone or wrong leaves the last one in force (`enumerate` reports
-    /// the mistake), and none at all strikes nothing: what is prepared can be taken back without a script.
+    /// Runs one method for the grant's device. A script that is gone or wrong leaves the last one in force
+    /// (`enumerate` reports the mistake). Without any script no fault strikes: what is prepared can be taken back
+    /// without a script.
     fn rehearse<T>(
         &self,
         method: BackendMethod,
@@ -127,7 +128,7 @@ impl Backend for FakeBackend {
         BackendName::new("fake").expect("a DNS label")
     }
 
-    /// None: a changed script is noticed by the daemon's timed scan, or by a scan that somebody asks for.
+    /// No subsystem: a changed script is noticed by the daemon's timed scan, or by a scan on request.
     fn subsystems(&self) -> &[&'static str] {
         &[]
     }
@@ -153,7 +154,7 @@ impl Backend for FakeBackend {
         self.rehearse(BackendMethod::Unprepare, work.grant, || self.hardware.remove(work.claim, work.grant))
     }
 
-    /// What the script says, and variables of any name: what the script says changes with it, and records stay.
+    /// Accepts the script's edits, and variables of any name: the script's edits change with it, and records stay.
     fn check_edits(&self, work: &VerifyWork<'_>, edits: &ContainerEdits) -> Result<(), ForeignEdits> {
         let any = EditScope::default().with_env();
         if any.check(edits).is_ok() {

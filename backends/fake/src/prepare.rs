@@ -1,4 +1,4 @@
-//! What a claim gets: the device, or a part of its capacities that nobody holds.
+//! Chooses for a claim: the device, or a part of its capacities that no other claim holds.
 
 use hostler_api::{
     Access, ConfigProblem, Grant, QualifiedName, Quantity, few,
@@ -8,7 +8,8 @@ use hostler_api::{
 use hostler_backend::{BackendError, Capacity, DevicePlan, HeldDevice, PlanWork, Sharing};
 use serde_json::json;
 
-/// Chooses for one grant. The plan holds what the "hardware" is told: the device, the amounts and the configuration.
+/// Chooses for one grant. The plan holds what is written to the "hardware": the device, the amounts and the
+/// configuration.
 pub(crate) fn plan(work: &PlanWork<'_>) -> Result<DevicePlan, BackendError> {
     let config = config(work.grant)?;
     if work.grant.access == Access::Use {
@@ -24,8 +25,8 @@ pub(crate) fn plan(work: &PlanWork<'_>) -> Result<DevicePlan, BackendError> {
     Ok(DevicePlan { data, ..DevicePlan::default() })
 }
 
-/// The configuration that counts. The fake takes any object, but what calls itself one of this driver's kinds has to be
-/// one that the fake takes.
+/// The configuration that counts. The fake takes any object, but an object that calls itself one of this driver's
+/// kinds has to be one that the fake takes.
 fn config(grant: &Grant) -> Result<Option<&serde_json::Value>, BackendError> {
     let mut problems = Vec::new();
     for config in &grant.config {

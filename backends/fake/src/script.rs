@@ -1,4 +1,4 @@
-//! The script: what may stand in it, and what it means.
+//! The script: its permitted content and the meaning of it.
 
 mod entries;
 mod numbering;
@@ -23,7 +23,7 @@ use problem::{read, within};
 
 pub use problem::ScriptError;
 
-/// A script that makes sense.
+/// A script without mistakes.
 #[derive(Debug, Default)]
 pub(crate) struct FakeScript {
     pub(crate) seed: u64,
@@ -34,15 +34,15 @@ pub(crate) struct FakeScript {
     latency_ms: MethodLatencies,
 }
 
-/// A device, and what becomes of its health.
+/// A device, and the changes of its health.
 #[derive(Debug)]
 pub(crate) struct ScriptedDevice {
     pub(crate) device: Device,
-    /// After how many enumerations, ascending, and to what.
+    /// Number of enumerations before each change, ascending, and the health after it.
     pub(crate) changes: Vec<(u64, Health)>,
 }
 
-/// What goes wrong, and when.
+/// A fault, and when it strikes.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ScriptedFault {
@@ -74,7 +74,7 @@ pub(crate) enum BackendMethod {
     Unprepare,
 }
 
-/// When a fault strikes: before the method has its effect, or after.
+/// Moment at which a fault strikes: before the method has its effect, or after.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum FaultTiming {
@@ -83,7 +83,7 @@ pub(crate) enum FaultTiming {
     After,
 }
 
-/// How long each method takes, milliseconds.
+/// Duration of each method, milliseconds.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct MethodLatencies {
@@ -165,7 +165,7 @@ impl FakeScript {
         Ok(Self { seed, counter_sets, devices, faults, warnings, latency_ms })
     }
 
-    /// What is in force whichever device it is about.
+    /// The parts of the script that are in force for any device.
     pub(crate) fn without_devices(&self) -> Self {
         let Self { seed, latency_ms, .. } = *self;
         Self { seed, latency_ms, faults: self.faults.clone(), ..Self::default() }

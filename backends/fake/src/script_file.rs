@@ -16,30 +16,31 @@ use crate::{
     script::{BackendMethod, FakeScript, FaultTiming, ScriptError, ScriptedFault},
 };
 
-/// How often a fault that takes its time looks whether the script has changed.
+/// Interval at which a fault that takes its time looks whether the script has changed.
 const LINGER: Duration = Duration::from_millis(20);
-/// How often a call that hangs looks whether it may go on.
+/// Interval at which a call that hangs looks whether it may go on.
 const HANG_POLL: Duration = Duration::from_millis(10);
 /// Thousands of devices, each with all that a device can have.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// A script's file and what was made of it.
+/// A script's file and the state that was made of it.
 #[derive(Debug)]
 pub(crate) struct ScriptFile {
     path: PathBuf,
     progress: Mutex<Option<ScriptProgress>>,
 }
 
-/// The last script that could be read, and what has happened since it has this content.
+/// The last script that could be read, and the calls since it has this content.
 #[derive(Debug)]
 struct ScriptProgress {
     text: Arc<str>,
-    /// Without devices: a thousand of them are worth megabytes, and are made from the text when somebody looks at them.
+    /// The script without devices: a thousand of them are worth megabytes, and are made from the text when they are
+    /// needed.
     script: Arc<FakeScript>,
     enumerations: u64,
-    /// For each fault the calls that it could strike.
+    /// Number of calls that each fault could strike.
     calls: Vec<u64>,
-    /// For each fault how often it struck.
+    /// Number of strikes of each fault.
     strikes: Vec<u64>,
 }
 
@@ -56,7 +57,7 @@ impl ScriptFile {
         Ok(script)
     }
 
-    /// Has the script as it is now in force, as far as it can be read.
+    /// Puts the present script in force, as far as it can be read.
     pub(crate) fn refresh(&self) -> Result<(), ScriptError> {
         let text = self.text()?;
         let is_known = self.lock().as_ref().is_some_and(|progress| *progress.text == *text);
@@ -78,14 +79,14 @@ impl ScriptFile {
         *progress = Some(ScriptProgress { text, script, enumerations: 0, calls: none.clone(), strikes: none });
     }
 
-    /// The last script that could be read, and how often it was enumerated.
+    /// The last script that could be read, and the number of its enumerations.
     pub(crate) fn last(&self) -> Option<(FakeScript, u64)> {
         let (text, enumerations) =
             self.lock().as_ref().map(|progress| (progress.text.clone(), progress.enumerations))?;
         FakeScript::parse(&self.path, &text).ok().map(|script| (script, enumerations))
     }
 
-    /// Counts an enumeration; returns how many there were before.
+    /// Counts an enumeration; returns the number of earlier ones.
     pub(crate) fn enumerated(&self) -> u64 {
         self.lock().as_mut().map_or(0, |progress| {
             progress.enumerations += 1;
@@ -93,7 +94,7 @@ impl ScriptFile {
         })
     }
 
-    /// Takes as long as the script last read says, and runs `effect` between the faults that strike before and after it.
+    /// Takes as long as the last script says, and runs `effect` between the faults that strike before and after it.
     pub(crate) fn rehearse<T>(
         &self,
         method: BackendMethod,
@@ -114,7 +115,7 @@ impl ScriptFile {
         Ok(result)
     }
 
-    /// How long a call takes, what strikes it, and the text of the script that says so.
+    /// Duration of a call, the faults that strike it, and the text of the script that says so.
     fn strikes(&self, method: BackendMethod, device: Option<&DeviceName>) -> (Duration, Vec<ScriptedFault>, Arc<str>) {
         let mut progress = self.lock();
         let Some(progress) = progress.as_mut() else { return (Duration::ZERO, Vec::new(), Arc::from("")) };
@@ -131,8 +132,7 @@ impl ScriptFile {
         strike(method, fault)
     }
 
-    /// Waits so long, or until there is another script than the one that says so: that is how hardware that hangs comes to
-    /// itself.
+    /// Waits for `delay`, or until the script is another one than `text`: in that way hardware that hangs recovers.
     fn linger(&self, delay: Duration, text: &str) {
         let began = Instant::now();
         loop {
@@ -151,7 +151,7 @@ impl ScriptFile {
 }
 
 impl ScriptProgress {
-    /// Counts a call that fault number `index` could strike, and says whether it does.
+    /// Counts a call that fault number `index` could strike, and returns true if the fault does.
     fn is_struck(&mut self, index: usize, fault: &ScriptedFault) -> bool {
         let (Some(calls), Some(strikes)) = (self.calls.get_mut(index), self.strikes.get_mut(index)) else {
             return false;

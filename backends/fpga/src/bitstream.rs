@@ -1,9 +1,10 @@
-//! What a bitstream is: its digest, the interface that it fits to, the accelerator function in it. Pure: from bytes to facts.
+//! Facts about a bitstream, read from its bytes: its digest, the interface that it fits to, the accelerator function
+//! in it.
 //!
 //! | format | what tells | what is programmed |
 //! |---|---|---|
 //! | `gbs` | the header of a green bitstream of OPAE: both ids | what follows the header |
-//! | `raw` | nothing: ids are given by who adds it | all of it |
+//! | `raw` | nothing: the operator gives the ids with the file | all of it |
 
 mod gbs;
 
@@ -37,7 +38,7 @@ impl BitstreamDigest {
         &self.0
     }
 
-    /// As many digits as people need to tell two apart.
+    /// The first digits, as many as people need to tell two digests apart.
     pub fn short(&self) -> &str {
         &self.0[..12]
     }
@@ -101,7 +102,7 @@ impl From<Guid> for String {
     }
 }
 
-/// How a file is laid out.
+/// Layout of a file.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BitstreamFormat {
@@ -120,20 +121,20 @@ impl fmt::Display for BitstreamFormat {
     }
 }
 
-/// What the beginning of a file says.
+/// Facts that the beginning of a file states.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct BitstreamHeader {
-    /// How the file is laid out.
+    /// Layout of the file.
     pub format: BitstreamFormat,
-    /// What the region must offer, where the file says so.
+    /// Interface that the region must offer, where the file names it.
     pub interface_id: Option<Guid>,
-    /// What the kernel will show as `afu_id`, where the file says so.
+    /// Value that the kernel will show as `afu_id`, where the file names it.
     pub afu_id: Option<Guid>,
-    /// Where the image begins, in bytes.
+    /// Offset of the image, in bytes.
     pub image_at: usize,
 }
 
-/// Why a file is no bitstream that can be programmed.
+/// Reason why a file is no bitstream that can be programmed.
 #[derive(Debug, thiserror::Error)]
 pub enum HeaderError {
     /// The file is empty.
@@ -148,7 +149,7 @@ pub enum HeaderError {
 }
 
 impl BitstreamHeader {
-    /// How many bytes from the beginning of a file [`BitstreamHeader::read`] wants to see at most.
+    /// Number of bytes from the beginning of a file that [`BitstreamHeader::read`] needs at most.
     pub const MOST_BYTES: usize = gbs::MOST_HEADER_BYTES;
 
     /// Reads the beginning of a file of `length` bytes in all.

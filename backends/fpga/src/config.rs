@@ -15,7 +15,7 @@ use crate::bitstream::Guid;
 pub struct FpgaBackendConfig {
     /// Folder of the bitstreams that claims may name.
     pub bitstreams: PathBuf,
-    /// What regions are programmed with when a claim ends, by their interface id: digests or names of bitstreams.
+    /// Images that regions are programmed with when a claim ends: digests or names of bitstreams, by interface id.
     pub blank: BTreeMap<String, String>,
     /// Functions that are passed on whole, as addresses (`0000:b1:00.5`) or models (`8086:bccf`).
     pub vfio: Vec<String>,
@@ -55,7 +55,7 @@ impl FpgaBackendConfig {
         problems
     }
 
-    /// Whether this function is to be passed on whole.
+    /// True if this function is to be passed on whole.
     pub(crate) fn passes_on(&self, function: &PciIdentity) -> bool {
         self.vfio.iter().filter_map(|text| text.parse::<PciPick>().ok()).any(|pick| pick.names(function))
     }

@@ -1,10 +1,11 @@
-//! What a device of this backend is, in terms that outlive reboots: kernel indexes are looked up anew by whoever acts.
+//! A device of this backend, in terms that outlive reboots: kernel indexes are looked up anew for every act.
 
 use hostler_backend::{BackendError, Device};
 use hostler_linux::pci::PciAddress;
 use serde::{Deserialize, Serialize};
 
-/// Travels in [`Device::data`] and in plans. Where the thing is today, [`crate::dfl::find`] and its like tell.
+/// Target of a device, kept in [`Device::data`] and in plans. [`crate::dfl::find`] and its like tell its place of
+/// today.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum FpgaDevice {
@@ -19,7 +20,7 @@ pub enum FpgaDevice {
         card: PciAddress,
         /// The port behind the region, by the card's number for it.
         port: u32,
-        /// What a bitstream must fit to, 32 hex digits; absent where the kernel does not say.
+        /// Interface that a bitstream must fit to, 32 hex digits; absent where the kernel does not tell it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         interface_id: Option<String>,
     },
@@ -45,7 +46,7 @@ pub enum FpgaDevice {
     },
     /// An AMD card by its function with the AMI driver, as releases up to 0.1.0 handed it over: in their records only.
     Ami {
-        /// Its function.
+        /// The card's function.
         function: PciAddress,
     },
     /// A function that is passed on whole.
@@ -56,7 +57,7 @@ pub enum FpgaDevice {
 }
 
 impl FpgaDevice {
-    /// What `device` stands for.
+    /// Returns the target of `device`.
     ///
     /// # Errors
     /// When the device is none of this backend's.

@@ -35,7 +35,7 @@ pub struct DflCard {
     pub address: PciAddress,
     /// Every function of the card that the kernel treats as a feature list, in order.
     pub functions: Vec<PciAddress>,
-    /// Manages the card; absent in a guest that was given a port only.
+    /// Management engine of the card; absent in a guest that was given a port only.
     pub engine: Option<ManagementEngine>,
     /// The ports that this host has, by number. A port that was given to a guest is not among them.
     pub ports: Vec<DflPort>,
@@ -44,39 +44,39 @@ pub struct DflCard {
 /// The management engine of a card.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ManagementEngine {
-    /// Its function.
+    /// The engine's function.
     pub function: PciAddress,
-    /// Its folder, relative to the root.
+    /// Folder of the engine, relative to the root.
     pub folder: PathBuf,
-    /// Its device node, relative to the root (`dev/dfl-fme.0`).
+    /// Device node of the engine, relative to the root (`dev/dfl-fme.0`).
     pub node: PathBuf,
     /// The folder with `state` and `status` of what writes bitstreams.
     pub manager: Option<PathBuf>,
-    /// What can be programmed, by port.
+    /// Regions that can be programmed, by port.
     pub regions: Vec<DflRegion>,
 }
 
 /// A part of the card that can be programmed while the rest works.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct DflRegion {
-    /// The number of the port behind it.
+    /// Number of the port behind the region.
     pub port: u32,
-    /// Its folder, relative to the root.
+    /// Folder of the region, relative to the root.
     pub folder: PathBuf,
-    /// What a bitstream must fit to, 32 hex digits.
+    /// Interface that a bitstream must fit to, 32 hex digits.
     pub interface_id: Option<String>,
 }
 
 /// A port.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct DflPort {
-    /// The card's number for it.
+    /// The card's number for the port.
     pub id: u32,
-    /// The function it sits on.
+    /// Function that the port sits on.
     pub function: PciAddress,
-    /// Its folder, relative to the root.
+    /// Folder of the port, relative to the root.
     pub folder: PathBuf,
-    /// Its device node, relative to the root (`dev/dfl-port.0`).
+    /// Device node of the port, relative to the root (`dev/dfl-port.0`).
     pub node: PathBuf,
 }
 

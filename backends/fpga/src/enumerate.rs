@@ -38,7 +38,7 @@ mod cards;
 mod functions;
 mod managers;
 
-/// What a look at the machine has found, sorted by the way it is offered.
+/// Findings of a look at the machine, sorted by the way in which they are offered.
 pub(crate) struct FpgaScan<'a> {
     tree: &'a TreeReading<'a>,
     functions: BTreeMap<PciAddress, PciFunction>,
@@ -72,7 +72,7 @@ impl<'a> FpgaScan<'a> {
         let of_managers = managers.iter().filter_map(|manager| manager.function);
         let wanted: BTreeSet<PciAddress> = functions_of(&cards).chain(of_managers).collect();
         let mut passed_on = BTreeSet::new();
-        // What cannot be read there may be anything: it is for those who look at all functions to warn of it.
+        // An entry that cannot be read there may be anything: readers of all functions warn of it.
         let (functions, _) = pci::functions_where(tree, |function| {
             let passes_on = config.passes_on(function);
             if passes_on {
@@ -91,7 +91,7 @@ impl<'a> FpgaScan<'a> {
         scan
     }
 
-    /// Says of each function that is in no card in which way it is offered.
+    /// Decides for each function outside of cards in which way it is offered.
     fn sort(&mut self) {
         let mut taken: BTreeSet<PciAddress> = functions_of(&self.cards).chain(self.passed_on.iter().copied()).collect();
         let of_managers = self.managers.iter().filter(|manager| manager.is_function());
@@ -121,13 +121,14 @@ impl<'a> FpgaScan<'a> {
         }
     }
 
-    /// True for a function that programs or restarts its card: a container with it would have the cards of others as well.
+    /// True for a function that programs or restarts its card: a container with it would have the cards of others as
+    /// well.
     fn is_management(&self, function: &PciFunction) -> bool {
         !self.passed_on.contains(&function.address)
             && (known::is_management(function, &self.functions) || xrt::is_management(self.tree, function.address))
     }
 
-    /// Warns of a card of which nothing else is offered, so that it does not go without a word.
+    /// Warns of a card of which nothing else is offered, so that the log names the card.
     fn tell_of_management(&self, function: &PciFunction, offered: &BTreeSet<PciAddress>) {
         let beside = |other: &PciAddress| other.slot() == function.address.slot() && *other != function.address;
         if !offered.iter().any(beside) {
@@ -137,7 +138,8 @@ impl<'a> FpgaScan<'a> {
         }
     }
 
-    /// Functions that the driver of feature lists has, and of which it shows no card: parts of one, whatever they are.
+    /// Functions that are bound to the driver of feature lists, but of which it shows no card: parts of one, whatever
+    /// they are.
     fn unseen_cards(&self, taken: &BTreeSet<PciAddress>) -> Vec<PciAddress> {
         let is_unseen = |function: &&PciFunction| {
             function.driver.as_deref() == Some(dfl::DRIVER) && !taken.contains(&function.address)
@@ -159,7 +161,7 @@ impl<'a> FpgaScan<'a> {
     /// The devices, with everything that speaks against them.
     ///
     /// # Errors
-    /// When a name is no name, which no hardware can bring about.
+    /// When a device name is invalid, which no hardware can bring about.
     pub(crate) fn devices(&self) -> Result<EnumeratedDevices, NameError> {
         let mut found = EnumeratedDevices::default();
         cards::offer(self, &mut found)?;
@@ -171,8 +173,8 @@ impl<'a> FpgaScan<'a> {
 }
 
 impl EnumeratedDevices {
-    /// The devices with their health as `steady` sees it. To be asked once a look has ended well: what was not seen in one
-    /// that has not is no sign of health.
+    /// The devices with their health as `steady` sees it. Call it only after a look that has ended well: what a
+    /// failed look did not see is no sign of health.
     pub(crate) fn judged(self, steady: &mut SteadyHealth, now: Instant) -> Enumeration {
         let judged = |offer: OfferedDevice| {
             let mut device = offer.device;

@@ -1,4 +1,4 @@
-//! What speaks against a device, and for how long it has to.
+//! Findings against a device, and the time for which a finding must hold before it counts.
 //!
 //! ```text
 //!            grave, or passing in a second look
@@ -45,9 +45,10 @@ pub(crate) enum FindingWeight {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct HealthFinding {
     weight: FindingWeight,
-    /// The file, as people find it: `dfl-fme.0/errors/catfatal_errors`. Empty for a fact that is not one file's.
+    /// Path of the file, as people find it: `dfl-fme.0/errors/catfatal_errors`. Empty for a fact that is not one
+    /// file's.
     file: String,
-    /// What it says.
+    /// Value that the file has, or the sentence of a fact.
     value: String,
 }
 
@@ -66,7 +67,7 @@ impl HealthFinding {
     }
 }
 
-/// What a file says goes into reasons, logs and tables: one line, and not more of it than a person reads.
+/// Shortens the content of a file for reasons, logs and tables: one line, and not more of it than a person reads.
 fn plain(value: &str) -> String {
     const MOST: usize = 120;
     value.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MOST).collect()
@@ -92,7 +93,7 @@ struct DeviceHistory {
     told: Vec<HealthFinding>,
     /// Looks in a row that disagree with what is told.
     against: u8,
-    /// When a look last counted.
+    /// Time at which a look last counted.
     counted: Instant,
 }
 
@@ -102,7 +103,7 @@ impl SteadyHealth {
         Self { spacing: poll / 2, devices: BTreeMap::new() }
     }
 
-    /// What to tell of the health of `device` after a look at `now`.
+    /// Health to report for `device` after a look at `now`.
     pub(crate) fn judge(&mut self, device: &DeviceName, findings: &[HealthFinding], now: Instant) -> Health {
         let (facts, trouble): (Vec<&HealthFinding>, Vec<&HealthFinding>) =
             findings.iter().partition(|finding| finding.weight == FindingWeight::Fact);

@@ -1,4 +1,4 @@
-//! Which PCI functions are FPGAs, by their ids alone, and what they are called.
+//! PCI functions that are FPGAs, by their ids alone, and the names of their cards.
 
 use std::collections::BTreeMap;
 
@@ -24,12 +24,12 @@ const DFL: [(u16, &[u16]); 3] = [
     (0x1ded, &[0x8103]),
 ];
 
-/// Ids of the cards of AWS F1 and F2 instances, whose class is that of a memory controller: the shell's own id, and that of
-/// examples. Designs may bring others, which `backends.fpga.vfio` names.
+/// Ids of the cards of AWS F1 and F2 instances, whose class is that of a memory controller: the shell's own id, and
+/// that of examples. Designs may bring others, which `backends.fpga.vfio` names.
 const AMAZON_SHELLS: [u16; 3] = [0xf000, 0xf001, 0xf010];
 
-/// Drivers of designs with AMD's PCIe cores for DMA (XDMA, QDMA). Their nodes are memory windows of the design, which hostler
-/// does not know.
+/// Drivers of designs with AMD's PCIe cores for DMA (XDMA, QDMA). Their nodes are memory windows of the design, which
+/// hostler does not know.
 const DMA_DRIVERS: [&str; 4] = ["xdma", "qdma", "qdma-pf", "qdma-vf"];
 
 /// Drivers of functions that look after a card. Such a function programs the card for every user of it.
@@ -44,12 +44,12 @@ const OUT_OF_TREE: &str = "intel-fpga-pci";
 /// The base class of processing accelerators.
 const ACCELERATOR: u8 = 0x12;
 
-/// Whether the function describes itself by a device feature list.
+/// True if the function describes itself by a device feature list.
 pub(crate) fn is_dfl(vendor: u16, device: u16) -> bool {
     DFL.iter().any(|(maker, devices)| *maker == vendor && devices.contains(&device))
 }
 
-/// Whether the function is an FPGA without any doubt.
+/// True if the function is an FPGA without any doubt.
 pub(crate) fn is_fpga(vendor: u16, device: u16, base_class: Option<u8>) -> bool {
     is_dfl(vendor, device)
         || (base_class == Some(ACCELERATOR) && MAKERS.contains(&vendor))
@@ -57,8 +57,9 @@ pub(crate) fn is_fpga(vendor: u16, device: u16, base_class: Option<u8>) -> bool 
         || (vendor == XILINX && is_dma_core(device))
 }
 
-/// True for the ids that AMD's PCIe cores have unless a design sets its own: a family (7, 8, 9, or b for Versal), the number of the
-/// function, the generation of the link and its lanes, as in 903f and 9038. Of virtual functions (a, c) the card tells.
+/// True for the ids that AMD's PCIe cores have unless a design sets its own: a family (7, 8, 9, or b for Versal), the
+/// number of the function, the generation of the link and its lanes, as in 903f and 9038. Virtual functions (a, c)
+/// are known by their card.
 fn is_dma_core(device: u16) -> bool {
     let [family, function, generation, lanes] = [12, 8, 4, 0].map(|shift| device >> shift & 0xf);
     matches!(family, 7 | 8 | 9 | 0xb)
@@ -67,8 +68,9 @@ fn is_dma_core(device: u16) -> bool {
         && matches!(lanes, 1 | 2 | 4 | 8 | 0xf)
 }
 
-/// True for a function that looks after its card. A driver that is neither management's nor one that serves users, as those that
-/// only keep a function for later use (`vfio-pci`, `pci-stub`, `uio_pci_generic`), says nothing of it, as no driver does not.
+/// True for a function that looks after its card. A driver that serves neither management nor users, as those that
+/// only keep a function for later use (`vfio-pci`, `pci-stub`, `uio_pci_generic`), decides nothing: the function is
+/// then judged as one without a driver.
 pub(crate) fn is_management(function: &PciFunction, others: &BTreeMap<PciAddress, PciFunction>) -> bool {
     match function.driver.as_deref() {
         Some(driver) if MANAGEMENT_DRIVERS.contains(&driver) => true,
@@ -77,8 +79,8 @@ pub(crate) fn is_management(function: &PciFunction, others: &BTreeMap<PciAddress
     }
 }
 
-/// True for the place that management has on AMD's cards: the first function of a slot. The function for users is the second, with
-/// the next number as its id. Where a virtual machine or another host has that one, the id has to tell.
+/// True for the place that management has on AMD's cards: the first function of a slot. The function for users is the
+/// second, with the next number as its id. Where a virtual machine or another host has the second, the id decides.
 fn has_place_of_management(function: &PciFunction, others: &BTreeMap<PciAddress, PciFunction>) -> bool {
     let user = PciAddress { function: 1, ..function.address };
     let is_user = |user: &PciFunction| user.vendor == XILINX && function.device.checked_add(1) == Some(user.device);
@@ -88,8 +90,9 @@ fn has_place_of_management(function: &PciFunction, others: &BTreeMap<PciAddress,
         && (has_id_of_management(function.device) || others.get(&user).is_some_and(is_user))
 }
 
-/// True for the ids that AMD's own designs give to management, as XRT's drivers list them. Since the Alveo cards ids are multiples
-/// of four (5000, 513c, 50b4; d000 for a card as it leaves the factory); before, ids ended in 7 or f (6a8f).
+/// True for the ids that AMD's own designs give to management, as XRT's drivers list them. Since the Alveo cards ids
+/// are multiples of four (5000, 513c, 50b4; d000 for a card as it leaves the factory); before, ids ended in 7 or f
+/// (6a8f).
 fn has_id_of_management(device: u16) -> bool {
     match device {
         0x504e | 0x6098 | 0xe098 | 0xeb10 | 0xa883 | 0xa983 | 0xe987 | 0xf987 => true,
@@ -99,14 +102,14 @@ fn has_id_of_management(device: u16) -> bool {
     }
 }
 
-/// Whether a closer look is worth while: the cards of some makers have any class.
+/// True if a closer look is worthwhile: the cards of some makers have any class.
 pub(crate) fn may_be_fpga(function: &PciIdentity) -> bool {
     is_fpga(function.vendor, function.device, function.base_class())
         || matches!(function.vendor, XILINX | 0x13fe | 0x3475)
         || (function.vendor == AMAZON && function.device >= 0xf000)
 }
 
-/// What people call the card; `None` for those without a name of their own.
+/// Common name of the card; `None` for a card without a name of its own.
 pub(crate) fn model(function: &PciFunction) -> Option<&'static str> {
     match (function.vendor, function.device, function.subsystem_device.unwrap_or(0)) {
         (INTEL, 0xbcce | 0xbccf, 0x138d) | (INTEL, 0x0b2b | 0x0b2c, _) => Some("D5005"),
@@ -119,7 +122,7 @@ pub(crate) fn model(function: &PciFunction) -> Option<&'static str> {
     }
 }
 
-/// What has to be done so that a function that no driver of ours has can be handed over.
+/// Tells the operator how to have a function handed over that no supported driver is bound to.
 pub(crate) fn way_out(function: &PciFunction) -> String {
     let PciFunction { vendor, device, .. } = function;
     let driver = match *vendor {

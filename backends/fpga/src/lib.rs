@@ -63,7 +63,7 @@ impl FpgaBackend {
         Self::with_dfl(root, config, dfl)
     }
 
-    /// As [`FpgaBackend::new`], with ports and regions that are operated in another way than by the kernel.
+    /// A backend like that of [`FpgaBackend::new`], with ports and regions that `dfl` operates instead of the kernel.
     pub fn with_dfl(root: SysRoot, config: FpgaBackendConfig, dfl: Arc<dyn Dfl>) -> Self {
         let steady = Arc::new(Mutex::new(SteadyHealth::new(config.poll)));
         Self { store: BitstreamStore::new(&config.bitstreams), root, config, steady, dfl }

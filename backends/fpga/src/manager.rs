@@ -1,5 +1,5 @@
-//! Managers of the kernel's FPGA framework that no card's own drivers look after: those of systems on a chip, of FPGAs on
-//! a serial bus, and of PCI functions that are programmed as a whole.
+//! Managers of the kernel's FPGA framework that no card's own drivers look after: those of systems on a chip, of
+//! FPGAs on a serial bus, and of PCI functions that are programmed as a whole.
 
 use std::path::{Path, PathBuf};
 
@@ -28,7 +28,7 @@ impl FpgaManager {
         self.device.rsplit('/').next().unwrap_or_default()
     }
 
-    /// Whether the device is a PCI function, and does not only lie behind one.
+    /// True if the device is a PCI function itself, and does not only lie behind one.
     pub fn is_function(&self) -> bool {
         self.function.is_some_and(|function| self.name() == function.to_string())
     }

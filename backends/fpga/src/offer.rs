@@ -6,7 +6,7 @@ use hostler_linux::pci::{PciAddress, PciFunction};
 
 use crate::{FpgaDevice, health::HealthFinding, known};
 
-/// A device, and what a look at it has found. What becomes of the findings is for [`crate::health::SteadyHealth`].
+/// A device, and the findings of a look at it. [`crate::health::SteadyHealth`] judges the findings.
 #[derive(Clone, Debug)]
 pub(crate) struct OfferedDevice {
     pub(crate) device: Device,
@@ -14,7 +14,7 @@ pub(crate) struct OfferedDevice {
 }
 
 impl OfferedDevice {
-    /// A device of this kind with no attribute but that.
+    /// A device of this kind with no other attribute than the kind.
     pub(crate) fn new(name: DeviceName, kind: &str, target: &FpgaDevice) -> Self {
         let mut offer = Self { device: Device::new(name), findings: Vec::new() };
         offer.set("kind", text(kind));

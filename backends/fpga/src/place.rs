@@ -20,7 +20,7 @@ use crate::{
     store::BitstreamStore,
 };
 
-/// What changes hardware.
+/// Access to the hardware for all acts that change it.
 pub(crate) struct FpgaHardware<'a> {
     pub(crate) root: &'a SysRoot,
     pub(crate) dfl: &'a dyn Dfl,
@@ -28,8 +28,8 @@ pub(crate) struct FpgaHardware<'a> {
 }
 
 impl FpgaHardware<'_> {
-    /// The card, as it is now. `None` when it was taken out; an error when it is there, but not its driver: what the last
-    /// claim left on it is then out of reach.
+    /// The card, as it is now. `None` when it was taken out; an error when it is there without its driver: what the
+    /// last claim left on it is then out of reach.
     pub(crate) fn card(&self, address: PciAddress) -> Result<Option<DflCard>, BackendError> {
         let found = self.root.look(|tree| dfl::find(tree, address)).map_err(BackendError::unread)?;
         let function = format!("sys/bus/pci/devices/{address}");
@@ -40,7 +40,7 @@ impl FpgaHardware<'_> {
         Ok(found)
     }
 
-    /// Takes a port, so that nobody else can open it, and resets it.
+    /// Takes a port, so that no other process can open it, and resets it.
     pub(crate) fn take(&self, port: &DflPort) -> Result<Box<dyn TakenPort>, NotTaken> {
         let node = shown(&port.node);
         let failed = |step: &str, error| NotTaken::Failed(BackendError::step(format!("{step} {node}"), error));
@@ -53,7 +53,7 @@ impl FpgaHardware<'_> {
         Ok(taken)
     }
 
-    /// Makes sure that nobody can go on programming regions through a card's management engine.
+    /// Checks that no process can go on programming regions through a card's management engine.
     pub(crate) fn expect_unused(&self, engine: &ManagementEngine) -> Result<(), BackendError> {
         let node = shown(&engine.node);
         self.dfl.expect_unused(number(&engine.node)?).map_err(|error| match error.kind() {
@@ -62,7 +62,7 @@ impl FpgaHardware<'_> {
         })
     }
 
-    /// Says who has a node open.
+    /// Names the processes that have a node open.
     fn in_use(&self, node: &String) -> BackendError {
         let by = match users(self.root, std::slice::from_ref(node)) {
             Ok(found) if !found.is_empty() => found.iter().map(DeviceUser::to_string).collect::<Vec<_>>().join(", "),
@@ -100,8 +100,8 @@ impl FpgaHardware<'_> {
         Ok(())
     }
 
-    /// Checks which function is behind a port. Cards whose functions do not sit behind the port have no AFU id to read:
-    /// there, whatever wrote the last image has to say that all went well.
+    /// Checks which function is behind a port. Cards whose functions do not sit behind the port have no AFU id to
+    /// read: there, the manager that wrote the last image must report that all went well.
     pub(crate) fn expect(&self, card: &DflCard, port: &DflPort, wanted: &Guid) -> Result<(), BackendError> {
         let node = shown(&port.node);
         match afu_id(self.root, port) {
@@ -123,10 +123,10 @@ impl FpgaHardware<'_> {
     }
 }
 
-/// Why a port is not ours.
+/// Reason why a port could not be taken.
 #[derive(Debug)]
 pub(crate) enum NotTaken {
-    /// Somebody has it open; nothing was done to it.
+    /// A process has the port open; nothing was done to the port.
     InUse(BackendError),
     /// Anything else.
     Failed(BackendError),
@@ -157,7 +157,7 @@ pub(crate) fn afu_id(root: &SysRoot, port: &DflPort) -> Result<Guid, ReadFailure
     Guid::parse(&text).ok_or_else(|| ReadFailure::new(file, no_id()))
 }
 
-/// What is said of a card that was taken out.
+/// Message about a card that was taken out.
 pub(crate) fn gone(card: PciAddress) -> String {
     format!("the card {card} is gone")
 }
@@ -166,7 +166,7 @@ pub(crate) fn not_usable(reason: String) -> BackendError {
     BackendError::NotUsable { reason }
 }
 
-/// A node as on the host.
+/// Path of a node on the host.
 pub(crate) fn shown(node: &Path) -> String {
     format!("/{}", node.display())
 }

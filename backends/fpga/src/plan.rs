@@ -1,4 +1,4 @@
-//! Chooses what a claim gets: which bitstream, which driver, what comes after. Reads the machine and the store, and changes
+//! Chooses the bitstream, the driver and the later clean-up for a claim. Reads the machine and the store, and changes
 //! neither; as long as both stand still, the answer is the same.
 
 use std::error::Error;
@@ -16,18 +16,18 @@ use crate::{
     store::{Bitstream, BitstreamStore, chain},
 };
 
-/// What is done for a claim; stands in its record, so it names hardware by what outlives reboots.
+/// Work that is done for a claim. The claim's record holds it, so it names hardware by what outlives reboots.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(tag = "work", rename_all = "camelCase")]
 pub(crate) enum FpgaPlan {
     /// The device is handed over as it is. Ports are reset when the claim ends.
     Lend {
-        /// What it is.
+        /// The device.
         device: FpgaDevice,
-        /// The function that it has, where it is one.
+        /// The accelerator function of the device, where it is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         afu_id: Option<Guid>,
-        /// What its regions are programmed with when the claim ends, where the claim can program them.
+        /// Images for the device's regions when the claim ends, where the claim can program them.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         blanks: Vec<BlankImage>,
     },
@@ -37,9 +37,9 @@ pub(crate) enum FpgaPlan {
         card: PciAddress,
         /// The card's number of the port behind the region.
         port: u32,
-        /// With what.
+        /// The image for the claim.
         image: RegionImage,
-        /// With what when the claim ends; nothing leaves the claim's function there, reset.
+        /// The image for when the claim ends; without one, the claim's function stays there, reset.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         blank: Option<RegionImage>,
         /// The function that was there when the claim came.
@@ -50,33 +50,33 @@ pub(crate) enum FpgaPlan {
     PassOn {
         /// The function.
         function: PciAddress,
-        /// What it is given back to.
+        /// Binding before the claim, to which the function is given back.
         former: vfio::DriverBinding,
     },
 }
 
-/// What a region is programmed with.
+/// Bitstream that a region is programmed with.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RegionImage {
-    /// What it is called.
+    /// Name of the bitstream.
     pub(crate) name: String,
-    /// Which it is.
+    /// Digest of the bitstream.
     pub(crate) digest: BitstreamDigest,
-    /// What the region must offer.
+    /// Interface that the region must offer.
     #[serde(rename = "interfaceID")]
     pub(crate) interface_id: Guid,
-    /// What has to be there afterwards.
+    /// Function that must be there after programming.
     #[serde(rename = "afuID")]
     pub(crate) afu_id: Guid,
 }
 
-/// What one region of a card is programmed with when the claim ends.
+/// Image that one region of a card is programmed with when the claim ends.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct BlankImage {
     /// The card's number of the port behind the region.
     pub(crate) port: u32,
-    /// With what.
+    /// The image.
     pub(crate) image: RegionImage,
 }
 
@@ -87,7 +87,7 @@ impl From<Bitstream> for RegionImage {
     }
 }
 
-/// What `plan` looks at.
+/// Sources that planning reads.
 pub(crate) struct PlanSources<'a> {
     pub(crate) root: &'a SysRoot,
     pub(crate) store: &'a BitstreamStore,
@@ -131,7 +131,7 @@ fn programs_itself(work: &PlanWork<'_>, why: &str) -> String {
     format!("{} is not programmed for a claim: {why}; ask for a device of kind region", work.device.name)
 }
 
-/// What the claim says.
+/// Parameters that the claim gives.
 struct ClaimParameters {
     bitstream: Option<String>,
     afu_id: Option<Guid>,
@@ -147,7 +147,7 @@ impl ClaimParameters {
         Ok(Self { bitstream, afu_id })
     }
 
-    /// Refuses parameters for a device that can grant none.
+    /// Refuses parameters for a device that accepts none.
     fn nothing(&self, why: &str) -> Result<(), BackendError> {
         if self.bitstream.is_none() && self.afu_id.is_none() { Ok(()) } else { Err(BackendError::refused(why)) }
     }
@@ -218,14 +218,15 @@ impl PlanSources<'_> {
         found.ok_or_else(|| BackendError::refused(gone(card)))
     }
 
-    /// Whoever has the card has its management engine too, and can program every region.
+    /// Images for all regions of a card: the holder of the card has its management engine too, and can program every
+    /// region.
     fn blanks(&self, card: PciAddress) -> Result<Vec<BlankImage>, BackendError> {
         let found = self.card(card)?;
         let mut blanks = Vec::new();
         for region in found.engine.iter().flat_map(|engine| &engine.regions) {
             let interface_id = region.interface_id.as_deref().and_then(Guid::parse);
             let image = interface_id.map(|interface_id| self.blank(&interface_id)).transpose()?.flatten();
-            // A port that is not on this host cannot be taken, and its region not be programmed.
+            // A port that is not on this host cannot be taken, and so its region cannot be programmed.
             let image = image.filter(|_| found.port(region.port).is_some());
             blanks.extend(image.map(|image| BlankImage { port: region.port, image }));
         }

@@ -1,7 +1,8 @@
-//! Does what was planned, checks it, and takes it back.
+//! Carries out a plan, checks the result, and undoes it.
 //!
-//! Programming is repeated whenever `prepare` is: that the wanted function answers does not prove which image brought it
-//! there, nor that all of it arrived. A port that its tenant has open cannot be taken, so no running tenant is disturbed.
+//! Programming is repeated whenever `prepare` is: that the wanted function answers does not prove which image brought
+//! it there, nor that all of it arrived. A port that its tenant has open cannot be taken, so no running tenant is
+//! disturbed.
 
 use hostler_backend::{BackendError, ContainerEdits, DevicePlan, PrepareOutcome, PrepareWork};
 use hostler_cdi::DeviceNode;
@@ -90,19 +91,20 @@ impl FpgaHardware<'_> {
         let found = here(card, port)?;
         match self.take(found) {
             Ok(taken) => drop(taken),
-            // Somebody works with a function that was never ours: preparing failed for that very reason.
+            // A process works with a function that this claim never programmed: preparing failed for that very
+            // reason.
             Err(NotTaken::InUse(_)) if before != Some(&image.afu_id) && self.is(found, before) => return Ok(()),
             Err(why) => return Err(why.into()),
         }
         blank.map_or(Ok(()), |blank| self.program(card, port, blank))
     }
 
-    /// Whether a function is known, and behind a port now.
+    /// True if the function is known, and is behind the port now.
     fn is(&self, port: &DflPort, function: Option<&Guid>) -> bool {
         function.is_some() && afu_id(self.root, port).ok().as_ref() == function
     }
 
-    /// Everything is tried, once nobody can undo it any more; the first failure is told.
+    /// Tries every reset and every blank image, once no process can undo them; returns the first failure.
     fn clear_card(&self, card: &DflCard, blanks: &[BlankImage]) -> Result<(), BackendError> {
         card.engine.as_ref().map_or(Ok(()), |engine| self.expect_unused(engine))?;
         let resets = card.ports.iter().map(|port| Ok(self.take(port).map(drop)?)).collect::<Vec<_>>();
@@ -132,7 +134,7 @@ impl FpgaHardware<'_> {
         found.map(drop).map_err(|error| not_usable(chain(&error)))
     }
 
-    /// Devices that are neither programmed nor bound by us say themselves whether they are ready.
+    /// Checks a device that hostler neither programs nor binds by what the device itself reports.
     fn verify_ready(&self, device: &FpgaDevice) -> Result<(), BackendError> {
         match device {
             FpgaDevice::Xrt { user, management } => {
@@ -182,7 +184,7 @@ impl FpgaHardware<'_> {
     }
 }
 
-/// What was planned; nothing for administrative access.
+/// Reads the recorded plan; `None` for administrative access.
 fn read(plan: &DevicePlan) -> Result<Option<FpgaPlan>, BackendError> {
     if plan.data.is_null() {
         return Ok(None);

@@ -1,5 +1,5 @@
-//! What claims can have been given of FPGAs, against which their records are held. Which number a node has, the kernel
-//! decides anew with every boot; what kind it is of, the plan says.
+//! Edits that claims on FPGAs can have been given, against which their records are checked. The kernel numbers the
+//! nodes anew with every boot; the plan tells the kind of a node.
 
 use hostler_backend::{ContainerEdits, DevicePlan, EditScope, ForeignEdits};
 use hostler_linux::vfio;
@@ -15,7 +15,7 @@ const AMI: &str = "/dev/ami#";
 /// Checks the edits of a claim's device.
 ///
 /// # Errors
-/// When they hold what the device never gives.
+/// When they hold an edit that the device never gives.
 pub(crate) fn check(plan: &DevicePlan, edits: &ContainerEdits) -> Result<(), ForeignEdits> {
     EditScope::nodes(nodes(plan)).check(edits)
 }

@@ -1,4 +1,4 @@
-//! The store of bitstreams: a folder of root's with two files for each, the content and what is known of it.
+//! The store of bitstreams: a folder of root's with two files for each, the content and the record.
 //!
 //! ```text
 //!   <sha256>.bin    the file as it was added
@@ -35,31 +35,31 @@ pub const MOST_BYTES: u64 = 512 << 20;
 /// The version of the `.json` files.
 const VERSION: u32 = 1;
 
-/// The store in a folder. Cheap; nothing is opened until it is asked for.
+/// The store in a folder. Cheap: nothing is opened before the first use.
 #[derive(Clone, Debug)]
 pub struct BitstreamStore {
     folder: PathBuf,
 }
 
-/// What is known of a bitstream.
+/// Record of a bitstream.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Bitstream {
-    /// How people call it, unique in the store.
+    /// Name of the bitstream, unique in the store.
     pub name: String,
     /// The SHA-256 digest of the file.
     pub digest: BitstreamDigest,
-    /// How the file is laid out.
+    /// Layout of the file.
     pub format: BitstreamFormat,
     /// The size of the file.
     pub size_bytes: u64,
-    /// What a region must offer for this.
+    /// Interface that a region must offer for this bitstream.
     #[serde(rename = "interfaceID")]
     pub interface_id: Guid,
-    /// What the kernel shows as `afu_id` once it is programmed.
+    /// Value that the kernel shows as `afu_id` once the bitstream is programmed.
     #[serde(rename = "afuID")]
     pub afu_id: Guid,
-    /// When it was added: seconds since 1970.
+    /// Time of adding, in seconds since 1970.
     pub added: u64,
 }
 
@@ -77,13 +77,13 @@ struct BitstreamRecord {
     bitstream: Bitstream,
 }
 
-/// Why the store could not be used.
+/// Reason why the store could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// A file or folder could not be used.
     #[error(transparent)]
     File(#[from] FileError),
-    /// A file or folder cannot be read, or somebody else may have changed it.
+    /// A file or folder cannot be read, or another user may have changed it.
     #[error(transparent)]
     Trust(#[from] TrustError),
     /// A `.json` file cannot be read.
@@ -91,7 +91,7 @@ pub enum StoreError {
     Record {
         /// The file.
         path: PathBuf,
-        /// Where and why not.
+        /// Place and cause of the failure.
         #[source]
         source: serde_json::Error,
     },
@@ -100,7 +100,7 @@ pub enum StoreError {
     Contradiction {
         /// The file.
         path: PathBuf,
-        /// What does not fit.
+        /// The contradiction.
         reason: String,
     },
     /// The file to be added is no bitstream.
@@ -108,11 +108,11 @@ pub enum StoreError {
     Header {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// Cause of the refusal.
         #[source]
         source: HeaderError,
     },
-    /// What was asked for cannot be.
+    /// A request that the store refuses.
     #[error("{0}")]
     Refused(String),
     /// The content is not what its name says.
@@ -120,7 +120,7 @@ pub enum StoreError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// The digest of what is there.
+        /// Digest of the content that is there.
         found: BitstreamDigest,
     },
 }
@@ -154,11 +154,11 @@ impl BitstreamStore {
         }
     }
 
-    /// The bitstream that a claim calls by its digest, its name, or the path of its file in the folder. Records that make no
-    /// sense are in nobody's way but their own.
+    /// The bitstream that a claim calls by its digest, its name, or the path of its file in the folder. A record that
+    /// makes no sense does not keep other bitstreams from being found.
     ///
     /// # Errors
-    /// When there is none, with those that there are; or when the store cannot be read.
+    /// When there is none, with a list of those that there are; or when the store cannot be read.
     pub fn find(&self, reference: &str) -> Result<Bitstream, StoreError> {
         let name = self.inside(reference)?;
         let (all, broken) = self.readable()?;
@@ -189,7 +189,7 @@ impl BitstreamStore {
         access::remove(&self.content_path(digest))
     }
 
-    /// The bitstreams whose records make sense, and what is wrong with the first other one.
+    /// The bitstreams whose records make sense, and the error of the first other one.
     fn readable(&self) -> Result<(Vec<Bitstream>, Option<StoreError>), StoreError> {
         let (mut all, mut broken) = (Vec::new(), None);
         for digest in self.digests()? {
@@ -202,7 +202,7 @@ impl BitstreamStore {
         Ok((all, broken))
     }
 
-    /// What has to be programmed: the content of the file without its header, after the digest was found to be right.
+    /// The bytes to program: the content of the file without its header, after its digest was found to be right.
     ///
     /// # Errors
     /// When the content is absent, damaged, or cannot be read or trusted.
@@ -212,7 +212,7 @@ impl BitstreamStore {
         Ok(bytes)
     }
 
-    /// A whole file, hashed, with what its beginning says.
+    /// A whole file, hashed, with the facts that its beginning states.
     fn content(&self, digest: &BitstreamDigest) -> Result<(Vec<u8>, BitstreamHeader), StoreError> {
         let path = self.content_path(digest);
         let bytes = read_trusted(&path, MOST_BYTES)?;
@@ -226,7 +226,7 @@ impl BitstreamStore {
         }
     }
 
-    /// A reference without the store's folder in front. What has another folder in it leads out of the store.
+    /// A reference without the store's folder in front. A reference with another folder in it leads out of the store.
     fn inside<'a>(&self, reference: &'a str) -> Result<&'a str, StoreError> {
         let name = match Path::new(reference).strip_prefix(&self.folder) {
             Ok(name) => name.to_str().unwrap_or_default(),
@@ -275,7 +275,7 @@ impl BitstreamStore {
     }
 }
 
-/// What there is, for those who asked for something else.
+/// Lists the bitstreams of the store, for a message about a reference to none of them.
 fn listed(all: &[Bitstream]) -> String {
     /// More would not fit into an event.
     const MOST: usize = 10;

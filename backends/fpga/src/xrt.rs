@@ -1,5 +1,5 @@
-//! AMD cards with the XRT drivers, as sysfs shows them now: two functions of one slot, of which programs use the first and
-//! whoever looks after the card the second.
+//! AMD cards with the XRT drivers, as sysfs shows them now: two functions of one slot, one for programs and one for
+//! management.
 
 use std::path::{Path, PathBuf};
 
@@ -18,11 +18,11 @@ const MANAGEMENT: &str = "mgmt_pf";
 pub struct XrtCard {
     /// The function that programs use.
     pub user: XrtFunction,
-    /// Where programs open it, relative to the root (`dev/dri/renderD128`).
+    /// Node through which programs open the card, relative to the root (`dev/dri/renderD128`).
     pub render_node: Option<PathBuf>,
     /// The function for management, where this host has it and its driver.
     pub management: Option<XrtFunction>,
-    /// Where whoever looks after the card opens it, relative to the root (`dev/xclmgmt45312`).
+    /// Node through which management opens the card, relative to the root (`dev/xclmgmt45312`).
     pub management_node: Option<PathBuf>,
 }
 
@@ -37,11 +37,11 @@ impl XrtCard {
 /// A function with a driver of XRT. Its parts are folders whose names end in a number that is the function's own.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct XrtFunction {
-    /// Where it is.
+    /// Address of the function.
     pub address: PciAddress,
-    /// Its folder, relative to the root.
+    /// Folder of the function, relative to the root.
     pub folder: PathBuf,
-    /// What is in the folder.
+    /// Names of the entries in the folder.
     names: Vec<String>,
 }
 
@@ -62,8 +62,8 @@ impl XrtFunction {
         found.map(|found| self.folder.join(found))
     }
 
-    /// An attribute of the function itself, or of the first of these parts that has it: a detail, for the drivers ask the
-    /// card.
+    /// An attribute of the function itself, or of the first of these parts that has it: a detail, for the drivers ask
+    /// the card.
     pub fn text(&self, tree: &TreeReading<'_>, parts: &[&str], attribute: &str) -> Option<String> {
         let folders = parts.iter().filter_map(|part| self.part(part));
         let files = [self.folder.clone()].into_iter().chain(folders).map(|folder| folder.join(attribute));
@@ -102,7 +102,7 @@ fn join(tree: &TreeReading<'_>, user: XrtFunction, management: Option<XrtFunctio
     XrtCard { user, render_node, management, management_node }
 }
 
-/// The number that XRT's drivers make of an address.
+/// Number that XRT's drivers make of an address.
 fn instance(address: PciAddress) -> u32 {
     let PciAddress { domain, bus, device, function } = address;
     domain << 16 | u32::from(bus) << 8 | u32::from(device) << 3 | u32::from(function)

@@ -1,12 +1,12 @@
-//! Captured machines: a `.tar.zst` file with the parts of `sys`, `proc` and `dev` that somebody looked at.
+//! Captured machines: a `.tar.zst` file with the parts of `sys`, `proc` and `dev` that a program looked at.
 //!
-//! Written in steps: an [`AccessRecorder`] sees what is read, a [`TreeSnapshot`] copies it, takes out what identifies the
-//! machine, and becomes an archive. Read by [`UnpackedCapture`], which unpacks it into a private folder that goes when the
-//! value is dropped.
+//! Written in steps: an [`AccessRecorder`] sees what is read, a [`TreeSnapshot`] copies it, takes out what identifies
+//! the machine, and becomes an archive. Read by [`UnpackedCapture`], which unpacks it into a private folder that goes
+//! when the value is dropped.
 //!
-//! A file to be read is untrusted. Nothing in it can make us write outside the folder, and no link in the unpacked tree leads out
-//! of it: a link's folder is always a real one that we made, so the `..` that a target begins with mean what they say,
-//! and what follows them can only pass through other links of which the same holds.
+//! A file to be read is untrusted. Nothing in it can make us write outside the folder, and no link in the unpacked
+//! tree leads out of it: a link's folder is always a real one that we made, so the `..` that a target begins with mean
+//! what they say, and what follows them can only pass through other links of which the same holds.
 
 use std::{
     fs::Permissions,
@@ -36,14 +36,15 @@ pub use redact::{Pseudonym, RedactedValues};
 use replay::ReplayTap;
 pub use snapshot::TreeSnapshot;
 
-/// Sysfs and procfs of the largest machines stay far below; it bounds what a small hostile file can cost.
+/// Limit on bytes. Sysfs and procfs of the largest machines stay far below; it bounds what a small hostile file can
+/// cost.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// See [`MOST_BYTES`]; the largest known capture has 16 thousand.
+/// Limit on entries; see [`MOST_BYTES`]. The largest known capture has 16 thousand.
 const MOST_ENTRIES: usize = 1_000_000;
 
-/// Where to unpack unless `TMPDIR` says otherwise. Ten thousand small files take 0.1 s in memory, and up to 10 s on ext4,
-/// which looks again at every inode deleted in the last minutes: those of the capture before.
+/// Folder to unpack into unless `TMPDIR` says otherwise. Ten thousand small files take 0.1 s in memory, and up to 10 s
+/// on ext4, which looks again at every inode deleted in the last minutes: those of the capture before.
 const MEMORY: &str = "/dev/shm";
 
 /// An unpacked archive.
@@ -62,7 +63,7 @@ pub enum ArchiveError {
     Open {
         /// The archive.
         path: PathBuf,
-        /// What the kernel says.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -71,7 +72,7 @@ pub enum ArchiveError {
     NotZstd {
         /// The archive.
         path: PathBuf,
-        /// What the decoder says.
+        /// The decoder's error.
         #[source]
         source: io::Error,
     },
@@ -81,9 +82,9 @@ pub enum ArchiveError {
     /// The archive is damaged or no tar archive.
     #[error("failed to read the archive after {entries} entries")]
     Read {
-        /// How many entries were read before.
+        /// Number of entries that were read before.
         entries: usize,
-        /// What the reader says.
+        /// The reader's error.
         #[source]
         source: io::Error,
     },
@@ -92,7 +93,7 @@ pub enum ArchiveError {
     Write {
         /// The entry.
         entry: PathBuf,
-        /// What the kernel says.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -104,7 +105,7 @@ pub enum ArchiveError {
     Kind {
         /// The entry.
         entry: PathBuf,
-        /// What it is.
+        /// Type of the entry, in words.
         kind: &'static str,
     },
     /// Two entries have one name, or one lies under another that is no folder.
@@ -140,8 +141,8 @@ impl UnpackedCapture {
         Self::open_within(path.as_ref(), MOST_BYTES, MOST_ENTRIES)
     }
 
-    /// The unpacked tree. What could not be read on the captured machine, or is not in the archive, fails to be read here
-    /// too, until it is written.
+    /// The unpacked tree. What could not be read on the captured machine, or is not in the archive, fails to be read
+    /// here too, until it is written.
     pub fn root(&self) -> SysRoot {
         let root = SysRoot::new(self.folder.path());
         match &self.replay {
@@ -198,7 +199,7 @@ pub fn private_folder() -> io::Result<TempDir> {
     builder.tempdir()
 }
 
-/// Whether the largest archive fits twice; a container's 64 MiB do not count.
+/// True if the folder has room for the largest archive twice; a container's 64 MiB do not count.
 fn has_room(folder: &str) -> bool {
     statvfs(folder).is_ok_and(|room| room.blocks_available().saturating_mul(room.fragment_size()) / 2 > MOST_BYTES)
 }

@@ -1,4 +1,4 @@
-//! Which boot of which host this is.
+//! Identity of the running boot and host.
 
 use std::io;
 
@@ -32,7 +32,7 @@ pub fn hostname() -> io::Result<String> {
 /// The kernel's release (`6.1.0-31-amd64`); of trees without `proc/sys`, as `Linux version …` tells it.
 ///
 /// # Errors
-/// When what would tell it is there and cannot be read.
+/// When a file that would tell it is there and cannot be read.
 pub fn kernel_release(root: &SysRoot) -> Result<Option<String>, ReadFailure> {
     root.look(|tree| {
         let release = tree.text("proc/sys/kernel/osrelease").filter(|release| !release.is_empty());

@@ -19,7 +19,7 @@ mod standing;
 pub use fixed::{KernelMemory, with_kernel_memory};
 pub use standing::{CpusetStanding, SetStanding};
 
-/// What is pinned: the names by which the kernel knows CPUs and memory nodes.
+/// A resource to pin: the names by which the kernel knows CPUs and memory nodes.
 #[derive(Clone, Copy, Debug)]
 struct CpusetResource {
     noun: &'static str,
@@ -61,7 +61,7 @@ impl CpusetResource {
 /// Version of the hierarchy that has the cpusets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum CgroupVersion {
-    /// A hierarchy of their own (or with others).
+    /// A hierarchy for cpusets alone (or with other controllers).
     V1,
     /// The unified hierarchy.
     V2,
@@ -75,7 +75,7 @@ pub struct CpusetCgroup {
     version: CgroupVersion,
     /// The cgroup as the kernel names it.
     name: String,
-    /// Where the hierarchy is mounted, absolute.
+    /// Mount point of the hierarchy, absolute.
     mount: PathBuf,
     /// The cgroup below `mount`; empty at its top.
     below: PathBuf,
@@ -108,7 +108,7 @@ pub enum CgroupError {
     Outside {
         /// The process.
         pid: u32,
-        /// Its cgroup as the kernel names it.
+        /// Name of the process's cgroup, as the kernel gives it.
         cgroup: String,
     },
     /// A v2 cgroup without the controller.
@@ -126,11 +126,11 @@ pub enum CgroupError {
         file: PathBuf,
         /// The set.
         wanted: String,
-        /// What the file has.
+        /// Content of the file.
         seen: String,
         /// Likely cause and fix.
         cause: String,
-        /// What the kernel says.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -141,7 +141,7 @@ pub enum CgroupError {
         file: PathBuf,
         /// The set that was written.
         wanted: String,
-        /// What the file has.
+        /// Content of the file.
         seen: String,
         /// Likely cause and fix.
         cause: String,
@@ -169,7 +169,7 @@ impl CpusetCgroup {
         self.mount.join(&self.below)
     }
 
-    /// Whether a process is in this cgroup or below it.
+    /// True if a process is in this cgroup or below it.
     ///
     /// # Errors
     /// When the process is gone.
@@ -216,7 +216,7 @@ impl CpusetCgroup {
         Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
-    /// Never creates the file: a missing one is a missing controller or an ended container.
+    /// Writes a file and never creates it: a missing one is a missing controller or an ended container.
     fn put(&self, path: &Path, text: &str) -> io::Result<()> {
         self.root.write(relative(path), text)
     }
@@ -232,7 +232,7 @@ impl CpusetCgroup {
         })
     }
 
-    /// The requested value, the effective one and what the process itself is told must all be the set.
+    /// Checks that the requested value, the effective one and the one that the process itself is told are all the set.
     fn verify(&self, resource: &CpusetResource, set: &IdSet) -> Result<(), CgroupError> {
         let same = |seen: &str| seen.parse::<IdSet>().is_ok_and(|seen| seen == *set);
         let mismatch = |file, seen: String, cause| {
@@ -258,8 +258,8 @@ impl CpusetCgroup {
         if same(seen) { Ok(()) } else { mismatch(file, seen.to_owned(), explain::narrowed(resource)) }
     }
 
-    /// A runtime that was asked for no cpuset may have made the cgroup without the controller; where the parent has it,
-    /// it is passed on, as the runtime would have done.
+    /// Passes the controller on where the parent has it, as the runtime would have done: a runtime that was asked for
+    /// no cpuset may have made the cgroup without.
     fn require_controller(&self) -> Result<(), CgroupError> {
         if self.has_controller(&self.path())? {
             return Ok(());
@@ -282,7 +282,7 @@ impl CpusetCgroup {
     }
 }
 
-/// A path of the machine as one below its root.
+/// Makes a path of the machine relative to its root.
 fn relative(path: &Path) -> &Path {
     path.strip_prefix("/").unwrap_or(path)
 }

@@ -1,5 +1,5 @@
-//! Which NUMA nodes are made of the memory of CXL devices and of nothing else. Two backends have to agree on that, so that
-//! no byte is offered twice and none is forgotten.
+//! Finds the NUMA nodes that are made of the memory of CXL devices and of nothing else. Two backends have to agree on
+//! that, so that no byte is offered twice and none is forgotten.
 
 use std::{
     collections::BTreeMap,
@@ -51,7 +51,7 @@ pub fn cxl_ranges(tree: &TreeReading<'_>) -> Vec<PhysicalRange> {
     let folders = |word: &'static str| {
         names.iter().filter(move |name| name.starts_with(word)).map(|name| Path::new(CXL).join(name))
     };
-    // What does not say of which kind it is, is no ordinary memory either.
+    // A region that does not say of which kind it is, is no ordinary memory either.
     let is_persistent = |folder: &PathBuf| tree.attribute(folder.join("mode")).as_deref() == Some("pmem");
     let mut ranges: Vec<_> = folders("region")
         .filter(|folder| !is_persistent(folder))
@@ -69,7 +69,7 @@ pub fn cxl_ranges(tree: &TreeReading<'_>) -> Vec<PhysicalRange> {
     joined(ranges)
 }
 
-/// Whether a dax device is of memory that firmware has set aside: `…/platform/hmem.0/dax0.0`.
+/// True if a dax device is of memory that firmware has set aside: `…/platform/hmem.0/dax0.0`.
 fn is_hmem(folder: &Path) -> bool {
     folder.iter().any(|name| name.to_str().is_some_and(|name| name.starts_with("hmem.")))
 }
@@ -88,7 +88,7 @@ fn range(tree: &TreeReading<'_>, folder: &Path, start: &str) -> Option<PhysicalR
             None => text.parse().ok(),
         })
     };
-    // All ones: it has no place yet.
+    // All ones: the memory has no place yet.
     let start = number(start).filter(|start| *start != u64::MAX)?;
     Some(PhysicalRange { start, bytes: number("size").filter(|bytes| *bytes > 0)? })
 }

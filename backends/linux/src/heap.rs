@@ -1,8 +1,8 @@
-//! The C library's allocator, told to keep little. A no-op with other C libraries.
+//! Makes the C library's allocator keep little. A no-op with other C libraries.
 
-/// Has all threads share one arena. By default each gets its own, and what one thread has freed is of no use to another:
-/// a daemon that allocates much, seldom, and on changing threads, would grow to a multiple of what it needs. Call it
-/// before threads are started.
+/// Makes all threads share one arena. By default each gets its own, and what one thread has freed is of no use to
+/// another: a daemon that allocates much, seldom, and on changing threads, would grow to a multiple of what it needs.
+/// Call this before threads are started.
 pub fn share_one_arena() {
     #[cfg(target_env = "gnu")]
     // SAFETY: mallopt takes two integers and changes a limit of the allocator under the allocator's own lock.
@@ -12,7 +12,7 @@ pub fn share_one_arena() {
     }
 }
 
-/// Gives memory that is free back to the kernel. Takes about a millisecond for ten megabytes.
+/// Gives free memory back to the kernel. Takes about a millisecond for ten megabytes.
 pub fn trim() {
     #[cfg(target_env = "gnu")]
     // SAFETY: malloc_trim touches free memory only, under the allocator's own lock.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use ranges::IdRange;
 
 /// A set of CPU or node numbers; reads and writes as a kernel list (`0-3,8`). It is kept as that list is written, in
-/// ranges: what it costs to read, combine and keep one follows from its text, not from how many numbers the text names.
+/// ranges: the cost to read, combine and keep one follows from its text, not from how many numbers the text names.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct IdSet(Vec<IdRange>);
 
@@ -21,14 +21,14 @@ pub struct ParseIdSetError {
     reason: &'static str,
 }
 
-/// No machine has numbers near this; it bounds what a hostile `0-4294967295` can cost.
+/// Limit on numbers: no machine has any near this. It bounds what a hostile `0-4294967295` can cost.
 const LARGEST: u32 = 65_535;
 
-/// Strides make more ranges than are written. No set has more than every second number by itself, and no kernel writes
-/// a number twice.
+/// Limit on ranges: strides make more of them than are written. No set has more than every second number by itself,
+/// and no kernel writes a number twice.
 const MOST_RANGES: usize = 1 << 16;
 
-/// A text that is no list can be as long as the largest file; so much of it tells which one it is.
+/// Limit on quoted text: one that is no list can be as long as the largest file; so much of it tells which one it is.
 const SHOWN_CHARS: usize = 100;
 
 impl ParseIdSetError {
@@ -48,17 +48,17 @@ impl IdSet {
         self.0.iter().flat_map(|range| range.first..=range.last)
     }
 
-    /// How many members there are.
+    /// Number of members.
     pub fn len(&self) -> usize {
         self.0.iter().map(IdRange::len).sum()
     }
 
-    /// Whether there is none.
+    /// True if the set has no member.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether `id` is a member.
+    /// True if `id` is a member.
     pub fn contains(&self, id: u32) -> bool {
         self.0.get(ranges::from(&self.0, id)).is_some_and(|range| range.first <= id)
     }
@@ -96,7 +96,7 @@ impl IdSet {
         Self(self.0.iter().flat_map(|range| ranges::without(&other.0, *range)).collect())
     }
 
-    /// Whether every member is in `other`.
+    /// True if every member is in `other`.
     pub fn is_subset(&self, other: &Self) -> bool {
         let holds = |range: &IdRange| {
             let found = other.0.get(ranges::from(&other.0, range.last));
@@ -105,7 +105,7 @@ impl IdSet {
         self.0.iter().all(holds)
     }
 
-    /// Whether no member is in `other`.
+    /// True if no member is in `other`.
     pub fn is_disjoint(&self, other: &Self) -> bool {
         let (few, many) = if self.0.len() < other.0.len() { (self, other) } else { (other, self) };
         few.0.iter().all(|range| ranges::within(&many.0, *range).next().is_none())
@@ -130,7 +130,8 @@ impl IdSet {
         Ok(set.into_iter().collect())
     }
 
-    /// The kernel mask that [`from_mask`](Self::from_mask) reads: groups of eight hex digits, the most significant first.
+    /// The kernel mask that [`from_mask`](Self::from_mask) reads: groups of eight hex digits, the most significant
+    /// first.
     pub fn to_mask(&self) -> String {
         let groups = self.iter().next_back().map_or(1, |last| last / 32 + 1);
         let bits =
@@ -179,12 +180,12 @@ impl RangeText {
         if first > last || last > LARGEST || used == 0 || used > group {
             return Err("a range runs from a lower to a higher number, 65535 at most");
         }
-        // What is used wholly has no gaps, however it is written.
+        // A stride that is used wholly has no gaps, however it is written.
         let (used, group) = if used == group { (LARGEST + 1, LARGEST + 1) } else { (used, group) };
         Ok(Self { first, last, used, group })
     }
 
-    /// How many ranges it stands for.
+    /// Number of ranges that the part stands for.
     fn pieces(&self) -> usize {
         ((self.last - self.first) / self.group + 1) as usize
     }
@@ -210,7 +211,7 @@ impl fmt::Display for IdSet {
     }
 }
 
-/// As their members are ordered, one after the other.
+/// Orders sets by their members, one after the other.
 impl Ord for IdSet {
     fn cmp(&self, other: &Self) -> Ordering {
         self.iter().cmp(other.iter())

@@ -1,8 +1,8 @@
-//! Which CPUs take the interrupts of devices: `/proc/irq`, read and written.
+//! Reads and sets which CPUs take the interrupts of devices: `/proc/irq`.
 //!
 //! The kernel takes any set with a running CPU for most lines. It keeps some where they are (those that it manages for
-//! their driver, those that belong to one CPU), and says so with an error; where the interrupt controller cannot choose,
-//! it accepts a set and ignores it. So every write is read again.
+//! their driver, those that belong to one CPU), and says so with an error; where the interrupt controller cannot
+//! choose, the kernel accepts a set and ignores it. So every write is read again.
 
 use std::{io, path::PathBuf};
 
@@ -16,7 +16,7 @@ const DEFAULT: &str = "proc/irq/default_smp_affinity";
 /// One interrupt line, or all that are yet to come.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum IrqLine {
-    /// What a new line begins with.
+    /// Affinity that a new line begins with.
     Default,
     /// A line by the kernel's number.
     Number(u32),
@@ -25,30 +25,30 @@ pub enum IrqLine {
 /// Why a line is not where it was sent.
 #[derive(Debug, thiserror::Error)]
 pub enum IrqRefusal {
-    /// Nobody can move it.
+    /// The line cannot be moved at all.
     #[error("the kernel lets nobody move it: it manages it for its driver, or it belongs to one CPU")]
     Kept,
-    /// Nobody can move it, and the kernel does not say so.
+    /// The line cannot be moved, and the kernel does not say so.
     #[error("the interrupt controller leaves it on CPUs {0}")]
     Ignored(IdSet),
-    /// We cannot move any.
+    /// The daemon may not move any line.
     #[error(
         "this daemon may not write to /proc/irq ({0}); hostler-hardware.conf, or in a pod the component hardware, lets it"
     )]
     Forbidden(io::Error),
-    /// It cannot be moved now.
+    /// The line cannot be moved now.
     #[error("the kernel refuses: {0}")]
     Refused(io::Error),
-    /// What became of it cannot be read.
+    /// The result cannot be read.
     #[error(transparent)]
     Read(#[from] ReadFailure),
 }
 
 impl IrqLine {
-    /// All lines, and first the one for those to come; none where the kernel lets nobody choose.
+    /// All lines, and first the one for those to come; none where the kernel offers no choice.
     ///
     /// # Errors
-    /// When it cannot be told which there are.
+    /// When it cannot be told which lines there are.
     pub fn all(root: &SysRoot) -> Result<Vec<Self>, ReadFailure> {
         let names = root.names(FOLDER)?;
         let mut lines: Vec<Self> = names.iter().filter_map(|name| name.parse().ok().map(Self::Number)).collect();
@@ -59,7 +59,7 @@ impl IrqLine {
         Ok(lines)
     }
 
-    /// The CPUs that may take it; `None` when it is gone.
+    /// Returns the CPUs that may take the line; `None` when it is gone.
     ///
     /// # Errors
     /// When that cannot be read.
@@ -71,7 +71,7 @@ impl IrqLine {
         parsed.map(Some).map_err(unread)
     }
 
-    /// The CPUs that take it now, of those that may: an interrupt controller mostly chooses one.
+    /// Returns the CPUs that take the line now, of those that may: an interrupt controller mostly chooses one.
     ///
     /// # Errors
     /// When that cannot be read.
@@ -84,7 +84,7 @@ impl IrqLine {
         }
     }
 
-    /// What uses it (`nvme0q1`), where the kernel tells.
+    /// Name of the line's user (`nvme0q1`), where the kernel tells.
     pub fn user(self, root: &SysRoot) -> Option<String> {
         let Self::Number(number) = self else { return None };
         let folder = format!("{FOLDER}/{number}");
@@ -94,17 +94,17 @@ impl IrqLine {
         })
     }
 
-    /// The NUMA node of its device, where the kernel tells.
+    /// NUMA node of the line's device, where the kernel tells.
     pub fn node(self, root: &SysRoot) -> Option<u32> {
         let Self::Number(number) = self else { return None };
         // -1 is no node.
         root.text(format!("{FOLDER}/{number}/node")).ok()??.parse().ok()
     }
 
-    /// Lets these CPUs take it and no others. One of them has to run: that is the caller's to know.
+    /// Lets these CPUs take the line and no others. The caller has to know that one of them runs.
     ///
     /// # Errors
-    /// When it is not so afterwards. A line that is gone is nowhere, which is no error.
+    /// When the line is not on them afterwards. A line that is gone is nowhere, which is no error.
     pub fn send_to(self, root: &SysRoot, cpus: &IdSet) -> Result<(), IrqRefusal> {
         let text = if self == Self::Default { cpus.to_mask() } else { cpus.to_string() };
         match root.write(self.path(), &text) {

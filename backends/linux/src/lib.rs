@@ -1,8 +1,9 @@
-//! Reads Linux: sysfs and procfs, PCI, uevents, cgroups, interrupts, and hands over its devices. The only crate that may contain `unsafe`.
+//! Reads Linux: sysfs and procfs, PCI, uevents, cgroups, interrupts, and hands over its devices. The only crate that
+//! may contain `unsafe`.
 //!
 //! Everything that reads `/sys`, `/proc` or `/dev` takes a [`SysRoot`]: the host's own tree, a captured machine or a
-//! made-up one. What is read is present, absent or a [`ReadFailure`], and only the kernel says what is absent; a tree that
-//! contradicts itself gives what can be known and a [`TreeWarning`].
+//! made-up one. An answer is present, absent or a [`ReadFailure`], and only the kernel says what is absent; a tree
+//! that contradicts itself gives what can be known and a [`TreeWarning`].
 
 pub mod archive;
 pub mod boot;
@@ -35,6 +36,6 @@ use serde::Serialize;
 pub struct TreeWarning {
     /// The file or folder at fault, as a path of the machine described (`/sys/…`).
     pub path: String,
-    /// What is wrong and what follows from it.
+    /// The fault and what follows from it.
     pub reason: String,
 }

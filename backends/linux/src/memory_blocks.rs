@@ -1,7 +1,8 @@
-//! The blocks of hot-pluggable memory: which belong to a physical range, their states, and who uses a node's memory.
+//! Blocks of hot-pluggable memory: those that belong to a physical range, their states, and the users of a node's
+//! memory.
 //!
-//! Whoever is about to take hardware away asks here first. So nothing is guessed: what cannot be read is an error and
-//! never "nothing there".
+//! A caller that is about to take hardware away asks here first. So nothing is guessed: a file that cannot be read is
+//! an error and never "nothing there".
 
 #[cfg(test)]
 mod tests;
@@ -14,10 +15,11 @@ use crate::{ReadFailure, SysRoot, TreeReading};
 pub use users::{HugePagePool, MemoryUser, NodeUsers, users};
 
 const MEMORY: &str = "sys/devices/system/memory";
-/// Where the size of a block stands.
+/// File with the size of a block.
 pub(crate) const BLOCK_SIZE: &str = "sys/devices/system/memory/block_size_bytes";
 
-/// Blocks that are looked at for one range: 128 TiB of the smallest. What claims to be larger is a broken description.
+/// Most blocks that are looked at for one range: 128 TiB of the smallest. A range that claims to be larger is a broken
+/// description.
 const MOST_BLOCKS: u64 = 1 << 20;
 
 /// A range of physical addresses, bytes.
@@ -25,7 +27,7 @@ const MOST_BLOCKS: u64 = 1 << 20;
 pub struct PhysicalRange {
     /// The first address.
     pub start: u64,
-    /// Its length.
+    /// Length of the range.
     pub bytes: u64,
 }
 
@@ -42,16 +44,16 @@ impl fmt::Display for PhysicalRange {
     }
 }
 
-/// What the kernel does with a block.
+/// State of a block in the kernel.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum BlockState {
-    /// Its memory is in use, or can be at any moment.
+    /// The block's memory is in use, or can be at any moment.
     Online,
-    /// Nobody uses it.
+    /// The block is unused.
     Offline,
-    /// On its way from the one to the other.
+    /// The block is on its way from the one to the other.
     GoingOffline,
-    /// A word that is not known here.
+    /// State that is not known here.
     Other(String),
 }
 
@@ -80,14 +82,14 @@ impl fmt::Display for BlockState {
 /// A block that exists.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct MemoryBlock {
-    /// Its number: its first address, divided by the size of a block.
+    /// Number of the block: its first address, divided by the size of a block.
     pub number: u64,
-    /// What the kernel does with it.
+    /// State of the block.
     pub state: BlockState,
 }
 
 impl MemoryBlock {
-    /// What the kernel calls it.
+    /// Kernel's name of the block.
     pub fn name(&self) -> String {
         format!("memory{}", self.number)
     }
@@ -96,19 +98,19 @@ impl MemoryBlock {
 /// Why blocks are not known, or not as wanted.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryBlockError {
-    /// Whether memory is online cannot be told.
+    /// A file could not be read, so that it cannot be told whether memory is online.
     #[error(transparent)]
     Read(#[from] ReadFailure),
-    /// Not a size.
+    /// The kernel's size of a block is not a size.
     #[error("/{BLOCK_SIZE} is {text:?}, no size of a block")]
     Size {
-        /// What it says.
+        /// Content of the file.
         text: String,
     },
     /// No device is so large.
     #[error("the range {range} is larger than any device's")]
     Range {
-        /// What was asked for.
+        /// Range that was asked for.
         range: PhysicalRange,
     },
     /// The kernel refused.
@@ -116,26 +118,26 @@ pub enum MemoryBlockError {
     Write {
         /// The file.
         path: String,
-        /// What was written.
+        /// Text that was written.
         text: &'static str,
-        /// What the kernel said; EBUSY where somebody holds the memory.
+        /// The kernel's error; EBUSY where the memory is held.
         #[source]
         source: io::Error,
     },
-    /// The kernel said yes, and did something else.
+    /// The kernel accepted a write, and did something else.
     #[error("/{path} is {state:?} after {text} was written to it")]
     NotDone {
         /// The file.
         path: String,
-        /// What was written.
+        /// Text that was written.
         text: &'static str,
-        /// What it says now.
+        /// Content of the file now.
         state: String,
     },
 }
 
 impl MemoryBlockError {
-    /// Whether another try may help.
+    /// True if another try may help.
     pub fn is_busy(&self) -> bool {
         let transient =
             |error: &io::Error| matches!(error.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::WouldBlock);
@@ -146,7 +148,7 @@ impl MemoryBlockError {
 /// The size of a block, bytes.
 ///
 /// # Errors
-/// When the kernel does not say. It knows no hot-pluggable memory then, and cannot say what is online either.
+/// When the kernel does not say. The kernel knows no hot-pluggable memory then, and cannot say what is online either.
 pub fn block_bytes(root: &SysRoot) -> Result<u64, MemoryBlockError> {
     let text = root.required_attribute(BLOCK_SIZE)?;
     // Hexadecimal, although nothing in the file says so.
@@ -154,7 +156,7 @@ pub fn block_bytes(root: &SysRoot) -> Result<u64, MemoryBlockError> {
     bytes.ok_or(MemoryBlockError::Size { text })
 }
 
-/// The blocks that exist and hold an address of `range`, by number. A block at the edge may reach beyond it.
+/// The blocks that exist and hold an address of `range`, by number. A block at the edge may reach beyond the range.
 ///
 /// # Errors
 /// When the state of one cannot be read.
@@ -176,10 +178,10 @@ pub fn in_range(root: &SysRoot, range: PhysicalRange) -> Result<Vec<MemoryBlock>
     Ok(blocks)
 }
 
-/// Whether the memory of an online block can be taken back: it is in no zone but `Movable`.
+/// True if the memory of an online block can be taken back: the block is in no zone but `Movable`.
 ///
 /// # Errors
-/// When it cannot be read.
+/// When its zones cannot be read.
 pub fn is_movable(root: &SysRoot, number: u64) -> Result<bool, MemoryBlockError> {
     let zones = root.required_attribute(format!("{MEMORY}/memory{number}/valid_zones"))?;
     Ok(zones == "Movable")
@@ -188,15 +190,15 @@ pub fn is_movable(root: &SysRoot, number: u64) -> Result<bool, MemoryBlockError>
 /// Brings a block online as memory that can be taken back.
 ///
 /// # Errors
-/// When the kernel refuses, or says yes and does not do it.
+/// When the kernel refuses, or accepts and does not do it.
 pub fn online_movable(root: &SysRoot, number: u64) -> Result<(), MemoryBlockError> {
     set(root, number, "online_movable", &BlockState::Online)
 }
 
-/// Takes a block offline. The kernel moves away what is in it; that can fail with EBUSY, for a moment or for good.
+/// Takes a block offline. The kernel moves its content away; that can fail with EBUSY, for a moment or for good.
 ///
 /// # Errors
-/// When the kernel refuses, or says yes and does not do it.
+/// When the kernel refuses, or accepts and does not do it.
 pub fn offline(root: &SysRoot, number: u64) -> Result<(), MemoryBlockError> {
     set(root, number, "offline", &BlockState::Offline)
 }
@@ -213,7 +215,7 @@ fn set(root: &SysRoot, number: u64, text: &'static str, wanted: &BlockState) -> 
     if now == *wanted { Ok(()) } else { Err(MemoryBlockError::NotDone { path, text, state: now.to_string() }) }
 }
 
-/// What a look at a tree makes of an answer about blocks: the kernel may have none, or say what cannot be.
+/// Turns an answer about blocks into one of a look at a tree: the kernel may have none, or say what cannot be.
 pub fn known<T>(tree: &TreeReading<'_>, answer: Result<T, MemoryBlockError>) -> Option<T> {
     match answer {
         Ok(known) => return Some(known),
@@ -224,7 +226,7 @@ pub fn known<T>(tree: &TreeReading<'_>, answer: Result<T, MemoryBlockError>) -> 
     None
 }
 
-/// Numbers as people write them: `memory110-113, memory144`.
+/// Lists blocks as people write them: `memory110-113, memory144`.
 pub fn listed(blocks: &[MemoryBlock]) -> String {
     let mut runs: Vec<(u64, u64)> = Vec::new();
     for block in blocks {

@@ -1,4 +1,4 @@
-//! PCI functions: what `/sys/bus/pci/devices` says about each, without waking or touching any.
+//! PCI functions as `/sys/bus/pci/devices` describes them, without waking or touching any.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ pub use standard::PcieRootError;
 
 use attributes::{FunctionAttributes, hex};
 
-/// One link per function, to its folder under `/sys/devices`.
+/// Folder with one link per function, to its folder under `/sys/devices`.
 const DEVICES: &str = "sys/bus/pci/devices";
 
 /// The size of a function's whole configuration space.
@@ -30,53 +30,55 @@ const CONFIG_BYTES: u64 = 4096;
 /// One PCI function. Ids come from the attribute files: the configuration space of a virtual function reads as ffff.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PciFunction {
-    /// Where it is.
+    /// Address of the function.
     pub address: PciAddress,
-    /// Its maker.
+    /// Maker of the function.
     pub vendor: u16,
-    /// The maker's number for it.
+    /// The maker's number for the model.
     pub device: u16,
     /// The board's maker.
     pub subsystem_vendor: Option<u16>,
-    /// The board maker's number for it.
+    /// The board maker's number for the board.
     pub subsystem_device: Option<u16>,
     /// Base class, subclass and programming interface, 24 bits.
     pub class: Option<u32>,
     /// The silicon's revision.
     pub revision: Option<u8>,
-    /// The NUMA node it is attached to; where the function does not say, its nearest ancestor's. `None` where it says garbage.
+    /// The NUMA node of the function; where the function does not say, its nearest ancestor's. `None` where one says
+    /// garbage.
     pub numa_node: Option<u32>,
-    /// The CPUs that the kernel holds for near; all of them where it does not know.
+    /// The CPUs that the kernel takes for near; all of them where it does not know.
     pub local_cpus: Option<IdSet>,
     /// The bound driver.
     pub driver: Option<String>,
-    /// The unit of isolation for passing it on.
+    /// The unit of isolation for passing the function on.
     pub iommu_group: Option<u32>,
     /// The physical function, if this one is virtual.
     pub physical_function: Option<PciAddress>,
     /// The virtual functions of this one that exist, by index.
     pub virtual_functions: Vec<PciAddress>,
-    /// What it can do as the parent of virtual functions.
+    /// Abilities of the function as the parent of virtual functions.
     pub sriov: Option<Sriov>,
-    /// The ways to reset it, best first; empty if there is none.
+    /// The ways to reset the function, best first; empty if there is none.
     pub reset_methods: Vec<String>,
-    /// Its folder as a path of the machine (`/sys/devices/pci0000:00/0000:00:02.0`), where the tree links to it.
+    /// Folder of the function as a path of the machine (`/sys/devices/pci0000:00/0000:00:02.0`), where the tree links
+    /// to it.
     pub path: Option<PathBuf>,
 }
 
 /// Virtual functions of a physical one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub struct Sriov {
-    /// How many there can be.
+    /// Most virtual functions that there can be.
     pub total: u32,
-    /// How many there are.
+    /// Number of virtual functions that there are.
     pub enabled: u32,
-    /// Whether the kernel binds a driver to new ones; `None` where it does not say.
+    /// True if the kernel binds a driver to new virtual functions; `None` where it does not say.
     pub autoprobe: Option<bool>,
 }
 
 impl PciFunction {
-    /// Whether this is an SR-IOV virtual function.
+    /// True if this is an SR-IOV virtual function.
     pub fn is_virtual(&self) -> bool {
         self.physical_function.is_some()
     }
@@ -87,14 +89,14 @@ impl PciFunction {
     }
 }
 
-/// What tells one kind of function from another: three short files, for scans of machines with hundreds of functions.
+/// Kind of a function, from three short files, for scans of machines with hundreds of functions.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub struct PciIdentity {
-    /// Where it is.
+    /// Address of the function.
     pub address: PciAddress,
-    /// Its maker.
+    /// Maker of the function.
     pub vendor: u16,
-    /// The maker's number for it.
+    /// The maker's number for the model.
     pub device: u16,
     /// Base class, subclass and programming interface, 24 bits.
     pub class: Option<u32>,
@@ -107,7 +109,8 @@ impl PciIdentity {
     }
 }
 
-/// What every PCI function under `root` is, by address. A function without readable ids is left out with a warning.
+/// Identities of all PCI functions under `root`, by address. A function without readable ids is left out with a
+/// warning.
 pub fn identities(tree: &TreeReading<'_>) -> (Vec<PciIdentity>, Vec<TreeWarning>) {
     let (mut identities, mut warnings) = (Vec::new(), Vec::new());
     for name in tree.names(DEVICES) {
@@ -125,7 +128,7 @@ pub fn functions(tree: &TreeReading<'_>) -> (Vec<PciFunction>, Vec<TreeWarning>)
     functions_where(tree, |_| true)
 }
 
-/// The PCI functions under `root` that `pick` wants, by address: of the others only three files are read. A function
+/// The PCI functions under `root` that `pick` wants, by address: only three files are read of the others. A function
 /// without readable ids is left out with a warning.
 pub fn functions_where(
     tree: &TreeReading<'_>,
@@ -155,7 +158,7 @@ pub fn folder(tree: &TreeReading<'_>, address: PciAddress) -> PathBuf {
 /// 256 or 4096. Reading it wakes a sleeping device.
 ///
 /// # Errors
-/// When there is none, or it cannot be read.
+/// When there is no such space, or it cannot be read.
 pub fn read_config(root: &SysRoot, address: PciAddress) -> Result<Vec<u8>, ReadFailure> {
     root.required_bytes(format!("{DEVICES}/{address}/config"), CONFIG_BYTES)
 }

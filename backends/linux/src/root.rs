@@ -20,16 +20,17 @@ use failure::{present, present_in_tree, present_link};
 use folder::RootFolder;
 pub use reading::TreeReading;
 
-/// No sysfs text attribute is longer than a page; only masks of thousands of CPUs are.
+/// Size of a page: no sysfs text attribute is longer; only masks of thousands of CPUs are.
 const PAGE: usize = 4096;
 
-/// What the kernel says in one file is far less; a tree may hold files without an end.
+/// Limit on a file: the kernel says far less in one; a tree may hold files without an end.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// Attributes whose drivers wait for a lock give up at a signal. So many in a row are no accident.
+/// Limit on interruptions: attributes whose drivers wait for a lock give up at a signal. So many in a row are no
+/// accident.
 const MOST_INTERRUPTIONS: usize = 32;
 
-/// What is done to a path.
+/// Operation on a path.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum PathAccess {
     /// A file is opened and read.
@@ -38,19 +39,19 @@ pub enum PathAccess {
     List,
     /// A symbolic link is read.
     Link,
-    /// Somebody asks whether it is there.
+    /// A caller asks whether something is there.
     Look,
     /// A file is opened and written.
     Write,
 }
 
-/// Stands between a [`SysRoot`] and its tree. A capture notes with it what is read, a benchmark counts, and a test plays
-/// a kernel whose attributes fail or whose writes have effects. Paths are relative to the root (`sys/bus/…`).
+/// Stands between a [`SysRoot`] and its tree. A capture notes with it what is read, a benchmark counts, and a test
+/// plays a kernel whose attributes fail or whose writes have effects. Paths are relative to the root (`sys/bus/…`).
 pub trait SysRootTap: Send + Sync + fmt::Debug {
-    /// Something is about to be done.
+    /// Called before an access.
     ///
     /// # Errors
-    /// What the one who asks is told instead.
+    /// The answer that the caller gets instead.
     fn access(&self, access: PathAccess, path: &Path) -> io::Result<()> {
         let _ = (access, path);
         Ok(())
@@ -65,15 +66,15 @@ pub trait SysRootTap: Send + Sync + fmt::Debug {
 
 /// A folder that holds `sys`, `proc` and `dev`. Cheap to clone.
 ///
-/// Whatever is read is present, absent, or a [`ReadFailure`]: absent is what the kernel says is absent, and nothing else.
-/// Whoever makes something of many files looks at them in one [`SysRoot::look`].
+/// An answer is present, absent, or a [`ReadFailure`]: absent is what the kernel says is absent, and nothing else. A
+/// caller that makes something of many files looks at them in one [`SysRoot::look`].
 ///
-/// All of it lies below the folder: links lead where they would if the folder were the root of all, and of a tree that is not
-/// this machine's own root only regular files are read, none of them without end.
+/// All of it lies below the folder: links lead where they would if the folder were the root of all, and of a tree that
+/// is not this machine's own root only regular files are read, none of them without end.
 #[derive(Clone, Debug)]
 pub struct SysRoot {
     folder: RootFolder,
-    /// In the order in which they were put in between.
+    /// Taps in the order in which they were put in between.
     taps: Vec<Arc<dyn SysRootTap>>,
 }
 
@@ -88,20 +89,20 @@ impl SysRoot {
         Self::new("/")
     }
 
-    /// The same tree, with something in between; what was there before stays, and is asked first.
+    /// The same tree, with `tap` in between; taps that were there before stay, and are asked first.
     #[must_use]
     pub fn tapped(mut self, tap: Arc<dyn SysRootTap>) -> Self {
         self.taps.push(tap);
         self
     }
 
-    /// Where `relative` (`sys/devices/…`) is. Whoever opens it goes past the [`SysRootTap`], and follows links out of the
-    /// tree.
+    /// Path of `relative` (`sys/devices/…`). A caller that opens it goes past the [`SysRootTap`], and follows links
+    /// out of the tree.
     pub fn path(&self, relative: impl AsRef<Path>) -> PathBuf {
         self.folder.path().join(relative)
     }
 
-    /// The content of a file without the white space around it; `None` where there is none.
+    /// The content of a file without the white space around it; `None` where there is no file.
     ///
     /// # Errors
     /// When the file is there, or may be, and cannot be read.
@@ -109,8 +110,8 @@ impl SysRoot {
         Ok(self.first_bytes(relative, u64::MAX)?.map(|bytes| trimmed(&bytes)))
     }
 
-    /// As [`SysRoot::text`], for sysfs alone: the kernel hands a sysfs attribute over in one read, so that a short read
-    /// is its end and nothing asks for more. A scan of a machine reads thousands of them.
+    /// Reads as [`SysRoot::text`] does, for sysfs alone: the kernel hands a sysfs attribute over in one read, so that
+    /// a short read is its end and nothing asks for more. A scan of a machine reads thousands of them.
     ///
     /// # Errors
     /// When the file is there, or may be, and cannot be read.
@@ -118,7 +119,7 @@ impl SysRoot {
         present(self.required_attribute(relative))
     }
 
-    /// As [`SysRoot::attribute`], where the attribute has to be there.
+    /// Reads as [`SysRoot::attribute`] does, where the attribute has to be there.
     ///
     /// # Errors
     /// Whatever the kernel says.
@@ -143,7 +144,7 @@ impl SysRoot {
         present(self.required_bytes(relative, most))
     }
 
-    /// As [`SysRoot::first_bytes`], where the file has to be there.
+    /// Reads as [`SysRoot::first_bytes`] does, where the file has to be there.
     ///
     /// # Errors
     /// Whatever the kernel says.
@@ -153,7 +154,7 @@ impl SysRoot {
         })
     }
 
-    /// Writes an attribute that exists, in one piece. What the kernel made of it is for the caller to read: a write that
+    /// Writes an attribute that exists, in one piece. The caller has to read what the kernel made of it: a write that
     /// returns success proves nothing.
     ///
     /// # Errors
@@ -167,7 +168,7 @@ impl SysRoot {
         self.folder.write(relative)?.write_all(text.as_bytes())
     }
 
-    /// Whether something is there.
+    /// True if something is there.
     ///
     /// # Errors
     /// When that cannot be told.
@@ -175,7 +176,7 @@ impl SysRoot {
         Ok(self.metadata(relative)?.is_some())
     }
 
-    /// What is there, links followed; `None` where nothing is.
+    /// Metadata of a path, links followed; `None` where nothing is.
     ///
     /// # Errors
     /// When that cannot be told.
@@ -194,7 +195,7 @@ impl SysRoot {
         Ok(names)
     }
 
-    /// Where a symbolic link points to, unresolved; `None` where there is no link.
+    /// Target of a symbolic link, unresolved; `None` where there is no link.
     ///
     /// # Errors
     /// When that cannot be told.
@@ -210,9 +211,9 @@ impl SysRoot {
         Ok(self.link(relative)?.and_then(|target| target.file_name()?.to_str().map(str::to_owned)))
     }
 
-    /// The place that a symbolic link names, relative to the root, by the text of the link alone, so that nothing outside
-    /// is looked at. `None` if it is no link or leads out of `sys`. The folder that holds the link must itself be
-    /// reached without links.
+    /// The place that a symbolic link names, relative to the root, by the text of the link alone, so that nothing
+    /// outside is looked at. `None` if there is no link or it leads out of `sys`. The folder that holds the link must
+    /// itself be reached without links.
     ///
     /// # Errors
     /// When it cannot be told whether there is a link.
@@ -230,12 +231,12 @@ impl SysRoot {
         self.ask(PathAccess::Read, relative, RootFolder::read)
     }
 
-    /// A device node, to be asked by ioctl; past the taps.
+    /// Opens a device node, to be asked by ioctl; past the taps.
     pub(crate) fn device(&self, relative: impl AsRef<Path>, flags: OFlag) -> io::Result<File> {
         self.folder.device(relative.as_ref(), flags)
     }
 
-    /// The only way to whatever is read: past the taps, and again where a signal came between.
+    /// The only way to everything that is read: past the taps, and again where a signal came between.
     fn ask<T>(
         &self,
         access: PathAccess,

@@ -22,8 +22,8 @@ mod reader;
 /// The processing and memory side of a machine, as read at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Topology {
-    /// CPU architecture as far as the tree tells: `x86_64`, `x86`, `aarch64`, `arm`, `riscv64`, `riscv32`, `ppc64`, `ppc`,
-    /// `s390x` or `loongarch64`.
+    /// CPU architecture as far as the tree tells: `x86_64`, `x86`, `aarch64`, `arm`, `riscv64`, `riscv32`, `ppc64`,
+    /// `ppc`, `s390x` or `loongarch64`.
     pub arch: Option<String>,
     /// The CPU's name as `/proc/cpuinfo` gives it; current arm64 kernels give none.
     pub cpu_model: Option<String>,
@@ -37,7 +37,7 @@ pub struct Topology {
     pub isolated: IdSet,
     /// Online CPUs without the periodic tick.
     pub nohz_full: IdSet,
-    /// Whether simultaneous multithreading is on; `None` if the kernel does not say.
+    /// True if simultaneous multithreading is on; `None` if the kernel does not say.
     pub smt_active: Option<bool>,
     /// Every online CPU, by number.
     pub cpus: BTreeMap<u32, LogicalCpu>,
@@ -67,7 +67,7 @@ pub struct Topology {
     pub allowed_cpus: IdSet,
     /// NUMA nodes whose memory the host's cpuset lets us hand out; on cgroup v2 it never names a node without memory.
     pub allowed_nodes: IdSet,
-    /// What could not be understood.
+    /// Parts of the tree that could not be understood.
     pub warnings: Vec<TreeWarning>,
 }
 
@@ -115,7 +115,7 @@ pub enum CoreType {
 /// A physical core: logical CPUs that share execution units.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CpuCore {
-    /// Its online CPUs.
+    /// Online CPUs of the core.
     pub cpus: IdSet,
 }
 
@@ -124,7 +124,7 @@ pub struct CpuCore {
 pub struct CpuGroup {
     /// The kernel's id: opaque, sparse; `None` where it is −1 or absent.
     pub id: Option<u32>,
-    /// Its online CPUs.
+    /// Online CPUs of the group.
     pub cpus: IdSet,
 }
 
@@ -146,10 +146,10 @@ pub struct CpuCache {
 /// A NUMA node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct NumaNode {
-    /// Its online CPUs; empty for a CPU-less node.
+    /// Online CPUs of the node; empty for a CPU-less one.
     pub cpus: IdSet,
-    /// Bytes of memory (`MemTotal`; the machine's where there can be one node only); 0 for a memory-less node, `None` if
-    /// unknown.
+    /// Bytes of memory (`MemTotal`; the machine's where there can be one node only); 0 for a memory-less node, `None`
+    /// if unknown.
     pub memory_bytes: Option<u64>,
     /// Bytes of free memory (`MemFree`).
     pub free_bytes: Option<u64>,
@@ -163,10 +163,10 @@ pub struct NumaNode {
     pub memory_side_caches: Vec<MemorySideCache>,
     /// Memory tier; lower is faster. Not stable over kernels.
     pub tier: Option<u32>,
-    /// The PCI address of the GPU whose memory this is, as a driver says, or may be, as a warning says; such memory is not
-    /// system memory.
+    /// The PCI address of the GPU whose memory this is, as a driver says, or may be, as a warning says; such memory is
+    /// not system memory.
     pub gpu: Option<String>,
-    /// Whether it has a generic initiator (a device that starts memory traffic).
+    /// True if the node has a generic initiator (a device that starts memory traffic).
     pub generic_initiator: bool,
 }
 
@@ -175,7 +175,7 @@ pub struct NumaNode {
 pub struct HugePages {
     /// Pages in the pool.
     pub total: u64,
-    /// Pages that nobody uses.
+    /// Pages that are unused.
     pub free: u64,
     /// Pages above the configured number.
     pub surplus: u64,
@@ -201,7 +201,7 @@ pub struct NodeAccess {
 /// A cache between a node's memory and everything else.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct MemorySideCache {
-    /// Its level.
+    /// Level of the cache.
     pub level: u32,
     /// Bytes.
     pub size_bytes: u64,
@@ -223,17 +223,17 @@ pub struct MemoryBlockCounts {
 }
 
 impl Topology {
-    /// Reads the machine under `root`. What makes no sense is absent, and a warning says why.
+    /// Reads the machine under `root`. An attribute that makes no sense is absent, and a warning says why.
     ///
     /// # Errors
-    /// When a file or folder that is there, or may be, could not be read: nothing is known then, for what that file says
-    /// could be anything.
+    /// When a file or folder that is there, or may be, could not be read: nothing is known then, since that file could
+    /// say anything.
     pub fn read(root: &SysRoot) -> Result<Self, ReadFailure> {
         read::stable(root, TopologyPart::Whole)
     }
 
-    /// As [`read`](Self::read), without memory blocks, of which a large machine has thousands, and without what is told to
-    /// people only: `arch` and `cpu_model`.
+    /// Reads as [`read`](Self::read) does, without memory blocks, of which a large machine has thousands, and without
+    /// `arch` and `cpu_model`, which are only told to people.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -241,8 +241,8 @@ impl Topology {
         read::stable(root, TopologyPart::Processors)
     }
 
-    /// As [`read_processors`](Self::read_processors), without what the folders of single CPUs say: no `cpus`, `caches` or
-    /// any group of CPUs but nodes.
+    /// Reads as [`read_processors`](Self::read_processors) does, without the folders of single CPUs: no `cpus`,
+    /// `caches` or any group of CPUs but nodes.
     ///
     /// # Errors
     /// As [`read`](Self::read).

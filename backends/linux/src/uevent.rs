@@ -22,14 +22,15 @@ mod coalesce;
 
 pub use coalesce::{QuietPeriod, RescanScope, UeventCoalescer};
 
-/// Adding 1 TiB of memory in blocks of 128 MiB is 16 thousand events; the kernel's default holds a few hundred.
+/// Size of the socket's buffer: adding 1 TiB of memory in blocks of 128 MiB is 16 thousand events; the kernel's
+/// default holds a few hundred.
 const BUFFER_BYTES: usize = 16 << 20;
 
-/// A storm must not keep `wait` from returning, or nothing would be rescanned until it ends. So many are read within a
-/// few milliseconds.
+/// Most messages of one wait: a storm must not keep `wait` from returning, or nothing would be rescanned until it
+/// ends. So many are read within a few milliseconds.
 const MOST_MESSAGES: usize = 256;
 
-/// What the socket said.
+/// A message of the socket.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum MonitorEvent {
     /// Something happened to a device.
@@ -43,37 +44,37 @@ pub enum MonitorEvent {
 pub struct UeventHint {
     /// The kernel's name of the kind of device (`cpu`, `memory`, `pci`, `cxl`).
     pub subsystem: String,
-    /// What happened.
+    /// Action of the event.
     pub action: UeventAction,
     /// The device's path below `/sys`.
     pub devpath: String,
 }
 
-/// What happened to a device.
+/// A change of a device.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum UeventAction {
-    /// It appeared.
+    /// The device appeared.
     Add,
-    /// It disappears.
+    /// The device disappears.
     Remove,
-    /// Something about it changed.
+    /// Something about the device changed.
     Change,
-    /// It has a new name or place.
+    /// The device has a new name or place.
     Move,
-    /// It may be used (CPUs, memory blocks).
+    /// The device may be used (CPUs, memory blocks).
     Online,
-    /// It may not be used any more.
+    /// The device may not be used any more.
     Offline,
-    /// A driver took it.
+    /// A driver took the device.
     Bind,
-    /// Its driver left it.
+    /// The driver left the device.
     Unbind,
     /// A word that no kernel used when this was written.
     Other,
 }
 
 impl UeventAction {
-    /// Whether something is gone: nobody should be given it from now on, so it is not waited for.
+    /// True if something is gone: no claim should be given it from now on, so the rescan does not wait.
     pub fn takes_away(self) -> bool {
         matches!(self, Self::Remove | Self::Offline)
     }
@@ -93,10 +94,11 @@ impl UeventAction {
     }
 }
 
-/// Who sends the hints.
+/// Sender of the hints.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum UeventSource {
-    /// udevd, when its rules have run and device nodes have their permissions. Reaches the host's network namespace only.
+    /// udevd, when its rules have run and device nodes have their permissions. Reaches the host's network namespace
+    /// only.
     Udev,
     /// The kernel itself. Reaches ordinary containers too.
     Kernel,
@@ -140,7 +142,7 @@ pub struct UeventMonitor {
 }
 
 impl UeventMonitor {
-    /// Subscribes to every subsystem. What happens from now on is delivered, so enumerate after this.
+    /// Subscribes to every subsystem. Changes from now on are delivered, so enumerate after this.
     ///
     /// # Errors
     /// When the socket cannot be made.
@@ -153,7 +155,7 @@ impl UeventMonitor {
         Ok(Self { socket: builder.listen()?, source, stop })
     }
 
-    /// Who sends the hints.
+    /// Returns the sender of the hints.
     pub fn source(&self) -> UeventSource {
         self.source
     }
@@ -174,7 +176,7 @@ impl UeventMonitor {
         }
     }
 
-    /// Whether the stop handle was dropped.
+    /// True if the stop handle was dropped.
     pub fn is_stopped(&self) -> bool {
         let mut descriptors = [PollFd::new(self.stop.0.as_fd(), PollFlags::POLLIN)];
         poll(&mut descriptors, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
@@ -192,7 +194,7 @@ impl UeventMonitor {
             match error.raw_os_error().map(Errno::from_raw) {
                 Some(Errno::EAGAIN) => break,
                 Some(Errno::ENOBUFS) => events.push(MonitorEvent::Overflow),
-                // A message that libudev cannot read is gone; whatever it said, the timed rescan finds.
+                // A message that libudev cannot read is gone; the timed rescan finds what it said.
                 Some(Errno::EINTR | Errno::EINVAL | Errno::EBADMSG) => {}
                 _ => return Err(error),
             }
@@ -213,14 +215,15 @@ impl fmt::Debug for UeventMonitor {
     }
 }
 
-/// Forcing it needs CAP_NET_ADMIN; without that the system's limit applies, and a storm may end in an overflow.
+/// Enlarges the buffer. Forcing it needs CAP_NET_ADMIN; without that the system's limit applies, and a storm may end
+/// in an overflow.
 fn enlarge_buffer(socket: BorrowedFd<'_>) -> io::Result<()> {
     setsockopt(&socket, sockopt::RcvBufForce, &BUFFER_BYTES)
         .or_else(|_| setsockopt(&socket, sockopt::RcvBuf, &BUFFER_BYTES))?;
     Ok(())
 }
 
-/// Rounded up: a wait that ends early finds its deadline not reached and spins.
+/// Converts a timeout, rounded up: a wait that ends early finds its deadline not reached and spins.
 fn poll_timeout(timeout: Option<Duration>) -> PollTimeout {
     let Some(timeout) = timeout else { return PollTimeout::NONE };
     let milliseconds = timeout.as_nanos().div_ceil(1_000_000);

@@ -1,4 +1,4 @@
-//! Which processes have a device node open.
+//! Finds the processes that have a device node open.
 
 use std::{
     fmt,
@@ -12,9 +12,9 @@ use crate::{ReadFailure, SysRoot};
 /// A process that uses a device node.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct DeviceUser {
-    /// Its number.
+    /// Process id.
     pub pid: u32,
-    /// What it calls itself.
+    /// Name that the process gives itself.
     pub name: String,
 }
 
@@ -25,10 +25,10 @@ impl fmt::Display for DeviceUser {
 }
 
 /// The processes that have one of `nodes` (`/dev/…`) open, by number. Containers have nodes of their own for the same
-/// device, so devices are compared, not paths. Processes of which we may not know are not among them.
+/// device, so devices are compared, not paths. Processes that we may not look at are not among them.
 ///
 /// # Errors
-/// When a node, or what a process has open, cannot be looked at for another reason.
+/// When a node, or a file that a process has open, cannot be looked at for another reason.
 pub fn users(root: &SysRoot, nodes: &[String]) -> Result<Vec<DeviceUser>, ReadFailure> {
     let mut wanted = Vec::new();
     for node in nodes {
@@ -58,7 +58,7 @@ fn has_open(root: &SysRoot, pid: u32, wanted: &[DeviceNodeId]) -> Result<bool, R
     Ok(false)
 }
 
-/// An answer; `None` where it is not for us: other people's processes are theirs.
+/// An answer; `None` where we may not have it: processes of other users are theirs.
 fn allowed<T>(answer: Result<T, ReadFailure>) -> Result<Option<T>, ReadFailure> {
     match answer {
         Err(failure) if failure.error().kind() == io::ErrorKind::PermissionDenied => Ok(None),
@@ -66,8 +66,8 @@ fn allowed<T>(answer: Result<T, ReadFailure>) -> Result<Option<T>, ReadFailure> 
     }
 }
 
-/// What a file system says of a file; `None` where it says nothing. Other people's files can be on one whose server is gone,
-/// which is no reason to keep a device: the nodes of devices are on one that the kernel has in memory.
+/// The file system's answer about a file; `None` where it gives none. Files of other users can be on one whose server
+/// is gone, which is no reason to keep a device: the nodes of devices are on one that the kernel has in memory.
 fn answering<T>(answer: Result<T, ReadFailure>) -> Result<Option<T>, ReadFailure> {
     match answer {
         Err(failure) if !failure.is_shortage() => Ok(None),
@@ -75,12 +75,12 @@ fn answering<T>(answer: Result<T, ReadFailure>) -> Result<Option<T>, ReadFailure
     }
 }
 
-/// What makes two nodes the same.
+/// Identity of a device node: two with the same are one.
 #[derive(Eq, PartialEq)]
 enum DeviceNodeId {
-    /// A device: its number.
+    /// Number of a device.
     Device(u64),
-    /// Anything else: file system and inode.
+    /// File system and inode of anything else.
     File(u64, u64),
 }
 

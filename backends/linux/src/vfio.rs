@@ -1,10 +1,11 @@
 //! Hands PCI functions to `vfio-pci` and gives them back to the driver that they had.
 //!
 //! ```text
-//!   former driver ── driver_override=vfio-pci, unbind, drivers_probe ──► vfio-pci ── override as before, unbind, probe ──► former driver
+//!   former driver ── driver_override=vfio-pci, unbind, drivers_probe ──► vfio-pci
+//!   vfio-pci ── override as before, unbind, probe ──► former driver
 //! ```
 //!
-//! The kernel says yes to a probe that binds nothing, so every step is read back. The unit of isolation is the IOMMU
+//! The kernel accepts a probe that binds nothing, so every step is read back. The unit of isolation is the IOMMU
 //! group: as long as a driver of the host works with one member, no other can be handed over.
 
 mod nodes;
@@ -29,18 +30,18 @@ pub const DRIVER: &str = "vfio-pci";
 const DEVICES: &str = "sys/bus/pci/devices";
 const DRIVERS: &str = "sys/bus/pci/drivers";
 const GROUPS: &str = "sys/kernel/iommu_groups";
-/// What the kernel prints for an override that is not set.
+/// Content of an override that is not set, as the kernel prints it.
 const NO_OVERRIDE: &str = "(null)";
-/// What clears an override.
+/// Text that clears an override.
 const CLEAR: &str = "\n";
 
-/// How a function was bound before it was handed over: what to give it back to.
+/// Binding of a function before it was handed over, to be restored by giving it back.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct DriverBinding {
-    /// Its driver, if it had one.
+    /// Driver of the function, if it had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
-    /// Its `driver_override`, if it was set.
+    /// The function's `driver_override`, if it was set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver_override: Option<String>,
 }
@@ -51,7 +52,7 @@ pub enum VfioError {
     /// There is no such function.
     #[error("PCI function {address} is gone")]
     Gone {
-        /// Its address.
+        /// Address of the function.
         address: PciAddress,
     },
     /// The kernel has no `vfio-pci`.
@@ -60,7 +61,7 @@ pub enum VfioError {
     /// Nothing keeps the function's memory accesses apart from those of others.
     #[error("PCI function {address} has no IOMMU group: switch the IOMMU on in firmware and kernel")]
     NoGroup {
-        /// Its address.
+        /// Address of the function.
         address: PciAddress,
     },
     /// A driver of the host works with a member of the group.
@@ -72,55 +73,55 @@ pub enum VfioError {
         group: u32,
         /// The member at fault.
         member: String,
-        /// Its driver.
+        /// Driver of the member.
         driver: String,
     },
-    /// Somebody has the function open. The kernel would let us wait for as long as that takes.
+    /// A process has the function open. The kernel would let us wait for as long as that takes.
     #[error("PCI function {address} is in use by {users}")]
     InUse {
-        /// Its address.
+        /// Address of the function.
         address: PciAddress,
-        /// By whom.
+        /// Users of the function.
         users: String,
     },
     /// A recorded name could lead out of the folder of drivers.
     #[error("{name:?} is not the name of a driver")]
     DriverName {
-        /// What stood in the record.
+        /// Name in the record.
         name: String,
     },
-    /// How it stands cannot be told.
+    /// The binding cannot be read.
     #[error(transparent)]
     Read(#[from] ReadFailure),
     /// The kernel refused a write.
     #[error("failed to write {text:?} to /{}", path.display())]
     Write {
-        /// What was written.
+        /// Text that was written.
         text: String,
-        /// Where, below the root.
+        /// File, below the root.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
-    /// The kernel took a write, and it had not the effect that it should have.
+    /// The kernel took a write, which did not have the effect that it should have.
     #[error("PCI function {address} should be bound to {wanted}, and is bound to {found}")]
     Binding {
-        /// Its address.
+        /// Address of the function.
         address: PciAddress,
         /// The driver that was asked for, or "nothing".
         wanted: String,
-        /// The driver that it has, or "nothing".
+        /// The driver that the function has, or "nothing".
         found: String,
     },
     /// The override was not stored.
     #[error("driver_override of PCI function {address} reads {found:?} after {wanted:?} was written")]
     Override {
-        /// Its address.
+        /// Address of the function.
         address: PciAddress,
-        /// What was written.
+        /// Text that was written.
         wanted: String,
-        /// What it reads.
+        /// Content of the file.
         found: String,
     },
     /// A device node that has to be there is not.
@@ -133,16 +134,16 @@ pub enum VfioError {
     },
 }
 
-/// How a function is bound now.
+/// Reads how a function is bound now.
 ///
 /// # Errors
-/// When it is gone, or that cannot be told.
+/// When the function is gone, or that cannot be told.
 pub fn binding(root: &SysRoot, address: PciAddress) -> Result<DriverBinding, VfioError> {
     let folder = folder(root, address)?;
     Ok(DriverBinding { driver: driver(root, &folder)?, driver_override: driver_override(root, &folder)? })
 }
 
-/// Whether a function is bound to `vfio-pci`. One that is gone is not.
+/// True if a function is bound to `vfio-pci`. One that is gone is not.
 ///
 /// # Errors
 /// When that cannot be told.
@@ -153,7 +154,8 @@ pub fn is_bound(root: &SysRoot, address: PciAddress) -> Result<bool, VfioError> 
     }
 }
 
-/// The IOMMU group of a function: what is handed over together. `None` where there is no IOMMU, or no function.
+/// The IOMMU group of a function: all members are handed over together. `None` where there is no IOMMU, or no
+/// function.
 ///
 /// # Errors
 /// When that cannot be told.
@@ -164,11 +166,11 @@ pub fn group_of(root: &SysRoot, address: PciAddress) -> Result<Option<u32>, Vfio
     }
 }
 
-/// Whether a function could be handed over: there is a driver to do it, and no other member of its group, bridges apart,
-/// is used by a driver of the host. Gives the group. Writes nothing.
+/// Checks that a function could be handed over: there is a driver to do it, and no driver of the host uses another
+/// member of its group, bridges apart. Gives the group. Writes nothing.
 ///
 /// # Errors
-/// When it could not, with the member that is in the way.
+/// When the function could not be, with the member that is in the way.
 pub fn check(root: &SysRoot, address: PciAddress) -> Result<u32, VfioError> {
     let folder = folder(root, address)?;
     if !root.exists(Path::new(DRIVERS).join(DRIVER))? {
@@ -191,7 +193,7 @@ pub fn check(root: &SysRoot, address: PciAddress) -> Result<u32, VfioError> {
 /// Binds a function to `vfio-pci` and gives the device nodes that its user needs. One that is bound already stays so.
 ///
 /// # Errors
-/// When a step fails or has no effect. What was done until then is undone by [`give_back`].
+/// When a step fails or has no effect. [`give_back`] undoes the steps until then.
 pub fn hand_over(root: &SysRoot, address: PciAddress) -> Result<VfioNodes, VfioError> {
     check(root, address)?;
     let folder = folder(root, address)?;
@@ -204,11 +206,11 @@ pub fn hand_over(root: &SysRoot, address: PciAddress) -> Result<VfioNodes, VfioE
     nodes(root, address)
 }
 
-/// Gives a function back to what it was bound to before [`hand_over`], or undoes any part of that. A function that is
-/// gone, or was given back already, is left alone.
+/// Gives a function back to the binding that it had before [`hand_over`], or undoes any part of that. A function that
+/// is gone, or was given back already, is left alone.
 ///
 /// # Errors
-/// When somebody still has it open, or a step fails or has no effect.
+/// When the function is still open in a process, or a step fails or has no effect.
 pub fn give_back(root: &SysRoot, address: PciAddress, former: &DriverBinding) -> Result<(), VfioError> {
     let now = match binding(root, address) {
         Ok(now) => now,
@@ -236,12 +238,13 @@ pub fn give_back(root: &SysRoot, address: PciAddress, former: &DriverBinding) ->
     expect_driver(root, address, &folder, Some(driver))
 }
 
-/// Unbinding waits in the kernel until the last user has gone, for ever if need be.
+/// Refuses while the function is in use: unbinding waits in the kernel until the last user has gone, for ever if need
+/// be.
 fn expect_unused(root: &SysRoot, address: PciAddress) -> Result<(), VfioError> {
     let nodes = match nodes(root, address) {
         Ok(nodes) => nodes,
         Err(VfioError::Read(failure)) => return Err(failure.into()),
-        // Without nodes nobody can have opened them.
+        // Nodes that are absent cannot be open.
         Err(_) => return Ok(()),
     };
     let found = users(root, &nodes.own())?;
@@ -277,7 +280,7 @@ fn driver(root: &SysRoot, folder: &Path) -> Result<Option<String>, ReadFailure> 
     root.link_name(folder.join("driver"))
 }
 
-/// Base class 06.
+/// Returns true for a bridge, base class 06.
 fn is_bridge(root: &SysRoot, folder: &Path) -> Result<bool, ReadFailure> {
     Ok(root.attribute(folder.join("class"))?.is_some_and(|class| class.starts_with("0x06")))
 }
@@ -319,7 +322,7 @@ fn expect_driver(root: &SysRoot, address: PciAddress, folder: &Path, wanted: Opt
     Err(VfioError::Binding { address, wanted: text(wanted), found: text(found.as_deref()) })
 }
 
-/// Names of drivers come from records too: they must not lead out of the folder.
+/// Folder of a driver. Names of drivers come from records too: they must not lead out of the folder.
 fn driver_folder(name: &str) -> Result<PathBuf, VfioError> {
     if name.is_empty() || name.contains('/') || name.starts_with('.') {
         return Err(VfioError::DriverName { name: name.to_owned() });

@@ -1,5 +1,5 @@
-//! Hints that somebody writes into folders: inotify. What was written is for the listener to look at; events may be lost,
-//! and a folder may be one too many.
+//! Hints about writes into folders: inotify. The listener looks at what was written; events may be lost, and a folder
+//! may be one too many.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,7 +15,7 @@ use nix::{
 
 use crate::SysRoot;
 
-/// Folders that are watched at once: each costs the kernel a kilobyte, and users may have a few thousand in all.
+/// Most folders that are watched at once: each costs the kernel a kilobyte, and users may have a few thousand in all.
 pub const MOST_FOLDERS: usize = 1024;
 
 /// Watches folders for writes to files whose names begin with some text.
@@ -31,14 +31,14 @@ impl WriteWatch {
     /// Watches nothing yet. Only files whose names begin with `prefix` count.
     ///
     /// # Errors
-    /// When the kernel gives nobody another one.
+    /// When the kernel has no more watches to give.
     pub fn new(root: &SysRoot, prefix: &'static str) -> io::Result<Self> {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
         Ok(Self { inotify, root: root.clone(), prefix, folders: BTreeMap::new() })
     }
 
-    /// Watches these folders and no others, paths of the machine; how many of them are not watched. Folders that are gone
-    /// are none of them.
+    /// Watches these folders and no others, paths of the machine; returns how many of them are not watched. Folders
+    /// that are gone do not count.
     pub fn watch(&mut self, folders: &BTreeSet<PathBuf>) -> usize {
         let gone: Vec<PathBuf> = self.folders.keys().filter(|folder| !folders.contains(*folder)).cloned().collect();
         for watched in gone.iter().filter_map(|folder| self.folders.remove(folder)) {
@@ -49,15 +49,15 @@ impl WriteWatch {
         new.into_iter().filter(|folder| !self.add(folder)).count()
     }
 
-    /// How many folders are watched.
+    /// Number of folders that are watched.
     pub fn folders(&self) -> usize {
         self.folders.len()
     }
 
-    /// Takes all hints that there are; whether one was about a file that counts, or may have been.
+    /// Takes all hints that there are; returns true if one was about a file that counts, or may have been.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// When the hints cannot be read.
     pub fn take(&self) -> io::Result<bool> {
         let mut written = false;
         loop {
@@ -74,7 +74,7 @@ impl WriteWatch {
         }
     }
 
-    /// Whether nothing more has to be done about it.
+    /// Watches a folder; false if that failed. A folder that is gone needs nothing.
     fn add(&mut self, folder: &Path) -> bool {
         if self.folders.len() >= MOST_FOLDERS {
             return false;

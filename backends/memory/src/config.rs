@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields, rename_all = "snake_case")]
 pub struct MemoryBackendConfig {
-    /// What is never handed out, per NUMA node: for the system, the kubelet and pods without a claim. Keys are node
-    /// numbers, and `default` for every node that is not named; values are quantities, for example
+    /// Memory that is never handed out, per NUMA node: for the system, the kubelet and pods without a claim. Keys are
+    /// node numbers, and `default` for every node that is not named; values are quantities, for example
     /// `{ "0" = "4Gi", default = "512Mi" }`. Huge pages are not touched by it. Default: nothing.
     pub reserved: BTreeMap<String, String>,
 }
@@ -34,7 +34,7 @@ impl MemoryBackendConfig {
         self.reserved().err().unwrap_or_default()
     }
 
-    /// What is never handed out.
+    /// Parses the amounts that are never handed out.
     ///
     /// # Errors
     /// All mistakes in `reserved`.

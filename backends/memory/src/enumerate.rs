@@ -1,4 +1,4 @@
-//! Which devices the memory of a machine makes. Pure: from a [`Topology`], [`ZoneInfo`] and a [`MemoryBackendConfig`] to
+//! Makes devices of the memory of a machine. Pure: from a [`Topology`], [`ZoneInfo`] and a [`MemoryBackendConfig`] to
 //! devices.
 
 use hostler_api::{ConfigProblem, DeviceName, NameError, QualifiedName, Quantity};
@@ -16,10 +16,10 @@ use crate::{
 
 /// Name of the capacity: bytes.
 pub(crate) const MEMORY: &str = "memory";
-/// What base memory is handed out in: small enough for any wish, and coarse enough to read.
+/// Unit in which base memory is handed out: small enough for any wish, and coarse enough to read.
 const STEP_BYTES: u64 = 1 << 20;
 
-/// What a plan must know of a device; travels in [`Device::data`].
+/// Facts of a device that a plan must know; travel in [`Device::data`].
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct NodeMemory {
     /// The NUMA node.
@@ -110,7 +110,7 @@ fn node_devices(number: u32, node: &NumaNode, zones: &ZoneInfo, reserved: u64) -
     Ok(found)
 }
 
-/// The bytes of a pool. Surplus pages come and go with their users and are nobody's to hand out.
+/// The bytes of a pool. Surplus pages come and go with their users and are never handed out.
 fn pool_bytes(node: &NumaNode, size: u64) -> u64 {
     node.huge_pages.get(&size).map_or(0, |pool| pool.total.saturating_sub(pool.surplus).saturating_mul(size))
 }
@@ -135,7 +135,7 @@ fn device(node: &NumaNode, memory: NodeMemory, bytes: u64, page_bytes: Option<u6
     Ok(device)
 }
 
-/// `2Mi`, `64Ki`.
+/// Writes a page size: `2Mi`, `64Ki`.
 fn page_size(bytes: u64) -> String {
     Quantity::whole(bytes).human()
 }

@@ -6,8 +6,8 @@
 //! the least that can be accounted, 1 MiB or one huge page: it asks for the place alone. A grant with administrative
 //! access binds nothing and takes nothing.
 //!
-//! A `MemoryConfig` says how the memory is to be used. Binding and the nodes of an interleaving are enforced; a preference
-//! and the interleaving itself are a program's own doing, and it is told through its environment.
+//! A `MemoryConfig` says how the memory is to be used. Binding and the nodes of an interleaving are enforced; a
+//! preference and the interleaving itself are a program's own doing, and it is told through its environment.
 
 mod config;
 mod enumerate;
@@ -29,13 +29,13 @@ pub use zones::ZoneInfo;
 pub struct MemoryBackend {
     root: SysRoot,
     config: MemoryBackendConfig,
-    /// Whether nodes that are made of CXL memory are offered.
+    /// True if nodes that are made of CXL memory are offered.
     cxl_nodes: bool,
 }
 
 impl MemoryBackend {
-    /// A backend for the machine under `root`. A `config` that does not [`validate`](MemoryBackendConfig::validate) makes
-    /// [`enumerate`](Backend::enumerate) fail: memory that was meant to be reserved must not be handed out.
+    /// A backend for the machine under `root`. A `config` that does not [`validate`](MemoryBackendConfig::validate)
+    /// makes [`enumerate`](Backend::enumerate) fail: memory that was meant to be reserved must not be handed out.
     pub fn new(root: SysRoot, config: MemoryBackendConfig) -> Self {
         Self { root, config, cxl_nodes: true }
     }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::enumerate::{MEMORY, NodeMemory};
 
-/// What a grant was given; stands in the claim's record.
+/// Memory that a grant was given; stands in the claim's record.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 struct GrantedMemory {
     #[serde(flatten)]
@@ -47,8 +47,8 @@ pub(crate) fn plan(work: &PlanWork<'_>) -> Result<DevicePlan, BackendError> {
     })
 }
 
-/// A mempolicy belongs to a task and cannot be given to it from outside. What the node's cpuset can enforce is enforced,
-/// and the program is told the rest.
+/// Binds what the node's cpuset can enforce; the program is told the rest. A mempolicy belongs to a task and cannot be
+/// given to it from outside.
 fn pinning(node: u32, mode: Option<MemoryMode>) -> Pinning {
     let mems = if mode == Some(MemoryMode::Preferred) { BTreeSet::new() } else { [node].into() };
     let policy = mode.map(|mode| MemoryPolicy { mode, nodes: [node].into() });
@@ -63,7 +63,7 @@ pub(crate) fn free(work: &PlanWork<'_>) -> Option<u64> {
     Some(if work.within.is_none_or(|node| node == memory.node) { free } else { 0 })
 }
 
-/// The claims that hold a part of this device: as recorded; without a readable record as much as it may have been given.
+/// Claims that hold a part of this device: as recorded; without a readable record as much as each may have been given.
 fn holders<'a>(work: &PlanWork<'a>, share: &CapacityShare<'_>) -> CapacityHolders<'a> {
     let own = |held: &&HeldDevice<'_>| held.grant.device == work.device.name && held.grant.access != Access::Admin;
     let bytes = |held: &HeldDevice<'_>| {
@@ -76,7 +76,7 @@ fn holders<'a>(work: &PlanWork<'a>, share: &CapacityShare<'_>) -> CapacityHolder
 /// still allows the node is checked where it takes effect, when the container's own cpuset is written and read again.
 ///
 /// # Errors
-/// When it is not; the message says what was seen.
+/// When the node or its pages are missing; the message says what was seen.
 pub(crate) fn verify(root: &SysRoot, plan: &DevicePlan) -> Result<(), BackendError> {
     // Administrative access.
     if plan.data.is_null() {
@@ -107,7 +107,7 @@ fn unusable(reason: String) -> Result<(), BackendError> {
     Err(BackendError::NotUsable { reason })
 }
 
-/// Whether a node is online with memory. Its folder is there only while it is online.
+/// True if a node is online with memory. The node's folder is there only while it is online.
 fn node_has_memory(root: &SysRoot, folder: &str) -> Result<bool, ReadFailure> {
     let text = root.text(format!("{folder}/meminfo"))?.unwrap_or_default();
     let total = text.lines().find_map(|line| line.split_once("MemTotal:")).map(|(_, value)| value);

@@ -1,4 +1,4 @@
-//! What the kernel keeps of each node's memory for itself, from `/proc/zoneinfo`.
+//! Memory of each node that the kernel keeps for itself, from `/proc/zoneinfo`.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ impl ZoneInfo {
     /// Reads `/proc/zoneinfo`; nothing is known where it is absent.
     ///
     /// # Errors
-    /// When it is there and cannot be read.
+    /// When the file is there and cannot be read.
     pub fn read(root: &SysRoot) -> Result<Self, ReadFailure> {
         Ok(root.text("proc/zoneinfo")?.map(|text| Self::parse(&text)).unwrap_or_default())
     }

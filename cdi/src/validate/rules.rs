@@ -1,4 +1,4 @@
-//! The rules for the texts of a spec: who breaks one is told what is wrong, and the fix.
+//! The rules for the texts of a spec: a broken rule is reported with the problem and the fix.
 
 use super::ProblemSeverity;
 
@@ -6,7 +6,7 @@ use super::ProblemSeverity;
 pub(super) struct TextRule {
     pub(super) severity: ProblemSeverity,
     pub(super) is_broken: fn(&str) -> bool,
-    /// What is wrong; `{}` stands for the text.
+    /// Description of the problem; `{}` stands for the text.
     pub(super) message: &'static str,
     pub(super) fix: &'static str,
 }
@@ -73,8 +73,8 @@ fn is_no_interface_character(c: char) -> bool {
     c.is_whitespace() || c == '/' || c == ':' || c == '\0'
 }
 
-/// The class is a folder name under `/sys/fs/resctrl`. The root class is taken by runtimes with a Go library of 1.1.0 or
-/// newer; all others refuse the file.
+/// The class is a folder name under `/sys/fs/resctrl`. The root class is taken by runtimes with a Go library of 1.1.0
+/// or newer; all others refuse the file.
 pub(super) const RDT_CLASS: &[TextRule] = &[
     refused(|id| id == "/", "{} (the root class) is refused by most runtimes", "write a plain folder name"),
     refused(

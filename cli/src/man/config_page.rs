@@ -1,8 +1,8 @@
-//! The manual page of the configuration file, made from the file that is installed: its comments are the one place where the
-//! keys are explained. Pure.
+//! The manual page of the configuration file, made from the file that is installed: its comments are the one place
+//! where the keys are explained. Pure.
 
-/// The page of a configuration file, for man(1): `name` (`hostler.toml`), what it configures, the example that is installed, and
-/// other pages as roff names them.
+/// The page of a configuration file, for man(1): `name` (`hostler.toml`), what it configures, the example that is
+/// installed, and other pages as roff names them.
 pub fn config_page(name: &str, of_what: &str, example: &str, see_also: &str) -> String {
     let mut page = format!(
         ".TH {name} 5 \"\" \"hostler\" \"File formats\"\n.SH NAME\n{name} \\- configuration of {of_what}\n.SH DESCRIPTION\n"
@@ -21,7 +21,7 @@ struct PageBuilder {
     page: String,
     /// The comment above whatever comes next.
     comment: Vec<String>,
-    /// Whether the keys have begun: before them stands what is said of the whole file.
+    /// True once the keys have begun: text before them is about the whole file.
     keys: bool,
 }
 

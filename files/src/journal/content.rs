@@ -1,4 +1,5 @@
-//! The content of a journal: which entries can be read, which are missing, and whether its end was cut off or damaged.
+//! The content of a journal: entries that can be read, entries that are missing, and an end that was cut off or
+//! damaged.
 
 use std::ops::RangeInclusive;
 
@@ -26,15 +27,15 @@ pub struct JournalContent {
     /// The numbers of entries of that generation that were promised and cannot be read; without an end where nothing
     /// say how many followed.
     pub missing: Vec<RangeInclusive<u64>>,
-    /// Lines that are left of them.
+    /// Lines that are left of the missing entries.
     pub remains: Vec<Vec<u8>>,
-    /// True if the last line was cut off: it was never promised.
+    /// True if the last line was cut off: that entry was never promised.
     pub is_cut_off: bool,
     /// True if the version that wrote the journal numbered its entries.
     pub is_numbered: bool,
     pub(super) generation: u64,
     pub(super) last: u64,
-    /// Up to where it is not blank.
+    /// Offset behind the last byte that is not blank.
     pub(super) used: u64,
 }
 
@@ -187,7 +188,7 @@ fn split_numbers(counted: &[u8]) -> Option<(&str, &[u8])> {
     Some((std::str::from_utf8(&counted[..space]).ok()?, &counted[space + 1..]))
 }
 
-/// How long a line says that it is, whose end may not be there.
+/// Length that a line announces; the line's end may not be there.
 fn announced_length(line: &[u8]) -> Option<usize> {
     let (_, counted) = line.split_at_checked(9)?;
     let (numbers, content) = split_numbers(counted)?;

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration: all of it, each with its place and its fix.
+//! Mistakes in a configuration: all of them, each with its place and its fix.
 
 use std::{
     error::Error,
@@ -15,9 +15,9 @@ pub struct ConfigMistake {
     pub line: Option<usize>,
     /// Path of the key, `inventory.rescan`; empty for the file as a whole.
     pub key: String,
-    /// What is wrong.
+    /// Description of the mistake.
     pub what: String,
-    /// What to do about it; empty where `what` says it.
+    /// Way to mend it; empty where `what` says it.
     pub fix: String,
 }
 

@@ -31,7 +31,7 @@ pub struct ConfigReader<'t> {
 }
 
 impl<'t> ConfigReader<'t> {
-    /// A reader, and the keys of the whole text; what is no TOML is a mistake already.
+    /// A reader, and the keys of the whole text; text that is no TOML is a mistake already.
     pub fn new(text: &'t str) -> (Self, DeTable<'t>) {
         let (root, syntax_errors) = DeTable::parse_recoverable(text);
         let mut reader = Self { text, problems: Vec::new(), lines: KeyLines::default() };
@@ -41,7 +41,7 @@ impl<'t> ConfigReader<'t> {
         (reader, root.into_inner())
     }
 
-    /// Everything that was wrong, and where keys are.
+    /// All mistakes, and the lines of the keys.
     pub fn end(self) -> (Vec<ConfigMistake>, KeyLines) {
         (self.problems, self.lines)
     }
@@ -102,7 +102,7 @@ impl<'t> ConfigReader<'t> {
         })
     }
 
-    /// Has keys that nobody knows reported and taken out.
+    /// Reports keys that are not known, and takes them out.
     pub fn refuse_unknown(&mut self, path: &str, table: &mut DeTable<'t>, known: &[&str]) {
         let unknown: Vec<Spanned<DeString<'t>>> =
             table.keys().filter(|key| !known.contains(&&**key.get_ref())).cloned().collect();
@@ -137,7 +137,7 @@ fn deserialize<T: DeserializeOwned>(table: DeTable<'_>) -> Result<T, Error> {
     T::deserialize(Deserializer::from(Spanned::new(0..0, table)))
 }
 
-/// What the writer of `key` may have meant.
+/// Guess at the key that was meant by `key`.
 fn suggestion(key: &str, known: &[&str]) -> String {
     // Half of a key's letters may be wrong; below that the guess would mislead.
     let near = known
@@ -149,7 +149,7 @@ fn suggestion(key: &str, known: &[&str]) -> String {
         Some((_, candidate)) => format!("did you mean {candidate:?}?"),
         None if known.is_empty() => "remove it".to_owned(),
         None => {
-            // What several types know together may be known to two of them.
+            // A name that several types know may be listed twice.
             let mut names = known.to_vec();
             let mut seen = std::collections::BTreeSet::new();
             names.retain(|name| seen.insert(*name));

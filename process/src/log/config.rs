@@ -1,8 +1,8 @@
-//! The section of a configuration that says what is logged.
+//! The section of a configuration about the log.
 
 use serde::{Deserialize, Serialize};
 
-/// `[log]`: what is logged, and how.
+/// `[log]`: level and shape of the log.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct LogConfig {

@@ -1,8 +1,8 @@
-//! How a line of the log looks: for a terminal, a file, the journal, or a program.
+//! Shape of a log line: for a terminal, a file, the journal, or a program.
 //!
-//! The journal takes a priority in front of a line (`<3>`, sd-daemon(3)), so that `journalctl -p err` finds errors; nobody else
-//! gets one. A line for programs is one object in which every key stands once: a field that is called as the line's own keys
-//! are gets `field.` in front.
+//! The journal takes a priority in front of a line (`<3>`, sd-daemon(3)), so that `journalctl -p err` finds errors;
+//! no other reader gets one. A line for programs is one object in which every key stands once: a field that has the
+//! name of one of the line's own keys gets `field.` in front.
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +25,7 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-/// Who reads standard error.
+/// Reader of standard error.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum LogReader {
     /// A person, at once.
@@ -37,7 +37,7 @@ pub(super) enum LogReader {
 }
 
 impl LogReader {
-    /// Who it is now.
+    /// The present reader.
     pub(super) fn of_stderr() -> Self {
         let file = fstat(io::stderr()).ok().map(|file| (file.st_dev, file.st_ino));
         match env::var("JOURNAL_STREAM") {
@@ -66,7 +66,7 @@ fn priority(level: Level) -> u8 {
 /// Lines for people.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TextLines {
-    /// Who reads them.
+    /// Reader of the lines.
     pub(super) reader: LogReader,
 }
 
@@ -89,7 +89,7 @@ where
 /// Lines for programs: one object each.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JsonLines {
-    /// Who reads them.
+    /// Reader of the lines.
     pub(super) reader: LogReader,
 }
 

@@ -1,4 +1,5 @@
-//! Lines on their way to whoever reads the log: so many bytes wait, more are dropped and counted.
+//! Lines on their way to the reader of the log: a limited number of bytes waits, further lines are dropped and
+//! counted.
 
 use std::{
     collections::VecDeque,
@@ -12,7 +13,7 @@ use hostler_api::plain_line;
 use prometheus_client::metrics::counter::Counter;
 use tracing::warn;
 
-/// What may wait to be written: some thousand lines, more than a busy daemon logs while a reader pauses.
+/// Bytes that may wait to be written: some thousand lines, more than a busy daemon logs while a reader pauses.
 const MOST_BYTES: usize = 1 << 20;
 
 /// The lines that wait. Writers: every thread that logs. Reader: one thread, which alone waits for the log's reader.
@@ -28,9 +29,9 @@ pub(super) struct LogQueue {
 struct WaitingLines {
     lines: VecDeque<Vec<u8>>,
     bytes: usize,
-    /// Whether a line has left the queue and is not written yet.
+    /// True while a line has left the queue and is not written yet.
     writing: bool,
-    /// Dropped and not told yet.
+    /// Number of lines that were dropped and not told yet.
     untold: u64,
 }
 
@@ -48,7 +49,7 @@ impl LogQueue {
         self.dropped.clone()
     }
 
-    /// Whether everything was written within `limit`.
+    /// Waits until everything is written; returns false if `limit` was too short for that.
     pub(super) fn flush(&self, limit: Duration) -> bool {
         let until = Instant::now() + limit;
         let mut waiting = self.waiting();
@@ -74,7 +75,7 @@ impl LogQueue {
         self.changed.notify_all();
     }
 
-    /// What is guarded is whole after every step.
+    /// Locks the waiting lines, which are whole after every step.
     fn waiting(&self) -> MutexGuard<'_, WaitingLines> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -103,7 +104,7 @@ impl LogQueue {
         }
     }
 
-    /// Says what is missing, behind the last line before the gap.
+    /// Tells how many lines are missing, behind the last line before the gap.
     fn tell_dropped(&self) {
         let lines = {
             let mut waiting = self.waiting();
@@ -118,11 +119,11 @@ impl LogQueue {
     }
 }
 
-/// Where lines are formatted to. Whatever stands in their fields, each is one line and nothing but text.
+/// Writer that lines are formatted to. Whatever stands in their fields, each is one line and nothing but text.
 #[derive(Clone, Debug)]
 pub(super) struct LineWriter {
     queue: Arc<LogQueue>,
-    /// Whether the formatter writes colours: it then lets no escape code of a field through itself.
+    /// True if the formatter writes colours: it then lets no escape code of a field through itself.
     colours: bool,
 }
 

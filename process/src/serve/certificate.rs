@@ -1,7 +1,7 @@
-//! The certificate with which other hosts are served: made here, known to nobody, and replaced in time.
+//! The certificate with which other hosts are served: made here, unknown to every client, and replaced in time.
 //!
-//! It keeps tokens from those who listen. Whoever must know who really answers has the connection made by something
-//! that has a certificate of the cluster.
+//! The certificate keeps tokens from eavesdroppers. A client that must know which server really answers has the
+//! connection made by something that has a certificate of the cluster.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -17,36 +17,36 @@ use tokio_rustls::rustls::{
 };
 use tracing::warn;
 
-/// How long a certificate is good for.
+/// Time for which a certificate is valid.
 const VALID: Duration = Duration::from_secs(90 * 24 * 3600);
-/// How long it is used: nobody is ever shown one that is about to expire.
+/// Time for which a certificate is used: no client is ever shown one that is about to expire.
 const USED: Duration = Duration::from_secs(30 * 24 * 3600);
-/// How much earlier than it is made a certificate is good: clocks differ.
+/// Time by which a certificate is backdated: clocks differ.
 pub const BACKDATED: Duration = Duration::from_secs(3600);
 
-/// Why there is no certificate.
+/// Reason why there is no certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// It could not be made.
+    /// The certificate could not be made.
     #[error("failed to make a certificate")]
     Make(#[from] rcgen::Error),
-    /// It cannot be used.
+    /// The certificate cannot be used.
     #[error("failed to use the certificate that was made")]
     Use(#[from] rustls::Error),
-    /// What was given cannot be read.
+    /// A given certificate or key cannot be read.
     #[error("the {0} is no PEM that can be read: {1}")]
     Read(&'static str, String),
-    /// Its key cannot be used.
+    /// The certificate's key cannot be used.
     #[error("the key that was made is none: {0}")]
     Key(&'static str),
 }
 
-/// What a server needs that shows this certificate.
+/// TLS configuration of a server that shows this certificate.
 ///
 /// # Errors
 /// When it cannot be made.
 pub fn own_tls(certificate: Arc<OwnCertificate>) -> Result<ServerConfig, CertificateError> {
-    // The first one is made now: if that cannot be done, somebody should know before the first reader comes.
+    // The first one is made now: a failure should be known before the first reader comes.
     certificate.latest(Instant::now())?;
     let config = ServerConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()?
@@ -63,7 +63,7 @@ pub struct OwnCertificate {
 }
 
 impl OwnCertificate {
-    /// One for a server of this name.
+    /// A certificate for a server of this name.
     pub fn new(name: String) -> Self {
         Self { name, latest: Mutex::default() }
     }

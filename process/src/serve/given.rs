@@ -1,5 +1,5 @@
-//! A certificate that comes from outside, and is replaced while it is served with; and one that is made with an authority of its
-//! own, for those who must be told whom to believe.
+//! A certificate that comes from outside, and is replaced while it is served with; and one that is made with an
+//! authority of its own, for clients that must be told which authority to trust.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -19,15 +19,15 @@ use tokio_rustls::rustls::{
 
 use super::certificate::{BACKDATED, CertificateError};
 
-/// The certificate that was given last; nobody is served before the first one.
+/// The certificate that was given last; no client is served before the first one.
 #[derive(Debug, Default)]
 pub struct GivenCertificate(Mutex<Option<Arc<CertifiedKey>>>);
 
 impl GivenCertificate {
-    /// Has whoever connects from now on be shown this certificate. Both are PEM.
+    /// Shows this certificate to new connections from now on. Both arguments are PEM.
     ///
     /// # Errors
-    /// When they cannot be read, or do not belong together. The one before stays.
+    /// When they cannot be read, or do not belong together. The earlier certificate then stays.
     pub fn replace(&self, certificate: &[u8], key: &[u8]) -> Result<(), CertificateError> {
         let chain = CertificateDer::pem_slice_iter(certificate).collect::<Result<Vec<_>, _>>();
         let chain = chain.map_err(|error| CertificateError::Read("certificate", error.to_string()))?;
@@ -45,7 +45,7 @@ impl ResolvesServerCert for GivenCertificate {
     }
 }
 
-/// What a server needs that shows the certificate that is given to it.
+/// TLS configuration of a server that shows the certificate that is given to it.
 ///
 /// # Errors
 /// When TLS cannot be had.
@@ -57,20 +57,20 @@ pub fn given_tls(certificate: Arc<GivenCertificate>) -> Result<ServerConfig, Cer
     Ok(config)
 }
 
-/// A certificate with its key, and the authority that signed it, all as PEM. The authority's key is gone: nobody, not even who reads
-/// all of this, can sign another certificate with it.
+/// A certificate with its key, and the authority that signed it, all as PEM. The authority's key is gone: not even a
+/// reader of all of this can sign another certificate with it.
 #[derive(Clone, Debug)]
 pub struct MadeCertificate {
     /// The certificate.
     pub certificate: String,
-    /// Its key.
+    /// Key of the certificate.
     pub key: String,
-    /// What to believe.
+    /// Authority to trust.
     pub authority: String,
 }
 
 impl MadeCertificate {
-    /// One for a server of these names, which is good for so long.
+    /// Makes a certificate for a server of these names, which is valid for so long.
     ///
     /// # Errors
     /// When it cannot be made.

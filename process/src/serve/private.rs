@@ -19,7 +19,7 @@ use tokio::{
 use super::ConnectionServer;
 use crate::Tasks;
 
-/// Probes at once: those of liveness and readiness, and a person's.
+/// Probes at once: those of liveness and readiness, and the operator's.
 const CONNECTIONS: usize = 8;
 /// Connections that may wait.
 const BACKLOG: u32 = 16;

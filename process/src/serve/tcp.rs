@@ -16,7 +16,7 @@ use crate::Tasks;
 
 /// Out of descriptors does not pass within microseconds.
 pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-/// Whoever greets needs three messages.
+/// Time for a TLS handshake, which needs three messages.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
 
 /// Serves connections as they come, as long as there are `places`, until the program stops.
@@ -27,7 +27,7 @@ pub async fn accept(listener: TcpListener, places: Arc<Semaphore>, server: Conne
             // Cancel safe: a connection that was not taken stays in the backlog, and a place that was is given back.
             accepted = next(&listener, &places) => match accepted {
                 Ok((connection, place)) => server.serve(connection, place),
-                // Nobody closes the semaphore.
+                // The semaphore is never closed.
                 Err(_) => return,
             },
             // Cancel safe: the token stays cancelled.
@@ -36,7 +36,7 @@ pub async fn accept(listener: TcpListener, places: Arc<Semaphore>, server: Conne
     }
 }
 
-/// As [`accept`], once they speak TLS.
+/// Serves connections like [`accept`], once they speak TLS.
 pub async fn accept_tls(
     listener: TcpListener,
     tls: ServerConfig,
@@ -52,12 +52,12 @@ pub async fn accept_tls(
             // Cancel safe: the token stays cancelled.
             () = stop.cancelled() => return,
         };
-        // Nobody closes the semaphore.
+        // The semaphore is never closed.
         let Ok((connection, place)) = accepted else { return };
         let (acceptor, server, stop) = (acceptor.clone(), server.clone(), stop.clone());
         tasks.job(async move {
             let greeted = async {
-                // Somebody who does not speak TLS is not worth a word: anybody can connect.
+                // A client that does not speak TLS is not worth a log line: any host can connect.
                 if let Ok(Ok(connection)) = timeout(HANDSHAKE_TIME, acceptor.accept(connection)).await {
                     server.serve(connection, place);
                 }

@@ -1,7 +1,8 @@
 //! Two connections on one Unix socket: frames of `connection, u32 │ length, u32 │ payload`, big-endian. Pure.
 //!
-//! A frame carries any piece of a connection's bytes, so readers put pieces together. Writers have to be more careful: a runtime
-//! hands the payload of one frame to one read of its ttrpc, and fails when it is longer than what is read into. See [`encode`].
+//! A frame carries any piece of a connection's bytes, so readers put pieces together. Writers have to be more
+//! careful: a runtime hands the payload of one frame to one read of its ttrpc, and fails when it is longer than the
+//! buffer of that read. See [`encode`].
 
 use std::fmt;
 
@@ -13,7 +14,7 @@ pub const HEADER_BYTES: usize = 8;
 /// The most that one frame carries: one whole message of ttrpc.
 pub const MOST_PAYLOAD_BYTES: usize = ttrpc::HEADER_BYTES + ttrpc::MOST_DATA_BYTES;
 
-/// What a runtime's ttrpc reads at once while it does not know how long a message is.
+/// Bytes that a runtime's ttrpc reads at once while it does not know the length of a message.
 const FIRST_PAYLOAD_BYTES: usize = 4096;
 
 /// One of the two connections.
@@ -25,7 +26,7 @@ pub enum Connection {
     Runtime,
 }
 
-/// Why the bytes of a socket are not frames. Nothing after them can be understood.
+/// Reason why the bytes of a socket are not frames. Nothing after them can be understood.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum FrameError {
     /// Longer than any message.
@@ -51,7 +52,7 @@ impl fmt::Display for FrameError {
 impl std::error::Error for FrameError {}
 
 impl Connection {
-    /// Its number in frames.
+    /// Number of the connection in frames.
     pub fn id(self) -> u32 {
         match self {
             Self::Plugin => 1,
@@ -62,8 +63,8 @@ impl Connection {
 
 /// The frames of one message.
 ///
-/// A runtime reads 4096 bytes first, then exactly what the message still lacks. So the first frame carries no more than that, the
-/// second one all the rest, and no frame carries two messages.
+/// A runtime reads 4096 bytes first, then exactly what the message still lacks. So the first frame carries no more
+/// than that, the second one all the rest, and no frame carries two messages.
 ///
 /// # Errors
 /// When the message is too long for ttrpc.
@@ -79,7 +80,7 @@ pub fn encode(connection: Connection, message: &Message) -> Result<Vec<u8>, Mess
     Ok(frames)
 }
 
-/// Puts together what a socket brings. It holds one frame and, of each connection, one message at most.
+/// Puts together the bytes of a socket. Holds one frame and, of each connection, one message at most.
 #[derive(Debug, Default)]
 pub struct Demultiplexer {
     trunk: Vec<u8>,
@@ -88,7 +89,7 @@ pub struct Demultiplexer {
 }
 
 impl Demultiplexer {
-    /// Takes what was read. Take messages out before reading on: that keeps it small.
+    /// Takes bytes that were read. Take messages out before reading on: that keeps the buffers small.
     pub fn push(&mut self, bytes: &[u8]) {
         self.trunk.extend_from_slice(bytes);
     }
@@ -96,7 +97,7 @@ impl Demultiplexer {
     /// The next message that is there whole, and its connection.
     ///
     /// # Errors
-    /// When the other side does not keep to the protocol. The socket is of no use any more then.
+    /// When the other side does not keep to the protocol. The socket is then of no use any more.
     pub fn next_message(&mut self) -> Result<Option<(Connection, Message)>, FrameError> {
         loop {
             for connection in [Connection::Plugin, Connection::Runtime] {
@@ -117,7 +118,8 @@ impl Demultiplexer {
         }
     }
 
-    /// Whether there was a whole frame. Frames of other connections are skipped: those are for later versions.
+    /// Takes one frame; returns false while none is there whole. Frames of other connections are skipped: those are
+    /// for later versions.
     fn take_frame(&mut self) -> Result<bool, FrameError> {
         let &[c0, c1, c2, c3, l0, l1, l2, l3, ref rest @ ..] = self.trunk.as_slice() else { return Ok(false) };
         let bytes = u32::from_be_bytes([l0, l1, l2, l3]) as usize;

@@ -1,11 +1,11 @@
-//! ttrpc: messages on a stream of bytes, and calls in messages. Pure: who reads and writes is not known here.
+//! ttrpc: messages on a stream of bytes, and calls in messages. Pure: reading and writing are left to the caller.
 //!
 //! ```text
 //!   length of the data, u32 │ stream, u32 │ kind, u8 │ flags, u8 │ data          all numbers big-endian
 //! ```
 //!
-//! A call is one request and one response on a stream with an odd number that the caller chooses. Streams of data are part of
-//! ttrpc and not of NRI.
+//! A call is one request and one response on a stream with an odd number that the caller chooses. Streams of data are
+//! part of ttrpc and not of NRI.
 
 use prost::Message as _;
 
@@ -22,16 +22,16 @@ pub const HEADER_BYTES: usize = 10;
 /// The most data of one message; ttrpc's own limit, which the other side keeps too.
 pub const MOST_DATA_BYTES: usize = 4 << 20;
 
-/// What a buffer keeps when nothing is in it.
+/// Capacity that a buffer keeps when it is empty.
 pub(super) const KEPT_BYTES: usize = 64 << 10;
 
 /// gRPC's status codes, as far as they are told apart here.
 pub mod code {
     /// Nothing is wrong.
     pub const OK: i32 = 0;
-    /// It failed, for a reason in words.
+    /// The call failed, for a reason in words.
     pub const UNKNOWN: i32 = 2;
-    /// It took too long.
+    /// The call took too long.
     pub const DEADLINE_EXCEEDED: i32 = 4;
     /// A message was too long.
     pub const RESOURCE_EXHAUSTED: i32 = 8;
@@ -41,27 +41,27 @@ pub mod code {
     pub const UNIMPLEMENTED: i32 = 12;
 }
 
-/// What a message is.
+/// Kind of a message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum MessageKind {
     /// Begins a call.
     Request,
-    /// Ends it.
+    /// Ends a call.
     Response,
 }
 
 /// One message of a connection.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Message {
-    /// The call that it belongs to.
+    /// Call that the message belongs to.
     pub stream: u32,
-    /// What it is.
+    /// Kind of the message.
     pub kind: MessageKind,
     /// An encoded [`Request`] or [`Response`].
     pub data: Vec<u8>,
 }
 
-/// Why bytes are not a message. Nothing after them can be understood.
+/// Reason why bytes are not a message. Nothing after them can be understood.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum MessageError {
     /// Longer than ttrpc allows.
@@ -71,7 +71,7 @@ pub enum MessageError {
     },
     /// Neither a request nor a response.
     UnknownKind {
-        /// What it is instead.
+        /// Kind that was found.
         kind: u8,
     },
 }
@@ -167,7 +167,7 @@ impl Message {
 }
 
 impl Response {
-    /// The answer, or why there is none.
+    /// Returns the answer, or the reason why there is none.
     ///
     /// # Errors
     /// The status of a call that failed.

@@ -1,4 +1,4 @@
-//! What there is of each capacity, and what is held of it, by backend, NUMA node and namespace.
+//! Amount of each capacity, and what is held of it, by backend, NUMA node and namespace.
 //!
 //! As many series as a machine has backends, nodes and kinds of capacity, and that times as many namespaces as hold
 //! something of it, of which [`MOST_NAMESPACES`] have series of their own: claims of others cannot make more.
@@ -24,11 +24,11 @@ use crate::{
 /// Namespaces with series of their own, the first by name; the others are one together. A node has as many pods as fit
 /// on it, rarely of so many owners.
 const MOST_NAMESPACES: usize = 32;
-/// The namespace of those that have none of their own: no name can be this.
+/// Namespace label of the claims without series of their own: no name can be this.
 const OTHERS: &str = "_others";
-/// The node of devices that are on none, or do not say on which.
+/// Node label of devices that are on none, or do not say on which.
 const NO_NODE: &str = "none";
-/// Devices are counted too, for those that are given whole and have no capacity.
+/// Capacity label of the devices themselves, for those that are given whole and have no capacity.
 const DEVICES: &str = "devices";
 
 type FloatGauge = Gauge<f64, AtomicU64>;
@@ -77,7 +77,8 @@ fn capacities(devices: &[DeviceUsage]) -> BTreeMap<CapacityLabels, Quantity> {
     all
 }
 
-/// Nothing held is a zero for each capacity, so that a rule can tell it from a figure that is missing.
+/// Sums up what is held. A capacity that is not held is a zero, so that a rule can tell it from a metric that is
+/// missing.
 fn allocations(holders: &[UsageHolder], devices: &[DeviceUsage]) -> BTreeMap<AllocatedLabels, Quantity> {
     let named = own_series(holders, devices);
     let mut all: BTreeMap<AllocatedLabels, Quantity> = capacities(devices)
@@ -129,7 +130,7 @@ fn add<K: Ord>(all: &mut BTreeMap<K, Quantity>, key: K, amount: Quantity) {
     *sum = sum.plus(amount);
 }
 
-/// Bytes of a large machine stay exact: 2^53 are eight pebibytes.
+/// Converts an amount to a float. Bytes of a large machine stay exact: 2^53 are eight pebibytes.
 fn units(amount: Quantity) -> f64 {
     match amount.as_whole() {
         Some(whole) => whole as f64,

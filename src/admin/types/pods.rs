@@ -12,10 +12,10 @@ pub struct AdminPod {
     pub namespace: String,
     /// Name; empty in the entry of those claims that no pod is known to use.
     pub name: String,
-    /// Who tells of it: `api`, `runtime`, `note` or `reservation`, the best of them.
+    /// Best source of the pod: `api`, `runtime`, `note` or `reservation`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known_by: Option<String>,
-    /// Its containers; of a pod that the API server tells of also those that hold nothing.
+    /// Containers of the pod; for a pod that the API server tells of, also those that hold nothing.
     #[serde(default)]
     pub containers: Vec<AdminPodContainer>,
     /// Claims of which no container is known that uses them.
@@ -26,17 +26,17 @@ pub struct AdminPod {
 /// A container with what it holds.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct AdminPodContainer {
-    /// Name; empty where nobody tells it.
+    /// Name; empty where no source tells it.
     pub name: String,
     /// The id that its runtime has for it; absent where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// The claims that it has, or requests of them.
+    /// The claims that the container has, or requests of them.
     #[serde(default)]
     pub claims: Vec<AdminPodClaim>,
 }
 
-/// What a container has by a claim.
+/// A claim as a container has it.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct AdminPodClaim {
     /// Namespace; empty if it is not known.
@@ -45,13 +45,13 @@ pub struct AdminPodClaim {
     pub name: String,
     /// Identity.
     pub uid: String,
-    /// How far it is.
+    /// State of the claim.
     pub state: ClaimState,
-    /// Its devices, or those of the requests that the container uses.
+    /// Devices of the claim, or those of the requests that the container uses.
     pub devices: Vec<AdminPodDevice>,
 }
 
-/// What a container has of a device.
+/// A device as a container has it.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct AdminPodDevice {
     /// Backend.
@@ -62,12 +62,12 @@ pub struct AdminPodDevice {
     pub device: String,
     /// Top-level request.
     pub request: String,
-    /// Which share of it, where it is shared.
+    /// Share of the device, where it is shared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share_id: Option<String>,
     /// CDI ids; empty unless the claim is prepared.
     pub cdi_ids: Vec<String>,
-    /// CPUs that nobody else has, as a list.
+    /// Exclusive CPUs, as a list.
     pub cpus: String,
     /// Bytes of memory, by kind: `memory` or `hugepages-<size>`.
     pub memory: BTreeMap<String, u64>,

@@ -1,4 +1,4 @@
-//! What was seen of claims that may not be needed any more, on disk: `<state>/doubts.json`, versioned and checksummed,
+//! Observations of claims that may not be needed any more, on disk: `<state>/doubts.json`, versioned and checksummed,
 //! replaced in one step.
 //!
 //! Writer and reader: the janitor. Losing the file costs time and nothing else.
@@ -16,7 +16,7 @@ use super::verdict::ReleaseDoubt;
 
 const FORMAT: EnvelopeFormat =
     EnvelopeFormat { version: 1, field: "doubts", what: "a list of claims that may not be needed", remedy: "" };
-/// What the file has at most: far more than a node has claims.
+/// Largest size of the file: far more than a node has claims.
 const MOST_BYTES: u64 = 4 << 20;
 const FILE: &str = "doubts.json";
 const TEMPORARY: &str = ".doubts.json.tmp";
@@ -24,7 +24,7 @@ const TEMPORARY: &str = ".doubts.json.tmp";
 /// By claim.
 pub(super) type Doubts = BTreeMap<ClaimUid, ReleaseDoubt>;
 
-/// Why what was seen could not be read or kept.
+/// Error of reading or keeping the observations.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DoubtsError {
     #[error(transparent)]
@@ -41,19 +41,19 @@ pub(super) enum DoubtsError {
     File(#[from] FileError),
 }
 
-/// The file.
+/// The observations' file.
 #[derive(Clone, Debug)]
 pub(super) struct DoubtFile {
     state: PathBuf,
 }
 
 impl DoubtFile {
-    /// The one in the folder of the daemon's state.
+    /// Returns the file in the folder of the daemon's state.
     pub(super) fn new(state: PathBuf) -> Self {
         Self { state }
     }
 
-    /// What earlier daemons have seen; nothing, and a warning, where that cannot be known.
+    /// Observations of earlier daemons; none, and a warning, if they cannot be read.
     pub(super) fn load(&self) -> Doubts {
         self.read().unwrap_or_else(|error| {
             warn!(error = %Chain(&error), "what was seen of claims before is lost: their wait begins anew");
@@ -69,7 +69,7 @@ impl DoubtFile {
         }
     }
 
-    /// Keeps what was seen; no file is there while there is nothing.
+    /// Writes the observations; without any, there is no file.
     pub(super) fn write(&self, doubts: &Doubts) -> Result<(), DoubtsError> {
         let path = self.state.join(FILE);
         if doubts.is_empty() {

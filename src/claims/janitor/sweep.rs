@@ -1,4 +1,4 @@
-//! Removes what claims that are not on record any more have left.
+//! Removes the leftovers of claims that are not on record any more.
 
 use std::time::Duration;
 

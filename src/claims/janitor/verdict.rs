@@ -1,23 +1,23 @@
-//! What follows from a look at a claim. Pure; no clock is read here, and none but a process's own counts.
+//! Decision that follows from a look at a claim. Pure; no clock is read here, and only a process's own counts.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What lies between two looks at a claim at least that stands in somebody's way: longer than it takes to make a container
-/// whose runtime has read the claim's CDI file already, and to note it. Shorter than a kubelet waits before it asks again.
+/// Least time between two looks at a claim that blocks another: longer than it takes to make a container whose
+/// runtime has read the claim's CDI file already, and to note it. Shorter than a kubelet waits before it asks again.
 pub const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
-/// What was seen of a recorded claim.
+/// Observation of a recorded claim.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ClaimObservation {
-    /// It is there and has something of what is on record.
+    /// The claim is there and has something of what is on record.
     Allocated,
-    /// It is not there.
+    /// The claim is not there.
     Gone,
     /// Another claim has its name.
     OtherUid,
-    /// It is there, and nothing of what is on record is allocated to it.
+    /// The claim is there, and nothing of what is on record is allocated to it.
     Deallocated,
 }
 
@@ -25,7 +25,7 @@ pub enum ClaimObservation {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReleaseReason {
-    /// Its object is gone.
+    /// The claim's object is gone.
     Gone,
     /// Another object has its name.
     OtherUid,
@@ -34,7 +34,7 @@ pub enum ReleaseReason {
 }
 
 impl ReleaseReason {
-    /// In one word, as in figures.
+    /// Name of the reason, as in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Gone => "gone",
@@ -58,7 +58,7 @@ impl ClaimObservation {
 /// A claim that has been seen not to be needed, in every look that saw anything.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ReleaseDoubt {
-    /// What was seen.
+    /// Reason of the doubt.
     pub why: ReleaseReason,
     /// How long, from look to look: the time of an outage or between two daemons is not in it, and no clock that can be
     /// set, so it can be kept over restarts and reboots.
@@ -68,31 +68,31 @@ pub struct ReleaseDoubt {
 /// A look at a claim.
 #[derive(Clone, Copy, Debug)]
 pub struct ClaimLook {
-    /// What was seen; `None` if nothing.
+    /// The observation; `None` if there was none.
     pub seen: Option<ClaimObservation>,
-    /// Whether a container runs with it, for all that can be known.
+    /// True if a container runs with the claim, as far as can be known.
     pub runs: bool,
-    /// Whether it stands in somebody's way.
+    /// True if the claim blocks another.
     pub contested: bool,
     /// Time since the look before; `None` if that one saw nothing, or was no look of this process.
     pub since_last: Option<Duration>,
 }
 
-/// What follows from a look.
+/// Decision that follows from a look.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ReleaseVerdict {
-    /// Nothing is wrong with it, as far as can be known.
+    /// Nothing is wrong with the claim, as far as can be known.
     Trust,
-    /// It may not be needed any more.
+    /// The claim may not be needed any more.
     Doubt(ReleaseDoubt),
-    /// It is not needed any more.
+    /// The claim is not needed any more.
     Release(ReleaseDoubt),
 }
 
 /// Decides on a claim.
 ///
-/// A look that saw nothing changes nothing. Whatever was seen before, two looks of this process in a row have to agree: one
-/// alone can be of a server that was put back to an earlier state just now.
+/// A look that saw nothing changes nothing. Whatever was seen before, two looks of this process in a row have to agree:
+/// one alone can be of a server that was put back to an earlier state just now.
 pub fn judge(doubt: Option<ReleaseDoubt>, look: &ClaimLook, grace: Duration) -> ReleaseVerdict {
     let Some(seen) = look.seen else { return doubt.map_or(ReleaseVerdict::Trust, ReleaseVerdict::Doubt) };
     let Some(why) = seen.why() else { return ReleaseVerdict::Trust };

@@ -1,10 +1,11 @@
-//! Recovery from a journal of which entries cannot be read any more, after the machine went down.
+//! Recovery from a journal with entries that cannot be read any more, after the machine went down.
 //!
-//! Which claims a lost entry was about is known in part: from what is left of it, and from files that are as new as it is.
-//! For all others two rules keep every promise. A claim of which the last that is known is that it was being prepared may have
-//! been ready since: it is taken for one that was, and keeps its devices. A claim that a damaged entry still names, and of
-//! which nothing else is known, is quarantined, with the devices that can still be read. What a lost entry took back may be
-//! there again: the kubelet or the API server says so later, and two claims of one device are quarantined.
+//! The claims of a lost entry are known in part: from the rest of the entry, and from files that are as new as it is.
+//! For all others two rules keep every promise. A claim that was being prepared, as far as is known, may have been
+//! ready since: it is taken for one that was, and keeps its devices. A claim that a damaged entry still names, and of
+//! which nothing else is known, is quarantined, with the devices that can still be read. A claim that a lost entry
+//! took back may be there again: the kubelet or the API server says so later, and two claims of one device are
+//! quarantined.
 
 use std::{io::ErrorKind, ops::RangeInclusive, path::Path};
 
@@ -19,13 +20,13 @@ use super::{
     prepare_file, write_temporary,
 };
 
-/// Far more than a journal has.
+/// Size limit of a journal: far more than one has.
 const MOST_JOURNAL_BYTES: u64 = 256 << 20;
 
-/// More ranges make a log line too long to read.
+/// Ranges of entries that are listed: more make a log line too long to read.
 const MOST_RANGES: usize = 8;
 
-/// Copies the journal, as it was found, to beside itself, for people.
+/// Copies the damaged journal to beside itself, as it was found, for people.
 pub(super) fn keep_evidence(path: &Path) -> Result<(), StoreError> {
     let content = read_trusted(path, MOST_JOURNAL_BYTES)?;
     let (copy, temporary) = (evidence(path), TemporaryName::Fixed(".journal-damaged.tmp"));
@@ -42,7 +43,7 @@ fn evidence(path: &Path) -> std::path::PathBuf {
     path.with_extension("journal.damaged")
 }
 
-/// `entries 7 to 9, entry 12 and all after entry 20`.
+/// Names the missing entries: `entries 7 to 9, entry 12 and all after entry 20`.
 pub(super) fn missing_entries(content: &JournalContent) -> String {
     let words = |range: &RangeInclusive<u64>| match (*range.start(), *range.end()) {
         (1, u64::MAX) => "all entries".to_owned(),
@@ -53,7 +54,7 @@ pub(super) fn missing_entries(content: &JournalContent) -> String {
     listed(MOST_RANGES, ", ", content.missing.iter().map(words))
 }
 
-/// Says what cannot be read, and what that costs.
+/// Logs what cannot be read, and what that costs.
 pub(super) fn tell(path: &Path, content: &JournalContent, is_this_boot: bool) {
     let (copy, missing) = (evidence(path), missing_entries(content));
     let (path, copy) = (path.display(), copy.display());
@@ -67,7 +68,7 @@ pub(super) fn tell(path: &Path, content: &JournalContent, is_this_boot: bool) {
     }
 }
 
-/// Keeps what may have been promised by entries that are missing.
+/// Keeps the promises that missing entries may have made.
 pub(super) fn mend(
     folder: &Path,
     content: &JournalContent,
@@ -96,7 +97,8 @@ pub(super) fn mend(
     Ok(())
 }
 
-/// The claims that the remains of an entry have records of, each with a file that says what is left, and is no sound record.
+/// The claims that the remains of an entry have records of, each with a file that says what is left, and is no sound
+/// record.
 fn named(remains: &[u8]) -> Vec<(ClaimUid, Vec<u8>)> {
     let json = remains.iter().position(|byte| *byte == b'{').map_or(&[][..], |at| &remains[at..]);
     if let Ok(entry) = serde_json::from_slice::<EntryReader>(json) {

@@ -1,17 +1,18 @@
-//! What the record files say since the last checkpoint, once more, in one file that takes one flush for a change.
+//! Journal of the record files: repeats their changes since the last checkpoint in one file, with one flush for a
+//! change.
 //!
 //! ```text
 //!   entry appended, flushed ──► files get their names, not flushed ──► done, and promised
-//!                          many entries ──► files flushed, folder flushed ──► next generation of the journal: checkpoint
+//!              many entries ──► files flushed, folder flushed ──► next generation of the journal: checkpoint
 //! ```
 //!
-//! A process that dies takes no file with it, so a start in the same boot believes the files. A machine that goes down
-//! does: after a reboot, the last word that the journal has of a claim counts, and its file is made to say the same, unless
-//! the file is as new as a later entry.
+//! A process that dies takes no file with it, so a start in the same boot believes the files. A machine that goes
+//! down does: after a reboot, the last entry of a claim in the journal counts, and the claim's file is made to say
+//! the same, unless the file is as new as a later entry.
 //!
-//! A version that knows no journal may have worked here in between, on files that the journal says other things of. Such a
-//! version removes whatever is called like a half-written file, so one of that name is kept as a witness: where it is gone,
-//! the files are believed.
+//! A version that knows no journal may have worked here in between, on files that the journal says other things of.
+//! Such a version removes every file that is named like a half-written one, so one of that name is kept as a witness:
+//! if it is gone, the files are believed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,26 +32,27 @@ use super::{
     ClaimRecord, MOST_RECORD_BYTES, StoreError, damage, decode_numbered, file, names, remove_file, write_temporary,
 };
 
-/// What the journal is called, beside the folder.
+/// Name of the journal, beside the folder.
 const NAME: &str = "claims.journal";
 
-/// A file among the records that every version without a journal removes when it starts. No claim's file can have the name.
+/// A file among the records that every version without a journal removes when it starts. No claim's file can have the
+/// name.
 pub(super) const WITNESS: &str = ".journal_kept.tmp";
 
 /// Room for the changes of several hundred claims: a checkpoint flushes a file for each claim that is still there.
 const ROOM: u64 = 1 << 20;
 
-/// From here on, in percent of the room, a checkpoint is made when nobody waits. What is above it is left for those who
-/// come before that.
+/// Filling, in percent of the room, from which a checkpoint is made while no caller waits. The rest is left for calls
+/// that come before that.
 const TIDY_FROM: u64 = 50;
 
-/// What it may grow to, in percent of the room: a start reads no more than twice that.
+/// Largest size, in percent of the room: a start reads no more than twice that.
 const MOST_FILLING: u64 = 12_800;
 
 /// The version of the entries, and of the records in them.
 const VERSION: u64 = 1;
 
-/// What all entries of a generation have in common.
+/// Head of the journal, common to all entries of a generation.
 #[derive(Debug, Deserialize, Serialize)]
 struct JournalHead {
     version: u64,
@@ -108,7 +110,8 @@ pub(super) struct RecordJournal {
     boot_id: String,
     /// Files that may not be on the disk yet. Their names may not be either, nor that others are gone.
     unflushed: BTreeSet<ClaimUid>,
-    /// From how much of its room on, in percent, nothing is appended before the files have been flushed, or could not be.
+    /// Filling, in percent of the room, from which nothing is appended before the files have been flushed, or could
+    /// not be.
     full_at: u64,
 }
 
@@ -136,7 +139,7 @@ impl RecordJournal {
             }
         }
         if !content.missing.is_empty() {
-            // Those that the missing entries were about may not be on the disk yet, and nothing says which.
+            // The claims of the missing entries may not be on the disk yet, and nothing says which they are.
             unflushed.extend(recorded(folder)?);
         }
         if content.head.is_none() || !content.missing.is_empty() || !content.is_numbered {
@@ -154,8 +157,8 @@ impl RecordJournal {
         self.journal.next_number()
     }
 
-    /// Puts an entry on the disk; its files are about to be written, or have been removed. Where files cannot be flushed
-    /// the journal goes on and grows: what they have is in it.
+    /// Puts an entry on the disk; its files are about to be written, or have been removed. If files cannot be flushed
+    /// the journal goes on and grows: it has their content.
     pub(super) fn append(&mut self, entry: &JournalEntry) -> Result<(), StoreError> {
         let filling = self.journal.filling();
         if filling >= self.full_at {
@@ -200,14 +203,14 @@ fn flush(path: &Path) -> Result<(), FileError> {
     }
 }
 
-/// The last that a journal says of each claim.
+/// Last record of each claim in a journal.
 pub(super) struct LastWords {
-    /// In which boot it was written.
+    /// The boot in which the journal was written.
     boot: Option<String>,
     pub(super) claims: BTreeMap<ClaimUid, LastWord>,
 }
 
-/// The last that a journal says of one claim.
+/// Last record of one claim in a journal.
 pub(super) struct LastWord {
     /// The number of the entry, where the version that wrote it numbered them.
     number: Option<u64>,
@@ -237,12 +240,12 @@ impl LastWords {
     }
 }
 
-/// The last records that the journal beside `folder` has of claims, for those who only look.
+/// The last records of claims in the journal beside `folder`, for processes that only look.
 pub(super) fn last_records(folder: &Path) -> Result<(PathBuf, Vec<ClaimRecord>), StoreError> {
     let path = folder.with_file_name(NAME);
     let mut content = Journal::look(&path, ROOM)?;
     if !content.missing.is_empty() {
-        // A line of which half is there now is whole a moment later.
+        // A line that was half written is whole a moment later.
         content = Journal::look(&path, ROOM)?;
     }
     if !content.missing.is_empty() {
@@ -252,8 +255,8 @@ pub(super) fn last_records(folder: &Path) -> Result<(PathBuf, Vec<ClaimRecord>),
     Ok((path, words.claims.into_values().filter_map(|word| word.record).collect()))
 }
 
-/// Makes the file of a claim say what the journal says; not one that is as new, and not one that was written in this boot,
-/// by a version of hostler that knows no journal.
+/// Makes the file of a claim say what the journal says; not a file that is as new, and not one that was written in
+/// this boot, by a version of hostler that knows no journal.
 fn replay(folder: &Path, uid: &ClaimUid, word: &LastWord, boot_id: &str) -> Result<(), StoreError> {
     let path = file(folder, uid);
     let found = read_trusted(&path, MOST_RECORD_BYTES);
@@ -270,7 +273,7 @@ fn replay(folder: &Path, uid: &ClaimUid, word: &LastWord, boot_id: &str) -> Resu
     Ok(file.publish(&path)?)
 }
 
-/// Says which claims a version without a journal has left no record of: it took them back, or they were lost before it came.
+/// Logs the claims of which a version without a journal left no record: it took them back, or they were lost before.
 fn tell_others_were_here(folder: &Path, path: &Path, words: &LastWords) {
     let recorded = words.claims.iter().filter(|(_, word)| word.record.is_some());
     let gone: Vec<&ClaimUid> = recorded.map(|(uid, _)| uid).filter(|uid| !file(folder, uid).exists()).collect();

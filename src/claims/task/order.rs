@@ -1,14 +1,14 @@
-//! An operator's order on its way: how long it waits, how far it is, and what becomes of it when nobody wants it any more.
+//! An operator's order on its way: its wait, its stages, and its end when it is no longer wanted.
 //!
 //! ```text
 //!   waiting ── no work on claims of the backend ──► under way ──► hardware scanned ──► ended
-//!      │ it has waited long enough, or whoever ordered has gone
+//!      │ it has waited long enough, or the caller has gone
 //!      └──► ended, and nothing was changed
 //! ```
 //!
-//! While it waits, claims of its backend are held back for [`HOLD`], then let pass for [`HOLD`], and so on. So claims that
-//! take their usual time cannot keep an order waiting for ever, and an order behind one that hangs delays no other claim by
-//! more than that.
+//! While it waits, claims of its backend are held back for [`HOLD`], then let pass for [`HOLD`], and so on. So claims
+//! that take their usual time cannot keep an order waiting for ever, and an order behind one that hangs delays no
+//! other claim by more than that.
 
 use std::{
     fmt,
@@ -31,36 +31,37 @@ use crate::{
     units::utc,
 };
 
-/// Most claims are prepared within a second. The kubelet waits 45 s for one: being held back once costs it nothing.
+/// Time for which claims are held back. Most are prepared within a second; the kubelet waits 45 s, so once costs it
+/// nothing.
 const HOLD: Duration = Duration::from_secs(5);
 
-/// What is ordered of which device.
+/// An order of an operation on a device.
 #[derive(Clone, Debug)]
 pub struct DeviceOrder {
     /// The device's backend.
     pub backend: BackendName,
     /// The device.
     pub device: DeviceName,
-    /// What to do.
+    /// The operation.
     pub operation: DeviceOperation,
     /// How long it may wait before it is under way.
     pub patience: Duration,
 }
 
-/// How far an order is.
+/// Stage of an order.
 #[derive(Clone, Debug)]
 pub enum OrderStage {
-    /// It waits for these; for nothing that is known yet where there are none.
+    /// The order waits for these; for nothing that is known yet where there are none.
     Waiting(Vec<OrderObstacle>),
     /// The hardware is being changed. From here on the order runs to its end.
     UnderWay,
     /// The hardware is changed, or as far as that went, and scanned.
     Scanned,
-    /// What became of it.
+    /// The outcome.
     Ended(ClaimResult<OperationOutcome>),
 }
 
-/// What an order waits for.
+/// Work that an order waits for.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum OrderObstacle {
     /// Work on a claim.
@@ -69,14 +70,14 @@ pub enum OrderObstacle {
         name: String,
         /// The work.
         operation: ClaimOperation,
-        /// When it began.
+        /// Time at which the work began.
         since: SystemTime,
     },
     /// An order that came before.
     Order {
-        /// Its device.
+        /// The order's device.
         device: DeviceName,
-        /// What is done to the device.
+        /// Operation of that order.
         operation: DeviceOperation,
     },
 }
@@ -92,16 +93,16 @@ impl fmt::Display for OrderObstacle {
     }
 }
 
-/// What happens to an order while it waits.
+/// News for an order while it waits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum OrderNews {
     /// Claims that come are held back.
     Hold,
     /// Claims that come go on.
     Pass,
-    /// It has waited for so long, and that is enough.
+    /// The order has waited for this long, and that is enough.
     GiveUp(Duration),
-    /// Nobody wants it any more.
+    /// The order is no longer wanted.
     Withdraw,
 }
 
@@ -113,26 +114,27 @@ pub(super) struct OrderNotice {
     pub(super) news: OrderNews,
 }
 
-/// How an order ended, for whoever sees to what comes after.
+/// The end of an order, for the code that does what comes after.
 #[derive(Debug)]
 pub(super) enum OrderEnd {
-    /// It has not begun, and the hardware is as it was.
+    /// The order has not begun, and the hardware is as it was.
     Refused(ClaimError),
     /// The backend has done what it could.
     Operated(ClaimResult<OperationOutcome>),
 }
 
 impl ClaimsHandle {
-    /// Has a backend carry out an operator's order for a device. From the moment at which it is under way no claim of the
-    /// backend is admitted, prepared or taken back until the hardware has been scanned after it: what they are decided on
-    /// must be the hardware as it is then. It is withdrawn when nobody looks at it any more, unless it is under way.
+    /// Has a backend carry out an operator's order for a device. From the moment at which it is under way no claim of
+    /// the backend is admitted, prepared or taken back until the hardware has been scanned after it: they must be
+    /// decided on by the hardware as it is then. An order is withdrawn when no caller watches it any more, unless it is
+    /// under way.
     pub fn order(&self, order: DeviceOrder) -> watch::Receiver<OrderStage> {
         let (stage_tx, stage_rx) = watch::channel(OrderStage::Waiting(Vec::new()));
         let handle = self.clone();
         self.tasks.job(async move {
             let stage_tx = Arc::new(stage_tx);
             let ended = handle.carry_out(order, &stage_tx).await;
-            // Whoever ordered may have gone; it was done all the same.
+            // The caller may have gone; the order was carried out all the same.
             stage_tx.send_replace(OrderStage::Ended(ended));
         });
         stage_rx
@@ -178,7 +180,7 @@ impl ClaimsHandle {
                 end = &mut end_rx => return end.unwrap_or(OrderEnd::Refused(ClaimError::Stopping)),
                 // Cancel safe: moments are absolute.
                 news = clock.tick() => news,
-                // Cancel safe: nobody comes back.
+                // Cancel safe: receivers that are gone do not come back.
                 () = stage_tx.closed(), if clock.runs() => clock.withdraw(),
             };
             self.send(ClaimsRequest::OrderNotice(OrderNotice { backend: backend.clone(), id, news })).await;
@@ -190,7 +192,7 @@ impl ClaimsHandle {
 struct OrderClock {
     patience: Duration,
     end: Instant,
-    /// When the turn changes; `None` when the order is given up or withdrawn.
+    /// Time at which the turn changes; `None` when the order is given up or withdrawn.
     turn: Option<Instant>,
     holds: bool,
 }

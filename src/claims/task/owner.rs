@@ -40,7 +40,7 @@ use operate::OperateQueues;
 use recovery::{LaneBackends, RecoveryLanes};
 use turns::RequestTurns;
 
-/// What blocking threads send back.
+/// Messages of blocking threads to the owner.
 pub(super) enum FinishedWork {
     Claims {
         backends: BTreeSet<BackendName>,
@@ -54,18 +54,18 @@ pub(super) enum FinishedWork {
     },
 }
 
-/// What the owner works with.
+/// Parts that the owner works with.
 pub(super) struct ClaimsOwnerParts {
     pub(super) executor: Arc<ClaimExecutor>,
     pub(super) tasks: Tasks,
-    /// Where blocking threads say that they have finished.
+    /// Channel on which blocking threads report that they have finished.
     pub(super) requests_tx: mpsc::Sender<ClaimsRequest>,
-    /// Where readers see the table.
+    /// Table that readers see.
     pub(super) table_tx: watch::Sender<Arc<ClaimTable>>,
     pub(super) metrics: Metrics,
-    /// Where those hear of it who can say whether a holder that stands in the way is still needed.
+    /// Channel to the observers that can tell if a holder in the way is still needed.
     pub(super) contested_tx: broadcast::Sender<BTreeSet<ClaimUid>>,
-    /// Whether containers of new claims can read about their devices.
+    /// True if containers of new claims can read about their devices.
     pub(super) describe: bool,
 }
 
@@ -77,11 +77,11 @@ pub(super) struct ClaimsOwner {
     operations: OperateQueues,
     lanes: BackendLanes,
     recoveries: RecoveryLanes,
-    /// What has not begun.
+    /// Calls that have not begun.
     turns: RequestTurns,
-    /// Answers that wait until the table shows what they say.
+    /// Answers that wait until the table shows their outcome.
     answers: Vec<AnsweredCall>,
-    /// What is logged when the answers are on their way: nobody should wait for a log.
+    /// Work to log when the answers are on their way: no caller should wait for a log.
     ended: Vec<EndedWork>,
     /// The claims on which work was under way when the inventory changed.
     describe_again: BTreeSet<ClaimUid>,
@@ -102,7 +102,7 @@ struct EndedWork {
 }
 
 impl EndedWork {
-    /// Whoever called for it tells of its failure; nobody has called for a description.
+    /// Logs the end. Failures of calls are told with their answers; a description has no caller.
     fn log(self) {
         let claim = &self.record.claim;
         match (self.operation, self.result) {
@@ -167,8 +167,8 @@ impl ClaimsOwner {
             } else if let Ok(request) = requests_rx.try_recv() {
                 self.hear(request);
             }
-            // A table is made anew once for all that has come in the meantime: a start of thousands of claims is that. What
-            // comes behind a call waits until that has had its turn.
+            // The table is made anew once for all that has come in the meantime, such as a start of thousands of
+            // claims. Requests behind a call wait until the call has had its turn.
             for _ in 0..requests_rx.len() {
                 if self.turns.is_empty()
                     && let Ok(request) = requests_rx.try_recv()
@@ -181,7 +181,7 @@ impl ClaimsOwner {
                 self.take(calls);
                 self.turns.took(began.elapsed());
             }
-            // Whoever has an answer must find it in the table.
+            // A caller that has an answer must find it in the table.
             self.publish();
             self.answers.drain(..).for_each(|answered| answered.call.answer(answered.result));
             self.ended.drain(..).for_each(EndedWork::log);
@@ -199,7 +199,7 @@ impl ClaimsOwner {
             }
             ClaimsRequest::Finished(finished) => self.finish(finished),
             _ if self.stopping => {}
-            // Whoever asked may have stopped waiting.
+            // The caller may have stopped waiting.
             ClaimsRequest::Ping(answer_tx) => drop(answer_tx.send(())),
             ClaimsRequest::InventoryChanged => {
                 self.describe(&self.described());
@@ -214,14 +214,15 @@ impl ClaimsOwner {
         }
     }
 
-    /// Whether no blocking thread is at work that a stop waits for.
+    /// True if no blocking thread is at work that a stop waits for.
     fn is_idle(&self) -> bool {
         let is_recovery = |work: &ClaimWork| work.busy.operation == ClaimOperation::Recover;
         self.entries.values().all(|entry| entry.work.as_ref().is_none_or(is_recovery))
             && !self.operations.are_under_way()
     }
 
-    /// Begins what can be begun; the claims of one request share their durable writes, where they touch the same backends.
+    /// Begins what can be begun; the claims of one request share their durable writes, where they touch the same
+    /// backends.
     fn take(&mut self, calls: Vec<ClaimCall>) {
         let (mut prepares, mut unprepares) = (Vec::new(), Vec::new());
         for call in calls {
@@ -241,8 +242,8 @@ impl ClaimsOwner {
         self.work(ClaimOperation::Unprepare, unprepares);
     }
 
-    /// Has a call wait for the work that is under way on its claim; gives it back where there is none. What a start is still
-    /// at may take for ever: a call for that is refused, and repeated by whoever still wants it.
+    /// Has a call wait for the work that is under way on its claim; gives it back where there is none. A claim that a
+    /// start is still at may take for ever: a call for it is refused, and repeated by a caller that still wants it.
     fn join(&mut self, call: ClaimCall) -> Option<ClaimCall> {
         if let Some(error) = self.entries.get(&call.uid).and_then(ClaimEntry::recovery_error) {
             self.answer(call, Err(error));
@@ -263,7 +264,8 @@ impl ClaimsOwner {
         None
     }
 
-    /// Notes that work on a claim begins, and gives the record that it begins with; answers where there is nothing to do.
+    /// Notes that work on a claim begins, and gives the record that it begins with; answers where there is nothing to
+    /// do.
     fn begin(&mut self, mut call: ClaimCall, operation: ClaimOperation) -> Option<Arc<ClaimRecord>> {
         match self.record_for(&mut call) {
             Err(error) => self.answer(call, Err(error)),
@@ -289,7 +291,7 @@ impl ClaimsOwner {
                 self.check_known(&entry.record)?;
             }
             return match call.kind {
-                // What was seen before somebody asked for it says nothing of now.
+                // An observation from before the claim was asked for says nothing of now.
                 CallKind::Release { seen } if entry.asked >= seen => Err(ClaimError::NeededAgain(call.uid.clone())),
                 _ => Ok(Some(entry.record.clone())),
             };
@@ -307,16 +309,17 @@ impl ClaimsOwner {
         Ok(Some(Arc::new(ClaimRecord { claim, state, boot_id, devices, metadata, since, reserved_for })))
     }
 
-    /// Decides as for a claim that is to be prepared, and leaves it at that.
+    /// Decides as for a claim that is to be prepared, and changes nothing.
     fn plan(&self, PlanCall { claim, allocation, answer_tx }: PlanCall) {
         let executor = &self.parts.executor;
         let inventory = executor.inventory.latest();
         let devices = admit(&claim, &allocation, &inventory, &executor.backends, &self.held_devices());
-        // Whoever asked may have stopped waiting.
+        // The caller may have stopped waiting.
         drop(answer_tx.send(devices.map_err(Arc::new)));
     }
 
-    /// What is to be made ready again needs backends that know their devices: to try it with others would be to undo it.
+    /// Refuses a claim to be made ready again whose backends do not know their devices: a try with others would undo
+    /// it.
     fn check_known(&self, record: &ClaimRecord) -> Result<(), ClaimError> {
         let executor = &self.parts.executor;
         let inventory = executor.inventory.latest();
@@ -342,10 +345,10 @@ impl ClaimsOwner {
         recorded.chain(unsure).collect()
     }
 
-    /// Has those looked at who stand in the way of a claim, if there is anybody who looks at them.
+    /// Has the holders looked at that stand in the way of a claim, if there is an observer.
     fn contest(&self, refusal: ClaimError, allocation: &Allocation) -> ClaimError {
         let mut holders = in_the_way(&refusal, allocation, &self.held_devices());
-        // Those are an operator's.
+        // Quarantined claims are an operator's.
         holders.retain(|uid| self.entries.contains_key(uid));
         if holders.is_empty() || self.parts.contested_tx.send(holders).is_err() {
             return refusal;
@@ -420,7 +423,8 @@ impl ClaimsOwner {
         described.map(|(uid, _)| uid.clone()).collect()
     }
 
-    /// Compares what containers of these claims can read with the inventory; of those on which work is under way, after that.
+    /// Compares what containers of these claims can read with the inventory; of those on which work is under way, after
+    /// that.
     fn describe(&mut self, uids: &[ClaimUid]) {
         let inventory = self.parts.executor.inventory.latest();
         let mut redescribed = Vec::new();
@@ -463,7 +467,7 @@ impl ClaimsOwner {
         Ok(())
     }
 
-    /// Shows readers what is another than they have seen. The table is changed in place where nobody has kept it.
+    /// Shows readers what has changed. The table is changed in place if no reader has kept it.
     fn publish(&mut self) {
         let touched = self.entries.take_touched();
         if touched.is_empty() {

@@ -28,12 +28,12 @@ impl ClaimFolders {
         Self { records: config.paths.state.join("claims"), cdi: config.paths.cdi.clone() }
     }
 
-    /// Writes to each of them, and says what fails.
+    /// Writes to each of the folders, and returns the faults.
     pub(super) fn faults(&self) -> Vec<String> {
         // A CDI folder that is missing is made by the next prepare.
         let cdi = SpecDir::new(&self.cdi).create().map_err(|error| told(&error));
-        // Each of the names is one that a start removes, should a crash leave the file behind. What a machine that goes down
-        // may not lose is put on the disk, and the disk may fail only then.
+        // Each of the names is one that a start removes, should a crash leave the file behind. Files that must
+        // outlive a crash of the machine are put on the disk, and the disk may fail only then.
         let records = probe(&self.records, ".probe.tmp", Durability::Synced);
         let cdi = cdi.and_then(|()| probe(&self.cdi, ".probe.hostler-tmp", Durability::Unsynced));
         [records, cdi].into_iter().filter_map(Result::err).collect()
@@ -47,7 +47,7 @@ fn probe(folder: &Path, temporary: &str, durability: Durability) -> Result<(), S
     file.prepare(durability).map(drop).map_err(|error| told(&error))
 }
 
-/// The fault of the folders for which a claim failed, if it failed for one.
+/// Returns the fault of the folders for which a claim failed, if it failed for one.
 pub(super) fn fault_of(error: &ClaimError) -> Option<String> {
     match error {
         ClaimError::Store { .. } | ClaimError::Cdi { .. } if kernel_error(error).is_some() => Some(told(error)),
@@ -69,7 +69,7 @@ fn told(error: &(dyn Error + 'static)) -> String {
     format!("claims cannot be prepared: {}; {advice}", Chain(error))
 }
 
-/// The kernel's error, the first in the chain.
+/// Returns the kernel's error, the first in the chain.
 fn kernel_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a io::Error> {
     let mut next = Some(error);
     while let Some(error) = next {

@@ -1,4 +1,4 @@
-//! What is drained, and how that changes: on disk first, then in the inventory.
+//! List of drained devices, and its changes: on disk first, then in the inventory.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
@@ -18,7 +18,7 @@ pub(in crate::inventory) struct DrainList {
 }
 
 impl DrainList {
-    /// Knows of no drain until it has read the list in the folder `state`.
+    /// Starts without drains, until the list in the folder `state` is read.
     pub(in crate::inventory) fn new(state: PathBuf, tasks: Tasks) -> Self {
         Self { store: Arc::new(DrainStore::new(state)), listed: Drains::new(), lost: None, tasks }
     }
@@ -28,7 +28,7 @@ impl DrainList {
         self.lost.as_ref()
     }
 
-    /// What counts as drained: the list, and every device of `pools` if another list is lost.
+    /// Returns what counts as drained: the list, and every device of `pools` if another list is lost.
     pub(in crate::inventory) fn drains(&self, pools: &BTreeMap<BackendName, Arc<Pool>>) -> Drains {
         let Some(lost) = &self.lost else { return self.listed.clone() };
         let unsure = Drain { since: lost.since, reason: Some(lost.explain()), evict: false };
@@ -40,7 +40,7 @@ impl DrainList {
         drains
     }
 
-    /// Does what is asked for; gives back the drain that the device then has or no longer has.
+    /// Carries a command out; returns the drain that the device then has or no longer has.
     pub(in crate::inventory) async fn carry_out(&mut self, command: DrainCommand) -> Result<Option<Drain>, DrainError> {
         match command {
             DrainCommand::Load => self.load().await.map(|()| None),
@@ -98,10 +98,10 @@ impl DrainList {
         Ok(())
     }
 
-    /// Nothing is drained or put back before that is on disk.
+    /// Writes the list: nothing is drained or put back before that is on disk.
     async fn write(&mut self, listed: Drains) -> Result<(), DrainError> {
         if let Some(lost) = self.lost.as_mut().filter(|lost| self.store.is_current(&lost.path)) {
-            // It could not be moved before, and must not be overwritten.
+            // The lost list could not be moved before, and must not be overwritten.
             let store = self.store.clone();
             lost.path = on_disk(&self.tasks, move || store.set_aside()).await??;
         }

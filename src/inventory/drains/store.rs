@@ -19,7 +19,7 @@ use super::{Drain, DrainError, Drains, LostDrains, to_the_second};
 
 const FORMAT: EnvelopeFormat =
     EnvelopeFormat { version: 1, field: "drains", what: "a list of drained devices", remedy: "" };
-/// What the list has at most: far more than every device of a large host, with a reason for each.
+/// Largest size of the list: far more than every device of a large host, with a reason for each.
 const MOST_BYTES: u64 = 16 << 20;
 const FILE: &str = "drains.json";
 const DAMAGED: &str = "drains.json.damaged";
@@ -44,8 +44,8 @@ impl DrainStore {
         Self { state }
     }
 
-    /// The list, and what is lost of it. A file that cannot be understood is moved aside, where it stays until it is
-    /// forgotten: a restart must not make it seem that nothing was drained.
+    /// Reads the list, and what is lost of it. A file that cannot be understood is moved aside, where it stays until
+    /// it is forgotten: a restart must not make it seem that nothing was drained.
     pub(super) fn load(&self) -> (Drains, Option<LostDrains>) {
         let (path, damaged) = (self.path(FILE), self.path(DAMAGED));
         let lost = |path: &Path, reason: String| LostDrains { since: written(path), path: path.to_owned(), reason };
@@ -97,7 +97,7 @@ impl DrainStore {
     }
 }
 
-/// When a file was written last; now, if the file system does not say.
+/// Returns when a file was written last; now, if the file system does not say.
 fn written(path: &Path) -> SystemTime {
     let written = fs::metadata(path).and_then(|metadata| metadata.modified());
     to_the_second(written.unwrap_or_else(|_| SystemTime::now()))

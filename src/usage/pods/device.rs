@@ -1,4 +1,4 @@
-//! What a claim has of one device: CPUs, memory, or the device itself.
+//! The part of one device that a claim has: CPUs, memory, or the device itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,30 +9,30 @@ use crate::claims::{PreparedDevice, store::RecordDevice};
 
 use super::PodUsageFacts;
 
-/// One device of a claim, as somebody has it.
+/// One device of a claim, as a pod or container has it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UsedDevice {
-    /// Its backend.
+    /// Backend of the device.
     pub backend: BackendName,
-    /// Its pool.
+    /// Pool of the device.
     pub pool: String,
-    /// Its name.
+    /// Name of the device.
     pub device: String,
     /// Top-level request of the claim that it is for.
     pub request: String,
-    /// Which share of it, where it is shared.
+    /// Identity of the share, where the device is shared.
     pub share_id: Option<String>,
-    /// Whether it is used, or looked after while others use it.
+    /// Access to the device: use, or administration while others use it.
     pub access: Access,
     /// Qualified CDI ids; empty until the claim is ready.
     pub cdi_ids: Vec<String>,
     /// The NUMA nodes that it is on, or may be on; empty where that is not known.
     pub nodes: BTreeSet<u32>,
-    /// CPUs that nobody else has.
+    /// CPUs that no other claim has.
     pub cpus: BTreeSet<u32>,
     /// Memory, by kind.
     pub memory: Vec<UsedMemory>,
-    /// Whether it is nothing but CPUs or memory of the node.
+    /// True if the device is nothing but CPUs or memory of the node.
     pub is_of_node: bool,
 }
 
@@ -43,13 +43,13 @@ pub struct UsedMemory {
     pub kind: String,
     /// The NUMA nodes that it is on.
     pub nodes: BTreeSet<u32>,
-    /// How much, in bytes.
+    /// Amount in bytes.
     pub bytes: u64,
 }
 
 impl UsedDevice {
-    /// What a record says of a device, with what is known of the device itself. A device that has gone keeps its CPUs; which
-    /// kind of memory it was is not known any more.
+    /// Joins the record of a device with the inventory. A device that has gone keeps its CPUs; its kind of memory is
+    /// not known any more.
     pub(super) fn of(recorded: &RecordDevice, prepared: Option<&PreparedDevice>, facts: &PodUsageFacts<'_>) -> Self {
         let grant = &recorded.grant;
         let found = facts.inventory.find(&grant.pool, grant.device.as_str()).map(|(_, device)| device);
@@ -76,19 +76,20 @@ impl UsedDevice {
         }
     }
 
-    /// Whether it belongs to the request that a container uses; to all of them where it names none.
+    /// Returns true if the device belongs to the request that a container uses, or if the container names no request.
     pub(super) fn is_for(&self, request: Option<&str>) -> bool {
         let top_level = |request: &str| request.split('/').next().map(str::to_owned);
         request.is_none_or(|request| top_level(request).as_deref() == Some(self.request.as_str()))
     }
 }
 
-/// Whether a device stands for CPUs or memory that the node itself accounts for.
+/// Returns true if a device stands for CPUs or memory that the node itself accounts for.
 pub fn is_of_node(device: &Device) -> bool {
     !device.node_allocatable.is_empty()
 }
 
-/// The memory that a device stands for, by kind: as much as `taken` of its capacities, where that is given, else all of it.
+/// Returns the memory that a device stands for, by kind: the part `taken` of its capacities where that is given, else
+/// all.
 pub fn memory_of(
     device: &Device,
     nodes: &BTreeSet<u32>,

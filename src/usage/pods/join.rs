@@ -1,4 +1,5 @@
-//! The join. Who tells of a container is asked in the order of how much he knows; nobody is asked twice for the same.
+//! The join of all sources of containers: the source that knows the most comes first, and a container that one source
+//! has told of is not looked up in the next.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +12,7 @@ use crate::{
     pods::{NodePod, PodClaim, PodContainer, PodMap, PodName, PodsOfNode},
 };
 
-/// Who uses which claims.
+/// Joins pods, containers, notes and records.
 pub(super) fn join(facts: &PodUsageFacts<'_>) -> NodePodUsage {
     let mut join = PodJoin::new(facts);
     let known = known_pods(facts.pods);
@@ -28,7 +29,7 @@ pub(super) fn join(facts: &PodUsageFacts<'_>) -> NodePodUsage {
     join.finish()
 }
 
-/// All pods, where they are known. An old word on them is better than none; that a pod is not among them says nothing then.
+/// Returns all pods, where they are known. Stale pods are better than none, but a pod that is not among them may exist.
 fn known_pods(pods: &PodsOfNode) -> Option<&PodMap> {
     match pods {
         PodsOfNode::Known(pods) | PodsOfNode::Stale(pods, _) => Some(pods),
@@ -45,11 +46,11 @@ struct RecordedUse<'a> {
 
 struct PodJoin<'a> {
     claims: BTreeMap<&'a ClaimUid, RecordedUse<'a>>,
-    /// Claims by namespace and name: several, if one was made anew before the earlier one was taken back.
+    /// Claims by namespace and name: several, if a claim was made anew before the earlier one was taken back.
     by_name: BTreeMap<(&'a str, &'a str), Vec<&'a ClaimUid>>,
     pods: BTreeMap<PodName, PodUsage>,
     ended: BTreeSet<PodName>,
-    /// Ids of containers that are told of already.
+    /// Ids of containers that were added already.
     told: BTreeSet<String>,
 }
 
@@ -66,7 +67,7 @@ impl<'a> PodJoin<'a> {
         Self { claims, by_name, pods: BTreeMap::new(), ended: BTreeSet::new(), told: BTreeSet::new() }
     }
 
-    /// A pod of which the API server tells.
+    /// Adds a pod that the API server knows.
     fn add_pod(&mut self, pod: &NodePod) {
         if pod.ended {
             self.ended.insert(pod.name.clone());
@@ -99,7 +100,8 @@ impl<'a> PodJoin<'a> {
         ContainerUsage { name, kind: Some(container.kind), id, claims: merged(claims) }
     }
 
-    /// The claims on record that a pod means by a name. One that was reserved for another pod of the same name is not its.
+    /// Returns the claims on record that a pod refers to. A claim reserved for another pod of the same name is left
+    /// out.
     fn uids(&self, pod: &NodePod, claim: &PodClaim) -> Vec<ClaimUid> {
         let (PodClaim::Named(name) | PodClaim::Generated(Some(name))) = claim else { return Vec::new() };
         let named = self.by_name.get(&(pod.name.namespace.as_str(), name.as_str()));
@@ -111,7 +113,7 @@ impl<'a> PodJoin<'a> {
         named.into_iter().flatten().filter(is_its).map(|uid| (*uid).clone()).collect()
     }
 
-    /// What of a claim is used by whom it is for.
+    /// Marks a claim as used, and returns the devices of the request, or all of them.
     fn take(&mut self, uid: &ClaimUid, request: Option<&str>) -> Option<ClaimUse> {
         let recorded = self.claims.get_mut(uid)?;
         recorded.is_used = true;
@@ -120,14 +122,14 @@ impl<'a> PodJoin<'a> {
         Some(taken)
     }
 
-    /// A container of which the runtime tells.
+    /// Adds a container that the runtime knows.
     fn add_seen(&mut self, container: &SeenContainer) {
         let pod = PodName { namespace: container.namespace.clone(), name: container.pod.clone() };
         let place = ContainerPlace { pod, name: &container.name, id: container.id.as_str() };
         self.add_container(place, &container.claims, PodEvidence::Runtime);
     }
 
-    /// A container in front of which a hook has run.
+    /// Adds a container in front of which a hook has run.
     fn add_note(&mut self, uid: &ClaimUid, container: &ClaimContainer) {
         let id = container.id.as_str();
         if self.told.contains(id) {
@@ -139,8 +141,8 @@ impl<'a> PodJoin<'a> {
         self.add_container(ContainerPlace { pod, name, id }, std::slice::from_ref(uid), PodEvidence::Note);
     }
 
-    /// The pod of a noted container: the one that its runtime tells, else the only one that the claim is reserved for. A
-    /// container that no pod has is one by itself.
+    /// Returns the pod of a noted container: the one that its runtime named, else the only one that the claim is
+    /// reserved for. A container without a pod counts as one.
     fn pod_of(&self, uid: &ClaimUid, id: &str, owner: &ContainerOwner) -> Option<PodName> {
         let recorded = self.claims.get(uid)?;
         let claim = &recorded.whole.claim;
@@ -163,13 +165,14 @@ impl<'a> PodJoin<'a> {
         let container = pod.container(place.name);
         container.id.get_or_insert_with(|| place.id.to_owned());
         uses.into_iter().for_each(|used| container.add(used));
-        // Of one container there is a note for each claim.
+        // A container has a note for each claim.
         if evidence == PodEvidence::Runtime {
             self.told.insert(place.id.to_owned());
         }
     }
 
-    /// Claims of which no container is known: the pods that they were reserved for. A pod that would be known is gone.
+    /// Adds claims without a known container to the pods that they were reserved for. Where all pods are known, a pod
+    /// that is not among them is gone.
     fn add_reservations(&mut self, pods_are_known: bool) {
         let unused: Vec<ClaimUid> =
             self.claims.iter().filter(|(_, recorded)| !recorded.is_used).map(|(uid, _)| (*uid).clone()).collect();
@@ -197,14 +200,14 @@ impl<'a> PodJoin<'a> {
     }
 }
 
-/// Where a container belongs.
+/// Pod, name and id of a container.
 struct ContainerPlace<'a> {
     pod: PodName,
     name: &'a str,
     id: &'a str,
 }
 
-/// Several requests of one claim are one use of it.
+/// Merges the uses of several requests of one claim into one.
 fn merged(claims: Vec<ClaimUse>) -> Vec<ClaimUse> {
     let mut all: Vec<ClaimUse> = Vec::new();
     for used in claims {

@@ -1,7 +1,7 @@
-//! Keeps the latest [`NodePodUsage`]: joined anew when somebody asks and something is different, never before.
+//! Keeps the latest [`NodePodUsage`]: joined anew when a reader asks and an input has changed, never before.
 //!
-//! Writer: the task here. Readers: whoever tells of pods, through [`PodUsageReader`]. Notes of containers are files, of
-//! which nobody tells: they are looked at when somebody asks and the last look is old.
+//! Writer: the task here. Readers: all reports on pods, through [`PodUsageReader`]. Notes of containers are files whose
+//! changes are not announced: they are read when a reader asks and the last look is old.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -24,32 +24,32 @@ use crate::{
     tasks::Tasks,
 };
 
-/// How old a look at the notes may be. It reads a file or two of each container; whoever asks a hundred times a second pays
-/// for it in one answer of two hundred.
+/// Greatest age of a look at the notes. A look reads a file or two of each container; a reader that asks a hundred
+/// times a second pays for it in one answer of two hundred.
 const NOTES_AGE: Duration = Duration::from_secs(2);
 /// Questions that may wait: each is answered within milliseconds.
 const QUEUE: usize = 64;
 
-/// What the join is made of.
+/// Sources of the join.
 #[derive(Debug)]
 pub struct PodUsageParts {
     /// This node's pods.
     pub pods_rx: PodsReader,
-    /// What a container runtime tells.
+    /// Containers of a runtime.
     pub seen_rx: SeenReader,
-    /// Records, and where notes of containers are.
+    /// Records, and the folder of notes of containers.
     pub claims: ClaimsHandle,
     /// Devices and backends.
     pub inventory: InventoryHandle,
 }
 
-/// Reads which pods hold what. Cheap to clone.
+/// Reads the usage by pods. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct PodUsageReader(mpsc::Sender<oneshot::Sender<Arc<NodePodUsage>>>);
 
 impl PodUsageReader {
-    /// Which pods hold what now: the same value as before, at the same place, if nothing is different. `None` when the daemon
-    /// stops.
+    /// Returns the present usage by pods: the same value as before, at the same address, if nothing has changed.
+    /// `None` when the daemon stops.
     pub async fn latest(&self) -> Option<Arc<NodePodUsage>> {
         let (answer_tx, answer_rx) = oneshot::channel();
         self.0.send(answer_tx).await.ok()?;
@@ -84,13 +84,13 @@ struct UsageTask {
     claims: ClaimsHandle,
     inventory: InventoryHandle,
     notes: Arc<ContainerNotes>,
-    /// When the notes were looked at.
+    /// Time of the last look at the notes.
     looked: Option<Instant>,
     usage: Option<Arc<NodePodUsage>>,
     tasks: Tasks,
 }
 
-/// What a join was made of.
+/// Inputs of one join.
 struct JoinInputs {
     pods: PodsOfNode,
     seen: SeenContainers,
@@ -104,7 +104,7 @@ impl UsageTask {
         mut questions_rx: mpsc::Receiver<oneshot::Sender<Arc<NodePodUsage>>>,
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         let stop = self.tasks.stop_token();
-        // Cancel safe: a question that was not taken is dropped with the channel, which whoever asked sees.
+        // Cancel safe: a question that was not taken is dropped with the channel, which the asker sees.
         while let Some(Some(answer_tx)) = stop.run_until_cancelled(questions_rx.recv()).await {
             self.look_at_notes().await;
             let usage = match self.usage.take().filter(|_| !self.is_old()) {
@@ -112,13 +112,13 @@ impl UsageTask {
                 None => self.join().await?,
             };
             self.usage = Some(usage.clone());
-            // Whoever asked may have stopped waiting.
+            // The asker may have stopped waiting.
             drop(answer_tx.send(usage));
         }
         Ok(())
     }
 
-    /// A sender that has gone says nothing new.
+    /// Returns true if an input has changed. A sender that has gone brings no changes.
     fn is_old(&self) -> bool {
         self.pods_rx.has_changed().unwrap_or(false)
             || self.seen_rx.has_changed().unwrap_or(false)
@@ -126,14 +126,14 @@ impl UsageTask {
             || self.inventory_rx.has_changed().unwrap_or(false)
     }
 
-    /// Looks which containers run, if the last look is old. Another answer makes the join old.
+    /// Reads which containers run, if the last look is old. A different answer makes the join old.
     async fn look_at_notes(&mut self) {
         if self.looked.is_some_and(|looked| looked.elapsed() < NOTES_AGE) {
             return;
         }
         let (table, containers) = (self.table_rx.borrow().clone(), self.claims.containers().clone());
         let looked = self.tasks.looking(move || running(&table, &containers)).await;
-        // A look that broke off leaves what was known.
+        // A look that broke off leaves the known notes.
         let Ok(notes) = looked else { return };
         self.looked = Some(Instant::now());
         if notes != *self.notes {
@@ -165,7 +165,7 @@ impl UsageTask {
     }
 }
 
-/// The containers that run with each claim. Those of a claim whose notes cannot be read are not known.
+/// Returns the running containers of each claim. Those of a claim whose notes cannot be read are not known.
 fn running(table: &ClaimTable, containers: &ContainerDir) -> ContainerNotes {
     let mut notes = BTreeMap::new();
     for uid in table.claims.keys() {

@@ -1,4 +1,4 @@
-//! Calls: which overload is meant, and what is calculated beforehand.
+//! Calls: the choice of the overload, and the calculation of constant results.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use super::{
     Compiler, Typed, is_result,
 };
 
-/// Operators and functions that decide by the values themselves, whichever overloads were found to fit.
+/// True for operators and functions that decide by the values themselves, whichever overloads were found to fit.
 fn has_one_body(name: &str) -> bool {
     name.contains(['_', '@']) || ["matches", "size"].contains(&name)
 }
@@ -77,7 +77,7 @@ impl Compiler<'_> {
         overloads(&name, self.options.includes).map(|_| name)
     }
 
-    /// What calculates a call, where that depends on more than its name.
+    /// Name of the function that calculates a call, where that depends on more than the call's name.
     fn variant<'n>(&self, name: &'n str, ty: &Type) -> &'n str {
         match name {
             // The sum of nothing is nothing of its type.
@@ -89,7 +89,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// The type of a call, what it costs, and whether the overload is known before it runs.
+    /// Resolves a call to its type, its cost, and whether the overload is known before it runs.
     fn resolve(&mut self, name: &str, is_member: bool, given: &[Type]) -> Result<(Type, Cost, bool), CompileError> {
         let Some(overloads) = overloads(name, self.options.includes) else {
             return Err(CompileError::UnknownFunction(name.to_owned()));
@@ -109,7 +109,7 @@ impl Compiler<'_> {
         result.map(|ty| (ty, cost, decided.is_some())).ok_or_else(|| self.no_overload(name, given))
     }
 
-    /// The type of a call if that overload takes what is given.
+    /// Type of a call if that overload takes the given arguments.
     fn matched(&mut self, overload: &Overload, given: &[Type]) -> Option<Type> {
         if overload.arguments.len() != given.len() {
             return None;
@@ -167,7 +167,7 @@ fn collect(mut nodes: Vec<Node>) -> Result<Node, CompileError> {
     Ok(Node::Collect { slot, insertion, arguments: nodes.into() })
 }
 
-/// What a call becomes.
+/// Plans a call.
 fn plan(name: &str, mut nodes: Vec<Node>, cost: Cost) -> Result<Node, CompileError> {
     let pair = |nodes: Vec<Node>| <[Node; 2]>::try_from(nodes).map(Box::new);
     let lost = |_| CompileError::Unsupported(format!("this use of {name}"));
@@ -199,7 +199,7 @@ fn plan(name: &str, mut nodes: Vec<Node>, cost: Cost) -> Result<Node, CompileErr
     }
 }
 
-/// Kubernetes looks such constants up instead of comparing one by one.
+/// True for constants that Kubernetes looks up instead of comparing one by one.
 fn is_simple(value: &Value<'_>) -> bool {
     matches!(value, Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::Double(_) | Value::Text(_))
 }

@@ -1,4 +1,4 @@
-//! Texts that `format` fills in, checked while they are compiled: how many values they take, and of which types.
+//! Texts that `format` fills in, checked at compile time: the number of values that they take, and the types.
 
 use std::collections::HashMap;
 
@@ -10,12 +10,12 @@ use super::super::{
     value::Value,
 };
 
-/// What is known of calls of `format` until all types are.
+/// Calls of `format`, kept until all types are known.
 #[derive(Default)]
 pub(super) struct Formatting {
-    /// How many calls the part lies in.
+    /// Number of calls that enclose the current part.
     depth: usize,
-    /// The types of all parts of calls, by where they lie.
+    /// Types of all parts of calls, by the address of the part.
     types: HashMap<*const Expression, Type>,
     calls: Vec<Call>,
 }
@@ -26,14 +26,14 @@ struct Call {
     values: Vec<Part>,
 }
 
-/// A value with its type, and what it is written out of.
+/// A value with its type, and the parts that it is written out of.
 struct Part {
     ty: Type,
     parts: Vec<Part>,
 }
 
 impl Formatting {
-    /// Inside such calls, lists and maps may mix types.
+    /// True inside such calls, where lists and maps may mix types.
     pub(super) fn is_inside(&self) -> bool {
         self.depth > 0
     }
@@ -53,7 +53,7 @@ impl Formatting {
         }
     }
 
-    /// A call whose parts have all been noted.
+    /// Keeps a call whose parts have all been noted.
     pub(super) fn call(&mut self, target: &Expression, arguments: &[Expression]) {
         let (Kind::Literal(Value::Text(text)), [Expression { kind: Kind::List(elements), .. }]) =
             (&target.kind, arguments)
@@ -76,7 +76,7 @@ impl Formatting {
         Part { ty, parts }
     }
 
-    /// Whether every call has the values that its text takes.
+    /// Checks that every call has the values that its text takes.
     pub(super) fn check(&self, inference: &Inference) -> Result<(), CompileError> {
         self.calls.iter().try_for_each(|call| call.check(inference))
     }
@@ -119,7 +119,7 @@ impl Part {
     }
 }
 
-/// Whether values of the type have a text.
+/// True if values of the type have a text.
 fn is_written(ty: &Type) -> bool {
     match ty {
         Type::Struct(_) => *ty == TIMESTAMP || *ty == DURATION,

@@ -73,7 +73,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// The result so far with something more; it is taken out of its place, so that nothing is copied.
+    /// Extends the result so far; the result is taken out of its place, so that nothing is copied.
     pub(super) fn collect(&mut self, slot: usize, insertion: Insertion, nodes: &'a [Node]) -> Evaluated<'a> {
         self.meter.charge(1)?;
         self.meter.make(1)?;

@@ -1,4 +1,4 @@
-//! Questions to an authorizer, which no selector has: nothing that they are given is one.
+//! Questions to an authorizer. No selector has an authorizer, so no argument is one.
 
 use super::{Body, mismatch};
 

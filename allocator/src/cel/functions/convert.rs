@@ -125,7 +125,7 @@ pub(super) fn written(value: &Value<'_>) -> Option<String> {
 /// From this power of ten on, Go writes an exponent.
 const GO_EXPONENT: i32 = 6;
 
-/// As Go writes it: with an exponent from a million on, and below a ten-thousandth.
+/// Writes a number as Go does: with an exponent from a million on, and below a ten-thousandth.
 fn write_double(number: f64) -> String {
     if !number.is_finite() {
         return if number.is_nan() {

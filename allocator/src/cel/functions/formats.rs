@@ -30,7 +30,7 @@ pub(super) const ALL: &[(&str, Body)] = &[
     ("validate", validate),
 ];
 
-/// Functions whose words were others until 1.34.
+/// Name of the older variant of a function whose words were others until 1.34.
 pub(in crate::cel) fn name_of_1_34(name: &str) -> Option<&'static str> {
     let (older, _) = ALL.iter().find(|(other, _)| other.strip_suffix(" of 1.34") == Some(name))?;
     Some(older)
@@ -50,7 +50,7 @@ fn named<'a>(arguments: &[Value<'a>], is_1_34: bool) -> Outcome<'a> {
     }
 }
 
-/// What is wrong with a text; nothing where it has the format.
+/// Mistakes in a text; nothing where it has the format.
 fn validate<'a>(arguments: &[Value<'a>], meter: &mut Meter) -> Outcome<'a> {
     let [Value::Format(format), Value::Text(text)] = arguments else { return mismatch(arguments) };
     let unknown = || EvaluationError::Unsupported(format!("what format.{}() says of {text:?}", format.name));

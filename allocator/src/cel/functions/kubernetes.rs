@@ -1,4 +1,4 @@
-//! Kubernetes' own: quantities, versions, addresses.
+//! Functions of Kubernetes' own: quantities, versions, addresses.
 
 use std::{cmp::Ordering, net::IpAddr};
 
@@ -65,7 +65,7 @@ fn only_text<'v>(arguments: &'v [Value<'_>]) -> Result<&'v str, EvaluationError>
     }
 }
 
-/// A text as a quantity; one beyond what is counted here is refused, though Kubernetes might read it.
+/// Reads a quantity from a text; one beyond the range here is refused, though Kubernetes might read it.
 fn read_quantity<'a>(arguments: &[Value<'_>]) -> Result<Option<Value<'a>>, EvaluationError> {
     match only_text(arguments)?.parse::<ExactQuantity>() {
         Ok(quantity) => Ok(Some(Value::Quantity(Shared::owned(quantity)))),

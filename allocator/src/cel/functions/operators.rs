@@ -1,4 +1,4 @@
-//! Operators and what belongs to the language itself.
+//! Operators and functions of the language itself.
 
 use std::{cmp::Ordering, sync::Arc};
 
@@ -145,7 +145,7 @@ fn size<'a>(arguments: &[Value<'a>], _: &mut Meter) -> Outcome<'a> {
     }
 }
 
-/// Whether an attribute has a value, be it one of several or the only one.
+/// True if an attribute has a value, be it one of several or the only one.
 fn includes<'a>(arguments: &[Value<'a>], meter: &mut Meter) -> Outcome<'a> {
     match arguments {
         [Value::List(list), wanted] => {

@@ -43,7 +43,7 @@ fn change<'a>(arguments: &[Value<'a>], meter: &mut Meter, changed: impl Fn(&str)
     }
 }
 
-/// What Go trims.
+/// True for characters that Go trims.
 fn is_space(character: char) -> bool {
     character.is_whitespace()
 }
@@ -78,7 +78,7 @@ fn out_of_range<T>(index: i64) -> Result<T, EvaluationError> {
     failed(format!("index {index} is out of range"))
 }
 
-/// Where the character begins, in bytes; the end of the text has an index too.
+/// Offset of a character in bytes; the end of the text has an index too.
 fn offset(text: &str, index: i64) -> Result<usize, EvaluationError> {
     let index_in_text = usize::try_from(index).ok();
     let mut offsets = text.char_indices().map(|(offset, _)| offset).chain([text.len()]);
@@ -175,7 +175,7 @@ fn split<'a>(arguments: &[Value<'a>], meter: &mut Meter) -> Outcome<'a> {
     }
 }
 
-/// Every character for itself, the last part being the rest.
+/// Splits a text into its characters, the last part being the rest.
 fn characters(text: &str, most: usize) -> Vec<&str> {
     let ends = text.char_indices().map(|(at, character)| (at, at + character.len_utf8()));
     let mut parts: Vec<&str> = Vec::new();

@@ -89,7 +89,7 @@ impl Writer<'_> {
         self.push(&cased(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 
-    /// As a conversion to a text writes it.
+    /// Writes a value as a conversion to a text does.
     fn text(&mut self, value: &Value<'_>) -> Written {
         match value {
             Value::List(list) => self.list(list),
@@ -111,7 +111,7 @@ impl Writer<'_> {
         }
     }
 
-    /// As an expression would write it.
+    /// Writes a value as an expression would.
     fn literal(&mut self, value: &Value<'_>) -> Written {
         let text = || convert::written(value).map_or_else(|| failed("bytes that are no Unicode text"), Ok);
         match value {
@@ -134,7 +134,7 @@ impl Writer<'_> {
         self.push("]")
     }
 
-    /// Ordered by how the keys are written.
+    /// Writes a map, ordered by the text of the keys.
     fn map(&mut self, map: &Map<'_>) -> Written {
         let mut entries = Vec::new();
         for (key, value) in map.entries() {
@@ -186,7 +186,7 @@ fn not_finite(number: f64) -> Option<&'static str> {
     }
 }
 
-/// So many decimals, and commas between thousands.
+/// Writes a number with so many decimals, and commas between thousands.
 fn fixed(number: f64, precision: Option<u64>) -> String {
     let precision = precision.unwrap_or(USUAL_PRECISION);
     if precision >= MOST_READ {
@@ -203,10 +203,10 @@ fn fixed(number: f64, precision: Option<u64>) -> String {
     format!("{sign}{}{point}{decimals}", with_commas(whole))
 }
 
-/// No number has more.
+/// Most decimals that a number has.
 const MOST_DECIMALS: u64 = 1100;
 
-/// Go keeps the number of decimals in a byte: beyond that, zeros at the end are only written up to what is left of it.
+/// Decimals for a precision that Go keeps in a byte: beyond that, zeros at the end are only written up to its rest.
 fn counted_in_a_byte(decimals: &str, precision: u64) -> String {
     let least = usize::try_from(precision % 256).unwrap_or_default();
     if precision < 256 {
@@ -226,7 +226,7 @@ fn with_commas(digits: &str) -> String {
     out
 }
 
-/// One digit, six decimals and a power of ten in small digits. What is given as precision is how wide it gets.
+/// Writes one digit, six decimals and a power of ten in small digits. The given precision is the width of the text.
 fn scientific(number: f64, width: Option<u64>) -> String {
     let width = width.unwrap_or(USUAL_PRECISION);
     if width >= MOST_READ {

@@ -21,7 +21,7 @@ pub(super) const ALL: &[(&str, Body)] = &[
     ("getMilliseconds", milliseconds),
 ];
 
-/// Of a time, in UTC or in the zone that is named.
+/// Part of a time, in UTC or in the zone that is named.
 fn shown<'a>(arguments: &[Value<'_>], of: fn(Civil) -> i64) -> Outcome<'a> {
     let (time, offset) = match arguments {
         [Value::Timestamp(time)] => (time, 0),

@@ -1,4 +1,5 @@
-//! Changes as people write them: `drain node n1`, `add node like n1 × 3`, `taint device driver/pool/device key:NoSchedule`.
+//! Changes as people write them: `drain node n1`, `add node like n1 × 3`,
+//! `taint device driver/pool/device key:NoSchedule`.
 
 use std::str::FromStr;
 
@@ -15,7 +16,7 @@ const DEVICE_EFFECTS: [&str; 2] = ["NoSchedule", "NoExecute"];
 /// More nodes than any cluster has.
 const MOST_NODES: u32 = 100_000;
 
-/// Why a text is not a change.
+/// The reason why a text is not a change.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ParseChangeError {
     /// A word is none of those that can stand there.
@@ -23,7 +24,7 @@ pub enum ParseChangeError {
     Word {
         /// The word.
         word: String,
-        /// What can stand there.
+        /// The words that the parser accepts there.
         expected: &'static str,
     },
     /// The text ends too early.
@@ -31,7 +32,7 @@ pub enum ParseChangeError {
     Short {
         /// The text.
         text: String,
-        /// What can stand there.
+        /// The words that the parser accepts there.
         expected: &'static str,
     },
     /// The text goes on.

@@ -1,4 +1,5 @@
-//! What came to be known since somebody last asked: who keeps an account of the cluster brings only that up to date.
+//! Changes of the facts since a reader last asked: a reader that keeps an account of the cluster updates only those
+//! parts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,31 +10,31 @@ use hostler_api::resource::DeviceTaintRule;
 
 use super::{ClusterFacts, PoolKey};
 
-/// What changed.
+/// Changes of the facts of a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct FactChanges {
-    /// How often anything did, ever.
+    /// Number of changes, ever.
     pub(in crate::plan) revision: u64,
-    /// How often something changed by which more may fit than before, ever.
+    /// Number of changes by which more may fit than before, ever.
     pub(in crate::plan) gains: u64,
-    /// Pools of which slices came, changed or went, or devices were given to claims or back.
+    /// Pools whose slices came, changed or went, or whose devices were given to claims or back.
     pub(in crate::plan) pools: BTreeSet<PoolKey>,
     pub(in crate::plan) nodes: BTreeSet<Arc<str>>,
-    /// Whether classes did, or numbers of texts and columns: everything is to be judged anew.
+    /// True if classes changed, or numbers of texts and columns: everything is to be judged anew.
     pub(in crate::plan) is_all: bool,
-    /// Whether pods that are on nodes did.
+    /// True if pods on nodes changed.
     pub(in crate::plan) has_pods: bool,
-    /// Rules, as they were and as they are.
+    /// Changed rules, as they were and as they are.
     pub(in crate::plan) rules: BTreeMap<String, Vec<DeviceTaintRule>>,
 }
 
 impl FactChanges {
-    /// Whether everything is to be looked at anew.
+    /// Returns true if everything is to be looked at anew.
     pub fn is_all(&self) -> bool {
         self.is_all
     }
 
-    /// Whether nothing changed that anybody counts.
+    /// Returns true if nothing changed that is counted.
     pub fn is_nothing(&self) -> bool {
         !self.is_all && self.pools.is_empty() && self.nodes.is_empty() && self.rules.is_empty()
     }
@@ -43,7 +44,7 @@ impl FactChanges {
         self.nodes.iter()
     }
 
-    /// Whether nothing changed but what questions name: templates, and claims that have nothing.
+    /// Returns true if nothing changed but objects that questions name: templates, and claims without devices.
     pub(in crate::plan) fn has_only_names(&self) -> bool {
         self.is_nothing() && !self.has_pods
     }
@@ -76,29 +77,29 @@ impl FactChanges {
         self.is_all = true;
     }
 
-    /// More may fit than before: something is there, or is free, that was not.
+    /// Notes that more may fit than before: something is there, or is free, that was not.
     pub(super) fn gained(&mut self) {
         self.gains += 1;
     }
 
-    /// Something that only questions depend on.
+    /// Notes a change that only questions depend on.
     pub(super) fn other(&mut self) {
         self.revision += 1;
     }
 }
 
 impl ClusterFacts {
-    /// Another number whenever something else is known. Objects that come again as they were are no news.
+    /// A number that changes with the facts. An object that comes again unchanged is no change.
     pub fn revision(&self) -> u64 {
         self.changes.revision
     }
 
-    /// Another number whenever more may fit than before; what is only taken changes nothing in it.
+    /// A number that changes whenever more may fit than before; devices that are only taken do not change it.
     pub fn gains(&self) -> u64 {
         self.changes.gains
     }
 
-    /// What changed since this was last called.
+    /// Takes the changes since the last call.
     pub fn take_changes(&mut self) -> FactChanges {
         let FactChanges { revision, gains, .. } = self.changes;
         std::mem::replace(&mut self.changes, FactChanges { revision, gains, ..FactChanges::default() })

@@ -1,4 +1,4 @@
-//! A claim: what it asks for, what it was given, and who may use it.
+//! Claims: their specs, their allocations, and the pods that may use them.
 
 use hostler_api::{
     core::NodeSelector,
@@ -11,12 +11,12 @@ use super::{
 };
 use crate::plan::sequences::Texts;
 
-/// A claim, as far as anybody asks who is not the planner.
+/// A claim as the planner's readers see it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClaimFacts {
-    /// What it asks for.
+    /// Spec of the claim.
     pub spec: ResourceClaimSpec,
-    /// Driver, pool and name of the devices that it was given; `None`: nothing yet.
+    /// Driver, pool and name of the devices that the claim was given; `None`: nothing yet.
     pub devices: Option<Vec<[String; 3]>>,
 }
 
@@ -24,17 +24,17 @@ pub struct ClaimFacts {
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::plan) struct PackedClaim {
     pub(super) spec: u32,
-    /// Whether it goes away as soon as nobody uses it.
+    /// True if the claim is being deleted: it goes as soon as it is out of use.
     pub(in crate::plan) is_going: bool,
     /// Names of the pods that may use it.
     pub(in crate::plan) pods: Box<[u32]>,
-    /// How many others may.
+    /// Number of others that may use it.
     others: usize,
-    /// What it was given.
+    /// Allocation of the claim, if there is one.
     pub(in crate::plan) allocation: Option<PackedAllocation>,
 }
 
-/// What a claim was given.
+/// Allocation of a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::plan) struct PackedAllocation {
     selector: u32,
@@ -64,12 +64,12 @@ impl PackedClaim {
         }
     }
 
-    /// What it asks for.
+    /// Unpacks the spec of the claim.
     pub(in crate::plan) fn spec(&self, texts: &Texts) -> ResourceClaimSpec {
         from_json(texts, self.spec).unwrap_or_default()
     }
 
-    /// As others see it.
+    /// Returns the claim as the planner's readers see it.
     pub(super) fn facts(&self, texts: &Texts) -> ClaimFacts {
         let text = |number: u32| texts.get(number).to_owned();
         let device = |it: &PackedResult| [text(it.driver), text(it.pool), text(it.device)];
@@ -77,12 +77,12 @@ impl PackedClaim {
         ClaimFacts { spec: self.spec(texts), devices }
     }
 
-    /// How many may use it.
+    /// Number of pods and others that may use the claim.
     pub(in crate::plan) fn reserved(&self) -> usize {
         self.pods.len() + self.others
     }
 
-    /// The same with other numbers.
+    /// Returns the claim with other numbers of texts.
     pub(super) fn renumbered(&self, to: &mut impl Renumbering) -> Self {
         let Self { spec, is_going, pods, others, allocation } = self;
         Self {
@@ -94,12 +94,12 @@ impl PackedClaim {
         }
     }
 
-    /// The same without what it was given.
+    /// Returns the claim without its allocation and its users.
     pub(in crate::plan) fn freed(&self) -> Self {
         Self { allocation: None, pods: Box::default(), others: 0, ..self.clone() }
     }
 
-    /// Whether pods may use it, and only such.
+    /// Returns true if pods may use the claim, and only pods for which `is_such` holds.
     pub(in crate::plan) fn is_only_of(&self, is_such: impl Fn(u32) -> bool) -> bool {
         self.others == 0 && !self.pods.is_empty() && self.pods.iter().all(|pod| is_such(*pod))
     }
@@ -107,7 +107,7 @@ impl PackedClaim {
 
 impl PackedAllocation {
     fn pack(given: &AllocationResult, texts: &mut Texts) -> Self {
-        // Who looks after a device with administrative access takes it from nobody.
+        // A claim with administrative access to a device takes it from no other claim.
         let holding = given.devices.results.iter().filter(|result| result.admin_access != Some(true));
         Self {
             selector: intern_json(texts, &given.node_selector),
@@ -122,7 +122,7 @@ impl PackedAllocation {
         }
     }
 
-    /// Where the devices can be used; `None`: anywhere.
+    /// Nodes on which the devices can be used; `None`: all.
     pub(in crate::plan) fn selector(&self, texts: &Texts) -> Option<NodeSelector> {
         from_json(texts, self.selector).flatten()
     }

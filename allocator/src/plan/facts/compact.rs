@@ -1,6 +1,6 @@
-//! Forgetting what no object refers to any more. Names of pods, claims and their owners come and go for ever; texts and columns
-//! are never taken out one by one, so that a number means the same as long as anybody may have it, but all at once, as soon
-//! as more than half of them are of no use.
+//! Compaction of the store. Names of pods, claims and their owners come and go for ever; texts and columns that no
+//! object refers to are never removed one by one, so that a number keeps its meaning as long as it may be in use.
+//! They are removed all at once, as soon as they make up more than half of the store.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -8,16 +8,16 @@ use super::{ClusterFacts, PackedClaim, Store};
 use crate::plan::{sequences::GONE, shards::Shards};
 use hostler_api::ObjectKey;
 
-/// Below that there is nothing worth looking for; tests have small clusters.
+/// Size of the store below which compaction does not pay; tests have small clusters.
 const SMALL: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
 
-/// Who says which number takes the place of another one.
+/// Maps old numbers of texts and columns to new ones.
 pub(super) trait Renumbering {
     fn text(&mut self, number: u32) -> u32;
     fn column(&mut self, number: u32) -> u32;
 }
 
-/// Notes what is referred to.
+/// Marks of the texts and columns that objects refer to.
 struct Living {
     texts: Vec<bool>,
     columns: Vec<bool>,
@@ -81,20 +81,21 @@ impl Living {
         living
     }
 
-    /// How much of the store is referred to.
+    /// Size of the entries that objects refer to.
     fn size(&self, store: &Store) -> usize {
         let of_texts = sizes(&self.texts, |number| store.texts.get(number).len());
         of_texts + sizes(&self.columns, |number| size_of_val(store.columns.get(number)))
     }
 }
 
-/// With what it takes to know where a sequence ends.
+/// Returns the total size of living sequences, each with the number that marks its end.
 fn sizes(living: &[bool], size: impl Fn(u32) -> usize) -> usize {
     living.iter().zip(0..).filter(|(is_alive, _)| **is_alive).map(|(_, number)| size(number) + size_of::<u32>()).sum()
 }
 
 impl ClusterFacts {
-    /// Looks for what nobody refers to whenever the store has grown to twice of what it was then.
+    /// Searches for unreferenced entries whenever the store is twice as large as after the last search, and compacts
+    /// it if they are more than half.
     pub(super) fn compact_if_due(&mut self) {
         let size = self.store.size();
         if size < SMALL.max(2 * self.looked_at) {
@@ -107,7 +108,7 @@ impl ClusterFacts {
         self.looked_at = self.store.size();
     }
 
-    /// Every number that anybody has of texts and columns is another one then.
+    /// Removes all unreferenced entries. Every number of a text or column that is still in use changes.
     fn compact(&mut self, living: &Living) {
         let texts = self.store.texts.retain(&living.texts);
         let columns = self.store.columns.retain(&living.columns, |number| moved(&texts, number));

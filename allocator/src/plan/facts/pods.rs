@@ -1,4 +1,4 @@
-//! A pod that holds something of its node. Replicas have one specification, which is held once.
+//! Pods that hold something of their node. Replicas have one specification, which is held once.
 
 use hostler_api::core::{Pod, PodSpec, Volume};
 
@@ -12,11 +12,11 @@ use crate::plan::sequences::Texts;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::plan) struct PackedPod {
     pub(in crate::plan) node: u32,
-    /// What it wants; of no node.
+    /// Spec of the pod without its node.
     pub(in crate::plan) spec: u32,
-    /// Whether it belongs to its node, as the pods of a DaemonSet and those of files on the node do.
+    /// True if the pod belongs to its node, as the pods of a DaemonSet and those of files on the node do.
     pub(in crate::plan) is_of_node: bool,
-    /// Whom it was made by, if anybody.
+    /// Kind and name of the pod's first owner, if any.
     pub(in crate::plan) owner: Option<u32>,
 }
 
@@ -28,7 +28,7 @@ impl PackedPod {
         }
         let owner = pod.metadata.owner_references.first();
         let mut spec = PodSpec { node_name: None, ..pod.spec.clone() };
-        // Every pod has one of a name of its own, for its token: replicas would have nothing in common.
+        // Every pod has a volume of a name of its own, for its token: replicas would have nothing in common.
         spec.volumes.retain(Volume::is_claimed);
         Some(Self {
             node: texts.intern(pod.node()?),
@@ -38,7 +38,7 @@ impl PackedPod {
         })
     }
 
-    /// The same with other numbers.
+    /// Returns the pod with other numbers of texts.
     pub(super) fn renumbered(&self, to: &mut impl Renumbering) -> Self {
         Self {
             node: to.text(self.node),
@@ -48,7 +48,7 @@ impl PackedPod {
         }
     }
 
-    /// What it wants.
+    /// Unpacks the spec of the pod.
     pub(in crate::plan) fn spec(&self, texts: &Texts) -> PodSpec {
         from_json(texts, self.spec).unwrap_or_default()
     }

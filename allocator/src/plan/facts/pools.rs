@@ -1,4 +1,4 @@
-//! What belongs to a pool: slices come and go one by one, and claims name devices by pool.
+//! Slices and given devices by pool: slices come and go one by one, and claims name devices by pool.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use hostler_api::ObjectKey;
 /// Numbers of driver and pool.
 pub(in crate::plan) type PoolKey = (u32, u32);
 
-/// What belongs to a pool.
+/// Slices and given devices of a pool.
 #[derive(Clone, Debug, Default)]
 pub(in crate::plan) struct PoolFacts {
     /// Names of its slices of any generation, in order.
@@ -58,7 +58,7 @@ impl ClusterFacts {
         self.give(key, claim);
     }
 
-    /// Notes what a claim was given.
+    /// Notes the devices that a claim was given.
     pub(super) fn give(&mut self, key: &Arc<ObjectKey>, claim: &PackedClaim) {
         for result in claim.allocation.iter().flat_map(|given| &given.results) {
             let given = PoolGiven { device: result.device, consumed: result.consumed, claim: key.clone() };
@@ -68,7 +68,7 @@ impl ClusterFacts {
         }
     }
 
-    /// What a claim was given is not its any more.
+    /// Takes back the devices that a claim was given.
     pub(in crate::plan) fn take_back(&mut self, key: &ObjectKey, claim: &PackedClaim) {
         for result in claim.allocation.iter().flat_map(|given| &given.results) {
             self.changes.gained();
@@ -85,14 +85,14 @@ impl ClusterFacts {
         }
     }
 
-    /// Whether a claim was given the device, or a part of it.
+    /// Returns true if a claim was given the device, or a part of it.
     pub fn has_given(&self, driver: &str, pool: &str, device: &str) -> bool {
         let pool = self.pool_key(driver, pool).and_then(|key| self.pools.get(&key));
         let number = self.store.texts.find(device);
         pool.zip(number).is_some_and(|(pool, number)| pool.given.iter().any(|given| given.device == number))
     }
 
-    /// A pool's key, if anything is known of it.
+    /// Returns the key of a pool; `None` if its driver or name is unknown.
     pub(in crate::plan) fn pool_key(&self, driver: &str, pool: &str) -> Option<PoolKey> {
         let texts: &Texts = &self.store.texts;
         Some((texts.find(driver)?, texts.find(pool)?))

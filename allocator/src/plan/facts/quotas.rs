@@ -1,4 +1,5 @@
-//! Quotas of namespaces on claims and on devices of a class. They take no part in plans: a promise of devices counts them before.
+//! Quotas of namespaces on claims and on devices of a class. They take no part in plans: a promise of devices counts
+//! them before.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,7 @@ const ALL_DEVICES: u64 = 32;
 pub struct QuotaAmounts(BTreeMap<String, u64>);
 
 impl QuotaAmounts {
-    /// A claim, as the API server counts it: of each class of several alternatives the most.
+    /// Counts a claim as the API server does: of each class the greatest count among several alternatives.
     pub fn of_claim(spec: &ResourceClaimSpec) -> Self {
         let mut all = Self(BTreeMap::from([(QUOTA_OF_CLAIMS.to_owned(), 1)]));
         for request in &spec.devices.requests {
@@ -52,7 +53,7 @@ impl QuotaAmounts {
         self.add_amount(QUOTA_OF_CLAIMS, count);
     }
 
-    /// Adds others, so many times.
+    /// Adds other amounts, `times` times.
     pub fn add(&mut self, others: &Self, times: u64) {
         others.0.iter().for_each(|(name, count)| self.add_amount(name, count.saturating_mul(times)));
     }
@@ -99,7 +100,7 @@ impl ClusterFacts {
         }
     }
 
-    /// The amounts of claims that are made for pods; claims that pods name are there already.
+    /// Amounts of the claims that are made for pods; claims that pods name are there already.
     pub fn quota_amounts(&self, sets: &[PodSet]) -> QuotaAmounts {
         let mut all = QuotaAmounts::default();
         for set in sets {
@@ -120,7 +121,7 @@ impl ClusterFacts {
             self.quotas.keys().map(|key| (&*key.namespace, QuotaAmounts::default())).collect();
         let mut of_spec: BTreeMap<u32, QuotaAmounts> = BTreeMap::new();
         if !used.is_empty() {
-            // What stands for promises in these facts has a space in its name, which no object has.
+            // A claim that stands for a promise has a space in its name, which no object has.
             let given = self.claims.iter().filter(|(key, claim)| claim.allocation.is_some() && !key.name.contains(' '));
             for (key, claim) in given {
                 let Some(used) = used.get_mut(&*key.namespace) else { continue };
@@ -132,7 +133,8 @@ impl ClusterFacts {
     }
 }
 
-/// Quotas, and the use of their namespaces: claims that have devices. A claim without devices may be one of those that ask.
+/// Quotas, and the use of their namespaces: claims that have devices. A claim without devices may be among those
+/// asked for.
 #[derive(Debug)]
 pub struct QuotaBook<'a> {
     facts: &'a ClusterFacts,
@@ -140,8 +142,8 @@ pub struct QuotaBook<'a> {
 }
 
 impl QuotaBook<'_> {
-    /// Names the first quota of a namespace that leaves no room for what is asked beside what is used and promised. Claims that are
-    /// `leaving` count for nothing.
+    /// Names the first quota of a namespace that leaves no room for the amounts `asked` beside those used and
+    /// promised. Claims that are `leaving` do not count.
     pub fn problem<'k>(
         &self,
         namespace: &str,

@@ -1,6 +1,6 @@
-//! A slice in columns: for each attribute the numbers of its values, device by device. Slices of machines that are alike
-//! share most columns, whatever serial numbers their devices have, so that comparing two slices under the attributes that
-//! somebody asks for is comparing a few numbers.
+//! Slices in columns: for each attribute the numbers of its values, device by device. Slices of machines that are alike
+//! share most columns, whatever serial numbers their devices have, so that comparing two slices under the requested
+//! attributes is comparing a few numbers.
 
 use std::collections::BTreeMap;
 
@@ -22,20 +22,20 @@ pub(in crate::plan) struct PackedSlice {
     pub(in crate::plan) slice_count: i64,
     /// The node that alone can use it.
     pub(in crate::plan) node: Option<u32>,
-    /// What it says beside that: other ways to choose nodes, and counters.
+    /// Remaining fields of the slice: other ways to choose nodes, and counters.
     pub(in crate::plan) frame: u32,
-    /// Whether devices stand for CPU, memory or another resource of their node.
+    /// True if devices stand for CPU, memory or another resource of their node.
     pub(in crate::plan) has_node_resources: bool,
-    /// Whether it has counters, or a device that takes of some.
+    /// True if the slice has counters, or a device that draws on some.
     pub(in crate::plan) has_counters: bool,
-    /// How many devices it has.
+    /// Number of devices.
     pub(in crate::plan) len: usize,
     /// Column of the names of devices.
     pub(in crate::plan) names: u32,
     pub(in crate::plan) attributes: Box<[PackedAttribute]>,
     /// Column of capacities, those of a device as one text.
     pub(in crate::plan) capacity: u32,
-    /// Column of what else devices say, as one text.
+    /// Column of the remaining fields of devices, those of a device as one text.
     pub(in crate::plan) rest: u32,
 }
 
@@ -43,9 +43,9 @@ pub(in crate::plan) struct PackedSlice {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::plan) struct PackedAttribute {
     pub(in crate::plan) name: u32,
-    /// Its values, by device.
+    /// Column of its values, by device.
     pub(in crate::plan) column: u32,
-    /// Whether all values are of kinds that every version can read.
+    /// True if all values are of kinds that every version can read.
     pub(in crate::plan) is_plain: bool,
 }
 
@@ -81,12 +81,12 @@ impl PackedSlice {
         }
     }
 
-    /// The pool that it is a part of.
+    /// The pool of the slice.
     pub(in crate::plan) fn pool_key(&self) -> PoolKey {
         (self.driver, self.pool)
     }
 
-    /// The same with other numbers.
+    /// Returns the slice with other numbers of texts and columns.
     pub(super) fn renumbered(&self, to: &mut impl Renumbering) -> Self {
         Self {
             driver: to.text(self.driver),
@@ -117,12 +117,12 @@ impl PackedSlice {
         slice
     }
 
-    /// What it says without its devices, driver, pool and node.
+    /// Returns the slice's spec without its devices, driver, pool and node.
     pub(in crate::plan) fn frame(&self, store: &Store) -> ResourceSliceSpec {
         from_json(&store.texts, self.frame).unwrap_or_else(no_spec)
     }
 
-    /// One of its devices.
+    /// Unpacks a device of the slice.
     pub(in crate::plan) fn device(&self, at: usize, store: &Store) -> SliceDevice {
         let text_of = |column: u32| store.columns.get(column)[at];
         let attribute = |attribute: &PackedAttribute| {
@@ -138,23 +138,23 @@ impl PackedSlice {
         }
     }
 
-    /// What a device says beside its name, attributes and capacities.
+    /// Unpacks a device without its name, attributes and capacities.
     pub(in crate::plan) fn rest(&self, at: usize, store: &Store) -> SliceDevice {
         from_json(&store.texts, store.columns.get(self.rest)[at]).unwrap_or_default()
     }
 
-    /// Where the device with this name is.
+    /// Finds the place of the device with this name.
     pub(in crate::plan) fn position(&self, device: u32, store: &Store) -> Option<usize> {
         store.columns.get(self.names).iter().position(|name| *name == device)
     }
 
-    /// The same with other words of its devices: those of `rest`, by device.
+    /// Returns the slice with other remaining fields of its devices: those of `rest`, by device.
     pub(in crate::plan) fn with_rest(&self, rest: &[SliceDevice], store: &mut Store) -> Self {
         let numbers: Vec<u32> = rest.iter().map(|rest| intern_json(&mut store.texts, rest)).collect();
         Self { rest: store.columns.intern(&numbers), ..self.clone() }
     }
 
-    /// The same slice of another node and its pool.
+    /// Returns the slice as one of another node and its pool.
     pub(in crate::plan) fn of_node(&self, node: &str, pool: &str, store: &mut Store) -> Self {
         Self { node: Some(store.texts.intern(node)), pool: store.texts.intern(pool), ..self.clone() }
     }
@@ -209,7 +209,7 @@ impl Columns {
             column.is_plain &=
                 matches!(value, DeviceAttribute::Int(_) | DeviceAttribute::Bool(_) | DeviceAttribute::String(_));
         }
-        // When a taint was added changes nothing, and would make every device a kind of its own.
+        // The time at which a taint was added changes nothing, and would make every device a kind of its own.
         device.taints.iter_mut().for_each(|taint| taint.time_added = None);
         let capacity = std::mem::take(&mut device.capacity);
         self.capacity.push(intern_json::<SortedMap<_>>(texts, &capacity));

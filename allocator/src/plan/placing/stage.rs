@@ -1,4 +1,5 @@
-//! Stages of a set: a claim that all of its pods share is allocated with the first of them; the others go where it can be used.
+//! Stages of a set: a claim that all pods share is allocated with the first of them; the others go to nodes that can
+//! use it.
 
 use hostler_api::{
     ObjectKey,
@@ -14,34 +15,34 @@ use crate::plan::{
     snapshot::{Cluster, GivenClaim, NodePlace, Usage},
 };
 
-/// So many may use a claim.
+/// Greatest number of users of a claim.
 const MOST_USERS: usize = 256;
 
-/// What the next pods of a set want of devices.
+/// Claims of the next pods of a set.
 #[derive(Debug, Default)]
 pub(super) struct Stage {
     /// The claims that are to be allocated.
     pub(super) claims: Option<u32>,
-    /// Which claims of the pod they are.
+    /// Indices of those claims in the pod.
     asked: Vec<usize>,
-    /// Those of them that are there once for all pods.
+    /// Claims among them that all pods share.
     new: Vec<(usize, ObjectKey)>,
     /// Claims that are allocated already.
     used: Vec<ObjectKey>,
-    /// Where those can be used.
+    /// Nodes on which the used claims can be used.
     selectors: Vec<(ObjectKey, NodeSelector)>,
-    /// How many pods the stage is good for.
+    /// Number of pods that the stage is good for.
     pub(super) most: u32,
 }
 
 impl Stage {
-    /// Why a claim of the pod cannot be used on the node.
+    /// Returns the reason why a claim of the pod cannot be used on the node; `None`: all can.
     pub(super) fn allows(&self, place: &NodePlace) -> Option<Reason> {
         let (claim, _) = self.selectors.iter().find(|(_, selector)| !place.is_of(selector))?;
         Some(Reason::ClaimElsewhere(claim.to_string()))
     }
 
-    /// What the pod calls a claim that was allocated.
+    /// Returns the pod's name for a claim that was allocated.
     pub(super) fn names(&self, claim: usize, wish: &Wish) -> String {
         self.asked
             .get(claim)
@@ -50,7 +51,7 @@ impl Stage {
             .unwrap_or_default()
     }
 
-    /// From now on these claims are allocated.
+    /// Notes that the new shared claims are allocated from now on.
     pub(super) fn note_new_claims(&self, usage: &mut Usage, given: &Given, node: &str) {
         for (claim, key) in &self.new {
             let selector = given.selector(*claim, node);
@@ -70,7 +71,7 @@ impl Stage {
 }
 
 impl Placing<'_, '_> {
-    /// What the next pods of the set want, as things stand.
+    /// Returns the next stage of the set, in the present state.
     pub(super) fn stage(&mut self, wish: &Wish) -> Result<Stage, String> {
         if let Some(problem) = &wish.problem {
             return Err(problem.clone());
@@ -97,7 +98,7 @@ impl Placing<'_, '_> {
         Ok(stage)
     }
 
-    /// Pods of the stage use the claims that were allocated before it.
+    /// Notes that pods of the stage use the claims that were allocated before it.
     pub(super) fn use_claims(&mut self, stage: &Stage, pods: u32) {
         for key in &stage.used {
             if let Some(mut given) = self.given_claim(key) {
@@ -112,7 +113,7 @@ impl Placing<'_, '_> {
     }
 }
 
-/// A claim as the allocator sees it; one of a template has the name that the pod has for it.
+/// Returns a claim as the allocator sees it; a claim of a template has the pod's name for it.
 fn asked(wish: &Wish, at: usize, claim: &ClaimWish) -> ResourceClaim {
     let name = match claim {
         ClaimWish::Named(key, _) => key.name.clone(),

@@ -1,4 +1,4 @@
-//! Taking the devices of a pod that has its place.
+//! Taking the devices of a pod that was placed.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ impl Placing<'_, '_> {
     }
 }
 
-/// The first device of a group that nobody has, and its slot.
+/// Finds the first free device of a group: its slot, and its place in the slice.
 fn choose(
     usage: &Usage,
     cluster: &Cluster,

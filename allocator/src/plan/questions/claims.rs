@@ -1,4 +1,4 @@
-//! A list of claims, and which devices it could use.
+//! Lists of claims, and the devices that they could use.
 
 use std::collections::HashMap;
 
@@ -11,22 +11,22 @@ use super::super::{
     projection::Projection,
 };
 
-/// Reasons why devices are of no use, as far as they are told apart; the last one stands for all others.
+/// Number of reasons why devices are of no use that are told apart; the last one stands for all others.
 const MOST_CLASSES: usize = 63;
 
 /// The claims of a pod.
 #[derive(Debug)]
 pub(super) struct ClaimList {
     pub(super) claims: Vec<ResourceClaim>,
-    /// How many devices they take at most.
+    /// Greatest number of devices that they take.
     pub(super) most: u32,
-    /// Whether it matters for them which devices of a kind are taken.
+    /// True if it matters for them which devices of a kind are taken.
     pub(super) has_places: bool,
-    /// The ways to satisfy the requests; `None` where one of them means nothing.
+    /// The ways to satisfy the requests; `None` if one of them is invalid.
     ways: Option<Vec<Way>>,
     /// By kind of device.
     interests: Vec<Option<Interest>>,
-    /// By what each way says of devices that it does not select.
+    /// Numbers of reasons, by the selector of each way that refuses a device.
     classes: HashMap<Vec<usize>, usize>,
 }
 
@@ -37,11 +37,11 @@ pub(super) struct Judging<'a> {
     pub(super) boxes: &'a PlanBoxes,
 }
 
-/// Whether a kind of device could be used.
+/// The use of a kind of device for a list of claims.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Interest {
     Some,
-    /// No way selects it, for a reason that has this number.
+    /// No way selects the kind, for the reason with this number.
     None(usize),
 }
 
@@ -61,13 +61,13 @@ impl ClaimList {
         }
     }
 
-    /// Whether devices of a kind could be used.
+    /// Judges the use of a kind of device.
     pub(super) fn interest(&mut self, kind: u32, judging: &Judging<'_>) -> Interest {
         let at = kind as usize;
         if let Some(Some(interest)) = self.interests.get(at) {
             return *interest;
         }
-        // Selectors can be expensive. A question that is cut short has no answer that this would be part of.
+        // Selectors can be expensive, and a question that is cut short does not need this answer.
         if judging.boxes.is_empty() {
             return Interest::Some;
         }
@@ -80,7 +80,7 @@ impl ClaimList {
         interest
     }
 
-    /// A device whose selector fails is of use: the allocator must come to it, and fail.
+    /// Judges a device. One on which a selector fails is of use: the allocator must visit it, and fail.
     fn judge(&mut self, driver: &str, device: &SliceDevice) -> Interest {
         let Some(ways) = &self.ways else { return Interest::Some };
         let refusals: Option<Vec<usize>> = ways.iter().map(|way| way.refuses(driver, device)).collect();

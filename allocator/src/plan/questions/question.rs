@@ -9,17 +9,17 @@ use super::{
     claims::{ClaimList, Interest, Judging},
 };
 
-/// A pool begins. No kind of device has that number.
+/// Marks the start of a pool in a question. No kind of device has that number.
 const POOL: u32 = u32::MAX;
 
-/// A question, and which slots of the node its groups of devices are.
+/// A question, and the slots of the node for each of its groups of devices.
 #[derive(Debug, Default)]
 pub(super) struct Question {
     pub(super) key: Vec<u32>,
     groups: u32,
     /// Group and slot, in order.
     slots: Vec<(u32, usize)>,
-    /// Whether devices that the claims could use are taken, and why others are of no use: both are told.
+    /// True if devices that the claims could use are taken. This and `strangers` are part of a refusal's reason.
     has_taken: bool,
     strangers: u64,
 }
@@ -32,7 +32,7 @@ impl Question {
         (self.groups, self.has_taken, self.strangers) = (0, false, 0);
     }
 
-    /// Where the pool begins, and where its devices do.
+    /// Begins a pool. Returns the positions in the key of the pool and of its devices.
     pub(super) fn begin(&mut self, pool: &ShapePool) -> (usize, usize) {
         let start = self.key.len();
         self.key.extend([POOL, u32::try_from(pool.header.len()).unwrap_or(u32::MAX)]);
@@ -40,7 +40,7 @@ impl Question {
         (start, self.key.len())
     }
 
-    /// All devices, and which of each run are taken.
+    /// Adds all devices of a part, with the number of each run's taken ones.
     pub(super) fn add_all(&mut self, part: &Part, taken: Option<&[u32]>) {
         for (at, run) in part.runs.iter().enumerate() {
             let taken = taken.map_or(FRESH, |taken| taken[at]);
@@ -49,8 +49,8 @@ impl Question {
         }
     }
 
-    /// Devices that the claims could use, as far as nobody has them. What lies between those of a kind does not matter, nor
-    /// does it how many there are beyond what the claims could take.
+    /// Adds the free devices of a part that the claims could use. Devices of no use between those of a kind do not
+    /// matter, nor do devices beyond the number that the claims could take.
     pub(super) fn add_useful(
         &mut self,
         part: &Part,
@@ -101,13 +101,13 @@ impl Question {
         self.key.extend([u32::from(self.has_taken), self.strangers as u32, (self.strangers >> 32) as u32]);
     }
 
-    /// The slots of a group of devices.
+    /// Lists the slots of a group of devices.
     pub(super) fn slots(&self, group: u32) -> impl Iterator<Item = usize> {
         let start = self.slots.partition_point(|(other, _)| *other < group);
         self.slots[start..].iter().take_while(move |(other, _)| *other == group).map(|(_, slot)| *slot)
     }
 
-    /// The group that a slot is in.
+    /// Returns the group of a slot.
     pub(super) fn group(&self, slot: usize) -> Option<u32> {
         self.slots.iter().find(|(_, other)| *other == slot).map(|(group, _)| *group)
     }

@@ -1,8 +1,8 @@
-//! From hashes to numbers. What numbers stand for is not in it: it would be held twice.
+//! An index from hashes to numbers. The numbered sequences are not in it: they would be held twice.
 
 use std::sync::Arc;
 
-/// So many numbers may be apart from the others before they are put together with them.
+/// Number of recent entries above which they are merged into the settled ones.
 const MOST_RECENT: usize = 4096;
 
 const EMPTY: u32 = u32::MAX;
@@ -11,11 +11,11 @@ const EMPTY: u32 = u32::MAX;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
     settled: Arc<Table>,
-    /// What came while somebody else had a copy.
+    /// Entries that came while there was a copy.
     recent: Table,
 }
 
-/// A part of a hash, and a number, wherever there was room; at least a quarter is empty.
+/// A hash table of pairs of a part of a hash and a number; at least a quarter is empty.
 #[derive(Clone, Debug, Default)]
 struct Table {
     slots: Vec<(u32, u32)>,
@@ -23,7 +23,7 @@ struct Table {
 }
 
 impl Index {
-    /// The number with this hash that is meant.
+    /// Finds the number with this hash for which `is_meant` holds.
     pub(super) fn find(&self, hash: u64, is_meant: impl Fn(u32) -> bool) -> Option<u32> {
         self.settled.find(part(hash), &is_meant).or_else(|| self.recent.find(part(hash), &is_meant))
     }
@@ -77,7 +77,7 @@ impl Table {
         }
     }
 
-    /// Where a number with this part of a hash would be; `None` where there is room for none.
+    /// Returns the first slot for a number with this part of a hash; `None` if the table has no slots.
     fn home(&self, part: u32) -> Option<usize> {
         (part as usize).checked_rem(self.slots.len())
     }

@@ -1,7 +1,7 @@
-//! Pools, and which nodes see which of them.
+//! Pools, and the nodes that see them.
 //!
-//! A pool is one node's where all of its slices are; such pools of different nodes can be alike, which is what makes
-//! large clusters small. Every other pool is there once, for all that see it.
+//! A pool is one node's if all of its slices are; such pools of different nodes can be alike, which makes large
+//! clusters small. Every other pool is there once, for all nodes that see it.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -28,9 +28,9 @@ pub(in crate::plan) struct Pool {
     pub(in crate::plan) slices: Vec<usize>,
     /// The one node that all of them are of.
     pub(in crate::plan) node: Option<u32>,
-    /// Whether all slices are there.
+    /// True if all slices are there.
     pub(in crate::plan) is_complete: bool,
-    /// Whether each name of a device is there once.
+    /// True if each name of a device is there once.
     pub(in crate::plan) is_clear: bool,
 }
 
@@ -38,7 +38,8 @@ pub(in crate::plan) struct Pool {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::plan) struct NodePool {
     pub(in crate::plan) pool: usize,
-    /// Which slices and devices it sees, for pools that are not one node's: equal numbers, equal views.
+    /// Number of the set of slices and devices that it sees, for pools that are not one node's: equal numbers, equal
+    /// views.
     pub(in crate::plan) view: Option<u32>,
 }
 
@@ -54,7 +55,7 @@ pub(super) fn gather(facts: &ClusterFacts, slices: &Slices) -> Vec<Pool> {
     pools
 }
 
-/// `clear` has the answers for pools whose devices are called the same.
+/// Makes a pool of its slices. `clear` has the answers for pools whose devices have the same names.
 fn pool(facts: &ClusterFacts, slices: &Slices, mut members: Vec<usize>, clear: &mut HashMap<Vec<u32>, bool>) -> Pool {
     let of = |at: usize| &slices[at].1;
     let newest = members.iter().map(|at| of(*at).generation).max().unwrap_or_default();
@@ -100,11 +101,11 @@ pub(super) fn places(facts: &ClusterFacts, slices: &Slices, pools: &[Pool]) -> V
     facts.nodes.values().map(place).collect()
 }
 
-/// What nodes see of pools that are not one node's.
+/// Views that nodes have of pools that are not one node's.
 struct Views<'a> {
     facts: &'a ClusterFacts,
     slices: &'a Slices,
-    /// How slices choose nodes, read once.
+    /// Frames of slices, read once: they choose nodes.
     frames: HashMap<u32, ResourceSliceSpec>,
     rests: HashMap<u32, SliceDevice>,
     views: Sequences<bool>,
@@ -124,7 +125,8 @@ impl<'a> Views<'a> {
         seen.contains(&true).then(|| NodePool { pool, view: Some(self.views.intern(&seen)) })
     }
 
-    /// Whether the node sees the slice or, where devices choose nodes, each of its devices.
+    /// Adds true or false to `seen` for the slice or, where devices choose nodes, for each device: does the node see
+    /// it?
     fn see(&mut self, node: &Node, slice: &PackedSlice, seen: &mut Vec<bool>) {
         let store = &self.facts.store;
         let frame = self.frames.entry(slice.frame).or_insert_with(|| slice.frame(store));
@@ -144,7 +146,7 @@ fn chooses(node: &Node, name: Option<&str>, selector: Option<&NodeSelector>, all
     match (name.filter(|name| !name.is_empty()), selector) {
         (Some(name), _) => name == node.metadata.name,
         _ if all == Some(true) => true,
-        // The allocator fails on one that means nothing, and for that it has to see it.
+        // The allocator fails on an invalid selector, and for that it has to see it.
         (None, Some(selector)) => {
             selector.check().is_err() || selector.matches(&node.metadata.name, &node.metadata.labels)
         }

@@ -1,5 +1,5 @@
-//! DeviceTaintRules: taints that somebody other than the driver puts on devices. They are part of the devices before anybody
-//! is asked.
+//! DeviceTaintRules: taints that others than the driver put on devices. They are added to the devices before any
+//! question.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -7,7 +7,7 @@ use hostler_api::resource::{DeviceTaintRule, SliceDevice};
 
 use crate::plan::facts::{ClusterFacts, PackedSlice, Store};
 
-/// All slices by name, with the taints on their devices. What is known of the cluster stays as it is, but for texts.
+/// Returns all slices by name, with the taints on their devices. The facts stay as they are, but for new texts.
 pub(super) fn tainted(facts: &mut ClusterFacts) -> Vec<(Arc<str>, Arc<PackedSlice>)> {
     let known: Vec<_> = facts.rules.values().filter(|rule| rule.is_understood()).cloned().collect();
     let mut slices: Vec<_> = facts.slices.iter().map(|(name, slice)| (name.clone(), slice.clone())).collect();
@@ -22,7 +22,7 @@ pub(super) fn tainted(facts: &mut ClusterFacts) -> Vec<(Arc<str>, Arc<PackedSlic
     slices
 }
 
-/// The rules that are not understood, in sentences.
+/// Lists the rules that are not understood, in sentences.
 pub(super) fn unseen(facts: &ClusterFacts) -> Vec<String> {
     let sentence = |rule: &Arc<DeviceTaintRule>| {
         let name = &rule.metadata.name;
@@ -40,7 +40,7 @@ struct Tainter<'a> {
 }
 
 impl Tainter<'_> {
-    /// The slice with the taints that rules add, if any does.
+    /// Returns the slice with the taints that rules add, if any does.
     fn tainted(&mut self, slice: &PackedSlice) -> Option<PackedSlice> {
         let (driver, pool) = (self.store.texts.get(slice.driver), self.store.texts.get(slice.pool));
         let near: Vec<&Arc<DeviceTaintRule>> =

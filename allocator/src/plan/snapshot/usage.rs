@@ -1,5 +1,5 @@
-//! Who holds what: devices by slice, other resources by node, claims that a plan allocates. A copy shares all that is not
-//! changed in it.
+//! Usage of a cluster: devices by slice, other resources by node, claims that a plan allocates. A copy shares all
+//! that is not changed in it.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -17,18 +17,18 @@ use crate::plan::{
     facts::{ClusterFacts, PackedPod, PackedResult, from_json},
 };
 
-/// Who holds what.
+/// Usage of a cluster.
 #[derive(Clone, Debug, Default)]
 pub(in crate::plan) struct Usage {
-    /// By index of the slice; only slices of which something is taken.
+    /// Usage by index of the slice; only slices of which something is taken.
     slices: HashMap<usize, Arc<SliceUse>>,
-    /// By index of the node.
+    /// Usage by index of the node.
     nodes: Vec<Arc<NodeUse>>,
     /// Claims that plans have allocated, or let more pods use.
     pub(in crate::plan) claims: HashMap<ObjectKey, GivenClaim>,
 }
 
-/// What is taken of a slice.
+/// Taken devices of a slice.
 #[derive(Clone, Debug, Default)]
 pub(in crate::plan) struct SliceUse {
     /// Devices that one claim holds alone.
@@ -37,13 +37,13 @@ pub(in crate::plan) struct SliceUse {
     pub(in crate::plan) shares: BTreeMap<usize, Share>,
 }
 
-/// What is taken of a device that several claims hold, by name of the capacity.
+/// Taken amounts of a device that several claims hold, by name of the capacity.
 #[derive(Clone, Debug, Default)]
 pub(in crate::plan) struct Share {
     pub(in crate::plan) consumed: BTreeMap<String, ExactQuantity>,
 }
 
-/// What is taken of a node.
+/// Taken resources and ports of a node.
 #[derive(Clone, Debug, Default)]
 pub(in crate::plan) struct NodeUse {
     pub(in crate::plan) amounts: Amounts,
@@ -53,9 +53,9 @@ pub(in crate::plan) struct NodeUse {
 /// A claim that a plan has allocated, or lets more pods use.
 #[derive(Clone, Debug)]
 pub(in crate::plan) struct GivenClaim {
-    /// Where it can be used; `None`: anywhere.
+    /// Nodes on which the claim can be used; `None`: all.
     pub(in crate::plan) selector: Option<NodeSelector>,
-    /// By how many pods it is used.
+    /// Number of its users.
     pub(in crate::plan) reserved: usize,
 }
 
@@ -82,7 +82,7 @@ impl Share {
 }
 
 impl Usage {
-    /// What allocated claims and pods on nodes hold.
+    /// Returns the usage by allocated claims and pods on nodes.
     pub(super) fn of(cluster: &Cluster) -> Self {
         let mut usage = Self { nodes: vec![Arc::default(); cluster.nodes.len()], ..Self::default() };
         for claim in cluster.facts.claims.values() {
@@ -139,7 +139,7 @@ impl Usage {
 }
 
 impl NodeUse {
-    /// What a pod takes.
+    /// Returns the resources and ports that a pod takes.
     pub(in crate::plan) fn of_pod(spec: &PodSpec) -> Self {
         Self { amounts: Amounts::of_pod(&spec.requests()), ports: spec.host_ports() }
     }
@@ -150,7 +150,7 @@ impl NodeUse {
     }
 }
 
-/// What pods on nodes want of others and is not looked at.
+/// Reports the requirements of running pods on other pods that are not looked at, in sentences.
 pub(super) fn unseen(facts: &ClusterFacts) -> Vec<String> {
     let mut known: HashMap<u32, bool> = HashMap::new();
     let mut repels = |pod: &PackedPod| {

@@ -10,14 +10,14 @@ use hostler_api::{
 use super::kinds::SharedCapacity;
 use crate::plan::facts::{PoolGiven, Store, from_json};
 
-/// What one claim has of a shared device, by name of the capacity; who has no part has all of it.
+/// Returns the amounts that one claim has of a shared device, by capacity; a claim without parts has all of it.
 pub(super) fn consumed(given: &PoolGiven, capacities: &[SharedCapacity], store: &Store) -> Vec<ExactQuantity> {
     let Some(consumed) = given.consumed else { return capacities.iter().map(|it| it.all).collect() };
     let parts: BTreeMap<String, ExactQuantity> = from_json(&store.texts, consumed).unwrap_or_default();
     capacities.iter().map(|it| parts.get(&*it.name).copied().unwrap_or(ExactQuantity::ZERO)).collect()
 }
 
-/// What all of its claims have.
+/// Returns the amounts that all claims on a device have together.
 pub(super) fn used(given: &[&PoolGiven], capacities: &[SharedCapacity], store: &Store) -> Vec<ExactQuantity> {
     let mut used = vec![ExactQuantity::ZERO; capacities.len()];
     for parts in given.iter().map(|given| consumed(given, capacities, store)) {
@@ -26,14 +26,14 @@ pub(super) fn used(given: &[&PoolGiven], capacities: &[SharedCapacity], store: &
     used
 }
 
-/// Whether anybody else can have a part.
+/// Returns the occupancy: can another claim have a part?
 pub(super) fn occupancy(used: &[ExactQuantity], capacities: &[SharedCapacity]) -> Occupancy {
     let left =
         capacities.iter().zip(used).map(|(it, used)| PartsLeft { left: it.all.minus(*used), smallest: it.smallest });
     Occupancy::of_shared(left)
 }
 
-/// What there is of the capacities of a device, and what can still be had.
+/// Counts the capacities of a device: the whole, and the parts that are allocated and free.
 pub(super) fn counts(
     used: &[ExactQuantity],
     capacities: &[SharedCapacity],
@@ -53,7 +53,7 @@ pub(super) fn counts(
     capacities.iter().zip(used).map(count).collect()
 }
 
-/// More than can be counted is nothing that anybody could ask for.
+/// Returns the amount as it is counted. An amount too large to count is none: no claim could ask for it.
 pub(super) fn counted(amount: ExactQuantity) -> Quantity {
     Quantity::try_from(amount).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Judges devices, and remembers what it said of those that are alike.
+//! Judges devices, and remembers the result for devices that are alike.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -14,8 +14,7 @@ use crate::plan::{
     projection::Projection,
 };
 
-/// Kinds that may be remembered beyond those that there were at first: drivers that write what always changes into their
-/// devices make new ones for ever.
+/// Greatest number of remembered kinds: drivers that write changing values into their devices make new kinds for ever.
 const MOST_KINDS: usize = 100_000;
 
 /// Judges devices, by the classes of a cluster.
@@ -26,13 +25,13 @@ pub struct DeviceJudge {
     projection: Projection,
     /// By number of the kind of device.
     kinds: Vec<Option<Arc<KindFacts>>>,
-    /// Those that are the same to people, each once.
+    /// Kinds that reports do not tell apart, each once.
     named: HashMap<Arc<DeviceKind>, Arc<DeviceKind>>,
     pub(super) texts: SharedTexts,
 }
 
 impl DeviceJudge {
-    /// One for the classes that are known. Classes whose selectors mean nothing select nothing.
+    /// Makes a judge for the known classes. Classes whose selectors do not compile select nothing.
     pub fn new(facts: &ClusterFacts, options: &PlanOptions) -> Self {
         let engine = Engine::new(facts, options);
         let mut references = engine.references_of(facts.classes.values().flat_map(|class| &class.spec.selectors));
@@ -51,33 +50,33 @@ impl DeviceJudge {
         }
     }
 
-    /// The devices of a pool, counted.
+    /// Counts the devices of a pool.
     pub fn stock(&mut self, facts: &ClusterFacts, pool: PoolId) -> PoolStock {
         JudgedPool::new(self, facts, pool.0).stock(self)
     }
 
-    /// The devices of a pool, counted as they would be after a plan.
+    /// Counts the devices of a pool as they would be after a plan.
     pub(in crate::plan) fn stock_after(&mut self, snapshot: &Snapshot, pool: PoolKey) -> PoolStock {
         JudgedPool::after(self, snapshot, pool).stock(self)
     }
 
-    /// The classes of which something is known: their selectors mean something.
+    /// Names of the classes whose selectors compile.
     pub(in crate::plan) fn class_names(&self) -> impl Iterator<Item = &str> {
         self.classes.iter().map(|(name, _)| &**name)
     }
 
-    /// The devices of a pool, one by one.
+    /// Lists the devices of a pool, one by one.
     pub fn devices(&mut self, facts: &ClusterFacts, pool: PoolId) -> Vec<StockDevice> {
         JudgedPool::new(self, facts, pool.0).devices(self)
     }
 
-    /// The pool with this name.
+    /// Finds the pool with this name.
     pub fn pool(facts: &ClusterFacts, driver: &str, pool: &str) -> Option<PoolId> {
         let key: PoolKey = facts.pool_key(driver, pool)?;
         facts.pools.get(&key).map(|_| PoolId(key))
     }
 
-    /// Runs of devices of a slice that are alike: where they begin, how many they are, and what counts of them.
+    /// Returns runs of devices of a slice that are alike: their start, their number and their kind.
     pub(super) fn runs(
         &mut self,
         slice: &Arc<PackedSlice>,

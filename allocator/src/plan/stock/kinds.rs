@@ -1,5 +1,5 @@
-//! Kinds of devices: all that counts of a device and does not depend on who has it. Devices that are equal in what classes ask
-//! for are looked at once.
+//! Kinds of devices: all that counts of a device and does not depend on its holders. Devices that are equal in all that
+//! classes ask for are looked at once.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -12,19 +12,19 @@ use hostler_api::{
 
 use crate::plan::{engine::Way, projection::References};
 
-/// The attribute that says of which NUMA node a device is, with every driver that follows the standard.
+/// The attribute for a device's NUMA node, with every driver that follows the standard.
 const NUMA_NODE: (&str, &str) = ("resource.kubernetes.io", "numaNode");
 
-/// What others call it.
+/// Attributes of drivers with other names for the NUMA node.
 const OTHER_NUMA_NODES: [(&str, &str); 2] = [("dra.cpu", "numaNodeID"), ("dra.net", "numaNode")];
 
-/// What drivers call it in their own domain.
+/// Names of the NUMA node's attribute in drivers' own domains.
 const OWN_NUMA_NODES: [&str; 4] = ["numaNode", "numaNodeID", "numa", "numa_node"];
 
-/// What a device is, as far as people ask.
+/// The kind of a device, as stock reports show it.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct DeviceKind {
-    /// Whose device.
+    /// Driver of the device.
     pub driver: Arc<str>,
     /// The NUMA node that it is on.
     pub numa_node: Option<u32>,
@@ -32,18 +32,18 @@ pub struct DeviceKind {
     pub classes: Arc<[Arc<str>]>,
 }
 
-/// What counts of a device and does not depend on who has it.
+/// All that counts of a device and does not depend on its holders.
 #[derive(Debug)]
 pub(super) struct KindFacts {
     pub(super) kind: Arc<DeviceKind>,
     /// The node that alone can use it, where the device says that itself.
     pub(super) node: Option<Arc<str>>,
     pub(super) impediments: DeviceImpediments,
-    /// For whom it is held, as its driver says.
+    /// Value of the taint with which the driver holds it for a Reservation.
     pub(super) held_for: Option<Arc<str>>,
     /// Capacities, where several claims can have it.
     pub(super) shared: Option<Box<[SharedCapacity]>>,
-    /// What it draws on.
+    /// Counters that it draws on.
     pub(super) consumes: Box<[ConsumedCounter]>,
 }
 
@@ -63,7 +63,7 @@ pub(super) type CounterKey = (Box<str>, Box<str>);
 pub(super) struct SharedCapacity {
     pub(super) name: Arc<str>,
     pub(super) all: ExactQuantity,
-    /// The smallest part that can be had.
+    /// The smallest part that a claim can have.
     pub(super) smallest: ExactQuantity,
 }
 
@@ -82,7 +82,7 @@ impl SharedTexts {
     }
 }
 
-/// Adds what must be known of devices beside what classes ask for.
+/// Adds the attributes that must be known of devices beside those that classes ask for.
 pub(super) fn add_references(references: &mut References) {
     let named = OTHER_NUMA_NODES.into_iter().chain([NUMA_NODE]);
     references.names.extend(named.map(|(domain, name)| (domain.to_owned(), name.to_owned())));
@@ -118,20 +118,21 @@ impl KindFacts {
     }
 }
 
-/// For whom a device is held: the value of the taint. Where taints are not served an attribute says that it is held, and not
-/// for whom: then this is empty.
+/// Returns the value of the taint that holds a device, which identifies the Reservation. Where taints are not served an
+/// attribute marks the device as held, and not for whom: then this is empty.
 fn held_for(device: &SliceDevice) -> Option<&str> {
     let of_taint = device.taints.iter().filter(|taint| taint.prevents_allocation()).find_map(value_of_hold);
     let is_held = || device.attributes.get(HELD_ATTRIBUTE) == Some(&DeviceAttribute::Bool(true));
     of_taint.or_else(|| is_held().then_some(""))
 }
 
-/// For whom a taint holds devices, if it does.
+/// Returns the value of a taint, if it is one that holds devices for a Reservation.
 pub(super) fn value_of_hold(taint: &DeviceTaint) -> Option<&str> {
     (*taint.key == *HELD_TAINT).then(|| taint.value.as_deref().unwrap_or_default())
 }
 
-/// The NUMA node that the device says it is on. Of several, the one that it is on physically comes first.
+/// Returns the NUMA node of a device, from its attributes. Of several nodes, the one that it is on physically comes
+/// first.
 fn numa_node(driver: &str, device: &SliceDevice) -> Option<u32> {
     let value = |(domain, name): (&str, &str)| {
         let full = device.attributes.get(&format!("{domain}/{name}"));
@@ -146,7 +147,7 @@ fn numa_node(driver: &str, device: &SliceDevice) -> Option<u32> {
     }
 }
 
-/// Amounts that cannot be counted are left out.
+/// Returns the capacities of a shared device. Amounts that cannot be counted are left out.
 fn shared(device: &SliceDevice, texts: &mut SharedTexts) -> Box<[SharedCapacity]> {
     let of = |(name, capacity): (&str, &DeviceCapacity)| {
         let all = capacity.value.get()?;
@@ -155,7 +156,7 @@ fn shared(device: &SliceDevice, texts: &mut SharedTexts) -> Box<[SharedCapacity]
     device.capacity.iter().filter_map(of).collect()
 }
 
-/// Where nothing is said of parts, any can be had.
+/// Returns the smallest part of a capacity that a claim can have. Without a policy a claim can have any part.
 fn smallest(capacity: &DeviceCapacity) -> ExactQuantity {
     let any = "1n".parse().unwrap_or_default();
     let Some(policy) = &capacity.request_policy else { return any };

@@ -1,4 +1,4 @@
-//! One pool: which of its slices count, what claims have of its devices, and so how each of them is.
+//! One pool: the slices of it that count, the parts of its devices that claims have, and so the state of each device.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -26,15 +26,15 @@ use crate::plan::{
 pub(super) struct JudgedPool<'a> {
     facts: &'a ClusterFacts,
     name: Arc<str>,
-    /// Those with the newest generation, and their runs of devices.
+    /// Slices of the newest generation, and their runs of devices.
     slices: Vec<JudgedSlice>,
-    /// By number of the device's name.
+    /// Given devices, by number of their name.
     given: HashMap<u32, Vec<&'a PoolGiven>>,
     rules: Vec<&'a DeviceTaintRule>,
-    /// Whether the scheduler gives devices of it to anybody.
+    /// True if the scheduler allocates devices of it.
     is_usable: bool,
     counters: CountersLeft,
-    /// The cluster after a plan, where that is judged.
+    /// The cluster after a plan, if that is judged.
     planned: Option<&'a Snapshot>,
 }
 
@@ -47,20 +47,20 @@ struct JudgedSlice {
 
 /// The taken part of a device.
 enum TakenPart<'a> {
-    /// Of the cluster as it is: what its claims have.
+    /// In the cluster as it is: the claims that have it.
     Given(&'a [&'a PoolGiven]),
-    /// Of the cluster as it would be after a plan, which has no claims to name.
+    /// In the cluster after a plan, which has no claims to name: the use of the slice, and the place in it.
     Planned(Option<&'a SliceUse>, usize),
 }
 
-/// A device, or several that are alike and of which nobody has anything.
+/// A device, or several that are alike and untouched.
 struct JudgedDevice<'a> {
     node: Option<Arc<str>>,
     kind: &'a KindFacts,
     given: &'a [&'a PoolGiven],
     used: Vec<ExactQuantity>,
     state: DeviceState,
-    /// For whom it is held, if it is.
+    /// Value of the taint that holds it for a Reservation, if one does.
     held_for: Option<&'a str>,
     is_allocatable: bool,
     count: u32,
@@ -73,7 +73,7 @@ impl<'a> JudgedPool<'a> {
         pool
     }
 
-    /// The pool as a plan would leave it.
+    /// Judges the pool as a plan would leave it.
     pub(super) fn after(judge: &mut DeviceJudge, snapshot: &'a Snapshot, key: PoolKey) -> Self {
         let mut pool = Self::untouched(judge, snapshot.facts(), key);
         pool.planned = Some(snapshot);
@@ -81,7 +81,7 @@ impl<'a> JudgedPool<'a> {
         pool
     }
 
-    /// The pool before anything is taken of its counters.
+    /// Prepares the pool, with nothing taken of its counters.
     fn untouched(judge: &mut DeviceJudge, facts: &'a ClusterFacts, key: PoolKey) -> Self {
         let known = facts.pools.get(&key);
         let all: Vec<(&Arc<str>, &Arc<PackedSlice>)> = known
@@ -107,7 +107,7 @@ impl<'a> JudgedPool<'a> {
         }
     }
 
-    /// The devices of the pool, counted.
+    /// Counts the devices of the pool.
     pub(super) fn stock(&self, judge: &mut DeviceJudge) -> PoolStock {
         let mut groups: BTreeMap<(Option<Arc<str>>, Arc<DeviceKind>), DeviceGroup> = BTreeMap::new();
         let mut given = BTreeMap::new();
@@ -123,7 +123,7 @@ impl<'a> JudgedPool<'a> {
         }
     }
 
-    /// The devices of the pool, one by one.
+    /// Lists the devices of the pool, one by one.
     pub(super) fn devices(&self, _: &mut DeviceJudge) -> Vec<StockDevice> {
         let mut devices = Vec::new();
         self.each(&mut |device, names| {
@@ -142,7 +142,7 @@ impl<'a> JudgedPool<'a> {
         devices
     }
 
-    /// Gives every device to `each`, with its name; devices that are alike and of which nobody has anything come at once.
+    /// Gives every device to `each`, with its name; devices that are alike and untouched come at once.
     fn each(&self, each: &mut dyn FnMut(JudgedDevice<'_>, &[u32])) {
         for slice in &self.slices {
             let names = self.facts.store.columns.get(slice.slice.names);
@@ -284,7 +284,7 @@ impl TakenPart<'_> {
         }
     }
 
-    /// How much of each capacity.
+    /// Returns the taken amount of each capacity.
     fn of(&self, capacities: &[SharedCapacity], store: &Store) -> Vec<ExactQuantity> {
         match self {
             Self::Given(given) => amounts::used(given, capacities, store),
@@ -348,14 +348,14 @@ fn is_complete(slices: &[&Arc<PackedSlice>]) -> bool {
     slices.iter().all(|slice| usize::try_from(slice.slice_count) == Ok(slices.len()))
 }
 
-/// Whether each name of a device is there once.
+/// Returns true if each name of a device is there once.
 fn is_clear(slices: &[&Arc<PackedSlice>], facts: &ClusterFacts) -> bool {
     let mut names: Vec<u32> = slices.iter().flat_map(|slice| facts.store.columns.get(slice.names)).copied().collect();
     names.sort_unstable();
     names.windows(2).all(|pair| pair[0] != pair[1])
 }
 
-/// Whether a rule can be about devices of the pool, and says anything that keeps others away from them.
+/// Returns true if a rule can be about devices of the pool, and prevents their allocation.
 pub(super) fn may_be_about(rule: &DeviceTaintRule, driver: &str, pool: &str) -> bool {
     let allows = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|wanted| wanted == is);
     let selector = rule.spec.device_selector.as_ref();

@@ -1,4 +1,4 @@
-//! Compiles claims: looks classes up, joins selectors, and finds what is wrong whatever the node is.
+//! Compiles claims: looks classes up, joins selectors, and finds errors that do not depend on the node.
 
 use std::{borrow::Cow, collections::BTreeMap, ptr};
 
@@ -206,7 +206,7 @@ impl<'c, 'a> ClaimCompiler<'c, 'a> {
         constraints.filter(|(_, it)| is_about(&it.constraint.requests)).map(|(at, _)| at).collect()
     }
 
-    /// Lists of selectors that are the same are one.
+    /// Returns the index of a list of selectors; equal lists have one index.
     fn selection(
         &mut self,
         claim: &'a ResourceClaim,
@@ -226,7 +226,8 @@ impl<'c, 'a> ClaimCompiler<'c, 'a> {
         self.compiled.selections.len() - 1
     }
 
-    /// Amounts that are held in the same way are one; others are written differently in results.
+    /// Returns the index of requested amounts. Amounts that are stored in the same way have one index; others are
+    /// written differently in results.
     fn capacity(&mut self, wanted: Option<&'a CapacityRequirements>) -> usize {
         let wanted = wanted.filter(|wanted| !wanted.requests.is_empty());
         let known = &mut self.compiled.capacities;

@@ -1,4 +1,4 @@
-//! Which slices make up the pools of a node: the newest generation, all there, and without contradictions.
+//! Gathers the slices that make up the pools of a node: the newest generation, complete, and without contradictions.
 
 use std::hash::BuildHasherDefault;
 
@@ -14,11 +14,11 @@ pub(in super::super) struct FoundPool<'a> {
     pub(in super::super) driver: &'a str,
     pub(in super::super) name: &'a str,
     pub(in super::super) state: PoolState,
-    /// With devices for the node.
+    /// Slices with devices for the node.
     pub(in super::super) device_slices: Vec<&'a ResourceSlice>,
-    /// With devices for other nodes.
+    /// Slices with devices for other nodes.
     pub(in super::super) other_slices: Vec<&'a ResourceSlice>,
-    /// With counters.
+    /// Slices with counters.
     pub(in super::super) counter_slices: Vec<&'a ResourceSlice>,
     has_binding_conditions: bool,
 }
@@ -32,7 +32,7 @@ pub(super) struct PoolSlices<'n, 'a> {
 }
 
 impl<'n, 'a> PoolSlices<'n, 'a> {
-    /// All pools of the node, in the order of the search.
+    /// Finds all pools of the node, in the order of the search.
     pub(super) fn find(
         features: Features,
         quirks: Quirks,
@@ -49,7 +49,7 @@ impl<'n, 'a> PoolSlices<'n, 'a> {
         Ok(pools)
     }
 
-    /// Slices with devices that the node may use, or with their counters.
+    /// Finds slices with devices that the node may use, or with their counters.
     fn relevant(&self) -> Result<Vec<&'a ResourceSlice>, GatherError> {
         let mut found = Vec::new();
         for slice in self.index.candidates(self.node.name, self.quirks.has(Quirk::SlicesAsListed)) {
@@ -66,7 +66,8 @@ impl<'n, 'a> PoolSlices<'n, 'a> {
         Ok(found)
     }
 
-    /// Pools of other nodes whose counters count here, and that cannot be used: nobody knows then what all devices are.
+    /// Finds pools of other nodes whose counters count here, and that cannot be used: with one, all devices are not
+    /// known.
     fn bad_pools_elsewhere(&self) -> impl Iterator<Item = FoundPool<'a>> {
         let counts =
             self.quirks.has(Quirk::CounterSlicesEverywhere) && self.features.has(Feature::PartitionableDevices);
@@ -76,7 +77,7 @@ impl<'n, 'a> PoolSlices<'n, 'a> {
         elsewhere.map(|BadPool { driver, name, state, .. }| FoundPool { driver, name, state, ..FoundPool::default() })
     }
 
-    /// A pool of one node, as it looks to others.
+    /// Judges a pool of one node as other nodes see it.
     fn judge_elsewhere(&self, pool: Vec<&'a ResourceSlice>) -> Vec<BadPool<'a>> {
         let counters = pool.into_iter().filter(|slice| !slice.spec.shared_counters.is_empty()).collect();
         let found = newest_by_pool(counters).into_iter().filter_map(|slices| {
@@ -87,7 +88,7 @@ impl<'n, 'a> PoolSlices<'n, 'a> {
         found.filter(|pool| !pool.state.is_usable()).collect()
     }
 
-    /// Slices with fields of a feature that is off are nobody's.
+    /// Returns true if the slice is used: slices with fields of a feature that is off are not.
     fn is_known(&self, slice: &ResourceSlice) -> bool {
         let has_counters = !slice.spec.shared_counters.is_empty() && !self.quirks.has(Quirk::CountersPerSlice);
         self.features.has(Feature::PartitionableDevices)
@@ -121,7 +122,7 @@ impl<'n, 'a> PoolSlices<'n, 'a> {
         Ok(false)
     }
 
-    /// A pool of slices for the node, if it is not about to be replaced.
+    /// Makes a pool of slices for the node, if it is not about to be replaced.
     fn pool(&self, slices: Vec<&'a ResourceSlice>) -> Option<FoundPool<'a>> {
         let first = slices[0];
         let (driver, name) = (first.spec.driver.as_str(), first.spec.pool.name.as_str());
@@ -136,21 +137,21 @@ impl<'n, 'a> PoolSlices<'n, 'a> {
         let mut pool = FoundPool { driver, name, state, device_slices: slices, ..FoundPool::default() };
         self.sort_out(&mut pool, &all);
         self.judge(&mut pool);
-        // Of a pool that cannot be used nothing is known any more, except in the oldest allocators.
+        // Facts of a pool that cannot be used are dropped, except in the oldest allocators.
         if pool.state.is_usable() || self.quirks.has(Quirk::CountersPerSlice) {
             pool.has_binding_conditions = pool.device_slices.iter().any(|slice| has_binding_conditions(slice));
         }
         Some(pool)
     }
 
-    /// All slices of a generation; `None` where a newer one has been begun.
+    /// Finds all slices of a generation; `None` where a newer one has been begun.
     fn of_generation(&self, driver: &str, pool: &str, generation: i64) -> Option<Vec<&'a ResourceSlice>> {
         let slices = self.index.of_pool(driver, pool);
         let is_newest = slices.iter().all(|slice| slice.spec.pool.generation <= generation);
         is_newest.then(|| slices.into_iter().filter(|slice| slice.spec.pool.generation == generation).collect())
     }
 
-    /// Whether devices are taken from it: one with counters has none.
+    /// Returns true if devices are taken from the slice: a slice with counters has none.
     fn has_devices(&self, slice: &ResourceSlice) -> bool {
         self.quirks.has(Quirk::CountersPerSlice)
             || !self.features.has(Feature::PartitionableDevices)
@@ -164,7 +165,7 @@ impl<'n, 'a> PoolSlices<'n, 'a> {
         if self.quirks.has(Quirk::CountersPerSlice) {
             return;
         }
-        // Where all slices are for the node, nobody has to look for others.
+        // Where all slices are for the node, there are no others to look for.
         let for_node = pool.device_slices.iter().filter(|_| !all.is_empty());
         let for_node: NameSet<'_> = for_node.map(|slice| &*slice.metadata.name).collect();
         pool.counter_slices = pool.device_slices.extract_if(.., |slice| !self.has_devices(slice)).collect();
@@ -175,7 +176,7 @@ impl<'n, 'a> PoolSlices<'n, 'a> {
     }
 
     fn judge(&self, pool: &mut FoundPool<'a>) {
-        // What is incomplete may contradict itself for as long as it is; the oldest allocators judge it all the same.
+        // An incomplete pool may contradict itself until it is complete; the oldest allocators judge it all the same.
         if pool.state.is_incomplete && !self.quirks.has(Quirk::CountersPerSlice) {
             return;
         }
@@ -192,7 +193,7 @@ impl<'n, 'a> PoolSlices<'n, 'a> {
                 return Some(format!("it has two counter sets {}", set.name));
             }
         }
-        // Devices beside counters are no devices, but some look whether they are right.
+        // Devices beside counters do not count as devices, but some allocators check them.
         let beside = pool.counter_slices.iter().filter(|_| self.quirks.has(Quirk::CounterSlicesEverywhere));
         let slices = pool.device_slices.iter().chain(&pool.other_slices).chain(beside);
         for device in slices.flat_map(|slice| &slice.spec.devices) {
@@ -216,7 +217,7 @@ impl<'n, 'a> PoolSlices<'n, 'a> {
     }
 }
 
-/// The slices of each pool with the highest generation, in their order.
+/// Groups slices by pool: those of the highest generation, in their order.
 fn newest_by_pool(mut slices: Vec<&ResourceSlice>) -> Vec<Vec<&ResourceSlice>> {
     let generation = |slice: &&ResourceSlice| slice.spec.pool.generation;
     slices.sort_by(|one, other| by_pool_name(one, other));

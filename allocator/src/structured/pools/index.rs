@@ -1,4 +1,4 @@
-//! Slices by node and by pool, so that a node need not look at those of all others.
+//! An index of slices by node and by pool, so that a node need not look at those of all others.
 
 use std::{cmp::Ordering, ops::Range, sync::OnceLock};
 
@@ -8,13 +8,13 @@ use super::{Features, PoolState, Quirks, ResourceSlice};
 #[derive(Debug, Default)]
 pub struct SliceIndex<'a> {
     slices: Vec<&'a ResourceSlice>,
-    /// Those that only one node can use, by node, and then as listed.
+    /// Slices that only one node can use, by node, and then as listed.
     on_node: Vec<u32>,
     /// All others, as listed.
     shared: Vec<u32>,
-    /// All, by pool, and then as listed.
+    /// All slices, by pool, and then as listed.
     by_pool: Vec<u32>,
-    /// Where in that pools are that only one node can use, and that have counters.
+    /// Ranges in `by_pool` of the pools that only one node can use, and that have counters.
     with_counters: Vec<Range<usize>>,
     bad: OnceLock<BadPools<'a>>,
 }
@@ -22,12 +22,12 @@ pub struct SliceIndex<'a> {
 /// Pools of one node that cannot be used, as other nodes see them.
 #[derive(Debug)]
 pub(super) struct BadPools<'a> {
-    /// For whom they are bad.
+    /// Features and quirks under which they are bad.
     key: (Features, Quirks),
     pools: Vec<BadPool<'a>>,
 }
 
-/// Such a pool.
+/// A pool of one node that cannot be used.
 #[derive(Clone, Debug)]
 pub(super) struct BadPool<'a> {
     /// The node that could use it.
@@ -38,7 +38,7 @@ pub(super) struct BadPool<'a> {
 }
 
 impl<'a> SliceIndex<'a> {
-    /// An index over slices; their order matters to allocators that do not sort them.
+    /// Makes an index of slices; their order matters to allocators that do not sort them.
     pub fn new(slices: impl IntoIterator<Item = &'a ResourceSlice>) -> Self {
         let slices: Vec<&ResourceSlice> = slices.into_iter().collect();
         let slice = |at: &u32| slices[*at as usize];
@@ -50,19 +50,19 @@ impl<'a> SliceIndex<'a> {
             index.add_pool(pool, &slices, start);
             start += pool.len();
         }
-        // Pools came by name, and slices are wanted as they were listed.
+        // Pools came by name, and slices go in the order in which they were listed.
         index.shared.sort_unstable();
         index.on_node.sort_unstable_by_key(|at| (node_name(slice(at)), *at));
         Self { slices, by_pool, ..index }
     }
 
-    /// Adds a pool that begins at `start` of all.
+    /// Adds a pool that begins at `start` in `by_pool`.
     fn add_pool(&mut self, pool: &[u32], slices: &[&ResourceSlice], start: usize) {
         let node = |at: &u32| node_name(slices[*at as usize]);
         let has_counters = |at: &u32| has_counters(slices[*at as usize]);
         let owner = node(&pool[0]).filter(|owner| pool.iter().all(|at| node(at) == Some(owner)));
         for at in pool {
-            // Counters of a pool that several nodes use may be wanted by each of them.
+            // Each of the nodes that use a pool may need its counters.
             let is_own = node(at).is_some() && (owner.is_some() || !has_counters(at));
             if is_own { self.on_node.push(*at) } else { self.shared.push(*at) }
         }
@@ -71,7 +71,7 @@ impl<'a> SliceIndex<'a> {
         }
     }
 
-    /// Returns the slices that can matter to the node: devices of its own first, or all in the order in which they are listed.
+    /// Returns the slices that can matter to the node: its own first, or all in the order in which they are listed.
     pub(super) fn candidates(&self, node: &str, as_listed: bool) -> Vec<&'a ResourceSlice> {
         let own = equal(&self.on_node, |at| node_name(self.slices[*at as usize]).cmp(&Some(node)));
         let mut found: Vec<u32> = [own, &self.shared].concat();
@@ -79,19 +79,20 @@ impl<'a> SliceIndex<'a> {
         if as_listed {
             found.sort_unstable();
         } else if own.iter().any(has_counters) {
-            // Slices with counters are listed with those of all nodes, whose ever they are. What was sorted is sorted fast.
+            // Slices with counters are listed with those of all nodes, also the node's own. Sorted parts are sorted
+            // fast.
             let is_own = |at: &u32| node_name(self.slices[*at as usize]).is_some() && !has_counters(at);
             found.sort_by_key(|at| (!is_own(at), *at));
         }
         self.at(&found)
     }
 
-    /// All slices of a pool, of every generation.
+    /// Finds all slices of a pool, of every generation.
     pub(super) fn of_pool(&self, driver: &str, pool: &str) -> Vec<&'a ResourceSlice> {
         self.at(equal(&self.by_pool, |at| pool_name(self.slices[*at as usize]).cmp(&(driver, pool))))
     }
 
-    /// Pools of one node that have counters and cannot be used: for all nodes, they are judged once.
+    /// Finds pools of one node that have counters and cannot be used. They are judged once for all nodes.
     pub(super) fn bad_pools(
         &self,
         features: Features,
@@ -117,17 +118,17 @@ fn node_name(slice: &ResourceSlice) -> Option<&str> {
     slice.spec.node_name.as_deref().filter(|name| !name.is_empty())
 }
 
-/// Driver and name of the pool that a slice is of.
+/// Returns driver and name of a slice's pool.
 fn pool_name(slice: &ResourceSlice) -> (&str, &str) {
     (&slice.spec.driver, &slice.spec.pool.name)
 }
 
-/// The order of slices by their pools.
+/// Compares slices by their pools.
 pub(super) fn by_pool_name(one: &ResourceSlice, other: &ResourceSlice) -> Ordering {
     pool_name(one).cmp(&pool_name(other))
 }
 
-/// The items that are equal to something, of items that are sorted by it.
+/// Returns the items of a sorted list for which `order` is equal.
 fn equal<T>(sorted: &[T], order: impl Fn(&T) -> Ordering) -> &[T] {
     let start = sorted.partition_point(|item| order(item).is_lt());
     let length = sorted[start..].partition_point(|item| order(item).is_eq());

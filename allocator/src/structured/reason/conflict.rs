@@ -1,4 +1,4 @@
-//! With whom a device conflicts that a constraint does not allow. Worked out only where a reason is asked for.
+//! Conflicts of devices that a constraint does not allow. They are worked out only where a reason is asked for.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,12 +13,13 @@ use crate::structured::{
     search::{Place, Search},
 };
 
-/// Why a constraint does not allow a device.
+/// The reason why a constraint does not allow a device.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Conflict {
-    /// It does not have the attribute.
+    /// The device does not have the attribute.
     Missing,
-    /// Whatever is chosen: no device that one request can have has a value in common with one that the other can have.
+    /// Two requests have no common value: no device that one can have shares a value with a device that the other can
+    /// have.
     Apart([RequestValues; 2]),
     /// Devices that were chosen before have these values.
     Chosen(Vec<RequestValues>),
@@ -40,7 +41,7 @@ impl RequestValues {
 }
 
 impl<'a> Search<'_, 'a> {
-    /// Why the constraint does not allow the device.
+    /// Returns the reason why the constraint does not allow the device.
     pub(super) fn conflict(&mut self, place: Place, constraint: usize, device: usize) -> Conflict {
         if self.constraints.values(constraint, device).is_empty() {
             return Conflict::Missing;
@@ -56,7 +57,7 @@ impl<'a> Search<'_, 'a> {
         conflict
     }
 
-    /// The request at hand and one before it, if they have nothing in common.
+    /// Returns the values of the present request and of an earlier one, if they have none in common.
     fn apart(&mut self, place: Place, constraint: usize) -> Option<[RequestValues; 2]> {
         let compiled = self.compiled;
         if compiled.constraints[constraint].kind != ConstraintKind::Match {
@@ -71,13 +72,13 @@ impl<'a> Search<'_, 'a> {
         })
     }
 
-    /// The alternatives that devices were chosen for, and that the constraint is about.
+    /// Returns the alternatives that the constraint is about and that have chosen devices.
     fn alternatives_with(&self, claim: usize, constraint: usize) -> BTreeSet<usize> {
         let of_claim = self.chosen.iter().filter(|chosen| chosen.claim == claim).map(|chosen| chosen.alternative);
         of_claim.filter(|at| self.compiled.alternatives[*at].constraints.contains(&constraint)).collect()
     }
 
-    /// The values of all devices that an alternative can have, whatever else is chosen.
+    /// Returns the values of all devices that an alternative can have, independent of other choices.
     fn possible_values(&mut self, alternative: usize, constraint: usize) -> BTreeSet<Value<'a>> {
         let possible: Vec<usize> =
             (0..self.pools.devices.len()).filter(|device| self.is_possible(alternative, *device)).collect();
@@ -105,7 +106,7 @@ impl<'a> Search<'_, 'a> {
 }
 
 impl Conflict {
-    /// Without values, which differ from node to node.
+    /// Returns the conflict in words, without values, which differ from node to node.
     pub(super) fn in_general(&self) -> String {
         match self {
             Self::Missing => self.to_string(),

@@ -1,11 +1,11 @@
-//! Taking a device and giving it back: what it costs, and whom it keeps away.
+//! Taking a device and giving it back: its counters, its constraints, and its effect on other requests.
 
 use hostler_api::resource::DeviceTaint;
 
 use super::{Alternative, Chosen, Fatal, Feature, NodeDevice, Place, Quirk, Search, Stop};
 
 impl<'a> Search<'_, 'a> {
-    /// Takes a device that matches, if it can be had.
+    /// Takes a device that matches, if the request can have it.
     pub(super) fn take(&mut self, place: Place, device: usize) -> Result<bool, Stop> {
         let alternative = &self.compiled.alternatives[place.alternative];
         let at = &self.pools.devices[device];
@@ -37,7 +37,7 @@ impl<'a> Search<'_, 'a> {
         Ok(true)
     }
 
-    /// Takes the counters of a device, if they are left: whether it took any.
+    /// Takes the counters of a device. Returns true if it took any, and `None` if they cannot be taken.
     fn take_counters(&mut self, at: &NodeDevice<'_>, device: usize, is_shared: bool) -> Option<bool> {
         if at.device.consumes_counters.is_empty() {
             return Some(false);
@@ -52,7 +52,7 @@ impl<'a> Search<'_, 'a> {
         self.counters.take(device, |driver, pool| state.pool(driver, pool)).then_some(true)
     }
 
-    /// A taint that matters and is not tolerated.
+    /// Finds a taint that matters and is not tolerated.
     pub(in crate::structured) fn untolerated_taint(
         &self,
         alternative: &Alternative<'_>,
@@ -65,7 +65,7 @@ impl<'a> Search<'_, 'a> {
         taints.into_iter().find(|taint| matters(taint) && !is_tolerated(taint))
     }
 
-    /// Whether counters are known.
+    /// True if counters are known.
     pub(in crate::structured) fn knows_counters(&self) -> bool {
         self.features.has(Feature::PartitionableDevices)
     }
@@ -96,7 +96,7 @@ impl<'a> Search<'_, 'a> {
         }
     }
 
-    /// Looks at the capacity once more: where all devices are wanted, others may have taken it since.
+    /// Looks at the capacity once more: others may have taken it since, if the request asks for all devices.
     fn still_fits(
         &mut self,
         place: Place,
@@ -133,7 +133,7 @@ impl<'a> Search<'_, 'a> {
         self.release(chosen);
     }
 
-    /// Ends what keeps others from a device, except its capacities.
+    /// Releases a device for others, except its capacities.
     fn release(&mut self, chosen: Chosen) {
         let Chosen { claim, request, alternative, device, counted } = chosen;
         for constraint in &self.compiled.alternatives[alternative].constraints {

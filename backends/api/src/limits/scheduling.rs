@@ -12,7 +12,7 @@ use crate::{BindingConditions, Capacities, NodeAllocatable};
 const NODE_RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 const HUGE_PAGES: &str = "hugepages-";
 
-/// What is wrong with the conditions of a device.
+/// Faults in the binding conditions of a device.
 pub(super) fn binding_problems(binding: &BindingConditions) -> Vec<DeviceProblem> {
     let mut problems = conditions_problems("binding.conditions", &binding.conditions, &[]);
     let failures = &binding.failure_conditions;
@@ -40,7 +40,7 @@ fn conditions_problems(field: &str, conditions: &[String], others: &[String]) ->
     count.into_iter().chain(each).collect()
 }
 
-/// What is wrong with the node's resources that a device stands for.
+/// Faults in the node's resources that a device stands for.
 pub(super) fn node_allocatable_problems(
     resources: &BTreeMap<String, NodeAllocatable>,
     capacities: &Capacities,

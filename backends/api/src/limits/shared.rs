@@ -18,7 +18,7 @@ impl CounterSet {
 }
 
 impl Device {
-    /// What the device takes of counters that are not in `sets`, or that nobody could ever give it.
+    /// Counters in the device's uses that are not in `sets`, and amounts that no set could ever give.
     pub fn counter_problems(&self, sets: &[CounterSet]) -> Vec<DeviceProblem> {
         self.consumes
             .iter()
@@ -55,7 +55,7 @@ fn list<'a>(names: impl Iterator<Item = &'a DeviceName>) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-/// What is wrong with [`Device::consumes`] by itself.
+/// Faults in [`Device::consumes`] by itself.
 pub(super) fn consumes_problems(consumes: &[CounterUse]) -> Vec<DeviceProblem> {
     let mut problems = Vec::new();
     if consumes.len() > MAX_COUNTER_USES {

@@ -1,5 +1,6 @@
-//! Which CPUs claims keep free of interrupts, and where the lines were: `<state>/irqs.json`, versioned and checksummed,
-//! replaced in one step. It is not flushed: a machine that goes down forgets where lines are, and so may we.
+//! Ledger of the CPUs that claims keep free of interrupts, and of where the lines were: `<state>/irqs.json`, versioned
+//! and checksummed, replaced in one step. The file is not flushed: a machine that goes down forgets where lines are,
+//! and so may we.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,13 +18,13 @@ use serde::{Deserialize, Serialize};
 
 const FORMAT: EnvelopeFormat =
     EnvelopeFormat { version: 1, field: "irqs", what: "a ledger of interrupts", remedy: ": upgrade hostler" };
-/// What it has at most: far more than the lines of the largest machines.
+/// Largest size of the file: far more than the lines of the largest machines.
 const MOST_BYTES: u64 = 16 << 20;
 const FILE: &str = "irqs.json";
 const TEMPORARY: &str = ".irqs.json.tmp";
 const DAMAGED: &str = "irqs.json.damaged";
 
-/// What claims have done to interrupts in one boot.
+/// Changes that claims have made to interrupts in one boot.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(super) struct IrqLedger {
     boot_id: String,
@@ -35,12 +36,12 @@ pub(super) struct IrqLedger {
     pub(super) untouched: BTreeSet<LineKey>,
 }
 
-/// A line.
+/// Places of a line.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(super) struct LineEntry {
-    /// Where it was.
+    /// CPUs that the line was on before.
     pub(super) before: IdSet,
-    /// Where we have sent it; two while it is under way. Anywhere else it is by somebody else's doing.
+    /// CPUs that we have sent the line to; two sets while it is under way. Any other place is another program's doing.
     pub(super) ours: BTreeSet<IdSet>,
 }
 
@@ -58,7 +59,7 @@ impl From<IrqLine> for LineKey {
 }
 
 impl IrqLedger {
-    /// Says these things of all lines that there are; of no other line anything is known.
+    /// Replaces the entries by these, which are of all lines that there are: of no other line anything is known.
     pub(super) fn replace(&mut self, lines: impl Iterator<Item = (IrqLine, LineEntry)>) {
         let at_home = |(_, entry): &(IrqLine, LineEntry)| entry.ours.iter().all(|cpus| *cpus == entry.before);
         let (untouched, touched): (Vec<_>, Vec<_>) = lines.partition(at_home);
@@ -99,13 +100,13 @@ impl LedgerFile {
         Self { folder: folder.to_owned() }
     }
 
-    /// Whether there may be something to undo.
+    /// True if there may be something to undo.
     pub(super) fn is_there(&self) -> bool {
         self.path().exists()
     }
 
-    /// What was done in this boot; nothing where there is no ledger or it is of an earlier boot. A damaged one is moved
-    /// aside and told of once.
+    /// Reads what was done in this boot; nothing where there is no ledger or only one of an earlier boot. A damaged
+    /// ledger is moved aside and told of once.
     pub(super) fn load(&self, boot_id: &str) -> Result<IrqLedger, BackendError> {
         let none = IrqLedger { boot_id: boot_id.to_owned(), ..IrqLedger::default() };
         let found =

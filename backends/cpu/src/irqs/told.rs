@@ -1,4 +1,4 @@
-//! Which interrupts stay on CPUs that were to be free of them, in words. Pure but for names.
+//! Tells in words which interrupts stay on CPUs that were to be free of them. Pure but for names.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use hostler_linux::{IdSet, SysRoot, irq::IrqLine};
 pub(super) struct StayingLine {
     pub(super) line: IrqLine,
     pub(super) user: Option<String>,
-    /// Those CPUs.
+    /// CPUs that were to be free and may be interrupted.
     pub(super) hit: IdSet,
     pub(super) reason: String,
 }
 
-/// One sentence for each reason: a disk alone may have a line for each CPU.
+/// Writes one sentence for each reason: a disk alone may have a line for each CPU.
 pub(super) fn sentences(lines: &[StayingLine]) -> Vec<String> {
     let mut reasons: BTreeMap<&str, Vec<&StayingLine>> = BTreeMap::new();
     for line in lines {
@@ -38,7 +38,7 @@ fn name(line: IrqLine, user: Option<&str>) -> String {
     }
 }
 
-/// A line in a message about it alone.
+/// Names a line in a message about it alone.
 pub(super) fn called(root: &SysRoot, line: IrqLine) -> String {
     match line {
         IrqLine::Default => "what new interrupts begin with".to_owned(),

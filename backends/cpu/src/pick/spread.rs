@@ -9,13 +9,13 @@ use hostler_api::opaque::CpuSpread;
 
 use super::{CorePlace, FreeCore, LEVELS, count, places, take};
 
-/// The place that is evened out over. What has no known cache counts as one cache.
+/// The place over which to spread evenly. Cores without a known cache count as behind one cache.
 pub(crate) fn domain(place: &CorePlace, spread: CpuSpread) -> u32 {
     if spread == CpuSpread::Numa { place[1] } else { place[2] }
 }
 
-/// One CPU of each core, as near to each other as there are enough cores; then, once all cores have been used, a second
-/// one of each. Cores that nobody uses come first. `cores` have at least `wanted` CPUs.
+/// Picks one CPU of each core, as near to each other as there are enough cores; then, once all cores have been used, a
+/// second one of each. Unused cores come first. `cores` have at least `wanted` CPUs.
 pub(super) fn over_cores(cores: &[&FreeCore], wanted: usize) -> BTreeSet<u32> {
     let mut cores = near_enough(cores, wanted);
     // Stable: of cores that are equal, the lowest comes first.
@@ -35,8 +35,8 @@ fn near_enough<'a>(cores: &[&'a FreeCore], wanted: usize) -> Vec<&'a FreeCore> {
     fitting.unwrap_or_else(|| cores.to_vec())
 }
 
-/// `wanted` CPUs in units of `unit`, as evenly over all caches or nodes as what is free allows; `None` if all would lie
-/// in one although there are several units.
+/// Picks `wanted` CPUs in units of `unit`, as evenly over all caches or nodes as the free CPUs allow; `None` if all
+/// would lie in one although there are several units.
 pub(super) fn over_domains(
     cores: &[&FreeCore],
     spread: CpuSpread,

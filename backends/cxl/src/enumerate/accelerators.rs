@@ -26,21 +26,21 @@ const NETWORK_INTERFACES: &str = "net";
 const BRIDGE: u8 = 0x06;
 /// Class and subclass of CXL memory.
 const CXL_MEMORY: u32 = 0x0502;
-/// Nodes that are not handed over with a driver's own: mailboxes of memory devices, through which firmware is written, and
-/// a function of vfio, which is of no use without its group.
+/// Nodes that are not handed over with a driver's own: mailboxes of memory devices, through which firmware is
+/// written, and a function of vfio, which is of no use without its group.
 const KEPT: [&str; 2] = ["cxl/", "vfio/"];
 /// Drivers of FPGAs. A card that is one is offered by the fpga backend, as what it is programmed to be.
 const FPGA_DRIVERS: [&str; 4] = ["dfl-pci", "xocl", "xclmgmt", "ami"];
 
-/// What a look into a configuration space told.
+/// Result of a look into a configuration space.
 enum FunctionProbe {
-    /// It is a CXL function.
+    /// A CXL function.
     Cxl(CxlFunction),
-    /// It is none.
+    /// A function that is none of CXL.
     Plain,
     /// Only the first 64 bytes can be read.
     Hidden,
-    /// Reading would wake it, and it has never been awake.
+    /// The function sleeps: reading would wake it, and it has never been seen awake.
     Asleep,
 }
 
@@ -64,7 +64,8 @@ impl CxlScan<'_> {
         }
     }
 
-    /// Whether to look into the configuration space at all. What the kernel shows as a memory card is known already.
+    /// True if the configuration space is worth a look. A card that the kernel shows as a memory device is known
+    /// already.
     fn may_be_cxl(&self, identity: &PciIdentity) -> bool {
         let is_card = self.cards_shown().any(|memdev| memdev.address == Some(identity.address));
         identity.base_class() != Some(BRIDGE) && !is_card
@@ -136,18 +137,18 @@ impl CxlScan<'_> {
         };
         device.edits = ContainerEdits { device_nodes: nodes, ..ContainerEdits::default() };
         device.data = json!(CxlDevice::Accelerator { address: identity.address, vfio });
-        // What to give it back to: planning reads nothing.
+        // The binding to give the function back to: planning reads nothing.
         device.data["former"] = json!(self.former(identity));
         found.devices.push(device);
     }
 
-    /// True for an accelerator that its driver has made network interfaces of (sfc does). It works without a device node: a claim
-    /// keeps it from others, and containers get nothing.
+    /// True for an accelerator that its driver has made network interfaces of (sfc does). Such a function works
+    /// without a device node: a claim keeps it from others, and containers get nothing.
     fn is_network_card(&self, folder: &Path) -> bool {
         !self.tree.names(folder.join(NETWORK_INTERFACES)).is_empty()
     }
 
-    /// How a function is bound; not at all if it has gone meanwhile.
+    /// Binding of a function; none if the function has gone meanwhile.
     fn former(&self, identity: &PciIdentity) -> DriverBinding {
         match vfio::binding(self.tree.root(), identity.address) {
             Err(VfioError::Read(failure)) => self.tree.fail(failure),
@@ -156,7 +157,7 @@ impl CxlScan<'_> {
         DriverBinding::default()
     }
 
-    /// What a configuration space says; `None` where there is none. Of one that cannot be read nothing is remembered.
+    /// Answer of a configuration space; `None` where there is none. Nothing is remembered of one that cannot be read.
     fn known<T>(&self, answer: Result<T, ReadFailure>) -> Option<T> {
         match answer {
             Err(failure) if !failure.is_absence() => self.tree.fail(failure),
@@ -207,7 +208,7 @@ pub(crate) fn driver_nodes(tree: &TreeReading<'_>, folder: &Path) -> Vec<DeviceN
     nodes_beneath(tree, &character_devices(tree), folder)
 }
 
-/// What the device of a function is called.
+/// Name of the device of a function.
 pub(crate) fn accelerator_name(address: PciAddress) -> String {
     format!("accelerator-{}", dashed(&address.to_string()))
 }
@@ -228,7 +229,7 @@ fn nodes_beneath(tree: &TreeReading<'_>, devices: &[PathBuf], folder: &Path) -> 
     names.into_iter().map(node).collect()
 }
 
-/// A name from the kernel becomes a path: nothing but what the kernel makes may come of it.
+/// True for a node to hand over. A name from the kernel becomes a path: only names that the kernel makes may pass.
 fn is_handed_over(name: &str) -> bool {
     let plain = name.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
     plain && KEPT.iter().all(|kept| !name.starts_with(kept))

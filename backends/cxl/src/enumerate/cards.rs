@@ -36,7 +36,7 @@ impl CxlScan<'_> {
         attributes.text("security", memdev.security_state.as_ref());
         attributes.flag("dynamicCapacity", self.has_dynamic_capacity(memdev, found));
         let regions = self.objects.regions_of(memdev);
-        // Without its endpoint nobody knows what regions a card is in.
+        // Without the endpoint of a card its regions are not known.
         let regions_known = memdev.driver.is_none() || self.objects.endpoint_of(memdev).is_some();
         attributes.text("use", regions_known.then(|| self.use_of(&regions)));
         attributes.flag("attachable", Some(self.is_attachable(memdev, &regions)));
@@ -52,7 +52,7 @@ impl CxlScan<'_> {
         device
     }
 
-    /// What the card's memory is used as, in one word.
+    /// Use of the card's memory, in one word.
     fn use_of(&self, regions: &[&CxlRegion]) -> &'static str {
         let mut uses: Vec<&str> = regions.iter().map(|region| self.use_of_region(region)).collect();
         uses.dedup();
@@ -75,7 +75,7 @@ impl CxlScan<'_> {
         }
     }
 
-    /// Whether all of its volatile memory could be mapped now, as one new region.
+    /// True if all volatile memory of the card could be mapped now, as one new region.
     fn is_attachable(&self, memdev: &Memdev, regions: &[&CxlRegion]) -> bool {
         let bytes = memdev.bytes(RegionMode::Ram);
         let free = regions.iter().all(|region| region.mode == Some(RegionMode::Pmem));
@@ -84,7 +84,7 @@ impl CxlScan<'_> {
         bytes > 0 && free && reachable && windows().iter().any(|window| self.objects.free_bytes(window) >= bytes)
     }
 
-    /// The class of its memory, and whether it is mapped in a window of that class, or could be.
+    /// Adds the class of the card's memory, and whether it is mapped in a window of that class, or could be.
     fn describe_quality(&self, memdev: &Memdev, regions: &[&CxlRegion], attributes: &mut AttributeBuilder) {
         let mode = if memdev.bytes(RegionMode::Ram) > 0 { RegionMode::Ram } else { RegionMode::Pmem };
         let class = memdev.qos_class(mode);
@@ -98,7 +98,7 @@ impl CxlScan<'_> {
         attributes.flag("qosMatch", class.zip(window).map(|(card, window)| card == window));
     }
 
-    /// How the memory of regions is mapped, and how fast the slowest is.
+    /// Adds how the memory of regions is mapped, and how fast the slowest is.
     pub(super) fn describe_regions(&self, regions: &[&CxlRegion], attributes: &mut AttributeBuilder) {
         let ways: Vec<u32> = regions.iter().filter_map(|region| region.interleave_ways).collect();
         attributes
@@ -116,8 +116,8 @@ impl CxlScan<'_> {
         members.iter().all(|memdev| memdev.numa_node == Some(first)).then_some(first)
     }
 
-    /// Whether a part of a card's memory is given and taken at run time. The kernel does not use such memory, and does not
-    /// count it; the card's own description has it, for the privileged.
+    /// True if a part of a card's memory is given and taken at run time. The kernel does not use such memory, and
+    /// does not count it; the card's own description has it, for the privileged.
     fn has_dynamic_capacity(&self, memdev: &Memdev, found: &mut Enumeration) -> Option<bool> {
         let path = self.objects.endpoint_of(memdev)?.folder.join("CDAT");
         let table = self.tree.detail_bytes(&path, u64::MAX).filter(|table| !table.is_empty())?;

@@ -7,12 +7,12 @@ use hostler_backend::{CounterSet, CounterUse, Enumeration};
 
 use crate::device::{CardId, CxlDevice};
 
-/// What the API server takes: counters of a set, and sets that a device draws on.
+/// Limits of the API server: counters of a set, and sets that a device draws on.
 const MOST_COUNTERS: usize = 32;
 const MOST_SETS: usize = 2;
 
-/// Gives every card a counter of one, taken by whichever of its devices is held. A node of cards of more sets than a device
-/// may draw on takes none: planning knows all holders and refuses what does not go together.
+/// Gives every card a counter of one, taken by whichever of its devices is held. A node whose cards have more sets
+/// than a device may draw on takes none: planning knows all holders and refuses claims that exclude each other.
 pub(super) fn add(found: &mut Enumeration) {
     let targets: Vec<Option<CxlDevice>> = found.devices.iter().map(CxlDevice::of).collect();
     let mut users: BTreeMap<&CardId, usize> = BTreeMap::new();

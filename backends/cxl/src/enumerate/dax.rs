@@ -1,4 +1,4 @@
-//! Memory that is a device: `/dev/daxN.M` of a region, or of what firmware has set aside in a CXL window.
+//! Memory that is a device: `/dev/daxN.M` of a region, or of memory that firmware has set aside in a CXL window.
 
 use hostler_api::DeviceName;
 use hostler_backend::{ContainerEdits, Device, Enumeration, Health};
@@ -14,21 +14,21 @@ use crate::{
 
 impl CxlScan<'_> {
     pub(super) fn daxes(&self, found: &mut Enumeration) {
-        // Memory of the system is a node. Without a driver there is no device node to hand over, and nobody uses it.
+        // Memory of the system is a node. A device without a driver has no node to hand over, and no program uses it.
         let offered = self.objects.daxes.iter().filter(|dax| !dax.is_system_ram() && self.is_cxl(dax));
         for dax in offered {
             let Some(identity) = DaxId::of(&self.objects, dax) else { continue };
             let Some(name) = self.dax_name(dax, &identity) else { continue };
             let Some(name) = device_name(found, &dax.folder, name) else { continue };
-            // A region that somebody has split has several; the first stands for it.
+            // A region that an operator has split has several dax devices; the first stands for it.
             if found.devices.iter().all(|device| device.name != name) {
                 found.devices.push(self.dax(name, dax, identity));
             }
         }
     }
 
-    /// Whether a dax device is of volatile CXL memory. What firmware sets aside can be other memory too, and can be that of
-    /// a region that there is by now.
+    /// True if a dax device is of volatile CXL memory. Memory that firmware sets aside can be other memory too, and
+    /// can be that of a region that there is by now.
     fn is_cxl(&self, dax: &DaxDevice) -> bool {
         if let Some(region) = self.objects.region_of(dax) {
             return region.mode == Some(RegionMode::Ram);
@@ -40,7 +40,8 @@ impl CxlScan<'_> {
         inside && !regions.any(|region| region.start < range.end() && range.start < region.end())
     }
 
-    /// Its card and, where the region does not begin with the card or is of several, that too.
+    /// Name of a dax device after its first card and, where the region does not begin with the card or has several,
+    /// that too.
     fn dax_name(&self, dax: &DaxDevice, identity: &DaxId) -> Option<String> {
         match identity {
             DaxId::Region(RegionId { cards, dpa, .. }) => {

@@ -1,4 +1,4 @@
-//! What a device's PCI function says of it.
+//! Attributes of a device that its PCI function tells.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use hostler_linux::{
 
 use crate::attributes::AttributeBuilder;
 
-/// Puts what is known of the function into a device's attributes, and gives its driver. A sleeping function is not woken
-/// for it.
+/// Puts the known properties of the function into a device's attributes, and returns its driver. A sleeping function
+/// is not woken for it.
 pub(super) fn describe(
     tree: &TreeReading<'_>,
     address: PciAddress,
@@ -39,7 +39,7 @@ pub(super) fn describe(
     function.driver
 }
 
-/// Whether reading registers wakes nothing. Kernels that do not tell have no such states.
+/// True if reading registers does not wake the function. Kernels that tell no power state have no such states.
 pub(super) fn is_awake(tree: &TreeReading<'_>, folder: &Path) -> bool {
     tree.attribute(folder.join("power_state")).is_none_or(|state| !state.starts_with("D3"))
 }

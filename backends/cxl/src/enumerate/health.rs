@@ -1,4 +1,4 @@
-//! Whether a card, and what is made of cards, can be used.
+//! Health of cards, and of devices that are made of cards.
 
 use hostler_backend::Health;
 
@@ -13,16 +13,16 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(super) struct CardState {
     pub(super) health: Health,
-    /// What it says of itself, where it answers.
+    /// Health that the card itself reports, where it answers.
     pub(super) said: Option<CardHealth>,
 }
 
 impl CxlScan<'_> {
-    /// Looks at a card: what the kernel knows, what its counters show, what it says.
+    /// Looks at a card: the kernel's objects, error counters, and the card's own report.
     pub(super) fn look_at(&self, memdev: &Memdev) -> CardState {
         let awake = memdev.folder.parent().is_none_or(|folder| function::is_awake(self.tree, folder));
         let said = if awake { self.watch.health(self.tree, &memdev.name) } else { None };
-        // Both are asked at every look: what counts has to be seen as it rises.
+        // Both are asked at every look: counters have to be seen as they rise.
         let link = memdev.address.and_then(|address| self.watch.function_errors(self.tree, address));
         let events = self.watch.card_events(memdev);
         let problem = if memdev.driver.is_none() {
@@ -40,8 +40,8 @@ impl CxlScan<'_> {
         self.cards.get(&memdev.name).map_or(Health::Healthy, |state| state.health.clone())
     }
 
-    /// Puts what a card says of itself into its attributes: what is worth a look and no reason to take it away. Figures
-    /// that move all the time are left out, each change is written to the API server.
+    /// Puts a card's own report into its attributes, as far as it is worth a look and no reason to withdraw the card.
+    /// Figures that move all the time are left out: each change is written to the API server.
     pub(super) fn describe_health(&self, memdev: &Memdev, attributes: &mut AttributeBuilder) {
         let Some(said) = self.cards.get(&memdev.name).and_then(|state| state.said) else { return };
         attributes.flag("maintenanceNeeded", Some(said.maintenance));
@@ -49,7 +49,7 @@ impl CxlScan<'_> {
         attributes.number("lifeUsed", said.life_used);
     }
 
-    /// The state of what is made of several cards: that of the sickest, with the card's name.
+    /// Health of a device that is made of several cards: that of the sickest, with the card's name.
     pub(super) fn health_of_all(&self, members: &[&Memdev]) -> Health {
         let mut worst = Health::Healthy;
         for memdev in members {

@@ -17,7 +17,7 @@ use crate::{
     objects::{AccessCoordinates, CxlRegion, Memdev},
 };
 
-/// What memory is handed out in, as the memory backend does.
+/// Unit in which memory is handed out, as in the memory backend.
 const STEP_BYTES: u64 = 1 << 20;
 /// Name of the capacity, and of the node's own resource that it is a part of.
 const MEMORY: &str = "memory";
@@ -67,7 +67,7 @@ impl CxlScan<'_> {
         device
     }
 
-    /// What of a node's memory is not set aside as huge pages, in whole steps.
+    /// Bytes of a node's memory that are not set aside as huge pages, in whole steps.
     fn node_bytes(&self, folder: &str) -> u64 {
         let pools = self.tree.names(format!("{folder}/hugepages"));
         let taken = pools.iter().filter_map(|pool| {
@@ -90,7 +90,8 @@ impl CxlScan<'_> {
         total.unwrap_or(0)
     }
 
-    /// The tier that a node is in. Numbers order the tiers of one boot, lower is faster; they are others after the next.
+    /// The tier that a node is in. Numbers order the tiers of one boot, lower is faster; another boot gives other
+    /// numbers.
     fn tier(&self, node: u32) -> Option<u32> {
         const TIERS: &str = "sys/devices/virtual/memory_tiering";
         self.tree.names(TIERS).iter().find_map(|name| {
@@ -106,7 +107,8 @@ impl CxlScan<'_> {
         self.tree.understood(path, &text, expected, |text| text.parse().ok())
     }
 
-    /// Where no region says how fast its memory is, the node may. Some kernels do the one, some the other.
+    /// Adds how fast the memory of a node is, where no region says so. Some kernels tell it of regions, some of
+    /// nodes.
     fn describe_access(&self, regions: &[&CxlRegion], folder: &str, attributes: &mut AttributeBuilder) {
         if regions.iter().any(|region| region.performance.is_some()) {
             return;

@@ -11,7 +11,7 @@ use super::{FolderAttributes, numbered};
 pub struct DaxDevice {
     /// The kernel's name, for now: `dax0.0`.
     pub name: String,
-    /// Its folder in the tree.
+    /// Folder of the device in the tree.
     pub folder: PathBuf,
     /// Bytes.
     pub size: Option<u64>,
@@ -19,7 +19,7 @@ pub struct DaxDevice {
     pub target_node: Option<u32>,
     /// Bytes that mappings are aligned to.
     pub align: Option<u64>,
-    /// Where it begins in physical addresses; hidden from the unprivileged.
+    /// Start in physical addresses; hidden from the unprivileged.
     pub resource: Option<u64>,
     /// `device_dax`, `kmem`, or none.
     pub driver: Option<String>,
@@ -51,17 +51,17 @@ impl DaxDevice {
         }
     }
 
-    /// Its device node below the root: `dev/dax0.0`.
+    /// Device node below the root: `dev/dax0.0`.
     pub fn device_node(&self) -> PathBuf {
         Path::new("dev").join(&self.name)
     }
 
-    /// Its physical addresses.
+    /// Physical addresses of the device.
     pub fn range(&self) -> Option<PhysicalRange> {
         Some(PhysicalRange { start: self.resource?, bytes: self.size.filter(|size| *size > 0)? })
     }
 
-    /// Whether its memory is (to be) memory of the system.
+    /// True if the device's memory is, or is to be, memory of the system.
     pub fn is_system_ram(&self) -> bool {
         self.driver.as_deref() == Some("kmem")
     }

@@ -12,21 +12,21 @@ use super::{FolderAttributes, RegionMode, numbered};
 pub struct RootDecoder {
     /// The kernel's name, for now: `decoder0.0`.
     pub name: String,
-    /// Its folder in the tree.
+    /// Folder of the window in the tree.
     pub folder: PathBuf,
-    /// Where it begins; hidden from the unprivileged.
+    /// Start of the window; hidden from the unprivileged.
     pub start: Option<u64>,
     /// Bytes.
     pub size: Option<u64>,
-    /// Over how many host bridges it interleaves.
+    /// Number of host bridges over which the window interleaves.
     pub interleave_ways: Option<u32>,
     /// Bytes of one piece of an interleaving.
     pub interleave_granularity: Option<u32>,
-    /// Whether volatile memory can be mapped in it.
+    /// True if volatile memory can be mapped in the window.
     pub cap_ram: bool,
-    /// Whether persistent memory can be mapped in it.
+    /// True if persistent memory can be mapped in the window.
     pub cap_pmem: bool,
-    /// Quality of service class of what should be mapped in it.
+    /// Quality of service class of the memory that should be mapped in the window.
     pub qos_class: Option<u32>,
     /// The host bridges behind it, in the order of interleaving: `pci0000:40`.
     pub host_bridges: Vec<String>,
@@ -51,7 +51,7 @@ impl RootDecoder {
         }
     }
 
-    /// Whether memory of a kind can be mapped in it.
+    /// True if memory of a kind can be mapped in the window.
     pub fn takes(&self, mode: RegionMode) -> bool {
         match mode {
             RegionMode::Ram => self.cap_ram,
@@ -65,15 +65,15 @@ impl RootDecoder {
 pub struct EndpointPort {
     /// The kernel's name, for now: `endpoint3`.
     pub name: String,
-    /// Its folder in the tree.
+    /// Folder of the endpoint in the tree.
     pub folder: PathBuf,
     /// The kernel's name of its memory device.
     pub memdev: Option<String>,
     /// The bound driver.
     pub driver: Option<String>,
-    /// How many of its decoders translate addresses now.
+    /// Number of decoders that translate addresses now.
     pub decoders_committed: Option<u32>,
-    /// Its decoders, by number.
+    /// Decoders of the endpoint, by number.
     pub decoders: Vec<EndpointDecoder>,
 }
 
@@ -103,17 +103,17 @@ impl EndpointPort {
 pub struct EndpointDecoder {
     /// The kernel's name, for now: `decoder3.0`.
     pub name: String,
-    /// Its folder in the tree.
+    /// Folder of the decoder in the tree.
     pub folder: PathBuf,
     /// The kind of memory that it takes; `None` while it takes none.
     pub mode: Option<RegionMode>,
-    /// Where its part begins in the device's own addresses.
+    /// Start of the decoder's part in the device's own addresses.
     pub dpa_resource: Option<u64>,
-    /// Bytes of its part; 0 when free.
+    /// Bytes of the decoder's part; 0 when free.
     pub dpa_size: u64,
     /// The kernel's name of its region.
     pub region: Option<String>,
-    /// Whether firmware has locked it until the next reset.
+    /// True if firmware has locked the decoder until the next reset.
     pub locked: bool,
 }
 
@@ -132,12 +132,12 @@ impl EndpointDecoder {
         }
     }
 
-    /// Its number in the endpoint: regions must use decoders in this order.
+    /// Number of the decoder in the endpoint: regions must use decoders in this order.
     fn number(&self) -> u32 {
         self.name.rsplit_once('.').and_then(|(_, number)| number.parse().ok()).unwrap_or(u32::MAX)
     }
 
-    /// Whether it can be taken for a new region.
+    /// True if the decoder can be taken for a new region.
     pub fn is_free(&self) -> bool {
         self.dpa_size == 0 && self.region.is_none() && !self.locked
     }

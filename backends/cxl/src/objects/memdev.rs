@@ -11,13 +11,13 @@ use super::{FolderAttributes, RegionMode, parent};
 pub struct Memdev {
     /// The kernel's name, for now: `mem0`.
     pub name: String,
-    /// Its folder in the tree, in that of its PCI function.
+    /// Folder of the device in the tree, in that of its PCI function.
     pub folder: PathBuf,
     /// The PCI function.
     pub address: Option<PciAddress>,
     /// The serial number; 0 where the maker gave none.
     pub serial: Option<u64>,
-    /// Up to 16 characters.
+    /// Firmware version, up to 16 characters.
     pub firmware_version: Option<String>,
     /// Volatile capacity, bytes. Dynamic capacity is not part of it.
     pub ram_bytes: Option<u64>,
@@ -54,7 +54,7 @@ impl Memdev {
         }
     }
 
-    /// Its device node below the root: `dev/cxl/mem0`.
+    /// Device node below the root: `dev/cxl/mem0`.
     pub fn device_node(&self) -> PathBuf {
         PathBuf::from("dev/cxl").join(&self.name)
     }

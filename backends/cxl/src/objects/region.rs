@@ -41,7 +41,7 @@ impl RegionMode {
 pub struct CxlRegion {
     /// The kernel's name, for now: `region0`.
     pub name: String,
-    /// Its folder in the tree.
+    /// Folder of the region in the tree.
     pub folder: PathBuf,
     /// The kernel's name of its window.
     pub root_decoder: Option<String>,
@@ -49,28 +49,28 @@ pub struct CxlRegion {
     pub mode: Option<RegionMode>,
     /// Bytes.
     pub size: Option<u64>,
-    /// Where it begins in physical addresses; `None` while it has no place.
+    /// Start in physical addresses; `None` while the region has no place.
     pub resource: Option<u64>,
-    /// Whether its decoders translate addresses.
+    /// True if the region's decoders translate addresses.
     pub committed: bool,
-    /// Over how many devices it interleaves.
+    /// Number of devices over which the region interleaves.
     pub interleave_ways: Option<u32>,
     /// Bytes of one piece of an interleaving.
     pub interleave_granularity: Option<u32>,
     /// The kernel's names of its endpoint decoders, in the order of interleaving.
     pub targets: Vec<String>,
-    /// Its id, if its memory is persistent.
+    /// Id of a region of persistent memory.
     pub uuid: Option<String>,
-    /// Whether firmware has locked it until the next reset.
+    /// True if firmware has locked the region until the next reset.
     pub locked: bool,
     /// The bound driver.
     pub driver: Option<String>,
-    /// What to expect of its memory, where the kernel knows.
+    /// Expected speed of the memory, where the kernel knows it.
     pub performance: Option<AccessCoordinates>,
 }
 
-/// How fast memory is, from the CPUs next to it; the kernel's `struct access_coordinate`. Kernels disagree about units of
-/// latency: it orders the memory of one machine under one kernel, and means nothing else.
+/// Speed of memory, from the CPUs next to it; the kernel's `struct access_coordinate`. Kernels disagree about units
+/// of latency: it orders the memory of one machine under one kernel, and means nothing else.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct AccessCoordinates {
     /// MiB/s.
@@ -107,7 +107,7 @@ impl CxlRegion {
         }
     }
 
-    /// Says so where mapped memory is of no known kind: it is nothing that a claim could get.
+    /// Warns of mapped memory of no known kind, which no claim can get.
     pub(super) fn warn(&self, tree: &TreeReading<'_>) {
         if self.mode.is_none() && self.range().is_some() {
             let reason =
@@ -116,14 +116,14 @@ impl CxlRegion {
         }
     }
 
-    /// Its physical addresses.
+    /// Physical addresses of the region.
     pub fn range(&self) -> Option<PhysicalRange> {
         Some(PhysicalRange { start: self.resource?, bytes: self.size.filter(|size| *size > 0)? })
     }
 }
 
 impl AccessCoordinates {
-    /// What the node of a folder says of itself. Class 1 counts CPUs alone.
+    /// Speed of a NUMA node's memory, from the node's folder. Class 1 counts CPUs alone.
     pub(crate) fn of_node(tree: &TreeReading<'_>, folder: &str) -> Option<Self> {
         let read = FolderAttributes { tree, folder: folder.as_ref() };
         Self::read(read, "access1/initiators").or_else(|| Self::read(read, "access0/initiators"))
@@ -133,7 +133,7 @@ impl AccessCoordinates {
         if !read.tree.exists(read.folder.join(class)) {
             return None;
         }
-        // 0 means that nobody knows.
+        // 0 means that the speed is not known.
         let value = |name: &str| read.number(&format!("{class}/{name}")).filter(|value| *value > 0);
         let found = Self {
             read_bandwidth: value("read_bandwidth"),

@@ -8,10 +8,11 @@ use toml::{Table, Value};
 
 use super::problem::{read, within};
 
-/// No test needs more devices; it bounds what a slip of the finger costs.
+/// More devices than any test needs; bounds the cost of a typing error.
 const MAX_COUNT: i64 = 100_000;
 
-/// What the tables of the list `key` stand for: counted out, read, and made by `make` into things with different names.
+/// Expands the tables of the list `key`: counts them out, reads them, and has `make` turn them into things with
+/// different names.
 pub(super) fn expand<E: DeserializeOwned, T>(
     key: &str,
     tables: Vec<Table>,
@@ -35,7 +36,7 @@ pub(super) fn expand<E: DeserializeOwned, T>(
     Ok(things)
 }
 
-/// The numbers of what a table stands for. A count that is no number is refused when the table is read.
+/// The numbers of the things that a table stands for. A count that is no number is refused when the table is read.
 fn numbers(table: &Table) -> Result<Range<i64>, ConfigProblem> {
     match table.get("count").and_then(Value::as_integer).unwrap_or(1) {
         count @ 1..=MAX_COUNT => Ok(0..count),

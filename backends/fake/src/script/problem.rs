@@ -1,4 +1,4 @@
-//! What is wrong with a script: where, what, and how to mend it.
+//! Mistakes in a script: the place, the mistake, and the way to mend it.
 
 use std::{
     io,
@@ -12,28 +12,28 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-/// Why a script cannot be used.
+/// Reason why a script cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ScriptError {
-    /// It cannot be read.
+    /// The script cannot be read.
     #[error("failed to read script {path}")]
     Read {
         /// The script.
         path: PathBuf,
-        /// What the kernel said.
+        /// Error of the kernel.
         #[source]
         source: io::Error,
     },
-    /// It makes no sense.
+    /// The script makes no sense.
     #[error("script {path}, line {line}{}{field}: {reason}", if field.is_empty() { "" } else { ", " })]
     Mistake {
         /// The script.
         path: PathBuf,
-        /// Where, from 1.
+        /// Line of the mistake, from 1.
         line: usize,
         /// The field, such as `device[0].name`; empty where the text is not even TOML.
         field: String,
-        /// What is wrong, and the fix.
+        /// The mistake, and the fix.
         reason: String,
     },
 }
@@ -45,7 +45,7 @@ impl ScriptError {
         Self::Mistake { path: path.to_owned(), line, field: String::new(), reason: one_line(error.message()) }
     }
 
-    /// The text is TOML, and what it says is wrong.
+    /// The text is TOML, and its content is wrong.
     pub(super) fn mistake(path: &Path, text: &str, problem: ConfigProblem) -> Self {
         let root = DeTable::parse(text).map(Spanned::into_inner).unwrap_or_default();
         let line = line(text, offset(&Spanned::new(0..0, DeValue::Table(root)), &problem.field));
@@ -79,7 +79,7 @@ fn line(text: &str, offset: usize) -> usize {
     1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
 }
 
-/// Where the innermost value on the way `field` stands that the text has.
+/// Offset of the innermost value on the path `field` that the text has.
 fn offset(value: &Spanned<DeValue<'_>>, field: &str) -> usize {
     let field = field.trim_start_matches('.');
     let next = match value.get_ref() {

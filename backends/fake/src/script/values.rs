@@ -83,7 +83,7 @@ pub(super) fn capacity(value: Value) -> Result<Capacity, ConfigProblem> {
     Ok(Capacity { value, policy })
 }
 
-/// What a device stands for of one of the node's own resources: `{ capacity, factor }` or `{ device }`.
+/// Part of one of the node's own resources that a device stands for: `{ capacity, factor }` or `{ device }`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "{ capacity = \"…\", factor = … } or { device = … }")]
 pub(super) struct NodeAllocatableEntry {

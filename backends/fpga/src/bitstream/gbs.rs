@@ -18,22 +18,22 @@ const FIXED_BYTES: usize = 20;
 const MOST_JSON_BYTES: usize = 64 * 1024;
 pub(super) const MOST_HEADER_BYTES: usize = FIXED_BYTES + MOST_JSON_BYTES;
 
-/// What is wrong with a header.
+/// Mistake in a header.
 #[derive(Debug, thiserror::Error)]
 pub enum GbsError {
     /// The file ends within the header, or right behind it.
     #[error("the file has {length} bytes: it ends before the image begins")]
     Truncated {
-        /// The length of the file.
+        /// Length of the file.
         length: u64,
     },
     /// The description is longer than any.
     #[error("its description would have {length} bytes, more than {MOST_JSON_BYTES}")]
     Length {
-        /// The length in the header.
+        /// Length in the header.
         length: u64,
     },
-    /// The description is no JSON, or has not the fields that are needed.
+    /// The description is no JSON, or lacks a field that is needed.
     #[error("its description cannot be read")]
     Json(#[from] serde_json::Error),
     /// A field is no id.
@@ -41,13 +41,13 @@ pub enum GbsError {
     Id {
         /// The field.
         field: &'static str,
-        /// What stands there.
+        /// Text of the field.
         text: String,
     },
     /// One region holds one accelerator function.
     #[error("it describes {count} accelerator clusters, not one")]
     Clusters {
-        /// How many.
+        /// Number of clusters.
         count: usize,
     },
 }

@@ -9,7 +9,7 @@ use hostler_linux::{TreeReading, pci::PciAddress};
 
 use super::{BaseRegion, DflCard, DflPort, DflRegion, ManagementEngine, read_id};
 
-/// What lies below the bases of one slot, with the physical function that it belongs to.
+/// Engines and ports below the bases of one slot, each with the physical function that it belongs to.
 #[derive(Default)]
 struct SlotParts {
     engines: Vec<(PciAddress, ManagementEngine)>,
@@ -31,7 +31,7 @@ impl SlotParts {
         parts
     }
 
-    /// Where the cards are: one for each engine, or the one of the first port.
+    /// Addresses of the cards: one for each engine, or that of the first port where there is no engine.
     fn addresses(&self) -> BTreeSet<PciAddress> {
         let engines: BTreeSet<PciAddress> = self.engines.iter().map(|(physical, _)| *physical).collect();
         if engines.is_empty() {
@@ -42,8 +42,8 @@ impl SlotParts {
     }
 }
 
-/// The cards of one slot; more than one only where several functions have an engine of their own. What has none belongs to
-/// the first.
+/// The cards of one slot; more than one only where several functions have an engine of their own. A port whose
+/// function has no engine belongs to the first card.
 pub(super) fn cards(tree: &TreeReading<'_>, bases: &[BaseRegion]) -> Vec<DflCard> {
     let parts = SlotParts::read(tree, bases);
     let addresses = parts.addresses();
@@ -88,8 +88,8 @@ fn only(tree: &TreeReading<'_>, class: &Path, prefix: &str) -> Option<PathBuf> {
     tree.names(class).into_iter().find(|name| name.starts_with(prefix)).map(|name| class.join(name))
 }
 
-/// The engine makes one region for each port that the card has, in the order of ports; sysfs does not say which is whose.
-/// A card may have holes among its ports. Then the ports that can be seen tell, if they are as many.
+/// The engine makes one region for each port that the card has, in the order of ports; sysfs does not say which is
+/// whose. A card may have holes among its ports. Then the ports that can be seen tell, if they are as many.
 fn numbered(tree: &TreeReading<'_>, mut engine: ManagementEngine, ports: &[DflPort]) -> ManagementEngine {
     let count = engine.regions.len();
     let all = tree.attribute(engine.folder.join("ports_num")).and_then(|text| text.parse::<usize>().ok());

@@ -50,7 +50,8 @@ fn xrt_offer(scan: &FpgaScan<'_>, card: &XrtCard) -> Result<OfferedDevice, NameE
     Ok(offer)
 }
 
-/// What the user's function says of itself. Its memory is calibrated while a design that uses memory is loaded.
+/// Findings of the user's function on itself. The card's memory is calibrated while a design that uses memory is
+/// loaded.
 fn user_findings(scan: &FpgaScan<'_>, user: &XrtFunction) -> Vec<HealthFinding> {
     let read = |attribute: &str| user.text(scan.tree, &[], attribute);
     let is = |attribute: &str, bad: &str| {
@@ -67,7 +68,7 @@ fn user_findings(scan: &FpgaScan<'_>, user: &XrtFunction) -> Vec<HealthFinding> 
         .collect()
 }
 
-/// A firewall that has tripped keeps programs from the memory of the card until somebody resets it.
+/// A firewall that has tripped. It keeps programs from the memory of the card until the operator resets it.
 fn firewall(scan: &FpgaScan<'_>, function: &XrtFunction) -> Option<HealthFinding> {
     let folder = function.part("firewall")?;
     let level = scan.tree.detail(folder.join("level")).filter(|level| !is_zero(level))?;
@@ -77,8 +78,8 @@ fn firewall(scan: &FpgaScan<'_>, function: &XrtFunction) -> Option<HealthFinding
     Some(HealthFinding::grave(format!("{part}/level"), level + &status))
 }
 
-/// Adds what the function with the AMI driver says of its card. Its own node is the administrator's: firmware is written
-/// through it, and the card restarted.
+/// Adds what the function with the AMI driver says of its card. Its own node is the administrator's: firmware is
+/// written through it, and the card restarted.
 pub(super) fn describe_ami_card(scan: &FpgaScan<'_>, management: PciAddress, offer: &mut OfferedDevice) {
     let folder = pci::folder(scan.tree, management);
     let read = |attribute: &str| scan.tree.detail(folder.join(attribute)).filter(|text| !text.is_empty());

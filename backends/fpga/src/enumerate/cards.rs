@@ -18,10 +18,10 @@ use crate::{
     offer::{OfferedDevice, name, numbered, text},
 };
 
-/// The counter that all functions of a card draw on that are passed on.
+/// Counter from which all functions of a card that are passed on draw.
 const FUNCTIONS: &str = "functions";
 
-/// Takes what sits on functions that are passed on whole out of the cards, and cards without anything left.
+/// Removes from the cards the parts on functions that are passed on whole, and then cards without any part left.
 pub(super) fn leave_out(cards: &mut Vec<DflCard>, functions: &BTreeSet<PciAddress>) {
     for card in cards.iter_mut() {
         card.functions.retain(|function| !functions.contains(function));
@@ -58,7 +58,7 @@ pub(super) fn offer(scan: &FpgaScan<'_>, found: &mut EnumeratedDevices) -> Resul
     Ok(())
 }
 
-/// What a function that is passed on takes of the card in each slot.
+/// Counters that a function that is passed on takes, by the slot of its card.
 pub(super) fn uses_of_functions(scan: &FpgaScan<'_>) -> Result<BTreeMap<Slot, CounterUse>, NameError> {
     let one = BTreeMap::from([(DeviceName::new(FUNCTIONS)?, Quantity::whole(1))]);
     let taken = |card: &DflCard| {
@@ -86,18 +86,18 @@ struct DescribedCard<'a> {
     /// How many functions of the card are offered whole.
     passed_on: u64,
     bitstream_id: Option<AttributeValue>,
-    /// What speaks against everything on the card.
+    /// Findings against everything on the card.
     findings: Vec<HealthFinding>,
-    /// What the last programming has left. It speaks against what may be programmed badly now, not against regions:
-    /// programming them again is what mends it.
+    /// Findings that the last programming has left. They speak against the card and its functions, which may be
+    /// programmed badly now, not against regions: programming a region again mends it.
     programming: Vec<HealthFinding>,
     /// The ports that this host has, by number.
     ports: BTreeMap<u32, PortState>,
 }
 
-/// What a port says of itself.
+/// State that a port reports.
 struct PortState {
-    /// The accelerator function: that it cannot be read is a finding too.
+    /// The accelerator function, or the finding that it cannot be read.
     afu_id: Option<Result<String, HealthFinding>>,
     findings: Vec<HealthFinding>,
 }
@@ -122,9 +122,9 @@ impl<'a> DescribedCard<'a> {
         })
     }
 
-    /// One counter for each port, so that whoever has the port has all that lies behind it. A function that is passed on
-    /// has a port behind it too, but nothing tells which: those that are share a counter, and whoever changes what is
-    /// programmed takes all of it.
+    /// One counter for each port: the holder of a port has all that lies behind it. A function that is passed on has
+    /// a port behind it too, but sysfs does not tell which: such functions share a counter, and a device that changes
+    /// what is programmed takes all of it.
     fn counters(&self) -> Result<BTreeMap<DeviceName, Quantity>, NameError> {
         let ports = self.counted.iter().map(|port| (port_counter(*port), 1));
         let functions = (self.passed_on > 0).then(|| (FUNCTIONS.to_owned(), self.passed_on));
@@ -174,7 +174,7 @@ impl<'a> DescribedCard<'a> {
         Ok(offer)
     }
 
-    /// A port that has an accelerator function. One that cannot say which is offered too, as not usable.
+    /// A port that has an accelerator function. A port that cannot tell its function is offered too, as not usable.
     fn afu(&self, port: &DflPort) -> Result<Option<OfferedDevice>, NameError> {
         let Some(afu_id) = self.ports.get(&port.id).and_then(|state| state.afu_id.as_ref()) else { return Ok(None) };
         let target = FpgaDevice::Afu { card: self.card.address, port: port.id };
@@ -194,7 +194,7 @@ impl<'a> DescribedCard<'a> {
         Ok(Some(offer))
     }
 
-    /// What everything on the card says of itself.
+    /// Adds the attributes and findings that everything on the card shares.
     fn describe(&self, offer: &mut OfferedDevice, function: PciAddress) {
         if let Some(function) = self.scan.functions.get(&function) {
             offer.set_function(function);
@@ -253,14 +253,14 @@ fn error_finding(scan: &FpgaScan<'_>, folder: &Path, file: &str) -> Option<Healt
     Some(HealthFinding::passing(short(&folder.join(file)), value + &first.unwrap_or_default()))
 }
 
-/// What a register says, if that is a number and not zero. Of one that cannot be read somebody is warned.
+/// Value of a register, if that is a number other than zero. A register that cannot be read leads to a warning.
 fn nonzero(scan: &FpgaScan<'_>, file: &Path) -> Option<String> {
     let value = scan.tree.detail(file)?;
     let digits = value.strip_prefix("0x").unwrap_or(&value);
     (u64::from_str_radix(digits, 16).ok()? != 0).then_some(value)
 }
 
-/// The file from the part of the card on that it belongs to: `dfl-fme.0/errors/fme_errors`.
+/// Path of a file, from the part of the card that it belongs to: `dfl-fme.0/errors/fme_errors`.
 fn short(file: &Path) -> String {
     let parts: Vec<_> = file.iter().map(|part| part.to_string_lossy()).collect();
     let from = parts.iter().position(|part| part.starts_with("dfl-")).unwrap_or(0);

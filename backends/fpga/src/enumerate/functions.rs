@@ -45,7 +45,8 @@ pub(super) fn offer(scan: &FpgaScan<'_>, found: &mut EnumeratedDevices) -> Resul
     Ok(())
 }
 
-/// Nobody passes on a function that the configuration does not name and that is not bound to the driver for it.
+/// Finding against passing a function on: the configuration does not name it and the driver for it is not bound, or
+/// vfio refuses it.
 fn finding(scan: &FpgaScan<'_>, function: &PciFunction) -> Option<HealthFinding> {
     let bound = function.driver.as_deref();
     if !scan.passed_on.contains(&function.address) && bound != Some(DRIVER) {

@@ -42,8 +42,8 @@ pub(super) fn offer(scan: &FpgaScan<'_>, found: &mut EnumeratedDevices) -> Resul
     Ok(())
 }
 
-/// `manager-f8007000-devcfg`: the device's own name, which firmware or the device tree gives it; `manager-0000-01-00-0` for a
-/// PCI function, and both for what lies behind one.
+/// `manager-f8007000-devcfg`: the device's own name, which firmware or the device tree gives it;
+/// `manager-0000-01-00-0` for a PCI function, and both for what lies behind one.
 fn device_name(manager: &FpgaManager) -> Result<DeviceName, NameError> {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     let own: String = stable(manager).chars().map(plain).take(MOST).collect();
@@ -52,7 +52,8 @@ fn device_name(manager: &FpgaManager) -> Result<DeviceName, NameError> {
     DeviceName::new(parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-"))
 }
 
-/// What of the device's own name outlives a reboot: behind a PCI function, buses are numbered as they come (`spi3.0`).
+/// The part of the device's own name that outlives a reboot: behind a PCI function, buses are numbered as they come
+/// (`spi3.0`).
 fn stable(manager: &FpgaManager) -> String {
     match (manager.function, manager.name().split_once('.')) {
         _ if manager.is_function() => String::new(),
@@ -61,7 +62,7 @@ fn stable(manager: &FpgaManager) -> String {
     }
 }
 
-/// What the last programming has left: states that end in an error, and what the hardware said.
+/// Findings that the last programming has left: states that end in an error, and messages of the hardware.
 pub(super) fn findings(tree: &TreeReading<'_>, folder: &Path) -> Vec<HealthFinding> {
     let state = tree.attribute(folder.join("state")).filter(|state| state.ends_with("error"));
     let status = tree.attribute(folder.join("status")).unwrap_or_default();

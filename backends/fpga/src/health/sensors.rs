@@ -1,5 +1,5 @@
-//! Sensors of the kernel's hardware monitoring that sit on a card. Drivers ask the hardware for what they say, and are not
-//! always answered.
+//! Sensors of the kernel's hardware monitoring that sit on a card. Drivers ask the hardware for each value, and do
+//! not always get an answer.
 
 use std::{
     collections::BTreeSet,
@@ -20,10 +20,10 @@ const LEAST_CRITICAL: i64 = 50_000;
 /// A temperature above this is a reading error, such as a negative number without its sign.
 const MOST_PLAUSIBLE: i64 = 250_000;
 
-/// Where the chips of the machine are, read once for all cards.
+/// The sensor chips of the machine, read once for all cards.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HwmonSensors {
-    /// By path, so that those of one card stand together.
+    /// Folders of the chips, sorted, so that those of one card stand together.
     chips: BTreeSet<PathBuf>,
 }
 
@@ -41,7 +41,8 @@ impl HwmonSensors {
     }
 }
 
-/// A chip that raises alarms knows best; of the others the temperatures are compared with their critical ones.
+/// Findings of one chip. A chip that raises alarms knows best; for other chips the temperatures are compared with
+/// their critical ones.
 fn of_chip(tree: &TreeReading<'_>, chip: &Path) -> Vec<HealthFinding> {
     let names = tree.names(chip);
     let alarms: Vec<&String> = names.iter().filter(|name| name.ends_with("_alarm")).collect();
@@ -70,7 +71,7 @@ fn too_hot(tree: &TreeReading<'_>, chip: &Path, sensor: &str) -> Option<HealthFi
     Some(HealthFinding::passing(file, format!("{reading}, critical at {critical}")))
 }
 
-/// The file as people find it: the chip's name stands in for its number, which shifts.
+/// Path of a file as people find it: the chip's name stands in for its number, which shifts.
 fn label(tree: &TreeReading<'_>, chip: &Path, file: &str) -> String {
     let name = tree.attribute(chip.join("name")).unwrap_or_else(|| "hwmon".to_owned());
     format!("{name}/{file}")

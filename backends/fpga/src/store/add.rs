@@ -15,23 +15,23 @@ use crate::bitstream::{BitstreamDigest, BitstreamHeader, Guid};
 /// The longest name. It has to fit on a line with everything else.
 const MOST_NAME_BYTES: usize = 64;
 
-/// What the one who adds a file says about it.
+/// Details that the operator gives with a file.
 #[derive(Clone, Debug, Default)]
 pub struct BitstreamDetails {
-    /// How it shall be called; else as the file, without its suffix.
+    /// Name for the bitstream; by default that of the file, without its suffix.
     pub name: Option<String>,
-    /// What a region must offer: needed where the file does not say it.
+    /// Interface that a region must offer: needed where the file does not name it.
     pub interface_id: Option<Guid>,
-    /// What the kernel will show as `afu_id`: needed where the file does not say it.
+    /// Value that the kernel will show as `afu_id`: needed where the file does not name it.
     pub afu_id: Option<Guid>,
 }
 
-/// What became of a file that was to be added.
+/// Result of adding a file.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct AddedBitstream {
     /// The bitstream, as it is in the store now.
     pub bitstream: Bitstream,
-    /// Whether it was there already.
+    /// True if the store had the bitstream already.
     pub already: bool,
 }
 
@@ -44,11 +44,11 @@ struct BitstreamCopy {
 }
 
 impl BitstreamStore {
-    /// Adds a copy of `path`. What is there already, under the same name, is left as it is.
+    /// Adds a copy of `path`. A bitstream that is there already, under the same name, is left as it is.
     ///
     /// # Errors
-    /// When the file is no bitstream, contradicts the details or says too little; when the name is taken; or when a file or
-    /// folder cannot be used.
+    /// When the file is no bitstream, contradicts the details or says too little; when the name is taken; or when a
+    /// file or folder cannot be used.
     pub fn add(&self, path: &Path, details: &BitstreamDetails) -> Result<AddedBitstream, StoreError> {
         let name = match &details.name {
             Some(name) => name.clone(),
@@ -56,7 +56,7 @@ impl BitstreamStore {
         };
         check_name(&name)?;
         let folder = access::make(&self.folder)?;
-        // Held until the end: of two who add under one name, the second finds the first.
+        // Held until the end: of two processes that add under one name, the second finds the first's bitstream.
         folder.lock().map_err(StoreError::file("lock", &self.folder))?;
         let copy = self.copy(path)?;
         let bitstream = describe(name, &copy, details)?;
@@ -129,7 +129,7 @@ impl BitstreamStore {
     }
 }
 
-/// Gives a whole file its name. Whoever adds syncs the folder, once for both files.
+/// Gives a whole file its name. The caller syncs the folder, once for both files.
 fn persist(file: PendingFile, path: &Path) -> Result<(), StoreError> {
     let failed = StoreError::file("sync", file.path());
     let file = file.finish(Durability::Synced).map_err(failed)?;
@@ -149,7 +149,7 @@ fn describe(name: String, copy: &BitstreamCopy, details: &BitstreamDetails) -> R
     })
 }
 
-/// What the file says and what was given with it, together.
+/// Merges the id in the file with the id that was given with it; both must agree.
 fn agreed(what: &str, option: &str, file: Option<&Guid>, given: Option<&Guid>) -> Result<Guid, StoreError> {
     match (file, given) {
         (Some(file), Some(given)) if file != given => {

@@ -5,14 +5,14 @@ use serde::Serialize;
 use super::{Bitstream, BitstreamStore, StoreError, access, chain};
 use crate::bitstream::BitstreamDigest;
 
-/// What was found out about one bitstream or file of the store.
+/// Result of the check of one bitstream or file of the store.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct StoreFinding {
     /// The bitstream's name, or that of a file that belongs to none.
     pub name: String,
-    /// Its digest, where there is one.
+    /// Digest of the bitstream, where there is one.
     pub digest: Option<BitstreamDigest>,
-    /// What is wrong; nothing if it is in order.
+    /// Problem of the bitstream; `None` if it is in order.
     pub problem: Option<String>,
 }
 
@@ -75,7 +75,7 @@ fn finding(name: &str, digest: Option<BitstreamDigest>, problem: Option<String>)
     StoreFinding { name: name.to_owned(), digest, problem }
 }
 
-/// A name that two bitstreams have names neither.
+/// Marks bitstreams that share a name, which finds neither of them.
 fn mark_doubles(findings: &mut [StoreFinding]) {
     let names: Vec<String> =
         findings.windows(2).filter(|pair| pair[0].name == pair[1].name).map(|pair| pair[0].name.clone()).collect();

@@ -1,4 +1,4 @@
-//! A snapshot as a `.tar.zst` archive: the same bytes for the same content, whoever made it and when.
+//! A snapshot as a `.tar.zst` archive: the same bytes for the same content, on every host and at every time.
 
 use std::{fmt::Write as _, io, path::Path};
 
@@ -12,7 +12,7 @@ use super::{
 };
 
 impl TreeSnapshot {
-    /// The archive: entries sorted by path, without times and owners. Files that are not copied are empty and of mode 0.
+    /// The archive: entries sorted by path, without times and owners. Files that are not copied are empty, of mode 0.
     ///
     /// # Errors
     /// When a path or its content does not fit into the format.
@@ -54,7 +54,7 @@ fn append(tar: &mut Builder<Vec<u8>>, path: &Path, entry: &SnapshotEntry) -> io:
     header.set_gid(0);
     header.set_size(content.len() as u64);
     let SnapshotEntry::Link(target) = entry else { return tar.append_data(&mut header, path, content) };
-    // What may lead out would be left out when it is unpacked; nothing that was read lies behind it then either.
+    // A link that may lead out would be left out when unpacked; nothing that was read lies behind it either.
     match harmless(target, path.components().count().saturating_sub(1)) {
         Some(target) => tar.append_link(&mut header, path, target),
         None => Ok(()),

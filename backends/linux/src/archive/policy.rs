@@ -1,19 +1,19 @@
-//! What of a machine may be captured at all: by the place of a file, before it is read.
+//! Decides what of a machine may be captured at all: by the place of a file, before it is read.
 
 use std::path::Path;
 
 /// How much of a file may be captured.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum CapturePolicy {
-    /// What it says.
+    /// Content of the file.
     Content,
-    /// That it is there.
+    /// Existence of the file.
     Presence,
     /// Nothing.
     Nothing,
 }
 
-/// Files of procfs whose content is about the machine. All others may be about who uses it: process ids lead to
+/// Files of procfs whose content is about the machine. All others may be about its users: process ids lead to
 /// processes, and the boot command line can hold passwords.
 const PROC: [&str; 14] = [
     "cpuinfo",
@@ -35,7 +35,7 @@ const PROC: [&str; 14] = [
 /// The host's name, which is kept on request only.
 pub(super) const HOST_NAME: &str = "proc/sys/kernel/hostname";
 
-/// Parts of sysfs that hold keys, traces of what programs do, or what only the firmware's maker understands.
+/// Parts of sysfs that hold keys, traces of what programs do, or data that only the firmware's maker understands.
 const SYS_HIDDEN: [&str; 5] =
     ["sys/firmware", "sys/fs/pstore", "sys/kernel/debug", "sys/kernel/security", "sys/kernel/tracing"];
 
@@ -53,7 +53,7 @@ pub(super) fn keep(path: &Path, host_name: bool) -> CapturePolicy {
         // Device nodes are opened, not read; the links below name disks by serial number.
         "dev" if rest.starts_with("disk") || rest.starts_with("mapper") => CapturePolicy::Nothing,
         "dev" => CapturePolicy::Presence,
-        // It shows that there is a udev daemon.
+        // The socket shows that there is a udev daemon.
         "run" if "udev/control".starts_with(rest) => CapturePolicy::Presence,
         _ => CapturePolicy::Nothing,
     }
@@ -76,7 +76,7 @@ fn keep_of_proc(rest: &str) -> CapturePolicy {
     if PROC.iter().any(|known| fits(known, rest)) { CapturePolicy::Content } else { CapturePolicy::Presence }
 }
 
-/// Whether a path is the one that is meant; `*` stands for one component.
+/// True if `path` is the one that `known` names; `*` stands for one component.
 fn fits(known: &str, path: &str) -> bool {
     let (mut known, mut path) = (known.split('/'), path.split('/'));
     loop {

@@ -1,4 +1,4 @@
-//! Notes what is looked at in a tree while somebody reads it.
+//! Records what a reader of a tree looks at.
 
 use std::{
     collections::BTreeSet,
@@ -9,15 +9,15 @@ use std::{
 
 use crate::{PathAccess, SysRootTap};
 
-/// Put it between a tree and those who read it ([`SysRoot::tapped`](crate::SysRoot::tapped)); a
+/// Recorder to put between a tree and its readers ([`SysRoot::tapped`](crate::SysRoot::tapped)); a
 /// [`TreeSnapshot`](super::TreeSnapshot) then takes what they looked at.
 #[derive(Debug, Default)]
 pub struct AccessRecorder(Mutex<BTreeSet<(PathBuf, PathAccess)>>);
 
 impl AccessRecorder {
-    /// What was looked at so far, by path.
+    /// Returns the accesses so far, by path.
     pub(super) fn seen(&self) -> BTreeSet<(PathBuf, PathAccess)> {
-        // A set is whole after every insertion, whoever panicked.
+        // A set is whole after every insertion, even if another thread panicked.
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

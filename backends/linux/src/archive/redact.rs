@@ -1,7 +1,7 @@
 //! Takes out of a snapshot what identifies one machine among all of its kind: serial numbers and network addresses.
 //!
-//! A serial number becomes a pseudonym of the same form, the same wherever it stands: a device keeps its identity within
-//! a capture, and between captures whose pseudonyms are made in the same way.
+//! A serial number becomes a pseudonym of the same form, the same wherever it stands: a device keeps its identity
+//! within a capture, and between captures whose pseudonyms are made in the same way.
 
 use std::{collections::BTreeMap, ops::Range, path::Path, str};
 
@@ -14,17 +14,18 @@ const DEVICE_SERIAL_NUMBER: u16 = 3;
 /// Two hexadecimal digits, five to seven times followed by a separator and two more.
 const ADDRESS_GROUPS: Range<usize> = 6..9;
 
-/// What is written where a serial number should be.
+/// Texts that stand where a serial number should be.
 const NO_SERIAL: [&str; 5] = ["", "n/a", "none", "not specified", "unknown"];
 
-/// What was taken out.
+/// Values that were taken out.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct RedactedValues {
     /// Serial numbers, each as often as it stands somewhere.
     pub serials: usize,
     /// Network addresses.
     pub addresses: usize,
-    /// What stands for what: every serial number in every form that it may have elsewhere, with its pseudonym in the same.
+    /// Replacements: every serial number in every form that it may have elsewhere, with its pseudonym in the same
+    /// form.
     pub replaced: BTreeMap<String, String>,
 }
 
@@ -53,14 +54,14 @@ impl TreeSnapshot {
     }
 }
 
-/// Gives pseudonyms, and keeps what it gave for what.
+/// Gives pseudonyms, and remembers what each stands for.
 struct PseudonymTable<'a> {
     pseudonym: &'a Pseudonym<'a>,
     given: &'a mut BTreeMap<String, String>,
 }
 
 impl PseudonymTable<'_> {
-    /// Of a number. 0 and all ones mean that there is none.
+    /// Pseudonym of a number. 0 and all ones mean that there is none.
     fn number(&mut self, number: u64) -> Option<u64> {
         if number == 0 || number == u64::MAX {
             return None;
@@ -205,7 +206,7 @@ fn groups(text: &[u8]) -> usize {
     let mut count = 0;
     for chunk in text.chunks(3) {
         if chunk.len() < 2 || !is_pair(chunk) {
-            // What ended in a separator was no pair with one behind it.
+            // A pair that ended in a separator had no other behind it.
             return count;
         }
         count += 1;

@@ -1,4 +1,5 @@
-//! What an unpacked capture cannot show by files alone: attributes that exist and fail when they are read.
+//! Replays failures that an unpacked capture cannot show by files alone: attributes that exist and fail when they are
+//! read.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -14,13 +15,13 @@ use crate::{PathAccess, SysRootTap};
 /// The file beside `sys` and `proc` that lists what could not be read on the captured machine.
 pub(super) const READ_ERRORS: &str = "READ_ERRORS.tsv";
 
-/// Far more than the largest machine has; a hostile archive may have anything.
+/// Limit on the list: far more than the largest machine has. A hostile archive may have anything.
 const MOST_LISTED: u64 = 16 << 20;
 
-/// What reading gives where the capture does not know the content (ENODATA).
+/// Error of a read whose content the capture does not know (ENODATA).
 const NOT_CAPTURED: i32 = 61;
 
-/// Fails where the machine failed, and where nobody knows what it would have said.
+/// Fails reads that failed on the machine, and those whose result there is not known.
 #[derive(Debug)]
 pub(super) struct ReplayTap {
     /// The tree without links.
@@ -31,7 +32,7 @@ pub(super) struct ReplayTap {
 }
 
 impl ReplayTap {
-    /// Of the tree in `folder`; `None` if everything in it can be read.
+    /// Makes the tap of the tree in `folder`; `None` if everything in it can be read.
     pub(super) fn of(folder: &Path, unknown: Vec<PathBuf>) -> Option<Self> {
         let mut errors: BTreeMap<PathBuf, i32> = unknown.into_iter().map(|path| (path, NOT_CAPTURED)).collect();
         let mut listed = Vec::new();
@@ -63,7 +64,7 @@ impl SysRootTap for ReplayTap {
     }
 
     fn write(&self, path: &Path, _: &[u8]) -> Option<io::Result<()>> {
-        // What was written is known from now on.
+        // The written content is known from now on.
         if let Some(place) = self.place(path) {
             self.errors.lock().unwrap_or_else(PoisonError::into_inner).remove(&place);
         }
@@ -71,7 +72,8 @@ impl SysRootTap for ReplayTap {
     }
 }
 
-/// `/path`, `read`, number, words. Lines of another form are passed over: the list is as untrusted as all of the archive.
+/// Parses a line of `/path`, `read`, number, words. Lines of another form are passed over: the list is as untrusted as
+/// the rest of the archive.
 fn error(line: &str) -> Option<(PathBuf, i32)> {
     let mut fields = line.split('\t');
     let (path, tried, number) = (fields.next()?, fields.next()?, fields.next()?);

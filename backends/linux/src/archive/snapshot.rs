@@ -1,7 +1,7 @@
-//! What somebody looked at in a tree, copied: files, links and the names in folders.
+//! A copy of what was looked at in a tree: files, links and the names in folders.
 //!
-//! Only places of a machine that [`policy`] allows are copied, and never through a link that leads to another: paths are
-//! followed here as if the tree were the root of the file system.
+//! Only places of a machine that [`policy`] allows are copied, and never through a link that leads to another: paths
+//! are followed here as if the tree were the root of the file system.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -16,10 +16,11 @@ use super::{
 };
 use crate::{PathAccess, ReadFailure, SysRoot};
 
-/// As many links as the kernel follows.
+/// Most links on one path: as many as the kernel follows.
 const MOST_LINKS: usize = 40;
 
-/// No attribute is longer; `/proc/cpuinfo` and `/proc/iomem` of the largest machines are a few megabytes.
+/// Limit on a file: no attribute is longer; `/proc/cpuinfo` and `/proc/iomem` of the largest machines are a few
+/// megabytes.
 const MOST_BYTES: u64 = 16 << 20;
 
 /// EIO, for errors that have no number.
@@ -41,7 +42,7 @@ pub(super) enum SnapshotEntry {
 /// A part of a machine, in memory.
 #[derive(Clone, Debug, Default)]
 pub struct TreeSnapshot {
-    /// By path, relative to the root.
+    /// Entries by path, relative to the root.
     pub(super) entries: BTreeMap<PathBuf, SnapshotEntry>,
     /// Files that could not be read, with the number of the error.
     pub(super) errors: BTreeMap<PathBuf, i32>,
@@ -49,8 +50,8 @@ pub struct TreeSnapshot {
 }
 
 impl TreeSnapshot {
-    /// Copies what `recorder` saw from `root`, which is the tree that it was put in front of. A file that cannot be read
-    /// is one of the facts.
+    /// Copies what `recorder` saw from `root`, which is the tree that the recorder was put in front of. A file that
+    /// cannot be read is one of the facts.
     ///
     /// # Errors
     /// When it cannot be told what is there.
@@ -78,17 +79,17 @@ impl TreeSnapshot {
         self.left_out.iter().map(PathBuf::as_path)
     }
 
-    /// How many files could not be read.
+    /// Number of files that could not be read.
     pub fn unreadable(&self) -> usize {
         self.errors.len()
     }
 
-    /// How many entries there are.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether nothing was looked at that is there.
+    /// True if nothing that is there was looked at.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -130,8 +131,8 @@ impl TreeSnapshot {
         Ok(())
     }
 
-    /// Enters everything on the way to `path`, and gives the place that it leads to; `None` where nothing is, or nothing
-    /// that may be captured.
+    /// Enters everything on the way to `path`, and gives the place that it leads to; `None` where nothing is, or
+    /// nothing that may be captured.
     fn place(
         &mut self,
         root: &SysRoot,
@@ -188,7 +189,7 @@ impl TreeSnapshot {
         match entry.map_err(|error| ReadFailure::new(place, error)) {
             Ok(entry) => drop(self.entries.insert(place.to_owned(), entry)),
             Err(failure) if failure.is_absence() => {}
-            // What is below belongs to root.
+            // The content of the folder belongs to root.
             Err(failure) if failure.error().kind() == io::ErrorKind::PermissionDenied => {
                 self.unreadable_at(place.to_owned(), failure.error());
             }
@@ -198,12 +199,12 @@ impl TreeSnapshot {
     }
 }
 
-/// What becomes of a link at the end of a path.
+/// Treatment of a link at the end of a path.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum FinalLink {
-    /// It is what was meant.
+    /// The link itself was meant.
     Kept,
-    /// What it leads to was meant.
+    /// The target of the link was meant.
     Followed,
 }
 

@@ -13,7 +13,7 @@ use tar::{Archive, Entry, EntryType};
 use super::ArchiveError;
 use crate::TreeWarning;
 
-/// What was unpacked.
+/// Result of unpacking.
 pub(super) struct UnpackedEntries {
     pub(super) entries: usize,
     /// Links that were left out.
@@ -46,7 +46,7 @@ pub(super) fn unpack<R: Read>(
     Ok(UnpackedEntries { entries, warnings: tree.warnings, unknown: tree.unknown })
 }
 
-/// What was made so far. Only folders in `folders` are ever written to: each is a real folder, never a link to one.
+/// The tree so far. Only folders in `folders` are ever written to: each is a real folder, never a link to one.
 struct UnpackTree<'a> {
     into: &'a Path,
     folders: HashSet<PathBuf>,
@@ -94,7 +94,7 @@ impl UnpackTree<'_> {
         Ok(())
     }
 
-    /// Archives need not name the folders that their entries lie in.
+    /// Makes the folder of an entry: archives need not name the folders that their entries lie in.
     fn parent(&mut self, name: &Path) -> Result<(), ArchiveError> {
         name.parent().map_or(Ok(()), |parent| self.folder(parent))
     }
@@ -151,9 +151,9 @@ fn inside(name: &Path) -> Result<PathBuf, ArchiveError> {
     Ok(relative)
 }
 
-/// A link's target as it would be with the tree as the root of the file system, seen from a folder `depth` levels below
-/// its top: what is absolute becomes relative, and `..` does not lead above the top. `None` for a `..` after a name: the
-/// name may be a link, and then `..` is not where the text says.
+/// A link's target as it would be with the tree as the root of the file system, seen from a folder `depth` levels
+/// below its top: an absolute target becomes relative, and `..` does not lead above the top. `None` for a `..` after a
+/// name: the name may be a link, and then `..` is not where the text says.
 pub(super) fn harmless(target: &Path, depth: usize) -> Option<PathBuf> {
     let (mut ups, mut names) = (0, PathBuf::new());
     for component in target.components() {

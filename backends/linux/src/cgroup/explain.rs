@@ -11,7 +11,7 @@ impl CpusetCgroup {
     /// Why the kernel refused a set.
     pub(super) fn refusal(&self, resource: &CpusetResource, set: &IdSet, error: &io::Error) -> String {
         let errno = error.raw_os_error().map(Errno::from_raw);
-        // What these say holds for any set, so the set is not looked at.
+        // These errors hold for any set, so the set is not looked at.
         match errno {
             Some(Errno::EROFS) => {
                 return "the cgroups are mounted read-only; run the hook where they are writable".into();
@@ -50,7 +50,7 @@ impl CpusetCgroup {
     /// The part of the set that the machine or the parent cgroup does not have.
     fn unavailable(&self, resource: &CpusetResource, set: &IdSet) -> Option<String> {
         let noun = resource.noun;
-        // This is about an error that there is already; what cannot be read does not explain it.
+        // This explains an error that there is already; a file that cannot be read does not help.
         let usable = self.root.text(resource.usable).ok().flatten().and_then(|text| IdSet::from_str(&text).ok());
         let offline = usable.map(|usable| set.difference(&usable)).filter(|offline| !offline.is_empty());
         if let Some(offline) = offline {

@@ -1,8 +1,8 @@
 //! Nodes that have memory for the kernel's own use.
 //!
-//! Memory that may be taken away again, as that of CXL cards, is online as *movable*: it holds what programs allocate, and
-//! nothing that the kernel needs for them. A process whose nodes have no other memory cannot even write into a pipe
-//! (`Cannot allocate memory`), however much is free.
+//! Memory that may be taken away again, as that of CXL cards, is online as *movable*: it holds what programs allocate,
+//! and nothing that the kernel needs for them. A process whose nodes have no other memory cannot even write into a
+//! pipe (`Cannot allocate memory`), however much is free.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,18 @@ use crate::{IdSet, ReadFailure, SysRoot, TreeReading};
 
 const NODES: &str = "sys/devices/system/node";
 
-/// Where the kernel can allocate for itself, at one moment.
+/// Nodes on which the kernel can allocate for itself, at one moment.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct KernelMemory {
-    /// Nodes with memory of every kind; `None` where the kernel does not say: it is older than memory that can be taken away.
+    /// Nodes with memory of every kind; `None` where the kernel does not say: it is older than memory that can be
+    /// taken away.
     normal: Option<IdSet>,
-    /// For each other node: those with such memory, the nearest first.
+    /// Nodes with such memory, the nearest first, for each of the other nodes.
     nearest: BTreeMap<u32, Vec<(u32, u32)>>,
 }
 
 impl KernelMemory {
-    /// Looks.
+    /// Reads which nodes have such memory.
     ///
     /// # Errors
     /// When it cannot be told which nodes have such memory.
@@ -42,7 +43,7 @@ impl KernelMemory {
         Self { normal: Some(normal), nearest }
     }
 
-    /// `mems`, and the node nearest to them that has memory of every kind, unless there is one among them or none at all.
+    /// `mems`, and the node nearest to them that has memory of every kind, unless one is among them or there is none.
     #[must_use]
     pub fn complete(&self, mems: &IdSet) -> IdSet {
         let mut all = mems.clone();
@@ -57,7 +58,7 @@ impl KernelMemory {
     }
 }
 
-/// As [`KernelMemory::complete`], for who asks once.
+/// Completes as [`KernelMemory::complete`] does, for callers that ask once.
 ///
 /// # Errors
 /// When it cannot be told which nodes have such memory.
@@ -65,7 +66,7 @@ pub fn with_kernel_memory(root: &SysRoot, mems: &IdSet) -> Result<IdSet, ReadFai
     Ok(KernelMemory::read(root)?.complete(mems))
 }
 
-/// How far each online node is from a node: distance, then number.
+/// Distances of the online nodes from a node: distance, then number.
 fn distances(tree: &TreeReading<'_>, node: u32, online: &IdSet) -> Vec<(u32, u32)> {
     let row = tree.attribute(format!("{NODES}/node{node}/distance")).unwrap_or_default();
     let row: Vec<u32> = row.split_whitespace().map_while(|distance| distance.parse().ok()).collect();

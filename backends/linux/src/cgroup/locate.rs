@@ -1,4 +1,4 @@
-//! Which cgroup a process is in, and where it can be seen.
+//! Finds the cgroup of a process, and the place where it can be seen.
 
 use std::{
     io::{BufRead, BufReader},
@@ -8,14 +8,15 @@ use std::{
 use super::{CgroupError, CgroupVersion};
 use crate::{ReadFailure, SysRoot};
 
-/// What `/proc/<pid>/cgroup` says about cpusets.
+/// Entry of `/proc/<pid>/cgroup` about cpusets.
 pub(super) struct CgroupMembership {
     pub(super) version: CgroupVersion,
-    /// Seen from our cgroup namespace; begins with `/..` for what is outside of it.
+    /// Path as seen from our cgroup namespace; begins with `/..` for a cgroup outside of it.
     pub(super) path: String,
 }
 
-/// Cpusets are a v1 controller where a v1 hierarchy has them, even if v2 is mounted too.
+/// Reads the cgroup of a process. Cpusets are a v1 controller where a v1 hierarchy has them, even if v2 is mounted
+/// too.
 pub(super) fn membership(root: &SysRoot, pid: u32) -> Result<CgroupMembership, CgroupError> {
     let file = format!("proc/{pid}/cgroup");
     let bytes = root.required_bytes(file, u64::MAX)?;
@@ -80,14 +81,15 @@ impl CgroupMount {
         (fits && point.is_absolute() && plain).then(|| Self { root: unescape(root), point })
     }
 
-    /// Where `cgroup` is below the mount point; `None` if it is elsewhere.
+    /// Path of `cgroup` below the mount point; `None` if it is elsewhere.
     fn below(&self, cgroup: &str) -> Option<PathBuf> {
         let below = Path::new(cgroup).strip_prefix(&self.root).ok()?;
         below.components().all(|part| matches!(part, Component::Normal(_))).then(|| below.to_owned())
     }
 }
 
-/// Mountinfo writes space, tab, line end and backslash as a backslash and three octal digits.
+/// Decodes a field of mountinfo, which writes space, tab, line end and backslash as a backslash and three octal
+/// digits.
 fn unescape(field: &str) -> String {
     let mut parts = field.split('\\');
     let mut text = parts.next().unwrap_or_default().to_owned();

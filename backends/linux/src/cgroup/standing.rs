@@ -1,4 +1,4 @@
-//! What a container's cgroup has, long after it was pinned, and putting it back.
+//! Reads what a container's cgroup has, long after it was pinned, and puts it back.
 //!
 //! Nothing outside of the cgroup is written, and no process in it is touched: a program may narrow itself, and its
 //! children may be in cgroups that have less.
@@ -8,42 +8,43 @@ use std::path::{Path, PathBuf};
 use super::{CPUS, CgroupError, CgroupVersion, CpusetCgroup, CpusetResource, MEMS, relative};
 use crate::IdSet;
 
-/// Cgroups below a container's that are looked at: a program that makes more is in nobody's way but its own.
+/// Most cgroups below a container's that are looked at: a program that makes more harms only itself.
 const MOST_BELOW: usize = 256;
 
 /// One resource of a cgroup.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct SetStanding {
-    /// What it is asked to have.
+    /// Set that the cgroup is asked to have.
     pub requested: IdSet,
-    /// What it has.
+    /// Set that the cgroup has.
     pub effective: IdSet,
-    /// What the cgroup above has to give; empty where that is not known.
+    /// Set that the cgroup above has to give; empty where that is not known.
     pub above: IdSet,
 }
 
-/// What a cgroup has.
+/// CPUs and memory nodes of a cgroup.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct CpusetStanding {
-    /// Its CPUs.
+    /// State of the CPUs.
     pub cpus: SetStanding,
-    /// Its memory nodes.
+    /// State of the memory nodes.
     pub mems: SetStanding,
 }
 
 impl SetStanding {
-    /// Whether it has just these; an empty set is not asked after.
+    /// True if the cgroup has just the `wanted` set; an empty set is not asked after.
     pub fn is(&self, wanted: &IdSet) -> bool {
         wanted.is_empty() || self.requested == *wanted && self.effective == *wanted
     }
 }
 
 impl CpusetCgroup {
-    /// The cgroup at `path`, in which or below which the process is; `None` if it is neither, or has left it.
+    /// Moves up to the cgroup at `path`, in which or below which the process is; `None` if the process is neither, or
+    /// has left it.
     #[must_use]
     pub fn around(self, path: &Path) -> Option<Self> {
         let below = path.strip_prefix(&self.mount).ok()?.to_owned();
-        // The top is everybody's.
+        // The top holds every process.
         if below.as_os_str().is_empty() || !self.below.starts_with(&below) {
             return None;
         }
@@ -52,10 +53,10 @@ impl CpusetCgroup {
         Some(Self { name, below, ..self })
     }
 
-    /// What it has now.
+    /// Reads what the cgroup has now.
     ///
     /// # Errors
-    /// When it is gone, or cannot be read.
+    /// When the cgroup is gone, or cannot be read.
     pub fn standing(&self) -> Result<CpusetStanding, CgroupError> {
         Ok(CpusetStanding { cpus: self.standing_of(&CPUS)?, mems: self.standing_of(&MEMS)? })
     }
@@ -90,7 +91,7 @@ impl CpusetCgroup {
         Ok(SetStanding { requested, effective, above: IdSet::new() })
     }
 
-    /// What the cgroup above has to give, for whoever wants to know why this one has less.
+    /// Adds what the cgroup above has to give, for callers that want to know why this one has less.
     pub fn with_above(&self, mut standing: CpusetStanding) -> CpusetStanding {
         let above = |resource: &CpusetResource| {
             let file = self.parent()?.join(match self.version {
@@ -118,16 +119,16 @@ impl CpusetCgroup {
         Err(CgroupError::Mismatch { file, wanted, seen, cause: self.replacement(resource, set) })
     }
 
-    /// Version 1 lets no cgroup have less than those below it: what they have beyond the set is taken from them first, and
-    /// one that would be left with nothing gets the set.
+    /// Takes from the cgroups below what they have beyond the set: version 1 lets no cgroup have less than those below
+    /// it. One that would be left with nothing gets the set.
     fn make_room(&self, resource: &CpusetResource, has: &IdSet, set: &IdSet) -> Result<(), CgroupError> {
         let below = self.below_with_more(resource, set)?;
         if below.is_empty() {
             return Ok(());
         }
-        // What one of them is to get, this one must have.
+        // This cgroup must have what one of those below is to get.
         self.write(resource, &has.union(set))?;
-        // The deepest first: it is below the others.
+        // The deepest first, as it is below the others.
         for cgroup in below.iter().rev() {
             let file = cgroup.join(resource.file);
             let rest = self.set_in(&file)?.intersection(set);
@@ -137,7 +138,7 @@ impl CpusetCgroup {
         Ok(())
     }
 
-    /// Writes a set below; a cgroup above it that has not all of it would refuse that, so it gets it first.
+    /// Writes a set below; a cgroup above that has not all of it would refuse the set, so it gets the set first.
     fn widen_to(
         &self,
         file: &Path,

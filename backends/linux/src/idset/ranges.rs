@@ -1,4 +1,4 @@
-//! Ranges of numbers in ascending order, with gaps between them: what a set is made of.
+//! Ranges of numbers in ascending order, with gaps between them: the form of a set.
 
 /// The numbers from `first` to `last`, both among them.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -23,7 +23,7 @@ pub(super) fn from(ranges: &[IdRange], id: u32) -> usize {
     ranges.partition_point(|range| range.last < id)
 }
 
-/// Ranges in any order, which may overlap, as a set has them.
+/// Puts ranges in any order, which may overlap, into the form of a set.
 pub(super) fn merged(mut ranges: Vec<IdRange>) -> Vec<IdRange> {
     ranges.sort_unstable();
     ranges.dedup_by(|next, before| {

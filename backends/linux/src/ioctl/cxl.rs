@@ -12,11 +12,11 @@ const SEND_COMMAND: ioctl_num_type = request_code_readwrite!(MAGIC, 2, size_of::
 
 /// The kernel's number for "get health info".
 const GET_HEALTH_INFO: u32 = 7;
-/// The card knows the command, and user space may send it.
+/// Flag of a command that the card knows and user space may send.
 const ENABLED: u32 = 1;
-/// The kernel keeps it to itself for now.
+/// Flag of a command that the kernel keeps to itself for now.
 const EXCLUSIVE: u32 = 2;
-/// More commands than any kernel knows; what says so is no CXL device.
+/// Limit on commands: more than any kernel knows. A device that says so is no CXL device.
 const MOST_COMMANDS: u32 = 1024;
 
 /// Bytes of the answer to "get health info".
@@ -24,11 +24,12 @@ pub const HEALTH_BYTES: usize = 18;
 
 /// Asks memory devices.
 pub trait Mailbox: Send + Sync + fmt::Debug {
-    /// What the card `memdev` (the kernel's name of this moment, `mem0`) says of its health, as it says it.
+    /// Asks the card `memdev` (the kernel's name of this moment, `mem0`) for its health, and returns the answer as it
+    /// is.
     ///
     /// # Errors
-    /// `NotFound` where there is no node; `Unsupported` where the card does not know the command; `EBUSY` while the kernel
-    /// keeps it to itself; else what the kernel says, or the card's own return code.
+    /// `NotFound` where there is no node; `Unsupported` where the card does not know the command; `EBUSY` while the
+    /// kernel keeps it to itself; else the kernel's error, or the card's own return code.
     fn health(&self, memdev: &str) -> io::Result<[u8; HEALTH_BYTES]>;
 }
 
@@ -51,8 +52,8 @@ impl Mailbox for KernelMailbox {
         usable(&commands(&file)?, GET_HEALTH_INFO)?;
         let mut answer = [0; HEALTH_BYTES];
         let mut command = SendCommand::new(GET_HEALTH_INFO, &mut answer);
-        // SAFETY: `file` is open. The kernel reads and writes `command`, of the size that the request says, and writes at
-        // most `output.size` bytes at `output.payload`, which is `answer`; both live until the call returns.
+        // SAFETY: `file` is open. The kernel reads and writes `command`, of the size that the request says, and writes
+        // at most `output.size` bytes at `output.payload`, which is `answer`; both live until the call returns.
         #[allow(unsafe_code, reason = "the C library has no safe interface for this")]
         let result = unsafe { libc::ioctl(file.as_raw_fd(), SEND_COMMAND, &raw mut command) };
         Errno::result(result)?;
@@ -61,7 +62,7 @@ impl Mailbox for KernelMailbox {
     }
 }
 
-/// Whether a command can be sent.
+/// Checks that a command can be sent.
 fn usable(commands: &[CommandInfo], id: u32) -> io::Result<()> {
     match commands.iter().find(|command| command.id == id) {
         Some(command) if command.flags & EXCLUSIVE != 0 => Err(Errno::EBUSY.into()),
@@ -81,8 +82,8 @@ fn commands(file: &File) -> io::Result<Vec<CommandInfo>> {
     // The header and the commands lie behind each other: a header is as large as half a command.
     let mut query = vec![QueryHeader::default(); 1 + 2 * count as usize];
     query[0].n_commands = count;
-    // SAFETY: `file` is open. The kernel writes the header and at most `n_commands` commands of 16 bytes behind it, which is
-    // what `query` holds, and it lives until the call returns.
+    // SAFETY: `file` is open. The kernel writes the header and at most `n_commands` commands of 16 bytes behind it,
+    // which is what `query` holds, and it lives until the call returns.
     #[allow(unsafe_code, reason = "the C library has no safe interface for this")]
     let result = unsafe { libc::ioctl(file.as_raw_fd(), QUERY_COMMANDS, query.as_mut_ptr()) };
     Errno::result(result)?;
@@ -100,7 +101,7 @@ struct QueryHeader {
     rsvd: u32,
 }
 
-/// The first half of `struct cxl_command_info`; the other half is the sizes of what goes in and comes out.
+/// The first half of `struct cxl_command_info`; the other half is the sizes of input and output.
 #[derive(Clone, Copy, Debug)]
 struct CommandInfo {
     id: u32,
@@ -119,7 +120,7 @@ struct SendCommand {
     output: CommandPayload,
 }
 
-/// What goes in or comes out of a command.
+/// Input or output of a command.
 #[derive(Debug, Default)]
 #[repr(C)]
 struct CommandPayload {
@@ -140,7 +141,7 @@ impl SendCommand {
         Self { id, flags: 0, raw: 0, retval: 0, input: CommandPayload::default(), output }
     }
 
-    /// The kernel is content when it could ask; what the card said is another matter.
+    /// Checks the card's answer: the kernel is content when it could ask.
     fn check(&self, expected: usize) -> io::Result<()> {
         if self.retval != 0 {
             return Err(io::Error::other(format!("the card answers with return code {:#x}", self.retval)));

@@ -15,36 +15,36 @@ const FME_PORT_PR: ioctl_num_type = request_code_none!(MAGIC, 0x80);
 /// The only version of this interface that there is; it would change with the layout of [`PortPr`].
 const API_VERSION: i32 = 0;
 
-/// What is done to ports and regions. Numbers of nodes are the kernel's, of this moment.
+/// Operations on ports and regions. Numbers of nodes are the kernel's, of this moment.
 pub trait Dfl: Send + Sync + fmt::Debug {
-    /// Takes a port for oneself: as long as the answer lives, nobody else can open `/dev/dfl-port.<port>`. The kernel resets
-    /// the accelerator function when the port is let go of.
+    /// Takes a port for the caller: as long as the answer lives, no other program can open `/dev/dfl-port.<port>`. The
+    /// kernel resets the accelerator function when the port is let go of.
     ///
     /// # Errors
-    /// `EBUSY` when somebody has the port open; `ENOENT` when there is none; else what the kernel says.
+    /// `EBUSY` when a program has the port open; `ENOENT` when there is none; else the kernel's error.
     fn take(&self, port: u32) -> io::Result<Box<dyn TakenPort>>;
 
-    /// Makes sure that nobody has `/dev/dfl-fme.<fme>` open, and could program regions with it.
+    /// Makes sure that no program has `/dev/dfl-fme.<fme>` open, through which it could program regions.
     ///
     /// # Errors
-    /// `EBUSY` when somebody has; `ENOENT` when there is none; else what the kernel says.
+    /// `EBUSY` when a program has it open; `ENOENT` when there is none; else the kernel's error.
     fn expect_unused(&self, fme: u32) -> io::Result<()>;
 
-    /// Loads `image` into the region behind port `port_id` (its own number on the card) of `/dev/dfl-fme.<fme>`. The kernel
-    /// does not look whether anybody uses the port: [take](Self::take) it first.
+    /// Loads `image` into the region behind port `port_id` (its own number on the card) of `/dev/dfl-fme.<fme>`. The
+    /// kernel does not look whether the port is in use: [take](Self::take) it first.
     ///
     /// # Errors
-    /// `EINVAL` when the card has no such port; `EIO` when the hardware did not take the image: the attribute `status` of
-    /// the card's FPGA manager says why; else what the kernel says.
+    /// `EINVAL` when the card has no such port; `EIO` when the hardware did not take the image: the attribute `status`
+    /// of the card's FPGA manager says why; else the kernel's error.
     fn program(&self, fme: u32, port_id: u32, image: &[u8]) -> io::Result<()>;
 }
 
-/// A port that nobody else can open.
+/// A port that no other program can open.
 pub trait TakenPort: fmt::Debug {
     /// Resets the accelerator function: requests in flight end, its state is lost.
     ///
     /// # Errors
-    /// What the kernel says; `ETIMEDOUT` when the function does not come to rest.
+    /// The kernel's error; `ETIMEDOUT` when the function does not come to rest.
     fn reset(&self) -> io::Result<()>;
 }
 
@@ -124,7 +124,7 @@ impl PortPr {
     }
 }
 
-/// A request whose argument has to be zero.
+/// Sends a request whose argument has to be zero.
 fn without_argument(file: &File, request: ioctl_num_type) -> io::Result<i32> {
     // As wide as the kernel's argument: the upper half of a shorter number would be left to chance.
     const ZERO: libc::c_ulong = 0;

@@ -1,11 +1,11 @@
-//! Who uses the memory of a node.
+//! Users of the memory of a node.
 
 use std::time::{Duration, Instant};
 
 use crate::{ReadFailure, SysRoot, TreeReading};
 
-/// The kernel walks the page tables of a process for this file. A machine of thousands of processes must not hold up an
-/// order for longer than an operator waits.
+/// Time for the whole search: the kernel walks the page tables of a process for this file, and a machine of thousands
+/// of processes must not hold up an order for longer than an operator waits.
 const LOOKING: Duration = Duration::from_secs(2);
 
 /// The mappings of the largest processes that are worth reading.
@@ -16,9 +16,9 @@ const LONGEST_MAPS_BYTES: u64 = 8 << 20;
 pub struct MemoryUser {
     /// Process id.
     pub pid: u32,
-    /// What it calls itself.
+    /// Name that the process gives itself.
     pub command: String,
-    /// What it has there.
+    /// Memory of the process on the node.
     pub bytes: u64,
 }
 
@@ -29,31 +29,31 @@ pub struct HugePagePool {
     pub page_kb: u64,
     /// Pages in the pool: their memory cannot be taken back while they are there.
     pub pages: u64,
-    /// Those that nobody uses.
+    /// Pages in the pool that are unused.
     pub free: u64,
 }
 
-/// Who uses the memory of a node, as far as it can be told.
+/// Users of the memory of a node, as far as they can be told.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct NodeUsers {
     /// Processes, the largest first.
     pub processes: Vec<MemoryUser>,
     /// Pools of huge pages that are not empty.
     pub huge_pages: Vec<HugePagePool>,
-    /// Whether not all processes and pools were looked at.
+    /// True if not all processes and pools were looked at.
     pub incomplete: bool,
 }
 
 impl NodeUsers {
-    /// An answer; that there was none is remembered. It is asked for to tell people who is in the way, and what can be
-    /// told is worth telling.
+    /// Unwraps an answer, and remembers if there was none. Users are asked for to tell people what is in the way, and
+    /// a part of them is worth telling.
     fn known<T>(&mut self, answer: Result<T, ReadFailure>) -> Option<T> {
         self.incomplete |= answer.is_err();
         answer.ok()
     }
 }
 
-/// Looks for whoever uses the memory of `node`. Takes no longer than a few seconds, whatever the machine runs.
+/// Looks for users of the memory of `node`. Takes no longer than a few seconds, whatever the machine runs.
 pub fn users(root: &SysRoot, node: u32) -> NodeUsers {
     let began = Instant::now();
     let mut found = NodeUsers::default();
@@ -75,7 +75,7 @@ pub fn users(root: &SysRoot, node: u32) -> NodeUsers {
     found
 }
 
-/// The bytes of `node` in a text of `numa_maps`: pages of a mapping stand as `N5=12`, their size beside them.
+/// Sums the bytes of `node` in a text of `numa_maps`: pages of a mapping stand as `N5=12`, their size beside them.
 fn bytes_on(maps: &str, node: u32) -> u64 {
     let key = format!("N{node}=");
     let of_line = |line: &str| {

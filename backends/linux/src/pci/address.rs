@@ -1,4 +1,4 @@
-//! Where a PCI function is: domain, bus, device, function.
+//! Addresses of PCI functions: domain, bus, device, function.
 
 use std::{fmt, str::FromStr};
 
@@ -48,8 +48,8 @@ fn parse(text: &str) -> Option<PciAddress> {
 }
 
 impl PciAddress {
-    /// Domain, bus and device: what the functions of one device have in common. Virtual functions may be in another slot
-    /// than their parent.
+    /// Domain, bus and device, which the functions of one device have in common. Virtual functions may be in another
+    /// slot than their parent.
     pub fn slot(self) -> (u32, u8, u8) {
         (self.domain, self.bus, self.device)
     }

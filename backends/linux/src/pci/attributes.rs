@@ -8,7 +8,8 @@ use std::{
 use super::{PciAddress, Sriov};
 use crate::{IdSet, TreeReading};
 
-/// Reads the attributes in a function's folder. What is absent or makes no sense is `None`, the latter with a warning.
+/// Reads the attributes in a function's folder. One that is absent or makes no sense is `None`, the latter with a
+/// warning.
 #[derive(Clone, Copy)]
 pub(super) struct FunctionAttributes<'a> {
     pub(super) tree: &'a TreeReading<'a>,
@@ -32,8 +33,9 @@ impl FunctionAttributes<'_> {
         self.understood("iommu_group", &group, "the number of a group", |group| group.parse().ok())
     }
 
-    /// The node of the function or of its nearest ancestor that has one: firmware often tells it for the host bridge only.
-    /// Where the first that says something says garbage, the node is unknown: that of an ancestor may be another.
+    /// The node of the function or of its nearest ancestor that has one: firmware often tells it for the host bridge
+    /// only. Where the first that says something says garbage, the node is unknown: that of an ancestor may be
+    /// another.
     pub(super) fn numa_node(self) -> Option<u32> {
         let above = |folder: &&Path| folder.starts_with("sys/devices") && *folder != Path::new("sys/devices");
         let own = std::iter::once(self.folder);

@@ -1,4 +1,4 @@
-//! The list of extended capabilities in a configuration space; pure functions over bytes that nobody vouches for.
+//! The list of extended capabilities in a configuration space; pure functions over untrusted bytes.
 
 use std::collections::BTreeSet;
 
@@ -11,24 +11,24 @@ const DVSEC: u16 = 0x0023;
 /// An entry of the list.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ExtendedCapability {
-    /// Where it begins in configuration space.
+    /// Offset of the capability in configuration space.
     pub offset: u16,
-    /// What it is.
+    /// Kind of the capability.
     pub id: u16,
-    /// The version of its layout.
+    /// Version of the capability's layout.
     pub version: u8,
-    /// Its own header, if it is designated vendor-specific and whole.
+    /// Header of a designated vendor-specific capability, if it is one and whole.
     pub dvsec: Option<Dvsec>,
 }
 
 /// The header of a designated vendor-specific capability.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Dvsec {
-    /// Who defines it; 1e98 is CXL.
+    /// Definer of the capability; 1e98 is CXL.
     pub vendor: u16,
-    /// The definer's number for it.
+    /// The definer's number for the capability.
     pub id: u16,
-    /// The revision of its layout.
+    /// Revision of the capability's layout.
     pub revision: u8,
     /// Bytes, header included.
     pub length: u16,
@@ -40,8 +40,8 @@ pub fn extended_capabilities(config: &[u8]) -> Vec<ExtendedCapability> {
     capabilities_by(|offset| dword(config, offset))
 }
 
-/// As [`extended_capabilities`], of a space that is read a dword at a time: `read` gives the one at an offset, or `None`
-/// where it cannot be read. Few of a thousand are asked for.
+/// Lists as [`extended_capabilities`] does, from a space that is read a dword at a time: `read` gives the one at an
+/// offset, or `None` where it cannot be read. Few of a thousand are asked for.
 pub fn capabilities_by(mut read: impl FnMut(u16) -> Option<u32>) -> Vec<ExtendedCapability> {
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();

@@ -14,7 +14,7 @@ pub struct ConfigFile {
 }
 
 impl ConfigFile {
-    /// Opens it. How much of it can be read is decided now, by the privileges of this moment.
+    /// Opens the space. The privileges of this moment decide how much of it can be read.
     ///
     /// # Errors
     /// Whatever the kernel says.
@@ -23,7 +23,7 @@ impl ConfigFile {
         Ok(Self { file: root.open(&path)?, path })
     }
 
-    /// The four bytes at an offset; `None` where it ends before, for us.
+    /// The four bytes at an offset; `None` where the space ends before, for us.
     ///
     /// # Errors
     /// Whatever the kernel says.

@@ -1,4 +1,4 @@
-//! How a configuration names functions: one by its address, or all of a model.
+//! Names of functions in a configuration: one by its address, or all of a model.
 
 use std::{fmt, str::FromStr};
 
@@ -15,13 +15,13 @@ pub enum PciPick {
     Model {
         /// The maker.
         vendor: u16,
-        /// The maker's number for it.
+        /// The maker's number for the model.
         device: u16,
     },
 }
 
 impl PciPick {
-    /// Whether it names this function.
+    /// True if the pick names this function.
     pub fn names(&self, function: &PciIdentity) -> bool {
         match *self {
             Self::Address(address) => address == function.address,

@@ -1,4 +1,4 @@
-//! What an error of the kernel means: nothing is there, we cannot look, or this one file cannot be read.
+//! Meaning of the kernel's errors: nothing is there, we cannot look, or this one file cannot be read.
 
 use std::{
     io,
@@ -9,7 +9,7 @@ use nix::errno::Errno;
 
 use crate::TreeWarning;
 
-/// What the kernel says of what is not there, with the reason. Nothing else is taken for absent.
+/// Errors of the kernel for something that is not there, with the reason. Nothing else is taken for absent.
 const ABSENT: [(Errno, &str); 6] = [
     (Errno::ENOENT, "nothing has this name; attributes without a value say so too (`compat_id` of a base region)"),
     (Errno::ENOTDIR, "a part of the path is a file, so that nothing is below it"),
@@ -22,8 +22,8 @@ const ABSENT: [(Errno, &str); 6] = [
     (Errno::ENODATA, "the file has no value now (a sensor without a reading), or a capture has kept it back"),
 ];
 
-/// What the kernel says when we, or all of the machine, are short of something: the next file would say the same, so that
-/// nothing that is read now can be believed to be all.
+/// Errors of the kernel when we, or all of the machine, are short of something: the next file would fail in the same
+/// way, so that nothing that is read now can be believed to be all.
 const SHORTAGE: [Errno; 5] = [Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM, Errno::ENOBUFS, Errno::EINTR];
 
 /// An answer, if there is one.
@@ -34,9 +34,9 @@ pub(super) fn present<T>(answer: Result<T, ReadFailure>) -> Result<Option<T>, Re
     }
 }
 
-/// An answer about the tree itself (whether something is there, which names a folder has, where a link leads), if there is one.
-/// ENODEV is the word of attributes whose device went; the kernel never says it of the tree, so that behind it there may be
-/// anything.
+/// An answer about the tree itself (whether something is there, which names a folder has, where a link leads), if
+/// there is one. ENODEV is the word of attributes whose device went; the kernel never says it of the tree, so that
+/// anything may be behind it.
 pub(super) fn present_in_tree<T>(answer: Result<T, ReadFailure>) -> Result<Option<T>, ReadFailure> {
     match answer {
         Err(failure) if failure.errno() == Some(Errno::ENODEV) => Err(failure),
@@ -44,7 +44,7 @@ pub(super) fn present_in_tree<T>(answer: Result<T, ReadFailure>) -> Result<Optio
     }
 }
 
-/// A link, if there is one: what is something else is no link (EINVAL).
+/// A link, if there is one: something else is no link (EINVAL).
 pub(super) fn present_link<T>(answer: Result<T, ReadFailure>) -> Result<Option<T>, ReadFailure> {
     match answer {
         Err(failure) if failure.errno() == Some(Errno::EINVAL) => Ok(None),
@@ -62,7 +62,7 @@ pub struct ReadFailure {
 }
 
 impl ReadFailure {
-    /// Of something that was read past the tree. `path` is relative to the root.
+    /// Failure for something that was read past the tree. `path` is relative to the root.
     pub fn new(path: impl Into<PathBuf>, source: io::Error) -> Self {
         Self { path: path.into(), source }
     }
@@ -72,24 +72,24 @@ impl ReadFailure {
         &self.path
     }
 
-    /// What the kernel said.
+    /// The kernel's error.
     pub fn error(&self) -> &io::Error {
         &self.source
     }
 
-    /// What the kernel said, without the file.
+    /// The kernel's error, without the file.
     pub fn into_error(self) -> io::Error {
         self.source
     }
 
-    /// Whether it says that nothing is there.
+    /// True if the kernel says that nothing is there.
     pub fn is_absence(&self) -> bool {
         // Made-up errors of taps have a kind alone.
         let absent = |errno| ABSENT.iter().any(|(absent, _)| *absent == errno);
         self.errno().map_or(self.source.kind() == io::ErrorKind::NotFound, absent)
     }
 
-    /// Whether every other file would fail as well.
+    /// True if every other file would fail as well.
     pub fn is_shortage(&self) -> bool {
         let short = |errno| SHORTAGE.contains(&errno);
         self.errno().map_or(self.source.kind() == io::ErrorKind::Interrupted, short)

@@ -1,5 +1,5 @@
-//! What lies below the folder that stands for `/`, and nothing outside of it: links lead where they would lead if that
-//! folder were the root of all, and what is no regular file is not read. Of this host, whose files the kernel makes, all of
+//! Files below the folder that stands for `/`, and nothing outside of it: links lead where they would lead if that
+//! folder were the root of all, and only regular files are read. Of this host, whose files the kernel makes, all of
 //! that is true anyway.
 
 mod walk;
@@ -22,7 +22,8 @@ use nix::{
 
 use super::MOST_BYTES;
 
-/// The kernel gives up where something is renamed while it resolves `..`; so often in a row is no accident.
+/// Limit on races: the kernel gives up where something is renamed while it resolves `..`; so often in a row is no
+/// accident.
 const MOST_RACES: usize = 16;
 
 /// The folder, opened when it is first needed.
@@ -41,7 +42,7 @@ impl RootFolder {
         &self.path
     }
 
-    /// A file to read.
+    /// Opens a file to read.
     pub(super) fn read(&self, relative: &Path) -> io::Result<File> {
         if self.is_host() {
             return self.open(relative, OFlag::O_RDONLY);
@@ -51,8 +52,8 @@ impl RootFolder {
         Ok(file)
     }
 
-    /// A file to replace the content of. Truncating means nothing to sysfs; in a tree of plain files it takes the old value
-    /// away.
+    /// Opens a file to replace its content. Truncating means nothing to sysfs; in a tree of plain files it takes the
+    /// old value away.
     pub(super) fn write(&self, relative: &Path) -> io::Result<File> {
         if self.is_host() {
             return self.open(relative, OFlag::O_WRONLY | OFlag::O_TRUNC);
@@ -62,7 +63,7 @@ impl RootFolder {
         Ok(file)
     }
 
-    /// What a device node stands for, to be asked by ioctl.
+    /// Opens a device node, to be asked by ioctl.
     pub(super) fn device(&self, relative: &Path, flags: OFlag) -> io::Result<File> {
         self.open(relative, OFlag::O_RDWR | flags)
     }
@@ -90,7 +91,7 @@ impl RootFolder {
         Ok(names)
     }
 
-    /// Where a symbolic link points to, unresolved.
+    /// Target of a symbolic link, unresolved.
     pub(super) fn link(&self, relative: &Path) -> io::Result<PathBuf> {
         if self.is_host() {
             return fs::read_link(self.path.join(relative));
@@ -99,7 +100,8 @@ impl RootFolder {
         Ok(readlinkat(&link, "")?.into())
     }
 
-    /// This machine's own root: the paths of its files are what they seem, and it costs nothing to follow them.
+    /// True for this machine's own root: the paths of its files are what they seem, and it costs nothing to follow
+    /// them.
     fn is_host(&self) -> bool {
         self.path == Path::new("/")
     }
@@ -112,7 +114,7 @@ impl RootFolder {
         self.inside(relative, flags)
     }
 
-    /// A regular file of a tree. A FIFO is not waited for, and no terminal becomes ours.
+    /// Opens a regular file of a tree. A FIFO is not waited for, and no terminal becomes ours.
     fn file(&self, relative: &Path, flags: OFlag) -> io::Result<(File, Metadata)> {
         let file = self.inside(relative, flags | OFlag::O_NONBLOCK | OFlag::O_NOCTTY)?;
         let found = file.metadata()?;

@@ -1,4 +1,4 @@
-//! One look at a tree, which a file that cannot be read brings to nothing.
+//! A look at a tree that fails as a whole with a file that cannot be read.
 
 use std::{
     cell::RefCell,
@@ -8,9 +8,9 @@ use std::{
 use super::{ReadFailure, SysRoot};
 use crate::TreeWarning;
 
-/// A tree while it is looked at. An answer is present or absent here, and an empty folder is one that is not there; the
-/// first answer that is neither brings all of the look to nothing: what was made of the answers never leaves
-/// [`SysRoot::look`]. Nothing can be written through it: what is done has to rest on a look that has ended well.
+/// A tree while it is looked at. An answer is present or absent here, and an empty folder is one that is not there;
+/// the first answer that is neither makes the whole look fail: what was made of the answers never leaves
+/// [`SysRoot::look`]. Nothing can be written through it: an action has to rest on a look that has ended well.
 #[derive(Debug)]
 pub struct TreeReading<'a> {
     root: &'a SysRoot,
@@ -19,12 +19,12 @@ pub struct TreeReading<'a> {
     warnings: RefCell<Vec<TreeWarning>>,
 }
 
-/// What becomes of the whole where a detail cannot be read.
+/// Effect on the whole look of a detail that cannot be read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum MissingDetails {
-    /// Somebody is warned.
+    /// A warning is recorded.
     Warn,
-    /// It fails: nobody is there to be warned.
+    /// The look fails: it has no reader for warnings.
     Fail,
 }
 
@@ -62,24 +62,25 @@ impl<'a> TreeReading<'a> {
         self.failure.into_inner().map_or(Ok((found, warnings)), Err)
     }
 
-    /// The tree, for what reads it in a way of its own. A failure there is to be handed to [`fail`](Self::fail).
+    /// The tree, for callers that read it in a way of their own. A failure there is to be handed to
+    /// [`fail`](Self::fail).
     pub fn root(&self) -> &'a SysRoot {
         self.root
     }
 
-    /// Brings the look to nothing, unless another failure has.
+    /// Makes the look fail, unless another failure has.
     pub fn fail(&self, failure: ReadFailure) {
         self.failure.borrow_mut().get_or_insert(failure);
     }
 
-    /// Tells of something that makes no sense, and what follows from it. `path` is relative to the root.
+    /// Warns of something that makes no sense, and what follows from it. `path` is relative to the root.
     pub fn warn(&self, path: impl AsRef<Path>, reason: impl Into<String>) {
         let path = format!("/{}", path.as_ref().display());
         self.warnings.borrow_mut().push(TreeWarning { path, reason: shortened(reason.into()) });
     }
 
-    /// The meaning of `text`, which stands in the file at `path`. A text that is not `expected` (`a number`) leaves a warning:
-    /// otherwise garbage would look absent.
+    /// The meaning of `text`, which stands in the file at `path`. A text that is not `expected` (`a number`) leaves a
+    /// warning: otherwise garbage would look absent.
     pub fn understood<T>(
         &self,
         path: impl AsRef<Path>,
@@ -114,12 +115,12 @@ impl<'a> TreeReading<'a> {
         self.answer(|root| root.names(relative))
     }
 
-    /// Whether something is there.
+    /// True if something is there.
     pub fn exists(&self, relative: impl AsRef<Path>) -> bool {
         self.answer(|root| root.exists(relative))
     }
 
-    /// Where a symbolic link points to, unresolved.
+    /// Target of a symbolic link, unresolved.
     pub fn link(&self, relative: impl AsRef<Path>) -> Option<PathBuf> {
         self.answer(|root| root.link(relative))
     }
@@ -134,22 +135,22 @@ impl<'a> TreeReading<'a> {
         self.answer(|root| root.target(relative))
     }
 
-    /// An attribute that tells no more than a detail: what a driver has to ask the hardware for, or what only root may
-    /// read. Where it cannot be read it is absent, and somebody is warned.
+    /// An attribute that tells no more than a detail: one that a driver has to ask the hardware for, or that only root
+    /// may read. Where it cannot be read it is absent, with a warning.
     pub fn detail(&self, relative: impl AsRef<Path>) -> Option<String> {
         self.detail_or_warning(self.root.attribute(relative))
     }
 
-    /// As [`detail`](Self::detail), of any file.
+    /// A detail from any file; see [`detail`](Self::detail).
     pub fn detail_bytes(&self, relative: impl AsRef<Path>, most: u64) -> Option<Vec<u8>> {
         self.detail_or_warning(self.root.first_bytes(relative, most))
     }
 
-    /// An attribute of which a driver's refusal says something by itself, as EBUSY of a released port does. The refusal is
-    /// for the caller to tell; that we cannot look at all still brings the look to nothing.
+    /// An attribute of which a driver's refusal says something by itself, as EBUSY of a released port does. The caller
+    /// interprets the refusal; a failure to look at all still makes the look fail.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     pub fn driver_answer(&self, relative: impl AsRef<Path>) -> Result<Option<String>, ReadFailure> {
         match self.root.attribute(relative) {
             Err(failure) if failure.is_shortage() => {
@@ -170,7 +171,8 @@ impl<'a> TreeReading<'a> {
         }
     }
 
-    /// What follows a failure is asked all the same: a capture copies what was asked for.
+    /// Unwraps an answer or remembers its failure. Later questions are asked all the same: a capture copies what was
+    /// asked for.
     fn answer<T: Default>(&self, ask: impl FnOnce(&SysRoot) -> Result<T, ReadFailure>) -> T {
         ask(self.root).unwrap_or_else(|failure| {
             self.fail(failure);
@@ -179,7 +181,7 @@ impl<'a> TreeReading<'a> {
     }
 }
 
-/// A reason quotes what it is about, which can be as long as a file. Its beginning tells which one it is.
+/// Shortens a reason, which quotes what it is about and can be as long as a file. The beginning tells which one it is.
 fn shortened(reason: String) -> String {
     const MOST_CHARS: usize = 500;
     match reason.char_indices().nth(MOST_CHARS) {

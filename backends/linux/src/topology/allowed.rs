@@ -3,7 +3,7 @@
 use super::reader::TreeReader;
 use crate::IdSet;
 
-/// What containers may get at most.
+/// The most that containers may get.
 pub(super) struct AllowedCpuset {
     pub(super) cpus: IdSet,
     pub(super) nodes: IdSet,
@@ -37,7 +37,8 @@ const V1: CpusetFiles = CpusetFiles {
 const V1_BARE: CpusetFiles =
     CpusetFiles { cpus: &["effective_cpus", "cpus"], mems: &["effective_mems", "mems"], isolated: None };
 
-/// Where kubelets put pods, by cgroup driver; then the root, which on a host without pods is what they would get.
+/// Folders where kubelets put pods, by cgroup driver; then the root, which on a host without pods is what they would
+/// get.
 const GROUPS: [&str; 3] = ["/kubepods.slice", "/kubepods", ""];
 
 /// Reads the limits. `boot_isolated` CPUs stay allowed: whether to hand those out is the operator's choice.
@@ -58,8 +59,8 @@ pub(super) fn read(reader: &mut TreeReader<'_>, online: &IdSet, nodes: &IdSet, b
     }
 }
 
-/// The first set that says something, cut to what is online; all of that where nothing narrows it. An empty set in
-/// cgroup v1 means that nobody has configured the group.
+/// The first set that says something, cut to the online ones; all of those where nothing narrows it. An empty set in
+/// cgroup v1 means that the group was never configured.
 fn limit(
     reader: &mut TreeReader<'_>,
     all: &[CpusetHierarchy],
@@ -123,7 +124,7 @@ fn join(folder: &str, file: &str) -> String {
     format!("{folder}/{file}")
 }
 
-/// lxcfs shows a container's share of the machine where the machine should be.
+/// Warns of lxcfs, which shows a container's share of the machine where the machine should be.
 fn warn_of_fakes(reader: &mut TreeReader<'_>, mounts: &str) {
     const FACTS: [&str; 4] = ["/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/sys/devices/system/cpu"];
     for line in mounts.lines() {

@@ -1,4 +1,4 @@
-//! Caches, and who shares them.
+//! Caches, and the CPUs that share them.
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
@@ -11,9 +11,9 @@ use crate::IdSet;
 
 /// More cache leaves than any CPU has; bounds what a made-up tree can cost.
 const MOST_LEAVES: usize = 32;
-/// As many as the registers of arm64 can tell apart; no machine has more.
+/// Levels of caches: as many as the registers of arm64 can tell apart; no machine has more.
 const LEVELS: RangeInclusive<u32> = 1..=7;
-/// What the kernel calls them.
+/// Types of caches, by the kernel's names.
 const TYPES: [&str; 3] = ["Data", "Instruction", "Unified"];
 /// From this level on caches are shared by cores, and handed out.
 const LAST_LEVEL: u32 = 3;
@@ -21,7 +21,8 @@ const LAST_LEVEL: u32 = 3;
 /// Every cache once, by level, type and lowest online CPU.
 pub(super) fn read(reader: &mut TreeReader<'_>, online: &IdSet) -> Vec<CpuCache> {
     let mut scan = CacheScan::new(reader, online);
-    // By CPU: the folders of an earlier one with which it shares every cache. A CPU with other folders has caches besides.
+    // By CPU: the folders of an earlier one with which it shares every cache. A CPU with other folders has caches
+    // besides.
     let mut shared: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for cpu in online.iter() {
         let indexes = scan.indexes(cpu);
@@ -40,10 +41,10 @@ pub(super) fn read(reader: &mut TreeReader<'_>, online: &IdSet) -> Vec<CpuCache>
 struct CacheScan<'r, 'root> {
     reader: &'r mut TreeReader<'root>,
     online: &'r IdSet,
-    /// Whether this machine's caches have ids: arm64 and old kernels have none.
+    /// True if this machine's caches have ids: arm64 and old kernels have none.
     has_ids: bool,
     caches: Vec<CpuCache>,
-    /// Where in `caches` the cache of a level and type is, by CPU.
+    /// Index in `caches` of the cache of a level and type, by CPU.
     placed: BTreeMap<CacheKind, BTreeMap<u32, usize>>,
     patterns: Vec<CachePattern>,
 }
@@ -51,13 +52,13 @@ struct CacheScan<'r, 'root> {
 /// Level and type.
 type CacheKind = (u32, String);
 
-/// What the first CPU behind an outermost cache says of its caches. The kernel fills in the folders of the others behind it
-/// in the same order, unless they are of another kind.
+/// Caches of the first CPU behind an outermost cache. The kernel fills in the folders of the others behind it in the
+/// same order, unless they are of another kind.
 #[derive(Clone)]
 struct CachePattern {
     /// All CPUs behind the outermost cache.
     cpus: IdSet,
-    /// Where in the scan's caches that of each folder is, by the folder's number.
+    /// Index in the scan's caches of the one of each folder, by the folder's number.
     leaves: BTreeMap<u32, usize>,
 }
 
@@ -86,7 +87,7 @@ impl<'r, 'root> CacheScan<'r, 'root> {
             let expected = pattern.as_ref().and_then(|pattern| pattern.leaves.get(&leaf).copied());
             let found = self.leaf(cpu, &format!("{all}/index{leaf}"), expected);
             leaves.extend(found.map(|cache| (leaf, cache)));
-            // Where nobody knows what it is, those who share it may.
+            // The CPU knows nothing of the cache, but those that share it may.
             shared.push(found.map_or_else(|| IdSet::from_iter([cpu]), |cache| self.caches[cache].cpus.clone()));
         }
         if pattern.is_none() {
@@ -96,8 +97,8 @@ impl<'r, 'root> CacheScan<'r, 'root> {
         shared.into_iter().reduce(|all, cpus| all.intersection(&cpus)).unwrap_or_default()
     }
 
-    /// The cache in `folder`, which is read unless a sharer showed it already. Level and type are read only where something
-    /// else is not as in the folder of the same number of the CPU that is `expected` to be alike.
+    /// The cache in `folder`, which is read unless a sharer showed it already. Level and type are read only where
+    /// something else is not as in the folder of the same number of the CPU that is `expected` to be alike.
     fn leaf(&mut self, cpu: u32, folder: &str, expected: Option<usize>) -> Option<usize> {
         let Some(expected) = expected else {
             let kind = self.kind(folder)?;
@@ -143,7 +144,7 @@ impl<'r, 'root> CacheScan<'r, 'root> {
         Some(self.place(folder, kind, cpus, size_bytes))
     }
 
-    /// Enters a cache; who has another of its kind already keeps that.
+    /// Enters a cache; a CPU that has another of its kind already keeps that.
     fn place(&mut self, folder: &str, kind: CacheKind, mut cpus: IdSet, size_bytes: Option<u64>) -> usize {
         let placed = self.placed.entry(kind.clone()).or_default();
         let taken: IdSet = cpus.iter().filter(|cpu| placed.contains_key(cpu)).collect();
@@ -160,8 +161,9 @@ impl<'r, 'root> CacheScan<'r, 'root> {
         place
     }
 
-    /// The online CPUs that share a cache: what the first file says that names the CPU itself. `None` for a cache of the
-    /// last level of which nobody knows: taken as the CPU's own, it would be handed out as one that nobody else uses.
+    /// The online CPUs that share a cache: those in the first file that names the CPU itself. `None` for a cache of
+    /// the last level without such a file: taken as the CPU's own, it would be handed out as one that no other CPU
+    /// uses.
     fn sharers(&mut self, cpu: u32, folder: &str, level: u32) -> Option<IdSet> {
         let mut wrong = Vec::new();
         let mut found = None;

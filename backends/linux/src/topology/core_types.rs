@@ -1,4 +1,4 @@
-//! Which kind of core each CPU is, on machines that mix kinds.
+//! Finds the kind of core of each CPU, on machines that mix kinds.
 
 use std::{
     cmp::Reverse,
@@ -12,11 +12,13 @@ use super::{
 };
 use crate::IdSet;
 
-/// Capacities that differ by less are one kind with good and bad samples: the scheduler's own margin (`capacity_greater`).
+/// Margin of capacities: those that differ by less are one kind with good and bad samples. The scheduler's own margin
+/// (`capacity_greater`).
 const CAPACITY_MARGIN: SeparationRatio = SeparationRatio { more: 1078, less: 1024 };
-/// Favoured cores of one kind differ by a few per cent in CPPC performance, kinds by a quarter and more.
+/// Margin of CPPC performance: favoured cores of one kind differ by a few per cent, kinds by a quarter and more.
 const PERFORMANCE_MARGIN: SeparationRatio = SeparationRatio { more: 6, less: 5 };
-/// A smaller difference counts where the stronger cores all have more threads than the weaker ones.
+/// Margin of CPPC performance where the stronger cores all have more threads than the weaker ones: a smaller
+/// difference counts.
 const THREADS_MARGIN: SeparationRatio = SeparationRatio { more: 21, less: 20 };
 
 /// The kinds of cores, strongest first, as indices of cores.
@@ -52,7 +54,7 @@ pub(super) fn assign(reader: &mut TreeReader<'_>, cores: &[CpuCore], cpus: &mut 
     }
 }
 
-/// Hybrid Intel: one performance monitoring unit per kind.
+/// Kinds on hybrid Intel: one performance monitoring unit per kind.
 fn by_pmu(reader: &mut TreeReader<'_>, cores: &[CpuCore]) -> Option<Classes> {
     let kinds = ["cpu_core", "cpu_atom", "cpu_lowpower"];
     let lists: Vec<IdSet> = kinds.iter().filter_map(|kind| reader.list(&format!("sys/devices/{kind}/cpus"))).collect();
@@ -70,7 +72,7 @@ fn by_pmu(reader: &mut TreeReader<'_>, cores: &[CpuCore]) -> Option<Classes> {
     several(classes)
 }
 
-/// arm64: implementer and part number say which design a core is; variant and revision do not matter.
+/// Kinds on arm64: implementer and part number say which design a core is; variant and revision do not matter.
 fn by_midr(reader: &mut TreeReader<'_>, cores: &[CpuCore], cpus: &BTreeMap<u32, LogicalCpu>) -> Option<Classes> {
     const MIDR: &str = "regs/identification/midr_el1";
     // One look spares all other machines a look per core.
@@ -98,7 +100,7 @@ fn by_midr(reader: &mut TreeReader<'_>, cores: &[CpuCore], cpus: &BTreeMap<u32, 
     Some(classes.into_iter().map(|(_, class)| class).collect())
 }
 
-/// arm64 and riscv always have capacities, x86 on new kernels.
+/// Kinds by capacity, which arm64 and riscv always have, x86 on new kernels.
 fn by_capacity(cores: &[CpuCore], cpus: &BTreeMap<u32, LogicalCpu>) -> Option<Classes> {
     let strengths = cores.iter().enumerate().map(|(core, CpuCore { cpus: threads })| {
         let value = u64::from(cpus.get(&threads.first()?)?.capacity?);

@@ -1,4 +1,4 @@
-//! Which CPUs there are, and how they form cores, packages, dies and clusters.
+//! Reads the CPUs, and how they form cores, packages, dies and clusters.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::IdSet;
 
-/// What the kernel says of all CPUs together.
+/// Lists of the kernel that are about all CPUs together.
 pub(super) struct CpuLists {
     pub(super) possible: IdSet,
     pub(super) present: IdSet,
@@ -41,7 +41,8 @@ impl CpuLists {
     }
 }
 
-/// Old kernels have no list of what is online: a CPU is, unless it says otherwise; the boot CPU often does not say.
+/// Finds the online CPUs of old kernels, which have no list of them: a CPU is online unless it says otherwise; the
+/// boot CPU often does not say.
 fn online_by_folder(reader: &mut TreeReader<'_>) -> IdSet {
     let cpus = reader.numbered(CPU, "cpu").into_iter();
     cpus.filter(|cpu| reader.text(&format!("{CPU}/cpu{cpu}/online")).as_deref() != Some("0")).collect()
@@ -73,7 +74,7 @@ const CLUSTER: GroupFiles = GroupFiles { members: &["cluster_cpus_list", "cluste
 const BOOK: GroupFiles = GroupFiles { members: &["book_siblings_list", "book_siblings"], id: Some("book_id") };
 const DRAWER: GroupFiles = GroupFiles { members: &["drawer_siblings_list", "drawer_siblings"], id: Some("drawer_id") };
 
-/// How the online CPUs form groups. Members come from sibling masks: ids repeat, have gaps and may be −1.
+/// Groups of the online CPUs. Members come from sibling masks: ids repeat, have gaps and may be −1.
 pub(super) struct CpuGrouping {
     pub(super) cores: Vec<CpuCore>,
     pub(super) packages: Vec<CpuGroup>,
@@ -104,7 +105,8 @@ impl CpuGrouping {
 struct GroupScan<'r, 'root> {
     reader: &'r mut TreeReader<'root>,
     online: &'r IdSet,
-    /// The files that topology folders have: asking each CPU for what no kernel of this age has costs as much as reading.
+    /// The files that topology folders have: asking each CPU for what no kernel of this age has costs as much as
+    /// reading.
     files: BTreeSet<String>,
 }
 
@@ -137,8 +139,8 @@ impl<'r, 'root> GroupScan<'r, 'root> {
         packages
     }
 
-    /// Groups that the kernel gives a name: an id of −1 says that it cannot tell them apart, and where both ends of the
-    /// machine say so, nobody else is asked.
+    /// Groups that the kernel gives a name: an id of −1 says that it cannot tell them apart, and where both ends of
+    /// the machine say so, no other CPU is asked.
     fn named_groups(&mut self, files: &GroupFiles) -> Vec<CpuGroup> {
         let mut unnamed = |id: &str| {
             let path = |cpu| format!("{CPU}/cpu{cpu}/topology/{id}");
@@ -177,7 +179,7 @@ impl<'r, 'root> GroupScan<'r, 'root> {
         (groups, alone)
     }
 
-    /// What a sibling mask can mean: online CPUs that no other group has, this one among them.
+    /// Plausible members in a sibling mask: online CPUs that no other group has, and this one.
     fn plausible(&mut self, cpu: u32, set: &IdSet, placed: &IdSet, folder: &str, file: &str) -> IdSet {
         let (mut set, path) = (set.intersection(self.online), format!("{folder}/{file}"));
         if set.insert(cpu) {
@@ -191,13 +193,13 @@ impl<'r, 'root> GroupScan<'r, 'root> {
     }
 }
 
-/// The first and the last: between them they show what kind of attributes the machine has, also a hybrid one.
+/// The first and the last CPU: between them they show what kind of attributes the machine has, also a hybrid one.
 pub(super) fn ends(cpus: &IdSet) -> impl Iterator<Item = u32> {
     let last = cpus.iter().next_back();
     cpus.first().into_iter().chain(last.filter(|last| cpus.first() != Some(*last)))
 }
 
-/// Puts together what is known of each CPU, except its core type.
+/// Puts together the facts of each CPU, except its core type.
 pub(super) fn read(
     reader: &mut TreeReader<'_>,
     online: &IdSet,
@@ -231,7 +233,7 @@ pub(super) fn read(
     online.iter().map(|id| (id, cpu(id))).collect()
 }
 
-/// In which group each CPU is.
+/// Finds the group of each CPU.
 fn places<'a>(groups: impl Iterator<Item = &'a IdSet>) -> BTreeMap<u32, usize> {
     groups.enumerate().flat_map(|(index, cpus)| cpus.iter().map(move |cpu| (cpu, index))).collect()
 }
@@ -263,7 +265,8 @@ impl CpuStrengths {
     }
 }
 
-/// A number of the first CPU of each core, which firmware may have to be asked for, by the core's index; empty where neither end of the machine has the file.
+/// A number of the first CPU of each core, which firmware may have to be asked for, by the core's index; empty where
+/// neither end of the machine has the file.
 pub(super) fn per_core(reader: &mut TreeReader<'_>, cores: &[CpuCore], file: &str) -> BTreeMap<usize, u64> {
     let asked: Vec<(usize, u32)> =
         cores.iter().enumerate().filter_map(|(index, core)| Some((index, core.cpus.first()?))).collect();

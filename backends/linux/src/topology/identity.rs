@@ -1,9 +1,9 @@
-//! Which architecture and model of CPU a tree is of.
+//! Finds the architecture and the model of CPU of a tree.
 
 use super::reader::{CPU, TreeReader};
 
-/// The first CPU's entry, and s390's preface, end well before this; the whole file is a megabyte on large machines, and
-/// slow to make for the kernel.
+/// Bytes to read: the first CPU's entry, and s390's preface, end well before this; the whole file is a megabyte on
+/// large machines, and slow to make for the kernel.
 const FIRST_ENTRY: u64 = 8192;
 
 #[derive(Default)]
@@ -49,7 +49,8 @@ fn arch_of_cpuinfo(cpuinfo: &str) -> Option<&'static str> {
     }
 }
 
-/// Other architectures name a `cpu` too; only these have a processor version register, and those of 64 bits have names.
+/// Finds the architecture of Power. Other architectures name a `cpu` too; only this one has a processor version
+/// register, and its CPUs of 64 bits have names.
 fn arch_of_power(cpuinfo: &str) -> Option<&'static str> {
     const WIDE: [&str; 7] = ["POWER", "PPC970", "RS64", "Cell", "PA6T", "e5500", "e6500"];
     let cpu = field(cpuinfo, "cpu")?;
@@ -59,7 +60,7 @@ fn arch_of_power(cpuinfo: &str) -> Option<&'static str> {
     field(cpuinfo, "revision").is_some_and(|revision| revision.contains("(pvr ")).then_some("ppc")
 }
 
-/// Files that kernels of one architecture make alone. Of Power, those for 32 bits have none of their own.
+/// Finds an architecture by files that only its kernels make. Power of 32 bits has none of its own.
 fn arch_of_files(reader: &TreeReader<'_>) -> Option<&'static str> {
     const FILES: [(&str, &str); 6] = [
         ("cpu0/regs/identification/midr_el1", "aarch64"),
@@ -84,7 +85,7 @@ fn model(cpuinfo: &str, arch: Option<&str>) -> Option<String> {
     keys.iter().find_map(|key| field(cpuinfo, key)).map(str::to_owned)
 }
 
-/// s390 has one line per CPU: `processor 0: version = FF,  identification = 0133E8,  machine = 8561`.
+/// Model on s390, which has one line per CPU: `processor 0: version = FF,  identification = 0133E8,  machine = 8561`.
 fn s390_model(cpuinfo: &str) -> Option<String> {
     let line = cpuinfo.lines().find(|line| line.starts_with("processor"))?;
     let machine = line.split_once("machine =")?.1.split(',').next()?.trim();

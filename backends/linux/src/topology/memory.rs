@@ -15,7 +15,8 @@ pub(super) struct MeminfoBytes {
     pub(super) free: Option<u64>,
 }
 
-/// Reads the text of a meminfo, whose lines are as `MemTotal: 16 kB` or `Node 0 MemTotal: 16 kB`. Every kernel has that one.
+/// Reads the text of a meminfo, whose lines are as `MemTotal: 16 kB` or `Node 0 MemTotal: 16 kB`. Every kernel has
+/// `MemTotal`.
 pub(super) fn meminfo(reader: &mut TreeReader<'_>, path: &str, text: &str) -> MeminfoBytes {
     let line_of = |key: &str| text.lines().find(|line| line.split_whitespace().any(|word| word == key));
     let bytes =
@@ -58,7 +59,7 @@ fn page_bytes(name: &str) -> Option<u64> {
     kilobytes.checked_mul(1 << 10).filter(|bytes| *bytes > 0)
 }
 
-/// The memory blocks; the nodes' folders told whose they are.
+/// The memory blocks; the nodes' folders have told which node each belongs to.
 pub(super) fn blocks(reader: &mut TreeReader<'_>, by_node: BTreeMap<u32, usize>) -> Option<MemoryBlockCounts> {
     let path = format!("{BLOCKS}/block_size_bytes");
     let text = reader.text(&path)?;

@@ -1,4 +1,4 @@
-//! What a node's memory is like: performance, side caches, tier, and whether it is a GPU's.
+//! Properties of a node's memory: performance, side caches, tier, and whether it is a GPU's.
 
 use std::collections::BTreeMap;
 
@@ -53,17 +53,17 @@ pub(super) fn tiers(reader: &mut TreeReader<'_>, nodes: &mut BTreeMap<u32, NumaN
     }
 }
 
-/// What the driver says of the node that a GPU's memory is.
+/// The driver's answer about the node that a GPU's memory is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum GpuNode {
     Known(u32),
-    /// Its memory is no node, or not at this time.
+    /// The GPU's memory is no node, or not at this time.
     None,
     Unknown,
 }
 
-/// Marks the nodes whose memory is on a GPU: they look like CPU-less system memory. Where the driver does not say which
-/// node it is, it can be any that has no CPUs, and none of these is system memory for sure.
+/// Marks the nodes whose memory is on a GPU: they look like CPU-less system memory. Where the driver does not say
+/// which node that is, any node without CPUs can be, and none of these is system memory for sure.
 pub(super) fn gpus(reader: &mut TreeReader<'_>, nodes: &mut BTreeMap<u32, NumaNode>) {
     const GPUS: &str = "proc/driver/nvidia/gpus";
     let mut unknown = None;

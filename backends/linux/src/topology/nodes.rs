@@ -1,4 +1,4 @@
-//! NUMA nodes: which there are, their CPUs, distances and what kind of memory they have.
+//! NUMA nodes: their numbers, CPUs, distances and kind of memory.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::IdSet;
 
-/// The online nodes, and what else their folders told.
+/// The online nodes, and other facts from their folders.
 #[derive(Default)]
 pub(super) struct OnlineNodes {
     pub(super) nodes: BTreeMap<u32, NumaNode>,
@@ -37,7 +37,8 @@ pub(super) fn read(reader: &mut TreeReader<'_>, online_cpus: &IdSet) -> OnlineNo
     nodes
 }
 
-/// Kernels without NUMA have no node folder: the machine is one node. A tree without CPUs and memory has none.
+/// Makes the one node of a machine whose kernel has no NUMA, and no node folder. A tree without CPUs and memory has
+/// none.
 fn single_node(reader: &mut TreeReader<'_>, cpus: &IdSet) -> OnlineNodes {
     let meminfo = reader.tree().text(MEMINFO);
     if cpus.is_empty() && meminfo.is_none() {
@@ -63,7 +64,7 @@ fn single_node(reader: &mut TreeReader<'_>, cpus: &IdSet) -> OnlineNodes {
 /// The machine's memory.
 const MEMINFO: &str = "proc/meminfo";
 
-/// What ACPI and the kernel call the distance of a node to itself.
+/// Distance of a node to itself, by ACPI and the kernel.
 const LOCAL_DISTANCE: u32 = 10;
 
 fn online_nodes(reader: &mut TreeReader<'_>, online: &IdSet, folders: &IdSet, online_cpus: &IdSet) -> OnlineNodes {
@@ -98,9 +99,9 @@ fn online_nodes(reader: &mut TreeReader<'_>, online: &IdSet, folders: &IdSet, on
     nodes
 }
 
-/// The memory of the only node there can be is the machine's. Kernels that initialise memory as it is first needed
-/// count it in the node from then on, but in the machine from the start. Others count a few pages more in the machine,
-/// which is no reason to look away from the node; and a container's `/proc` may show less.
+/// Takes the machine's memory for that of the only node there can be. Kernels that initialise memory as it is first
+/// needed count it in the node from then on, but in the machine from the start. Others count a few pages more in the
+/// machine, which is no reason to look away from the node; and a container's `/proc` may show less.
 fn whole_memory(reader: &mut TreeReader<'_>, node: &mut NumaNode) {
     let Some(meminfo) = reader.tree().text(MEMINFO) else { return };
     let whole = memory::meminfo(reader, MEMINFO, &meminfo);
@@ -146,8 +147,8 @@ fn node_cpus(reader: &mut TreeReader<'_>, folder: &str, online: &IdSet, placed: 
     cpus.difference(&taken)
 }
 
-/// A row has one number per *online* node in ascending order, whatever the ids are. A node that just went offline may
-/// leave its column behind: a row for all possible nodes is believed if it has 10 where the node itself is.
+/// Reads a row of one number per *online* node in ascending order, whatever the ids are. A node that just went offline
+/// may leave its column behind: a row for all possible nodes is believed if it has 10 where the node itself is.
 fn distances(
     reader: &mut TreeReader<'_>,
     folder: &str,
@@ -174,7 +175,7 @@ fn distances(
     distances
 }
 
-/// Online CPUs that no online node lists: their own folder may link to an offline node.
+/// Places online CPUs that no online node lists: their own folder may link to an offline node.
 fn place_strays(reader: &mut TreeReader<'_>, online_cpus: &IdSet, nodes: &mut OnlineNodes) {
     let mut strays: BTreeMap<Option<u32>, IdSet> = BTreeMap::new();
     for cpu in online_cpus.iter().filter(|cpu| !nodes.of_cpu.contains_key(cpu)) {

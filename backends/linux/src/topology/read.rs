@@ -9,19 +9,19 @@ use super::{
 };
 use crate::{IdSet, ReadFailure, SysRoot, TreeReading, TreeWarning};
 
-/// Hot-plug settles within this many readings, or something is flapping: then an old view is better than none.
+/// Most readings: hot-plug settles within so many, or something is flapping; then an old view is better than none.
 const ATTEMPTS: usize = 4;
 
-/// Which CPUs and nodes were online, as text.
+/// CPUs and nodes that were online, as text.
 type Moment = [Option<String>; 2];
 
-/// How much of a machine to read. Most of the work is in the folders of single CPUs and memory blocks.
+/// Part of a machine to read. Most of the work is in the folders of single CPUs and memory blocks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum TopologyPart {
     Whole,
-    /// Neither memory blocks nor what kind of machine it is.
+    /// Neither memory blocks nor the kind of machine.
     Processors,
-    /// Nor the folders of CPUs.
+    /// Not the folders of CPUs either.
     Nodes,
 }
 
@@ -37,7 +37,8 @@ pub(super) fn stable(root: &SysRoot, part: TopologyPart) -> Result<Topology, Rea
     })
 }
 
-/// Masks are read at different instants: a view counts if the same was online before and after.
+/// Reads until the view is stable. Masks are read at different instants: a view counts if the same was online before
+/// and after.
 fn settle<E>(
     moment: impl Fn() -> Result<Moment, E>,
     mut read: impl FnMut() -> Result<Topology, E>,

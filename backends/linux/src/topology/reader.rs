@@ -1,15 +1,15 @@
-//! Reads attributes of the tree, and keeps what was wrong with them.
+//! Reads attributes of the tree, and warns of faults in them.
 
 use std::str::FromStr;
 
 use crate::{IdSet, TreeReading};
 
-/// Where CPUs are.
+/// Folder of CPUs.
 pub(super) const CPU: &str = "sys/devices/system/cpu";
-/// Where NUMA nodes are.
+/// Folder of NUMA nodes.
 pub(super) const NODE: &str = "sys/devices/system/node";
 
-/// Understands what a tree says. Paths are relative to the tree: `sys/devices/…`.
+/// Interprets a tree. Paths are relative to the tree: `sys/devices/…`.
 pub(super) struct TreeReader<'a> {
     tree: &'a TreeReading<'a>,
 }
@@ -79,7 +79,8 @@ impl<'a> TreeReader<'a> {
     }
 }
 
-/// The numbers of the names `prefixN`, ascending. Names that only look alike (`cpufreq`, `memory_side_cache`) have none.
+/// The numbers of the names `prefixN`, ascending. Names that only look alike (`cpufreq`, `memory_side_cache`) have
+/// none.
 pub(super) fn numbers(names: &[String], prefix: &str) -> Vec<u32> {
     let digits = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
     let numbers = names.iter().filter_map(|name| name.strip_prefix(prefix).filter(digits)?.parse().ok());

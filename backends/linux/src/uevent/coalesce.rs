@@ -1,4 +1,4 @@
-//! Hints to rescans: bursts are collected, removals are hardly delayed. Pure: times are passed in.
+//! Turns hints into rescans: bursts are collected, removals are hardly delayed. Pure: times are passed in.
 
 use std::{
     collections::BTreeSet,
@@ -8,10 +8,10 @@ use std::{
 
 use super::MonitorEvent;
 
-/// A storm of removals is one rescan in this time: less than anybody notices, and more than most rescans take.
+/// Time in which a storm of removals is one rescan: less than a user notices, and more than most rescans take.
 const URGENT: Duration = Duration::from_millis(25);
 
-/// How long to collect.
+/// Time to collect.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct QuietPeriod {
     /// Time without an event after which a burst is over.
@@ -21,19 +21,20 @@ pub struct QuietPeriod {
 }
 
 impl Default for QuietPeriod {
-    /// Bursts settle fast: between two events of one plugged card, or of one memory region, there were at most 81 ms on an
-    /// emulated machine, which is slow. The limit is what keeps the promise that something new is offered within 350 ms.
+    /// Fits bursts that settle fast: between two events of one plugged card, or of one memory region, there were at
+    /// most 81 ms on an emulated machine, which is slow. The limit keeps the promise that something new is offered
+    /// within 350 ms.
     fn default() -> Self {
         Self { quiet: Duration::from_millis(100), limit: Duration::from_millis(200) }
     }
 }
 
-/// What to look at again.
+/// Devices to look at again.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum RescanScope {
     /// Everything: hints were lost.
     All,
-    /// What these subsystems feed.
+    /// Devices that these subsystems feed.
     Subsystems(BTreeSet<String>),
 }
 
@@ -44,9 +45,9 @@ pub enum RescanScope {
 #[derive(Debug, Default)]
 pub struct UeventCoalescer {
     collected: Option<PendingBurst>,
-    /// The part of what is collected that does not wait for quiet.
+    /// The part of the collected events that does not wait for quiet.
     urgent: WantedSubsystems,
-    /// When something was given last.
+    /// Time at which a rescan was given last.
     given: Option<Instant>,
     quiet: QuietPeriod,
 }
@@ -91,7 +92,7 @@ impl WantedSubsystems {
 }
 
 impl UeventCoalescer {
-    /// Nothing collected.
+    /// A coalescer with nothing collected.
     pub fn new(quiet: QuietPeriod) -> Self {
         Self { quiet, ..Self::default() }
     }
@@ -111,7 +112,7 @@ impl UeventCoalescer {
         collected.last = collected.last.max(now);
     }
 
-    /// How long from `now` until [`Self::take`] gives something; `None` if nothing is collected.
+    /// Time from `now` until [`Self::take`] gives something; `None` if nothing is collected.
     pub fn due_in(&self, now: Instant) -> Option<Duration> {
         let settled = self.collected.as_ref()?.due(self.quiet);
         let due = self.urgent_due(now).map_or(settled, |urgent| urgent.min(settled));
@@ -123,12 +124,12 @@ impl UeventCoalescer {
         (!self.urgent.is_empty()).then(due)
     }
 
-    /// What is due at `now`; it is not given again.
+    /// Takes the rescan that is due at `now`; it is not given again.
     pub fn take(&mut self, now: Instant) -> Option<RescanScope> {
         let quiet = self.quiet;
         let settled = self.collected.take_if(|collected| collected.due(quiet) <= now);
         let urgent = self.urgent_due(now).is_some_and(|due| due <= now);
-        // What is urgent has been collected as well.
+        // Urgent events have been collected as well.
         let urgent = (urgent || settled.is_some()).then(|| mem::take(&mut self.urgent)).filter(|it| !it.is_empty());
         let wanted = settled.map(|collected| collected.wanted).or(urgent)?;
         self.given = Some(now);

@@ -3,7 +3,7 @@
 use super::{VfioError, folder, group};
 use crate::{SysRoot, pci::PciAddress};
 
-/// What paths of [`VfioNodes::all`] look like; `#` stands for a number.
+/// Patterns for the paths of [`VfioNodes::all`]; `#` stands for a number.
 pub const NODE_PATTERNS: [&str; 4] = ["/dev/vfio/vfio", "/dev/iommu", "/dev/vfio/#", "/dev/vfio/devices/vfio#"];
 
 /// Paths of device nodes, as on the host.
@@ -23,7 +23,7 @@ impl VfioNodes {
         shared.chain(self.own()).collect()
     }
 
-    /// Those that belong to this group or function alone.
+    /// Nodes that belong to this group or function alone.
     pub fn own(&self) -> Vec<String> {
         [self.group.clone()].into_iter().chain(self.device.clone()).collect()
     }

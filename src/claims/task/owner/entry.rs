@@ -18,7 +18,7 @@ use crate::{
 pub(super) struct ClaimWork {
     pub(super) busy: BusyClaim,
     pub(super) began: Instant,
-    /// Whoever gets the answer.
+    /// Calls that get the answer.
     pub(super) calls: Vec<ClaimCall>,
 }
 
@@ -43,9 +43,9 @@ pub(super) struct ClaimEntry {
     pub(super) record: Arc<ClaimRecord>,
     pub(super) problem: Option<String>,
     pub(super) work: Option<ClaimWork>,
-    /// When somebody has asked for it to be prepared last; of a claim that was found at the start, when that was.
+    /// Time of the last request to prepare the claim; the time of the start for a claim that was found at it.
     pub(super) asked: Instant,
-    /// What comes after the work.
+    /// Calls that come after the work.
     pub(super) waiting: VecDeque<ClaimCall>,
 }
 
@@ -65,8 +65,8 @@ impl ClaimEntry {
     }
 }
 
-/// The claims that have a record, by UID, and of which of them readers may not have seen the latest. Whoever changes one
-/// notes that by doing so: showing it costs what has changed, and not what there is.
+/// The claims that have a record, by UID, and the ones of which readers may not have seen the latest. A change of a
+/// claim notes that by itself: showing it costs what has changed, and not what there is.
 #[derive(Default)]
 pub(super) struct ClaimEntries {
     entries: BTreeMap<ClaimUid, ClaimEntry>,
@@ -89,7 +89,7 @@ impl ClaimEntries {
         }
     }
 
-    /// The claims that there may be news of since this was asked last.
+    /// Returns the claims of which there may be news since the last call.
     pub(super) fn take_touched(&mut self) -> BTreeSet<ClaimUid> {
         std::mem::take(&mut self.touched)
     }
@@ -109,7 +109,7 @@ impl ClaimEntries {
         self.entries.remove(uid);
     }
 
-    /// The entry of a claim, which is made where there is none.
+    /// Returns the entry of a claim, which is made where there is none.
     pub(super) fn get_or_insert(&mut self, uid: &ClaimUid, make: impl FnOnce() -> ClaimEntry) -> &mut ClaimEntry {
         self.touch(uid);
         self.entries.entry(uid.clone()).or_insert_with(make)

@@ -1,5 +1,5 @@
-//! How many threads work on claims of a backend at once. Hardware that hangs keeps its threads; if it could have all that
-//! the process may have, no other backend would work, and nothing could be read or written any more.
+//! Limit of the threads that work on claims of a backend at once. Hardware that hangs keeps its threads; with all
+//! that the process may have, it would leave no other backend working, and nothing could be read or written any more.
 //!
 //! ```text
 //!   claims of one request ── by the backends that they touch ──► batch ── room at each of them? ──► thread
@@ -23,14 +23,14 @@ use crate::claims::{
     store::ClaimRecord,
 };
 
-/// Threads that work on claims of one backend at most. Far below the 512 that the process may have, with room for every
+/// Most threads that work on claims of one backend. Far below the 512 that the process may have, with room for every
 /// backend and for what reads and writes files; more than a machine has of hardware that takes its time.
 pub(super) const MOST_THREADS: usize = 32;
 
 /// The backends of some claims.
 type Backends = BTreeSet<BackendName>;
 
-/// Claims on which the same is done at once.
+/// Claims that go through the same operation together.
 pub(super) struct ClaimBatch {
     backends: Backends,
     operation: ClaimOperation,
@@ -84,7 +84,7 @@ impl BackendLanes {
         (!self.waiting.iter().any(|waiting| waiting.backends.contains(full))).then_some(full)
     }
 
-    /// A batch is done: what can begin now, in the order in which it came.
+    /// Ends a batch, and returns the batches that can begin now, in the order in which they came.
     fn leave(&mut self, backends: &Backends) -> Vec<ClaimBatch> {
         for backend in backends {
             if let Some(threads) = self.threads.get_mut(backend) {
@@ -114,7 +114,7 @@ impl ClaimsOwner {
         }
     }
 
-    /// A thread has come back from claims of these backends.
+    /// Notes that a thread has come back from claims of these backends.
     pub(super) fn leave_lanes(&mut self, backends: &Backends) {
         self.lanes.leave(backends).into_iter().for_each(|batch| self.start_batch(batch));
     }

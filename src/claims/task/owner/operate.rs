@@ -1,5 +1,5 @@
-//! An operator's orders for devices. While one is under way, nothing of the device's backend is admitted, prepared or taken
-//! back.
+//! An operator's orders for devices. While one is under way, nothing of the device's backend is admitted, prepared or
+//! taken back.
 //!
 //! ```text
 //!   waiting ── no work on claims of the backend any more ──► under way ──► answered ── hardware scanned ──► over
@@ -29,16 +29,16 @@ use super::{
 };
 use crate::claims::{ClaimError, ClaimResult, absent, admit::HeldGrant, store::RecordDevice};
 
-/// Obstacles that a message names; of more it says how many.
+/// Obstacles that a message names; the others are counted.
 const NAMED_OBSTACLES: usize = 5;
 
-/// What is ordered, and where is told how far it is and how it ended.
+/// An order, with the channels for its stages and its end.
 pub(in crate::claims::task) struct OperateCall {
     id: Uuid,
     backend: BackendName,
     device: DeviceName,
     operation: DeviceOperation,
-    /// Whether claims that come are held back while it waits.
+    /// True if claims that come are held back while the order waits.
     holds: bool,
     stage_tx: Arc<watch::Sender<OrderStage>>,
     end_tx: oneshot::Sender<OrderEnd>,
@@ -55,7 +55,7 @@ impl OperateCall {
         Self { id, backend, device, operation, holds: true, stage_tx, end_tx }
     }
 
-    /// Whoever ordered may have stopped waiting.
+    /// Refuses the order. Its caller may have stopped waiting.
     fn refuse(self, error: ClaimError) {
         drop(self.end_tx.send(OrderEnd::Refused(error)));
     }
@@ -69,7 +69,7 @@ impl OperateCall {
     }
 }
 
-/// What a backend has to know to carry an order out.
+/// Facts that a backend needs to carry an order out.
 #[derive(Debug)]
 pub(in crate::claims) struct OperateJob {
     pub(in crate::claims) backend: BackendName,
@@ -91,13 +91,13 @@ impl OwnedHeldGrant {
         Self { uid: held.uid.clone(), name: held.name.to_owned(), device: held.device.clone() }
     }
 
-    /// As its backend sees it.
+    /// The grant as the device's backend sees it.
     pub(in crate::claims) fn as_held(&self) -> HeldDevice<'_> {
         HeldDevice { claim: &self.uid, claim_name: &self.name, grant: &self.device.grant, plan: &self.device.plan }
     }
 }
 
-/// How far the order of a backend is.
+/// Stage of the order of a backend.
 enum OperateStage {
     Waiting(OperateCall),
     UnderWay(OrderObstacle, oneshot::Sender<OrderEnd>),
@@ -116,7 +116,7 @@ struct OperateQueue {
 pub(super) struct OperateQueues(BTreeMap<BackendName, OperateQueue>);
 
 impl OperateQueues {
-    /// Whether hardware is being changed.
+    /// True if hardware is being changed.
     pub(super) fn are_under_way(&self) -> bool {
         self.0.values().any(|queue| matches!(queue.stage, OperateStage::UnderWay(..)))
     }
@@ -151,7 +151,7 @@ impl OperateQueue {
         first.into_iter().chain(&mut self.next).find(|call| call.id == id)
     }
 
-    /// Whether calls have to wait.
+    /// True if calls have to wait.
     fn holds(&self) -> bool {
         match &self.stage {
             OperateStage::Waiting(call) => call.holds,
@@ -159,7 +159,7 @@ impl OperateQueue {
         }
     }
 
-    /// Tells everybody who waits what for: claims, and the orders before.
+    /// Tells every waiting order what it waits for: claims, and the orders before.
     fn tell(&self, mut obstacles: Vec<OrderObstacle>) {
         match &self.stage {
             OperateStage::Waiting(call) => {
@@ -192,7 +192,7 @@ impl ClaimsOwner {
         self.tell_waiting(&backend);
     }
 
-    /// Heeds what happens to an order that waits; one that has begun runs to its end.
+    /// Heeds the news for an order that waits; one that has begun runs to its end.
     pub(super) fn heed_notice(&mut self, notice: &OrderNotice) {
         let OrderNotice { backend, id, news } = notice;
         match news {
@@ -270,7 +270,7 @@ impl ClaimsOwner {
         }
     }
 
-    /// Drops the orders that have not begun, which tells whoever waits that the daemon stops.
+    /// Drops the orders that have not begun, which tells their callers that the daemon stops.
     pub(super) fn drop_waiting_orders(&mut self) {
         for queue in self.operations.0.values_mut() {
             queue.next.clear();
@@ -303,11 +303,11 @@ impl ClaimsOwner {
         }
     }
 
-    /// Says what an order would do. It waits for nobody and nobody for it: it only reads.
+    /// Answers what an order would do. Neither waits for the other work nor holds it up: it only reads.
     pub(super) fn rehearse(&self, call: RehearseCall) {
         let executor = self.parts.executor.clone();
         match self.operate_job(&call.backend, &call.device, call.operation) {
-            // Whoever asked may have stopped waiting.
+            // The caller may have stopped waiting.
             Err(error) => drop(call.answer_tx.send(Err(Arc::new(error)))),
             Ok(job) => drop(self.parts.tasks.looking(move || {
                 drop(call.answer_tx.send(executor.rehearse(&job).map_err(Arc::new)));
@@ -315,7 +315,7 @@ impl ClaimsOwner {
         }
     }
 
-    /// What an order comes down to, if the device is there and nobody holds it.
+    /// Returns the job of an order, if the device is there and no claim holds it.
     fn operate_job(
         &self,
         backend: &BackendName,
@@ -351,7 +351,7 @@ impl ClaimsOwner {
         })
     }
 
-    /// Passes on what a backend made of an order. Its claims wait on, until the hardware is scanned.
+    /// Passes on the backend's result of an order. Its claims wait on, until the hardware is scanned.
     pub(super) fn finish_operation(&mut self, backend: &BackendName, result: ClaimResult<OperationOutcome>) {
         let Some(queue) = self.operations.0.get_mut(backend) else { return };
         if let OperateStage::UnderWay(_, end_tx) = std::mem::replace(&mut queue.stage, OperateStage::Answered) {
@@ -359,7 +359,7 @@ impl ClaimsOwner {
         }
     }
 
-    /// An order is over, and the inventory knows what it has changed: the next one has its turn, or what was parked goes on.
+    /// Ends an order whose changes the inventory knows: the next one has its turn, or parked calls go on.
     pub(super) fn end_operation(&mut self, backend: &BackendName) {
         let Some(queue) = self.operations.0.get_mut(backend) else { return };
         if let Some(next) = queue.next.pop_front() {
@@ -388,7 +388,7 @@ impl ClaimsOwner {
         }
     }
 
-    /// The backends of a claim's devices: as recorded, or as allocated.
+    /// Returns the backends of a claim's devices: as recorded, or as allocated.
     fn backends_of(&self, call: &ClaimCall) -> BTreeSet<BackendName> {
         if let Some(entry) = self.entries.get(&call.uid) {
             return entry.record.devices.iter().map(|device| device.backend.clone()).collect();

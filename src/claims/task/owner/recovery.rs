@@ -5,7 +5,7 @@
 //!   waiting ── its backends have answered the first scan ──► running ── one claim after the other ──► over
 //! ```
 //!
-//! A claim is busy until its turn has passed: its devices are taken, and whoever asks for it is told why it is not ready.
+//! A claim is busy until its turn has passed: its devices are taken, and callers are told why it is not ready.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,7 +32,7 @@ pub(super) struct RecoveryLanes {
 }
 
 impl RecoveryLanes {
-    /// Sorts what is to be done.
+    /// Sorts the steps by backends.
     pub(super) fn of(steps: Vec<RecoveryStep>) -> Self {
         let mut lanes = Self::default();
         for step in steps {
@@ -41,8 +41,8 @@ impl RecoveryLanes {
         lanes
     }
 
-    /// The lanes that can start. One that shares its backends with others comes after those of these backends alone: where
-    /// one of them hangs, it would hang as well.
+    /// Returns the lanes that can start. A lane that shares its backends with others comes after the lanes of these
+    /// backends alone: where one of them hangs, it would hang as well.
     fn startable(&self, unanswered: &BTreeMap<BackendName, impl Sized>) -> Vec<LaneBackends> {
         let answers = |lane: &LaneBackends| !lane.iter().any(|backend| unanswered.contains_key(backend));
         let is_part = |other: &LaneBackends, lane: &LaneBackends| other != lane && other.is_subset(lane);
@@ -58,14 +58,14 @@ fn backends(record: &ClaimRecord) -> LaneBackends {
 }
 
 impl ClaimEntry {
-    /// A claim that is not right before a backend has done its part.
+    /// Makes the entry of a claim that is not right before a backend has done its part.
     pub(super) fn recovering(record: Arc<ClaimRecord>) -> Self {
         let work = ClaimWork::begin(ClaimOperation::Recover, Vec::new());
         let problem = Some(recovery_in_words(&record, work.busy));
         Self { work: Some(work), ..Self::new(record, problem) }
     }
 
-    /// The answer to whoever asks for a claim that is not right yet.
+    /// The answer to callers that ask for a claim that is not right yet.
     pub(super) fn recovery_error(&self) -> Option<ClaimError> {
         let busy = self.work.as_ref().map(|work| work.busy)?;
         let (uid, recovery) = (self.record.claim.uid.clone(), recovery_in_words(&self.record, busy));
@@ -89,7 +89,8 @@ impl ClaimsOwner {
         }
     }
 
-    /// Nobody has been promised anything of this work, and a start does it again: a stop does not wait for it.
+    /// Runs the steps of a lane. No caller was promised any of it, and a start does it again: a stop does not wait
+    /// for it.
     fn recover(&self, lane: LaneBackends, steps: Vec<RecoveryStep>) {
         let (executor, requests_tx) = (self.parts.executor.clone(), self.parts.requests_tx.clone());
         self.parts.tasks.looking(move || {
@@ -106,7 +107,7 @@ impl ClaimsOwner {
         });
     }
 
-    /// A lane is over.
+    /// Notes that a lane is over.
     pub(super) fn finish_recovery(&mut self, lane: &LaneBackends) {
         self.recoveries.running.remove(lane);
         if self.recoveries.running.is_empty() && self.recoveries.waiting.is_empty() {

@@ -1,5 +1,5 @@
-//! Calls that wait for their turn. A request may name thousands of claims; whoever comes after it must not wait for all of
-//! them. So a request is taken in slices, and requests take turns.
+//! Calls that wait for their turn. A request may name thousands of claims, and later requests must not wait for all
+//! of them. So a request is taken in slices, and requests take turns.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -14,15 +14,15 @@ use super::ClaimCall;
 const SLICE: usize = 64;
 /// Calls that are begun together at least: each slice has durable writes of its own.
 const SMALLEST: usize = 16;
-/// How long a turn may take before the next ones are shorter. What one call costs grows with the claims that hold devices.
+/// Time that a turn may take before the next ones are shorter. A call costs more, the more claims hold devices.
 const TURN: Duration = Duration::from_millis(10);
 
 /// Requests with calls that have not begun.
 pub(super) struct RequestTurns {
     requests: VecDeque<VecDeque<ClaimCall>>,
-    /// How many calls wait on each claim.
+    /// Number of calls that wait on each claim.
     claims: BTreeMap<ClaimUid, usize>,
-    /// How many calls a turn has now.
+    /// Number of calls that a turn has now.
     slice: usize,
 }
 
@@ -37,7 +37,7 @@ impl RequestTurns {
         self.requests.is_empty()
     }
 
-    /// Lets a request wait. Calls on one claim keep their order: what comes later joins the request that has the claim.
+    /// Queues a request. Calls on one claim keep their order: a later call joins the request that has the claim.
     pub(super) fn add(&mut self, calls: Vec<ClaimCall>) {
         let mut request = VecDeque::with_capacity(calls.len());
         for call in calls {
@@ -55,7 +55,7 @@ impl RequestTurns {
         }
     }
 
-    /// The next slice; the rest of its request waits behind the others.
+    /// Takes the next slice; the rest of its request waits behind the others.
     pub(super) fn next(&mut self) -> Option<Vec<ClaimCall>> {
         let mut request = self.requests.pop_front()?;
         let slice: Vec<ClaimCall> = request.drain(..request.len().min(self.slice)).collect();

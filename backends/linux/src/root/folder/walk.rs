@@ -1,4 +1,4 @@
-//! The way of a path below a folder, one part after the other, where the kernel has no call for it.
+//! Follows a path below a folder, one part after the other, where the kernel has no call for it.
 
 use std::{
     collections::VecDeque,
@@ -15,7 +15,7 @@ use nix::{
     sys::stat::Mode,
 };
 
-/// Links on one way, as the kernel counts them.
+/// Most links on one path, as the kernel counts them.
 const MOST_LINKS: usize = 40;
 
 /// Opens what `path` leads to if `root` is the root of all. A part that is replaced meanwhile cannot lead out: each is
