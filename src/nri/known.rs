@@ -34,8 +34,7 @@ use crate::{
     pinning::Pins,
 };
 
-/// First pause before an update that failed is tried again; each is twice as long as the one before.
-/// Longest such pause.
+/// Pauses before an update that failed is tried again.
 const RETRIES: Doubling = Doubling::new(Duration::from_secs(5), Duration::from_secs(300));
 
 /// A container that the runtime has told of.
