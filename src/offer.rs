@@ -10,11 +10,10 @@ use std::{
 };
 
 use hostler_allocator::structured::{
-    AllocatedState, Allocator, Budget, Features, GatherError, KubernetesVersion, NodeFacts, NodePools, Refusal,
-    SliceIndex,
+    AllocatedState, Allocator, Budget, Features, GatherError, NodeFacts, NodePools, Refusal, SliceIndex,
 };
 use hostler_api::{
-    Access, Grant,
+    Access, Grant, KubernetesVersion,
     resource::{
         AllocationResult, DeviceClass, DeviceRequestAllocationResult, ResourceClaim, ResourceSlice, SliceQuantity,
     },

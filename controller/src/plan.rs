@@ -25,9 +25,9 @@ use std::{
 use clap::ValueEnum;
 use hostler_allocator::{
     plan::{Change, PlanBoxes, PlanOptions, PodSet, Verdict},
-    structured::{Feature, Features, KubernetesVersion},
+    structured::{Feature, Features},
 };
-use hostler_api::{Chain, did_you_mean, plain};
+use hostler_api::{Chain, KubernetesVersion, did_you_mean, plain};
 use tokio::runtime;
 
 use self::{capture::NodeCapture, pods::AskedPods};

@@ -15,8 +15,8 @@ mod owner;
 
 use std::{env, io, sync::Arc};
 
-use hostler_allocator::{plan::PlanOptions, structured::KubernetesVersion};
-use hostler_api::Chain;
+use hostler_allocator::plan::PlanOptions;
+use hostler_api::{Chain, KubernetesVersion};
 use hostler_cluster::{ApiClient, ApiFailure, ApiPatience, ConnectError, pod_namespace};
 use hostler_process::{
     EndedService, StopSignals, Tasks,

@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use hostler_allocator::cel::{CelOptions, DeviceFacts, EvaluationError, Selector};
+use hostler_cel::{CelOptions, DeviceFacts, EvaluationError, Selector};
 use hostler_api::{ExactQuantity, resource::SliceDevice};
 use libfuzzer_sys::fuzz_target;
 

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use hostler_allocator::structured::{Allocator, KubernetesVersion};
+use hostler_allocator::structured::Allocator;
 use hostler_api::{
+    KubernetesVersion,
     classic::{
         CLAIM_PARAMETERS_KIND, CLASS_PARAMETERS_KIND, ClaimParametersSpec, ClassParametersSpec,
         ClassicParametersReference, ParameterRequest, ParametersMistake, check_configs,

@@ -149,7 +149,7 @@ pub(super) fn value_of(reservation: &ReservationObject) -> String {
 
 /// Alternatives are in the API for good from 1.36 on; before, a feature gate may drop them, and with them the whole request.
 fn has_alternatives(view: &ClusterView) -> bool {
-    view.options.version >= hostler_allocator::structured::KubernetesVersion::V1_36
+    view.options.version >= hostler_api::KubernetesVersion::V1_36
 }
 
 /// What cannot be read asks for nothing.

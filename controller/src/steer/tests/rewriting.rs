@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use hostler_allocator::structured::{AllocatedState, Allocator, Budget, KubernetesVersion, NodeFacts, SliceIndex};
+use hostler_allocator::structured::{AllocatedState, Allocator, Budget, NodeFacts, SliceIndex};
 use hostler_api::{
+    KubernetesVersion,
     reservation::ReservationAllocatePolicy::{self, Aligned, Restricted},
     resource::{DeviceClass, ResourceClaim, ResourceSlice},
 };

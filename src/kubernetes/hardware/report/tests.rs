@@ -2,13 +2,13 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use hostler_allocator::cel::{CelOptions, DeviceFacts, Selector};
 use hostler_api::{
     BackendName, ClaimRef, ClaimUid, DeviceName, Grant, QualifiedName,
     hardware::{DeviceTotals, HardwareConditionType, MAX_OFFERED_BYTES, NodeHardware},
     resource::DeviceClass,
 };
 use hostler_backend::{Capacity, DevicePlan, Health, RequestPolicy, Sharing};
+use hostler_cel::{CelOptions, DeviceFacts, Selector};
 use hostler_linux::{archive::UnpackedCapture, testkit::captures};
 use proptest::prelude::*;
 use serde_json::{Value, json};

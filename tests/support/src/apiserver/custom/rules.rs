@@ -2,8 +2,8 @@
 //! bound to what is there, written as constants. A message is the constant one: `messageExpression` gives texts, and
 //! selectors give truths.
 
-use hostler_allocator::cel::{CelOptions, DeviceFacts, Selector};
 use hostler_api::resource::SortedMap;
+use hostler_cel::{CelOptions, DeviceFacts, Selector};
 use serde_json::{Map, Value};
 
 use super::{

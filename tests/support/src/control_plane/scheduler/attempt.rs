@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use hostler_allocator::structured::{
-    AllocatedState, Allocator, Budget, KubernetesVersion, NodeFacts, Refusal, SliceIndex,
-};
+use hostler_allocator::structured::{AllocatedState, Allocator, Budget, NodeFacts, Refusal, SliceIndex};
 use hostler_api::{
+    KubernetesVersion,
     core::{Node, NodeSelector, Pod},
     resource::{AllocationResult, DeviceClass, ResourceClaim, ResourceSlice},
 };
