@@ -20,12 +20,8 @@ pub(super) struct Overload {
 /// All ways to call each function.
 pub(super) static FUNCTIONS: LazyLock<HashMap<&'static str, Vec<Overload>>> = LazyLock::new(|| {
     let mut functions: HashMap<&'static str, Vec<Overload>> = HashMap::new();
-    for (signatures, cost) in SIGNATURES {
-        for signature in signatures.split(';').map(str::trim).filter(|signature| !signature.is_empty()) {
-            if let Some((name, overload)) = read(signature, *cost) {
-                functions.entry(name).or_default().push(overload);
-            }
-        }
+    for (name, overload) in signatures().filter_map(|(signature, cost)| read(signature, cost)) {
+        functions.entry(name).or_default().push(overload);
     }
     functions
 });
@@ -188,6 +184,11 @@ const SIGNATURES: &[(&str, Cost)] = &[
     ("ResourceCheck.labelSelector(string): ResourceCheck", Cost::Requirements),
 ];
 
+fn signatures() -> impl Iterator<Item = (&'static str, Cost)> {
+    let all = SIGNATURES.iter().flat_map(|(all, cost)| all.split(';').map(|signature| (signature.trim(), *cost)));
+    all.filter(|(signature, _)| !signature.is_empty())
+}
+
 /// Numbers can be compared with numbers of another type.
 pub(super) const COMPARISONS: [&str; 4] = ["_<_", "_<=_", "_>_", "_>=_"];
 const COMPARED: [(&str, &str, Cost); 14] = [
@@ -298,3 +299,27 @@ const NAMED: [(&str, Type); 23] = [
     ("bytes", Type::Bytes),
     ("null_type", Type::Null),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_signature_can_be_read_to_its_end() {
+        for (signature, cost) in signatures() {
+            assert!(read(signature, cost).is_some(), "{signature}");
+            let (_, result) = signature.rsplit_once("): ").unwrap();
+            assert_eq!(read_type(result).map(|(_, rest)| rest), Some(""), "{signature}");
+        }
+        for (one, two, _) in COMPARED {
+            assert!(read_type(one).is_some() && read_type(two).is_some(), "{one} and {two}");
+        }
+    }
+
+    #[test]
+    fn a_signature_with_a_word_that_is_no_type_is_none() {
+        for signature in ["size(strin): int", "size(string): in", "size(list(A): int", "size string: int"] {
+            assert!(read(signature, Cost::One).is_none(), "{signature}");
+        }
+    }
+}
