@@ -36,9 +36,9 @@ pub struct ControllerParts<V> {
     pub client: ApiClient,
     /// The latest view.
     pub view_rx: watch::Receiver<Arc<V>>,
-    /// Whether this process may write.
+    /// The leader.
     pub leadership_rx: watch::Receiver<Leadership>,
-    /// Where calls run.
+    /// Tasks that calls run in.
     pub tasks: Tasks,
 }
 
@@ -73,7 +73,7 @@ pub trait Reconciler: Send {
 
 /// Begins a [`Reconciler`] for each term.
 pub trait Controller: Send + Sync + 'static {
-    /// Its reconciler.
+    /// The reconciler of a term.
     type Reconciler: Reconciler;
 
     /// Begins a term; or says why there is nothing to reconcile now.

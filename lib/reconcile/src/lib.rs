@@ -1,5 +1,4 @@
-//! What a Kubernetes controller is made of. Decisions are functions of values and live elsewhere; this crate is the edge that they
-//! share.
+//! The runtime of Kubernetes controllers. Decisions are functions of values and live elsewhere; this crate is the edge that they share.
 //!
 //! ```text
 //!   Reflector (one watch per kind and process) ──► Store (which objects, in which version)

@@ -50,7 +50,7 @@ pub enum ReflectorEvent {
     Interrupted(Arc<str>),
 }
 
-/// Where a kind is served, and what its absence means.
+/// A kind: its collections, and the meaning of its absence.
 pub struct ReflectorKind {
     /// Name of the kind in the log: `resourceslices`.
     pub plural: &'static str,

@@ -1,4 +1,4 @@
-//! Which objects of a kind there are, in which version: from lists, from watches and from answers to writes, in any order. Pure.
+//! The objects of a kind and their versions, from lists, from watches and from answers to writes, in any order. Pure.
 //!
 //! The newest version of an object counts. One that cannot be read hides no other.
 
