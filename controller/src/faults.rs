@@ -3,7 +3,7 @@
 //! ```text
 //!   changes of the cluster ──► ModelServer ──events, late──► ClusterModel ──► what shall stand there
 //!                               ▲    │ answers, late or lost                        │
-//!                               └────┴── writes, late ◄── LeaseCore, HardwareCore ◄─┘
+//!                               └────┴── writes, late ◄── LeaseCore, decide ◄──────┘
 //! ```
 
 use std::{
@@ -20,7 +20,7 @@ use hostler_cluster::ObjectVersion;
 use hostler_reconcile::{LeaseCommand, LeaseCore, LeaseEvent, SeenLease};
 
 use crate::{
-    hardware::{HardwareCommand, HardwareCore, HardwareEvent, StoredHardware},
+    hardware::{HardwareStep, StoredHardware, decide},
     model::{ClusterEvent, ClusterModel, ObservedKind, ObservedObject, SeenObject},
 };
 
@@ -85,22 +85,22 @@ impl ModelServer {
         LeaseEvent::Written(lease)
     }
 
-    fn answer_hardware(&mut self, command: &HardwareCommand) -> HardwareEvent {
+    fn answer_hardware(&mut self, call: &HardwareCall) -> HardwareReply {
+        let HardwareCall::Write(step) = call else { return HardwareReply::Read(self.hardware.clone()) };
         let version = self.next_version().to_string();
-        match (command, &mut self.hardware) {
-            (HardwareCommand::Read, stored) => HardwareEvent::Read(stored.clone()),
-            (HardwareCommand::Create, stored @ None) => {
+        match (step, &mut self.hardware) {
+            (HardwareStep::Create, stored @ None) => {
                 *stored = Some(StoredHardware { version, status: ClusterHardwareStatus::default() });
-                HardwareEvent::Read(stored.clone())
+                HardwareReply::Written
             }
-            (HardwareCommand::Write { version: over, status }, Some(stored)) if *over == stored.version => {
+            (HardwareStep::Write { version: over, status }, Some(stored)) if *over == stored.version => {
                 *stored = StoredHardware { version, status: ClusterHardwareStatus::clone(status) };
                 self.hardware_writes += 1;
-                HardwareEvent::Written(stored.clone())
+                HardwareReply::Written
             }
             _ => {
                 self.refused += 1;
-                HardwareEvent::Refused
+                HardwareReply::Failed
             }
         }
     }
@@ -112,15 +112,29 @@ enum Travelling<C, E> {
     Back(E, Instant),
 }
 
+/// A call for ClusterHardware.
+enum HardwareCall {
+    Read,
+    Write(HardwareStep),
+}
+
+/// The answer to it.
+enum HardwareReply {
+    Read(Option<StoredHardware>),
+    Written,
+    Failed,
+}
+
 /// A controller.
 struct ModelController {
     lease: LeaseCore,
-    hardware: HardwareCore,
+    /// The moment at which ClusterHardware is read again.
+    hardware_due: Instant,
     model: ClusterModel,
     /// How much of the history was seen.
     seen: usize,
     lease_call: Option<Travelling<LeaseCommand, LeaseEvent>>,
-    hardware_call: Option<Travelling<HardwareCommand, HardwareEvent>>,
+    hardware_call: Option<Travelling<HardwareCall, HardwareReply>>,
     paused_until: Instant,
 }
 
@@ -138,7 +152,7 @@ impl ModelController {
         }
         Self {
             lease: LeaseCore::new(identity, now),
-            hardware: HardwareCore::new(now),
+            hardware_due: now,
             model,
             seen: server.history.len(),
             lease_call: None,
@@ -200,23 +214,28 @@ impl ModelController {
         if let Some(command) = event.and_then(|event| self.lease.step(now, event)) {
             self.lease_call = Some(Travelling::There(command, delay(dice)));
         }
-        let event = match self.hardware_call.take() {
-            None => Some(HardwareEvent::Changed),
-            Some(Travelling::There(command, at)) if now >= at => {
-                let event = server.answer_hardware(&command);
-                let event = if trouble(dice) { HardwareEvent::Failed } else { event };
-                self.hardware_call = Some(Travelling::Back(event, delay(dice)));
+        let leads = self.lease.leads(now);
+        let call = match self.hardware_call.take() {
+            None => (leads && now >= self.hardware_due).then_some(HardwareCall::Read),
+            Some(Travelling::There(call, at)) if now >= at => {
+                let reply = server.answer_hardware(&call);
+                let reply = if trouble(dice) { HardwareReply::Failed } else { reply };
+                self.hardware_call = Some(Travelling::Back(reply, delay(dice)));
                 None
             }
-            Some(Travelling::Back(event, at)) if now >= at => Some(event),
+            Some(Travelling::Back(HardwareReply::Read(found), at)) if now >= at => {
+                let step = decide(self.wanted(), found.as_ref());
+                self.hardware_due = now + Duration::from_secs(1);
+                (leads && step != HardwareStep::Rest).then_some(HardwareCall::Write(step))
+            }
+            Some(Travelling::Back(_, at)) if now >= at => None,
             waiting => {
                 self.hardware_call = waiting;
                 None
             }
         };
-        let (leads, wanted) = (self.lease.leads(now), self.wanted());
-        if let Some(command) = event.and_then(|event| self.hardware.step(now, leads, Some(wanted), event)) {
-            self.hardware_call = Some(Travelling::There(command, delay(dice)));
+        if let Some(call) = call {
+            self.hardware_call = Some(Travelling::There(call, delay(dice)));
         }
     }
 
@@ -236,7 +255,7 @@ impl ModelController {
     /// Whether something is on its way that would change an object.
     fn is_writing(&self) -> bool {
         let lease = matches!(&self.lease_call, Some(Travelling::There(LeaseCommand::Write { .. }, _)));
-        lease || matches!(&self.hardware_call, Some(Travelling::There(HardwareCommand::Write { .. }, _)))
+        lease || matches!(&self.hardware_call, Some(Travelling::There(HardwareCall::Write(_), _)))
     }
 }
 
@@ -258,7 +277,7 @@ fn seen_slice(name: &str, version: u64) -> SeenObject {
 /// A call whose caller is dead: the server gets it all the same, and nobody its answer.
 enum OrphanedCall {
     Lease(LeaseCommand),
-    Hardware(HardwareCommand),
+    Hardware(HardwareCall),
 }
 
 /// A cluster with some controllers.

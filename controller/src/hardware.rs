@@ -1,15 +1,16 @@
 //! ClusterHardware: the sums of the cluster in one small object, written by the controller that leads, on change.
 //!
 //! ```text
-//!   view ──► what shall stand there ─┐
-//!   leadership ──────────────────────┴─► HardwareCore::step ──► read, create, write over the version that was seen
+//!   view, findings ──► status that the object is to have ─┐
+//!   API server ──► object ────────────────────────────────┴─► decide ──► create, or write over the version that was read
 //! ```
 //!
-//! A write names the version that it goes over, so that one which comes late, from somebody who leads no more, is refused.
+//! A write names the version that it goes over, so that one which comes late, from a controller that leads no more, is refused.
 
 mod decision;
 
 use std::{
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -23,14 +24,10 @@ use hostler_api::{
     well_known::CONTROLLER_FIELD_MANAGER,
 };
 use hostler_cluster::{ApiClient, ApiFailure, Collection, rfc3339};
-use hostler_process::Tasks;
-use hostler_reconcile::Leadership;
+use hostler_reconcile::{Controller, ControllerParts, Fingerprint, ReconcileMoment, Reconciler, Requeue};
 use serde::Deserialize;
 use serde_json::json;
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep_until},
-};
+use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::{
@@ -38,73 +35,144 @@ use crate::{
     view::ClusterView,
 };
 
-pub(crate) use self::decision::{HardwareCommand, HardwareCore, HardwareEvent, StoredHardware};
+pub(crate) use self::decision::{HardwareStep, StoredHardware, decide};
 
-/// Nothing is due: somebody will tell.
-const LATER: Duration = Duration::from_secs(3600);
+/// The least time between two writes: readers who need the sums sooner ask the controller.
+const BETWEEN_WRITES: Duration = Duration::from_secs(10);
+/// Pause between two looks whether the object was changed or deleted.
+const LOOK: Duration = Duration::from_secs(300);
+/// The kind may be installed at any moment, by an operator who has just read that it is missing.
+const LOOK_FOR_KIND: Duration = Duration::from_secs(10);
 
-/// What writing takes.
+/// Keeps the object as long as this process leads.
 #[derive(Debug)]
-pub(crate) struct HardwareParts {
-    /// A connection that no watch can hold up.
-    pub(crate) client: ApiClient,
-    /// What is there.
-    pub(crate) view_rx: watch::Receiver<Arc<ClusterView>>,
+pub(crate) struct HardwareController {
     /// What the controller can do, and what it cannot.
     pub(crate) findings_rx: watch::Receiver<Arc<[ClusterFinding]>>,
-    /// Whether this process may write.
-    pub(crate) leadership_rx: watch::Receiver<Leadership>,
-    /// Whether writing goes well, for whoever wants to know.
+    /// Tells whether writing succeeds.
     pub(crate) outcome_tx: watch::Sender<SumsOutcome>,
 }
 
-/// Writes as long as this process leads.
-pub(crate) fn start(parts: HardwareParts, tasks: &Tasks) {
-    let all = Collection::custom(GROUP, VERSION, CLUSTER_HARDWARE_KIND, CLUSTER_HARDWARE);
-    let writer = HardwareWriter { parts, all, core: HardwareCore::new(Instant::now().into_std()) };
-    let stop = tasks.stop_token();
-    tasks.service("cluster-hardware", async move {
-        tokio::select! {
-            // Dropped at the end only; what was half written is written by whoever leads next.
-            () = writer.run() => {}
-            // Cancel safe: the token stays cancelled.
-            () = stop.cancelled() => {}
-        }
-        Ok(())
-    });
+impl HardwareController {
+    /// Writes as long as this process leads.
+    pub(crate) fn run(self, parts: ControllerParts<ClusterView>) {
+        self.start("cluster-hardware", parts);
+    }
 }
 
-/// The edge between [`HardwareCore`] and the API server.
-struct HardwareWriter {
-    parts: HardwareParts,
-    all: Collection,
-    core: HardwareCore,
+impl Controller for HardwareController {
+    type Reconciler = HardwareReconciler;
+
+    async fn begin(&self, parts: &ControllerParts<ClusterView>) -> Result<HardwareReconciler, String> {
+        let (findings_rx, outcome_tx) = (self.findings_rx.clone(), self.outcome_tx.clone());
+        let writer = HardwareWriter {
+            client: parts.client.clone(),
+            all: Collection::custom(GROUP, VERSION, CLUSTER_HARDWARE_KIND, CLUSTER_HARDWARE),
+        };
+        Ok(HardwareReconciler {
+            writer,
+            findings_rx,
+            outcome_tx,
+            pause: WritePause::default(),
+            elapsed: Duration::ZERO,
+        })
+    }
 }
 
-impl HardwareWriter {
-    async fn run(mut self) {
-        let mut event = HardwareEvent::Changed;
-        loop {
-            let now = Instant::now().into_std();
-            let leads = self.parts.leadership_rx.borrow_and_update().is_ours(now);
-            let wanted = self.wanted();
-            event = match self.core.step(now, leads, wanted, event) {
-                Some(command) => self.execute(command).await,
-                None => self.wait().await,
-            };
+/// Reconciles the one object, for one term.
+pub(crate) struct HardwareReconciler {
+    writer: HardwareWriter,
+    findings_rx: watch::Receiver<Arc<[ClusterFinding]>>,
+    outcome_tx: watch::Sender<SumsOutcome>,
+    pause: WritePause,
+    /// Time at which the last reconciliation began.
+    elapsed: Duration,
+}
+
+/// End of the pause after a write.
+#[derive(Debug, Default)]
+struct WritePause(Duration);
+
+/// Result of one reconciliation.
+#[derive(Debug)]
+pub(crate) enum HardwareAnswer {
+    /// Nothing was to be written.
+    Kept,
+    /// The status was written.
+    Done,
+    /// The object was created.
+    Created,
+    /// The last write was a moment ago: this pause is left.
+    Early(Duration),
+    /// The API server does not serve the kind.
+    NotServed,
+    /// The object was not written; an error is none where another writer was faster.
+    Failed(Option<String>),
+}
+
+impl Reconciler for HardwareReconciler {
+    type View = ClusterView;
+    type Answer = HardwareAnswer;
+
+    fn keys(&mut self, view: &ClusterView) -> BTreeMap<String, Fingerprint> {
+        let Some(mut wanted) = self.wanted(view) else { return BTreeMap::new() };
+        // The time of a condition is that of the question.
+        wanted.conditions.iter_mut().for_each(|it| it.last_transition_time.clear());
+        let mut fingerprint = Fingerprint::default();
+        fingerprint.add(json!(wanted).to_string());
+        BTreeMap::from([(CLUSTER_HARDWARE_NAME.to_owned(), fingerprint)])
+    }
+
+    fn reconcile(
+        &mut self,
+        _: &str,
+        moment: ReconcileMoment<ClusterView>,
+    ) -> impl Future<Output = HardwareAnswer> + Send + 'static {
+        self.elapsed = moment.elapsed;
+        let (left, wanted, writer) = (self.pause.left(moment.elapsed), self.wanted(&moment.view), self.writer.clone());
+        async move {
+            match wanted {
+                Some(_) if !left.is_zero() => HardwareAnswer::Early(left),
+                Some(wanted) => writer.reconcile(wanted, &moment).await,
+                None => HardwareAnswer::Kept,
+            }
         }
     }
 
-    /// What shall stand in the object. Nothing, as long as not everything is known: half a sum is no sum.
-    fn wanted(&mut self) -> Option<ClusterHardwareStatus> {
-        let view = self.parts.view_rx.borrow_and_update();
+    fn reconciled(&mut self, _: &str, answer: HardwareAnswer) -> Requeue {
+        match &answer {
+            HardwareAnswer::Done => {
+                self.pause.wrote(self.elapsed);
+                self.tell(SumsOutcome::Written);
+            }
+            HardwareAnswer::Kept | HardwareAnswer::Created => self.tell(SumsOutcome::Written),
+            HardwareAnswer::NotServed => self.tell(SumsOutcome::NotServed),
+            HardwareAnswer::Failed(Some(error)) => self.tell(SumsOutcome::Failed(error.clone())),
+            HardwareAnswer::Failed(None) | HardwareAnswer::Early(_) => {}
+        }
+        requeue_after(&answer)
+    }
+
+    fn forget(&mut self, _: &str) {}
+
+    async fn changed(&mut self) {
+        // The findings end with the process.
+        if self.findings_rx.changed().await.is_err() {
+            std::future::pending().await
+        }
+    }
+}
+
+impl HardwareReconciler {
+    /// Returns the status that the object is to have. None, as long as not everything is known: half a sum is no sum.
+    fn wanted(&mut self, view: &ClusterView) -> Option<ClusterHardwareStatus> {
         if !view.missing().is_empty() {
             return None;
         }
         let classes = view.stock.sums.classes.iter();
         let classes = classes.map(|(name, tally)| ClusterClassCounts { name: name.to_string(), devices: tally.totals });
-        let findings = self.parts.findings_rx.borrow_and_update();
-        // Whoever reads the sums here sees that they are written.
+        let findings = self.findings_rx.borrow_and_update();
+        // A reader of the sums sees that they are written.
         let others = findings.iter().filter(|finding| finding.kind != FindingKind::ClusterHardware);
         Some(ClusterHardwareStatus {
             conditions: others.map(ClusterFinding::condition).collect(),
@@ -114,72 +182,8 @@ impl HardwareWriter {
         })
     }
 
-    async fn wait(&mut self) -> HardwareEvent {
-        let due = self.core.due().map_or_else(|| Instant::now() + LATER, Instant::from_std);
-        let HardwareParts { view_rx, findings_rx, leadership_rx, .. } = &mut self.parts;
-        // All arms are cancel safe: what they would report is looked at again in the next round.
-        tokio::select! {
-            _ = view_rx.changed() => {}
-            _ = findings_rx.changed() => {}
-            _ = leadership_rx.changed() => {}
-            () = sleep_until(due) => {}
-        }
-        HardwareEvent::Changed
-    }
-
-    async fn execute(&mut self, command: HardwareCommand) -> HardwareEvent {
-        let done = match &command {
-            HardwareCommand::Read => self.read().await,
-            HardwareCommand::Create => self.create().await,
-            HardwareCommand::Write { version, status } => self.write(version, status).await,
-        };
-        match done {
-            Ok(event) => {
-                self.tell(SumsOutcome::Written);
-                event
-            }
-            Err(failure) if failure.is_unknown_resource() => {
-                self.tell(SumsOutcome::NotServed);
-                HardwareEvent::NotServed
-            }
-            // Somebody else was faster.
-            Err(failure) if matches!(failure.code(), Some(404 | 409)) => HardwareEvent::Refused,
-            Err(failure) => {
-                self.tell(SumsOutcome::Failed(Chain(&failure).to_string()));
-                HardwareEvent::Failed
-            }
-        }
-    }
-
-    async fn read(&self) -> Result<HardwareEvent, ApiFailure> {
-        let found = self.parts.client.find::<WrittenHardware>(&self.all, CLUSTER_HARDWARE_NAME).await?;
-        Ok(HardwareEvent::Read(found.map(|found| found.stored())))
-    }
-
-    async fn create(&self) -> Result<HardwareEvent, ApiFailure> {
-        let object = json!({
-            "apiVersion": self.all.api_version(), "kind": CLUSTER_HARDWARE_KIND,
-            "metadata": { "name": CLUSTER_HARDWARE_NAME },
-        });
-        let found: WrittenHardware = self.parts.client.create(&self.all, CLUSTER_HARDWARE_NAME, &object).await?;
-        info!("ClusterHardware is made");
-        Ok(HardwareEvent::Read(Some(found.stored())))
-    }
-
-    async fn write(&self, version: &str, status: &ClusterHardwareStatus) -> Result<HardwareEvent, ApiFailure> {
-        let status = ClusterHardwareStatus { last_change_time: Some(rfc3339(SystemTime::now())), ..status.clone() };
-        let object = json!({
-            "apiVersion": self.all.api_version(), "kind": CLUSTER_HARDWARE_KIND,
-            "metadata": { "name": CLUSTER_HARDWARE_NAME, "resourceVersion": version }, "status": status,
-        });
-        let client = &self.parts.client;
-        let found: WrittenHardware =
-            client.replace_part("status", &self.all, CLUSTER_HARDWARE_NAME, CONTROLLER_FIELD_MANAGER, &object).await?;
-        Ok(HardwareEvent::Written(found.stored()))
-    }
-
     fn tell(&self, outcome: SumsOutcome) {
-        self.parts.outcome_tx.send_if_modified(|last| {
+        self.outcome_tx.send_if_modified(|last| {
             let is_other = *last != outcome;
             if let SumsOutcome::Failed(error) = &outcome
                 && is_other
@@ -189,6 +193,83 @@ impl HardwareWriter {
             *last = outcome;
             is_other
         });
+    }
+}
+
+impl WritePause {
+    fn left(&self, now: Duration) -> Duration {
+        self.0.saturating_sub(now)
+    }
+
+    fn wrote(&mut self, now: Duration) {
+        self.0 = now + BETWEEN_WRITES;
+    }
+}
+
+fn requeue_after(answer: &HardwareAnswer) -> Requeue {
+    match answer {
+        HardwareAnswer::Kept | HardwareAnswer::Done => Requeue::After(LOOK),
+        HardwareAnswer::Created => Requeue::Now,
+        HardwareAnswer::Early(left) => Requeue::After(*left),
+        HardwareAnswer::NotServed => Requeue::After(LOOK_FOR_KIND),
+        HardwareAnswer::Failed(_) => Requeue::Failed,
+    }
+}
+
+/// The edge to the API server.
+#[derive(Clone, Debug)]
+struct HardwareWriter {
+    client: ApiClient,
+    all: Collection,
+}
+
+impl HardwareWriter {
+    async fn reconcile(&self, wanted: ClusterHardwareStatus, moment: &ReconcileMoment<ClusterView>) -> HardwareAnswer {
+        match self.step(wanted, moment).await {
+            Ok(answer) => answer,
+            Err(failure) if failure.is_unknown_resource() => HardwareAnswer::NotServed,
+            Err(failure) if matches!(failure.code(), Some(404 | 409)) => HardwareAnswer::Failed(None),
+            Err(failure) => HardwareAnswer::Failed(Some(Chain(&failure).to_string())),
+        }
+    }
+
+    async fn step(
+        &self,
+        wanted: ClusterHardwareStatus,
+        moment: &ReconcileMoment<ClusterView>,
+    ) -> Result<HardwareAnswer, ApiFailure> {
+        let stored: Option<WrittenHardware> = self.client.find(&self.all, CLUSTER_HARDWARE_NAME).await?;
+        let stored = stored.map(WrittenHardware::stored);
+        match decide(wanted, stored.as_ref()) {
+            HardwareStep::Rest => Ok(HardwareAnswer::Kept),
+            // The term ended while the object was read.
+            _ if !moment.may_write() => Ok(HardwareAnswer::Failed(None)),
+            HardwareStep::Create => self.create().await,
+            HardwareStep::Write { version, status } => self.write(&version, *status).await,
+        }
+    }
+
+    async fn create(&self) -> Result<HardwareAnswer, ApiFailure> {
+        let object = json!({
+            "apiVersion": self.all.api_version(), "kind": CLUSTER_HARDWARE_KIND,
+            "metadata": { "name": CLUSTER_HARDWARE_NAME },
+        });
+        let _: WrittenHardware = self.client.create(&self.all, CLUSTER_HARDWARE_NAME, &object).await?;
+        info!("ClusterHardware is made");
+        Ok(HardwareAnswer::Created)
+    }
+
+    async fn write(&self, version: &str, status: ClusterHardwareStatus) -> Result<HardwareAnswer, ApiFailure> {
+        let status = ClusterHardwareStatus { last_change_time: Some(rfc3339(SystemTime::now())), ..status };
+        let object = json!({
+            "apiVersion": self.all.api_version(), "kind": CLUSTER_HARDWARE_KIND,
+            "metadata": { "name": CLUSTER_HARDWARE_NAME, "resourceVersion": version }, "status": status,
+        });
+        let _: WrittenHardware = self
+            .client
+            .replace_part("status", &self.all, CLUSTER_HARDWARE_NAME, CONTROLLER_FIELD_MANAGER, &object)
+            .await?;
+        Ok(HardwareAnswer::Done)
     }
 }
 

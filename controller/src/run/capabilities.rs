@@ -10,7 +10,7 @@ use crate::{
     conditions::SumsOutcome,
     config::ControllerConfig,
     direct,
-    hardware::{self, HardwareParts},
+    hardware::HardwareController,
     hold::{
         adapter::{self as hold, HoldParts, HoldStatus},
         shared,
@@ -56,8 +56,7 @@ impl CapabilityStarts<'_> {
     }
 
     fn hardware(&self, outcome_tx: watch::Sender<SumsOutcome>) {
-        let ServeState { view_rx, findings_rx, leadership_rx, client, tasks, .. } = self.state.clone();
-        hardware::start(HardwareParts { client, view_rx, findings_rx, leadership_rx, outcome_tx }, &tasks);
+        HardwareController { findings_rx: self.state.findings_rx.clone(), outcome_tx }.run(self.parts());
     }
 
     fn classic(&self, status_tx: watch::Sender<ClassicStatus>) {
