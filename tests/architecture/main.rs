@@ -549,6 +549,39 @@ fn files_are_opened_to_be_read_in_two_crates_only() {
     assert_none(&broken);
 }
 
+/// A concept, the word that gives a second copy of it away, and the places that may have the word.
+const CONCEPTS: &[(&str, &str, &[&str])] = &[
+    // The command follows one kind until its reader goes.
+    (
+        "a kind is listed and watched by a Reflector",
+        "Follower",
+        &["lib/cluster/", "lib/reconcile/src/reflector.rs", "controller/src/held/command.rs"],
+    ),
+    ("pauses double by hostler_api::Doubling", "saturating_pow", &["lib/api/src/doubling.rs"]),
+    (
+        "the state of writes in flight is InFlightWrites",
+        "WriteState",
+        &["lib/reconcile/", "controller/src/provision/turn.rs"],
+    ),
+];
+
+#[test]
+fn each_concept_of_a_controller_has_one_place() {
+    let sources = sources();
+    for (concept, word, _) in CONCEPTS {
+        assert!(sources.iter().any(|source| source.has_word(word)), "nothing has the word {word} any more: {concept}");
+    }
+    assert_none(&sources.iter().flat_map(second_copies).collect::<Vec<_>>());
+}
+
+fn second_copies(source: &Source) -> Vec<String> {
+    let is_product = source.place.is_some() && !source.file.starts_with("tests/");
+    let copies = CONCEPTS.iter().filter(|(_, word, places)| {
+        is_product && source.has_word(word) && !places.iter().any(|place| source.file.starts_with(place))
+    });
+    copies.map(|(concept, word, _)| format!("{}: names {word}, but {concept}", source.file)).collect()
+}
+
 fn broken_reads(source: &Source) -> Vec<String> {
     const READERS: [&str; 2] = ["lib/files/", "backends/linux/"];
     const READS: [&str; 4] = ["fs::read", "fs::read_to_string", "File::open", "File::options"];
@@ -725,6 +758,14 @@ mod self_test {
         let lock = Lock::parse("");
         let rule = |manifest: &Manifest| CRATES.iter().find(|rule| rule.name == manifest.name).unwrap();
         manifests.iter().flat_map(|it| broken_dependencies(rule(it), it, manifests, &lock)).collect()
+    }
+
+    #[test]
+    fn a_second_copy_of_a_concept_is_seen() {
+        let text = "fn pause(n: u32) -> u32 { 2_u32.saturating_pow(n) }";
+        assert_eq!(second_copies(&Source::new("controller/src/turn.rs", text)).len(), 1);
+        assert!(second_copies(&Source::new("lib/api/src/doubling.rs", text)).is_empty());
+        assert!(second_copies(&Source::new("controller/src/tests.rs", text)).is_empty());
     }
 
     #[test]

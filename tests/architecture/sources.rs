@@ -43,6 +43,11 @@ impl Source {
         self.tokens.iter().chain(&self.test_tokens).any(|token| token == "unsafe")
     }
 
+    /// True if the code, test modules left out, has this word.
+    pub(crate) fn has_word(&self, word: &str) -> bool {
+        self.tokens.iter().any(|token| token == word)
+    }
+
     pub(crate) fn is_generated(&self) -> bool {
         self.text.lines().take(3).any(|line| line.starts_with("//") && line.contains("@generated"))
     }
