@@ -156,7 +156,7 @@ impl Subscriber {
 async fn deliver(subscribers: &mut [Subscriber]) {
     poll_fn(|cx| {
         // All of them are asked: each wakes this task when it has room.
-        let has_delivered = subscribers.iter_mut().fold(false, |has, it| it.poll_deliver(cx) || has);
+        let has_delivered = subscribers.iter_mut().map(|it| it.poll_deliver(cx)).filter(|it| *it).count() > 0;
         if has_delivered { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
