@@ -5,7 +5,7 @@
 //!   leadership ──────────────────────┴─► HardwareCore::step ──► read, create, write over the version that was seen
 //! ```
 //!
-//! A write names the version that it goes over, so that one which comes late, from somebody who leads no more, is refused.
+//! A write names the version that it goes over, so that a late one, of a controller that leads no more, is refused.
 
 mod decision;
 
@@ -40,21 +40,21 @@ use crate::{
 
 pub(crate) use self::decision::{HardwareCommand, HardwareCore, HardwareEvent, StoredHardware};
 
-/// Nothing is due: somebody will tell.
+/// The pause while nothing is due: an event will tell.
 const LATER: Duration = Duration::from_secs(3600);
 
-/// What writing takes.
+/// Parts that writing takes.
 #[derive(Debug)]
 pub(crate) struct HardwareParts {
     /// A connection that no watch can hold up.
     pub(crate) client: ApiClient,
-    /// What is there.
+    /// The current view of the cluster.
     pub(crate) view_rx: watch::Receiver<Arc<ClusterView>>,
-    /// What the controller can do, and what it cannot.
+    /// Findings on what the controller can do, and what it cannot.
     pub(crate) findings_rx: watch::Receiver<Arc<[ClusterFinding]>>,
-    /// Whether this process may write.
+    /// Leadership of this process: only a leader may write.
     pub(crate) leadership_rx: watch::Receiver<Leadership>,
-    /// Whether writing goes well, for whoever wants to know.
+    /// The outcome of writing, for readers.
     pub(crate) outcome_tx: watch::Sender<SumsOutcome>,
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn start(parts: HardwareParts, tasks: &Tasks) {
     let stop = tasks.stop_token();
     tasks.service("cluster-hardware", async move {
         tokio::select! {
-            // Dropped at the end only; what was half written is written by whoever leads next.
+            // Dropped at the end only; what was half written is written by the next leader.
             () = writer.run() => {}
             // Cancel safe: the token stays cancelled.
             () = stop.cancelled() => {}
@@ -95,7 +95,8 @@ impl HardwareWriter {
         }
     }
 
-    /// What shall stand in the object. Nothing, as long as not everything is known: half a sum is no sum.
+    /// Returns the status that shall stand in the object. Nothing, as long as not everything is known: half a sum is no
+    /// sum.
     fn wanted(&mut self) -> Option<ClusterHardwareStatus> {
         let view = self.parts.view_rx.borrow_and_update();
         if !view.missing().is_empty() {
@@ -104,7 +105,7 @@ impl HardwareWriter {
         let classes = view.stock.sums.classes.iter();
         let classes = classes.map(|(name, tally)| ClusterClassCounts { name: name.to_string(), devices: tally.totals });
         let findings = self.parts.findings_rx.borrow_and_update();
-        // Whoever reads the sums here sees that they are written.
+        // A reader of the sums sees here that they are written.
         let others = findings.iter().filter(|finding| finding.kind != FindingKind::ClusterHardware);
         Some(ClusterHardwareStatus {
             conditions: others.map(ClusterFinding::condition).collect(),
@@ -142,7 +143,7 @@ impl HardwareWriter {
                 self.tell(SumsOutcome::NotServed);
                 HardwareEvent::NotServed
             }
-            // Somebody else was faster.
+            // Another writer was faster.
             Err(failure) if matches!(failure.code(), Some(404 | 409)) => HardwareEvent::Refused,
             Err(failure) => {
                 self.tell(SumsOutcome::Failed(Chain(&failure).to_string()));

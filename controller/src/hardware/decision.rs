@@ -5,34 +5,34 @@ use std::time::{Duration, Instant};
 use hostler_api::Doubling;
 use hostler_api::hardware::{ClusterHardwareStatus, Condition};
 
-/// Between two writes: whoever wants to know sooner asks the controller.
+/// The pause between two writes: a reader that wants figures sooner asks the controller.
 const BETWEEN_WRITES: Duration = Duration::from_secs(10);
-/// Between two looks whether the kind is there, or whether somebody has changed or deleted the object.
+/// The pause between two looks for the kind, or for changes and deletion of the object by others.
 const LOOK: Duration = Duration::from_secs(300);
-/// The kind may be installed at any moment, by whoever has just read that it is missing.
+/// The pause before the kind is looked for again: an operator may have just read that it is missing, and install it.
 const LOOK_FOR_KIND: Duration = Duration::from_secs(10);
-/// After a call that failed, and after twice as long the next time.
+/// The pauses after calls that fail; each doubles up to the longest.
 const PAUSES: Doubling = Doubling::new(Duration::from_secs(2), Duration::from_secs(60));
 
 /// The object as it stands on the server.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct StoredHardware {
-    /// Which version of it.
+    /// Version of the object.
     pub(crate) version: String,
-    /// What stands there.
+    /// Status in the object.
     pub(crate) status: ClusterHardwareStatus,
 }
 
-/// What happens.
+/// An event of the writer.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum HardwareEvent {
     /// Something may be other than it was.
     Changed,
-    /// It was read, or is not there.
+    /// The object was read, or is not there.
     Read(Option<StoredHardware>),
-    /// It was written.
+    /// The object was written.
     Written(StoredHardware),
-    /// It was not: it is another one by now.
+    /// The write was refused: the object is another one by now.
     Refused,
     /// The server does not know the kind.
     NotServed,
@@ -40,7 +40,7 @@ pub(crate) enum HardwareEvent {
     Failed,
 }
 
-/// What is to be done; the next event tells how it went.
+/// A command; the next event tells how it went.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum HardwareCommand {
     /// Read the object.
@@ -49,9 +49,9 @@ pub(crate) enum HardwareCommand {
     Create,
     /// Write its status over a version.
     Write {
-        /// Which.
+        /// The version.
         version: String,
-        /// What shall stand there.
+        /// The status that shall stand there.
         status: Box<ClusterHardwareStatus>,
     },
 }
@@ -59,23 +59,23 @@ pub(crate) enum HardwareCommand {
 /// Keeps the object as it should be, as long as this process leads.
 #[derive(Clone, Debug)]
 pub(crate) struct HardwareCore {
-    /// As it stands there, as far as is known; `Some(None)` if it is known not to be there.
+    /// The object as it stands there, as far as is known; `Some(None)` if it is known not to be there.
     stored: Option<Option<StoredHardware>>,
-    /// When it was last looked at.
+    /// The time when it was last looked at.
     looked: Instant,
-    /// When the next write may be.
+    /// The earliest time of the next write.
     not_before: Instant,
     due: Option<Instant>,
     failures: u32,
 }
 
 impl HardwareCore {
-    /// One that knows nothing yet.
+    /// Makes a core that knows nothing yet.
     pub(crate) fn new(now: Instant) -> Self {
         Self { stored: None, looked: now, not_before: now, due: None, failures: 0 }
     }
 
-    /// When to come back, if nothing else happens.
+    /// Returns when to come back, if nothing else happens.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.due
     }
@@ -95,7 +95,7 @@ impl HardwareCore {
                 (self.stored, self.looked, self.failures) = (Some(Some(stored)), now, 0);
                 self.not_before = now + BETWEEN_WRITES;
             }
-            // Once is somebody who was faster.
+            // A single refusal means that another writer was faster.
             HardwareEvent::Refused if self.failures == 0 => (self.stored, self.failures) = (None, 1),
             HardwareEvent::NotServed => self.hold(now + LOOK_FOR_KIND),
             HardwareEvent::Refused | HardwareEvent::Failed => {
@@ -106,7 +106,7 @@ impl HardwareCore {
         self.decide(now, leads, wanted)
     }
 
-    /// What is known may be wrong by then.
+    /// Waits until then, and forgets the object: what is known may be wrong by then.
     fn hold(&mut self, until: Instant) {
         self.stored = None;
         self.not_before = self.not_before.max(until);
@@ -115,7 +115,7 @@ impl HardwareCore {
     fn decide(&mut self, now: Instant, leads: bool, wanted: Option<ClusterHardwareStatus>) -> Option<HardwareCommand> {
         self.due = None;
         let Some(mut wanted) = wanted.filter(|_| leads) else {
-            // Somebody else may write meanwhile.
+            // Another controller may write meanwhile.
             self.stored = None;
             return None;
         };
@@ -147,7 +147,7 @@ impl HardwareCore {
     }
 }
 
-/// A condition that has the status that it had, has it since then.
+/// Keeps the time of a condition that has the status that it had.
 fn keep_times(wanted: &mut [Condition], stored: &[Condition]) {
     for condition in wanted {
         let before = stored.iter().find(|before| before.kind == condition.kind && before.status == condition.status);
