@@ -1,11 +1,12 @@
-//! What is to be looked at, now or later.
+//! Topics to look at, now or later.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
-/// The pause before the first answer to a gain: claims of a Job that ends go one after the other, and count as one gain.
+/// The pause before the first answer to a gain: claims of a Job that ends go one after the other, and count as one
+/// gain.
 const FIRST_GAIN_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause while something gets free all the time.
 const LONGEST_GAIN_PAUSE: Duration = Duration::from_secs(1);
@@ -14,19 +15,20 @@ pub(crate) const SHORTEST_REFRESH: Duration = Duration::from_secs(1);
 /// While the inventory goes on changing, everything is looked at this often at least.
 pub(crate) const LONGEST_REFRESH: Duration = Duration::from_secs(30);
 
-/// What is to be looked at.
+/// Topics to look at.
 #[derive(Debug)]
 pub(crate) struct Agenda<T> {
     pub(crate) now: Duration,
-    /// What is looked at when what everybody waits for has changed.
+    /// The topic to look at when a change concerns all that wait.
     refresh: T,
     due: BTreeSet<T>,
     later: BTreeMap<T, Duration>,
-    /// When what got free last is or was looked at, and the pause before that.
+    /// The time when what got free last is or was looked at, and the pause before that.
     gain: Option<(Duration, Duration)>,
     last_refresh: Option<Duration>,
     interval: Duration,
-    /// A change of the inventory is still to be looked at. It may be looked at for other reasons, which is no reason to wait for those.
+    /// True if a change of the inventory is still to be looked at. It may be looked at for other reasons, which is no
+    /// reason to wait for those.
     has_changed: bool,
     told_wake: Option<Duration>,
 }
@@ -38,19 +40,19 @@ impl<T: Clone + Ord> Agenda<T> {
         Self { now, refresh, due, later, gain: None, last_refresh: None, interval, has_changed: false, told_wake: None }
     }
 
-    /// Looks at it in this step.
+    /// Looks at a topic in this step.
     pub(crate) fn now(&mut self, topic: T) {
         self.due.insert(topic);
     }
 
-    /// Looks at it once this time has passed, or earlier if something happens.
+    /// Looks at a topic once this time has passed, or earlier if something happens.
     pub(crate) fn after(&mut self, delay: Duration, topic: T) {
         let at = self.now + delay;
         self.later.entry(topic).and_modify(|known| *known = at.min(*known)).or_insert(at);
     }
 
-    /// More may fit than before: who waits is answered at once. Where that goes on, the pauses get longer, as long as four answers of
-    /// which each takes `cost`.
+    /// Notes a gain: more may fit than before, and all that wait are answered at once. Where that goes on, the pauses
+    /// get longer, as long as four answers of which each takes `cost`.
     pub(crate) fn gained(&mut self, cost: Duration) {
         let longest = LONGEST_GAIN_PAUSE.max(cost * 4);
         let pause = match self.gain {
@@ -64,7 +66,8 @@ impl<T: Clone + Ord> Agenda<T> {
         self.after(pause, self.refresh.clone());
     }
 
-    /// The inventory is another one: who waits is to be answered anew, soon. The longer it goes on changing, the less often.
+    /// Notes a change of the inventory: all that wait are to be answered anew, soon. The longer it goes on changing,
+    /// the less often.
     pub(crate) fn inventory_changed(&mut self) {
         if self.has_changed || self.due.contains(&self.refresh) {
             return;
@@ -77,12 +80,12 @@ impl<T: Clone + Ord> Agenda<T> {
         self.after(self.interval.saturating_sub(quiet).max(SHORTEST_REFRESH), self.refresh.clone());
     }
 
-    /// Everybody who waits is being answered.
+    /// Notes that all that wait are being answered.
     pub(crate) fn refreshed(&mut self) {
         self.last_refresh = Some(self.now);
     }
 
-    /// Time has passed.
+    /// Notes that time has passed.
     pub(crate) fn pass(&mut self, now: Duration) {
         self.now = now.max(self.now);
         let is_due = |at: &Duration| *at <= self.now;
@@ -94,7 +97,7 @@ impl<T: Clone + Ord> Agenda<T> {
         self.told_wake = self.told_wake.filter(|at| *at > self.now);
     }
 
-    /// The next thing to look at.
+    /// Takes the next topic to look at.
     pub(crate) fn pop(&mut self) -> Option<T> {
         let topic = self.due.pop_first()?;
         self.has_changed &= topic != self.refresh;
@@ -110,7 +113,7 @@ impl<T: Clone + Ord> Agenda<T> {
         other
     }
 
-    /// When to come back, if that is news.
+    /// Returns when to come back, if that is news.
     pub(crate) fn wake(&mut self) -> Option<Duration> {
         let next = if self.due.is_empty() { self.later.values().min().copied() } else { Some(self.now) };
         let news = next.filter(|next| self.told_wake.is_none_or(|told| *next < told));

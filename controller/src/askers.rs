@@ -1,11 +1,12 @@
-//! The share of the planner that one asker has, and the order of turns: a hard question delays the others for one box at most.
+//! The share of the planner that one asker has, and the order of turns: a hard question delays the others for one box
+//! at most.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use hostler_allocator::plan::BoxSize;
 
-/// For all questions that an asker has at a time. An honest one takes milliseconds; one for hundreds of pods in a cluster of
-/// thousands of nodes takes half a second, and some million looks.
+/// The box of all questions that an asker has at a time. An honest one takes milliseconds; one for hundreds of pods in
+/// a cluster of thousands of nodes takes half a second, and some million looks.
 pub(crate) const ASKER_BOX: BoxSize = BoxSize { work: 50_000_000, time: Duration::from_secs(2) };
 
 /// Brings `items` into an order in which namespaces take turns; those of one stay in the order in which they were.

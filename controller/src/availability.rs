@@ -1,4 +1,5 @@
-//! What is there and what is free: rows by class, node, NUMA node or namespace, as the command, the page and figures show them.
+//! Devices that there are and that are free: rows by class, node, NUMA node or namespace, as the command, the page and
+//! figures show them.
 
 mod command;
 mod figures;
@@ -27,7 +28,7 @@ pub(crate) use figures::class_figures;
 /// The version of the answer's shape.
 const API_VERSION: &str = "output.hostler.dev/v1";
 
-/// What rows are about.
+/// The subject of rows.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ValueEnum)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum AvailabilityBy {
@@ -42,7 +43,7 @@ pub(crate) enum AvailabilityBy {
     Namespace,
 }
 
-/// What is there and what is free.
+/// Devices that there are and that are free.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Availability {
@@ -50,10 +51,10 @@ pub(crate) struct Availability {
     pub(crate) api_version: String,
     /// `Availability`.
     pub(crate) kind: String,
-    /// What rows are about.
+    /// The subject of rows.
     pub(crate) by: AvailabilityBy,
-    /// In order of their names. Devices of which the name says nothing come last: those of no class, of no single node or
-    /// NUMA node, or that no namespace has.
+    /// In order of their names. Devices of which the name says nothing come last: those of no class, of no single node
+    /// or NUMA node, or that no namespace has.
     pub(crate) rows: Vec<AvailabilityRow>,
     /// Every device once.
     pub(crate) total: AvailabilityCounts,
@@ -62,7 +63,7 @@ pub(crate) struct Availability {
     /// The Reservations for which devices of this answer are held, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) reservations: Vec<KeptReservation>,
-    /// What makes the answer less certain.
+    /// Facts that make the answer less certain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) notes: Vec<String>,
 }
@@ -83,10 +84,10 @@ pub(crate) struct AvailabilityRow {
     /// Name of the namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) namespace: Option<String>,
-    /// How the node is.
+    /// State of the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) status: Option<NodeAvailability>,
-    /// How many devices are in which state.
+    /// Number of devices in each state.
     #[serde(flatten)]
     pub(crate) counts: AvailabilityCounts,
     /// The same by class, where rows are not about classes.
@@ -94,30 +95,31 @@ pub(crate) struct AvailabilityRow {
     pub(crate) classes: BTreeMap<String, DeviceTotals>,
 }
 
-/// How many devices are in which state, and what there is of what they share.
+/// Number of devices in each state, and amounts of what they share.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AvailabilityCounts {
     /// All devices, and how many of them are in which state. Each is in one.
     #[serde(flatten)]
     pub(crate) devices: DeviceTotals,
-    /// What there is of each capacity that several claims can share, by its name.
+    /// Amounts of each capacity that several claims can share, by its name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) amounts: BTreeMap<String, AmountCounts>,
-    /// Of the devices that are held, how many are for which Reservation. Where that is not known, the taint stands there.
+    /// Of the devices that are held, how many are for which Reservation. Where that is not known, the taint stands
+    /// there.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) held_for: BTreeMap<String, u32>,
 }
 
-/// How a node is.
+/// State of a node.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct NodeAvailability {
-    /// Whether it is there at all.
+    /// True if the node exists at all.
     pub(crate) is_there: bool,
-    /// Whether its kubelet says that it is ready.
+    /// True if the node's kubelet says that it is ready.
     pub(crate) is_ready: bool,
-    /// Whether new pods come to it.
+    /// True if new pods come to the node.
     pub(crate) is_schedulable: bool,
     /// How fresh the report of hostler's daemon is, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -125,7 +127,7 @@ pub(crate) struct NodeAvailability {
 }
 
 impl AvailabilityBy {
-    /// In one word, as in addresses.
+    /// Returns the subject in one word, as in addresses.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Class => "class",
@@ -151,7 +153,7 @@ impl From<DeviceTotals> for AvailabilityCounts {
 }
 
 impl Availability {
-    /// What is there at a moment.
+    /// Makes the answer of a moment.
     pub(crate) fn of(stock: &ClusterStock, by: AvailabilityBy) -> Self {
         Self {
             api_version: API_VERSION.to_owned(),
@@ -165,7 +167,7 @@ impl Availability {
         }
     }
 
-    /// The same with the names of those for whom devices are held.
+    /// Returns the same with names of the Reservations for which devices are held.
     pub(crate) fn with_names(mut self, reservations: &BTreeMap<String, Arc<ReservationObject>>) -> Self {
         let kept = KeptBy::new(reservations);
         let found = |taint: &String| kept.of_value(value_of(taint)?);
@@ -187,7 +189,7 @@ impl Availability {
     }
 }
 
-/// The taint that holds devices, as people write it. No Reservation can have such a name.
+/// Returns the taint that holds devices, as people write it. No Reservation can have such a name.
 fn taint(value: &str) -> String {
     format!("{HELD_TAINT}={value}")
 }
@@ -218,7 +220,7 @@ fn notes(stock: &ClusterStock) -> Vec<String> {
 }
 
 impl fmt::Display for NodeAvailability {
-    /// In a few words, as people see it.
+    /// Writes the state in a few words, as people see it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kubelet = match (self.is_there, self.is_ready, self.is_schedulable) {
             (false, ..) => "gone",

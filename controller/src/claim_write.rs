@@ -1,4 +1,4 @@
-//! Writes of ResourceClaims, for whoever keeps devices in them or gives them to pods. What is decided is decided elsewhere.
+//! Writes of ResourceClaims, for modules that keep devices in them or give them to pods. Decisions are made elsewhere.
 //!
 //! Each write but the first one names the version that it was decided on, and fails where there is another one by now.
 
@@ -12,25 +12,26 @@ use hostler_api::{
 use hostler_cluster::{ApiClient, ApiFailure, Collection, ObjectVersion};
 use serde_json::{Value, json};
 
-/// Keeps a claim as long as it has devices. Whoever writes an allocation adds it before, and takes it away after.
+/// The finalizer that keeps a claim as long as it has devices. A writer of an allocation adds it before, and takes it
+/// away after.
 pub(crate) const DELETE_PROTECTION: &str = "resource.kubernetes.io/delete-protection";
 
 /// A write of a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ClaimWrite {
-    /// The claim is made. That there is one of its name is a conflict.
+    /// The claim is made. An existing one of its name is a conflict.
     Create(Box<NewClaim>),
-    /// It has these finalizers, and no others.
+    /// The claim has these finalizers, and no others.
     Finalizers(WrittenClaim, Vec<String>),
-    /// It has these devices, or none, and these consumers.
+    /// The claim has these devices, or none, and these consumers.
     Status(WrittenClaim, Box<WrittenClaimStatus>),
-    /// It has these consumers, and what it has of devices.
+    /// The claim has these consumers, and what it has of devices.
     Consumers(WrittenClaim, Vec<ResourceClaimConsumerReference>),
-    /// It goes, if it is this one in this version.
+    /// The claim is deleted, if it is this one in this version.
     Delete(WrittenClaim),
 }
 
-/// Which claim is written, in which version.
+/// Identity and version of a claim that is written.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct WrittenClaim {
     pub(crate) key: ObjectKey,
@@ -48,17 +49,17 @@ pub(crate) struct NewClaim {
     pub(crate) spec: ResourceClaimSpec,
 }
 
-/// What a claim has, and who may use it.
+/// Devices of a claim, and its consumers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct WrittenClaimStatus {
-    /// Once it is there the API server lets it go as a whole only. From 1.36 on one without `allocationTimestamp` keeps pods
-    /// from being bound that are not in `reserved_for`.
+    /// The allocation. Once it is there the API server lets it go as a whole only. From 1.36 on one without
+    /// `allocationTimestamp` keeps pods from being bound that are not in `reserved_for`.
     pub(crate) allocation: Option<AllocationResult>,
     pub(crate) reserved_for: Vec<ResourceClaimConsumerReference>,
 }
 
 impl ClaimWrite {
-    /// The claim.
+    /// Returns the claim's namespace and name.
     pub(crate) fn key(&self) -> &ObjectKey {
         match self {
             Self::Create(claim) => &claim.key,
@@ -68,7 +69,7 @@ impl ClaimWrite {
         }
     }
 
-    /// What is written, in one word.
+    /// Returns the kind of the write, in one word.
     pub(crate) fn what(&self) -> &'static str {
         match self {
             Self::Create(_) => "claim",
@@ -78,13 +79,15 @@ impl ClaimWrite {
         }
     }
 
-    /// Has the server, which serves claims in `version`, do it; gives the claim as it has it then, if there is one.
+    /// Sends the write to the server, which serves claims in `version`; returns the claim as it is then, if there is
+    /// one.
     pub(crate) async fn send(&self, client: &ApiClient, version: ApiVersion) -> Result<Option<Value>, ApiFailure> {
         let ObjectKey { namespace, name } = self.key();
         let claims = Collection::resource(version, "ResourceClaim", "resourceclaims").of(namespace);
         match self {
             Self::Create(claim) => client.create(&claims, name, &object(claim, version)?).await.map(Some),
-            // A patch would have the server write parameters of drivers anew, and then refuse it since they have changed.
+            // A patch would have the server write parameters of drivers anew, and then refuse it since they have
+            // changed.
             Self::Finalizers(claim, finalizers) => {
                 let change = (&*claim.version, &**finalizers);
                 client.replace_finalizers(&claims, name, CONTROLLER_FIELD_MANAGER, change).await.map(Some)
@@ -92,7 +95,7 @@ impl ClaimWrite {
             Self::Status(claim, status) => {
                 let patch = json!({
                     "metadata": {"uid": claim.uid, "resourceVersion": claim.version},
-                    // What is null goes, in a merge patch; lists are as a whole what is written.
+                    // A null field goes, in a merge patch; a list is replaced as a whole.
                     "status": {"allocation": status.allocation, "reservedFor": status.reserved_for},
                 });
                 client.change_status(&claims, name, CONTROLLER_FIELD_MANAGER, &patch).await.map(Some)

@@ -158,7 +158,7 @@ impl CommandError {
     }
 }
 
-// What they say is long: on the heap it takes no room in every other answer.
+// These errors are long: on the heap they take no room in every other answer.
 impl From<AvailabilityError> for CommandError {
     fn from(error: AvailabilityError) -> Self {
         Self::Availability(error.into())
@@ -177,7 +177,7 @@ const NO_ANSWER: u8 = 2;
 /// `EX_CONFIG`: systemd shows it as CONFIG, and the unit does not start the program again.
 const WRONG_CONFIG: u8 = 78;
 
-/// Reads the arguments of the process, does what they ask and gives the exit code.
+/// Reads the arguments of the process, does what they ask and returns the exit code.
 pub(crate) fn main() -> ExitCode {
     if COMPLETIONS.answer(ControllerArgs::command) {
         return ExitCode::SUCCESS;
@@ -296,7 +296,7 @@ impl CheckedFile {
 }
 
 impl ConfigArgs {
-    /// The file that is named must be there; the default one need not be.
+    /// Reads the configuration. The file that is named must be there; the default one need not be.
     fn read(&self) -> Result<ControllerConfig, ConfigErrors> {
         self.path().map_or_else(|| Ok(ControllerConfig::default()), |path| ControllerConfig::read(&path))
     }

@@ -11,8 +11,8 @@ use hostler_cluster::{ApiClient, ApiPatience, ConnectError, CredentialsSource};
 /// The cluster that is asked.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct ClusterArgs {
-    /// Kubeconfig of the cluster [default: the first file of KUBECONFIG that is there, else ~/.kube/config, else the service account of
-    /// the pod]
+    /// Kubeconfig of the cluster [default: the first file of KUBECONFIG that is there, else ~/.kube/config, else the
+    /// service account of the pod]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig [default: its current one]
@@ -26,7 +26,7 @@ impl ClusterArgs {
         self.kubeconfig.is_some() || self.context.is_some()
     }
 
-    /// A client for commands: it reads whole clusters.
+    /// Makes a client for commands: it reads whole clusters.
     pub(crate) fn client(&self) -> Result<ApiClient, ConnectError> {
         let home = env::var_os("HOME").map(PathBuf::from);
         let source = CredentialsSource {
@@ -40,8 +40,8 @@ impl ClusterArgs {
     }
 }
 
-/// Returns the kubeconfig that the variable names, or that of the user. Of several names the first that is there counts; one that alone is named is
-/// missed if it is not there.
+/// Returns the kubeconfig that the variable names, or that of the user. Of several names the first that is there
+/// counts; one that alone is named is missed if it is not there.
 fn usual(variable: Option<&OsStr>, home: Option<&Path>) -> Option<PathBuf> {
     let named: Vec<PathBuf> =
         variable.into_iter().flat_map(env::split_paths).filter(|it| !it.as_os_str().is_empty()).collect();

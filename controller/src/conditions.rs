@@ -1,7 +1,8 @@
-//! What the controller can do in this cluster, and of what it cannot, what is missing and how to mend it. Pure.
+//! Findings on what the controller can do in this cluster, and of what it cannot, what is missing and how to mend it.
+//! Pure.
 //!
-//! A cluster without a kind or a gate gets everything else; only what is switched on by configuration, and cannot be done, keeps
-//! the controller from being ready.
+//! A cluster without a kind or a gate gets everything else; only what is switched on by configuration, and cannot be
+//! done, keeps the controller from being ready.
 
 mod keeping;
 mod steering;
@@ -21,39 +22,39 @@ use crate::{
     steer::SteerPhase,
 };
 
-/// What is to be said of something that nobody wants.
+/// The message about work that is switched off.
 const OFF: &str = "switched off by configuration";
 
-/// How writing ClusterHardware goes.
+/// The outcome of writing ClusterHardware.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) enum SumsOutcome {
     /// Nothing was tried yet: another controller leads, or this one is about to.
     #[default]
     Waiting,
-    /// Well.
+    /// The sums are written.
     Written,
     /// The server does not know the kind.
     NotServed,
-    /// Not at all, and why.
+    /// Writing has failed; holds the reason.
     Failed(String),
 }
 
-/// One thing that is so, or is not so, and why.
+/// A finding: a statement that is so, or is not so, and why.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct ClusterFinding {
-    /// What it is about.
+    /// The subject of the finding.
     pub(crate) kind: FindingKind,
-    /// Whether it is so.
+    /// True, false or unknown.
     pub(crate) status: ConditionStatus,
-    /// Why, in one word for programs.
+    /// The reason, in one word for programs.
     pub(crate) reason: &'static str,
-    /// Why, for people, and what to do about it.
+    /// The reason for people, and what to do about it.
     pub(crate) message: String,
-    /// Whether the controller is not ready for it.
+    /// True if the finding keeps the controller from being ready.
     pub(crate) is_needed: bool,
 }
 
-/// What findings are about.
+/// The subject of a finding.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum FindingKind {
     /// Everything that is needed was listed, and is heard of.
@@ -70,14 +71,14 @@ pub(crate) enum FindingKind {
     ClassicAllocation,
     /// ProvisioningRequests are answered.
     ProvisioningRequests,
-    /// Devices are kept for whom they were promised.
+    /// Devices are kept for their promised owners.
     Reservations,
-    /// Pods are led to that.
+    /// Pods are led to these devices.
     Webhook,
 }
 
 impl FindingKind {
-    /// As a condition's type says it.
+    /// Returns the type of the condition.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Synced => "Synced",
@@ -98,7 +99,7 @@ impl ClusterFinding {
         Self { kind, status, reason, message: message.into(), is_needed: false }
     }
 
-    /// As a condition that has just become so.
+    /// Returns the finding as a condition that has just become so.
     pub(crate) fn condition(&self) -> Condition {
         Condition {
             kind: self.kind.as_str().to_owned(),
@@ -109,14 +110,14 @@ impl ClusterFinding {
         }
     }
 
-    /// For people who ask whether the controller is ready.
+    /// Returns a line for people who ask whether the controller is ready.
     pub(crate) fn line(&self) -> String {
         let Self { kind, status, reason, message, .. } = self;
         format!("{}={} ({reason}): {message}", kind.as_str(), status.as_str())
     }
 }
 
-/// Everything that is to be said.
+/// Returns all findings.
 pub(crate) fn findings(
     modes: CapabilitiesConfig,
     kinds: &BTreeMap<ObservedKind, KindStatus>,
@@ -155,7 +156,7 @@ fn synced(modes: CapabilitiesConfig, kinds: &BTreeMap<ObservedKind, KindStatus>)
         };
     }
     match silent.is_empty() {
-        // What is shown is what was last heard: that is still an answer.
+        // Views show what was last heard: that is still an answer.
         false => finding(no, "Silent", message),
         true => finding(ConditionStatus::True, "Watching", "everything that is needed is watched".to_owned()),
     }
@@ -180,7 +181,7 @@ fn readable(kinds: &BTreeMap<ObservedKind, KindStatus>) -> ClusterFinding {
     }
 }
 
-/// Something that the server may not have.
+/// Makes a finding of a kind that the server may not have.
 fn of_kind(kind: FindingKind, mode: CapabilityMode, status: Option<&KindStatus>) -> ClusterFinding {
     let finding = |status, reason, message: &str| ClusterFinding::new(kind, status, reason, message);
     let is_needed = mode == CapabilityMode::On;
@@ -208,7 +209,8 @@ fn mend(kind: FindingKind) -> &'static str {
     }
 }
 
-/// What only the controller that leads does. Where this one leads for the sake of something else, nobody does it.
+/// Explains switched-off work of a leader. Where this controller leads for the sake of something else, no other does
+/// that work.
 fn off_for_a_leader(modes: CapabilitiesConfig) -> String {
     if !modes.leads() {
         return OFF.to_owned();

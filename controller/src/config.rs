@@ -27,7 +27,7 @@ pub(crate) use self::{
 };
 use crate::model::ObservedKind;
 
-/// Where the controller looks for a configuration file when none is named.
+/// The configuration file that the controller reads, if it is there, when none is named.
 pub(crate) const DEFAULT_FILE: &str = "/etc/hostler/controller.toml";
 
 /// A file with every key has less than a kilobyte.
@@ -40,25 +40,25 @@ pub(crate) struct ControllerConfig {
     /// Kubeconfig of the controller. Default: the service account of the pod that it runs in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// As which driver claims of classic DRA are allocated: that of the daemons.
+    /// Driver as which claims of classic DRA are allocated: that of the daemons.
     pub(crate) driver: String,
-    /// Where it answers.
+    /// Address of the HTTP server.
     pub(crate) listen: ListenAddress,
-    /// A socket for probes alone, that only the user of the controller can connect to. Default: one in its own folder below `/run`,
-    /// where that is there.
+    /// A socket for probes alone, that only the user of the controller can connect to. Default: one in its own folder
+    /// below `/run`, where that is there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) probe_socket: Option<PathBuf>,
-    /// What it does where the cluster has what that takes.
+    /// Work that it does where the cluster has what that takes.
     pub(crate) capabilities: CapabilitiesConfig,
-    /// How it answers ProvisioningRequests.
+    /// Settings of answering ProvisioningRequests.
     pub(crate) provisioning: ProvisioningConfig,
-    /// How it keeps devices for whom they were promised.
+    /// Settings of keeping devices for their promised owners.
     pub(crate) reservations: ReservationsConfig,
-    /// How pods are led to that.
+    /// Settings of leading pods to those devices.
     pub(crate) webhook: WebhookConfig,
-    /// Which of several controllers writes.
+    /// The Lease that decides which of several controllers writes.
     pub(crate) lease: LeaseConfig,
-    /// What is logged, and how.
+    /// Settings of the log.
     pub(crate) log: LogConfig,
 }
 
@@ -71,7 +71,8 @@ impl ControllerConfig {
         self.probe_socket.as_deref().unwrap_or(Path::new(PROBE_SOCKET))
     }
 
-    /// True if probes are served: always for a socket that the configuration names, else where the default folder exists.
+    /// True if probes are served: always for a socket that the configuration names, else where the default folder
+    /// exists.
     pub(crate) fn has_probes(&self) -> bool {
         self.probe_socket.is_some() || self.probe_socket().parent().is_some_and(Path::is_dir)
     }
@@ -94,7 +95,7 @@ impl Default for ControllerConfig {
     }
 }
 
-/// `[capabilities]`: what the controller does.
+/// `[capabilities]`: the work of the controller.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct CapabilitiesConfig {
@@ -108,7 +109,7 @@ pub(crate) struct CapabilitiesConfig {
     pub(crate) classic_dra: CapabilityMode,
     /// Answering ProvisioningRequests, as the one controller that leads. Off by itself: it takes rights of its own.
     pub(crate) provisioning: CapabilityMode,
-    /// Keeping devices for whom they were promised (Reservation), as the one controller that leads.
+    /// Keeping devices for their promised owners (Reservation), as the one controller that leads.
     pub(crate) reservations: CapabilityMode,
 }
 
@@ -126,21 +127,21 @@ impl Default for CapabilitiesConfig {
     }
 }
 
-/// Whether something is done that a cluster may lack something for.
+/// Switch of work for which a cluster may lack something.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum CapabilityMode {
-    /// It is; the controller is not ready as long as it cannot be.
+    /// The work is done; the controller is not ready as long as it cannot be.
     On,
-    /// It is not.
+    /// The work is not done.
     Off,
-    /// It is where it can be.
+    /// The work is done where it can be.
     #[default]
     Auto,
 }
 
 impl CapabilityMode {
-    /// Whether it is to be done, where it can be.
+    /// True if the work is to be done, where it can be.
     pub(crate) fn is_wanted(self) -> bool {
         self != Self::Off
     }
@@ -164,14 +165,14 @@ impl Default for LeaseConfig {
 }
 
 impl CapabilitiesConfig {
-    /// Whether anything is done that only one of several controllers may do.
+    /// True if any work is done that only one of several controllers may do.
     pub(crate) fn leads(&self) -> bool {
         [self.cluster_hardware, self.classic_dra, self.provisioning, self.reservations]
             .into_iter()
             .any(CapabilityMode::is_wanted)
     }
 
-    /// Whether a kind is watched.
+    /// True if a kind is watched.
     pub(crate) fn watches(&self, kind: ObservedKind) -> bool {
         let mode = match kind {
             ObservedKind::NodeHardware => self.node_reports,
@@ -213,7 +214,7 @@ impl ControllerConfig {
         if problems.is_empty() { Ok(config) } else { Err(problems) }
     }
 
-    /// What no type says of a value.
+    /// Returns mistakes of values that their types do not exclude.
     fn mistakes(&self) -> Vec<ConfigMistake> {
         let mut mistakes = Vec::new();
         if let Some(path) = self.kubeconfig.as_ref().filter(|path| path.is_relative()) {
@@ -252,7 +253,7 @@ fn is_object_name(name: &str) -> bool {
 }
 
 impl fmt::Display for ControllerConfig {
-    /// As a file that means the same.
+    /// Writes a file that means the same.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&toml::to_string(self).map_err(|_| fmt::Error)?)
     }

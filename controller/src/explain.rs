@@ -1,4 +1,5 @@
-//! `hostler-controller explain`: why something is as it is, what it waits for, and who is in the way. Nothing is changed.
+//! `hostler-controller explain`: why an object is as it is, what it waits for, and who is in the way. Nothing is
+//! changed.
 
 mod provreq;
 mod reservation;
@@ -61,7 +62,7 @@ struct RequestArgs {
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ExplainError {
-    /// No threads, no timers.
+    /// The runtime has no threads or no timers.
     #[error("failed to start the runtime")]
     Runtime(#[source] io::Error),
     /// The configuration cannot be read.
@@ -70,7 +71,7 @@ pub(crate) enum ExplainError {
     /// The cluster cannot be read.
     #[error(transparent)]
     Cluster(#[from] ClusterReadError),
-    /// What the cluster told cannot be understood.
+    /// The cluster's objects cannot be understood.
     #[error("failed to read what the cluster has")]
     Object(#[source] serde_json::Error),
     /// There is no such object.
@@ -94,7 +95,7 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<(), Explain
     Ok(out.write_all(plain(&words).as_bytes())?)
 }
 
-/// Somebody should have said so by now.
+/// True if the end is so long ago that a status should say so by now.
 fn late(end: Option<SystemTime>, now: SystemTime) -> bool {
     const PATIENCE: Duration = Duration::from_secs(60);
     end.is_some_and(|end| now.duration_since(end).is_ok_and(|late| late > PATIENCE))

@@ -1,4 +1,5 @@
-//! Whole controllers without a process, on a model of an API server: killed and paused at any moment, ten thousand times.
+//! Whole controllers without a process, on a model of an API server: killed and paused at any moment, ten thousand
+//! times.
 //!
 //! ```text
 //!   changes of the cluster ──► ModelServer ──events, late──► ClusterModel ──► what shall stand there
@@ -25,7 +26,7 @@ use crate::{
 };
 
 const MS: Duration = Duration::from_millis(1);
-/// Between two moments of the model.
+/// The time between two moments of the model.
 const TICK: Duration = Duration::from_millis(250);
 const CONTROLLERS: usize = 3;
 const KILLS: usize = 10_000;
@@ -106,7 +107,7 @@ impl ModelServer {
     }
 }
 
-/// What is on its way: to the server, or back.
+/// A message on its way: to the server, or back.
 enum Travelling<C, E> {
     There(C, Instant),
     Back(E, Instant),
@@ -131,7 +132,7 @@ struct ModelController {
     /// The moment at which ClusterHardware is read again.
     hardware_due: Instant,
     model: ClusterModel,
-    /// How much of the history was seen.
+    /// Number of entries of the history that were seen.
     seen: usize,
     lease_call: Option<Travelling<LeaseCommand, LeaseEvent>>,
     hardware_call: Option<Travelling<HardwareCall, HardwareReply>>,
@@ -185,14 +186,14 @@ impl ModelController {
         self.model.step(now, event);
     }
 
-    /// What shall stand in the object: here, how many slices are known.
+    /// Returns the status that shall stand in the object: here, how many slices are known.
     fn wanted(&self) -> ClusterHardwareStatus {
         let slices = self.model.objects(ObservedKind::ResourceSlice);
         let nodes = ClusterNodeCounts { reporting: u32::try_from(slices).unwrap(), ..ClusterNodeCounts::default() };
         ClusterHardwareStatus { nodes, ..ClusterHardwareStatus::default() }
     }
 
-    /// One moment of its life; calls take as long as it pleases them, and may come back with nothing.
+    /// Lives for one moment; calls take as long as it pleases them, and may come back with nothing.
     fn live(&mut self, server: &mut ModelServer, now: Instant, dice: &mut Dice, is_calm: bool) {
         let trouble = |dice: &mut Dice| !is_calm && dice.one_in(10);
         let delay = |dice: &mut Dice| now + MS * u32::try_from(dice.below(if is_calm { 300 } else { 2500 })).unwrap();
@@ -239,7 +240,7 @@ impl ModelController {
         }
     }
 
-    /// What the server gets though whoever sent it is dead.
+    /// Returns calls that the server gets though their sender is dead.
     fn calls_on_their_way(self) -> impl Iterator<Item = (OrphanedCall, Instant)> {
         let lease = match self.lease_call {
             Some(Travelling::There(command, at)) => Some((OrphanedCall::Lease(command), at)),
@@ -252,7 +253,7 @@ impl ModelController {
         lease.into_iter().chain(hardware)
     }
 
-    /// Whether something is on its way that would change an object.
+    /// True if a call is on its way that would change an object.
     fn is_writing(&self) -> bool {
         let lease = matches!(&self.lease_call, Some(Travelling::There(LeaseCommand::Write { .. }, _)));
         lease || matches!(&self.hardware_call, Some(Travelling::There(HardwareCall::Write(_), _)))
@@ -274,7 +275,7 @@ fn seen_slice(name: &str, version: u64) -> SeenObject {
     }
 }
 
-/// A call whose caller is dead: the server gets it all the same, and nobody its answer.
+/// A call whose caller is dead: the server gets it all the same, and its answer has no reader.
 enum OrphanedCall {
     Lease(LeaseCommand),
     Hardware(HardwareCall),
@@ -287,11 +288,11 @@ struct ModelCluster {
     orphans: Vec<(OrphanedCall, Instant)>,
     now: Instant,
     dice: Dice,
-    /// Controllers that there were.
+    /// Number of controllers that there were.
     born: usize,
     kills: usize,
     kills_while_writing: usize,
-    /// Moments in which somebody led.
+    /// Number of moments in which a controller led.
     led: usize,
 }
 
@@ -346,7 +347,8 @@ impl ModelCluster {
         }
     }
 
-    /// Kills a controller, mostly in the middle of a write, or pauses it for up to a minute with whatever it is about to send.
+    /// Kills a controller, mostly in the middle of a write, or pauses it for up to a minute with whatever it is about
+    /// to send.
     fn hurt(&mut self, at: usize) {
         let is_writing = self.controllers[at].is_writing();
         if self.dice.one_in(if is_writing { 6 } else { 100 }) {
@@ -363,7 +365,7 @@ impl ModelCluster {
         }
     }
 
-    /// Whoever leads, leads alone. Paused ones do nothing, and find out before they do anything.
+    /// Checks that a leader leads alone. Paused ones do nothing, and find out before they do anything.
     fn check(&mut self) {
         let leads =
             |controller: &&ModelController| controller.lease.leads(self.now) && self.now >= controller.paused_until;
@@ -383,7 +385,7 @@ fn ten_thousand_kills_at_any_moment_leave_one_leader_one_object_and_the_truth_in
     assert!(cluster.kills_while_writing > KILLS / 10, "{} while writing", cluster.kills_while_writing);
     assert!(cluster.server.hardware_writes > 100, "{} writes", cluster.server.hardware_writes);
     assert!(cluster.server.refused > 100 && cluster.led > 1000, "{} refused", cluster.server.refused);
-    // Then everybody is left alone for two minutes.
+    // Then all controllers are left alone for two minutes.
     for _ in 0..480 {
         cluster.tick(true);
     }

@@ -1,4 +1,4 @@
-//! What is kept, and for whom: the answer of `hostler-controller holds`. A pure function of the Reservations.
+//! Devices that are kept, and for whom: the answer of `hostler-controller holds`. A pure function of the Reservations.
 
 mod command;
 mod kept;
@@ -20,43 +20,44 @@ pub(crate) use self::{
     output::while_read,
 };
 
-/// Everything that is kept or shall be.
+/// All devices that are kept or shall be.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct HoldsAnswer {
-    /// By name.
+    /// Reservations by name.
     pub(crate) reservations: Vec<HeldReservation>,
 }
 
-/// What is kept by a Reservation.
+/// Devices that a Reservation keeps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct HeldReservation {
-    /// Its name.
+    /// Name of the Reservation.
     pub(crate) name: String,
     /// `Pending`, `Waiting`, `Available`, `Succeeded` or `Failed`.
     pub(crate) phase: String,
-    /// Why it stands there, in one word.
+    /// The reason of the phase, in one word.
     pub(crate) reason: String,
-    /// Why, for people.
+    /// The reason of the phase, for people.
     pub(crate) message: String,
-    /// Devices that nobody has yet.
+    /// Devices that no pod has yet.
     pub(crate) held: u32,
     /// The node, if all are on one.
     pub(crate) node_name: Option<String>,
-    /// What a toleration of `hostler.dev/held` must have as value.
+    /// The value of a toleration of `hostler.dev/held`.
     pub(crate) toleration_value: Option<String>,
-    /// For whom, one line for each of the owners.
+    /// Owners for whom it is kept, one line for each.
     pub(crate) owners: Vec<String>,
     /// Pods that have devices of it: `namespace/name`.
     pub(crate) current_owners: Vec<String>,
-    /// Until when, as the Reservation says it: a time, or how long from when it was made. Of one that is over, since when it is.
+    /// The end, as the Reservation says it: a time, or how long from when it was made. For one that is over, since when
+    /// it is.
     pub(crate) until: String,
     /// The devices.
     pub(crate) devices: Vec<ReservedDevice>,
 }
 
 impl HoldsAnswer {
-    /// Of all Reservations, by name.
+    /// Makes the answer of all Reservations, by name.
     pub(crate) fn of(reservations: &BTreeMap<String, Reservation>) -> Self {
         Self { reservations: reservations.values().map(HeldReservation::of).collect() }
     }
@@ -94,7 +95,7 @@ fn until(expires: Option<&str>, ttl: Option<&str>) -> String {
     }
 }
 
-/// For whom, as a person says it. All that is said must be true of a pod.
+/// Describes owners as a person does. All that is said must be true of a pod.
 pub(crate) fn owner_words(owner: &ReservationOwner) -> String {
     let ReservationOwner { object, controller, label_selector, provisioning_request } = owner;
     let labels = label_selector.as_ref().map(|selector| {

@@ -1,4 +1,4 @@
-//! Figures for Prometheus, made of the view when somebody asks.
+//! Figures for Prometheus, made of the view on request.
 
 use std::sync::atomic::Ordering;
 
@@ -15,7 +15,7 @@ type StateGauge = KindGauge;
 type WriteGauge = Family<[(&'static str, &'static str); 2], Gauge>;
 type KindGauge = Family<[(&'static str, &'static str); 1], Gauge>;
 
-/// All figures, in OpenMetrics.
+/// Writes all figures, in OpenMetrics.
 pub(crate) fn exposition(state: &ServeState) -> String {
     let view = state.view_rx.borrow().clone();
     let mut registry = Registry::with_prefix("hostler_controller");
@@ -52,7 +52,7 @@ pub(crate) fn exposition(state: &ServeState) -> String {
     text
 }
 
-/// What waits for whom where claims are allocated here; zeros elsewhere.
+/// Registers claims that wait and for what, where claims are allocated here; zeros elsewhere.
 fn register_classic(registry: &mut Registry, status: &ClassicStatus) {
     let (claims, contexts, writes) = (KindGauge::default(), KindGauge::default(), WriteGauge::default());
     let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
@@ -74,7 +74,7 @@ fn register_classic(registry: &mut Registry, status: &ClassicStatus) {
     registry.register("classic_queued_calls", "Calls that wait until others were answered", queued);
 }
 
-/// What requests there are, where they are answered here.
+/// Registers ProvisioningRequests, where they are answered here.
 fn register_provisioning(registry: &mut Registry, status: &ProvisionStatus) {
     let (requests, checks) = (KindGauge::default(), <Gauge>::default());
     for (state, count) in &status.requests {
@@ -85,7 +85,7 @@ fn register_provisioning(registry: &mut Registry, status: &ProvisionStatus) {
     registry.register("provisioning_checks", "Questions to the planner since this controller leads", checks);
 }
 
-/// What is kept, where this controller leads; nothing elsewhere.
+/// Registers Reservations, where this controller leads; nothing elsewhere.
 fn register_holds(registry: &mut Registry, status: &HoldStatus) {
     let (reservations, writes) = (KindGauge::default(), WriteGauge::default());
     for (phase, count) in &status.reservations {
@@ -99,7 +99,7 @@ fn register_holds(registry: &mut Registry, status: &HoldStatus) {
     registry.register("reservation_writes", "Writes for Reservations since this controller leads, by outcome", writes);
 }
 
-/// What the webhook has answered, where there is one; zeros elsewhere.
+/// Registers answers of the webhook, where there is one; zeros elsewhere.
 fn register_webhook(registry: &mut Registry, figures: &SteerFigures) {
     let answers = KindGauge::default();
     let SteerFigures { led, untouched, unanswered } = figures;
@@ -110,7 +110,7 @@ fn register_webhook(registry: &mut Registry, figures: &SteerFigures) {
     registry.register("webhook_answers", "Claims that the webhook was asked about, by what it answered", answers);
 }
 
-/// What the controller says of itself.
+/// Registers the controller's findings on itself.
 fn register_process(registry: &mut Registry, state: &ServeState) {
     let conditions = ClassGauge::default();
     for finding in &**state.findings_rx.borrow() {

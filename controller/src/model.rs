@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   ClusterEvent ──► ClusterModel::step ──► commands
-//!                         └──► ClusterModel::view ──► Arc<ClusterView>, for whoever reads
+//!                         └──► ClusterModel::view ──► Arc<ClusterView>, for readers
 //! ```
 
 mod event;
@@ -33,16 +33,16 @@ pub(crate) use self::{
     marks::ReservationMarks,
 };
 
-/// What is to be done.
+/// Work that follows from an event.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum ModelCommand {
     /// Readers shall see what is known now.
     Publish,
-    /// Somebody should know that an object cannot be understood: `ResourceSlice n1-gpu`, and why.
+    /// An object cannot be understood: `ResourceSlice n1-gpu`, and why.
     TellPoisoned {
         /// The object.
         object: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
@@ -58,45 +58,45 @@ pub(crate) struct ClusterModel {
     reservations: Arc<BTreeMap<String, Arc<ReservationObject>>>,
     marks: Arc<ReservationMarks>,
     waiting_claims: Arc<BTreeSet<ObjectKey>>,
-    /// What the last view was made of.
+    /// The snapshot that the last view was made of.
     planner: Arc<LazySnapshot>,
     kinds: BTreeMap<ObservedKind, KindState>,
 }
 
-/// How far a kind is known.
+/// State of what is known of a kind.
 #[derive(Debug, Default)]
 struct KindState {
     known: Store<()>,
-    /// The server does not know it.
+    /// True if the server does not know it.
     is_absent: bool,
-    /// Since when nothing was heard, and why.
+    /// The time since when nothing was heard, and the reason.
     silent: Option<(Instant, String)>,
 }
 
-/// How far a kind is known, for readers.
+/// State of what is known of a kind, for readers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KindStatus {
-    /// Whether a complete list was seen.
+    /// True if a complete list was seen.
     pub(crate) is_synced: bool,
-    /// Whether the server does not know it, or nobody here wants to.
+    /// True if the server does not know the kind, or the configuration leaves it out.
     pub(crate) is_absent: bool,
-    /// Since when nothing was heard, and why.
+    /// The time since when nothing was heard, and the reason.
     pub(crate) silent: Option<(Instant, String)>,
-    /// How many objects there are.
+    /// Number of objects.
     pub(crate) objects: usize,
-    /// How many of them cannot be understood.
+    /// Number of objects that cannot be understood.
     pub(crate) poisoned: usize,
-    /// One of these, and why.
+    /// One of these, and the reason.
     pub(crate) example: Option<String>,
 }
 
 impl ClusterModel {
-    /// A cluster of which nothing is known but whose scheduler it has.
+    /// Makes a model of a cluster of which only the scheduler is known.
     pub(crate) fn new(options: PlanOptions) -> Self {
         Self { account: StockAccount::new(options.clone()), options, ..Self::default() }
     }
 
-    /// When it must be told that time has passed, if nothing else happens.
+    /// Returns when it must be told that time has passed, if nothing else happens.
     pub(crate) fn next_moment(&self) -> Option<Instant> {
         self.reports.next()
     }
@@ -143,7 +143,7 @@ impl ClusterModel {
         }
     }
 
-    /// What readers see.
+    /// Returns the view for readers.
     pub(crate) fn view(&mut self) -> ClusterView {
         let stock = self.account.update(&mut self.facts, &mut self.reports).clone();
         if self.planner.revision() != self.facts.revision() {
@@ -167,7 +167,7 @@ impl ClusterModel {
         self.kind(kind).known.is_news(key, stamp)
     }
 
-    /// How many objects of a kind there are.
+    /// Counts the objects of a kind.
     #[cfg(test)]
     pub(crate) fn objects(&self, kind: ObservedKind) -> usize {
         self.kinds.get(&kind).map_or(0, |state| state.known.len())
@@ -192,7 +192,7 @@ impl ClusterModel {
                 vec![ModelCommand::Publish]
             }
             Err(reason) if known.see_unreadable(&key, stamp, reason.clone(), ()).is_none() => Vec::new(),
-            // What it said before may not be so any more.
+            // The object's former content may not be so any more.
             Err(reason) => {
                 let mut commands = self.forget(kind, std::slice::from_ref(&key));
                 commands.push(ModelCommand::TellPoisoned { object: title(kind, &key), reason });
@@ -219,7 +219,7 @@ impl ClusterModel {
                     Arc::make_mut(&mut self.provisioning).see_pod(key, &pod);
                 }
             }
-            // What is on the network is nobody's report.
+            // Reports without a node are about the network, and belong to none.
             ObservedObject::NodeHardware(report) if report.spec.node_name.is_empty() => {
                 self.reports.forget(&report.metadata.name);
             }
@@ -262,7 +262,7 @@ impl ClusterModel {
 }
 
 impl ClusterModel {
-    /// What has changed nothing is not copied.
+    /// Notes whether a claim waits; an unchanged set is not copied.
     fn note_waiting(&mut self, key: ObjectKey, is_waiting: bool) {
         if self.waiting_claims.contains(&key) != is_waiting {
             let waiting = Arc::make_mut(&mut self.waiting_claims);
@@ -274,7 +274,7 @@ impl ClusterModel {
         }
     }
 
-    /// Objects that no request is about are not copied for it.
+    /// Forgets an object of requests; objects that no request is about are not copied for it.
     fn forget_for_requests(&mut self, kind: ObservedKind, key: &ObjectKey) {
         let known = &self.provisioning;
         let is_known = match kind {
@@ -315,7 +315,7 @@ fn title(kind: ObservedKind, key: &ObjectKey) -> String {
     }
 }
 
-/// Whether a claim was made for a pod from a template, and was given nothing yet.
+/// True if a claim was made for a pod from a template, and was given nothing yet.
 fn is_waiting(claim: &ResourceClaim) -> bool {
     claim.metadata.annotations.contains_key(POD_CLAIM_NAME)
         && claim.metadata.deletion_timestamp.is_none()

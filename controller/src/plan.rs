@@ -1,10 +1,10 @@
-//! `hostler-controller plan`: what of the pods that want a place gets one, where, and why the others do not. Nothing is
-//! changed anywhere.
+//! `hostler-controller plan`: says which of the pods that want a place get one, where, and why the others do not.
+//! Nothing is changed anywhere.
 //!
 //! ```text
 //!   files, standard input ──┐
 //!   a live cluster ─────────┼─► read ─► manifests ─► changes ─► the planner ─► answer ─► table, JSON, YAML
-//!   captures of nodes ──────┘              └─► pods: who asks ──────┘
+//!   captures of nodes ──────┘              └─► pods to place ───────┘
 //! ```
 
 mod answer;
@@ -65,8 +65,8 @@ Exit codes: 0 all pods that want a place get one, 1 some do not, 2 wrong usage o
 #[command(after_help = EXAMPLES)]
 #[group(id = "input", required = true, multiple = true)]
 pub(crate) struct PlanArgs {
-    /// Manifests in YAML or JSON: nodes, slices, classes, pods, claims, workloads; a folder is read with all that is below
-    /// it; - for standard input. What they say goes before what a cluster says
+    /// Manifests in YAML or JSON: nodes, slices, classes, pods, claims, workloads; a folder is read with all that is
+    /// below it; - for standard input. What they say goes before what a cluster says
     #[arg(short, long = "filename", value_name = "FILE|DIR", group = "input")]
     files: Vec<PathBuf>,
     /// Read the cluster; nothing is written to it
@@ -76,8 +76,8 @@ pub(crate) struct PlanArgs {
     access: ClusterArgs,
     #[command(flatten)]
     remote: RemoteArgs,
-    /// Add a node with the devices of a captured machine; it is called NODE, or as the file is. Without a cluster the classes of hostler's
-    /// deployment are there as well
+    /// Add a node with the devices of a captured machine; it is called NODE, or as the file is. Without a cluster the
+    /// classes of hostler's deployment are there as well
     #[arg(long, value_name = "[NODE=]FILE.tar.zst", group = "input")]
     node_capture: Vec<NodeCapture>,
     /// Change the cluster before anything is asked; may be repeated
@@ -108,22 +108,22 @@ enum PlanFormat {
     Yaml,
 }
 
-/// What an answer came to.
+/// The outcome of an answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum PlanOutcome {
     /// All pods that want a place get one.
     Fits,
-    /// Some do not.
+    /// Some of them do not.
     DoesNotFit,
 }
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PlanError {
-    /// What was given is wrong.
+    /// The input is wrong.
     #[error("{}", told(.0))]
     Input(Vec<InputProblem>),
-    /// No threads, no timers.
+    /// The runtime has no threads or no timers.
     #[error("failed to start the runtime")]
     Runtime(#[source] io::Error),
     /// The cluster cannot be read.
@@ -140,7 +140,7 @@ pub(crate) enum PlanError {
     Yaml(#[from] serde_saphyr::SerializeError),
 }
 
-/// One to a line.
+/// Writes each problem on a line.
 pub(crate) fn told(problems: &[InputProblem]) -> String {
     let count = if problems.len() == 1 { "1 problem".to_owned() } else { format!("{} problems", problems.len()) };
     let lines: Vec<String> = problems.iter().map(|problem| format!("\n  {problem}")).collect();
@@ -168,12 +168,12 @@ fn outcome(answer: &PlanAnswer) -> PlanOutcome {
     if answer.verdict == Verdict::Fits { PlanOutcome::Fits } else { PlanOutcome::DoesNotFit }
 }
 
-/// What is asked.
+/// A question to the planner.
 #[derive(Debug)]
 pub(crate) struct PlanQuestion<'a> {
-    /// The cluster, and what wants a place.
+    /// The cluster, and the pods that want a place.
     pub(crate) manifests: Manifests,
-    /// What is changed before.
+    /// Changes that are made before.
     pub(crate) changes: &'a [Change],
 }
 
@@ -188,7 +188,7 @@ impl PlanQuestion<'_> {
         let mut asked = pods::asked_or_alone(&self.manifests);
         problems.extend(pods::excess(&asked));
         let mut notes = pods::notes(&self.manifests);
-        // Who has lost a place comes before who never had one.
+        // Pods that have lost a place come before those that never had one.
         asked.splice(..0, change(&mut self.manifests, self.changes, &mut problems));
         if !problems.is_empty() {
             return Err(problems);
@@ -202,7 +202,7 @@ impl PlanQuestion<'_> {
     }
 }
 
-/// Makes the changes; gives the pods that lose their place by them.
+/// Makes the changes; returns the pods that lose their place by them.
 fn change(manifests: &mut Manifests, changes: &[Change], problems: &mut Vec<InputProblem>) -> Vec<AskedPods> {
     let mut evicted = Vec::new();
     for change in changes {
@@ -215,7 +215,7 @@ fn change(manifests: &mut Manifests, changes: &[Change], problems: &mut Vec<Inpu
     evicted
 }
 
-/// As a program or a person wants it.
+/// Writes the answer as a program or a person wants it.
 fn write_answer(answer: &PlanAnswer, format: PlanFormat, out: &mut dyn Write) -> Result<(), PlanError> {
     match format {
         PlanFormat::Table => out.write_all(plain(&table::narrow(answer)).as_bytes())?,
@@ -255,7 +255,7 @@ impl PlanArgs {
         })
     }
 
-    /// Reads everything that was named; gives the version of the cluster, if one was asked.
+    /// Reads everything that was named; returns the version of the cluster, if one was asked.
     fn read(
         &self,
         manifests: &mut Manifests,
@@ -264,7 +264,7 @@ impl PlanArgs {
         let server = self.read_cluster(manifests, problems)?;
         let has_cluster = self.cluster || self.access.is_named();
         if !self.node_capture.is_empty() && !has_cluster {
-            // What a captured node has is selected by the classes of the cluster that it comes to.
+            // Devices of a captured node are selected by the classes of the cluster that it comes to.
             let classes = InputText { name: "classes of hostler".to_owned(), text: CLASSES.to_owned() };
             manifests.read(&classes, InputLayer::Base, problems);
         }
@@ -312,7 +312,7 @@ impl PlanArgs {
     }
 }
 
-/// What is switched on there, with gates that are not as the version has them.
+/// Returns the features of that version, with gates that are not as the version has them.
 pub(crate) fn features(version: KubernetesVersion, gates: &[FeatureGate]) -> Features {
     gates.iter().fold(Features::for_version(version), |features, gate| match gate.is_on {
         true => features.with(gate.feature),
@@ -320,7 +320,7 @@ pub(crate) fn features(version: KubernetesVersion, gates: &[FeatureGate]) -> Fea
     })
 }
 
-/// `1.36`.
+/// Parses a version such as `1.36`.
 pub(crate) fn version(text: &str) -> Result<KubernetesVersion, String> {
     let known = KubernetesVersion::ALL.into_iter().find(|version| version.as_str() == text.trim_start_matches('v'));
     known.ok_or_else(|| format!("{text:?} is not one of 1.34, 1.35, 1.36 and 1.37"))

@@ -1,4 +1,4 @@
-//! `hostler-controller ready`: whether the running controller lives and is ready, for probes that run a command.
+//! `hostler-controller ready`: tells whether the running controller lives and is ready, for probes that run a command.
 
 use std::{
     io::{self, Read, Write},
@@ -7,9 +7,9 @@ use std::{
     time::Duration,
 };
 
-/// A controller that does not answer within this does not live.
+/// The time after which a controller that does not answer counts as dead.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The answer names what is missing, in lines.
+/// The longest answer: it names what is missing, in lines.
 const MOST_BYTES: u64 = 1 << 20;
 
 /// Why there is no answer.

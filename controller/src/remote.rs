@@ -1,4 +1,4 @@
-//! Asking a controller that runs, instead of a cluster: `--controller URL`, and how it knows who asks.
+//! Questions to a running controller, instead of a cluster: `--controller URL`, and the token that says who asks.
 
 use std::path::PathBuf;
 
@@ -22,30 +22,30 @@ pub(crate) struct RemoteArgs {
 /// Why a controller gives no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RemoteError {
-    /// Its address or a file cannot be used.
+    /// The address or a file cannot be used.
     #[error("failed to prepare for asking the controller")]
     Connect(#[source] ConnectError),
     /// Nothing says whether it is the controller.
     #[error("nothing vouches for {0}; name the file with its certificate: --certificate-authority FILE")]
     NoAuthority(String),
-    /// It does not answer, or says no.
+    /// The controller does not answer, or says no.
     #[error("the controller gave no answer")]
     Call(#[source] ApiFailure),
     /// The question cannot be put into JSON.
     #[error("failed to put the question")]
     Question(#[source] serde_json::Error),
-    /// It is of another version.
+    /// The controller is of another version.
     #[error("the controller's answer cannot be read; it may be of another version")]
     Answer(#[source] serde_json::Error),
 }
 
 impl RemoteArgs {
-    /// Whether a controller is meant.
+    /// True if a controller is named.
     pub(crate) fn is_named(&self) -> bool {
         self.controller.is_some()
     }
 
-    /// The controller that is meant. Needs a runtime around it.
+    /// Returns the controller that is named. Needs a runtime around it.
     pub(crate) fn service(&self) -> Result<HttpService, RemoteError> {
         let address = self.controller.as_deref().unwrap_or_default();
         let (token, authority) = (self.token_file.as_deref(), self.certificate_authority.as_deref());
@@ -67,7 +67,7 @@ pub(crate) async fn ask<T: DeserializeOwned>(
     serde_json::from_slice(&answer).map_err(RemoteError::Answer)
 }
 
-/// Asks under a path.
+/// Asks for the document at a path.
 pub(crate) async fn get<T: DeserializeOwned>(service: &HttpService, path: &str) -> Result<T, RemoteError> {
     let answer = service.get(path).await.map_err(RemoteError::Call)?;
     serde_json::from_slice(&answer).map_err(RemoteError::Answer)

@@ -1,12 +1,13 @@
-//! What the daemons of nodes report, and how fresh it is. Pure: time comes in as a value.
+//! Reports of the daemons of nodes, and how fresh they are. Pure: time comes in as a value.
 //!
 //! ```text
 //!   seen ──► fresh ──[STALE_AFTER without a change]──► stale ──[UNKNOWN_AFTER]──► unknown
 //!              ▲───────────────── another report ─────────────────┴────────────────┘
 //! ```
 //!
-//! What counts is when this process last saw a report change, by its own monotonic clock: clocks of nodes may be wrong, and a
-//! list that says again what was known is no sign of life. Who starts anew takes every report for fresh at first.
+//! Freshness counts from when this process last saw a report change, by its own monotonic clock: clocks of nodes may be
+//! wrong, and a list that says again what was known is no sign of life. A process that starts anew takes every report
+//! for fresh at first.
 
 mod pack;
 
@@ -29,9 +30,9 @@ use pack::{ReportWords, report_mark};
 pub(crate) enum ReportFreshness {
     /// The node gives signs of life.
     Fresh,
-    /// It missed two; what it said last is still believed.
+    /// The node missed two; its last report is still believed.
     Stale,
-    /// It missed three: nothing is known of its devices any more.
+    /// The node missed three: nothing is known of its devices any more.
     Unknown,
 }
 
@@ -40,11 +41,11 @@ pub(crate) enum ReportFreshness {
 pub(crate) struct NodeReport {
     /// How fresh it is.
     pub(crate) freshness: ReportFreshness,
-    /// What it says.
+    /// Content of the report.
     pub(crate) hardware: Arc<ReportedHardware>,
-    /// When it was last seen to change.
+    /// The time when it was last seen to change.
     seen: Instant,
-    /// Other in every report of a node, whether or not it says something else.
+    /// A number that is another one in every report of a node, whether or not it says something else.
     mark: u64,
 }
 
@@ -53,9 +54,9 @@ pub(crate) struct NodeReport {
 pub(crate) struct NodeReports {
     /// By name of the node.
     reports: BTreeMap<Arc<str>, NodeReport>,
-    /// When each will be older than it is now, the next one first.
+    /// The time when each will be older than it is now, the next one first.
     due: BTreeSet<(Instant, Arc<str>)>,
-    /// Nodes of which something changed that anybody counts.
+    /// Nodes of which something changed that readers count.
     changed: BTreeSet<Arc<str>>,
     words: ReportWords,
 }
@@ -69,7 +70,7 @@ impl ReportFreshness {
         }
     }
 
-    /// How long a report can be silent before it is the next thing.
+    /// Returns how long a report can be silent before it is the next thing.
     fn ends(self) -> Option<Duration> {
         match self {
             Self::Fresh => Some(STALE_AFTER),
@@ -78,7 +79,7 @@ impl ReportFreshness {
         }
     }
 
-    /// In one word, as people see it.
+    /// Returns the freshness in one word, as people see it.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Fresh => "fresh",
@@ -105,7 +106,7 @@ impl NodeReports {
         self.put(name, NodeReport { freshness: ReportFreshness::Fresh, hardware, seen: now, mark });
     }
 
-    /// The report is gone: whoever removed it, nothing is said of the node any more.
+    /// Forgets a removed report: nothing is said of the node any more, whatever removed it.
     pub(crate) fn forget(&mut self, node: &str) {
         if let Some((name, report)) = self.reports.remove_entry(node) {
             report.due().map(|due| self.due.remove(&(due, name.clone())));
@@ -113,7 +114,7 @@ impl NodeReports {
         }
     }
 
-    /// Makes reports as old as they are at a moment; whether any is another thing then.
+    /// Makes reports as old as they are at a moment; returns true if any is another thing then.
     pub(crate) fn pass(&mut self, now: Instant) -> bool {
         let mut is_other = false;
         while let Some((_, name)) = self.due.first().filter(|(due, _)| *due < now).cloned() {
@@ -127,23 +128,23 @@ impl NodeReports {
         is_other
     }
 
-    /// When [`pass`](Self::pass) has something to do next.
+    /// Returns when [`pass`](Self::pass) has something to do next.
     pub(crate) fn next(&self) -> Option<Instant> {
         // One moment later: a report is stale when it is older than that.
         self.due.first().map(|(due, _)| *due + Duration::from_millis(1))
     }
 
-    /// The report of a node.
+    /// Returns the report of a node.
     pub(crate) fn get(&self, node: &str) -> Option<&NodeReport> {
         self.reports.get(node)
     }
 
-    /// Names of the nodes that have one.
+    /// Returns the names of the nodes that have one.
     pub(crate) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
         self.reports.keys()
     }
 
-    /// How many there are of each.
+    /// Counts the reports by freshness.
     pub(crate) fn counts(&self) -> ClusterNodeCounts {
         let mut counts = ClusterNodeCounts::default();
         for report in self.reports.values() {
@@ -156,7 +157,7 @@ impl NodeReports {
         counts
     }
 
-    /// Nodes of which something changed since this was last called.
+    /// Returns the nodes of which something changed since this was last called.
     pub(crate) fn take_changed(&mut self) -> BTreeSet<Arc<str>> {
         std::mem::take(&mut self.changed)
     }
@@ -170,7 +171,7 @@ impl NodeReports {
 }
 
 impl NodeReport {
-    /// When it will be older than it is.
+    /// Returns when the report will be older than it is.
     fn due(&self) -> Option<Instant> {
         Some(self.seen + self.freshness.ends()?)
     }

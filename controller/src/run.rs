@@ -6,7 +6,8 @@
 //!                                      ► lease ► sums          ┘
 //! ```
 //!
-//! The API server may come later, go, and come again: what is known is served meanwhile, with since when nothing is heard.
+//! The API server may come later, go, and come again: what is known is served meanwhile, with since when nothing is
+//! heard.
 
 mod capabilities;
 mod findings;
@@ -42,7 +43,7 @@ use crate::{
     view::ClusterView,
 };
 
-/// Where the Lease is where nothing else says so: where `deploy/controller` has it.
+/// The default namespace of the Lease: where `deploy/controller` has it.
 const NAMESPACE: &str = "hostler-controller";
 
 /// Why the controller does not run.
@@ -51,7 +52,7 @@ pub(crate) enum RunError {
     /// There is no log.
     #[error("failed to start the log")]
     Log(#[source] LogError),
-    /// No threads, no timers.
+    /// The runtime has no threads or no timers.
     #[error("failed to start the runtime")]
     Runtime(#[source] io::Error),
     /// Signals could not be waited for.
@@ -68,7 +69,7 @@ pub(crate) enum RunError {
     Listen {
         /// The address.
         address: String,
-        /// What the kernel said.
+        /// The kernel's answer.
         #[source]
         source: io::Error,
     },
@@ -77,7 +78,7 @@ pub(crate) enum RunError {
     ListenWebhook {
         /// The address.
         address: String,
-        /// What the kernel said.
+        /// The kernel's answer.
         #[source]
         source: io::Error,
     },
@@ -92,7 +93,7 @@ pub(crate) enum RunError {
     Ended {
         /// The part.
         name: &'static str,
-        /// Why.
+        /// The reason.
         #[source]
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
@@ -105,7 +106,7 @@ pub(crate) fn run(config: &ControllerConfig) -> Result<(), RunError> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(RunError::Runtime)?;
     let result = runtime.block_on(live(config));
     match (result, log.end()) {
-        // Where nobody reads what is logged, to say why it failed would wait for ever.
+        // Where the log has no reader, to say why it failed would wait for ever.
         (Err(_), LogEnd::Stalled) => Ok(()),
         (result, _) => result,
     }
@@ -140,7 +141,7 @@ async fn live(config: &ControllerConfig) -> Result<(), RunError> {
 async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError> {
     let connect =
         |patience| ApiClient::with_patience(config.kubeconfig.as_deref(), patience).map_err(RunError::Connect);
-    // What is watched fills its connection when this process is busy: whatever must not wait has another one.
+    // A busy process lets watches fill their connection: whatever must not wait has another one.
     let (watching, calling) = (connect(ApiPatience::BULK)?, connect(ApiPatience::PROMPT)?);
     let listener = self::listener(config.listen, |address, source| RunError::Listen { address, source }).await?;
     let path = config.probe_socket();
@@ -199,7 +200,7 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
     Ok(())
 }
 
-/// Leads pods to what is kept for them.
+/// Starts leading pods to what is kept for them.
 fn steer(
     config: &ControllerConfig,
     state: &ServeState,
@@ -229,7 +230,7 @@ async fn listener(
     TcpListener::bind(address).await.map(Some).map_err(|source| refused(address.to_string(), source))
 }
 
-/// Where the controller is at home.
+/// Returns the controller's own namespace.
 fn namespace(config: &LeaseConfig) -> String {
     config.namespace.clone().or_else(pod_namespace).unwrap_or_else(|| NAMESPACE.to_owned())
 }
@@ -243,7 +244,7 @@ fn lead(config: &LeaseConfig, client: &ApiClient, tasks: &Tasks) -> watch::Recei
     campaign(LeaderElection { client: client.clone(), namespace, name: config.name.clone(), identity }, tasks)
 }
 
-/// Watches a cluster for somebody who only looks; as long as the tasks are there.
+/// Watches a cluster for a command that only looks; as long as the tasks are there.
 pub(crate) async fn follow(client: ApiClient) -> Result<(Tasks, watch::Receiver<Arc<ClusterView>>), RunError> {
     let (tasks, _) = Tasks::new();
     client.version().await.map_err(RunError::Cluster)?;
@@ -252,7 +253,7 @@ pub(crate) async fn follow(client: ApiClient) -> Result<(Tasks, watch::Receiver<
     Ok((tasks, view_rx))
 }
 
-/// What a question of the planner means in this cluster: it has this scheduler, or of those that are known the one most like it.
+/// Returns the planner's options for this cluster: its scheduler, or of those that are known the one most like it.
 async fn plan_options(client: &ApiClient) -> Result<PlanOptions, ApiFailure> {
     let minor = client.minor_release().await?;
     let is_older = |version: &&KubernetesVersion| {

@@ -1,11 +1,11 @@
-//! What the controller answers over HTTP: whether it lives, whether it is ready, figures, the page for people, and the
-//! questions that it and the command line put.
+//! The controller's HTTP server: liveness, readiness, figures, the page for people, and answers to questions of the
+//! page and the command line.
 //!
 //! ```text
-//!   /healthz, /readyz                whether it lives and is ready, for whoever can connect; why not, on this host only
-//!   /metrics            figures      for whoever is on this host; others need a token that may `get /metrics`
-//!   /, /main.js, …      page         the same for everybody: nothing of the cluster is in it
-//!   /v1/…               api          token ──► access: who, and what he may ──► places ──► answer
+//!   /healthz, /readyz                live and ready or not, for every client; why not, on this host only
+//!   /metrics            figures      for clients on this host; others need a token that may `get /metrics`
+//!   /, /main.js, …      page         the same for all: nothing of the cluster is in it
+//!   /v1/…               api          token ──► access: user and rights ──► places ──► answer
 //! ```
 
 mod access;
@@ -55,29 +55,29 @@ use crate::{
 const CONNECTIONS: usize = 256;
 /// How old a connection can get. A page that is looked at keeps one, and makes another when that ends.
 const OLDEST: Duration = Duration::from_secs(600);
-/// The name in the certificate, which nobody vouches for.
+/// The name in the certificate, which no authority vouches for.
 const NAME: &str = "hostler-controller";
 
-/// What routes answer from.
+/// Parts that routes answer from.
 #[derive(Clone, Debug)]
 pub(crate) struct ServeState {
-    /// What is known of the cluster.
+    /// The current view of the cluster.
     pub(crate) view_rx: watch::Receiver<Arc<ClusterView>>,
-    /// What the controller can do, and what it cannot.
+    /// Findings about what the controller can do, and what it cannot.
     pub(crate) findings_rx: watch::Receiver<Arc<[ClusterFinding]>>,
-    /// How allocating goes, where the controller does that.
+    /// State of allocating, where the controller does that.
     pub(crate) classic_rx: watch::Receiver<ClassicStatus>,
-    /// How answering ProvisioningRequests goes.
+    /// State of answering ProvisioningRequests.
     pub(crate) provision_rx: watch::Receiver<ProvisionStatus>,
-    /// How keeping devices goes.
+    /// State of keeping devices.
     pub(crate) holds_rx: watch::Receiver<HoldStatus>,
-    /// What the webhook has answered.
+    /// Counts of the webhook's answers.
     pub(crate) steering: Arc<SteerFigures>,
-    /// Who writes.
+    /// Leadership of this process.
     pub(crate) leadership_rx: watch::Receiver<Leadership>,
-    /// For those who must be asked about.
+    /// The client for questions that only the API server can answer.
     pub(crate) client: ApiClient,
-    /// What answers take time run in.
+    /// The tasks in which answers that take time run.
     pub(crate) tasks: Tasks,
 }
 
@@ -88,7 +88,7 @@ impl ServeState {
         findings.iter().filter(|finding| finding.is_needed).map(ClusterFinding::line).collect()
     }
 
-    /// Who leads, for people.
+    /// Returns the leader's state, for people.
     pub(crate) fn leader(&self) -> String {
         let leadership = self.leadership_rx.borrow();
         match (&leadership.holder, &leadership.trouble) {
@@ -135,12 +135,12 @@ pub(crate) fn start_probes(state: ServeState, listener: UnixListener, tasks: &Ta
     });
 }
 
-/// Who can connect.
+/// The clients that can connect.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Audience {
     /// Programs on this host.
     ThisHost,
-    /// Anybody in the network.
+    /// Every client in the network.
     Network,
 }
 
@@ -159,8 +159,8 @@ fn probe_routes(state: ServeState, audience: Audience) -> Router {
     Router::new().route("/healthz", get(async || "ok\n")).route("/readyz", get(readyz)).with_state((state, audience))
 }
 
-/// Ready when everything that is needed was listed. What is not heard of now is shown as it was last: that is an answer still,
-/// and another controller hears no more.
+/// Ready when everything that is needed was listed. What is not heard of now is shown as it was last: that is an answer
+/// still, and another controller hears no more.
 async fn readyz(State((state, audience)): State<(ServeState, Audience)>) -> Response {
     let code = if state.not_ready().is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let word = if code == StatusCode::OK { "ok" } else { "not ready" };

@@ -1,11 +1,11 @@
 //! Leads pods to what is kept for them: a webhook that the API server asks when a claim is made for a pod.
 //!
-//! kube-scheduler gives a device that is kept to whoever tolerates its taint. Users can write that into their templates; where they
-//! do not, this writes it into the claims that are made from them. It can be away at any time: a claim that nobody changed is
-//! given ordinary devices, or waits.
+//! kube-scheduler gives a device that is kept to any claim that tolerates its taint. Users can write that toleration
+//! into their templates; otherwise the webhook writes it into the claims that are made from them. The webhook can be
+//! away at any time: a claim that was not changed is given ordinary devices, or waits.
 //!
 //! ```text
-//!   AdmissionReview ─► review: of which pod? ─► the pod, asked for ─► decide: which Reservation? ─► rewrite ─► a JSON patch
+//!   AdmissionReview ─► review: of which pod? ─► the pod, asked for ─► decide: Reservation? ─► rewrite ─► a JSON patch
 //!   view: Reservations, templates, the release ────────────────────────┘
 //!   Secret ─► keeper ─► certificate;   keeper of the leader ─► Secret, caBundle
 //! ```

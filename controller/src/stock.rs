@@ -1,5 +1,5 @@
-//! What a cluster has in stock, as readers see it: nodes, and sums over them. A value of one moment; what did not change since
-//! the one before is shared with it.
+//! The stock of a cluster, as readers see it: nodes, and sums over them. A value of one moment; what did not change
+//! since the one before is shared with it.
 
 mod account;
 mod node;
@@ -13,12 +13,12 @@ pub(crate) use account::StockAccount;
 pub(crate) use node::{NodeCell, NodeSummary};
 pub(crate) use sums::{ClusterSums, Tally, add_totals};
 
-/// What a cluster has in stock.
+/// The stock of a cluster.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClusterStock {
-    /// By name. Also nodes that are gone, as long as anybody says something of their devices.
+    /// Nodes by name, also those that are gone, as long as any object says something of their devices.
     pub(crate) nodes: BTreeMap<Arc<str>, Arc<NodeSummary>>,
-    /// Devices that are not one node's.
+    /// Devices that belong to no single node.
     pub(crate) elsewhere: Arc<NodeSummary>,
     /// Sums over all of them.
     pub(crate) sums: ClusterSums,

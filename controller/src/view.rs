@@ -1,4 +1,4 @@
-//! What readers see of the cluster: a value of one moment, which nobody changes.
+//! The cluster as readers see it: an immutable value of one moment.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,25 +21,25 @@ use crate::{
 pub(crate) struct ClusterView {
     /// Everything that decides what fits where.
     pub(crate) facts: ClusterFacts,
-    /// What there is, counted.
+    /// The stock of devices, counted.
     pub(crate) stock: ClusterStock,
-    /// Whose scheduler the cluster has.
+    /// Options of the planner for the cluster's scheduler.
     pub(crate) options: PlanOptions,
-    /// How far each kind is known.
+    /// State of what is known of each kind.
     pub(crate) kinds: BTreeMap<ObservedKind, KindStatus>,
-    /// For questions. Views that differ in nothing that answers depend on share it.
+    /// The planner's snapshot. Views that differ in nothing that answers depend on share it.
     pub(crate) planner: Arc<LazySnapshot>,
     /// Claims and pods that were made for Reservations.
     pub(crate) marks: Arc<ReservationMarks>,
     /// Requests for capacity, and what belongs to them.
     pub(crate) provisioning: Arc<ProvisionObjects>,
-    /// What is kept for whom, by the name of the Reservation.
+    /// Reservations, by name.
     pub(crate) reservations: Arc<BTreeMap<String, Arc<ReservationObject>>>,
     /// Claims that were made for pods from templates, and were given nothing yet.
     pub(crate) waiting_claims: Arc<BTreeSet<ObjectKey>>,
 }
 
-/// A snapshot for the planner, which is made when somebody asks for the first time.
+/// A snapshot for the planner, which is made when it is first asked for.
 #[derive(Debug, Default)]
 pub(crate) struct LazySnapshot {
     facts: ClusterFacts,
@@ -47,17 +47,18 @@ pub(crate) struct LazySnapshot {
 }
 
 impl LazySnapshot {
-    /// One of the cluster as `facts` tell.
+    /// Makes a snapshot of the cluster as `facts` tell.
     pub(crate) fn new(facts: ClusterFacts) -> Self {
         Self { facts, snapshot: OnceLock::new() }
     }
 
-    /// Which facts it is of.
+    /// Returns the revision of its facts.
     pub(crate) fn revision(&self) -> u64 {
         self.facts.revision()
     }
 
-    /// The snapshot. In a large cluster that takes a tenth of a second the first time: not for threads that must not wait.
+    /// Returns the snapshot. In a large cluster that takes a tenth of a second the first time: not for threads that
+    /// must not wait.
     pub(crate) fn get(&self) -> &Snapshot {
         self.snapshot.get_or_init(|| Snapshot::new(self.facts.clone()))
     }
@@ -70,16 +71,16 @@ impl Observed for ClusterView {
 }
 
 impl ClusterView {
-    /// Kinds of which no complete list was seen yet.
+    /// Returns kinds of which no complete list was seen yet.
     pub(crate) fn missing(&self) -> Vec<ObservedKind> {
         let is_missing = |kind: &ObservedKind| self.kinds.get(kind).is_none_or(|status| !status.is_synced);
         ObservedKind::ALL.into_iter().filter(is_missing).collect()
     }
 
-    /// The devices of a node, one by one: by pool, in the order of their slices.
+    /// Returns the devices of a node, one by one: by pool, in the order of their slices.
     pub(crate) fn devices(&self, node: &str) -> Vec<StockDevice> {
         let Some(summary) = self.stock.nodes.get(node) else { return Vec::new() };
-        // Classes are few and compiled in a millisecond; nobody looks at more than one node at a time.
+        // Classes are few and compiled in a millisecond; readers look at one node at a time.
         let mut judge = DeviceJudge::new(&self.facts, &self.options);
         let of_pools = summary.pools.iter().flat_map(|pool| judge.devices(&self.facts, *pool));
         let mut devices: Vec<StockDevice> = of_pools.filter(|device| device.node.as_deref() == Some(node)).collect();
@@ -88,7 +89,7 @@ impl ClusterView {
     }
 }
 
-/// Nothing is known of it any more.
+/// Marks a device as unknown.
 fn forget(device: &mut StockDevice) {
     device.state = DeviceState::Unknown;
     for (_, amounts) in &mut device.amounts {

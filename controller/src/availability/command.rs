@@ -1,4 +1,4 @@
-//! `hostler-controller availability`: asks a cluster, a controller or manifests, once or as long as somebody looks.
+//! `hostler-controller availability`: asks a cluster, a controller or manifests, once or as long as it is watched.
 
 use std::{
     io::{self, Write},
@@ -22,7 +22,7 @@ use crate::{
     stock::StockAccount,
 };
 
-/// Between two questions to a controller, while somebody watches.
+/// The pause between two questions to a watched controller.
 const BETWEEN_QUESTIONS: Duration = Duration::from_secs(2);
 
 const EXAMPLES: &str = "\
@@ -42,8 +42,8 @@ pub(crate) struct AvailabilityArgs {
     /// What rows are about
     #[arg(long, value_enum, default_value_t)]
     by: AvailabilityBy,
-    /// Manifests instead of a cluster: nodes, slices, classes, claims, rules, reports of nodes, Reservations; a folder is read with all
-    /// that is below it; - for standard input
+    /// Manifests instead of a cluster: nodes, slices, classes, claims, rules, reports of nodes, Reservations; a folder
+    /// is read with all that is below it; - for standard input
     #[arg(short, long = "filename", value_name = "FILE|DIR", conflicts_with_all = ["kubeconfig", "context", "controller"])]
     files: Vec<PathBuf>,
     #[command(flatten)]
@@ -75,10 +75,10 @@ enum AvailabilityFormat {
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AvailabilityError {
-    /// What was given is wrong.
+    /// The input is wrong.
     #[error("{}", crate::plan::told(.0))]
     Input(Vec<InputProblem>),
-    /// No threads, no timers.
+    /// The runtime has no threads or no timers.
     #[error("failed to start the runtime")]
     Runtime(#[source] io::Error),
     /// The cluster cannot be read.
@@ -122,7 +122,7 @@ pub(crate) fn run(args: &AvailabilityArgs, out: &mut dyn Write) -> Result<(), Av
     }))
 }
 
-/// Answers that were shown to somebody who watches.
+/// Answers that were shown to a watching user.
 #[derive(Default)]
 struct ShownAnswers {
     last: Option<Availability>,
@@ -150,7 +150,7 @@ impl ShownAnswers {
 }
 
 impl AvailabilityArgs {
-    /// Reads the cluster once; whoever asks needs to list, and nothing else.
+    /// Reads the cluster once; the user needs to list, and nothing else.
     async fn ask(&self, out: &mut dyn Write) -> Result<(), AvailabilityError> {
         let cluster = LiveCluster::connect(&self.access).await?;
         let (mut manifests, mut problems) = (Manifests::default(), Vec::new());
@@ -158,8 +158,8 @@ impl AvailabilityArgs {
         self.write(&self.answer(manifests, problems)?, out)
     }
 
-    /// Asks a controller, once or again and again. While it is watched, one that does not answer is asked again: it may be
-    /// about to start anew.
+    /// Asks a controller, once or again and again. While it is watched, one that does not answer is asked again: it may
+    /// be about to start anew.
     async fn ask_controller(&self, service: &HttpService, out: &mut dyn Write) -> Result<(), AvailabilityError> {
         let path = format!("/v1/availability?by={}", self.by.as_str());
         let mut shown = ShownAnswers::default();

@@ -1,5 +1,5 @@
-//! Figures by class and state: as many as a cluster has classes, up to a limit. Whoever may make classes must not be able to
-//! make figures without end.
+//! Figures by class and state: as many as a cluster has classes, up to a limit. A user who may make classes must not be
+//! able to make figures without end.
 
 use hostler_api::hardware::DeviceTotals;
 
@@ -8,19 +8,19 @@ use crate::stock::ClusterStock;
 /// So many classes have figures of their own; the devices of the rest are summed up as `other`.
 const MOST_CLASSES: usize = 50;
 
-/// The name under which they are.
+/// The name under which these are summed up.
 const OTHER: &str = "other";
 
 /// The devices of a class.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ClassFigures {
-    /// Its name; no class can be called `other` where that means something else.
+    /// Name of the class; no class can be called `other` where that means something else.
     pub(crate) class: String,
-    /// How many are in which state.
+    /// Number of devices in each state.
     pub(crate) totals: DeviceTotals,
 }
 
-/// The devices of each class, those with the most devices first where not all can be shown.
+/// Returns the devices of each class, those with the most devices first where not all can be shown.
 pub(crate) fn class_figures(stock: &ClusterStock) -> Vec<ClassFigures> {
     figures(stock, MOST_CLASSES)
 }

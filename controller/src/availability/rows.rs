@@ -28,7 +28,7 @@ fn classes(stock: &ClusterStock) -> Vec<AvailabilityRow> {
     named.chain(rest).collect()
 }
 
-/// The nodes, and after them what is at none.
+/// Returns the nodes, and after them what is at none.
 fn places(stock: &ClusterStock) -> impl Iterator<Item = (Option<&Arc<str>>, &NodeSummary)> {
     let nodes = stock.nodes.iter().map(|(name, node)| (Some(name), &**node));
     nodes.chain(Some((None, &*stock.elsewhere)).filter(|(_, elsewhere)| !elsewhere.cells.is_empty()))
@@ -46,7 +46,7 @@ fn nodes(stock: &ClusterStock) -> Vec<AvailabilityRow> {
 fn numa_nodes(stock: &ClusterStock) -> Vec<AvailabilityRow> {
     let rows = places(stock).flat_map(|(name, node)| {
         let mut numbers: Vec<Option<u32>> = node.cells.iter().map(|cell| cell.kind.numa_node).collect();
-        // Those that are on no single one come last.
+        // Devices on no single NUMA node come last.
         numbers.sort_unstable_by_key(|number| number.unwrap_or(u32::MAX));
         numbers.dedup();
         numbers.into_iter().map(move |numa_node| AvailabilityRow {

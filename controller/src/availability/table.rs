@@ -22,15 +22,15 @@ const STATES: [StateColumn; 7] = [
     ("DRAINED", |devices| devices.drained),
     ("UNKNOWN", |devices| devices.unknown),
 ];
-/// These always are.
+/// The first columns, which are always shown.
 const ALWAYS: usize = 2;
 
-/// The rows, and their sum.
+/// Writes the rows, and their sum.
 pub(crate) fn narrow(answer: &Availability) -> String {
     text(answer, false)
 }
 
-/// The same with every state, amounts and classes.
+/// Writes the same with every state, amounts and classes.
 pub(crate) fn wide(answer: &Availability) -> String {
     text(answer, true)
 }
@@ -73,7 +73,7 @@ fn held_for(counts: &AvailabilityCounts) -> String {
     or_dash(&listed(usize::MAX, ", ", counts.held_for.iter().map(|(name, count)| format!("{name} {count}"))))
 }
 
-/// For whom devices are held.
+/// Lists the Reservations for which devices are held.
 fn reservations(answer: &Availability) -> String {
     if answer.reservations.is_empty() {
         return String::new();

@@ -1,4 +1,4 @@
-//! Whether devices are kept for whom they were promised.
+//! The finding on keeping devices for their promised owners.
 
 use hostler_api::hardware::ConditionStatus;
 
@@ -8,7 +8,7 @@ use crate::{
     hold::adapter::{HoldPhase, HoldStatus},
 };
 
-/// How it stands with Reservations.
+/// Makes the finding on Reservations.
 pub(super) fn keeping(mode: CapabilityMode, status: &HoldStatus) -> ClusterFinding {
     let kind = FindingKind::Reservations;
     let finding = |status, reason, message: String| ClusterFinding::new(kind, status, reason, message);

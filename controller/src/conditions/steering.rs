@@ -1,11 +1,11 @@
-//! Whether pods are led to what is kept for them.
+//! The finding on leading pods to what is kept for them.
 
 use hostler_api::hardware::ConditionStatus;
 
 use super::{ClusterFinding, FindingKind};
 use crate::steer::SteerPhase;
 
-/// How it stands with the webhook. The controller is ready without it, as the API server makes claims without it.
+/// Makes the finding on the webhook. The controller is ready without it, as the API server makes claims without it.
 pub(super) fn steering(phase: &SteerPhase) -> ClusterFinding {
     let (status, reason, message) = match phase {
         SteerPhase::NoCertificate => {

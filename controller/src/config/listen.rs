@@ -1,4 +1,4 @@
-//! Where the controller answers.
+//! The controller's address.
 
 use std::{
     fmt,
@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 /// The port of the controller.
 const PORT: u16 = 9440;
 
-/// Where the controller answers: in the clear for this host, over TLS for others.
+/// Address of the controller's server: in the clear for this host, over TLS for others.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) enum ListenAddress {
-    /// Nowhere.
+    /// No server.
     Off,
-    /// On this address.
+    /// A server on this address.
     Tcp(SocketAddr),
 }
 

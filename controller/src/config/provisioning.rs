@@ -10,7 +10,7 @@ use crate::provision::{OFFICIAL_ATOMIC_SCALE_UP, OFFICIAL_CHECK_CAPACITY, Provis
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct ProvisioningConfig {
-    /// What requests call this controller in their parameter `processorInstance`.
+    /// The name of this controller in the requests' parameter `processorInstance`.
     pub(crate) instance: String,
     /// More names of the class that checks capacity.
     pub(crate) check_capacity_aliases: Vec<String>,
@@ -20,7 +20,7 @@ pub(crate) struct ProvisioningConfig {
     pub(crate) batch: u32,
     /// Seconds after which no further one of them is begun.
     pub(crate) time_box_seconds: u32,
-    /// Seconds after which devices that were attached for a request and that nobody needs are detached.
+    /// Seconds after which devices that were attached for a request and that no pod needs are detached.
     pub(crate) scale_down_unneeded_seconds: u32,
     /// The largest `bookingSeconds` of a request.
     pub(crate) longest_booking_seconds: u32,
@@ -32,7 +32,7 @@ impl Default for ProvisioningConfig {
             instance: "hostler".to_owned(),
             check_capacity_aliases: Vec::new(),
             atomic_scale_up_aliases: Vec::new(),
-            // As Cluster Autoscaler has them.
+            // The same as Cluster Autoscaler's.
             batch: 10,
             time_box_seconds: 10,
             scale_down_unneeded_seconds: 600,
@@ -43,7 +43,7 @@ impl Default for ProvisioningConfig {
 }
 
 impl ProvisioningConfig {
-    /// Names under which this controller is asked.
+    /// Returns the names under which this controller is asked.
     pub(crate) fn classes(&self) -> ProvisionClasses {
         ProvisionClasses {
             instance: self.instance.clone(),
@@ -52,7 +52,7 @@ impl ProvisioningConfig {
         }
     }
 
-    /// What no type says of a value.
+    /// Returns mistakes of values that their types do not exclude.
     pub(super) fn mistakes(&self) -> Vec<ConfigMistake> {
         let lists = [
             ("provisioning.check_capacity_aliases", &self.check_capacity_aliases),

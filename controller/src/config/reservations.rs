@@ -1,4 +1,4 @@
-//! `[reservations]`: how devices are kept for whom they were promised.
+//! `[reservations]`: how devices are kept for their promised owners.
 
 use hostler_process::config::ConfigMistake;
 use serde::{Deserialize, Serialize};
@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 use super::SwitchMode;
 use crate::hold::adapter::release_of;
 
-/// `[reservations]`: how devices are kept for whom they were promised.
+/// `[reservations]`: how devices are kept for their promised owners.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct ReservationsConfig {
-    /// Seconds for which a closed device is looked at before it is promised: as long as a scheduler takes at most from its
-    /// decision to the allocation that everybody sees.
+    /// Seconds for which a closed device is looked at before it is promised: as long as a scheduler takes at most from
+    /// its decision to the allocation that every watch shows.
     pub(crate) settle_seconds: u32,
     /// Seconds for which a device may be gone, or its node not answer, before another one is looked for.
     pub(crate) grace_seconds: u32,
@@ -19,13 +19,14 @@ pub(crate) struct ReservationsConfig {
     pub(crate) keep_seconds: u32,
     /// Image of the pods for which the scheduler gives shared claims their devices: one that does nothing, for ever.
     pub(crate) reserve_image: String,
-    /// Whether a part of a counter set is closed to others without the rest of it. Only where every scheduler has the fix of
-    /// kubernetes#140436: others take the parts beside it for taken as well.
+    /// True to close a part of a counter set to others without the rest of it. Only where every scheduler has the fix
+    /// of kubernetes#140436: others take the parts beside it for taken as well.
     pub(crate) holds_partitions: bool,
-    /// The release of the oldest scheduler of the cluster. Empty: what pods of kube-scheduler in `kube-system` say, else the API
-    /// server's.
+    /// The release of the oldest scheduler of the cluster. Empty: that of kube-scheduler's pods in `kube-system`, else
+    /// the API server's.
     pub(crate) oldest_scheduler: String,
-    /// Whether pods with the scheduling gate `hostler.dev/placement` are given their devices and let go to their node.
+    /// Switch of direct mode: pods with the scheduling gate `hostler.dev/placement` are given their devices and let go
+    /// to their node.
     pub(crate) direct: SwitchMode,
 }
 
@@ -45,9 +46,10 @@ impl Default for ReservationsConfig {
 }
 
 impl ReservationsConfig {
-    /// What no type says of a value.
+    /// Returns mistakes of values that their types do not exclude.
     pub(super) fn mistakes(&self) -> Vec<ConfigMistake> {
-        // Without a moment between closing and promising, what a scheduler has decided already would be promised as well.
+        // Without a moment between closing and promising, what a scheduler has decided already would be promised as
+        // well.
         let settle = (self.settle_seconds == 0).then(|| {
             let fix = "write at least 1: as long as a scheduler takes from its decision to the allocation that everybody sees";
             ConfigMistake::new("reservations.settle_seconds", "is 0".to_owned(), fix)

@@ -11,19 +11,20 @@ use super::{ListenAddress, SwitchMode, is_driver_name, is_object_name};
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct WebhookConfig {
-    /// Where the API server asks, always over TLS.
+    /// Address where the API server asks, always over TLS.
     pub(crate) listen: ListenAddress,
     /// A certificate for `<service>.<namespace>.svc`, as PEM. Default: one that is made here, and kept in a Secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) certificate: Option<PathBuf>,
-    /// Its key, as PEM.
+    /// Key of the certificate, as PEM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<PathBuf>,
     /// Name of the Service that leads to it, and of the Secret.
     pub(crate) service: String,
     /// Name of the MutatingWebhookConfiguration.
     pub(crate) configuration: String,
-    /// Whether pods whose claims were made without it are deleted, for their owners to make them anew.
+    /// Switch of repair: pods whose claims were made without the webhook are deleted, for their owners to make them
+    /// anew.
     pub(crate) repair: SwitchMode,
 }
 
@@ -42,17 +43,17 @@ impl Default for WebhookConfig {
 }
 
 impl WebhookConfig {
-    /// Certificate and key that come from outside.
+    /// Returns the certificate and key that come from outside.
     pub(crate) fn files(&self) -> Option<(&PathBuf, &PathBuf)> {
         self.certificate.as_ref().zip(self.key.as_ref())
     }
 
-    /// Whether anything is done that only one of several controllers may do.
+    /// True if any work is done that only one of several controllers may do.
     pub(crate) fn leads(&self) -> bool {
         self.listen != ListenAddress::Off
     }
 
-    /// What no type says of a value.
+    /// Returns mistakes of values that their types do not exclude.
     pub(super) fn mistakes(&self) -> Vec<ConfigMistake> {
         let mut mistakes = Vec::new();
         let paths = [("webhook.certificate", &self.certificate), ("webhook.key", &self.key)];

@@ -1,5 +1,5 @@
-//! A new plan for a pod whose claims the scheduler has freed again (race 11): the next Reservation, under the next name, leaves out
-//! the node that was no good. What was tried before stands in it, so whoever takes over goes on from there.
+//! A new plan for a pod whose claims the scheduler has freed again (race 11): the next Reservation, under the next
+//! name, leaves out the node that was no good. It says what was tried before, so the next leader goes on from there.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -22,21 +22,22 @@ use crate::{claim_write::DELETE_PROTECTION, hold::ReservationObject};
 
 /// The annotation of the template that says what was tried.
 pub(super) const ATTEMPT: &str = "hostler.dev/placement-attempt";
-/// Between two plans for one pod; it doubles up to the longest.
+/// Pauses between two plans for one pod; they double up to the longest.
 const PAUSES: Doubling = Doubling::new(Duration::from_secs(5), Duration::from_secs(300));
 /// Nodes that are left out at most; of more the last ones are.
 const MOST_LEFT_OUT: usize = 16;
 /// A scheduler that frees all claims of a pod does so within a few tries, seconds apart.
 const STUCK: Duration = Duration::from_secs(30);
 
-/// Which try to place a pod this is.
+/// The number of a try to place a pod, and what was tried before.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Attempt {
-    /// 0 for the first one, which has nothing to say of others.
+    /// 0 for the first try, which has nothing to say of others.
     pub(super) number: u32,
     pub(super) left_out: Vec<String>,
-    /// The resourceVersion in which each claim had nothing when this was made: in another one it was given something since.
+    /// The resourceVersion in which each claim had nothing when this try was made: in another one it was given
+    /// something since.
     pub(super) versions: BTreeMap<String, String>,
 }
 
@@ -47,18 +48,18 @@ impl Attempt {
         said.and_then(|said| serde_json::from_str(&said).ok()).unwrap_or_default()
     }
 
-    /// The name of its Reservation.
+    /// Returns the name of the try's Reservation.
     pub(super) fn name(&self, uid: &str) -> String {
         let first = placement_name(uid);
         if self.number == 0 { first } else { format!("{first}-{}", self.number) }
     }
 
-    /// The first new plan is made at once.
+    /// Returns the pause before the next try; the first new plan is made at once.
     fn pause(&self) -> Duration {
         self.number.checked_sub(1).map_or(Duration::ZERO, |failures| PAUSES.after(failures))
     }
 
-    /// What people are told of it.
+    /// Returns what people are told of the try.
     pub(super) fn message(&self) -> String {
         let number = self.number.saturating_add(1);
         if self.left_out.is_empty() {
@@ -80,7 +81,8 @@ impl Attempt {
 }
 
 impl DirectSight {
-    /// What is done where the scheduler has looked at the pod already; nothing else than before where it took nothing back.
+    /// Returns what is done where the scheduler has looked at the pod already; nothing else than before where it took
+    /// nothing back.
     pub(super) fn step_of_ungated(
         &self,
         pod: &DirectPod,
@@ -100,7 +102,8 @@ impl DirectSight {
             false if has_no_devices(own) && !attempt.left_out.is_empty() => Vec::new(),
             false => return None,
         };
-        // It frees one claim after the other. What a claim still has is not taken from it: the pod may be bound at this moment.
+        // The scheduler frees one claim after the other. What a claim still has is not taken from it: the pod may be
+        // bound at this moment.
         if theirs.iter().any(|(_, claim)| claim.is_allocated()) {
             return (!self.is_stuck(own)).then_some(DirectStep::Wait);
         }
@@ -114,24 +117,24 @@ impl DirectSight {
         Some(reserve(pod, claims, &attempt.next(left_out, &theirs)))
     }
 
-    /// Whether the scheduler has left it for long at freeing some claims: it finds no other node for which it would free the rest, so
-    /// they are given what they had.
+    /// True if the scheduler has stopped for long at freeing some claims: it finds no other node for which it would
+    /// free the rest, so they are given what they had.
     fn is_stuck(&self, own: &ReservationObject) -> bool {
         let said = own.status.condition(Type::Placed).filter(|it| it.reason == Reason::TakenBack.as_str());
         let since = said.and_then(|it| since_1970(&it.last_transition_time));
         since.is_some_and(|since| self.now >= since + STUCK)
     }
 
-    /// Of its claims those that something is kept for.
+    /// Returns the claims for which the Reservation keeps something.
     pub(super) fn claims_of(&self, own: &ReservationObject) -> Vec<(&String, &DirectClaim)> {
         let is_of_it = |name: &str| own.spec.device_claims.iter().any(|it| it.name == name);
         self.claims.iter().filter(|(name, _)| is_of_it(name)).collect()
     }
 
-    /// Whether a claim had what was kept for it, and has nothing any more.
+    /// True if a claim had what was kept for it, and has nothing any more.
     pub(super) fn is_taken_back(&self, own: &ReservationObject) -> bool {
         let attempt = Attempt::of(own);
-        // Whoever takes the gate away by hand does so before, maybe.
+        // A gate that is taken away by hand may go before the claims have devices.
         let is_let_go = self.pod.as_ref().is_some_and(DirectPod::is_let_go);
         let had_something = |name: &str, claim: &DirectClaim| match attempt.versions.get(name) {
             Some(version) => *version != claim.metadata.resource_version,
@@ -149,7 +152,7 @@ impl Attempt {
     }
 }
 
-/// Whether nothing could be chosen for it.
+/// True if no devices could be chosen for the Reservation.
 pub(super) fn has_no_devices(own: &ReservationObject) -> bool {
     own.status.condition(Type::Scheduled).is_some_and(|it| it.status == ConditionStatus::False)
 }

@@ -1,4 +1,4 @@
-//! What is written into a claim whose devices are kept for its pod: what kube-scheduler would write.
+//! The allocation of a claim whose devices are kept for its pod: the same as kube-scheduler would write.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use hostler_api::{
     },
 };
 
-/// The devices of a claim, all on one node. The time is written as well: without it the scheduler of 1.36 would add it, and the
-/// API server refuse that, for ever.
+/// Returns the allocation with the devices of a claim, all on one node. The time is written as well: without it the
+/// scheduler of 1.36 would add it, and the API server refuse that, for ever.
 pub(super) fn allocation(
     spec: &ResourceClaimSpec,
     devices: &[&ReservedDevice],
@@ -49,7 +49,7 @@ fn tolerations(spec: &ResourceClaimSpec, request: &str) -> Vec<DeviceToleration>
     exactly.or_else(|| alternative.map(|it| it.tolerations.clone())).unwrap_or_default()
 }
 
-/// What classes bring along comes first: what the claim says wins.
+/// Returns the configuration: that of classes first, since that of the claim wins.
 fn config(
     spec: &ResourceClaimSpec,
     devices: &[&ReservedDevice],

@@ -1,4 +1,4 @@
-//! What a pod that is placed directly needs next. Pure: what was seen goes in, one write comes out.
+//! The next step for a pod that is placed directly. Pure: what was seen goes in, one write comes out.
 
 use std::time::UNIX_EPOCH;
 
@@ -27,7 +27,7 @@ use crate::{
     hold::ReservationObject,
 };
 
-/// Of a pod's spec: where it can run, and what it sets aside.
+/// Fields of a pod's spec that say where it can run, and what it sets aside.
 const OF_POD: [&str; 9] = [
     "nodeSelector",
     "affinity",
@@ -40,13 +40,13 @@ const OF_POD: [&str; 9] = [
     "priority",
 ];
 
-/// What is done next.
+/// Decides what is done next.
 pub(super) fn decide(sight: &DirectSight) -> DirectStep {
     let placed = sight.pod.as_ref().filter(|pod| !pod.is_over() && !pod.is_bound());
     let is_ours = |it: &&ReservationObject| placed.is_some_and(|pod| is_for(it, pod));
     // Of several the last plan counts.
     let own = sight.reservations.iter().filter(is_ours).max_by_key(|it| Attempt::of(it).number);
-    // Whose pod is bound, gone, or another one has nobody to keep anything for.
+    // A Reservation whose pod is bound, gone, or another one has no pod to keep anything for.
     let mut others = sight.reservations.iter().filter(|it| own.is_none_or(|own| own.uid != it.uid));
     if let Some(other) = others.find(|it| !it.is_deleting) {
         return DirectStep::Write(release(other));
@@ -81,7 +81,7 @@ impl DirectSight {
             if let Some(why) = contradiction(&claims) {
                 return DirectStep::Refuse(why);
             }
-            // What has devices by now is where they are.
+            // Claims that have devices by now have them where they are.
             return match claims.iter().all(|(_, claim)| claim.is_allocated()) {
                 true => ungate(pod),
                 false => held_back(pod)
@@ -97,19 +97,19 @@ impl DirectSight {
         {
             return step;
         }
-        // Its node is gone, or somebody has ended it: the pod waits for devices all the same, and is kept others.
+        // Its node is gone, or it was ended: the pod waits for devices all the same, and is kept others.
         if own.status.phase.is_over() {
             return DirectStep::Write(release(own));
         }
         self.step_of_kept(pod, own, &claims)
     }
 
-    /// Its devices are being closed to others, or are.
+    /// Returns the step while the pod's devices are being closed to others, or are closed.
     fn step_of_kept(&self, pod: &DirectPod, own: &ReservationObject, claims: &[(&String, &DirectClaim)]) -> DirectStep {
         let devices: Vec<&ReservedDevice> = own.status.kept().collect();
         let of_claim =
             |name: &str| devices.iter().copied().filter(|it| it.claim == name).collect::<Vec<&ReservedDevice>>();
-        // Somebody has a device that was written: the claim gives way, and the fence stays until nobody has it.
+        // A device that was written has another user: the claim gives way, and the fence stays until it has none.
         let lost = claims.iter().find(|(name, claim)| {
             let is_amiss = |device: &&ReservedDevice| device.state == State::Lost || device.conflict;
             claim.is_written_for(pod) && of_claim(name).iter().any(is_amiss)
@@ -127,7 +127,7 @@ impl DirectSight {
         match lacking {
             Some((name, claim)) if is_kept => self.step_of_claim(pod, claim, &of_claim(name)),
             Some(_) => DirectStep::Wait,
-            // Looked at once more when the one who keeps devices has seen it as well.
+            // Looked at once more when the holder of devices has seen it as well.
             None if devices.iter().any(|device| device.state != State::HandedOver) => DirectStep::Wait,
             None if pod.is_gated() && claims.iter().all(|(_, claim)| claim.is_allocated()) => ungate(pod),
             None => DirectStep::Wait,
@@ -155,13 +155,13 @@ impl DirectSight {
     }
 }
 
-/// Without this finalizer nobody frees the claim.
+/// Adds the finalizer without which the claim would not be freed.
 pub(super) fn finalizers(claim: &DirectClaim) -> DirectStep {
     let all = claim.metadata.finalizers.iter().cloned().chain([DELETE_PROTECTION.to_owned()]);
     DirectStep::Write(DirectWrite::Claim(ClaimWrite::Finalizers(claim.written(), all.collect())))
 }
 
-/// It has nothing any more.
+/// Takes all devices from the claim.
 pub(super) fn clear(claim: &DirectClaim) -> DirectStep {
     status(claim, WrittenClaimStatus::default())
 }
@@ -189,8 +189,8 @@ fn held_back(pod: &DirectPod) -> Option<DirectStep> {
     })
 }
 
-/// A field that decides where the pod runs, and that no plan looks at. The pod's Reservation would be refused with advice on templates;
-/// the pod has none, and a gate that can be left out.
+/// A field that decides where the pod runs, and that no plan looks at. The pod's Reservation would be refused with
+/// advice on templates; the pod has none, and a gate that can be left out.
 fn unjudged(pod: &DirectPod) -> Option<DirectStep> {
     // One that cannot be understood is refused where it is planned for.
     let spec: PodSpec = serde_json::from_value(Value::Object(copied(pod))).ok()?;
@@ -206,8 +206,8 @@ fn copied(pod: &DirectPod) -> Map<String, Value> {
     OF_POD.iter().filter_map(|field| Some(((*field).to_owned(), pod.spec.more.get(*field)?.clone()))).collect()
 }
 
-/// A Reservation for the claims of a pod that have nothing yet. Its devices come back to it when the scheduler takes them from
-/// the pod: so it does not end with it, but is deleted when the pod is bound or gone.
+/// A Reservation for the claims of a pod that have nothing yet. Its devices come back to it when the scheduler takes
+/// them from the pod: so it does not end with it, but is deleted when the pod is bound or gone.
 pub(super) fn reserve(pod: &DirectPod, claims: &[(&String, &DirectClaim)], attempt: &Attempt) -> DirectStep {
     let lacking: Vec<_> = claims.iter().filter(|(_, claim)| !claim.is_allocated()).collect();
     if lacking.len() > MAX_DEVICE_CLAIMS {
@@ -239,7 +239,7 @@ pub(super) fn reserve(pod: &DirectPod, claims: &[(&String, &DirectClaim)], attem
     DirectStep::Write(DirectWrite::Reserve(name, Box::new(object)))
 }
 
-/// Where these allow it, and on none of the nodes that are left out.
+/// Restricts the spec to nodes that the pins allow, without the nodes that are left out.
 fn placed(mut spec: Map<String, Value>, pins: &[&NodeSelector], left_out: &[String]) -> Map<String, Value> {
     if pins.is_empty() && left_out.is_empty() {
         return spec;
@@ -252,7 +252,7 @@ fn placed(mut spec: Map<String, Value>, pins: &[&NodeSelector], left_out: &[Stri
     spec
 }
 
-/// Which container uses which claim is of no matter here, and the template has none.
+/// Removes the claims of containers: which container uses which claim is of no matter here, and the template has none.
 fn without_claims(mut spec: Map<String, Value>) -> Value {
     for kind in ["containers", "initContainers"] {
         for container in spec.get_mut(kind).and_then(Value::as_array_mut).into_iter().flatten() {

@@ -33,15 +33,15 @@ use crate::{
 };
 
 const FIELD_MANAGER: &str = "hostler-controller";
-/// Of Events of pods.
+/// The reason of Events of pods.
 const REFUSED: &str = "PlacementRefused";
 /// A permission that the server looks for only when it has read the claim.
 const BINDING: &str = "resourceclaims/binding";
-/// All that is read, where refusals are remembered.
+/// The name of all that is read, where refusals are remembered.
 const SIGHT: &str = "sight of a gated pod";
-/// Everything is looked at this often at least.
+/// The longest time between two looks at everything.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
-/// Between two questions for the role, while a no does not count yet.
+/// The pause between two questions for the role, while a no does not count yet.
 const ASK_SOON: Duration = Duration::from_secs(1);
 
 /// Places pods as long as this process leads, where that is switched on.
@@ -70,7 +70,7 @@ impl DirectController {
 struct DirectReconciler {
     placer: Placer,
     events: EventSink,
-    /// What was refused last, by what the loop calls the pod.
+    /// Last refusals, by the pod's name in the loop.
     troubles: BTreeMap<String, PlaceTrouble>,
 }
 
@@ -89,10 +89,10 @@ struct PlaceTrouble {
     message: String,
 }
 
-/// What came of a look.
+/// The result of a look.
 struct PlaceAnswer {
     end: Requeue,
-    /// What is in the way, or that nothing is any more.
+    /// The trouble in the way, or that nothing is in the way any more.
     trouble: Option<Option<PlaceTrouble>>,
 }
 
@@ -221,7 +221,7 @@ impl Placer {
         let is_status = matches!(write, DirectWrite::Status(..));
         debug!(pod = ?sight.pod.as_ref().map(|pod| &pod.metadata.uid), what = write.what(), "a write for a gated pod");
         match self.send(write).await {
-            // That it is said what is in the way does not take it away.
+            // To say what is in the way does not take it away.
             Ok(()) => {
                 self.client.refusals().allowed(write.what());
                 PlaceAnswer { end: Requeue::Now, trouble: (!is_status).then_some(None) }
@@ -264,7 +264,7 @@ impl Placer {
         }
     }
 
-    /// Everything else as the server has it.
+    /// Reads everything else as the server has it.
     async fn sight(
         &self,
         key: &ObjectKey,
@@ -298,7 +298,7 @@ impl Placer {
     }
 }
 
-/// What the server says against something, and what to do about it.
+/// Returns the server's objection, and what to do about it.
 fn refusal(failure: &ApiFailure) -> String {
     let said = Chain(failure).to_string();
     if failure.lacks_permission(BINDING) {
@@ -317,7 +317,7 @@ fn subject(pod: &ObjectKey, uid: &str) -> EventSubject {
     }
 }
 
-/// What [`Reconciler::keys`] calls a pod; no name has a slash.
+/// Parses the pod's name in [`Reconciler::keys`]; no name has a slash.
 fn key_of(name: &str) -> ObjectKey {
     let (namespace, name) = name.split_once('/').unwrap_or(("", name));
     ObjectKey::new(namespace, name)

@@ -1,4 +1,4 @@
-//! Claims of a gated pod that have devices already, from somebody else: the pod can only go where these are.
+//! Claims of a gated pod that were given devices elsewhere already: the pod can only go where these are.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,17 @@ use super::{
 };
 use crate::hold::ReservationObject;
 
-/// Where the devices of a claim can be used, if not everywhere.
+/// Returns the nodes where the devices of a claim can be used, if not everywhere.
 fn pin(claim: &DirectClaim) -> Option<&NodeSelector> {
     claim.status.allocation.as_ref()?.node_selector.as_ref()
 }
 
-/// Where the devices of these can be used.
+/// Returns the nodes where the devices of these claims can be used.
 pub(super) fn pins<'a>(claims: &[(&String, &'a DirectClaim)]) -> Vec<&'a NodeSelector> {
     claims.iter().filter_map(|(_, claim)| pin(claim)).collect()
 }
 
-/// Two claims have devices on two nodes: no pod can have both.
+/// Explains that two claims have devices on two nodes: no pod can have both.
 pub(super) fn contradiction(claims: &[(&String, &DirectClaim)]) -> Option<String> {
     let mut pinned =
         claims.iter().filter_map(|(_, claim)| Some((&*claim.metadata.name, pin(claim).and_then(NodeSelector::name)?)));
@@ -33,7 +33,7 @@ pub(super) fn contradiction(claims: &[(&String, &DirectClaim)]) -> Option<String
 }
 
 impl DirectSight {
-    /// Which claims keep the pod where nothing could be chosen for the others.
+    /// Names the claims that keep the pod where nothing could be chosen for the others.
     pub(super) fn pinned(&self, own: &ReservationObject) -> Option<String> {
         let is_own = |name: &String| own.spec.device_claims.iter().any(|it| it.name == *name);
         let others = self.claims.iter().filter(|(name, _)| !is_own(name));
@@ -52,9 +52,9 @@ impl DirectSight {
         })
     }
 
-    /// What is done where a claim of a gated pod has something else than what is kept for it: somebody has given it that meanwhile.
-    /// The others are planned anew, for where that is. So are all where a lost device has been replaced, and what the other claims
-    /// have stayed: they could be on another node.
+    /// Returns what is done where a claim of a gated pod has something else than what is kept for it, given to it
+    /// meanwhile. The other claims are planned anew, for where that is. All are planned anew where a lost device has
+    /// been replaced and the other claims kept theirs: they could be on another node.
     pub(super) fn step_of_elsewhere(&self, pod: &DirectPod, own: &ReservationObject) -> Option<DirectStep> {
         let theirs = self.claims_of(own);
         let devices: Vec<&ReservedDevice> = own.status.kept().collect();
@@ -63,13 +63,13 @@ impl DirectSight {
         if !theirs.iter().any(|it| is_elsewhere(it) || has_more(it)) {
             return None;
         }
-        // What we gave is taken back first; with what is kept now it is given something again.
+        // What hostler gave is taken back first; with what is kept now the claim is given something again.
         let ours = theirs.iter().find(|(_, claim)| claim.is_written_for(pod));
         Some(ours.map_or_else(|| DirectStep::Write(release(own)), |(_, claim)| clear(claim)))
     }
 }
 
-/// Whether the claim has something else than what is kept for it.
+/// True if the claim has something else than what is kept for it.
 pub(super) fn is_other(claim: &DirectClaim, name: &str, devices: &[&ReservedDevice]) -> bool {
     let mut results = claim.status.allocation.iter().flat_map(|it| &it.devices.results);
     results.any(|it| {
@@ -77,7 +77,7 @@ pub(super) fn is_other(claim: &DirectClaim, name: &str, devices: &[&ReservedDevi
     })
 }
 
-/// Whether more is kept for the claim than it asks for, as far as it says how many that is.
+/// True if more is kept for the claim than it asks for, as far as it says how many that is.
 fn is_more(claim: &DirectClaim, name: &str, devices: &[&ReservedDevice]) -> bool {
     let mut kept: BTreeMap<&str, usize> = BTreeMap::new();
     for device in devices.iter().filter(|device| device.claim == name) {
@@ -86,7 +86,7 @@ fn is_more(claim: &DirectClaim, name: &str, devices: &[&ReservedDevice]) -> bool
     kept.into_iter().any(|(request, count)| asked(claim, request).is_some_and(|asked| count > asked))
 }
 
-/// How many devices a request of the claim asks for, if not for all.
+/// Returns how many devices a request of the claim asks for, if not for all.
 fn asked(claim: &DirectClaim, request: &str) -> Option<usize> {
     let (name, alternative) = request.split_once('/').unwrap_or((request, ""));
     let found = claim.spec.devices.requests.iter().find(|it| it.name == name)?;

@@ -1,4 +1,4 @@
-//! What is seen of a pod that is placed directly, of one moment.
+//! Everything seen of a pod that is placed directly, at one moment.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -22,15 +22,15 @@ use crate::{
 pub(super) struct DirectSight {
     /// The pod of the name, if there is one.
     pub(super) pod: Option<DirectPod>,
-    /// Its claims, by what it calls them; who is not here is not there.
+    /// The pod's claims, by their names in the pod; a missing one does not exist.
     pub(super) claims: BTreeMap<String, DirectClaim>,
     /// Reservations that were made for pods of this name.
     pub(super) reservations: Vec<ReservationObject>,
-    /// What classes bring along for their devices.
+    /// Configuration of classes for their devices.
     pub(super) classes: BTreeMap<String, Vec<DeviceClassConfiguration>>,
-    /// What the server said to the last write for the pod, where it refused that one.
+    /// The server's answer to the last write for the pod, where it refused that one.
     pub(super) trouble: Option<String>,
-    /// Since 1970.
+    /// Time since 1970.
     pub(super) now: Duration,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct DirectPod {
     pub(super) status: DirectPodStatus,
 }
 
-/// What a pod or a claim says of itself.
+/// Metadata of a pod or a claim.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct DirectMeta {
@@ -59,25 +59,25 @@ pub(super) struct DirectMeta {
     pub(super) annotations: BTreeMap<String, String>,
 }
 
-/// What a pod wants.
+/// The part of a pod's spec that is used here.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct DirectPodSpec {
     pub(super) node_name: Option<String>,
     pub(super) scheduling_gates: Vec<Gate>,
     pub(super) resource_claims: Vec<PodResourceClaim>,
-    /// All else.
+    /// All other fields.
     #[serde(flatten)]
     pub(super) more: BTreeMap<String, Value>,
 }
 
-/// What holds a pod back.
+/// A scheduling gate, which holds a pod back.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct Gate {
     pub(super) name: String,
 }
 
-/// How a pod is.
+/// The status of a pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct DirectPodStatus {
@@ -95,14 +95,14 @@ pub(super) struct DirectClaim {
     pub(super) status: ResourceClaimStatus,
 }
 
-/// What is done next.
+/// The next step.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum DirectStep {
     /// Nothing before something changes.
     Rest,
-    /// Others do something first; it is looked at again soon.
+    /// Others do something first; the pod is looked at again soon.
     Wait,
-    /// It cannot be done before somebody changes something: the reason, and what to do.
+    /// The pod cannot be placed before something is changed: the reason, and what to do.
     Refuse(String),
     Write(DirectWrite),
 }
@@ -110,11 +110,11 @@ pub(super) enum DirectStep {
 /// A write.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum DirectWrite {
-    /// A Reservation is made. That there is one of its name is a conflict.
+    /// A Reservation is made. An existing one of its name is a conflict.
     Reserve(String, Box<Value>),
-    /// The Reservation goes, if it is this one in this version.
+    /// The Reservation is deleted, if it is this one in this version.
     Release(String, ObjectVersion),
-    /// What is said of the Reservation, if it is this one in this version.
+    /// The status of the Reservation, if it is this one in this version.
     Status(String, ObjectVersion, Box<ReservationStatus>),
     Claim(ClaimWrite),
     /// The pod has these gates, and no others, and says that it has its devices.
@@ -122,7 +122,7 @@ pub(super) enum DirectWrite {
 }
 
 impl DirectWrite {
-    /// What is written, in one word.
+    /// Returns the kind of the write, in one word.
     pub(super) fn what(&self) -> &'static str {
         match self {
             Self::Reserve(..) => "reservation",
@@ -134,7 +134,7 @@ impl DirectWrite {
     }
 }
 
-/// Which Reservation this is, in which version.
+/// Identity and version of a Reservation.
 pub(super) fn version_of(reservation: &ReservationObject) -> ObjectVersion {
     ObjectVersion { uid: reservation.uid.clone(), resource_version: reservation.version.clone() }
 }
@@ -150,7 +150,7 @@ impl DirectPod {
         self.spec.scheduling_gates.iter().any(|gate| gate.name == PLACEMENT_GATE)
     }
 
-    /// Whether it had all its devices when its gate was taken away.
+    /// True if the pod had all its devices when its gate was taken away.
     pub(super) fn is_let_go(&self) -> bool {
         !self.is_gated() && self.metadata.annotations.contains_key(LET_GO)
     }
@@ -163,7 +163,7 @@ impl DirectPod {
         self.spec.node_name.as_deref().is_some_and(|node| !node.is_empty())
     }
 
-    /// What it calls its claims, and their names; `None` while one is not made.
+    /// Returns the claims' names in the pod, and their own names; `None` while one is not made.
     pub(super) fn claim_names(&self) -> Option<Vec<(String, String)>> {
         let named = self.spec.resource_claims.iter().map(|claim| {
             let made = self.status.resource_claim_statuses.iter().find(|it| it.name == claim.name);
@@ -183,7 +183,7 @@ impl DirectClaim {
         }
     }
 
-    /// Whether it was given its devices for this pod, which no scheduler has seen yet: nobody but us does that.
+    /// True if the claim was given its devices for this pod, which no scheduler has seen yet: only hostler does that.
     pub(super) fn is_written_for(&self, pod: &DirectPod) -> bool {
         let consumers = &self.status.reserved_for;
         self.is_allocated() && consumers.len() == 1 && consumers[0].uid == pod.metadata.uid && pod.is_gated()

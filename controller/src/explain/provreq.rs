@@ -1,4 +1,4 @@
-//! Why a ProvisioningRequest is as it is. Pure.
+//! Explains why a ProvisioningRequest is as it is. Pure.
 
 use std::{fmt::Write, sync::Arc, time::SystemTime};
 
@@ -33,7 +33,7 @@ struct ListPage {
     items: Vec<Value>,
 }
 
-/// What answers are made of.
+/// Objects that answers are made of.
 #[derive(Debug, Default)]
 pub(super) struct RequestWorld {
     objects: ProvisionObjects,
@@ -62,7 +62,7 @@ pub(super) fn take(page: &str, world: &mut RequestWorld) -> Result<(), serde_jso
     Ok(())
 }
 
-/// What there is to say of a request; `None` where there is none.
+/// Explains a request; `None` where there is none.
 pub(super) fn explained(
     key: &ObjectKey,
     world: &RequestWorld,
@@ -174,13 +174,13 @@ fn open(
     lines
 }
 
-/// The names of the Reservations that keep its devices, or are to.
+/// Returns the names of the Reservations that keep its devices, or are to.
 fn named(request: &SeenRequest) -> Vec<&str> {
     let names = request.status.provisioning_class_details.get("reservation");
     names.map(|names| names.split(',').collect()).unwrap_or_default()
 }
 
-/// How its Reservations stand.
+/// Tells the state of its Reservations.
 fn kept(request: &SeenRequest, world: &RequestWorld) -> Vec<String> {
     let line = |name: &str| {
         let Some(known) = world.reservations.get(name) else {
@@ -203,7 +203,7 @@ fn kept(request: &SeenRequest, world: &RequestWorld) -> Vec<String> {
     named(request).into_iter().map(line).collect()
 }
 
-/// Who is in the way: other requests with a booking, and how many pods of each are still to come.
+/// Names what is in the way: other requests with a booking, and how many pods of each are still to come.
 fn others(request: &SeenRequest, world: &RequestWorld, classes: &ProvisionClasses) -> Vec<String> {
     let is_booked = |other: &SeenRequest| {
         let status = &other.status;

@@ -1,4 +1,4 @@
-//! Why a Reservation is as it is. Pure.
+//! Explains why a Reservation is as it is. Pure.
 
 mod devices;
 mod owners;
@@ -27,18 +27,18 @@ use crate::{
     hold::ReservationObject,
 };
 
-/// What decides how a Reservation is explained.
+/// Objects that explain a Reservation.
 #[derive(Debug, Default)]
 pub(super) struct ReservationWorld {
-    /// All of them, by name.
+    /// All Reservations, by name.
     reservations: BTreeMap<String, ReservationObject>,
-    /// What nodes were told to close and say that they closed.
+    /// Devices that nodes were told to close and say that they closed.
     holds: BTreeMap<String, NodeHolds>,
     /// Pods that may be owners.
     pods: Vec<ClaimPod>,
-    /// Their claims.
+    /// Claims of these pods.
     claims: Vec<PodClaim>,
-    /// What could not be read, and what it would have said.
+    /// Objects that could not be read, and what they would have said.
     pub(super) unread: Vec<String>,
 }
 
@@ -74,7 +74,7 @@ impl ReservationWorld {
         Ok(())
     }
 
-    /// The nodes that have not closed what they shall, as far as that is known.
+    /// Returns the nodes that have not closed what they shall, as far as that is known.
     pub(super) fn nodes_to_ask(&self, name: &str) -> Vec<String> {
         let reservation = self.reservations.get(name);
         let devices = reservation.into_iter().flat_map(|it| &it.status.devices);
@@ -85,13 +85,13 @@ impl ReservationWorld {
         nodes
     }
 
-    /// The namespaces of owners; `None` where they may be in any, and nothing where no owner can take anything.
+    /// Returns the namespaces of owners; `None` where they may be in any, and nothing where no owner can take anything.
     pub(super) fn owner_namespaces(&self, name: &str) -> Option<Vec<String>> {
         let open = self.reservations.get(name).filter(|it| it.status.phase == Phase::Available);
         open.map_or_else(|| Some(Vec::new()), |it| owners::namespaces(&it.spec))
     }
 
-    /// What there is to say of a Reservation; `None` where there is none.
+    /// Explains a Reservation; `None` where there is none.
     pub(super) fn explained(&self, name: &str, now: SystemTime) -> Option<String> {
         let reservation = self.reservations.get(name)?;
         let (spec, status) = (&reservation.spec, &reservation.status);
@@ -133,7 +133,7 @@ impl ReservationWorld {
         lines
     }
 
-    /// Who is in the way: others that keep devices.
+    /// Names the other Reservations in the way, which keep devices.
     fn others(&self, reservation: &ReservationObject) -> Option<String> {
         let others = self.reservations.values().filter(|other| other.name != reservation.name);
         let keeping = others.filter(|other| !other.status.phase.is_over() && !other.status.devices.is_empty());
@@ -146,7 +146,7 @@ impl ReservationWorld {
     }
 }
 
-/// How it stands, since when, and why.
+/// Tells the state of the Reservation, since when, and why.
 fn stand(reservation: &ReservationObject) -> Vec<String> {
     let status = &reservation.status;
     if status.conditions.is_empty() {
@@ -172,7 +172,7 @@ fn said(condition: &Condition) -> String {
     format!("{is_ready} since {last_transition_time}: {message} ({reason})")
 }
 
-/// How far a pod is that makes room.
+/// Tells how far a pod is that makes room.
 fn eviction(eviction: &PodEviction) -> String {
     let PodEviction { namespace, name, state, message, .. } = eviction;
     match state {
@@ -183,7 +183,7 @@ fn eviction(eviction: &PodEviction) -> String {
     }
 }
 
-/// Whether it lacks devices.
+/// True if the Reservation lacks devices.
 fn is_in_need(reservation: &ReservationObject) -> bool {
     let status = &reservation.status;
     let is_unschedulable =

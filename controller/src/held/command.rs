@@ -1,4 +1,4 @@
-//! `hostler-controller holds`: asks a cluster, once or as long as somebody looks.
+//! `hostler-controller holds`: asks a cluster, once or as long as it is watched.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,7 @@ use tokio::{runtime, time::sleep};
 use super::{HoldsAnswer, table, while_read};
 use crate::cluster_args::ClusterArgs;
 
-/// Between two tries to reach a server that was there, while somebody watches.
+/// The pause between two tries to reach a server that was there, while a user watches.
 const AGAIN: Duration = Duration::from_secs(1);
 
 const EXAMPLES: &str = "\
@@ -60,7 +60,7 @@ enum HoldsFormat {
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HoldsError {
-    /// No threads, no timers.
+    /// The runtime has no threads or no timers.
     #[error("failed to start the runtime")]
     Runtime(#[source] io::Error),
     /// There are no credentials.
@@ -83,12 +83,12 @@ pub(crate) fn run(args: &HoldsArgs, out: &mut dyn Write) -> Result<(), HoldsErro
     runtime.block_on(while_read(args.follow(out)))
 }
 
-/// All Reservations.
+/// Returns the collection of all Reservations.
 pub(crate) fn reservations() -> Collection {
     Collection::custom(GROUP, VERSION, RESERVATION_KIND, RESERVATIONS)
 }
 
-/// What is known while somebody looks.
+/// Reservations as known while a user watches.
 #[derive(Default)]
 struct Watched {
     known: BTreeMap<String, Reservation>,
@@ -105,7 +105,8 @@ impl HoldsArgs {
             match follower.next().await {
                 Ok(event) => watched.take(event),
                 Err(failure) if failure.is_unknown_resource() => return Err(HoldsError::NotServed(failure)),
-                // Who watches has time: the next call makes the connection anew. It may break in the middle of a list as well.
+                // A watching user has time: the next call makes the connection anew. It may break in the middle of a
+                // list as well.
                 Err(failure) if watched.shown.is_some() && failure.is_transient() => sleep(AGAIN).await,
                 Err(failure) => return Err(HoldsError::Read(failure)),
             }
@@ -124,7 +125,7 @@ impl Watched {
         match event {
             FollowEvent::ListStarted => (self.is_listed, self.known) = (false, BTreeMap::new()),
             FollowEvent::Listed(object) | FollowEvent::Applied(object) => {
-                // One that cannot be understood is named by the controller's log, and kept by nobody.
+                // A Reservation that cannot be understood is named by the controller's log, and keeps nothing.
                 if let Ok(reservation) = object.read::<Reservation>() {
                     self.known.insert(object.name().to_owned(), reservation);
                 }

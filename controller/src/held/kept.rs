@@ -1,4 +1,4 @@
-//! For whom devices are held, by the taints that hold them.
+//! Reservations for which devices are held, by the taints that hold them.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 use super::{Lasting, owner_words};
 use crate::hold::{DeviceKey, ReservationObject};
 
-/// What people want to know of a Reservation where they see what it keeps.
+/// Facts about a Reservation for people who see what it keeps.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct KeptReservation {
-    /// Its name.
+    /// Name of the Reservation.
     pub(crate) name: String,
     /// `Pending`, `Waiting`, `Available`, `Succeeded` or `Failed`.
     pub(crate) phase: String,
-    /// For whom, one line for each of the owners.
+    /// Owners for whom it is kept, one line for each.
     pub(crate) owners: Vec<String>,
-    /// `until` when, `for ever`, or `over`.
+    /// `until` a time, `for ever`, or `over`.
     pub(crate) lasts: String,
 }
 
@@ -29,18 +29,19 @@ pub(crate) struct KeptBy<'a> {
 }
 
 impl<'a> KeptBy<'a> {
-    /// Of all Reservations.
+    /// Makes the index of all Reservations.
     pub(crate) fn new(all: &'a BTreeMap<String, Arc<ReservationObject>>) -> Self {
         let by_value = all.values().map(|it| (toleration_value(&it.uid), &**it)).collect();
         Self { all, by_value }
     }
 
-    /// The one whose devices have this value in their taint.
+    /// Returns the Reservation whose devices have this value in their taint.
     pub(crate) fn of_value(&self, value: &str) -> Option<&'a ReservationObject> {
         self.by_value.get(value).copied()
     }
 
-    /// The one that keeps a device. Where only an attribute says that a device is held, the Reservations themselves say for whom.
+    /// Returns the Reservation that keeps a device. Where only an attribute says that a device is held, the
+    /// Reservations themselves say for whom.
     pub(crate) fn of_device(&self, value: &str, device: &DeviceKey) -> Option<&'a ReservationObject> {
         let is_it = |it: &hostler_api::reservation::ReservedDevice| {
             it.key() == (&*device.driver, &*device.pool, &*device.device)

@@ -1,4 +1,4 @@
-//! How long a Reservation lasts, in words.
+//! The duration of a Reservation, in words.
 
 use std::{
     fmt,
@@ -8,17 +8,17 @@ use std::{
 use hostler_api::reservation::ReservationSpec;
 use hostler_cluster::{from_rfc3339, rfc3339};
 
-/// How long a Reservation lasts.
+/// The duration of a Reservation.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Lasting {
     ForEver,
     Until(SystemTime),
-    /// What is written is no time.
+    /// The text of an end that is no time.
     Unclear(String),
 }
 
 impl Lasting {
-    /// Of one that was made at this time since 1970.
+    /// Reads the duration of a Reservation that was made at this time since 1970.
     pub(crate) fn of(spec: &ReservationSpec, created: Duration) -> Self {
         if let Some(expires) = &spec.expires {
             return from_rfc3339(expires).map_or_else(|| Self::Unclear(expires.clone()), Self::Until);
@@ -30,7 +30,7 @@ impl Lasting {
         }
     }
 
-    /// When it ends, if it does.
+    /// Returns the end, if there is one.
     pub(crate) fn end(&self) -> Option<SystemTime> {
         match self {
             Self::Until(end) => Some(*end),

@@ -1,4 +1,4 @@
-//! What can happen to the model.
+//! Events of the model.
 
 use hostler_api::{
     ObjectKey,
@@ -25,7 +25,7 @@ pub(crate) enum ClusterEvent {
     ListEnded(ObservedKind),
     /// There is nothing else to tell of a kind.
     UpToDate(ObservedKind),
-    /// Time has passed: what nobody has heard of for long is not what it was.
+    /// Time has passed: reports that were silent for long lose their worth.
     TimePassed,
     /// Nothing is heard of a kind any more, and why.
     Interrupted(ObservedKind, String),
@@ -36,17 +36,17 @@ pub(crate) enum ClusterEvent {
 /// An object in one of its versions.
 #[derive(Debug)]
 pub(crate) struct SeenObject {
-    /// Its kind.
+    /// Kind of the object.
     pub(crate) kind: ObservedKind,
-    /// Its name; without a namespace where its kind has none.
+    /// Name of the object; without a namespace where its kind has none.
     pub(crate) key: ObjectKey,
-    /// Its version.
+    /// Version of the object.
     pub(crate) stamp: ObjectStamp,
-    /// What it says, or why it cannot be understood.
+    /// Content of the object, or why it cannot be understood.
     pub(crate) content: Result<ObservedObject, String>,
 }
 
-/// What an object says.
+/// Content of an object.
 #[derive(Debug)]
 pub(crate) enum ObservedObject {
     /// A node.
@@ -71,6 +71,6 @@ pub(crate) enum ObservedObject {
     ResourceQuota(Box<ResourceQuota>),
     /// A request for capacity.
     ProvisioningRequest(Box<SeenRequest>),
-    /// Devices that are kept for somebody.
+    /// A Reservation.
     Reservation(Box<ReservationObject>),
 }

@@ -27,11 +27,12 @@ pub(crate) enum ObservedKind {
     NodeHardware,
     /// Templates of pods, for requests. Absent where they may not be read.
     PodTemplate,
-    /// Quotas of namespaces, which promises are counted against. Absent where they may not be read: then none is counted.
+    /// Quotas of namespaces, which promises are counted against. Absent where they may not be read: then none is
+    /// counted.
     ResourceQuota,
     /// Requests for capacity. Absent where the kind is not installed, or may not be read.
     ProvisioningRequest,
-    /// Devices that are kept for somebody. Absent where the kind is not installed, or may not be read.
+    /// Reservations. Absent where the kind is not installed, or may not be read.
     Reservation,
 }
 
@@ -39,7 +40,7 @@ pub(crate) enum ObservedKind {
 const RULE_VERSIONS: [&str; 3] = ["v1", "v1beta2", "v1alpha3"];
 
 impl ObservedKind {
-    /// All of them, in the order in which they are of use to each other.
+    /// All kinds, in the order in which they are of use to each other.
     pub(crate) const ALL: [Self; 12] = [
         Self::Node,
         Self::DeviceClass,
@@ -55,7 +56,7 @@ impl ObservedKind {
         Self::Reservation,
     ];
 
-    /// As messages and labels say it: `resourceslices`.
+    /// Returns the name in messages and labels: `resourceslices`.
     pub(crate) fn plural(self) -> &'static str {
         match self {
             Self::Node => "nodes",
@@ -73,7 +74,7 @@ impl ObservedKind {
         }
     }
 
-    /// As objects say it: `ResourceSlice`.
+    /// Returns the name in objects: `ResourceSlice`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Node => "Node",
@@ -91,12 +92,13 @@ impl ObservedKind {
         }
     }
 
-    /// Whether there is as good as none where it may not be read: who asks for it sees less, and nothing wrong.
+    /// True if there is as good as none where it may not be read: its readers see less, and nothing wrong.
     pub(crate) fn is_optional(self) -> bool {
         matches!(self, Self::Reservation | Self::ProvisioningRequest | Self::PodTemplate | Self::ResourceQuota)
     }
 
-    /// Where its objects are in a cluster with this version of `resource.k8s.io`, or none of today's; the best place first.
+    /// Returns the collections of its objects in a cluster with this version of `resource.k8s.io`, or none of today's;
+    /// the best one first.
     pub(crate) fn collections(self, version: Option<ApiVersion>) -> Vec<Collection> {
         match self {
             Self::Node | Self::Pod | Self::PodTemplate | Self::ResourceQuota => {

@@ -1,5 +1,5 @@
-//! Pods and claims that somebody looks after: those that say that they were made for a Reservation, and pods that wait to be placed.
-//! Which there are, in which version; whoever looks after them reads them anew where this changes.
+//! Pods and claims that have a keeper: those that say that they were made for a Reservation, and pods that wait to be
+//! placed. They are marked with their version; their keeper reads them anew where this changes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,16 +21,17 @@ use crate::hold::ReservationObject;
 pub(crate) struct ReservationMark {
     /// The name of the Reservation.
     pub(crate) reservation: String,
-    /// Its version.
+    /// Version of the object.
     pub(crate) stamp: ObjectStamp,
 }
 
-/// Pods and claims that somebody looks after.
+/// Pods and claims that have a keeper.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReservationMarks {
-    /// Those that were made for Reservations.
+    /// Objects that were made for Reservations.
     pub(crate) made: BTreeMap<(ObservedKind, ObjectKey), ReservationMark>,
-    /// Pods that wait to be placed: those with the gate, and those without it that a Reservation was made for, until they are bound.
+    /// Pods that wait to be placed: those with the gate, and those without it that a Reservation was made for, until
+    /// they are bound.
     pub(crate) placed: BTreeMap<ObjectKey, PlacedPod>,
     /// Their claims, as far as these were seen since.
     pub(crate) placed_claims: BTreeMap<ObjectKey, Option<ObjectStamp>>,
@@ -39,13 +40,13 @@ pub(crate) struct ReservationMarks {
 /// A pod that waits to be placed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct PlacedPod {
-    /// Its version.
+    /// Version of the pod.
     pub(crate) stamp: ObjectStamp,
-    /// Its claims.
+    /// Claims of the pod.
     pub(crate) claims: BTreeSet<ObjectKey>,
 }
 
-/// Whether an object has another mark now; those that have none are not copied for it.
+/// Updates the mark of an object; marks are not copied for objects that have none.
 pub(super) fn see(
     marks: &mut Arc<ReservationMarks>,
     (kind, key): (ObservedKind, &ObjectKey),
@@ -65,7 +66,8 @@ pub(super) fn see(
                 forget_placed(marks, key);
             }
             let made = made_for(&key.name, &pod.metadata.annotations);
-            // Only the pod that asks for devices is made for a Reservation: those that use them are somebody's.
+            // Only the pod that asks for devices is made for a Reservation: those that use them have owners of their
+            // own.
             made.filter(|name| key.name == reserve_pod_name(name))
         }
         _ => return,
@@ -91,12 +93,12 @@ pub(super) fn forget(marks: &mut Arc<ReservationMarks>, kind: ObservedKind, key:
 fn is_to_be_placed(pod: &Pod, reservations: &BTreeMap<String, Arc<ReservationObject>>) -> bool {
     let is_gated = pod.spec.scheduling_gates.iter().any(|gate| gate.name == PLACEMENT_GATE);
     let is_bound = pod.spec.node_name.as_deref().is_some_and(|node| !node.is_empty());
-    // Of all that were made for it the names begin with its UID.
+    // Names of all that were made for it begin with its UID.
     let is_made = |first: String| reservations.range(first.clone()..).next().is_some_and(|it| it.0.starts_with(&first));
     !is_bound && (is_gated || pod.metadata.uid.as_deref().map(placement_name).is_some_and(is_made))
 }
 
-/// The claims of a pod, as far as they are made.
+/// Returns the claims of a pod, as far as they are made.
 fn claims_of(key: &ObjectKey, pod: &Pod) -> BTreeSet<ObjectKey> {
     let all = pod.spec.resource_claims.iter().chain(&pod.status.resource_claim_statuses);
     all.filter_map(|claim| Some(ObjectKey::new(&key.namespace, claim.resource_claim_name.as_deref()?))).collect()
@@ -126,7 +128,7 @@ fn forget_placed(marks: &mut Arc<ReservationMarks>, key: &ObjectKey) {
 }
 
 impl ReservationMarks {
-    /// Claims of pods that are not to be placed any more: of several pods the last one counts.
+    /// Drops claims of pods that are not to be placed any more: of several pods the last one counts.
     fn drop_claims(&mut self, claims: BTreeSet<ObjectKey>) {
         for claim in claims {
             if !self.placed.values().any(|pod| pod.claims.contains(&claim)) {

@@ -13,27 +13,27 @@ pub(crate) const ANSWER_VERSION: &str = "output.hostler.dev/v1";
 /// Nodes that are named with a reason.
 const EXAMPLES: usize = 10;
 
-/// What fits where.
+/// Answer to which pods fit where.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PlanAnswer {
     api_version: String,
     kind: String,
-    /// Whose scheduler is meant.
+    /// The version of Kubernetes whose scheduler is meant.
     pub(crate) kubernetes: String,
-    /// Whether all pods that want a place get one.
+    /// Verdict about all pods that want a place.
     pub(crate) verdict: Verdict,
-    /// In which order sets of equal priority were placed.
+    /// The order in which sets of equal priority were placed.
     pub(crate) order: Order,
     /// Pods that want a place, in the order in which they were read.
     pub(crate) pod_sets: Vec<PodSetAnswer>,
-    /// What there is by driver, and what would be left.
+    /// Devices by driver: all there are, and those that would be left.
     pub(crate) devices: Vec<DevicesAnswer>,
     /// The same by class; a device can be of several.
     pub(crate) classes: Vec<ClassAnswer>,
-    /// What there is on each node, and what would be left.
+    /// Nodes, with the pods that would come and the resources that would be left.
     pub(crate) nodes: Vec<NodeAnswer>,
-    /// What makes the answer less certain.
+    /// Facts that make the answer less certain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) notes: Vec<String>,
 }
@@ -46,13 +46,13 @@ pub(crate) struct PodSetAnswer {
     pub(crate) namespace: String,
     /// `Deployment train`.
     pub(crate) name: String,
-    /// Whether all of them get a place.
+    /// Verdict about all pods of the set.
     pub(crate) verdict: Verdict,
-    /// How many want one.
+    /// Number of pods that want a place.
     pub(crate) wanted: u32,
-    /// How many get one.
+    /// Number of pods that get one.
     pub(crate) placed: u32,
-    /// Where.
+    /// Nodes of the pods that get a place.
     pub(crate) nodes: Vec<PlacementAnswer>,
     /// Why no more fit, the reason of most nodes first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -60,10 +60,10 @@ pub(crate) struct PodSetAnswer {
     /// The point at which planning was cut short: the question took more work or time than one asker has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cut_short: Option<CutShort>,
-    /// What they want that is not judged here: the answer holds only as far as that has no say.
+    /// Wishes that are not judged here: the answer holds only as far as these have no say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) unsupported: Vec<String>,
-    /// What there is to know about them.
+    /// Facts to know about the pods.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) notes: Vec<String>,
 }
@@ -78,11 +78,11 @@ pub(crate) struct PlacementAnswer {
 /// Why no more pods fit.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct ReasonAnswer {
-    /// In words.
+    /// The reason in words.
     pub(crate) reason: String,
-    /// On how many nodes it is the first one; 0 for one that is not a node's.
+    /// Number of nodes where it is the first reason; 0 for one that is not a node's.
     pub(crate) nodes: usize,
-    /// Some of them.
+    /// Names of some of these nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) examples: Vec<String>,
 }
@@ -103,14 +103,14 @@ pub(crate) struct ClassAnswer {
     pub(crate) count: CountAnswer,
 }
 
-/// So many devices.
+/// Numbers of devices.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(crate) struct CountAnswer {
-    /// There are.
+    /// All devices.
     pub(crate) devices: usize,
-    /// Are in service and can be had, all or a part, before.
+    /// Devices in service that can be had, all or a part, before.
     pub(crate) free: usize,
-    /// Would be so after.
+    /// Devices that could be had after.
     pub(crate) left: usize,
 }
 
@@ -119,16 +119,16 @@ pub(crate) struct CountAnswer {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct NodeAnswer {
     pub(crate) node: String,
-    /// Pods that would come.
+    /// Number of pods that would come.
     pub(crate) placed: u32,
-    /// What would be left of its resources.
+    /// Resources of the node that would be left.
     pub(crate) left: BTreeMap<String, String>,
     /// Devices of its own that would be free, all or a part, by driver.
     pub(crate) devices_left: BTreeMap<String, usize>,
 }
 
 impl PlanAnswer {
-    /// The answer that a plan of a snapshot is; notes are of the sets, one list each, and of the whole.
+    /// Makes the answer of a plan of a snapshot; notes are of the sets, one list each, and of the whole.
     pub(crate) fn new(
         before: &Snapshot,
         plan: &Plan,
@@ -174,7 +174,7 @@ impl PodSetAnswer {
     }
 }
 
-/// What keeps the next pod of the set from every node.
+/// Returns the reasons that keep the next pod of the set from every node.
 fn reasons(set: &SetPlan) -> Vec<ReasonAnswer> {
     let whole =
         set.problem.iter().map(|problem| ReasonAnswer { reason: problem.clone(), nodes: 0, examples: Vec::new() });
@@ -187,7 +187,7 @@ fn reasons(set: &SetPlan) -> Vec<ReasonAnswer> {
     whole.chain(of_nodes).collect()
 }
 
-/// What there is of each name, before and after.
+/// Counts the devices of each name, before and after.
 fn counts(
     before: BTreeMap<String, DeviceCount>,
     after: BTreeMap<String, DeviceCount>,

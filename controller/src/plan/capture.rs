@@ -1,7 +1,7 @@
 //! Reads the objects that a captured node would have in a cluster.
 //!
-//! A capture is a compressed archive of a machine; beside the machine's files it holds a Node and the ResourceSlices of its
-//! devices, which the daemon made of them. So nothing here needs to know hardware.
+//! A capture is a compressed archive of a machine; beside the machine's files it holds a Node and the ResourceSlices of
+//! its devices, which the daemon made of them. So nothing here needs to know hardware.
 
 use std::{
     io::{self, BufReader, Read},
@@ -19,13 +19,13 @@ use super::read::InputText;
 /// The file in the archive.
 const OBJECTS: &str = "hostler-objects.json";
 
-/// What an archive may unpack to; the same as for whoever looks at the machine in it.
+/// The most that an archive may unpack to; the same limit as for programs that look at the machine in it.
 const MOST_BYTES: u64 = 1 << 30;
 
 /// A node with a thousand devices has a megabyte of slices.
 const MOST_OBJECT_BYTES: u64 = 64 << 20;
 
-/// The option `--node-capture`: a file, and what its node is called.
+/// The option `--node-capture`: a file, and the name of its node.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeCapture {
     file: PathBuf,
@@ -35,13 +35,13 @@ pub(crate) struct NodeCapture {
 /// Why a capture gives no node.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NodeCaptureError {
-    /// It cannot be opened.
+    /// The file cannot be opened.
     #[error("it cannot be read")]
     Open(#[source] io::Error),
-    /// It is no archive, or a damaged one.
+    /// The file is no archive, or a damaged one.
     #[error("it is not a capture")]
     Archive(#[source] io::Error),
-    /// It was made before captures had objects.
+    /// The capture was made before captures had objects.
     #[error(
         "there is no {OBJECTS} in it: an earlier version of hostler made it; run `hostler capture --root {} -o NEW.tar.zst` \
          and name the new file",
@@ -51,7 +51,7 @@ pub(crate) enum NodeCaptureError {
         /// The capture.
         file: PathBuf,
     },
-    /// What is in it is not what a daemon writes there.
+    /// The objects in it are not what a daemon writes there.
     #[error("{OBJECTS} in it is not valid")]
     Objects(#[source] serde_json::Error),
 }
@@ -59,7 +59,7 @@ pub(crate) enum NodeCaptureError {
 impl FromStr for NodeCapture {
     type Err = String;
 
-    /// `NODE=FILE`, or `FILE`, whose node is then called as the file is.
+    /// Parses `NODE=FILE`, or `FILE`, whose node is then called as the file is.
     fn from_str(text: &str) -> Result<Self, String> {
         let named = text.split_once('=').filter(|(node, _)| NodeName::new(*node).is_ok());
         if let Some((node, file)) = named {
@@ -76,12 +76,12 @@ impl FromStr for NodeCapture {
 }
 
 impl NodeCapture {
-    /// What it is called in messages.
+    /// Returns the capture's name in messages.
     pub(crate) fn source(&self) -> String {
         self.file.display().to_string()
     }
 
-    /// The node and its slices, with the node's name.
+    /// Reads the node and its slices, with the node's name.
     ///
     /// # Errors
     /// When the file cannot be read, or holds no node.
@@ -110,7 +110,8 @@ fn find(mut archive: tar::Archive<impl Read>) -> io::Result<Option<Vec<u8>>> {
     Ok(None)
 }
 
-/// Gives the node another name, wherever it stands; captures do not know it, or have been told to keep it to themselves.
+/// Gives the node another name, wherever it stands; captures do not know it, or have been told to keep it to
+/// themselves.
 fn rename(list: &mut Value, node: &str) {
     let Some(items) = list["items"].as_array_mut() else { return };
     let is_node = |item: &&Value| item["kind"] == "Node";

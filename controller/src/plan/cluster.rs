@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::read::InputText;
 use crate::{cluster_args::ClusterArgs, model::ObservedKind};
 
-/// What the cluster is called in messages.
+/// The cluster's name in messages.
 pub(crate) const SOURCE: &str = "cluster";
 
 /// Why a cluster cannot be read.
@@ -19,14 +19,14 @@ pub(crate) enum ClusterReadError {
     /// A call failed.
     #[error("failed to read the cluster")]
     Call(#[source] Box<ApiFailure>),
-    /// It may not be read.
+    /// The cluster may not be read.
     #[error("failed to read the cluster; whoever asks needs the verb {verb} on {plural}")]
     Forbidden {
-        /// What is to be done with it.
+        /// The verb that is lacking.
         verb: &'static str,
-        /// What.
+        /// The resources to read.
         plural: String,
-        /// What the server said, on the heap: every answer would have to have room for it.
+        /// The server's answer, on the heap: every result would have to have room for it.
         #[source]
         source: Box<ApiFailure>,
     },
@@ -46,14 +46,14 @@ pub(crate) struct LiveCluster {
 }
 
 impl LiveCluster {
-    /// Finds out what it serves.
+    /// Connects to a cluster, and finds out what it serves.
     pub(crate) async fn connect(access: &ClusterArgs) -> Result<Self, ClusterReadError> {
         let client = access.client().map_err(ClusterReadError::Connect)?;
         let version = client.version().await.map_err(ClusterReadError::call)?;
         Ok(Self { client, version })
     }
 
-    /// Its minor release: 36 for 1.36.
+    /// Returns the cluster's minor release: 36 for 1.36.
     pub(crate) async fn minor_release(&self) -> Result<u32, ClusterReadError> {
         self.client.minor_release().await.map_err(ClusterReadError::call)
     }
@@ -71,7 +71,7 @@ impl LiveCluster {
             self.list_first(&kind.collections(Some(self.version)), each).await?;
         }
         match self.read_reservations(each).await {
-            // Then the answer has no names of those for whom devices are held, and says so.
+            // The answer has then no names of Reservations for which devices are held, and says so.
             Err(ClusterReadError::Forbidden { .. }) => Ok(()),
             read => read,
         }
@@ -95,8 +95,8 @@ impl LiveCluster {
         self.list_first(&ObservedKind::DeviceTaintRule.collections(Some(self.version)), each).await
     }
 
-    /// Gives every list to `each` that says how ProvisioningRequests stand: all of them, pods and their templates of a namespace,
-    /// and Reservations, where there are any and they may be read.
+    /// Gives every list to `each` that says how ProvisioningRequests stand: all of them, pods and their templates of a
+    /// namespace, and Reservations, where there are any and they may be read.
     pub(crate) async fn read_requests(
         &self,
         namespace: &str,
@@ -134,7 +134,7 @@ impl LiveCluster {
         Ok(())
     }
 
-    /// What a node has, and is told to close; `None` where it says nothing.
+    /// Returns the devices of a node, and those it is told to close; `None` where it says nothing.
     pub(crate) async fn node_hardware(&self, node: &str) -> Result<Option<Value>, ClusterReadError> {
         let all = Collection::custom(
             hardware::GROUP,
@@ -154,7 +154,7 @@ impl LiveCluster {
         }
     }
 
-    /// The first of `alternatives` that the server has; it may have none.
+    /// Returns the first of `alternatives` that the server has; it may have none.
     async fn list_first(
         &self,
         alternatives: &[Collection],
@@ -171,7 +171,7 @@ impl LiveCluster {
 
     async fn list(&self, all: &Collection, each: &mut dyn FnMut(InputText)) -> Result<(), ClusterReadError> {
         let mut page = |bytes: Vec<u8>| {
-            // What is no UTF-8 is no JSON either, which the reader tells with its place.
+            // Bytes that are no UTF-8 are no JSON either, which the reader tells with its place.
             let text = String::from_utf8_lossy(&bytes).into_owned();
             each(InputText { name: format!("{SOURCE}, {}", all.plural()), text });
         };

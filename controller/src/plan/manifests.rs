@@ -25,9 +25,9 @@ use crate::{hold::ReservationObject, view::LazySnapshot};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PriorityClass {
-    /// More comes first.
+    /// The priority; a greater one comes first.
     pub(crate) value: i32,
-    /// Whether it is that of pods that name none.
+    /// True if it is that of pods that name none.
     #[serde(default)]
     pub(crate) global_default: bool,
 }
@@ -35,13 +35,13 @@ pub(crate) struct PriorityClass {
 /// Everything that was read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Manifests {
-    /// What is known of the cluster.
+    /// Facts of the cluster.
     pub(crate) facts: ClusterFacts,
-    /// What the facts were taken from, if that is ready for questions.
+    /// The snapshot that the facts were taken from, if it is ready for questions.
     base: Option<Arc<LazySnapshot>>,
     /// Pods, with and without a node.
     pub(crate) pods: BTreeMap<ObjectKey, Pod>,
-    /// What makes pods, in the order of being read.
+    /// Objects that make pods, in the order of being read.
     pub(crate) workloads: Vec<Workload>,
     /// Claims, and whether they have been given anything.
     pub(crate) claims: BTreeMap<ObjectKey, bool>,
@@ -49,18 +49,18 @@ pub(crate) struct Manifests {
     pub(crate) templates: Vec<ObjectKey>,
     /// PriorityClasses.
     pub(crate) priorities: BTreeMap<String, PriorityClass>,
-    /// What daemons say of their nodes.
+    /// Reports of daemons about their nodes.
     pub(crate) reports: Vec<NodeHardware>,
-    /// What is kept for whom, by name.
+    /// Reservations, by name.
     pub(crate) reservations: BTreeMap<String, Arc<ReservationObject>>,
     /// Kinds that mean nothing here, with their number.
     pub(crate) unread: BTreeMap<String, usize>,
     origins: BTreeMap<(String, ObjectKey), Origin>,
-    /// How many objects had to be named.
+    /// Number of objects that had to be named.
     generated: usize,
 }
 
-/// Where an object came from.
+/// The origin of an object.
 #[derive(Clone, Debug)]
 struct Origin {
     source: String,
@@ -68,7 +68,7 @@ struct Origin {
     layer: InputLayer,
 }
 
-/// What lies over what: a file says what shall be, of a cluster that says what is.
+/// The layers of input: a file says what shall be, of a cluster that says what is.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum InputLayer {
     /// A live cluster, or a captured node.
@@ -109,12 +109,12 @@ struct TakenObject<'a, 'o> {
 }
 
 impl Manifests {
-    /// Nothing read yet, beside what is known of a cluster that is watched.
+    /// Begins with nothing read, beside what is known of a cluster that is watched.
     pub(crate) fn over(planner: &Arc<LazySnapshot>) -> Self {
         Self { facts: planner.get().facts().clone(), base: Some(planner.clone()), ..Self::default() }
     }
 
-    /// The cluster, ready for questions.
+    /// Returns the cluster, ready for questions.
     pub(crate) fn snapshot(&self) -> Snapshot {
         match &self.base {
             Some(base) => base.get().with(self.facts.clone()),
@@ -162,7 +162,7 @@ impl Manifests {
         open.filter(|key| self.is_of_files("ResourceClaim", key))
     }
 
-    /// Templates of files.
+    /// Returns templates of files.
     pub(crate) fn own_templates(&self) -> impl Iterator<Item = &ObjectKey> {
         self.templates.iter().filter(|key| self.is_of_files("ResourceClaimTemplate", key))
     }
@@ -201,7 +201,7 @@ impl Manifests {
         self.keep(taken, |all, key, it: ReplicatedWorkload| all.workloads.push(it.workload(replicated, key)))
     }
 
-    /// Reads an object as what it says that it is, and has `place` put it where it belongs.
+    /// Reads an object as its own kind, and has `place` put it where it belongs.
     fn keep<T: DeserializeOwned>(
         &mut self,
         taken: TakenObject<'_, '_>,
@@ -215,7 +215,7 @@ impl Manifests {
         Ok(())
     }
 
-    /// The name of an object, which no other of its kind may have.
+    /// Returns the name of an object, which no other of its kind may have.
     fn own_name(
         &mut self,
         object: &RawObject<'_>,
@@ -239,7 +239,7 @@ impl Manifests {
         Ok(key)
     }
 
-    /// An API server would append something that nobody knows yet.
+    /// Makes a name; an API server would append something that is not known yet.
     fn generated_name(
         &mut self,
         object: &RawObject<'_>,
@@ -254,13 +254,13 @@ impl Manifests {
     }
 }
 
-/// A file may leave both to the cluster.
+/// Fills in namespace and name, since a file may leave both to the cluster.
 fn name(metadata: &mut ObjectMeta, key: &ObjectKey) {
     metadata.namespace.clone_from(&key.namespace);
     metadata.name.clone_from(&key.name);
 }
 
-/// Fields of another version may have other meanings.
+/// Refuses other versions, whose fields may have other meanings.
 fn check_version(object: &RawObject<'_>, head: &ObjectHead) -> Result<(), ManifestFinding> {
     let of_group = VERSIONS.iter().find(|(group, _)| *group == head.group()).map_or(&[][..], |(_, known)| known);
     let known = if head.kind == "DeviceTaintRule" { RULE_VERSIONS } else { of_group };

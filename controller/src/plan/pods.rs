@@ -1,4 +1,4 @@
-//! Which pods are asked for: those that have no node, and those that workloads lack.
+//! The pods to place: those that have no node, and those that workloads lack.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,14 +19,15 @@ const TEMPLATE_HASH: &str = "pod-template-hash";
 pub(crate) struct AskedPods {
     /// The pods.
     pub(crate) set: PodSet,
-    /// What there is to know, in sentences.
+    /// Facts to know, in sentences.
     pub(crate) notes: Vec<String>,
 }
 
 /// Pods of one set that a plan is made for and tested with. More are a mistake in a manifest.
 const MOST_PODS: u32 = 16_384;
 
-/// What is more than a plan is made for. How many sets there are is not limited: each costs its own time and no more.
+/// Returns sets that are more than a plan is made for. The number of sets is not limited: each costs its own time and
+/// no more.
 pub(crate) fn excess(asked: &[AskedPods]) -> Vec<InputProblem> {
     let too_large = asked.iter().map(|asked| &asked.set).filter(|set| set.count > MOST_PODS);
     too_large.map(excess_of).collect()
@@ -46,7 +47,8 @@ fn uses_generated(pod: &Pod) -> Vec<String> {
     pod.status.resource_claim_statuses.iter().filter_map(|status| status.resource_claim_name.clone()).collect()
 }
 
-/// The pods that want a place: what workloads lack, and pods that nobody else asks for, in the order in which they were read.
+/// Returns the pods that want a place: those that workloads lack, and pods that no workload asks for, in the order in
+/// which they were read.
 fn asked(all: &Manifests) -> Vec<AskedPods> {
     let owners = PodOwners::new(all);
     let mut asked = of_workloads(all, &owners);
@@ -54,7 +56,7 @@ fn asked(all: &Manifests) -> Vec<AskedPods> {
     asked
 }
 
-/// The same, and claims and templates of files that no pod names, each as the only wish of a pod.
+/// Returns the same, and claims and templates of files that no pod names, each as the only wish of a pod.
 pub(crate) fn asked_or_alone(all: &Manifests) -> Vec<AskedPods> {
     let mut asked = asked(all);
     let (claims, templates) = named(all);
@@ -70,7 +72,7 @@ pub(crate) fn asked_or_alone(all: &Manifests) -> Vec<AskedPods> {
 /// Namespaces and names.
 type Names<'a> = BTreeSet<(&'a str, &'a str)>;
 
-/// Claims, and templates, that pods and workloads name.
+/// Returns the claims, and the templates, that pods and workloads name.
 fn named(all: &Manifests) -> (Names<'_>, Names<'_>) {
     let of_pods = all.pods.iter().map(|(key, pod)| (key, &pod.spec));
     let of_workloads = all.workloads.iter().map(|workload| (&workload.key, &workload.template.spec));
@@ -100,7 +102,7 @@ fn pod_with(kind: &str, key: &ObjectKey) -> PodSet {
     PodSet { name: format!("{kind} {}", key.name), namespace: key.namespace.clone(), count: 1, spec }
 }
 
-/// What workloads lack.
+/// Returns the pods that workloads lack.
 fn of_workloads(all: &Manifests, owners: &PodOwners<'_>) -> Vec<AskedPods> {
     let running = owners.running(all);
     let asked = all.workloads.iter().filter(|workload| !owners.is_part(workload)).filter_map(|workload| {
@@ -117,7 +119,7 @@ fn of_workloads(all: &Manifests, owners: &PodOwners<'_>) -> Vec<AskedPods> {
     asked.collect()
 }
 
-/// Which workload makes a pod anew when it is gone; by kind, namespace and name.
+/// Workloads that make a pod anew when it is gone; by kind, namespace and name.
 struct PodOwners<'a>(BTreeMap<(&'a str, &'a str, &'a str), WorkloadName<'a>>);
 
 type WorkloadName<'a> = (&'static str, &'a ObjectKey);
@@ -136,7 +138,8 @@ impl<'a> PodOwners<'a> {
         workloads.get(&(kind, namespace, name)).copied()
     }
 
-    /// The workload of a pod, if it was read. ReplicaSets stand between Deployments and pods, and are named after both.
+    /// Returns the workload of a pod, if it was read. ReplicaSets stand between Deployments and pods, and are named
+    /// after both.
     fn of(&self, key: &ObjectKey, pod: &Pod) -> Option<WorkloadName<'a>> {
         let owner = controller(pod)?;
         let hash = pod.metadata.labels.get(TEMPLATE_HASH).filter(|_| owner.kind == "ReplicaSet");
@@ -145,13 +148,13 @@ impl<'a> PodOwners<'a> {
         of_deployment.or_else(|| self.find(&key.namespace, &owner.kind, &owner.name))
     }
 
-    /// Whether what it belongs to asks for its pods.
+    /// True if the workload's owner asks for its pods.
     fn is_part(&self, workload: &Workload) -> bool {
         let owner = workload.owner.as_ref();
         owner.is_some_and(|owner| self.find(&workload.key.namespace, &owner.kind, &owner.name).is_some())
     }
 
-    /// How many pods of each have a node.
+    /// Counts the pods of each workload that have a node.
     fn running(&self, all: &Manifests) -> BTreeMap<WorkloadName<'a>, u32> {
         let mut running = BTreeMap::new();
         for owner in all.pods.iter().filter(|(_, pod)| pod.is_on_a_node()).filter_map(|(key, pod)| self.of(key, pod)) {
@@ -161,7 +164,7 @@ impl<'a> PodOwners<'a> {
     }
 }
 
-/// Pods without a node that no workload asks for. Those of one owner that look alike are one set.
+/// Returns pods without a node that no workload asks for. Those of one owner that look alike are one set.
 fn waiting(all: &Manifests, owners: &PodOwners<'_>) -> Vec<PodSet> {
     let mut sets: Vec<PodSet> = Vec::new();
     let mut last: BTreeMap<(&str, String), usize> = BTreeMap::new();
@@ -188,7 +191,7 @@ fn waits(pod: &Pod) -> bool {
     pod.node().is_none() && !has_ended && pod.metadata.deletion_timestamp.is_none()
 }
 
-/// What the pod wants. A claim that was made for it and has its devices already is one that it names.
+/// Returns the pod's wishes. A claim that was made for it and has its devices already is one that it names.
 fn with_given_claims(all: &Manifests, key: &ObjectKey, pod: &Pod) -> PodSpec {
     let mut spec = pod.spec.clone();
     for claim in &mut spec.resource_claims {
@@ -203,7 +206,7 @@ fn with_given_claims(all: &Manifests, key: &ObjectKey, pod: &Pod) -> PodSpec {
     spec
 }
 
-/// With the priority that the cluster would write into the pods.
+/// Makes a set, with the priority that the cluster would write into the pods.
 fn pod_set(all: &Manifests, name: String, namespace: &str, count: u32, mut spec: PodSpec) -> PodSet {
     let class = match spec.priority_class_name.as_deref() {
         None | Some("") => all.priorities.values().find(|class| class.global_default),
@@ -217,12 +220,12 @@ fn controller(pod: &Pod) -> Option<&OwnerReference> {
     controller_of(&pod.metadata)
 }
 
-/// Whoever makes the object anew when it is gone.
+/// Returns the owner that makes the object anew when it is gone.
 pub(super) fn controller_of(metadata: &ObjectMeta) -> Option<&OwnerReference> {
     metadata.owner_references.first()
 }
 
-/// What makes the answer about the whole less certain than it looks.
+/// Returns facts that make the answer as a whole less certain than it looks.
 pub(crate) fn notes(all: &Manifests) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(sets) = all.unread.get("DaemonSet") {
@@ -245,7 +248,7 @@ pub(crate) fn notes(all: &Manifests) -> Vec<String> {
     notes
 }
 
-/// Pods on nodes with claims of which nothing was read.
+/// Returns pods on nodes with claims of which nothing was read.
 fn pods_with_lost_claims(all: &Manifests) -> BTreeSet<&ObjectKey> {
     let lacks = |(key, pod): &(&ObjectKey, &Pod)| {
         let named = pod.spec.resource_claims.iter().filter_map(|claim| claim.resource_claim_name.clone());

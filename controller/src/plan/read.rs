@@ -1,4 +1,4 @@
-//! Reading what is asked: from names on a command line to objects, with everything that is wrong on the way.
+//! Reads the input: from names on a command line to objects, with everything that is wrong on the way.
 
 mod document;
 mod files;
@@ -15,17 +15,17 @@ pub(crate) use files::{InputText, for_each_text};
 pub(crate) use object::{ObjectHead, RawObject};
 pub(crate) use text::for_each_object;
 
-/// Something that is wrong with what was given, and where.
+/// A mistake in the input, and its place.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct InputProblem {
     /// File, `standard input`, or the command's option.
     pub(crate) source: String,
-    /// What is wrong there.
+    /// The mistake there.
     pub(crate) finding: ManifestFinding,
 }
 
 impl InputProblem {
-    /// Something about a source as a whole.
+    /// Makes a problem of a source as a whole.
     pub(crate) fn whole(source: impl Into<String>, reason: impl fmt::Display) -> Self {
         let finding = ManifestFinding { reason: reason.to_string(), ..ManifestFinding::default() };
         Self { source: source.into(), finding }

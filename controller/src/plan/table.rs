@@ -17,7 +17,7 @@ const FEW_REASONS: usize = 3;
 /// Resources that are shown of nodes, as far as they have them.
 const RESOURCES: [&str; 3] = ["cpu", "memory", "pods"];
 
-/// What fits, why not more, and what is left.
+/// Writes what fits, why not more, and what is left.
 pub(crate) fn narrow(answer: &PlanAnswer) -> String {
     sections(answer, FEW_NODES, FEW_REASONS, Vec::new())
 }
@@ -52,7 +52,7 @@ fn placed(sets: &[PodSetAnswer], most: usize) -> String {
     table.to_string()
 }
 
-/// Why pods get no place; `None` where all do.
+/// Tells why pods get no place; `None` where all do.
 fn refused(set: &PodSetAnswer, most_nodes: usize, most_reasons: usize) -> Option<String> {
     let without = set.wanted.saturating_sub(set.placed);
     if without == 0 && set.unsupported.is_empty() {
@@ -78,14 +78,14 @@ fn refused(set: &PodSetAnswer, most_nodes: usize, most_reasons: usize) -> Option
     Some(text)
 }
 
-/// The first few of nodes of which only examples are known.
+/// Names the first few of nodes of which only examples are known.
 fn named(examples: &[String], count: usize, most: usize) -> String {
     let shown: Vec<&str> = examples.iter().take(most).map(String::as_str).collect();
     let dots = if shown.len() < count { ", …" } else { "" };
     format!("{}{dots}", shown.join(", "))
 }
 
-/// By class, which is what claims ask for; by driver where no classes were given.
+/// Writes the devices by class, which is what claims ask for; by driver where no classes were given.
 fn devices(answer: &PlanAnswer) -> String {
     let classes: Vec<(&String, &CountAnswer)> = answer.classes.iter().map(|it| (&it.class, &it.count)).collect();
     let drivers: Vec<(&String, &CountAnswer)> = answer.devices.iter().map(|it| (&it.driver, &it.count)).collect();

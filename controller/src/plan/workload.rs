@@ -1,4 +1,4 @@
-//! Objects that make pods: what their pods look like, and how many of them there should be.
+//! Objects that make pods: the template of their pods, and the number that there should be.
 
 use hostler_api::ObjectKey;
 use hostler_api::core::{ObjectMeta, OwnerReference, PodTemplateSpec};
@@ -11,15 +11,15 @@ use super::pods::controller_of;
 pub(crate) struct Workload {
     /// `Deployment`, and others.
     pub(crate) kind: &'static str,
-    /// Its name.
+    /// Namespace and name.
     pub(crate) key: ObjectKey,
-    /// How many pods there should be at a time.
+    /// Number of pods that there should be at a time.
     pub(crate) wanted: u32,
-    /// What they look like.
+    /// The template of its pods.
     pub(crate) template: PodTemplateSpec,
-    /// What it belongs to.
+    /// The owner of the workload.
     pub(crate) owner: Option<OwnerReference>,
-    /// What it asks for that is not looked at, in words.
+    /// A wish that is not looked at, in words.
     pub(crate) unseen: Option<&'static str>,
 }
 
@@ -74,7 +74,7 @@ struct JobStatus {
 }
 
 impl JobSpec {
-    /// A job runs no more pods at a time than it still needs.
+    /// Returns the number of pods wanted: a job runs no more at a time than it still needs.
     fn wanted(&self, succeeded: u32) -> u32 {
         let at_once = self.parallelism.unwrap_or(1);
         match self.completions {

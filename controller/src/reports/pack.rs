@@ -1,4 +1,4 @@
-//! A report without what nobody asks for: five thousand of them are held.
+//! A report without what has no reader: five thousand of them are held.
 
 use std::{
     collections::BTreeSet,
@@ -11,40 +11,40 @@ use hostler_api::{
     hardware::{BackendHardware, BackendKnowledge, NodeHardware, ZoneHardware},
 };
 
-/// What a daemon says of its node.
+/// A daemon's report of its node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ReportedHardware {
-    /// As which driver it publishes devices.
+    /// Driver as which it publishes devices.
     pub(crate) driver: Arc<str>,
     /// Version of the daemon.
     pub(crate) hostler_version: Arc<str>,
-    /// What is not well, in sentences.
+    /// Troubles, in sentences.
     pub(crate) troubles: Box<[Arc<str>]>,
-    /// One for each backend.
+    /// Pools, one for each backend.
     pub(crate) pools: Box<[ReportedPool]>,
 }
 
-/// What a daemon says of a backend's devices.
+/// A daemon's report of a backend's devices.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ReportedPool {
-    /// Their pool.
+    /// Pool of the devices.
     pub(crate) pool: Arc<str>,
-    /// Whether anything is known of them.
+    /// True if anything is known of the devices.
     pub(crate) is_known: bool,
-    /// By class and NUMA node.
+    /// Rows by class and NUMA node.
     pub(crate) rows: Box<[ReportedRow]>,
 }
 
-/// What a daemon says of the devices of a class on a NUMA node.
+/// A daemon's report of the devices of a class on a NUMA node.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ReportedRow {
     /// The class.
     pub(crate) class: Arc<str>,
     /// The NUMA node, if it is one.
     pub(crate) numa_node: Option<u32>,
-    /// How many claims have, also those that only the node knows of.
+    /// Number of devices that claims have, also those that only the node knows of.
     pub(crate) allocated: u32,
-    /// What they have of each capacity that is shared, by its name.
+    /// Amounts that claims have of each capacity that is shared, by its name.
     pub(crate) amounts: Box<[(Arc<str>, Quantity)]>,
 }
 
@@ -63,7 +63,7 @@ impl ReportWords {
     }
 }
 
-/// Another number for every report that a daemon writes: the time is part of it.
+/// Returns another number for every report that a daemon writes: the time is part of it.
 pub(super) fn report_mark(report: &NodeHardware) -> u64 {
     let text = serde_json::to_string(&report.status).unwrap_or_default();
     BuildHasherDefault::<DefaultHasher>::default().hash_one(text)

@@ -1,4 +1,4 @@
-//! What only one of several controllers does: each part is started where the configuration wants it.
+//! Work of the one controller that leads: each part is started where the configuration wants it.
 
 use hostler_cluster::ApiClient;
 use hostler_reconcile::ControllerParts;
@@ -21,7 +21,7 @@ use crate::{
     view::ClusterView,
 };
 
-/// What the parts are made of.
+/// Inputs of the parts.
 pub(super) struct CapabilityStarts<'a> {
     pub(super) config: &'a ControllerConfig,
     /// For watches of kinds that one part alone reads.
@@ -77,7 +77,7 @@ impl CapabilityStarts<'_> {
         let ServeState { view_rx, holds_rx, leadership_rx, client, tasks, .. } = self.state.clone();
         let config = self.config.provisioning.clone();
         let holds_rx = self.config.capabilities.reservations.is_wanted().then_some(holds_rx);
-        // Nobody attaches devices to nodes yet.
+        // No provider attaches devices to nodes yet.
         let attach = None;
         provision::start(ProvisionParts { client, config, view_rx, holds_rx, attach, leadership_rx, status_tx, tasks });
     }

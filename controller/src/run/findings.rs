@@ -17,10 +17,10 @@ use crate::{
     view::ClusterView,
 };
 
-/// What readers see.
+/// Reader of the findings.
 pub(super) type FindingsReader = watch::Receiver<Arc<[ClusterFinding]>>;
 
-/// What findings are made of.
+/// Sources of findings.
 #[derive(Debug)]
 pub(super) struct FindingSources {
     pub(super) modes: CapabilitiesConfig,
@@ -42,9 +42,9 @@ impl FindingSources {
         findings(self.modes, &view.kinds, &outcome, &classic, &provision, &holds, steer.as_ref()).into()
     }
 
-    /// Until the webhook is otherwise.
+    /// Waits until the webhook's status changes.
     async fn steer_changed(steer_rx: &mut Option<watch::Receiver<SteerStatus>>) {
-        // Where nobody writes, nobody tells.
+        // Without a writer nothing is told.
         if let Some(steer_rx) = steer_rx
             && steer_rx.changed().await.is_ok()
         {
@@ -57,7 +57,7 @@ impl FindingSources {
 /// Looks whenever something changes, until the process stops.
 pub(super) fn start(mut sources: FindingSources, tasks: &Tasks) -> FindingsReader {
     let first = sources.look();
-    // Whatever else is not so yet may be so in a moment.
+    // Other findings that are not so yet may be so in a moment.
     let off: Vec<ClusterFinding> = first.iter().filter(|finding| finding.reason == "Off").cloned().collect();
     tell(&[], &off);
     let (findings_tx, findings_rx) = watch::channel(first);
@@ -67,7 +67,7 @@ pub(super) fn start(mut sources: FindingSources, tasks: &Tasks) -> FindingsReade
             tokio::select! {
                 // All are cancel safe: what has changed is still other than what was seen.
                 changed = sources.view_rx.changed() => if changed.is_err() { return Ok(()) },
-                // Where nobody writes, nobody tells.
+                // Without a writer nothing is told.
                 Ok(()) = sources.outcome_rx.changed() => {}
                 Ok(()) = sources.classic_rx.changed() => {}
                 Ok(()) = sources.provision_rx.changed() => {}

@@ -1,4 +1,4 @@
-//! What systemd is told: ready when it serves, alive as long as the owner of the model answers, and one line of status.
+//! Notices to systemd: ready when it serves, alive as long as the owner of the model answers, and one line of status.
 
 use hostler_process::{
     Tasks,
@@ -8,7 +8,7 @@ use hostler_process::{
 use super::owner::ModelPulse;
 use crate::serve::ServeState;
 
-/// Ready. From now on the watchdog is fed.
+/// Tells systemd that the controller is ready. From now on the watchdog is fed.
 pub(super) fn ready(state: ServeState, pulse: ModelPulse, tasks: &Tasks) {
     let mut is_heard = send(&[NotifyState::Ready, NotifyState::Status(&status(&state))]);
     let stop = tasks.stop_token();

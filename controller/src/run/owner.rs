@@ -1,5 +1,5 @@
-//! The task that owns the model: takes events one after the other, does what the model says, and shows readers a new view at
-//! most every 50 ms.
+//! The task that owns the model: takes events one after the other, does what the model says, and shows readers a new
+//! view at most every 50 ms.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,9 +23,10 @@ use crate::{
 
 /// Events that wait for the model: a storm of changes waits on the API server, where it costs nothing.
 const EVENTS: usize = 64;
-/// Between two views. Far below what a person notices, and a storm of changes makes twenty of them in a second.
+/// The pause between two views. Far below what a person notices, and a storm of changes makes twenty of them in a
+/// second.
 const BETWEEN_VIEWS: Duration = Duration::from_millis(50);
-/// A server that comes back is found within seconds.
+/// The first pause: a server that comes back is found within seconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
@@ -43,7 +44,7 @@ impl ModelPulse {
     }
 }
 
-/// Owns the model until the process stops; gives what readers see.
+/// Owns the model until the process stops; returns what readers see.
 pub(super) fn start(
     client: ApiClient,
     watches: Watches,
@@ -73,7 +74,7 @@ struct ModelOwner {
     modes: CapabilitiesConfig,
     view_tx: watch::Sender<Arc<ClusterView>>,
     pulse_rx: mpsc::Receiver<oneshot::Sender<()>>,
-    /// When the next view is to be shown, if there is anything new.
+    /// The time when the next view is to be shown, if there is anything new.
     due: Option<Instant>,
     last: Option<Instant>,
 }
@@ -105,7 +106,7 @@ impl ModelOwner {
         }
     }
 
-    /// What objects mean depends on the release of the cluster: nothing is taken before that is known.
+    /// Learns the release of the cluster: what objects mean depends on it, so nothing is taken before that is known.
     async fn begin(&mut self, client: ApiClient) {
         let mut pauses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         loop {
@@ -131,7 +132,7 @@ impl ModelOwner {
         }
     }
 
-    /// A kind that is not wanted counts as one that is not served.
+    /// Subscribes to kinds; one that is not wanted counts as one that is not served.
     async fn subscribe(&mut self) -> mpsc::Receiver<(ObservedKind, ReflectorEvent)> {
         let (events_tx, events_rx) = mpsc::channel(EVENTS);
         for kind in ObservedKind::ALL {

@@ -1,4 +1,4 @@
-//! Who asks, and what he may see: his token is reviewed by the API server, and so is each right. Nothing of it is kept for
+//! Visitors and their rights: the token is reviewed by the API server, and so is each right. Nothing of it is kept for
 //! longer than [`COUNTS_FOR`].
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -10,25 +10,25 @@ use serde::Serialize;
 
 use super::problem::ApiProblem;
 
-/// Whoever loses a right, or his token, has lost it here after this time. Clients ask every few seconds at most, so that one
-/// costs the API server five questions in that time.
+/// The time after which a visitor has surely lost a right, or a token, that was taken away. Clients ask every few
+/// seconds at most, so that one costs the API server five questions in that time.
 pub(crate) const COUNTS_FOR: Duration = Duration::from_secs(8);
 
-/// Something that one may read or not.
+/// A subject that a visitor may read or not.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ReadRight {
     /// Nodes and sums.
     Nodes,
-    /// Who holds what: names of claims, pods and namespaces.
+    /// The holders of devices: names of claims, pods and namespaces.
     Holders,
-    /// What would fit.
+    /// Answers about what would fit.
     Fits,
-    /// For whom devices are held.
+    /// The Reservations for which devices are held.
     Reservations,
 }
 
 impl ReadRight {
-    /// Whoever may list these in all namespaces, may.
+    /// Returns the collection that a visitor must be allowed to list in all namespaces.
     fn collection(self) -> (&'static str, &'static str) {
         match self {
             Self::Nodes => (hardware::GROUP, hardware::NODE_HARDWARE),
@@ -46,23 +46,23 @@ impl fmt::Display for ReadRight {
     }
 }
 
-/// Somebody whom the API server knows, and what he may.
+/// A client that the API server knows, and its rights.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
 pub(crate) struct Visitor {
-    /// Who it is, in the API server's words.
+    /// The user's name, in the API server's words.
     pub(crate) user: String,
-    /// Whether he may see nodes and sums.
+    /// True if the visitor may see nodes and sums.
     pub(crate) nodes: bool,
-    /// Whether he may see who holds what.
+    /// True if the visitor may see who holds what.
     pub(crate) holders: bool,
-    /// Whether he may ask what would fit.
+    /// True if the visitor may ask what would fit.
     pub(crate) fits: bool,
-    /// Whether he may see for whom devices are held.
+    /// True if the visitor may see for whom devices are held.
     pub(crate) reservations: bool,
 }
 
 impl Visitor {
-    /// Whether he has a right; if not, an answer that says which.
+    /// Checks that the visitor has a right; if not, the answer says which.
     pub(crate) fn must(&self, right: ReadRight) -> Result<(), ApiProblem> {
         let has = match right {
             ReadRight::Nodes => self.nodes,
@@ -74,10 +74,10 @@ impl Visitor {
     }
 }
 
-/// A visitor; nobody, if the token is nobody's.
+/// A visitor; `None` if the token is not valid.
 type VisitorVerdict = Option<Arc<Visitor>>;
 
-/// As it is remembered.
+/// A verdict as it is remembered.
 #[derive(Clone, Debug)]
 struct KnownVisitor(VisitorVerdict);
 
@@ -104,7 +104,7 @@ impl AccessGuard {
         Self { client, reviews: Arc::default() }
     }
 
-    /// Whose token this is, as of a few seconds ago at most.
+    /// Returns the visitor with this token, as of a few seconds ago at most.
     pub(crate) async fn owner(&self, token: &str) -> Result<Arc<Visitor>, ApiProblem> {
         let KnownVisitor(verdict) = self.reviews.judge(token, async || self.review(token).await).await?;
         verdict.ok_or(ApiProblem::UnknownToken)

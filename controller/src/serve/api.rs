@@ -1,4 +1,5 @@
-//! Questions about the cluster, for people and programs with a token. docs/controller-api.md says what is asked and answered.
+//! Questions about the cluster, for people and programs with a token. docs/controller-api.md says what is asked and
+//! answered.
 
 use std::{sync::Arc, time::Duration};
 
@@ -40,9 +41,9 @@ use crate::{
 
 /// Questions that are answered at once, of all visitors and of one. A page asks for three things at a time.
 const CALLS: (usize, usize) = (256, 16);
-/// The same of those that take computing, and that wait for it.
+/// The same of questions that take computing, and that wait for it.
 const QUESTIONS: (usize, usize) = (8, 2);
-/// Streams of changes: a page has one, and somebody may have several pages open.
+/// Streams of changes: a page has one, and a visitor may have several pages open.
 const STREAMS: (usize, usize) = (128, 12);
 /// Each question has a box of time: the next one waits for one box at most, which is less than its turn may take.
 const PLANNERS: usize = 2;
@@ -50,12 +51,12 @@ const PLANNERS: usize = 2;
 const PLANNER_TURN: Duration = Duration::from_secs(10);
 /// Pods and claims that people paste have a few kilobytes.
 const MOST_PASTED_KIB: usize = 256;
-/// Folders of manifests that somebody keeps for a cluster; captured nodes have more, and are planned where they are.
+/// Folders of manifests that people keep for a cluster; captured nodes have more, and are planned where they are.
 const MOST_PLANNED_KIB: usize = 8 << 10;
-/// For the whole body of a question.
+/// Time for the whole body of a question.
 const BODY_TIME: Duration = Duration::from_secs(10);
 
-/// What questions are answered from.
+/// Parts that questions are answered from.
 #[derive(Clone, Debug)]
 pub(super) struct ApiState {
     view_rx: watch::Receiver<Arc<ClusterView>>,
@@ -91,7 +92,7 @@ pub(super) fn routes(state: &ServeState) -> Router {
         .with_state(state)
 }
 
-/// Somebody who asks, with his place among all who do. It cannot be printed: there is a token in it.
+/// A visitor who asks, with a place among all who do. It cannot be printed: there is a token in it.
 pub(super) struct Caller {
     pub(super) visitor: Arc<Visitor>,
     pub(super) token: String,
@@ -127,7 +128,7 @@ impl ApiState {
         let turn = timeout(PLANNER_TURN, self.planners.clone().acquire_owned()).await;
         let Ok(Ok(turn)) = turn else { return Err(ApiProblem::Busy("others' questions take long; try again")) };
         let work = move || {
-            // Both are given back by the thread: who hangs up frees nothing that is still being computed.
+            // Both are given back by the thread: a client that hangs up frees nothing that is still being computed.
             let _kept = (place, turn);
             work()
         };
@@ -145,7 +146,7 @@ async fn access(caller: Caller) -> Response {
     answer(&*caller.visitor)
 }
 
-/// What rows are about.
+/// The subject of rows.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct AvailabilityQuery {
@@ -154,7 +155,7 @@ struct AvailabilityQuery {
 
 type Asked<Q> = Result<Query<Q>, QueryRejection>;
 
-/// What stands behind the question mark.
+/// Reads the query behind the question mark.
 fn query<Q>(asked: Asked<Q>) -> Result<Q, ApiProblem> {
     asked.map(|Query(query)| query).map_err(|rejection| ApiProblem::BadQuestion(rejection.body_text()))
 }
@@ -186,7 +187,7 @@ async fn node(State(state): State<ApiState>, caller: Caller, Path(name): Path<St
     Ok(answer(machine(&*state.view()?, &name, &caller.visitor)?))
 }
 
-/// A stream of changes since the event that is named, or from the beginning.
+/// Streams changes since the event that is named, or from the beginning.
 async fn changes(
     State(state): State<ApiState>,
     caller: Caller,
@@ -229,7 +230,7 @@ async fn plan(State(state): State<ApiState>, caller: Caller, body: Body) -> Resu
     Ok(answer(state.compute(&caller, move || plans(&view, &request)).await?))
 }
 
-/// The body, as long as it is not too large and comes in time.
+/// Reads the body, as long as it is not too large and comes in time.
 async fn text(body: Body, most_kib: usize) -> Result<String, ApiProblem> {
     let bytes = timeout(BODY_TIME, to_bytes(body, most_kib << 10)).await.map_err(|_| ApiProblem::TooSlow)?;
     let bytes = bytes.map_err(|_| ApiProblem::TooLarge(most_kib))?;

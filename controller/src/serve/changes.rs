@@ -1,8 +1,8 @@
-//! What changes on the grid, told to those who follow it as server-sent events. Each follower has one number: how far he
-//! is. So one who reads slowly costs nothing, and one who comes back goes on where he was.
+//! Changes on the grid, told to followers as server-sent events. Each follower has one number: how far it is. So a slow
+//! reader costs nothing, and one that comes back goes on where it was.
 //!
 //! ```text
-//!   view ──► GridBoard: revisions ──► a job for each follower: what is new to him ──► one event at a time ──► his connection
+//!   view ──► GridBoard: revisions ──► a job for each follower: news for it ──► one event at a time ──► its connection
 //! ```
 
 use std::{
@@ -29,20 +29,20 @@ use crate::{stock::NodeSummary, view::ClusterView};
 
 /// Between two events of one follower: ten pictures in a second look alive, and a storm is told in ten pieces.
 const BETWEEN_EVENTS: Duration = Duration::from_millis(100);
-/// Between two looks at whether somebody may still follow; what is looked at is mostly remembered.
+/// Between two looks at whether a follower may still follow; what is looked at is mostly remembered.
 const LOOK: Duration = Duration::from_secs(1);
-/// Proxies cut connections on which nothing is said for a minute or half of one.
+/// The longest silence: proxies cut connections on which nothing is said for a minute or half of one.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
-/// Whoever does not take an event for so long has gone, or might as well.
+/// The time after which a follower that does not take an event counts as gone.
 const SLOWEST: Duration = Duration::from_secs(10);
 
-/// What was shown last of every node, and when it changed. Cheap to clone.
+/// Rows of every node as shown last, and when each changed. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct GridBoard {
     view_rx: watch::Receiver<Arc<ClusterView>>,
     revisions: Arc<Mutex<Revisions<NodeSummary>>>,
     revision_rx: watch::Receiver<u64>,
-    /// Of this run: revisions of another one mean nothing here.
+    /// The mark of this run: revisions of another one mean nothing here.
     run: Arc<str>,
 }
 
@@ -85,7 +85,7 @@ impl GridBoard {
         self.revisions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All nodes that pass.
+    /// Returns all nodes that pass.
     pub(super) fn all(&self, filter: &GridFilter) -> GridAnswer {
         let (view, all) = (self.view_rx.borrow().clone(), self.revisions().all());
         filter.all(&all, &view, self.mark(all.revision))
@@ -95,29 +95,29 @@ impl GridBoard {
         format!("{}-{revision}", self.run)
     }
 
-    /// The revision that a mark stands for, if it is one of this run.
+    /// Returns the revision that a mark stands for, if it is one of this run.
     pub(super) fn revision_of(&self, mark: &str) -> Option<u64> {
         mark.strip_prefix(&*self.run)?.strip_prefix('-')?.parse().ok()
     }
 }
 
-/// Somebody who follows what changes.
+/// A client that follows changes.
 pub(super) struct GridFollower {
     pub(super) board: GridBoard,
     pub(super) filter: GridFilter,
     pub(super) guard: AccessGuard,
     pub(super) token: String,
-    /// How far he is; `None`: he has nothing yet.
+    /// The follower's revision; `None`: it has nothing yet.
     pub(super) since: Option<u64>,
     pub(super) frames_tx: mpsc::Sender<Bytes>,
     pub(super) place: VisitorPlace,
 }
 
-/// Somebody does not follow any more: he has hung up, does not read, or may not.
+/// The end of following: the client has hung up, does not read, or may not.
 struct Left;
 
 impl GridFollower {
-    /// Tells what changes, until nobody listens or the process stops.
+    /// Tells of changes, until the client is gone or the process stops.
     pub(super) fn start(mut self, tasks: &Tasks) {
         let stop = tasks.stop_token();
         tasks.job(async move {
@@ -134,7 +134,7 @@ impl GridFollower {
     async fn follow(&mut self) -> Result<(), Left> {
         let mut revision_rx = self.board.revision_rx.clone();
         let (mut looked, mut spoken) = (Instant::now(), Instant::now());
-        // Whoever opens a stream hears at once that it is one.
+        // The client hears at once that this is a stream.
         self.send("retry: 1000\n: here\n\n".to_owned()).await?;
         loop {
             if looked.elapsed() >= LOOK {
@@ -163,7 +163,7 @@ impl GridFollower {
         }
     }
 
-    /// An event with what is new to him, if anything is.
+    /// Returns an event with the follower's news, if there are any.
     fn news(&mut self) -> Option<String> {
         let view = self.board.view_rx.borrow().clone();
         let entries = self.since.and_then(|since| self.board.revisions().since(since));
@@ -179,7 +179,7 @@ impl GridFollower {
         is_new.then(|| event("nodes", &mark, &self.filter.news(entries, &view)))
     }
 
-    /// Whoever may not follow any more is told so, if he listens.
+    /// Tells a follower that may not follow any more, if it still listens.
     async fn check(&mut self) -> Result<(), Left> {
         let Err(problem) = self.may_follow().await else { return Ok(()) };
         let words = serde_json::json!({ "message": problem.to_string() });

@@ -1,4 +1,4 @@
-//! Figures: for programs on this host, and for whoever has a token that the API server lets read them.
+//! Figures: for programs on this host, and for clients with a token that the API server lets read them.
 
 use axum::{
     Router,

@@ -14,25 +14,25 @@ use crate::{
 const MOST_SETS: usize = 8;
 /// Mistakes that are told at once.
 const MOST_PROBLEMS: usize = 20;
-/// What is pasted is called so in messages.
+/// The name of what is pasted, in messages.
 const SOURCE: &str = "pasted";
 
-/// What would fit where.
+/// Answer to what would fit where.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FitsAnswer {
     api_version: &'static str,
     kind: &'static str,
-    /// Whose scheduler is meant.
+    /// The version of Kubernetes whose scheduler is meant.
     kubernetes: String,
     /// Kinds of pods, each asked for by itself: one of it, in the cluster as it is.
     pod_sets: Vec<FitOfPods>,
-    /// What makes the answer less certain.
+    /// Facts that make the answer less certain.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
 }
 
-/// Where one pod would fit.
+/// Places where one pod would fit.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct FitOfPods {
@@ -40,7 +40,7 @@ struct FitOfPods {
     namespace: String,
     /// `Pod train`, `ResourceClaim gpus`.
     name: String,
-    /// Whether it would get a place.
+    /// Verdict about a place for the pod.
     verdict: Verdict,
     /// Why it fits nowhere, where that is not for reasons of nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -52,15 +52,15 @@ struct FitOfPods {
     /// The point at which planning was cut short: the question took more work or time than one asker has.
     #[serde(skip_serializing_if = "Option::is_none")]
     cut_short: Option<CutShort>,
-    /// What it wants that is not judged here.
+    /// Wishes of the pod that are not judged here.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unsupported: Vec<String>,
-    /// What there is to know about it.
+    /// Facts to know about the pod.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
 }
 
-/// What would fit where, of what stands in `text`.
+/// Answers what would fit where, of what stands in `text`.
 pub(crate) fn fits(view: &ClusterView, text: String) -> Result<FitsAnswer, ApiProblem> {
     let (mut manifests, mut problems) = (Manifests::over(&view.planner), Vec::new());
     manifests.read(&InputText { name: SOURCE.to_owned(), text }, InputLayer::Files, &mut problems);
@@ -106,7 +106,7 @@ pub(crate) fn told(problems: &[InputProblem]) -> Vec<String> {
 
 impl FitOfPods {
     fn new(set: SetPlan) -> Self {
-        // Nothing was to be placed, so nothing can have been missed either: what counts is whether there is room.
+        // Nothing was to be placed, so nothing can have been missed either: it only matters whether there is room.
         let is_full = set.room.is_empty() && set.verdict == Verdict::Fits;
         Self {
             namespace: set.namespace,

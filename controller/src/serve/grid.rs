@@ -1,8 +1,8 @@
-//! The grid: of every node one short row of numbers, of all of its devices or of those that a filter means. Five thousand
-//! nodes have a quarter of a megabyte.
+//! The grid: of every node one short row of numbers, of all of its devices or of those that a filter means. Five
+//! thousand nodes have a quarter of a megabyte.
 //!
-//! A shared device is free as long as a part of it can be had, so counts alone would show a node as empty that is all but full:
-//! what is taken in part has a number of its own.
+//! A shared device is free as long as a part of it can be had, so counts alone would show a node as empty that is all
+//! but full: what is taken in part has a number of its own.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -38,11 +38,11 @@ const STATES: [DeviceState; 7] = [
 /// After them: devices that are not of the namespace that was asked for.
 const OTHERS: usize = STATES.len();
 
-/// What a node's number says beside how fresh its report is.
+/// Flags of a node's number beside how fresh its report is.
 const NOT_READY: u8 = 8;
 const CORDONED: u8 = 16;
 
-/// Which nodes, and which of their devices.
+/// Selection of nodes, and of their devices.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GridQuery {
@@ -54,7 +54,7 @@ pub(crate) struct GridQuery {
     label: Option<String>,
 }
 
-/// The same, understood.
+/// A query that was understood.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GridFilter {
     class: Option<String>,
@@ -68,12 +68,12 @@ pub(crate) struct GridFilter {
 pub(crate) struct GridAnswer {
     api_version: &'static str,
     kind: &'static str,
-    /// Where changes go on from here.
+    /// The revision from which changes go on.
     revision: String,
     nodes: Vec<GridRow>,
 }
 
-/// What changed.
+/// Changes of the grid.
 #[derive(Debug, Serialize)]
 pub(crate) struct GridNews {
     /// Nodes that came or changed.
@@ -82,8 +82,8 @@ pub(crate) struct GridNews {
     pub(crate) gone: Vec<Arc<str>>,
 }
 
-/// A node: `["n1", 0, [0, 4, 2], [1, 6]]`. The second number tells of the node; each list is a NUMA node (-1: none) with
-/// its counts and then its parts, of which zeros at the end are left out.
+/// A node: `["n1", 0, [0, 4, 2], [1, 6]]`. The second number tells of the node; each list is a NUMA node (-1: none)
+/// with its counts and then its parts, of which zeros at the end are left out.
 #[derive(Debug, PartialEq)]
 pub(crate) struct GridRow {
     name: Arc<str>,
@@ -96,8 +96,8 @@ pub(crate) struct GridRow {
 struct ZoneCounts {
     /// How many are in each state, and of others.
     states: [u32; OTHERS + 1],
-    /// How much more is taken of shared devices than those that count as allocated, in thousandths of a device. Less than nothing where
-    /// only a namespace is meant, whose devices all count as allocated.
+    /// How much more is taken of shared devices than those that count as allocated, in thousandths of a device. Less
+    /// than nothing where only a namespace is meant, whose devices all count as allocated.
     parts: i64,
 }
 
@@ -109,7 +109,7 @@ enum ZoneKey {
 }
 
 impl GridQuery {
-    /// What is meant, if this visitor may ask for it.
+    /// Parses the query, if this visitor may ask for it.
     pub(crate) fn understood(self, visitor: &Visitor) -> Result<GridFilter, ApiProblem> {
         let given = |text: Option<String>| text.filter(|text| !text.is_empty());
         let namespace = given(self.namespace);
@@ -122,18 +122,18 @@ impl GridQuery {
 }
 
 impl GridFilter {
-    /// Whether it tells anything of who holds what.
+    /// True if the filter tells anything of who holds what.
     pub(crate) fn is_of_holders(&self) -> bool {
         self.namespace.is_some()
     }
 
-    /// All nodes that pass.
+    /// Returns all nodes that pass.
     pub(crate) fn all(&self, entries: &NewEntries<NodeSummary>, view: &ClusterView, revision: String) -> GridAnswer {
         let rows = entries.changed.iter().filter_map(|(name, summary)| self.row(name, summary, view));
         GridAnswer { api_version: ANSWER_VERSION, kind: "NodeGrid", revision, nodes: rows.collect() }
     }
 
-    /// What is news to somebody with this filter.
+    /// Returns the news for a follower with this filter.
     pub(crate) fn news(&self, entries: NewEntries<NodeSummary>, view: &ClusterView) -> GridNews {
         let mut news = GridNews { nodes: Vec::new(), gone: entries.gone };
         for (name, summary) in entries.changed {
@@ -172,7 +172,7 @@ impl GridFilter {
         zones
     }
 
-    /// What a namespace has, and how many devices there are beside.
+    /// Counts the devices that a namespace has, and those beside.
     fn zones_of(&self, namespace: &str, summary: &NodeSummary) -> BTreeMap<ZoneKey, ZoneCounts> {
         let mut zones = BTreeMap::new();
         let given = summary.given.iter().filter(|cell| &*cell.namespace == namespace && self.means(&cell.kind.classes));
@@ -237,7 +237,7 @@ fn thousandths(devices: u32) -> i64 {
     i64::from(devices) * 1000
 }
 
-/// How fresh its report is: 0 fresh, 1 stale, 2 unknown, 3 none, 4 there is no such node any more; and what else there is.
+/// Returns a number: freshness of the report (0 fresh, 1 stale, 2 unknown, 3 none, 4 no such node any more), and flags.
 fn status(summary: &NodeSummary) -> u8 {
     let report = match (summary.is_there, summary.report) {
         (false, _) => return 4,

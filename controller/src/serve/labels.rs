@@ -1,11 +1,11 @@
-//! Which nodes are meant by their labels, as people write it: `zone=a,arch!=arm64,gpu,!old`.
+//! Selection of nodes by their labels, as people write it: `zone=a,arch!=arm64,gpu,!old`.
 
 use std::{collections::BTreeMap, str::FromStr};
 
-/// Nobody writes more.
+/// More terms than people write.
 const MOST_TERMS: usize = 16;
 
-/// All of these must be so.
+/// Terms that must all be true.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct LabelTerms(Vec<LabelTerm>);
 
@@ -18,12 +18,12 @@ enum LabelTerm {
 }
 
 impl LabelTerms {
-    /// Whether nothing is asked.
+    /// True if there are no terms.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether something with these labels is meant.
+    /// True if an object with these labels is selected.
     pub(crate) fn match_all(&self, labels: &BTreeMap<String, String>) -> bool {
         self.0.iter().all(|term| match term {
             LabelTerm::Is(key, value) => labels.get(key) == Some(value),

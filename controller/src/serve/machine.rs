@@ -23,25 +23,25 @@ pub(crate) struct MachineAnswer {
     api_version: &'static str,
     kind: &'static str,
     name: String,
-    /// Whether there is such a node.
+    /// True if there is such a node.
     is_there: bool,
-    /// Whether its kubelet says that it is ready.
+    /// True if the node's kubelet says that it is ready.
     is_ready: bool,
-    /// Whether new pods come to it.
+    /// True if new pods come to the node.
     is_schedulable: bool,
     /// How fresh the report of its daemon is, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     report: Option<ReportFreshness>,
-    /// What its daemon says that is not well.
+    /// Troubles that the node's daemon reports.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     troubles: Box<[Arc<str>]>,
     labels: BTreeMap<String, String>,
-    /// Whether the asker may see who holds what; if not, nobody is named anywhere.
+    /// True if the visitor may see who holds what; if not, no holder is named anywhere.
     holders_shown: bool,
     /// Claims, by namespace and name. Devices name them by their place here.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     holders: Vec<HolderAnswer>,
-    /// Whether the asker may see for whom devices are held; if not, no Reservation is named.
+    /// True if the visitor may see for whom devices are held; if not, no Reservation is named.
     reservations_shown: bool,
     /// The Reservations that keep devices of the node, by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -71,18 +71,18 @@ struct DeviceAnswer {
     state: DeviceState,
     /// The classes that select it.
     classes: Arc<[Arc<str>]>,
-    /// What there is of each capacity that several claims can share.
+    /// Amounts of each capacity that several claims can share.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     amounts: BTreeMap<Arc<str>, AmountCounts>,
-    /// Who has it or parts of it.
+    /// Claims that have the device or parts of it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     holds: Vec<HoldAnswer>,
-    /// The Reservation that it is kept for, also while somebody has it.
+    /// The Reservation that the device is kept for, also while a claim has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     kept_for: Option<String>,
 }
 
-/// What a claim has of a device.
+/// The part of a device that a claim has.
 #[derive(Debug, Serialize)]
 struct HoldAnswer {
     /// Place of the claim among the holders.
@@ -92,7 +92,7 @@ struct HoldAnswer {
     amounts: BTreeMap<Arc<str>, String>,
 }
 
-/// A node, as this visitor may see it.
+/// Describes a node, as this visitor may see it.
 pub(crate) fn machine(view: &ClusterView, name: &str, visitor: &Visitor) -> Result<MachineAnswer, ApiProblem> {
     let summary = view.stock.nodes.get(name);
     let summary = summary.ok_or_else(|| ApiProblem::NotFound(format!("there is no node {name}")))?;

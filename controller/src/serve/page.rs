@@ -1,4 +1,5 @@
-//! The page for people: files that are part of the binary. Anybody may have them: there is nothing of the cluster in them.
+//! The page for people: files that are part of the binary. They are open to every client: nothing of the cluster is in
+//! them.
 
 use axum::{
     Router,
@@ -90,12 +91,13 @@ pub(crate) fn routes() -> Router {
 }
 
 fn serving(file: PageFile) -> MethodRouter {
-    // Tells one build's file from another's, and has to withstand nobody.
+    // Tells one build's file from another's, and needs no protection from forgers.
     let etag = format!("\"{}\"", fingerprint(file.content));
     get(move |headers: HeaderMap| async move { answer(file, etag.clone(), &headers) })
 }
 
-/// Whoever has the file as it is gets no other. A file changes with the binary only, and then at once.
+/// Answers a request for a file; a client that has the file as it is gets no other. A file changes with the binary
+/// only, and then at once.
 fn answer(file: PageFile, etag: String, headers: &HeaderMap) -> Response {
     let known = headers.get(IF_NONE_MATCH).and_then(|known| known.to_str().ok()).unwrap_or_default();
     let is_known = known.split(',').any(|known| known.trim().trim_start_matches("W/") == etag);

@@ -1,4 +1,4 @@
-//! Places for those who ask, so that nobody keeps others out: there are so many, and each visitor can have so many of them.
+//! Places for visitors, so that none keeps others out: there are so many, and each visitor can have so many of them.
 
 use std::{
     collections::BTreeMap,
@@ -28,7 +28,7 @@ impl VisitorPlaces {
         Self { all, each, taken: Arc::default() }
     }
 
-    /// Takes a place; whoever has too many, or comes when none is left, is told so at once.
+    /// Takes a place; a visitor that has too many, or comes when none is left, is told so at once.
     pub(crate) fn take(&self, user: &str) -> Result<VisitorPlace, ApiProblem> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let own = taken.get(user).copied().unwrap_or_default();

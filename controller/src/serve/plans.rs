@@ -1,4 +1,4 @@
-//! What `plan --controller` asks: as `plan` does it over a live cluster, from what is known here already.
+//! Answers `plan --controller`: as `plan` does it over a live cluster, from what is known here already.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use crate::{
     view::ClusterView,
 };
 
-/// Workloads and pods that are planned for at once. Others ask as well; whoever has more reads the cluster himself.
+/// Workloads and pods that are planned for at once. Others ask as well; a client with more reads the cluster itself.
 const MOST_SETS: usize = 32;
 
-/// What is asked.
+/// A question.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub(crate) struct PlanRequest {
@@ -25,7 +25,7 @@ pub(crate) struct PlanRequest {
     pub(crate) files: Vec<PlanFile>,
     /// Changes that are made before anything is asked, in their order.
     pub(crate) what_if: Vec<String>,
-    /// Whose scheduler is meant; that of the cluster where nothing is said.
+    /// The version of Kubernetes whose scheduler is meant; that of the cluster where nothing is said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kubernetes: Option<String>,
     /// Gates that are not as that version has them.
@@ -36,13 +36,13 @@ pub(crate) struct PlanRequest {
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct PlanFile {
-    /// What it is called.
+    /// The file's name.
     pub(crate) name: String,
     /// YAML or JSON.
     pub(crate) text: String,
 }
 
-/// What fits where.
+/// Answers which pods fit where.
 pub(crate) fn plans(view: &ClusterView, request: &str) -> Result<PlanAnswer, ApiProblem> {
     let request: PlanRequest = serde_json::from_str(request)
         .map_err(|error| ApiProblem::BadQuestion(format!("it is no question: {error}")))?;

@@ -16,42 +16,42 @@ use super::access::ReadRight;
 /// Why a question has no answer.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub(crate) enum ApiProblem {
-    /// Nobody asks.
+    /// No token was sent.
     #[error("a token is needed: Authorization: Bearer TOKEN")]
     NoToken,
-    /// Nobody's token.
+    /// The token is not valid.
     #[error("the API server does not know this token, or not any more")]
     UnknownToken,
-    /// Somebody who may not.
+    /// The visitor lacks a right.
     #[error("{user} may not {right}; a role with this verb has to be bound to it")]
     Forbidden {
-        /// Who asks.
+        /// The visitor's name.
         user: String,
-        /// What he lacks.
+        /// The right that is lacking.
         right: ReadRight,
     },
-    /// There is no such thing.
+    /// The named object does not exist.
     #[error("{0}")]
     NotFound(String),
     /// The question makes no sense.
     #[error("{0}")]
     BadQuestion(String),
-    /// What was sent cannot be used.
+    /// The body cannot be used.
     #[error("{}", .0.join("\n"))]
     Unusable(Vec<String>),
-    /// More was sent than is read.
+    /// The body is larger than what is read.
     #[error("the body has more than {0} KiB")]
     TooLarge(usize),
-    /// What was sent took too long to come.
+    /// The body took too long to come.
     #[error("the body did not come in time")]
     TooSlow,
-    /// One asks too much at once.
+    /// One visitor asks too much at once.
     #[error("{0} asks too much at once; wait for the answers")]
     TooMany(String),
     /// All together ask too much, or the API server does not answer.
     #[error("{0}")]
     Busy(&'static str),
-    /// It cannot be said.
+    /// A failure that is not the client's.
     #[error("{0}")]
     Internal(String),
 }
@@ -87,7 +87,7 @@ impl ApiProblem {
         }
     }
 
-    /// What a client does next.
+    /// Returns the header that tells a client what to do next.
     fn advice(&self) -> Option<(HeaderName, &'static str)> {
         match self {
             Self::NoToken | Self::UnknownToken => Some((WWW_AUTHENTICATE, "Bearer")),
@@ -102,7 +102,7 @@ impl ApiProblem {
 }
 
 impl From<ReviewError> for ApiProblem {
-    /// What the API server said is in the log; it is nothing for strangers.
+    /// Hides what the API server said: it is in the log, and nothing for strangers.
     fn from(error: ReviewError) -> Self {
         Self::Busy(match error {
             ReviewError::Busy => "too many tokens are being reviewed; try again",

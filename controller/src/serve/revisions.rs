@@ -1,12 +1,12 @@
-//! What changed since when: every entry knows the revision of its last change, so whoever comes back after a while gets just
-//! what is new to him, and nothing is kept for him meanwhile. Pure.
+//! Changes since a revision: every entry knows the revision of its last change, so a reader that comes back after a
+//! while gets just its news, and nothing is kept for it meanwhile. Pure.
 
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
 };
 
-/// Names of entries that are gone which are remembered; whoever was away for longer starts anew.
+/// Names of entries that are gone which are remembered; a reader that was away for longer starts anew.
 const MOST_GONE: usize = 1024;
 
 /// Entries by name, and when each last changed.
@@ -16,7 +16,7 @@ pub(crate) struct Revisions<T> {
     entries: BTreeMap<Arc<str>, Revised<T>>,
     /// The oldest first.
     gone: VecDeque<(u64, Arc<str>)>,
-    /// The last revision of which it is not known any more what went then.
+    /// The last revision of which the departures are not known any more.
     forgotten: u64,
 }
 
@@ -26,10 +26,10 @@ struct Revised<T> {
     value: Arc<T>,
 }
 
-/// What is new since some revision.
+/// Changes since some revision.
 #[derive(Debug, PartialEq)]
 pub(crate) struct NewEntries<T> {
-    /// The revision of now.
+    /// The current revision.
     pub(crate) revision: u64,
     /// Entries that came or changed.
     pub(crate) changed: Vec<(Arc<str>, Arc<T>)>,
@@ -44,12 +44,12 @@ impl<T> Default for Revisions<T> {
 }
 
 impl<T> Revisions<T> {
-    /// How often anything changed.
+    /// Returns how often anything changed.
     pub(crate) fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// Takes what is there now, by name; the same value is the same entry. Gives whether anything changed.
+    /// Takes what is there now, by name; the same value is the same entry. Returns true if anything changed.
     pub(crate) fn update<'a>(&mut self, now: impl IntoIterator<Item = (&'a Arc<str>, &'a Arc<T>)>) -> bool
     where
         T: 'a,
@@ -73,7 +73,7 @@ impl<T> Revisions<T> {
         is_other
     }
 
-    /// What is new since a revision; `None` if that cannot be said.
+    /// Returns the changes since a revision; `None` if that cannot be said.
     pub(crate) fn since(&self, revision: u64) -> Option<NewEntries<T>> {
         if revision < self.forgotten || revision > self.revision {
             return None;
@@ -88,7 +88,7 @@ impl<T> Revisions<T> {
         })
     }
 
-    /// Everything.
+    /// Returns all entries.
     pub(crate) fn all(&self) -> NewEntries<T> {
         let each = self.entries.iter().map(|(name, entry)| (name.clone(), entry.value.clone()));
         NewEntries { revision: self.revision, changed: each.collect(), gone: Vec::new() }

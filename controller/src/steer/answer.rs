@@ -1,5 +1,5 @@
-//! Answers the API server, over TLS, within its patience. Anybody who can connect may ask: what comes is bounded in bytes, in time
-//! and in number, and whoever gets no answer has his claim made as it is.
+//! Answers the API server, over TLS, within its patience. Every client that can connect may ask: questions are bounded
+//! in bytes, in time and in number, and a claim whose question gets no answer is made as it is.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -41,42 +41,42 @@ use crate::{config::WebhookConfig, view::ClusterView};
 
 /// Connections at once: each API server has a few.
 const CONNECTIONS: usize = 64;
-/// How old a connection can get.
+/// The longest age of a connection.
 const OLDEST: Duration = Duration::from_secs(600);
-/// Far more than claims have that people write; all connections together have 32 MiB. One with dozens of selectors of 10 KiB each is
-/// not read, and is made as it is.
+/// Far more than claims that people write; all connections together have 32 MiB. A claim with dozens of selectors of 10
+/// KiB each is not read, and is made as it is.
 const MOST_BYTES: usize = 512 << 10;
-/// For a question to come and be answered.
+/// Time for a question to come and be answered.
 const WHOLE_TIME: Duration = Duration::from_secs(2);
-/// The API server waits for a second, of which the way takes some.
+/// Time for an answer: the API server waits for a second, of which the way takes some.
 const ANSWER_TIME: Duration = Duration::from_millis(700);
 /// Pods that are asked for at once.
 const CALLS: usize = 32;
 
-/// What the webhook is made of.
+/// Parts that the webhook is made of.
 #[derive(Debug)]
 pub(crate) struct SteerParts {
     /// A connection that no watch can hold up.
     pub(crate) client: ApiClient,
-    /// How it is done.
+    /// The webhook's settings.
     pub(crate) config: WebhookConfig,
-    /// Where the controller is at home.
+    /// The controller's own namespace.
     pub(crate) namespace: String,
     /// The driver whose daemons say for whom devices are kept.
     pub(crate) driver: String,
-    /// What is there.
+    /// The current view of the cluster.
     pub(crate) view_rx: watch::Receiver<Arc<ClusterView>>,
-    /// Whether this process may write.
+    /// Leadership of this process: only a leader may write.
     pub(crate) leadership_rx: watch::Receiver<Leadership>,
-    /// How it goes, for whoever wants to know.
+    /// The status that readers are told.
     pub(crate) status_tx: watch::Sender<SteerStatus>,
-    /// How often what was answered.
+    /// Claims by what was answered.
     pub(crate) figures: Arc<SteerFigures>,
-    /// Where it runs.
+    /// The tasks that run the webhook.
     pub(crate) tasks: Tasks,
 }
 
-/// What answers are made of.
+/// Parts that answers are made of.
 #[derive(Clone)]
 struct SteerState {
     client: ApiClient,
@@ -86,7 +86,7 @@ struct SteerState {
     calls: Arc<Semaphore>,
 }
 
-/// Answers until the process stops, whether it leads or not.
+/// Answers until the process stops, as a leader or not.
 pub(crate) fn start(parts: SteerParts, listener: TcpListener) -> Result<(), CertificateError> {
     let SteerParts { client, config, namespace, driver, view_rx, leadership_rx, status_tx, figures, tasks } = parts;
     if let Ok(address) = listener.local_addr() {
@@ -126,7 +126,7 @@ pub(crate) fn start(parts: SteerParts, listener: TcpListener) -> Result<(), Cert
     Ok(())
 }
 
-/// What was sent when it ends is written or not; whoever leads next finds out.
+/// Runs a service until the process stops. A write that is under way then is made or not; the next leader finds out.
 fn until_stop(tasks: &Tasks, name: &'static str, service: impl Future<Output = ()> + Send + 'static) {
     let stop = tasks.stop_token();
     tasks.service(name, async move {
@@ -148,7 +148,7 @@ fn router(state: SteerState) -> Router {
         .layer(from_fn(within_time))
 }
 
-/// Whoever sends slowly loses his place, and whoever says that he sends much is not read.
+/// Bounds requests: a slow client loses its place, and a request that announces too many bytes is not read.
 async fn within_time(request: Request, next: Next) -> Response {
     let length = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     if length.is_some_and(|length| length > MOST_BYTES) {
@@ -182,7 +182,7 @@ impl SteerState {
             self.figures.untouched.fetch_add(1, Ordering::Relaxed);
             return SteerAnswer::default();
         }
-        // Nobody closes the semaphore.
+        // The semaphore is never closed.
         let Ok(_place) = self.calls.acquire().await else { return SteerAnswer::default() };
         let answer = match pod_of(&self.client, &claim).await {
             Ok(Some(pod)) => facts.answer(&claim, &pod),

@@ -1,4 +1,4 @@
-//! To which Reservation a claim is led, and what that makes of it. Pure.
+//! The Reservation to which a claim is led, and the changes of the claim that follow. Pure.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use crate::{
     view::ClusterView,
 };
 
-/// What is known when a claim comes.
+/// Facts that are known when a claim comes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SteerFacts<'a> {
     pub(super) view: &'a ClusterView,
@@ -53,7 +53,7 @@ impl SteerFacts<'_> {
         !tolerates_held(&claim.spec) && open.any(|it| is_meant(it))
     }
 
-    /// What becomes of the claim of a pod.
+    /// Answers what becomes of the claim of a pod.
     pub(super) fn answer(&self, claim: &GeneratedClaim, pod: &SteeredPod) -> SteerAnswer {
         match self.chosen(claim, pod) {
             Ok(chosen) => self.led_to(claim, chosen),
@@ -61,7 +61,8 @@ impl SteerFacts<'_> {
         }
     }
 
-    /// The Reservation that has room for the pod now, and what becomes of the claim that is led to it, if anything.
+    /// Returns the Reservation that has room for the pod now, and what becomes of the claim that is led to it, if
+    /// anything.
     pub(super) fn choice(&self, claim: &GeneratedClaim, pod: &SteeredPod) -> Option<(&ReservationObject, SteerAnswer)> {
         let chosen = self.chosen(claim, pod).ok().filter(|it| it.has_room)?;
         let reservation = *chosen.reservations.first()?;
@@ -89,7 +90,8 @@ impl SteerFacts<'_> {
         Ok(SteerChoice { reservations: chosen.iter().map(|it| it.reservation).collect(), has_room, classes })
     }
 
-    /// What the pod wants as a whole, under the names of quotas: a pod is led to one Reservation, with all its claims.
+    /// Sums what the pod wants as a whole, under the names of quotas: a pod is led to one Reservation, with all its
+    /// claims.
     fn wants(&self, claim: &GeneratedClaim, pod: &SteeredPod) -> BTreeMap<String, Quantity> {
         let mut wants = wanted(&spec_of(claim));
         let others = pod.spec.resource_claims.iter().filter(|it| it.name != claim.pod_claim);
@@ -132,7 +134,8 @@ impl SteerFacts<'_> {
             *classes.entry(device.device_class_name.clone()).or_insert(true) &= device.driver == self.own_driver;
         }
         for one in chosen {
-            // Whose devices these will be is not known: an alternative that takes nothing does no harm where there is another one.
+            // Whose devices these will be is not known: an alternative that takes nothing does no harm where there is
+            // another one.
             let is_aligned = one.reservation.spec.allocate_policy != Some(ReservationAllocatePolicy::Restricted);
             for class in one.capacity.keys().filter_map(|name| class_of(name)) {
                 classes.entry(class.to_owned()).or_insert(is_aligned);
@@ -142,17 +145,19 @@ impl SteerFacts<'_> {
     }
 }
 
-/// The value that claims tolerate to be given devices of a Reservation. It follows from the UID, so that it is known before any status.
+/// The value that claims tolerate to be given devices of a Reservation. It follows from the UID, so that it is known
+/// before any status.
 pub(super) fn value_of(reservation: &ReservationObject) -> String {
     reservation.status.toleration_value.clone().unwrap_or_else(|| toleration_value(&reservation.uid))
 }
 
-/// Alternatives are in the API for good from 1.36 on; before, a feature gate may drop them, and with them the whole request.
+/// Alternatives are in the API for good from 1.36 on; before, a feature gate may drop them, and with them the whole
+/// request.
 fn has_alternatives(view: &ClusterView) -> bool {
     view.options.version >= hostler_api::KubernetesVersion::V1_36
 }
 
-/// What cannot be read asks for nothing.
+/// Reads the claim's spec; one that cannot be read asks for nothing.
 fn spec_of(claim: &GeneratedClaim) -> ResourceClaimSpec {
     serde_json::from_value::<ResourceClaimSpec>(Value::clone(&claim.spec)).unwrap_or_default()
 }

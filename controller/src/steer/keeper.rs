@@ -1,5 +1,5 @@
-//! Keeps the certificate that the webhook is served with, and has the API server know what signed it. Every controller reads, the
-//! one that leads writes; [`keys`](super::keys) says what.
+//! Keeps the certificate that the webhook is served with, and tells the API server which authority signed it. Every
+//! controller reads, the leader writes; [`keys`](super::keys) says what.
 
 use std::{
     collections::BTreeMap,
@@ -28,7 +28,7 @@ use super::{
 };
 use crate::config::WebhookConfig;
 
-/// Where in the Secret the keys are.
+/// The field of the Secret that has the keys.
 const FIELD: &str = "keys.json";
 /// A certificate with its chain has a few kilobytes.
 const MOST_BYTES: u64 = 1 << 20;
@@ -36,12 +36,12 @@ const MOST_BYTES: u64 = 1 << 20;
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// Between two looks as long as there is no certificate, or something goes wrong.
 const LOOK_SOON: Duration = Duration::from_secs(3);
-/// The longest pause between two looks whether the role has come: each is a refusal in the server's books.
+/// The longest pause between two looks for the role: each look is a refusal in the server's books.
 const LOOK_FOR_ROLE: Duration = Duration::from_secs(10);
 /// Writes that follow on one another at most: more than any protocol has.
 const MOST_STEPS: usize = 6;
 
-/// Why there is no certificate, or nobody believes it.
+/// A failure to have a certificate, or to make the API server trust it.
 #[derive(Debug, thiserror::Error)]
 enum KeeperError {
     #[error("failed to read the webhook's certificate")]
@@ -72,7 +72,7 @@ fn advice(failure: &ApiFailure) -> &'static str {
 }
 
 impl KeeperError {
-    /// The refusal that it is, for want of a role.
+    /// Returns the refusal for want of a role, if this is one.
     fn refusal(&self) -> Option<&ApiFailure> {
         match self {
             Self::ReadSecret(_, failure)
@@ -83,15 +83,15 @@ impl KeeperError {
         }
     }
 
-    /// The phase that follows from it, and the pause before the next look. No phase, and a short pause, where the refusal may be one of
-    /// an API server that has just started: what was known before stands.
+    /// Returns the phase that follows from this error, and the pause before the next look. No phase, and a short pause,
+    /// where the refusal may be one of an API server that has just started: what was known before stands.
     fn judged(&self, pauses: &mut RetryPauses) -> (Option<SteerPhase>, Duration) {
         let Some(refusal) = self.refusal() else {
             pauses.reset();
             return (Some(SteerPhase::Trouble(Chain(self).to_string())), LOOK_SOON);
         };
         let pause = pauses.after_refusal(refusal);
-        // Who may not read the Secret has nothing of the role.
+        // A controller that may not read the Secret has nothing of the role.
         let phase = match self {
             Self::ReadSecret(..) => SteerPhase::NotInstalled,
             _ => SteerPhase::Trouble,
@@ -105,14 +105,14 @@ impl KeeperError {
 pub(super) struct CertificateKeeper {
     pub(super) client: ApiClient,
     pub(super) config: WebhookConfig,
-    /// Where Service and Secret are.
+    /// The namespace of Service and Secret.
     pub(super) namespace: String,
     pub(super) certificate: Arc<GivenCertificate>,
     pub(super) leadership_rx: watch::Receiver<Leadership>,
     pub(super) status_tx: watch::Sender<SteerStatus>,
-    /// Where files are read.
+    /// The tasks that read files.
     pub(super) tasks: Tasks,
-    /// What is served with, as PEM.
+    /// The certificate that is served with, as PEM.
     pub(super) shown: Option<String>,
 }
 
@@ -131,7 +131,7 @@ struct SeenMeta {
 }
 
 impl CertificateKeeper {
-    /// As long as the process runs.
+    /// Runs as long as the process does.
     pub(super) async fn run(mut self) {
         let mut pauses = RetryPauses::new(LOOK_SOON, LOOK_SOON, LOOK_FOR_ROLE);
         loop {
@@ -213,7 +213,7 @@ impl CertificateKeeper {
         Collection::core("Secret", "secrets").of(&self.namespace)
     }
 
-    /// What the Secret says, if it is there; what cannot be understood is as good as nothing.
+    /// Reads the keys of the Secret, if it is there; keys that cannot be understood count as none.
     async fn keys(&self) -> Result<(Option<WebhookKeys>, Option<ObjectVersion>), KeeperError> {
         let name = &self.config.service;
         let found = self.client.find::<SeenSecret>(&self.secrets(), name).await;
@@ -229,7 +229,7 @@ impl CertificateKeeper {
         format!("{}/{}", self.namespace, self.config.service)
     }
 
-    /// One write, if there is one to make.
+    /// Makes one write, if there is one to make.
     async fn step(&self, keys: Option<WebhookKeys>, secret: Option<ObjectVersion>) -> Result<bool, KeeperError> {
         let webhooks = if keys.is_some() { Some(self.configuration().await?) } else { None };
         let bundle = webhooks.as_ref().map(bundle_of).unwrap_or_default();
@@ -279,7 +279,7 @@ impl CertificateKeeper {
         found.map_err(|failure| KeeperError::ReadConfiguration(name.clone(), Box::new(failure)))
     }
 
-    /// Lists are written as a whole: the version says that nobody else has changed them.
+    /// Writes the bundle. Lists are written as a whole: the version makes sure that no other writer has changed them.
     async fn write_bundle(&self, mut configuration: Value, bundle: &str) -> Result<(), KeeperError> {
         let encoded = json!(STANDARD.encode(bundle));
         for webhook in configuration["webhooks"].as_array_mut().into_iter().flatten() {
@@ -294,7 +294,7 @@ impl CertificateKeeper {
     }
 }
 
-/// Where somebody else has written before, it is read again.
+/// Accepts a conflict with another writer: the object is read again.
 fn but_for_others(written: Result<Value, ApiFailure>) -> Result<(), ApiFailure> {
     match written {
         Err(failure) if failure.code() != Some(409) => Err(failure),
@@ -307,7 +307,7 @@ fn configurations() -> Collection {
     Collection::custom(group, "v1", kind, "mutatingwebhookconfigurations")
 }
 
-/// What the API server believes of all webhooks of a configuration; nothing where that is not one thing.
+/// Returns the `caBundle` of all webhooks of a configuration; empty unless they have one and the same.
 fn bundle_of(configuration: &Value) -> String {
     let webhooks = configuration["webhooks"].as_array();
     let mut bundles = webhooks.into_iter().flatten().map(|it| it["clientConfig"]["caBundle"].as_str());

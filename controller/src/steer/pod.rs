@@ -1,4 +1,5 @@
-//! The pod that a claim is made for, asked of the API server: what watches know is a moment old, and the pod is younger.
+//! The pod that a claim is made for, asked of the API server: what watches know is a moment old, and the pod is
+//! younger.
 
 use std::collections::BTreeMap;
 
@@ -15,9 +16,9 @@ use crate::hold::{
 /// A pod, as far as it decides where it is led.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct SteeredPod {
-    /// Who it is.
+    /// Identity, labels, annotations and controller of the pod.
     pub(super) owner: OwnerPod,
-    /// What it wants.
+    /// The pod's spec.
     pub(super) spec: PodSpec,
     /// The claims that were made for it.
     pub(super) made_claims: Vec<String>,
@@ -93,7 +94,7 @@ pub(super) async fn pod_of(client: &ApiClient, claim: &GeneratedClaim) -> Result
     Ok(pod_and_state(client, claim).await?.map(|(pod, _)| pod))
 }
 
-/// The same, and how it is.
+/// Returns the same pod, and its state.
 pub(super) async fn pod_and_state(
     client: &ApiClient,
     claim: &GeneratedClaim,

@@ -1,10 +1,10 @@
-//! Pods that were passed by: their claims were made before there was the Reservation, or while the webhook was away, so that they wait
-//! beside what is kept for them. The controller that leads has them led later, or tells of them. What is done is decided here, without
-//! a clock and without a call.
+//! Pods that were passed by: their claims were made before the Reservation, or while the webhook was away, so that they
+//! wait beside what is kept for them. The leading controller has them led later, or tells of them. What is done is
+//! decided here, without a clock and without a call.
 //!
-//! A claim cannot be changed once it is made. But one that has nothing yet is nothing but a wish, and the controller of claims takes
-//! another one that the pod owns in its place once it is gone (from 1.28 on). It writes the status of a pod with several such claims
-//! anew each time, with one of them: pods with several are left to it.
+//! A claim cannot be changed once it is made. But one that has no devices yet is only a wish, and once it is gone the
+//! controller of claims takes another one that the pod owns in its place (from 1.28 on). It writes the status of a pod
+//! with several such claims anew each time, with one of them: pods with several are left to it.
 
 pub(super) mod adapter;
 
@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{hold::ReservationObject, view::ClusterView};
 
-/// What makes a pod anew that is deleted. A pod of anything else may be gone for good.
+/// Owners that make a deleted pod anew. A pod of any other kind may be gone for good.
 const REMAKERS: [(&str, &str); 5] = [
     ("apps/v1", "DaemonSet"),
     ("apps/v1", "ReplicaSet"),
@@ -34,14 +34,15 @@ const REMAKERS: [(&str, &str); 5] = [
     ("batch/v1", "Job"),
     ("v1", "ReplicationController"),
 ];
-/// After the first pod of an owner, before the next one: as long as nobody knows whether it helps, it is tried seldom.
+/// Pauses after the first pod of an owner, before the next one: seldom, since no signal says whether it helps.
 const GAPS: Doubling = Doubling::new(Duration::from_secs(30), Duration::from_secs(3600));
-/// Of the name of a claim, before what makes it another one: together they are a label, as those of the controller of claims.
+/// The longest part that is kept of a claim's name, before its suffix: together they are a label, as names of the
+/// controller of claims.
 const LONGEST_BASE: usize = 46;
-/// Owners that are remembered. Beyond that nobody is made anew before one is forgotten.
+/// Owners that are remembered at most. Beyond that no pod is made anew before an owner is forgotten.
 const MOST_OWNERS: usize = 1024;
 
-/// How a pod is, as far as it decides whether it may be deleted.
+/// State of a pod, as far as it decides whether the pod may be deleted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct PodState {
     /// The resourceVersion: another one is another state.
@@ -49,11 +50,11 @@ pub(super) struct PodState {
     pub(super) phase: String,
     pub(super) is_deleting: bool,
     pub(super) has_node: bool,
-    /// The scheduler has looked at it, and found no place.
+    /// True if the scheduler has looked at the pod, and found no place.
     pub(super) is_refused: bool,
 }
 
-/// A claim that nobody has given anything, and its pod.
+/// A claim without devices, and its pod.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WaitingPod<'a> {
     pub(super) claim: &'a GeneratedClaim,
@@ -61,28 +62,29 @@ pub(super) struct WaitingPod<'a> {
     pub(super) object: &'a Value,
     pub(super) pod: &'a SteeredPod,
     pub(super) state: &'a PodState,
-    /// Another claim of the pod has devices already.
+    /// True if another claim of the pod has devices already.
     pub(super) has_devices: bool,
 }
 
-/// What is done about a pod.
+/// The repair of a pod.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Repair {
-    /// Nothing is wrong with it, or not for certain.
+    /// Nothing is wrong with the pod, or not for certain.
     Leave,
-    /// People are told.
+    /// An Event tells people.
     Tell(String),
-    /// The claim makes room for this one, which is led; an Event says why, and gives the advice where it cannot be made.
+    /// The claim makes room for this one, which is led; an Event says why, and gives the advice where it cannot be
+    /// made.
     Lead { claim: Box<Value>, why: String, advice: String },
-    /// It is deleted, in this state, for its owner to make it anew; people are told. The UID of the owner says who.
+    /// The pod is deleted, in this state, for its owner (given by UID) to make it anew; people are told.
     Replace { owner: String, message: String },
 }
 
-/// What is done about a pod whose claim waits.
+/// Decides what is done about a pod whose claim waits.
 pub(super) fn repair(facts: &SteerFacts<'_>, waiting: &WaitingPod<'_>) -> Repair {
     let WaitingPod { claim, pod, state, has_devices, object } = *waiting;
     let waits = !state.is_deleting && !state.has_node && state.phase == "Pending" && state.is_refused;
-    // What would be answered now: only whom that would help has been passed by.
+    // The answer of the webhook now: only a pod that it would help has been passed by.
     let Some((reservation, answer)) = Some(facts).filter(|_| waits).and_then(|facts| facts.choice(claim, pod)) else {
         return Repair::Leave;
     };
@@ -123,8 +125,8 @@ fn cause(object: &Value, reservation: &ReservationObject) -> &'static str {
     }
 }
 
-/// The claim that takes the place of one that has nothing: of the same pod, with the same name in it, and led. Its name follows from the
-/// UID of the other one: two controllers cannot make two.
+/// Returns the claim that takes the place of one without devices: of the same pod, with the same name in it, and led.
+/// Its name follows from the UID of the other one: two controllers cannot make two.
 fn led_claim(object: &Value, patch: &[Value]) -> Value {
     let metadata = &object["metadata"];
     let [name, uid] = ["name", "uid"].map(|field| metadata[field].as_str().unwrap_or_default());
@@ -160,8 +162,8 @@ fn led_claim(object: &Value, patch: &[Value]) -> Value {
     claim
 }
 
-/// Claims that may have to be looked at: all that wait, while something is kept. Later those that were made here, by their names: who
-/// is left over then would else stay as long as its pod.
+/// Returns claims that may have to be looked at: all that wait, while something is kept. Afterwards those that were
+/// made here, by their names: a leftover claim would else stay as long as its pod.
 pub(super) fn candidates(view: &ClusterView) -> Cow<'_, BTreeSet<ObjectKey>> {
     if view.reservations.values().any(|it| it.status.phase == ReservationPhase::Available) {
         return Cow::Borrowed(&view.waiting_claims);
@@ -175,8 +177,8 @@ fn may_be_led(name: &str) -> bool {
     name.rsplit_once('-').is_some_and(|(_, end)| is_digits(end))
 }
 
-/// True if a claim was made in the place of another one with which the pod got its devices all the same. A new one that waits for
-/// its pod to name it is none; nor is that of a pod that names no claim yet, which may still name this one.
+/// True if a claim was made in the place of another one with which the pod got its devices all the same. A new one that
+/// waits for its pod to name it is none; nor is that of a pod that names no claim yet, which may still name this one.
 pub(super) fn is_left_over(object: &Value, pod: &SteeredPod, state: &PodState) -> bool {
     let metadata = &object["metadata"];
     let is_named = pod.made_claims.iter().any(|name| metadata["name"] == **name);
@@ -184,12 +186,12 @@ pub(super) fn is_left_over(object: &Value, pod: &SteeredPod, state: &PodState) -
     metadata["annotations"][CLAIM_INSTEAD_OF].is_string() && has_another && state.has_node
 }
 
-/// When pods of an owner are made anew: seldom, and ever more seldom, since nobody tells whether it has helped.
+/// Pace at which pods of an owner are made anew: ever more seldom, since no signal says whether it has helped.
 #[derive(Debug, Default)]
 pub(super) struct RepairPace(BTreeMap<String, (Duration, Duration)>);
 
 impl RepairPace {
-    /// Whether another pod of this owner may go now.
+    /// True if another pod of this owner may be deleted now.
     pub(super) fn may(&mut self, owner: &str, now: Duration) -> bool {
         self.0.retain(|_, (last, gap)| now.saturating_sub(*last) < *gap * 4);
         let gap = match self.0.get(owner) {

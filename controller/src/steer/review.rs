@@ -1,4 +1,5 @@
-//! What the API server asks and is answered: AdmissionReview (`admission.k8s.io/v1`), as far as it is about claims of pods.
+//! The API server's question and its answer: AdmissionReview (`admission.k8s.io/v1`), as far as it is about claims of
+//! pods.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::hold::PodRef;
 
-/// What the server says of a warning at most, before it cuts it.
+/// The longest warning that the server passes on before it cuts it.
 const MOST_OF_A_WARNING: usize = 256;
 
 /// A question of the API server.
@@ -18,7 +19,7 @@ pub(super) struct AdmissionReview {
     pub(super) request: AdmissionRequest,
 }
 
-/// What somebody wants to write.
+/// An object that is about to be written.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct AdmissionRequest {
@@ -44,7 +45,7 @@ struct GroupVersionResource {
     resource: String,
 }
 
-/// A claim, as far as it says whose it is and what it wants.
+/// A claim, as far as it names its owner and its wishes.
 #[derive(Debug, Deserialize)]
 pub(super) struct ReviewedClaim {
     #[serde(default)]
@@ -80,17 +81,17 @@ fn or_false<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct GeneratedClaim {
     pub(super) namespace: String,
-    /// Whose it will be.
+    /// The pod that will have the claim.
     pub(super) pod: PodRef,
-    /// What the pod calls it.
+    /// The claim's name in the pod.
     pub(super) pod_claim: String,
     /// The spec, as the server sent it.
     pub(super) spec: Value,
 }
 
 impl AdmissionRequest {
-    /// The claim, if it is one that is made for a pod from a template. Those that a scheduler makes for extended resources have no
-    /// name in the pod, and are to stay as they are: the scheduler has chosen their devices.
+    /// The claim, if it is one that is made for a pod from a template. Those that a scheduler makes for extended
+    /// resources have no name in the pod, and are to stay as they are: the scheduler has chosen their devices.
     pub(super) fn generated_claim(self) -> Option<GeneratedClaim> {
         let Self { operation, resource, sub_resource, namespace, object, .. } = self;
         let is_claim = resource.group == GROUP && resource.version == "v1" && resource.resource == "resourceclaims";
@@ -102,7 +103,7 @@ impl AdmissionRequest {
 }
 
 impl ReviewedClaim {
-    /// The claim in this namespace, if it is one that is made for a pod from a template.
+    /// Returns the claim in this namespace, if it is one that is made for a pod from a template.
     pub(super) fn generated(self, namespace: String) -> Option<GeneratedClaim> {
         let Self { mut metadata, spec } = self;
         let pod_claim = metadata.annotations.remove(POD_CLAIM_NAME)?;
@@ -119,7 +120,7 @@ impl ReviewedClaim {
     }
 }
 
-/// Whether an object can be called so.
+/// True if an object can have this name.
 fn is_name(name: &str) -> bool {
     let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.';
     (1..=253).contains(&name.len())
@@ -128,22 +129,22 @@ fn is_name(name: &str) -> bool {
         && !name.contains("..")
 }
 
-/// What is answered: the claim is made, with these changes.
+/// An answer: the claim is made, with these changes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct SteerAnswer {
-    /// JSON patch (RFC 6902); empty: it stays as it is.
+    /// JSON patch (RFC 6902); empty: the claim stays as it is.
     pub(super) patch: Vec<Value>,
-    /// For whoever makes the claim.
+    /// Warnings for the client that makes the claim.
     pub(super) warnings: Vec<String>,
 }
 
 impl SteerAnswer {
-    /// It stays as it is, and somebody should know why.
+    /// Leaves the claim as it is, and says why.
     pub(super) fn warning(text: impl Into<String>) -> Self {
         Self { patch: Vec::new(), warnings: vec![text.into()] }
     }
 
-    /// As the server reads it.
+    /// Returns the answer in the form that the server reads.
     pub(super) fn review(&self, uid: &str) -> Value {
         let mut response = json!({ "uid": uid, "allowed": true });
         if !self.patch.is_empty() {

@@ -1,17 +1,17 @@
-//! How the requests of a claim are written anew, so that it gets what is kept for it.
+//! Rewrites the requests of a claim, so that it gets what is kept for it.
 //!
 //! | Request | Aligned | Restricted |
 //! |---|---|---|
 //! | of a class of which nothing is kept, or with admin access | as it is | as it is |
 //! | `exactly` | `firstAvailable: [held, any]`: what is kept, else what is kept and others mixed | what is kept |
-//! | `firstAvailable` of up to four | what is kept of each alternative, then each with others | each alternative of what is kept |
+//! | `firstAvailable` of up to four | what is kept of each alternative, then each with others | what is kept of each |
 //! | all devices of a node, or one that cannot be written so | tolerates what is kept, no more | the same |
 //!
-//! A Restricted Reservation without room for the pod is one alternative of two: only what is kept, if some comes back in time, or
-//! only others. What cannot be written so stays as it is.
+//! A Restricted Reservation without room for the pod is one alternative of two: only what is kept, if some comes back
+//! in time, or only others. What cannot be written so stays as it is.
 //!
-//! Constraints and configurations that name a request name all its alternatives as well; those that name an alternative get the one
-//! beside it.
+//! Constraints and configurations that name a request name all its alternatives as well; those that name an alternative
+//! get the one beside it.
 
 use std::collections::BTreeMap;
 
@@ -21,15 +21,16 @@ use hostler_api::{
 };
 use serde_json::{Map, Value, json};
 
-/// Of a request.
+/// The limit of a request.
 const MOST_TOLERATIONS: usize = 16;
-/// Of a request.
+/// The limit of a request.
 const MOST_SELECTORS: usize = 32;
-/// Of a request.
+/// The limit of a request.
 const MOST_ALTERNATIVES: usize = 8;
-/// That a constraint or a configuration names.
+/// The limit of a constraint or a configuration.
 const MOST_REQUESTS: usize = 32;
-/// All that a request of 1.36 and 1.37 says. One that says more may mean something that is lost in an alternative.
+/// All fields of a request of 1.36 and 1.37. A request with another one may mean something that is lost in an
+/// alternative.
 const FIELDS: [&str; 7] =
     ["adminAccess", "allocationMode", "capacity", "count", "deviceClassName", "selectors", "tolerations"];
 /// The alternative of what is kept.
@@ -37,27 +38,27 @@ const HELD: &str = "held";
 /// The alternative of everything.
 const ANY: &str = "any";
 
-/// To what a claim is led.
+/// The goal to which a claim is led.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Steering {
-    /// What is tolerated: one value at least.
+    /// Values to tolerate: one at least.
     pub(super) values: Vec<String>,
-    /// Whether other devices may be taken.
+    /// The policy about devices that are not kept.
     pub(super) policy: ReservationAllocatePolicy,
     /// True if all devices that the pod asks for are kept and not taken.
     pub(super) has_room: bool,
     /// Classes of which devices are kept, and whether all of these say for whom, so that selectors can tell.
     pub(super) classes: BTreeMap<String, bool>,
-    /// Whether the API server takes alternatives (`firstAvailable`), whatever its feature gates are.
+    /// True if the API server takes alternatives (`firstAvailable`), whatever its feature gates are.
     pub(super) has_alternatives: bool,
 }
 
-/// What becomes of the spec of a claim.
+/// The changes of the spec of a claim.
 #[derive(Debug, Default)]
 pub(super) struct Rewrite {
     /// JSON patch of the claim; empty where it stays as it is.
     pub(super) patch: Vec<Value>,
-    /// What could not be done.
+    /// Changes that could not be made.
     pub(super) warnings: Vec<String>,
 }
 
@@ -69,7 +70,7 @@ struct NewRequest {
     warning: Option<String>,
 }
 
-/// Whether a claim says itself that it takes what is kept: then whoever wrote it leads it.
+/// True if the claim's own spec tolerates what is kept: then its author leads it.
 pub(super) fn tolerates_held(spec: &Value) -> bool {
     let of_request = |request: &Value| -> Vec<Value> {
         let alternatives = list(&request["firstAvailable"]).iter();
@@ -80,7 +81,7 @@ pub(super) fn tolerates_held(spec: &Value) -> bool {
     list(&spec["devices"]["requests"]).iter().flat_map(of_request).any(|it| is_held(&it))
 }
 
-/// What becomes of a claim that is led somewhere.
+/// Rewrites the spec of a claim that is led to a Reservation.
 pub(super) fn rewrite(spec: &Value, steering: &Steering) -> Rewrite {
     let mut rewrite = Rewrite::default();
     let mut beside = Vec::new();
@@ -135,7 +136,7 @@ impl Steering {
         }
     }
 
-    /// `None`: it has nothing to do with what is kept.
+    /// Rewrites a request; `None` if it has nothing to do with what is kept.
     fn request(&self, request: &Value, spec: &Value) -> Option<NewRequest> {
         if request["exactly"].is_object() { self.exactly(request) } else { self.alternatives(request, spec) }
     }
@@ -156,7 +157,7 @@ impl Steering {
             new(json!({ "name": name, "firstAvailable": alternatives }), None)
         };
         match (self.others(), problem) {
-            // Others than what is kept are meant as well.
+            // Devices that are not kept are meant as well.
             (Others::Mixed, Some(Problem::All)) => new(json!({ "name": name, "exactly": tolerant }), None),
             (Others::Apart, Some(_)) => None,
             (_, Some(problem)) => new(json!({ "name": name, "exactly": tolerant }), Some(problem.text())),
@@ -209,19 +210,19 @@ impl Steering {
         Some(NewRequest { request: json!({ "name": name, "firstAvailable": first }), beside, warning })
     }
 
-    /// The same, which takes what is kept as well; `None` where it has no room for that.
+    /// Returns the same request, which takes what is kept as well; `None` where it has no room for that.
     fn tolerant(&self, of: &Value) -> Option<Value> {
         let toleration =
             |value: &String| json!({ "key": HELD_TAINT, "operator": "Equal", "value": value, "effect": "NoSchedule" });
         let (first, others) = self.values.split_first()?;
         let tolerant = with_one_more(of, "tolerations", toleration(first), MOST_TOLERATIONS)?;
-        // The others as far as there is room.
+        // The other values as far as there is room.
         let more =
             |of: Value, value| with_one_more(&of, "tolerations", toleration(value), MOST_TOLERATIONS).unwrap_or(of);
         Some(others.iter().fold(tolerant, more))
     }
 
-    /// The same, which takes nothing else.
+    /// Returns the same request, which takes nothing but what is kept.
     fn selective(&self, of: &Value) -> Value {
         let (domain, id) = HELD_FOR_ATTRIBUTE.split_once('/').unwrap_or(("", HELD_FOR_ATTRIBUTE));
         let attribute = format!("device.attributes[{domain:?}].{id}");
@@ -234,7 +235,7 @@ impl Steering {
         with_one_more(of, "selectors", selector, usize::MAX).unwrap_or_else(|| of.clone())
     }
 
-    /// Why it cannot be said that something takes only what is kept.
+    /// Returns the reason why it cannot be said that a request takes only what is kept.
     fn problem(&self, of: &Value, can_select: bool) -> Option<Problem> {
         if of["allocationMode"] == "All" {
             Some(Problem::All)
@@ -275,7 +276,7 @@ fn no_room() -> String {
     )
 }
 
-/// Whether the API server takes it so.
+/// True if the API server accepts the alternatives.
 fn fits(first: &[Value], then: &[Value], beside: &[(String, String)], spec: &Value) -> bool {
     let all: Vec<&str> = first.iter().chain(then).map(|it| text(&it["name"])).collect();
     let is_good = |name: &&str| name.len() <= 63 && all.iter().filter(|it| *it == name).count() == 1;
@@ -285,7 +286,7 @@ fn fits(first: &[Value], then: &[Value], beside: &[(String, String)], spec: &Val
         && lists.all(|named| named_beside(named, beside).len() <= MOST_REQUESTS)
 }
 
-/// As one of several ways to satisfy a request.
+/// Turns a request into one of several alternatives.
 fn alternative(name: &str, exactly: &Value) -> Value {
     let fields = exactly.as_object().cloned().unwrap_or_default();
     let fields = fields.into_iter().filter(|(key, _)| key != "adminAccess" && key != "name");

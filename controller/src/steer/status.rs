@@ -1,35 +1,35 @@
-//! How the webhook is.
+//! The state of the webhook.
 
 use std::sync::atomic::AtomicU64;
 
-/// How the webhook is, for whoever wants to know.
+/// The state of the webhook, for its readers.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct SteerStatus {
-    /// Where it stands.
+    /// The phase of the webhook.
     pub(crate) phase: SteerPhase,
 }
 
-/// Where the webhook stands.
+/// The phase of the webhook.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) enum SteerPhase {
-    /// There is no certificate yet: whoever leads makes it.
+    /// No certificate is there yet: the leader makes it.
     #[default]
     NoCertificate,
     /// The role of `deploy/holds/webhook` is missing; holds the API server's answer.
     NotInstalled(String),
-    /// It cannot do its work, and why.
+    /// The webhook cannot do its work; holds the reason.
     Trouble(String),
-    /// It answers.
+    /// The webhook answers.
     Answering,
 }
 
 /// Claims since the start, by what was answered.
 #[derive(Debug, Default)]
 pub(crate) struct SteerFigures {
-    /// They were led to a Reservation.
+    /// Claims that were led to a Reservation.
     pub(crate) led: AtomicU64,
-    /// Nothing is kept for them.
+    /// Claims for which nothing is kept.
     pub(crate) untouched: AtomicU64,
-    /// It could not be found out.
+    /// Claims for which the answer could not be found out.
     pub(crate) unanswered: AtomicU64,
 }

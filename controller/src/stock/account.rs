@@ -1,5 +1,5 @@
-//! Keeps the account: takes what changed, judges those pools, and makes those nodes and sums anew. One owner; readers get
-//! values.
+//! Keeps the account: takes what changed, judges those pools, and makes those nodes and sums anew. It has one owner;
+//! readers get values.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::reports::NodeReports;
 
-/// A node, or no single one.
+/// A node, or none in particular.
 type Place = Option<Arc<str>>;
 
 /// The account of a cluster's devices.
@@ -29,7 +29,7 @@ pub(crate) struct StockAccount {
 }
 
 impl StockAccount {
-    /// One that judges as the scheduler of a version does.
+    /// Makes an account that judges as the scheduler of a version does.
     pub(crate) fn new(options: PlanOptions) -> Self {
         Self { options, ..Self::default() }
     }
@@ -52,7 +52,7 @@ impl StockAccount {
         &self.stock
     }
 
-    /// Classes select other devices, or nothing is called as it was: nothing of the account can be kept.
+    /// Drops the account: classes select other devices, or names mean other things, so nothing of it can be kept.
     fn start_anew(&mut self, facts: &ClusterFacts) {
         *self = Self {
             options: self.options.clone(),

@@ -11,26 +11,26 @@ use hostler_api::{
 use super::sums::Tally;
 use crate::reports::{NodeReport, ReportFreshness, ReportedPool, ReportedRow};
 
-/// A node, and what it has.
+/// A node, and its devices.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct NodeSummary {
-    /// Whether there is such a node. Of the devices of one that is gone nothing is known.
+    /// True if there is such a node. Of the devices of one that is gone nothing is known.
     pub(crate) is_there: bool,
-    /// Whether its kubelet says that it is ready.
+    /// True if the node's kubelet says that it is ready.
     pub(crate) is_ready: bool,
-    /// Whether new pods come to it.
+    /// True if new pods come to the node.
     pub(crate) is_schedulable: bool,
     /// How fresh the report of its daemon is, if it has one.
     pub(crate) report: Option<ReportFreshness>,
-    /// What its daemon says that is not well.
+    /// Troubles that the node's daemon reports.
     pub(crate) troubles: Box<[Arc<str>]>,
-    /// Its devices, by what they are.
+    /// Devices of the node, by kind.
     pub(crate) cells: Vec<NodeCell>,
-    /// What claims have, by namespace.
+    /// Devices that claims have, by namespace.
     pub(crate) given: Vec<NamespaceCell>,
     /// The pools that its devices are of.
     pub(crate) pools: Vec<PoolId>,
-    /// The driver whose devices nobody knows about, since its daemon is silent.
+    /// The driver whose devices are unknown, since its daemon is silent.
     silent_driver: Option<Arc<str>>,
     /// Pools of which the daemon knows nothing.
     unread_pools: Vec<Arc<str>>,
@@ -39,11 +39,11 @@ pub(crate) struct NodeSummary {
 /// Devices of a node that are alike.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NodeCell {
-    /// What they are.
+    /// The kind of the devices.
     pub(crate) kind: Arc<DeviceKind>,
-    /// How they are.
+    /// Counts of the devices.
     pub(crate) tally: Tally,
-    /// How those of them are of which no claim of the cluster has anything.
+    /// Counts of those of them of which no claim of the cluster has anything.
     pub(crate) of_nobody: DeviceTotals,
 }
 
@@ -52,16 +52,16 @@ pub(crate) struct NodeCell {
 pub(crate) struct NamespaceCell {
     /// The namespace.
     pub(crate) namespace: Arc<str>,
-    /// What they are.
+    /// The kind of the devices.
     pub(crate) kind: Arc<DeviceKind>,
-    /// How they are.
+    /// Counts of the devices.
     pub(crate) tally: Tally,
 }
 
-/// What is known of a node beside its devices.
+/// Facts about a node beside its devices.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NodeFacts<'a> {
-    /// Its object; `None`: it is gone.
+    /// The node's object; `None`: it is gone.
     pub(super) node: Option<&'a hostler_api::core::Node>,
     pub(super) report: Option<&'a NodeReport>,
 }
@@ -77,7 +77,7 @@ impl<'a> NodeFacts<'a> {
 }
 
 impl NodeSummary {
-    /// The node at a place, or what is at none, with the pools that have devices there.
+    /// Makes the node at a place, or the summary of what is at none, with the pools that have devices there.
     pub(super) fn new<'s>(
         place: Option<&Arc<str>>,
         facts: NodeFacts<'_>,
@@ -104,7 +104,7 @@ impl NodeSummary {
         summary
     }
 
-    /// Whether nobody knows how one of its devices is.
+    /// True if the state of one of its devices is unknown.
     pub(crate) fn is_unknown(&self, device: &StockDevice) -> bool {
         self.knows_nothing(device.node.as_ref(), &device.pool, &device.kind)
     }
@@ -114,7 +114,7 @@ impl NodeSummary {
         place.is_some() && (!self.is_there || is_silent)
     }
 
-    /// The devices of a pool that are at the node's place.
+    /// Returns the devices of a pool that are at the node's place.
     fn cells_of(&self, place: Option<&Arc<str>>, facts: NodeFacts<'_>, pool: &PoolStock) -> Vec<NodeCell> {
         let groups = pool.groups.iter().filter(|group| group.node.as_ref() == place);
         let mut cells: Vec<NodeCell> = groups.map(NodeCell::new).collect();
@@ -125,7 +125,7 @@ impl NodeSummary {
         cells
     }
 
-    /// What claims have of a pool's devices there.
+    /// Returns the devices of a pool there that claims have.
     fn given_of(&self, place: Option<&Arc<str>>, pool: &PoolStock) -> Vec<NamespaceCell> {
         let given = pool.given.iter().filter(|given| given.node.as_ref() == place);
         let cell = |given: &GivenDevices| {
@@ -164,13 +164,13 @@ fn add_given(cells: &mut BTreeMap<(Arc<str>, Arc<DeviceKind>), NamespaceCell>, c
     }
 }
 
-/// What somebody has: to him it is all there is.
+/// Returns the amount that a claim has, as if it were all there is.
 fn had(amount: Quantity) -> AmountCounts {
     AmountCounts { capacity: amount, allocatable: amount, allocated: amount, free: Quantity::default() }
 }
 
-/// A daemon knows of claims that the cluster does not: those that were made on the node itself. Which devices they have it
-/// does not say here; so many of those that look free are not.
+/// Marks devices of claims that only the daemon knows: those that were made on the node itself. Their devices are not
+/// told here; so many of those that look free are not.
 fn allocate(cells: &mut [NodeCell], row: &ReportedRow) {
     let is_of_row =
         |cell: &&mut NodeCell| cell.kind.numa_node == row.numa_node && cell.kind.classes.contains(&row.class);
@@ -222,7 +222,7 @@ impl NodeCell {
         Self { kind: group.kind.clone(), tally: Tally { totals, amounts, held_for }, of_nobody }
     }
 
-    /// Nothing is known of them any more.
+    /// Marks the devices as unknown.
     fn forget(&mut self) {
         self.tally.forget();
         let capacity = self.of_nobody.capacity;

@@ -1,5 +1,5 @@
-//! Sums over nodes. A node that changed is taken out as it was and put in as it is; numbers are whole, so nothing is left of
-//! what it was.
+//! Sums over nodes. A node that changed is taken out as it was and put in as it is; numbers are whole, so nothing of
+//! its former state is left.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -10,10 +10,10 @@ use hostler_api::{
 
 use super::node::NodeSummary;
 
-/// Devices, and what there is of the capacities that they share.
+/// Devices, and the amounts of the capacities that they share.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Tally {
-    /// How many are in which state.
+    /// Number of devices in each state.
     pub(crate) totals: DeviceTotals,
     /// By name of the capacity.
     pub(crate) amounts: BTreeMap<Arc<str>, AmountCounts>,
@@ -30,13 +30,13 @@ pub(crate) struct ClusterSums {
     pub(crate) classes: BTreeMap<Arc<str>, Tally>,
     /// Devices that no class selects.
     pub(crate) of_no_class: Tally,
-    /// What claims of each namespace have. A device of which two have parts is in both.
+    /// Devices that claims of each namespace have. A device of which two have parts is in both.
     pub(crate) namespaces: BTreeMap<Arc<str>, Tally>,
     /// Devices of which no claim of the cluster has anything.
     pub(crate) of_nobody: DeviceTotals,
 }
 
-/// Whether something comes or goes.
+/// The direction of a change of a sum.
 #[derive(Clone, Copy, Debug)]
 enum Direction {
     In,
@@ -130,7 +130,7 @@ impl Tally {
         Direction::In.tally(self, other);
     }
 
-    /// Nothing is known of it any more but how much there was.
+    /// Marks the devices as unknown: only their number is left.
     pub(super) fn forget(&mut self) {
         let capacity = self.totals.capacity;
         self.totals = DeviceTotals { capacity, unknown: capacity, ..DeviceTotals::default() };
@@ -142,18 +142,18 @@ impl Tally {
 }
 
 impl ClusterSums {
-    /// No devices, of these classes.
+    /// Makes sums of no devices, with these classes.
     pub(super) fn of_classes<'c>(classes: impl Iterator<Item = &'c str>) -> Self {
         Self { classes: classes.map(|class| (class.into(), Tally::default())).collect(), ..Self::default() }
     }
 
-    /// A node is what it is, and not what it was.
+    /// Replaces a node as it was by the node as it is.
     pub(super) fn replace(&mut self, old: Option<&NodeSummary>, new: &NodeSummary) {
         old.iter().for_each(|old| Direction::Out.node(self, old));
         Direction::In.node(self, new);
     }
 
-    /// A node is not there any more.
+    /// Removes a node that is not there any more.
     pub(super) fn remove(&mut self, old: &NodeSummary) {
         Direction::Out.node(self, old);
     }

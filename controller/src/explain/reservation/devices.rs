@@ -1,4 +1,4 @@
-//! How each device of a Reservation is, and who does not do what is waited for.
+//! Explains each device of a Reservation, and says what has not been done that is waited for.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use hostler_api::{
 };
 use serde::Deserialize;
 
-/// How many devices have a line of their own.
+/// The number of devices that have a line of their own.
 const MOST_LINES: usize = 32;
 
-/// What a node was told to close, and how far its daemon says it is.
+/// Devices that a node was told to close, and how far its daemon says it is.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct NodeHolds {
@@ -42,7 +42,7 @@ struct HoldsStatus {
     conditions: Vec<Condition>,
 }
 
-/// One line for each device that is not simply held, and one for those that are.
+/// Returns a line for each device that is not simply held, and one for those that are.
 pub(super) fn device_lines(devices: &[ReservedDevice], nodes: &BTreeMap<String, NodeHolds>) -> Vec<String> {
     let (held, others): (Vec<_>, Vec<_>) = devices.iter().partition(|device| device.state == State::Held);
     let mut lines: Vec<String> = others.iter().take(MOST_LINES).map(|device| line(device, nodes)).collect();
@@ -52,7 +52,7 @@ pub(super) fn device_lines(devices: &[ReservedDevice], nodes: &BTreeMap<String, 
     lines
 }
 
-/// Pool, name and node.
+/// Returns pool, name and node.
 pub(super) fn name(device: &ReservedDevice) -> String {
     let ReservedDevice { driver, pool, device, node_name, .. } = device;
     if node_name.is_empty() {
@@ -82,7 +82,7 @@ fn line(device: &ReservedDevice, nodes: &BTreeMap<String, NodeHolds>) -> String 
     format!("{}: {how}{conflict}", name(device))
 }
 
-/// Who has to close a device, and whether he did.
+/// Tells what has to close a device, and whether it did.
 fn closing(device: &ReservedDevice, nodes: &BTreeMap<String, NodeHolds>) -> String {
     let node = &device.node_name;
     let Some(NodeHolds { metadata, spec, status }) = nodes.get(node) else {

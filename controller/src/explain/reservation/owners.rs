@@ -1,4 +1,4 @@
-//! Whom a Reservation fits, and why they do not take what is kept for them.
+//! Owners that a Reservation fits, and why they do not take what is kept for them.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::hold::ReservationObject;
 
-/// How many pods have a line of their own.
+/// The number of pods that have a line of their own.
 const MOST_LINES: usize = 16;
 
 /// A pod, as far as it decides whether it is an owner, and whether it waits.
@@ -73,9 +73,9 @@ struct PodClaimStatus {
     allocation: Value,
 }
 
-/// Where owners are; `None` where they may be anywhere.
+/// Returns the namespaces of owners; `None` where they may be in any.
 pub(super) fn namespaces(spec: &ReservationSpec) -> Option<Vec<String>> {
-    // One that says nothing is about nobody.
+    // An owner that says nothing matches no pod.
     let said = spec.owners.iter().filter(|owner| **owner != ReservationOwner::default());
     let of_owner = |owner: &ReservationOwner| match owner.namespace() {
         None if owner.is_somewhere() => None,
@@ -87,7 +87,7 @@ pub(super) fn namespaces(spec: &ReservationSpec) -> Option<Vec<String>> {
     Some(namespaces)
 }
 
-/// Pods of owners that wait, and why.
+/// Tells which pods of owners wait, and why.
 pub(super) fn owner_lines(reservation: &ReservationObject, pods: &[ClaimPod], claims: &[PodClaim]) -> Vec<String> {
     let taint = DeviceTaint {
         key: HELD_TAINT.into(),
@@ -144,7 +144,7 @@ impl ClaimPod {
 }
 
 impl PodClaim {
-    /// Whether one of its requests may be given what is closed with this taint.
+    /// True if one of its requests may be given what is closed with this taint.
     fn tolerates(&self, taint: &DeviceTaint) -> bool {
         let does = |tolerations: &[DeviceToleration]| tolerations.iter().any(|it| it.tolerates(taint));
         self.spec.devices.requests.iter().any(|request| {

@@ -1,4 +1,4 @@
-//! What a Reservation that keeps claims needs next. Pure: what was seen goes in, one write comes out.
+//! The next step for a Reservation that keeps claims. Pure: what was seen goes in, one write comes out.
 
 use std::time::Duration;
 
@@ -22,14 +22,14 @@ use crate::{
     hold::{HoldWrite, ReservationObject, WrittenReservation, core::HoldCore},
 };
 
-/// Clocks are looked at anew after this, where one of them is behind.
+/// The shortest wait before clocks are looked at anew, where one of them is behind.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
-/// What a claim takes of consumers.
+/// The limit of consumers of a claim.
 const MOST_CONSUMERS: usize = 256;
 const TOO_OLD: &str = "mode SharedClaim takes Kubernetes 1.36 or later: before, the controller manager does not go on with claims \
                        that something else than a pod keeps; write mode Fence";
 
-/// What is done next. What the server refused is told before it is tried again.
+/// Decides what is done next. A refusal of the server is told before the write is tried again.
 pub(super) fn decide(sight: &SharedSight) -> SharedStep {
     let step = next_step(sight);
     let is_of_others = matches!(&step, SharedStep::Write(write) if !matches!(write, SharedWrite::Reservation(_)));
@@ -44,7 +44,7 @@ pub(super) fn decide(sight: &SharedSight) -> SharedStep {
 
 fn next_step(sight: &SharedSight) -> SharedStep {
     let Some(reservation) = &sight.reservation else {
-        // Nobody is left to be told.
+        // The Reservation is gone, so no status can be written.
         return sight.release().map_or(SharedStep::Rest(None), SharedStep::Write);
     };
     if reservation.is_deleting {
@@ -86,7 +86,7 @@ impl SharedSight {
         finalizers(reservation, false)
     }
 
-    /// One that is over releases what it has, is let go, and deleted after a while.
+    /// Returns the step of a Reservation that is over: it releases what it has, is let go, and deleted after a while.
     fn step_of_ended(&self, reservation: &ReservationObject) -> SharedStep {
         if let Some(step) = self.step_of_release(reservation) {
             return step;
@@ -106,7 +106,7 @@ impl SharedSight {
         }
     }
 
-    /// What is left to release; whoever is waited for is named.
+    /// Returns the next step of releasing; names what it waits for.
     fn step_of_release(&self, reservation: &ReservationObject) -> Option<SharedStep> {
         if let Some(write) = self.release() {
             return Some(SharedStep::Write(write));
@@ -154,7 +154,7 @@ impl SharedSight {
         let named: Vec<ReservedClaim> = wanted.iter().map(|it| it.is.clone()).collect();
         let pending = |stand: &Stand| self.pending(reservation, named.clone(), stand);
         if reservation.status.claims != named {
-            // Before any of them is made: whoever takes over knows what may be there.
+            // Told before any of them is made: the next leader knows what may be there.
             return self.tell(reservation, pending(&Stand::Asking), left);
         }
         match self.next_of_claims(reservation, wanted) {
@@ -189,7 +189,7 @@ impl SharedSight {
                     "ResourceClaim {key} is somebody else's; delete it, or give the Reservation another name"
                 )));
             }
-            // One of an earlier Reservation of the name, or one that somebody deletes, makes room for a new one.
+            // A claim of an earlier Reservation of the name, or one that is being deleted, makes room for a new one.
             if !claim.metadata.is_of(reservation) || claim.metadata.is_going() {
                 let waits = || Stand::Lost(format!("ResourceClaim {key} is being deleted{}", self.used_by(claim)));
                 return self.release_of(claim).map(Some).ok_or_else(waits);
@@ -208,7 +208,7 @@ impl SharedSight {
         self.next_of_asking(reservation, wanted, &claims)
     }
 
-    /// Not all claims have devices: the scheduler is asked, for all that have none, on a node where the pod can run.
+    /// Asks the scheduler, for all claims that have no devices, on a node where the pod can run.
     fn next_of_asking(
         &self,
         reservation: &ReservationObject,
@@ -216,7 +216,7 @@ impl SharedSight {
         claims: &[&SightedClaim],
     ) -> Result<Option<SharedWrite>, Stand> {
         let (key, pod) = self.reserve_pod(reservation, wanted);
-        // One that was kept and is alone now could keep the others on a node that has nothing for them.
+        // A claim that was kept and is alone now could keep the others on a node that has nothing for them.
         if let Some(claim) = claims.iter().find(|claim| claim.is_pinned()) {
             let lost = || Stand::Lost(format!("another claim lost its devices{}", self.used_by(claim)));
             let is_unused = claim.users().is_empty();
@@ -248,7 +248,7 @@ impl SharedSight {
         write(HoldWrite::Status(written(reservation), Box::new(status)))
     }
 
-    /// Says it, if it is not said.
+    /// Writes the status, unless it is written already.
     fn tell(&self, reservation: &ReservationObject, status: ReservationStatus, left: Option<Duration>) -> SharedStep {
         if status == reservation.status {
             return SharedStep::Rest(left);
@@ -256,7 +256,7 @@ impl SharedSight {
         write(HoldWrite::Status(written(reservation), Box::new(status)))
     }
 
-    /// How long it is until then, by all clocks; `None` where that is past.
+    /// Returns the time until then, by all clocks; `None` where that is past.
     fn left(&self, until: Duration) -> Option<Duration> {
         let left = until.saturating_sub(self.now);
         (!left.is_zero()).then(|| left.max(SHORTEST_WAIT))
@@ -267,7 +267,7 @@ pub(super) fn delete_pod(pod: &ReservePod) -> SharedWrite {
     SharedWrite::DeletePod(pod.metadata.key(), pod.metadata.version())
 }
 
-/// The claim keeps its devices for the Reservation.
+/// Writes the entry with which the claim keeps its devices for the Reservation.
 fn pin(reservation: &ReservationObject, claim: &SightedClaim) -> Result<SharedWrite, Stand> {
     let mut consumers = claim.status.reserved_for.clone();
     if consumers.len() >= MOST_CONSUMERS {

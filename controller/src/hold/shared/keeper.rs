@@ -1,4 +1,5 @@
-//! The edge of shared claims to the API server: each Reservation of that mode is looked at when something of it changes.
+//! The edge of shared claims to the API server: each Reservation of that mode is looked at when something of it
+//! changes.
 
 mod look;
 
@@ -31,18 +32,18 @@ pub(crate) fn start(config: ReservationsConfig, parts: ControllerParts<ClusterVi
 }
 
 struct SharedController {
-    /// How it is done.
+    /// Settings of Reservations.
     config: ReservationsConfig,
 }
 
 struct SharedReconciler {
     looker: Looker,
     events: EventSink,
-    /// What the server said to the last write that it refused.
+    /// The server's answers to the last writes that it refused.
     troubles: BTreeMap<String, String>,
-    /// Why looks came to nothing.
+    /// Reasons why looks have failed.
     errors: Troubles<String>,
-    /// Since when nodes are missed.
+    /// Times since which nodes are missed.
     missed: BTreeMap<String, Duration>,
     clock: HoldClock,
 }
@@ -50,7 +51,7 @@ struct SharedReconciler {
 impl Controller for SharedController {
     type Reconciler = SharedReconciler;
 
-    /// The part that keeps devices by fences tells people what is missing.
+    /// Begins in silence: the part that keeps devices by fences tells people what is missing.
     async fn begin(&self, parts: &ControllerParts<ClusterView>) -> Result<SharedReconciler, String> {
         let client = parts.client.clone();
         let places = HoldPlaces::find(&client).await.map_err(|error| format!("{error:?}"))?;
@@ -73,7 +74,7 @@ impl Reconciler for SharedReconciler {
     type View = ClusterView;
     type Answer = LookAnswer;
 
-    /// Each Reservation that keeps claims, or did.
+    /// Returns each Reservation that keeps claims, or did.
     fn keys(&mut self, view: &ClusterView) -> BTreeMap<String, Fingerprint> {
         let mut seen: BTreeMap<String, Fingerprint> = BTreeMap::new();
         let is_shared = |mode: ReservationMode| mode == ReservationMode::SharedClaim;
@@ -140,7 +141,7 @@ impl Reconciler for SharedReconciler {
 }
 
 impl SharedReconciler {
-    /// Nodes of kept devices that have been gone for longer than the grace.
+    /// Returns nodes of kept devices that have been gone for longer than the grace.
     fn lost_nodes(&mut self, view: &ClusterView, now: Duration) -> BTreeSet<String> {
         let devices = view.reservations.values().flat_map(|it| &it.status.devices);
         let nodes: BTreeSet<&String> = devices.map(|device| &device.node_name).collect();

@@ -14,14 +14,14 @@ use serde_json::{Map, Value, json};
 use super::sight::WantedClaim;
 use crate::{claim_write::NewClaim, hold::ReservationObject};
 
-/// What the pod's template says of where it can run, which the scheduler is to heed as well. Priority is not among it: devices
-/// are kept of what is free, and nobody is evicted for them.
+/// Fields of the pod's template that say where it can run, which the scheduler is to heed as well. Priority is not
+/// among them: devices are kept of what is free, and no pod is evicted for them.
 const OF_TEMPLATE: [&str; 6] =
     ["nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "schedulerName", "runtimeClassName"];
-/// Nobody in particular, for containers that may be nobody else.
+/// UID of an unprivileged user, for containers that must not run as root.
 const NOBODY: u32 = 65_532;
 
-/// The claims of a Reservation; `template` says what is in a ResourceClaimTemplate.
+/// Returns the claims of a Reservation; `template` says what is in a ResourceClaimTemplate.
 pub(super) fn wanted(
     reservation: &ReservationObject,
     template: impl Fn(&ObjectKey) -> Option<ResourceClaimSpec>,
@@ -53,7 +53,7 @@ pub(super) fn claim_key(claim: &ReservedClaim) -> ObjectKey {
     ObjectKey::new(&claim.namespace, &claim.resource_claim_name)
 }
 
-/// The pod that only asks for devices.
+/// Returns the name of the pod that only asks for devices.
 pub(super) fn pod_key(reservation: &str, namespace: &str) -> ObjectKey {
     ObjectKey::new(namespace, &reserve_pod_name(reservation))
 }
@@ -71,8 +71,8 @@ pub(super) fn new_claim(reservation: &ReservationObject, claim: &ReservedClaim, 
     NewClaim { key: claim_key(claim), labels: labels(), annotations: annotations(reservation), spec: spec.clone() }
 }
 
-/// A pod that sets aside what the template's would, so that the devices are where that can run, and does nothing. It may be
-/// started before it is deleted: a container that any namespace allows.
+/// Returns a pod that sets aside what the template's would, so that the devices are where that can run, and does
+/// nothing. It may be started before it is deleted: a container that any namespace allows.
 pub(super) fn reserve_pod(reservation: &ReservationObject, wanted: &[WantedClaim], image: &str) -> Value {
     let template = &reservation.spec.template["spec"];
     let typed: PodTemplateSpec = serde_json::from_value(reservation.spec.template.clone()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! How claims are released: the pod that asks goes first, then our entry, then what the claim has, and then the claim.
+//! The release of claims: the pod that asks goes first, then our entry, then what the claim has, and then the claim.
 
 use hostler_api::{few, resource::ResourceClaimConsumerReference};
 
@@ -8,14 +8,15 @@ use super::{
 };
 use crate::claim_write::{ClaimWrite, DELETE_PROTECTION};
 
-/// Nobody uses the claim: it has nothing any more. In one write with our entry, since the controller of claims would not do it
-/// for consumers that are no pods; and before the claim is deleted, since deletions wake nobody who waits for devices.
+/// Takes all devices from a claim without users. In one write with our entry, since the controller of claims would not
+/// do it for consumers that are no pods; and before the claim is deleted, since deletions wake no pod that waits for
+/// devices.
 pub(super) fn cleared(claim: &SightedClaim) -> SharedWrite {
     SharedWrite::Claim(ClaimWrite::Status(claim.written(), Box::default()))
 }
 
 impl SharedSight {
-    /// The next write towards nothing being kept; `None` where others have to do something, or nothing is left.
+    /// Returns the next write towards nothing being kept; `None` where others have to do something, or nothing is left.
     pub(super) fn release(&self) -> Option<SharedWrite> {
         let mut asking = self.pods.values().filter(|pod| pod.metadata.is_made_for(&self.name)).peekable();
         if asking.peek().is_some() {
@@ -26,7 +27,7 @@ impl SharedSight {
         claims.find_map(|claim| self.release_of(claim))
     }
 
-    /// The next write towards this claim being gone.
+    /// Returns the next write towards this claim being gone.
     pub(super) fn release_of(&self, claim: &SightedClaim) -> Option<SharedWrite> {
         let users = claim.users();
         if users.is_empty() {
@@ -36,7 +37,7 @@ impl SharedSight {
             let users: Vec<ResourceClaimConsumerReference> = users.into_iter().cloned().collect();
             return Some(SharedWrite::Claim(ClaimWrite::Consumers(claim.written(), users)));
         }
-        // Nobody new comes to a claim that is to go; with its last consumer goes what it has.
+        // A claim that is to go gets no new consumers; with its last one goes what it has.
         (!claim.metadata.is_going()).then(|| SharedWrite::Claim(ClaimWrite::Delete(claim.written())))
     }
 
@@ -51,7 +52,7 @@ impl SharedSight {
         (!claim.metadata.is_going()).then(|| SharedWrite::Claim(ClaimWrite::Delete(claim.written())))
     }
 
-    /// Who has to do something before all is released.
+    /// Names what has to happen elsewhere before all is released.
     pub(super) fn waits_for(&self) -> Option<String> {
         let pods = self.pods.values().filter(|pod| pod.metadata.is_made_for(&self.name));
         let pods = pods.map(|pod| format!("Pod {} is being deleted", pod.metadata.key()));
@@ -62,7 +63,7 @@ impl SharedSight {
         (!all.is_empty()).then(|| few(&all))
     }
 
-    /// `, used by pod ml/train-0`, or by nobody.
+    /// Returns `, used by pod ml/train-0`, or nothing without users.
     pub(super) fn used_by(&self, claim: &SightedClaim) -> String {
         let users: Vec<String> =
             claim.users().iter().map(|user| format!("pod {}/{}", claim.metadata.namespace, user.name)).collect();

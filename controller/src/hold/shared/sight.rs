@@ -1,4 +1,4 @@
-//! What is seen of a Reservation that keeps claims, of one moment.
+//! Everything seen of a Reservation that keeps claims, at one moment.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -19,29 +19,29 @@ use crate::{
 /// Everything that decides what is done next.
 #[derive(Clone, Debug)]
 pub(super) struct SharedSight {
-    /// Of whom all this is.
+    /// The name of the Reservation.
     pub(super) name: String,
     /// The Reservation, if there is one.
     pub(super) reservation: Option<ReservationObject>,
-    /// What it asks for, or why that is not known.
+    /// The claims that it asks for, or why these are not known.
     pub(super) wanted: Result<Vec<WantedClaim>, String>,
-    /// Claims that it wants, has, or had: those of their names, whosever they are.
+    /// Claims that it wants, has, or had: those of their names, whatever they were made for.
     pub(super) claims: BTreeMap<ObjectKey, SightedClaim>,
     /// Pods that ask for devices in its name, or have that name.
     pub(super) pods: BTreeMap<ObjectKey, ReservePod>,
-    /// Pods that use the claims, by UID; who is not here is gone.
+    /// Pods that use the claims, by UID; a missing one is gone.
     pub(super) consumers: BTreeMap<String, (ObjectKey, OwnerPod)>,
     /// A node of its devices that has been gone for too long.
     pub(super) lost_node: Option<String>,
-    /// Whether this cluster bears consumers that are no pods.
+    /// True if this cluster accepts consumers that are no pods.
     pub(super) is_served: bool,
-    /// What the server said to the last write that it refused.
+    /// The server's answer to the last write that it refused.
     pub(super) trouble: Option<String>,
-    /// What time it is at least, since 1970.
+    /// The earliest time that it can be, since 1970.
     pub(super) now: Duration,
     /// How long Reservations that are over are kept to be looked at.
     pub(super) keep: Duration,
-    /// What containers of pods that only ask for devices run.
+    /// The image of pods that only ask for devices.
     pub(super) image: String,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct SharedSight {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct WantedClaim {
     pub(super) is: ReservedClaim,
-    /// What it asks for, or the template that would say so and is not there.
+    /// The claim's spec, or the template that would say so and is not there.
     pub(super) spec: Result<ResourceClaimSpec, ObjectKey>,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct SightedClaim {
     pub(super) status: ResourceClaimStatus,
 }
 
-/// What a claim or a pod says of itself.
+/// Metadata of a claim or a pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct SightedMeta {
@@ -84,7 +84,7 @@ pub(super) struct ReservePod {
     pub(super) status: ReservePodStatus,
 }
 
-/// How it goes with it.
+/// The status of such a pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ReservePodStatus {
@@ -102,7 +102,7 @@ pub(super) struct PodCondition {
     pub(super) message: String,
 }
 
-/// What is done next.
+/// The next step.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum SharedStep {
     /// Nothing before something changes, or this time has passed.
@@ -115,13 +115,13 @@ pub(super) enum SharedStep {
 pub(super) enum SharedWrite {
     Reservation(HoldWrite),
     Claim(crate::claim_write::ClaimWrite),
-    /// The pod is made. That there is one of its name is a conflict.
+    /// The pod is made. An existing one of its name is a conflict.
     CreatePod(ObjectKey, Box<serde_json::Value>),
     DeletePod(ObjectKey, ObjectVersion),
 }
 
 impl SharedWrite {
-    /// What is written, in one word.
+    /// Returns the kind of the write, in one word.
     pub(super) fn what(&self) -> &'static str {
         match self {
             Self::Reservation(_) => "reservation",
@@ -145,19 +145,19 @@ impl SightedMeta {
         self.deletion_timestamp.is_some()
     }
 
-    /// Whether it was made for a Reservation of this name, be it an earlier one.
+    /// True if the object was made for a Reservation of this name, be it an earlier one.
     pub(super) fn is_made_for(&self, name: &str) -> bool {
         made_for(&self.name, &self.annotations) == Some(name)
     }
 
-    /// Whether it was made for just this one.
+    /// True if the object was made for just this Reservation.
     pub(super) fn is_of(&self, reservation: &ReservationObject) -> bool {
         self.is_made_for(&reservation.name)
             && self.annotations.get(RESERVATION_UID_ANNOTATION) == Some(&reservation.uid)
     }
 }
 
-/// Whether a consumer is the entry of a Reservation.
+/// True if a consumer is the entry of a Reservation.
 pub(super) fn is_pin(consumer: &ResourceClaimConsumerReference) -> bool {
     consumer.api_group == GROUP && consumer.resource == RESERVATIONS
 }
@@ -175,7 +175,7 @@ impl SightedClaim {
         self.status.allocation.is_some()
     }
 
-    /// Whether the Reservation with this UID keeps its devices.
+    /// True if the Reservation with this UID keeps the claim's devices.
     pub(super) fn is_pinned_by(&self, uid: &str) -> bool {
         self.status.reserved_for.iter().any(|it| is_pin(it) && it.uid == uid)
     }
@@ -184,7 +184,7 @@ impl SightedClaim {
         self.status.reserved_for.iter().any(is_pin)
     }
 
-    /// Who uses it besides.
+    /// Returns the claim's consumers, but for entries of Reservations.
     pub(super) fn users(&self) -> Vec<&ResourceClaimConsumerReference> {
         self.status.reserved_for.iter().filter(|it| !is_pin(it)).collect()
     }
@@ -195,12 +195,12 @@ impl SightedClaim {
 }
 
 impl ReservePod {
-    /// It does not ask any more.
+    /// True if the pod does not ask any more.
     pub(super) fn is_done(&self) -> bool {
         matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
     }
 
-    /// Why the scheduler does not find anything for it.
+    /// Returns the scheduler's reason for not placing the pod.
     pub(super) fn refusal(&self) -> Option<&str> {
         let conditions = self.status.conditions.iter();
         let refused = conditions.filter(|it| it.kind == "PodScheduled" && it.status == "False");

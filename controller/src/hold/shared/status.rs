@@ -1,4 +1,4 @@
-//! What is said of a Reservation that keeps claims.
+//! The status of a Reservation that keeps claims.
 
 use hostler_api::{
     ObjectKey,
@@ -18,17 +18,17 @@ use super::{
 };
 use crate::hold::{OwnerPod, ReservationObject, asked::class_of_spec, status::NewStatus};
 
-/// Where it stands, as long as not all is kept.
+/// The stage of a Reservation, as long as not all is kept.
 pub(super) enum Stand {
     /// The scheduler is to give the claims their devices.
     Asking,
-    /// Why that does not go on for now.
+    /// Progress has stopped for now; holds the reason.
     Unschedulable(String),
-    /// What was kept is not any more.
+    /// Devices that were kept are not any more.
     Lost(String),
 }
 
-/// Who uses the claims of a Reservation.
+/// Pods that use the claims of a Reservation.
 pub(super) struct ClaimUsers {
     owners: Vec<ObjectReference>,
     strangers: Vec<String>,
@@ -39,7 +39,7 @@ impl SharedSight {
         NewStatus::after(reservation, self.now)
     }
 
-    /// What is to be told while it is not kept; the claims are named before any of them is made.
+    /// Returns the status while it is not kept; the claims are named before any of them is made.
     pub(super) fn pending(
         &self,
         reservation: &ReservationObject,
@@ -59,7 +59,7 @@ impl SharedSight {
         new.status
     }
 
-    /// All claims have their devices, and keep them.
+    /// Returns the status when all claims have their devices, and keep them.
     pub(super) fn available(&self, reservation: &ReservationObject, wanted: &[WantedClaim]) -> ReservationStatus {
         let users = self.users(reservation, wanted);
         let devices: Vec<ReservedDevice> = wanted.iter().flat_map(|it| self.devices(it, &users)).collect();
@@ -78,19 +78,19 @@ impl SharedSight {
         new.status
     }
 
-    /// Its time is over, and what it kept is being released.
+    /// Returns the status of a Reservation whose time is over, and whose claims are being released.
     pub(super) fn ended(&self, reservation: &ReservationObject, reason: Reason, message: &str) -> ReservationStatus {
         self.new_status(reservation).ended(reason, message)
     }
 
-    /// Who is waited for while claims are released.
+    /// Returns the status that says what is waited for while claims are released.
     pub(super) fn releasing(&self, reservation: &ReservationObject, message: &str) -> ReservationStatus {
         let mut new = self.new_status(reservation);
         new.say(Type::Settled, ConditionStatus::False, Reason::Releasing, message);
         new.status
     }
 
-    /// Nothing is kept any more.
+    /// Returns the status when nothing is kept any more.
     pub(super) fn cleared(&self, reservation: &ReservationObject) -> ReservationStatus {
         let mut status = self.new_status(reservation).cleared(Reason::Settled);
         status.claims.clear();
@@ -101,7 +101,7 @@ impl SharedSight {
         status
     }
 
-    /// The server refused what is to be done next.
+    /// Returns the status that says that the server refused the next write.
     pub(super) fn troubled(&self, reservation: &ReservationObject, trouble: &str) -> ReservationStatus {
         let message = format!("the API server refuses it: {trouble}");
         if reservation.is_deleting || reservation.status.phase.is_over() {
@@ -114,7 +114,7 @@ impl SharedSight {
         let (mut owners, mut strangers) = (Vec::new(), Vec::new());
         let claims = wanted.iter().filter_map(|it| self.claims.get(&claim_key(&it.is)));
         for consumer in claims.flat_map(SightedClaim::users) {
-            // Who is gone is taken out by the controller of claims.
+            // A consumer that is gone is taken out by the controller of claims.
             let Some((key, pod)) = self.consumer(consumer) else { continue };
             if reservation.spec.is_owned_by(&pod.candidate(key)) {
                 owners.push(ObjectReference {
@@ -167,14 +167,14 @@ impl SharedSight {
         device.collect()
     }
 
-    /// Nodes that the devices of its claims are on.
+    /// Returns the nodes that the devices of its claims are on.
     pub(super) fn nodes(&self) -> Vec<String> {
         let allocations = self.claims.values().filter_map(|claim| claim.status.allocation.as_ref());
         allocations.filter_map(|it| it.node_selector.as_ref().and_then(only_node)).collect()
     }
 }
 
-/// The node of devices that are one node's.
+/// Returns the node of devices that are one node's.
 fn only_node(selector: &NodeSelector) -> Option<String> {
     let [term] = &selector.node_selector_terms[..] else { return None };
     let [field] = &term.match_fields[..] else { return None };

@@ -10,10 +10,11 @@ use hostler_files::{read_argument, read_stream};
 
 use super::InputProblem;
 
-/// What `-f -` is called.
+/// The name of `-f -`.
 const STDIN: &str = "standard input";
 
-/// Five thousand nodes with a hundred devices each have 370 MB of slices in JSON, and twice as much as `kubectl` writes it.
+/// Five thousand nodes with a hundred devices each have 370 MB of slices in JSON, and twice as much as `kubectl` writes
+/// it.
 const MOST_BYTES: u64 = 2 << 30;
 
 /// Names that are read in a folder. A file that is named itself may be called anything.
@@ -24,7 +25,7 @@ const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 pub(crate) struct InputText {
     /// File, or `standard input`.
     pub(crate) name: String,
-    /// What is in it.
+    /// The content.
     pub(crate) text: String,
 }
 
@@ -92,14 +93,14 @@ impl FileWalk<'_> {
     }
 }
 
-/// By name, so that two runs see one order.
+/// Returns entries sorted by name, so that two runs see one order.
 fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut entries = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
     entries.sort();
     Ok(entries)
 }
 
-/// Folders below, and files that look like manifests; what is hidden is somebody's own.
+/// True for folders below, and files that look like manifests; hidden ones are private.
 fn is_read(path: &Path) -> bool {
     let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
     let is_manifest = || path.extension().is_some_and(|found| EXTENSIONS.iter().any(|known| found == *known));

@@ -1,4 +1,4 @@
-//! On which line of a YAML text a field stands. Asked only for what is wrong.
+//! Finds the line of a YAML text on which a field stands. Asked only for what is wrong.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! An object of a document: what it is, read as what it should be, and where in the text its fields stand.
+//! An object of a document: its kind, its content as the type that it should be, and the places of its fields in the
+//! text.
 
 use hostler_api::ManifestFinding;
 use serde::{Deserialize, de::DeserializeOwned};
@@ -11,7 +12,7 @@ use super::{
     text::{line_at, without_place},
 };
 
-/// An object that nobody has looked into yet.
+/// An object that was not looked into yet.
 #[derive(Debug)]
 pub(crate) struct RawObject<'a> {
     pub(super) content: ObjectContent<'a>,
@@ -19,10 +20,10 @@ pub(crate) struct RawObject<'a> {
     pub(super) inherited: Inherited,
 }
 
-/// `apiVersion` and `kind` of what stands in a list that says them once for all.
+/// `apiVersion` and `kind` of an item in a list that says them once for all.
 pub(super) type Inherited = Option<(String, String)>;
 
-/// What an object says.
+/// The content of an object.
 #[derive(Debug)]
 pub(super) enum ObjectContent<'a> {
     /// Text of JSON.
@@ -31,7 +32,7 @@ pub(super) enum ObjectContent<'a> {
     Yaml(Value),
 }
 
-/// Where an object stands.
+/// The place of an object.
 #[derive(Clone, Debug)]
 pub(super) struct ObjectPlace<'a> {
     /// The whole text.
@@ -46,7 +47,7 @@ pub(super) struct ObjectPlace<'a> {
     pub(super) inner: String,
 }
 
-/// What an object says that it is.
+/// The head of an object: kind, version and names.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ObjectHead {
@@ -76,17 +77,17 @@ impl ObjectHead {
         self.api_version.split_once('/').map_or(&self.api_version, |(_, version)| version)
     }
 
-    /// Its namespace; empty where it says none.
+    /// Namespace of the object; empty where it says none.
     pub(crate) fn namespace(&self) -> &str {
         &self.metadata.namespace
     }
 
-    /// Its name; empty where it says none.
+    /// Name of the object; empty where it says none.
     pub(crate) fn name(&self) -> &str {
         &self.metadata.name
     }
 
-    /// What its name shall begin with, where it has none.
+    /// Prefix of the name that is to be generated, where the object has no name.
     pub(crate) fn generate_name(&self) -> &str {
         &self.metadata.generate_name
     }
@@ -101,10 +102,10 @@ impl ObjectHead {
 }
 
 impl RawObject<'_> {
-    /// What it says that it is.
+    /// Reads the head of the object.
     ///
     /// # Errors
-    /// When it does not, or is no object.
+    /// When it has none, or is no object.
     pub(crate) fn head(&self) -> Result<ObjectHead, ManifestFinding> {
         let mut head: ObjectHead = self.parse(false)?;
         if let Some((api_version, kind)) = self.inherited.clone().filter(|_| head.kind.is_empty()) {
@@ -118,8 +119,8 @@ impl RawObject<'_> {
         Ok(head)
     }
 
-    /// Of a list: what its items are, where they do not say it themselves, as those of the API's own lists. `None` for what
-    /// is no list.
+    /// Returns the kind of a list's items, where they do not say it themselves, as those of the API's own lists. `None`
+    /// for an object that is no list.
     ///
     /// # Errors
     /// As [`head`](Self::head).
@@ -129,7 +130,7 @@ impl RawObject<'_> {
         Ok(of.map(|of| (!of.is_empty()).then(|| (head.api_version.clone(), of.to_owned()))))
     }
 
-    /// The object as a `T`.
+    /// Reads the object as a `T`.
     ///
     /// # Errors
     /// The first field that is not what it should be.
@@ -137,12 +138,12 @@ impl RawObject<'_> {
         self.parse(true)
     }
 
-    /// The number of its document.
+    /// Returns the number of its document.
     pub(crate) fn document(&self) -> usize {
         self.place.number
     }
 
-    /// A finding about one of its fields.
+    /// Makes a finding about one of its fields.
     pub(crate) fn finding(&self, field: &str, reason: impl Into<String>) -> ManifestFinding {
         match &self.content {
             ObjectContent::Json(raw) => {
@@ -156,7 +157,8 @@ impl RawObject<'_> {
         matches!(self.content, ObjectContent::Yaml(Value::Null))
     }
 
-    /// Items of the API's own lists have no kind; who is asked for the whole object gets it with one.
+    /// Parses the object. Items of the API's own lists have no kind; a caller that asks for the whole object gets it
+    /// with one.
     fn parse<T: DeserializeOwned>(&self, whole: bool) -> Result<T, ManifestFinding> {
         match (&self.content, self.inherited.as_ref().filter(|_| whole)) {
             (ObjectContent::Json(raw), None) => {
@@ -178,7 +180,7 @@ impl RawObject<'_> {
     }
 }
 
-/// What a parser says, in the words of those who write manifests.
+/// Translates a parser's message into the words of people who write manifests.
 fn in_words(said: &str) -> String {
     let Some((found, expected)) = said.split_once(", expected ") else { return said.to_owned() };
     let wanted = match expected {
@@ -229,7 +231,7 @@ impl<'a> ObjectPlace<'a> {
     }
 }
 
-/// A path of an object as one of what it is in; `.` is the object itself.
+/// Joins a path of an object to that of the object it is in; `.` is the object itself.
 fn joined(path: &str, field: &str) -> String {
     match (path, field) {
         (path, "." | "") => path.to_owned(),

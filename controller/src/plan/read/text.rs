@@ -78,7 +78,7 @@ fn split<'a>(whole: &'a str, document: &DocumentText<'a>) -> Contents<'a> {
     let mut contents: Contents<'a> = Vec::new();
     let mut rest = document.body();
     while let Some((error, end)) = json(rest, &mut contents) {
-        // What begins like JSON may be YAML, whose own short form has fewer quotes.
+        // A text that begins like JSON may be YAML, whose own short form has fewer quotes.
         if contents.is_empty()
             && let Ok(content) = yaml(document)
         {
@@ -145,7 +145,7 @@ struct JsonList<'a> {
     items: Option<Vec<&'a RawValue>>,
 }
 
-/// What is in a list; `None` for an object that is none.
+/// Returns the items of a list; `None` for an object that is none.
 fn items<'a>(object: &mut RawObject<'a>) -> Result<Option<Vec<RawObject<'a>>>, ManifestFinding> {
     let Some(inherited) = object.kind_of_items()? else { return Ok(None) };
     let contents: Vec<ObjectContent<'a>> = match &mut object.content {

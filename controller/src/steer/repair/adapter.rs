@@ -1,15 +1,15 @@
-//! Looks for pods that were passed by, while this process leads and something is kept, and does what is decided about them. What is
-//! left over of that is taken away also when nothing is kept any more.
+//! Looks for pods that were passed by, while this process leads and something is kept, and carries out what is decided
+//! about them. Leftovers of that are taken away also when nothing is kept any more.
 //!
 //! | State read | Write |
 //! |---|---|
-//! | a pod that the scheduler has refused, whose only claim has nothing and would be led now | X1 a claim that is led, of the same pod |
-//! | X1 is there | X2 the one that has nothing is deleted, in the version that was read; the controller of claims writes X1 into the pod |
+//! | a pod refused by the scheduler, whose only claim has nothing and would be led now | X1 a led claim of the pod |
+//! | X1 is there | X2 the old claim is deleted, in the version read; the controller of claims writes X1 into the pod |
 //! | X1 is there, and its pod has a node and names another claim | X3 X1 is deleted |
-//! | such a pod with several claims, whose owner makes it anew, where that is wanted | X4 the pod is deleted, in the version that was read |
+//! | such a pod with several claims, whose owner remakes it, if wanted | X4 the pod is deleted, in the version read |
 //!
-//! After X1 alone the claim still waits, and X1 is found by its name; after X2 there is nothing to do. After X4 the owner of the pod
-//! makes another one, and the webhook is asked about that one's claim.
+//! After X1 alone the claim still waits, and X1 is found by its name; after X2 there is nothing to do. After X4 the
+//! owner of the pod makes another one, and the webhook is asked about that one's claim.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -46,9 +46,9 @@ const MOST_CLAIMS: usize = 32;
 /// Names under which refusals are remembered, by what was tried.
 const LEADING: &str = "claim in the place of another one";
 const REPLACING: &str = "deletion of a pod that was passed by";
-/// Who tells.
+/// The source of the Events.
 const COMPONENT: &str = "hostler-controller";
-/// In one word.
+/// The reason of the Events, in one word.
 const REASON: &str = "ReservationPassedBy";
 
 /// Repairs.
@@ -65,7 +65,7 @@ pub(in crate::steer) struct Repairer {
     pub(in crate::steer) recorder: EventRecorder,
 }
 
-/// What is remembered between looks. All of it is only about not doing the same too often.
+/// Memory between looks. All of it only keeps the same from being done too often.
 #[derive(Debug, Default)]
 struct RepairMemory {
     pace: RepairPace,
@@ -77,7 +77,7 @@ struct RepairMemory {
     last: Option<ObjectKey>,
 }
 
-/// A claim that has nothing.
+/// A claim without devices.
 struct WaitingClaim {
     claim: GeneratedClaim,
     /// As the server has it.
@@ -85,12 +85,12 @@ struct WaitingClaim {
 }
 
 impl Repairer {
-    /// Who writes Events.
+    /// Returns the recorder of Events.
     pub(in crate::steer) fn recorder(client: &ApiClient) -> EventRecorder {
         EventRecorder::new(client.clone(), COMPONENT, &std::env::var("HOSTNAME").unwrap_or_default())
     }
 
-    /// As long as the process runs.
+    /// Runs as long as the process does.
     pub(in crate::steer) async fn run(mut self) {
         let (mut memory, began) = (RepairMemory::default(), Instant::now());
         loop {
@@ -178,7 +178,7 @@ impl Repairer {
         Collection::resource(ApiVersion::V1, "ResourceClaim", "resourceclaims").of(namespace)
     }
 
-    /// The claim, if it has nothing and nobody uses it.
+    /// Returns the claim, if it has no devices and no consumers.
     async fn waiting(&self, key: &ObjectKey) -> Result<Option<WaitingClaim>, ApiFailure> {
         let found = self.client.find::<Value>(&Self::claims(&key.namespace), &key.name).await?;
         Ok(found.and_then(|object| {
@@ -191,7 +191,7 @@ impl Repairer {
         }))
     }
 
-    /// Has a claim that is led take the place of one that has nothing.
+    /// Makes a led claim take the place of one without devices.
     async fn lead(
         &mut self,
         key: &ObjectKey,
@@ -204,7 +204,7 @@ impl Repairer {
         }
         let name = led["metadata"]["name"].as_str().unwrap_or_default();
         match self.client.create::<Value>(&Self::claims(&key.namespace), name, led).await {
-            // That it is there is what was wanted: it was made before.
+            // A claim of that name is the wanted one: it was made before.
             Err(failure) if failure.code() != Some(409) => return Err(failure),
             _ => {}
         }
@@ -227,7 +227,7 @@ impl Repairer {
         }
     }
 
-    /// Whether any claim of the pod has devices: it would lose them.
+    /// True if any claim of the pod has devices: the pod would lose them.
     async fn has_devices(&self, namespace: &str, pod: &SteeredPod) -> Result<bool, ApiFailure> {
         for name in &pod.made_claims {
             let claim = self.client.find::<Value>(&Self::claims(namespace), name).await?;

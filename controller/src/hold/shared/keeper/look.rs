@@ -1,4 +1,4 @@
-//! One look at a Reservation: everything is read, what is to be done is decided, and one write is made.
+//! A look at a Reservation: everything is read, what is to be done is decided, and one write is made.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,9 +32,9 @@ use crate::{
 
 /// The first release whose controller manager bears consumers that are no pods.
 const FIRST_MINOR: u32 = 36;
-/// Everything is looked at this often at least: templates and nodes come and go without a word.
+/// The longest time between two looks at everything: templates and nodes come and go without a word.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
-/// The server says what time it is with each renewal of the Lease.
+/// The pause before the time is known: the server tells it with each renewal of the Lease.
 const TIME_COMES: Duration = Duration::from_secs(1);
 
 /// Looks at Reservations.
@@ -46,7 +46,7 @@ pub(super) struct Looker {
     pub(super) config: ReservationsConfig,
 }
 
-/// What a look begins with.
+/// The input of a look.
 pub(super) struct LookQuestion {
     pub(super) name: String,
     pub(super) moment: ReconcileMoment<ClusterView>,
@@ -56,13 +56,13 @@ pub(super) struct LookQuestion {
     pub(super) now: Option<Duration>,
 }
 
-/// What came of a look.
+/// The result of a look.
 pub(super) struct LookAnswer {
     pub(super) end: Requeue,
-    /// What the server says against a write, or that it has nothing against it any more.
+    /// The server's objection to a write, or that it has none any more.
     pub(super) trouble: Option<Option<String>>,
     pub(super) notice: Option<HoldNotice>,
-    /// Why it came to nothing.
+    /// The reason why the look failed.
     pub(super) error: Option<String>,
 }
 
@@ -74,7 +74,7 @@ impl LookAnswer {
 
 impl Looker {
     pub(super) async fn look(&self, question: LookQuestion) -> LookAnswer {
-        // By this machine's clock alone everything might be over.
+        // By this machine's clock alone every Reservation might be over.
         let Some(now) = question.now else { return LookAnswer::new(Requeue::After(TIME_COMES)) };
         let sight = match self.sight(&question, now).await {
             Ok(Some(sight)) => sight,
@@ -101,7 +101,7 @@ impl Looker {
                 answer.trouble = (!is_reservation).then_some(None);
                 answer.notice = news(sight, write);
             }
-            // What it is now is read anew.
+            // The state by now is read anew.
             WriteOutcome::Conflict | WriteOutcome::Gone => {}
             WriteOutcome::Failed(error) | WriteOutcome::Dropped(error) => answer.error = Some(error),
             WriteOutcome::Refused(error) | WriteOutcome::Forbidden(error) => answer.trouble = Some(Some(error)),
@@ -121,7 +121,7 @@ impl Looker {
         }
     }
 
-    /// Everything as the server has it; `None` where it is not for this mode to look at.
+    /// Reads everything as the server has it; `None` where it is not for this mode to look at.
     async fn sight(&self, question: &LookQuestion, now: Duration) -> Result<Option<SharedSight>, ApiFailure> {
         let (name, view) = (&question.name, &question.moment.view);
         let reservation: Option<ReservationObject> = self.caller.client.find(&HoldKind::reservations(), name).await?;
@@ -181,7 +181,7 @@ impl Looker {
         Ok(())
     }
 
-    /// Pods that use the claims, but those that only ask for devices.
+    /// Reads the pods that use the claims, but those that only ask for devices.
     async fn read_consumers(&self, sight: &mut SharedSight) -> Result<(), ApiFailure> {
         let own: BTreeSet<&String> = sight.pods.values().map(|pod| &pod.metadata.uid).collect();
         let mut found: BTreeMap<String, (ObjectKey, OwnerPod)> = BTreeMap::new();
@@ -203,20 +203,20 @@ impl Looker {
     }
 }
 
-/// Objects that say that they were made for the Reservation of this name.
+/// Returns objects that say that they were made for the Reservation of this name.
 fn marked(view: &ClusterView, kind: ObservedKind, name: &str) -> Vec<ObjectKey> {
     let marks = view.marks.made.iter().filter(|((of, _), mark)| *of == kind && mark.reservation == name);
     marks.map(|((_, key), _)| key.clone()).collect()
 }
 
-/// What it once was given as a name became part of a path then as well.
+/// True if the claim's names can be parts of a path, as the names of every object that was made could.
 fn is_claim_name(claim: &ReservedClaim) -> bool {
     ![&claim.namespace, &claim.resource_claim_name]
         .iter()
         .any(|name| name.is_empty() || name.contains(['/', '?', '#', '%']))
 }
 
-/// What people are told of a change.
+/// Returns the Event that people are told of a change.
 fn news(sight: &SharedSight, write: &SharedWrite) -> Option<HoldNotice> {
     let SharedWrite::Reservation(HoldWrite::Status(of, status)) = write else { return None };
     let ready = status.condition(ReservationConditionType::Ready)?;
