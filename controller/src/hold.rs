@@ -11,49 +11,63 @@
 
 pub(crate) mod adapter;
 mod agenda;
-mod annotations;
 mod asked;
-mod asking;
 mod budgets;
+mod candidates;
 mod choice;
+mod closed;
 mod closing;
 mod conflicts;
+mod context;
 mod core;
 mod devices;
 mod event;
 mod evictions;
 mod fences;
 mod fresh;
+mod holders;
 mod hopeless;
+mod known;
+mod news;
+mod objects;
 mod parts;
 mod placeholder;
+mod placeholders;
 mod planning;
+mod pods;
+mod preempting;
 mod preemption;
 mod priorities;
 mod published;
 mod question;
+mod questions;
+mod reconcile;
+mod recorded;
 mod refusals;
-mod seen;
-mod settle;
+mod replaced;
+mod reservation;
+mod reservations;
+mod settings;
 pub(crate) mod shared;
 mod status;
 mod taken;
-mod telling;
 #[cfg(test)]
 pub(crate) mod tests;
-mod unreadable;
+mod vacant;
 mod victims;
 mod writes;
+mod written;
 
 pub(crate) use self::{
     choice::{OfferedReservation, ReservationOffer, open_reservations},
-    core::{HoldCore, HoldSettings},
-    event::{
-        AllocatedClaim, Amounts, ClaimPart, DeviceKey, Fence, FenceRule, HoldCommand, HoldEvent, HoldNotice,
-        HoldTarget, HoldTime, HoldWrite, NodeFences, OwnerPod, PlaceholderMark, PodBudget, PodRef, PodWrite,
-        PriorityClasses, PublishedDevice, PublishedSlice, ReservationObject, WrittenReservation,
+    core::HoldCore,
+    event::{HoldCommand, HoldEvent},
+    objects::{
+        AllocatedClaim, Amounts, ClaimPart, DeviceKey, Fence, FenceRule, HoldTime, NodeFences, OwnerPod,
+        PlaceholderMark, PodBudget, PodRef, PriorityClasses, PublishedDevice, PublishedSlice, ReservationObject,
     },
     question::{HoldAnswer, HoldQuestion},
-    status::STILL_LOOKING,
+    settings::HoldSettings,
     taken::{add_taken, promised_by_reservations, taken_by_reservations},
+    writes::{HoldNotice, HoldTarget, HoldWrite, PodWrite, WrittenReservation},
 };

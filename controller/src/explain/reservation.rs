@@ -186,9 +186,7 @@ fn eviction(eviction: &PodEviction) -> String {
 /// True if the Reservation lacks devices.
 fn is_in_need(reservation: &ReservationObject) -> bool {
     let status = &reservation.status;
-    let is_unschedulable =
-        status.condition(Type::Scheduled).is_some_and(|it| it.reason == Reason::Unschedulable.as_str());
-    is_unschedulable || status.devices.iter().any(|device| device.state == State::Lost)
+    status.lack_of_devices().is_some() || status.devices.iter().any(|device| device.state == State::Lost)
 }
 
 fn going(reservation: &ReservationObject) -> Vec<String> {

@@ -1,12 +1,15 @@
-//! What is to be looked at, now or later, and what time it is.
+//! Topics of decisions, and the clock.
 
 use std::time::Duration;
 
 use hostler_api::ObjectKey;
 
-use super::event::HoldTime;
+use super::objects::HoldTime;
 
-/// Something to look at; in one step in this order.
+/// The longest time until devices are looked for again.
+pub(super) const RECONCILE_AGAIN: Duration = Duration::from_secs(30);
+
+/// A topic that decisions are about; in one step in this order.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum Topic {
     Reservation(String),
@@ -16,15 +19,15 @@ pub(super) enum Topic {
     Pod(ObjectKey),
     /// The claim with this name, which stands for a part of a device.
     Placeholder(String),
-    /// Everybody who waits for devices.
+    /// All Reservations that wait for devices.
     Plan,
 }
 
-/// What time it is at least. A clock that jumps, in either direction, lets nothing expire too early.
+/// The clock. A clock that jumps, in either direction, lets nothing expire too early.
 #[derive(Debug, Default)]
 pub(super) struct HoldClock {
     now: HoldTime,
-    /// What the server said, and when.
+    /// Time of the server, and the moment at which it said so.
     server: Option<(Duration, Duration)>,
 }
 
@@ -44,7 +47,7 @@ impl HoldClock {
         Some((time + self.now.elapsed.saturating_sub(at)).min(self.now.wall))
     }
 
-    /// What time people are told that it is.
+    /// The time that people are told.
     pub(super) fn told(&self) -> Duration {
         self.certain().unwrap_or(self.now.wall)
     }

@@ -1,25 +1,18 @@
-//! Budgets that are about pods, and how many of these may go now. Pods whose budgets allow it make room before others do, as they do
-//! for kube-scheduler: an eviction that a budget is against waits, for how long nobody knows.
+//! PodDisruptionBudgets, and how many of their pods may go now. Pods whose budgets allow it make room before others do, as they do
+//! for kube-scheduler: an eviction against a budget waits, without a limit.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use hostler_api::ObjectKey;
 
 use super::{
-    core::HoldCore,
-    event::{HoldCommand, OwnerPod, PodBudget},
-    victims::Victim,
+    context::{Context, Effect},
+    objects::{OwnerPod, PodBudget},
+    victims::{Victim, VictimBudget},
 };
 
-/// For so long a list is believed. Each eviction changes what is allowed.
+/// Time for which a list counts. Each eviction changes what is allowed.
 const FRESH: Duration = Duration::from_secs(10);
-
-/// A budget that is about a pod that may have to go.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct VictimBudget {
-    pub(super) key: ObjectKey,
-    pub(super) allowed: u64,
-}
 
 impl PodBudget {
     fn is_about(&self, pod: &ObjectKey, known: &OwnerPod) -> bool {
@@ -29,18 +22,19 @@ impl PodBudget {
     }
 }
 
-/// The budgets that are about a pod.
+/// Returns the budgets that count a pod.
 pub(super) fn about(budgets: &[PodBudget], pod: &ObjectKey, known: &OwnerPod) -> Vec<VictimBudget> {
     let about = budgets.iter().filter(|budget| budget.is_about(pod, known));
     about.map(|budget| VictimBudget { key: budget.key.clone(), allowed: budget.allowed }).collect()
 }
 
-/// What budgets still allow when some of these have gone.
+/// Evictions that budgets still allow once some pods have gone.
 #[derive(Default)]
 struct LeftOfBudgets<'a>(BTreeMap<&'a ObjectKey, u64>);
 
 impl<'a> LeftOfBudgets<'a> {
-    /// Whether a pod may go beside those before it; then it does. One that has several budgets never may: the API server evicts none.
+    /// Returns true if a pod may go beside those before it, and counts it. A pod with several budgets never may: the API server evicts
+    /// none.
     fn takes(&mut self, victim: &'a Victim) -> bool {
         match &victim.budgets[..] {
             [] => true,
@@ -55,14 +49,14 @@ impl<'a> LeftOfBudgets<'a> {
     }
 }
 
-/// How many of these pods would go against their budgets, if all of them went.
+/// Number of these pods that would go against their budgets, if all of them went.
 pub(super) fn violations(going: &[Victim]) -> usize {
     let mut left = LeftOfBudgets::default();
     going.iter().filter(|victim| !left.takes(victim)).count()
 }
 
-/// Whom to look among, the best first: those that may all go; those of whom each may go, if no other one does; and all. Each has those
-/// before it among it, and more.
+/// Sets of pods to choose from, the best first: pods that may all go; pods of which each may go, if no other one does; and all. Each
+/// set contains the one before it.
 pub(super) fn by_budgets(all: &[Victim]) -> Vec<Vec<Victim>> {
     let mut left = LeftOfBudgets::default();
     let together = all.iter().filter(|victim| left.takes(victim)).cloned().collect();
@@ -72,23 +66,13 @@ pub(super) fn by_budgets(all: &[Victim]) -> Vec<Vec<Victim>> {
     tries
 }
 
-impl HoldCore {
-    /// What budgets there are; `None` while that is being asked for. Who may not know them goes without.
-    pub(super) fn pod_budgets(&mut self) -> Option<Vec<PodBudget>> {
-        let now = self.agenda.now;
-        let Some(known) = self.budgets.known(now, FRESH) else {
-            if self.budgets.asks() {
-                self.commands.push(HoldCommand::ListBudgets);
-            }
-            return None;
-        };
-        Some(known.clone().unwrap_or_default())
+/// Returns all budgets; `None` while they are being listed. A controller that may not list them goes without.
+pub(super) fn pod_budgets(cx: &mut Context<'_>) -> Option<Vec<PodBudget>> {
+    let known = cx.cluster.budgets.known(cx.now, FRESH);
+    if known.is_none() {
+        cx.push(Effect::ListBudgets);
     }
-
-    pub(super) fn budgets_listed(&mut self, budgets: Result<Vec<PodBudget>, String>) {
-        self.budgets.told(self.agenda.now, budgets);
-        self.plan_soon();
-    }
+    Some(known?.clone().unwrap_or_default())
 }
 
 #[cfg(test)]

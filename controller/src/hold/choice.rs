@@ -8,7 +8,7 @@ use hostler_api::{
     reservation::{OwnerCandidate, RESERVATION_ORDER, ReservationAllocatePolicy, ReservationPhase},
 };
 
-use super::event::ReservationObject;
+use super::objects::ReservationObject;
 
 /// A pod that looks for a Reservation.
 #[derive(Clone, Copy, Debug)]

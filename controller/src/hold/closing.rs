@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use hostler_api::reservation::{PLACEMENT_GATE, ReservedDevice};
 
 use super::{
-    event::{DeviceKey, PublishedDevice, PublishedSlice},
+    objects::{DeviceKey, PublishedDevice, PublishedSlice},
     published::PublishedDevices,
 };
 

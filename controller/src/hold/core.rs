@@ -1,119 +1,45 @@
-//! Owns what is known of Reservations and of what is kept for them, and decides what is written. Fed by one task, read by nobody
-//! else; has no clock of its own.
+//! Owns the knowledge of Reservations and of their devices, and carries out the effects of decisions. One task feeds it; it has no
+//! clock and no I/O.
+//!
+//! ```text
+//!   HoldEvent ─► KnownCluster, Reservations ─► topics ─► decisions: functions of a Context ─► Effects, HoldWrite ─► HoldCommand
+//! ```
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
-use hostler_allocator::plan::{BoxSize, PlanOptions};
 use hostler_api::ObjectKey;
-use hostler_api::reservation::{
-    DeviceOwner, PodEviction, ReservationConditionType, ReservationPhase, ReservedDevice, toleration_value,
-};
-use hostler_cluster::is_older;
-use hostler_reconcile::InFlightWrites;
+use hostler_reconcile::{InFlightWrites, WriteReadiness};
 
 use super::{
     agenda::{HoldClock, Topic},
-    event::{
-        DeviceKey, HoldCommand, HoldEvent, HoldTarget, HoldTime, HoldWrite, PodBudget, PriorityClasses, PublishedSlice,
-        ReservationObject,
-    },
-    evictions::EvictionAnswer,
-    fresh::FreshList,
-    parts::KnownParts,
-    planning::{CutPause, Questions},
-    published::PoolName,
+    context::{Context, Effect, Timer, Timers},
+    event::{HoldCommand, HoldEvent},
+    fences::{decide_node, decide_rule},
+    known::{KnownCluster, PodKnowledge},
+    objects::{DeviceKey, HoldTime},
+    placeholders::decide_placeholder,
+    pods::decide_pod,
+    questions::Questions,
+    reconcile::decide_reservation,
     refusals::Refusals,
-    seen::Seen,
-    telling::{lacks_told_before, said_conflict},
+    reservations::{Related, Reservations},
+    settings::HoldSettings,
+    writes::{HoldTarget, HoldWrite},
 };
 use crate::agenda::Agenda;
 
 /// Reservations that come together are planned together.
-const PLAN_DELAY: Duration = Duration::from_millis(100);
-/// Devices of a node that are closed together are one write, and so one write of each of its slices.
-const FENCE_DELAY: Duration = Duration::from_millis(100);
-
-/// What does not change.
-#[derive(Clone, Debug)]
-pub(crate) struct HoldSettings {
-    /// The driver whose daemons close devices themselves.
-    pub(crate) own_driver: String,
-    /// Whether the API server serves DeviceTaintRules, with which devices of other drivers are closed.
-    pub(crate) has_rules: bool,
-    /// Where claims are made that stand for parts of devices, if they can be.
-    pub(crate) namespace: Option<String>,
-    /// Whether a part of a counter set can be closed: schedulers before the fix of kubernetes#140436 take its siblings for taken.
-    pub(crate) holds_partitions: bool,
-    /// How long it takes at most until an allocation that a scheduler has decided on can be seen.
-    pub(crate) settle: Duration,
-    /// How long a device may be gone, or a node not answer, before another one is looked for.
-    pub(crate) grace: Duration,
-    /// How long Reservations that are over are kept to be looked at.
-    pub(crate) keep: Duration,
-    /// Whose answers are planned with.
-    pub(crate) plan: PlanOptions,
-    /// The limit of work and time for the questions of one namespace.
-    pub(crate) asker_box: BoxSize,
-}
-
-/// A Reservation, and what is being done for it.
-#[derive(Debug)]
-pub(super) struct Hold {
-    pub(super) object: ReservationObject,
-    /// What others must tolerate to get its devices.
-    pub(super) value: String,
-    /// Devices that were chosen and are not written yet.
-    pub(super) proposal: Option<Vec<ReservedDevice>>,
-    /// Who has some of them, and is to be evicted.
-    pub(super) victims: Vec<PodEviction>,
-    /// What came of evictions, by the UID of the pod.
-    pub(super) answers: BTreeMap<String, EvictionAnswer>,
-    /// Why none could be chosen.
-    pub(super) problem: Option<String>,
-    /// Until when it is left alone, because the last question about it took too much work.
-    pub(super) cut_short: Option<CutPause>,
-    /// Whether there was nothing free when it was asked last.
-    pub(super) is_without_free: bool,
-    /// Devices that are closed, of which it is not certain yet that nobody else got them.
-    pub(super) check: Option<HoldCheck>,
-    /// Since when devices are not as they should be.
-    pub(super) amiss: BTreeMap<DeviceKey, Duration>,
-    /// When it was asked last who the pod is that it shall move.
-    pub(super) replaced_asked: Option<Duration>,
-    /// What people were told last.
-    pub(super) told: Option<(ReservationPhase, String)>,
-    /// Which conflict people were told of last.
-    pub(super) told_conflict: Option<String>,
-    /// Why there are no devices, as people were told since there were some; without numbers.
-    pub(super) lacks_told: BTreeSet<String>,
-}
-
-/// Devices that are closed, until it is certain that nobody else has got them.
-#[derive(Debug)]
-pub(super) struct HoldCheck {
-    pub(super) devices: BTreeSet<DeviceKey>,
-    pub(super) since: Duration,
-    /// The list of all claims that decides.
-    pub(super) list: Option<u64>,
-}
+pub(super) const PLAN_DELAY: Duration = Duration::from_millis(100);
+/// Pause before a pod is read again that could not be read.
+pub(super) const READ_AGAIN: Duration = Duration::from_secs(5);
 
 /// Lists of all claims.
 #[derive(Debug, Default)]
-struct Lists {
+pub(super) struct Lists {
     asked: u64,
-    done: u64,
-    /// Somebody needs one that begins later than the one that is under way.
-    is_wanted: bool,
-}
-
-/// What a Reservation looks at.
-#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-enum Concern {
-    Pool(PoolName),
-    Node(String),
+    pub(super) done: u64,
+    /// True if a list is needed that begins later than the one under way.
+    pub(super) is_wanted: bool,
 }
 
 /// The part of the controller that keeps devices.
@@ -121,29 +47,20 @@ enum Concern {
 pub(crate) struct HoldCore {
     pub(super) settings: HoldSettings,
     is_synced: bool,
-    pub(super) holds: BTreeMap<String, Hold>,
-    /// By the value with which their devices are closed.
-    names: BTreeMap<String, String>,
-    /// UIDs of those that cannot be understood, by that value.
-    pub(super) unreadable: BTreeMap<String, String>,
-    concerned: BTreeMap<Concern, BTreeSet<String>>,
-    pub(super) parts: KnownParts,
-    pub(super) seen: Seen,
-    pub(super) clock: HoldClock,
+    pub(super) reservations: Reservations,
+    pub(super) cluster: KnownCluster,
+    pub(super) timers: Timers,
+    clock: HoldClock,
     pub(super) agenda: Agenda<Topic>,
-    lists: Lists,
+    pub(super) lists: Lists,
     pub(super) questions: Questions,
-    /// How often more could fit than before, as was heard last.
+    /// Number of times that more could fit than before.
     pub(super) gains: u64,
-    pub(super) priorities: FreshList<PriorityClasses>,
-    pub(super) budgets: FreshList<Vec<PodBudget>>,
-    /// Pods that are being asked for.
-    pub(super) fetching: usize,
-    /// Reservations that want something of a pod.
-    pub(super) pods: BTreeMap<ObjectKey, BTreeSet<String>>,
-    /// When pods are told from which Reservation they have devices.
+    /// Pods that are being read.
+    pub(super) reading: usize,
+    /// Pauses between annotations of pods that are refused.
     pub(super) annotating: Refusals,
-    /// Devices that could not be closed, and until when they are left alone.
+    /// Devices that could not be closed, and the end of the time for which they are left alone.
     pub(super) avoided: BTreeMap<DeviceKey, Duration>,
     pub(super) writes: InFlightWrites<HoldTarget, HoldWrite>,
     pub(super) commands: Vec<HoldCommand>,
@@ -154,21 +71,15 @@ impl HoldCore {
         Self {
             settings,
             is_synced: false,
-            holds: BTreeMap::new(),
-            names: BTreeMap::new(),
-            unreadable: BTreeMap::new(),
-            concerned: BTreeMap::new(),
-            parts: KnownParts::default(),
-            seen: Seen::default(),
+            reservations: Reservations::default(),
+            cluster: KnownCluster::default(),
+            timers: Timers::default(),
             clock: HoldClock::default(),
             agenda: Agenda::new(Topic::Plan),
             lists: Lists::default(),
             questions: Questions::default(),
             gains: 0,
-            priorities: FreshList::default(),
-            budgets: FreshList::default(),
-            fetching: 0,
-            pods: BTreeMap::new(),
+            reading: 0,
             annotating: Refusals::default(),
             avoided: BTreeMap::new(),
             writes: InFlightWrites::default(),
@@ -176,262 +87,119 @@ impl HoldCore {
         }
     }
 
-    /// Something happened; says what is to be done. Nothing is decided before everything has been told.
+    /// Takes an event; returns what is to be done. Nothing is decided before everything has been told.
     pub(crate) fn step(&mut self, now: HoldTime, event: HoldEvent) -> Vec<HoldCommand> {
         self.agenda.pass(now.elapsed);
         self.clock.pass(now);
         self.take(event);
+        while self.is_synced
+            && let Some(topic) = self.agenda.pop()
+        {
+            match topic {
+                Topic::Plan => self.plan(),
+                topic => self.reconcile(&topic),
+            }
+        }
         if self.is_synced {
-            self.settle();
+            self.commands.extend(self.agenda.wake().map(HoldCommand::WakeAt));
         }
         std::mem::take(&mut self.commands)
     }
 
-    fn settle(&mut self) {
-        while let Some(topic) = self.agenda.pop() {
-            match topic {
-                Topic::Reservation(name) => self.settle_reservation(&name),
-                Topic::NodeFences(node) => self.settle_node(&node),
-                Topic::Rule(name) => self.settle_rule(&name),
-                Topic::Pod(pod) => self.settle_pod(&pod),
-                Topic::Placeholder(name) => self.settle_placeholder(&name),
-                Topic::Plan => self.plan(),
-            }
-        }
-        self.commands.extend(self.agenda.wake().map(HoldCommand::WakeAt));
-    }
-
-    fn slice_seen(&mut self, slice: PublishedSlice) {
-        // The planner may have heard of the device earlier, and was told then that there is none.
-        if self.seen.published.has_gained(&slice) {
-            self.agenda.gained(self.questions.cost);
-        }
-        let pools = self.seen.slice(slice);
-        self.look_at_pools(pools);
-    }
-
-    fn take(&mut self, event: HoldEvent) {
-        match event {
-            HoldEvent::Reservation(object) => self.reservation_seen(*object),
-            HoldEvent::ReservationUnreadable(uid) => self.unreadable_seen(uid),
-            HoldEvent::ReservationGone(name, uid) => self.reservation_gone(&name, &uid),
-            HoldEvent::Slice(slice) => self.slice_seen(*slice),
-            HoldEvent::SliceGone(name) => {
-                let pools = self.seen.slice_gone(&name);
-                self.look_at_pools(pools);
-            }
-            HoldEvent::NodeFences(fences) => self.node_fences_seen(*fences),
-            HoldEvent::NodeFencesGone(node) => {
-                let values = self.seen.node_fences_gone(&node);
-                self.writes.object_gone(&HoldTarget::NodeFences(node));
-                self.look_at_values(&values);
-            }
-            HoldEvent::Rule(rule) => {
-                let name = rule.name.clone();
-                self.seen.rules.insert(name.clone(), rule);
-                self.rule_changed(name);
-            }
-            HoldEvent::RuleGone(name) => {
-                self.seen.rules.remove(&name);
-                self.rule_changed(name);
-            }
-            // Each list of all claims names them all again: what is known of their pods is not asked for anew.
-            HoldEvent::Claim(claim) if self.seen.is_known(&claim) => {}
-            HoldEvent::Claim(claim) => {
-                let key = claim.key.clone();
-                self.look_at_claim(&key);
-                let pools = self.seen.claim(*claim);
-                self.look_at_pools(pools);
-                self.look_at_claim(&key);
-            }
-            HoldEvent::ClaimGone(key, uid) => {
-                self.look_at_claim(&key);
-                let pools = self.seen.claim_gone(&key, &uid);
-                self.look_at_pools(pools);
-            }
-            HoldEvent::Pod(key, pod) => self.pod_seen(key, pod),
-            HoldEvent::Priorities(classes) => self.priorities_listed(classes),
-            HoldEvent::Budgets(budgets) => self.budgets_listed(budgets),
-            HoldEvent::Node(name) => {
-                self.look_at_node(&name);
-                self.seen.node(name);
-            }
-            HoldEvent::NodeGone(name) => {
-                self.seen.node_gone(&name);
-                self.look_at_node(&name);
-            }
-            HoldEvent::FactsChanged(gains) => self.facts_changed(gains),
-            HoldEvent::Planned(answer) => self.planned(answer),
-            HoldEvent::ClaimsListed(list) => self.claims_listed(list),
-            HoldEvent::ServerTime(time) => self.clock.server_said(time),
-            HoldEvent::Synced => self.synced(),
-            HoldEvent::Written(target, outcome) => self.written(target, outcome),
-            HoldEvent::Tick => {}
+    /// The state that decisions read.
+    pub(super) fn context(&self) -> Context<'_> {
+        Context {
+            settings: &self.settings,
+            cluster: &self.cluster,
+            reservations: &self.reservations,
+            timers: &self.timers,
+            clock: &self.clock,
+            avoided: &self.avoided,
+            writes: &self.writes,
+            listed: self.lists.done,
+            can_annotate: self.annotating.are_over(self.agenda.now),
+            now: self.agenda.now,
+            effects: Vec::new(),
         }
     }
 
-    fn synced(&mut self) {
-        self.is_synced = true;
-        self.look_at_all();
-        let nodes: Vec<String> = self.seen.node_fences.keys().cloned().collect();
-        nodes.into_iter().for_each(|node| self.agenda.now(Topic::NodeFences(node)));
-        let rules: Vec<String> = self.seen.rules.keys().cloned().collect();
-        rules.into_iter().for_each(|rule| self.agenda.now(Topic::Rule(rule)));
-        let placeholders: Vec<String> = self.seen.all_placeholders().map(|key| key.name.clone()).collect();
-        placeholders.into_iter().for_each(|name| self.agenda.now(Topic::Placeholder(name)));
+    /// Makes a decision, and carries out its effects.
+    pub(super) fn decide<T>(&mut self, decision: impl FnOnce(&mut Context<'_>) -> T) -> T {
+        let mut cx = self.context();
+        let decided = decision(&mut cx);
+        let effects = cx.effects;
+        effects.into_iter().for_each(|effect| self.apply(effect));
+        decided
     }
 
-    fn reservation_seen(&mut self, object: ReservationObject) {
-        let name = object.name.clone();
-        self.unreadable_gone(&object.uid);
-        if object.is_deleting && object.finalizers.is_empty() {
-            // Nothing keeps it any more. What a write returns of it is the last that is heard.
-            return self.reservation_gone(&name, &object.uid);
-        }
-        if let Some(known) = self.holds.get(&name).map(|hold| hold.object.clone()) {
-            if known.uid == object.uid && is_older(&object.version, &known.version) {
-                return;
+    /// Decides about an object, and writes it if it can be written now.
+    fn reconcile(&mut self, topic: &Topic) {
+        let write = self.decide(|cx| match topic {
+            Topic::Reservation(name) => decide_reservation(cx, name),
+            Topic::NodeFences(node) => decide_node(cx, node),
+            Topic::Rule(name) => decide_rule(cx, name),
+            Topic::Pod(pod) => decide_pod(cx, pod),
+            Topic::Placeholder(name) => decide_placeholder(cx, name),
+            Topic::Plan => None,
+        });
+        let Some(write) = write else { return };
+        match self.writes.readiness(&write.target(), self.agenda.now) {
+            WriteReadiness::Ready => {
+                self.writes.begin(write.target(), write.clone());
+                self.commands.push(HoldCommand::Write(write));
             }
-            if known.uid != object.uid {
-                self.reservation_gone(&name, &known.uid);
+            WriteReadiness::After(pause) => self.agenda.after(pause, topic.clone()),
+            // It is decided about again when the outcome is there.
+            WriteReadiness::InFlight => {}
+        }
+    }
+
+    pub(super) fn apply(&mut self, effect: Effect) {
+        let now = self.agenda.now;
+        match effect {
+            Effect::ReadPod(pod) => self.read_pod(pod),
+            Effect::RereadPod(pod) => {
+                self.cluster.pods.remove(&pod);
+                self.read_pod(pod);
             }
-            self.concern(&known, false);
-            let stays = |part: &ReservedDevice| object.status.devices.iter().any(|it| it.share_id == part.share_id);
-            known.status.devices.iter().filter(|part| !stays(part)).for_each(|part| self.part_gone(part));
-        }
-        self.concern(&object, true);
-        if !self.holds.contains_key(&name)
-            && let Some(pod) = &object.spec.replaces
-        {
-            // What was heard before may be about another pod of that name.
-            self.seen.pods.remove(&ObjectKey::new(&pod.namespace, &pod.name));
-        }
-        let hold = self.holds.entry(name.clone()).or_insert_with(|| Hold::new(object.clone()));
-        if hold.object != object {
-            hold.proposal = None;
-        }
-        if hold.object.generation != object.generation {
-            (hold.problem, hold.is_without_free, hold.cut_short) = (None, false, None);
-        }
-        self.names.insert(hold.value.clone(), name.clone());
-        hold.object = object;
-        self.writes.object_changed(&HoldTarget::Reservation(name.clone()));
-        self.agenda.now(Topic::Reservation(name));
-    }
-
-    pub(super) fn reservation_gone(&mut self, name: &str, uid: &str) {
-        self.unreadable_gone(uid);
-        if self.holds.get(name).is_none_or(|hold| hold.object.uid != uid) {
-            return;
-        }
-        if let Some(hold) = self.holds.remove(name) {
-            self.names.remove(&hold.value);
-            self.concern(&hold.object, false);
-            hold.object.status.devices.iter().for_each(|part| self.part_gone(part));
-            // What it kept can be somebody else's.
-            self.agenda.gained(self.questions.cost);
-        }
-        self.writes.object_gone(&HoldTarget::Reservation(name.to_owned()));
-    }
-
-    /// Whose news matter to a Reservation follows from its devices; where these are closed as well.
-    fn concern(&mut self, object: &ReservationObject, is_there: bool) {
-        for device in &object.status.devices {
-            let pool = Concern::Pool((device.driver.clone(), device.pool.clone()));
-            for concern in [pool, Concern::Node(device.node_name.clone())] {
-                let names = self.concerned.entry(concern.clone()).or_default();
-                if is_there {
-                    names.insert(object.name.clone())
-                } else {
-                    names.remove(&object.name)
-                };
-                if names.is_empty() {
-                    self.concerned.remove(&concern);
+            Effect::ListPriorities if self.cluster.priorities.asks() => self.commands.push(HoldCommand::ListPriorities),
+            Effect::ListBudgets if self.cluster.budgets.asks() => self.commands.push(HoldCommand::ListBudgets),
+            Effect::ListPriorities | Effect::ListBudgets => {}
+            Effect::Decide(topic) => self.agenda.now(topic),
+            Effect::DecideAfter(delay, topic) => self.agenda.after(delay, topic),
+            Effect::PlanSoon => self.plan_soon(),
+            Effect::Start(timer) => self.timers.start(timer, now),
+            Effect::Stop(timer) => self.timers.stop(&timer),
+            Effect::Avoid(device, time) => drop(self.avoided.insert(device, now + time)),
+            Effect::Check(name, check) => {
+                if let Some(reservation) = self.reservations.get_mut(&name) {
+                    reservation.check = check;
                 }
             }
-            self.fence_changed(device);
-            if device.is_part() {
-                self.part_changed(device, Some(&object.name).filter(|_| is_there));
+            Effect::ListClaims(name) => {
+                let list = self.list_claims();
+                if let Some(check) = self.reservations.get_mut(&name).and_then(|it| it.check.as_mut()) {
+                    check.list = Some(list);
+                }
+            }
+            Effect::Problem(name, problem) => {
+                if let Some(reservation) = self.reservations.get_mut(&name) {
+                    reservation.problem = Some(problem);
+                }
             }
         }
     }
 
-    /// What is closed may have to be another than before.
-    pub(super) fn fence_changed(&mut self, device: &ReservedDevice) {
-        let topic = if device.driver == self.settings.own_driver {
-            Topic::NodeFences(device.node_name.clone())
-        } else {
-            Topic::Rule(super::fences::rule_name(&device_key(device)))
-        };
-        self.agenda.after(FENCE_DELAY, topic);
-    }
-
-    pub(super) fn look_at_pools(&mut self, mut pools: Vec<PoolName>) {
-        pools.sort();
-        pools.dedup();
-        for pool in pools {
-            self.look_at(&Concern::Pool(pool));
+    fn read_pod(&mut self, pod: ObjectKey) {
+        if !self.cluster.pods.contains_key(&pod) {
+            self.cluster.pods.insert(pod.clone(), PodKnowledge::Asked);
+            self.reading += 1;
+            self.commands.push(HoldCommand::FetchPod(pod));
         }
     }
 
-    pub(super) fn look_at_node(&mut self, node: &str) {
-        self.look_at(&Concern::Node(node.to_owned()));
-    }
-
-    fn look_at(&mut self, concern: &Concern) {
-        for name in self.concerned.get(concern).into_iter().flatten() {
-            self.agenda.now(Topic::Reservation(name.clone()));
-        }
-    }
-
-    pub(super) fn look_at_all(&mut self) {
-        self.holds.keys().for_each(|name| self.agenda.now(Topic::Reservation(name.clone())));
-    }
-
-    pub(super) fn look_at_those_that_go(&mut self) {
-        let going = self.holds.iter().filter(|(_, hold)| !hold.is_open());
-        going.for_each(|(name, _)| self.agenda.now(Topic::Reservation(name.clone())));
-    }
-
-    /// Those that have devices on a node.
-    pub(super) fn on_node(&self, node: &str) -> impl Iterator<Item = &Hold> {
-        let names = self.concerned.get(&Concern::Node(node.to_owned()));
-        names.into_iter().flatten().filter_map(|name| self.holds.get(name))
-    }
-
-    /// Those that have devices of a pool.
-    pub(super) fn on_pool(&self, device: &DeviceKey) -> impl Iterator<Item = &Hold> {
-        let names = self.concerned.get(&Concern::Pool((device.driver.clone(), device.pool.clone())));
-        names.into_iter().flatten().filter_map(|name| self.holds.get(name))
-    }
-
-    fn node_fences_seen(&mut self, fences: super::event::NodeFences) {
-        let node = fences.node.clone();
-        if let Some(values) = self.seen.node_fences(fences) {
-            self.writes.object_changed(&HoldTarget::NodeFences(node.clone()));
-            self.agenda.now(Topic::NodeFences(node));
-            self.look_at_values(&values);
-        }
-    }
-
-    pub(super) fn look_at_values(&mut self, values: &BTreeSet<String>) {
-        let names = values.iter().filter_map(|value| self.names.get(value));
-        names.for_each(|name| self.agenda.now(Topic::Reservation(name.clone())));
-    }
-
-    fn rule_changed(&mut self, name: String) {
-        self.writes.object_changed(&HoldTarget::Rule(name.clone()));
-        self.agenda.now(Topic::Rule(name));
-        self.look_at_all();
-    }
-
-    /// Soon, together with others that come meanwhile.
-    pub(super) fn plan_soon(&mut self) {
-        self.agenda.after(PLAN_DELAY, Topic::Plan);
-    }
-
-    /// A list of all claims that begins after now; one that is under way may have begun before.
-    pub(super) fn want_list(&mut self) -> u64 {
+    /// Requests a list of all claims that begins after now, and returns its number; one that is under way may have begun before.
+    pub(super) fn list_claims(&mut self) -> u64 {
         if self.lists.asked == self.lists.done {
             self.lists.asked += 1;
             self.commands.push(HoldCommand::ListClaims(self.lists.asked));
@@ -441,60 +209,78 @@ impl HoldCore {
         self.lists.asked + 1
     }
 
-    pub(super) fn is_listed(&self, list: u64) -> bool {
-        self.lists.done >= list
-    }
-
-    fn claims_listed(&mut self, list: u64) {
-        self.lists.done = self.lists.done.max(list);
-        if std::mem::take(&mut self.lists.is_wanted) {
-            self.want_list();
+    fn take(&mut self, event: HoldEvent) {
+        match event {
+            HoldEvent::Reservation(object) => self.reservation_seen(*object),
+            HoldEvent::ReservationUnreadable(uid) => self.reservations.insert_unreadable(uid),
+            HoldEvent::ReservationGone(name, uid) => self.reservation_gone(&name, &uid),
+            HoldEvent::Slice(slice) => self.slice_seen(*slice),
+            HoldEvent::SliceGone(name) => {
+                let pools = self.cluster.slice_gone(&name);
+                self.decide_about_pools(pools);
+            }
+            HoldEvent::NodeFences(fences) => self.node_fences_seen(*fences),
+            HoldEvent::NodeFencesGone(node) => {
+                let values = self.cluster.node_fences_gone(&node);
+                self.writes.object_gone(&HoldTarget::NodeFences(node));
+                self.decide_about_values(&values);
+            }
+            HoldEvent::Rule(rule) => {
+                let name = rule.name.clone();
+                self.cluster.rules.insert(name.clone(), rule);
+                self.rule_changed(name);
+            }
+            HoldEvent::RuleGone(name) => {
+                self.cluster.rules.remove(&name);
+                self.rule_changed(name);
+            }
+            // Each list of all claims names them all again: their pods are not read anew.
+            HoldEvent::Claim(claim) if self.cluster.is_known(&claim) => {}
+            HoldEvent::Claim(claim) => {
+                let key = claim.key.clone();
+                self.claim_changed(&key);
+                let pools = self.cluster.claim(*claim);
+                self.decide_about_pools(pools);
+                self.claim_changed(&key);
+            }
+            HoldEvent::ClaimGone(key, uid) => {
+                self.claim_changed(&key);
+                let pools = self.cluster.claim_gone(&key, &uid);
+                self.decide_about_pools(pools);
+            }
+            HoldEvent::Pod(key, pod) => self.pod_read(key, pod),
+            HoldEvent::Priorities(classes) => {
+                self.cluster.priorities.told(self.agenda.now, classes);
+                self.plan_soon();
+            }
+            HoldEvent::Budgets(budgets) => {
+                self.cluster.budgets.told(self.agenda.now, budgets);
+                self.plan_soon();
+            }
+            HoldEvent::Node(name) => {
+                self.timers.stop(&Timer::NodeMissing(name.clone()));
+                self.cluster.nodes.insert(name.clone());
+                self.decide_about_related(&Related::Node(name));
+            }
+            HoldEvent::NodeGone(name) => {
+                self.cluster.nodes.remove(&name);
+                self.decide_about_related(&Related::Node(name));
+            }
+            HoldEvent::FactsChanged(gains) => self.facts_changed(gains),
+            HoldEvent::Planned(answer) => self.planned(answer),
+            HoldEvent::ClaimsListed(list) => self.claims_listed(list),
+            HoldEvent::ServerTime(time) => self.clock.server_said(time),
+            HoldEvent::Synced => self.synced(),
+            HoldEvent::Written(target, outcome) => self.written(target, &outcome),
+            HoldEvent::Tick => {}
         }
-        let waiting = self.holds.iter().filter(|(_, hold)| hold.check.is_some());
-        waiting.for_each(|(name, _)| self.agenda.now(Topic::Reservation(name.clone())));
-    }
-}
-
-pub(super) fn device_key(device: &ReservedDevice) -> DeviceKey {
-    DeviceKey::new(&device.driver, &device.pool, &device.device)
-}
-
-pub(super) fn owner_of(claim: &super::event::AllocatedClaim, pod: &str) -> DeviceOwner {
-    DeviceOwner {
-        namespace: claim.key.namespace.clone(),
-        pod: pod.to_owned(),
-        claim: claim.key.name.clone(),
-        uid: claim.uid.clone(),
-    }
-}
-
-impl Hold {
-    fn new(object: ReservationObject) -> Self {
-        let reason = object.status.condition(ReservationConditionType::Ready).map(|it| it.reason.clone());
-        Self {
-            told_conflict: said_conflict(&object.status).map(str::to_owned),
-            value: toleration_value(&object.uid),
-            told: reason.map(|reason| (object.status.phase, reason)),
-            lacks_told: lacks_told_before(&object),
-            object,
-            proposal: None,
-            victims: Vec::new(),
-            answers: BTreeMap::new(),
-            replaced_asked: None,
-            problem: None,
-            cut_short: None,
-            is_without_free: false,
-            check: None,
-            amiss: BTreeMap::new(),
-        }
     }
 
-    /// Whether it may have devices that pods have now.
-    pub(super) fn seeks_victims(&self) -> bool {
-        self.object.spec.is_pre_allocation() || self.object.spec.preempts()
-    }
-
-    pub(super) fn is_open(&self) -> bool {
-        !self.object.is_deleting && !self.object.status.phase.is_over()
+    fn synced(&mut self) {
+        self.is_synced = true;
+        self.decide_about_all();
+        self.cluster.node_fences.keys().for_each(|node| self.agenda.now(Topic::NodeFences(node.clone())));
+        self.cluster.rules.keys().for_each(|rule| self.agenda.now(Topic::Rule(rule.clone())));
+        self.cluster.all_placeholders().for_each(|key| self.agenda.now(Topic::Placeholder(key.name.clone())));
     }
 }

@@ -1,106 +1,43 @@
 //! Claims that stand for parts of devices that are kept, so that schedulers count these as given: made and written while the device
-//! is closed, emptied while it is closed when an owner comes, and taken away when the part is kept no longer.
-
-use std::time::UNIX_EPOCH;
+//! is closed, emptied while it is closed when an owner comes, and deleted when the part is kept no longer.
 
 use hostler_api::{
     ObjectKey,
     core::NodeSelector,
-    reservation::{RESERVATION_UID, ReservedDevice, ReservedDeviceState as State},
+    reservation::{RESERVATION_UID, ReservedDevice},
     resource::{
         AllocationResult, CapacityRequirements, DeviceAllocationResult, DeviceRequest, DeviceRequestAllocationResult,
         ExactDeviceRequest, ResourceClaimSpec, SliceQuantity,
     },
 };
-use hostler_cluster::rfc3339;
 
-use super::{
-    core::{HoldCore, device_key},
-    event::{AllocatedClaim, HoldTarget, HoldWrite, PlaceholderMark},
-};
+use super::objects::{AllocatedClaim, PlaceholderMark, device_key};
 use crate::claim_write::{ClaimWrite, DELETE_PROTECTION, NewClaim, WrittenClaim, WrittenClaimStatus};
 
-/// For people: the name of the Reservation. Another word than in claims that pods name, which somebody else looks after.
+/// Annotation with the name of the Reservation, for people. Claims that pods name have another one.
 const PART_OF: &str = "hostler.dev/part-of-reservation";
-/// What the request of such a claim is called.
+/// Name of the request of such a claim.
 const REQUEST: &str = "part";
 
-/// The name of the claim that stands for a part.
+/// Name of the claim that stands for a part.
 pub(super) fn placeholder_name(share_id: &str) -> String {
     format!("hold-{share_id}")
 }
 
-/// What a claim shall be that stands for a part which is kept.
-struct WantedPart {
-    reservation: String,
-    uid: String,
-    device: ReservedDevice,
-    /// Nobody but owners can get anything of the device now, and none of them wants it: the claim can take the part.
-    can_take: bool,
-    /// An owner waits for it, and nobody else can get it: the claim gives it back.
-    is_wanted: bool,
+/// A part that a claim shall stand for.
+pub(super) struct WantedPart {
+    /// Name of the Reservation.
+    pub(super) reservation: String,
+    pub(super) uid: String,
+    pub(super) device: ReservedDevice,
+    /// True if only owners can get anything of the device now, and none of them waits: the claim can take the part.
+    pub(super) can_take: bool,
+    /// True if an owner waits for it, and no other pod can get it: the claim gives it back.
+    pub(super) is_wanted: bool,
 }
 
-impl HoldCore {
-    /// Whether the claim of a part has it, for all to see.
-    pub(super) fn is_accounted(&self, device: &ReservedDevice) -> bool {
-        let Some(namespace) = &self.settings.namespace else { return false };
-        let key = ObjectKey { namespace: namespace.clone(), name: placeholder_name(&device.share_id) };
-        self.seen.claims.get(&key).is_some_and(|claim| has_part(claim, device))
-    }
-
-    /// Whether claims stand for parts of this Reservation.
-    pub(super) fn has_placeholders(&self, uid: &str) -> bool {
-        self.seen.placeholders(uid).next().is_some() || self.is_making_placeholders(uid)
-    }
-
-    /// Does what is next for the claim with this name.
-    pub(super) fn settle_placeholder(&mut self, name: &str) {
-        let Some(namespace) = self.settings.namespace.clone() else { return };
-        let key = ObjectKey { namespace, name: name.to_owned() };
-        let wanted = self.wanted_part(name);
-        let known = self.seen.claims.get(&key).cloned();
-        let now = rfc3339(UNIX_EPOCH + self.clock.told());
-        let write = match (known, wanted) {
-            (None, Some(part)) if part.can_take => Some(ClaimWrite::Create(Box::new(new_claim(&key, &part)))),
-            (None, _) => None,
-            (Some(claim), _)
-                if claim.placeholder.as_ref().is_some_and(|it| self.is_of_unreadable(&it.reservation_uid)) =>
-            {
-                None
-            }
-            (Some(claim), wanted) => next_write(&claim, wanted.as_ref(), now),
-        };
-        if let Some(write) = write.filter(|_| self.can_write(&HoldTarget::Claim(key))) {
-            self.write(HoldWrite::Claim(Box::new(write)));
-        }
-    }
-
-    /// What the claim shall stand for, if a Reservation still keeps it and no owner has it.
-    fn wanted_part(&mut self, claim: &str) -> Option<WantedPart> {
-        let reservation = self.parts.names.get(claim)?.clone();
-        let hold = self.holds.get(&reservation).filter(|hold| hold.is_open())?;
-        let uid = hold.object.uid.clone();
-        let is_it = |device: &&ReservedDevice| device.is_part() && placeholder_name(&device.share_id) == claim;
-        let device = hold.object.status.devices.iter().find(is_it)?.clone();
-        if matches!(device.state, State::HandedOver | State::Releasing) {
-            return None;
-        }
-        let is_asked = self.is_asked_for(&reservation);
-        let is_closed = self.is_closed_for(&reservation, &device_key(&device));
-        let is_closed_for_all = self.is_closed_for_all(&reservation, &device);
-        // An owner may have got it, and the status not say so yet.
-        let now = self.look_at_devices(&reservation);
-        let is_free = now.iter().any(|it| it.share_id == device.share_id && it.state == State::Held);
-        let is_held = device.state == State::Held && is_free;
-        let can_take = is_held && is_closed && is_asked == Some(false);
-        let is_wanted = is_held && is_asked == Some(true) && is_closed_for_all;
-        Some(WantedPart { reservation, uid, device, can_take, is_wanted })
-    }
-}
-
-/// Whether the claim has just the part that it stands for.
-fn has_part(claim: &AllocatedClaim, device: &ReservedDevice) -> bool {
+/// True if the claim has the part that it stands for, and nothing else.
+pub(super) fn has_part(claim: &AllocatedClaim, device: &ReservedDevice) -> bool {
     let [part] = &claim.parts[..] else { return false };
     claim.placeholder.as_ref().is_some_and(|mark| !mark.is_deleting)
         && part.device == device_key(device)
@@ -108,8 +45,12 @@ fn has_part(claim: &AllocatedClaim, device: &ReservedDevice) -> bool {
         && part.amounts == device.consumed_capacity
 }
 
-/// From what is there to what shall be: with devices it has a finalizer, and it goes without devices.
-fn next_write(claim: &AllocatedClaim, wanted: Option<&WantedPart>, now: String) -> Option<ClaimWrite> {
+/// The next write from the claim as it is to the claim as it shall be. A claim with devices has a finalizer; one without them can go.
+pub(super) fn next_placeholder_write(
+    claim: &AllocatedClaim,
+    wanted: Option<&WantedPart>,
+    now: String,
+) -> Option<ClaimWrite> {
     let PlaceholderMark { finalizers, is_deleting, .. } = claim.placeholder.clone()?;
     let written = WrittenClaim { key: claim.key.clone(), uid: claim.uid.clone(), version: claim.version.clone() };
     let is_protected = finalizers.iter().any(|finalizer| finalizer == DELETE_PROTECTION);
@@ -132,7 +73,7 @@ fn next_write(claim: &AllocatedClaim, wanted: Option<&WantedPart>, now: String) 
     }
 }
 
-fn new_claim(key: &ObjectKey, part: &WantedPart) -> NewClaim {
+pub(super) fn new_placeholder(key: &ObjectKey, part: &WantedPart) -> NewClaim {
     let amounts = part.device.consumed_capacity.iter();
     let requests = amounts.map(|(name, amount)| (&**name, SliceQuantity::Exact((*amount).into()))).collect();
     let exactly = ExactDeviceRequest {
@@ -154,7 +95,7 @@ fn new_claim(key: &ObjectKey, part: &WantedPart) -> NewClaim {
     }
 }
 
-/// As a scheduler would have written it. Nobody is a consumer, so that nobody but the controller takes it away.
+/// The status that a scheduler would have written. The claim has no consumer, so that only the controller takes the part away.
 fn allocated(part: &ReservedDevice, now: String) -> WrittenClaimStatus {
     let amounts = part.consumed_capacity.iter();
     let result = DeviceRequestAllocationResult {

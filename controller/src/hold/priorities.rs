@@ -1,35 +1,25 @@
-//! How important pods are that do not exist yet: what PriorityClasses say, as far as anybody needs to know.
+//! The priority of pods that do not exist yet, by their PriorityClass.
 
 use std::time::Duration;
 
 use hostler_api::core::PodTemplateSpec;
 
 use super::{
-    core::HoldCore,
-    event::{HoldCommand, PriorityClasses},
+    context::{Context, Effect},
+    objects::PriorityClasses,
 };
 
-/// For so long a list is believed.
+/// Time for which a list counts.
 const FRESH: Duration = Duration::from_secs(60);
 
-impl HoldCore {
-    /// How important a pod of this template is; `None` while that is being asked for. A number that the template says itself is
-    /// none: no pod could have it.
-    pub(super) fn priority_of(&mut self, template: &PodTemplateSpec) -> Option<Result<i32, String>> {
-        let now = self.agenda.now;
-        let Some(classes) = self.priorities.known(now, FRESH) else {
-            if self.priorities.asks() {
-                self.commands.push(HoldCommand::ListPriorities);
-            }
-            return None;
-        };
-        Some(classes.as_ref().map_err(Clone::clone).and_then(|classes| priority_in(classes, template)))
+/// Returns the priority of a pod of this template; `None` while PriorityClasses are being listed. A number in the template itself does
+/// not count: no pod could have it.
+pub(super) fn priority_of(cx: &mut Context<'_>, template: &PodTemplateSpec) -> Option<Result<i32, String>> {
+    let known = cx.cluster.priorities.known(cx.now, FRESH);
+    if known.is_none() {
+        cx.push(Effect::ListPriorities);
     }
-
-    pub(super) fn priorities_listed(&mut self, classes: Result<PriorityClasses, String>) {
-        self.priorities.told(self.agenda.now, classes);
-        self.plan_soon();
-    }
+    Some(known?.as_ref().map_err(Clone::clone).and_then(|classes| priority_in(classes, template)))
 }
 
 fn priority_in(classes: &PriorityClasses, template: &PodTemplateSpec) -> Result<i32, String> {

@@ -7,7 +7,7 @@ use std::{
 
 use hostler_cluster::is_older;
 
-use super::event::{DeviceKey, PublishedDevice, PublishedSlice};
+use super::objects::{DeviceKey, PublishedDevice, PublishedSlice};
 
 /// Driver and name of a pool.
 pub(super) type PoolName = (String, String);

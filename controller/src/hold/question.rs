@@ -14,16 +14,18 @@ use hostler_api::{
     ExactQuantity, ObjectKey, Quantity,
     core::{PodResourceClaim, PodTemplateSpec},
     few,
-    reservation::{MAX_RESERVED_DEVICES, NamedDeviceClaim, ReservedDevice, part_share_id},
+    reservation::{
+        MAX_RESERVED_DEVICES, NamedDeviceClaim, ReservationConditionReason as Reason, ReservedDevice, part_share_id,
+    },
     resource::ResourceClaimSpec,
 };
 
 use super::{
     asked::{asked_for, class_of_spec, has_parts, tolerating},
     closing::Closing,
-    core::device_key,
-    event::{Amounts, DeviceKey},
     hopeless::{hopeless, too_many_devices},
+    objects::{Amounts, DeviceKey, device_key},
+    reservation::Problem,
     taken::add_promised,
     victims::Victim,
 };
@@ -116,7 +118,7 @@ pub(crate) struct HoldAnswer {
 /// Why there are no devices.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct NoDevices {
-    pub(super) problem: String,
+    pub(super) problem: Problem,
     /// The point at which planning was cut short, if it was.
     pub(super) cut_short: Option<CutShort>,
     /// True if no other devices change it.
@@ -186,8 +188,9 @@ impl HoldQuestion {
         quotas: &QuotaBook<'_>,
     ) -> Vec<Result<SetPlan, NoDevices>> {
         let hopeless = |(at, wish): (usize, &&PlannedWish<'_>)| {
-            let problem = wish.hopeless().or_else(|| wish.quota_problem(quotas, &self.promised))?;
-            Some((at, Err(NoDevices::hopeless(problem))))
+            let hopeless = || wish.hopeless().map(|it| NoDevices::hopeless(Reason::Unsupported, it));
+            let none = hopeless().or_else(|| wish.quota_problem(quotas, &self.promised))?;
+            Some((at, Err(none)))
         };
         let mut answers: BTreeMap<usize, Result<SetPlan, NoDevices>> =
             wishes.iter().enumerate().filter_map(hopeless).collect();
@@ -229,7 +232,8 @@ impl HoldQuestion {
         let mut boxes = wish.boxes.borrow_mut();
         let is_empty = boxes.is_empty();
         if none.cut_short.is_none() && is_empty && !wish.wish.victims.is_empty() {
-            let problem = format!("{}; of the pods that could make room not all were looked at", none.problem);
+            let message = format!("{}; of the pods that could make room not all were looked at", none.problem.message);
+            let problem = Problem { reason: Reason::CutShort, message };
             return Err(NoDevices { problem, cut_short: Some(CutShort::Begun), ..none });
         }
         if none.cut_short.is_some() || is_empty || unclosable.is_empty() {
@@ -249,23 +253,25 @@ impl HoldQuestion {
         taken: &BTreeSet<DeviceKey>,
     ) -> Result<Vec<ReservedDevice>, NoDevices> {
         if plan.placed < plan.wanted {
-            return Err(NoDevices { problem: problem_of(plan), cut_short: plan.cut_short, is_hopeless: false });
+            return Err(NoDevices::of_plan(plan));
         }
         let devices = once(plan.placements.iter().flat_map(|placement| reserved(wish, placement)));
         if devices.len() > MAX_RESERVED_DEVICES {
-            return Err(too_many_devices(devices.len()).into());
+            return Err(NoDevices::new(Reason::Unsupported, too_many_devices(devices.len())));
         }
         for device in &devices {
             let key = device_key(device);
-            self.closing.can_close(&key, device)?;
+            let not_closable = |message| NoDevices::new(Reason::NotClosable, message);
+            self.closing.can_close(&key, device).map_err(not_closable)?;
             if wish.wish.is_direct {
-                self.closing.can_be_written(&key)?;
+                self.closing.can_be_written(&key).map_err(not_closable)?;
             }
             if taken.contains(&key) || self.own_of_others.contains(&key) {
-                return Err(format!("{key} is promised to another Reservation").into());
+                return Err(NoDevices::unschedulable(format!("{key} is promised to another Reservation")));
             }
             if !device.is_part() && self.shared.contains(&key) {
-                return Err(format!("others have parts of {key}; ask for a part of it, with capacity.requests").into());
+                let message = format!("others have parts of {key}; ask for a part of it, with capacity.requests");
+                return Err(NoDevices::unschedulable(message));
             }
         }
         Ok(devices)
@@ -321,13 +327,14 @@ impl PlannedWish<'_> {
     }
 
     /// The quota of its namespace that its pods exceed beside what is promised. Of a gated pod the claims are counted already.
-    fn quota_problem(&self, quotas: &QuotaBook<'_>, promised: &BTreeMap<String, QuotaAmounts>) -> Option<String> {
+    fn quota_problem(&self, quotas: &QuotaBook<'_>, promised: &BTreeMap<String, QuotaAmounts>) -> Option<NoDevices> {
         if self.wish.is_direct {
             return None;
         }
         let nothing = QuotaAmounts::default();
         let promised = promised.get(&self.set.namespace).unwrap_or(&nothing);
-        quotas.problem(&self.set.namespace, promised, &self.quota_amounts(), self.wish.leaving.iter())
+        let problem = quotas.problem(&self.set.namespace, promised, &self.quota_amounts(), self.wish.leaving.iter());
+        problem.map(|it| NoDevices::hopeless(Reason::QuotaExceeded, it))
     }
 
     fn quota_amounts(&self) -> QuotaAmounts {
@@ -338,8 +345,8 @@ impl PlannedWish<'_> {
 
     /// Promises it what it asks for, if quotas allow that beside what was promised to others by the same plan.
     fn promise(&self, quotas: &QuotaBook<'_>, promised: &mut BTreeMap<String, QuotaAmounts>) -> Result<(), NoDevices> {
-        if let Some(problem) = self.quota_problem(quotas, promised) {
-            return Err(NoDevices::hopeless(problem));
+        if let Some(none) = self.quota_problem(quotas, promised) {
+            return Err(none);
         }
         if !self.wish.is_direct {
             promised.entry(self.set.namespace.clone()).or_default().add(&self.quota_amounts(), 1);
@@ -353,14 +360,20 @@ impl PlannedWish<'_> {
 }
 
 impl NoDevices {
-    fn hopeless(problem: String) -> Self {
-        Self { problem, cut_short: None, is_hopeless: true }
+    fn new(reason: Reason, message: String) -> Self {
+        Self { problem: Problem { reason, message }, cut_short: None, is_hopeless: false }
     }
-}
 
-impl From<String> for NoDevices {
-    fn from(problem: String) -> Self {
-        Self { problem, cut_short: None, is_hopeless: false }
+    pub(super) fn unschedulable(message: String) -> Self {
+        Self::new(Reason::Unschedulable, message)
+    }
+
+    fn hopeless(reason: Reason, message: String) -> Self {
+        Self { is_hopeless: true, ..Self::new(reason, message) }
+    }
+
+    fn of_plan(plan: &SetPlan) -> Self {
+        Self { problem: problem_of(plan), cut_short: plan.cut_short, is_hopeless: false }
     }
 }
 
@@ -456,15 +469,16 @@ fn class_of(wish: &PlannedWish<'_>, claim: &str, request: &str) -> String {
 }
 
 /// Without numbers of nodes: what changes all the time would be written all the time.
-fn problem_of(plan: &SetPlan) -> String {
+fn problem_of(plan: &SetPlan) -> Problem {
     if let Some(problem) = &plan.problem {
-        return problem.clone();
+        return Problem { reason: Reason::Incomplete, message: problem.clone() };
     }
-    // How far it came is another thing each time.
+    // The point that it came to is another one each time.
     if plan.cut_short.is_some() {
-        return CUT_SHORT.to_owned();
+        return Problem { reason: Reason::CutShort, message: CUT_SHORT.to_owned() };
     }
     let reasons: BTreeSet<&str> = plan.refusals.iter().map(|refusal| &*refusal.reason).collect();
     let reasons: Vec<&str> = reasons.into_iter().collect();
-    if reasons.is_empty() { "no node would take all of it".to_owned() } else { few(reasons) }
+    let message = if reasons.is_empty() { "no node would take all of it".to_owned() } else { few(reasons) };
+    Problem { reason: Reason::Unschedulable, message }
 }

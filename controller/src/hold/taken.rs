@@ -12,8 +12,7 @@ use hostler_api::{
 };
 
 use super::{
-    core::device_key,
-    event::{DeviceKey, ReservationObject},
+    objects::{DeviceKey, ReservationObject, device_key},
     question::OwnPart,
 };
 

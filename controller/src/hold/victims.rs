@@ -3,21 +3,30 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hostler_api::ObjectKey;
-use hostler_api::reservation::{DeviceOwner, OwnerCandidate, ReservedDevice};
+use hostler_api::reservation::{DeviceOwner, ReservedDevice};
 
 use super::{
-    asking::MOST_ASKED,
-    budgets::VictimBudget,
     closing::Closing,
-    core::{HoldCore, device_key, owner_of},
-    event::{AllocatedClaim, DeviceKey},
-    seen::PodKnowledge,
+    context::Context,
+    known::PodKnowledge,
+    objects::{AllocatedClaim, DeviceKey, device_key, owner_of},
+    reservation::Reservation,
 };
 
 /// Pods whose devices may be kept while they have them, that are tried for one Reservation at a time.
 const MOST_VICTIMS: usize = 16;
 
-/// A pod that has devices, and what it has.
+/// Pods that are read at once for one Reservation. Calls that close devices wait behind these.
+pub(super) const MOST_READ: usize = 1024;
+
+/// A budget that counts a pod which may have to go.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct VictimBudget {
+    pub(super) key: ObjectKey,
+    pub(super) allowed: u64,
+}
+
+/// A pod that has devices, and its claims.
 #[derive(Clone, Debug)]
 pub(super) struct Victim {
     pub(super) pod: ObjectKey,
@@ -27,39 +36,45 @@ pub(super) struct Victim {
     pub(super) budgets: Vec<VictimBudget>,
 }
 
-impl HoldCore {
-    /// Pods of the owners that have devices, by name. Who is not known is asked for, and looked at another time.
-    pub(super) fn victims(&mut self, name: &str) -> Vec<Victim> {
-        let (mut found, mut unknown) = (BTreeMap::<ObjectKey, Victim>::new(), BTreeSet::new());
-        let claims: Vec<AllocatedClaim> =
-            self.seen.claims.values().filter(|it| !it.devices.is_empty()).cloned().collect();
-        for claim in claims {
-            // What several pods share does not get free with one of them.
-            let [pod] = &claim.pods[..] else { continue };
-            let key = ObjectKey::new(&claim.key.namespace, &pod.name);
-            let known = match self.seen.pods.get(&key) {
-                Some(PodKnowledge::Known(Some(known))) => known,
-                Some(_) => continue,
-                None => {
-                    unknown.insert(key);
-                    continue;
-                }
-            };
-            let candidate: OwnerCandidate<'_> = known.candidate(&key);
-            if self.holds.get(name).is_some_and(|hold| hold.object.spec.is_owned_by(&candidate)) {
-                // They go when they want to.
-                let budgets = Vec::new();
-                let victim = Victim { pod: key.clone(), claims: Vec::new(), priority: known.priority, budgets };
-                found.entry(key).or_insert(victim).claims.push(claim);
+/// Returns the pods of owners that have devices, by name. Pods that are not known are read, and considered another time.
+pub(super) fn victims(cx: &mut Context<'_>, reservation: &Reservation) -> Vec<Victim> {
+    let (mut found, mut unknown) = (BTreeMap::<ObjectKey, Victim>::new(), BTreeSet::new());
+    for claim in cx.cluster.claims.values().filter(|it| !it.devices.is_empty()) {
+        // Devices that several pods share do not get free with one of them.
+        let [pod] = &claim.pods[..] else { continue };
+        let key = ObjectKey::new(&claim.key.namespace, &pod.name);
+        let known = match cx.cluster.pods.get(&key) {
+            Some(PodKnowledge::Known(Some(known))) => known,
+            Some(_) => continue,
+            None => {
+                unknown.insert(key);
+                continue;
             }
+        };
+        if reservation.object.spec.is_owned_by(&known.candidate(&key)) {
+            // They go by themselves.
+            let budgets = Vec::new();
+            let victim = Victim { pod: key.clone(), claims: Vec::new(), priority: known.priority, budgets };
+            found.entry(key).or_insert(victim).claims.push(claim.clone());
         }
-        unknown.iter().take(MOST_ASKED).for_each(|pod| self.ask_for(pod));
-        found.into_values().take(MOST_VICTIMS).collect()
     }
+    unknown.iter().take(MOST_READ).for_each(|pod| cx.read_pod(pod));
+    found.into_values().take(MOST_VICTIMS).collect()
+}
+
+/// Returns the pods that have some of these devices.
+pub(super) fn who_goes(victims: &[Victim], devices: &[ReservedDevice]) -> Vec<Victim> {
+    let goes = |victim: &&Victim| {
+        let has = |device: &ReservedDevice| {
+            device.owner.as_ref().is_some_and(|it| it.namespace == victim.pod.namespace && it.pod == victim.pod.name)
+        };
+        devices.iter().any(has)
+    };
+    victims.iter().filter(goes).cloned().collect()
 }
 
 impl Closing {
-    /// The devices, with those of them that the pods have marked so, and with all else that those pods have.
+    /// Returns the devices, with their owners where they are the pods', and with all other devices of those pods.
     pub(super) fn with_all_of(
         &self,
         victims: &[Victim],
@@ -87,7 +102,7 @@ impl Closing {
         Some(devices)
     }
 
-    /// Whether everything that a pod has can be closed to others.
+    /// True if all devices of a pod can be closed to others.
     pub(super) fn can_close_all_of(&self, victim: &Victim) -> bool {
         let can_close = |claim: &AllocatedClaim| {
             let owner = owner_of(claim, &victim.pod.name);

@@ -1,96 +1,128 @@
-//! Writes of the core, and what follows from their outcomes.
+//! Writes to the API server, and Events.
 
-use hostler_api::reservation::RESERVATION_UID;
-use hostler_reconcile::{WriteOutcome, WriteReadiness};
+use std::fmt;
 
-use super::{
-    agenda::Topic,
-    core::HoldCore,
-    event::{HoldCommand, HoldNotice, HoldTarget, HoldWrite},
-};
+use hostler_api::{ObjectKey, reservation::ReservationStatus};
+
+use super::objects::{Fence, FenceRule, ReservationObject};
 use crate::claim_write::ClaimWrite;
 
-impl HoldTarget {
-    fn topic(&self) -> Topic {
-        match self.clone() {
-            Self::Reservation(name) => Topic::Reservation(name),
-            Self::NodeFences(node) => Topic::NodeFences(node),
-            Self::Rule(name) => Topic::Rule(name),
-            Self::Pod(pod) => Topic::Pod(pod),
-            Self::Claim(key) => Topic::Placeholder(key.name),
+/// An object that is written. One write of it at most is in flight.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum HoldTarget {
+    /// A Reservation.
+    Reservation(String),
+    /// The spec of a NodeHardware.
+    NodeFences(String),
+    /// A DeviceTaintRule.
+    Rule(String),
+    /// A pod that is not ours.
+    Pod(ObjectKey),
+    /// A claim that stands for a part of a device.
+    Claim(ObjectKey),
+}
+
+/// The version of a Reservation that a write changes.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct WrittenReservation {
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) version: String,
+}
+
+/// A write. All but those of rules and pods carry the version that they change, and fail where there is another one.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum HoldWrite {
+    /// The Reservation has these finalizers.
+    Finalizers(WrittenReservation, Vec<String>),
+    /// The Reservation has this status, and nothing else in it.
+    Status(WrittenReservation, Box<ReservationStatus>),
+    /// The Reservation goes, if it is this one in this version.
+    Delete(WrittenReservation),
+    /// These devices of a node are closed, and no others.
+    NodeFences { node: String, version: String, fences: Vec<Fence> },
+    /// A rule is made. That there is one of its name is a conflict.
+    CreateRule(FenceRule),
+    /// A rule goes, if it has this value.
+    DeleteRule(FenceRule),
+    /// Something about a pod.
+    Pod(PodWrite),
+    /// A claim that stands for a part of a device.
+    Claim(Box<ClaimWrite>),
+}
+
+/// A write about a pod. It names the pod that is meant by its UID, and comes to nothing where another one has its name.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum PodWrite {
+    /// The pod goes, if no budget is against it.
+    Evict { pod: ObjectKey, uid: String },
+    /// The pod says from which Reservation it has devices.
+    Annotate { pod: ObjectKey, uid: String, value: String },
+}
+
+/// An Event about a Reservation.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct HoldNotice {
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) is_warning: bool,
+    /// One word.
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+impl PodWrite {
+    /// The pod.
+    pub(crate) fn pod(&self) -> &ObjectKey {
+        match self {
+            Self::Evict { pod, .. } | Self::Annotate { pod, .. } => pod,
         }
     }
 }
 
-impl HoldCore {
-    /// True if the object can be written now; else it is looked at again once it can.
-    pub(super) fn can_write(&mut self, target: &HoldTarget) -> bool {
-        let readiness = self.writes.readiness(target, self.agenda.now);
-        if let WriteReadiness::After(pause) = readiness {
-            self.agenda.after(pause, target.topic());
-        }
-        readiness == WriteReadiness::Ready
+impl HoldNotice {
+    /// An Event about a Reservation.
+    pub(crate) fn of(object: &ReservationObject, is_warning: bool, reason: &'static str, message: String) -> Self {
+        Self { name: object.name.clone(), uid: object.uid.clone(), is_warning, reason, message }
+    }
+}
+
+impl HoldWrite {
+    /// True if it closes devices to others, or opens them.
+    pub(crate) fn is_of_fences(&self) -> bool {
+        matches!(self.target(), HoldTarget::NodeFences(_) | HoldTarget::Rule(_))
     }
 
-    /// Writes. The caller has asked whether the object can be written.
-    pub(super) fn write(&mut self, write: HoldWrite) {
-        self.writes.begin(write.target(), write.clone());
-        self.commands.push(HoldCommand::Write(write));
-    }
-
-    /// Whether a write is on its way that closes something with this value.
-    pub(super) fn is_closing(&self, value: &str) -> bool {
-        self.writes.in_flight().any(|write| match write {
-            HoldWrite::NodeFences { fences, .. } => fences.iter().any(|fence| fence.value == value),
-            HoldWrite::CreateRule(rule) => rule.value == value,
-            _ => false,
-        })
-    }
-
-    /// Whether a claim is being made that stands for a part that this Reservation keeps.
-    pub(super) fn is_making_placeholders(&self, uid: &str) -> bool {
-        self.writes.in_flight().any(|write| match write {
-            HoldWrite::Claim(write) => matches!(write.as_ref(), ClaimWrite::Create(claim) if claim.labels.get(RESERVATION_UID).is_some_and(|it| it == uid)),
-            _ => false,
-        })
-    }
-
-    pub(super) fn written(&mut self, target: HoldTarget, outcome: WriteOutcome) {
-        // Of what is gone nobody hears again.
-        let is_over = match &target {
-            HoldTarget::Pod(_) | HoldTarget::Claim(_) => outcome == WriteOutcome::Gone,
-            HoldTarget::Reservation(_) | HoldTarget::NodeFences(_) => false,
-            HoldTarget::Rule(name) => outcome == WriteOutcome::Gone && !self.seen.rules.contains_key(name),
-        };
-        let write = self.writes.ended(&target, self.agenda.now, outcome == WriteOutcome::Done || is_over);
-        self.agenda.now(target.topic());
-        match (target, outcome) {
-            (HoldTarget::Reservation(name), WriteOutcome::Gone) => {
-                // Another one may have its name by now.
-                if let Some(uid) = write.as_ref().and_then(HoldWrite::reservation_uid) {
-                    self.reservation_gone(&name, uid);
-                }
-            }
-            (HoldTarget::Reservation(name), outcome) => self.reservation_written(&name, write, &outcome),
-            (HoldTarget::Pod(pod), outcome) => self.pod_written(&pod, write, &outcome),
-            // Who waits until nothing is closed any more may have waited for this.
-            (HoldTarget::NodeFences(_) | HoldTarget::Rule(_) | HoldTarget::Claim(_), _) => self.look_at_those_that_go(),
+    /// UID of the Reservation that is written.
+    pub(crate) fn reservation_uid(&self) -> Option<&str> {
+        match self {
+            Self::Finalizers(it, _) | Self::Status(it, _) | Self::Delete(it) => Some(&it.uid),
+            _ => None,
         }
     }
 
-    fn reservation_written(&mut self, name: &str, write: Option<HoldWrite>, outcome: &WriteOutcome) {
-        let Some(hold) = self.holds.get_mut(name) else { return };
-        match (outcome, write) {
-            (WriteOutcome::Done, _) => self.tell_of(name),
-            (WriteOutcome::Refused(message) | WriteOutcome::Forbidden(message), _) => {
-                hold.proposal = None;
-                let (uid, message) =
-                    (hold.object.uid.clone(), format!("the API server refused a change of the Reservation: {message}"));
-                let name = name.to_owned();
-                let notice = HoldNotice { name, uid, is_warning: true, reason: "Failed", message };
-                self.commands.push(HoldCommand::Tell(notice));
+    /// The object that is written.
+    pub(crate) fn target(&self) -> HoldTarget {
+        match self {
+            Self::Finalizers(it, _) | Self::Status(it, _) | Self::Delete(it) => {
+                HoldTarget::Reservation(it.name.clone())
             }
-            _ => hold.proposal = None,
+            Self::NodeFences { node, .. } => HoldTarget::NodeFences(node.clone()),
+            Self::CreateRule(rule) | Self::DeleteRule(rule) => HoldTarget::Rule(rule.name.clone()),
+            Self::Pod(write) => HoldTarget::Pod(write.pod().clone()),
+            Self::Claim(write) => HoldTarget::Claim(write.key().clone()),
+        }
+    }
+}
+
+impl fmt::Display for HoldTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Reservation(name) => write!(f, "Reservation {name}"),
+            Self::NodeFences(name) => write!(f, "NodeHardware {name}"),
+            Self::Rule(name) => write!(f, "DeviceTaintRule {name}"),
+            Self::Pod(key) => write!(f, "Pod {key}"),
+            Self::Claim(key) => write!(f, "ResourceClaim {key}"),
         }
     }
 }

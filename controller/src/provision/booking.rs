@@ -8,7 +8,6 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use hostler_allocator::plan::{ClusterFacts, PodSet};
 use hostler_api::{
     ObjectKey, few,
-    hardware::ConditionStatus,
     reservation::{
         MAX_REPLICAS, MAX_RESERVED_DEVICES, OwnerRequest, ReservationConditionReason as Reason,
         ReservationConditionType, ReservationOwner, ReservationPhase as Phase, ReservationSpec, ReservedDevice,
@@ -27,7 +26,7 @@ use super::{
     sight::{ProvisionSight, Reservations},
     status::RESERVATION,
 };
-use crate::hold::{ReservationObject, STILL_LOOKING, WrittenReservation};
+use crate::hold::{ReservationObject, WrittenReservation};
 
 /// The UID of the request that a Reservation is of.
 pub(super) const REQUEST_LABEL: &str = "hostler.dev/provisioning-request-uid";
@@ -200,10 +199,8 @@ fn lacking(known: &ReservationObject) -> Option<String> {
         let ready = condition(ReservationConditionType::Ready);
         return Some(ready.map_or_else(|| "it is over".to_owned(), |it| it.message.clone()));
     }
-    let scheduled = condition(ReservationConditionType::Scheduled)?;
-    let hopeless = [Reason::Unschedulable.as_str(), Reason::Invalid.as_str()];
-    let is_hopeless = scheduled.status == ConditionStatus::False && hopeless.contains(&&*scheduled.reason);
-    is_hopeless.then(|| scheduled.message.clone())
+    let invalid = condition(ReservationConditionType::Scheduled).filter(|it| it.reason == Reason::Invalid.as_str());
+    invalid.or_else(|| known.status.lack_of_devices()).map(|it| it.message.clone())
 }
 
 fn new_reservation(request: &SeenRequest, part: &BookedPart, set: &PodSet, booking: Duration) -> NewReservation {
@@ -283,10 +280,9 @@ pub(super) fn kept_devices(request: &SeenRequest, all: &Reservations) -> KeptDev
     let is_lost = |device: &&ReservedDevice| device.state == ReservedDeviceState::Lost;
     let lost: Vec<String> = open().flat_map(|it| it.status.devices.iter().filter(is_lost)).map(lost_device).collect();
     let none_free = |known: &ReservationObject| {
-        let scheduled = known.status.condition(ReservationConditionType::Scheduled)?;
-        let is_said = scheduled.status == ConditionStatus::False && scheduled.message != STILL_LOOKING;
+        let lack = known.status.lack_of_devices()?;
         let is_broken = known.status.devices.iter().any(|device| is_lost(&device));
-        (is_said && is_broken).then(|| format!("{} (Reservation {})", scheduled.message, known.name))
+        is_broken.then(|| format!("{} (Reservation {})", lack.message, known.name))
     };
     let is_kept = open().all(|known| known.status.phase == Phase::Available);
     match open().find_map(|known| none_free(known)) {

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     claim_write::ClaimWrite,
-    hold::{HoldWrite, ReservationObject, WrittenReservation, core::HoldCore},
+    hold::{HoldWrite, ReservationObject, WrittenReservation, reconcile::deadline},
 };
 
 /// The shortest wait before clocks are looked at anew, where one of them is behind.
@@ -119,7 +119,7 @@ impl SharedSight {
         if !is_kept(reservation) {
             return finalizers(reservation, true);
         }
-        let deadline = HoldCore::deadline(reservation);
+        let deadline = deadline(reservation);
         let left = match &deadline {
             Ok(Some(deadline)) => match self.left(*deadline) {
                 None => return self.end(reservation, Reason::Expired, "its time is over"),

@@ -159,7 +159,7 @@ fn who_a_pod_is_matters_to_those_alone_who_keep_something_of_its_pools() {
     world.settle();
     assert_eq!((world.held("near"), world.held("far")), (vec!["a/gpu-1".to_owned()], vec!["b/gpu-0".to_owned()]));
     let core = &mut world.controller.core;
-    core.pod_seen(key("old"), Ok(None));
+    core.pod_read(key("old"), Ok(None));
     let topics: Vec<Topic> = std::iter::from_fn(|| core.agenda.pop()).collect();
     assert_eq!(topics, [Topic::Reservation("near".to_owned())]);
 }
@@ -170,14 +170,14 @@ fn one_that_was_made_anew_is_not_forgotten_for_a_late_word_that_the_last_one_is_
     world.reserve("r", wants(1, "web"));
     while world.deliver() {}
     let core = &mut world.controller.core;
-    let first = core.holds["r"].object.clone();
+    let first = core.reservations.get("r").unwrap().object.clone();
     assert!(core.writes.of(&HoldTarget::Reservation("r".to_owned())).is_some(), "its finalizer is being written");
     let now = HoldTime { elapsed: world.now, wall: world.true_time() };
     let core = &mut world.controller.core;
     let again = ReservationObject { uid: "other".to_owned(), version: "9999".to_owned(), ..first };
     core.step(now, HoldEvent::Reservation(Box::new(again)));
     core.step(now, HoldEvent::Written(HoldTarget::Reservation("r".to_owned()), WriteOutcome::Gone));
-    assert_eq!(core.holds["r"].object.uid, "other");
+    assert_eq!(core.reservations.get("r").unwrap().object.uid, "other");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::{
     EVERYWHERE, scenarios,
     world::{DRIVER, World, by_rules, wants},
 };
-use crate::hold::{DeviceKey, FenceRule, HoldCommand, HoldWrite, fences::rule_name};
+use crate::hold::{DeviceKey, FenceRule, HoldCommand, HoldWrite, closed::rule_name};
 
 #[test]
 fn the_scenarios_are_the_same_where_rules_close_devices() {

@@ -189,8 +189,20 @@ pub enum ReservationConditionType {
 pub enum ReservationConditionReason {
     /// Devices have been chosen.
     Scheduled,
-    /// No devices are available, for now.
+    /// Devices are being looked for.
+    Planning,
+    /// No node has the devices, for now.
     Unschedulable,
+    /// An object that the template names is missing or cannot be used.
+    Incomplete,
+    /// A ResourceQuota leaves no room for the devices.
+    QuotaExceeded,
+    /// Devices are there that cannot be closed to others.
+    NotClosable,
+    /// The search for devices took more work than one namespace may cause.
+    CutShort,
+    /// A Reservation cannot serve such a template, whatever is free.
+    Unsupported,
     /// The spec cannot be understood or carried out; the user has to mend it.
     Invalid,
     /// Devices are being closed to others.
@@ -265,6 +277,21 @@ impl ReservationStatus {
     pub fn condition(&self, kind: ReservationConditionType) -> Option<&Condition> {
         self.conditions.iter().find(|condition| condition.kind == kind.as_str())
     }
+
+    /// The condition that says why there are no devices. None while they are being looked for.
+    pub fn lack_of_devices(&self) -> Option<&Condition> {
+        use ReservationConditionReason as Reason;
+        let reasons = [
+            Reason::Unschedulable,
+            Reason::Incomplete,
+            Reason::QuotaExceeded,
+            Reason::NotClosable,
+            Reason::CutShort,
+            Reason::Unsupported,
+        ];
+        let scheduled = self.condition(ReservationConditionType::Scheduled)?;
+        reasons.iter().any(|reason| reason.as_str() == scheduled.reason).then_some(scheduled)
+    }
 }
 
 impl ReservationConditionType {
@@ -284,7 +311,13 @@ impl ReservationConditionReason {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Scheduled => "Scheduled",
+            Self::Planning => "Planning",
             Self::Unschedulable => "Unschedulable",
+            Self::Incomplete => "Incomplete",
+            Self::QuotaExceeded => "QuotaExceeded",
+            Self::NotClosable => "NotClosable",
+            Self::CutShort => "CutShort",
+            Self::Unsupported => "Unsupported",
             Self::Invalid => "Invalid",
             Self::Fencing => "Fencing",
             Self::Waiting => "Waiting",

@@ -1,32 +1,35 @@
-//! What was seen of the cluster, as far as it matters to what is kept: devices as they are published, fences, and who has what.
+//! The cluster as far as Reservations depend on it: published devices, fences, and the claims that have devices.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
 };
 
 use hostler_api::ObjectKey;
 use hostler_cluster::is_older;
 
 use super::{
-    event::{AllocatedClaim, DeviceKey, Fence, FenceRule, NodeFences, OwnerPod, PublishedDevice, PublishedSlice},
+    fresh::FreshList,
+    objects::{
+        AllocatedClaim, DeviceKey, Fence, FenceRule, NodeFences, OwnerPod, PodBudget, PriorityClasses, PublishedDevice,
+        PublishedSlice,
+    },
     published::{PoolName, PublishedDevices},
 };
 
-/// What is known of a pod.
+/// Knowledge of a pod.
 #[derive(Clone, Debug)]
 pub(super) enum PodKnowledge {
     Asked,
     Known(Option<Box<OwnerPod>>),
 }
 
-/// What was seen.
+/// The cluster, as the API server told of it.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct KnownCluster {
     pub(super) published: Arc<PublishedDevices>,
     pub(super) node_fences: BTreeMap<String, NodeFences>,
-    /// On which nodes devices are closed with a value.
+    /// Nodes on which devices are closed with a value.
     values: BTreeMap<String, BTreeSet<String>>,
     pub(super) rules: BTreeMap<String, FenceRule>,
     pub(super) claims: BTreeMap<ObjectKey, AllocatedClaim>,
@@ -40,9 +43,9 @@ pub(super) struct Seen {
     pub(super) pods: BTreeMap<ObjectKey, PodKnowledge>,
     /// The claims of a pod.
     of_pods: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
-    nodes: BTreeSet<String>,
-    /// When a node was first missed.
-    missed: BTreeMap<String, Duration>,
+    pub(super) nodes: BTreeSet<String>,
+    pub(super) priorities: FreshList<PriorityClasses>,
+    pub(super) budgets: FreshList<Vec<PodBudget>>,
 }
 
 fn forget<K: Ord>(index: &mut BTreeMap<K, BTreeSet<ObjectKey>>, entry: &K, claim: &ObjectKey) {
@@ -54,8 +57,8 @@ fn forget<K: Ord>(index: &mut BTreeMap<K, BTreeSet<ObjectKey>>, entry: &K, claim
     }
 }
 
-impl Seen {
-    /// Says of which pools something may be different now.
+impl KnownCluster {
+    /// Takes a slice; returns the pools that may have changed.
     pub(super) fn slice(&mut self, slice: PublishedSlice) -> Vec<PoolName> {
         if self.published.is_old(&slice) {
             return Vec::new();
@@ -67,12 +70,12 @@ impl Seen {
         Arc::make_mut(&mut self.published).remove(name)
     }
 
-    /// A device as it is published, and the slice that says so.
+    /// A published device and its slice.
     pub(super) fn device(&self, key: &DeviceKey) -> Option<(&PublishedSlice, &PublishedDevice)> {
         self.published.device(key)
     }
 
-    /// Says with which values devices were closed or are; `None` where this is old.
+    /// Takes a node's fences; returns the values with which devices were or are closed, or `None` if the fences are old.
     pub(super) fn node_fences(&mut self, fences: NodeFences) -> Option<BTreeSet<String>> {
         let known = self.node_fences.get(&fences.node);
         if known.is_some_and(|known| is_older(&fences.version, &known.version)) {
@@ -87,7 +90,7 @@ impl Seen {
         Some(values)
     }
 
-    /// For whom a node was told to hold a device.
+    /// The value with which a node was told to hold a device.
     pub(super) fn told_to_hold(&self, node: &str, device: &DeviceKey) -> Option<&str> {
         let is_it = |fence: &&Fence| fence.pool == device.pool && fence.device == device.device;
         self.node_fences.get(node)?.fences.iter().find(is_it).map(|fence| &*fence.value)
@@ -112,18 +115,18 @@ impl Seen {
         self.values.get(value).into_iter().flatten()
     }
 
-    /// Whether anything is still closed with this value.
+    /// True if any device is still closed with this value.
     pub(super) fn has_fences(&self, value: &str) -> bool {
         self.values.contains_key(value) || self.rules.values().any(|rule| rule.value == value)
     }
 
-    /// Whether a claim is what was seen of it last.
+    /// True if this version of a claim is known.
     pub(super) fn is_known(&self, claim: &AllocatedClaim) -> bool {
         let known = self.claims.get(&claim.key);
         known.is_some_and(|known| known.uid == claim.uid && known.version == claim.version)
     }
 
-    /// Says of which pools something may be different now.
+    /// Takes a claim; returns the pools that may have changed.
     pub(super) fn claim(&mut self, claim: AllocatedClaim) -> Vec<PoolName> {
         let known = self.claims.get(&claim.key);
         if known.is_some_and(|known| is_older(&claim.version, &known.version)) {
@@ -155,7 +158,7 @@ impl Seen {
         self.holders_changed(devices)
     }
 
-    /// Other claims than before have these devices.
+    /// Notes that other claims than before have these devices.
     fn holders_changed(&mut self, devices: Vec<DeviceKey>) -> Vec<PoolName> {
         for device in &devices {
             if !self.holders.contains_key(device) {
@@ -167,22 +170,22 @@ impl Seen {
         devices.into_iter().map(|device| (device.driver, device.pool)).collect()
     }
 
-    /// Whether two claims have a device of which one has all. Parts are counted one by one, and can be several claims'.
+    /// True if two claims have a device of which one has all. Parts are counted one by one, and can be several claims'.
     fn has_several_owners(&self, device: &DeviceKey) -> bool {
         let has_all = |claim: &AllocatedClaim| !claim.parts.iter().any(|part| part.device == *device);
         self.claims_on(device).nth(1).is_some() && self.claims_on(device).any(has_all)
     }
 
-    /// Whether two claims had the device at once, and one of them at least has it still.
+    /// True if two claims had the device at once, and one of them at least has it still.
     pub(super) fn is_contested(&self, device: &DeviceKey) -> bool {
         self.contested.contains(device)
     }
 
-    /// Says which devices it had.
+    /// Drops a claim; returns its devices.
     fn forget_claim(&mut self, key: &ObjectKey) -> Vec<DeviceKey> {
         let Some(claim) = self.claims.remove(key) else { return Vec::new() };
         for pod in &claim.pods {
-            // Somebody else may come under the name.
+            // Another pod may come under the name.
             let pod = ObjectKey::new(&key.namespace, &pod.name);
             forget(&mut self.of_pods, &pod, key);
             self.pods.remove(&pod);
@@ -223,23 +226,5 @@ impl Seen {
     /// Devices of which claims have something.
     pub(super) fn taken(&self) -> impl Iterator<Item = &DeviceKey> {
         self.holders.keys()
-    }
-
-    pub(super) fn node(&mut self, name: String) {
-        self.missed.remove(&name);
-        self.nodes.insert(name);
-    }
-
-    pub(super) fn node_gone(&mut self, name: &str) {
-        self.nodes.remove(name);
-    }
-
-    /// For how long a node has been missing.
-    pub(super) fn missing_for(&mut self, name: &str, now: Duration) -> Option<Duration> {
-        if self.nodes.contains(name) {
-            return None;
-        }
-        let since = *self.missed.entry(name.to_owned()).or_insert(now);
-        Some(now.saturating_sub(since))
     }
 }

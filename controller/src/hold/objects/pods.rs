@@ -27,15 +27,6 @@ pub(crate) struct OwnerPod {
     pub(crate) is_deleting: bool,
 }
 
-/// A write about a pod. It names the pod that is meant by its UID, and comes to nothing where another one has its name.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum PodWrite {
-    /// The pod goes, if no budget is against it.
-    Evict { pod: ObjectKey, uid: String },
-    /// The pod says from which Reservation it has devices.
-    Annotate { pod: ObjectKey, uid: String, value: String },
-}
-
 /// How important pods of which PriorityClass are.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct PriorityClasses {
@@ -54,15 +45,6 @@ pub(crate) struct PodBudget {
     pub(crate) allowed: u64,
     /// Pods that are going already, and are counted.
     pub(crate) going: BTreeSet<String>,
-}
-
-impl PodWrite {
-    /// The pod.
-    pub(crate) fn pod(&self) -> &ObjectKey {
-        match self {
-            Self::Evict { pod, .. } | Self::Annotate { pod, .. } => pod,
-        }
-    }
 }
 
 impl OwnerPod {

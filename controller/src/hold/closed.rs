@@ -1,0 +1,48 @@
+//! Devices that are closed to others, as the cluster shows it: by a taint of their driver, or by a DeviceTaintRule.
+
+use std::time::Duration;
+
+use hostler_api::reservation::{ReservedDevice, toleration_value};
+
+use super::{
+    agenda::Topic,
+    context::{Context, Effect},
+    objects::{DeviceKey, device_key},
+    reservation::Reservation,
+    settings::HoldSettings,
+};
+
+/// Delay of a node's fences: devices of a node that are closed together are one write, and so one write of each of its slices.
+const FENCE_DELAY: Duration = Duration::from_millis(100);
+
+/// Name of the rule that closes a device.
+pub(super) fn rule_name(device: &DeviceKey) -> String {
+    format!("hold-{}", toleration_value(&device.to_string()))
+}
+
+/// Has the object decided about that closes a device.
+pub(super) fn fence_topic(settings: &HoldSettings, device: &ReservedDevice) -> Effect {
+    let topic = match device.driver == settings.own_driver {
+        true => Topic::NodeFences(device.node_name.clone()),
+        false => Topic::Rule(rule_name(&device_key(device))),
+    };
+    Effect::DecideAfter(FENCE_DELAY, topic)
+}
+
+impl<'a> Context<'a> {
+    /// Value with which a device is closed now.
+    pub(super) fn closed_with(&self, device: &DeviceKey) -> Option<&'a str> {
+        if device.driver == self.settings.own_driver {
+            let (slice, published) = self.cluster.device(device)?;
+            let told = || self.cluster.told_to_hold(&slice.node, device).filter(|_| published.is_held);
+            return published.held_for.as_deref().or_else(told);
+        }
+        let rule = self.cluster.rules.get(&rule_name(device)).filter(|rule| rule.device == *device);
+        rule.map(|rule| &*rule.value)
+    }
+
+    /// True if a device is closed for this Reservation.
+    pub(super) fn is_closed_for(&self, reservation: &Reservation, device: &DeviceKey) -> bool {
+        self.closed_with(device) == Some(&*reservation.value)
+    }
+}

@@ -1,0 +1,191 @@
+//! Objects of the cluster, as far as Reservations depend on them.
+
+mod pods;
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use hostler_api::{
+    ObjectKey, Quantity,
+    reservation::{DeviceOwner, PLACED_POD_LABEL, ReservationMode, ReservationSpec, ReservationStatus, ReservedDevice},
+};
+
+pub(crate) use self::pods::{OwnerPod, PodBudget, PodRef, PriorityClasses};
+
+/// Amounts of capacities.
+pub(crate) type Amounts = BTreeMap<String, Quantity>;
+
+/// Driver, pool and name of a device.
+#[derive(Clone, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub(crate) struct DeviceKey {
+    pub(crate) driver: String,
+    pub(crate) pool: String,
+    pub(crate) device: String,
+}
+
+/// The time by two clocks: one never jumps, the other one is compared with times in objects.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct HoldTime {
+    /// Time since some moment before the core began.
+    pub(crate) elapsed: Duration,
+    /// Time since 1970 by this machine.
+    pub(crate) wall: Duration,
+}
+
+/// A Reservation as the API server has it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ReservationObject {
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    /// The resourceVersion.
+    pub(crate) version: String,
+    pub(crate) generation: i64,
+    /// Time of its creation, since 1970.
+    pub(crate) created: Duration,
+    pub(crate) is_deleting: bool,
+    pub(crate) finalizers: Vec<String>,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) spec: ReservationSpec,
+    pub(crate) status: ReservationStatus,
+}
+
+impl ReservationObject {
+    /// The namespace of its pods.
+    pub(crate) fn namespace(&self) -> String {
+        ObjectKey::new(self.spec.template["metadata"]["namespace"].as_str().unwrap_or_default(), "").namespace
+    }
+
+    /// True if claims are made only when its pods come: those of a gated pod, and those that pods name, are there before.
+    pub(crate) fn is_counted_by_quotas(&self) -> bool {
+        self.spec.mode() == ReservationMode::Fence && !self.labels.contains_key(PLACED_POD_LABEL)
+    }
+}
+
+/// A ResourceSlice.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct PublishedSlice {
+    /// Name of the slice.
+    pub(crate) name: String,
+    /// Its resourceVersion.
+    pub(crate) version: String,
+    pub(crate) driver: String,
+    pub(crate) pool: String,
+    /// Empty where its devices are not one node's.
+    pub(crate) node: String,
+    pub(crate) devices: Vec<PublishedDevice>,
+}
+
+/// A device of a slice.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct PublishedDevice {
+    pub(crate) name: String,
+    /// Value of its taint `hostler.dev/held`, as the driver publishes it.
+    pub(crate) held_for: Option<String>,
+    /// True if its attribute `hostler.dev/held` says that it is held, where taints are not served. The value is in the fences of its
+    /// node only.
+    pub(crate) is_held: bool,
+    /// True if it works and is in service: no other taint keeps claims away.
+    pub(crate) is_usable: bool,
+    /// True if several claims can have parts of it at once.
+    pub(crate) is_shareable: bool,
+    /// Its capacities, of one that is shared.
+    pub(crate) capacity: Amounts,
+    /// True if it consumes counters that other devices consume as well.
+    pub(crate) is_partition: bool,
+    /// True if conditions must become true before a pod that was given it is bound.
+    pub(crate) has_binding_conditions: bool,
+}
+
+/// The devices of a node that are closed, as its NodeHardware says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct NodeFences {
+    /// Name of the object, and of the node.
+    pub(crate) node: String,
+    /// The resourceVersion.
+    pub(crate) version: String,
+    /// All of `spec.holds`.
+    pub(crate) fences: Vec<Fence>,
+}
+
+/// A device of a node that is closed to all that do not tolerate the value.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct Fence {
+    pub(crate) pool: String,
+    pub(crate) device: String,
+    pub(crate) value: String,
+}
+
+/// A DeviceTaintRule that closes one device of a driver that is not ours.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct FenceRule {
+    /// `hold-` and 16 hexadecimal digits, which follow from the device: two that want it cannot both make it.
+    pub(crate) name: String,
+    pub(crate) device: DeviceKey,
+    pub(crate) value: String,
+}
+
+/// A claim, and the devices that it has.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct AllocatedClaim {
+    pub(crate) key: ObjectKey,
+    pub(crate) uid: String,
+    /// The resourceVersion.
+    pub(crate) version: String,
+    /// Without those that it only looks after (adminAccess).
+    pub(crate) devices: Vec<DeviceKey>,
+    /// Those of them that are parts of shared devices.
+    pub(crate) parts: Vec<ClaimPart>,
+    /// The pod that it was made for from a template, and its consumers that are pods: name and UID.
+    pub(crate) pods: Vec<PodRef>,
+    /// Values of the taint `hostler.dev/held` that its requests tolerate by name.
+    pub(crate) tolerates: Vec<String>,
+    /// Set if it stands for a part that a Reservation keeps.
+    pub(crate) placeholder: Option<PlaceholderMark>,
+}
+
+/// A part of a device that a claim has.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ClaimPart {
+    pub(crate) device: DeviceKey,
+    pub(crate) share_id: String,
+    pub(crate) amounts: Amounts,
+}
+
+/// The mark of a claim that stands for a part of a device. Such claims are in the namespace of the controller.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct PlaceholderMark {
+    pub(crate) reservation_uid: String,
+    pub(crate) finalizers: Vec<String>,
+    pub(crate) is_deleting: bool,
+}
+
+impl DeviceKey {
+    pub(crate) fn new(driver: &str, pool: &str, device: &str) -> Self {
+        Self { driver: driver.to_owned(), pool: pool.to_owned(), device: device.to_owned() }
+    }
+}
+
+/// The device that a Reservation keeps.
+pub(super) fn device_key(device: &ReservedDevice) -> DeviceKey {
+    DeviceKey::new(&device.driver, &device.pool, &device.device)
+}
+
+/// A claim as the owner of a device, for the pod with this name.
+pub(super) fn owner_of(claim: &AllocatedClaim, pod: &str) -> DeviceOwner {
+    DeviceOwner {
+        namespace: claim.key.namespace.clone(),
+        pod: pod.to_owned(),
+        claim: claim.key.name.clone(),
+        uid: claim.uid.clone(),
+    }
+}
+
+/// A claim as the owner of a device, for the first of its pods.
+pub(super) fn owner_of_first_pod(claim: &AllocatedClaim) -> DeviceOwner {
+    owner_of(claim, claim.pods.first().map_or("", |pod| &pod.name))
+}
+
+impl fmt::Display for DeviceKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.driver, self.pool, self.device)
+    }
+}

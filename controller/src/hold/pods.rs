@@ -1,0 +1,88 @@
+//! Decisions about pods that are not ours: they are evicted, or annotated with the Reservation of their devices.
+//!
+//! No pod is evicted before it is certain that the Reservation gets its devices. A pod that is moved goes when all is kept elsewhere;
+//! one that makes room, when everything is closed to others and only such pods still have some of it. Nothing depends on annotations.
+
+use hostler_api::{
+    ObjectKey,
+    reservation::{
+        RESERVATION_ALLOCATED, RESERVATION_FINALIZER, ReservationPhase as Phase, ReservedDevice, ReservedDeviceState,
+    },
+};
+use serde_json::json;
+
+use super::{
+    context::Context,
+    devices::devices_now,
+    evictions::{replaces, wanted_evictions},
+    known::PodKnowledge,
+    objects::device_key,
+    reservation::Reservation,
+    reservations::Related,
+    writes::{HoldWrite, PodWrite},
+};
+
+/// Decides what is written about a pod: an eviction counts before an annotation.
+pub(super) fn decide_pod(cx: &mut Context<'_>, pod: &ObjectKey) -> Option<HoldWrite> {
+    let related = Related::Pod(pod.clone());
+    let eviction = cx.reservations.related_to(&related).find_map(|it| decide_eviction(cx, it, pod));
+    let annotation = || cx.reservations.related_to(&related).find_map(|it| decide_annotation(cx, it, pod));
+    eviction.or_else(annotation).map(HoldWrite::Pod)
+}
+
+/// Decides whether a Reservation evicts a pod now.
+fn decide_eviction(cx: &mut Context<'_>, reservation: &Reservation, pod: &ObjectKey) -> Option<PodWrite> {
+    let (_, uid) = wanted_evictions(reservation).find(|(it, _)| it == pod)?;
+    let evict = || PodWrite::Evict { pod: pod.clone(), uid: uid.to_owned() };
+    is_prepared(cx, reservation, uid).then(evict)
+}
+
+/// True if it is certain that the Reservation gets its devices once the pod is gone.
+fn is_prepared(cx: &mut Context<'_>, reservation: &Reservation, uid: &str) -> bool {
+    let devices = devices_now(cx, reservation);
+    let (spec, status) = (&reservation.object.spec, &reservation.object.status);
+    let is_settled = reservation.proposal.is_none() && status.devices == devices;
+    if !is_settled || !reservation.lacking(&devices, &status.current_owners).is_empty() {
+        return false;
+    }
+    if replaces(reservation, uid) {
+        return status.phase == Phase::Available;
+    }
+    let is_safe = |device: &ReservedDevice| match device.state {
+        ReservedDeviceState::Held | ReservedDeviceState::HandedOver | ReservedDeviceState::Releasing => true,
+        ReservedDeviceState::Fencing => device.owner.is_some() && cx.is_closed_for(reservation, &device_key(device)),
+        ReservedDeviceState::Lost => false,
+    };
+    spec.preempts() && status.phase == Phase::Waiting && devices.iter().all(is_safe)
+}
+
+/// Returns the pods that have devices of a Reservation, and may lack the annotation.
+pub(super) fn owners_to_annotate(cx: &Context<'_>, reservation: &Reservation) -> impl Iterator<Item = ObjectKey> {
+    let (object, pods) = (&reservation.object, &cx.cluster.pods);
+    // A Reservation that is let go is not reconciled any more.
+    let is_kept = object.finalizers.iter().any(|finalizer| finalizer == RESERVATION_FINALIZER);
+    let is_reconciled = cx.can_annotate && is_kept && !object.is_deleting;
+    let owners = object.status.current_owners.iter().filter(move |it| is_reconciled && !it.uid.is_empty());
+    owners.map(|owner| ObjectKey::new(&owner.namespace, &owner.name)).filter(|pod| match pods.get(pod) {
+        Some(PodKnowledge::Known(known)) => {
+            known.as_ref().is_some_and(|known| !known.annotations.contains_key(RESERVATION_ALLOCATED))
+        }
+        _ => true,
+    })
+}
+
+/// Decides whether a pod that has devices of a Reservation is annotated now.
+fn decide_annotation(cx: &mut Context<'_>, reservation: &Reservation, pod: &ObjectKey) -> Option<PodWrite> {
+    if !owners_to_annotate(cx, reservation).any(|it| it == *pod) {
+        return None;
+    }
+    cx.read_pod(pod);
+    let Some(PodKnowledge::Known(Some(known))) = cx.cluster.pods.get(pod) else { return None };
+    let object = &reservation.object;
+    let owner = object.status.current_owners.iter().find(|it| it.uid == known.uid);
+    owner.filter(|_| !known.is_deleting).map(|owner| PodWrite::Annotate {
+        pod: pod.clone(),
+        uid: owner.uid.clone(),
+        value: json!({"name": object.name, "uid": object.uid}).to_string(),
+    })
+}

@@ -1,0 +1,247 @@
+//! Decides the next write of a Reservation.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use hostler_api::{
+    Chain,
+    reservation::{
+        ObjectReference, RESERVATION_FINALIZER, ReservationConditionReason as Reason, ReservationConditionType,
+        ReservationPhase as Phase, ReservationStatus, ReservedDevice, ReservedDeviceState, TemplateError,
+    },
+};
+use hostler_cluster::{from_rfc3339, since_1970};
+
+use super::{
+    agenda::{RECONCILE_AGAIN, Topic},
+    closed::fence_topic,
+    conflicts::{conflicts, is_in_conflict, is_strangers, released},
+    context::{Context, Effect, Timer},
+    devices::devices_now,
+    evictions::wanted_evictions,
+    fences::{are_closed, is_fenced},
+    holders::current_owners,
+    objects::ReservationObject,
+    placeholder::placeholder_name,
+    placeholders::has_placeholders,
+    pods::owners_to_annotate,
+    reservation::Reservation,
+    status::{NewStatus, OpenFacts},
+    writes::{HoldWrite, WrittenReservation},
+};
+
+/// Pause until clocks are read again, where one of them is behind.
+const SHORTEST_WAIT: Duration = Duration::from_secs(1);
+
+/// The next step of a Reservation.
+enum ReservationStep {
+    None,
+    AddFinalizer,
+    RemoveFinalizer,
+    Status(Box<ReservationStatus>),
+    Delete,
+}
+
+impl From<ReservationStatus> for ReservationStep {
+    fn from(status: ReservationStatus) -> Self {
+        Self::Status(Box::new(status))
+    }
+}
+
+/// Decides the next write of a Reservation. Pods, claims and fences that it has to do with are decided about as well.
+pub(super) fn decide_reservation(cx: &mut Context<'_>, name: &str) -> Option<HoldWrite> {
+    let reservation = cx.reservation(name)?;
+    let step = next_step(cx, reservation);
+    let evicted = wanted_evictions(reservation).map(|(pod, _)| pod);
+    let pods: Vec<_> = evicted.chain(owners_to_annotate(cx, reservation)).collect();
+    pods.into_iter().for_each(|pod| cx.decide(Topic::Pod(pod)));
+    for part in reservation.object.status.devices.iter().filter(|device| device.is_part()) {
+        cx.decide(Topic::Placeholder(placeholder_name(&part.share_id)));
+        cx.push(fence_topic(cx.settings, part));
+    }
+    let ReservationObject { name, uid, version, finalizers, .. } = &reservation.object;
+    let written = WrittenReservation { name: name.clone(), uid: uid.clone(), version: version.clone() };
+    let others = finalizers.iter().filter(|finalizer| *finalizer != RESERVATION_FINALIZER).cloned();
+    match step {
+        ReservationStep::None => None,
+        ReservationStep::AddFinalizer => {
+            Some(HoldWrite::Finalizers(written, others.chain([RESERVATION_FINALIZER.to_owned()]).collect()))
+        }
+        ReservationStep::RemoveFinalizer => Some(HoldWrite::Finalizers(written, others.collect())),
+        ReservationStep::Status(status) => Some(HoldWrite::Status(written, status)),
+        ReservationStep::Delete => Some(HoldWrite::Delete(written)),
+    }
+}
+
+/// True if any device is still closed for it, or a claim stands for a part that it keeps.
+fn is_kept_for(cx: &Context<'_>, reservation: &Reservation) -> bool {
+    is_fenced(cx, &reservation.value) || has_placeholders(cx, &reservation.object.uid)
+}
+
+fn next_step(cx: &mut Context<'_>, reservation: &Reservation) -> ReservationStep {
+    let object = &reservation.object;
+    let has_finalizer = object.finalizers.iter().any(|finalizer| finalizer == RESERVATION_FINALIZER);
+    if !reservation.is_open()
+        && let Some(status) = news_of_conflicts(cx, reservation)
+    {
+        return status.into();
+    }
+    if object.is_deleting {
+        let is_in_conflict = object.status.devices.iter().any(|device| device.conflict);
+        let is_ready = has_finalizer && !is_in_conflict && !is_kept_for(cx, reservation);
+        return if is_ready { ReservationStep::RemoveFinalizer } else { ReservationStep::None };
+    }
+    if reservation.is_over() {
+        return step_of_ended(cx, reservation, has_finalizer);
+    }
+    if !has_finalizer {
+        return ReservationStep::AddFinalizer;
+    }
+    match next_status(cx, reservation) {
+        Some(status) if status != object.status => status.into(),
+        _ => ReservationStep::None,
+    }
+}
+
+/// Returns the status of a Reservation that is over or deleted where its devices in conflict are news.
+fn news_of_conflicts(cx: &Context<'_>, reservation: &Reservation) -> Option<ReservationStatus> {
+    let known = &reservation.object.status;
+    let mark = |device: &ReservedDevice| ReservedDevice {
+        conflict: is_in_conflict(cx, device) || is_strangers(cx, reservation, device),
+        ..device.clone()
+    };
+    let devices: Vec<ReservedDevice> = known.devices.iter().map(mark).collect();
+    if !devices.iter().chain(&known.devices).any(|device| device.conflict) {
+        return None;
+    }
+    let text = conflicts(cx, &devices);
+    let new = NewStatus::after(&reservation.object, cx.clock.told()).released_but(devices, text.as_deref());
+    (new != *known).then_some(new)
+}
+
+/// A Reservation that is over is opened to others, then let go, and deleted after a while.
+fn step_of_ended(cx: &mut Context<'_>, reservation: &Reservation, has_finalizer: bool) -> ReservationStep {
+    let status = &reservation.object.status;
+    let is_in_conflict = status.devices.iter().any(|device| device.conflict);
+    if is_in_conflict || is_kept_for(cx, reservation) {
+        status.devices.iter().for_each(|device| cx.push(fence_topic(cx.settings, device)));
+        return ReservationStep::None;
+    }
+    if !status.devices.is_empty() {
+        let reason = match status.phase {
+            Phase::Succeeded => Reason::Succeeded,
+            _ => Reason::Settled,
+        };
+        return NewStatus::of(reservation, cx.clock.told()).cleared(reason).into();
+    }
+    if has_finalizer {
+        return ReservationStep::RemoveFinalizer;
+    }
+    let ready = status.condition(ReservationConditionType::Ready);
+    let ended = ready.and_then(|it| since_1970(&it.last_transition_time)).unwrap_or_default();
+    match is_past(cx, ended + cx.settings.keep, reservation) {
+        true => ReservationStep::Delete,
+        false => ReservationStep::None,
+    }
+}
+
+/// True if it is later than that by all clocks; else the Reservation is decided about again.
+fn is_past(cx: &mut Context<'_>, until: Duration, reservation: &Reservation) -> bool {
+    let left = cx.clock.certain().map(|now| until.saturating_sub(now));
+    let is_past = left.is_some_and(|left| left.is_zero());
+    if !is_past {
+        let topic = Topic::Reservation(reservation.object.name.clone());
+        cx.decide_after(left.unwrap_or_default().max(SHORTEST_WAIT), topic);
+    }
+    is_past
+}
+
+/// The end of a Reservation, since 1970.
+pub(super) fn deadline(object: &ReservationObject) -> Result<Option<Duration>, TemplateError> {
+    match object.spec.expires.as_deref().and_then(from_rfc3339) {
+        // A time before 1970 is over as any other.
+        Some(expires) => Ok(Some(expires.duration_since(UNIX_EPOCH).unwrap_or_default())),
+        None => Ok(object.spec.lasts()?.map(|ttl| object.created + ttl)),
+    }
+}
+
+/// Returns the status of a Reservation that is not over; `None` before there is anything to say.
+fn next_status(cx: &mut Context<'_>, reservation: &Reservation) -> Option<ReservationStatus> {
+    let object = &reservation.object;
+    let status = || NewStatus::of(reservation, cx.clock.told());
+    let deadline = deadline(object);
+    if let Ok(Some(deadline)) = deadline
+        && is_past(cx, deadline, reservation)
+    {
+        return Some(status().ended(Reason::Expired, "its time is over"));
+    }
+    if let Some(node) = lost_node(cx, object) {
+        return Some(status().ended(Reason::NodeLost, &format!("node {node} is gone")));
+    }
+    let error = deadline.err().or_else(|| object.spec.pod_template().err());
+    if let Some(error) = error.filter(|_| object.status.devices.is_empty()) {
+        return Some(status().invalid(&Chain(&error).to_string()));
+    }
+    let devices = devices_or_proposal(cx, reservation);
+    let owners = current_owners(cx, reservation, &devices);
+    if object.spec.is_once() && owners.len() >= object.spec.replicas() as usize {
+        return Some(status().succeeded(devices, owners));
+    }
+    status_of_open(cx, reservation, (devices, owners))
+}
+
+fn status_of_open(
+    cx: &mut Context<'_>,
+    reservation: &Reservation,
+    (devices, owners): (Vec<ReservedDevice>, Vec<ObjectReference>),
+) -> Option<ReservationStatus> {
+    let is_lacking = !reservation.lacking(&devices, &owners).is_empty();
+    let is_new = reservation.object.status.conditions.is_empty();
+    if is_lacking && reservation.problem.is_none() {
+        cx.push(Effect::PlanSoon);
+    }
+    if is_lacking {
+        cx.decide_after(RECONCILE_AGAIN, Topic::Plan);
+    }
+    let problem = reservation.problem.as_ref().filter(|_| is_lacking);
+    // Until the planner has answered the last answer stays, which a controller may have got that led before.
+    let keeps_lack = is_lacking && problem.is_none() && reservation.object.status.lack_of_devices().is_some();
+    if devices.is_empty() && problem.is_none() && !keeps_lack && is_new {
+        return None;
+    }
+    let conflicts = conflicts(cx, &devices);
+    let facts = OpenFacts {
+        problem,
+        keeps_lack,
+        conflicts: conflicts.as_deref(),
+        is_closed: are_closed(cx, reservation, &devices),
+    };
+    Some(NewStatus::of(reservation, cx.clock.told()).open(reservation, devices, owners, &facts))
+}
+
+/// Returns the devices as they are now, with the proposal in the place of devices that it lacks.
+fn devices_or_proposal(cx: &mut Context<'_>, reservation: &Reservation) -> Vec<ReservedDevice> {
+    let devices = devices_now(cx, reservation);
+    let Some(proposal) = &reservation.proposal else { return devices };
+    let is_replaced = |device: &ReservedDevice| {
+        !matches!(device.state, ReservedDeviceState::HandedOver | ReservedDeviceState::Releasing)
+            && proposal.iter().any(|it| it.replica == device.replica)
+    };
+    let (replaced, kept): (Vec<_>, Vec<_>) = devices.into_iter().partition(is_replaced);
+    let left = replaced.into_iter().filter_map(|device| released(cx, device));
+    kept.into_iter().chain(proposal.iter().cloned()).chain(left).collect()
+}
+
+/// Returns a node of its devices that has been gone for too long.
+fn lost_node(cx: &mut Context<'_>, object: &ReservationObject) -> Option<String> {
+    for device in object.status.devices.iter().filter(|device| !device.node_name.is_empty()) {
+        if cx.cluster.nodes.contains(&device.node_name) {
+            continue;
+        }
+        let age = cx.age(Timer::NodeMissing(device.node_name.clone()));
+        if age >= cx.settings.grace {
+            return Some(device.node_name.clone());
+        }
+        cx.decide_after(cx.settings.grace - age, Topic::Reservation(object.name.clone()));
+    }
+    None
+}

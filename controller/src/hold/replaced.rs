@@ -1,0 +1,44 @@
+//! The pod that a Reservation moves to another node.
+
+use hostler_api::ObjectKey;
+
+use super::{
+    agenda::RECONCILE_AGAIN,
+    context::{Context, Effect, Timer},
+    known::PodKnowledge,
+    reservation::Reservation,
+};
+
+/// Node of the pod that a Reservation moves.
+pub(super) enum ReplacedNode {
+    /// It moves none, or that one is gone or has no node yet.
+    None,
+    Node(String),
+    /// The pod is being read.
+    Unknown,
+}
+
+/// Returns the node of the pod that the Reservation moves. The pod is read where it is not known.
+pub(super) fn replaced_node(cx: &mut Context<'_>, reservation: &Reservation) -> ReplacedNode {
+    let object = &reservation.object;
+    let Some(replaced) = &object.spec.replaces else { return ReplacedNode::None };
+    let key = ObjectKey::new(&replaced.namespace, &replaced.name);
+    // No news tells that a pod is gone whose claims stay as they are.
+    let timer = Timer::Replaced(object.name.clone());
+    let age = cx.age(timer.clone());
+    let known = cx.cluster.pods.get(&key);
+    if age >= RECONCILE_AGAIN && matches!(known, Some(PodKnowledge::Known(_))) {
+        cx.push(Effect::Stop(timer.clone()));
+        cx.push(Effect::Start(timer));
+        cx.push(Effect::RereadPod(key));
+        return ReplacedNode::Unknown;
+    }
+    cx.read_pod(&key);
+    match known {
+        Some(PodKnowledge::Known(Some(pod))) if pod.uid == replaced.uid && !pod.node.is_empty() => {
+            ReplacedNode::Node(pod.node.clone())
+        }
+        Some(PodKnowledge::Known(_)) => ReplacedNode::None,
+        _ => ReplacedNode::Unknown,
+    }
+}

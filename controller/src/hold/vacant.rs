@@ -1,0 +1,57 @@
+//! The state of a device that no claim has.
+
+use std::time::Duration;
+
+use hostler_api::reservation::{ReservedDevice, ReservedDeviceState as State};
+
+use super::{
+    agenda::Topic,
+    context::{Context, Effect, Timer},
+    objects::{DeviceKey, device_key},
+    reservation::Reservation,
+};
+
+/// Time for which a device is left alone that could not be closed: its node does not answer, or cannot close it, and other
+/// Reservations are no luckier with it.
+pub(super) const LEFT_ALONE: Duration = Duration::from_secs(300);
+
+/// Returns the state of a device that no claim has.
+pub(super) fn state_of_vacant(cx: &mut Context<'_>, reservation: &Reservation, device: &ReservedDevice) -> State {
+    let key = device_key(device);
+    let published = cx.cluster.device(&key).map(|(_, it)| it.is_usable);
+    let is_fine = published == Some(true) && cx.is_closed_for(reservation, &key);
+    if is_fine || device.state == State::Lost {
+        cx.push(Effect::Stop(Timer::Amiss(reservation.object.name.clone(), key.clone())));
+    }
+    match (published, is_fine, device.state) {
+        (_, true, State::HandedOver) => State::Held,
+        (_, true, State::Lost) => State::Fencing,
+        (_, true, state) => state,
+        (_, false, State::Lost) | (Some(false), false, _) => State::Lost,
+        (None, false, state) => state_after_grace(cx, reservation, &key, state),
+        (Some(true), false, State::Fencing) => {
+            let state = state_after_grace(cx, reservation, &key, State::Fencing);
+            if state == State::Lost {
+                cx.push(Effect::Avoid(key, LEFT_ALONE));
+            }
+            state
+        }
+        (Some(true), false, _) => State::Fencing,
+    }
+}
+
+/// Returns the state as it is until the time of grace is over, in which a fault may pass by itself.
+pub(super) fn state_after_grace(
+    cx: &mut Context<'_>,
+    reservation: &Reservation,
+    key: &DeviceKey,
+    state: State,
+) -> State {
+    let name = &reservation.object.name;
+    let age = cx.age(Timer::Amiss(name.clone(), key.clone()));
+    if age >= cx.settings.grace {
+        return State::Lost;
+    }
+    cx.decide_after(cx.settings.grace - age, Topic::Reservation(name.clone()));
+    state
+}
