@@ -7,7 +7,7 @@
 mod keeping;
 mod steering;
 
-use std::{collections::BTreeMap, time::SystemTime};
+use std::{collections::BTreeMap, iter, time::SystemTime};
 
 use hostler_api::hardware::{CLUSTER_HARDWARE, Condition, ConditionStatus, GROUP};
 use hostler_cluster::rfc3339;
@@ -149,11 +149,9 @@ fn synced(modes: CapabilitiesConfig, kinds: &BTreeMap<ObservedKind, KindStatus>)
     let (no, message) = (ConditionStatus::False, silent.join("; "));
     let finding = |status, reason, message: String| ClusterFinding::new(FindingKind::Synced, status, reason, message);
     if !missing.is_empty() {
-        let message = [format!("not listed yet: {}", missing.join(", ")), message].join("; ");
-        return ClusterFinding {
-            is_needed: true,
-            ..finding(no, "NotListed", message.trim_end_matches("; ").to_owned())
-        };
+        let not_listed = format!("not listed yet: {}", missing.join(", "));
+        let all: Vec<String> = iter::once(not_listed).chain(silent).collect();
+        return ClusterFinding { is_needed: true, ..finding(no, "NotListed", all.join("; ")) };
     }
     match silent.is_empty() {
         // Views show what was last heard: that is still an answer.

@@ -48,6 +48,12 @@ impl Source {
         self.tokens.iter().any(|token| token == word)
     }
 
+    /// The tokens that follow each use of a word in the code, test modules left out.
+    pub(crate) fn uses_of(&self, word: &str) -> Vec<Vec<&str>> {
+        let after = |at: usize| self.tokens[at + 1..].iter().take(3).map(String::as_str).collect();
+        (0..self.tokens.len()).filter(|at| self.tokens[*at] == word).map(after).collect()
+    }
+
     pub(crate) fn is_generated(&self) -> bool {
         self.text.lines().take(3).any(|line| line.starts_with("//") && line.contains("@generated"))
     }

@@ -120,8 +120,9 @@ pub(super) fn take_answer(
     answer: &EvictionAnswer,
 ) -> Option<HoldNotice> {
     let said = reservation.object.status.evictions.iter().find(|it| it.uid == uid)?;
-    let is_said = said.state == answer.state && said.message == answer.message;
-    let is_known = reservation.answers.insert(uid.to_owned(), answer.clone()).as_ref() == Some(answer);
+    let is_said = said.state == answer.state;
+    let before = reservation.answers.insert(uid.to_owned(), answer.clone());
+    let is_known = before.is_some_and(|before| before.state == answer.state);
     let (reason, message) = match answer.state {
         PodEvictionState::Evicted => ("Evicted", format!("pod {pod} was evicted")),
         PodEvictionState::Blocked => {

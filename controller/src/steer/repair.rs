@@ -76,8 +76,8 @@ pub(super) enum Repair {
     /// The claim makes room for this one, which is led; an Event says why, and gives the advice where it cannot be
     /// made.
     Lead { claim: Box<Value>, why: String, advice: String },
-    /// The pod is deleted, in this state, for its owner (given by UID) to make it anew; people are told.
-    Replace { owner: String, message: String },
+    /// The pod is deleted, in this state, for its owner (given by UID) to make it anew; an Event says why.
+    Replace { owner: String, why: String },
 }
 
 /// Decides what is done about a pod whose claim waits.
@@ -101,7 +101,7 @@ pub(super) fn repair(facts: &SteerFacts<'_>, waiting: &WaitingPod<'_>) -> Repair
     let remaker = pod.owner.controller.as_ref().filter(|it| REMAKERS.contains(&(&*it.api_version, &*it.kind)));
     match remaker {
         Some(owner) if !has_devices => {
-            Repair::Replace { owner: owner.uid.clone(), message: format!("{why}; the pod is made anew") }
+            Repair::Replace { owner: owner.uid.clone(), why }
         }
         _ => Repair::Tell(format!("{why}; {}", advice(reservation))),
     }

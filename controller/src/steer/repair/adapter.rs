@@ -149,18 +149,15 @@ impl Repairer {
                     self.write(&claim, message).await;
                 }
             }
-            Repair::Replace { owner, message } => {
+            Repair::Replace { owner, why } => {
                 match self.replaces.is_on(MeantVerb::Repair, &self.client).await? {
                     Some(true) if memory.pace.may(&owner, now) && self.leads() => {
-                        self.replace(&claim, &state, message).await?;
+                        self.replace(&claim, &state, format!("{why}; the pod is made anew")).await?;
                     }
                     // There is another look.
                     Some(true) | None => {}
                     Some(false) => {
-                        let message = format!(
-                            "{}; make it anew, or apply deploy/holds/repair (webhook.repair)",
-                            message.trim_end_matches("; the pod is made anew")
-                        );
+                        let message = format!("{why}; make it anew, or apply deploy/holds/repair (webhook.repair)");
                         self.tell(key, &claim, message, memory).await;
                     }
                 }

@@ -86,11 +86,11 @@ fn plainly(pod: &SteeredPod, state: &PodState) -> Repair {
 #[test]
 fn a_pod_that_somebody_makes_anew_goes() {
     for (api_version, kind) in [("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet"), ("batch/v1", "Job")] {
-        let Repair::Replace { owner, message } = plainly(&made_by(web(&[]), api_version, kind), &refused()) else {
+        let Repair::Replace { owner, why } = plainly(&made_by(web(&[]), api_version, kind), &refused()) else {
             panic!("{kind}")
         };
         assert_eq!(owner, "owner");
-        assert!(message.contains("Reservation train") && message.contains("p-gpus-x"), "{message}");
+        assert!(why.contains("Reservation train") && why.contains("p-gpus-x"), "{why}");
     }
 }
 
