@@ -569,8 +569,17 @@ fn no_message_is_read_back() {
 }
 
 fn read_messages(source: &Source) -> Vec<String> {
-    const CUTS: [&str; 9] =
-        ["split", "split_once", "trim_end_matches", "trim_start_matches", "strip_prefix", "strip_suffix", "starts_with", "ends_with", "contains"];
+    const CUTS: [&str; 9] = [
+        "split",
+        "split_once",
+        "trim_end_matches",
+        "trim_start_matches",
+        "strip_prefix",
+        "strip_suffix",
+        "starts_with",
+        "ends_with",
+        "contains",
+    ];
     let reads = |after: &[&str]| match after {
         [".", cut, ..] => CUTS.contains(cut),
         ["=" | "!", "=", ..] => true,

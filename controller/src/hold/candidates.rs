@@ -70,6 +70,7 @@ pub(super) fn wish(cx: &mut Context<'_>, asked: HoldAsked) -> Option<HoldWish> {
         parts: own_parts(cx, reservation, &asked.replicas),
         leaving: leaving(cx, reservation, &victims),
         claims: spec.device_claims.clone(),
+        planned: if object.status.conditions.is_empty() { spec.planned_devices.clone() } else { Vec::new() },
         asked,
         template,
         victims,

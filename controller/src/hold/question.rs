@@ -12,10 +12,11 @@ use hostler_allocator::plan::{
 };
 use hostler_api::{
     ExactQuantity, ObjectKey, Quantity,
-    core::{PodResourceClaim, PodTemplateSpec},
+    core::{NodeSelector, PodResourceClaim, PodTemplateSpec},
     few,
     reservation::{
-        MAX_RESERVED_DEVICES, NamedDeviceClaim, ReservationConditionReason as Reason, ReservedDevice, part_share_id,
+        MAX_RESERVED_DEVICES, NamedDeviceClaim, PlannedDevice, ReservationConditionReason as Reason, ReservedDevice,
+        part_share_id,
     },
     resource::ResourceClaimSpec,
 };
@@ -66,6 +67,8 @@ pub(super) struct HoldWish {
     pub(super) template: PodTemplateSpec,
     /// What it asks for beside the template.
     pub(super) claims: Vec<NamedDeviceClaim>,
+    /// Devices that were planned for it when it was made.
+    pub(super) planned: Vec<PlannedDevice>,
     /// Pods whose devices it may have where nothing else is left.
     pub(super) victims: Vec<Victim>,
     /// Who of them is taken.
@@ -146,8 +149,20 @@ impl HoldQuestion {
             self.wishes.iter().map(|wish| planned_wish(wish, &mut facts, &boxes)).collect();
         let unclosable = self.closing.unclosable();
         let (mut taken, mut promised) = (self.taken.clone(), self.promised.clone());
-        let mut found = Vec::new();
-        for group in groups(&wishes) {
+        let (mut found, mut open) = (Vec::new(), Vec::new());
+        for wish in &wishes {
+            let shared = self.shared.iter().filter(|_| !wish.wants_parts).cloned();
+            let devices = self.found_as_planned(&facts, wish, &taken.iter().cloned().chain(shared).collect());
+            let devices = devices.filter(|_| wish.promise(&quotas, &mut promised).is_ok());
+            match devices {
+                Some(devices) => {
+                    taken.extend(devices.iter().map(device_key));
+                    found.push((wish.wish.asked.clone(), Ok(devices)));
+                }
+                None => open.push(wish),
+            }
+        }
+        for group in groups(open) {
             let own = || group.iter().flat_map(|wish| &wish.wish.parts);
             let shared = self.shared.iter().filter(|_| group.iter().all(|wish| !wish.wants_parts)).cloned();
             let mut taken_here: BTreeSet<DeviceKey> = taken.iter().cloned().chain(shared).collect();
@@ -177,6 +192,36 @@ impl HoldQuestion {
     /// Which question it is.
     pub(crate) fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Verifies the devices that were planned for a Reservation when it was made: all of them must be free, and the scheduler must give
+    /// them to the pods of the template where they can have no others.
+    fn found_as_planned(
+        &self,
+        facts: &ClusterFacts,
+        wish: &PlannedWish<'_>,
+        taken: &BTreeSet<DeviceKey>,
+    ) -> Option<Vec<ReservedDevice>> {
+        let planned = &wish.wish.planned;
+        if planned.is_empty() || wish.hopeless().is_some() {
+            return None;
+        }
+        let key = |it: &PlannedDevice| DeviceKey::new(&it.driver, &it.pool, &it.device);
+        let keys: BTreeSet<DeviceKey> = planned.iter().map(key).collect();
+        let published = self.closing.published.devices();
+        let others = published.map(|(slice, it)| DeviceKey::new(&slice.driver, &slice.pool, &it.name));
+        let mut facts = facts.clone();
+        add_promised(
+            &mut facts,
+            &others.filter(|it| !keys.contains(it)).chain(taken.iter().cloned()).collect(),
+            std::iter::empty(),
+        );
+        let mut set = wish.set.clone();
+        let nodes: BTreeSet<&String> = planned.iter().map(|it| &it.node_name).collect();
+        set.spec.go_only(&NodeSelector::of_nodes(nodes));
+        let mut boxes = wish.boxes.borrow_mut();
+        let plan = Snapshot::new(facts).plan_within(std::slice::from_ref(&set), &self.options, &mut boxes);
+        self.found(wish, plan.sets.first()?, taken).ok()
     }
 
     /// One plan for all. A wish that does not fit as a whole, or cannot keep what it would get, leaves that to the others.
@@ -379,8 +424,8 @@ impl NoDevices {
 
 /// Who is planned together: those that keep whole devices need others than those that keep parts, and each that keeps parts already
 /// may have others of the same devices.
-fn groups<'w, 'a>(wishes: &'w [PlannedWish<'a>]) -> Vec<Vec<&'w PlannedWish<'a>>> {
-    let (alone, others): (Vec<_>, Vec<_>) = wishes.iter().partition(|wish| !wish.wish.parts.is_empty());
+fn groups<'w, 'a>(wishes: Vec<&'w PlannedWish<'a>>) -> Vec<Vec<&'w PlannedWish<'a>>> {
+    let (alone, others): (Vec<_>, Vec<_>) = wishes.into_iter().partition(|wish| !wish.wish.parts.is_empty());
     let (parts, wholes): (Vec<_>, Vec<_>) = others.into_iter().partition(|wish| wish.wants_parts);
     let all = [wholes, parts].into_iter().chain(alone.into_iter().map(|wish| vec![wish]));
     all.filter(|group| !group.is_empty()).collect()

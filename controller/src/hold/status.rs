@@ -123,10 +123,11 @@ impl NewStatus {
             message = format!("{message}; {obstacle}");
         }
         self.status.phase = phase;
+        let conflicts = said.conflicts.map(|conflicts| format!("{message}; in conflict: {conflicts}"));
         // Owners cannot rely on a device that another claim has as well; the other devices are kept.
-        let conflicts = said.conflicts.filter(|_| is_available);
         match conflicts {
-            Some(conflicts) => self.say(Type::Ready, no, Reason::Conflict, conflicts),
+            Some(message) if is_available => self.say(Type::Ready, no, Reason::Conflict, &message),
+            Some(message) => self.say(Type::Ready, no, reason, &message),
             None => self.say(Type::Ready, if is_available { yes } else { no }, reason, &message),
         }
         match (said.conflicts, to_evict(&evictions).filter(|_| is_available)) {

@@ -14,6 +14,7 @@ mod example;
 mod expiry;
 pub(crate) mod kept;
 mod parts;
+mod planned;
 mod preemption;
 mod questions;
 mod quotas;

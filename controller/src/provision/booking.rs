@@ -3,13 +3,17 @@
 //! The detail `reservation` of a request is the intent, and is written before anything is made. Each name says for which pods of
 //! which set it is; a set of which a Reservation cannot keep all has several. What is not named there any more is taken back.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use hostler_allocator::plan::{ClusterFacts, PodSet};
 use hostler_api::{
     ObjectKey, few,
     reservation::{
-        MAX_REPLICAS, MAX_RESERVED_DEVICES, OwnerRequest, ReservationConditionReason as Reason,
+        MAX_REPLICAS, MAX_RESERVED_DEVICES, OwnerRequest, PlannedDevice, ReservationConditionReason as Reason,
         ReservationConditionType, ReservationOwner, ReservationPhase as Phase, ReservationSpec, ReservedDevice,
         ReservedDeviceState,
     },
@@ -21,6 +25,7 @@ use hostler_api::{
 use serde_json::json;
 
 use super::{
+    check::PodDevice,
     event::{NewReservation, ReservationWrite},
     objects::SeenRequest,
     sight::{ProvisionSight, Reservations},
@@ -162,7 +167,13 @@ fn own<'a>(request: &SeenRequest, name: &str, all: &'a Reservations) -> Option<&
 }
 
 /// How far closing the devices is.
-pub(super) fn state(request: &SeenRequest, sets: &[PodSet], all: &Reservations, booking: Duration) -> BookingState {
+pub(super) fn state(
+    request: &SeenRequest,
+    sets: &[PodSet],
+    all: &Reservations,
+    booking: Duration,
+    planned: &[Vec<PodDevice>],
+) -> BookingState {
     let (mut missing, parts) = (Vec::new(), parts(request));
     if parts.is_empty() {
         return BookingState::Lacking(format!("the detail {RESERVATION} of its status names none of its Reservations"));
@@ -171,7 +182,9 @@ pub(super) fn state(request: &SeenRequest, sets: &[PodSet], all: &Reservations, 
     for part in parts {
         let Some(set) = sets.get(part.set) else { continue };
         let Some(known) = own(request, &part.name, all) else {
-            missing.push(ReservationWrite::Create(Box::new(new_reservation(request, &part, set, booking))));
+            let mut new = new_reservation(request, &part, set, booking);
+            new.spec.planned_devices = planned_devices(&part, planned);
+            missing.push(ReservationWrite::Create(Box::new(new)));
             continue;
         };
         if let Some(why) = lacking(known) {
@@ -201,6 +214,15 @@ fn lacking(known: &ReservationObject) -> Option<String> {
     }
     let invalid = condition(ReservationConditionType::Scheduled).filter(|it| it.reason == Reason::Invalid.as_str());
     invalid.or_else(|| known.status.lack_of_devices()).map(|it| it.message.clone())
+}
+
+/// Returns the devices that were planned for the pods of a Reservation; none after a crash, and the Reservation is planned anew then.
+fn planned_devices(part: &BookedPart, planned: &[Vec<PodDevice>]) -> Vec<PlannedDevice> {
+    let pods = part.from..part.from.saturating_add(part.pods);
+    let devices = planned.get(part.set).into_iter().flatten().filter(|it| pods.contains(&it.pod));
+    // Parts of one device are several.
+    let devices: BTreeSet<PlannedDevice> = devices.map(|it| it.device.clone()).collect();
+    devices.into_iter().collect()
 }
 
 fn new_reservation(request: &SeenRequest, part: &BookedPart, set: &PodSet, booking: Duration) -> NewReservation {

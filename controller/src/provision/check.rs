@@ -9,9 +9,10 @@ use std::{
 };
 
 use hostler_allocator::plan::{
-    BoxSize, CutShort, Plan, PlanBoxes, PlanOptions, PodSet, QuotaAmounts, Snapshot, Verdict,
+    BoxSize, CutShort, PlacedDevice, Placement, Plan, PlanBoxes, PlanOptions, PodSet, QuotaAmounts, SetPlan, Snapshot,
+    Verdict,
 };
-use hostler_api::ObjectKey;
+use hostler_api::{ObjectKey, reservation::PlannedDevice};
 
 use super::{
     attach::{Attach, AttachOffer, AttachPlan, AttachSearch, AttachStep},
@@ -105,6 +106,16 @@ pub(super) struct FoundCapacity {
     pub(super) node: Option<String>,
     /// Which plan it is.
     pub(super) plan_hash: String,
+    /// Devices of the pods of each set.
+    pub(super) devices: Vec<Vec<PodDevice>>,
+}
+
+/// A device that is planned for a pod.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct PodDevice {
+    /// Index of the pod in its set.
+    pub(super) pod: u32,
+    pub(super) device: PlannedDevice,
 }
 
 impl CheckBatch {
@@ -116,6 +127,8 @@ impl CheckBatch {
         attach: Option<&dyn Attach>,
         elapsed: &mut dyn FnMut() -> Duration,
     ) -> CheckAnswer {
+        // Reservations are handed the devices that the plan found.
+        let options = &PlanOptions { names_devices: true, ..options.clone() };
         let boxes = RefCell::new(PlanBoxes::for_each_namespace(self.asker_box));
         let mut placed: Vec<&Vec<PodSet>> = self.bookings.iter().collect();
         let booked = with_booked(self.without_taken(snapshot), &placed, options, &mut boxes.borrow_mut());
@@ -263,10 +276,27 @@ fn verdict(candidate: &CheckCandidate, plan: &Plan) -> CheckVerdict {
             nodes: words::nodes(plan),
             node: words::only_node(plan),
             plan_hash: plan_hash(&placements(plan)),
+            devices: plan.sets.iter().map(pod_devices).collect(),
         }),
         Verdict::DoesNotFit => CheckVerdict::NotFound(words::lacking(plan, candidate.class, attachable(candidate))),
         Verdict::Undecided => CheckVerdict::Undecided(words::undecided(plan)),
     }
+}
+
+fn pod_devices(set: &SetPlan) -> Vec<PodDevice> {
+    let of_node = |placement: &Placement| {
+        let device = |it: &PlacedDevice| PodDevice {
+            pod: it.pod,
+            device: PlannedDevice {
+                node_name: placement.node.clone(),
+                driver: it.driver.clone(),
+                pool: it.pool.clone(),
+                device: it.device.clone(),
+            },
+        };
+        placement.devices.iter().map(device).collect::<Vec<_>>()
+    };
+    set.placements.iter().flat_map(of_node).collect()
 }
 
 /// What is said of attaching where nothing is planned.

@@ -212,7 +212,7 @@ impl Decision {
         let due = memory.closing(&request.status, now).reaches(BOOKING_TAKES);
         let state = match sight.keeping {
             Keeping::NotKept(why) => BookingState::Lacking(format!("devices are not kept any more: {why}")),
-            _ => state(request, sets, sight.reservations, parameters.booking),
+            _ => state(request, sets, sight.reservations, parameters.booking, &memory.planned),
         };
         match state {
             // Later than that, what is kept might be over before the booking is.
@@ -325,7 +325,7 @@ impl Decision {
     }
 
     fn say_found(&mut self, found: &FoundCapacity, parameters: &RequestParameters, not_kept: Option<&str>) {
-        let FoundCapacity { message, nodes, node, plan_hash } = found;
+        let FoundCapacity { message, nodes, node, plan_hash, .. } = found;
         let time = words::time(parameters.booking);
         let why = not_kept.map(|why| format!(" ({why})")).unwrap_or_default();
         let booked = format!(

@@ -10,7 +10,7 @@ use hostler_api::{
 use hostler_cluster::{ObjectVersion, from_rfc3339};
 
 use super::{
-    check::CheckVerdict,
+    check::{CheckVerdict, PodDevice},
     clock::{ProvisionMoment, SeenAge},
     event::{ProvisionNotice, WriteOutcome},
     objects::SeenRequest,
@@ -44,6 +44,8 @@ pub(super) struct RequestMemory {
     pub(super) opened_by: Option<Duration>,
     /// What was found, as long as it does not stand in the request.
     pub(super) verdict: Option<CheckVerdict>,
+    /// Devices that the planner found last, for the Reservations that are made for the request.
+    pub(super) planned: Vec<Vec<PodDevice>>,
     /// Whether it is looked at because everything is attached for it, and since when everything is.
     pub(super) verifies: bool,
     pub(super) attached: Option<Duration>,
@@ -64,6 +66,7 @@ impl RequestMemory {
             quiet: now.steady,
             opened_by: None,
             verdict: None,
+            planned: Vec::new(),
             verifies: false,
             attached: None,
             closing: None,
@@ -99,6 +102,9 @@ impl RequestMemory {
         } else if !matches!(verdict, CheckVerdict::Found(_) | CheckVerdict::Attachable(_)) {
             let is_about_room = matches!(verdict, CheckVerdict::NotFound(_));
             self.told_no(if is_about_room { Duration::ZERO } else { self.pause / QUIET_PART }, now);
+        }
+        if let CheckVerdict::Found(found) = &verdict {
+            self.planned.clone_from(&found.devices);
         }
         self.verdict = Some(verdict);
     }

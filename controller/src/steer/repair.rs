@@ -100,9 +100,7 @@ pub(super) fn repair(facts: &SteerFacts<'_>, waiting: &WaitingPod<'_>) -> Repair
     }
     let remaker = pod.owner.controller.as_ref().filter(|it| REMAKERS.contains(&(&*it.api_version, &*it.kind)));
     match remaker {
-        Some(owner) if !has_devices => {
-            Repair::Replace { owner: owner.uid.clone(), why }
-        }
+        Some(owner) if !has_devices => Repair::Replace { owner: owner.uid.clone(), why },
         _ => Repair::Tell(format!("{why}; {}", advice(reservation))),
     }
 }

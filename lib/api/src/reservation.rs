@@ -27,8 +27,8 @@ pub use owner::{
     ReservationOwner,
 };
 pub use spec::{
-    DEFAULT_TTL, NamedDeviceClaim, PreAllocationMode, PreAllocationPolicy, ReservationAllocatePolicy, ReservationSpec,
-    TemplateError,
+    DEFAULT_TTL, NamedDeviceClaim, PlannedDevice, PreAllocationMode, PreAllocationPolicy, ReservationAllocatePolicy,
+    ReservationSpec, TemplateError,
 };
 pub use status::{
     DeviceOwner, ObjectReference, ReservationConditionReason, ReservationConditionType, ReservationPhase,

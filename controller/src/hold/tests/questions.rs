@@ -227,7 +227,7 @@ fn more_devices_than_an_object_has_room_for_are_refused_in_so_many_words() {
     world.reserve("r", wants_and(4, "web", json!({"replicas": 128, "deviceClaims": claims})));
     world.settle();
     let (reason, message) = world.condition("r", "Scheduled");
-    assert_eq!(reason, "Unschedulable");
+    assert_eq!(reason, "Unsupported");
     assert!(message.contains("that would be 1152 devices, and a Reservation keeps 1024 at most"), "{message}");
     assert!(world.server.node_fences.values().all(|node| node.fences.is_empty()));
 }
@@ -240,7 +240,7 @@ fn what_only_looks_at_devices_keeps_none() {
     world.reserve("r", wants_and(1, "web", json!({"deviceClaims": claims})));
     world.settle();
     let (reason, message) = world.condition("r", "Scheduled");
-    assert_eq!(reason, "Unschedulable");
+    assert_eq!(reason, "Unsupported");
     assert!(message.contains("request look of claim monitor has adminAccess"), "{message}");
     assert!(world.server.node_fences.values().all(|node| node.fences.is_empty()));
     world.check_rest();

@@ -22,7 +22,7 @@ fn a_quota_is_counted_before_devices_are_promised_and_named_with_its_numbers() {
     world.reserve("r", wants_and(2, "web", json!({"replicas": 2})));
     world.settle();
     let (reason, message) = world.condition("r", "Scheduled");
-    assert_eq!((world.phase("r"), reason, world.held("r").len()), (Phase::Pending, "Unschedulable", 0));
+    assert_eq!((world.phase("r"), reason, world.held("r").len()), (Phase::Pending, "QuotaExceeded", 0));
     for said in ["ResourceQuota default/q", DEVICES, "hard 0", "used 0", "others 0", "4 are asked for"] {
         assert!(message.contains(said), "{message}");
     }

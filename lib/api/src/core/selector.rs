@@ -91,6 +91,12 @@ pub enum NodeSelectorError {
 }
 
 impl NodeSelector {
+    /// The selector of these nodes.
+    pub fn of_nodes(names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let terms = names.into_iter().flat_map(|name| Self::of_node(name).node_selector_terms);
+        Self { node_selector_terms: terms.collect() }
+    }
+
     /// The selector of one node.
     pub fn of_node(name: impl Into<String>) -> Self {
         let requirement = NodeSelectorRequirement {

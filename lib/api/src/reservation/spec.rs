@@ -68,6 +68,24 @@ pub struct ReservationSpec {
     /// Taints: only pods that tolerate them in their reservation affinity are led to the Reservation.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub taints: Vec<Taint>,
+    /// Devices that were planned for the Reservation when it was made. They are kept if all of them are still free and
+    /// serve the template; else others are chosen.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub planned_devices: Vec<PlannedDevice>,
+}
+
+/// A device that was planned for a Reservation.
+#[derive(Clone, Debug, Default, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PlannedDevice {
+    /// Node of the pod that gets the device.
+    pub node_name: String,
+    /// Driver.
+    pub driver: String,
+    /// Pool.
+    pub pool: String,
+    /// Name in the pool.
+    pub device: String,
 }
 
 /// Devices that are kept without a pod that asks for them.
