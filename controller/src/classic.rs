@@ -1,7 +1,7 @@
-//! Classic DRA (Kubernetes 1.26 to 1.31), where a controller of the driver allocates and scheduler and driver agree on a node
-//! in an object beside the pod.
+//! Classic DRA (Kubernetes 1.26 to 1.31), where a controller of the driver allocates and scheduler and driver agree on
+//! a node in an object beside the pod.
 //!
-//! Everything classic is translated at the edge into what is there already, and nothing modern knows of it.
+//! Everything classic is translated at the edge into types of today; code of modern DRA knows nothing of classic DRA.
 //!
 //! ```text
 //!   objects of a version ──► dialect ──► ClassicEvent ──► ClassicCore::step ──► ClassicCommand ──► dialect ──► patches
@@ -9,16 +9,16 @@
 //!                                                            └──► hostler_allocator::structured
 //! ```
 //!
-//! The core is the only one that decides, and all that it knows can be read again: claims that carry its finalizer, and what
-//! NodeHardware says was given of each node. Both are written before anything depends on them, in this order:
+//! The core alone decides, and everything that it knows can be read again: the claims with its finalizer, and the
+//! grants in each node's NodeHardware. Both are written before anything depends on them, in this order:
 //!
 //! ```text
 //!   finalizer ─► grant in NodeHardware ─► allocation in the claim          and back:
 //!   claim without allocation ─► claim without finalizer ─► no grant in NodeHardware
 //! ```
 //!
-//! Every write carries the version that was read, or is an apply of fields of our own. Two controllers that run at the same
-//! time for a moment meet in NodeHardware; whoever comes second there has given nothing.
+//! Every write carries the version that was read, or is an apply of fields of our own. Two controllers that run at the
+//! same time for a moment meet in NodeHardware: the grant of the later one is refused.
 
 pub(crate) mod adapter;
 mod alarm;

@@ -1,5 +1,5 @@
-//! The edge of classic DRA to the API server. While this process leads, and the server is one of 1.26 to 1.31, it watches what
-//! [`ClassicCore`](super::core::ClassicCore) decides on, and carries out what it says.
+//! The edge of classic DRA to the API server. While this process leads, and the server is one of 1.26 to 1.31, the edge
+//! watches the objects that [`ClassicCore`](super::core::ClassicCore) decides on, and carries out its commands.
 //!
 //! ```text
 //!   leads ──► which version? ──► a term: watch each kind ─► ObjectReader ─► ClassicCore ─► calls ─┐
@@ -7,8 +7,8 @@
 //!     └────────────┴── does not lead any more, or a kind is gone└──── what the server answered ◄─┘
 //! ```
 //!
-//! A term begins with nothing but what the server says, like one after a crash, and nothing of it is left when it ends. On a
-//! server of 1.32 or later, what earlier terms have left is handed over once in each time of leading.
+//! A term begins with nothing but the server's state, as after a crash, and leaves nothing behind when it ends. On a
+//! server of 1.32 or later, claims of earlier terms are handed over once in each leader term.
 
 mod calls;
 mod kind;
@@ -39,37 +39,37 @@ use self::{
 };
 use crate::observe::Watches;
 
-/// Between two looks whether the server has become one of ours.
+/// Pause between two checks whether the server serves a classic version.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
-/// What allocating takes.
+/// Everything that allocation needs: watches, clients, names and channels.
 #[derive(Debug)]
 pub(crate) struct ClassicParts {
-    /// The kinds that others watch as well.
+    /// Shared watches of the kinds that other parts watch as well.
     pub(crate) watches: Watches,
-    /// For watches of other kinds.
+    /// Client for watches of other kinds.
     pub(crate) watching: ApiClient,
     /// A connection that no watch can hold up.
     pub(crate) calling: ApiClient,
     /// The driver that allocates.
     pub(crate) driver: String,
-    /// Where an example of a claim can be tried out.
+    /// Namespace in which a claim can be tried out with a dry run.
     pub(crate) namespace: String,
-    /// Whether this process may write.
+    /// State of the lease: this process writes only while it leads.
     pub(crate) leadership_rx: watch::Receiver<Leadership>,
-    /// How it goes, for whoever wants to know.
+    /// Progress of allocation, for conditions and figures.
     pub(crate) status_tx: watch::Sender<ClassicStatus>,
-    /// Where calls and watches run.
+    /// Owner of the tasks of calls and watches.
     pub(crate) tasks: Tasks,
 }
 
-/// Allocates as long as this process leads a cluster that wants it.
+/// Allocates while this process leads and the server has a classic version.
 pub(crate) fn start(parts: ClassicParts) {
     let tasks = parts.tasks.clone();
     let stop = tasks.stop_token();
     tasks.service("classic", async move {
         tokio::select! {
-            // Dropped at the end only. What was sent is done or not; whoever leads next finds out.
+            // Dropped at the end only. A write that was sent is done or not; the next leader reads which.
             () = run(parts) => {}
             // Cancel safe: the token stays cancelled.
             () = stop.cancelled() => {}
@@ -78,7 +78,7 @@ pub(crate) fn start(parts: ClassicParts) {
     });
 }
 
-/// The kind of claims that the server has.
+/// The API in which the server has claims.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum ServedClaims {
     /// Claims that wait for a controller, on a server of this minor release.
@@ -123,7 +123,7 @@ impl ClassicParts {
         while leads_until(&mut self.leadership_rx).is_none() {
             has_waited = true;
             self.tell(ClassicPhase::NotLeading);
-            // Nobody can lead any more when the process stops, which ends this too.
+            // The channel closes when the process stops: no lead can follow, and this loop ends too.
             if self.leadership_rx.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }
@@ -141,8 +141,9 @@ impl ClassicParts {
         }
     }
 
-    /// In 1.31 claims can be for a controller only where a gate is on: elsewhere the server lets the field fall, and the claim is
-    /// the scheduler's. Whoever may not try it out hears of it when an allocation comes out wrong.
+    /// Returns true if a server of 1.31 drops the field that gives a claim to a controller, since its feature gate is
+    /// off: the claim is then the scheduler's. A controller that may not try it out learns it when an allocation comes
+    /// out wrong.
     async fn is_gate_off(&self, version: ClassicVersion) -> bool {
         if version != ClassicVersion::V1Alpha3 {
             return false;

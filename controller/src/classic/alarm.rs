@@ -1,4 +1,4 @@
-//! When the core wants to go on if nothing happens before: kept for it by whoever has a clock.
+//! The time at which the core continues if no event comes before. The owner of the clock keeps it.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ pub(crate) struct Alarm {
 }
 
 impl Alarm {
-    /// The core said when. It says it again only if it is earlier than what it said before, or if that has passed: what stands
-    /// here is never the one to keep. One that has passed would be taken for this one, and this one be forgotten.
+    /// Stores the time that the core asked for. The core asks again only for an earlier time, or when the stored time
+    /// has passed: the new time always replaces the stored one. Keeping a time that has passed would lose the new one.
     pub(crate) fn set(&mut self, at: Duration) {
         self.at = Some(at);
     }
 
-    /// When it rings, if it shall.
+    /// Returns the time of the alarm, if one is set.
     pub(crate) fn at(self) -> Option<Duration> {
         self.at
     }
 
-    /// It rings; the core is told that time has passed.
+    /// Clears the alarm; the core is told that time has passed.
     pub(crate) fn ring(&mut self) {
         self.at = None;
     }

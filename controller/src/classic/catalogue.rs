@@ -1,4 +1,4 @@
-//! Classes and parameters, and what claims ask for on the strength of them.
+//! Classes and parameters, and the requests of claims that follow from them.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use super::{
     terms::{ClaimTerms, heed_request_configs, requests},
 };
 
-/// What slices can say is what 1.37 knows, whatever the API server knows.
+/// Slices have the fields of 1.37, whatever release the API server is of.
 pub(super) const ALLOCATOR_VERSION: KubernetesVersion = KubernetesVersion::V1_37;
 
 /// The only request of a claim without parameters.
@@ -45,13 +45,13 @@ impl Catalogue {
         Self { driver: driver.to_owned(), usual, classes, parameters, allocator: None }
     }
 
-    /// A class is there or gone. Says whether that is news.
+    /// Stores or removes a class. Returns true if that changes anything.
     pub(super) fn set_class(&mut self, name: String, class: Option<ClassicClass>) -> bool {
         self.allocator = None;
         replace(&mut self.classes, name, class)
     }
 
-    /// Parameters are there or gone. Says whether that is news.
+    /// Stores or removes parameters. Returns true if that changes anything.
     pub(super) fn set_parameters(
         &mut self,
         key: ParametersKey,
@@ -61,25 +61,25 @@ impl Catalogue {
         replace(&mut self.parameters, key, parameters)
     }
 
-    /// The allocator, with all classes as claims of today name them. Made anew after each change.
+    /// Builds the allocator, with all classes as claims of today name them. It is built anew after each change.
     pub(super) fn prepare_allocator(&mut self) {
         if self.allocator.is_none() {
             self.allocator = Some(Allocator::for_version(ALLOCATOR_VERSION, self.device_classes()));
         }
     }
 
-    /// The allocator, once it is prepared.
+    /// Returns the allocator, once it is prepared.
     pub(super) fn allocator(&self) -> Option<&Allocator> {
         self.allocator.as_ref()
     }
 
-    /// Classes of ours that say which nodes suit them.
+    /// Returns our classes that say which nodes suit them.
     pub(super) fn classes_with_nodes(&self) -> impl Iterator<Item = (&str, &NodeSelector)> {
         let ours = self.classes.values().filter(|class| self.is_class_ours(class));
         ours.filter_map(|class| Some((&*class.name, class.suitable_nodes.as_ref()?)))
     }
 
-    /// A DeviceClass is everybody's.
+    /// Returns true if the class is for our driver. A DeviceClass is for every driver.
     fn is_class_ours(&self, class: &ClassicClass) -> bool {
         match &class.content {
             ClassContent::Device(_) => true,
@@ -106,7 +106,7 @@ impl Catalogue {
         classes
     }
 
-    /// Whether the claim is ours to allocate.
+    /// Returns true if our driver allocates the claim.
     pub(super) fn is_ours(&self, claim: &ClassicClaim) -> bool {
         match &claim.wish {
             ClaimWish::Devices { controller, .. } => *controller == self.driver,
@@ -114,7 +114,7 @@ impl Catalogue {
         }
     }
 
-    /// What a claim of ours asks for.
+    /// Returns the terms of a claim of ours, from its devices or from its class and parameters.
     pub(super) fn terms(&self, claim: &ClassicClaim) -> Result<ClaimTerms, ParametersMistake> {
         match &claim.wish {
             ClaimWish::Devices { devices, .. } => self.terms_of_devices(claim, devices),
@@ -176,7 +176,7 @@ impl Catalogue {
         Ok(terms)
     }
 
-    /// As what the allocator knows what a request of parameters names.
+    /// Returns the name under which the allocator knows the class that a request of parameters names.
     fn class_of(
         &self,
         class: &ClassicClass,
@@ -252,7 +252,7 @@ fn full_name(class: &str, device_class: &str) -> String {
     format!("{class}/{device_class}")
 }
 
-/// A device class with what the parameters of a ResourceClass add to it.
+/// Returns a device class with the additions of a ResourceClass's parameters.
 fn named(name: &str, usual: Option<&DeviceClass>, own: &ClassParametersSpec) -> DeviceClass {
     let mut spec = usual.map(|usual| usual.spec.clone()).unwrap_or_default();
     spec.selectors.extend_from_slice(&own.selectors);

@@ -1,4 +1,5 @@
-//! Negotiations about the node of a pod: which nodes will not do, and allocation where one was selected.
+//! Negotiations about the node of a pod (PodSchedulingContext): which nodes are unsuitable, and allocation where a node
+//! was selected.
 
 use std::{
     cell::Cell,
@@ -24,10 +25,10 @@ use super::{
 };
 use crate::agenda::SHORTEST_REFRESH;
 
-/// How long nodes with less of what is optional are told to be unsuitable. The scheduler looks at a pod again after 10 s at most; a
-/// node that it has not selected by then it cannot use.
+/// Time for which nodes with fewer optional devices are reported as unsuitable. The scheduler tries a pod again after
+/// 10 s at most; it cannot use a node that it has not selected by then.
 const PREFERRED_FOR: Duration = Duration::from_secs(30);
-/// Between two looks at claims that take too much work: it doubles.
+/// Pauses between two tries of claims whose search takes too many steps: each is twice the last.
 const CUT_PAUSES: Doubling = Doubling::new(Duration::from_secs(10), Duration::from_secs(600));
 
 /// The claims of a pod that are ours to allocate.
@@ -37,9 +38,9 @@ pub(super) struct AskedClaims {
     pub(super) waiting: Vec<(Vec<String>, ObjectKey)>,
     /// The terms of each of these claims.
     pub(super) terms: Vec<ClaimTerms>,
-    /// Entries of claims that need none any more.
+    /// Entries of claims that need no entry any more.
     pub(super) kept: UnsuitableNodes,
-    /// Something is being done with one of them.
+    /// True if one of the claims is being written or cleaned up.
     pub(super) is_busy: bool,
 }
 
@@ -126,7 +127,7 @@ impl ClassicCore {
         }
     }
 
-    /// The pod of a negotiation that has something to answer; asks for it where it is not known.
+    /// Returns the pod of a negotiation that needs an answer; asks for the pod if it is not known.
     fn pod_of(&mut self, key: &ObjectKey) -> Option<PodFacts> {
         let ContextState { context, pod, .. } = self.contexts.get(key)?;
         if context.is_deleting || (context.selected.is_none() && context.potential.is_empty()) {
@@ -198,7 +199,8 @@ impl ClassicCore {
         }
     }
 
-    /// Has the scheduler take a node with more of what is optional, for a while: whether it can, it alone knows.
+    /// Steers the scheduler to nodes with more optional devices, for a while: only the scheduler knows whether it can
+    /// use them.
     fn prefer_extras(&mut self, key: &ObjectKey, context: &SchedulingContext, verdicts: &mut Verdicts) {
         let now = self.agenda.now;
         let since = self.contexts.get(key).and_then(|state| state.preferred_since).unwrap_or(now);
@@ -214,7 +216,7 @@ impl ClassicCore {
         self.agenda.after(left, Topic::Context(key.clone()));
     }
 
-    /// Nodes that the scheduler asks about, and those that were told to be unsuitable before.
+    /// Returns the nodes that the scheduler asks about, and those that were reported as unsuitable before.
     fn nodes_to_check(&self, context: &SchedulingContext, asked: &AskedClaims) -> BTreeSet<String> {
         let earlier =
             asked.waiting.iter().flat_map(|(names, _)| names).filter_map(|name| context.entries.get(name)).flatten();
@@ -222,7 +224,8 @@ impl ClassicCore {
         context.potential.iter().chain(&context.selected).chain(earlier).cloned().collect()
     }
 
-    /// What there is on each node for all of the claims together. Where no node makes a difference, people are told.
+    /// Checks all of the claims together on each node. Where every node fails for the same reason, an Event on the
+    /// claims tells why.
     pub(super) fn verdicts<'n>(
         &mut self,
         asked: &AskedClaims,
@@ -260,13 +263,13 @@ impl ClassicCore {
         }
     }
 
-    /// Returns true if one of the claims was cut short a short while ago: others have their turn first.
+    /// Returns true if the search for one of the claims was cut short lately: other claims have their turn first.
     fn is_left_alone(&self, asked: &AskedClaims) -> bool {
         let mut pauses = asked.waiting.iter().filter_map(|(_, claim)| self.claims.get(claim)?.cut_short);
         pauses.any(|(_, until)| until > self.agenda.now)
     }
 
-    /// The longer it was cut short, the longer it is left alone.
+    /// Notes a search; the pause doubles each time that it was cut short.
     fn looked_at(&mut self, asked: &AskedClaims, is_cut_short: bool) {
         for (_, claim) in &asked.waiting {
             let Some(state) = self.claims.get_mut(claim) else { continue };
@@ -296,7 +299,7 @@ impl ClassicCore {
         matches!(pod, Some(PodKnowledge::Known { is_fresh: true, .. }))
     }
 
-    /// All claims are allocated on the node that the scheduler selected.
+    /// Begins to allocate all claims on the node that the scheduler selected.
     fn start(&mut self, key: &ObjectKey, pod: &PodFacts, asked: &AskedClaims, node: &str, fits: &[ClaimFit]) {
         if let Some(PodKnowledge::Known { is_fresh, .. }) = self.contexts.get_mut(key).map(|state| &mut state.pod) {
             *is_fresh = false;
@@ -316,7 +319,7 @@ impl ClassicCore {
         }
     }
 
-    /// Whether the node can be told all of it. In 1.31 configuration has a place of its own.
+    /// Checks that the result fits into the handle for the node. In 1.31 the configuration has a field of its own.
     pub(super) fn check_handle(&self, node: &str, fit: &ClaimFit) -> Result<(), HandleError> {
         let mut devices = fit.result.devices.clone();
         if self.settings.version == ClassicVersion::V1Alpha3 {
@@ -332,7 +335,7 @@ impl ClassicCore {
         }
     }
 
-    /// Says of every waiting claim where it cannot be had, where that is not said already.
+    /// Writes the unsuitable nodes of every waiting claim, unless the negotiation has them already.
     fn publish(&mut self, key: &ObjectKey, context: &SchedulingContext, entries: UnsuitableNodes) {
         let is_said = says(&context.entries, &entries);
         let target = WriteTarget::Context(key.clone());
@@ -344,7 +347,7 @@ impl ClassicCore {
         }
     }
 
-    /// A pod that fits nowhere says why.
+    /// Records an Event that says why a pod fits on no node.
     fn say_who_waits(&mut self, context: &SchedulingContext, asked: &AskedClaims, verdicts: &Verdicts) {
         let nodes: BTreeSet<&String> = context.potential.iter().chain(&context.selected).collect();
         let unfit: Vec<&Unfit> = nodes.iter().filter_map(|node| verdicts.get(*node)?.as_ref().err()).collect();
@@ -378,12 +381,12 @@ pub(super) fn new_allocation(
     }
 }
 
-/// Whether entries say this already, beside what others say.
+/// Returns true if the entries contain ours already; entries of others do not matter.
 fn says(entries: &UnsuitableNodes, ours: &UnsuitableNodes) -> bool {
     ours.iter().all(|(name, nodes)| entries.get(name) == Some(nodes))
 }
 
-/// Where each waiting claim cannot be had. What does not fit into a list is left out, what matters least first.
+/// Returns the unsuitable nodes of each waiting claim. A list that is too long loses the nodes that matter least.
 fn unsuitable(context: &SchedulingContext, asked: &AskedClaims, verdicts: &Verdicts) -> UnsuitableNodes {
     let is_unsuitable = |at: usize, node: &String| {
         verdicts.get(node).and_then(|verdict| verdict.as_ref().err()).is_some_and(|unfit| unfit.claims.contains(&at))

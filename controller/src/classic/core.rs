@@ -1,5 +1,5 @@
-//! Owns what is known of claims, negotiations, classes and devices, and decides what is written. Fed by one task, read by
-//! nobody else; holds no clock.
+//! Owns the state of claims, negotiations, classes and devices, and decides what is written. One task feeds it; no
+//! other part reads it; it holds no clock.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,11 +25,11 @@ use super::{
 };
 use crate::agenda::Agenda;
 
-/// Negotiations that are answered in one step, and nodes that are labelled. An answer takes some milliseconds, and whatever
-/// has happened meanwhile waits.
+/// Negotiations that are answered in one step, and nodes that are labelled. An answer takes some milliseconds, during
+/// which events wait.
 const ANSWERS_IN_A_STEP: usize = 1;
 
-/// What does not change.
+/// Settings that do not change during a term.
 #[derive(Clone, Debug)]
 pub(crate) struct ClassicSettings {
     /// The version of the API.
@@ -38,7 +38,7 @@ pub(crate) struct ClassicSettings {
     pub(crate) driver: String,
     /// Device classes of hostler's deployment.
     pub(crate) device_classes: Vec<DeviceClass>,
-    /// Whether a claim is reserved for the pod that it is allocated for; else the scheduler does it.
+    /// True if a claim is reserved for the pod that it is allocated for; else the scheduler reserves it.
     pub(crate) reserves_for_pods: bool,
     /// True if kubelets refuse a claim without devices, as those before 1.28 do.
     pub(crate) needs_devices: bool,
@@ -52,15 +52,15 @@ pub(crate) struct ClassicCore {
     is_synced: bool,
     pub(super) claims: BTreeMap<ObjectKey, ClaimState>,
     pub(super) uids: BTreeMap<String, ObjectKey>,
-    /// By UID: claims that are not known, and of which a source says that they were given something.
+    /// Claims that are not known although a source has a grant for them, by UID.
     pub(super) strangers: BTreeMap<String, Stranger>,
     pub(super) contexts: BTreeMap<ObjectKey, ContextState>,
-    /// By claim: the negotiations that it matters to.
+    /// The negotiations that a claim matters to, by claim.
     pub(super) interested: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
     pub(super) catalogue: Catalogue,
     pub(super) inventory: Inventory,
     pub(super) agenda: Agenda<Topic>,
-    /// The namespace whose question was answered last.
+    /// The namespace whose negotiation was answered last.
     last_asker: String,
     pub(super) writes: InFlightWrites<WriteTarget, ClassicWrite>,
     pub(super) commands: Vec<ClassicCommand>,
@@ -86,7 +86,7 @@ impl ClassicCore {
         }
     }
 
-    /// Something happened; says what is to be done. Nothing is decided before everything has been told.
+    /// Handles an event and returns commands. Nothing is decided before the first lists are complete.
     pub(crate) fn step(&mut self, now: Duration, event: ClassicEvent) -> Vec<ClassicCommand> {
         self.agenda.pass(now);
         self.take(event);
@@ -171,14 +171,14 @@ impl ClassicCore {
         }
     }
 
-    /// Answers those who wait anew, at once: there may be devices for them.
+    /// Answers waiting negotiations again at once if there is news: there may be devices for them.
     fn look_again_if(&mut self, is_news: bool) {
         if is_news {
             self.agenda.gained(Duration::ZERO);
         }
     }
 
-    /// Answers those who wait anew: at once if something got free.
+    /// Answers waiting negotiations again: at once if a device became free.
     pub(super) fn holding_changed(&mut self, change: HoldingChange) {
         match change {
             HoldingChange::None => {}
@@ -201,14 +201,14 @@ impl ClassicCore {
         }
     }
 
-    /// What decides over labels is another one than before.
+    /// Queues the labels of all nodes: the classes that decide over them have changed.
     fn look_at_nodes(&mut self) {
         self.inventory.nodes().for_each(|node| self.agenda.now(Topic::Node(node.to_owned())));
     }
 
     fn synced(&mut self) {
         self.is_synced = true;
-        // Claims may have been told before the sources that they have their devices of.
+        // Claims may have been seen before the sources that offer their devices.
         let claims: Vec<ObjectKey> = self.claims.keys().cloned().collect();
         claims.iter().for_each(|key| self.claim_changed(key));
         self.contexts.keys().for_each(|key| self.agenda.now(Topic::Context(key.clone())));
@@ -238,7 +238,7 @@ impl ClassicCore {
         }
     }
 
-    /// Claims that have devices of pools that were not known before: their source may know nothing of them.
+    /// Queues claims with devices of pools that were not known before: the source may lack their grants.
     fn grant_again(&mut self, pools: &BTreeSet<String>) {
         let has_some = |state: &&ClaimState| {
             let devices = state.claim.allocation.iter().filter_map(|allocation| allocation.devices.as_ref().ok());
@@ -273,8 +273,8 @@ impl ClassicCore {
         }
     }
 
-    /// What the source has may be somebody else's by now: who was not given what it has chosen begins anew, also if the source was
-    /// not asked for it yet, and if it still says what the claim was given before.
+    /// Withdraws allocations that the source does not confirm: other claims may have the chosen devices by now. This
+    /// holds also if the source was not asked for the grant yet, and if it still has an earlier grant of the claim.
     fn withdraw_from(&mut self, source: &str) {
         let lacks = |state: &&ClaimState| {
             let chosen = state.pending.iter().flat_map(|pending| &pending.new.result.devices.results);
@@ -286,7 +286,7 @@ impl ClassicCore {
         keys.iter().for_each(|key| self.withdraw(key));
     }
 
-    /// Says it once, until the claim is allocated.
+    /// Records an Event on a claim once, until the claim is allocated.
     pub(super) fn tell(&mut self, key: &ObjectKey, reason: NoticeReason, message: impl Into<String>) {
         let message = message.into();
         let Some(state) = self.claims.get_mut(key) else { return };
@@ -297,7 +297,7 @@ impl ClassicCore {
     }
 }
 
-/// A pod as a consumer of a claim.
+/// Returns a pod as a consumer of a claim.
 pub(super) fn consumer(pod: &ObjectKey, uid: &str) -> ClassicConsumer {
     ClassicConsumer::of_pod(&*pod.name, uid)
 }

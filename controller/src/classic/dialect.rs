@@ -1,4 +1,4 @@
-//! Between the objects of a version and what the core knows and wants. Pure.
+//! Translation between the objects of a version and the core's types. Pure.
 
 use hostler_api::{
     ObjectKey,
@@ -22,36 +22,36 @@ mod node;
 mod parameters;
 mod read;
 
-/// A version, as it is spoken with one driver's name.
+/// A version of the API, for one driver.
 #[derive(Clone, Debug)]
 pub(crate) struct ClassicDialect {
     pub(crate) version: ClassicVersion,
     pub(crate) driver: String,
 }
 
-/// A write as the API server takes it.
+/// A write in the form that the API server takes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ClassicPatch {
     /// Path of the object.
     pub(crate) path: String,
-    /// Whether it is about the status.
+    /// True if the patch is for the status subresource.
     pub(crate) is_status: bool,
-    /// An apply of fields of our own, and else a merge.
+    /// True for an apply of fields of our own, false for a merge patch.
     pub(crate) is_apply: bool,
     pub(crate) body: Value,
 }
 
 impl ClassicDialect {
-    /// The path of an object of the group.
+    /// Returns the path of an object of the group.
     pub(crate) fn path(&self, resource: &str, key: &ObjectKey) -> String {
         let (version, ObjectKey { namespace, name }) = (self.version.as_str(), key);
         format!("/apis/{GROUP}/{version}/namespaces/{namespace}/{resource}/{name}")
     }
 
-    /// A write, as this version takes it.
+    /// Returns a write in the form that this version takes.
     ///
     /// # Errors
-    /// When what the node is to be told is too long.
+    /// Fails if the text for the node is too long.
     pub(crate) fn patch(&self, write: &ClassicWrite) -> Result<ClassicPatch, HandleError> {
         Ok(match write {
             ClassicWrite::Finalizers(claim, finalizers) => {
@@ -131,7 +131,7 @@ impl ClassicDialect {
         status
     }
 
-    /// Fields that the server let fall, by what it answered to a write.
+    /// Returns the fields that the server dropped, by its answer to a write.
     pub(crate) fn dropped(&self, write: &ClassicWrite, answer: &Value) -> Option<&'static str> {
         let ClassicWrite::Allocation(..) = write else { return None };
         let allocation = &answer["status"]["allocation"];
@@ -144,12 +144,12 @@ impl ClassicDialect {
     }
 }
 
-/// The object must be this one, and nobody may have written it since it was read.
+/// Returns the precondition that the claim is this very object, and unchanged since it was read.
 fn precondition(claim: &WrittenClaim) -> Value {
     json!({"uid": claim.uid, "resourceVersion": claim.version})
 }
 
-/// Namespace and name.
+/// Returns namespace and name as a key.
 fn key(metadata: &ClassicMeta) -> ObjectKey {
     ObjectKey::new(&metadata.namespace, &metadata.name)
 }

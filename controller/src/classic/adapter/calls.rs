@@ -1,4 +1,4 @@
-//! Calls that the core wants made: a pod is read, or an object is written and what came of it is told.
+//! Calls that the core asks for: reads of a pod, and writes of an object with their outcome.
 
 use hostler_api::{
     Chain, ObjectKey,
@@ -17,26 +17,26 @@ use crate::classic::{
     model::PodFacts,
 };
 
-/// Something to ask the server.
+/// A request to the server.
 #[derive(Debug)]
 pub(super) enum ClassicCall {
     Pod(ObjectKey),
-    /// Whether there is a claim with this UID.
+    /// Asks whether there is a claim with this UID.
     Claim(ObjectKey, String),
     Write(ClassicWrite),
 }
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Debug)]
 pub(super) enum CallAnswer {
     Pod(ObjectKey, Result<Option<PodFacts>, String>),
     Claim(String, Result<bool, String>),
     Written {
         target: WriteTarget,
-        /// What was written, in one word.
+        /// The kind of the write, in one word, for figures.
         what: &'static str,
         outcome: WriteOutcome,
-        /// The object as it is now, as far as the server said.
+        /// The object as it is now, if the server returned it.
         object: Option<Value>,
     },
 }
@@ -106,13 +106,13 @@ impl ClassicCaller {
         }
     }
 
-    /// Whether the object can have parameters: claims do from 1.31 on. The server would write them anew for a patch, without their
-    /// spaces, and then refuse it, since they have changed.
+    /// Returns true if the object can have parameters: claims have them from 1.31 on. For a patch, the server would
+    /// write the parameters anew without their spaces, and then refuse the patch since they have changed.
     fn has_parameters(&self, target: &WriteTarget) -> bool {
         self.dialect.version == ClassicVersion::V1Alpha3 && matches!(target, WriteTarget::Claim(_))
     }
 
-    /// Writes the finalizers that a patch has, and leaves all else as it stands, in the binary form.
+    /// Writes the finalizers of a patch in the binary form, and leaves everything else as it is.
     async fn keep(&self, all: &Collection, name: &str, patch: &Value) -> Result<Value, ApiFailure> {
         let metadata = ClassicMeta::deserialize(&patch["metadata"]).unwrap_or_default();
         let change = (&*metadata.resource_version, &*metadata.finalizers);

@@ -29,7 +29,7 @@ pub(super) enum ClassicKind {
 }
 
 impl ClassicKind {
-    /// Those of a version.
+    /// Returns the kinds that a version has.
     pub(super) fn of(version: ClassicVersion) -> &'static [Self] {
         use ClassicKind::{
             Claim, ClaimParameters, Class, ClassParameters, Context, GeneratedClaimParameters,
@@ -52,7 +52,7 @@ impl ClassicKind {
         }
     }
 
-    /// The kind as the shared watches name it, where they have it.
+    /// Returns the kind as the shared watches name it, if they have it.
     pub(super) fn observed(self) -> Option<ObservedKind> {
         match self {
             Self::Node => Some(ObservedKind::Node),
@@ -61,8 +61,8 @@ impl ClassicKind {
         }
     }
 
-    /// Whether a server that does not have it can be done without. 1.30's own parameters came late, and hostler's kinds of
-    /// parameters are needed by whoever names them alone.
+    /// Returns true if allocation works on a server without the kind. 1.30's own parameters came late, and hostler's
+    /// kinds of parameters are needed only by claims and classes that name them.
     pub(super) fn is_optional(self) -> bool {
         matches!(
             self,
@@ -73,7 +73,7 @@ impl ClassicKind {
         )
     }
 
-    /// As objects say it.
+    /// Returns the `kind` of the objects.
     pub(super) fn name(self, version: ClassicVersion) -> &'static str {
         match self {
             Self::Node => "Node",
@@ -88,7 +88,7 @@ impl ClassicKind {
         }
     }
 
-    /// As paths say it.
+    /// Returns the plural of the kind in paths.
     pub(super) fn plural(self, version: ClassicVersion) -> &'static str {
         match self {
             Self::Node => "nodes",
@@ -104,7 +104,7 @@ impl ClassicKind {
         }
     }
 
-    /// All objects of the kind.
+    /// Returns the collection of all objects of the kind.
     pub(super) fn collection(self, version: ClassicVersion) -> Collection {
         let (kind, plural) = (self.name(version), self.plural(version));
         match self {

@@ -1,5 +1,5 @@
-//! Hands claims of before an upgrade to 1.32 or later over to Kubernetes: watches claims and NodeHardware until nothing is left that
-//! [`Migration`] would change. A cluster without such claims costs one list of each.
+//! Hands claims of before an upgrade to 1.32 or later over to Kubernetes: watches claims and NodeHardware until nothing
+//! is left that [`Migration`] would change. A cluster without such claims costs one list of each.
 
 use std::time::Duration;
 
@@ -21,35 +21,35 @@ use crate::{
     model::ObservedKind,
 };
 
-/// News that wait to be read. Few: a storm of changes waits on the server.
+/// Capacity of the channel of reflector events. Small: a storm of changes waits on the server.
 const NEWS: usize = 64;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// Why it is over.
+/// The reason why a migration ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum MigrationEnd {
-    /// Nothing is left.
+    /// No object is left to change.
     Done,
-    /// This process does not lead any more.
+    /// This process is not the leader any more.
     Deposed,
     /// The server has another version of the API now.
     NotServed,
 }
 
-/// From the first list to the moment at which nothing is left.
+/// The migration of one leader term, from the first list to the moment at which no object is left to change.
 pub(super) struct MigrationTerm<'a> {
     parts: &'a mut ClassicParts,
     version: ApiVersion,
     migration: Migration,
-    /// Writes that were made.
+    /// Number of writes that were made.
     written: usize,
     pauses: Backoff,
-    /// Writes that failed since all were tried: others come first.
+    /// Number of writes that failed since all were tried: others come first.
     skipped: usize,
-    /// No write before this: the last one failed.
+    /// The earliest time of the next write, after one that failed.
     not_before: Instant,
-    /// Why the last write failed.
+    /// The failure of the last write.
     trouble: Option<String>,
 }
 
@@ -76,7 +76,7 @@ impl<'a> MigrationTerm<'a> {
             }
             let write = self.next();
             tokio::select! {
-                // What the server says is known before anything is written.
+                // Reflector events are handled before anything is written.
                 biased;
                 // Cancel safe: news that were not taken stay in the channel.
                 Some((kind, news)) = news_rx.recv() => {
@@ -86,11 +86,11 @@ impl<'a> MigrationTerm<'a> {
                     }
                     self.take(kind, &news);
                 }
-                // Cancel safe: it only waits. A lease that was not renewed is noticed in the next round.
+                // Cancel safe: only waits. A lease that was not renewed is noticed in the next turn of the loop.
                 () = reach(Some(until)) => {}
-                // Cancel safe: what has changed is looked at in the next round.
+                // Cancel safe: the change is read in the next turn of the loop.
                 _ = self.parts.leadership_rx.changed() => {}
-                // Cancel safe: it only waits.
+                // Cancel safe: only waits.
                 () = reach(write.is_some().then_some(self.not_before)) => {
                     if let Some(write) = write {
                         self.send(&write).await;
@@ -108,7 +108,7 @@ impl<'a> MigrationTerm<'a> {
 
     fn take(&mut self, kind: MigratedKind, news: &ReflectorEvent) {
         match news {
-            // Where there is no NodeHardware, nothing was given of it.
+            // A cluster without the kind NodeHardware has no grants.
             ReflectorEvent::NotServed => {
                 self.migration.list_started(kind);
                 self.migration.list_ended(kind);
@@ -145,12 +145,12 @@ impl<'a> MigrationTerm<'a> {
         self.migration.next(0)
     }
 
-    /// The caller has just made sure that this process leads.
+    /// Makes a write. The caller has just made sure that this process leads.
     async fn send(&mut self, write: &MigrationWrite) {
         let client = &self.parts.calling;
         let failure = match write {
             MigrationWrite::Claim(write) => match write.send(client, self.version).await {
-                // It is gone with its last finalizer, or as it is now.
+                // The claim is gone with its last finalizer, or is as the server returned it.
                 Ok(claim) => {
                     let claim = claim.and_then(|claim| serde_json::from_value(claim).ok());
                     claim.into_iter().for_each(|claim| self.migration.claim_seen(claim));
@@ -177,7 +177,8 @@ impl<'a> MigrationTerm<'a> {
         self.wrote(failure);
     }
 
-    /// A write that lost, or that is not allowed, is tried again later: by then it is known what the object has become.
+    /// Counts a write's outcome. A write that lost, or that is not allowed, is tried again later, when the object's new
+    /// state is known.
     fn wrote(&mut self, failure: Option<ApiFailure>) {
         let Some(failure) = failure else {
             self.written += 1;

@@ -1,11 +1,11 @@
-//! Words about claims, as Events. What is lost is said anew the next time.
+//! Messages about claims, as Events. A lost Event is recorded anew the next time.
 
 use hostler_api::classic::ClassicVersion;
 use hostler_cluster::events::{EventNote, EventSubject};
 
 use crate::classic::event::ClassicNotice;
 
-/// About which object, and what.
+/// Returns the subject and the text of an Event.
 pub(super) fn event_of(version: ClassicVersion, notice: ClassicNotice) -> (EventSubject, EventNote) {
     let note = EventNote::new(notice.reason.as_str(), notice.message);
     let subject = EventSubject {

@@ -1,5 +1,6 @@
-//! From the server's texts to events of the core: what is read, what cannot be read, and what is gone without a word. Of an
-//! object only its name is kept here, and what is to be said when it is gone. No I/O.
+//! Turns the server's JSON into events of the core: objects that are there, objects that cannot be read, and objects
+//! that vanished between two lists. Of an object only its name is kept here, and the event that reports its end. No
+//! I/O.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +26,7 @@ pub(super) struct ObjectReader {
     is_synced: bool,
 }
 
-/// What is to be said when it is gone.
+/// An object that was seen, with the event that reports its end.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 struct KnownObject {
     uid: String,
@@ -38,18 +39,19 @@ impl ObjectReader {
         Self { dialect, kinds, is_synced: false }
     }
 
-    /// Kinds of which no complete list was seen yet.
+    /// Returns the kinds of which no complete list was seen yet.
     pub(super) fn missing(&self) -> Vec<&'static str> {
         let missing = self.kinds.iter().filter(|(_, known)| !known.is_synced());
         missing.map(|(kind, _)| kind.plural(self.dialect.version)).collect()
     }
 
-    /// Objects that cannot be understood.
+    /// Returns the number of objects that cannot be understood.
     pub(super) fn unreadable(&self) -> usize {
         self.kinds.values().map(|known| known.unreadable().len()).sum()
     }
 
-    /// Returns the events of the core that follow from news of a kind. A kind that can be done without, and is not served, has no objects.
+    /// Returns the events of the core that follow from a reflector's event of a kind. A kind that is optional and not
+    /// served has no objects.
     pub(super) fn take(&mut self, kind: ClassicKind, news: &ReflectorEvent) -> Vec<ClassicEvent> {
         let mut events = match news {
             ReflectorEvent::NotServed => {
@@ -81,7 +83,7 @@ impl ObjectReader {
         events
     }
 
-    /// What the server answered to a write.
+    /// Returns the core's event for the object that the server returned to a write.
     pub(super) fn answered(&self, target: &WriteTarget, object: &Value) -> Option<ClassicEvent> {
         let kind = match target {
             WriteTarget::Claim(_) => ClassicKind::Claim,
@@ -113,13 +115,13 @@ impl ObjectReader {
         match read {
             Ok(Some((event, parameters))) => {
                 let before = known.see(&key, stamp, KnownObject { uid, parameters: parameters.clone() }).flatten();
-                // Parameters that are called otherwise now are gone under their old name.
+                // Parameters that have another name now are gone under their old name.
                 let renamed =
                     before.filter(|before| before.parameters != parameters).and_then(|before| before.parameters);
                 renamed.map(ClassicEvent::ParametersGone).into_iter().chain([event]).collect()
             }
             Ok(None) => Vec::new(),
-            // The object as it was before counts until it is mended.
+            // The last version that could be read counts until the object is mended.
             Err(reason) => {
                 let unreadable =
                     known.see_unreadable(&key, stamp, reason.clone(), KnownObject { uid, parameters: None });
@@ -132,7 +134,7 @@ impl ObjectReader {
         }
     }
 
-    /// What an object says, and under which name, where it is parameters.
+    /// Reads an object; parameters come with the name that claims or classes call them by.
     fn read(
         &self,
         kind: ClassicKind,

@@ -1,4 +1,4 @@
-//! How allocating goes: for conditions, figures, and people.
+//! Status of allocation: for conditions, figures, and messages.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use hostler_cluster::ApiFailure;
 
 use crate::classic::summary::ClassicSummary;
 
-/// How far it has come.
+/// The phase that allocation is in.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) enum ClassicPhase {
     /// Another controller allocates, or this one is about to.
@@ -15,27 +15,27 @@ pub(crate) enum ClassicPhase {
     NotLeading,
     /// The cluster's scheduler allocates.
     NotNeeded,
-    /// Claims and NodeHardware of before the upgrade to 1.32 that are still to be handed over, and what is in the way.
+    /// Claims and NodeHardware from before the upgrade to 1.32 are still to be handed over, and the obstacle, if any.
     Migrating { claims: usize, sources: usize, trouble: Option<String> },
-    /// The server has no such API, or not all of it.
+    /// The server does not have this API, or not all of it.
     NotServed(String),
-    /// Nobody knows, since the server does not answer.
+    /// Unknown, since the server does not answer.
     Unknown(String),
     /// Kinds of which no complete list was seen yet.
     Listing(Vec<&'static str>),
     /// Claims are allocated.
     Allocating(ClassicVersion),
-    /// The server lets fields fall.
+    /// The server drops these fields.
     Dropped(String),
 }
 
-/// How allocating goes.
+/// Status of allocation.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct ClassicStatus {
     pub(crate) phase: ClassicPhase,
-    /// What waits for whom.
+    /// Claims and negotiations, counted by what they wait for.
     pub(crate) summary: ClassicSummary,
-    /// Writes of this term, by what was written and what came of it.
+    /// Writes of this term, by kind of the write and by outcome.
     pub(crate) writes: BTreeMap<(&'static str, &'static str), u64>,
     /// Commands that wait until fewer calls are under way.
     pub(crate) queued: usize,
@@ -44,7 +44,7 @@ pub(crate) struct ClassicStatus {
 }
 
 impl ClassicPhase {
-    /// As a call's failure leaves it.
+    /// Returns the phase after a call that failed.
     pub(super) fn of_failure(failure: &ApiFailure) -> Self {
         match failure {
             ApiFailure::NoResourceApi => Self::NotServed("resource.k8s.io".to_owned()),

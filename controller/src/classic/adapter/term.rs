@@ -1,4 +1,4 @@
-//! One term: from the first list to the moment at which this process does not lead any more. Owns the core.
+//! One term: from the first list to the moment at which this process is not the leader any more. Owns the core.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -27,28 +27,28 @@ use crate::{
     },
 };
 
-/// News that wait for the core. Few: a storm of changes waits on the server.
+/// Capacity of the channel of reflector events. Small: a storm of changes waits on the server.
 const NEWS: usize = 64;
 /// Calls that are under way at once. An API server gives a client some hundreds of places; these leave room for others.
 const MOST_CALLS: usize = 32;
-/// Between two looks at how it goes.
+/// Pause between two updates of the status.
 const BETWEEN_STATUSES: Duration = Duration::from_millis(250);
 /// The first minor release whose kubelets start a pod that has a claim without devices.
 const FIRST_WITHOUT_DEVICES: u32 = 28;
 /// Device classes of hostler's deployment, which parameters name until 1.30.
 const CLASSES: &str = include_str!("../../../../deploy/cluster/deviceclasses.yaml");
-/// What they select where nothing else is configured.
+/// The driver that the selectors of these classes name, where nothing else is configured.
 const USUAL_DRIVER: &str = "hostler.dev";
 
-/// Why a term is over.
+/// The reason why a term ends.
 pub(super) enum TermEnd {
-    /// This process does not lead any more.
+    /// This process is not the leader any more.
     Deposed,
     /// The server does not have this kind any more.
     NotServed(String),
 }
 
-/// Carries out what the core says.
+/// Carries out the core's commands.
 pub(super) struct Term<'a> {
     parts: &'a mut ClassicParts,
     version: ClassicVersion,
@@ -56,18 +56,18 @@ pub(super) struct Term<'a> {
     objects: ObjectReader,
     caller: ClassicCaller,
     events: EventSink,
-    /// Calls that are to be made.
+    /// Calls that wait for their turn.
     queue: VecDeque<ClassicCall>,
     calls: CallPool<CallAnswer>,
     began: Instant,
     alarm: Alarm,
     status: ClassicStatus,
-    /// When it is told how it goes, if there is anything new.
+    /// The time of the next update of the status, if it has changed.
     status_due: Option<Instant>,
 }
 
 impl<'a> Term<'a> {
-    /// `minor` is the server's minor release.
+    /// Begins a term; `minor` is the server's minor release.
     pub(super) fn new(parts: &'a mut ClassicParts, version: ClassicVersion, minor: u32) -> Self {
         let driver = parts.driver.clone();
         let dialect = ClassicDialect { version, driver: driver.clone() };
@@ -104,15 +104,15 @@ impl<'a> Term<'a> {
             let Some(until) = leads_until(&mut self.parts.leadership_rx) else { return TermEnd::Deposed };
             self.begin_calls();
             tokio::select! {
-                // What the server answered is known before anything else that it says, and before more is asked of it.
+                // An answer to a call is handled before other events, and before further calls begin.
                 biased;
                 // Cancel safe: an answer that was not taken stays in the channel.
                 answer = self.calls.answer() => self.answered(answer),
-                // Cancel safe: it only waits. In the next round it turns out that nobody renewed.
+                // Cancel safe: only waits. The next turn of the loop notices that the lease was not renewed.
                 () = reach(Some(until)) => {}
-                // Cancel safe: what has changed is looked at in the next round.
+                // Cancel safe: the change is read in the next turn of the loop.
                 _ = self.parts.leadership_rx.changed() => {}
-                // Cancel safe: it only waits.
+                // Cancel safe: only waits.
                 () = reach(self.status_due) => self.tell_status(),
                 // Cancel safe: news that were not taken stay in the channel.
                 Some((kind, news)) = news_rx.recv() => {
@@ -121,8 +121,9 @@ impl<'a> Term<'a> {
                     }
                     self.objects.take(kind, &news).into_iter().for_each(|event| self.step(event));
                 }
-                // Behind what is new: the core comes back at once as long as it is not done, and goes on with each event, too.
-                // Cancel safe: it only waits.
+                // Behind the events: the core asks to be woken at once while it has work left, and also works with each
+                // event.
+                // Cancel safe: only waits.
                 () = reach(self.alarm.at().map(|at| self.began + at)) => {
                     self.alarm.ring();
                     self.step(ClassicEvent::Tick);
@@ -148,7 +149,7 @@ impl<'a> Term<'a> {
         }
     }
 
-    /// Whoever calls has just made sure that this process leads.
+    /// Begins calls of the queue. The caller has just made sure that this process leads.
     fn begin_calls(&mut self) {
         while self.calls.has_room()
             && let Some(call) = self.queue.pop_front()
@@ -158,7 +159,8 @@ impl<'a> Term<'a> {
         }
     }
 
-    /// What an object has become is known before what came of the write: see the core.
+    /// Handles the answer to a call. The core learns the object's new state before the outcome of the write: see the
+    /// core.
     fn answered(&mut self, answer: CallAnswer) {
         match answer {
             CallAnswer::Pod(key, pod) => self.step(ClassicEvent::Pod(key, pod)),
@@ -205,7 +207,7 @@ impl<'a> Term<'a> {
     }
 }
 
-/// Watches the kinds that decide. Returns the reflectors of those that no other part reads; they end with the term.
+/// Watches the kinds that decide. Returns the reflectors of kinds that no other part reads; they end with the term.
 async fn watch(
     parts: &ClassicParts,
     version: ClassicVersion,
@@ -228,7 +230,7 @@ async fn watch(
     own
 }
 
-/// Those of hostler's deployment, for this driver.
+/// Returns the device classes of hostler's deployment, with selectors for this driver.
 fn device_classes(driver: &str) -> Vec<DeviceClass> {
     let text = CLASSES.replace(&format!("\"{USUAL_DRIVER}\""), &format!("\"{driver}\""));
     serde_saphyr::from_multiple(&text).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Parameters of 1.30, in the words of today.
+//! Parameters of 1.30, as requests of today.
 
 use hostler_api::{
     classic::{
@@ -19,7 +19,7 @@ use crate::classic::model::{Parameters, ParametersKey};
 const CLAIM_KIND: &str = "ResourceClaimParameters";
 const CLASS_KIND: &str = "ResourceClassParameters";
 
-/// What selectors of 1.30 call things, and how it is called today.
+/// Names that selectors of 1.30 use, and the names of today.
 const WORDS: [(&str, &str); 7] = [
     ("attributes.quantity", "capacity"),
     ("attributes.bool", "attributes"),
@@ -30,7 +30,7 @@ const WORDS: [(&str, &str); 7] = [
     ("attributes.version", "attributes"),
 ];
 
-/// Parameters that 1.30 has itself; nothing where the kind is none of these.
+/// Returns parameters of 1.30's own kinds; `None` if the kind is none of these.
 pub(super) fn parameters(driver: &str, kind: &str, object: &Value) -> Option<ReadParameters> {
     let own = own_key(GROUP, kind, object);
     match kind {
@@ -93,7 +93,8 @@ fn of_class(driver: &str, own: ParametersKey, read: &ResourceClassParameters) ->
     (key, check.map(|()| Box::new(Parameters::Class(spec))))
 }
 
-/// Claims and classes name the object that the parameters were made from, where there is one.
+/// Returns the key of the object that the parameters were made from, if there is one: claims and classes name that
+/// object.
 fn key(
     own: ParametersKey,
     from: Option<&hostler_api::classic::ClassicParametersReference>,
@@ -116,7 +117,7 @@ fn selector(driver: &str, asked: Option<&NamedResourcesRequest>) -> Option<Devic
     Some(DeviceSelector { cel: Some(CelDeviceSelector { expression }) })
 }
 
-/// A selector of 1.30 in the words of today. What stands in quotes is left alone.
+/// Translates a selector of 1.30 into the names of today. Text in quotes is left alone.
 fn today(driver: &str, selector: &str) -> String {
     let (mut out, mut rest, mut quote, mut before) = (String::new(), selector, None, ' ');
     while let Some(next) = rest.chars().next() {

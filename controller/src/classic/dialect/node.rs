@@ -1,4 +1,4 @@
-//! Nodes, as far as devices are given on them.
+//! Nodes, with the fields that matter for giving devices.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use crate::classic::model::{NodeAccess, NodeState};
 
-/// Taints with this beginning say how a node is, and Kubernetes takes them off again.
+/// Prefix of taints that describe a node's condition; Kubernetes removes them by itself.
 const CONDITION_TAINT: &str = "node.kubernetes.io/";
 
-/// A node as the server says it.
+/// A Node in the server's JSON.
 #[derive(Debug, Deserialize)]
 pub(crate) struct ClassicNode {
     metadata: ClassicNodeMeta,
@@ -37,7 +37,7 @@ struct FieldsOfManager {
 }
 
 impl ClassicNode {
-    /// The node's name, and the fields that matter.
+    /// Returns the node's name, and the fields that matter.
     pub(crate) fn named_state(self) -> (String, NodeState) {
         let ClassicNodeMeta { name, labels, managed_fields } = self.metadata;
         let ours = managed_fields.iter().filter(|fields| fields.manager == CONTROLLER_FIELD_MANAGER);

@@ -10,14 +10,14 @@ use serde_path_to_error::deserialize;
 use super::{ClassicDialect, generated};
 use crate::classic::model::{Parameters, ParametersKey};
 
-/// Where configurations stand in hostler's own kinds, and in a DeviceClass.
+/// Path of configurations in hostler's own kinds, and in a DeviceClass.
 pub(crate) const CONFIG: &str = "spec.config";
 
 /// Parameters under the name that claims or classes call them by, if they can be understood.
 pub(crate) type ReadParameters = (ParametersKey, Result<Box<Parameters>, ParametersMistake>);
 
 impl ClassicDialect {
-    /// Parameters of one of the kinds that are known; nothing where the kind is none of them.
+    /// Returns parameters of one of the known kinds; `None` if the kind is none of them.
     pub(crate) fn parameters(&self, kind: &str, object: &Value) -> Option<ReadParameters> {
         let group = hostler_api::hardware::GROUP;
         match kind {
@@ -41,7 +41,7 @@ impl ClassicDialect {
     }
 }
 
-/// The name of the object itself.
+/// Returns the key with the name of the object itself.
 pub(super) fn own_key(group: &str, kind: &str, object: &Value) -> ParametersKey {
     let metadata: ClassicMeta = super::read::read(&object["metadata"]).unwrap_or_default();
     ParametersKey { group: group.to_owned(), kind: kind.to_owned(), namespace: metadata.namespace, name: metadata.name }

@@ -1,4 +1,4 @@
-//! Objects of a version, as the core knows them.
+//! Objects of a version, in the core's types.
 
 use hostler_api::{
     ObjectKey,
@@ -19,7 +19,7 @@ use crate::classic::model::{
     PodFacts, SchedulingContext,
 };
 
-/// What is the same in every version.
+/// Fields of a claim's status that are the same in every version.
 #[derive(Debug)]
 struct ClaimStatus {
     allocation: Option<ClaimAllocation>,
@@ -28,7 +28,7 @@ struct ClaimStatus {
 }
 
 impl ClassicDialect {
-    /// A claim.
+    /// Reads a claim.
     pub(crate) fn claim(&self, object: &Value) -> Result<ClassicClaim, serde_json::Error> {
         Ok(match self.version {
             ClassicVersion::V1Alpha1 => {
@@ -59,7 +59,7 @@ impl ClassicDialect {
         })
     }
 
-    /// What handles say. Those of others say nothing to us.
+    /// Reads an allocation from its handles. Handles of other drivers are ignored.
     fn allocation<'h>(&self, by: String, handles: impl IntoIterator<Item = &'h str>) -> ClaimAllocation {
         let devices = if by == self.driver {
             let allocations = handles.into_iter().map(|text| HandleData::from_text(text).map(HandleData::allocation));
@@ -80,7 +80,7 @@ impl ClassicDialect {
         allocation.devices.results.into_iter().filter(|device| device.driver == self.driver).collect()
     }
 
-    /// A class.
+    /// Reads a class.
     pub(crate) fn class(&self, object: &Value) -> Result<ClassicClass, serde_json::Error> {
         if self.version == ClassicVersion::V1Alpha3 {
             let DeviceClassV1Alpha3 { metadata, spec } = read(object)?;
@@ -97,7 +97,7 @@ impl ClassicDialect {
         Ok(ClassicClass { name: metadata.name, suitable_nodes, content })
     }
 
-    /// A negotiation.
+    /// Reads a negotiation.
     pub(crate) fn context(&self, object: &Value) -> Result<(ObjectKey, SchedulingContext), serde_json::Error> {
         let PodSchedulingContext { metadata, spec, status } = read(object)?;
         let entries = status.resource_claims.into_iter();
@@ -113,7 +113,7 @@ impl ClassicDialect {
         Ok((key(&metadata), context))
     }
 
-    /// A pod, with the names of the claims that it has.
+    /// Reads a pod, with the names of its claims.
     pub(crate) fn pod(&self, object: &Value) -> Result<PodFacts, serde_json::Error> {
         let ClassicPod { metadata, spec, status } = read(object)?;
         let made = &status.resource_claim_statuses;
@@ -121,7 +121,7 @@ impl ClassicDialect {
         Ok(PodFacts { uid: metadata.uid, is_deleting: metadata.deletion_timestamp.is_some(), claims })
     }
 
-    /// A NodeHardware.
+    /// Reads a NodeHardware.
     pub(crate) fn source(&self, object: &Value) -> Result<DeviceSource, serde_json::Error> {
         let NodeHardwareJournal { metadata, spec, status } = read(object)?;
         let is_ready = status.is_ready();
@@ -136,7 +136,7 @@ impl ClassicDialect {
         })
     }
 
-    /// A slice of our driver. One that cannot be read is left out, and so its pool is not complete, and not used.
+    /// Reads a slice of our driver. A slice that cannot be read is left out; its pool is then incomplete, and not used.
     fn offered(&self, slice: &Value) -> Option<OfferedSlice> {
         let spec: ResourceSliceSpec = read(slice).ok()?;
         let text = || slice.to_string().into_boxed_str();
@@ -164,14 +164,15 @@ fn wish(spec: ResourceClaimSpecV1Alpha2) -> ClaimWish {
     ClaimWish::Class { class: spec.resource_class_name, parameters: spec.parameters_ref, is_immediate }
 }
 
-/// The claim that is meant. Until 1.27 a pod does not say how a claim is called that was made for it: there is one rule.
+/// Returns the claim that an entry of a pod means. Until 1.27 a pod's status does not name a claim that was made from a
+/// template: a fixed rule does.
 fn pod_claim(pod: &str, claim: &ClassicPodClaim, made: &[PodResourceClaim]) -> Option<PodClaim> {
     let ClassicPodClaim { name, resource_claim_name, resource_claim_template_name } = claim;
     let is_made = resource_claim_name.is_none();
     let claim = if is_made {
         resource_claim_template_name.as_ref()?;
         match made.iter().find(|made| made.name == *name) {
-            // It says so where there is no claim, and shall be none.
+            // The status also says that there is no claim, and shall be none.
             Some(made) => made.resource_claim_name.clone(),
             None => Some(format!("{pod}-{name}")),
         }
