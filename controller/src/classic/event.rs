@@ -1,4 +1,4 @@
-//! What can happen to the core, and what it wants done.
+//! Events that the core receives, and commands that it returns.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,7 +14,7 @@ use super::model::{
     UnsuitableNodes,
 };
 
-/// Something that was seen, or that came of a command.
+/// A change that was seen, or the result of a command.
 #[derive(Clone, Debug)]
 pub(crate) enum ClassicEvent {
     /// A claim is there, or is another one than before.
@@ -29,7 +29,7 @@ pub(crate) enum ClassicEvent {
     Context(ObjectKey, Box<SchedulingContext>),
     /// The negotiation with this UID is gone.
     ContextGone(ObjectKey, String),
-    /// A pod was asked for: how it is, that there is none, or why nobody knows.
+    /// The answer about a pod: its state, its absence, or the failure.
     Pod(ObjectKey, Result<Option<PodFacts>, String>),
     /// Parameters are there, if they can be understood.
     Parameters(ParametersKey, Result<Box<Parameters>, ParametersMistake>),
@@ -43,17 +43,17 @@ pub(crate) enum ClassicEvent {
     Source(Box<DeviceSource>),
     /// A NodeHardware is gone.
     SourceGone(String),
-    /// A claim was looked for by its UID: whether it is there, or why nobody knows.
+    /// The answer to a search for a claim by its UID: true if it exists, or the failure.
     ClaimFound(String, Result<bool, String>),
-    /// Everything that there is has been told.
+    /// The first lists are complete.
     Synced,
-    /// What came of a write. What the object is after it has been told before.
+    /// The outcome of a write. The object's new state came as an event before.
     Written(WriteTarget, WriteOutcome),
     /// Time has passed.
     Tick,
 }
 
-/// An object that is written. There is never more than one write for it under way.
+/// An object that is written. At most one write for it is in flight.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum WriteTarget {
     /// A claim.
@@ -66,22 +66,22 @@ pub(crate) enum WriteTarget {
     Node(String),
 }
 
-/// Something to do.
+/// A command of the core.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ClassicCommand {
-    /// Read a pod.
+    /// Reads a pod.
     FetchPod(ObjectKey),
-    /// Look whether there is a claim with this UID, as of now.
+    /// Asks the server now whether there is a claim with this UID.
     FindClaim(ObjectKey, String),
-    /// Write an object, and say what came of it.
+    /// Writes an object; its outcome comes as an event.
     Write(ClassicWrite),
-    /// Tell people, in an Event.
+    /// Records an Event.
     Tell(ClassicNotice),
-    /// Come back at this time, if nothing happens before.
+    /// Asks to be woken at this time, if no event comes before.
     WakeAt(Duration),
 }
 
-/// A word about a claim.
+/// A message about a claim.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct ClassicNotice {
     pub(crate) claim: ObjectKey,
@@ -90,17 +90,17 @@ pub(crate) struct ClassicNotice {
     pub(crate) message: String,
 }
 
-/// Why people are told.
+/// The reason of an Event.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum NoticeReason {
-    /// Somebody has to mend something.
+    /// A user has to mend something.
     Failed,
-    /// There is no device for it now.
+    /// There is no device for the claim now.
     Waiting,
 }
 
 impl NoticeReason {
-    /// As in the Event.
+    /// Returns the reason as Events carry it.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Failed => "Failed",
@@ -109,7 +109,7 @@ impl NoticeReason {
     }
 }
 
-/// Which object is written, in which version.
+/// The claim that is written, with the version that was read.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct WrittenClaim {
     pub(crate) key: ObjectKey,
@@ -124,30 +124,30 @@ pub(crate) enum ClassicWrite {
     Finalizers(WrittenClaim, Vec<String>),
     /// The claim is allocated.
     Allocation(WrittenClaim, Box<NewAllocation>),
-    /// The claim is not allocated any more, and nobody asks for that any more.
+    /// The claim is not allocated any more, and the request to deallocate it is done.
     Deallocation(WrittenClaim),
     /// The claims of a pod cannot be allocated on these nodes.
     Unsuitable { key: ObjectKey, uid: String, entries: UnsuitableNodes },
-    /// What was given of a source, by UID of the claim; `None` is given back.
+    /// Grants of a source, by UID of the claim; `None` removes one.
     Grants { source: String, version: String, grants: BTreeMap<String, Option<NodeGrant>> },
-    /// Labels of a node; `None` is taken off.
+    /// Labels of a node; `None` removes one.
     Labels { node: String, labels: BTreeMap<String, Option<String>> },
 }
 
-/// What a claim is given.
+/// An allocation for a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NewAllocation {
     pub(crate) node: String,
     pub(crate) result: AllocationResult,
-    /// Requests that got nothing, and can do without.
+    /// Optional requests that got no device.
     pub(crate) absent: Vec<String>,
     pub(crate) is_shareable: bool,
-    /// All that may use it from then on.
+    /// All consumers that may use the claim from then on.
     pub(crate) consumers: Vec<ClassicConsumer>,
 }
 
 impl ClassicWrite {
-    /// The object.
+    /// Returns the object that is written.
     pub(crate) fn target(&self) -> WriteTarget {
         match self {
             Self::Finalizers(claim, _) | Self::Allocation(claim, _) | Self::Deallocation(claim) => {

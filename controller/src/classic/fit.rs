@@ -1,4 +1,4 @@
-//! Which nodes have what claims of one pod want together. Pure.
+//! Nodes that have devices for all claims of a pod together. Pure.
 
 use std::{
     cell::Cell,
@@ -19,34 +19,35 @@ use super::{inventory::Inventory, terms::ClaimTerms};
 /// Steps of one search on one node. An honest claim takes some hundred.
 const MOST_STEPS: u64 = 100_000;
 
-/// The box of one question about all its nodes: looks at devices, and time. The same thread does everything else.
+/// Limit of one question over all its nodes, in devices that are examined: it bounds time, since the same thread does
+/// everything else.
 const MOST_LOOKS: u64 = 5_000_000;
 const MOST_TIME: Duration = Duration::from_millis(500);
-/// The reason of nodes that the box had no room for.
+/// The reason for nodes that were not examined within the limit.
 const CUT_SHORT: &str =
     "not decided: the claims take more work than there is for one pod; ask for less, or with fewer constraints";
 
-/// What claims would be given on a node, or which of them not, and why.
+/// Allocations for the claims on a node, or the claims that cannot be allocated there, and why.
 pub(super) type NodeVerdict = Result<Vec<ClaimFit>, Unfit>;
 
-/// What a claim would be given.
+/// A possible allocation of a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ClaimFit {
     pub(super) result: AllocationResult,
     /// Optional requests that would get nothing.
     pub(super) absent: Vec<String>,
-    /// How many devices it would get that it can do without.
+    /// Number of devices of optional requests.
     pub(super) extras: usize,
 }
 
-/// Which claims cannot be had on a node.
+/// Claims that cannot be allocated on a node.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Unfit {
     pub(super) claims: BTreeSet<usize>,
     pub(super) reason: String,
 }
 
-/// How many devices optional requests get, by claim and name.
+/// Number of devices for optional requests, by claim and name.
 type RequestCounts<'a> = BTreeMap<(usize, &'a str), i64>;
 
 /// The claims of a pod that are to be allocated on one node.
@@ -72,15 +73,15 @@ impl<'a> Question<'a> {
         Self { allocator, inventory, terms, needs_devices, looks_left, ends }
     }
 
-    /// True if not all nodes could be looked at.
+    /// Returns true if not all nodes could be examined.
     pub(super) fn is_cut_short(&self) -> bool {
         self.looks_left.get() == 0 || Instant::now() >= self.ends
     }
 
-    /// Asks for each of these nodes. What is wrong with a device of one node does not matter where another node will do.
+    /// Examines each of these nodes. A mistake in a device of one node does not matter where another node will do.
     ///
     /// # Errors
-    /// When no node makes a difference, or none will do and something is wrong with a device.
+    /// Fails if the answer is the same for every node, or if no node will do and a device has a mistake.
     pub(super) fn ask<'n>(
         &self,
         nodes: impl IntoIterator<Item = &'n str>,
@@ -158,7 +159,7 @@ impl<'a> Question<'a> {
         answer
     }
 
-    /// What is there if optional requests get less: one after the other as much as can be had.
+    /// Returns results with fewer devices for optional requests: one request after the other gets as many as possible.
     fn reduced(&self, pools: &NodePools<'_>) -> Result<Option<Vec<AllocationResult>>, Fatal> {
         let optional =
             self.terms.iter().enumerate().flat_map(|(at, terms)| terms.optional.iter().map(move |it| (at, it)));
@@ -178,7 +179,7 @@ impl<'a> Question<'a> {
         Ok(Some(best))
     }
 
-    /// Gives an optional request more, up to so many devices; what is there then, if it can have any more.
+    /// Raises an optional request up to so many devices; returns the results, if it can have more.
     fn raise<'r>(
         &self,
         pools: &NodePools<'_>,
@@ -224,7 +225,7 @@ impl<'a> Question<'a> {
             let absent = terms.optional.iter().filter(|request| !has(request)).cloned().collect();
             let is_extra = |it: &&DeviceRequestAllocationResult| terms.optional.contains(&it.request);
             let extras = result.devices.results.iter().filter(is_extra).count();
-            // What can be used elsewhere too is used here from now on.
+            // Devices that other nodes reach too are bound to this node from now on.
             result.node_selector = Some(NodeSelector::of_node(node));
             ClaimFit { result, absent, extras }
         };
@@ -262,7 +263,7 @@ fn is_of_node(fatal: &Fatal) -> bool {
     )
 }
 
-/// Nodes with less of what is optional are left out while another one has more: the second pass. Says whether there are any.
+/// Marks nodes that have fewer optional devices than another one: the second pass. Returns true if there are any.
 pub(super) fn prefer_extras<'n>(
     verdicts: &mut BTreeMap<String, NodeVerdict>,
     candidates: impl IntoIterator<Item = &'n String>,
@@ -286,7 +287,7 @@ pub(super) fn prefer_extras<'n>(
     is_any
 }
 
-/// Claims with other counts; those that then ask for nothing are left out.
+/// Claims with other counts; a claim without any request left is left out.
 #[derive(Debug)]
 struct Variation {
     claims: Vec<ResourceClaim>,
@@ -301,7 +302,7 @@ impl Variation {
         Self { claims, places }
     }
 
-    /// Results for all claims, nothing for those that asked for nothing.
+    /// Returns results for all claims; the result of a claim without any request is empty.
     fn expand(&self, results: Vec<AllocationResult>, claims: usize) -> Vec<AllocationResult> {
         let mut all = vec![AllocationResult::default(); claims];
         for (place, result) in self.places.iter().zip(results) {

@@ -1,4 +1,4 @@
-//! What claims were given of sources, as it is written or as it shall be: looked up by source and by claim.
+//! Grants of sources to claims, written or wanted: looked up by source and by claim.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,27 +17,27 @@ pub(super) struct GrantTable {
 }
 
 impl GrantTable {
-    /// What a source gave.
+    /// Returns the grants of a source.
     pub(super) fn of(&self, source: &str) -> &Grants {
         self.by_source.get(source).unwrap_or(&NONE)
     }
 
-    /// What a claim was given of a source.
+    /// Returns the grant of a source to a claim.
     pub(super) fn get(&self, source: &str, uid: &str) -> Option<&NodeGrant> {
         self.of(source).get(uid)
     }
 
-    /// Sources that gave a claim something.
+    /// Returns the sources with a grant for a claim.
     pub(super) fn sources(&self, uid: &str) -> impl Iterator<Item = &String> {
         self.sources.get(uid).into_iter().flatten()
     }
 
-    /// What a claim was given of all sources.
+    /// Returns the grants of all sources to a claim.
     pub(super) fn given(&self, uid: &str) -> impl Iterator<Item = (&String, &NodeGrant)> {
         self.sources(uid).filter_map(move |source| Some((source, self.get(source, uid)?)))
     }
 
-    /// A source gave this, and nothing else. Names the claims for which that is news.
+    /// Replaces the grants of a source. Returns the UIDs of claims whose grants changed.
     pub(super) fn set_source(&mut self, source: &str, grants: Grants) -> BTreeSet<String> {
         let before = self.by_source.remove(source).unwrap_or_default();
         let differs = |uid: &&String| before.get(*uid) != grants.get(*uid);
@@ -52,7 +52,7 @@ impl GrantTable {
         news
     }
 
-    /// A claim was given this, by source, and nothing else. Names the sources for which that is news.
+    /// Replaces the grants of a claim, by source. Returns the sources whose grants changed.
     pub(super) fn set_claim(&mut self, uid: &str, grants: BTreeMap<String, NodeGrant>) -> BTreeSet<String> {
         let before: BTreeSet<String> = self.sources(uid).cloned().collect();
         let is_news = |source: &&String| self.get(source, uid) != grants.get(*source);

@@ -1,5 +1,5 @@
-//! Which devices claims hold. Several claims can turn out to hold the same whole device, by the fault of others; it is free
-//! when the last of them is gone.
+//! Devices that claims hold. Mistakes elsewhere can let several claims hold the same whole device; it is free when the
+//! last of them is gone.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -20,7 +20,7 @@ pub(super) enum HoldingChange {
     Freed,
 }
 
-/// What every claim holds, by its UID.
+/// Devices that each claim holds, by UID of the claim.
 #[derive(Debug)]
 pub(super) struct Holdings {
     features: Features,
@@ -34,17 +34,17 @@ impl Holdings {
         Self { features, state: AllocatedState::new(), claims: BTreeMap::new(), holders: HashMap::new() }
     }
 
-    /// For the allocator.
+    /// Returns the allocator's view of held devices.
     pub(super) fn state(&self) -> &AllocatedState {
         &self.state
     }
 
-    /// What a claim holds.
+    /// Returns the devices that a claim holds.
     pub(super) fn of(&self, uid: &str) -> &[DeviceRequestAllocationResult] {
         self.claims.get(uid).map_or(&[], Vec::as_slice)
     }
 
-    /// A claim holds this from now on, and nothing else. Says what that is to others.
+    /// Replaces the devices that a claim holds. Returns the effect on other claims.
     pub(super) fn set(&mut self, uid: &str, devices: Vec<DeviceRequestAllocationResult>) -> HoldingChange {
         let change = match self.of(uid) {
             known if known == devices => return HoldingChange::None,
@@ -79,7 +79,7 @@ impl Holdings {
         }
     }
 
-    /// A table of devices knows one holder; what the others hold is said to it again.
+    /// Marks a device as held again: the allocator's state knows one holder, and other claims may hold the same device.
     fn hold_again(&mut self, key: &DeviceKey, uids: &[String]) {
         let devices = uids.iter().flat_map(|uid| self.claims.get(uid).into_iter().flatten());
         let mut whole =

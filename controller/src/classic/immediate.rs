@@ -12,7 +12,7 @@ use super::{
 };
 
 impl ClassicCore {
-    /// Claims that are allocated as soon as they exist, wherever there is something.
+    /// Allocates a claim as soon as it exists, on any node that has the devices.
     pub(super) fn settle_immediate(&mut self, key: &ObjectKey) {
         let Some(state) = self.claims.get(key) else { return };
         if !self.catalogue.is_ours(&state.claim) || !self.is_waiting(state) || self.is_busy(state) {
@@ -26,7 +26,7 @@ impl ClassicCore {
         let asked = AskedClaims { waiting, terms: vec![terms], ..AskedClaims::default() };
         let nodes: Vec<String> = self.inventory.open_nodes().map(|(node, _)| node.clone()).collect();
         let Some(verdicts) = self.verdicts(&asked, &nodes.iter().map(String::as_str)) else { return };
-        // A pod may not tolerate a taint: such a node comes behind all others, whatever it has.
+        // A pod may not tolerate a taint: nodes with taints come after all others, whatever devices they have.
         let [open, tainted] = [NodeAccess::Open, NodeAccess::Tainted].map(|access| self.best_node(&verdicts, access));
         match open.or(tainted) {
             None => {
@@ -44,7 +44,7 @@ impl ClassicCore {
         }
     }
 
-    /// The first node of those that take such pods and have the most of what is optional.
+    /// Returns the first node with this access that has the most optional devices.
     fn best_node(&self, verdicts: &Verdicts, access: NodeAccess) -> Option<(String, ClaimFit)> {
         let nodes: Vec<&String> =
             self.inventory.open_nodes().filter(|(_, of)| *of == access).map(|(node, _)| node).collect();

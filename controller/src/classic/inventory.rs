@@ -1,4 +1,4 @@
-//! What there is, what of it claims hold, and what NodeHardware should say was given.
+//! Devices that sources offer, devices that claims hold, and grants that NodeHardware should have.
 
 use std::{
     cell::RefCell,
@@ -20,17 +20,17 @@ use super::{
     offers::ReadOffers,
 };
 
-/// What there is.
+/// Nodes, sources, holdings and grants.
 #[derive(Debug)]
 pub(super) struct Inventory {
     driver: String,
     nodes: BTreeMap<String, NodeState>,
     sources: BTreeMap<String, DeviceSource>,
-    /// What sources offer, as far as anybody asked lately.
+    /// Slices of sources that were examined lately.
     offers: RefCell<ReadOffers>,
-    /// Sources that are of no node.
+    /// Sources that belong to no single node.
     shared: BTreeSet<String>,
-    /// Which source has a pool of our driver.
+    /// The source of each pool of our driver.
     pools: BTreeMap<String, String>,
     holdings: Holdings,
     wanted: GrantTable,
@@ -40,9 +40,9 @@ pub(super) struct Inventory {
 /// The changes that a new version of a source brings.
 #[derive(Debug)]
 pub(super) struct SourceNews {
-    /// True if the source offers something else than before.
+    /// True if the source offers other devices than before.
     pub(super) is_news: bool,
-    /// Claims whose grants in the source are other ones than before.
+    /// Claims whose grants in the source have changed.
     pub(super) concerned: BTreeSet<String>,
     /// Pools that the source did not have before.
     pub(super) pools: BTreeSet<String>,
@@ -63,7 +63,7 @@ impl Inventory {
         }
     }
 
-    /// A node is there or gone. Says whether that is news.
+    /// Stores or removes a node. Returns true if that changes anything.
     pub(super) fn set_node(&mut self, name: String, state: Option<NodeState>) -> bool {
         if self.nodes.get(&name) == state.as_ref() {
             return false;
@@ -75,28 +75,28 @@ impl Inventory {
         true
     }
 
-    /// A node, if there is one.
+    /// Returns a node, if it exists.
     pub(super) fn node(&self, name: &str) -> Option<&NodeState> {
         self.nodes.get(name)
     }
 
-    /// The labels of a node, if there is one.
+    /// Returns the labels of a node, if it exists.
     pub(super) fn labels(&self, node: &str) -> Option<&BTreeMap<String, String>> {
         self.nodes.get(node).map(|state| &state.labels)
     }
 
-    /// Nodes that can take pods, by name.
+    /// Returns the nodes that can take pods, by name.
     pub(super) fn open_nodes(&self) -> impl Iterator<Item = (&String, NodeAccess)> {
         let nodes = self.nodes.iter().map(|(name, state)| (name, state.access));
         nodes.filter(|(_, access)| *access != NodeAccess::Closed)
     }
 
-    /// All nodes, by name.
+    /// Returns the names of all nodes.
     pub(super) fn nodes(&self) -> impl Iterator<Item = &str> {
         self.nodes.keys().map(String::as_str)
     }
 
-    /// A source is there.
+    /// Stores a source.
     pub(super) fn set_source(&mut self, mut source: DeviceSource) -> SourceNews {
         let name = source.name.clone();
         let concerned = self.written.set_source(&name, std::mem::take(&mut source.grants));
@@ -116,7 +116,7 @@ impl Inventory {
         SourceNews { is_news, concerned, pools }
     }
 
-    /// A source is gone, and with it what it said was given.
+    /// Removes a source and its grants. Returns whether anything changed, and the claims that had grants.
     pub(super) fn remove_source(&mut self, name: &str) -> (bool, BTreeSet<String>) {
         self.forget_offer(name);
         let is_news = self.sources.remove(name).is_some();
@@ -133,43 +133,43 @@ impl Inventory {
         }
     }
 
-    /// All sources, by name.
+    /// Returns the names of all sources.
     pub(super) fn source_names(&self) -> impl Iterator<Item = &String> {
         self.sources.keys()
     }
 
-    /// In which version a source is known.
+    /// Returns the version of a source that is known.
     pub(super) fn source_version(&self, name: &str) -> Option<&String> {
         self.sources.get(name).map(|source| &source.version)
     }
 
-    /// Who offers a device.
+    /// Returns the source that offers a device.
     pub(super) fn source_of(&self, device: &DeviceRequestAllocationResult) -> Option<&str> {
         let is_ours = device.driver == self.driver;
         self.pools.get(&device.pool).filter(|_| is_ours).map(String::as_str)
     }
 
-    /// What claims hold.
+    /// Returns the devices that claims hold.
     pub(super) fn holdings(&self) -> &Holdings {
         &self.holdings
     }
 
-    /// A claim holds these devices. Says whether that is news.
+    /// Notes that a claim holds these devices. Returns the effect on other claims.
     pub(super) fn hold(&mut self, uid: &str, devices: Vec<DeviceRequestAllocationResult>) -> HoldingChange {
         self.holdings.set(uid, devices)
     }
 
-    /// What sources say was given.
+    /// Returns the grants that sources have.
     pub(super) fn written(&self) -> &GrantTable {
         &self.written
     }
 
-    /// What sources say that a claim was given.
+    /// Returns the devices that sources have granted to a claim.
     pub(super) fn granted(&self, uid: &str) -> Vec<DeviceRequestAllocationResult> {
         self.written.given(uid).flat_map(|(_, grant)| &grant.devices).cloned().collect()
     }
 
-    /// Sources shall say that a claim was given these devices, and nothing else. Names the sources for which that is news.
+    /// Sets the grants that sources should have for a claim. Returns the sources for which that is a change.
     pub(super) fn want(&mut self, claim: &ClassicClaim, devices: &[DeviceRequestAllocationResult]) -> BTreeSet<String> {
         let mut grants: BTreeMap<String, NodeGrant> = BTreeMap::new();
         for device in devices.iter().filter(|device| device.driver == self.driver) {
@@ -178,7 +178,7 @@ impl Inventory {
             };
             grants.entry(source.clone()).or_insert_with(|| empty_grant(claim)).devices.push(journal_entry(device));
         }
-        // It is written already, and the claim is allocated: in which version of it does not matter any more.
+        // The grant is written and the claim is allocated: the version of the claim does not matter any more.
         for (source, grant) in grants.iter_mut().filter(|_| claim.allocation.is_some()) {
             let written = self.written.get(source, &claim.uid).filter(|written| written.devices == grant.devices);
             grant.claim_version = written.map_or_else(|| grant.claim_version.clone(), |it| it.claim_version.clone());
@@ -186,29 +186,29 @@ impl Inventory {
         self.wanted.set_claim(&claim.uid, grants)
     }
 
-    /// The source that says that it gave a claim a device, whether or not it offers it now.
+    /// Returns the source with a grant of a device to a claim, whether or not it still offers the device.
     fn giver(&self, uid: &str, device: &DeviceRequestAllocationResult) -> Option<&String> {
         let entry = journal_entry(device);
         self.written.given(uid).find(|(_, grant)| grant.devices.contains(&entry)).map(|(source, _)| source)
     }
 
-    /// No source shall say of a claim that it was given something.
+    /// Removes all wanted grants of a claim. Returns the sources for which that is a change.
     pub(super) fn want_nothing(&mut self, uid: &str) -> BTreeSet<String> {
         self.wanted.set_claim(uid, BTreeMap::new())
     }
 
-    /// Whether every source says that the claim was given what it shall have.
+    /// Returns true if every source has the grants that the claim should have.
     pub(super) fn is_granted(&self, uid: &str, devices: &[DeviceRequestAllocationResult]) -> bool {
         let is_written = |(source, grant): (&String, &NodeGrant)| self.written.get(source, uid) == Some(grant);
         devices.iter().all(|device| self.pools.contains_key(&device.pool)) && self.wanted.given(uid).all(is_written)
     }
 
-    /// Whether a source says that the claim was given this device, and as much of it.
+    /// Returns true if a source has a grant of this device to the claim, with the same capacity.
     pub(super) fn is_given(&self, source: &str, uid: &str, device: &DeviceRequestAllocationResult) -> bool {
         self.written.get(source, uid).is_some_and(|grant| grant.devices.contains(&journal_entry(device)))
     }
 
-    /// Whether a source would say that somebody else gave a claim something of it.
+    /// Returns true if a new version of a source has grants that this controller neither wrote nor wants.
     pub(super) fn is_given_by_others(&self, source: &DeviceSource) -> bool {
         let is_foreign = |(uid, grant): (&String, &NodeGrant)| {
             let known = [&self.written, &self.wanted].map(|table| table.get(&source.name, uid));
@@ -217,21 +217,21 @@ impl Inventory {
         source.grants.iter().any(is_foreign)
     }
 
-    /// What a source does not say yet.
+    /// Returns the wanted grants that a source does not have yet.
     pub(super) fn missing_grants(&self, source: &str) -> Grants {
         let wanted = self.wanted.of(source).iter();
         let missing = wanted.filter(|(uid, grant)| self.written.get(source, uid) != Some(*grant));
         missing.map(|(uid, grant)| (uid.clone(), grant.clone())).collect()
     }
 
-    /// What a source still says.
+    /// Returns the grants of a source that are not wanted any more.
     pub(super) fn spare_grants(&self, source: &str) -> Grants {
         let written = self.written.of(source).iter();
         let spare = written.filter(|(uid, _)| self.wanted.get(source, uid).is_none());
         spare.map(|(uid, grant)| (uid.clone(), grant.clone())).collect()
     }
 
-    /// What a node can use, if it can be relied on.
+    /// Returns the slices that a node can use, if its NodeHardware is ready.
     pub(super) fn offers(&self, node: &str) -> Result<Vec<Arc<[ResourceSlice]>>, String> {
         let own = self.sources.get(node).filter(|source| source.node.as_deref() == Some(node));
         let own = own.ok_or_else(|| format!("nothing is known of the hardware of node {node}"))?;
@@ -249,7 +249,7 @@ fn empty_grant(claim: &ClassicClaim) -> NodeGrant {
     NodeGrant { namespace, name, claim_version: claim.version.clone(), devices: Vec::new() }
 }
 
-/// What the journal says of a device: which, and how much of it.
+/// Returns the fields of a device that a grant has: its identity and its capacity.
 fn journal_entry(device: &DeviceRequestAllocationResult) -> DeviceRequestAllocationResult {
     DeviceRequestAllocationResult {
         tolerations: Vec::new(),

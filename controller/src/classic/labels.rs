@@ -1,8 +1,8 @@
-//! Labels of nodes by which a class says where its devices are: the scheduler then asks about nodes that have some.
+//! Labels of nodes that tell where devices of a class are: the scheduler then asks only about nodes that have some.
 //!
-//! A class opts in: its `suitableNodes` name a label of the driver's domain. Such a label is `true` on every node with a
-//! device of the class, held or free, and on no other. What cannot be relied on changes nothing. A label that no class names any
-//! more goes where the node's `managedFields` say that this controller wrote it.
+//! A class opts in: its `suitableNodes` name a label of the driver's domain. Such a label is `true` on every node with
+//! a device of the class, held or free, and on no other. A node whose devices cannot be relied on keeps its labels. A
+//! label that no class names any more goes if the node's `managedFields` say that this controller wrote it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,9 +21,9 @@ use super::{
     topic::Topic,
 };
 
-/// The value of such a label.
+/// The value of these labels.
 const HAS_SOME: &str = "true";
-/// Steps that it may take to find one device.
+/// Limit of steps of the search for one device.
 const MOST_STEPS: u64 = 10_000;
 
 impl ClassicCore {
@@ -46,13 +46,13 @@ impl ClassicCore {
     }
 }
 
-/// Classes with the labels of the driver's domain that they name.
+/// Returns classes with the labels of the driver's domain that they name.
 fn own_classes<'c>(catalogue: &'c Catalogue, driver: &str) -> Vec<(&'c str, BTreeSet<&'c String>)> {
     let classes = catalogue.classes_with_nodes().map(|(class, selector)| (class, own_keys(selector, driver)));
     classes.filter(|(_, keys)| !keys.is_empty()).collect()
 }
 
-/// Which labels the node shall have and which not, if that is known.
+/// Returns the labels that the node shall have, and those that it shall not, if that is known.
 fn wanted_labels(
     catalogue: &Catalogue,
     inventory: &Inventory,
@@ -74,7 +74,7 @@ fn wanted_labels(
     Some(wanted)
 }
 
-/// Whether there is a device of the class, if that can be found out.
+/// Returns true if there is a device of the class; `None` if the search cannot tell.
 fn has_some(allocator: &Allocator, pools: &NodePools<'_>, class: &str) -> Option<bool> {
     let claim = [one_device(class)];
     let free = AllocatedState::new();
@@ -85,7 +85,7 @@ fn has_some(allocator: &Allocator, pools: &NodePools<'_>, class: &str) -> Option
     }
 }
 
-/// Labels of the driver's domain that a selector names.
+/// Returns the labels of the driver's domain that a selector names.
 fn own_keys<'s>(selector: &'s NodeSelector, driver: &str) -> BTreeSet<&'s String> {
     let requirements = selector.node_selector_terms.iter().flat_map(|term| &term.match_expressions);
     requirements.map(|requirement| &requirement.key).filter(|key| is_of(key, driver)).collect()
@@ -95,7 +95,7 @@ fn is_of(key: &str, driver: &str) -> bool {
     key.strip_prefix(driver).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// One device of the class, in whatever state it is.
+/// Returns a claim for one device of the class, held or free.
 fn one_device(class: &str) -> ResourceClaim {
     let any = DeviceToleration { operator: "Exists".to_owned(), ..DeviceToleration::default() };
     let (device_class_name, tolerations) = (class.to_owned(), vec![any]);

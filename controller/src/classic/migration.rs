@@ -1,5 +1,5 @@
-//! Claims that a driver's controller allocated before the cluster was upgraded to Kubernetes 1.32 or later: there the scheduler
-//! allocates, and kube-controller-manager takes back what has [`DELETE_PROTECTION`]. Without I/O.
+//! Claims that a driver's controller allocated before an upgrade to Kubernetes 1.32 or later, where the scheduler
+//! allocates and kube-controller-manager releases claims with [`DELETE_PROTECTION`]. No I/O.
 //!
 //! ```text
 //!   not allocated, or deleted and unused ──► without our finalizer
@@ -17,7 +17,7 @@ use serde::{Deserialize, de::IgnoredAny};
 
 use crate::claim_write::{ClaimWrite, DELETE_PROTECTION, WrittenClaim};
 
-/// The kind of object that the server tells of.
+/// The kind of object that an event of the server is about.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum MigratedKind {
     /// ResourceClaims.
@@ -31,11 +31,11 @@ pub(crate) enum MigratedKind {
 pub(crate) enum MigrationWrite {
     /// A claim has other finalizers.
     Claim(ClaimWrite),
-    /// A NodeHardware has no grants of these claims, by UID, as a change of this version of it.
+    /// A NodeHardware loses its grants to these claims (by UID), with the version that was read as precondition.
     Grants { source: String, version: String, claims: BTreeSet<String> },
 }
 
-/// A claim of any version, as far as it matters here.
+/// A claim of any version, with the fields that migration needs.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct MigratedClaim {
     metadata: ClassicMeta,
@@ -57,7 +57,7 @@ struct GrantingSource {
     claims: BTreeSet<String>,
 }
 
-/// Objects that are left of the time before the upgrade.
+/// Objects that are left from the time before the upgrade.
 #[derive(Debug)]
 pub(crate) struct Migration {
     finalizer: String,
@@ -68,12 +68,12 @@ pub(crate) struct Migration {
 }
 
 impl Migration {
-    /// Nothing is known yet. `finalizer` is that of the driver's controller.
+    /// Begins with no objects. `finalizer` is that of the driver's controller.
     pub(crate) fn new(finalizer: String) -> Self {
         Self { finalizer, claims: BTreeMap::new(), sources: BTreeMap::new(), listed: BTreeSet::new() }
     }
 
-    /// A list of the kind begins: what it does not name is gone.
+    /// Begins a list of the kind: objects that it does not name are gone.
     pub(crate) fn list_started(&mut self, kind: MigratedKind) {
         self.listed.remove(&kind);
         match kind {
@@ -82,12 +82,12 @@ impl Migration {
         }
     }
 
-    /// All objects of the kind are known.
+    /// Ends a list: all objects of the kind are known.
     pub(crate) fn list_ended(&mut self, kind: MigratedKind) {
         self.listed.insert(kind);
     }
 
-    /// A claim is there.
+    /// Stores a claim.
     pub(crate) fn claim_seen(&mut self, claim: MigratedClaim) {
         let key = ObjectKey::new(&claim.metadata.namespace, &claim.metadata.name);
         if claim.metadata.finalizers.contains(&self.finalizer) {
@@ -97,12 +97,12 @@ impl Migration {
         }
     }
 
-    /// A claim is gone.
+    /// Removes a claim.
     pub(crate) fn claim_gone(&mut self, key: &ObjectKey) {
         self.claims.remove(key);
     }
 
-    /// A NodeHardware is there.
+    /// Stores a NodeHardware.
     pub(crate) fn source_seen(&mut self, source: NodeHardwareJournal) {
         let NodeHardwareJournal { metadata, spec, .. } = source;
         if spec.claims.is_empty() {
@@ -113,18 +113,19 @@ impl Migration {
         self.sources.insert(metadata.name, GrantingSource { version: metadata.resource_version, claims });
     }
 
-    /// A NodeHardware is gone.
+    /// Removes a NodeHardware.
     pub(crate) fn source_gone(&mut self, name: &str) {
         self.sources.remove(name);
     }
 
-    /// Claims that are still kept, and NodeHardware that still has grants; `None` before both are known.
+    /// Returns the number of claims that still have the finalizer, and of NodeHardware with grants; `None` before both
+    /// kinds are known.
     pub(crate) fn left(&self) -> Option<(usize, usize)> {
         self.is_listed().then_some((self.claims.len(), self.sources.len()))
     }
 
-    /// A write that is needed now, behind as many others as `skipped`: one that fails holds no other up. What was written is heard of
-    /// before the next question.
+    /// Returns a write that is needed now, after as many others as `skipped`: a write that fails delays no other. The
+    /// result of a write arrives before the next call.
     pub(crate) fn next(&self, skipped: usize) -> Option<MigrationWrite> {
         let of_claims = self.claims.iter().filter_map(|(key, claim)| self.of_claim(key, claim));
         let of_sources = self.sources.iter().filter_map(|(name, source)| self.of_source(name, source));

@@ -1,4 +1,4 @@
-//! Objects of classic DRA as the core knows them, whichever version they came from.
+//! Objects of classic DRA as the core knows them, the same for each version.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +20,7 @@ pub(crate) struct ClassicClaim {
     pub(crate) version: String,
     pub(crate) finalizers: Vec<String>,
     pub(crate) is_deleting: bool,
-    /// UID of the pod that it was made for.
+    /// UID of the pod that the claim was made for.
     pub(crate) owner: Option<String>,
     pub(crate) wish: ClaimWish,
     pub(crate) allocation: Option<ClaimAllocation>,
@@ -28,25 +28,25 @@ pub(crate) struct ClassicClaim {
     pub(crate) is_deallocation_requested: bool,
 }
 
-/// What a claim asks for.
+/// The request of a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ClaimWish {
-    /// Something of a ResourceClass, until 1.30.
+    /// A resource of a ResourceClass, until 1.30.
     Class { class: String, parameters: Option<ClassicParametersReference>, is_immediate: bool },
     /// Devices, from the controller of a driver, in 1.31.
     Devices { devices: DeviceClaim, controller: String },
 }
 
-/// What a claim was given.
+/// The allocation of a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ClaimAllocation {
     /// The driver whose controller allocated; empty for the scheduler.
     pub(crate) by: String,
-    /// Devices of our driver, or why they cannot be known.
+    /// Devices of our driver, or the reason why they are unknown.
     pub(crate) devices: Result<Vec<DeviceRequestAllocationResult>, String>,
 }
 
-/// What all claims of a class have in common.
+/// Fields that all claims of a class share.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ClassicClass {
     pub(crate) name: String,
@@ -54,7 +54,7 @@ pub(crate) struct ClassicClass {
     pub(crate) content: ClassContent,
 }
 
-/// What a class says.
+/// The content of a class, by kind.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ClassContent {
     /// A ResourceClass.
@@ -73,7 +73,8 @@ pub(crate) struct ParametersKey {
 }
 
 impl ParametersKey {
-    /// What a claim or a class names. `namespace` is where the reference itself says none.
+    /// Returns the key of the object that a claim or a class refers to. `namespace` counts where the reference has
+    /// none.
     pub(crate) fn new(reference: &ClassicParametersReference, namespace: &str) -> Self {
         let ClassicParametersReference { api_group, kind, name, namespace: own } = reference.clone();
         let namespace = own.unwrap_or_else(|| namespace.to_owned());
@@ -90,7 +91,7 @@ impl fmt::Display for ParametersKey {
     }
 }
 
-/// What parameters say.
+/// The content of parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Parameters {
     /// Of claims.
@@ -112,7 +113,7 @@ pub(crate) struct SchedulingContext {
     pub(crate) entries: UnsuitableNodes,
 }
 
-/// Where claims cannot be allocated, by what the pod calls the claim.
+/// Nodes on which claims cannot be allocated, by the pod's name for the claim.
 pub(crate) type UnsuitableNodes = BTreeMap<String, BTreeSet<String>>;
 
 /// A pod, as it was when it was read.
@@ -126,19 +127,19 @@ pub(crate) struct PodFacts {
 /// A claim of a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PodClaim {
-    /// What the pod calls it.
+    /// The pod's name for the claim.
     pub(crate) name: String,
     /// The claim, if there shall be one.
     pub(crate) claim: Option<String>,
-    /// Whether it is made for this pod alone, from a template.
+    /// True if the claim is made from a template, for this pod alone.
     pub(crate) is_made: bool,
 }
 
-/// A node, as far as devices are given on it.
+/// A node, with the fields that matter for giving devices.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct NodeState {
     pub(crate) labels: BTreeMap<String, String>,
-    /// Keys of labels that the API server says this controller wrote.
+    /// Keys of labels that this controller wrote, by the API server's record.
     pub(crate) own_labels: BTreeSet<String>,
     pub(crate) access: NodeAccess,
 }
@@ -154,33 +155,33 @@ pub(crate) enum NodeAccess {
     Closed,
 }
 
-/// Who offers devices: a node, or something that several nodes can use.
+/// A source of devices: the NodeHardware of a node, or of devices that several nodes reach.
 #[derive(Clone, Debug)]
 pub(crate) struct DeviceSource {
-    /// Name of its NodeHardware.
+    /// Name of the NodeHardware.
     pub(crate) name: String,
     pub(crate) version: String,
-    /// The node, where it is one.
+    /// The node, if the source is of one.
     pub(crate) node: Option<String>,
-    /// Whether what it says can be relied on.
+    /// True if the source's devices can be relied on.
     pub(crate) is_ready: bool,
     /// Slices of our driver.
     pub(crate) offered: Vec<OfferedSlice>,
-    /// What was given of it, by UID of the claim.
+    /// Grants of the source, by UID of the claim.
     pub(crate) grants: BTreeMap<String, NodeGrant>,
 }
 
-/// A ResourceSlice as a source says it.
+/// A ResourceSlice that a source offers.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct OfferedSlice {
-    /// Its pool.
+    /// The pool of the slice.
     pub(crate) pool: String,
-    /// What it says, as JSON.
+    /// The slice as JSON.
     pub(crate) text: Box<str>,
 }
 
 impl DeviceSource {
-    /// Whether the same can be had of it.
+    /// Returns true if the other source offers the same devices.
     pub(crate) fn offers_the_same(&self, other: &Self) -> bool {
         (self.is_ready, &self.node, &self.offered) == (other.is_ready, &other.node, &other.offered)
     }

@@ -1,5 +1,5 @@
-//! Slices of sources that were asked about lately. All of them at once would be most of what the process holds, and most nodes
-//! are not asked about for a long time.
+//! Slices of sources that were examined lately. All slices at once would be most of the memory of this process, and
+//! most nodes are not examined for a long time.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,20 +7,21 @@ use hostler_api::{core::ObjectMeta, resource::ResourceSlice};
 
 use super::model::{DeviceSource, OfferedSlice};
 
-/// Bytes of text of what is kept, twice: those of some hundred nodes. Read, it takes about four times as much.
+/// Limit of JSON text that is kept, for young and for old slices each: that of some hundred nodes. Parsed slices take
+/// about four times as much.
 const MOST_BYTES: usize = 2 << 20;
 
-/// What sources offer, read.
+/// Parsed slices of sources.
 #[derive(Debug, Default)]
 pub(super) struct ReadOffers {
     young: BTreeMap<String, Arc<[ResourceSlice]>>,
     young_bytes: usize,
-    /// What was young before, and goes if nobody asks for it.
+    /// Slices that were young before; they are dropped unless they are used.
     old: BTreeMap<String, Arc<[ResourceSlice]>>,
 }
 
 impl ReadOffers {
-    /// What a source offers.
+    /// Returns the slices of a source.
     pub(super) fn of(&mut self, source: &DeviceSource) -> Arc<[ResourceSlice]> {
         if let Some(known) = self.young.get(&source.name) {
             return known.clone();
@@ -36,7 +37,7 @@ impl ReadOffers {
         slices
     }
 
-    /// A source offers something else than before.
+    /// Drops the slices of a source whose offer has changed.
     pub(super) fn forget(&mut self, source: &str) {
         self.young.remove(source);
         self.old.remove(source);

@@ -1,4 +1,4 @@
-//! What becomes of claims, and of what sources say that they were given.
+//! The next step of each claim, and of the grants of sources.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::agenda::SHORTEST_REFRESH;
 
-/// What a claim needs next.
+/// The next step of a claim.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum ClaimStep {
     Rest,
@@ -30,7 +30,8 @@ impl ClassicCore {
     pub(super) fn claim_seen(&mut self, claim: ClassicClaim) {
         let key = claim.key.clone();
         if claim.is_deleting && claim.finalizers.is_empty() {
-            // Nothing keeps it any more. What a write returns of it is the last that is heard.
+            // No finalizer keeps the claim any more. The object that a write returned is the last that the server tells
+            // of it.
             return self.claim_gone(&key, &claim.uid);
         }
         let known = self.claims.get(&key).map(|state| (state.claim.uid.clone(), state.claim.version.clone()));
@@ -78,7 +79,7 @@ impl ClassicCore {
         self.look_at_contexts_of(key);
     }
 
-    /// What the claim holds, and what sources shall say of it, follows from what it is.
+    /// Derives from a claim the devices that it holds and the grants that sources should have.
     pub(super) fn claim_changed(&mut self, key: &ObjectKey) {
         let Some(state) = self.claims.get(key) else { return };
         let (holds, wants) = self.devices_of(state);
@@ -98,8 +99,9 @@ impl ClassicCore {
         }
     }
 
-    /// What a claim holds, and what sources shall say that it was given. It holds what it has or shall have, and what sources
-    /// still say that it was given before: that is nobody else's until they say so no more.
+    /// Returns the devices that a claim holds, and the devices that sources should have granted to it. A claim holds
+    /// its own devices, chosen or allocated, and those of earlier grants: no other claim gets these before the sources
+    /// have dropped the grants.
     fn devices_of(
         &self,
         state: &ClaimState,
@@ -126,9 +128,9 @@ impl ClassicCore {
         claim.finalizers.contains(&self.finalizer)
     }
 
-    /// Gives up an allocation that nobody else has seen yet.
+    /// Withdraws an allocation that is not written yet.
     pub(super) fn withdraw(&mut self, key: &ObjectKey) {
-        // What is being written may be there already; the answer tells.
+        // The allocation may be in the claim already; the answer to the write tells.
         if self.is_allocating(key) {
             return;
         }
@@ -142,7 +144,7 @@ impl ClassicCore {
         let is_kept = self.has_finalizer(claim);
         let is_over = claim.is_deleting || claim.is_deallocation_requested;
         let is_ours = claim.allocation.as_ref().is_some_and(|it| it.by == self.settings.driver);
-        // What came out without our name is taken back with the one consumer that was written with it.
+        // An allocation that came out without our name is taken back, with the one consumer that was written with it.
         if is_kept && state.has_vanished && claim.allocation.is_some() && claim.consumers.len() <= 1 {
             return ClaimStep::Deallocate;
         }
@@ -163,7 +165,7 @@ impl ClassicCore {
                 ClaimStep::Allocate
             }
             Some(_) => ClaimStep::AwaitGrant,
-            // Nothing is in flight: neither of ours nor what an earlier run left half done.
+            // Nothing is in flight: neither a write of ours nor a rest of an earlier run.
             None if is_kept => ClaimStep::RemoveFinalizer,
             None => ClaimStep::Rest,
         }
@@ -244,7 +246,7 @@ impl ClassicCore {
         self.claim_changed(key);
     }
 
-    /// The node counts as unsuitable for a while, and the negotiation says so in the same round.
+    /// Notes a node as unsuitable for a while; the negotiation says so in the same step.
     pub(super) fn was_refused(&mut self, key: &ObjectKey, node: &str, message: &str) {
         let now = self.agenda.now;
         let Some(state) = self.claims.get_mut(key) else { return };
@@ -255,7 +257,7 @@ impl ClassicCore {
         self.claim_changed(key);
     }
 
-    /// Claims that wait for their grants are told why they have to.
+    /// Records an Event on claims that wait for their grants.
     pub(super) fn grants_failed(&mut self, source: &str, write: Option<ClassicWrite>, message: &str) {
         let Some(ClassicWrite::Grants { grants, .. }) = write else { return };
         let claims: Vec<ObjectKey> = grants.keys().filter_map(|uid| self.uids.get(uid).cloned()).collect();
@@ -265,7 +267,7 @@ impl ClassicCore {
         }
     }
 
-    /// Has a source say what it shall.
+    /// Writes the grants that a source should have.
     pub(super) fn settle_source(&mut self, name: &str) {
         let Some(version) = self.inventory.source_version(name).cloned() else { return };
         let missing = self.inventory.missing_grants(name).into_iter();
@@ -280,15 +282,15 @@ impl ClassicCore {
         }
     }
 
-    /// Whether nobody can rely on a grant any more: the claim is gone, or another version than that which it was given to. Who gave
-    /// it to a version allocates that one or none, and it had our finalizer.
+    /// Returns true if a grant can be dropped: the claim is gone, or has another version than the one that the grant is
+    /// for. A controller that grants for a version allocates that version or none, and that version had our finalizer.
     fn can_release(&mut self, uid: &str, grant: &NodeGrant) -> bool {
         if let Some(state) = self.uids.get(uid).and_then(|key| self.claims.get(key)) {
             let ClassicClaim { version, allocation, .. } = &state.claim;
             if !self.has_finalizer(&state.claim) {
                 return !is_older(version, &grant.claim_version);
             }
-            // It has, or shall have, something else. Who has nothing loses the finalizer first.
+            // The claim has, or shall have, other devices. A claim without any loses the finalizer first.
             return (allocation.is_some() || state.pending.is_some()) && is_older(&grant.claim_version, version);
         }
         if !self.strangers.contains_key(uid) {
@@ -299,7 +301,7 @@ impl ClassicCore {
         self.strangers.get(uid) == Some(&Stranger::Gone)
     }
 
-    /// A claim that was not known is gone for good, or is on its way to us.
+    /// Handles the search for an unknown claim: it is gone for good, or will come as an event.
     pub(super) fn claim_found(&mut self, uid: String, found: &Result<bool, String>) {
         if self.strangers.remove(&uid) != Some(Stranger::Sought) {
             return;
@@ -314,13 +316,13 @@ impl ClassicCore {
         }
     }
 
-    /// Claims that could be allocated: unallocated, not on their way anywhere.
+    /// Returns true if the claim could be allocated: it has no allocation, and is not being deleted or released.
     pub(super) fn is_waiting(&self, state: &ClaimState) -> bool {
         let claim = &state.claim;
         claim.allocation.is_none() && !claim.is_deleting && !claim.is_deallocation_requested && !state.has_vanished
     }
 
-    /// Whether something is being done with it, be it only cleaning up.
+    /// Returns true if the claim is being allocated or cleaned up.
     pub(super) fn is_busy(&self, state: &ClaimState) -> bool {
         state.pending.is_some() || self.has_finalizer(&state.claim)
     }

@@ -1,4 +1,4 @@
-//! What the core remembers of a claim and of a negotiation.
+//! State of claims and of negotiations in the core.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,23 +14,23 @@ use super::{
 
 /// The first pause after the server refused an allocation; it doubles up to the longest.
 const REFUSALS: Doubling = Doubling::new(Duration::from_secs(30), Duration::from_secs(3600));
-/// How often it is said at most why a claim waits.
+/// Shortest time between two Events that say why a claim waits.
 const WAITING_TOLD_EVERY: Duration = Duration::from_secs(60);
-/// Different words about one claim that are remembered, so that none is said twice.
+/// Number of different messages about a claim that are remembered, so that none is repeated.
 const MOST_WORDS: usize = 32;
 
-/// A claim, and what is being done with it.
+/// A claim, and the work in progress on it.
 #[derive(Debug)]
 pub(super) struct ClaimState {
     pub(super) claim: ClassicClaim,
     pub(super) pending: Option<PendingAllocation>,
-    /// An allocation was written and came out without what makes it ours.
+    /// True if an allocation was written and came out without our driver's name.
     pub(super) has_vanished: bool,
     pub(super) refusals: Refusals,
-    /// The pause after looking at it took too much work, and until when.
+    /// The pause after a search that was cut short, and its end.
     pub(super) cut_short: Option<(Duration, Duration)>,
     told: BTreeSet<String>,
-    /// When it was last said that it waits.
+    /// The time of the last Event that says why the claim waits.
     told_waiting: Option<Duration>,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct ClaimState {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PendingAllocation {
     pub(super) new: NewAllocation,
-    /// The negotiation that it is for.
+    /// The negotiation that the allocation is for.
     pub(super) context: Option<ObjectKey>,
 }
 
@@ -54,22 +54,22 @@ pub(super) struct Refusals {
 pub(super) struct ContextState {
     pub(super) context: SchedulingContext,
     pub(super) pod: PodKnowledge,
-    /// What it shall say of our claims.
+    /// The unsuitable nodes of our claims.
     pub(super) answer: Option<UnsuitableNodes>,
-    /// Since when nodes are told to be unsuitable that have less of what is optional than others.
+    /// The time since which nodes with fewer optional devices are reported as unsuitable.
     pub(super) preferred_since: Option<Duration>,
 }
 
-/// A claim that is not known, though a source says that it was given something.
+/// A claim that is not known although a source has a grant for it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Stranger {
-    /// It is being looked for.
+    /// The server is being asked for the claim.
     Sought,
-    /// There is none, and never will be.
+    /// There is no such claim, and never will be.
     Gone,
 }
 
-/// What is known of a pod.
+/// The state of a pod, as far as it is known.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum PodKnowledge {
     Unknown,
@@ -83,12 +83,12 @@ impl ClaimState {
         Self { claim, pending, has_vanished: false, refusals, cut_short: None, told, told_waiting: None }
     }
 
-    /// Whether this has not been said before.
+    /// Returns true if this message was not recorded before.
     pub(super) fn is_first_word(&mut self, message: &str) -> bool {
         self.told.len() < MOST_WORDS && self.told.insert(message.to_owned())
     }
 
-    /// Why a claim waits has numbers in it, and changes with every other claim: that is not said all the time.
+    /// Limits Events that say why a claim waits: their numbers change with every other claim.
     pub(super) fn may_tell_waiting(&mut self, now: Duration) -> bool {
         let may = self.told_waiting.is_none_or(|last| now.saturating_sub(last) >= WAITING_TOLD_EVERY);
         if may {
@@ -97,7 +97,7 @@ impl ClaimState {
         may
     }
 
-    /// What was wrong is mended: it is said again if it happens again.
+    /// Forgets earlier messages and refusals, since the claim is well: the same failure is reported if it comes again.
     pub(super) fn is_well(&mut self) {
         self.told.clear();
         self.told_waiting = None;
@@ -106,7 +106,7 @@ impl ClaimState {
 }
 
 impl Refusals {
-    /// The server refused an allocation for this node. Says for how long that counts.
+    /// Notes that the server refused an allocation for this node. Returns for how long that counts.
     pub(super) fn add(&mut self, now: Duration, node: &str, message: &str) -> Duration {
         let pause = REFUSALS.after(self.count);
         self.count = self.count.saturating_add(1);
@@ -114,7 +114,7 @@ impl Refusals {
         pause
     }
 
-    /// Nodes for which it counts.
+    /// Returns the nodes for which a refusal counts.
     pub(super) fn nodes(&self, now: Duration) -> impl Iterator<Item = (&String, &String)> {
         self.nodes.iter().filter(move |(_, (_, until))| *until > now).map(|(node, (message, _))| (node, message))
     }

@@ -1,46 +1,46 @@
-//! What waits for whom, counted.
+//! Counts of claims and negotiations by what they wait for.
 
 use super::{
     core::ClassicCore,
     state::{ClaimState, ContextState, PodKnowledge},
 };
 
-/// What waits for whom. Few numbers, however many claims there are.
+/// Counts of claims and negotiations by what they wait for. Few numbers, however many claims there are.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct ClassicSummary {
     /// Claims that are this driver's to allocate.
     pub(crate) claims: ClaimCounts,
-    /// Negotiations about pods, by whom they wait for.
+    /// Negotiations about pods.
     pub(crate) contexts: ContextCounts,
 }
 
 /// Claims by state.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct ClaimCounts {
-    /// Nobody has asked for devices on a certain node yet.
+    /// Claims for which no devices on a certain node were requested yet.
     pub(crate) waiting: usize,
-    /// Devices are chosen, and being written.
+    /// Claims whose devices are chosen, and are being written.
     pub(crate) allocating: usize,
     pub(crate) allocated: usize,
-    /// Something of them is still to be cleaned up.
+    /// Claims that are still to be cleaned up.
     pub(crate) releasing: usize,
 }
 
-/// Negotiations by whom they wait for.
+/// Negotiations by what they wait for.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct ContextCounts {
-    /// The scheduler has to select a node, or others.
+    /// Negotiations that wait for the scheduler to select a node, or to ask about others.
     pub(crate) scheduler: usize,
-    /// None of the nodes that the scheduler asks about has what a claim asks for.
+    /// Negotiations that wait for devices: no node that the scheduler asks about has them.
     pub(crate) devices: usize,
-    /// Somebody has to mend parameters, a class or a claim; or other drivers have to answer.
+    /// Negotiations that wait for a user to mend parameters, a class or a claim, or for other drivers to answer.
     pub(crate) others: usize,
-    /// The API server has to answer.
+    /// Negotiations that wait for the API server's answer.
     pub(crate) api_server: usize,
 }
 
 impl ClaimCounts {
-    /// By name.
+    /// Returns the counts by name.
     pub(crate) fn named(&self) -> [(&'static str, usize); 4] {
         let Self { waiting, allocating, allocated, releasing } = *self;
         [("waiting", waiting), ("allocating", allocating), ("allocated", allocated), ("releasing", releasing)]
@@ -48,7 +48,7 @@ impl ClaimCounts {
 }
 
 impl ContextCounts {
-    /// By name.
+    /// Returns the counts by name.
     pub(crate) fn named(&self) -> [(&'static str, usize); 4] {
         let Self { scheduler, devices, others, api_server } = *self;
         [("scheduler", scheduler), ("devices", devices), ("others", others), ("api_server", api_server)]
@@ -56,7 +56,7 @@ impl ContextCounts {
 }
 
 impl ClassicCore {
-    /// What waits for whom.
+    /// Returns the counts of this moment.
     pub(crate) fn summary(&self) -> ClassicSummary {
         let mut summary = ClassicSummary::default();
         for state in self.claims.values() {

@@ -1,4 +1,4 @@
-//! What a claim asks for, as a claim of today. Pure.
+//! Requests of a claim, as a claim of today. Pure.
 
 use std::collections::BTreeSet;
 
@@ -17,34 +17,34 @@ use serde_json::Value;
 
 use super::model::ClassicClaim;
 
-/// What a claim asks for.
+/// The terms of a claim: its requests, and conditions that a claim of today has no fields for.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ClaimTerms {
     /// The claim of today.
     pub(crate) claim: ResourceClaim,
-    /// Requests that can do with less than they say, and with nothing.
+    /// Requests that accept fewer devices than they name, and none.
     pub(crate) optional: BTreeSet<String>,
-    /// Whether several pods can use it at the same time.
+    /// True if several pods can use the claim at the same time.
     pub(crate) is_shareable: bool,
-    /// A node must be one of each.
+    /// Selectors that a node must match, each of them.
     pub(crate) suitable_nodes: Vec<NodeSelector>,
 }
 
 impl ClaimTerms {
-    /// The terms of a claim that asks for these devices.
+    /// Returns the terms of a claim for these devices.
     pub(crate) fn new(claim: &ClassicClaim, devices: DeviceClaim) -> Self {
         let claim = claim_for(Some(claim), devices);
         Self { claim, optional: BTreeSet::new(), is_shareable: true, suitable_nodes: Vec::new() }
     }
 
-    /// How many devices an optional request would like to have.
+    /// Returns the number of devices that an optional request prefers.
     pub(crate) fn most(&self, request: &str) -> i64 {
         let requests = &self.claim.spec.devices.requests;
         let exactly = requests.iter().find(|it| it.name == request).and_then(|it| it.exactly.as_ref());
         exactly.and_then(|it| it.count).unwrap_or(1)
     }
 
-    /// The claim with other counts for some requests.
+    /// Returns the claim with other counts for some requests.
     pub(crate) fn with_counts(&self, count_of: impl Fn(&str) -> Option<i64>) -> ResourceClaim {
         let mut claim = self.claim.clone();
         let devices = &mut claim.spec.devices;
@@ -63,7 +63,7 @@ impl ClaimTerms {
     }
 }
 
-/// A claim of today that asks for these devices.
+/// Returns a claim of today for these devices.
 pub(super) fn claim_for(claim: Option<&ClassicClaim>, devices: DeviceClaim) -> ResourceClaim {
     let metadata = |claim: &ClassicClaim| ResourceClaimMetadata {
         name: claim.key.name.clone(),
@@ -80,14 +80,15 @@ pub(super) fn claim_for(claim: Option<&ClassicClaim>, devices: DeviceClaim) -> R
     }
 }
 
-/// Takes requests out of a list; a list that was about nothing else would be about all of them.
+/// Removes requests from a list. Returns false for a list that would become empty: an empty list stands for all
+/// requests.
 fn keep(requests: &mut Vec<String>, gone: &BTreeSet<String>) -> bool {
     let was_for_all = requests.is_empty();
     requests.retain(|request| !gone.contains(request));
     was_for_all || !requests.is_empty()
 }
 
-/// Requests of parameters, as requests of today. `class_of` says as what the allocator knows the class of a request.
+/// Returns requests of parameters as requests of today. `class_of` returns the allocator's name of a request's class.
 pub(crate) fn requests(
     asked: &[ParameterRequest],
     mut class_of: impl FnMut(usize, &ParameterRequest) -> Result<String, ParametersMistake>,
@@ -100,7 +101,7 @@ pub(crate) fn requests(
     asked.iter().enumerate().map(request).collect()
 }
 
-/// Heeds what 1.31 has no fields for: configurations that are for us, and not for the node.
+/// Applies configurations that are for the controller, and not for the node: 1.31 has no fields for them.
 pub(crate) fn heed_request_configs(terms: &mut ClaimTerms, driver: &str) -> Result<(), ParametersMistake> {
     let written = std::mem::take(&mut terms.claim.spec.devices.config);
     for (at, config) in written.into_iter().enumerate() {
@@ -124,7 +125,7 @@ pub(crate) fn heed_request_configs(terms: &mut ClaimTerms, driver: &str) -> Resu
     Ok(())
 }
 
-/// A claim's configuration for the node. No claim can be changed.
+/// Checks a claim's configuration for the node. No claim can be changed.
 fn check_own(config: &DeviceClaimConfiguration, driver: &str, at: usize) -> Result<(), ParametersMistake> {
     let Some(opaque) = config.opaque.as_ref().filter(|opaque| opaque.driver == driver) else { return Ok(()) };
     check_config(&opaque.parameters, &format!("spec.devices.config[{at}].opaque.parameters"))
@@ -135,7 +136,7 @@ fn request_config(config: &DeviceClaimConfiguration, driver: &str) -> Option<Res
     parameters_of_kind(config, driver, REQUEST_CONFIG_KIND).map(|parameters| serde_json::from_value(parameters.clone()))
 }
 
-/// Parameters of a kind of ours, if that is what the configuration says.
+/// Returns parameters of a kind of ours, if the configuration has them.
 fn parameters_of_kind<'c>(config: &'c DeviceClaimConfiguration, driver: &str, kind: &str) -> Option<&'c Value> {
     let opaque = config.opaque.as_ref().filter(|opaque| opaque.driver == driver)?;
     let is = |field: &str, value: &str| opaque.parameters[field] == value;

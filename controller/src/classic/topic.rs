@@ -1,4 +1,4 @@
-//! What the core looks at, now or later.
+//! Keys of the core's work queue.
 
 use std::mem::discriminant;
 
@@ -6,7 +6,7 @@ use hostler_api::ObjectKey;
 
 use crate::agenda::Agenda;
 
-/// Something to look at.
+/// A key of the work queue.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum Topic {
     Claim(ObjectKey),
@@ -16,16 +16,16 @@ pub(super) enum Topic {
     Context(ObjectKey),
     /// A claim that is allocated without a pod.
     Immediate(ObjectKey),
-    /// A negotiation that somebody else's devices may matter to. Whoever has just been asked something comes first.
+    /// A negotiation that waits for devices of other claims. Negotiations that just got a question come first.
     Waiting(ObjectKey),
-    /// A claim whose allocation was refused: whoever waits for it.
+    /// A claim whose allocation was refused; the negotiations that wait for it are answered again.
     Retry(ObjectKey),
-    /// Everybody who waits for devices.
+    /// All negotiations that wait for devices.
     Refresh,
 }
 
 impl Topic {
-    /// The namespace of a question to the allocator, which can take long.
+    /// Returns the namespace of a question to the allocator, which can take long.
     fn asker(&self) -> Option<&str> {
         match self {
             Self::Context(key) | Self::Immediate(key) | Self::Waiting(key) => Some(&key.namespace),
@@ -33,7 +33,7 @@ impl Topic {
         }
     }
 
-    /// The first topic of the kind in the namespaces behind this one.
+    /// Returns the first topic of the same kind in the namespaces after this one.
     fn behind(&self, namespace: &str) -> Option<Self> {
         let key = ObjectKey { namespace: format!("{namespace}\0"), name: String::new() };
         match self {
@@ -45,7 +45,7 @@ impl Topic {
     }
 }
 
-/// The next topic. Of questions of one kind the namespaces take turns: `last` is the one that had its turn last.
+/// Returns the next topic. Among questions of one kind the namespaces take turns: `last` had its turn last.
 pub(super) fn next_in_turn(agenda: &mut Agenda<Topic>, last: &mut String) -> Option<Topic> {
     let first = agenda.pop()?;
     let Some(from) = first.behind(last) else { return Some(first) };

@@ -1,4 +1,4 @@
-//! Writes of the core, and what follows from their outcomes.
+//! Writes of the core, and the effects of their outcomes.
 
 use hostler_api::ObjectKey;
 use hostler_reconcile::{WriteOutcome, WriteReadiness};
@@ -10,7 +10,7 @@ use super::{
 };
 
 impl ClassicCore {
-    /// True if the object can be written now; else `topic` is looked at again once it can.
+    /// Returns true if the object can be written now; else `topic` is queued again for when it can.
     pub(super) fn can_write(&mut self, target: &WriteTarget, topic: Topic) -> bool {
         let readiness = self.writes.readiness(target, self.agenda.now);
         if let WriteReadiness::After(pause) = readiness {
@@ -19,13 +19,13 @@ impl ClassicCore {
         readiness == WriteReadiness::Ready
     }
 
-    /// Writes. The caller has asked whether the object can be written.
+    /// Begins a write. The caller has asked whether the object can be written.
     pub(super) fn write(&mut self, write: ClassicWrite) {
         self.writes.begin(write.target(), write.clone());
         self.commands.push(ClassicCommand::Write(write));
     }
 
-    /// Whether an allocation is being written into the claim.
+    /// Returns true if an allocation is being written into the claim.
     pub(super) fn is_allocating(&self, key: &ObjectKey) -> bool {
         matches!(self.writes.of(&WriteTarget::Claim(key.clone())), Some(ClassicWrite::Allocation(..)))
     }
@@ -34,7 +34,7 @@ impl ClassicCore {
         let write = self.writes.ended(&target, self.agenda.now, outcome == WriteOutcome::Done);
         self.look_at(&target);
         match (target, outcome) {
-            // Another claim has the name by now.
+            // Another claim has this name by now.
             (WriteTarget::Claim(key), _) if !self.is_of(&key, write.as_ref()) => {}
             (WriteTarget::Claim(key), WriteOutcome::Gone) => {
                 if let Some(uid) = self.claims.get(&key).map(|state| state.claim.uid.clone()) {
@@ -53,7 +53,7 @@ impl ClassicCore {
         }
     }
 
-    /// True if a write was one of the claim that has this name now.
+    /// Returns true if the write was one of the claim that has this name now.
     fn is_of(&self, key: &ObjectKey, write: Option<&ClassicWrite>) -> bool {
         let Some(ClassicWrite::Finalizers(it, _) | ClassicWrite::Allocation(it, _) | ClassicWrite::Deallocation(it)) =
             write
@@ -72,7 +72,7 @@ impl ClassicCore {
         });
     }
 
-    /// A write that lost need not wait where the object that it lost against is there already.
+    /// Retries a write that lost, at once if the newer object is known already.
     pub(super) fn try_again_if_newer(&mut self, target: &WriteTarget, write: Option<&ClassicWrite>) {
         let (wrote, known) = match write {
             Some(
