@@ -1,5 +1,5 @@
-//! ProvisioningRequest: whether pods that nobody has made yet would fit, all of them together, and for a while the promise that
-//! no other request is told the same of the same devices.
+//! ProvisioningRequest: answers whether pods that do not exist yet would fit, all of them together. For a while no
+//! other request is told yes for the same devices.
 //!
 //! ```text
 //!   requests, templates, pods ─► ProvisionObjects ─┐
@@ -8,14 +8,15 @@
 //!                                      └── what fits ◄── CheckBatch::run ◄── the planner's snapshot
 //! ```
 //!
-//! What lacks for requests of one class can be attached to nodes, where somebody can do that: see `attach`.
+//! Devices that requests of one class lack can be attached to nodes, where an implementation of `attach::Attach`
+//! exists.
 //!
-//! The core decides, and keeps nothing that cannot be read again: what a request was told stands in its status, and what is
-//! booked follows from that. Every write names the version that it goes over.
+//! The core decides, and holds no state that cannot be read again: the answer to a request is in its status, and the
+//! booking follows from that. Every write names the version that it replaces.
 //!
-//! Two controllers that lead at the same time for a moment must not promise the same device twice. So whoever begins to lead
-//! first marks every request that is still open with his term; only then he checks. What another one is about to write
-//! afterwards is refused, and what he wrote before is seen.
+//! Two controllers that lead at the same time for a moment must not promise the same device twice. So a new leader
+//! first marks every open request with its leader term, and checks only then. A write of the other controller after
+//! that is refused, and a write from before is seen.
 
 pub(crate) mod adapter;
 mod arrive;

@@ -1,7 +1,7 @@
-//! The edge of ProvisioningRequests. While this process leads, it shows the core what is there, has the planner answer on a
-//! thread of its own, and writes what the core says.
+//! The edge of ProvisioningRequests. While this process leads, the edge shows the core the state of the cluster, runs
+//! the planner on a thread of its own, and makes the writes that the core returns.
 //!
-//! A term begins with nothing but what the server says, like one after a crash, and nothing of it is left when it ends.
+//! A term begins with nothing but the server's state, as after a crash, and leaves nothing behind when it ends.
 
 pub(super) mod attach;
 mod calls;
@@ -48,39 +48,39 @@ use crate::{
 
 pub(crate) use self::status::ProvisionStatus;
 
-/// Writes that are under way at once.
+/// Limit of writes in flight.
 const MOST_WRITES: usize = 16;
-/// Nothing is due: somebody will tell.
+/// A time that stands for no deadline: an event will come before.
 const LATER: Duration = Duration::from_secs(3600);
 
-/// What answering takes.
+/// Everything that answering needs: view, clients, configuration and channels.
 #[derive(Debug)]
 pub(crate) struct ProvisionParts {
     /// A connection that no watch can hold up.
     pub(crate) client: ApiClient,
-    /// How it is done.
+    /// Configuration of answers and bookings.
     pub(crate) config: ProvisioningConfig,
-    /// What is there.
+    /// The shared view of the cluster.
     pub(crate) view_rx: watch::Receiver<Arc<ClusterView>>,
-    /// How keeping devices goes; `None` where nobody here wants to.
+    /// Status of Reservations; `None` if they are switched off.
     pub(crate) holds_rx: Option<watch::Receiver<HoldStatus>>,
-    /// Who attaches devices to nodes; `None`: nobody here does.
+    /// The implementation that attaches devices to nodes; `None` if there is none.
     pub(crate) attach: Option<Arc<dyn Attach>>,
-    /// Whether this process may write.
+    /// State of the lease: this process writes only while it leads.
     pub(crate) leadership_rx: watch::Receiver<Leadership>,
-    /// How it goes, for whoever wants to know.
+    /// Progress of answers, for conditions and figures.
     pub(crate) status_tx: watch::Sender<ProvisionStatus>,
-    /// Where calls and questions run.
+    /// Owner of the tasks of calls and questions.
     pub(crate) tasks: Tasks,
 }
 
-/// Answers as long as this process leads.
+/// Answers requests while this process leads.
 pub(crate) fn start(parts: ProvisionParts) {
     let tasks = parts.tasks.clone();
     let stop = tasks.stop_token();
     tasks.service("provisioning", async move {
         tokio::select! {
-            // Dropped at the end only. What was sent is written or not; whoever leads next finds out.
+            // Dropped at the end only. A write that was sent is done or not; the next leader reads which.
             () = run(parts) => {}
             // Cancel safe: the token stays cancelled.
             () = stop.cancelled() => {}
@@ -98,7 +98,7 @@ async fn run(mut parts: ProvisionParts) {
 }
 
 impl ProvisionParts {
-    /// Whether somebody keeps what Reservations ask for: whoever leads answers requests and keeps devices.
+    /// Returns the state of keeping devices for Reservations: the same leader answers requests and keeps devices.
     fn keeping(&mut self, view: &ClusterView) -> Keeping {
         let is_absent = [ObservedKind::Reservation, ObservedKind::ProvisioningRequest]
             .iter()
@@ -107,7 +107,7 @@ impl ProvisionParts {
             return Keeping::NotKept("capabilities.reservations is \"off\"".to_owned());
         };
         match &holds_rx.borrow_and_update().phase {
-            // They are there, and cannot be seen: what is booked must not be taken for deleted.
+            // The kind exists and cannot be read: bookings must not be taken for deleted.
             HoldPhase::Keeping if is_absent => Keeping::Unknown,
             HoldPhase::Keeping => Keeping::Kept,
             HoldPhase::NotLeading | HoldPhase::Listing(_) | HoldPhase::Unknown(_) => Keeping::Unknown,
@@ -116,7 +116,7 @@ impl ProvisionParts {
         }
     }
 
-    /// Waits until this process leads, and everything is known.
+    /// Waits until this process leads, and the first lists are complete.
     async fn wait_to_lead(&mut self) {
         let Self { leadership_rx, view_rx, status_tx, .. } = self;
         wait_to_lead(leadership_rx, view_rx, || drop(status_tx.send_replace(ProvisionStatus::default()))).await;
@@ -131,7 +131,7 @@ enum ProvisionWrite {
     Finalizers(FinalizerWrite),
 }
 
-/// What there is to know about keeping devices, when it is other than before.
+/// Waits until the status of Reservations changes.
 async fn changed(holds_rx: &mut Option<watch::Receiver<HoldStatus>>) -> Result<(), watch::error::RecvError> {
     match holds_rx {
         Some(holds_rx) => holds_rx.changed().await,
@@ -139,7 +139,7 @@ async fn changed(holds_rx: &mut Option<watch::Receiver<HoldStatus>>) -> Result<(
     }
 }
 
-/// Carries out what the core says.
+/// Carries out the core's commands.
 struct ProvisionTerm<'a> {
     parts: &'a mut ProvisionParts,
     core: ProvisionCore,
@@ -196,21 +196,21 @@ impl<'a> ProvisionTerm<'a> {
             self.begin_writes();
             let due = self.wake.unwrap_or_else(|| Instant::now() + LATER).min(until);
             event = tokio::select! {
-                // What the server answered is known before anything else.
+                // The server's answer to a write is handled before other events.
                 biased;
                 // Cancel safe: an answer that was not taken stays in the channel.
                 answer = self.writes.answer() => self.written(answer),
-                // Cancel safe: see there.
+                // Cancel safe: an answer that was not taken stays in the channel.
                 Some(answer) = self.checked_rx.recv() => ProvisionEvent::Checked(answer),
-                // Cancel safe: see there.
+                // Cancel safe: an answer that was not taken stays in the channel.
                 Some(answer) = self.called_rx.recv() => self.called(answer),
-                // Cancel safe: what has changed is looked at in the next round.
+                // Cancel safe: the change is read in the next turn of the loop.
                 _ = self.parts.leadership_rx.changed() => ProvisionEvent::Changed,
-                // Cancel safe: see there.
+                // Cancel safe: the change is read in the next turn of the loop.
                 _ = self.parts.view_rx.changed() => ProvisionEvent::Changed,
-                // Cancel safe: see there.
+                // Cancel safe: the change is read in the next turn of the loop.
                 Ok(()) = changed(&mut self.parts.holds_rx) => ProvisionEvent::Changed,
-                // Cancel safe: it only waits.
+                // Cancel safe: only waits.
                 () = sleep_until(due) => ProvisionEvent::Changed,
             };
         }
@@ -246,7 +246,7 @@ impl<'a> ProvisionTerm<'a> {
         self.tell();
     }
 
-    /// Whoever calls has just made sure that this process leads.
+    /// Begins the queued writes. The caller has just made sure that this process leads.
     fn begin_writes(&mut self) {
         while self.writes.has_room()
             && let Some(write) = self.queue.pop_front()
@@ -262,7 +262,7 @@ impl<'a> ProvisionTerm<'a> {
         }
     }
 
-    /// Has the planner answer, from the cluster as it is in the same view as the requests.
+    /// Runs the planner on the view that the requests came from too.
     fn check(&mut self, batch: CheckBatch, view: &Arc<ClusterView>) {
         self.status.checks += 1;
         let (view, checked_tx) = (view.clone(), self.checked_tx.clone());
@@ -273,18 +273,18 @@ impl<'a> ProvisionTerm<'a> {
         });
         self.parts.tasks.job(async move {
             let answer = answering.await.unwrap_or_else(|_| CheckBatch::unanswered(number));
-            // Nobody wants to know when the term is over.
+            // The receiver is gone when the term is over.
             let _ = checked_tx.send(answer).await;
         });
     }
 
-    /// Has a device attached or detached, or asks what is attached; whoever does it may wait.
+    /// Attaches or detaches a device, or lists what is attached, on a thread that may wait.
     fn call(&self, call: AttachCall) {
         let Some(attach) = self.parts.attach.clone() else { return };
         let (called_tx, gone) = (self.called_tx.clone(), no_answer(&call));
         let calling = self.parts.tasks.blocking(move || carry_out(&*attach, call));
         self.parts.tasks.job(async move {
-            // Nobody wants to know when the term is over.
+            // The receiver is gone when the term is over.
             let _ = called_tx.send(calling.await.unwrap_or(gone)).await;
         });
     }
@@ -303,7 +303,7 @@ impl<'a> ProvisionTerm<'a> {
             Some(error) if self.status.trouble != trouble => warn!(%object, error, "a request cannot be answered"),
             _ => debug!(%object, ?outcome, "written"),
         }
-        // Of what somebody else wrote before, or of what is gone, nothing follows.
+        // A write that lost against another writer, or against the object's end, leaves the last failure as it is.
         if trouble.is_some() || matches!(outcome, WriteOutcome::Done(_)) {
             self.status.trouble = trouble;
         }

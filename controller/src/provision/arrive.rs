@@ -1,7 +1,7 @@
-//! Pods of a request that have come: which of them still wait for what is kept. Pure.
+//! Pods of a request that exist: which of them still wait for kept devices. Pure.
 //!
-//! A pod that took what is kept is its owner from then on. One that was given something else, or whose claims do not tolerate what
-//! is kept and so can never have it, needs nothing of it any more: what is kept for it is opened, for it and everybody.
+//! A pod that took kept devices is their owner from then on. A pod that got other devices, or whose claims do not
+//! tolerate the kept ones, needs no kept device any more: the devices kept for it are opened to every pod.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::hold::ReservationObject;
 
-/// How many pods of each set are still to be given what is kept for it.
+/// Returns for each set the number of pods that still need kept devices.
 pub(super) fn waiting(
     request: &SeenRequest,
     sets: &[PodSet],
@@ -33,9 +33,9 @@ pub(super) fn waiting(
     came.into_iter().enumerate().map(of_set).collect()
 }
 
-/// Whether a pod has all its devices, or can never have one that is kept.
+/// Returns true if a pod has all its devices, or can never have one of the kept devices.
 fn needs_nothing(pod: &ConsumerPod, kept: &[&ReservationObject], sight: &ProvisionSight<'_>) -> bool {
-    // What is not made yet may tolerate what is kept.
+    // A claim that does not exist yet may tolerate kept devices.
     if pod.claims.len() < pod.shape.claims_made() {
         return false;
     }
@@ -46,7 +46,7 @@ fn needs_nothing(pod: &ConsumerPod, kept: &[&ReservationObject], sight: &Provisi
     if values.any(waits) {
         return false;
     }
-    // It has something that its Reservation does not call handed over yet: that comes.
+    // A kept device that the pod has, and that its Reservation does not call handed over yet, will be.
     let mut devices = claims.iter().filter_map(|it| it.devices.as_ref()).flatten();
     !devices.any(|device| kept.iter().any(|it| is_kept(it, device)))
 }

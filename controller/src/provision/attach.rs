@@ -1,8 +1,9 @@
-//! Attaching devices to nodes for requests of the class that gives all or nothing. Whoever can do that, a fabric of switches for
-//! one, implements [`Attach`]; what is attached, in which order, and when it is detached again is decided here.
+//! Attaching devices to nodes for requests of the all-or-nothing class. A system that can do that, such as a fabric of
+//! switches, implements [`Attach`]; which devices are attached, in which order, and when they are detached is decided
+//! here.
 //!
-//! The plan stands in the request before its first step, and each step has a token that follows from the request. So whoever goes
-//! on after a crash asks what is attached, and knows of each device for which request and which step that is.
+//! The plan is written into the request before its first step, and each step has a token that follows from the request.
+//! A controller that continues after a crash lists what is attached, and knows the request and step of each device.
 
 mod decide;
 mod journal;
@@ -25,85 +26,86 @@ use crate::hold::DeviceKey;
 
 /// Attaches devices to nodes, and detaches them.
 ///
-/// Calls are made on threads that may wait, each ends by itself within minutes, and one that fails may have been carried out
-/// nevertheless: what counts is what [`list`](Self::list) says afterwards.
+/// Calls are made on threads that may wait. Each call ends by itself within minutes, and a call that fails may have
+/// been carried out nevertheless: only a later [`list`](Self::list) tells.
 pub(crate) trait Attach: fmt::Debug + Send + Sync {
-    /// What could be attached for pods that have no room, the best first: each offer a step, with the slice that it would give.
-    /// Its pool is one of its own. Nothing is promised by that.
+    /// Returns devices that could be attached for pods without room, the best first: each offer is a step with the
+    /// slice that would be published, in a pool of its own. An offer is no promise.
     fn offers(&self, lacking: &[PodSet]) -> Vec<AttachOffer>;
 
-    /// Carries out a step. Where that was done under this token before, it does nothing; where the token was used for another
-    /// step, or the device is attached under another token, it fails.
+    /// Carries out a step. A step that was carried out under this token before is success. The call fails if the token
+    /// was used for another step, or if the device is attached under another token.
     fn attach(&self, order: &AttachOrder) -> Result<(), AttachFailure>;
 
-    /// Takes back what was attached under a token; where nothing is, it does nothing. Pods must be kept from the devices first:
-    /// where a claim was given one of them all the same, or a Reservation keeps it, it fails and leaves them.
+    /// Detaches the device that was attached under a token; where none is, the call succeeds. Pods must be kept from
+    /// the device first: if a claim was given the device all the same, or a Reservation keeps it, the call fails and
+    /// the device stays.
     fn detach(&self, token: &AttachToken) -> Result<(), AttachFailure>;
 
-    /// Everything that is attached under tokens, also what is still being attached or detached.
+    /// Returns every device that is attached under a token, or is being attached or detached.
     fn list(&self) -> Result<Vec<AttachedDevice>, AttachFailure>;
 }
 
-/// A device that is attached to a node.
+/// A device, and the node that it is attached to.
 #[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub(crate) struct AttachStep {
     /// The node.
     pub(crate) node: String,
-    /// What whoever attaches it calls the device.
+    /// The name by which the implementation knows the device.
     pub(crate) device: String,
 }
 
-/// By which a step is known again: no other step ever has the same.
+/// The identity of a step: no other step ever has the same.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct AttachToken {
     /// UID of the request.
     pub(crate) request: String,
-    /// Which of all steps that were ever planned for it.
+    /// Index among all steps that were ever planned for the request.
     pub(crate) index: u32,
 }
 
 /// A step that is to be carried out.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct AttachOrder {
-    /// By which it is known again.
+    /// The identity of the step.
     pub(crate) token: AttachToken,
-    /// What is attached where.
+    /// The device and the node.
     pub(crate) step: AttachStep,
 }
 
-/// A step that could be carried out, and what would come of it.
+/// A step that could be carried out, and its result.
 #[derive(Clone, Debug)]
 pub(crate) struct AttachOffer {
-    /// What would be attached where.
+    /// The device and the node.
     pub(crate) step: AttachStep,
-    /// What would be published then.
+    /// The slice that would be published then.
     pub(crate) slice: ResourceSlice,
 }
 
-/// Something that is attached.
+/// A device that is attached.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct AttachedDevice {
-    /// Under which token.
+    /// The token of the step that attached it.
     pub(crate) token: AttachToken,
-    /// What is attached where.
+    /// The device and the node.
     pub(crate) step: AttachStep,
-    /// As what it is published.
+    /// The names under which it is published.
     pub(crate) devices: Vec<DeviceKey>,
 }
 
-/// Why a call did not succeed, for people.
+/// The reason why a call failed, for messages.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct AttachFailure(pub(crate) String);
 
-/// Something to ask of whoever attaches.
+/// A call of the implementation of [`Attach`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum AttachCall {
-    /// What is attached.
+    /// Lists what is attached.
     List,
-    /// Carry out a step.
+    /// Carries out a step.
     Attach(AttachOrder),
-    /// Take one back.
+    /// Takes a step back.
     Detach(AttachToken),
 }
 

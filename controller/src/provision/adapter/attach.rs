@@ -1,4 +1,4 @@
-//! Calls to whoever attaches devices to nodes.
+//! Calls of the implementation that attaches devices to nodes.
 
 use crate::provision::{
     attach::{Attach, AttachCall, AttachFailure},
@@ -20,7 +20,7 @@ pub(in crate::provision) fn carry_out(attach: &dyn Attach, call: AttachCall) -> 
     }
 }
 
-/// That nobody knows what came of a call: the thread that made it has ended.
+/// Returns the event for a call without a known result: its thread has ended.
 pub(super) fn no_answer(call: &AttachCall) -> ProvisionEvent {
     let failure = |what: &str| AttachFailure(format!("{what} has given no answer"));
     match call {

@@ -1,4 +1,4 @@
-//! Writes answers into requests: fields of our own, over the version that was seen.
+//! Writes answers into requests: fields of our own, over the version that was read.
 
 use std::{
     fmt,
@@ -25,19 +25,19 @@ use crate::provision::{
     status::{stands, taken_back},
 };
 
-/// Whose fields these are, as the API server remembers it. Others who write conditions of a request have other names.
+/// Field manager of this controller's fields. Other writers of a request's conditions have other names.
 pub(super) const FIELD_MANAGER: &str = "hostler-controller-provisioning";
 
-/// What came of a write.
+/// The result of a write.
 #[derive(Debug)]
 pub(super) struct WriteAnswer {
     pub(super) object: WrittenObject,
     pub(super) outcome: WriteOutcome,
-    /// What is wrong, if it is not just that somebody else was faster.
+    /// The failure, unless the write just lost against another writer.
     pub(super) trouble: Option<String>,
 }
 
-/// What was written.
+/// The object that was written.
 #[derive(Clone, Debug)]
 pub(super) enum WrittenObject {
     /// A request, and its UID.
@@ -55,11 +55,11 @@ impl fmt::Display for WrittenObject {
     }
 }
 
-/// Writes in the version that the server has.
+/// Writes requests in the version that the server has.
 #[derive(Clone, Debug)]
 pub(super) struct RequestWriter {
     client: ApiClient,
-    /// Which of the versions that is.
+    /// Index of that version.
     place: Arc<AtomicUsize>,
 }
 
@@ -76,7 +76,7 @@ struct MetadataAfter {
     resource_version: String,
 }
 
-/// The same, with what it says then.
+/// A request as the server returned it after a write, with its status.
 #[derive(Deserialize)]
 struct WrittenRequest {
     metadata: MetadataAfter,
@@ -113,7 +113,7 @@ impl RequestWriter {
         WriteAnswer { object, outcome, trouble }
     }
 
-    /// About which object people are told, and what.
+    /// Returns the subject and the text of an Event.
     pub(super) fn event_of(&self, notice: ProvisionNotice) -> (EventSubject, EventNote) {
         let ProvisionNotice { key, uid, is_warning, reason, message } = notice;
         let version = VERSIONS[self.place.load(Ordering::Relaxed)];
@@ -183,7 +183,7 @@ impl RequestWriter {
             "status": status,
         });
         let mut written: WrittenRequest = self.client.apply_status(&all, &key.name, FIELD_MANAGER, &object).await?;
-        // What somebody else has written as well does not go when it is applied no more.
+        // A field that another writer set as well stays when this controller applies it no more.
         let left = taken_back(status, &written.status);
         if !left.is_empty() {
             let after = written.metadata;
@@ -196,13 +196,13 @@ impl RequestWriter {
         if stands(status, &written.status) {
             return Ok(SeenAfter { metadata: written.metadata }.version());
         }
-        // It would be written again and again.
+        // The status would be written again and again.
         let why = "the API server has kept another status than it was given: look for webhooks that change requests";
         Err(ApiFailure::unusable(format!("write the status of {PROVISIONING_REQUEST_KIND} {key}"), why))
     }
 }
 
-/// What a failure means, and what is wrong, if it is not just that somebody else was faster.
+/// Returns the outcome that a failure stands for, and the failure, unless the write just lost against another writer.
 pub(super) fn outcome(failure: &ApiFailure) -> (WriteOutcome, Option<String>) {
     match failure.code() {
         Some(404) if !failure.is_unknown_resource() => (WriteOutcome::Gone, None),

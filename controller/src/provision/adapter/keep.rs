@@ -1,4 +1,4 @@
-//! Makes, shrinks and deletes the Reservations that keep devices for requests.
+//! Creates, shrinks and deletes the Reservations that keep devices for requests.
 
 use hostler_api::{
     hardware,

@@ -1,14 +1,14 @@
-//! How answering goes: for conditions, figures, and people.
+//! Status of answers: for conditions, figures, and messages.
 
 use std::collections::BTreeMap;
 
-/// How answering goes.
+/// Status of answers.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct ProvisionStatus {
-    /// Requests that this controller answers, by how far they are; none where another one leads.
+    /// Number of requests that this controller answers, by state; empty while another controller leads.
     pub(crate) requests: BTreeMap<&'static str, usize>,
-    /// Questions to the planner in this term.
+    /// Number of questions to the planner in this term.
     pub(crate) checks: u64,
-    /// Why the last request that should have been written was not.
+    /// The failure of the last write of a request.
     pub(crate) trouble: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! The next step of a request for which something is attached, or is to be. Pure.
+//! The next step of a request for which devices are attached, or are to be. Pure.
 
 use std::time::Duration;
 
@@ -21,22 +21,23 @@ use crate::provision::{
     words,
 };
 
-/// What is attached is published, and seen, by then.
+/// Time within which an attached device is published and seen.
 const SEEN_BY: Duration = Duration::from_secs(120);
 
-/// What a decision about steps is made from.
+/// The inputs of a decision about steps.
 pub(in crate::provision) struct StepDecision<'a> {
     pub(in crate::provision) request: &'a SeenRequest,
     pub(in crate::provision) journal: AttachJournal,
     pub(in crate::provision) keeper: &'a AttachKeeper,
     pub(in crate::provision) sight: &'a ProvisionSight<'a>,
     pub(in crate::provision) now: ProvisionMoment,
-    /// Until when the request is of use.
+    /// The time at which the request expires.
     pub(in crate::provision) ends: Duration,
 }
 
 impl StepDecision<'_> {
-    /// The next device is attached; when all are, and are seen, the request is looked at as if it asked for what is there.
+    /// Attaches the next device. When all are attached and seen, the request is planned as if its devices had always
+    /// been there.
     pub(in crate::provision) fn attach(
         &self,
         decision: &mut Decision,
@@ -67,7 +68,7 @@ impl StepDecision<'_> {
         }
     }
 
-    /// All is attached: is there room now?
+    /// Plans the request again once everything is attached.
     fn verify(&self, decision: &mut Decision, sets: Vec<PodSet>, memory: &mut RequestMemory) {
         let now = self.now.steady;
         let due = *memory.attached.get_or_insert(now) + SEEN_BY;
@@ -86,7 +87,7 @@ impl StepDecision<'_> {
         }
     }
 
-    /// Everything that is attached for it is taken back, the last first; then it is told no.
+    /// Detaches every device of the request, the last one first, and then answers no.
     pub(in crate::provision) fn detach(
         &self,
         decision: &mut Decision,
@@ -95,7 +96,7 @@ impl StepDecision<'_> {
     ) {
         let why = self.journal.back().unwrap_or_default().to_owned();
         if made_for(self.request, self.sight.reservations).any(|it| !it.status.phase.is_over()) {
-            // They are deleted first: what is kept cannot be detached.
+            // Reservations are deleted first: a kept device cannot be detached.
             return;
         }
         let Some(left) = self.keeper.left(self.request.uid(), self.sight) else { return };
@@ -111,7 +112,7 @@ impl StepDecision<'_> {
         decision.details.insert(ATTACH, self.journal.clone().done().text());
     }
 
-    /// It is written that all is taken back, before any of it is.
+    /// Writes down that all devices are to be detached, before the first one is.
     pub(in crate::provision) fn back(&self, decision: &mut Decision, why: String) {
         back(decision, self.journal.clone(), why);
     }
@@ -137,7 +138,7 @@ fn back(decision: &mut Decision, journal: AttachJournal, why: String) {
 }
 
 impl Decision {
-    /// The plan is written down: first our finalizer, then the steps.
+    /// Writes the plan down: first our finalizer, then the steps.
     pub(in crate::provision) fn plan_steps(&mut self, request: &SeenRequest, plan: &AttachPlan) {
         if !is_held(request) {
             self.finalizers = Some(with_own(request));
@@ -148,7 +149,7 @@ impl Decision {
         self.details.insert(ATTACH, journal.text());
     }
 
-    /// What was attached and found could not be kept: all of it is taken back. Says whether it was attached at all.
+    /// Detaches all devices of a request, since they could not be kept. Returns false if nothing was attached for it.
     pub(in crate::provision) fn takes_back(&mut self, request: &SeenRequest, why: &str) -> bool {
         let journal = live(request);
         if let Some(journal) = journal.clone() {
@@ -157,7 +158,7 @@ impl Decision {
         journal.is_some()
     }
 
-    /// What was left of something before is detached, and our finalizer goes when nothing is attached that is not promised.
+    /// Detaches rests of earlier plans, and removes our finalizer when everything that is attached is promised.
     pub(in crate::provision) fn clear(
         &mut self,
         request: &SeenRequest,
@@ -182,7 +183,7 @@ impl Decision {
     }
 }
 
-/// Whether it does not go before we let it.
+/// Returns true if our finalizer holds the request.
 pub(in crate::provision) fn is_held(request: &SeenRequest) -> bool {
     request.finalizers.iter().any(|it| it == PROVISIONING_FINALIZER)
 }

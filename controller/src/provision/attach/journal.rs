@@ -1,4 +1,4 @@
-//! The plan of a request as it stands in its status: written before the first step, and taken back when all is detached.
+//! The plan of a request in its status: written before the first step, and removed when all devices are detached.
 
 use hostler_api::provisioning::ProvisioningConditionType as Type;
 use serde::{Deserialize, Serialize};
@@ -6,24 +6,25 @@ use serde::{Deserialize, Serialize};
 use super::{AttachOrder, AttachStep, AttachToken};
 use crate::provision::objects::SeenRequest;
 
-/// The detail in which it stands.
+/// The detail of the status that has the plan.
 pub(in crate::provision) const ATTACH: &str = "attach";
 
-/// What is planned for a request, and what becomes of it.
+/// The plan of a request and its progress.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default)]
 pub(in crate::provision) struct AttachJournal {
-    /// Steps that were planned before, and are taken back: a call of then that comes late means none of today's.
+    /// Number of steps that were planned before and are taken back: a late call of those cannot be taken for one of
+    /// these.
     from: u32,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     steps: Vec<AttachStep>,
-    /// Why all of them are to be taken back.
+    /// The reason why all steps are to be taken back.
     #[serde(skip_serializing_if = "Option::is_none")]
     back: Option<String>,
 }
 
 impl AttachJournal {
-    /// As it stands in a request. What somebody else wrote there is no plan.
+    /// Reads the plan from a request. A text that another writer put there is no plan.
     pub(super) fn of(request: &SeenRequest) -> Self {
         let text = request.status.provisioning_class_details.get(ATTACH);
         text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
@@ -50,12 +51,12 @@ impl AttachJournal {
         self.steps
     }
 
-    /// Why all is detached, if it is.
+    /// Returns the reason why everything is detached, if it is.
     pub(in crate::provision) fn back(&self) -> Option<&str> {
         self.back.as_deref()
     }
 
-    /// The steps with their tokens.
+    /// Returns the steps with their tokens.
     pub(super) fn orders<'a>(&'a self, request: &'a SeenRequest) -> impl Iterator<Item = AttachOrder> + 'a {
         (self.from..).zip(&self.steps).map(|(index, step)| AttachOrder {
             token: AttachToken { request: request.uid().to_owned(), index },
@@ -68,7 +69,8 @@ impl AttachJournal {
     }
 }
 
-/// The plan of a request that was not promised what it is for: until then, or until all is detached, it is carried on.
+/// Returns the plan of a request that has no promise yet: it is continued until then, or until all devices are
+/// detached.
 pub(in crate::provision) fn live(request: &SeenRequest) -> Option<AttachJournal> {
     let journal = AttachJournal::of(request);
     (!journal.steps.is_empty() && !request.status.is(Type::Provisioned)).then_some(journal)

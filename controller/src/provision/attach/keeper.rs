@@ -1,7 +1,8 @@
-//! What is attached for whom, as it was last told, and the calls that are under way. All of it can be lost: it is asked again.
+//! Attached devices by request, as they were last listed, and the calls in flight. All of it can be lost: a list tells
+//! again.
 //!
-//! While a call is under way nobody knows what is attached. So rounds follow one another: it is asked, then each request has its
-//! next call, and when all of them have ended it is asked again.
+//! During a call the state of devices is unknown. So the keeper alternates: it lists, then each request has its next
+//! call, and when all of these have ended it lists again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,49 +17,49 @@ use crate::{
     provision::sight::ProvisionSight,
 };
 
-/// It is asked again after that time, whatever happens: what a call of a controller that died has attached is found then.
+/// Time after which the keeper lists again in any case: this finds devices that calls of a dead controller attached.
 const ASKED_EVERY: Duration = Duration::from_secs(60);
-/// Between two tries of a call that does not succeed.
+/// Pauses between two tries of a call that fails.
 const PAUSES: Doubling = Doubling::new(Duration::from_secs(2), Duration::from_secs(120));
 
-/// Whether anything can be attached, and for how long what nobody uses stays so.
+/// Settings of attaching: whether it is possible, and how long unused devices stay attached.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::provision) struct AttachSettings {
-    /// Whether there is somebody who attaches.
+    /// True if an implementation of `Attach` is configured.
     pub(in crate::provision) is_there: bool,
-    /// What is attached and nobody needs is detached after that time.
+    /// Time after which an unneeded device is detached.
     pub(in crate::provision) unneeded: Duration,
 }
 
-/// What is attached for whom.
+/// Attached devices by request, and calls in flight.
 #[derive(Debug)]
 pub(in crate::provision) struct AttachKeeper {
     settings: AttachSettings,
     listing: Listing,
-    /// As it was last told.
+    /// The devices of the last list.
     last: Option<Vec<AttachedDevice>>,
     under_way: BTreeSet<AttachToken>,
     failures: BTreeMap<AttachToken, CallFailure>,
     asking_failed: Option<CallFailure>,
-    /// Since when nobody needs it.
+    /// The time since which a device is not needed.
     unneeded: BTreeMap<AttachToken, Duration>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Listing {
-    /// To be asked, not before that time.
+    /// A list is due at this time.
     Wanted(Duration),
     UnderWay,
-    /// What was told last is how it is; from that time on it is asked again.
+    /// The last list is valid; at this time the next one is due.
     Known(Duration),
 }
 
-/// A call that did not succeed.
+/// A call that failed.
 #[derive(Debug)]
 struct CallFailure {
     why: AttachFailure,
     pause: Duration,
-    /// Not before that time again.
+    /// The earliest time of the next try.
     until: Duration,
 }
 
@@ -82,12 +83,12 @@ impl AttachKeeper {
         }
     }
 
-    /// Whether there is somebody who attaches.
+    /// Returns true if an implementation of `Attach` is configured.
     pub(in crate::provision) fn is_there(&self) -> bool {
         self.settings.is_there
     }
 
-    /// What is attached, as it was told.
+    /// Stores the result of a list.
     pub(in crate::provision) fn listed(&mut self, told: Result<Vec<AttachedDevice>, AttachFailure>, now: Duration) {
         match told {
             Ok(attached) => {
@@ -104,7 +105,7 @@ impl AttachKeeper {
         }
     }
 
-    /// A call has ended. Whether it was carried out is asked.
+    /// Notes the end of a call. The next list tells whether the call was carried out.
     pub(in crate::provision) fn called(&mut self, token: AttachToken, came: Result<(), AttachFailure>, now: Duration) {
         self.under_way.remove(&token);
         let before = self.failures.remove(&token);
@@ -116,23 +117,23 @@ impl AttachKeeper {
         }
     }
 
-    /// Whether what is attached is known just now.
+    /// Returns true if the last list is still valid.
     pub(in crate::provision) fn is_known(&self) -> bool {
         matches!(self.listing, Listing::Known(_))
     }
 
-    /// Whether it was ever told.
+    /// Returns true if a list ever succeeded.
     pub(in crate::provision) fn was_told(&self) -> bool {
         self.last.is_some()
     }
 
-    /// What is attached for a request; `None` while nobody knows.
+    /// Returns the devices that are attached for a request; `None` while they are unknown.
     pub(super) fn of(&self, uid: &str) -> Option<Vec<&AttachedDevice>> {
         self.is_known().then(|| self.all().filter(|it| it.token.request == uid).collect())
     }
 
-    /// What is attached for a request and can be taken back, the last first; `None` while nobody knows. What a claim was given
-    /// meanwhile, whose ever it is, stays where it is until nobody uses it.
+    /// Returns the devices of a request that can be detached, the last one first; `None` while they are unknown. A
+    /// device that any claim was given meanwhile stays attached until it is unused.
     pub(in crate::provision) fn left(&self, uid: &str, sight: &ProvisionSight<'_>) -> Option<Vec<AttachToken>> {
         let attached = self.of(uid)?;
         if attached.is_empty() {
@@ -145,24 +146,24 @@ impl AttachKeeper {
         Some(left)
     }
 
-    /// Why the last call of this token did not succeed.
+    /// Returns the reason why the last call with this token failed.
     pub(super) fn failure(&self, token: &AttachToken) -> Option<&AttachFailure> {
         self.failures.get(token).map(|failure| &failure.why)
     }
 
-    /// Devices that are attached for requests that were not promised them yet, or are being detached.
+    /// Returns devices that are attached for requests without a promise, or are being detached.
     pub(in crate::provision) fn closed(&self, is_closed: impl Fn(&str) -> bool) -> BTreeSet<DeviceKey> {
         let closed = self.all().filter(|it| is_closed(&it.token.request) || self.under_way.contains(&it.token));
         closed.flat_map(|it| it.devices.iter().cloned()).collect()
     }
 
-    /// Steps that are attached.
+    /// Returns the steps that are carried out.
     pub(in crate::provision) fn steps(&self) -> impl Iterator<Item = &AttachStep> {
         self.all().map(|it| &it.step)
     }
 
-    /// What nobody has needed for so long that it is detached. Requests that look after theirs themselves, or have a booking, are
-    /// left alone.
+    /// Returns calls that detach devices which were unneeded for long enough. Requests that have a booking, or are
+    /// still being decided about, keep their devices.
     pub(in crate::provision) fn spare(
         &mut self,
         is_needed: impl Fn(&str) -> bool,
@@ -187,7 +188,7 @@ impl AttachKeeper {
         calls
     }
 
-    /// Those of the calls whose turn it is; what nobody knows is asked when none is.
+    /// Begins the calls that may begin now; a list, if one is due and no call begins.
     pub(in crate::provision) fn begin(&mut self, calls: Vec<AttachCall>, now: Duration) -> Vec<AttachCall> {
         if !self.is_there() {
             return Vec::new();
@@ -205,7 +206,7 @@ impl AttachKeeper {
             }
         }
         if !begun.is_empty() {
-            // Nobody knows before all of them have ended.
+            // The state of devices is unknown until all of these calls have ended.
             self.listing = Listing::UnderWay;
         } else if let Listing::Wanted(at) | Listing::Known(at) = self.listing
             && now >= at
@@ -216,7 +217,7 @@ impl AttachKeeper {
         begun
     }
 
-    /// When the next thing happens by itself.
+    /// Returns the time at which the keeper has to be asked again.
     pub(in crate::provision) fn due(&self, now: Duration) -> Option<Duration> {
         if !self.is_there() {
             return None;
@@ -235,7 +236,7 @@ impl AttachKeeper {
     }
 }
 
-/// Whether a claim was given any of it, or a Reservation keeps it.
+/// Returns true if a claim was given one of the devices, or a Reservation keeps one.
 fn is_used(attached: &AttachedDevice, taken: &BTreeSet<DeviceKey>, sight: &ProvisionSight<'_>) -> bool {
     let is_given = |key: &DeviceKey| sight.facts.has_given(&key.driver, &key.pool, &key.device);
     attached.devices.iter().any(|key| taken.contains(key) || is_given(key))

@@ -1,4 +1,4 @@
-//! Looks for the steps after which all pods of a request would have room.
+//! Searches the steps after which all pods of a request have room.
 
 use std::collections::BTreeSet;
 
@@ -6,32 +6,32 @@ use hostler_allocator::plan::{Plan, PodSet, Verdict};
 
 use super::{Attach, AttachOffer, AttachStep};
 
-/// Steps of one request. All of them stand in one detail.
+/// Limit of steps of one request: one detail of the status has them all.
 const MOST_STEPS: usize = 48;
-/// Characters of a node's name, and of what a device is called.
+/// Limit of characters of a node's name and of a device's name.
 const LONGEST_NAME: usize = 253;
 
-/// What is to be attached for a request.
+/// The steps for a request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(in crate::provision) struct AttachPlan {
     pub(in crate::provision) steps: Vec<AttachStep>,
-    /// For people.
+    /// The message for the request's condition.
     pub(in crate::provision) message: String,
 }
 
-/// What looking for steps takes.
+/// The inputs of a search.
 pub(in crate::provision) struct AttachSearch<'a> {
     pub(in crate::provision) attach: &'a dyn Attach,
-    /// What is planned for others.
+    /// Steps that are planned for other requests.
     pub(in crate::provision) planned: &'a BTreeSet<AttachStep>,
-    /// The plan for the request when all of that is attached.
+    /// Plans the request with the slices of these offers.
     pub(in crate::provision) plan: &'a dyn Fn(&[AttachOffer]) -> Plan,
-    /// Whether there is still time.
+    /// Returns true while the search may continue.
     pub(in crate::provision) has_time: &'a mut dyn FnMut() -> bool,
 }
 
 impl AttachSearch<'_> {
-    /// As few steps as can be found; or how many there are, when all of them are not enough.
+    /// Returns as few steps as can be found; or the number of offers, if all of them are not enough.
     pub(in crate::provision) fn run(mut self, lacking: &Plan, sets: &[PodSet]) -> Result<Vec<AttachStep>, usize> {
         let mut offers = self.attach.offers(&rest(lacking, sets));
         let devices: BTreeSet<&String> = self.planned.iter().map(|step| &step.device).collect();
@@ -53,7 +53,7 @@ impl AttachSearch<'_> {
         (self.plan)(offers).verdict() == Verdict::Fits
     }
 
-    /// How many of the first ones are enough, when all are.
+    /// Returns how many of the first offers are enough; all of them are.
     fn shortest(&mut self, offers: &[AttachOffer]) -> usize {
         let (mut few, mut enough) = (0, offers.len());
         while enough - few > 1 && (self.has_time)() {
@@ -63,7 +63,7 @@ impl AttachSearch<'_> {
         enough
     }
 
-    /// Leaves out those without which there is room as well.
+    /// Removes offers that are not needed.
     fn spare(&mut self, offers: &mut Vec<AttachOffer>) {
         for at in (0..offers.len().saturating_sub(1)).rev() {
             if !(self.has_time)() {
@@ -77,7 +77,7 @@ impl AttachSearch<'_> {
     }
 }
 
-/// The pods that have no room.
+/// Returns the pods without room.
 fn rest(lacking: &Plan, sets: &[PodSet]) -> Vec<PodSet> {
     let with_plans = sets.iter().zip(&lacking.sets);
     let rest = with_plans.map(|(set, plan)| PodSet { count: set.count.saturating_sub(plan.placed), ..set.clone() });
