@@ -1,7 +1,9 @@
-//! The Reservations that keep the devices of a request: which ones, how they stand, and when they are shrunk or go. Pure.
+//! The Reservations that keep the devices of a request: their names, their state, and when they shrink or are deleted.
+//! Pure.
 //!
-//! The detail `reservation` of a request is the intent, and is written before anything is made. Each name says for which pods of
-//! which set it is; a set of which a Reservation cannot keep all has several. What is not named there any more is taken back.
+//! The detail `reservation` of a request is the intent, and is written before any Reservation is created. Each name
+//! tells the pods and the set that the Reservation is for; a set that is too large for one Reservation has several. A
+//! Reservation that the detail does not name any more is deleted.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,62 +35,62 @@ use super::{
 };
 use crate::hold::{ReservationObject, WrittenReservation};
 
-/// The UID of the request that a Reservation is of.
+/// Label with the UID of the request that a Reservation is for.
 pub(super) const REQUEST_LABEL: &str = "hostler.dev/provisioning-request-uid";
-/// How long it may take until all devices are closed to others. A node that does not answer is given up after one minute, and
-/// others are closed.
+/// Limit of the time until all devices are closed to others. A node that does not answer is given up after one minute,
+/// and other devices are closed.
 pub(super) const BOOKING_TAKES: Duration = Duration::from_secs(120);
-/// A Reservation lasts so much longer than the booking that it is for can: who answers late that the booking is over must not find
-/// that what was promised is gone already.
+/// A Reservation outlives the booking that it is for by this time: the end of a booking may be written late, and until
+/// then the promised devices must be kept.
 const LASTS_LONGER: Duration = Duration::from_secs(60);
-/// Reservations of one request. Their names stand in one detail, and each is some writes.
+/// Limit of Reservations of one request. Their names stand in one detail, and each costs several writes.
 const MOST_RESERVATIONS: usize = 64;
-/// As many devices a request for all of a node's is taken to be.
+/// Assumed number of devices for a request of all devices of a node.
 const ALL_DEVICES: u64 = 8;
 
 /// Some pods of a set, whose devices one Reservation keeps.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct BookedPart {
     pub(super) name: String,
-    /// Which of the request's sets.
+    /// Index of the request's set.
     pub(super) set: usize,
-    /// Its first pod, and how many there are.
+    /// Index of the first pod, and number of pods.
     from: u32,
     pub(super) pods: u32,
 }
 
-/// How far closing the devices of a request is.
+/// Progress of closing a request's devices to others.
 #[derive(Debug)]
 pub(super) enum BookingState {
-    /// Not all Reservations are there: these are to be made.
+    /// Some Reservations do not exist: these are to be created.
     Incomplete(Vec<ReservationWrite>),
     /// Not all devices are closed yet.
     Closing,
-    /// All are kept.
+    /// All devices are kept.
     Kept,
-    /// They cannot be kept, and why.
+    /// The devices cannot be kept, and why.
     Lacking(String),
 }
 
-/// What becomes of the Reservations of a request that has its yes.
+/// State of the Reservations of a request that was told yes.
 #[derive(Debug, Default)]
 pub(super) struct BookingNeed {
-    /// One is not there any more, or keeps nothing: the message.
+    /// The message, if a Reservation was deleted or keeps no device any more.
     pub(super) lost: Option<String>,
-    /// Those that are still needed.
+    /// Names of Reservations that are still needed.
     pub(super) names: Vec<String>,
-    /// Those that keep too much.
+    /// Writes for Reservations that keep too many devices.
     pub(super) shrinks: Vec<ReservationWrite>,
 }
 
-/// Whether devices of a set can be kept: what its pods get from templates. A claim that exists keeps its own devices, and binds
-/// the pods to its node, which a Reservation knows nothing of.
+/// Returns true if devices for a set can be kept: only devices that pods get from claim templates. A claim that exists
+/// keeps its own devices, and binds the pods to its node, which a Reservation knows nothing of.
 pub(super) fn can_be_kept(set: &PodSet) -> bool {
     let claims = &set.spec.resource_claims;
     !claims.is_empty() && claims.iter().all(|claim| claim.resource_claim_template_name.is_some())
 }
 
-/// The names of the Reservations that keep the devices of all sets; none where there would be too many.
+/// Returns the names of the Reservations that keep the devices of all sets; empty if there would be too many.
 pub(super) fn names(request: &SeenRequest, sets: &[PodSet], facts: &ClusterFacts) -> Vec<String> {
     let mut names = Vec::new();
     for (at, set) in sets.iter().enumerate().filter(|(_, set)| can_be_kept(set)) {
@@ -100,7 +102,7 @@ pub(super) fn names(request: &SeenRequest, sets: &[PodSet], facts: &ClusterFacts
     if names.len() > MOST_RESERVATIONS { Vec::new() } else { names }
 }
 
-/// How many devices a pod has at most.
+/// Returns the largest number of devices that a pod can have.
 fn devices_of(set: &PodSet, facts: &ClusterFacts) -> u64 {
     let templates = set.spec.resource_claims.iter().filter_map(|claim| claim.resource_claim_template_name.as_deref());
     let specs = templates.filter_map(|name| facts.template(&ObjectKey::new(&set.namespace, name)));
@@ -117,7 +119,7 @@ fn devices_of_request(request: &DeviceRequest) -> u64 {
     exactly.chain(request.first_available.iter().map(first)).max().unwrap_or(1)
 }
 
-/// The Reservations that a request names, as it says itself.
+/// Returns the Reservations that a request names in its status.
 pub(super) fn parts(request: &SeenRequest) -> Vec<BookedPart> {
     let named = request.status.provisioning_class_details.get(RESERVATION);
     let named = named.map(|names| names.split(',')).into_iter().flatten();
@@ -130,25 +132,25 @@ pub(super) fn parts(request: &SeenRequest) -> Vec<BookedPart> {
     parts
 }
 
-/// What somebody else wrote there names nothing of ours.
+/// Parses a name of a Reservation of ours; `None` for other text that was written there.
 fn part(request: &SeenRequest, name: &str) -> Option<BookedPart> {
     let place = name.strip_prefix("provreq-")?.strip_prefix(request.uid())?.strip_prefix('-')?;
     let (set, from) = place.split_once('-')?;
     Some(BookedPart { name: name.to_owned(), set: set.parse().ok()?, from: from.parse().ok()?, pods: 0 })
 }
 
-/// All Reservations that were made for a request.
+/// Returns all Reservations that were made for a request.
 pub(super) fn made_for<'a>(
     request: &'a SeenRequest,
     all: &'a Reservations,
 ) -> impl Iterator<Item = &'a Arc<ReservationObject>> {
-    // Names of one request stand together.
+    // Names of one request are neighbours in the map.
     let prefix = format!("provreq-{}-", request.uid());
     let from = all.range(prefix.clone()..).take_while(move |(name, _)| name.starts_with(&prefix));
     from.map(|(_, it)| it).filter(|it| it.labels.get(REQUEST_LABEL).is_some_and(|uid| uid == request.uid()))
 }
 
-/// The same, and of which set each is.
+/// Returns all Reservations that were made for a request, with the index of their set.
 pub(super) fn booked_sets<'a>(
     request: &'a SeenRequest,
     all: &'a Reservations,
@@ -156,7 +158,7 @@ pub(super) fn booked_sets<'a>(
     made_for(request, all).filter_map(|known| Some((part(request, &known.name)?.set, &**known)))
 }
 
-/// What Reservations for the same set of a request have in common; `None` for those that were made for no request.
+/// Returns the prefix that Reservations for the same set of a request share; `None` for Reservations without a request.
 pub(crate) fn booked_set(known: &ReservationObject) -> Option<&str> {
     known.labels.get(REQUEST_LABEL)?;
     known.name.strip_prefix("provreq-")?.rsplit_once('-').map(|(set, _)| set)
@@ -166,7 +168,7 @@ fn own<'a>(request: &SeenRequest, name: &str, all: &'a Reservations) -> Option<&
     all.get(name).filter(|it| it.labels.get(REQUEST_LABEL).is_some_and(|uid| uid == request.uid()))
 }
 
-/// How far closing the devices is.
+/// Returns the progress of closing the devices of a request.
 pub(super) fn state(
     request: &SeenRequest,
     sets: &[PodSet],
@@ -202,7 +204,7 @@ pub(super) fn state(
     }
 }
 
-/// Why a Reservation will not keep its devices soon.
+/// Returns the reason why a Reservation will not keep its devices soon.
 fn lacking(known: &ReservationObject) -> Option<String> {
     let condition = |kind| known.status.condition(kind);
     if known.is_deleting {
@@ -243,7 +245,7 @@ fn new_reservation(request: &SeenRequest, part: &BookedPart, set: &PodSet, booki
     NewReservation { name: part.name.clone(), labels, spec }
 }
 
-/// What of the Reservations of a request is still needed, when some of its pods have come.
+/// Returns the Reservations that a request still needs after some of its pods have come.
 pub(super) fn need(request: &SeenRequest, sets: &[PodSet], sight: &ProvisionSight<'_>) -> BookingNeed {
     let mut need = BookingNeed::default();
     let parts = parts(request);
@@ -264,7 +266,7 @@ pub(super) fn need(request: &SeenRequest, sets: &[PodSet], sight: &ProvisionSigh
         }
     }
     let waiting = super::arrive::waiting(request, sets, &open, sight);
-    // The last ones first: what is kept for the first pods stays where it is.
+    // The last Reservations shrink first: devices for the first pods stay kept.
     for (part, known) in open.iter().rev() {
         let spare = free.get(&part.set).copied().unwrap_or_default();
         let excess = spare.saturating_sub(waiting.get(part.set).copied().unwrap_or_default()).min(unserved(known));
@@ -284,18 +286,18 @@ pub(super) fn need(request: &SeenRequest, sets: &[PodSet], sight: &ProvisionSigh
 /// The state of the devices that are kept for a request.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(super) enum KeptDevices {
-    /// All are kept.
+    /// All devices are kept.
     #[default]
     Whole,
-    /// Some are being closed to others, in the place of lost ones.
+    /// Some devices are being closed to others, in the place of lost ones.
     Closing,
-    /// Some are lost, and others are looked for.
+    /// Some devices are lost, and replacements are looked for.
     Replacing(String),
-    /// Some are lost, and nothing is free in their place.
+    /// Some devices are lost, and no replacement is free.
     Lost(String),
 }
 
-/// Compares the promise to a request with what its Reservations keep.
+/// Compares the promise to a request with the devices that its Reservations keep.
 pub(super) fn kept_devices(request: &SeenRequest, all: &Reservations) -> KeptDevices {
     let parts = parts(request);
     let open = || parts.iter().filter_map(|part| own(request, &part.name, all)).filter(|it| !it.status.phase.is_over());
@@ -325,15 +327,15 @@ fn lost_device(device: &ReservedDevice) -> String {
     }
 }
 
-/// For how many pods it keeps devices that no pod has had yet.
+/// Returns the number of pods that a Reservation still keeps devices for.
 pub(super) fn unserved(known: &ReservationObject) -> u32 {
     let served = u32::try_from(known.status.current_owners.len()).unwrap_or(u32::MAX);
     known.spec.replicas().saturating_sub(served)
 }
 
-/// What is taken back of the Reservations of a request that does not name them any more. What pods have had of one stays closed
-/// for as long as Reservations that are used up stay so: it becomes one for these pods alone. While the request is open, their
-/// names are needed again; once it was told yes (`is_done`), what is used up says whose pods have come.
+/// Returns writes that take back Reservations which a request does not name any more. A Reservation with owners shrinks
+/// to them, and lives on as long as Reservations that are used up do. While the request is open, used-up Reservations
+/// are deleted, since their names are needed again; once it was told yes (`is_done`), they tell which pods have come.
 pub(super) fn taken_back(
     request: &SeenRequest,
     all: &Reservations,
@@ -344,7 +346,7 @@ pub(super) fn taken_back(
     unnamed.filter_map(|known| taken_back_of(known, is_done)).collect()
 }
 
-/// The same, of one Reservation.
+/// Returns the write that takes back one such Reservation.
 pub(super) fn taken_back_of(known: &ReservationObject, is_done: bool) -> Option<ReservationWrite> {
     let (phase, status) = (known.status.phase, &known.status);
     let owners = u32::try_from(status.current_owners.len()).unwrap_or(u32::MAX);
@@ -364,7 +366,7 @@ fn written(known: &ReservationObject) -> WrittenReservation {
     WrittenReservation { name: name.clone(), uid: uid.clone(), version: version.clone() }
 }
 
-/// The nodes of the devices that the Reservations of a set keep and nobody has yet, with how many pods on each.
+/// Returns the nodes of devices that a set's Reservations keep and no pod has yet, with the number of pods on each.
 pub(super) fn kept_on(request: &SeenRequest, set: Option<usize>, all: &Reservations) -> BTreeMap<String, u32> {
     let mut nodes = BTreeMap::new();
     for part in parts(request).iter().filter(|part| set.is_none_or(|set| part.set == set)) {
@@ -379,7 +381,7 @@ pub(super) fn kept_on(request: &SeenRequest, set: Option<usize>, all: &Reservati
     nodes
 }
 
-/// What the Reservations of a request keep: which device for which pod of which set, in an order that does not change.
+/// Returns the kept devices of a request, by set and pod, in a stable order.
 pub(super) fn kept_plan(request: &SeenRequest, all: &Reservations) -> Vec<String> {
     let line = |part: &BookedPart, it: &ReservedDevice| {
         let pod = part.from + it.replica;
@@ -394,14 +396,14 @@ pub(super) fn kept_plan(request: &SeenRequest, all: &Reservations) -> Vec<String
     lines
 }
 
-/// What claims tolerate to be given what is kept, in the order of the sets.
+/// Returns the toleration values that claims need for the kept devices, in the order of the sets.
 pub(super) fn tolerations(request: &SeenRequest, all: &Reservations) -> String {
     let values =
         parts(request).into_iter().filter_map(|part| own(request, &part.name, all)?.status.toleration_value.clone());
     values.collect::<Vec<_>>().join(",")
 }
 
-/// What a claim asks for, as far as it is asked here whether it tolerates what is closed with a value.
+/// Returns true if a claim's requests tolerate the taint with this value.
 pub(super) fn tolerates(spec: &ResourceClaimSpec, value: &str) -> bool {
     let taint = DeviceTaint {
         key: HELD_TAINT.into(),

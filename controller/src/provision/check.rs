@@ -1,5 +1,5 @@
-//! A question to the planner: which of some requests fit, one after the other, beside what is booked. Each that fits counts as
-//! booked for those behind it. Takes seconds in a large cluster: not for threads that must not wait.
+//! A question to the planner: which requests of a batch fit, one after the other, beside all bookings. A request that
+//! fits counts as booked for the next ones. Takes seconds in a large cluster: not for threads that must not wait.
 
 use std::{
     cell::RefCell,
@@ -22,14 +22,14 @@ use super::{
 };
 use crate::hold::{DeviceKey, add_taken};
 
-/// The answer to all requests where bookings cannot be placed: the room that they leave is not known.
+/// The answer to all requests if the bookings cannot be placed: the room that they leave is unknown.
 const CROWDED: &str = "what is booked for ProvisioningRequests takes more work to place than there is for those of one \
                        namespace; before some of it is over, nobody can say what room is left";
 
-/// What is to be answered.
+/// A batch of requests for the planner.
 #[derive(Clone, Debug)]
 pub(crate) struct CheckBatch {
-    /// Which question it is.
+    /// Number of the question.
     pub(super) number: u64,
     /// Pods for which room is booked, by request.
     pub(super) bookings: Vec<Vec<PodSet>>,
@@ -37,74 +37,74 @@ pub(crate) struct CheckBatch {
     pub(super) taken: BTreeSet<DeviceKey>,
     /// The promises of Reservations, by namespace, as quotas count them.
     pub(super) promised: BTreeMap<String, QuotaAmounts>,
-    /// Who is looked for room for, in turn.
+    /// Requests to place, in turn.
     pub(super) candidates: Vec<CheckCandidate>,
-    /// What is planned to be attached, or is attached.
+    /// Steps that are planned, or carried out.
     pub(super) planned: BTreeSet<AttachStep>,
-    /// No further one is begun after that time.
+    /// Time after which no further candidate is begun.
     pub(super) time_box: Duration,
-    /// Work and time for the bookings and candidates of each namespace.
+    /// Limit of work and time for the bookings and candidates of each namespace.
     pub(super) asker_box: BoxSize,
 }
 
-/// A request that room is looked for.
+/// A request for the planner.
 #[derive(Clone, Debug)]
 pub(super) struct CheckCandidate {
     pub(super) uid: String,
-    /// Of the request.
+    /// Namespace of the request.
     pub(super) namespace: String,
     pub(super) class: ProvisionClass,
     pub(super) sets: Vec<PodSet>,
-    /// What attaching has to do with it.
+    /// State of attaching for the request.
     pub(super) attaching: Attaching,
 }
 
-/// What attaching has to do with a request that room is looked for.
+/// State of attaching for a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Attaching {
-    /// Nothing: nobody attaches anything here, or it is not asked for.
+    /// Attaching is not possible here, or not asked for.
     None,
-    /// What is attached is not known just now.
+    /// The attached devices are unknown now.
     Unknown,
-    /// What lacks can be attached.
+    /// Missing devices can be attached.
     Possible,
     /// Everything is attached.
     Done,
 }
 
-/// What came of a question.
+/// The answer to a batch.
 #[derive(Debug)]
 pub(crate) struct CheckAnswer {
     pub(super) number: u64,
-    /// By UID; who is not there was not looked at.
+    /// Verdicts by UID; a request that is not listed was not examined.
     pub(super) verdicts: Vec<(String, CheckVerdict)>,
 }
 
-/// Whether there is room for all pods of a request.
+/// The verdict about all pods of a request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum CheckVerdict {
-    /// There is.
+    /// There is room.
     Found(FoundCapacity),
-    /// There will be, when that is attached.
+    /// There will be room once these steps are carried out.
     Attachable(AttachPlan),
-    /// There is not, and why.
+    /// There is no room, and why.
     NotFound(String),
-    /// Something that is not looked at decides.
+    /// The planner does not know something that decides.
     Undecided(String),
     /// Bookings cannot be placed, which is not the fault of the request.
     Crowded(String),
 }
 
-/// Where there is room.
+/// The room that was found.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct FoundCapacity {
-    /// For people.
+    /// The message for the request's condition.
     pub(super) message: String,
     /// The nodes, with how many pods each takes: `n1=4,n2=4`.
     pub(super) nodes: String,
     /// The node, if there is only one.
     pub(super) node: Option<String>,
-    /// Which plan it is.
+    /// Hash of the plan.
     pub(super) plan_hash: String,
     /// Devices of the pods of each set.
     pub(super) devices: Vec<Vec<PodDevice>>,
@@ -119,7 +119,7 @@ pub(super) struct PodDevice {
 }
 
 impl CheckBatch {
-    /// Answers; `elapsed` says how long it has taken so far. The first candidate is looked at however long the rest took.
+    /// Answers the batch; `elapsed` returns the time that it has taken so far. The first candidate is always examined.
     pub(crate) fn run(
         &self,
         snapshot: &Snapshot,
@@ -148,7 +148,8 @@ impl CheckBatch {
             boxes.borrow_mut().open(&candidate.namespace);
             let plan = cluster.plan_within(&candidate.sets, options, &mut boxes.borrow_mut());
             if plan.sets.iter().any(|set| set.cut_short == Some(CutShort::NotReached)) && !verdicts.is_empty() {
-                // Others of its namespace had all the time that there is; it has its turn without them.
+                // Other requests of its namespace used up the time; in a later batch the request has its turn without
+                // them.
                 continue;
             }
             let mut verdict = verdict(candidate, &plan);
@@ -168,7 +169,7 @@ impl CheckBatch {
             }
             let is_other = matches!(verdict, CheckVerdict::Attachable(_));
             verdicts.push((candidate.uid.clone(), verdict));
-            // What it will use of what is there is not known before it is attached: the others come then.
+            // The devices that it will use are known only after the steps: the next candidates wait until then.
             if is_other {
                 break;
             }
@@ -176,7 +177,7 @@ impl CheckBatch {
         CheckAnswer { number: self.number, verdicts }
     }
 
-    /// The promises of Reservations, and bookings of which no Reservation keeps the devices.
+    /// Returns the promises of Reservations, and bookings whose devices no Reservation keeps.
     fn promised(&self, snapshot: &Snapshot) -> BTreeMap<String, QuotaAmounts> {
         let mut promised = self.promised.clone();
         for sets in &self.bookings {
@@ -188,7 +189,7 @@ impl CheckBatch {
         promised
     }
 
-    /// Where the pods of a request would be if that were attached, beside everything else that is placed.
+    /// Plans a candidate with the devices of these offers, beside everything else that is placed.
     fn plan_with(
         &self,
         snapshot: &Snapshot,
@@ -201,7 +202,8 @@ impl CheckBatch {
         let mut facts = snapshot.facts().clone();
         add_taken(&mut facts, &self.taken);
         offers.iter().for_each(|offer| facts.add_slice(offer.slice.clone()));
-        // All of it was decided within boxes of this size, and is placed for the candidate's sake: not at the cost of its owners.
+        // The other pods were placed within boxes of this size before, and are placed again for the candidate: their
+        // namespaces do not pay for that.
         let mut others = PlanBoxes::for_each_namespace(self.asker_box);
         match with_booked(snapshot.with(facts), placed, options, &mut others) {
             Ok(cluster) => cluster.plan_within(&candidate.sets, options, &mut boxes.borrow_mut()),
@@ -209,7 +211,7 @@ impl CheckBatch {
         }
     }
 
-    /// Answers that nothing can be promised.
+    /// Answers that no request can be promised anything.
     fn crowded(&self) -> CheckAnswer {
         let uids = self.candidates.iter().map(|candidate| candidate.uid.clone());
         let verdicts = uids.map(|uid| (uid, CheckVerdict::Crowded(CROWDED.to_owned()))).collect();
@@ -225,26 +227,26 @@ impl CheckBatch {
         snapshot.with(facts)
     }
 
-    /// That nothing is known: the thread that should answer has ended.
+    /// Returns an answer without verdicts: the thread that should answer has ended.
     pub(crate) fn unanswered(number: u64) -> CheckAnswer {
         CheckAnswer { number, verdicts: Vec::new() }
     }
 
-    /// Which question it is.
+    /// Returns the number of the question.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 }
 
 impl CheckCandidate {
-    /// The candidate's namespace, and the amounts of its pods there.
+    /// Returns the candidate's namespace, and the amounts of its pods there.
     fn quota_amounts(&self, snapshot: &Snapshot) -> (String, QuotaAmounts) {
         (ObjectKey::new(&self.namespace, "").namespace, snapshot.facts().quota_amounts(&self.sets))
     }
 }
 
-/// The cluster with the pods of all bookings; or the plan of one that was cut short. What of that has no place yet would be room for
-/// others. It uses up the boxes of those that booked: who books much can ask less.
+/// Returns the cluster with the pods of all bookings, or the plan of a booking that was cut short: its room might else
+/// be promised to others. Bookings use up the box of their namespace: a namespace with many of them can ask for less.
 fn with_booked(
     mut cluster: Snapshot,
     bookings: &[&Vec<PodSet>],
@@ -261,7 +263,7 @@ fn with_booked(
     Ok(cluster)
 }
 
-/// What came of looking for steps.
+/// Returns the verdict of a search for steps.
 fn attaching(found: Result<Vec<AttachStep>, usize>, plan: &Plan, candidate: &CheckCandidate) -> CheckVerdict {
     match found {
         Ok(steps) => CheckVerdict::Attachable(AttachPlan { message: words::attachable(&steps), steps }),
@@ -299,7 +301,7 @@ fn pod_devices(set: &SetPlan) -> Vec<PodDevice> {
     set.placements.iter().flat_map(of_node).collect()
 }
 
-/// What is said of attaching where nothing is planned.
+/// Returns the words about attaching for a request without a plan of steps.
 fn attachable(candidate: &CheckCandidate) -> Attachable {
     match candidate.attaching {
         Attaching::Unknown => Attachable::Unknown,

@@ -1,39 +1,40 @@
-//! Which requests are asked of this controller, and what is asked by that.
+//! Requests that this controller answers, and their classes.
 
 use hostler_api::provisioning::ProvisioningRequestSpec;
 
-/// Own names of classes: nobody else answers requests that have them.
+/// Own name of the class, which no other program answers.
 const CHECK_CAPACITY: &str = "check-capacity.hostler.dev";
 const ATOMIC_SCALE_UP: &str = "atomic-scale-up.hostler.dev";
-/// Cluster Autoscaler's check class. Several programs answer it in one cluster, each those requests that name it.
+/// Cluster Autoscaler's class for checks. Several programs can answer it in one cluster: each answers requests with its
+/// name.
 pub(crate) const OFFICIAL_CHECK_CAPACITY: &str = "check-capacity.autoscaling.x-k8s.io";
-/// Cluster Autoscaler's other class, which only it answers.
+/// Cluster Autoscaler's other class, which only Cluster Autoscaler answers.
 pub(crate) const OFFICIAL_ATOMIC_SCALE_UP: &str = "best-effort-atomic-scale-up.autoscaling.x-k8s.io";
-/// By this parameter a request names whom it means.
+/// The parameter with the name of the program that shall answer.
 pub(super) const PROCESSOR_INSTANCE: &str = "processorInstance";
 
-/// Names under which this controller is asked.
+/// Names of classes that this controller answers.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct ProvisionClasses {
-    /// What it is called in `processorInstance`; nothing where it is empty.
+    /// This controller's name in `processorInstance`; if it is empty, requests of the official class are not answered.
     pub(crate) instance: String,
-    /// More names of the class that checks.
+    /// Additional names of the class that checks.
     pub(crate) check_capacity: Vec<String>,
-    /// More names of the class that promises all or nothing.
+    /// Additional names of the class that promises all or nothing.
     pub(crate) atomic_scale_up: Vec<String>,
 }
 
-/// What is asked.
+/// The kind of answer that a request asks for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ProvisionClass {
-    /// Whether there is room.
+    /// A check: is there room for all pods?
     CheckCapacity,
-    /// Room for all, or nothing.
+    /// Room for all pods, for which devices may be attached, or nothing.
     AtomicScaleUp,
 }
 
 impl ProvisionClasses {
-    /// What a request asks of this controller; `None`: nothing.
+    /// Returns the class of a request; `None` if this controller does not answer it.
     pub(crate) fn of(&self, spec: &ProvisioningRequestSpec) -> Option<ProvisionClass> {
         let named = spec.parameters.get(PROCESSOR_INSTANCE);
         let is_ours = |instance: &String| !self.instance.is_empty() && *instance == self.instance;

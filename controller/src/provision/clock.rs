@@ -1,18 +1,18 @@
-//! How old something is, by clocks that jump. A clock of the wall is looked at once for each thing, when it is seen first; from
-//! then on only a clock counts that never jumps. So nothing grows old while a clock is being set.
+//! Ages of objects while clocks jump. The wall clock is read once for each object, when it is first seen; from then on
+//! a steady clock counts. So no object grows old because a clock is set.
 
 use std::time::{Duration, SystemTime};
 
-/// Now, by two clocks.
+/// The present time, by two clocks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct ProvisionMoment {
-    /// What people and objects call it.
+    /// Wall clock time, as objects and people use it.
     pub(crate) wall: SystemTime,
-    /// Since something that does not matter; it never jumps.
+    /// Steady time since an arbitrary start; it never jumps.
     pub(crate) steady: Duration,
 }
 
-/// When something was seen first, and how old it was then.
+/// The time at which an object was first seen, and its age then.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SeenAge {
     at: Duration,
@@ -20,13 +20,13 @@ pub(super) struct SeenAge {
 }
 
 impl SeenAge {
-    /// Something that has been there since then. What is of the future is new: a clock was set back.
+    /// Returns the age of an object that was made at `since`. A time in the future counts as now: a clock was set back.
     pub(super) fn of(since: Option<SystemTime>, now: ProvisionMoment) -> Self {
         let age = since.and_then(|since| now.wall.duration_since(since).ok()).unwrap_or_default();
         Self { at: now.steady, age }
     }
 
-    /// When it is so old, by the clock that never jumps.
+    /// Returns the steady time at which the object reaches this age.
     pub(super) fn reaches(self, age: Duration) -> Duration {
         self.at + age.saturating_sub(self.age)
     }

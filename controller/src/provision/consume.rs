@@ -1,11 +1,15 @@
-//! What of a booking is still to be used: the pods that are there need no room any more.
+//! The part of a booking that is still unused: pods that exist and have a node need no room any more.
 
 use hostler_allocator::plan::PodSet;
 use hostler_api::ObjectKey;
 
 use super::objects::{ProvisionObjects, SeenRequest};
 
-/// The pods of a request as sets that a plan can be made for; without those that a template is missing for, which are named.
+/// Returns the pods of a request as sets for the planner.
+///
+/// # Errors
+///
+/// Fails with the name of a template that does not exist.
 pub(crate) fn pod_sets(request: &SeenRequest, world: &ProvisionObjects) -> Result<Vec<PodSet>, String> {
     let namespace = &request.key.namespace;
     let sets = request.spec.pod_sets.iter().map(|set| {
@@ -18,7 +22,7 @@ pub(crate) fn pod_sets(request: &SeenRequest, world: &ProvisionObjects) -> Resul
     sets.collect()
 }
 
-/// How many pods of a request have a node.
+/// Returns the number of a request's pods that have a node.
 pub(crate) fn scheduled(request: &SeenRequest, world: &ProvisionObjects) -> usize {
     world.consumers_of(&request.key).filter(|pod| pod.is_scheduled).count()
 }

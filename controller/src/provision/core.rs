@@ -1,4 +1,4 @@
-//! Decides what requests are told, and which of them are looked at next. Holds no clock, and reads nothing but what it is given.
+//! Decides the answers to requests, and which requests are planned next. Holds no clock, and reads only its arguments.
 
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
@@ -32,41 +32,41 @@ use crate::{
     hold::{promised_by_reservations, taken_by_reservations},
 };
 
-/// As long is waited for marks on open requests. A write that takes longer is given up by whoever sent it.
+/// Time to wait for marks on open requests. The edge gives up a write that takes longer.
 pub(super) const MARKS_COME: Duration = Duration::from_secs(15);
 
-/// What does not change.
+/// Settings that do not change during a term.
 #[derive(Clone, Debug)]
 pub(crate) struct ProvisionSettings {
-    /// Which requests are answered.
+    /// Classes of requests that are answered.
     pub(crate) classes: ProvisionClasses,
-    /// Requests that are looked at at once.
+    /// Limit of requests in one question to the planner.
     pub(crate) batch: usize,
-    /// After that time no further one of them is begun.
+    /// Time after which no further request of a question is begun.
     pub(crate) time_box: Duration,
-    /// Of the time for which this controller leads, other in each.
+    /// Mark of this leader term, another one in each.
     pub(crate) term: String,
-    /// Whether anything can be attached to nodes.
+    /// True if devices can be attached to nodes.
     pub(crate) attaches: bool,
-    /// What is attached and nobody needs is detached after that time.
+    /// Time after which an unneeded device is detached.
     pub(crate) unneeded: Duration,
-    /// For how long a request may book at most.
+    /// Limit of the time for which a request may book.
     pub(crate) longest_booking: Duration,
-    /// Work and time for all questions of a namespace in one round.
+    /// Limit of work and time for all requests of a namespace in one round of questions.
     pub(crate) asker_box: BoxSize,
 }
 
-/// What decides.
+/// The state of all requests.
 #[derive(Debug)]
 pub(crate) struct ProvisionCore {
     settings: ProvisionSettings,
     began: Option<Duration>,
-    /// By UID.
+    /// Memories of requests, by UID.
     memories: BTreeMap<String, RequestMemory>,
-    /// The question that is under way.
+    /// Number of the question in flight.
     check: Option<u64>,
     checks: u64,
-    /// Whose turn it is with which Reservation.
+    /// Writes of Reservations, by name.
     kept: BTreeMap<String, WriteTurn>,
     attach: AttachKeeper,
     orphans: OrphanedBookings,
@@ -91,7 +91,7 @@ impl ProvisionCore {
         }
     }
 
-    /// Something happened; says what is to be done. `sight` is everything that is there.
+    /// Handles an event and returns commands. `sight` is the state of the cluster.
     pub(crate) fn step(
         &mut self,
         now: ProvisionMoment,
@@ -128,13 +128,14 @@ impl ProvisionCore {
         }
         commands.extend(self.keep(orphaned, now, sight).map(ProvisionCommand::Keep));
         commands.extend(self.call(calls, &ours, &going, now, sight).map(ProvisionCommand::Call));
-        // Who was looked at last comes last, so that nobody waits for ever behind those that are told no again and again.
+        // The request that was planned last comes last, so that no request waits for ever behind others that get no
+        // again and again.
         candidates.sort_by_key(|(turn, _)| *turn);
         let candidates: Vec<CheckCandidate> = candidates.into_iter().map(|(_, candidate)| candidate).collect();
         let mut candidates = in_turns(candidates, |candidate| &candidate.namespace);
         let is_waited_for = !candidates.is_empty();
         candidates.truncate(self.settings.batch);
-        // What nobody waits for any more, and nobody wants to write just now, is forgotten.
+        // A Reservation without a write in flight or a pause needs no entry.
         self.kept.retain(|name, turn| {
             let seen = sight.reservations.get(name).map(|it| &*it.version);
             !turn.is_current(seen, now.steady)
@@ -149,7 +150,7 @@ impl ProvisionCore {
         commands
     }
 
-    /// Requests of this controller, by how far they are.
+    /// Returns the number of requests of this controller, by state.
     pub(crate) fn counts(&self, world: &ProvisionObjects) -> BTreeMap<&'static str, usize> {
         let mut counts: BTreeMap<&str, usize> = ["open", "booked", "failed", "over"].map(|state| (state, 0)).into();
         for (request, _) in self.ours(world) {
@@ -164,7 +165,7 @@ impl ProvisionCore {
         counts
     }
 
-    /// What people are told of it.
+    /// Takes an event in. Returns Events about it.
     fn take(&mut self, now: ProvisionMoment, event: ProvisionEvent) -> Vec<ProvisionCommand> {
         let mut told = Vec::new();
         match event {
@@ -189,13 +190,13 @@ impl ProvisionCore {
                     }
                 }
             }
-            // Of before something that nobody remembers.
+            // An answer to a question of an earlier term.
             ProvisionEvent::Checked(_) => {}
         }
         told.into_iter().map(ProvisionCommand::Tell).collect()
     }
 
-    /// Requests that are asked of this controller, in the order of their turn.
+    /// Returns the requests of this controller, oldest first.
     fn ours(&self, world: &ProvisionObjects) -> Vec<(Arc<SeenRequest>, ProvisionClass)> {
         let mut ours: Vec<_> = world
             .requests
@@ -207,7 +208,7 @@ impl ProvisionCore {
         ours
     }
 
-    /// Has those who were told no looked at anew, if there may be room for them since.
+    /// Shortens the pauses of requests that were told no, if there may be room for them since.
     fn look_again(
         &mut self,
         ours: &[(Arc<SeenRequest>, ProvisionClass)],
@@ -253,7 +254,7 @@ impl ProvisionCore {
         decision
     }
 
-    /// Those of the writes whose turn it is.
+    /// Begins the writes of Reservations that may begin now.
     fn keep(
         &mut self,
         writes: Vec<ReservationWrite>,
@@ -274,7 +275,7 @@ impl ProvisionCore {
         begun.into_iter()
     }
 
-    /// What is written into a request: its status, or where that stands there already, its finalizers.
+    /// Returns the write of a request: its status, or its finalizers if the status is written already.
     fn write(&mut self, request: &SeenRequest, decision: Decision, now: ProvisionMoment) -> Option<ProvisionCommand> {
         let memory = self.memories.get_mut(request.uid())?;
         let (key, version) = (request.key.clone(), request.version.clone());
@@ -294,7 +295,7 @@ impl ProvisionCore {
         None
     }
 
-    /// What becomes of a request that was asked to go, and is held because something may be attached for it.
+    /// Decides about a deleted request that our finalizer holds because devices may be attached for it.
     fn release(&mut self, request: &SeenRequest, now: ProvisionMoment, sight: &ProvisionSight<'_>) -> Decision {
         let memory = self.memories.entry(request.uid().to_owned()).or_insert_with(|| RequestMemory::new(request, now));
         if !memory.is_current(&request.version, now) {
@@ -303,7 +304,7 @@ impl ProvisionCore {
         memory.verdict = None;
         let mut decision = Decision::default();
         if live(request).is_some() {
-            // It was not promised what is kept for it, and what is kept cannot be detached.
+            // The request was never told yes, and a kept device cannot be detached.
             decision.keep = taken_back(request, sight.reservations, &[], true);
         }
         if live(request).is_none() || made_for(request, sight.reservations).all(|it| it.status.phase.is_over()) {
@@ -332,7 +333,7 @@ impl ProvisionCore {
         (turn, CheckCandidate { uid, namespace, class, sets, attaching })
     }
 
-    /// Those of the calls whose turn it is, and those for what nobody needs.
+    /// Begins the calls that may begin now, and calls that detach unneeded devices.
     fn call(
         &mut self,
         mut calls: Vec<AttachCall>,
@@ -352,7 +353,7 @@ impl ProvisionCore {
         begun.into_iter()
     }
 
-    /// The next question, when nothing is asked and everything that is open is marked.
+    /// Returns the next question, if none is in flight and all open requests are marked.
     fn check(
         &mut self,
         ours: &[(Arc<SeenRequest>, ProvisionClass)],
@@ -368,7 +369,7 @@ impl ProvisionCore {
             self.wake(Some(marks_due));
             return None;
         }
-        // What is attached could be of somebody who was not promised it yet.
+        // An attached device could be for another request that has no promise yet.
         if self.attach.is_there() && !self.attach.was_told() && now.steady < marks_due {
             self.wake(Some(marks_due));
             return None;
@@ -376,7 +377,8 @@ impl ProvisionCore {
         self.checks += 1;
         self.check = Some(self.checks);
         self.gains.asks(now.steady);
-        // Who has everything attached is looked at alone: what is attached for others is nobody's meanwhile.
+        // A request with everything attached is planned alone: no other request may use devices that are attached for
+        // others.
         if let Some(at) = candidates.iter().position(|it| it.attaching == Attaching::Done) {
             candidates = vec![candidates.swap_remove(at)];
         }
@@ -398,7 +400,7 @@ impl ProvisionCore {
             || request.status.provisioning_class_details.get(TERM) == Some(&self.settings.term)
     }
 
-    /// The booking of a request.
+    /// Returns the booking of a request.
     fn booking(&self, request: &SeenRequest, sight: &ProvisionSight<'_>) -> Option<Vec<PodSet>> {
         if self.is_booked(request) { booked(request, sight) } else { None }
     }
@@ -416,7 +418,8 @@ impl ProvisionCore {
     }
 }
 
-/// The reason to refuse a request that books for longer than the configuration allows; none once it was told yes.
+/// Returns the reason to refuse a request that books for longer than the configuration allows; `None` once it was told
+/// yes.
 fn longer_than(longest: Duration, request: &SeenRequest) -> Option<String> {
     if is_over(request) || request.status.is(Type::Provisioned) {
         return None;
@@ -432,7 +435,7 @@ fn longer_than(longest: Duration, request: &SeenRequest) -> Option<String> {
     })
 }
 
-/// Requests that were asked to go, and do not go before we let them.
+/// Returns deleted requests that our finalizer holds.
 fn going(world: &ProvisionObjects) -> Vec<Arc<SeenRequest>> {
     world.requests.values().filter(|it| it.is_going && is_held(it)).cloned().collect()
 }

@@ -1,4 +1,4 @@
-//! What is to be said of one request, and whether room is to be looked for.
+//! The next answer to one request, and whether the planner is asked about it.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -28,36 +28,38 @@ use super::{
     words,
 };
 
-/// Some who make requests make their templates after them, since they are to go with the request: Kueue did for long.
+/// Time to wait for templates. Some programs create templates after the request that is to own them: Kueue did for
+/// long.
 const TEMPLATES_COME: Duration = Duration::from_secs(60);
 
-/// What is to be said of a request, and what to be done.
+/// Conditions to write for a request, and work to do.
 #[derive(Debug, Default)]
 pub(super) struct Decision {
     pub(super) words: Vec<StatusWord>,
     pub(super) details: BTreeMap<&'static str, String>,
-    /// Whether it waits for a yes.
+    /// True if the request waits for a yes.
     pub(super) is_open: bool,
-    /// When the next thing happens by itself.
+    /// The time at which the request has to be decided about again.
     pub(super) due: Option<Duration>,
-    /// The pods that room is to be looked for.
+    /// The pods to ask the planner about.
     pub(super) wanted: Option<Vec<PodSet>>,
-    /// Reservations that are to be made or shrunk.
+    /// Reservations to create or shrink.
     pub(super) keep: Vec<ReservationWrite>,
-    /// What is to be attached or detached.
+    /// Calls that attach or detach devices.
     pub(super) calls: Vec<AttachCall>,
-    /// The finalizers that it is to have, if others than it has.
+    /// The new finalizers of the request, if they change.
     pub(super) finalizers: Option<Vec<String>>,
 }
 
-/// Whether nothing is said of it any more. Where somebody says that nobody can say whether it is provisioned, it is left to him.
+/// Returns true if the request has its last answer. A request whose `Provisioned` another writer set to Unknown is left
+/// to that writer.
 pub(super) fn is_over(request: &SeenRequest) -> bool {
     let status = &request.status;
     status.is(Type::Failed) || status.is(Type::BookingExpired) || status.is_unknown()
 }
 
 impl Decision {
-    /// Decides about a request that is seen as it was last written.
+    /// Decides about a request whose last written version was seen.
     pub(super) fn about(
         request: &SeenRequest,
         memory: &mut RequestMemory,
@@ -111,7 +113,8 @@ impl Decision {
             (None, Err(_)) if now.steady < templates_due => decision.due = Some(templates_due.min(ends)),
             (None, Err(template)) => return Self::failed(Reason::FailedToCreatePods, no_template(&template)),
             (None, Ok(_)) if decision.due.is_some() => {}
-            // Whether devices can be kept is known soon. What was made for it before goes first: the names are needed again.
+            // The state of keeping devices is known soon. Earlier Reservations of the request go first: their names are
+            // needed again.
             (None, Ok(_)) if *sight.keeping == Keeping::Unknown => decision.due = Some(ends),
             (None, Ok(_)) if made_for(request, sight.reservations).next().is_some() => decision.due = Some(ends),
             (None, Ok(sets)) => (decision.due, decision.wanted) = (Some(ends), Some(sets)),
@@ -119,7 +122,7 @@ impl Decision {
         decision
     }
 
-    /// Goes on with what is being attached for it, or detached; not where its devices are found or being closed to others.
+    /// Continues to attach or detach devices; returns false if the devices are found, or being closed to others.
     fn go_on(
         &mut self,
         steps: &StepDecision<'_>,
@@ -140,7 +143,7 @@ impl Decision {
         true
     }
 
-    /// What of its Reservations is still needed, as long as it has its booking.
+    /// Reduces the Reservations of a booked request to those that it still needs.
     fn booked(
         request: &SeenRequest,
         sets: &[PodSet],
@@ -149,7 +152,7 @@ impl Decision {
         parameters: &RequestParameters,
     ) -> Self {
         let named = parts(request);
-        // While nobody can say whether devices are kept, nobody can say either that they are not.
+        // While the state of Reservations is unknown, they must not be taken for missing.
         if named.is_empty() || *sight.keeping == Keeping::Unknown {
             return Self { due: Some(ends), ..Self::default() };
         }
@@ -167,8 +170,8 @@ impl Decision {
         decision
     }
 
-    /// Says which devices are lost. Their Reservation replaces them where others are free. The promise is taken back only where none are:
-    /// Kueue deactivates a workload then, and does not activate it again.
+    /// Tells which devices are lost. Their Reservation replaces them if others are free. The promise is taken back only
+    /// if none are: Kueue deactivates a workload then, and does not activate it again.
     fn say_what_is_left(
         &mut self,
         request: &SeenRequest,
@@ -198,7 +201,7 @@ impl Decision {
         }
     }
 
-    /// Its devices are being closed to others: until they are, or cannot be.
+    /// Decides about a request whose devices are being closed to others.
     fn close(
         mut self,
         request: &SeenRequest,
@@ -215,9 +218,9 @@ impl Decision {
             _ => state(request, sets, sight.reservations, parameters.booking, &memory.planned),
         };
         match state {
-            // Later than that, what is kept might be over before the booking is.
+            // Later, the Reservation might end before the booking does.
             BookingState::Kept if now.steady < due => self.say_kept(request, sets, parameters, sight.reservations),
-            // An earlier request of its name, of which nothing was seen when there was room, still has its booking.
+            // An earlier request of the same name, which was not seen when there was room, still has its booking.
             BookingState::Lacking(_) if now.steady < due && memory.opened_by.is_some() => {
                 self.due = memory.opened_by.map(|at| at.min(due));
             }
@@ -257,7 +260,7 @@ impl Decision {
         Self::failed(Reason::Expired, format!("no capacity was found within {}", words::time(parameters.validity)))
     }
 
-    /// What is booked is used up, or its time is over.
+    /// Ends a booking that is used up, or whose time is over.
     fn ended(
         request: &SeenRequest,
         parameters: &RequestParameters,
@@ -283,7 +286,7 @@ impl Decision {
         self.details.insert(RESERVATION, String::new());
         match verdict {
             CheckVerdict::Found(found) => self.say_found(found, parameters, None),
-            // Planned for, and its templates are gone: nothing is said.
+            // The plan was made, and then the templates vanished: there is nothing to tell.
             CheckVerdict::Attachable(_) => {}
             CheckVerdict::NotFound(message) => self.say_no(Reason::CapacityIsNotFound, message, parameters),
             CheckVerdict::Undecided(message) => self.say_no(Reason::FailedToCheckCapacity, message, parameters),
@@ -291,7 +294,7 @@ impl Decision {
         }
     }
 
-    /// There is room: devices that can be kept are closed to others before it is told yes.
+    /// Handles a yes of the planner: devices that can be kept are closed to others before the request is told yes.
     fn found(
         &mut self,
         request: &SeenRequest,
@@ -320,7 +323,7 @@ impl Decision {
         );
         self.words.push(StatusWord::no(Type::Provisioned, Reason::BookingCapacity, closing));
         self.details.insert(RESERVATION, names.join(","));
-        // It stays as it is until there is an answer: a time that moves would be a write each time that somebody looks.
+        // The time stays the same until there is an answer: a time that moves would cause a write with each decision.
         self.details.insert(ETA, rfc3339(now.wall + BOOKING_TAKES));
     }
 
@@ -339,7 +342,7 @@ impl Decision {
         self.details.extend(node.iter().map(|node| (NODE, node.clone())));
     }
 
-    /// Its devices are closed to others. Where these are is where its pods will be.
+    /// Tells a request yes, since its devices are closed to others. Their nodes are the nodes of its pods.
     fn say_kept(&mut self, request: &SeenRequest, sets: &[PodSet], parameters: &RequestParameters, all: &Reservations) {
         let (kept, others): (Vec<&PodSet>, Vec<&PodSet>) = sets.iter().partition(|set| can_be_kept(set));
         let list = |sets: &[&PodSet]| few(sets.iter().map(|set| set.name.clone()));
@@ -371,7 +374,7 @@ impl Decision {
         self.words.push(StatusWord::yes(Type::Failed, reason, format!("{message}; noRetry is true")));
     }
 
-    /// Tells a request no that may be a yes another time.
+    /// Tells a request no, for now.
     fn say_later(&mut self, reason: Reason, message: &str) {
         self.words.push(StatusWord::no(Type::CapacityAvailable, reason, message));
         let longest = words::time(LONGEST_PAUSE);

@@ -1,4 +1,4 @@
-//! What can happen to the core, and what it wants done.
+//! Events that the core receives, and commands that it returns.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,101 +11,101 @@ use super::{
 };
 use crate::hold::WrittenReservation;
 
-/// Something that happened.
+/// An event.
 #[derive(Debug)]
 pub(crate) enum ProvisionEvent {
-    /// Time has passed, or objects are others than before.
+    /// Time has passed, or objects have changed.
     Changed,
-    /// A check has its answer.
+    /// The planner's answer.
     Checked(CheckAnswer),
-    /// What came of the write of the request with this UID.
+    /// The outcome of a write of the request with this UID.
     Written(String, WriteOutcome),
-    /// What came of the write of the Reservation with this name.
+    /// The outcome of a write of the Reservation with this name.
     Kept(String, WriteOutcome),
-    /// What is attached to nodes.
+    /// The devices that are attached to nodes.
     Listed(Result<Vec<AttachedDevice>, AttachFailure>),
-    /// What came of attaching or detaching.
+    /// The result of attaching or detaching a device.
     Called(AttachToken, Result<(), AttachFailure>),
 }
 
-/// What came of a write.
+/// The outcome of a write.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum WriteOutcome {
-    /// It is written, and this is the object's version now.
+    /// The object is written, in this version.
     Done(ObjectVersion),
-    /// Somebody else has written before.
+    /// Another writer changed the object before.
     Conflict,
     /// The object is gone.
     Gone,
-    /// It is not known whether it is written, or the server does not want it so.
+    /// The write failed, or its result is unknown.
     Failed,
 }
 
-/// Something to do.
+/// A command of the core.
 #[derive(Debug)]
 pub(crate) enum ProvisionCommand {
-    /// Write the status of a request.
+    /// Writes the status of a request.
     Write(StatusWrite),
-    /// Make, shrink or delete a Reservation.
+    /// Creates, shrinks or deletes a Reservation.
     Keep(ReservationWrite),
-    /// Write the finalizers of a request.
+    /// Writes the finalizers of a request.
     Finalize(FinalizerWrite),
-    /// Ask something of whoever attaches devices to nodes.
+    /// Calls the implementation that attaches devices to nodes.
     Call(AttachCall),
-    /// Tell people, in an Event.
+    /// Records an Event.
     Tell(ProvisionNotice),
-    /// Ask the planner. There is never more than one question under way.
+    /// Asks the planner. At most one question is in flight.
     Check(CheckBatch),
-    /// Come back at this time, if nothing happens before.
+    /// Asks to be woken at this time, if no event comes before.
     WakeAt(Duration),
 }
 
-/// The status of a request, as far as it is this controller's.
+/// This controller's part of a request's status.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StatusWrite {
     /// The request.
     pub(crate) key: ObjectKey,
-    /// The version that it goes over.
+    /// The version that the write replaces.
     pub(crate) version: ObjectVersion,
-    /// Everything that this controller says of it.
+    /// All conditions and details of this controller.
     pub(crate) status: ProvisioningRequestStatus,
 }
 
-/// Who wants to do something before a request goes.
+/// The finalizers of a request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct FinalizerWrite {
     /// The request.
     pub(crate) key: ObjectKey,
-    /// The version that it goes over.
+    /// The version that the write replaces.
     pub(crate) version: ObjectVersion,
-    /// All of them.
+    /// All finalizers, also those of others.
     pub(crate) finalizers: Vec<String>,
 }
 
 /// A write of a Reservation that keeps devices for a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ReservationWrite {
-    /// It is made. That there is one of its name is a conflict.
+    /// Creates a Reservation. One that exists under the name is a conflict.
     Create(Box<NewReservation>),
-    /// It keeps devices for so many pods from now on, if it is this one in this version.
+    /// Sets the number of pods, if the Reservation is this one in this version.
     Shrink(WrittenReservation, u32),
-    /// It goes, if it is this one in this version.
+    /// Deletes the Reservation, if it is this one in this version.
     Delete(WrittenReservation),
 }
 
-/// A Reservation that is to be made.
+/// A Reservation to create.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NewReservation {
-    /// Its name, which follows from the request.
+    /// The name, which follows from the request.
     pub(crate) name: String,
-    /// By which it is found.
+    /// Labels, by which it is found.
     pub(crate) labels: BTreeMap<String, String>,
-    /// What it keeps, and for whom.
+    /// The devices to keep, and their owners.
     pub(crate) spec: ReservationSpec,
 }
 
 impl ReservationWrite {
-    /// The name of the Reservation.
+    /// Returns the name of the Reservation.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Create(new) => &new.name,
@@ -114,17 +114,17 @@ impl ReservationWrite {
     }
 }
 
-/// A word about a request.
+/// A message about a request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct ProvisionNotice {
     /// The request.
     pub(crate) key: ObjectKey,
     /// Its identity.
     pub(crate) uid: String,
-    /// Whether somebody should look at it.
+    /// True for a warning: a user should act.
     pub(crate) is_warning: bool,
-    /// In one word.
+    /// The reason, in one word.
     pub(crate) reason: &'static str,
-    /// For people.
+    /// The message.
     pub(crate) message: String,
 }
