@@ -119,7 +119,7 @@ impl ReservationWrite {
 pub(crate) struct ProvisionNotice {
     /// The request.
     pub(crate) key: ObjectKey,
-    /// Its identity.
+    /// The request's UID.
     pub(crate) uid: String,
     /// True for a warning: a user should act.
     pub(crate) is_warning: bool,

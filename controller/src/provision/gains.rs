@@ -1,5 +1,5 @@
-//! Notices that there may be room for more than before: a request that was told no then does not wait for its pause. The core alone
-//! writes and reads it, and begins anew in every term.
+//! Notices that there may be more room than before: a request that was told no then does not wait for its pause. Only
+//! the core writes and reads this state, and begins anew in every term.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,22 +15,23 @@ use crate::{
     hold::{ReservationObject, taken_by_reservations},
 };
 
-/// The state of everything that can make room, and the time of the next look because of it.
+/// The state of everything that can make room, and the time of the next question because of it.
 #[derive(Debug)]
 pub(super) struct GainWatch {
     /// The pauses between gains: a flood of them must not have requests planned all the time.
     agenda: Agenda<()>,
-    /// The gains that facts counted so far. At the beginning of a term a no waits for at most a minute anyway.
+    /// Gains that facts counted so far. At the beginning of a term, a no waits for at most a minute anyway.
     facts: Option<u64>,
-    /// The Reservations as they were. Devices are open before their Reservation goes, and facts count no gain when it does.
+    /// The last state of Reservations. Devices are opened before their Reservation is deleted, and facts count no gain
+    /// at that deletion.
     reservations: Reservations,
     /// UIDs of the requests that had a booking.
     booked: BTreeSet<String>,
-    /// The beginning of the round that is under way, in which one question follows the other.
+    /// Beginning of the current round of questions, which follow one another.
     round: Option<Duration>,
     /// The duration of the last round.
     cost: Duration,
-    /// Something got free during a round, after some of its questions were asked.
+    /// True if a device became free during a round, after some of its questions were asked.
     is_late: bool,
     wake: Option<Duration>,
 }
@@ -49,7 +50,8 @@ impl GainWatch {
         }
     }
 
-    /// Takes the present state. Returns true if requests that were told no are to be looked at.
+    /// Compares the present state with the last one. Returns true if requests that were told no should be planned
+    /// again.
     pub(super) fn see(&mut self, now: Duration, sight: &ProvisionSight<'_>, booked: BTreeSet<String>) -> bool {
         let gains = sight.facts.gains();
         let has_more = self.facts.replace(gains).is_some_and(|before| before != gains);
@@ -64,12 +66,12 @@ impl GainWatch {
         is_due && self.round.is_none()
     }
 
-    /// A question is asked: the first of a round, or a further one.
+    /// Notes a question: the first of a round, or a further one.
     pub(super) fn asks(&mut self, now: Duration) {
         self.round.get_or_insert(now);
     }
 
-    /// No request is left to be looked at: a round ends.
+    /// Ends a round: no request waits for a question.
     pub(super) fn rests(&mut self, now: Duration) {
         let Some(began) = self.round.take() else { return };
         self.agenda.pass(now);
@@ -79,13 +81,14 @@ impl GainWatch {
         }
     }
 
-    /// Returns when to come back. The agenda says each time once, and the core has to say it with every step.
+    /// Returns the time to come back at. The agenda returns each time once, and the core has to return it with every
+    /// step.
     pub(super) fn due(&mut self, now: Duration) -> Option<Duration> {
         self.wake = self.agenda.wake().or(self.wake).filter(|wake| *wake > now);
         self.wake
     }
 
-    /// Returns true if a Reservation has let go of a device.
+    /// Returns true if a Reservation released a device.
     fn have_freed(&mut self, all: &Reservations) -> bool {
         let mut has_freed = false;
         self.reservations.retain(|name, known| {
@@ -104,7 +107,7 @@ impl GainWatch {
     }
 }
 
-/// Returns true if a Reservation kept a device that it does not name any more. A device that a pod has is still named.
+/// Returns true if a Reservation kept a device that it does not name any more. A device that a pod took is still named.
 fn frees(before: &ReservationObject, after: Option<&ReservationObject>) -> bool {
     let after = after.filter(|after| !after.status.phase.is_over());
     let named = |device: &ReservedDevice| (device.driver.clone(), device.pool.clone(), device.device.clone());

@@ -1,8 +1,8 @@
-//! Of which set of its request a pod is. Pure.
+//! The set of its request that a pod belongs to. Pure.
 //!
-//! It is of a set that it looks like. Of several such sets what it has of a Reservation tells which, also when that was given out
-//! and forgotten; before it has anything, what its claims tolerate does. Else it is of the one that it looks like most, and one that
-//! looks like none of the first that has room.
+//! A pod belongs to a set whose template its spec matches. If several sets match, the Reservation's device that the pod
+//! has or had decides, or, before it has any, the taint that its claims tolerate. Else the set that matches best
+//! counts, and for a pod that matches none the first set with room.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -16,16 +16,16 @@ use super::{
 };
 use crate::hold::ReservationObject;
 
-/// What Reservations of a request say of who is of which set.
+/// Evidence from a request's Reservations about the sets of pods.
 #[derive(Debug, Default)]
 struct SetEvidence<'a> {
     owners: BTreeMap<&'a str, usize>,
-    /// `None`: of a device that can be shared several sets have parts.
+    /// The set of each device; `None` if several sets share the device.
     devices: BTreeMap<(&'a str, &'a str, &'a str), Option<usize>>,
     values: Vec<(&'a str, usize)>,
 }
 
-/// Which of the pods of a request are of which set.
+/// Returns the pods of each set of a request.
 pub(super) fn members<'a>(
     request: &'a SeenRequest,
     sets: &[PodSet],

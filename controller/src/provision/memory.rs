@@ -1,4 +1,4 @@
-//! What is remembered of a request between steps. All of it can be lost: what counts stands in the request.
+//! State of a request between steps. All of it can be lost: the answer that counts is in the request.
 
 use std::time::Duration;
 
@@ -17,41 +17,42 @@ use super::{
     turn::WriteTurn,
 };
 
-/// As Cluster Autoscaler has it: who was told no waits so long, twice as long the next time, and never longer than that.
+/// First pause after a no, as in Cluster Autoscaler. The pause doubles with each no, up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(60);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
-/// A no that is not about room is not looked at anew at once when something gets free, but after this part of the pause: what takes
-/// too much work takes no less then, and devices that could not be kept are free again by that alone.
+/// A no that is not about room is asked again only after this part of the pause when a device becomes free: a question
+/// that takes too much work takes no less then, and devices that could not be kept are free again anyway.
 const QUIET_PART: u32 = 6;
 
-/// Between two looks at what was attached: slices of it come in seconds.
+/// Pause between two questions after devices were attached: their slices come within seconds.
 const VERIFIED_EVERY: Duration = Duration::from_secs(2);
 
-/// What is remembered of a request.
+/// State of a request between steps.
 #[derive(Debug)]
 pub(super) struct RequestMemory {
-    /// How old the request is.
+    /// Age of the request.
     pub(super) created: SeenAge,
-    /// For how long `Provisioned` has been what it is.
+    /// Age of the `Provisioned` condition's status, with its time.
     answered: Option<(String, SeenAge)>,
-    /// How long it waits after the next no, and until when it does now, if nothing gets free.
+    /// The pause after the next no, and (`due`) the end of the present one if no device becomes free.
     pause: Duration,
     pub(super) due: Duration,
-    /// Before that time it is no reason to look at it that something gets free.
+    /// Before this time, a device that becomes free does not end the pause.
     quiet: Duration,
     /// The end of the wait for the booking of an earlier request of the same name; `None`: there is none.
     pub(super) opened_by: Option<Duration>,
-    /// What was found, as long as it does not stand in the request.
+    /// The planner's verdict, until it is written.
     pub(super) verdict: Option<CheckVerdict>,
     /// Devices that the planner found last, for the Reservations that are made for the request.
     pub(super) planned: Vec<Vec<PodDevice>>,
-    /// Whether it is looked at because everything is attached for it, and since when everything is.
+    /// True if the planner is asked because everything is attached, and (`attached`) the time since which everything
+    /// is.
     pub(super) verifies: bool,
     pub(super) attached: Option<Duration>,
-    /// Since when its devices are being closed to others.
+    /// Age of closing its devices to others, with the time of the condition.
     closing: Option<(String, SeenAge)>,
-    /// What people are told once it is written.
+    /// Events to record once the status is written.
     notices: Vec<ProvisionNotice>,
     write: WriteTurn,
 }
@@ -73,7 +74,7 @@ impl RequestMemory {
             notices: Vec::new(),
             write: WriteTurn::default(),
         };
-        // Whoever led before has said no some time ago; nobody knows how often.
+        // An earlier leader said no some time ago; how often is unknown.
         let provisioned = request.status.condition(ProvisioningConditionType::Provisioned);
         if provisioned.is_some_and(|condition| condition.status == ConditionStatus::False) {
             memory.due = memory.answered(&request.status, now).reaches(FIRST_PAUSE);
@@ -81,21 +82,21 @@ impl RequestMemory {
         memory
     }
 
-    /// How old the answer is that stands in the request.
+    /// Returns the age of the answer in the request.
     pub(super) fn answered(&mut self, status: &ProvisioningRequestStatus, now: ProvisionMoment) -> SeenAge {
         let condition = status.condition(ProvisioningConditionType::Provisioned);
         let since = condition.map_or("", |condition| &condition.last_transition_time);
         age_since(&mut self.answered, since, now)
     }
 
-    /// How long its devices have been being closed to others: since there was said to be room for it.
+    /// Returns the time for which its devices are being closed to others: the age of the condition that there is room.
     pub(super) fn closing(&mut self, status: &ProvisioningRequestStatus, now: ProvisionMoment) -> SeenAge {
         let condition = status.condition(ProvisioningConditionType::CapacityAvailable);
         let since = condition.map_or("", |condition| &condition.last_transition_time);
         age_since(&mut self.closing, since, now)
     }
 
-    /// The planner has answered.
+    /// Stores the planner's verdict.
     pub(super) fn checked(&mut self, verdict: CheckVerdict, now: ProvisionMoment) {
         if std::mem::take(&mut self.verifies) {
             self.due = now.steady + VERIFIED_EVERY;
@@ -122,12 +123,12 @@ impl RequestMemory {
         self.verdict = Some(why);
     }
 
-    /// The end of its pause, or of the wait for the booking of an earlier request of the same name.
+    /// Returns the end of the pause, or of the wait for the booking of an earlier request of the same name.
     pub(super) fn rests(&self, now: Duration) -> Option<Duration> {
         if now < self.due { Some(self.due) } else { self.opened_by }
     }
 
-    /// Something got free: there may be room.
+    /// Shortens the pause: a device became free, and there may be room.
     pub(super) fn gained(&mut self, now: Duration) {
         self.due = self.due.min(self.quiet.max(now));
     }
@@ -138,18 +139,18 @@ impl RequestMemory {
         self.pause = Doubling::new(FIRST_PAUSE, LONGEST_PAUSE).next(Some(self.pause));
     }
 
-    /// Whether there is no room after all, and that does not stand in the request yet.
+    /// Returns true if the verdict is no, and is not written yet.
     pub(super) fn was_told_no(&self) -> bool {
         matches!(self.verdict, Some(CheckVerdict::NotFound(_) | CheckVerdict::Undecided(_) | CheckVerdict::Crowded(_)))
     }
 
-    /// `notices` are told once it is written.
+    /// Notes the beginning of a write; `notices` are recorded after it.
     pub(super) fn write_begins(&mut self, notices: Vec<ProvisionNotice>) {
         self.write.begins();
         self.notices = notices;
     }
 
-    /// What people are to be told now.
+    /// Notes the outcome of a write. Returns the Events to record now.
     pub(super) fn written(&mut self, outcome: WriteOutcome, now: ProvisionMoment) -> Vec<ProvisionNotice> {
         let notices = std::mem::take(&mut self.notices);
         let is_done = matches!(outcome, WriteOutcome::Done(_));
@@ -157,18 +158,18 @@ impl RequestMemory {
         if is_done { notices } else { Vec::new() }
     }
 
-    /// Whether the request can be decided about: it is seen as it was last written here.
+    /// Returns true if the request can be decided about: its last written version was seen.
     pub(super) fn is_current(&mut self, version: &ObjectVersion, now: ProvisionMoment) -> bool {
         self.write.is_current(Some(&version.resource_version), now.steady)
     }
 
-    /// When it is tried again to write, if that waits for the time alone.
+    /// Returns the time of the next try of a write, if only the time has to pass.
     pub(super) fn write_due(&self) -> Option<Duration> {
         self.write.due()
     }
 }
 
-/// How old something is that has been so since a time that an object says; the clock is looked at once for each such time.
+/// Returns the age of a state that has a time in an object; the wall clock is read once for each such time.
 fn age_since(known: &mut Option<(String, SeenAge)>, since: &str, now: ProvisionMoment) -> SeenAge {
     match known {
         Some((known, age)) if known == since => *age,

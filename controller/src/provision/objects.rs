@@ -1,4 +1,4 @@
-//! What is read for requests: the requests, what their pods look like, and which pods there are already.
+//! Objects that are read for requests: the requests, the templates of their pods, and pods that exist.
 
 use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
@@ -13,14 +13,14 @@ use hostler_cluster::{ObjectVersion, from_rfc3339};
 
 use super::shape::PodShape;
 
-/// What is read for requests, at one moment. A copy shares the objects.
+/// Objects that are read for requests, at one moment. A copy shares the objects.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProvisionObjects {
-    /// All requests, whoever is asked.
+    /// All requests, also those that other programs answer.
     pub(crate) requests: BTreeMap<ObjectKey, Arc<SeenRequest>>,
-    /// What pods look like.
+    /// Pod templates.
     pub(crate) templates: BTreeMap<ObjectKey, Arc<PodSpec>>,
-    /// Pods that say of which request they are.
+    /// Pods that name their request.
     pub(crate) consumers: BTreeMap<ObjectKey, Arc<ConsumerPod>>,
 }
 
@@ -29,37 +29,37 @@ pub(crate) struct ProvisionObjects {
 pub(crate) struct SeenRequest {
     /// Namespace and name.
     pub(crate) key: ObjectKey,
-    /// Identity, and which version this is.
+    /// UID and resourceVersion.
     pub(crate) version: ObjectVersion,
-    /// When the server made it.
+    /// Creation time, by the server.
     pub(crate) created: Option<SystemTime>,
-    /// Whether it was asked to go.
+    /// True if the request is being deleted.
     pub(crate) is_going: bool,
-    /// Who wants to do something before it goes.
+    /// Finalizers.
     pub(crate) finalizers: Vec<String>,
-    /// What is asked for.
+    /// The request's spec.
     pub(crate) spec: ProvisioningRequestSpec,
-    /// What was answered.
+    /// The request's status.
     pub(crate) status: ProvisioningRequestStatus,
 }
 
-/// A pod that consumes what was booked for a request.
+/// A pod that uses the booking of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ConsumerPod {
-    /// Identity.
+    /// UID.
     pub(crate) uid: String,
     /// The request.
     pub(crate) request: ObjectKey,
-    /// Whether it has a node, or had one.
+    /// True if the pod has a node, or had one.
     pub(crate) is_scheduled: bool,
-    /// What it looks like, as far as that tells sets apart.
+    /// The fields that tell sets apart.
     pub(crate) shape: PodShape,
-    /// The claims that were made for it from templates; fewer than it asks for as long as not all are made.
+    /// Claims that were made for the pod from templates; fewer than it asks for until all are made.
     pub(crate) claims: Vec<ObjectKey>,
 }
 
 impl SeenRequest {
-    /// A request as the server tells it.
+    /// Converts a request of the server.
     pub(crate) fn new(version: ObjectVersion, request: ProvisioningRequest) -> Self {
         let ProvisioningRequest { metadata, spec, status } = request;
         Self {
@@ -73,34 +73,34 @@ impl SeenRequest {
         }
     }
 
-    /// Identity.
+    /// Returns the UID.
     pub(crate) fn uid(&self) -> &str {
         &self.version.uid
     }
 
-    /// How many pods it is about.
+    /// Returns the number of pods of all sets.
     pub(crate) fn pods(&self) -> i64 {
         self.spec.pod_sets.iter().map(|set| set.count).sum()
     }
 }
 
 impl ProvisionObjects {
-    /// Takes a request.
+    /// Stores a request.
     pub(crate) fn see_request(&mut self, request: SeenRequest) {
         self.requests.insert(request.key.clone(), Arc::new(request));
     }
 
-    /// Takes a template.
+    /// Stores a template.
     pub(crate) fn see_template(&mut self, key: ObjectKey, template: PodTemplate) {
         self.templates.insert(key, Arc::new(template.template.spec));
     }
 
-    /// Whether a pod is of any request, or was.
+    /// Returns true if a pod belongs to a request, or did.
     pub(crate) fn concerns(&self, key: &ObjectKey, pod: &Pod) -> bool {
         consumed_request(&pod.metadata).is_some() || self.consumers.contains_key(key)
     }
 
-    /// Takes a pod, if it is of a request.
+    /// Stores a pod, if it belongs to a request.
     pub(crate) fn see_pod(&mut self, key: ObjectKey, pod: &Pod) {
         let Some(name) = consumed_request(&pod.metadata) else {
             self.consumers.remove(&key);
@@ -114,7 +114,7 @@ impl ProvisionObjects {
         self.consumers.insert(key, Arc::new(consumer));
     }
 
-    /// The pods that say that they are of a request.
+    /// Returns the pods that name this request.
     pub(crate) fn consumers_of<'a>(&'a self, request: &'a ObjectKey) -> impl Iterator<Item = &'a ConsumerPod> {
         self.consumers.values().map(|pod| &**pod).filter(move |pod| pod.request == *request)
     }

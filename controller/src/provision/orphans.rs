@@ -1,5 +1,5 @@
-//! Reservations whose request is gone: when they are taken back, and which requests wait for that. The core alone writes and reads it,
-//! and begins anew in every term.
+//! Reservations whose request is gone: the time of their deletion, and the requests that wait for it. Only the core
+//! writes and reads this state, and begins anew in every term.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,22 +15,25 @@ use super::{
 };
 use crate::hold::ReservationObject;
 
-/// A Reservation may be seen before the request that it was made for, where another controller led before: these are two watches.
+/// Time for which the request of a Reservation may be unseen: the two kinds have separate watches, and an earlier
+/// leader may have made both.
 const ORPHANED_AFTER: Duration = Duration::from_secs(10);
-/// A node that does not answer keeps devices closed for as long as it likes. Opening them may take as long as closing them.
+/// Limit of the wait for open devices: a node that does not answer can keep devices closed without an end. Opening may
+/// take as long as closing.
 const OPENED_AFTER: Duration = ORPHANED_AFTER.saturating_add(BOOKING_TAKES);
 
-/// Bookings of requests that are gone.
+/// Bookings whose requests are gone.
 #[derive(Debug, Default)]
 pub(super) struct OrphanedBookings {
-    /// The time at which they were first seen without their request, by its UID.
+    /// The time at which a booking was first seen without its request, by the request's UID.
     since: BTreeMap<String, Duration>,
-    /// Names of requests whose devices are not open to others yet, and until when a new request of the same name waits for that.
+    /// Names of requests whose devices are not open to others yet, and the time until which a new request of the same
+    /// name waits.
     opening: BTreeMap<ObjectKey, Duration>,
 }
 
 impl OrphanedBookings {
-    /// Takes the present state. Returns what is taken back, and when to come back.
+    /// Compares with the present state. Returns writes that take Reservations back, and the time to come back at.
     pub(super) fn see(
         &mut self,
         now: Duration,
@@ -61,14 +64,15 @@ impl OrphanedBookings {
         (writes, next)
     }
 
-    /// The time until which a request waits at most because devices are still kept for an earlier one of the same name, which is gone. Kueue
-    /// makes requests anew under the same name: before the devices are open, a no would be said for the request's own booking.
+    /// Returns the time until which a request waits at most for devices that are still kept for an earlier one of the
+    /// same name, which is gone. Kueue makes requests anew under the same name: before the devices are open, the
+    /// request's own earlier booking would cause a no.
     pub(super) fn opened_by(&self, request: &ObjectKey) -> Option<Duration> {
         self.opening.get(request).copied()
     }
 }
 
-/// True while a Reservation keeps something that no pod has had, or may still come to.
+/// Returns true while a Reservation keeps a device that no pod has taken, or may still keep one.
 fn is_opening(known: &ReservationObject) -> bool {
     let is_closed = known.status.devices.iter().any(|it| it.state != ReservedDeviceState::HandedOver);
     is_closed || (!known.status.phase.is_over() && unserved(known) > 0)

@@ -1,4 +1,4 @@
-//! What a request says in its parameters, and what else can be wrong with it before anybody looks for room.
+//! Parameters of a request, and mistakes that are found before the planner is asked.
 
 use std::time::Duration;
 
@@ -14,28 +14,33 @@ const VALID_UNTIL: &str = "ValidUntilSeconds";
 const BOOKING: &str = "bookingSeconds";
 const KNOWN: [&str; 4] = [BOOKING, NO_RETRY, PROCESSOR_INSTANCE, VALID_UNTIL];
 
-/// As Cluster Autoscaler has it: who has found nothing for a week does not wait any more.
+/// Time for which a request waits for room, as in Cluster Autoscaler.
 const USUAL_VALIDITY: Duration = Duration::from_secs(7 * 24 * 3600);
-/// As Cluster Autoscaler has it.
+/// Time of a booking, as in Cluster Autoscaler.
 const USUAL_BOOKING: Duration = Duration::from_secs(600);
-/// A booking without pods keeps others waiting: nobody books for longer than a request can wait.
+/// Limit of a booking, equal to the time for which a request can wait: a booking without pods keeps other requests
+/// waiting.
 const LONGEST_BOOKING: Duration = USUAL_VALIDITY;
 
-/// What a request says in its parameters.
+/// Parameters of a request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct RequestParameters {
-    /// Whether the first no is final.
+    /// True if the first no is final.
     pub(crate) is_final: bool,
-    /// How long after it was made it is of use.
+    /// Time after its creation for which the request is of use.
     pub(crate) validity: Duration,
-    /// How long what was found is booked.
+    /// Time for which the found room is booked.
     pub(crate) booking: Duration,
-    /// What is said and does nothing, in sentences.
+    /// Sentences about parameters that have no effect.
     pub(crate) remarks: Vec<String>,
 }
 
 impl RequestParameters {
-    /// Reads them; gives what makes the request as a whole useless.
+    /// Reads the parameters.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the mistake that makes the whole request useless.
     pub(crate) fn read(spec: &ProvisioningRequestSpec) -> Result<Self, String> {
         let (is_final, remark) = no_retry(spec);
         let validity = seconds(spec, VALID_UNTIL, USUAL_VALIDITY)?;
@@ -48,7 +53,7 @@ impl RequestParameters {
     }
 }
 
-/// Like Cluster Autoscaler, who does not say no clearly is tried again.
+/// Reads `noRetry`. As in Cluster Autoscaler, a request without a clear value is tried again.
 fn no_retry(spec: &ProvisioningRequestSpec) -> (bool, Option<String>) {
     match spec.parameters.get(NO_RETRY).map(String::as_str) {
         None | Some("false") => (false, None),
@@ -71,17 +76,17 @@ fn unknown(spec: &ProvisioningRequestSpec) -> Option<String> {
     (!unknown.is_empty()).then(|| format!("nothing here knows spec.parameters {}", unknown.join(", ")))
 }
 
-/// A deadline that is not understood would be no deadline: better the request fails.
+/// Reads a time. A value that cannot be understood fails the request: as no deadline at all it would surprise.
 fn seconds(spec: &ProvisioningRequestSpec, key: &str, usual: Duration) -> Result<Duration, String> {
     let Some(text) = spec.parameters.get(key) else { return Ok(usual) };
     let wrong = || format!("spec.parameters.{key} is {text:?}; write a number of seconds above 0, such as 3600");
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let seconds = text.parse::<u64>().ok().filter(|seconds| is_number && *seconds > 0).ok_or_else(wrong)?;
-    // A clock that counts from its start would overflow with more than that.
+    // The steady clock counts from its start and would overflow with more.
     Ok(Duration::from_secs(u32::try_from(seconds).unwrap_or(u32::MAX).into()))
 }
 
-/// Why pods of the request cannot be made, whatever there is room for.
+/// Returns the reason why pods of the request cannot be made, however much room there is.
 pub(crate) fn unusable(spec: &ProvisioningRequestSpec) -> Option<String> {
     let sets = spec.pod_sets.len();
     if !(1..=MAX_POD_SETS).contains(&sets) {

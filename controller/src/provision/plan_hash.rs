@@ -1,15 +1,15 @@
-//! Which plan a request was told yes for, as a value that is short enough for a label. The detail `nodes` names as many nodes as
-//! one value can, and no devices; of two answers with the same hash nothing is somewhere else.
+//! A hash of the plan that a request was told yes for, short enough for a label. The detail `nodes` names only as many
+//! nodes as one value can, and no devices; two answers with the same hash place every pod and device in the same place.
 
 use hostler_allocator::plan::{Plan, SetPlan};
 use hostler_api::fingerprint;
 
-/// The hash of a plan that is told in lines, in an order that does not change.
+/// Returns the hash of a plan from its lines, which have a stable order.
 pub(super) fn plan_hash(lines: &[String]) -> String {
     fingerprint(&lines.join("\n"))
 }
 
-/// Which node takes how many pods of which set.
+/// Returns the number of pods of each set on each node, as lines.
 pub(super) fn placements(plan: &Plan) -> Vec<String> {
     let of_set = |(at, set): (usize, &SetPlan)| {
         set.placements.iter().map(move |it| format!("{at} {} {}", it.node, it.pods)).collect::<Vec<_>>()

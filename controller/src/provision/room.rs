@@ -1,12 +1,12 @@
-//! The room that is booked for a request, as sets of pods that a plan can place before it looks for room for others. Pure.
+//! The booked room of a request, as sets of pods that the planner places before it plans other requests. Pure.
 
 use hostler_allocator::plan::PodSet;
 use hostler_api::core::PodSpec;
 
 use super::{booking::kept_on, consume::pod_sets, membership::members, objects::SeenRequest, sight::ProvisionSight};
 
-/// The pods that are still to come. Those for which a Reservation keeps devices stand on the nodes of these, and ask for no
-/// device: what is kept is nobody else's anyway.
+/// Returns the pods that are still to come. Pods with kept devices are placed on the nodes of these devices, and
+/// request no device: no other pod can get a kept device anyway.
 pub(super) fn booked(request: &SeenRequest, sight: &ProvisionSight<'_>) -> Option<Vec<PodSet>> {
     let sets = pod_sets(request, sight.objects).ok()?;
     let scheduled = sight.objects.consumers_of(&request.key).filter(|pod| pod.is_scheduled);
@@ -25,7 +25,7 @@ pub(super) fn booked(request: &SeenRequest, sight: &ProvisionSight<'_>) -> Optio
     Some(booked)
 }
 
-/// A device that is on no node leaves it open where its pod goes.
+/// Returns a pod without claims on this node; an empty name, of a device on no node, leaves the node open.
 fn without_claims(spec: &PodSpec, node: String) -> PodSpec {
     let node_name = Some(node).filter(|node| !node.is_empty()).or_else(|| spec.node_name.clone());
     PodSpec { node_name, resource_claims: Vec::new(), ..spec.clone() }

@@ -1,10 +1,11 @@
-//! By what a pod is known to be of a set: nobody writes that into it, and the names of its containers are anybody's. Pure.
+//! The fields of a pod by which its set is found: the pod does not name its set, and names of containers can be any.
+//! Pure.
 
 use std::collections::BTreeMap;
 
 use hostler_api::core::{NodeSelector, PodResourceClaim, PodSpec, ResourceList};
 
-/// What a pod looks like, as far as that tells sets apart.
+/// The fields of a pod or template that tell sets apart.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct PodShape {
     requests: ResourceList,
@@ -14,7 +15,7 @@ pub(crate) struct PodShape {
 }
 
 impl PodShape {
-    /// That of a pod, or of what pods are made of.
+    /// Reads the shape of a pod, or of a template.
     pub(crate) fn of(spec: &PodSpec) -> Self {
         let affinity = spec.affinity.as_ref().and_then(|it| it.node_affinity.as_ref());
         Self {
@@ -25,13 +26,14 @@ impl PodShape {
         }
     }
 
-    /// How many claims a pod of it gets from templates.
+    /// Returns the number of claims that a pod of this shape gets from templates.
     pub(crate) fn claims_made(&self) -> usize {
         self.claims.iter().filter(|claim| claim.resource_claim_template_name.is_some()).count()
     }
 
-    /// How much a pod of this shape looks like those that are made of `template`: by how much it says of its node as the template
-    /// does. `None`: it is none of them. Batch systems write more labels of nodes into a pod than its template has, and none less.
+    /// Returns how well a pod of this shape matches a template: the number of node constraints that it has from the
+    /// template. `None`: the pod is not made of this template. Batch systems add node labels to a pod's selector, and
+    /// remove none.
     pub(crate) fn likeness(&self, template: &Self) -> Option<usize> {
         let mut wanted = template.node_selector.iter();
         let is_one = self.requests == template.requests

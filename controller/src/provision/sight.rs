@@ -1,4 +1,4 @@
-//! What the core is shown: everything that is there, at one moment.
+//! The state of the cluster that the core is given, at one moment.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -10,27 +10,27 @@ use crate::hold::ReservationObject;
 /// All Reservations, by name.
 pub(crate) type Reservations = BTreeMap<String, Arc<ReservationObject>>;
 
-/// Everything that is there, at one moment.
+/// The state of the cluster, at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProvisionSight<'a> {
-    /// Requests, and what belongs to them.
+    /// Requests, their templates and pods.
     pub(crate) objects: &'a ProvisionObjects,
-    /// What is kept for whom.
+    /// Reservations.
     pub(crate) reservations: &'a Reservations,
-    /// Templates of claims, and what claims have.
+    /// Claim templates, and devices of claims.
     pub(crate) facts: &'a ClusterFacts,
-    /// Whether devices can be kept for requests.
+    /// State of keeping devices for Reservations.
     pub(crate) keeping: &'a Keeping,
 }
 
-/// Whether somebody keeps what Reservations ask for.
+/// State of keeping devices for Reservations.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) enum Keeping {
-    /// Nobody can say yet.
+    /// The state is not known yet.
     #[default]
     Unknown,
     /// Devices are kept.
     Kept,
-    /// They are not, and why.
+    /// Devices are not kept, and why.
     NotKept(String),
 }

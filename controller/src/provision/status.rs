@@ -1,4 +1,4 @@
-//! The status of a request as it shall stand there. A condition keeps its time as long as its status does not change.
+//! The status of a request to be written. A condition keeps its time while its status stays the same.
 
 use std::{collections::BTreeMap, time::SystemTime};
 
@@ -10,24 +10,24 @@ use hostler_cluster::rfc3339;
 
 use super::{attach::ATTACH, event::ProvisionNotice, objects::SeenRequest};
 
-/// Whose word the request waits for: other in every time that a controller leads.
+/// Mark of the leader term in which the request is answered: another value in each term.
 pub(super) const TERM: &str = "controllerTerm";
-/// Where there is room.
+/// Nodes with room.
 pub(super) const NODES: &str = "nodes";
-/// The same, if it is one node.
+/// The node, if there is only one.
 pub(super) const NODE: &str = "node";
-/// The Reservations that keep its devices, or are to.
+/// Reservations that keep its devices, or are to.
 pub(super) const RESERVATION: &str = "reservation";
-/// What claims of its pods tolerate to be given what is kept.
+/// Toleration values that claims of its pods need for kept devices.
 pub(super) const TOLERATION: &str = "tolerationValue";
-/// Until when it is told yes or no, while its devices are being closed to others.
+/// Time until which the request gets its answer, while its devices are being closed to others.
 pub(super) const ETA: &str = "eta";
-/// Which plan it was told yes for: other where any pod or any device that is kept for one is somewhere else.
+/// Hash of the plan that the request was told yes for: it changes if any pod or any kept device has another place.
 pub(super) const PLAN_HASH: &str = "plan-hash";
-/// All details that are written here.
+/// All details that this controller writes.
 const DETAILS: [&str; 8] = [TERM, NODES, NODE, RESERVATION, TOLERATION, ETA, PLAN_HASH, ATTACH];
 
-/// Of which somebody should know that it waits.
+/// Reasons that make a warning: the request waits, and a user should know.
 const LACKS: [ProvisioningReason; 4] = [
     ProvisioningReason::CapacityIsNotFound,
     ProvisioningReason::FailedToCheckCapacity,
@@ -35,10 +35,10 @@ const LACKS: [ProvisioningReason; 4] = [
     ProvisioningReason::CapacityLost,
 ];
 
-/// Reasons by which this controller says that capacity is revoked, or is not any more.
+/// This controller's reasons of the condition for revoked capacity.
 const REVOKED: [&str; 2] = [ProvisioningReason::CapacityLost.as_str(), ProvisioningReason::CapacityReplaced.as_str()];
 
-/// Something to be said of a request.
+/// A condition to write into a request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct StatusWord {
     kind: ProvisioningConditionType,
@@ -48,17 +48,17 @@ pub(super) struct StatusWord {
 }
 
 impl StatusWord {
-    /// It is so.
+    /// Returns the condition with status True.
     pub(super) fn yes(kind: ProvisioningConditionType, reason: ProvisioningReason, message: impl Into<String>) -> Self {
         Self { kind, status: ConditionStatus::True, reason, message: message.into() }
     }
 
-    /// It is not.
+    /// Returns the condition with status False.
     pub(super) fn no(kind: ProvisioningConditionType, reason: ProvisioningReason, message: impl Into<String>) -> Self {
         Self { kind, status: ConditionStatus::False, reason, message: message.into() }
     }
 
-    /// Whether it is a word about that.
+    /// Returns true if the condition is of this type.
     pub(super) fn is_about(&self, kind: ProvisioningConditionType) -> bool {
         self.kind == kind
     }
@@ -75,8 +75,8 @@ impl StatusWord {
     }
 }
 
-/// Everything that this controller says of a request, when this is said too; `None` where that stands there already. A detail
-/// without a value is taken back.
+/// Returns all conditions and details of this controller, with these changes; `None` if the request has them already. A
+/// detail with an empty value is removed.
 pub(super) fn said(
     before: &ProvisioningRequestStatus,
     words: &[StatusWord],
@@ -86,7 +86,7 @@ pub(super) fn said(
     let condition = |kind: ProvisioningConditionType| {
         let last = before.condition(kind);
         let word = words.iter().find(|word| word.kind == kind);
-        // A cloud says that capacity is revoked as well: what it says is its own.
+        // Cloud providers also revoke capacity: their condition is left alone.
         let own =
             last.filter(|it| kind != ProvisioningConditionType::CapacityRevoked || REVOKED.contains(&&*it.reason));
         word.map(|word| word.condition(last, now)).or_else(|| own.cloned())
@@ -105,7 +105,7 @@ pub(super) fn said(
     (!is_there).then_some(after)
 }
 
-/// Whether devices are being closed to others for it, and it has no answer yet.
+/// Returns true if devices are being closed to others, and there is no answer yet.
 fn is_closing(conditions: &[Condition]) -> bool {
     let of = |kind: ProvisioningConditionType| conditions.iter().find(move |it| it.kind == kind.as_str());
     let is_failed = of(ProvisioningConditionType::Failed).is_some_and(Condition::is_true);
@@ -113,7 +113,7 @@ fn is_closing(conditions: &[Condition]) -> bool {
     !is_failed && of(ProvisioningConditionType::Provisioned).is_some_and(|it| it.reason == closing)
 }
 
-/// Details of this controller that stand there and shall not: a patch that takes them away, empty where there are none.
+/// Returns details of this controller that are to be removed, as a patch.
 pub(super) fn taken_back(
     wanted: &ProvisioningRequestStatus,
     stands: &ProvisioningRequestStatus,
@@ -123,7 +123,7 @@ pub(super) fn taken_back(
     left.map(|key| (key, None)).collect()
 }
 
-/// Whether everything stands there that this controller says, and nothing that it has taken back.
+/// Returns true if the request has everything that this controller writes, and nothing that it has removed.
 pub(super) fn stands(wanted: &ProvisioningRequestStatus, there: &ProvisioningRequestStatus) -> bool {
     let is_said = |key: &&str| {
         let detail = |status: &ProvisioningRequestStatus| status.provisioning_class_details.get(*key).cloned();
@@ -132,7 +132,7 @@ pub(super) fn stands(wanted: &ProvisioningRequestStatus, there: &ProvisioningReq
     wanted.conditions.iter().all(|condition| there.conditions.contains(condition)) && DETAILS.iter().all(is_said)
 }
 
-/// What people are told when this is written: what has become of their request, and nothing twice.
+/// Returns the Events for this write: each change that users need to know, once.
 pub(super) fn notices(request: &SeenRequest, words: &[StatusWord]) -> Vec<ProvisionNotice> {
     use ProvisioningConditionType as Type;
     let news = words.iter().filter(|word| {

@@ -1,5 +1,5 @@
-//! Whose turn it is with an object: of each there is one write under way at a time, and it is decided about only when it is seen
-//! as it was last written.
+//! Order of writes: each object has one write in flight at a time, and is decided about only when its last written
+//! version was seen.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use hostler_cluster::{ObjectVersion, is_older};
 
 use super::event::WriteOutcome;
 
-/// Between two tries of a write that does not succeed.
+/// Pauses between two tries of a write that fails.
 const PAUSES: Doubling = Doubling::new(Duration::from_millis(200), Duration::from_secs(30));
-/// What was written is seen by then, or somebody has taken it away before anybody saw it.
+/// Time after which a written version was seen, or was removed before any watch told of it.
 const SEEN_BY: Duration = Duration::from_secs(30);
 
-/// How far writing an object is.
+/// State of writing an object.
 #[derive(Debug)]
 pub(super) struct WriteTurn {
     state: WriteState,
@@ -22,12 +22,12 @@ pub(super) struct WriteTurn {
 
 #[derive(Debug)]
 enum WriteState {
-    /// What is seen of the object is how it is, as far as anybody here knows.
+    /// The object is as it was seen, as far as this process knows.
     Idle,
     UnderWay,
-    /// Written, and not seen yet; after that time nobody waits for it any more.
+    /// The object was written, and this version is not seen yet; after this time it is not waited for any more.
     Behind(ObjectVersion, Duration),
-    /// It did not succeed; not before that time again.
+    /// The write failed; the earliest time of the next try.
     Resting(Duration),
 }
 
@@ -56,7 +56,7 @@ impl WriteTurn {
         };
     }
 
-    /// Whether the object, of which this version is seen, can be decided about.
+    /// Returns true if the object, of which this version is seen, can be decided about.
     pub(super) fn is_current(&mut self, seen: Option<&str>, now: Duration) -> bool {
         let is_done = match &self.state {
             WriteState::Idle => true,
@@ -72,7 +72,7 @@ impl WriteTurn {
         is_done
     }
 
-    /// When it can be decided about, if that waits for the time alone.
+    /// Returns the time at which the object can be decided about, if only the time has to pass.
     pub(super) fn due(&self) -> Option<Duration> {
         match self.state {
             WriteState::Resting(until) | WriteState::Behind(_, until) => Some(until),

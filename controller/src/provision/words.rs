@@ -1,4 +1,5 @@
-//! What people are told of a request: how many pods of each set have room, and of those that have none the first reasons.
+//! Texts for conditions and Events of a request: the number of pods of each set with room, and the first reasons for
+//! those without.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,10 +8,10 @@ use hostler_api::{few, provisioning::MAX_DETAIL_BYTES};
 
 use super::{attach::AttachStep, class::ProvisionClass};
 
-/// Reasons that are told of a set, those of most nodes first.
+/// Limit of reasons of a set in a text; those of most nodes come first.
 const REASONS: usize = 3;
 
-/// There is room for all.
+/// Returns the text for a plan with room for all pods.
 pub(super) fn found(plan: &Plan) -> String {
     let sets: Vec<String> = plan.sets.iter().map(|set| format!("{} on {}", share(set), count(set, "node"))).collect();
     let order = match plan.order {
@@ -21,7 +22,7 @@ pub(super) fn found(plan: &Plan) -> String {
     short(format!("there is room for all pods: {}{order}", sets.join(", ")))
 }
 
-/// There is not.
+/// Returns the text for a plan without room for all pods.
 pub(super) fn lacking(plan: &Plan, class: ProvisionClass, attachable: Attachable) -> String {
     let sets: Vec<String> = plan.sets.iter().map(reasons).collect();
     let fabric = match class {
@@ -31,23 +32,23 @@ pub(super) fn lacking(plan: &Plan, class: ProvisionClass, attachable: Attachable
     short(format!("there is not room for all pods: {}{fabric}", sets.join("; ")))
 }
 
-/// There will be, when devices are attached.
+/// Returns the text for a plan that fits once devices are attached.
 pub(super) fn attachable(steps: &[AttachStep]) -> String {
     let steps_of = |step: &AttachStep| step.to_string();
     let devices = numbered(steps.len(), "device");
     short(format!("there is room for all pods when {devices} are attached: {}", few(steps.iter().map(steps_of))))
 }
 
-/// What could be attached to nodes.
+/// Result of a search for devices to attach.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Attachable {
-    /// Nobody here attaches anything.
+    /// Attaching is not possible here.
     Nothing,
-    /// Who does is not known to say now what is attached.
+    /// The attached devices are unknown now.
     Unknown,
     /// Everything that was planned is attached.
     Done,
-    /// So many devices, and they are not enough.
+    /// This number of devices can be attached, and is not enough.
     TooLittle(usize),
 }
 
@@ -65,7 +66,7 @@ impl Attachable {
     }
 }
 
-/// Nobody can say.
+/// Returns the text for a plan without a decision.
 pub(super) fn undecided(plan: &Plan) -> String {
     let sets: Vec<String> = plan.sets.iter().map(|set| format!("{}{}", reasons(set), unseen(set))).collect();
     short(format!("whether there is room for all pods cannot be said here: {}", sets.join("; ")))
@@ -78,17 +79,17 @@ fn unseen(set: &SetPlan) -> String {
     }
 }
 
-/// The nodes with how many pods each takes.
+/// Returns the nodes of a plan, with the number of pods on each.
 pub(super) fn nodes(plan: &Plan) -> String {
     on_nodes(&by_node(plan))
 }
 
-/// Nodes with how many pods each takes, as many as a value can name.
+/// Returns nodes with the number of pods on each, as many as a detail has room for.
 pub(super) fn on_nodes<N: std::fmt::Display + Ord>(by_node: &BTreeMap<N, u32>) -> String {
     let mut text = String::new();
     for (at, (node, pods)) in by_node.iter().enumerate() {
         let next = format!("{}{node}={pods}", if at == 0 { "" } else { "," });
-        // Room is left for how many more there are.
+        // 32 bytes are left for the number of further nodes.
         if text.len() + next.len() + 32 > MAX_DETAIL_BYTES {
             return format!("{text},and {} more", by_node.len() - at);
         }
@@ -97,7 +98,7 @@ pub(super) fn on_nodes<N: std::fmt::Display + Ord>(by_node: &BTreeMap<N, u32>) -
     text
 }
 
-/// The node, if there is only one.
+/// Returns the node, if there is only one.
 pub(super) fn only_node(plan: &Plan) -> Option<String> {
     let mut nodes = by_node(plan).into_keys();
     let first = nodes.next()?;
@@ -112,7 +113,7 @@ fn by_node(plan: &Plan) -> BTreeMap<&str, u32> {
     nodes
 }
 
-/// `workers 60 of 64: first reason (12 nodes), second reason (1 node)`.
+/// Returns a text such as `workers 60 of 64: first reason (12 nodes), second reason (1 node)`.
 fn reasons(set: &SetPlan) -> String {
     if set.placed == set.wanted {
         return share(set);
@@ -138,7 +139,7 @@ fn numbered(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// `10 min`, `90 s`.
+/// Returns a text such as `10 min` or `90 s`.
 pub(super) fn time(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {
@@ -152,7 +153,7 @@ pub(super) fn time(duration: Duration) -> String {
     }
 }
 
-/// As long as a condition's message may be, with room for what is said behind it.
+/// Cuts a text to the length of a condition's message, with room for words that follow it.
 pub(super) fn short(mut text: String) -> String {
     const ROOM: usize = 1024;
     if text.len() > MAX_DETAIL_BYTES - ROOM {
