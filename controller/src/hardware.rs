@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   view, findings ──► status that the object is to have ─┐
-//!   API server ──► object ────────────────────────────────┴─► decide ──► create, or write over the version that was read
+//!   API server ──► object ────────────────────────────────┴─► decide ──► create, or replace the version that was read
 //! ```
 //!
-//! A write names the version that it goes over, so that one which comes late, from a controller that leads no more, is refused.
+//! A write names the version that it replaces: a late write of a controller that does not lead any more is refused.
 
 mod decision;
 
@@ -39,15 +39,16 @@ pub(crate) use self::decision::{HardwareStep, StoredHardware, decide};
 
 /// The least time between two writes: readers who need the sums sooner ask the controller.
 const BETWEEN_WRITES: Duration = Duration::from_secs(10);
-/// Pause between two looks whether the object was changed or deleted.
+/// Pause between two reads that find whether the object was changed or deleted.
 const LOOK: Duration = Duration::from_secs(300);
-/// The kind may be installed at any moment, by an operator who has just read that it is missing.
+/// Pause between two searches for the kind: an operator who has just read that it is missing can install it at any
+/// moment.
 const LOOK_FOR_KIND: Duration = Duration::from_secs(10);
 
 /// Keeps the object as long as this process leads.
 #[derive(Debug)]
 pub(crate) struct HardwareController {
-    /// What the controller can do, and what it cannot.
+    /// Findings about the controller's capabilities.
     pub(crate) findings_rx: watch::Receiver<Arc<[ClusterFinding]>>,
     /// Tells whether writing succeeds.
     pub(crate) outcome_tx: watch::Sender<SumsOutcome>,
@@ -106,7 +107,7 @@ pub(crate) enum HardwareAnswer {
     Early(Duration),
     /// The API server does not serve the kind.
     NotServed,
-    /// The object was not written; an error is none where another writer was faster.
+    /// The object was not written; the error is missing if another writer was faster.
     Failed(Option<String>),
 }
 
@@ -116,7 +117,7 @@ impl Reconciler for HardwareReconciler {
 
     fn keys(&mut self, view: &ClusterView) -> BTreeMap<String, Fingerprint> {
         let Some(mut wanted) = self.wanted(view) else { return BTreeMap::new() };
-        // The time of a condition is that of the question.
+        // A condition of the wanted status has the present time: without it, two equal statuses have one fingerprint.
         wanted.conditions.iter_mut().for_each(|it| it.last_transition_time.clear());
         let mut fingerprint = Fingerprint::default();
         fingerprint.add(json!(wanted).to_string());
@@ -156,7 +157,7 @@ impl Reconciler for HardwareReconciler {
     fn forget(&mut self, _: &str) {}
 
     async fn changed(&mut self) {
-        // The findings end with the process.
+        // The channel of findings closes with the process.
         if self.findings_rx.changed().await.is_err() {
             std::future::pending().await
         }
@@ -164,7 +165,7 @@ impl Reconciler for HardwareReconciler {
 }
 
 impl HardwareReconciler {
-    /// Returns the status that the object is to have. None, as long as not everything is known: half a sum is no sum.
+    /// Returns the status that the object is to have; `None` until all lists are complete, since half a sum is no sum.
     fn wanted(&mut self, view: &ClusterView) -> Option<ClusterHardwareStatus> {
         if !view.missing().is_empty() {
             return None;
@@ -172,7 +173,7 @@ impl HardwareReconciler {
         let classes = view.stock.sums.classes.iter();
         let classes = classes.map(|(name, tally)| ClusterClassCounts { name: name.to_string(), devices: tally.totals });
         let findings = self.findings_rx.borrow_and_update();
-        // A reader of the sums sees that they are written.
+        // The finding about ClusterHardware itself is left out: a reader of the object sees that it is written.
         let others = findings.iter().filter(|finding| finding.kind != FindingKind::ClusterHardware);
         Some(ClusterHardwareStatus {
             conditions: others.map(ClusterFinding::condition).collect(),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use hostler_cluster::{ApiFailure, ConnectError, HttpService};
 use serde::{Serialize, de::DeserializeOwned};
 
-/// Which controller is asked.
+/// The controller to ask, instead of the API server.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct RemoteArgs {
     /// Ask the controller at this address instead of the API server: https://HOST:PORT, or http on this machine
@@ -19,16 +19,16 @@ pub(crate) struct RemoteArgs {
     certificate_authority: Option<PathBuf>,
 }
 
-/// Why a controller gives no answer.
+/// The reason why a controller gives no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RemoteError {
     /// The address or a file cannot be used.
     #[error("failed to prepare for asking the controller")]
     Connect(#[source] ConnectError),
-    /// Nothing says whether it is the controller.
+    /// No certificate authority vouches for the controller.
     #[error("nothing vouches for {0}; name the file with its certificate: --certificate-authority FILE")]
     NoAuthority(String),
-    /// The controller does not answer, or says no.
+    /// The controller does not answer, or refuses.
     #[error("the controller gave no answer")]
     Call(#[source] ApiFailure),
     /// The question cannot be put into JSON.

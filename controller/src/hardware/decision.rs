@@ -1,26 +1,26 @@
-//! What is to be done about ClusterHardware: pure.
+//! The next write of ClusterHardware. Pure.
 
 use hostler_api::hardware::{ClusterHardwareStatus, Condition};
 
 /// The object as it stands on the API server.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct StoredHardware {
-    /// Its resourceVersion.
+    /// The object's resourceVersion.
     pub(crate) version: String,
-    /// Its status.
+    /// The object's status.
     pub(crate) status: ClusterHardwareStatus,
 }
 
 /// The next step towards the status that the object is to have.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum HardwareStep {
-    /// The object says what it is to say.
+    /// The object has the status already.
     Rest,
     /// The object is created, empty.
     Create,
     /// The status is written over a version.
     Write {
-        /// The version.
+        /// The version that the write replaces.
         version: String,
         /// The status.
         status: Box<ClusterHardwareStatus>,
@@ -38,7 +38,7 @@ pub(crate) fn decide(mut wanted: ClusterHardwareStatus, stored: Option<&StoredHa
     HardwareStep::Write { version: stored.version.clone(), status: Box::new(wanted) }
 }
 
-/// A condition that has the status that it had, has it since then.
+/// Keeps the time of each condition whose status did not change.
 fn keep_times(wanted: &mut [Condition], stored: &[Condition]) {
     for condition in wanted {
         let before = stored.iter().find(|before| before.kind == condition.kind && before.status == condition.status);
