@@ -1,4 +1,5 @@
-//! The manifests in `deploy/`: the API's own types take them without losing a word, and they fit the daemon and each other.
+//! The manifests in `deploy/`: the API's own types take them without losing a word, and they fit the daemon and each
+//! other.
 
 mod controller;
 mod figures;
@@ -58,7 +59,7 @@ fn documents(path: &Path) -> Vec<Value> {
     serde_saphyr::from_multiple(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Every object of a kind, with the file that it is in.
+/// Returns every object of a kind, with the file that has it.
 fn objects(kind: &str) -> Vec<(PathBuf, Value)> {
     let all = yaml_files(&deploy()).into_iter().flat_map(|path| {
         documents(&path).into_iter().map(move |document| (path.clone(), document)).collect::<Vec<_>>()
@@ -66,13 +67,13 @@ fn objects(kind: &str) -> Vec<(PathBuf, Value)> {
     all.filter(|(_, object)| object["kind"] == kind).collect()
 }
 
-/// The object after it went through the API's type: what the type does not know is gone.
+/// Returns the object after it went through the API's type: fields that the type does not know are gone.
 fn through<T: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, String> {
     let typed: T = serde_json::from_value(object.clone()).map_err(|error| error.to_string())?;
     serde_json::to_value(typed).map_err(|error| error.to_string())
 }
 
-/// The same of a kind of ours, whose type is without its own name.
+/// Returns an object of a kind of ours after it went through its type, which is without its own name.
 fn through_ours<T: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, String> {
     let mut kept = through::<T>(object)?;
     for field in ["apiVersion", "kind"] {
@@ -81,7 +82,7 @@ fn through_ours<T: DeserializeOwned + Serialize>(object: &Value) -> Result<Value
     Ok(kept)
 }
 
-/// `None` for kinds that nobody has a type for.
+/// Returns the object after it went through its type; `None` for kinds without a type.
 fn round_trip(object: &Value) -> Option<Result<Value, String>> {
     let kind = format!("{}/{}", object["apiVersion"].as_str()?, object["kind"].as_str()?);
     Some(match kind.as_str() {
@@ -120,7 +121,7 @@ fn round_trip(object: &Value) -> Option<Result<Value, String>> {
     })
 }
 
-/// What `kept` has lost of `written`, as paths.
+/// Returns the fields of `written` that `kept` has lost, as paths.
 fn lost(path: &str, written: &Value, kept: &Value) -> Vec<String> {
     match (written, kept) {
         (Value::Object(written), Value::Object(kept)) => {
@@ -148,7 +149,7 @@ fn lost(path: &str, written: &Value, kept: &Value) -> Vec<String> {
 fn the_types_of_the_api_take_every_object_without_losing_a_word() {
     let mut seen = 0;
     let mut wrong = Vec::new();
-    // What is of old releases is held to servers of these, by the tests of the controller.
+    // Objects of old releases are checked against servers of these, by the tests of the controller.
     let is_old = |path: &PathBuf| path.starts_with(deploy().join("classic/examples"));
     for path in yaml_files(&deploy()).into_iter().filter(|path| !is_old(path)) {
         for object in documents(&path) {
@@ -168,7 +169,7 @@ fn the_types_of_the_api_take_every_object_without_losing_a_word() {
                             | "PodMonitor"
                             | "PrometheusRule"
                             | "KubeSchedulerConfiguration"
-                            // What they say is compared with what is answered by the controller's own tests.
+                            // The controller's own tests compare the text of these with its answers.
                             | "AdmissionCheck"
                             | "ProvisioningRequestConfig"
                     );
@@ -196,7 +197,7 @@ fn a_daemon_whose_hardware_takes_its_time_is_alive() {
     let mut host = Host::bare("latency_ms = { prepare = 3600000 }\n[[device]]\nname = \"card\"\n");
     host.start();
     host.manifest("slow", "u1", &[("all", "fake", "card", Value::Null)]);
-    // Nobody waits for its end.
+    // The caller is not waited for.
     let mut caller = Command::new(binary())
         .args(["claim", "prepare", "slow", "--config"])
         .arg(host.path("hostler.toml"))
@@ -210,7 +211,7 @@ fn a_daemon_whose_hardware_takes_its_time_is_alive() {
     caller.wait().unwrap();
 }
 
-/// The image is built from what is copied: the compiler reads more than sources.
+/// The image is built from copied files: the compiler reads more than sources.
 #[test]
 fn nothing_that_the_build_reads_is_kept_from_the_image() {
     let root = deploy().join("..").canonicalize().unwrap();
@@ -254,14 +255,15 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     paths.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] }).collect()
 }
 
-/// The files whose text a source holds.
+/// Returns the files whose text a source embeds.
 fn included(source: &Path) -> Vec<PathBuf> {
     let text = fs::read_to_string(source).unwrap_or_default();
     let named = text.split("include_str!(\"").skip(1).filter_map(|rest| rest.split('"').next());
     named.filter_map(|name| source.parent()?.join(name).canonicalize().ok()).collect()
 }
 
-/// A strategic merge patch finds containers by name, mounts by path and volumes by name: what it does not find it adds.
+/// A strategic merge patch finds containers by name, mounts by path and volumes by name: an entry that it does not find
+/// is added.
 #[test]
 fn the_patch_for_hardware_changes_the_daemon_and_nothing_else() {
     let patch = documents(&deploy().join("components/hardware/daemonset.yaml")).remove(0);
@@ -312,7 +314,7 @@ fn the_configuration_of_the_example_differs_from_the_shipped_one_in_what_it_says
     assert_eq!(example, shipped);
 }
 
-/// Figures are where those look for them who read the Service and the PodMonitor, with the token that is made for them.
+/// The Service and the PodMonitor lead their readers to the figures, with the token that is made for them.
 #[test]
 fn service_and_pod_monitor_lead_to_the_port_of_the_configuration() {
     let port = configuration().metrics.scrape.unwrap().0.port();

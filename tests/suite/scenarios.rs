@@ -1,13 +1,13 @@
-//! The life of a driver on a node, told by a kubelet that does what the kubelet does, an API server, and the real binary.
+//! The life of a driver on a node, with a kubelet that does what the kubelet does, an API server, and the real binary.
 //!
-//! The API server is one of the test's own, or a real one that `HOSTLER_E2E_KUBECONFIG` names; there, tests stay within a
-//! namespace, a node and a driver of their own, and those that make trouble in the server are skipped. The kubelet's pauses
-//! are cut to a two-hundredth ([`scene::HASTE`]), its deadlines are the real ones.
+//! The API server is one of the test's own, or a real one that `HOSTLER_E2E_KUBECONFIG` names; there, tests stay within
+//! a namespace, a node and a driver of their own, and tests that cause failures of the server are skipped. The
+//! kubelet's pauses are cut to a two-hundredth ([`scene::HASTE`]), its deadlines are the real ones.
 //!
-//! | What happens on a node | Told in |
+//! | Case | Told in |
 //! |---|---|
 //! | the kubelet restarts; the daemon stops, dies, comes first, comes later | [`registration`] |
-//! | the daemon is too slow to say who it is | [`registration`] |
+//! | the daemon is too slow to answer GetInfo | [`registration`] |
 //! | the kubelet refuses the registration | `kubelet_services`: only a broken daemon is refused, so the refusal is made by hand |
 //! | the service listens only after the registration, in the same folder or another | not possible: both listen before either can be seen |
 //! | socket files are deleted; others' files and dead sockets lie beside them | [`registration`] |
@@ -31,7 +31,7 @@
 //! | pods are deleted, by force, while the kubelet is down, while both are down | [`unprepare`] |
 //! | the claim's object is gone; the claim was never prepared | [`unprepare`] |
 //! | the kubelet deletes slices: at its start, after a disconnect; or does not, after a short one | [`slices`] |
-//! | somebody deletes or changes slices; nothing happens | [`slices`] |
+//! | slices are deleted or changed by others; nothing happens | [`slices`] |
 //! | hundreds of devices, and their allocation up to the last unit | [`slices`] |
 //! | conflicts, 429, 5xx, resets, lost answers, 410, broken watches | [`trouble`]; fields of gates that are off: `cluster_slices` |
 //! | health changes, ends with the daemon, comes back, of several pods, in both versions | [`health`] |
@@ -39,7 +39,7 @@
 //! | 10,000 devices' health; readers that do not read | [`health`]; `kubelet_services` |
 //! | no share id, one, two of one device in one claim, old kubelets | [`share_id`] |
 //! | the API server is away, silent, comes later | [`outage`] |
-//! | running pods while anybody restarts; a reboot; an upgrade of the kubelet | [`restart`] |
+//! | running pods while daemon or kubelet restart; a reboot; an upgrade of the kubelet | [`restart`] |
 //! | one daemon replaces another, under load, in vain, while the kubelet restarts | [`upgrade`] |
 //! | devices without a NUMA node, memory without CPUs, long PCI domains | unit tests of `hostler-linux` |
 //! | metrics of the kubelet; the PodResources API | not ours |

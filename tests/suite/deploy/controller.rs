@@ -13,7 +13,7 @@ fn of_controller(kind: &str) -> Value {
     all.remove(0)
 }
 
-/// What a configuration file of the controller sets, without its comments.
+/// Returns the keys that a configuration file of the controller sets, without its comments.
 fn keys(path: &str) -> toml::Table {
     fs::read_to_string(deploy().join("..").join(path)).unwrap().parse().unwrap()
 }
@@ -49,7 +49,7 @@ fn the_port_of_the_configuration_is_that_of_service_and_policy() {
     assert_eq!(of_controller("NetworkPolicy")["spec"]["ingress"][0]["ports"][0]["port"], port);
 }
 
-/// Everything that is in the network can take every place on the port.
+/// A process of the network namespace can take every place on the port.
 #[test]
 fn probes_ask_a_socket_that_only_the_pod_has() {
     let pod = of_controller("Deployment")["spec"]["template"]["spec"].clone();
@@ -86,7 +86,7 @@ fn the_controller_has_no_power_over_its_host() {
     assert_eq!(namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"], "restricted");
 }
 
-/// It may write the Lease and the sums, make reviews, and change nothing else in the cluster.
+/// The role may write the Lease and the sums, make reviews, and change nothing else in the cluster.
 #[test]
 fn the_role_of_the_controller_changes_nothing_of_others() {
     let documents = documents(&deploy().join("controller/base/rbac.yaml"));
@@ -104,7 +104,8 @@ fn the_role_of_the_controller_changes_nothing_of_others() {
     assert_eq!(writes, 6);
 }
 
-/// The file that `make install` puts down says what is in force without it, but for what only a host has.
+/// The file that `make install` installs has the values that are in force without it, except those that only a host
+/// has.
 #[test]
 fn the_installed_configuration_names_every_key() {
     let installed = keys("systemd/controller.toml");

@@ -1,4 +1,4 @@
-//! Figures, the table that explains them, and the alerts about them: what the real daemon gives is what all three say.
+//! Figures, the table that explains them, and the alerts about them: all three agree with the real daemon.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,18 +16,18 @@ use serde_json::Value;
 
 use super::{deploy, objects};
 
-/// What a daemon answers to a scrape.
+/// The answer of a daemon to a scrape.
 #[derive(Debug, Default)]
 struct Exposition {
     text: String,
-    /// By name.
+    /// Type of each figure, by name.
     kinds: BTreeMap<String, String>,
-    /// Name and labels.
+    /// Name and labels of each sample.
     samples: Vec<(String, BTreeMap<String, String>)>,
 }
 
 impl Exposition {
-    /// Of a real daemon to which has happened what can happen to one without a cluster.
+    /// Reads the figures of a real daemon, after everything that can happen to a daemon without a cluster.
     fn of_a_daemon() -> Self {
         let mut host = Host::bare("[[device]]\nname = \"card\"\n");
         host.start();
@@ -66,10 +66,10 @@ impl Exposition {
     }
 }
 
-/// `name{label="value",…}`
+/// Parses `name{label="value",…}`.
 fn series_of(series: &str) -> (String, BTreeMap<String, String>) {
     let (name, labels) = series.split_once('{').unwrap_or((series, ""));
-    // What a selector compares in another way (`!=`, `=~`) selects nothing that has to be there.
+    // Other comparisons of a selector (`!=`, `=~`) select no label that has to be there.
     let pairs = labels.trim_end_matches('}').split("\",").filter_map(|pair| pair.split_once("=\""));
     let pairs = pairs.filter(|(key, _)| !key.ends_with(['!', '~']));
     (name.to_owned(), pairs.map(|(key, value)| (key.to_owned(), value.trim_end_matches('"').to_owned())).collect())
@@ -94,7 +94,7 @@ fn alerts(program: &str) -> Vec<Value> {
     rules["spec"]["groups"][0]["rules"].as_array().unwrap().clone()
 }
 
-/// What is monitored of the daemon, as the alerts say it.
+/// Returns the expressions of the daemon's alerts.
 fn expressions() -> Vec<(String, String)> {
     let text = |rule: &Value, key: &str| rule[key].as_str().unwrap().to_owned();
     alerts("hostler").iter().map(|rule| (text(rule, "alert"), text(rule, "expr"))).collect()
@@ -128,7 +128,7 @@ fn rule_file() -> Value {
     serde_json::json!({ "groups": [group("hostler"), group("hostler-controller")] })
 }
 
-/// Series of programs that live, that answer nobody, and that are not there; with the alerts that are raised then.
+/// Series of programs that live, that answer no scraper, and that do not exist; with the alerts that are raised then.
 fn lives_and_deaths() -> Vec<(Vec<Value>, Vec<&'static str>)> {
     let series = |series: &str, values: &str| serde_json::json!({ "series": series, "values": values });
     let alive = |job: &str, value: u8| series(&format!("up{{job='{job}',instance='i'}}"), &format!("{value}x30"));
@@ -144,7 +144,7 @@ fn lives_and_deaths() -> Vec<(Vec<Value>, Vec<&'static str>)> {
             ],
             vec![],
         ),
-        // Both answer no scraper, and nobody leads.
+        // Both answer no scraper, and no controller leads.
         (
             vec![
                 alive("hostler", 0),
@@ -209,7 +209,7 @@ fn promtool_raises_alerts_for_programs_that_are_dead_and_none_for_those_that_liv
     assert!(said.contains("SUCCESS"), "{said}");
 }
 
-/// What the dashboard draws: the title of each panel with each of its expressions, and the variables' own.
+/// Returns the title of each panel of the dashboard with each of its expressions, and those of the variables.
 fn drawn() -> Vec<(String, String)> {
     let text = fs::read_to_string(deploy().join("monitoring/dashboard.json")).unwrap();
     let dashboard: Value = serde_json::from_str(&text).unwrap();
@@ -223,7 +223,7 @@ fn drawn() -> Vec<(String, String)> {
     panels.chain(asked.map(|query| ("variable".to_owned(), query.to_owned()))).collect()
 }
 
-/// The names in an expression that are figures, each with what it selects.
+/// Returns the names in an expression that are figures, each with its selector.
 fn selectors(expression: &str) -> Vec<(String, BTreeMap<String, String>)> {
     let mut found = Vec::new();
     let mut rest = expression;
@@ -247,7 +247,7 @@ fn the_table_has_every_figure_with_its_labels_and_no_other() {
         let labels: BTreeSet<String> = labels.keys().filter(|label| *label != "le").cloned().collect();
         assert_eq!(labels, table[name], "labels of {name}");
     }
-    // Also what has not happened yet is there, as a zero.
+    // An event that has not happened yet is there too, as a zero.
     assert!(given.samples.iter().map(|(name, _)| name).collect::<BTreeSet<_>>().len() > 20);
 }
 
@@ -258,7 +258,7 @@ fn alerts_select_what_the_daemon_gives_from_its_start() {
     let mut alerts = BTreeSet::new();
     for (alert, expression) in expressions() {
         let selectors = selectors(&expression);
-        // Whether it answers at all, its scraper says.
+        // The scraper itself tells whether the daemon answers at all.
         assert!(!selectors.is_empty() || expression.starts_with("up{job=~"), "{alert} is about nothing");
         for (name, wanted) in selectors {
             assert!(given.described(&name).is_some(), "{alert}: {name} is no figure of the daemon");
@@ -346,7 +346,7 @@ fn a_prepare_that_is_refused_is_counted_with_its_reason() {
     }
 }
 
-/// Where the manual of the format says it is: a scraper that is told nothing has to guess.
+/// The manual of the format has its place for the version: a scraper without it has to guess.
 #[test]
 fn the_format_of_figures_is_said_in_their_header() {
     let mut host = Host::bare("");
@@ -370,7 +370,7 @@ fn promtool() -> Option<PathBuf> {
     found
 }
 
-/// Runs it with something to read; what it says.
+/// Runs promtool with an input; returns its output.
 fn checked(promtool: &Path, arguments: &[&str], input: &str) -> String {
     let mut command = Command::new(promtool);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -387,7 +387,7 @@ fn promtool_has_nothing_to_say_about_the_figures() {
     let Some(promtool) = promtool() else { return };
     let given = Exposition::of_a_daemon();
     assert_eq!(checked(&promtool, &["check", "metrics"], &given.text), "", "{}", given.text);
-    // It does say something of what is wrong.
+    // promtool does complain of a wrong input.
     let wrong = "# TYPE hostler_claims counter\nhostler_claims 1\n";
     assert!(checked(&promtool, &["check", "metrics"], wrong).contains("no help text"));
 }

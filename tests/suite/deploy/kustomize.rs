@@ -1,5 +1,5 @@
-//! What kustomize makes of the folders in `deploy/`: by its rules, told here once more as far as these folders need them, and
-//! by a real one where there is one.
+//! Results of kustomize for the folders in `deploy/`: by its rules, written here once more as far as these folders need
+//! them, and by a real kustomize where there is one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,14 +13,14 @@ use serde_json::Value;
 
 use super::{deploy, documents, lost, round_trip, yaml_files};
 
-/// What a folder comes to.
+/// The objects that a folder resolves to.
 #[derive(Debug, Default)]
 struct Resolved {
-    /// By kind, namespace and name; what is generated has the name without its hash.
+    /// Objects by kind, namespace and name; a generated object has the name without its hash.
     objects: BTreeMap<ObjectId, Value>,
     /// Every file that was read.
     files: BTreeSet<PathBuf>,
-    /// Names of what was generated, without their hashes.
+    /// Names of generated objects, without their hashes.
     generated: BTreeSet<String>,
 }
 
@@ -31,12 +31,12 @@ fn id(object: &Value) -> ObjectId {
     (text("/kind"), text("/metadata/namespace"), text("/metadata/name"))
 }
 
-/// The fields of a kustomization that are understood here. Another one would be passed over silently.
+/// The fields of a kustomization that are understood here. Another field would be ignored silently.
 const FIELDS: [&str; 8] =
     ["apiVersion", "kind", "resources", "components", "patches", "labels", "images", "configMapGenerator"];
 
 impl Resolved {
-    /// The folder `root`, as somebody names it on the command line.
+    /// Resolves the folder `root`, as a user names it on the command line.
     fn of(root: &Path) -> Result<Self, String> {
         let mut resolved = Self::default();
         resolved.add(
@@ -48,8 +48,8 @@ impl Resolved {
         Ok(resolved)
     }
 
-    /// Kustomize gives generated objects other names, and every entry of `resourceNames` with the old one as well, even where
-    /// a role means something else that is called so.
+    /// Kustomize renames generated objects, and every entry of `resourceNames` with the old name as well, even if a
+    /// role means another object of that name.
     fn renamed_by_mistake(&self) -> Result<(), String> {
         for object in self.objects.values() {
             let rules = object["rules"].as_array().into_iter().flatten();
@@ -106,7 +106,7 @@ impl Resolved {
         Ok(())
     }
 
-    /// All objects of a kind go: the only patch of this form that is understood here.
+    /// Removes all objects of a kind: the only patch of this form that is understood here.
     fn take_out(&mut self, kind: &Value, patch: &str) -> Result<(), String> {
         let patch: Value = serde_saphyr::from_str(patch).map_err(|error| error.to_string())?;
         if patch["$patch"] != "delete" || patch["kind"] != *kind {
@@ -117,7 +117,7 @@ impl Resolved {
         if self.objects.len() < before { Ok(()) } else { Err(format!("there is no {kind} to take out")) }
     }
 
-    /// A file in the folder: kustomize reads no others.
+    /// Returns a file in the folder: kustomize reads no others.
     fn file(&mut self, root: &Path, name: &str) -> Result<PathBuf, String> {
         let path = root.join(name);
         let found = path.canonicalize().map_err(|error| format!("{}: {error}", path.display()))?;
@@ -163,7 +163,7 @@ fn texts(list: &Value) -> Vec<String> {
     list.as_array().into_iter().flatten().map(|entry| entry.as_str().unwrap().to_owned()).collect()
 }
 
-/// The folders that somebody can install.
+/// Returns the folders that a user can install.
 fn installations() -> Vec<PathBuf> {
     let all = yaml_files(&deploy()).into_iter().filter(|path| path.ends_with("kustomization.yaml"));
     let whole = all.filter(|path| documents(path)[0]["kind"] == "Kustomization");
@@ -263,7 +263,7 @@ fn the_daemon_reads_a_configuration_that_is_generated() {
     assert!(written.is_empty(), "{written:?} would keep its name when it changes");
 }
 
-/// `kustomize build`, or that of kubectl, which has had components since 1.21.
+/// Returns `kustomize build`, or the same of kubectl, which has had components since 1.21.
 fn real_kustomize() -> Option<Vec<String>> {
     let said = |command: &[&str]| {
         let output =
@@ -279,7 +279,7 @@ fn real_kustomize() -> Option<Vec<String>> {
     line.starts_with('5').then(|| vec![kubectl, "kustomize".to_owned()])
 }
 
-/// What a real kustomize makes of folders; the reason if it is not there.
+/// Returns the output of a real kustomize for folders; `None` if there is none.
 fn built(folders: &[PathBuf]) -> Option<Vec<Vec<Value>>> {
     let Some(command) = real_kustomize() else {
         println!("skipped: needs kustomize 5, or a kubectl with it, on the PATH");
@@ -295,7 +295,7 @@ fn built(folders: &[PathBuf]) -> Option<Vec<Vec<Value>>> {
     Some(folders.iter().map(build).collect())
 }
 
-/// The name without the hash that kustomize puts behind what it generates.
+/// Returns the name without the hash that kustomize appends to generated names.
 fn plain((kind, namespace, name): ObjectId) -> ObjectId {
     let plain = if kind == "ConfigMap" { name.rsplit_once('-').unwrap().0.to_owned() } else { name };
     (kind, namespace, plain)
@@ -356,7 +356,7 @@ fn a_real_kustomize_rolls_a_changed_configuration_through_the_nodes() {
     assert_ne!(built(&here).map(pod).unwrap(), before);
 }
 
-/// What an API server has after bundles were applied, the later over the earlier.
+/// Returns the objects of an API server after bundles were applied, the later over the earlier.
 fn applied(bundles: &[(&PathBuf, &Vec<Value>)]) -> BTreeMap<ObjectId, Value> {
     let mut server = BTreeMap::new();
     for (_, objects) in bundles {
@@ -365,7 +365,7 @@ fn applied(bundles: &[(&PathBuf, &Vec<Value>)]) -> BTreeMap<ObjectId, Value> {
     server
 }
 
-/// Nothing of a bundle is taken back by another one: what is in several of them is the same in all.
+/// No bundle takes back an object of another one: an object in several bundles is the same in all.
 #[test]
 fn bundles_of_the_controller_end_in_one_state_in_whatever_order_they_are_applied() {
     let is_of_controller = |folder: &PathBuf| {
@@ -391,7 +391,8 @@ fn bundles_of_the_controller_end_in_one_state_in_whatever_order_they_are_applied
     assert_eq!(applied(&turned), all);
 }
 
-/// The daemon's folders as well: what is in `deploy/cluster` is in `deploy`, and the two kinds of daemon differ in the daemon alone.
+/// The daemon's folders as well: the objects of `deploy/cluster` are in `deploy` too, and the two kinds of daemon
+/// differ in the daemon alone.
 #[test]
 fn what_the_daemons_bundles_have_in_common_is_the_same() {
     let folders = ["", "cluster", "crds", "hardware"].map(|name| deploy().join(name).components().collect::<PathBuf>());
@@ -404,7 +405,7 @@ fn what_the_daemons_bundles_have_in_common_is_the_same() {
     }
 }
 
-/// What a server of 1.31 or before does not serve is in none of its bundles.
+/// A kind that a server of 1.31 or before does not serve is in none of its bundles.
 #[test]
 fn bundles_for_old_clusters_bring_the_daemon_and_nothing_that_their_servers_do_not_know() {
     let folders = ["classic", "classic-1.26"].map(|name| deploy().join(name));

@@ -22,7 +22,8 @@ struct PodFolders {
 }
 
 impl PodFolders {
-    /// Makes them as a kubelet does: an emptyDir in memory is everybody's, and a ConfigMap's files are links.
+    /// Makes the folders as a kubelet does: every user may write an emptyDir in memory, and a ConfigMap's files are
+    /// links.
     fn new(configuration: &str) -> Self {
         let folders = Self { root: tempfile::Builder::new().prefix("p").tempdir_in("/tmp").unwrap() };
         let (_, set) = objects("DaemonSet").remove(0);
@@ -55,7 +56,7 @@ impl PodFolders {
         text.replace("= \"/", &format!("= \"{}/", self.root.path().display()))
     }
 
-    /// Starts the daemon. What it logs goes into the file of that name.
+    /// Starts the daemon, which logs into the file of that name.
     fn start(&self, log: &str) -> DaemonProcess {
         let log = File::create(self.root.path().join(log)).unwrap();
         let mut command = Command::new(binary());
@@ -63,7 +64,7 @@ impl PodFolders {
         DaemonProcess::of(command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap())
     }
 
-    /// Waits until the probe of liveness says yes.
+    /// Waits until the probe of liveness succeeds.
     fn wait_until_alive(&self, log: &str) {
         let alive = || {
             let mut probe = Command::new(binary());
@@ -97,7 +98,7 @@ async fn the_daemon_starts_in_the_folders_that_a_kubelet_makes_and_has_its_socke
     assert_eq!((mode(&run), mode(&folders.at("/run/hostler"))), (0o700, 0o1777));
     let sockets = fs::read_dir(&run).unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     assert!(sockets.collect::<Vec<_>>().contains(&"admin.sock".to_owned()));
-    // What is in the state folder is believed at the next start, and the folders of devices are those of the host.
+    // The state folder is trusted at the next start, and the folders of devices are those of the host.
     let daemon = {
         drop(daemon);
         folders.start("again")
@@ -116,6 +117,6 @@ fn sockets_of_the_command_line_are_in_a_volume_of_the_pod() {
     assert_ne!(volume["emptyDir"], Value::Null);
     let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
     let mount = mounts.iter().find(|mount| mount["name"] == "run").unwrap()["mountPath"].as_str().unwrap();
-    // The volume itself is everybody's.
+    // Every user may write the volume itself.
     assert!(config.paths.run.starts_with(mount) && config.paths.run != Path::new(mount));
 }

@@ -1,4 +1,4 @@
-//! The hook and the plugin, in real containers: whoever binds, alone or both, the kernel says the same.
+//! The hook and the plugin, in real containers: bound by either or both, the kernel's answer is the same.
 
 use std::{
     fs,
@@ -14,14 +14,14 @@ use hostler_testing::{
 };
 use serde_json::{Value, json};
 
-/// This machine with a daemon, `runc`, and a runtime that only talks.
+/// This machine with a daemon, `runc`, and a runtime that starts no processes.
 struct Machine {
     runtime: NriRuntime,
     host: Host,
     unbound: ContainerReport,
 }
 
-/// Who binds.
+/// The part that binds containers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Binder {
     Hook,
@@ -36,7 +36,7 @@ struct Claimed {
 }
 
 impl Machine {
-    /// `None`, with a word, where containers cannot be run or there is nothing to choose from.
+    /// Starts a machine; prints a note and returns `None` if containers cannot be run or the machine has too few CPUs.
     fn start() -> Option<Self> {
         if !containers_work_here() {
             return None;
@@ -73,7 +73,7 @@ impl Machine {
         }
     }
 
-    /// What a container may use that has these claims.
+    /// Returns the CPUs and memory nodes that a container with these claims may use.
     fn said(&self, binder: Binder, claims: &[&Claimed]) -> ContainerReport {
         let ids: Vec<String> = claims.iter().flat_map(|claim| claim.ids.clone()).collect();
         let cdi = self.host.path("cdi");
@@ -128,7 +128,7 @@ fn an_update_of_what_the_plugin_bound_does_not_unbind_it() {
     let id = machine.runtime.create(&asked).unwrap();
     let cpus = machine.runtime.cpus(&id);
     let running = container.edit(|spec| spec["linux"]["resources"] = json!({"cpu": {"cpus": cpus}})).start();
-    // A runtime updates with all that its specification says, as after a resize.
+    // A runtime updates with its whole specification, as after a resize.
     let has = machine.runtime.update_container(&id, &Default::default()).unwrap().cpu.unwrap();
     running.update(&["--cpu-share", "512", "--cpuset-cpus", &has.cpus]);
     assert_eq!(running.exec().cpus, claim.cpus);

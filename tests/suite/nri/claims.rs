@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::rig::{ALL, Rig, SharedPool, set};
 
-/// What the kubelet asks for when a pod is resized.
+/// Returns the kubelet's request when a pod is resized.
 fn resized(cpus: &str, mems: &str) -> LinuxResources {
     let cpu = LinuxCpu {
         shares: Some(OptionalUInt64 { value: 512 }),
@@ -63,7 +63,7 @@ fn init_containers_and_sidecars_share_a_claim_with_the_main_container() {
     for id in [&sidecar, &main] {
         rig.assert_bound(id, &claim);
     }
-    // One that starts again gets what it had.
+    // A container that starts again gets the same CPUs.
     rig.runtime.remove_container(&main).unwrap();
     let again = rig.run_container("pod", "main", &[&claim]);
     rig.assert_bound(&again, &claim);
@@ -153,7 +153,7 @@ fn a_container_of_a_claim_that_was_taken_back_is_refused() {
     rig.release(&claim);
     let refusal = rig.runtime.create(&late).unwrap_err();
     assert!(refusal.contains(&claim.uid), "{refusal}");
-    // Its CPUs are another's by now.
+    // By now its CPUs belong to another claim.
     let other = rig.claim("b", &["cpu/numa0,cpus=8"]);
     let id = rig.run_container("pod", "other", &[&other]);
     rig.assert_bound(&id, &other);

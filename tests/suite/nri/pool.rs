@@ -1,4 +1,4 @@
-//! Containers without claims for CPUs, and what is left for them.
+//! Containers without claims for CPUs, and the CPUs that are left for them.
 
 use hostler_testing::nri::NriVersion;
 
@@ -22,7 +22,7 @@ fn the_pool_shrinks_when_cpus_are_prepared_and_grows_when_they_are_released() {
     let free = rig.run_container("pod", "free", &[]);
     assert_eq!(rig.runtime.cpus(&free), ALL);
     let first = rig.claim("a", &["cpu/numa0,cpus=2"]);
-    // Before any container has them: what is promised is nobody else's.
+    // Already before a container has them: promised CPUs are for no other container.
     rig.runtime.wait_for_cpus(&free, &without(&[&first]));
     let second = rig.claim("b", &["cpu/numa1,cpus=4"]);
     rig.runtime.wait_for_cpus(&free, &without(&[&first, &second]));
@@ -119,7 +119,7 @@ fn a_runtime_that_could_lock_up_does_not_and_the_pool_is_kept_all_the_same() {
     });
     assert!(!rig.runtime.is_locked_up());
     let claim = rig.claim("last", &["cpu/numa0,cpus=2"]);
-    // Whatever happens next tells the runtime, where nothing may be said unasked.
+    // The next event of any kind tells the runtime, which must not be sent unsolicited messages.
     let bound = rig.run_container("pod", "bound", &[&claim]);
     rig.assert_bound(&bound, &claim);
     rig.runtime.wait_for_cpus(&free, &without(&[&claim]));
@@ -134,7 +134,7 @@ fn the_oldest_runtimes_are_connected_with_once() {
     let free = rig.run_container("pod", "free", &[]);
     for round in 0..5 {
         let claim = rig.claim(&format!("c{round}"), &["cpu/numa0,cpus=2"]);
-        // It hears of the pool when it asks about anything.
+        // The runtime learns the pool with the answer to any request.
         let id = rig.run_container("pod", &format!("r{round}"), &[&claim]);
         assert_eq!(rig.runtime.cpus(&free), without(&[&claim]));
         rig.release(&claim);

@@ -1,4 +1,4 @@
-//! Who is away when, and what was made meanwhile.
+//! Absences of the daemon and of the runtime, and containers that are created meanwhile.
 
 use std::sync::mpsc::channel;
 
@@ -42,7 +42,7 @@ fn a_claim_prepared_and_not_started_keeps_its_cpus_over_a_restart_of_anybody() {
     let mut rig = Rig::new(SharedPool::ExcludeExclusive);
     let claim = rig.claim("a", &["cpu/numa0,cpus=2"]);
     let free = rig.run_container("pod", "free", &[]);
-    // The runtime has no container that would tell of it.
+    // The runtime has no container that could report it.
     rig.revive();
     rig.runtime.restart();
     rig.runtime.wait_for_plugin();
@@ -132,7 +132,7 @@ fn records_are_known_before_the_runtime_can_ask() {
     // The first thing that a runtime can ask, as early as it can be asked.
     rig.restart();
     let so_far = rig.runtime.cpus_so_far(&id);
-    // Made without us, and bound by the first answer: never anything else in between.
+    // Created without the plugin, and bound by its first answer: the container never had another set in between.
     assert_eq!(so_far, [String::new(), claims[0].cpus.to_string()]);
     assert_eq!(rig.runtime.synchronizations(), 2);
 }
@@ -152,7 +152,7 @@ fn the_runtime_comes_later_goes_and_comes_back() {
 
     rig.runtime.kill();
     rig.wait_until_lost();
-    // Claims are served all the same, since the hook binds; but nobody is told that all is well.
+    // Claims are served all the same, since the hook binds; but the daemon does not report itself as healthy.
     let other = rig.claim("b", &["cpu/numa1,cpus=2"]);
     let reason = wait_for("a daemon that is not ready", || rig.misses_runtime());
     assert!(rig.metrics("/readyz").1.contains(&reason), "{reason}");
@@ -188,7 +188,7 @@ fn a_daemon_that_is_killed_at_any_moment_binds_what_it_has_promised() {
     let free = rig.run_container("pod", "free", &[]);
     let pool = without(&[&claim]);
     for moment in [Moment::Accepted, Moment::Registered, Moment::Sent("Configure"), Moment::Sent("Synchronize")] {
-        // Twice: the second start finds what the first has left.
+        // Twice: the second start finds the rest of the first.
         for _ in 0..2 {
             rig.kill();
             let (died_tx, died_rx) = channel();

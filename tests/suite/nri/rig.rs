@@ -17,15 +17,15 @@ use hostler_testing::{
 
 /// Two nodes with eight CPUs each.
 const SMALL: CpuLayout = CpuLayout { nodes: 2, cores: 8, threads: 1, blocks: 2 };
-/// All of its CPUs.
+/// All CPUs of that machine.
 pub const ALL: &str = "0-15";
 
 /// A claim of the daemon, as far as containers are concerned.
 #[derive(Clone, Debug)]
 pub struct Claim {
-    /// Its name.
+    /// Name of the claim.
     pub name: String,
-    /// Its UID.
+    /// UID of the claim.
     pub uid: String,
     /// CPUs of all its devices.
     pub cpus: IdSet,
@@ -35,16 +35,16 @@ pub struct Claim {
     pub ids: Vec<String>,
 }
 
-/// What containers without claims run on.
+/// CPUs for containers without claims.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SharedPool {
-    /// Whatever they like.
+    /// All CPUs.
     Off,
-    /// What claims leave.
+    /// CPUs that claims leave.
     ExcludeExclusive,
 }
 
-/// The host and its runtime. The runtime goes first, so that what it complains of is heard.
+/// The host and its runtime. The runtime is dropped first, so that its complaints are reported.
 pub struct Rig {
     /// The runtime.
     pub runtime: NriRuntime,
@@ -114,7 +114,7 @@ impl Rig {
         Self { runtime: NriRuntime::absent(&socket, version), host, _machine: machine }
     }
 
-    /// Claims devices.
+    /// Creates a claim for devices.
     pub fn claim(&self, name: &str, devices: &[&str]) -> Claim {
         let mut args = vec!["claim", "create", name, "-o", "json"];
         args.extend(devices.iter().flat_map(|device| ["--device", device]));
@@ -131,19 +131,19 @@ impl Rig {
         }
     }
 
-    /// Gives a claim back.
+    /// Deletes a claim.
     pub fn release(&self, claim: &Claim) {
         self.run_ok(&["claim", "delete", &claim.name]);
     }
 
-    /// A container of a pod that has these claims.
+    /// Returns a container of a pod with these claims.
     pub fn container(&self, pod: &str, name: &str, claims: &[&Claim]) -> ContainerSpec {
         let ids: Vec<String> = claims.iter().flat_map(|claim| claim.ids.clone()).collect();
         let container = ContainerSpec::new(pod, name);
         if ids.is_empty() { container } else { container.devices(&self.path("cdi"), &ids) }
     }
 
-    /// The container runs; its id.
+    /// Runs a container with these claims; returns its id.
     pub fn run_container(&self, pod: &str, name: &str, claims: &[&Claim]) -> String {
         self.runtime.run(&self.container(pod, name, claims)).unwrap()
     }
@@ -160,23 +160,23 @@ impl Rig {
         self.assert_bound(id, claim);
     }
 
-    /// Why the daemon is not ready, as far as the runtime is concerned. Of the kubelet, there is none here.
+    /// Returns the reason why the daemon is not ready that is about the runtime. There is no kubelet here.
     pub fn misses_runtime(&self) -> Option<String> {
         let reasons: Vec<String> = serde_json::from_value(self.get("/v1/status")["not_ready"].clone()).unwrap();
         reasons.into_iter().find(|reason| reason.contains("container runtime"))
     }
 
-    /// The runtime that the daemon says it is connected with.
+    /// Returns the runtime that the daemon reports as connected.
     pub fn connected_with(&self) -> Option<String> {
         self.get("/v1/status")["nri"]["runtime"].as_str().map(str::to_owned)
     }
 
-    /// Waits until the daemon says that it is connected.
+    /// Waits until the daemon reports a connection.
     pub fn wait_until_connected(&self) {
         wait_for("a daemon that says it is connected", || self.connected_with());
     }
 
-    /// Waits until the daemon says that it is not connected.
+    /// Waits until the daemon reports a lost connection.
     pub fn wait_until_lost(&self) {
         wait_for("a daemon that says it is not connected", || self.connected_with().is_none().then_some(()));
     }

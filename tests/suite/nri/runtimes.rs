@@ -1,4 +1,4 @@
-//! Runtimes that misbehave, are old, or have very much to tell.
+//! Runtimes that misbehave, are old, or have very many containers.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -17,7 +17,7 @@ use prost::Message;
 
 use super::rig::{Claim, Rig, SharedPool, without};
 
-/// More than anything needs.
+/// Longer than any step of a test needs.
 const LONG: Duration = Duration::from_secs(30);
 
 /// A rig with a claim and a container of it, and one without.
@@ -28,7 +28,7 @@ fn scene(version: NriVersion) -> (Rig, Claim, [String; 2]) {
     (rig, claim, ids)
 }
 
-/// Everything is as it should be, and goes on so.
+/// Checks that both containers are as they should be, and stay so.
 #[track_caller]
 fn assert_well(rig: &Rig, claim: &Claim, [bound, free]: &[String; 2]) {
     rig.assert_bound(bound, claim);
@@ -38,7 +38,7 @@ fn assert_well(rig: &Rig, claim: &Claim, [bound, free]: &[String; 2]) {
     rig.runtime.remove_container(&new).unwrap();
 }
 
-/// A plugin has told what it wants before the runtime counts it among those that it calls.
+/// Waits until the runtime counts the plugin among those that it calls; the plugin has sent its wishes before.
 fn wait_for_plugin(rig: &Rig) {
     wait_for("a plugin that can be called", || {
         let plugin = rig.runtime.plugin()?;
@@ -46,7 +46,7 @@ fn wait_for_plugin(rig: &Rig) {
     });
 }
 
-/// Mischief at a moment of the next connection; the one after it is a good one.
+/// Misbehaves at a moment of the next connection; the connection after it is a good one.
 fn survives(moment: Moment, mischief: impl Fn(&Runtime, &PluginLink) + Send + Clone + 'static) {
     let (mut rig, claim, ids) = scene(NriVersion::V0_12_2);
     let pid = rig.pid();
@@ -57,7 +57,7 @@ fn survives(moment: Moment, mischief: impl Fn(&Runtime, &PluginLink) + Send + Cl
     wait_for_plugin(&rig);
     assert_eq!(rig.pid(), pid);
     assert_well(&rig, &claim, &ids);
-    // Of what the plugin says to a runtime that has hung up, a runtime that lives hears nothing.
+    // A runtime that hung up hears nothing of the plugin's messages; these complaints are expected.
     rig.runtime.take_complaints();
 }
 
@@ -203,7 +203,7 @@ fn half_a_frame_and_then_nothing_ends_with_the_connection() {
 fn what_no_runtime_says_but_any_may_is_passed_over() {
     let (rig, claim, ids) = scene(NriVersion::V0_12_2);
     let link = rig.runtime.wait_for_plugin();
-    // A connection that nobody has opened, an answer that nobody has asked for, nothing at all.
+    // A connection that was never opened, an answer without a request, nothing at all.
     link.trunk.write_raw(&Trunk::frame(77, b"anything")).unwrap();
     let answer = RawMessage::response(4711, &RpcResponse::failure(1, "what?"));
     link.trunk.write_message(RUNTIME_SERVICE, &answer).unwrap();
@@ -289,7 +289,7 @@ fn what_a_claim_was_promised_is_known_however_much_the_runtime_has_to_say() {
     let event = StateChangeEvent { event: Event::PostCreateContainer.into(), ..StateChangeEvent::default() };
     let goes_on = AtomicBool::new(true);
     std::thread::scope(|threads| {
-        // There is always something to be heard.
+        // There is always something to be read.
         threads.spawn(|| {
             let mut waiting = std::collections::VecDeque::new();
             while goes_on.load(Ordering::SeqCst) {
@@ -318,7 +318,7 @@ fn what_a_claim_was_promised_is_known_however_much_the_runtime_has_to_say() {
 #[test]
 fn a_runtime_that_reads_nothing_does_not_stop_the_daemon() {
     let (rig, claim, ids) = scene(NriVersion::V0_12_2);
-    // Its lock is held while it makes a container; what we would like to update meanwhile has to wait.
+    // The runtime's lock is held while it makes a container; an update of ours has to wait meanwhile.
     let (go_tx, go_rx) = std::sync::mpsc::channel::<()>();
     rig.runtime.limit(LONG);
     rig.runtime.at(Moment::Sent("CreateContainer"), move |_, _| go_rx.recv().unwrap());
@@ -342,7 +342,7 @@ fn a_second_synchronize_is_the_truth_that_counts() {
     let (rig, claim, ids) = scene(NriVersion::V0_12_2);
     let link = rig.runtime.wait_for_plugin();
     link.call::<hostler_proto::nri::SynchronizeResponse>("Synchronize", &SynchronizeRequest::default(), LONG).unwrap();
-    // A runtime that has told of none of them still has them: what it asks about is answered.
+    // A runtime that has reported none of them still has them: its requests are answered.
     assert_well(&rig, &claim, &ids);
 }
 

@@ -10,7 +10,7 @@ use std::{
 pub struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// `None`, with a word to the reader, where that is not allowed.
+    /// Mounts the file system; prints a note and returns `None` where that is not allowed.
     pub fn mount(folder: PathBuf) -> Option<Self> {
         fs::create_dir_all(&folder).unwrap();
         let flags = nix::mount::MsFlags::empty();
@@ -30,7 +30,7 @@ impl SmallDisk {
         ballast.set_len(full.saturating_sub(left as u64)).unwrap();
     }
 
-    /// Gives it back.
+    /// Frees the space again.
     pub fn clear(&self) {
         fs::remove_file(self.0.join("ballast")).unwrap();
     }

@@ -1,4 +1,4 @@
-//! What the kubelet believes of the devices' health.
+//! Health of devices in the kubelet's view.
 
 use hostler_proto::health_v1::HealthStatus;
 use hostler_testing::{
@@ -75,7 +75,7 @@ fn the_health_of_devices_of_several_pods_is_told_apart() {
     }
 }
 
-/// One message holds a thousand of them.
+/// One message holds a thousand devices.
 #[test]
 fn the_health_of_ten_thousand_devices_reaches_the_kubelet() {
     let script = hostler_testing::host::SCRIPT.replace("count = 8", "count = 10000");

@@ -1,4 +1,4 @@
-//! The API server is away, for the daemon alone: what is recorded goes on, what is new says why it does not.
+//! The API server is away, for the daemon alone: recorded claims go on, and new ones fail with the reason.
 
 use hostler_testing::{
     cluster::WireState,
@@ -24,7 +24,7 @@ fn without_the_api_server_recorded_claims_are_prepared_again_and_new_ones_fail_f
     let shared = scene.card("shared", "card-1");
     scene.pod("a", &["shared"]);
     let given = scene.runs("a").devices;
-    // Nothing is remembered of what is prepared.
+    // The daemon remembers only prepared claims.
     scene.kubelet.restart();
     scene.connected();
     scene.published();
@@ -43,7 +43,7 @@ fn without_the_api_server_recorded_claims_are_prepared_again_and_new_ones_fail_f
     ["a", "b", "c"].iter().for_each(|pod| scene.end(pod));
 }
 
-/// Nobody says no: only time tells.
+/// No answer comes at all: only time tells.
 #[test]
 fn an_api_server_that_says_nothing_does_not_use_up_the_kubelets_patience() {
     let mut scene = Scene::started();

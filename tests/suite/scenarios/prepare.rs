@@ -226,7 +226,7 @@ fn a_pod_with_claims_of_two_drivers_gets_both_and_gives_both_back() {
     for uid in [&ours, &theirs] {
         assert_eq!((scene.calls(DraMethod::Prepare, uid), scene.calls(DraMethod::Unprepare, uid)), (1, 1));
     }
-    // And the same when one of them does not work at first, on the way in and on the way out.
+    // And the same when one of them does not work at first, in prepare and in unprepare.
     for step in ["prepare", "unprepare"] {
         second.script(&fault(step, "tile-2", "error = \"not now\"\ntimes = 1").replace("\"card\"", "\"tile\""));
         assert_eq!(second.request("POST", "/v1/rescan", "").0, 204);
@@ -274,7 +274,7 @@ fn a_kubelet_restart_in_the_middle_of_two_drivers_work_is_made_good() {
     }
 }
 
-/// The kubelet's calls are the way back to order: nobody else repeats anything.
+/// The kubelet's calls are the way back to order: no other part repeats a step.
 #[test]
 fn a_kill_at_any_step_of_a_pods_life_only_delays_it() {
     let mut scene = Scene::started();

@@ -1,4 +1,4 @@
-//! The kubelet finds the daemon and stays connected to it, whoever of the two was away.
+//! The kubelet finds the daemon and stays connected to it after absences of either.
 
 use std::{fs, time::Duration};
 
@@ -93,7 +93,7 @@ fn one_connection_is_enough_for_everything() {
     assert_eq!((view.succeeded(DraMethod::Prepare), view.succeeded(DraMethod::Unprepare)), (2, 2));
 }
 
-/// Nothing tells the daemon of it: it looks every ten seconds.
+/// No event tells the daemon of the deletion: it looks every ten seconds.
 #[test]
 fn sockets_that_somebody_deleted_come_back_and_so_does_the_kubelet() {
     let mut scene = Scene::started();
@@ -107,7 +107,7 @@ fn sockets_that_somebody_deleted_come_back_and_so_does_the_kubelet() {
     scene.published();
 }
 
-/// Distributions move it; the sockets' paths must still fit into 107 bytes.
+/// Distributions move the folder; the sockets' paths must still fit into 107 bytes.
 #[test]
 fn the_kubelets_root_folder_may_be_anywhere() {
     let plan = Plan { kubelet: Some("var/lib/k0s/kubelet"), ..Plan::default() };
@@ -117,7 +117,7 @@ fn the_kubelets_root_folder_may_be_anywhere() {
     scene.end("a");
 }
 
-/// A driver name with so many characters that no other test has.
+/// Returns a driver name with so many characters that no other test has.
 fn long_name(length: usize) -> String {
     let id = format!("d{:x}.", std::process::id());
     id.clone() + &"x".repeat(length - id.len())

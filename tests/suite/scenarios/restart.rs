@@ -8,7 +8,7 @@ use super::scene::{Plan, Scene};
 
 const OTHER_BOOT: &str = "00000000-0000-4000-8000-000000000002";
 
-/// Two pods that run, with what they were given; after `disturb` they run on with the same and end well.
+/// Runs two pods; after `disturb` they run on with the same devices and end well.
 fn undisturbed(scene: &mut Scene, round: usize, disturb: impl FnOnce(&mut Scene)) {
     let names = [format!("a-{round}"), format!("b-{round}")];
     let uids = [scene.running(&names[0], "card-1"), scene.running(&names[1], "card-2")];

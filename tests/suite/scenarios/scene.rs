@@ -1,4 +1,4 @@
-//! A node for one scenario: a cluster, a kubelet, one daemon or several, and the words that scenarios are told in.
+//! A node for one scenario: a cluster, a kubelet, one daemon or several, and the steps of scenarios.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +24,7 @@ use hostler_testing::{
 };
 use tokio::runtime::Runtime;
 
-/// A fault of the fake backend: `rest` is what happens.
+/// Returns a fault of the fake backend: `rest` is its effect.
 pub fn fault(step: &str, device: &str, rest: &str) -> String {
     script_with(&format!("[[fault]]\nstep = \"{step}\"\ndevice = \"{device}\"\n{rest}"))
 }
@@ -32,15 +32,15 @@ pub fn fault(step: &str, device: &str, rest: &str) -> String {
 /// The kubelet's pauses, for tests: a minute is three tenths of a second, and the wipe comes after 150 ms.
 pub const HASTE: f64 = 0.005;
 
-/// What a scenario wants to be different.
+/// Settings of a scenario that differ from the usual node.
 pub struct Plan {
     /// The fake backend's script.
     pub script: String,
     /// More configuration of the daemon; it begins inside `[backends.fake]`.
     pub extra: String,
-    /// Which kubelet.
+    /// The kubelet's release.
     pub release: KubeletRelease,
-    /// Its patience.
+    /// The kubelet's pauses and deadlines.
     pub times: KubeletTimes,
     /// The driver's name; `None`: one of the cluster's.
     pub driver: Option<String>,
@@ -67,17 +67,17 @@ pub struct Scene {
     pub host: Host,
     /// The node's kubelet.
     pub kubelet: KubeletAgent,
-    /// Where the API server is.
+    /// The cluster, with its API server.
     pub cluster: TestCluster,
     /// Claims of pods, by pod.
     claims: BTreeMap<String, Vec<String>>,
-    // Only held until everything that works in them is gone.
+    // Held until every process that works in it is gone.
     _folder: tempfile::TempDir,
     runtime: Runtime,
 }
 
 impl Scene {
-    /// A node on which nothing runs yet.
+    /// Makes a node on which no process runs yet.
     pub fn new(plan: Plan) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let handle = runtime.handle().clone();
@@ -111,7 +111,7 @@ impl Scene {
         Self::started_with(Plan::default())
     }
 
-    /// As [`Scene::started`], with differences.
+    /// Does the same as [`Scene::started`], with other settings.
     pub fn started_with(plan: Plan) -> Self {
         let mut scene = Self::new(plan);
         scene.kubelet.start();
@@ -140,7 +140,7 @@ impl Scene {
         wait_for("the devices to be published", || (self.devices_published() > 0).then_some(()));
     }
 
-    /// How many devices there are in the cluster of this node's first daemon.
+    /// Returns the number of devices in the cluster of this node's first daemon.
     pub fn devices_published(&self) -> usize {
         let slices = self.cluster.slices(self.host.driver());
         slices.iter().flat_map(|slice| slice.spec.devices.iter().flatten()).count()
@@ -158,15 +158,15 @@ impl Scene {
         Host::in_cluster(script, "", membership)
     }
 
-    /// Makes a claim and allocates it; its UID.
+    /// Creates a claim and allocates it; returns its UID.
     pub fn claim(&self, name: &str, wants: &[DeviceWant]) -> String {
         self.claim_of(self.host.driver(), name, wants)
     }
 
-    /// As [`Scene::claim`], of another driver.
+    /// Does the same as [`Scene::claim`], for another driver.
     pub fn claim_of(&self, driver: &str, name: &str, wants: &[DeviceWant]) -> String {
         let uid = self.cluster.create_claim(name, driver, wants, &[]);
-        // A daemon that was started just now has not published everything yet.
+        // A daemon that was just started has not published everything yet.
         let mut allocated = Ok(());
         let start = Instant::now();
         while start.elapsed() < PATIENCE {
@@ -179,12 +179,12 @@ impl Scene {
         panic!("claim {name} cannot be allocated: {allocated:?}");
     }
 
-    /// A claim for one card; its UID.
+    /// Creates a claim for one card; returns its UID.
     pub fn card(&self, name: &str, card: &str) -> String {
         self.claim(name, &[DeviceWant::device("card", card)])
     }
 
-    /// Wants a pod on the node that uses these claims; its UID.
+    /// Creates a pod on the node that uses these claims; returns its UID.
     pub fn pod(&mut self, name: &str, claims: &[&str]) -> String {
         let uid = self.cluster.create_pod(name, &self.cluster.node(), claims);
         let names: Vec<String> = claims.iter().map(|&claim| claim.to_owned()).collect();
@@ -199,21 +199,21 @@ impl Scene {
         uid
     }
 
-    /// A claim for one card, and a pod of the same name that wants it; the claim's UID.
+    /// Creates a claim for one card, and a pod of the same name that uses it; returns the claim's UID.
     pub fn running_later(&mut self, name: &str, card: &str) -> String {
         let uid = self.card(name, card);
         self.pod(name, &[name]);
         uid
     }
 
-    /// A claim for one card and a pod of the same name that runs with it; the claim's UID.
+    /// Creates a claim for one card, and waits for a pod of the same name that runs with it; returns the claim's UID.
     pub fn running(&mut self, name: &str, card: &str) -> String {
         let uid = self.running_later(name, card);
         self.runs(name);
         uid
     }
 
-    /// Waits until a pod runs; what its containers were given.
+    /// Waits until a pod runs; returns the devices of its containers.
     pub fn runs(&self, pod: &str) -> PodView {
         self.kubelet.wait(&format!("pod {pod} to run"), |view| {
             let pod = view.pod(pod);
@@ -221,7 +221,7 @@ impl Scene {
         })
     }
 
-    /// Waits until a pod cannot start or end for a reason with this word in it; the reason.
+    /// Waits until a pod cannot start or end for a reason with this word in it; returns the reason.
     pub fn fails(&self, pod: &str, word: &str) -> String {
         self.kubelet.wait(&format!("pod {pod} to fail with {word:?}"), |view| {
             view.pod(pod).error.filter(|error| error.contains(word))
@@ -234,7 +234,7 @@ impl Scene {
         self.gone(pod);
     }
 
-    /// Waits until nothing is left of a pod, and clears it out of the cluster.
+    /// Waits until nothing is left of a pod, and removes it from the cluster.
     pub fn gone(&mut self, pod: &str) {
         let uid = self.kubelet.wait(&format!("pod {pod} to be gone"), |view| {
             let pod = view.pod(pod);
@@ -243,28 +243,28 @@ impl Scene {
         self.cluster.remove_pod(pod, &uid, &self.claims.remove(pod).unwrap_or_default());
     }
 
-    /// The devices that a pod has of a claim.
+    /// Returns the devices that a pod has of a claim.
     pub fn devices(&self, pod: &str, claim: &str) -> Vec<Device> {
         self.kubelet.view().pod(pod).devices.get(claim).cloned().unwrap_or_default()
     }
 
-    /// How many calls of a method named a claim.
+    /// Returns the number of calls of a method that named a claim.
     pub fn calls(&self, method: DraMethod, claim: &str) -> usize {
         self.kubelet.view().calls_for(method, claim).count()
     }
 
-    /// Has the daemon look at its hardware again.
+    /// Has the daemon scan its hardware again.
     pub fn rescan(&self) {
         assert_eq!(self.host.request("POST", "/v1/rescan", "").0, 204);
     }
 
-    /// Puts another script there and has it seen.
+    /// Replaces the script and waits until the daemon has scanned it.
     pub fn hardware(&self, script: &str) {
         self.host.script(script);
         self.rescan();
     }
 
-    /// Files of a claim on the node: record, CDI file, hardware.
+    /// Returns files of a claim on the node: record, CDI file, hardware.
     pub fn traces(&self, claim: &str) -> Vec<PathBuf> {
         let folders = [self.host.path("state/claims"), self.host.cdi_folder(), self.host.path("hardware")];
         let entries = folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
@@ -274,13 +274,13 @@ impl Scene {
         paths
     }
 
-    /// Waits until a claim has left nothing on the node.
+    /// Waits until no file of a claim is left on the node.
     pub fn clean(&self, claim: &str) {
         wait_for("the claim's traces to go", || self.traces(claim).is_empty().then_some(()));
     }
 
-    /// Waits until time has passed in which something that must not happen would have happened: there is no state to
-    /// wait for. Holds during all of it.
+    /// Waits for a time in which a forbidden event would have happened: there is no state to wait for. The condition
+    /// must hold during all of it.
     pub fn holds(&self, what: &str, time: Duration, mut holds: impl FnMut(&Self) -> bool) {
         let end = Instant::now() + time.min(PATIENCE);
         while Instant::now() < end {
@@ -289,12 +289,12 @@ impl Scene {
         }
     }
 
-    /// Waits for something of the cluster's.
+    /// Waits for a call of the cluster.
     pub fn block_on<T>(&self, call: impl Future<Output = T>) -> T {
         self.runtime.block_on(call)
     }
 
-    /// What a kubelet would suffer from later. At the end of each scenario.
+    /// Checks that nothing happened that a kubelet would suffer from later. Called at the end of each scenario.
     pub fn no_complaints(&self) {
         let complaints = self.kubelet.view().complaints;
         assert!(complaints.is_empty(), "{complaints:#?}");

@@ -11,7 +11,7 @@ fn units(request: &str, amount: &str) -> DeviceWant {
     DeviceWant::part(request, "pool", "units", amount)
 }
 
-/// What was allocated, by request.
+/// Returns the allocated devices, by request.
 fn allocated(scene: &Scene, claim: &str) -> Vec<(String, Option<String>)> {
     let status = scene.cluster.claim(claim).unwrap().status.unwrap();
     let results = status.allocation.unwrap().devices.unwrap().results.unwrap();

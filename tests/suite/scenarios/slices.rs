@@ -1,4 +1,4 @@
-//! What the cluster knows of the node's devices, while kubelets delete it and daemons come and go.
+//! Devices of the node in the cluster, while kubelets delete slices and daemons come and go.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::scene::{HASTE, Plan, Scene};
 
-/// Haste in everything but the deletion of slices.
+/// Short pauses in everything but the deletion of slices.
 fn patient_with_slices() -> Plan {
     let wipe = KubeletTimes::default().wipe;
     Plan { times: KubeletTimes { wipe, ..KubeletTimes::default().scaled(HASTE) }, ..Plan::default() }
@@ -25,7 +25,7 @@ fn versions(scene: &Scene) -> Vec<(Option<String>, Option<String>, Option<String
     slices.map(|slice| (slice.metadata.name, slice.metadata.uid, slice.metadata.resource_version)).collect()
 }
 
-/// Names of all devices; each pool must be whole and of one generation, as far as consumers look.
+/// Returns names of all devices; each pool must be whole and of one generation, as far as consumers see it.
 fn names(scene: &Scene) -> BTreeSet<String> {
     let slices = scene.cluster.slices(scene.host.driver());
     let devices = slices.iter().flat_map(|slice| slice.spec.devices.iter().flatten());
@@ -193,7 +193,7 @@ fn a_device_that_is_plugged_in_is_offered_and_one_that_is_pulled_out_is_not() {
     assert!(wait_for_names(&scene, 10).contains("card-8"));
     scene.running("a", "card-8");
     scene.hardware(SCRIPT);
-    // It is still its pod's, but nobody else's.
+    // The device still belongs to its pod, but to no other.
     scene.cluster.create_claim("b", scene.host.driver(), &[DeviceWant::device("card", "card-8")], &[]);
     wait_for("the device not to be offered", || {
         let wants = [DeviceWant::device("card", "card-8")];

@@ -1,12 +1,12 @@
-//! What became of a claim is told in its status, whoever made the claim.
+//! The result of each claim is written into its status, for every creator of the claim.
 
 use hostler_testing::{cluster::DeviceWant, host::wait_for};
 use serde_json::json;
 
 use super::scene::Scene;
 
-/// Parameters as a serializer of maps writes them; of structures, in their order; as scripts do; with signs that the API
-/// server escapes.
+/// Parameters as a serializer of maps writes them; of structures, in their order; as scripts do; with signs that the
+/// API server escapes.
 const SPELLINGS: [&str; 4] = [
     r#"{"apiVersion":"v1","kind":"Config"}"#,
     r#"{"kind":"Config","apiVersion":"v1","speed":{"most":2,"least":1.0}}"#,

@@ -1,4 +1,5 @@
-//! An API server in trouble: requests fail in every way, and watches break off. Only one of the test's own can be made to.
+//! An API server in trouble: requests fail in every way, and watches break off. Only a server of the test's own can do
+//! that.
 
 use std::time::Duration;
 
@@ -56,7 +57,7 @@ fn a_watch_that_breaks_off_or_forgets_hides_no_deletion() {
             }
         }
         assert!(server.delete("resourceslices", &name), "round {round}");
-        // Asked past the trouble.
+        // Read without the fault.
         wait_for("the slice to be back", || (!slices().is_empty()).then_some(()));
     }
 }
@@ -72,7 +73,7 @@ fn a_claim_that_cannot_be_read_at_once_is_read_soon_or_told_of() {
         let uid = scene.card(&name, &card);
         scene.kubelet.stop();
         scene.pod(&name, &[&name]);
-        // The kubelet reads it, too, and tries again when it cannot.
+        // The kubelet reads the claim too, and tries again if it cannot.
         scene.cluster.faults().unwrap().fail(ApiFault::new("get", "resourceclaims", 3, how));
         scene.kubelet.start();
         scene.runs(&name);

@@ -1,4 +1,4 @@
-//! What pods had is free again when they are gone, whoever was away in the meantime.
+//! Devices of pods are free again when the pods are gone, after absences of daemon and kubelet.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! One daemon replaces another: both are there for a while, and nobody notices which one works.
+//! One daemon replaces another: both are there for a while, and clients do not notice which one works.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn patient_with_slices() -> Plan {
     Plan { times: KubeletTimes { wipe, ..KubeletTimes::default().scaled(HASTE) }, ..Plan::default() }
 }
 
-/// Has a second daemon stand by, ends the first one, and goes on with the second.
+/// Starts a second daemon as a standby, ends the first one, and continues with the second.
 fn replace(scene: &mut Scene, signal: Signal) {
     let standbys = scene.host.log().matches("standing by").count();
     let second = scene.host.spawn_beside();
@@ -64,8 +64,8 @@ fn pods_that_come_and_go_during_a_replacement_are_served_by_one_or_the_other() {
     scene.clean(&coming);
 }
 
-/// The kubelet looks for sockets once a second, as the real one does, and pods come and go all the while: before, during
-/// and after the moment in which one daemon is told to stop.
+/// The kubelet looks for sockets once a second, as the real one does, and pods come and go all the while: before,
+/// during and after the moment in which one daemon is told to stop.
 #[test]
 fn no_prepare_fails_while_one_daemon_follows_another() {
     let times = patient_with_slices().times;
