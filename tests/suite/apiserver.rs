@@ -35,7 +35,7 @@ fn typed<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
 }
 
-/// The status object of a refusal.
+/// Returns the status object of a refusal.
 fn refused<T: std::fmt::Debug>(result: Result<T, kube::Error>) -> kube::core::Status {
     match result {
         Err(kube::Error::Api(status)) => *status,
@@ -130,7 +130,7 @@ async fn trouble_comes_as_often_as_it_was_announced() {
     slices.get("a").await.unwrap();
 }
 
-/// A claim that has the card-0 of the pool.
+/// Allocates card-0 of the pool to a new claim.
 fn allocated(server: &ApiServer, name: &str) {
     server.create(claim(name));
     server.set_status(
@@ -147,7 +147,7 @@ fn allocated(server: &ApiServer, name: &str) {
     );
 }
 
-/// What a driver applies to the status of a claim.
+/// A device's status as a driver applies it to the status of a claim.
 fn device_status(name: &str, ready: &str) -> Value {
     json!({
         "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",

@@ -34,7 +34,7 @@ impl Place {
         command.arg("bitstream").args(args).arg("--config").arg(self.path("hostler.toml")).output().unwrap()
     }
 
-    /// Exit code, standard output, standard error.
+    /// Runs a command; returns exit code, standard output and standard error.
     fn said(&self, args: &[&str]) -> (Option<i32>, String, String) {
         let output = self.run(args);
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -50,7 +50,7 @@ impl Place {
         list["items"].take()
     }
 
-    /// Records a claim that needs a bitstream, as the daemon does; gives the folder.
+    /// Records a claim that needs a bitstream, as the daemon does; returns the folder.
     fn record(&self, uid: &str, digest: &str) -> RecordDir {
         let record: ClaimRecord = serde_json::from_value(json!({
             "claim": { "namespace": "default", "name": uid, "uid": uid }, "state": "prepared", "boot_id": "boot",
@@ -181,7 +181,7 @@ fn nothing_is_removed_while_it_cannot_be_told_what_claims_need() {
     let path = place.path("state/claims/u1.json");
     let whole = fs::read(&path).unwrap();
 
-    // The power failed: the journal has what the files have lost.
+    // As after a power failure: the journal has the records that the files have lost.
     fs::remove_file(&path).unwrap();
     refused("two", &["two is needed by claim u1 of record", "claims.journal"]);
     fs::write(&path, &whole).unwrap();

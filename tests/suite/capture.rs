@@ -38,7 +38,7 @@ fn emulated(moment: &str) -> PathBuf {
     trees.join(format!("qemu-cxl-7.3.4-{moment}.tar.zst"))
 }
 
-/// A folder, and the path of a file to be made in it.
+/// Returns a folder, and the path of a file to be made in it.
 fn place() -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("c.tar.zst").to_str().unwrap().to_owned();
@@ -49,7 +49,8 @@ fn inventory(root: &str) -> String {
     done(&["inventory", "-o", "json", "--root", root])
 }
 
-/// What a capture must tell as the machine does: all but its name, and what changes from moment to moment.
+/// Returns the part of an inventory that a capture must have in common with its machine: all but the name and figures
+/// that change.
 fn lasting(inventory: &str) -> Value {
     let mut json: Value = serde_json::from_str(inventory).unwrap();
     json["node"] = Value::Null;
@@ -65,7 +66,7 @@ fn lasting(inventory: &str) -> Value {
 #[test]
 fn this_machine_replayed_is_this_machine() {
     let (folder, file) = place();
-    // The configuration that captures are looked at with.
+    // The configuration for reading captures.
     let config = folder.path().join("hostler.toml");
     fs::write(&config, "").unwrap();
     let config = config.to_str().unwrap();
@@ -153,7 +154,7 @@ fn a_capture_says_what_its_machine_would_be_in_a_cluster() {
     assert_eq!(names(published), names(seen.iter().map(|device| (own(&device["pool"]), own(&device["name"])))));
 }
 
-/// `docs/planning.md` plans with it. If what is published has changed, capture it again as it is done here.
+/// `docs/planning.md` plans with this example. If published devices have changed, capture it again as this test does.
 #[test]
 fn the_example_to_plan_with_is_as_it_would_be_made_now() {
     let (_folder, file) = place();
@@ -194,7 +195,7 @@ fn tree_with_secrets() -> MachineTree {
     tree
 }
 
-/// Every byte of a capture, as one.
+/// Returns every byte of a capture, in one piece.
 fn contents(file: &str) -> Vec<u8> {
     fn gather(folder: &Path, all: &mut Vec<u8>) {
         for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -316,7 +317,7 @@ fn a_disk_that_takes_no_more_leaves_no_half_file() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-/// What `hostler diff` says: its sentences, in words and as JSON, and the exit code.
+/// Runs `hostler diff`; returns its sentences, in words and as JSON, and the exit code.
 fn diff(before: &str, after: &str) -> (String, Value, Option<i32>) {
     let output = hostler(&["diff", before, after]);
     let json = hostler(&["diff", before, after, "-o", "json"]);
@@ -389,7 +390,7 @@ fn this_machine_is_compared_where_nothing_else_is_named_and_nonsense_is_no_diffe
     }
 }
 
-/// A host of its own on `tree`, with a claim that holds the card and says more than it should.
+/// A host of its own on `tree`, with a claim that holds the card and has secrets in its configuration.
 fn host_with_claim(tree: &MachineTree) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let at = |path: &str| folder.path().join(path);

@@ -26,7 +26,7 @@ impl ClassicNode {
         Self::configured(release, "")
     }
 
-    /// With lines behind those of the backend.
+    /// Makes a node with configuration behind that of the backend.
     fn configured(release: ClassicRelease, extra: &str) -> Self {
         let node = TestNode::new(Host::bare_with(SCRIPT, extra));
         let kubelet = ClassicKubelet::new(node.path("kubelet"), release);
@@ -73,7 +73,7 @@ impl ClassicNode {
     }
 }
 
-/// What the controller writes for a claim that gets these devices: `pool:3` is three units of the pool.
+/// A handle as the controller writes it for a claim with these devices: `pool:3` is three units of the pool.
 fn handle(devices: &[&str]) -> Value {
     let results: Vec<Value> = devices
         .iter()
@@ -119,7 +119,7 @@ fn a_claim_of_every_release_is_prepared_repeated_and_taken_back() {
         on.register().unwrap();
         assert_eq!(on.prepare_one(&claim), cdi_ids, "{release:?}: after a start of the daemon");
 
-        // The claim may be gone by then: nothing but the UID is needed.
+        // The claim may be gone by then: only the UID is needed.
         let _ = fs::remove_dir_all(on.node.path("manifests"));
         on.unprepare("train").unwrap();
         assert!(on.node.traces("train").is_gone(), "{release:?}");
@@ -151,7 +151,7 @@ fn a_kill_at_any_step_leaves_nothing_half_and_the_repeated_call_gets_the_same() 
         let claim = allocated("train", &["card-1", "card-2"]);
         let list = on.prepare_one(&claim);
         on.unprepare("train").unwrap();
-        // The last one is behind all work on the devices: what is left is the answer.
+        // The last step is after all work on the devices: only the answer is left.
         for (step, at) in [("prepare", "before"), ("prepare", "after"), ("verify", "after")] {
             on.node.script(&kill_at(step, at, "card-2"));
             on.prepare(std::slice::from_ref(&claim)).expect_err("the daemon is killed");
@@ -171,7 +171,7 @@ fn a_kill_at_any_step_leaves_nothing_half_and_the_repeated_call_gets_the_same() 
     }
 }
 
-/// What there is of a claim beside its record, which names the boot.
+/// Returns a claim's files except its record, which names the boot.
 fn outside_of_records(on: &ClassicNode, name: &str) -> ClaimTraces {
     ClaimTraces { record: None, ..on.node.traces(name).contents() }
 }
@@ -264,7 +264,7 @@ fn a_handle_that_cannot_be_used_is_refused_with_its_field_and_a_mended_one_works
             assert!(on.node.traces("train").is_gone(), "{release:?}: {what}");
         }
         assert_eq!(on.prepare_one(&allocated("train", &["card-1"])).len(), 1, "{release:?}");
-        // What is on record needs no handle any more.
+        // A recorded claim needs no handle any more.
         on.kubelet.restart();
         on.register().unwrap();
         assert_eq!(on.prepare_one(&with_handle("train", "damaged")).len(), 1, "{release:?}");
@@ -324,7 +324,7 @@ fn a_claim_that_can_do_without_devices_starts_without_them() {
         on.unprepare("train").unwrap();
         assert!(on.node.traces("train").is_gone(), "{release:?}");
     }
-    // What these would hand to the container runtime, it could not read.
+    // A container runtime of these releases could not read the names.
     for release in [ClassicRelease::V1_26, ClassicRelease::V1_27] {
         let mut on = ClassicNode::started(release);
         let error = on.prepare(&[with_handle("train", &empty.to_string())]).unwrap_err().to_string();
@@ -359,7 +359,7 @@ fn a_daemon_that_is_told_so_has_nothing_for_old_kubelets() {
     on.node.start();
     let error = on.register().unwrap_err().to_string();
     assert!(error.contains("could not find a highest supported version"), "{error}");
-    // Those of today do not miss it.
+    // Kubelets of today do not miss the classic service.
     on.node.register();
     on.node.allocate("train", &["card-1"]);
     on.node.prepare("train");

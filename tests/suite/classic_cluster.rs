@@ -1,4 +1,5 @@
-//! The real binary in clusters of 1.26 to 1.31: what it reads of claims there, and where it says what it offers.
+//! The real binary in clusters of 1.26 to 1.31: the fields of claims that it reads there, and the objects that it
+//! writes.
 
 use std::{
     collections::BTreeMap,
@@ -19,13 +20,13 @@ use serde_json::{Value, json};
 const DRIVER: &str = "hostler.dev";
 const HARDWARE: &str = "/apis/hostler.dev/v1alpha1/nodehardware/node";
 
-/// An API server with one version of `resource.k8s.io`, just as much of it as a daemon needs: objects by their paths, which can
-/// be read, and have fields put into them.
+/// An API server with one version of `resource.k8s.io`, with as much of it as a daemon needs: objects can be read by
+/// path, and fields can be put into them.
 #[derive(Clone)]
 struct OldApiServer {
     address: String,
     objects: Arc<Mutex<BTreeMap<String, Value>>>,
-    /// What stands in paths that are refused, and which were asked for.
+    /// The part of paths that is refused, and the paths that were refused.
     forbidden: Arc<Mutex<Option<&'static str>>>,
     refused: Arc<Mutex<Vec<String>>>,
 }
@@ -65,12 +66,12 @@ impl OldApiServer {
         self.objects.lock().unwrap().get(path).cloned()
     }
 
-    /// Refuses all that has this in its path.
+    /// Refuses all paths with this part.
     fn forbid(&self, part: &'static str) {
         *self.forbidden.lock().unwrap() = Some(part);
     }
 
-    /// Whether something of this name was refused.
+    /// Returns true if a request for this name was refused.
     fn has_refused(&self, name: &str) -> bool {
         self.refused.lock().unwrap().iter().any(|path| path.ends_with(name))
     }
@@ -159,7 +160,7 @@ fn read_request(reader: &mut impl BufRead) -> Option<(String, String, Vec<u8>)> 
     Some((method, path, body))
 }
 
-/// What our controller writes into the claims of 1.31: results as 1.31 knows them, and the rest beside the configuration.
+/// A claim as our controller writes it in 1.31: results in the fields of 1.31, and the rest beside the configuration.
 fn claim_of_1_31(name: &str) -> Value {
     let known = |device: &str| json!({"request": "r", "driver": DRIVER, "pool": "node/fake", "device": device});
     let mut shared = known("pool");
@@ -210,7 +211,7 @@ fn in_1_31_the_claim_is_read_with_its_shares() {
     assert!(node.traces("train").is_gone());
 }
 
-/// In clusters up to 1.30 the kubelet says with its call what was allocated.
+/// In clusters up to 1.30 the kubelet passes the allocation with its call.
 #[test]
 fn a_daemon_that_may_read_no_claims_is_ready_where_prepares_read_none() {
     for (version, ready) in [("v1alpha1", "True"), ("v1alpha2", "True"), ("v1alpha3", "False")] {
@@ -260,7 +261,7 @@ fn where_there_are_no_slices_of_today_the_node_hardware_has_them() {
             (&spec["driver"], &spec["nodeName"], &spec["pool"]["name"]),
             (&json!(DRIVER), &json!("node"), &json!("node/fake"))
         );
-        // Nothing is missing for that.
+        // No permission is missing for that.
         wait_for("a node that has told of its devices", || {
             (node.get("/v1/status")["publication"]["synced"] == true).then_some(())
         });

@@ -1,4 +1,4 @@
-//! The real binary, as a shell sees it: exit codes, what goes to which stream, and pipes that close early.
+//! The real binary, as a shell sees it: exit codes, output on each stream, and pipes that close early.
 use std::{
     fs,
     path::Path,
@@ -203,7 +203,7 @@ fn manual_pages_and_completions_are_made() {
     }
 }
 
-/// What the completion of a command line gives, as bash asks for it.
+/// Returns the completion of a command line, as bash asks for it.
 fn completed(words: &[&str]) -> (Option<i32>, Vec<String>, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_hostler"))
         .args([&["--", "hostler"], words].concat())
@@ -241,7 +241,7 @@ fn the_example_of_a_manifest_with_configuration_of_every_kind_is_valid() {
     assert!(allocation.grants.iter().all(|grant| !grant.config.is_empty()));
 }
 
-/// What a command writes on a terminal of so many columns; nothing where there is no program that makes one.
+/// Returns the output of a command on a terminal with so many columns; `None` without the program that makes one.
 fn on_a_terminal(columns: u32, environment: &str, command: &str) -> Option<String> {
     let line = format!("stty rows 40 cols {columns}; {environment} {} {command}", env!("CARGO_BIN_EXE_hostler"));
     let made =

@@ -24,7 +24,7 @@ impl Daemon {
         Self::start_with("[kubelet]\nenabled = false\n")
     }
 
-    /// With more configuration, of sections that no other test needs.
+    /// Starts with more configuration, of sections that no other test needs.
     fn start_with(extra: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         machine(&dir.path().join("root"));
@@ -63,14 +63,14 @@ impl Daemon {
         Command::new(env!("CARGO_BIN_EXE_hostler")).args(args).arg("--socket").arg(socket).output().unwrap()
     }
 
-    /// What a command that succeeds writes.
+    /// Returns the output of a command that succeeds.
     fn ok(&self, args: &[&str]) -> String {
         let output = self.hostler(args);
         assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// What a command that fails complains of.
+    /// Returns the error output of a command that fails.
     fn refused(&self, args: &[&str]) -> String {
         let output = self.hostler(args);
         assert_eq!(output.status.code(), Some(1), "{args:?}: {}", String::from_utf8_lossy(&output.stdout));
@@ -186,7 +186,7 @@ fn claims_are_named_alike_by_every_command() {
     assert!(daemon.ok(&["explain", "claim", "ml/a"]).starts_with("claim ml/a, uid "));
     assert!(daemon.refused(&["claim", "show", "ml/a", "-n", "web"]).contains("--namespace says web"));
 
-    // What is not there comes with what is near, whoever asks.
+    // An error about a missing object names similar ones, in each command.
     for args in [
         &["claim", "show", "ml/aa"][..],
         &["claim", "delete", "ml/aa"],
@@ -303,7 +303,7 @@ fn what_a_claim_asks_beyond_amounts_stands_beside_them() {
     assert_eq!(kinds, ["CpuConfig", "PlacementConfig", "MemoryConfig"]);
     let cdi = fs::read_dir(daemon.dir.path().join("cdi")).unwrap().next().unwrap().unwrap();
     assert!(fs::read_to_string(cdi.path()).unwrap().contains("HOSTLER_MEMPOLICY=interleave:0"));
-    // The words of whoever reads configurations, before anything is asked of the daemon.
+    // The message is that of the configuration reader, before the daemon is asked.
     let output = daemon.hostler(&["claim", "create", "b", "-d", "cpu/numa0,smt=off"]);
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8(output.stderr).unwrap();
@@ -375,7 +375,8 @@ fn no_folder_of_a_kubelet_is_made_where_there_is_none_and_one_that_comes_is_serv
     daemon.stop();
 }
 
-/// What a daemon logs in a life with one claim; `journal` says what its environment has for a journal's stream.
+/// Returns the log of a daemon in a life with one claim; `journal` returns its environment's name of the journal's
+/// stream.
 fn logged(config: &str, journal: impl FnOnce(&fs::Metadata) -> String) -> String {
     let log = tempfile::NamedTempFile::new().unwrap();
     let dir = tempfile::tempdir().unwrap();

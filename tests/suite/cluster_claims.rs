@@ -73,7 +73,7 @@ impl Rig {
         self.plugin = Self::register(&self.host).await;
     }
 
-    /// A claim that the scheduler has given these devices of the fake backend; how the kubelet calls it.
+    /// Allocates devices of the fake backend to a new claim; returns the claim as the kubelet names it.
     fn allocate(&self, name: &str, devices: &[&str]) -> Claim {
         let results: Vec<Value> = devices.iter().map(|device| result("r", device)).collect();
         self.allocate_with(name, &json!({"results": results}))
@@ -403,7 +403,7 @@ async fn a_holder_that_the_kubelet_has_forgotten_makes_way_through_a_restart_and
 
     rig.prepare(&new).await.unwrap_err();
     rig.server.stop_listening().await;
-    // The second look falls into the outage.
+    // The second question falls into the outage.
     wait_for("a look in vain", || {
         rig.host.metrics("/metrics").1.contains("hostler_api_retries_total{kind=\"claim\"}").then_some(())
     });
@@ -482,7 +482,7 @@ async fn what_became_of_a_claim_is_told_in_its_status() {
         log.clone().any(|logged| logged.resource == "resourceclaims" && logged.verb == "get").then_some(())
     };
     rig.server.until("the new daemon has read it", read).await;
-    // A claim that is told of later shows that the pass over the first one is over.
+    // An event about a later claim shows that the pass over the first one is over.
     let later =
         rig.allocate_with("later", &json!({"results": [share("pool", "00000000-0000-4000-8000-000000000001", "2")]}));
     rig.prepare(&later).await.unwrap();
@@ -494,7 +494,7 @@ async fn what_became_of_a_claim_is_told_in_its_status() {
     assert_eq!(rig.server.writes("resourceclaims/status"), 3, "the new daemon wrote what was there already");
 }
 
-/// A claim with devices of two drivers, each of which writes about its own; and others who own parts of our entry.
+/// A claim with devices of two drivers, each of which writes about its own; other managers own fields of our entry.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_others_say_in_the_status_of_a_claim_stays() {
     let mut rig = Rig::started().await;
@@ -553,7 +553,7 @@ async fn where_the_status_may_not_be_written_that_is_said_once() {
     assert_eq!(said(), 1);
 }
 
-/// From 1.36 on; the API server calls the claim invalid then.
+/// The permission is needed from 1.36 on; the API server calls the claim invalid then.
 #[tokio::test(flavor = "multi_thread")]
 async fn where_the_drivers_own_permission_is_missing_that_is_said_once_with_what_to_grant() {
     let role = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/cluster/rbac.yaml")).unwrap();
@@ -573,7 +573,7 @@ async fn where_the_drivers_own_permission_is_missing_that_is_said_once_with_what
     assert_eq!((said(), rig.host.log().matches("the claim's status is not written").count()), (1, 0));
 }
 
-/// What the policy of `deploy/cluster/policy-status.yaml` says, in short.
+/// The rule of the policy in `deploy/cluster/policy-status.yaml`, in short.
 fn only_own_devices_change(write: &apiserver::AdmissionAttributes<'_>) -> Result<(), String> {
     let (Some(object), Some(old), Some("status")) = (write.object, write.old, write.subresource) else { return Ok(()) };
     let others = |claim: &Value| -> Vec<Value> {
@@ -587,7 +587,7 @@ fn only_own_devices_change(write: &apiserver::AdmissionAttributes<'_>) -> Result
     Err("hostler may not change it".to_owned())
 }
 
-/// The role that is shipped, the policies beside it in short, and everything that a daemon does.
+/// The shipped role, the policies beside it in short, and everything that a daemon does.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_role_in_deploy_lets_the_daemon_do_everything_that_it_does() {
     let server = ApiServer::of(ApiServerRelease::V1_36).await;
@@ -622,7 +622,7 @@ async fn the_role_in_deploy_lets_the_daemon_do_everything_that_it_does() {
     rig.unprepare(&claim).await.unwrap();
     let refused: Vec<_> = rig.server.log().into_iter().filter(|call| [403, 422].contains(&call.status)).collect();
     assert!(refused.is_empty(), "{refused:?}");
-    // A write of which nobody knows whether it came through, and a pool that shrinks, are not part of this.
+    // A write whose result is unknown, and a pool that shrinks, are not part of this.
     let log = rig.server.log();
     let is_used = |verb: &str| {
         let mut calls = log.iter().filter(|call| call.user == USER && call.resource == "resourceslices");
@@ -648,7 +648,7 @@ fn without_a_cluster_a_claim_is_explained_from_its_manifest() {
     assert!(host.run_ok(&["explain", "claim", "good"]).contains("it is prepared and holds 1 device"));
 }
 
-/// The CPUs that a cgroup is bound to.
+/// Returns the CPUs that a cgroup is bound to.
 fn bound_cpus(cgroup: &Path) -> IdSet {
     fs::read_to_string(cgroup.join("cpuset.cpus")).unwrap().parse().unwrap()
 }
@@ -678,7 +678,7 @@ async fn what_somebody_did_to_a_container_is_told_in_events_of_its_claim() {
     let cgroup = PathBuf::from(shown["containers"][0]["cgroup"].as_str().unwrap());
     let promised = bound_cpus(&cgroup);
 
-    // While nobody is there to see it.
+    // The claim goes while no daemon runs.
     rig.host.kill();
     fs::write(cgroup.join("cpuset.cpus"), unbound.to_string()).unwrap();
     rig.host.start();
@@ -727,7 +727,7 @@ async fn a_daemon_that_cannot_read_claims_is_not_ready_although_its_devices_are_
     assert_eq!(rig.host.run(&["ready"]).status.code(), Some(1));
     assert!(rig.host.run(&["ready", "--alive"]).status.success(), "a restart would not mend it");
     rig.server.heal();
-    // Nobody asks for a claim.
+    // No kubelet asks for a claim.
     wait_for("the daemon to be ready again", || ready(&rig.host).then_some(()));
     rig.prepare(&train).await.unwrap();
 }

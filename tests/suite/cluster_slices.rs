@@ -42,7 +42,7 @@ impl Rig {
         self.server.create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node"}}));
     }
 
-    /// Changes the hardware and has the daemon look at it.
+    /// Changes the hardware and has the daemon scan it.
     fn plug(&self, script: &str) {
         self.host.script(script);
         assert_eq!(self.host.request("POST", "/v1/rescan", "").0, 204);
@@ -59,7 +59,7 @@ impl Rig {
         ours(self.server.list(SLICES))
     }
 
-    /// What the daemon says of it, once it says that all is well.
+    /// Returns the daemon's status of the publisher, once that is healthy.
     fn wait_until_synced(&self) -> Value {
         wait_for("the daemon to be done", || {
             let publication = self.host.get("/v1/status")["publication"].take();
@@ -109,7 +109,7 @@ fn devices(slice: &Value) -> &[Value] {
     slice["spec"]["devices"].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The devices of the pool in their order, as a scheduler sees them: nothing while slices are missing.
+/// Returns the devices of the pool in their order, as a scheduler sees them: `None` while slices are missing.
 fn complete(slices: &[Value]) -> Option<Vec<String>> {
     let generation = |slice: &Value| slice["spec"]["pool"]["generation"].as_i64().unwrap();
     let latest = slices.iter().map(generation).max()?;
@@ -285,7 +285,7 @@ async fn refusals_and_lost_answers_are_tried_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_asks_for_time_is_left_alone_for_it() {
     let mut rig = Rig::of(ApiServerRelease::V1_36, THREE).await;
-    // Longer than anybody waits; the daemon waits for half a minute at most.
+    // Longer than any client waits; the daemon waits for half a minute at most.
     rig.server.fail(ApiFault::new("create", SLICES, 1, FaultEffect::Status(429, Some(3600))));
     rig.host.start();
     rig.wait_for_error("");
@@ -401,7 +401,7 @@ async fn a_node_that_is_made_anew_becomes_the_owner() {
     rig.wait_until_synced();
     rig.server.delete("nodes", "node");
     rig.create_node();
-    // What the garbage collector does with the slices of the node that is gone.
+    // The garbage collector deletes the slices of the node that is gone.
     rig.server.delete(SLICES, name(&rig.slices()[0]));
     rig.until_published(&["a", "b", "c"]).await;
     let node = rig.server.get("nodes", "node").unwrap();

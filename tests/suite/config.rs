@@ -1,4 +1,4 @@
-//! The example configuration that is installed: it must be right, complete, and change nothing but what it says.
+//! The installed example configuration: it must be right and complete, and change only the values that it says.
 use std::path::Path;
 
 use hostler::{config::DaemonConfig, kubelet::KubeletSocketPaths};

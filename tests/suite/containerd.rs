@@ -1,17 +1,17 @@
-//! What claims mean to the containers of a real containerd, whose plugin the real binary is.
+//! Effects of claims on the containers of a real containerd, with the real binary as its plugin.
 //!
 //! `HOSTLER_E2E_CONTAINERD` names a folder; without it, every test here says that it is skipped. In the folder are
 //!
-//! | Name | What it is |
+//! | Name | Content |
 //! |---|---|
 //! | `containerd.sock` | containerd's own socket, with CRI on it |
 //! | `nri.sock` | the socket for its plugins: `socket_path` of `io.containerd.nri.v1.nri` |
 //! | `cdi/` | one of its `cdi_spec_dirs`; files of hostler in it go |
 //! | `restart` | a program that kills containerd and starts it again; without it, tests that need it are skipped |
 //!
-//! The image of `HOSTLER_E2E_IMAGE` (`docker.io/library/busybox:latest` if it is not set) is there already, with `sleep`,
-//! `cat` and `grep`; nothing is pulled. Pods are on the node's network. Nobody else may be a plugin of that containerd, or
-//! have pods in it, while these tests run; they take turns.
+//! The image of `HOSTLER_E2E_IMAGE` (`docker.io/library/busybox:latest` if it is not set) is there already, with
+//! `sleep`, `cat` and `grep`; nothing is pulled. Pods are on the node's network. While these tests run, that containerd
+//! must have no other plugin and no other pods; the tests take turns.
 
 use std::{
     env, fs,
@@ -32,7 +32,7 @@ struct Node {
     host: Host,
     cri: CriClient,
     folder: PathBuf,
-    /// The CPUs that containers may use here.
+    /// The CPUs that containers may use on this host.
     all: IdSet,
     _turn: fs::File,
 }
@@ -45,7 +45,7 @@ struct Claim {
 }
 
 impl Node {
-    /// `None`, with a word, where there is no containerd.
+    /// Starts a host; prints a note and returns `None` without a containerd.
     fn start() -> Option<Self> {
         let Some(folder) = env::var_os("HOSTLER_E2E_CONTAINERD").map(PathBuf::from) else {
             skipped("HOSTLER_E2E_CONTAINERD names no containerd");
@@ -60,7 +60,7 @@ impl Node {
         let (cdi, nri) = (folder.join("cdi"), folder.join("nri.sock"));
         let file = host.path("hostler.toml");
         let config = fs::read_to_string(&file).unwrap();
-        // What a test before this one has left is nobody's claim any more.
+        // Files of an earlier test belong to no claim any more.
         for entry in fs::read_dir(&cdi).unwrap().flatten() {
             if entry.file_name().to_string_lossy().starts_with("hostler.dev-claim_") {
                 fs::remove_file(entry.path()).unwrap();
@@ -115,12 +115,12 @@ impl Node {
         u32::try_from(self.cri.info(id)["pid"].as_u64().unwrap()).unwrap()
     }
 
-    /// What the kernel lets the container's first process use.
+    /// Returns the CPUs that the kernel lets the container's first process use.
     fn cpus(&self, id: &str) -> IdSet {
         allowed(self.pid(id), "Cpus_allowed_list:")
     }
 
-    /// What the runtime would give it again, whenever it has to.
+    /// Returns the CPUs in the specification, which the runtime applies again whenever it has to.
     fn in_specification(&self, id: &str) -> String {
         let info = self.cri.info(id);
         info["runtimeSpec"]["linux"]["resources"]["cpu"]["cpus"].as_str().unwrap_or_default().to_owned()
@@ -134,7 +134,7 @@ impl Node {
         claims.iter().fold(self.all.clone(), |rest, claim| rest.difference(&claim.cpus))
     }
 
-    /// Kills containerd and starts it again; `None`, with a word, where that cannot be done.
+    /// Kills containerd and starts it again; prints a note and returns `None` if that cannot be done.
     fn restart_containerd(&self) -> Option<()> {
         let program = self.folder.join("restart");
         if !program.exists() {
@@ -232,7 +232,7 @@ fn the_daemon_is_killed_and_comes_back() {
     let pod = node.cri.run_pod("pod");
     let (bound, free) = (node.run(&pod, "bound", &[&claim]), node.run(&pod, "free", &[]));
     node.host.kill();
-    // Nobody is asked; the hook binds, and what has no claim is bound by nobody.
+    // Without a plugin, the hook binds containers with claims, and no part binds a container without one.
     let (late, unbound) = (node.run(&pod, "late", &[&claim]), node.run(&pod, "unbound", &[]));
     assert_eq!((node.cpus(&late), node.cpus(&unbound)), (claim.cpus.clone(), node.all.clone()));
     let made = node.cri.create(&pod, "made", &claim.ids, &[]).unwrap();

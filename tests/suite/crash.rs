@@ -1,5 +1,5 @@
-//! The real binary is killed, stopped, rebooted and starved at every point of a claim's life; whatever happens, a claim
-//! is wholly there or wholly gone, what the kubelet was told stays true, and other claims notice nothing.
+//! The real binary is killed, stopped, rebooted and starved at every point of a claim's life. In each case, a claim is
+//! wholly there or wholly gone, the kubelet's answers stay true, and other claims are untouched.
 
 use std::{
     collections::BTreeMap,
@@ -27,18 +27,18 @@ fn record(node: &TestNode, name: &str) -> ClaimRecord {
     decode(&fs::read(node.path(&node.record_path(name))).unwrap()).unwrap()
 }
 
-/// Has a prepared claim's record say that its preparation is not done, as the daemon would write it.
+/// Rewrites a prepared claim's record as one whose preparation is not done, as the daemon would write it.
 fn record_as_preparing(node: &TestNode, name: &str) {
     let record = ClaimRecord { state: RecordState::Preparing, ..record(node, name) };
     fs::write(node.path(&node.record_path(name)), encode(&record).unwrap()).unwrap();
-    // After a reboot the journal would know better.
+    // After a reboot the journal would still have the claim as prepared.
     fs::remove_file(node.path("state/claims.journal")).unwrap();
 }
 
-/// A claim that is in the middle of everything, and one that nothing must happen to.
+/// A claim in the middle of every fault, and one that must stay untouched.
 struct Bench {
     node: TestNode,
-    /// What the kubelet was told about the claim, and what there is of it when it is ready.
+    /// The devices in the kubelet's answer for the claim, and the claim's files when it is ready.
     list: Vec<Device>,
     whole: ClaimTraces,
     other_list: Vec<Device>,
@@ -63,13 +63,13 @@ impl Bench {
         self.node.script(SCRIPT);
     }
 
-    /// The victim is not there at all, and the kubelet can prepare it as before.
+    /// Checks that the victim is not there at all, and that the kubelet can prepare it as before.
     fn assert_gone(&mut self, case: &str) {
         assert_eq!(self.node.traces("victim"), ClaimTraces::default(), "{case}");
         self.assert_other(case);
     }
 
-    /// The victim is as it was.
+    /// Checks that the victim is as it was.
     fn assert_whole(&mut self, case: &str) {
         assert_eq!(self.node.traces("victim").contents(), self.whole.contents(), "{case}");
         assert_eq!(self.node.state("victim").as_deref(), Some("prepared"), "{case}");
@@ -78,7 +78,7 @@ impl Bench {
         self.assert_other(case);
     }
 
-    /// Nobody has touched the other claim, not even to write the same again.
+    /// Checks that the other claim is untouched: not even the same bytes were written again.
     fn assert_other(&mut self, case: &str) {
         assert_eq!(self.node.traces("other"), self.other, "{case}");
         assert_eq!(self.node.prepare("other"), self.other_list, "{case}");
@@ -150,7 +150,7 @@ fn a_kill_while_a_ready_claim_is_prepared_again_costs_nothing() {
 #[test]
 fn a_kill_during_recovery_is_recovered_from_too() {
     let mut bench = Bench::new();
-    // (what the start has to do, step that it dies at)
+    // (work of the start, step that it dies at)
     for (work, steps) in [("keep", "verify"), ("restore", "prepare"), ("restore", "verify"), ("roll back", "unprepare")]
     {
         for (moment, script) in every_moment(&[steps]) {
@@ -204,7 +204,7 @@ fn a_kill_in_the_middle_of_a_batch_leaves_each_claim_whole_or_gone() {
     }
 }
 
-/// Makes a state that no scripted step lies in, on the disk of a daemon that was killed.
+/// Changes the disk of a daemon that was killed to a state that no scripted step lies in.
 type Interrupt = fn(&Bench);
 
 fn remove(bench: &Bench, path: &str) {
@@ -227,13 +227,13 @@ fn preparing(bench: &Bench) {
     record_as_preparing(&bench.node, "victim");
 }
 
-/// What a write leaves that a crash cut off: the beginning of the file under its temporary name.
+/// Writes the rest of a write that a crash cut off: the beginning of the file under its temporary name.
 fn half_written(bench: &Bench, path: &str, temporary: &str) {
     let bytes = fs::read(bench.node.path(path)).unwrap();
     fs::write(bench.node.path(temporary), &bytes[..bytes.len() / 2]).unwrap();
 }
 
-/// The same of a CDI file, by a process that is gone.
+/// Writes the rest of a CDI file's write, by a process that is gone.
 fn half_written_cdi(bench: &Bench) {
     let cdi = bench.node.cdi_path("victim");
     half_written(bench, &cdi, &cdi.replace("cdi/", "cdi/.").replace(".json", ".json.4194304-0.hostler-tmp"));
@@ -245,7 +245,7 @@ fn cut_cdi(bench: &Bench) {
     File::options().write(true).open(path).unwrap().set_len(40).unwrap();
 }
 
-/// Of these nothing is left.
+/// Interrupts after which the claim must be gone.
 const GONE: [(&str, Interrupt); 6] = [
     ("the first record was half written", |bench| {
         let record = bench.node.record_path("victim");
@@ -279,7 +279,7 @@ const GONE: [(&str, Interrupt); 6] = [
     }),
 ];
 
-/// These are as they were.
+/// Interrupts after which the claim must be as it was.
 const WHOLE: [(&str, Interrupt); 6] = [
     ("prepared, the kubelet was not told", |_| {}),
     ("prepared, CDI file cut off", cut_cdi),
@@ -321,7 +321,7 @@ fn a_crash_between_any_two_durable_steps_is_recovered_from() {
     assert!(bench.node.stop().success());
 }
 
-/// What somebody adds to a record.
+/// Edits that a forger adds to a record.
 type Forgery<'a> = &'a dyn Fn(&mut ContainerEdits);
 
 /// Writes a record anew with these edits of its first device, checksum and all.
@@ -367,7 +367,7 @@ fn a_forged_record_brings_nothing_into_a_cdi_file_that_its_backend_never_gives()
     bench.assert_whole("the record as it was");
 }
 
-/// What the kubelet may believe of a claim.
+/// The kubelet's belief about a claim.
 #[derive(Clone, Debug, PartialEq)]
 enum Promise {
     Whole(Vec<Device>),
@@ -376,13 +376,13 @@ enum Promise {
     Open,
 }
 
-/// Prepares and takes back two batches until the daemon is gone; what was promised by then.
+/// Prepares and takes back two batches until the daemon is gone; returns the answers that were given by then.
 async fn pods_come_and_go(mut plugin: KubeletPlugin, began_tx: mpsc::Sender<()>) -> BTreeMap<String, Promise> {
     let batches: [Vec<Claim>; 2] =
         [&["a", "b"][..], &["c", "d", "e", "f"][..]].map(|names| names.iter().map(|name| named(name)).collect());
     let all = || batches.iter().flatten().map(|claim| claim.uid.clone());
     let mut promises: BTreeMap<String, Promise> = all().map(|uid| (uid, Promise::Gone)).collect();
-    // The test waits for the first word only.
+    // The test waits for the first message only.
     let _ = began_tx.send(());
     loop {
         for batch in &batches {
@@ -448,7 +448,7 @@ fn a_kill_at_any_moment_of_a_busy_node_breaks_no_promise() {
         assert!(node.call_unprepare(&names).unwrap().values().all(Result::is_ok), "round {round}");
         assert_eq!(node.all_traces(), [""; 0], "round {round}");
     }
-    // How many of each is up to the machine.
+    // The number of each kind depends on the machine.
     println!("the kills met claims that were promised {met:?}");
 }
 
@@ -500,7 +500,7 @@ fn a_kill_at_any_step_of_a_restore_loses_no_claim_not_even_twice_and_with_anothe
     let moments: Vec<_> = every_moment(&["prepare", "verify"]).collect();
     for reboots_between in [false, true] {
         for (index, (moment, script)) in moments.iter().enumerate() {
-            // The second kill is at another moment, so that the second start finds what the first has left of another step.
+            // The second kill is at another moment, so that the second start finds a rest of another step.
             let (second_moment, second_script) = &moments[(index + 3) % moments.len()];
             let case = format!("{moment}, then {second_moment}, another reboot between: {reboots_between}");
             let mut bench = Bench::new();
@@ -632,7 +632,7 @@ fn a_device_that_hangs_after_a_reboot_holds_up_no_other_claim() {
     assert_restored(&mut bench, "the device answers again");
 }
 
-/// Damages the record of each claim in the way that is its name.
+/// Damages the record of each claim in the way that its name tells.
 fn damage(node: &TestNode) {
     let record = |name: &str| node.path(&node.record_path(name));
     let text = fs::read_to_string(record("corrupt")).unwrap();
@@ -650,7 +650,7 @@ fn damage(node: &TestNode) {
 #[test]
 fn what_cannot_be_understood_is_quarantined_and_costs_no_other_claim() {
     let mut node = TestNode::started();
-    // Each claim has a card, which tells later whether it is still taken.
+    // Each claim has a card, which tells later whether the claim still holds it.
     let names = ["good", "corrupt", "short", "newer", "moved", "lost", "folder"];
     for (index, name) in names.iter().enumerate() {
         node.allocate(name, &[&format!("card-{index}")]);
@@ -748,7 +748,7 @@ impl SmallDisk {
         fs::remove_file(self.0.join("ballast")).unwrap();
     }
 
-    /// As a kernel does with a disk that fails.
+    /// Makes the disk refuse or allow writes, as a kernel does with a disk that fails.
     fn allow_writes(&self, allowed: bool) {
         let mut flags = nix::mount::MsFlags::MS_REMOUNT;
         flags.set(nix::mount::MsFlags::MS_RDONLY, !allowed);
@@ -762,8 +762,8 @@ impl Drop for SmallDisk {
     }
 }
 
-/// Fills the disk under `folder`, in which a claim needs room for some files at once, and looks at what prepare and
-/// unprepare do then.
+/// Fills the disk under `folder`, where a claim needs room for some files at once, and checks prepare and unprepare
+/// then.
 fn starve(folder: &str, files: usize, message: &str) {
     let mut node = TestNode::new(Host::bare(SCRIPT));
     // Dropped before the host, which cannot remove its folder with something mounted in it.
@@ -824,7 +824,7 @@ fn a_full_disk_under_the_cdi_files_loses_nothing_and_says_so() {
 /// A change of a disk.
 type DiskChange = fn(&SmallDisk);
 
-/// Spoils the disk under `folder`, and looks at whether the daemon is ready as long as claims cannot be prepared.
+/// Spoils the disk under `folder`, and checks that the daemon is not ready as long as claims cannot be prepared.
 fn unready(folder: &str, message: &str, [spoil, mend]: [DiskChange; 2], error: &str) {
     let mut node = TestNode::new(Host::bare(SCRIPT));
     // Dropped before the host, which cannot remove its folder with something mounted in it.
@@ -842,7 +842,7 @@ fn unready(folder: &str, message: &str, [spoil, mend]: [DiskChange; 2], error: &
     for part in ["claims cannot be prepared: ", message, error, &node.path(folder).display().to_string()] {
         assert!(told.contains(part), "{told}");
     }
-    // Nobody asks for a claim any more, and it is still so.
+    // The daemon still checks when no claim is asked for any more.
     let told = wait_for("a look", || Some(readiness(&node).1).filter(|told| told.contains("/.probe.")));
     assert!(told.contains(error), "{told}");
     // A start finds what a prepare would find.

@@ -1,5 +1,5 @@
-//! The real binary as its neighbours see it: the kubelet, systemd, Prometheus, people at the command line, and whoever
-//! looks at its files.
+//! The real binary as its neighbours see it: the kubelet, systemd, Prometheus, users at the command line, and readers
+//! of its files.
 
 use std::{
     fs,
@@ -27,7 +27,7 @@ use tokio::task::JoinHandle;
 const ADMIN: &str = "run/admin.sock";
 const METRICS: &str = "run/metrics.sock";
 
-/// Longer than any test waits for anything: what takes so long is stuck.
+/// Longer than any test waits: a call that takes so long is stuck.
 const STUCK_MS: u64 = 600_000;
 
 /// A script in which preparing one of the cards takes so long.
@@ -37,7 +37,7 @@ fn slow_card_1(delay_ms: u64) -> String {
 
 type Call = JoinHandle<KubeletResult<ClaimAnswers<Vec<Device>>>>;
 
-/// A call of the kubelet that nobody waits for yet.
+/// Begins a call of the kubelet whose answer is waited for later.
 fn call_prepare(node: &TestNode, name: &str) -> Call {
     let (mut plugin, claim) = (node.connected(), named(name));
     node.spawn(async move { plugin.prepare(&[claim]).await })
@@ -70,7 +70,7 @@ fn is_served(host: &Host, socket: &str) -> bool {
     UnixStream::connect(host.path(socket)).is_ok()
 }
 
-/// All four of them.
+/// Returns the paths of all four sockets.
 fn sockets(host: &Host) -> [PathBuf; 4] {
     [host.path(ADMIN), host.path(METRICS), host.registration_socket(), host.service_socket()]
 }
@@ -123,12 +123,12 @@ fn nobody_is_answered_before_everything_that_he_asks_about_is_ready() {
     node.allocate("a", &["card-0"]);
     let list = node.prepare("a");
     node.kill();
-    // The sockets of the dead are still there, and nobody answers.
+    // The sockets of the dead daemon are still there, and no process answers.
     assert!(sockets(&node).iter().all(|socket| socket.exists() && UnixStream::connect(socket).is_err()));
     fs::remove_file(node.path(&node.cdi_path("a"))).unwrap();
     node.script(&script_with("[latency_ms]\nenumerate = 150\nprepare = 150\nverify = 150"));
     Host::spawn(&mut node);
-    // The kubelet's sockets come first, since it takes its time to find them; the call that it makes waits.
+    // The kubelet's sockets come first, since the kubelet takes its time to find them; its call waits.
     node.register();
     assert_eq!(node.prepare("a"), list);
     assert!(node.path(&node.cdi_path("a")).exists(), "all claims are recovered");
@@ -737,7 +737,7 @@ fn what_keeps_the_daemon_from_starting_is_told_with_the_path() {
     assert!(sockets(&host)[2..].iter().all(|socket| !socket.exists()), "the sockets that were served are gone");
 }
 
-/// Everything that the daemon has open.
+/// Returns the files and sockets that the daemon has open.
 fn descriptors(host: &Host) -> usize {
     fs::read_dir(format!("/proc/{}/fd", host.pid())).unwrap().count()
 }

@@ -153,12 +153,12 @@ fn an_order_for_a_device_that_cannot_be_attached_is_refused_for_that_and_not_for
     assert_eq!(rehearsed.lines().last(), refused.lines().last(), "a dry run is refused as the order is");
     let unknown = host.run_refused(&["device", "detach", "memory-1001"]);
     assert!(unknown.contains("there is no device \"memory-1001\""), "{unknown}");
-    // What was refused holds nobody up.
+    // A refused claim delays no other.
     host.run_ok(&["claim", "delete", "holder"]);
     host.run_ok(&["claim", "create", "next", "-d", "fake/half-0"]);
 }
 
-/// Has preparing of one half hang until there is such a file, and a claim on it begin.
+/// Makes preparing of one half hang until there is such a file, and begins a claim on it.
 fn stuck_claim(host: &Host) -> (std::path::PathBuf, std::thread::JoinHandle<std::io::Result<(u16, String)>>) {
     let answer = host.path("answer");
     let until = answer.display();
@@ -184,7 +184,7 @@ fn an_order_waits_no_longer_than_it_may_and_says_what_for() {
     let (code, said) = host.request("POST", "/v1/devices/fake%2Fhalf-1/operate?timeout=25h", order);
     assert_eq!((code, &said["error"]), (400, &"an order waits at most 24h".into()));
     assert!(host.run(&["device", "attach", "fake/half-1", "--timeout", "soon"]).status.code() == Some(2));
-    // What an order has held back goes on when it has given up.
+    // An order that has given up delays no claim any more.
     host.run_ok(&["claim", "create", "next", "-d", "fake/half-1"]);
     fs::write(answer, "").unwrap();
     assert_eq!(call.join().unwrap().unwrap().0, 201);

@@ -1,5 +1,5 @@
-//! Records between releases: the one before reads all that this one writes, and this one reads and takes back all that
-//! the one before wrote.
+//! Records between releases: the earlier release reads all records of this one, and this one reads and takes back all
+//! records of the earlier one.
 
 mod release_0_1_0;
 
@@ -25,7 +25,7 @@ fn golden(folder: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// What an unprepare by 0.1.0 needs must mean the same to it.
+/// Checks that the fields which an unprepare by 0.1.0 needs mean the same to it.
 fn assert_can_be_taken_back(record: &ClaimRecord) {
     let old = release_0_1_0::decode(&encode(record).unwrap()).unwrap();
     assert_eq!(old.claim.uid, record.claim.uid.as_str());
@@ -118,7 +118,7 @@ fn claims_of_release_0_1_0_are_kept_prepared_again_and_taken_back() {
         }
     }
     let before = cdi(&node, "mixed");
-    // The hardware of these claims was another machine's: what is missing is made ready again where files are missing.
+    // The hardware of these claims was another machine's: devices are made ready again if files are missing.
     fs::remove_file(node.path(&node.cdi_path("mixed"))).unwrap();
     node.begin();
     assert_eq!(node.state("mixed").as_deref(), Some("prepared"));

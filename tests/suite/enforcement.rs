@@ -1,5 +1,5 @@
-//! What claims mean to real containers: `runc` starts them with the CDI files of a real daemon, and the kernel says which
-//! CPUs and memory nodes their programs may use.
+//! Effects of claims on real containers: `runc` starts them with the CDI files of a real daemon, and the kernel tells
+//! the CPUs and memory nodes that their programs may use.
 
 use std::{
     fs,
@@ -30,7 +30,7 @@ struct Claim {
 struct Node(Host);
 
 impl Node {
-    /// `None`, with a word, where containers cannot be run.
+    /// Starts a host; prints a note and returns `None` if containers cannot be run.
     fn start() -> Option<Self> {
         Self::start_with_hook(None)
     }
@@ -80,7 +80,7 @@ fn set(list: &str) -> IdSet {
     list.parse().unwrap()
 }
 
-/// What a container may use that asks for nothing; `None`, with a word, if that is a single CPU.
+/// Returns the CPUs that a container without a claim may use; prints a note and returns `None` for a single CPU.
 fn unbound() -> Option<ContainerReport> {
     let said = Container::new().run();
     if said.cpus.len() > 1 {
@@ -314,12 +314,12 @@ fn a_claim_that_was_taken_back_is_not_there_for_containers() {
     assert!(complaint.contains(&format!("unresolvable CDI devices {}", claim.ids[0])), "{complaint}");
 }
 
-/// What the hook says to these arguments and this state, which it must refuse.
+/// Returns the hook's message about these arguments and this state, which it must refuse.
 fn hook(args: &[&str], state: &str) -> String {
     let mut command = Command::new(binary());
     command.arg("hook").args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).stdin(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // One that refuses its arguments does not read on.
+    // A hook that refuses its arguments does not read on.
     let _ = child.stdin.take().unwrap().write_all(state.as_bytes());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{args:?} {state}");
@@ -431,7 +431,7 @@ fn cgroups_that_a_hostile_program_makes_below_are_put_back_too() {
     fs::create_dir(&below).unwrap();
     if below.join("cpuset.mems").exists() {
         fs::write(below.join("cpuset.mems"), fs::read(cgroup.join("cpuset.mems")).unwrap()).unwrap();
-        // The auditor may have been quicker.
+        // The auditor may have been faster.
         let _ = fs::write(below.join("cpuset.cpus"), unbound.cpus.to_string());
     }
     wait_for("the container to be put back", || (requested(&cgroup) == claim.cpus).then_some(()));

@@ -1,5 +1,5 @@
-//! The real binary on hardware that hangs: one backend that does not answer keeps nobody else from serving or being served,
-//! and nothing is lost over it, however often the daemon is killed meanwhile.
+//! The real binary on hardware that hangs: a backend that does not answer keeps no other backend from serving or being
+//! served, and no claim is lost, however often the daemon is killed meanwhile.
 
 use std::{fs, path::Path};
 
@@ -11,7 +11,7 @@ use hostler_testing::{
 };
 use serde_json::Value;
 
-/// A host with four CPUs beside the scripted devices, whose daemon is not patient.
+/// A host with four CPUs beside the scripted devices, whose daemon has short deadlines.
 fn host() -> Host {
     let host = Host::bare_with(SCRIPT, "[inventory]\nanswer_within = \"500ms\"\n");
     let config = fs::read_to_string(host.path("hostler.toml")).unwrap();
@@ -43,7 +43,7 @@ fn machine(system: &Path) {
     write("node/node0/meminfo", "Node 0 MemTotal:  1048576 kB\nNode 0 MemFree: 524288 kB");
 }
 
-/// Has these steps of the scripted devices hang until [`answer`].
+/// Makes these steps of the scripted devices hang until [`answer`].
 fn hang(host: &Host, steps: &[&str]) {
     let file = host.path("answer");
     let fault = |step: &&str| format!("[[fault]]\nstep = \"{step}\"\nuntil = \"{}\"\n", file.display());
@@ -56,7 +56,7 @@ fn answer(host: &Host) {
     fs::write(host.path("answer"), "").unwrap();
 }
 
-/// What the daemon says of the backend of the scripted devices.
+/// Returns the daemon's status of the backend of the scripted devices.
 fn fake(host: &Host) -> Value {
     let backends = host.get("/v1/status")["backends"].take();
     backends.as_array().unwrap().iter().find(|backend| backend["name"] == "fake").unwrap().clone()
@@ -69,7 +69,7 @@ fn wait_until_known(host: &Host) {
     });
 }
 
-/// What the daemon says is wrong with a claim.
+/// Returns the problem of a claim in the daemon's status.
 fn problem(host: &Host, name: &str) -> Option<String> {
     host.get(&format!("/v1/claims/{}", uid(name)))["problem"].as_str().map(str::to_owned)
 }
@@ -97,7 +97,7 @@ fn a_backend_that_hangs_at_the_start_is_unknown_until_it_answers_and_the_others_
     assert!(figures.contains("hostler_backend_unknown{backend=\"fake\"} 1\n"), "{figures}");
     assert!(figures.contains("hostler_backend_unknown{backend=\"cpu\"} 0\n"), "{figures}");
 
-    // Others serve; what is asked of it is refused with the reason, and without waiting.
+    // Other backends serve; a request to the hanging one is refused with the reason, and without waiting.
     host.run_ok(&["claim", "create", "a", "-d", "cpu/numa0,cpus=2"]);
     let refused = host.run_refused(&["claim", "create", "b", "-d", "fake/card-0"]);
     assert!(refused.contains("nothing is known of the devices in pool node/fake: it has not answered"), "{refused}");
@@ -168,12 +168,13 @@ fn killed_node() -> (TestNode, Vec<hostler_proto::dra_v1::Device>) {
     let path = node.path(&node.record_path("half"));
     let record = ClaimRecord { state: RecordState::Preparing, ..decode(&fs::read(&path).unwrap()).unwrap() };
     fs::write(path, encode(&record).unwrap()).unwrap();
-    // After a reboot the journal would know better.
+    // After a reboot the journal would still have the claim as prepared.
     fs::remove_file(node.path("state/claims.journal")).unwrap();
     (node, list)
 }
 
-/// The claims on the backend that hangs are kept and said to be recovered; the one on the other backend is ready.
+/// Checks that claims on the hanging backend are kept and reported as recovering, and that the claim on the other one
+/// is ready.
 fn assert_kept(node: &mut TestNode, case: &str) {
     let cpus = node.get("/v1/claims/cpus");
     assert_eq!(cpus["state"], "prepared", "{case}: {cpus}");
@@ -189,7 +190,8 @@ fn assert_kept(node: &mut TestNode, case: &str) {
     assert_eq!(claim["busy"]["operation"], "recover", "{case}: {claim}");
 }
 
-/// The backend has answered: what was ready is, what was half done is gone, and its device is free.
+/// Checks the state after the backend has answered: ready claims are ready, the half-prepared one is gone, and its
+/// device is free.
 fn assert_mended(node: &mut TestNode, list: &[hostler_proto::dra_v1::Device], case: &str) {
     wait_for(case, || (node.state("ready").as_deref() == Some("prepared")).then_some(()));
     wait_for(case, || node.traces("half").is_gone().then_some(()));

@@ -1,4 +1,4 @@
-//! The real binary with hardware that hangs: whatever hangs, everybody else goes on.
+//! The real binary with hardware that hangs: work on other devices goes on.
 
 use hostler_testing::{
     host::{Host, wait_for},
@@ -14,7 +14,7 @@ const CALLS: usize = 50;
 
 const HANGS: &str = "[[fault]]\nstep = \"prepare\"\ndevice = \"pool\"\ndelay_ms = 3600000\n";
 
-/// One device for all of them, beside the machine's own CPUs.
+/// A script with one device for all claims, beside the machine's own CPUs.
 fn script(fault: &str) -> String {
     format!(
         "[[device]]\nname = \"pool\"\nsharing = \"shared\"\n\

@@ -1,5 +1,5 @@
-//! The real binary keeps interrupts off the CPUs of claims on a made-up machine, is killed at every step of that, twice and
-//! with a reboot between, and puts everything back.
+//! The real binary keeps interrupts off the CPUs of claims on a made-up machine, is killed at every step of that, twice
+//! and with a reboot between, and puts everything back.
 use std::{collections::BTreeMap, fs};
 
 use hostler_fake::KILL_EXIT_CODE;
@@ -9,7 +9,7 @@ use hostler_testing::{
 };
 use serde_json::json;
 
-/// Where the lines of the machine go before anybody moves them.
+/// CPUs of the machine's interrupt lines before a claim changes them.
 const LINES: [(&str, &str); 3] = [("24", "0-7"), ("25", "0-3"), ("26", "6")];
 
 fn write(node: &TestNode, path: &str, text: &str) {
@@ -18,7 +18,7 @@ fn write(node: &TestNode, path: &str, text: &str) {
     fs::write(path, format!("{text}\n")).unwrap();
 }
 
-/// What a boot makes of `/proc/irq`.
+/// Writes `/proc/irq` as after a boot.
 fn fresh_interrupts(node: &TestNode) {
     write(node, "proc/irq/default_smp_affinity", "ff");
     for (irq, cpus) in LINES {
@@ -84,7 +84,7 @@ fn killed(node: &mut TestNode) {
     node.script(SCRIPT);
 }
 
-/// Everything is as it was; masks are as wide as they are written.
+/// Checks that all interrupts are as before; masks are as wide as they are written.
 fn assert_original(node: &TestNode, case: &str) {
     let default = interrupts(node)["default"].clone();
     assert_eq!(u32::from_str_radix(&default, 16), Ok(0xff), "{case}");
@@ -112,7 +112,7 @@ fn interrupts_leave_the_cpus_of_claims_and_come_back_in_any_order() {
 #[test]
 fn a_line_that_stays_is_told_where_people_look_at_the_claim() {
     let mut node = machine();
-    // A line that names CPUs that do not run has none left, once the others are kept free.
+    // A line that names only CPUs that are offline has none left once the claim's CPUs are kept free.
     write(&node, "sys/devices/system/cpu/online", "0-1");
     node.begin();
     allocate(&node, "a", ["card-0", "card-1"]);
@@ -157,7 +157,7 @@ fn a_daemon_that_is_killed_at_any_two_steps_puts_every_interrupt_back() {
                 fresh_interrupts(&node);
                 node.boot("00000000-0000-4000-8000-000000000002");
             }
-            // Once more, while the start takes back what was half done.
+            // Once more, while the start takes back a half-done claim.
             node.script(&kill_at("unprepare", "before", card));
             Host::spawn(&mut node);
             killed(&mut node);

@@ -373,7 +373,8 @@ async fn the_driver_says_who_it_is_while_a_prepare_runs() {
         client.get_info(InfoRequest {}).await.unwrap();
         fastest = fastest.min(start.elapsed());
     }
-    // The best of several, so that a busy machine does not fail the test; a wait for the prepare would be endless.
+    // The best of several tries, so that a busy machine does not fail the test; a wait for the prepare would be
+    // endless.
     assert!(fastest < Duration::from_millis(10), "{fastest:?}");
     assert!(!preparing.is_finished());
     node.bench.open();
@@ -381,7 +382,7 @@ async fn the_driver_says_who_it_is_while_a_prepare_runs() {
     node.stop().await;
 }
 
-/// Waits for a state that nothing tells of.
+/// Waits for a state without an event.
 async fn until(state: impl Fn() -> bool) {
     while !state() {
         sleep(Duration::from_millis(1)).await;
@@ -461,7 +462,7 @@ async fn a_device_that_is_pulled_out_of_a_claim_is_unhealthy_until_the_claim_goe
     node.set_devices(vec![device("d1")]).await;
     reports.wait_for(POOL, "d0", HealthStatus::Unhealthy).await.unwrap();
     assert_eq!(reports.of(POOL, "d0").unwrap().1, "removed from this host while held by claim uid-d0");
-    // A kubelet that comes new hears of it as well.
+    // A kubelet that connects later gets the state as well.
     let mut anew = node.plugin().await.health().await.unwrap();
     anew.wait_for(POOL, "d0", HealthStatus::Unhealthy).await.unwrap();
     assert!(plugin.unprepare(&[of("d0")]).await.unwrap()["uid-d0"].is_ok());
@@ -527,7 +528,7 @@ async fn sockets_of_a_killed_daemon_are_in_nobodys_way() {
     node.stop().await;
 }
 
-/// What clients really send to a socket, byte by byte. Client libraries of ours would refuse to.
+/// Real bytes of clients; our own client libraries would refuse to send them.
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_a_client_calls_the_socket_is_answered() {
     let node = Node::start().await;

@@ -1,6 +1,7 @@
-//! The daemon from outside: the real binary, with the kubelets, runtimes, API servers and devices of `tests/support` around it.
+//! The daemon from outside: the real binary, with the kubelets, runtimes, API servers and devices of `tests/support`
+//! around it.
 //!
-//! One program, since every program links all that the daemon consists of: fifty of them took minutes and gigabytes.
+//! One program: every program links the whole daemon, and fifty of them took minutes and gigabytes.
 
 #![allow(unreachable_pub, reason = "modules of a program")]
 #![allow(

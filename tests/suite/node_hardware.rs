@@ -1,5 +1,5 @@
-//! What a node says of its hardware: the real daemon keeps a NodeHardware on an API server in this process, which has the shipped
-//! CRD and checks objects by it.
+//! A node's report of its hardware: the real daemon keeps a NodeHardware on an API server in this process, which has
+//! the shipped CRD and checks objects by it.
 
 use std::{fs, time::Duration};
 
@@ -29,7 +29,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// A daemon that may do what the shipped role allows, in a cluster without the CRD; not started yet.
+    /// Makes a daemon that may do what the shipped role allows, in a cluster without the CRD; it is not started yet.
     async fn new(cluster: &str) -> Self {
         Self::granted(&shipped("cluster/rbac.yaml"), cluster).await
     }
@@ -47,7 +47,7 @@ impl Rig {
         Self { server, host }
     }
 
-    /// The same, running, in a cluster that has the CRD.
+    /// Starts a daemon in a cluster that has the CRD.
     async fn started() -> Self {
         let mut rig = Self::new("").await;
         rig.install();
@@ -59,7 +59,7 @@ impl Rig {
         self.server.create_yaml(&shipped("crds/nodehardware.yaml"));
     }
 
-    /// Waits until the object says that so many cards are there, allocated and free.
+    /// Waits until the object has this many cards, allocated and free.
     async fn until(&self, capacity: u32, allocated: u32, free: u32) -> Value {
         let what = format!("{capacity} cards, {allocated} of them allocated, {free} free");
         self.server
@@ -89,7 +89,7 @@ impl Rig {
         wait_for("the report", || (self.host.get("/v1/status")["hardware"]["reported"] == true).then_some(()));
     }
 
-    /// Reports that were written, whatever the server said to them.
+    /// Returns the number of reports that were written, with any answer of the server.
     fn writes(&self) -> usize {
         self.server.writes(STATUS)
     }
@@ -179,7 +179,7 @@ async fn a_hundred_changes_are_few_writes() {
         rig.cards(count);
     }
     rig.until(104, 0, 104).await;
-    // One for each second that the changes took, at most, and one for what came last.
+    // One for each second that the changes took, at most, and one for the last change.
     let seconds = began.elapsed().as_secs() as usize + 1;
     let writes = rig.writes() - before;
     assert!(writes <= seconds + 1, "{writes} writes in {seconds} s");
@@ -221,7 +221,7 @@ async fn what_others_changed_in_the_object_is_mended_with_the_next_report() {
 async fn an_object_that_somebody_deletes_is_there_again_at_once() {
     let rig = Rig::started().await;
     let mut before = rig.until(4, 0, 4).await;
-    // Nothing changes on the node that could remind the daemon; the second time, the watch has to have gone on.
+    // The node does not change, so that only the watch can remind the daemon; the second time it must have gone on.
     for _ in 0..2 {
         assert!(rig.server.delete(HARDWARE, "node"));
         let anew = rig.until(4, 0, 4).await;
@@ -236,7 +236,7 @@ async fn an_object_that_somebody_deletes_is_there_again_at_once() {
 async fn a_node_that_was_made_anew_owns_the_next_object() {
     let rig = Rig::started().await;
     rig.until(4, 0, 4).await;
-    // Its objects go with it.
+    // The node's objects go with it.
     rig.server.delete("nodes", "node");
     rig.server.delete(HARDWARE, "node");
     rig.cards(5);
@@ -281,7 +281,7 @@ async fn without_the_crd_everything_else_works_and_with_it_reports_begin() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_first_refusal_is_asked_again_soon_and_names_no_role() {
-    // As an API server answers that has just started: it refuses everybody until it has read its roles.
+    // An API server that has just started refuses every client until it has read its roles.
     let role = shipped("cluster/rbac.yaml");
     let mut rig = Rig::granted(&role.replace("[nodehardware", "[others"), "").await;
     rig.install();
@@ -289,7 +289,7 @@ async fn a_first_refusal_is_asked_again_soon_and_names_no_role() {
     rig.wait_for_error("it is asked again soon");
     assert!(!rig.host.get("/v1/status")["hardware"]["error"].as_str().unwrap().contains("deploy/cluster"));
     rig.server.allow(USER, PolicyRule::from_yaml(&role));
-    // Nothing changes on the node that could remind the daemon.
+    // The node does not change: no event reminds the daemon.
     rig.until(4, 0, 4).await;
     rig.wait_until_reported();
 }

@@ -1,5 +1,6 @@
-//! Devices that are held for somebody: the real daemon reads what is held from an API server in this process and has its slices say
-//! so. Whatever becomes of the daemon and of the server, no device that the daemon said was held is ever offered to others.
+//! Held devices: the real daemon reads holds from an API server in this process and taints the devices in its slices.
+//! In every failure of the daemon and of the server, no device that the daemon confirmed as held is ever offered to
+//! other claims.
 
 use std::{
     collections::BTreeMap,
@@ -23,10 +24,10 @@ const FOR_ONE: &str = "0123456789abcdef";
 const FOR_OTHER: &str = "fedcba9876543210";
 const CARDS: &str = "[[device]]\nname = \"card\"\ncount = 4\n";
 
-/// How often the daemon is killed at least.
+/// Least number of times that the daemon is killed.
 const ROUNDS: usize = 24;
 
-/// Devices, and for whom they are held.
+/// Devices, and the holder of each.
 type Holds = BTreeMap<String, String>;
 
 fn shipped(file: &str) -> String {
@@ -37,7 +38,7 @@ fn held(devices: &[(&str, &str)]) -> Holds {
     devices.iter().map(|(device, value)| ((*device).to_owned(), (*value).to_owned())).collect()
 }
 
-/// What a slice says of its devices.
+/// Returns the holds in a slice's taints.
 fn tainted(slice: &Value) -> Holds {
     let devices = slice["spec"]["devices"].as_array().into_iter().flatten();
     let value = |device: &Value| {
@@ -52,13 +53,13 @@ fn held_now(view: &ApiServerView<'_>) -> Holds {
     view.list(SLICES).iter().flat_map(tainted).collect()
 }
 
-/// What the daemon has been told to hold and has said to hold, and every write of a slice against it.
+/// The holds that the daemon was given and has confirmed; checks every write of a slice against them.
 #[derive(Debug, Default)]
 struct Witness {
     confirmed: Holds,
     broken: Vec<String>,
     checked: usize,
-    /// Writes of slices, seen before anybody can read what they write.
+    /// Number of writes of slices, each seen before any reader can see its result.
     slice_writes: usize,
 }
 
@@ -77,7 +78,7 @@ impl Witness {
     }
 
     fn check(&mut self, slice: &Value) {
-        // What it shows to find out what a server can do is not kept there.
+        // A probe of the server's abilities keeps no hold.
         if slice["metadata"]["name"].as_str().is_some_and(|name| name.starts_with("probe-")) {
             return;
         }
@@ -128,7 +129,7 @@ impl Rig {
         rig
     }
 
-    /// As the controller says it; what is let go here was promised to nobody any more.
+    /// Writes holds as the controller does; a hold that ends here is promised to no owner any more.
     fn hold(&self, holds: &Holds) {
         self.witness.lock().unwrap().confirmed.retain(|device, value| holds.get(device) == Some(value));
         let hold = |(device, value): (&String, &String)| json!({"pool": "node/fake", "device": device, "value": value});
@@ -138,7 +139,7 @@ impl Rig {
         self.server.update(object);
     }
 
-    /// Waits until exactly these devices say that they are held, and the daemon says that it is so.
+    /// Waits until exactly these devices are tainted as held, and the daemon has confirmed it.
     async fn until_held(&self, holds: &Holds) -> Value {
         let look = |view: &ApiServerView<'_>| {
             let object = view.get(HARDWARE, "node")?;
@@ -203,13 +204,13 @@ async fn what_cannot_be_held_is_named_and_the_rest_is_held() {
     rig.hold(&all);
     let object = rig.until_held(&all).await;
     assert_eq!(condition(&object, "HoldsPublished")["status"], "True");
-    // Where schedulers bear it, each is held for itself.
+    // With schedulers that support it, each device is held for its own owner.
     let part = held(&[("part-0", FOR_ONE)]);
     rig.server.edit(HARDWARE, "node", |object| object["spec"]["holdsPartitions"] = json!(true));
     rig.hold(&part);
     let object = rig.until_held(&part).await;
     assert_eq!(condition(&object, "HoldsPublished")["status"], "True");
-    // A device that comes back is held again, though nobody says so anew.
+    // A device that comes back is held again, though no new hold is written.
     let with_more = held(&[("card-0", FOR_ONE), ("card-9", FOR_ONE)]);
     rig.hold(&with_more);
     rig.until_held(&held(&[("card-0", FOR_ONE)])).await;
@@ -250,7 +251,7 @@ async fn nothing_is_published_as_long_as_nobody_knows_what_is_held() {
     rig.hold(&holds);
     rig.until_held(&holds).await;
     rig.host.kill();
-    // As the kubelet does with the slices of a driver that is away for long.
+    // The kubelet does this with the slices of a driver that is away for long.
     rig.server.list(SLICES).iter().for_each(|slice| {
         rig.server.delete(SLICES, slice["metadata"]["name"].as_str().unwrap());
     });
@@ -287,7 +288,7 @@ async fn a_role_of_before_there_were_holds_is_enough_to_look() {
     rig.until_held(&holds).await;
 }
 
-/// Each round changes what is held, or does not, kills the daemon when the server has answered so many requests, loses slices
+/// Each round changes holds, or does not, kills the daemon when the server has answered so many requests, loses slices
 /// and answers, and starts a daemon again.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_kill_and_no_outage_ever_offers_a_held_device() {
@@ -296,7 +297,7 @@ async fn no_kill_and_no_outage_ever_offers_a_held_device() {
     let mut holds = held(&[("card-2", FOR_ONE)]);
     rig.hold(&holds);
     for round in 0.. {
-        // Slices are written where something had to be published anew: until that was often enough.
+        // Slices are written only if devices had to be published again: the loop ends when that was often enough.
         if round >= ROUNDS && rig.assert_kept() > 20 {
             break;
         }
@@ -317,7 +318,7 @@ async fn no_kill_and_no_outage_ever_offers_a_held_device() {
         }
         let answered = rig.server.log().len() + chance.usize(..16);
         let enough = async { rig.server.until("requests", |view| (view.log().len() >= answered).then_some(())).await };
-        // At rest there are no more requests; then it is killed there.
+        // A daemon at rest makes no more requests; it is killed then.
         let _ = tokio::time::timeout(std::time::Duration::from_secs(2), enough).await;
         rig.host.kill();
         if chance.bool() {

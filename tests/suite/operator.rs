@@ -1,5 +1,5 @@
-//! What an operator reads is true and is text: names that others chose forge no lines and move no cursor, what is wrong
-//! shows, what is changed is taken over or refused, and amounts are amounts.
+//! Output for operators is true, and plain text: names that other users chose forge no lines and move no cursor,
+//! problems show, changes are taken over or refused, and amounts are amounts.
 
 use std::fs;
 
@@ -13,10 +13,10 @@ use hostler_testing::{
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-/// What nobody writes into a name who means well: a line of its own, and codes that a terminal acts upon.
+/// Text that only an attacker puts into a name: a line of its own, and codes that a terminal acts upon.
 const EVIL: &str = "evil\n2026-01-01T00:00:00Z ERROR forged\u{1b}[2J\u{9b}31m\u{202e}";
 
-/// Whether no text of `EVIL` is more than text.
+/// Returns true if no text of `EVIL` is more than text.
 fn is_plain(text: &str) -> bool {
     text.contains("forged")
         && !text.contains(['\u{1b}', '\u{9b}', '\u{202e}'])
@@ -58,7 +58,7 @@ fn what_others_have_named_reaches_logs_and_terminals_as_text_only() {
     assert!(is_plain(&validated), "{validated:?}");
     let error = node.run_refused(&["claim", "show", EVIL]);
     assert!(is_plain(&error), "{error:?}");
-    // A program reads what was written.
+    // A program reads the text as it was written.
     let explained: Value = serde_json::from_str(&node.run_ok(&["explain", "claim", "a", "-o", "json"])).unwrap();
     assert!(explained.to_string().contains("forged\\u001b"), "{explained}");
 }

@@ -1,4 +1,4 @@
-//! What `make install` puts down, and whether it is what the documentation says: done, in a folder of its own.
+//! Files that `make install` installs, compared with the documentation: in a folder of its own.
 use std::{
     collections::BTreeSet,
     fs,
@@ -14,7 +14,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap()
 }
 
-/// Runs a target of the Makefile with the binary under test in place of the released one; nothing where there is no make.
+/// Runs a target of the Makefile with the binary under test in place of the released one; `None` without make.
 fn make(target: &str, destination: &Path) -> Option<Output> {
     let daemon = Path::new(env!("CARGO_BIN_EXE_hostler")).to_owned();
     let made = Command::new("make")
@@ -36,13 +36,13 @@ fn make(target: &str, destination: &Path) -> Option<Output> {
     }
 }
 
-/// The controller's binary beside the daemon's. It is of another package, and is not there where that one was not built: the daemon's
-/// stands in for it then.
+/// Returns the controller's binary beside the daemon's. It belongs to another package, and is missing if that was not
+/// built: the daemon's stands in for it then.
 fn controller() -> Option<PathBuf> {
     Some(Path::new(env!("CARGO_BIN_EXE_hostler")).with_file_name("hostler-controller")).filter(|path| path.exists())
 }
 
-/// Every file below a folder, as paths from there.
+/// Returns every file below a folder, as relative paths.
 fn files(folder: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     let mut open = vec![folder.to_owned()];
@@ -129,7 +129,7 @@ fn the_installed_binary_is_stripped_and_its_symbols_are_beside_it() {
     assert!(version.status.success());
 }
 
-/// The lines of the first block of commands below a heading.
+/// Returns the lines of the first block of commands below a heading.
 fn commands(text: &str, heading: &str) -> Vec<String> {
     let below = text.split_once(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("no {heading}")).1;
     let block = below.split("```").nth(1).unwrap();
@@ -161,7 +161,7 @@ fn the_steps_of_the_readme_are_those_of_the_operations_page_and_begin_in_a_clone
 
 #[test]
 fn the_minimum_version_of_rust_is_what_the_locked_crates_need() {
-    // Of other platforms nothing was fetched.
+    // Dependencies of other platforms were not fetched.
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let output = Command::new(env!("CARGO"))
         .current_dir(root())

@@ -1,4 +1,4 @@
-//! The machine as people look at it: live, once, as a drawing, and lists that are watched; with the real binary.
+//! The machine as users see it: live, once, as a drawing, and lists that are watched; with the real binary.
 
 use std::{
     fs,
@@ -94,7 +94,7 @@ fn without_the_daemon_the_inventory_says_nothing_of_holders() {
     assert!(host.run_ok(&["inventory", "-o", "svg"]).contains("fake/pool"));
 }
 
-/// Lines of a command, as they come.
+/// Returns lines of a command, as they come.
 fn lines(stdout: ChildStdout) -> impl Iterator<Item = String> {
     BufReader::new(stdout).lines().map(Result::unwrap)
 }
@@ -124,7 +124,7 @@ fn documents_of_a_watched_list_follow_each_other() {
     let first = documents.next().unwrap().unwrap();
     assert_eq!((first["kind"].as_str(), first["items"].as_array().unwrap().len()), (Some("ClaimList"), 1));
     host.run_ok(&["claim", "delete", "train"]);
-    // What happens to it on the way may be seen too.
+    // Intermediate states may be seen too.
     let gone = documents.map(Result::unwrap).find(|document| document["items"].as_array().unwrap().is_empty());
     assert!(gone.is_some());
     watching.kill().unwrap();
@@ -143,7 +143,7 @@ fn so_many_wait_for_changes_and_nobody_is_locked_out() {
             thread::spawn(move || http(&socket, "GET", &path, "").unwrap().0)
         })
         .collect();
-    // The one that finds no place is told so at once; the others are still waiting.
+    // A command that finds no free place is told so at once; the others still wait.
     wait_for("the refusal", || waiting.iter().any(thread::JoinHandle::is_finished).then_some(()));
     host.run_ok(&["device", "drain", "fake/card-1"]);
     let mut codes: Vec<u16> = waiting.into_iter().map(|waiting| waiting.join().unwrap()).collect();
@@ -193,7 +193,7 @@ impl Terminal {
         kill(Pid::from_raw(i32::try_from(running(&self.socket).unwrap()).unwrap()), signal).unwrap();
     }
 
-    /// Whether the terminal is as it was before, once the view has ended.
+    /// Ends the view; returns true if the terminal is as it was before.
     fn gives_the_terminal_back(mut self) -> bool {
         wait_for("the end", || self.script.try_wait().unwrap());
         let text = self.text();
@@ -202,7 +202,7 @@ impl Terminal {
     }
 }
 
-/// The process that shows what the daemon behind `socket` says.
+/// Returns the process that shows the daemon behind `socket`.
 fn running(socket: &Path) -> Option<u32> {
     let pids = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     pids.into_iter().find(|pid: &u32| {

@@ -1,4 +1,5 @@
-//! CPUs, memory and a card of one claim on one NUMA node: the real backends over a made-up machine, from manifest to record.
+//! CPUs, memory and a card of one claim on one NUMA node: the real backends over a made-up machine, from manifest to
+//! record.
 use std::{fs, path::Path, sync::Arc};
 
 use hostler::{
@@ -79,7 +80,7 @@ impl Host {
         Self { inventory, backends: BackendRegistry::new(backends), _root: root }
     }
 
-    /// What the claim gets whose allocation is made of these results, beside `held`.
+    /// Returns the devices of a claim whose allocation is made of these results, beside `held`.
     fn admit(
         &self,
         results: &[(&str, &str, &str)],

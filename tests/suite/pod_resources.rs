@@ -1,4 +1,4 @@
-//! Who holds what, as agents read it: the real daemon on real sockets, with a kubelet that has its quirks.
+//! Holders of devices, as agents read them: the real daemon on real sockets, with a kubelet that has its quirks.
 
 use std::{fs, io::Write, process::Stdio};
 
@@ -39,7 +39,7 @@ capacity.memory = { value = "8Gi", min = "1Gi", step = "1Gi", default = "1Gi" }
 node_allocatable.hugepages-1Gi = { capacity = "memory", factor = 1 }
 "#;
 
-/// What `podresources/v1` of k8s.io/kubelet sends over grpc-go to `/run/hostler/pod-resources.sock`, for `List`.
+/// Bytes that `podresources/v1` of k8s.io/kubelet sends over grpc-go to `/run/hostler/pod-resources.sock`, for `List`.
 const SENT_BY_GRPC_GO: &str = "\
     505249202a20485454502f322e300d0a0d0a534d0d0a0d0a0000000400000000000000000401000000000000550104000000\
     018386459363b857d679369507b6c21519cc8496c63399094186a0e41d139d095f8b1d75d0620d263d4c4d65647a8a9acac8\
@@ -97,7 +97,7 @@ fn of_containerd(pod: &str, container: &str) -> Value {
     })
 }
 
-/// Waits until a list says something.
+/// Waits until a list has a certain content.
 fn wait_for_pods<T>(
     node: &TestNode,
     reader: &PodResourcesReader,

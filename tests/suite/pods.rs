@@ -16,7 +16,7 @@ struct Rig {
     host: Host,
 }
 
-/// What a file of `deploy/` grants.
+/// Returns the rules that a file of `deploy/` grants.
 fn role(file: &str) -> Vec<PolicyRule> {
     let path = format!("{}/deploy/{file}", env!("CARGO_MANIFEST_DIR"));
     PolicyRule::from_yaml(&fs::read_to_string(path).unwrap())
@@ -30,7 +30,7 @@ fn pod(name: &str, node: &str) -> Value {
 }
 
 impl Rig {
-    /// The daemon may do what these files grant; everything if there are none.
+    /// Makes a daemon that may do what these files grant; everything if there are none.
     async fn granted(files: &[&str], cluster: &str) -> Self {
         Self::of(ApiServerRelease::V1_36, files, cluster).await
     }

@@ -1,4 +1,4 @@
-//! The admission policy for claim configuration: it is what the API takes, and says what the code says.
+//! The admission policy for claim configuration: the API accepts it, and its rules are those of the code.
 use std::{collections::BTreeSet, fs, path::Path};
 
 use hostler_api::{
@@ -16,7 +16,7 @@ fn documents() -> Vec<Value> {
     serde_saphyr::from_multiple(POLICY).unwrap()
 }
 
-/// Reads a document as the type of the API; nothing of it may be lost on the way.
+/// Reads a document as the type of the API; no field of it may be lost on the way.
 fn typed<T: serde::de::DeserializeOwned + serde::Serialize>(document: &Value) -> T {
     let read: T = serde_json::from_value(document.clone()).unwrap();
     assert_eq!(&serde_json::to_value(&read).unwrap(), document, "a field that the API does not know");
@@ -142,7 +142,7 @@ fn the_documentation_names_every_field_and_word() {
     }
 }
 
-/// What is shipped has to pass the check that is shipped.
+/// The shipped manifests have to pass the shipped check.
 #[test]
 fn every_manifest_that_is_shipped_is_valid() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy");

@@ -1,5 +1,5 @@
-//! The admission policy against claims that tolerate what is held: it is what the API takes, means what the code means, and refuses
-//! what takes devices from others and nothing else. A real API server is asked in `holds_cluster`.
+//! The admission policy against claims that tolerate holds: the API accepts it, its meaning is that of the code, and it
+//! refuses claims that would take held devices and no others. A real API server is asked in `holds_cluster`.
 use hostler_api::well_known::HELD_TAINT;
 use hostler_testing::apiserver::AdmissionPolicy;
 use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
@@ -39,7 +39,7 @@ fn every_place_of_a_toleration_is_looked_at_for_the_key_of_the_taint() {
     }
 }
 
-/// A claim, and a template of claims, that ask so.
+/// Returns a claim and a template of claims with this request.
 fn asked(version: &str, request: &Value) -> [Value; 2] {
     let devices = json!({ "devices": { "requests": [request] } });
     let object = |kind: &str, spec: Value| {
@@ -58,7 +58,7 @@ fn in_all_places(toleration: &Value) -> Vec<Value> {
         request.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         request
     };
-    // One that takes nothing stands before.
+    // A harmless toleration stands before it.
     let one =
         json!({ "deviceClassName": "card", "tolerations": [{ "key": "other", "operator": "Exists" }, toleration] });
     let mut sub = one.clone();
@@ -73,7 +73,7 @@ fn policy() -> AdmissionPolicy {
     AdmissionPolicy::new(&documents()[0])
 }
 
-/// What it says of a claim that has this toleration, wherever that is.
+/// Returns true if the policy refuses a claim with this toleration, in every place.
 fn is_refused(toleration: &Value) -> bool {
     let policy = policy();
     let answers: Vec<Vec<String>> = in_all_places(toleration).iter().map(|it| policy.refusals(it)).collect();
@@ -115,7 +115,7 @@ fn a_toleration_that_takes_nothing_from_others_is_let_through_in_every_place() {
     }
 }
 
-/// It looks after devices, and takes none.
+/// A request with admin access only observes devices, and takes none.
 #[test]
 fn who_asks_for_admin_access_may_tolerate_everything() {
     let policy = policy();

@@ -1,5 +1,5 @@
-//! Claims that are read before the kubelet asks for them: the real daemon, an API server in this process, and a kubelet.
-//! Every way in which what was read could be wrong.
+//! Claims that are read before the kubelet asks for them: the real daemon, an API server in this process, and a
+//! kubelet. Every way in which a read claim could be outdated.
 
 use std::{fs, time::Duration};
 
@@ -28,7 +28,7 @@ impl Rig {
         server.user(USER, Some("node"));
         let mut host = Host::bare(SCRIPT);
         let config = fs::read_to_string(host.path("hostler.toml")).unwrap();
-        // What is written about claims reads them as well.
+        // Writes of claim statuses read claims as well: they are off here.
         let kubeconfig = server.kubeconfig(USER);
         let cluster = format!("[cluster]\nmode = \"kubernetes\"\nclaim_status = false\nkubeconfig = {kubeconfig:?}\n");
         fs::write(host.path("hostler.toml"), config.replace("[cluster]\n", &cluster)).unwrap();
@@ -50,7 +50,7 @@ impl Rig {
         });
     }
 
-    /// A pod that the scheduler has not bound yet; its UID.
+    /// Creates a pod that the scheduler has not bound yet; returns its UID.
     fn create_pod(&self, name: &str, claim: &Value) -> String {
         let pod = self.server.create(json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
@@ -75,7 +75,7 @@ impl Rig {
         claim("default", name, object["metadata"]["uid"].as_str().unwrap())
     }
 
-    /// What the scheduler writes: which device, and for which pods.
+    /// Writes an allocation as the scheduler does: the device, and the pods that it is for.
     fn give(&self, claim: &Claim, device: &str, pods: &[(&str, &str)]) {
         let reserved: Vec<Value> =
             pods.iter().map(|(name, uid)| json!({"resource": "pods", "name": name, "uid": uid})).collect();
@@ -84,7 +84,7 @@ impl Rig {
         self.server.set_status("resourceclaims", &format!("default/{}", claim.name), status);
     }
 
-    /// Takes the allocation away, as a controller does when nobody uses the claim any more.
+    /// Removes the allocation, as a controller does for a claim that is not used any more.
     fn free(&self, claim: &Claim) {
         let path = format!("default/{}", claim.name);
         let mut status = self.server.get("resourceclaims", &path).unwrap()["status"].take();
@@ -93,7 +93,7 @@ impl Rig {
         self.server.set_status("resourceclaims", &path, json!({}));
     }
 
-    /// A pod with a claim that was made for it and given a device, before the pod is bound.
+    /// Creates a pod with a claim that was made for it and allocated before the pod is bound.
     fn schedule(&self, name: &str, device: &str) -> (String, Claim) {
         let uid = self.create_pod(name, &json!({"name": "dev", "resourceClaimTemplateName": "one"}));
         let object = format!("{name}-dev-x7");
@@ -108,7 +108,7 @@ impl Rig {
         self.server.edit("pods", pod, |pod| pod["spec"]["nodeName"] = json!("node"));
     }
 
-    /// As [`Rig::schedule`], bound, and its claim read.
+    /// Does the same as [`Rig::schedule`], binds the pod, and waits until its claim was read.
     fn bound(&self, name: &str, device: &str) -> (String, Claim) {
         let kept = self.reads("kept");
         let (uid, claim) = self.schedule(name, device);
@@ -136,7 +136,7 @@ impl Rig {
         wait_for(&format!("{count} reads to be {kind}"), || (self.reads(kind) >= count).then_some(()));
     }
 
-    /// Requests for the object of a claim so far.
+    /// Returns the number of requests for the object of a claim so far.
     fn gets(&self, claim: &Claim) -> usize {
         let is_get = |verb: &str, name: Option<&str>| verb == "get" && name == Some(&claim.name);
         self.server.log().iter().filter(|call| is_get(call.verb, call.name.as_deref())).count()
@@ -186,7 +186,8 @@ async fn after_a_restart_nothing_is_believed_from_before() {
     assert_eq!(rig.device(&claim).await, "card-0");
 }
 
-/// The name and the UID of the claim stay, its devices are others: what was read for the old pod would be wrong.
+/// The name and the UID of the claim stay, and its devices change: the claim that was read for the old pod would be
+/// wrong.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_was_made_anew_with_a_named_claim_gets_what_that_has_now() {
     let mut rig = Rig::started().await;
@@ -236,7 +237,7 @@ async fn a_claim_that_is_not_reserved_yet_can_be_allocated_anew_and_is_not_belie
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watch_that_is_behind_the_kubelet_costs_a_read_and_nothing_else() {
     let mut rig = Rig::started().await;
-    // The next watch never begins; the list before it knows nothing of what comes.
+    // The next watch never begins; the list before it does not have the next claims.
     rig.server.fail(ApiFault::new("watch", "pods", 1, FaultEffect::Hang));
     rig.server.close_watches();
     wait_for("the watch to be asked for", || (rig.server.faults_left() == 0).then_some(()));

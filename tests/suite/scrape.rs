@@ -1,4 +1,4 @@
-//! Figures for readers on other hosts: the real daemon asks an API server in this process who they are.
+//! Figures for readers on other hosts: the real daemon asks an API server in this process for their identity.
 
 use std::{fs, io::Read, net::SocketAddr};
 
@@ -32,7 +32,7 @@ impl Rig {
         rig
     }
 
-    /// Ready, whether or not anybody can have figures.
+    /// Waits until the daemon is ready, whether or not it serves figures.
     async fn listening_on(listen: &str) -> Self {
         let server = ApiServer::of(ApiServerRelease::V1_36).await;
         server.create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node"}}));
@@ -62,7 +62,7 @@ impl Rig {
     }
 }
 
-/// The address in the line that says where figures are served.
+/// Returns the address in the log line about figures.
 fn served_at(log: &str) -> Option<SocketAddr> {
     let line = log.lines().find(|line| line.contains("figures are served over the network"))?;
     let plain: String = line.chars().filter(|letter| !letter.is_control()).collect();
@@ -89,11 +89,11 @@ async fn figures_go_over_the_network_to_readers_whom_the_api_server_lets_read_th
         );
         assert!(!refused.body.contains("hostler_"), "{}", refused.body);
     }
-    // Nothing but figures, whoever asks.
+    // Figures only, for every reader.
     for path in ["/healthz", "/readyz", "/v1/status", "/"] {
         assert_eq!(rig.get(path, Some(&rig.reader)).await.code, 404, "{path}");
     }
-    // What the daemon may ask is in the shipped role; to see pods it needs one more, and does without.
+    // The shipped role grants what the daemon needs; to see pods it needs one more, and does without.
     let is_refused = |call: &LoggedRequest| call.status == 403 && call.resource != "pods";
     let refused: Vec<_> = rig.server.log().into_iter().filter(is_refused).collect();
     assert!(refused.is_empty(), "{refused:?}");
@@ -107,7 +107,7 @@ async fn a_reader_who_comes_again_is_not_asked_about_again() {
         assert_eq!(rig.code(Some("garbage")).await, 401);
     }
     assert_eq!((rig.reviews("tokenreviews"), rig.reviews("subjectaccessreviews")), (2, 1));
-    // No header, or one that cannot be a token, is no question at all.
+    // A missing header, or one that cannot be a token, causes no review.
     assert_eq!((rig.code(None).await, rig.code(Some("a b")).await), (401, 401));
     assert_eq!(rig.reviews("tokenreviews"), 2);
 }
@@ -127,7 +127,7 @@ async fn nobody_gets_figures_while_the_api_server_cannot_say_who_he_is() {
     assert!(rig.host.log().contains("nobody new is answered: tokens cannot be reviewed"), "{}", rig.host.log());
     rig.server.listen_again().await;
     assert_eq!(rig.code(Some(&rig.reader)).await, 200);
-    // What was found out counts for a while, so that a short outage leaves no hole in the figures.
+    // A review counts for a while, so that a short outage leaves no hole in the figures.
     rig.server.stop_listening().await;
     assert_eq!(rig.code(Some(&rig.reader)).await, 200);
 }
@@ -154,7 +154,7 @@ async fn a_token_is_never_read_from_a_connection_without_tls() {
 async fn a_port_that_somebody_else_has_keeps_no_daemon_from_its_work() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut rig = Rig::listening_on(&taken.local_addr().unwrap().to_string()).await;
-    // It is ready all the same, says what is missing, and serves as soon as it can.
+    // The daemon is ready all the same, reports the missing listener, and serves as soon as it can.
     rig.address = taken.local_addr().unwrap();
     wait_for("the reason", || rig.host.log().contains("no figures over the network yet").then_some(()));
     drop(taken);

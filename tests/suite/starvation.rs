@@ -1,5 +1,5 @@
-//! No party can stop another: whoever connects and says nothing, calls without end, asks for thousands of claims or does
-//! not read the log costs the kubelet, the command line and the watchdog nothing.
+//! No client can stop another: a client that connects and sends nothing, calls without end, asks for thousands of
+//! claims or does not read the log costs the kubelet, the command line and the watchdog nothing.
 
 use std::{
     fs,
@@ -28,26 +28,26 @@ use serde_json::json;
 const METRICS: &str = "run/metrics.sock";
 const DROPPED: &str = "hostler_log_lines_dropped_total ";
 
-/// An address on which nobody listens.
+/// Returns an address on which no process listens.
 fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
-/// The figure that begins with `name`.
+/// Returns the figure that begins with `name`.
 fn figure(node: &TestNode, name: &str) -> u64 {
     let (_, figures) = node.metrics("/metrics");
     let line = figures.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{name}: {figures}"));
     line.parse().unwrap()
 }
 
-/// What the daemon occupies, in kibibytes.
+/// Returns the memory of the daemon, in kibibytes.
 fn resident(node: &TestNode) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", node.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// How often systemd has heard that the host's daemon is alive.
+/// Returns the number of times that systemd heard that the host's daemon is alive.
 fn watchdog(host: &mut Host) -> Arc<AtomicUsize> {
     let systemd = UnixDatagram::bind(host.path("notify")).unwrap();
     host.env("NOTIFY_SOCKET", host.path("notify"));
@@ -75,7 +75,7 @@ fn connections_on_which_nobody_speaks_stop_nobody() {
     let fed = watchdog(&mut host);
     let mut node = TestNode::new(host);
     node.begin();
-    // Those that find no place wait with the kernel, or before it.
+    // Connections without a free place wait in the kernel's queue, or before it.
     let connect = |address: String| async move {
         let stream = tokio::net::TcpStream::connect(address).await;
         std::future::pending::<()>().await;
@@ -92,7 +92,7 @@ fn connections_on_which_nobody_speaks_stop_nobody() {
     assert_eq!(node.get("/v1/status")["claims"]["prepared"], 1);
     let before = fed.load(Ordering::Relaxed);
     wait_for("the watchdog", || (fed.load(Ordering::Relaxed) > before + 5).then_some(()));
-    // What kills a daemon that does not answer asks where nobody else can.
+    // The liveness probe, which kills a daemon that does not answer, has a socket of its own.
     assert_eq!(node.run_ok(&["ready", "--alive"]), "ok\n");
     assert_eq!(node.mode("run/probe.sock"), 0o600);
     assert!(open() < 256 - 64, "{} descriptors", open());
@@ -144,7 +144,7 @@ fn calls_without_end_are_refused_beyond_a_bound() {
     drop(connection);
 }
 
-/// A node whose daemon writes all that it can write into a log that nobody reads.
+/// A node whose daemon writes a verbose log that no reader takes.
 fn unread() -> (TestNode, std::process::ChildStderr) {
     let mut node = TestNode::new(Host::bare_with(SCRIPT, "[log]\nlevel = \"trace\"\n"));
     let (daemon, log) = node.spawn_with_piped_log();

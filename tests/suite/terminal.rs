@@ -1,4 +1,5 @@
-//! Commands that go on until somebody ends them, on a real pseudo-terminal: they end when it goes away, and when they are told to.
+//! Commands that run until they are ended, on a real pseudo-terminal: they end when the terminal goes away, and on a
+//! signal.
 
 use std::{
     fs::OpenOptions,
@@ -20,12 +21,12 @@ use nix::{
     unistd::Pid,
 };
 
-/// What a program says that takes the terminal, and that gives it back.
+/// Sequences that a program writes when it takes the terminal, and when it gives the terminal back.
 const TAKEN: &str = "\x1b[?1049h";
 const GIVEN_BACK: &str = "\x1b[?1049l";
 
-/// A command on a terminal of its own. No session belongs to the terminal, so nobody is told by the kernel when it goes away, as
-/// under `nohup` and after `disown`.
+/// A command on a terminal of its own. No session belongs to the terminal, so the kernel sends no signal when the
+/// terminal goes away, as under `nohup` and after `disown`.
 struct OnTerminal {
     master: PtyMaster,
     command: Child,
@@ -79,7 +80,7 @@ impl OnTerminal {
         wait_for("the command's end", || self.command.try_wait().unwrap())
     }
 
-    /// The terminal goes away.
+    /// Closes the terminal.
     fn close(self) -> ExitStatus {
         let Self { master, mut command, .. } = self;
         drop(master);

@@ -1,4 +1,4 @@
-//! What topology-aware schedulers read of this node: the real daemon exports it to an API server in this process.
+//! Objects of this node for topology-aware schedulers: the real daemon exports them to an API server in this process.
 
 use std::fs;
 
@@ -25,7 +25,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// A daemon that may do what the shipped roles allow, with the CRD installed or not; not started yet.
+    /// Makes a daemon that may do what the shipped roles allow, with the CRD installed or not; it is not started yet.
     async fn new(topology: bool) -> Self {
         let server = ApiServer::start(ApiServerOptions { topology, ..ApiServerOptions::default() }).await;
         server.create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node"}}));
@@ -55,7 +55,7 @@ impl Rig {
         rig
     }
 
-    /// Waits until the object says that so many cards are allocatable and available.
+    /// Waits until the object has this many cards allocatable and available.
     async fn until_cards(&self, allocatable: &str, available: &str) -> Value {
         let what = format!("{allocatable} are allocatable, {available} available");
         self.server

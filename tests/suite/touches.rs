@@ -1,5 +1,5 @@
-//! What a scan of one kind of hardware reads: the files of that kind and no others, so that an event costs as much as
-//! what it is about.
+//! Files that a scan of one kind of hardware reads: those of that kind and no others, so that an event costs only as
+//! much as its hardware.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,7 +15,7 @@ use hostler_linux::testkit::{
     AccessCounts, CpuLayout, CxlCard, CxlHost, FakeDflCard, FakePciFunction, FakeXrtCard, MachineTree, cxl_function,
 };
 
-/// As many of everything as asked for.
+/// A machine with so many devices of each kind.
 fn machine(size: u32) -> MachineTree {
     let tree = MachineTree::new();
     let mut cxl = CxlHost::new(&tree);
@@ -34,7 +34,7 @@ fn machine(size: u32) -> MachineTree {
     tree
 }
 
-/// What each backend reads in one scan, and how often.
+/// Returns the files that each backend reads in one scan, and how often.
 fn touched(tree: &MachineTree) -> BTreeMap<String, BTreeMap<PathBuf, usize>> {
     let counts = Arc::new(AccessCounts::default());
     let backends = registry::from_config(&DaemonConfig::default(), &tree.root().tapped(counts.clone()));
@@ -49,7 +49,7 @@ fn touched(tree: &MachineTree) -> BTreeMap<String, BTreeMap<PathBuf, usize>> {
     backends.iter().map(|(name, _)| (name.to_string(), touched(name))).collect()
 }
 
-/// Which of the machine's parts these files belong to.
+/// Returns the machine's parts that these files belong to.
 fn parts(paths: &BTreeMap<PathBuf, usize>) -> BTreeSet<&'static str> {
     let parts = [
         ("sys/devices/system/cpu/cpu0", "each CPU"),
@@ -86,7 +86,7 @@ fn what_a_scan_reads_grows_as_the_machine_does() {
     };
     let [one, two, four] = [counts(2), counts(4), counts(8)];
     for (backend, small) in one {
-        // Twice the hardware is at most twice the files, and what is read once does not count twice.
+        // Twice the hardware reads at most twice the files; files that are read once do not count twice.
         assert!(two[&backend] <= 2 * small, "{backend}: {small}, {}", two[&backend]);
         assert_eq!(four[&backend] - two[&backend], 2 * (two[&backend] - small), "{backend}");
     }

@@ -1,4 +1,4 @@
-//! Claims that nobody has allocated, on a host without a cluster: the real daemon allocates them, and real files come of it.
+//! Claims without an allocation, on a host without a cluster: the real daemon allocates them, and writes real files.
 
 use std::{collections::BTreeSet, fs, thread};
 

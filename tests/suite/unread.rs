@@ -1,8 +1,8 @@
-//! No error of a read is taken for "not there": whatever cannot be opened, read or listed while a machine is looked at, the
-//! look sees the same, or fails, or warns; and what fails or warns names the file.
+//! No error of a read is taken for "not there": if a file cannot be opened, read or listed during a scan, the scan sees
+//! the same, or fails, or warns; and a failure or a warning names the file.
 //!
-//! A small made-up machine is tried at every access. Captured machines are sampled by a fixed stride, as a look at a large
-//! one takes a while; `HOSTLER_FAULTS=all` tries all of theirs, with every error, in minutes.
+//! A small made-up machine is tried at every access. Captured machines are sampled by a fixed stride, as a scan of a
+//! large one takes a while; `HOSTLER_FAULTS=all` tries all of theirs, with every error, in minutes.
 use std::{
     collections::BTreeMap,
     io,
@@ -26,15 +26,15 @@ use hostler_linux::{
     topology::Topology,
 };
 
-/// What a read can fail with although something is there. Each means that we are short of something, or that this file is
-/// not for us or not in order.
+/// Errors of a read of a file that exists. Each means that the process lacks a resource, or that this file is not
+/// readable or not in order.
 const ERRORS: [Errno; 7] =
     [Errno::EMFILE, Errno::EIO, Errno::ENOMEM, Errno::EACCES, Errno::ENFILE, Errno::ELOOP, Errno::EINTR];
 
-/// Accesses that are tried of one look at one captured machine.
+/// Number of accesses that are tried in one scan of a captured machine.
 const SAMPLES: usize = 3;
 
-/// Fails at one access. A signal comes once, anything else stays.
+/// Fails at one access. A signal comes once, any other error stays.
 #[derive(Debug)]
 struct FaultAt {
     access: PathAccess,
@@ -51,16 +51,16 @@ impl SysRootTap for FaultAt {
     }
 }
 
-/// What a look has seen.
+/// The result of a scan.
 #[derive(Debug, PartialEq)]
 struct SeenMachine {
-    /// All of it but warnings.
+    /// Everything that was seen, without warnings.
     text: String,
-    /// The paths that are warned of.
+    /// The paths in warnings.
     warned: Vec<String>,
 }
 
-/// What a way of looking sees of a tree, or why it sees nothing.
+/// The result of one way to scan a tree, or the reason of its failure.
 type LookResult = Result<SeenMachine, String>;
 
 fn backend(name: &str, root: &SysRoot) -> Arc<dyn Backend> {
@@ -68,7 +68,8 @@ fn backend(name: &str, root: &SysRoot) -> Arc<dyn Backend> {
     Arc::clone(all.get(&BackendName::new(name).unwrap()).unwrap())
 }
 
-/// What the backend, or with `topology` the command line, sees of a tree. Nothing is remembered from one look to the next.
+/// Scans a tree with a backend, or with `topology` as the command line does. Nothing is remembered from one scan to the
+/// next.
 fn look(name: &str, root: &SysRoot) -> LookResult {
     if name == "topology" {
         let mut seen = Topology::read(root).map_err(|error| Chain(&error).to_string())?;
@@ -85,7 +86,7 @@ fn look(name: &str, root: &SysRoot) -> LookResult {
     }
 }
 
-/// What `act` touches, in order.
+/// Returns the accesses of `act`, in order.
 fn touched<T>(root: &SysRoot, act: impl FnOnce(&SysRoot) -> T) -> (Vec<(PathAccess, PathBuf)>, T) {
     let counts = Arc::new(AccessCounts::default());
     let result = act(&root.clone().tapped(counts.clone()));
@@ -97,7 +98,7 @@ fn with_fault(root: &SysRoot, (access, path): &(PathAccess, PathBuf), errno: Err
     root.clone().tapped(Arc::new(FaultAt { access: *access, path: path.clone(), errno, times }))
 }
 
-/// Looks again with a fault, and makes sure that nothing is different without a word.
+/// Scans again with a fault, and checks that every difference has a warning.
 fn try_fault(name: &str, root: &SysRoot, plain: &LookResult, at: &(PathAccess, PathBuf), errno: Errno) {
     let path = format!("/{}", at.1.display());
     let found = look(name, &with_fault(root, at, errno));
@@ -109,7 +110,7 @@ fn try_fault(name: &str, root: &SysRoot, plain: &LookResult, at: &(PathAccess, P
     match (&found, plain) {
         (Err(told), _) => assert!(told.contains(&path) || found == *plain, "{place}: {told}"),
         (Ok(seen), Ok(plain)) => {
-            // Health tells of a file by its end.
+            // The health text names a file by its end.
             let end = at.1.iter().rev().take(2).collect::<PathBuf>();
             let end = end.iter().rev().collect::<PathBuf>().display().to_string();
             let warned = seen.warned.contains(&path) && !plain.warned.contains(&path);
@@ -120,8 +121,8 @@ fn try_fault(name: &str, root: &SysRoot, plain: &LookResult, at: &(PathAccess, P
     }
 }
 
-/// Two CPUs with two threads in each of two nodes, a CXL card as a node and one as a dax device, an accelerator, and FPGAs
-/// of two makers.
+/// Two CPUs with two threads in each of two nodes, a CXL card as a node and one as a dax device, an accelerator, and
+/// FPGAs of two makers.
 fn small_machine() -> MachineTree {
     let tree = MachineTree::new();
     CpuLayout { nodes: 2, cores: 2, threads: 2, blocks: 2 }.plug(&tree);
@@ -142,7 +143,8 @@ fn small_machine_survives(name: &str) {
     let (accesses, plain) = touched(&root, |root| look(name, root));
     assert!(plain.is_ok() && accesses.len() > 10, "{name}: {} accesses, {plain:?}", accesses.len());
     for (index, at) in accesses.iter().enumerate() {
-        // Every other error, so that each access sees shortage and trouble with the file, and each error all kinds of files.
+        // Every other error, so that each access meets a lack of resources and a bad file, and each error meets all
+        // kinds of files.
         for errno in ERRORS.iter().cycle().skip(index).step_by(2).take(2) {
             try_fault(name, &root, &plain, at, *errno);
         }

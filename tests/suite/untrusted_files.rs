@@ -1,5 +1,5 @@
-//! Whatever lies under the name of a file that hostler reads is read as one or refused by its name: nothing is waited for,
-//! nothing eats the memory, and the daemon starts.
+//! Files that hostler reads: anything that lies under such a name is read as a file or refused by name. No read waits
+//! without an end or takes all memory, and the daemon starts.
 use std::{
     fs::{self, File},
     io::Write,
@@ -14,10 +14,10 @@ use serde_json::json;
 
 const UID: &str = "11111111-1111-4111-8111-111111111111";
 
-/// Less than [`Trap::Sparse`] says that it has, and far more than any command needs.
+/// Less memory than [`Trap::Sparse`] pretends to have, and far more than any command needs.
 const MOST_KIBIBYTES: u64 = 2 << 20;
 
-/// What can lie where a file is expected.
+/// Objects that can lie where a file is expected.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Trap {
     Fifo,
@@ -42,7 +42,7 @@ impl Trap {
         }
     }
 
-    /// Words that name it.
+    /// Returns words of the message about it.
     fn reason(self) -> &'static str {
         match self {
             Self::Fifo => "it is a FIFO; put a regular file in its place",
@@ -53,7 +53,7 @@ impl Trap {
         }
     }
 
-    /// The same, of a file that nobody but hostler may have made.
+    /// Returns words of the message about it, for a file that only hostler may have made.
     fn distrust(self) -> &'static str {
         match self {
             Self::Fifo | Self::Folder => "is not a file; remove it",
@@ -71,7 +71,7 @@ fn hostler(args: &[&str], input: Stdio) -> Output {
     command.stdin(input).output().unwrap()
 }
 
-/// Everything that a command has written.
+/// Returns everything that a command has written.
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
 }
@@ -194,7 +194,7 @@ fn a_file_of_a_machine_in_a_folder_that_is_none_is_refused_by_its_name() {
         let output = hostler(&["inventory", "--root", temp.path().to_str().unwrap()], Stdio::null());
         let text = said(&output);
         if trap == Trap::Device {
-            // What the link names is in the folder, where there is no device.
+            // The link's target is in the folder, where there is no device.
             assert_eq!(output.status.code(), Some(0), "{text}");
         } else {
             assert_ne!(output.status.code(), Some(0), "{trap:?}: {text}");

@@ -1,4 +1,4 @@
-//! One daemon takes over from another on the same folders: probes while it stands by, and nothing lost on the way.
+//! One daemon takes over from another on the same folders: probes while it stands by, and no claim lost on the way.
 
 use std::{
     collections::BTreeMap,
@@ -22,7 +22,7 @@ use nix::sys::signal::Signal;
 /// Claims that are prepared and taken back all the time.
 const CLAIMS: [&str; 4] = ["c0", "c1", "c2", "c3"];
 
-/// Writes the configuration of a second instance, with a run folder of its own; what a pod of a DaemonSet would have.
+/// Writes the configuration of a second instance, with a run folder of its own, as a pod of a DaemonSet would have it.
 fn second(host: &Host) -> std::path::PathBuf {
     let text = fs::read_to_string(host.path("hostler.toml")).unwrap();
     let own = text.replace(&host.path("run").display().to_string(), &host.path("run2").display().to_string());
@@ -91,7 +91,7 @@ fn a_daemon_that_is_not_ready_says_why() {
     assert!(String::from_utf8(said.stdout).unwrap().contains("the kubelet has not registered the driver yet"));
 }
 
-/// Prepares and takes back one claim until it is told to stop; the devices of every answer, and what was refused.
+/// Prepares and takes back one claim until it is told to stop; returns the devices of every answer, and the refusals.
 async fn load(
     mut plugin: KubeletPlugin,
     kubelet: Kubelet,
@@ -105,7 +105,7 @@ async fn load(
         match plugin.prepare(&[named(name)]).await {
             Ok(mut answers) => match answers.remove(&uid(name)).unwrap() {
                 Ok(list) => lists.push(list),
-                // A daemon that stops says so of each claim that it does not begin with any more.
+                // A daemon that stops refuses each claim that it does not begin with any more.
                 Err(error) => {
                     refused.push(error);
                     continue;
@@ -165,12 +165,12 @@ fn nothing_is_lost_when_a_second_daemon_takes_over_under_load() {
     assert!(daemon.wait().success());
 }
 
-/// The lock's file is gone under the daemon that holds it: a clean-up of the state folder, or one that was put back.
+/// Removes the lock's file under the daemon that holds it: a clean-up of the state folder, or one that was restored.
 fn lose_lock(node: &TestNode) {
     fs::remove_file(node.path("state/lock")).unwrap();
 }
 
-/// Refused, or not even heard any more.
+/// Checks that the call was refused, or not even received.
 fn assert_refused(answer: KubeletResult<ClaimAnswers<Vec<Device>>>, claim: &str) {
     if let Ok(mut answers) = answer {
         let error = answers.remove(&uid(claim)).unwrap().unwrap_err();

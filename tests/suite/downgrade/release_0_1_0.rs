@@ -1,4 +1,4 @@
-//! How release 0.1.0 reads claim records: its types as they were, and its rules. Never changes.
+//! The reader of claim records of release 0.1.0: its types as they were, and its rules. Never changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
