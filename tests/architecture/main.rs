@@ -1,6 +1,6 @@
-//! The rules of docs/architecture.md that a compiler does not check: which crate may depend on what, which module may
-//! name what, and what a source file looks like. Each rule is a line of a table here; [`manifests`] and [`sources`]
-//! read the tree, and their own tests show that they see a broken rule.
+//! The rules of docs/architecture.md that a compiler does not check: imports of crates and of modules, and the shape of
+//! a source file. Each rule is a line of a table here; [`manifests`] and [`sources`] read the tree, and their own tests
+//! show that they see a broken rule.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test: what cannot be read fails it")]
 
@@ -52,28 +52,28 @@ const DEBTS: &[(&str, &[&str])] = &[
     ("src/kubernetes/hardware", &["conditions", "report"]),
 ];
 
-/// What a crate may depend on. All arrows point down this list: a crate imports only crates below it.
+/// Imports that a crate may have. All arrows point down this list: a crate imports only crates below it.
 struct CrateRule {
     name: &'static str,
     folder: &'static str,
-    /// The crates of this workspace that it may import.
+    /// The crates of this workspace that the crate may import.
     ours: &'static [&'static str],
-    /// External crates that must not be reachable from it, over any number of steps.
+    /// External crates that the crate must not reach, over any number of steps.
     never: &'static [&'static str],
-    /// If not empty: the only external crates that it may name.
+    /// If not empty: the only external crates that the crate may name.
     only: &'static [&'static str],
 }
 
 const BACKEND_IMPORTS: &[&str] = &["hostler-api", "hostler-backend", "hostler-cdi", "hostler-linux"];
-/// Those that keep or read files of their own.
+/// Imports of backends that keep or read files of their own.
 const FILE_BACKEND_IMPORTS: &[&str] =
     &["hostler-api", "hostler-backend", "hostler-cdi", "hostler-files", "hostler-linux"];
 const NO_SERVERS: &[&str] = &["tokio", "kube", "tonic"];
 
 /// The table of docs/architecture.md; a test keeps the two equal.
 const CRATES: &[CrateRule] = &[
-    // What is tested cannot lend its mistakes to its tests: not the daemon, and no backend. The allocator is held against
-    // upstream's answers, and schedules here.
+    // A tested crate cannot lend its mistakes to its tests: the daemon and the backends are not imported. The allocator
+    // is checked against upstream's answers, and schedules here.
     CrateRule {
         name: "hostler-testing",
         folder: "tests/support/",
@@ -119,7 +119,7 @@ const CRATES: &[CrateRule] = &[
         never: &[],
         only: &[],
     },
-    // The edge of every controller; decisions lie in their crates.
+    // The edge of every controller; the decisions are made in other crates.
     CrateRule {
         name: "hostler-reconcile",
         folder: "lib/reconcile/",
@@ -127,7 +127,7 @@ const CRATES: &[CrateRule] = &[
         never: &["udev", "tonic", "clap"],
         only: &[],
     },
-    // What every program of ours that stays is as a process, whatever it is for.
+    // The life of a process of ours that stays, for every program.
     CrateRule {
         name: "hostler-process",
         folder: "lib/process/",
@@ -135,7 +135,7 @@ const CRATES: &[CrateRule] = &[
         never: &["kube", "udev", "tonic", "clap"],
         only: &[],
     },
-    // What both command lines have in common.
+    // Parts that both command lines share.
     CrateRule {
         name: "hostler-cli",
         folder: "lib/cli/",
@@ -150,7 +150,7 @@ const CRATES: &[CrateRule] = &[
         never: &["udev", "tonic", "axum", "clap"],
         only: &[],
     },
-    // Pure: a caller brings what it reads, and can ask again with other facts.
+    // Pure: a caller brings the facts, and can ask again with others.
     CrateRule {
         name: "hostler-allocator",
         folder: "lib/allocator/",
@@ -247,7 +247,7 @@ struct Edge {
 const EDGES: &[Edge] = &[
     Edge { crates: &["tonic", "tonic_prost"], modules: &["kubelet"] },
     Edge { crates: &["hostler_proto"], modules: &["kubelet", "nri"] },
-    // The API server's binary form, and what container runtimes speak, have the same notation.
+    // The API server's binary form and the container runtimes' protocol have the same notation.
     Edge { crates: &["prost"], modules: &["kubelet", "kubernetes", "nri"] },
     Edge { crates: &["hostler_cluster", "k8s_openapi"], modules: &["kubernetes", "daemon"] },
     Edge { crates: &["axum", "hyper", "hyper_util", "http_body_util"], modules: &["admin", "cli"] },
@@ -461,7 +461,7 @@ fn crates_depend_only_on_what_their_rule_allows() {
     assert_none(&broken);
 }
 
-/// `| `crate` | `folder` | what it owns | what it may import |`
+/// Checks lines of the form `| `crate` | `folder` | owns | may import |`.
 #[test]
 fn the_document_has_the_same_arrows() {
     let document = read(&root().join("docs/architecture.md"));
@@ -515,7 +515,7 @@ fn the_shape_of_every_source_file_is_as_agreed() {
     assert_none(&broken);
 }
 
-/// What lies under a name from outside can be a FIFO, a device or without end.
+/// A file of an outside name can be a FIFO, a device or without end.
 #[test]
 fn files_are_opened_to_be_read_in_two_crates_only() {
     let sources = sources();
@@ -524,7 +524,7 @@ fn files_are_opened_to_be_read_in_two_crates_only() {
     assert_none(&broken);
 }
 
-/// A concept, the word that gives a second copy of it away, and the places that may have the word.
+/// Concepts, each with a word that reveals a second copy of it, and the places that may have the word.
 const CONCEPTS: &[(&str, &str, &[&str])] = &[
     // The command follows one kind until its reader goes.
     (
@@ -639,7 +639,7 @@ fn broken_imports(source: &Source) -> Vec<String> {
     broken
 }
 
-/// Modules of one folder of one crate, and which others of that folder they name.
+/// Modules of one folder of one crate, each with the modules of that folder that it names.
 type Arrows = BTreeMap<String, BTreeSet<String>>;
 
 /// The arrows of each folder, `controller/src/hold`, that has modules.
@@ -662,7 +662,7 @@ fn module_arrows(sources: &[Source]) -> BTreeMap<String, Arrows> {
         }
     }
     for arrows in folders.values_mut() {
-        // What is no module is an item of the folder itself.
+        // A name that is no module is an item of the folder itself.
         let modules: BTreeSet<String> = arrows.keys().filter(|name| !name.is_empty()).cloned().collect();
         arrows.retain(|name, _| !name.is_empty());
         arrows.values_mut().for_each(|named| named.retain(|name| modules.contains(name)));

@@ -1,4 +1,4 @@
-//! Reads Cargo.toml files and Cargo.lock: who depends on whom.
+//! Reads Cargo.toml files and Cargo.lock: the dependencies of each package.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -12,12 +12,12 @@ use toml::{Table, Value};
 #[derive(Debug)]
 pub(crate) struct Manifest {
     pub(crate) name: String,
-    /// What it links: the names of normal and build dependencies. Those of tests alone are not here.
+    /// Names of normal and build dependencies. Those of tests alone are not here.
     pub(crate) dependencies: BTreeSet<String>,
 }
 
 impl Manifest {
-    /// `None` for a manifest without a package.
+    /// Reads a manifest; `None` for one without a package.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let table: Table = text.parse().unwrap();
         let name = table.get("package")?.get("name")?.as_str()?.to_owned();
@@ -31,7 +31,7 @@ impl Manifest {
 fn names_in(table: &Table) -> Vec<String> {
     let sections =
         ["dependencies", "build-dependencies"].into_iter().filter_map(|section| table.get(section)?.as_table());
-    // A renamed dependency says under `package` what it really is.
+    // A renamed dependency has its real name under `package`.
     let real = |(name, value): (&String, &Value)| {
         value.get("package").and_then(Value::as_str).map_or_else(|| name.clone(), str::to_owned)
     };
@@ -56,7 +56,7 @@ pub(crate) fn workspace(root: &Path) -> Vec<Manifest> {
     manifests
 }
 
-/// Which external package names which. Versions of one name are taken together: a rule forbids them all.
+/// External packages, each with those that it names. Versions of one name are taken together: a rule forbids them all.
 #[derive(Debug)]
 pub(crate) struct Lock(BTreeMap<String, BTreeSet<String>>);
 
@@ -73,8 +73,8 @@ impl Lock {
         Self(edges)
     }
 
-    /// The shortest way from `manifest` to the package called `target`. For our own packages the manifest counts: the
-    /// lock file does not tell what only tests use.
+    /// Returns the shortest way from `manifest` to the package called `target`. For our own packages the manifest
+    /// counts: the lock file does not tell dependencies of tests apart.
     pub(crate) fn chain(&self, manifest: &Manifest, ours: &[Manifest], target: &str) -> Option<Vec<String>> {
         let mut seen = BTreeSet::new();
         let mut ways: VecDeque<Vec<String>> = manifest.dependencies.iter().map(|name| vec![name.clone()]).collect();

@@ -10,7 +10,7 @@ pub(crate) struct Source {
     pub(crate) text: String,
     /// Folder of its crate, empty for the daemon's, and path of the module in it, `claims::task`; `None` for tests.
     pub(crate) place: Option<(String, String)>,
-    /// Whether the whole file is a test, or a support for tests.
+    /// True if the whole file is a test, or a support for tests.
     pub(crate) is_test: bool,
     /// The words of the code, test modules left out; then those of the test modules.
     tokens: Vec<String>,
@@ -29,12 +29,12 @@ impl Source {
         Self { file: file.to_owned(), text: text.to_owned(), place, is_test, tokens, test_tokens, test_lines }
     }
 
-    /// Path of the module in the daemon's crate.
+    /// Returns the path of the module in the daemon's crate.
     pub(crate) fn module(&self) -> Option<&str> {
         self.place.as_ref().filter(|(folder, _)| folder.is_empty()).map(|(_, module)| module.as_str())
     }
 
-    /// Lines that are not in a test module.
+    /// Returns the number of lines that are not in a test module.
     pub(crate) fn lines(&self) -> usize {
         self.text.lines().count() - self.test_lines
     }
@@ -58,7 +58,8 @@ impl Source {
         self.text.lines().take(3).any(|line| line.starts_with("//") && line.contains("@generated"))
     }
 
-    /// Every path of more than one name, and every path that is imported, from the root: `crate::claims`, `std::fs`.
+    /// Returns every path of more than one name, and every path that is imported, from the root: `crate::claims`,
+    /// `std::fs`.
     pub(crate) fn paths(&self) -> BTreeSet<String> {
         let module: Vec<&str> = self.place.iter().flat_map(|(_, module)| module.split("::")).collect();
         let mut paths = BTreeSet::new();
@@ -83,22 +84,23 @@ impl Source {
     }
 }
 
-/// Whether `path` is `prefix` or below it.
+/// Returns true if `path` is `prefix` or below it.
 pub(crate) fn starts_with(path: &str, prefix: &str) -> bool {
     path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }
 
-/// Whether `path` is `suffix`, or that of something elsewhere.
+/// Returns true if `path` is `suffix`, or ends in it as a whole name.
 pub(crate) fn ends_with(path: &str, suffix: &str) -> bool {
     path.strip_suffix(suffix).is_some_and(|rest| rest.is_empty() || rest.ends_with("::"))
 }
 
-/// Whether a path is that of a type that starts programs.
+/// Returns true if a path is that of a type that starts programs.
 pub(crate) fn names_command(path: &str) -> bool {
     ["std::process::Command", "process::Command", "tokio::process"].iter().any(|prefix| starts_with(path, prefix))
 }
 
-/// `src/claims/task.rs` is `claims::task` of the daemon, `api/src/core.rs` is `core` in `api`; the roots are the empty path.
+/// Returns crate and module of a file: `src/claims/task.rs` is `claims::task` of the daemon, `api/src/core.rs` is
+/// `core` in `api`; the roots are the empty path.
 fn place_of(file: &str) -> Option<(String, String)> {
     let (folder, path) = file.strip_prefix("src/").map(|path| ("", path)).or_else(|| file.split_once("/src/"))?;
     let module = path.strip_suffix(".rs")?;
@@ -106,7 +108,7 @@ fn place_of(file: &str) -> Option<(String, String)> {
     Some((folder.to_owned(), module))
 }
 
-/// The text with comments and the content of literals replaced by blanks; lines stay where they are.
+/// Returns the text with comments and the content of literals replaced by blanks; lines stay where they are.
 fn code(text: &str) -> String {
     let chars: Vec<char> = text.chars().collect();
     let mut out = String::with_capacity(text.len());
@@ -122,7 +124,7 @@ fn code(text: &str) -> String {
     out
 }
 
-/// Length of the comment or literal that begins here; 0 for code.
+/// Returns the length of the comment or literal that begins here; 0 for code.
 fn hidden(rest: &[char], before: Option<char>) -> usize {
     let in_word = before.is_some_and(|c| c.is_alphanumeric() || c == '_');
     match rest {
@@ -158,7 +160,7 @@ fn quoted(rest: &[char], quote: char) -> usize {
     (at + 1).min(rest.len())
 }
 
-/// From the first `#` or quote on; `None` for a raw identifier.
+/// Returns the length of a raw string from the first `#` or quote on; `None` for a raw identifier.
 fn raw_string(rest: &[char]) -> Option<usize> {
     let hashes = rest.iter().take_while(|c| **c == '#').count();
     (rest.get(hashes) == Some(&'"')).then_some(())?;
@@ -169,7 +171,7 @@ fn raw_string(rest: &[char]) -> Option<usize> {
 /// A word of the code with its line, from 0.
 type Token = (String, usize);
 
-/// Names, `::`, and every other character by itself.
+/// Splits code into names, `::`, and every other character by itself.
 fn tokens(code: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     for (number, line) in code.lines().enumerate() {
@@ -184,7 +186,8 @@ fn tokens(code: &str) -> Vec<Token> {
     tokens
 }
 
-/// Takes every `#[cfg(test)] mod … { … }` out: the words outside, the words inside, the number of lines inside.
+/// Splits off every `#[cfg(test)] mod … { … }`: returns the words outside, the words inside, and the number of lines
+/// inside.
 fn split_tests(tokens: &[Token]) -> (Vec<String>, Vec<String>, usize) {
     let (mut outside, mut inside, mut lines) = (Vec::new(), Vec::new(), 0);
     let mut at = 0;
@@ -202,7 +205,7 @@ fn split_tests(tokens: &[Token]) -> (Vec<String>, Vec<String>, usize) {
     (outside, inside, lines)
 }
 
-/// Number of words of the test module that begins here.
+/// Returns the number of words of the test module that begins here.
 fn test_module(tokens: &[Token]) -> Option<usize> {
     const ATTRIBUTE: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
     let begins =
@@ -228,7 +231,7 @@ fn is_name(token: &str) -> bool {
     token.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }
 
-/// The names of the path that begins here.
+/// Returns the names of the path that begins here.
 fn leading_path(tokens: &[String]) -> Vec<&str> {
     let mut path = vec![tokens[0].as_str()];
     let mut rest = &tokens[1..];
@@ -242,7 +245,7 @@ fn leading_path(tokens: &[String]) -> Vec<&str> {
     path
 }
 
-/// Gives every path of an import tree, `a::{b, c::{d, e as f}}`, to `found`.
+/// Passes every path of an import tree, `a::{b, c::{d, e as f}}`, to `found`.
 fn import<'a>(tokens: &'a [String], prefix: &[&'a str], found: &mut dyn FnMut(&[&str])) {
     let mut path = prefix.to_vec();
     for (at, token) in tokens.iter().enumerate() {
@@ -274,7 +277,7 @@ fn branches<'a>(tokens: &'a [String], prefix: &[&'a str], found: &mut dyn FnMut(
     }
 }
 
-/// The path from the root: `self` and `super` are resolved against the file's module.
+/// Returns the path from the root: `self` and `super` are resolved against the file's module.
 fn absolute(path: &[&str], module: &[&str]) -> String {
     let mut base = module.to_vec();
     let rest = match path.first() {
