@@ -1,8 +1,8 @@
-//! Containers of real clusters of 1.26 to 1.31, which the real binary binds: `tests/support/src/real_node.rs` says how to name
-//! one. Without it, or where the cluster is of a later release, every test here says that it is skipped.
+//! Containers of real clusters of 1.26 to 1.31, which the real binary binds: `tests/support/src/real_node.rs` says how
+//! to name a cluster. Without one, or if it is of a later release, every test here prints that it is skipped.
 //!
-//! Here [`old_cluster`] allocates by hand, as a controller would, in whatever version there is. In [`negotiated`] the real one
-//! does, with the cluster's scheduler.
+//! Tests of [`old_cluster`] allocate by hand, as a controller would, in the version of the cluster. Tests of
+//! [`negotiated`] run the real controller, with the cluster's scheduler.
 
 #![allow(unreachable_pub, reason = "modules of a program")]
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -46,7 +46,7 @@ fn containers_run_on_the_cpus_of_their_claims_whoever_is_killed() {
         assert_eq!(cluster.bound_to("d", &["one", "rest"]), all);
     }
 
-    // A pod that is deleted while nobody works here is taken back when somebody does.
+    // The claim of a pod that is deleted while the daemon is down is taken back when the daemon runs again.
     cluster.host.kill();
     ["a", "b", "c", "d"].iter().for_each(|pod| cluster.delete(pod));
     cluster.host.start();
@@ -79,7 +79,7 @@ fn a_handle_that_cannot_be_used_is_told_in_the_events_of_its_pod() {
         events.into_iter().find(|event| event.contains("hostler.dev/v9"))
     });
     assert!(told.contains("field status.allocation"), "{told}");
-    // It is not held against the node: the pod goes, and nothing of it stays.
+    // The failure is not held against the node: the pod goes, and nothing of it stays.
     cluster.delete("a");
     cluster.wait_until_gone("a");
     cluster.wait_until_nothing_is_held();

@@ -95,14 +95,14 @@ impl Negotiating {
         self.cluster.node.get(&self.cluster.claim_path(claim)).expect("the claim is there")
     }
 
-    /// What the controller gave of a node, by UID of the claim.
+    /// Returns the grants of the controller on a node, by UID of the claim.
     fn given(&self, node: &str) -> Value {
         let path = format!("/apis/hostler.dev/v1alpha1/nodehardware/{node}");
         self.cluster.node.get(&path).unwrap_or_default()["spec"]["claims"].clone()
     }
 
-    /// Has an unused claim give back what it has. In 1.26 nobody asks for it: one that was allocated stays so until it is deleted,
-    /// or a pod needs it elsewhere.
+    /// Makes an unused claim release its devices. In 1.26 no component does so by itself: an allocated claim stays so
+    /// until it is deleted, or a pod needs it elsewhere.
     fn give_up(&self, claim: &str, node: &str) {
         if self.cluster.version == "v1alpha1" {
             self.delete(claim, node);
@@ -111,7 +111,7 @@ impl Negotiating {
         }
     }
 
-    /// Deletes a claim, and waits until it is gone, and with it what it had.
+    /// Deletes a claim, and waits until claim and grant are gone.
     fn delete(&self, claim: &str, node: &str) {
         let path = self.cluster.claim_path(claim);
         let Some(stored) = self.cluster.node.get(&path) else { return };
@@ -121,7 +121,7 @@ impl Negotiating {
         assert!(self.given(node)[uid].is_null(), "{claim} is gone, and still has devices of {node}");
     }
 
-    /// Waits until a claim has nothing any more, neither in its status nor in a node's journal.
+    /// Waits until a claim has no device any more, neither in its status nor in a node's journal.
     fn wait_until_free(&self, claim: &str, node: &str) {
         eventually(&format!("claim {claim} is taken back"), || {
             let stored = self.stored(claim);
@@ -131,7 +131,7 @@ impl Negotiating {
         });
     }
 
-    /// The node that a claim was allocated for.
+    /// Returns the node that a claim was allocated for.
     fn node_of(&self, claim: &str) -> Option<String> {
         let stored = self.stored(claim);
         let selector = if self.is_1_31() { "nodeSelector" } else { "availableOnNodes" };
@@ -154,7 +154,7 @@ fn pods_get_cpus_and_share_them_and_whoever_is_killed_nothing_is_lost() {
     it.cluster.run("b", &["one"]);
     assert_eq!(it.cluster.bound_to("b", &["one"]), one, "one claim, two pods");
 
-    // Both programs die with a pod on its way.
+    // Controller and daemon die while a pod starts.
     it.cluster.run("c", &["rest"]);
     it.kill_controller();
     it.cluster.host.kill();
@@ -163,7 +163,7 @@ fn pods_get_cpus_and_share_them_and_whoever_is_killed_nothing_is_lost() {
     it.start_controller();
     assert_eq!(it.cluster.bound_to("c", &["rest"]), all.difference(&one));
 
-    // Nothing is left. The pod that fits nowhere says why, and starts when another has gone.
+    // No CPU is left. The pod that fits nowhere says why, and starts when another has gone.
     it.cluster.run("d", &["more"]);
     let told = eventually("an event that says why", || {
         let events = it.cluster.node.events("ResourceClaim", "more");
@@ -180,7 +180,7 @@ fn pods_get_cpus_and_share_them_and_whoever_is_killed_nothing_is_lost() {
     ["c", "d"].iter().for_each(|pod| it.cluster.delete(pod));
     it.start_controller();
     ["c", "d"].iter().for_each(|pod| it.cluster.wait_until_gone(pod));
-    // A kubelet of 1.26 that was killed takes nothing back: what is gone, the daemon finds itself.
+    // A kubelet of 1.26 that was killed takes nothing back: the daemon itself finds claims that are gone.
     ["one", "rest", "more"].iter().for_each(|claim| it.delete(claim, &node));
     it.cluster.wait_until_nothing_is_held();
 }
@@ -195,7 +195,7 @@ fn a_claim_that_nobody_uses_any_more_moves_to_the_node_of_its_next_pod() {
     it.cluster.bound_to("a", &["one"]);
     assert_eq!(it.node_of("one").as_deref(), Some(&*here));
 
-    // A second node that has the same, but no kubelet: what is scheduled there stays as it is.
+    // A second node with the same devices, but no kubelet: a pod that is scheduled there stays as it is.
     let found = it.cluster.node.get(&format!("{hardware}/{here}")).unwrap();
     let text = found["status"].to_string().replace(&format!("\"{here}\""), &format!("\"{there}\""));
     let status: Value = serde_json::from_str(&text.replace(&format!("\"{here}/"), &format!("\"{there}/"))).unwrap();
@@ -229,7 +229,7 @@ fn a_claim_that_nobody_uses_any_more_moves_to_the_node_of_its_next_pod() {
         (pod["spec"]["nodeName"] == *there).then_some(())
     });
 
-    // That node goes for good: its pod is deleted without its word, and so the claim is taken back.
+    // That node goes for good: its pod is deleted without a kubelet's answer, and so the claim is taken back.
     it.cluster.node.delete(&it.cluster.node.of("/api/v1", "pods/b"), 0);
     it.give_up("one", &there);
     it.cluster.node.delete(&format!("/api/v1/nodes/{there}"), 0);

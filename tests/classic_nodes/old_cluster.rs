@@ -24,7 +24,7 @@ pub struct OldCluster {
 }
 
 impl OldCluster {
-    /// Starts a daemon where there is a cluster for it, and waits until kubelet and API server know it.
+    /// Starts a daemon if there is a cluster for it, and waits until kubelet and API server know it.
     pub fn start() -> Option<Self> {
         let is_classic = |versions: &[String]| ["v1alpha1", "v1alpha2", V1_31].iter().any(|it| versions == [*it]);
         let node = RealNode::find(is_classic, "the cluster is none of 1.26 to 1.31 with classic DRA")?;
@@ -66,14 +66,14 @@ impl OldCluster {
         }
     }
 
-    /// What the daemon offers.
+    /// Returns the daemon's slices.
     pub fn slices(&self) -> Vec<Value> {
         let path = format!("/apis/hostler.dev/v1alpha1/nodehardware/{}", self.node.name());
         let object = self.node.get(&path).unwrap_or_default();
         object["status"]["slices"].as_array().cloned().unwrap_or_default()
     }
 
-    /// The first device of the node's CPUs, and its pool.
+    /// Returns the first device of the node's CPUs, and its pool.
     fn cpu_device(&self) -> (Value, Value) {
         let slices = self.slices();
         let pool = json!(format!("{}/cpu", self.node.name()));
@@ -81,7 +81,7 @@ impl OldCluster {
         (pool, slice["devices"][0].clone())
     }
 
-    /// All CPUs that can be given to claims: of the first NUMA node.
+    /// Returns all CPUs that can be given to claims: those of the first NUMA node.
     pub fn cpus(&self) -> IdSet {
         let all: IdSet = fs::read_to_string("/sys/devices/system/cpu/online").unwrap().trim().parse().unwrap();
         let (_, device) = self.cpu_device();
@@ -90,7 +90,7 @@ impl OldCluster {
         all
     }
 
-    /// What a controller would write for so many CPUs.
+    /// Returns a handle as a controller would write it for so many CPUs.
     pub fn handle(&self, cpus: usize) -> Value {
         let (pool, device) = self.cpu_device();
         let share = uuid::Uuid::new_v4().to_string();
@@ -103,7 +103,7 @@ impl OldCluster {
         self.node.of(&self.root(), &format!("resourceclaims/{name}"))
     }
 
-    /// Makes a claim.
+    /// Creates a claim.
     pub fn claim(&self, name: &str) {
         let spec = if self.version == V1_31 {
             json!({"controller": DRIVER, "devices": {"requests": [{"name": "cpus", "deviceClassName": "by-hand"}]}})
@@ -114,7 +114,7 @@ impl OldCluster {
         self.node.create(&self.node.of(&self.root(), "resourceclaims"), &claim);
     }
 
-    /// Gives a claim what a handle says: finalizer, then status, as every controller has to.
+    /// Allocates a claim with a handle: finalizer, then status, as every controller has to.
     pub fn allocate(&self, name: &str, handle: &Value) {
         let path = self.claim_path(name);
         self.node.change(&path, "", |claim| claim["metadata"]["finalizers"] = json!([FINALIZER]));
@@ -138,7 +138,7 @@ impl OldCluster {
         });
     }
 
-    /// Takes back what a claim was given, which nobody uses.
+    /// Removes the allocation of an unused claim.
     pub fn deallocate(&self, name: &str) {
         let path = self.claim_path(name);
         eventually("a claim that no pod has", || {
@@ -156,7 +156,7 @@ impl OldCluster {
         self.run_on(pod, claims, &json!({}));
     }
 
-    /// As [`Self::run`], on nodes with such labels.
+    /// Does the same as [`Self::run`], on nodes with such labels.
     pub fn run_on(&self, pod: &str, claims: &[&str], labels: &Value) {
         let entry = |claim: &&str| match &*self.version {
             V1_31 => json!({"name": claim, "resourceClaimName": claim}),
@@ -165,7 +165,8 @@ impl OldCluster {
         self.node.run_pod(pod, &claims.iter().map(entry).collect::<Vec<_>>(), labels);
     }
 
-    /// The CPUs that the container of a pod runs on, when it runs: those of its claims, as daemon, kernel and cgroup say.
+    /// Returns the CPUs that the running container of a pod uses: those of its claims, as daemon, kernel and cgroup
+    /// say.
     pub fn bound_to(&self, pod: &str, claims: &[&str]) -> IdSet {
         eventually(&format!("pod {pod} runs"), || {
             let phase = self.node.get(&self.node.of("/api/v1", &format!("pods/{pod}")))?["status"]["phase"].clone();
@@ -177,7 +178,7 @@ impl OldCluster {
         held
     }
 
-    /// The CPUs that the kernel lets a pod's container use.
+    /// Returns the CPUs that the kernel lets a pod's container use.
     pub fn kernel_lets(&self, pod: &str) -> IdSet {
         let status = fs::read_to_string(format!("/proc/{}/status", self.node.pid(pod).expect("it runs"))).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
@@ -191,19 +192,19 @@ impl OldCluster {
         sets.fold(IdSet::default(), |all, set| all.union(&set))
     }
 
-    /// Asks for a pod to go.
+    /// Begins to delete a pod.
     pub fn delete(&self, pod: &str) {
         self.node.delete(&self.node.of("/api/v1", &format!("pods/{pod}")), 1);
     }
 
-    /// Waits until a pod's object is gone, which the kubelet lets go after its containers and claims.
+    /// Waits until a pod's object is gone: the kubelet removes it after its containers and claims.
     pub fn wait_until_gone(&self, pod: &str) {
         eventually(&format!("pod {pod} is gone"), || {
             self.node.get(&self.node.of("/api/v1", &format!("pods/{pod}"))).is_none().then_some(())
         });
     }
 
-    /// Waits until no claim has anything on this node, by the daemon's word and by what lies in the runtime's folder.
+    /// Waits until no claim holds a device on this node, by the daemon's status and the files in the runtime's folder.
     pub fn wait_until_nothing_is_held(&self) {
         eventually("a node on which no claim holds anything", || {
             let claims = self.host.get("/v1/claims");
@@ -214,12 +215,12 @@ impl OldCluster {
     }
 }
 
-/// The result without what 1.31 has no fields for.
+/// Returns a result without the fields that 1.31 does not have.
 fn known_to_1_31(result: &Value) -> Value {
     json!({"request": result["request"], "driver": result["driver"], "pool": result["pool"], "device": result["device"]})
 }
 
-/// What the cpuset of a process is bound to: that of cgroup v1, or the only one.
+/// Returns the cpuset of a process: that of cgroup v1, or the only one.
 fn cgroup_cpus(pid: u32) -> IdSet {
     let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
     let of = |line: &str| {

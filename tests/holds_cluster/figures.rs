@@ -1,4 +1,4 @@
-//! How long it takes until what is kept is nobody else's, on a real control plane.
+//! Time until kept devices are closed to other pods, on a real control plane.
 
 use std::{
     thread,
@@ -29,7 +29,8 @@ fn how_long_it_takes_until_a_slice_is_closed() {
     cluster.stop();
 }
 
-/// A pod is made so long after the Reservation, and gets a card or is refused by the scheduler: the last moment at which one still
+/// A pod is made so long after the Reservation, and gets a card or is refused by the scheduler: the last moment at
+/// which a pod still got a card is the figure.
 /// got a card is the figure.
 #[test]
 fn how_long_after_its_creation_a_reservation_lets_others_in() {

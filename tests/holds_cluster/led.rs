@@ -1,4 +1,4 @@
-//! Owners are led by the webhook to what is kept for them.
+//! The webhook, which leads owners to the devices that are kept for them.
 
 use std::{fs, net::TcpListener, time::Duration};
 
@@ -12,8 +12,8 @@ use crate::{CARDS, HoldingCluster, RESOURCE, apply, deployed};
 
 const WEBHOOK: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/hostler-webhook";
 
-/// A cluster whose API server asks the webhook. It does not reach Services: it is led to an address, with a certificate that comes in
-/// files of the folder.
+/// A cluster whose API server calls the webhook. The server does not reach Services: it has an address, and a
+/// certificate from files of the folder.
 fn asking_cluster() -> Option<(HoldingCluster, TempDir)> {
     let folder = tempfile::tempdir().unwrap();
     let made = MadeCertificate::new(&["127.0.0.1".to_owned()], Duration::from_secs(3600)).unwrap();
@@ -40,7 +40,7 @@ fn asking_cluster() -> Option<(HoldingCluster, TempDir)> {
     Some((cluster, folder))
 }
 
-/// Ends what the pods, the Reservation and the webhook of a test have begun.
+/// Deletes the pods, the Reservation and the webhook of a test.
 fn end(cluster: HoldingCluster, pods: &[&str], reservation: &str) {
     for pod in pods {
         cluster.node.delete(&cluster.node.of("/api/v1", &format!("pods/{pod}")), 1);
@@ -53,7 +53,7 @@ fn end(cluster: HoldingCluster, pods: &[&str], reservation: &str) {
 #[test]
 fn an_owner_is_led_to_what_is_kept_without_a_word_in_his_template() {
     let Some((cluster, _folder)) = asking_cluster() else { return };
-    // One of four: without being led it would have three others to choose from.
+    // One of four cards: without the webhook the owner would have three others to choose from.
     cluster.reserve("e2e-led", 1, "led");
     let kept = cluster.until_phase("e2e-led", "Available");
     let claims = cluster.node.of(RESOURCE, "resourceclaims");
@@ -87,7 +87,8 @@ fn an_owner_is_led_to_what_is_kept_without_a_word_in_his_template() {
     end(cluster, &["led"], "e2e-led");
 }
 
-/// All cards are kept, and the pods are made in the same moment as the Reservation; one more waits until a card comes back.
+/// All cards are kept, and the pods are made in the same moment as the Reservation; one more waits until a card comes
+/// back.
 #[test]
 fn a_reservation_and_its_pods_in_one_apply_leave_no_pod_waiting_beside_what_is_kept() {
     let Some((cluster, _folder)) = asking_cluster() else { return };
@@ -112,7 +113,7 @@ fn a_reservation_and_its_pods_in_one_apply_leave_no_pod_waiting_beside_what_is_k
     end(cluster, &["one", "three", "four", "more"], "e2e-at-once");
 }
 
-/// Files with a certificate of another authority replace those that are there, as those who rotate certificates do it.
+/// Files with a certificate of another authority replace the present ones, as programs that rotate certificates do it.
 #[test]
 fn a_certificate_that_is_replaced_while_the_controller_runs_leads_the_next_owner() {
     let Some((cluster, folder)) = asking_cluster() else { return };
@@ -126,7 +127,8 @@ fn a_certificate_that_is_replaced_while_the_controller_runs_leads_the_next_owner
     });
     cluster.reserve("e2e-rotated", CARDS, "rotated");
     cluster.until_phase("e2e-rotated", "Available");
-    // As long as the server does not take the new certificate the claim is made as it is, and the pod waits: all cards are kept.
+    // As long as the server does not take the new certificate, the claim is created unchanged, and the pod waits: all
+    // cards are kept.
     let pod = cluster.node.of("/api/v1", "pods/rotated");
     let began = std::time::Instant::now();
     eventually("an owner that is led", || {

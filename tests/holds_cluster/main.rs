@@ -1,6 +1,6 @@
-//! Devices that are kept in a real cluster, by the real daemon and the real controller, for a pod that a real scheduler and a real
-//! kubelet run. `HOSTLER_E2E_KUBECONFIG` and `HOSTLER_E2E_NODE` name the cluster (1.36 or later, with device taints); without them
-//! nothing is tried. Figures are printed: `--nocapture` shows them.
+//! Devices that are kept in a real cluster, by the real daemon and the real controller, for a pod that a real scheduler
+//! and a real kubelet run. `HOSTLER_E2E_KUBECONFIG` and `HOSTLER_E2E_NODE` name the cluster (1.36 or later, with device
+//! taints); without them no test runs. Figures are printed: `--nocapture` shows them.
 
 #![allow(
     clippy::disallowed_methods,
@@ -69,12 +69,12 @@ impl HoldingCluster {
         Self::start_with("")
     }
 
-    /// With more lines of the controller's configuration.
+    /// Starts with more lines of the controller's configuration.
     fn start_with(config: &str) -> Option<Self> {
         Self::start_as(&format!("[[device]]\nname = \"card\"\ncount = {CARDS}\n"), CARDS, config)
     }
 
-    /// With these devices, so many.
+    /// Starts with so many devices of this script.
     fn start_as(script: &str, count: usize, config: &str) -> Option<Self> {
         let node = RealNode::find_modern()?;
         // Roles, accounts and namespaces are there: the kubeconfigs of the node's folder are of them.
@@ -103,7 +103,7 @@ impl HoldingCluster {
         Some(cluster)
     }
 
-    /// For whom each card is held, in the order of their names; nothing as long as they are not published.
+    /// Returns the holder of each card, in the order of their names; `None` until the cards are published.
     fn fences(&self) -> Option<Vec<Option<String>>> {
         let slices = self.node.get(&format!("{RESOURCE}/resourceslices"))?;
         let slices = slices["items"].as_array()?.iter().filter(|it| it["spec"]["driver"] == "hostler.dev");
@@ -198,9 +198,9 @@ fn what_is_kept_goes_to_its_owner_and_to_nobody_before_him() {
     eventually("the owner's container", || cluster.node.pid("owner"));
     let done = cluster.until_phase("e2e-kept", "Succeeded");
     assert_eq!(done["status"]["currentOwners"][0]["name"], "owner");
-    // What the owner did not take is open to everybody now.
+    // A device that the owner did not take is open to every pod now.
     eventually("the stranger's container", || cluster.node.pid("stranger"));
-    // What he took is opened when every scheduler has seen his claim.
+    // The taken device is opened when every scheduler has seen the owner's claim.
     eventually("no fence", || (cluster.held() == 0).then_some(()));
     for pod in ["owner", "stranger"] {
         cluster.node.delete(&cluster.node.of("/api/v1", &format!("pods/{pod}")), 1);
@@ -238,7 +238,8 @@ fn nobody_may_tolerate_whatever_is_held() {
     cluster.stop();
 }
 
-/// A budget of which the server knows that its only pod must stay, for the pods with this label.
+/// Creates a budget for the pods with this label, and waits until the server knows that its only pod must stay; returns
+/// its path.
 fn keep_all(node: &RealNode, app: &str) -> String {
     let budgets = node.of("/apis/policy/v1", "poddisruptionbudgets");
     let spec = json!({"minAvailable": 1, "selector": {"matchLabels": {"app": app}}});

@@ -21,12 +21,12 @@ impl HoldingCluster {
         self.node.get(&format!("{OURS}/reservations/{name}"))
     }
 
-    /// The state of the only device of a Reservation.
+    /// Returns the state of the only device of a Reservation.
     fn state(&self, name: &str) -> Option<String> {
         self.reservation(name)?["status"]["devices"][0]["state"].as_str().map(str::to_owned)
     }
 
-    /// A card in the hands of a claim that exists, as somebody writes it who is no scheduler.
+    /// Writes a card into the status of a claim that exists, as a client other than a scheduler would.
     fn give(&self, claim: &str, (pool, device): (&str, &str), more: &Value) {
         let path = self.node.of(RESOURCE, &format!("resourceclaims/{claim}"));
         self.node.change(&path, "", |claim| {
@@ -71,7 +71,7 @@ fn a_claim_that_pods_name_keeps_its_card_from_one_pod_to_the_next() {
         let pods = cluster.node.get(&cluster.node.of(PODS, "pods"))?;
         pods["items"].as_array()?.is_empty().then_some(())
     });
-    // The others take all other cards, and never this one.
+    // The other claims take all other cards, and never this one.
     for at in 1..CARDS {
         cluster.pod(&format!("other-{at}"), "any");
     }
@@ -121,7 +121,8 @@ fn a_gated_pod_is_given_its_card_and_bound_and_what_has_no_time_never_is() {
         let kept = cluster.node.get(&format!("{OURS}/reservations"))?;
         (kept["items"].as_array()?.is_empty() && cluster.held() == 0).then_some(())
     });
-    // Whoever writes an allocation without its time has the scheduler add that, which the server refuses, for ever.
+    // For an allocation that a client wrote without its time, the scheduler adds the time, which the server refuses,
+    // for ever.
     let free: Vec<String> = (0..CARDS).map(|at| format!("card-{at}")).filter(|card| card != taken).collect();
     let times = [json!({}), json!({"allocationTimestamp": "2026-01-01T00:00:00Z"})];
     for (at, (pod, time)) in ["timeless", "timed"].into_iter().zip(&times).enumerate() {

@@ -1,4 +1,5 @@
-//! Evictions while others evict, delete and make anew the same pods and turn their budgets, and a node that is deleted under load.
+//! Evictions while other clients evict, delete and recreate the same pods and change their budgets, and a node that is
+//! deleted under load.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -13,7 +14,7 @@ use crate::{CARDS, HoldingCluster, OURS, RESOURCE, apply, deployed, eventually, 
 
 const ROUNDS: usize = 12;
 
-/// Evicts and deletes a pod, and turns its budget, until it is told to stop.
+/// Evicts and deletes a pod, and changes its budget, until it is told to stop.
 fn disturb(node: &RealNode, [pod, budget]: [&str; 2], round: usize, is_over: &AtomicBool) {
     let name = pod.rsplit('/').next().unwrap();
     let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}});
@@ -21,10 +22,10 @@ fn disturb(node: &RealNode, [pod, budget]: [&str; 2], round: usize, is_over: &At
     while !is_over.load(Ordering::Relaxed) {
         turn += 1;
         let least = json!({"spec": {"minAvailable": turn % 2}});
-        // Those that come too late are refused.
+        // Changes that come too late are refused.
         let _ = node.ask("PATCH", budget, "application/merge-patch+json", &least);
         let _ = match turn % 6 {
-            // The budget has just been opened: a client asks again and again for an eviction that a budget is against.
+            // The budget has just been opened: a client asks again and again for an eviction that a budget forbids.
             0 => node.ask("POST", &format!("{pod}/eviction"), "application/json", &eviction),
             3 if turn > round + 8 => node.ask("DELETE", pod, "application/json", &json!({"gracePeriodSeconds": 0})),
             _ => Ok(Value::Null),
@@ -47,7 +48,7 @@ impl HoldingCluster {
         }
     }
 
-    /// No device is in two claims.
+    /// Checks that no device is in two claims.
     fn nothing_is_given_twice(&self) {
         let claims = self.node.get(&format!("{RESOURCE}/resourceclaims")).unwrap();
         let results = |claim: &Value| claim["status"]["allocation"]["devices"]["results"].as_array().cloned();
@@ -101,11 +102,11 @@ fn evictions_that_others_race_with_end_with_all_cards_kept_and_none_given_twice(
             eventually("the pod to be gone", gone);
             is_over.store(true, Ordering::Relaxed);
         });
-        // One of the same name comes at once, and wants a card.
+        // A pod of the same name comes at once, and wants a card.
         cluster.pod(&low, "any");
         let kept = cluster.until_phase(&name, "Available");
         assert_eq!(kept["status"]["held"], CARDS, "{kept}");
-        // Where the first one went before all cards were closed, the second one got a card, and had to go as well.
+        // If the first pod went before all cards were closed, the second one got a card, and had to go as well.
         let is_bound = |pod: Value| pod["spec"]["nodeName"].is_string();
         assert!(!node.get(&path).is_some_and(is_bound), "a stranger got what is kept");
         cluster.nothing_is_given_twice();
@@ -116,7 +117,8 @@ fn evictions_that_others_race_with_end_with_all_cards_kept_and_none_given_twice(
     cluster.stop();
 }
 
-/// Its slices and NodeHardware go with the Node object; the kubelet that starts again makes another Node of the same name.
+/// The slices and NodeHardware of a node go with the Node object; the kubelet that starts again makes another Node of
+/// the same name.
 #[test]
 fn a_node_that_is_deleted_under_load_and_made_anew_has_what_is_kept_on_it_again() {
     let Some(cluster) = HoldingCluster::start() else { return };
@@ -171,7 +173,7 @@ fn a_node_that_is_deleted_under_load_and_made_anew_has_what_is_kept_on_it_again(
     eventually("the owner's container", || node.pid("owner"));
     cluster.until_phase("e2e-anew", "Succeeded");
     cluster.nothing_is_given_twice();
-    // The garbage collector may take the one of the old Node away at any time, and the daemon makes another.
+    // The garbage collector may delete the old Node's object at any time, and the daemon makes another.
     eventually("a NodeHardware of the node of today", || {
         let hardware = node.get(&format!("{OURS}/nodehardware/{}", node.name()))?;
         (hardware["metadata"]["ownerReferences"][0]["uid"] != uid).then_some(())

@@ -7,7 +7,7 @@ use crate::{CARDS, HoldingCluster, OURS, RESOURCE, eventually};
 const FOREIGN: &str = "gpu.e2e.example";
 
 impl HoldingCluster {
-    /// A device on the node of a driver that does not run here, with its class.
+    /// Creates a device on the node, of a driver that does not run here, with its class.
     fn foreign_device(&self) {
         let slice = json!({
             "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "e2e-foreign"},

@@ -1,4 +1,4 @@
-//! ProvisioningRequests, as a batch system writes them, and what is kept for them.
+//! ProvisioningRequests, as a batch system writes them, and the devices that are kept for them.
 
 use hostler_testing::provisioning::{KueueWorkload, definition};
 use serde_json::{Value, json};
@@ -8,7 +8,8 @@ use crate::{CARDS, HoldingCluster, OURS, apply, deployed, eventually};
 const GROUP: &str = "/apis/autoscaling.x-k8s.io/v1";
 
 impl HoldingCluster {
-    /// Asks for so many pods with a card each, as Kueue does; says how the request is called. The workload is not there, whose it is.
+    /// Creates a request for so many pods with a card each, as Kueue does; returns its name. The workload that would
+    /// own it does not exist.
     fn request(&self, name: &str, pods: usize, parameters: &[(&str, &str)]) -> String {
         let container = json!({"name": "c", "image": "i", "resources": {"claims": [{"name": "card"}]}});
         let claims = json!([{"name": "card", "resourceClaimTemplateName": "any"}]);
@@ -23,7 +24,7 @@ impl HoldingCluster {
         workload.request_name(1)
     }
 
-    /// The condition of a request, once it has this status.
+    /// Returns the condition of a request, once it has this status.
     fn until_told(&self, request: &str, kind: &str, status: &str) -> Value {
         let path = self.node.of(GROUP, &format!("provisioningrequests/{request}"));
         eventually(&format!("{request} to be told {kind}={status}"), || {
@@ -57,7 +58,7 @@ fn a_request_is_told_yes_when_its_devices_are_kept_and_they_go_with_it() {
     let request = cluster.node.get(&path).unwrap();
     let details = &request["status"]["provisioningClassDetails"];
     assert_eq!(details["node"], cluster.node.name());
-    // Who asks for more than is left is told why, and nothing of what is kept is his.
+    // A request for more than is left is told why, and none of the kept devices is for it.
     let other = cluster.request("other", 2, &[]);
     let no = cluster.until_told(&other, "Provisioned", "False");
     assert_eq!(no["reason"], "CapacityIsNotFound");
@@ -82,7 +83,7 @@ fn a_request_is_told_yes_when_its_devices_are_kept_and_they_go_with_it() {
     cluster.stop();
 }
 
-/// All cards are kept, and one of them fails: nothing is free in its place until it is well again.
+/// All cards are kept, and one of them fails: no card is free in its place until it is healthy again.
 #[test]
 fn a_request_whose_card_fails_is_told_so_until_a_card_is_there_in_its_place() {
     let Some(cluster) = HoldingCluster::start_with("provisioning = \"on\"\n") else { return };

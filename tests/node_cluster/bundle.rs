@@ -1,4 +1,4 @@
-//! An installation in a real cluster: applied and deleted with kubectl, looked at as its users look.
+//! An installation in a real cluster: applied and deleted with kubectl, read as its users read it.
 
 use std::{
     fs,
@@ -18,10 +18,10 @@ use super::image::Image;
 pub const RESOURCE: &str = "/apis/resource.k8s.io/v1";
 const DAEMON: &str = "/apis/apps/v1/namespaces/hostler-system/daemonsets/hostler";
 const PODS: &str = "/api/v1/namespaces/hostler-system/pods";
-/// Where an image without a registry is.
+/// The registry path of images without a registry.
 const LIBRARY: &str = "docker.io/library";
 
-/// Kinds that bundles need and others bring: group, kind, plural, version, scope.
+/// Kinds that bundles need and other programs bring: group, kind, plural, version, scope.
 const KINDS: [[&str; 5]; 3] = [
     ["monitoring.coreos.com", "PodMonitor", "podmonitors", "v1", "Namespaced"],
     ["monitoring.coreos.com", "PrometheusRule", "prometheusrules", "v1", "Namespaced"],
@@ -35,12 +35,12 @@ pub struct Installation {
 }
 
 impl Installation {
-    /// The node of a cluster of 1.34 or later, when it is this one's turn.
+    /// Returns the node of a cluster of 1.34 or later, when it is this test's turn.
     pub fn find() -> Option<Self> {
         Self::on(RealNode::find_modern()?)
     }
 
-    /// The node of a cluster of 1.31.
+    /// Returns the node of a cluster of 1.31.
     pub fn find_classic() -> Option<Self> {
         let is_classic = |versions: &[String]| versions == ["v1alpha3"];
         Self::on(RealNode::find(is_classic, "the cluster is none of 1.31 with classic DRA")?)
@@ -86,7 +86,7 @@ impl Installation {
         }
     }
 
-    /// A test before this one may have failed.
+    /// Deletes the rest of an earlier test that failed.
     fn begin_anew(&self) {
         for (namespace, bundle) in [("hostler-system", "deploy"), ("hostler-controller", "deploy/holds/repair")] {
             if self.node.get(&format!("/api/v1/namespaces/{namespace}")).is_some() {
@@ -101,7 +101,7 @@ impl Installation {
         if output.status.success() { Ok(out) } else { Err(error) }
     }
 
-    /// As in the documentation.
+    /// Applies a bundle as the documentation says.
     pub fn apply(&self, folder: &Path) {
         let applied = self.kubectl(&["apply", "-k", folder.to_str().unwrap()]);
         applied.unwrap_or_else(|error| panic!("kubectl apply -k {}: {error}", folder.display()));
@@ -112,7 +112,7 @@ impl Installation {
         deleted.unwrap_or_else(|error| panic!("kubectl delete -k {}: {error}", folder.display()));
     }
 
-    /// What a component has brought besides the daemon.
+    /// Deletes the objects of a component, but not the daemon.
     pub fn delete_component(&self, folder: &Path) {
         let built = self.kubectl(&["kustomize", folder.to_str().unwrap()]).unwrap();
         let objects: Vec<Value> = serde_saphyr::from_multiple(&built).unwrap();
@@ -129,14 +129,14 @@ impl Installation {
         }
     }
 
-    /// Kinds that the operators of others bring.
+    /// Installs kinds that other operators bring.
     pub fn others_kinds(&self) {
         for [group, kind, plural, version, scope] in KINDS {
             self.define(group, kind, plural, version, scope);
         }
     }
 
-    /// What topology-aware schedulers read of the node.
+    /// Waits until the object for topology-aware schedulers is complete.
     pub fn until_topology_is_told(&self) {
         let path = format!("/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/{}", self.node.name());
         eventually("a NodeResourceTopology with zones", || {
@@ -163,7 +163,8 @@ impl Installation {
         eventually(&format!("{kind} to be served"), || self.node.get(&format!("/apis/{group}/{version}/{plural}")));
     }
 
-    /// Waits until every node has a ready daemon of an image with this tag, and no other, and its devices are published.
+    /// Waits until every node has a ready daemon of an image with this tag, and no other, and its devices are
+    /// published.
     pub fn until_daemons_are(&self, tag: &str) {
         eventually(&format!("ready daemons of {tag}"), || {
             let set = self.node.get(DAEMON)?;
@@ -183,12 +184,12 @@ impl Installation {
         });
     }
 
-    /// Waits until the devices of the node can be had.
+    /// Waits until the devices of the node are published.
     pub fn until_published(&self) {
         eventually("slices", || (!self.slices().is_empty()).then_some(()));
     }
 
-    /// What is known of a pod that does not stay.
+    /// Returns the log and status of a pod that does not stay.
     pub fn told(&self, pod: &Value) -> String {
         let (namespace, name) =
             (pod["metadata"]["namespace"].as_str().unwrap(), pod["metadata"]["name"].as_str().unwrap());
@@ -202,7 +203,7 @@ impl Installation {
         slices.into_iter().filter(|slice| slice["spec"]["driver"] == "hostler.dev").collect()
     }
 
-    /// A template for claims of one CPU.
+    /// Creates a template for claims of one CPU.
     pub fn claim_template(&self) {
         let collection = self.node.of(RESOURCE, "resourceclaimtemplates");
         if self.node.get(&format!("{collection}/cpu")).is_none() {
@@ -219,7 +220,7 @@ impl Installation {
         }
     }
 
-    /// Makes a pod with a claim of one CPU, and waits until its container runs.
+    /// Creates a pod with a claim of one CPU, and waits until its container runs.
     pub fn run_pod(&self, name: &str) -> u32 {
         self.node.run_pod(name, &[json!({"name": "cpu", "resourceClaimTemplateName": "cpu"})], &Value::Null);
         eventually(&format!("the container of {name}"), || self.node.pid(name))
@@ -232,7 +233,7 @@ impl Installation {
         eventually(&format!("{name} to be gone"), || self.node.get(&path).is_none().then_some(()));
     }
 
-    /// A pod with a claim runs on its one CPU, and what it had is taken back.
+    /// Runs a pod with a claim on its one CPU, and checks that its devices are taken back.
     pub fn prepares_a_claim(&self) {
         self.claim_template();
         let pid = self.run_pod("a");
@@ -248,7 +249,8 @@ impl Installation {
         names(&self.node.folder().join("cdi"), |name| name.starts_with("hostler.dev-"))
     }
 
-    /// What must go with the bundles. Records and the binary for hooks stay on the host, for the next installation.
+    /// Waits until everything is gone that must go with the bundles. Records and the binary for hooks stay on the host,
+    /// for the next installation.
     pub fn nothing_is_left(&self) {
         let is_gone = |path: &str| self.node.get(path).is_none();
         let objects = [

@@ -10,7 +10,7 @@ use super::{bundle::Installation, token};
 const OLD: &str = "/apis/resource.k8s.io/v1alpha3";
 
 impl Installation {
-    /// A class, and a template for claims of one CPU that the controller allocates.
+    /// Creates a class, and a template for claims of one CPU that the controller allocates.
     fn classic_template(&self) {
         let class = json!({
             "apiVersion": "resource.k8s.io/v1alpha3", "kind": "DeviceClass", "metadata": {"name": "cpu.hostler.dev"},
@@ -43,7 +43,7 @@ fn the_bundle_for_old_clusters_brings_daemon_controller_and_policies_that_hold()
     cluster.until_daemons_are("0.1.0");
     cluster.until_controllers_are_ready();
     cluster.classic_template();
-    // Configuration that nobody understands is refused when it is written, and that of the controller is not.
+    // Invalid configuration is refused when it is written, and configuration for the controller is not.
     let wrong = Installation::template("wrong", "RequestConfg");
     let answer = cluster.node.ask("POST", &cluster.node.of(OLD, "resourceclaimtemplates"), "application/json", &wrong);
     let (code, message) = answer.unwrap_err();

@@ -28,7 +28,7 @@ const BUNDLES: [&str; 11] = [
 const SUMS: &str = "/apis/hostler.dev/v1alpha1/clusterhardware/cluster";
 
 impl Installation {
-    /// Waits until the controllers say that they do all that bundles bring.
+    /// Waits until the controllers report that they do all that bundles bring.
     fn until_all_is_switched_on(&self) {
         let wanted = ["Reservations", "ProvisioningRequests", "Webhook"];
         eventually(&format!("{wanted:?}"), || {
@@ -74,7 +74,7 @@ fn each_bundle_of_the_controller_alone_has_ready_pods_and_goes() {
     cluster.nothing_is_left();
 }
 
-/// What a bundle adds is on without a restart, and what another one has switched on stays.
+/// A capability that a bundle adds is on without a restart, and one that another bundle has switched on stays.
 #[test]
 fn bundles_in_any_order_end_with_all_that_they_bring_switched_on() {
     let Some(cluster) = Installation::find() else { return };

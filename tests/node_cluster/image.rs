@@ -1,5 +1,5 @@
 //! The images of the bundles, made of the binaries that were built: an archive that container runtimes import, as
-//! `docker save` writes it. Whatever the binary is linked to is in it.
+//! `docker save` writes it. All libraries of the binary are in it.
 
 use std::{
     fs,
@@ -18,9 +18,9 @@ pub struct Image<'a> {
     pub name: String,
     /// The program.
     pub binary: PathBuf,
-    /// Where it is in the image, as the Containerfile says.
+    /// Path of the program in the image, as the Containerfile says.
     pub place: &'a str,
-    /// As whom it runs; root if it is empty.
+    /// The user that runs it; root if it is empty.
     pub user: &'a str,
     /// Tells apart images of one program.
     pub revision: &'a str,
@@ -71,7 +71,8 @@ fn sha256(bytes: &[u8]) -> String {
     digest(&SHA256, bytes).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What the loader of this host would load for a binary, itself included: lines such as `libc.so.6 => /lib/libc.so.6 (0x…)`.
+/// Returns the files that this host's loader would load for a binary, itself included, from lines such as `libc.so.6 =>
+/// /lib/libc.so.6 (0x…)`.
 fn libraries(binary: &Path) -> Vec<PathBuf> {
     let output = Command::new(binary).env("LD_TRACE_LOADED_OBJECTS", "1").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();

@@ -10,7 +10,7 @@ use hostler_testing::real_node::eventually;
 
 use super::bundle::{Installation, RESOURCE};
 
-/// So many pods come and go at once: one each takes a CPU of the smallest node.
+/// Number of pods that come and go at once: each takes a CPU of the smallest node.
 const WORKERS: usize = 2;
 
 /// Ends the workers also when the test fails meanwhile.
@@ -73,7 +73,7 @@ fn come_and_go(cluster: &Installation, worker: usize, stop: &AtomicBool, pods: &
     longest
 }
 
-/// What the kubelet told of claims that it could not have prepared or taken back.
+/// Returns the kubelet's events about claims that it could not have prepared or taken back.
 fn failures(cluster: &Installation) -> Vec<String> {
     let events = cluster.node.get(&cluster.node.of("/api/v1", "events")).unwrap();
     let events = events["items"].as_array().unwrap().iter();

@@ -1,8 +1,10 @@
-//! The bundles in `deploy/` as somebody applies them, in a real cluster whose one node is this machine: images made of the binaries
-//! that were built, pods that a real kubelet runs, a claim, a roll to another image under load, and everything deleted again.
+//! The bundles in `deploy/` as a user applies them, in a real cluster whose one node is this machine: images made of
+//! the binaries that were built, pods that a real kubelet runs, a claim, a roll to another image under load, and
+//! everything deleted again.
 //!
-//! `tests/support/src/real_node.rs` says how to name the node; its kubelet's root folder is `/var/lib/kubelet` and its runtime reads CDI
-//! files from `/var/run/cdi`, as the bundles have it. It also takes a kubectl with kustomize. Without all that nothing is tried.
+//! `tests/support/src/real_node.rs` says how to name the node; its kubelet's root folder is `/var/lib/kubelet` and its
+//! runtime reads CDI files from `/var/run/cdi`, as the bundles have it. The tests also need a kubectl with kustomize.
+//! Without all that they are skipped.
 
 #![allow(unreachable_pub, reason = "modules of a program")]
 #![allow(
@@ -50,7 +52,8 @@ fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-/// The whole life of an installation: pods run, a claim is prepared, a second image takes over under load, all goes.
+/// Runs the whole life of an installation: pods run, a claim is prepared, a second image takes over under load, all
+/// goes.
 fn live_and_go(cluster: &Installation, folder: &Path) {
     let began = Instant::now();
     cluster.apply(folder);
@@ -75,7 +78,8 @@ fn the_privileged_daemon_runs_as_it_is_deployed_rolls_under_load_and_leaves_noth
     live_and_go(&cluster, Path::new("deploy/hardware"));
 }
 
-/// What users are told to change is changed: the image, and which CPUs are the system's, of which the smallest node has few.
+/// The overlay changes the values that users are told to change: the image, and the system's CPUs, of which the
+/// smallest node has few.
 #[test]
 fn an_overlay_with_all_components_runs_rolls_under_load_and_leaves_nothing() {
     let Some(cluster) = Installation::find() else { return };
@@ -100,7 +104,7 @@ fn each_component_alone_is_added_to_a_daemon_that_runs() {
     cluster.others_kinds();
     let copy = copied_deploy();
     let all = fs::read_dir("deploy/components").unwrap().map(|entry| entry.unwrap().path());
-    // Those of the controller are in its own overlay.
+    // The components of the controller are in its own overlay.
     let mut folders: Vec<PathBuf> = all.filter(|path| !path.to_str().unwrap().ends_with("-controller")).collect();
     folders.sort();
     cluster.apply(Path::new("deploy"));

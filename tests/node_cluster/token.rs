@@ -1,4 +1,4 @@
-//! What the token of one daemon is good for, in a real cluster.
+//! Permissions of the token of one daemon, in a real cluster.
 
 use std::{fs, path::Path};
 
@@ -13,7 +13,7 @@ const HARDWARE: &str = "/apis/hostler.dev/v1alpha1/nodehardware";
 const BINDING: &str =
     "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/hostler-hardware-of-own-node";
 
-/// With the token of the daemon of this node.
+/// A client with the token of the daemon of this node.
 struct Impostor<'a> {
     cluster: &'a Installation,
     _folder: tempfile::TempDir,
@@ -48,7 +48,7 @@ impl<'a> Impostor<'a> {
     }
 }
 
-/// In whatever way the daemon was installed; it is there.
+/// Checks the token of the daemon, which is there, installed in any way.
 pub fn a_daemon_writes_the_hardware_of_its_own_node_alone(cluster: &Installation) {
     let own = eventually("a report of the node", || {
         cluster.node.get(HARDWARE)?["items"]
@@ -68,7 +68,7 @@ pub fn a_daemon_writes_the_hardware_of_its_own_node_alone(cluster: &Installation
         refused.contains(&format!("hostler on node '{own}' may not write the hardware of node 'another-node'")),
         "{refused}"
     );
-    // It is the policy that refuses it: the role allows it.
+    // The policy refuses it: the role would allow it.
     cluster.node.delete(BINDING, 0);
     eventually("another node's hardware to be anybody's", || impostor.marks("another-node").ok());
     cluster.node.delete(&format!("{HARDWARE}/another-node"), 0);
