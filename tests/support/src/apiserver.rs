@@ -80,11 +80,11 @@ use watch::WatchSignal;
 /// How a server is.
 #[derive(Clone, Debug, Default)]
 pub struct ApiServerOptions {
-    /// Which release it is of.
+    /// The release of the server.
     pub release: ApiServerRelease,
     /// Feature gates that are not as the release has them.
     pub gates: BTreeMap<String, bool>,
-    /// Whether the CRD of NodeResourceTopology (`topology.node.k8s.io/v1alpha2`) is installed.
+    /// True if the CRD of NodeResourceTopology (`topology.node.k8s.io/v1alpha2`) is installed.
     pub topology: bool,
 }
 
@@ -153,12 +153,12 @@ impl ApiServer {
         self.folder.path().join("ca.pem")
     }
 
-    /// Where a test may put files that go with the server.
+    /// Returns a folder for files of tests that go with the server.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// A file with the address and the token of a user, who is made if he is unknown.
+    /// Returns a file with the address and the token of a user, who is created if unknown.
     pub fn kubeconfig(&self, user: &str) -> PathBuf {
         let token = self.user(user, None);
         let path = self.folder.path().join(format!("{}.kubeconfig", user.replace(['/', ':'], "-")));
@@ -183,7 +183,7 @@ impl ApiServer {
         kube::Client::try_from(config.expect("a configuration")).expect("a client")
     }
 
-    /// Makes a user, or says on which node an existing one runs. His token.
+    /// Creates a user, or sets the node of an existing one. Returns the token.
     pub fn user(&self, name: &str, node: Option<&str>) -> String {
         let new = ApiUser::new(name);
         let token = new.token();
@@ -194,7 +194,8 @@ impl ApiServer {
         token
     }
 
-    /// From now on a user may do what these rules allow, beside what earlier calls have. One for whom none was made may do all.
+    /// From now on a user may do what these rules allow, beside what earlier calls have. One for whom none was made may
+    /// do all.
     pub fn allow(&self, user: &str, rules: Vec<PolicyRule>) {
         let token = self.user(user, None);
         self.shared.write(|state| {
@@ -203,7 +204,7 @@ impl ApiServer {
         });
     }
 
-    /// A user's token is nobody's from now on.
+    /// Revokes a user's token.
     pub fn forget_user(&self, name: &str) {
         self.shared.write(|state| state.users.retain(|_, user| user.name != name));
     }
@@ -254,7 +255,7 @@ impl ApiServer {
     }
 
     fn signal(&self, signal: WatchSignal) {
-        // Without a watch there is nobody to hear it.
+        // Without a watch, the signal has no receiver.
         let _ = self.shared.signals.send(signal);
     }
 
@@ -270,7 +271,7 @@ impl ApiServer {
             .read(|state| state.log.iter().filter(|logged| logged.is_write() && logged.resource == resource).count())
     }
 
-    /// Where the counter of all versions is.
+    /// Returns the present value of the counter of versions.
     pub fn resource_version(&self) -> u64 {
         self.shared.read(|state| state.store.rv())
     }

@@ -1,7 +1,8 @@
-//! Server-side apply: what somebody wants is merged into what is there, and he owns it; what he wants no longer goes.
+//! Server-side apply: an applied configuration is merged into the stored object, and its manager owns the fields; a
+//! field that the manager applies no longer is removed.
 //!
-//! What is applied is held against what is stored as it is written: a quantity or a time that is spelled in another way is
-//! a change, though what is stored then is the same.
+//! What is applied is held against what is stored as it is written: a quantity or a time that is spelled in another way
+//! is a change, though what is stored then is the same.
 
 use serde_json::Value;
 
@@ -22,7 +23,7 @@ pub(crate) fn check_parameters(call: &ApiRequest) -> Result<(), StatusError> {
     Ok(())
 }
 
-/// What the object becomes, with its owners, before it is read as its kind is. `old` is empty for a new one.
+/// Returns the object after an apply, with its owners, before it is read as its kind. `old` is empty for a new object.
 pub(crate) fn apply(call: &ApiRequest, old: &Value, config: &Value) -> Result<Value, StatusError> {
     check_parameters(call)?;
     if config["metadata"]["managedFields"].is_array() {
@@ -68,7 +69,7 @@ fn check_conflicts(call: &ApiRequest, others: &[FieldManager], written: &FieldSe
     Err(StatusError::apply_conflict(&named))
 }
 
-/// Without what he applied last, applies no longer, and nobody else owns.
+/// Removes fields that the manager applied last, applies no longer, and that no other manager owns.
 fn pruned(shape: &Shape, merged: &Value, last: &FieldManager, me: &FieldManager, others: &[FieldManager]) -> Value {
     let all = |value: &Value| with_structures(shape, &structured::field_set(shape, value));
     let mine = with_structures(shape, &last.fields);
@@ -78,7 +79,7 @@ fn pruned(shape: &Shape, merged: &Value, last: &FieldManager, me: &FieldManager,
     let merged_fields = all(merged);
     let keep: FieldSet = all(&without_mine).union(&with_structures(shape, &owned)).cloned().collect();
     let added_back = structured::remove(shape, merged, &(&merged_fields - &keep));
-    // What dangles, since it was in something of his but never his own, stays too.
+    // A dangling field also stays: it was inside a field of the manager, and never the manager's own.
     let gone = &merged_fields - &all(&added_back);
     structured::remove(shape, merged, &(&gone & &mine))
 }

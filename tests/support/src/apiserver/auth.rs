@@ -1,4 +1,4 @@
-//! Who asks, and what he may: bearer tokens and RBAC rules.
+//! Authentication and authorization of requests: bearer tokens and RBAC rules.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use super::{
     resources::{ObjectKind, RequestTarget},
 };
 
-/// Somebody with a token.
+/// A user with a token.
 #[derive(Clone, Debug)]
 pub struct ApiUser {
     /// As in RBAC bindings.
@@ -34,7 +34,7 @@ pub struct PolicyRule {
     /// Paths that are no object's.
     #[serde(rename = "nonResourceURLs")]
     pub non_resource_urls: Vec<String>,
-    /// Where it is of a Role: it counts in this namespace only.
+    /// Namespace of a Role: it counts in this namespace only.
     #[serde(skip)]
     pub namespace: Option<String>,
 }
@@ -69,12 +69,12 @@ impl ApiUser {
         Self { name: name.to_owned(), node: None, rules: None }
     }
 
-    /// What he shows. Readable, because it is no secret.
+    /// Returns the bearer token. Readable, because it is no secret.
     pub fn token(&self) -> String {
         format!("token-of-{}", self.name)
     }
 
-    /// Whether he may in all namespaces.
+    /// Returns true if the user may do this in all namespaces.
     pub(crate) fn may(&self, verb: &str, group: &str, resource: &str, name: &str) -> bool {
         self.may_in(None, verb, group, resource, name)
     }
@@ -98,7 +98,7 @@ impl ApiUser {
             Some(sub) => format!("{}/{sub}", resource.plural),
             None => resource.plural.to_owned(),
         };
-        // The role system:basic-user is everybody's.
+        // Every user has the role system:basic-user.
         let is_basic = resource.kind == ObjectKind::SelfSubjectAccessReview;
         if is_basic || self.may_in(target.namespace.as_deref(), verb, api.group, &path, name) {
             return Ok(());
@@ -111,8 +111,8 @@ impl ApiUser {
         Err(StatusError::forbidden(resource, api.group, name, &why))
     }
 
-    /// Whether he may write the status of devices of `driver` in claims that are bound to `node`: that needs a verb of
-    /// its own.
+    /// Checks that the user may write the status of devices of `driver` in claims that are bound to `node`: that needs
+    /// a verb of its own.
     pub(crate) fn authorize_driver(&self, verb: &str, driver: &str, on_node: Option<&str>) -> Result<(), String> {
         let associated = self.node.is_some() && self.node.as_deref() == on_node;
         let allowed = |prefix: &str| {

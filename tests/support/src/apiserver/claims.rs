@@ -1,4 +1,4 @@
-//! What a valid ResourceClaim is, what of it never changes, and who may write about whose devices.
+//! Validation of ResourceClaims: valid objects, fields that never change, and the right to write device statuses.
 
 use std::collections::BTreeSet;
 
@@ -109,7 +109,7 @@ fn check_reserved(settings: &ServerSettings, errors: &mut Vec<FieldError>, statu
     }
 }
 
-/// What tells devices of a claim apart.
+/// Returns the key that tells devices of a claim apart.
 fn key(device: &Value) -> Value {
     json!([device["driver"], device["pool"], device["device"], device["shareID"]])
 }
@@ -171,8 +171,8 @@ fn check_network(errors: &mut Vec<FieldError>, path: &str, data: &Value) {
     }
 }
 
-/// Since 1.36 it takes more than the right to write the status: one for the allocation, and one for each driver. Who lacks
-/// them hears so from the validation: the claim is invalid.
+/// Since 1.36 it takes more than the right to write the status: one for the allocation, and one for each driver. Who
+/// lacks them hears so from the validation: the claim is invalid.
 pub(crate) fn authorize(settings: &ServerSettings, call: &ApiRequest, old: &Value, claim: &Value) -> Vec<FieldError> {
     if !settings.is_on("DRAResourceClaimGranularStatusAuthorization") || !call.target.is_status() {
         return Vec::new();

@@ -1,5 +1,5 @@
-//! `resource.k8s.io` of 1.26 to 1.31, where a controller of the driver allocates: which kinds there are, what they may contain,
-//! and what the server enforces.
+//! `resource.k8s.io` of 1.26 to 1.31, where a controller of the driver allocates: which kinds there are, what they may
+//! contain, and what the server enforces.
 
 use std::collections::BTreeSet;
 
@@ -62,7 +62,7 @@ const MOST_CONSUMERS: usize = 32;
 const MOST_HANDLES: usize = 32;
 const MOST_BYTES_OF_A_HANDLE: usize = 16 * 1024;
 
-/// What a release serves of the group; nothing for those of today.
+/// Returns the resources of the group that a release serves; `None` for releases of today.
 pub(crate) fn resources(release: ApiServerRelease) -> Option<&'static [ServedResource]> {
     match release {
         ApiServerRelease::V1_26 => Some(OF_1_26),
@@ -172,7 +172,7 @@ fn each(list: &Value, fields: &[&str]) -> Value {
     if list.is_null() { Value::Null } else { items(list).iter().map(|item| only(item, fields)).collect() }
 }
 
-/// What a pod of a release before 1.31 says of its claims, which the types of today do not know any more.
+/// Keeps the claim sources of a pod of a release before 1.31, which the types of today do not have any more.
 pub(crate) fn keep_sources(release: ApiServerRelease, given: &Value, decoded: &mut Value) {
     if release >= ApiServerRelease::V1_31 {
         return;
@@ -186,7 +186,7 @@ pub(crate) fn keep_sources(release: ApiServerRelease, given: &Value, decoded: &m
     }
 }
 
-/// What is wrong with an object of one of these kinds.
+/// Returns the mistakes of an object of one of these kinds.
 pub(crate) fn check(release: ApiServerRelease, kind: ObjectKind, old: Option<&Value>, new: &Value) -> Vec<FieldError> {
     match kind {
         ObjectKind::ClassicClaim => check_claim(release, old, new),
@@ -249,7 +249,7 @@ fn check_devices(errors: &mut Vec<FieldError>, claim: &Value) {
     }
 }
 
-/// What the node is told until 1.30.
+/// Checks resource handles, the texts for the node until 1.30.
 fn check_handles(errors: &mut Vec<FieldError>, status: &Value) {
     if status["driverName"].as_str().is_none_or(str::is_empty) {
         errors.push(FieldError::required("status.driverName", "must be specified when `allocation` is set"));

@@ -1,11 +1,11 @@
-//! Between the version of a request and the one that is stored. `resource.k8s.io/v1beta1` wraps the fields of a device in
-//! `basic` and has no `exactly`; `events.k8s.io/v1` has other names for the fields of a core event.
+//! Between the version of a request and the one that is stored. `resource.k8s.io/v1beta1` wraps the fields of a device
+//! in `basic` and has no `exactly`; `events.k8s.io/v1` has other names for the fields of a core event.
 
 use serde_json::{Map, Value, json};
 
 use super::resources::{GroupVersion, ObjectKind, ServedResource};
 
-/// What of an event is called how: in the core group, in its own.
+/// Fields of an event: the name in the core group, and in its own group.
 const EVENT_FIELDS: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),

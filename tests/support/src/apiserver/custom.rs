@@ -1,5 +1,5 @@
-//! Kinds that somebody defined: what a CustomResourceDefinition may say, and what the server serves by it from then on.
-//! A definition is established at once; with it go its objects.
+//! Custom kinds: the CustomResourceDefinitions that the server accepts, and the resources that it then serves. A
+//! definition is established at once; its objects are deleted with it.
 
 mod convey;
 mod rules;
@@ -19,7 +19,7 @@ use super::{
     store::meta,
 };
 
-/// One version of a kind that somebody defined. Versions differ in their schemas only: nothing is converted.
+/// One version of a custom kind. Versions differ in their schemas only: nothing is converted.
 #[derive(Debug)]
 pub(crate) struct CustomVersion {
     pub version: &'static str,
@@ -47,7 +47,7 @@ impl CustomVersion {
         convey::unknown_fields(&self.schema, object)
     }
 
-    /// What is wrong with an object, by its schema and its rules.
+    /// Returns the mistakes of an object, by its schema and its rules.
     pub(crate) fn check(&self, old: Option<&Value>, object: &Value) -> Vec<FieldError> {
         let mut errors = validation::check(&self.schema, object);
         if !rules::has_any(&self.schema) {
@@ -64,7 +64,7 @@ impl CustomVersion {
     }
 }
 
-/// What is wrong with a definition.
+/// Returns the mistakes of a definition.
 pub(crate) fn check(definition: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let spec = &definition["spec"];

@@ -1,4 +1,4 @@
-//! What a valid device of a ResourceSlice is, by release.
+//! Validation of devices of a ResourceSlice, by release.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! What tests and the controllers of a test do themselves: past the wire, past authorization and faults, but for the rest as
-//! anybody's requests.
+//! Requests of tests and of the controllers of a test: without the wire, authorization and faults, and otherwise like
+//! any other request.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::control_plane::{ControllerCommand, ControllerWrite};
 /// For a state that a test waits for; far above what any takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What goes with a request.
+/// The body of a request.
 pub(super) struct DirectBody {
     content_type: &'static str,
     query: &'static [(&'static str, &'static str)],
@@ -116,7 +116,7 @@ impl ApiServer {
         self.call("test", verb, subresource, object, DirectBody::of(object))
     }
 
-    /// As somebody who may everything; `body` is about `object`.
+    /// Makes a request as a user who may do everything; `body` is about `object`.
     pub(super) fn call(
         &self,
         user_agent: &str,

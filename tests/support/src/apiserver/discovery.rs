@@ -1,4 +1,4 @@
-//! What clients ask before they ask for objects: versions, groups, resources.
+//! Discovery requests, which clients make before they ask for objects: versions, groups, resources.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What a valid event is: the rules that those who report forget.
+//! Validation of Events: the rules that reporters tend to forget.
 
 use serde_json::Value;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::resources::RequestTarget;
 
-/// Which requests suffer, and how.
+/// A fault of some requests: the requests, and its effect.
 #[derive(Clone, Debug)]
 pub struct ApiFault {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, or `*`.
@@ -15,24 +15,24 @@ pub struct ApiFault {
     pub name: Option<String>,
     /// How many requests.
     pub times: u32,
-    /// What becomes of the request.
+    /// The effect on the request.
     pub how: FaultEffect,
 }
 
-/// What happens to a request.
+/// The effect of a fault on a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum FaultEffect {
     /// Refused with this code; seconds for `Retry-After`.
     Status(u16, Option<u64>),
     /// The connection is reset before anything is done.
     Reset,
-    /// It is done, and the connection is reset before the answer.
+    /// The request is carried out, and the connection is reset before the answer.
     LoseAnswer,
-    /// It is done after this time.
+    /// The request is carried out after this time.
     Latency(Duration),
     /// Never answered, and not done.
     Hang,
-    /// It is done, and the connection ends in the middle of the answer.
+    /// The request is carried out, and the connection ends in the middle of the answer.
     CutBody,
 }
 

@@ -131,7 +131,8 @@ fn remove(value: &mut Value, path: &[&str]) {
     }
 }
 
-/// What 1.36 called the resources of the node, which no other release knows. The types of 1.37 would lose it.
+/// The name that 1.36 has for the resources of the node, and no other release knows. The types of 1.37 would lose the
+/// field.
 const OLD_NAME: &str = "nodeAllocatableResourceMappings";
 
 /// Brings back, after the pruning, what only this release has, and takes out what only others have.

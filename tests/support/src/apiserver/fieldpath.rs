@@ -14,9 +14,9 @@ pub(crate) enum PathElement {
     Item(String),
 }
 
-/// Where a field is.
+/// The path of a field.
 pub(crate) type FieldPath = Vec<PathElement>;
-/// What somebody owns.
+/// The fields of a manager.
 pub(crate) type FieldSet = BTreeSet<FieldPath>;
 
 /// The path to a field, step by step.
@@ -24,7 +24,7 @@ pub(crate) fn path(names: &[&str]) -> FieldPath {
     names.iter().map(|name| PathElement::Field((*name).to_owned())).collect()
 }
 
-/// Whether a path begins with these fields.
+/// Returns true if a path begins with these fields.
 pub(crate) fn is_below(path: &[PathElement], names: &[&str]) -> bool {
     path.len() >= names.len()
         && path.iter().zip(names).all(|(step, name)| matches!(step, PathElement::Field(field) if field == name))

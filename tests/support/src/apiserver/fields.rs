@@ -1,4 +1,4 @@
-//! Who owns which field: `metadata.managedFields`.
+//! Ownership of fields: `metadata.managedFields`.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::{
     verbs::ApiRequest,
 };
 
-/// What nobody owns: these fields themselves, not what is in them.
+/// Fields without an owner: these fields themselves, not their content.
 const NOBODYS: [&[&str]; 11] = [
     &["apiVersion"],
     &["kind"],
@@ -29,7 +29,7 @@ const NOBODYS: [&[&str]; 11] = [
     &["metadata", "uid"],
 ];
 
-/// Whether a field can be owned, and by whoever writes to this place: others are set back.
+/// Returns true if a field can be owned by a writer of this place: other fields are set back.
 pub(crate) fn can_own(target: &RequestTarget, field: &[PathElement]) -> bool {
     use ObjectKind::Pod;
     if NOBODYS.iter().any(|names| field == path(names)) {
@@ -74,7 +74,7 @@ impl FieldManager {
         }
     }
 
-    /// Who updates is another one in each version.
+    /// Returns true if this is the same manager. For updates, each version has a manager of its own.
     pub(crate) fn is(&self, other: &Self) -> bool {
         let identity = |one: &Self| {
             let version = if one.operation == "Apply" { String::new() } else { one.version.clone() };
@@ -83,7 +83,7 @@ impl FieldManager {
         identity(self) == identity(other)
     }
 
-    /// As a conflict names him.
+    /// Returns the manager as a conflict names it.
     pub(crate) fn shown(&self) -> String {
         let mut shown = format!("{:?}", self.name);
         if !self.subresource.is_empty() {
@@ -123,7 +123,7 @@ pub(crate) fn managers(object: &Value) -> Vec<FieldManager> {
     object["metadata"]["managedFields"].as_array().into_iter().flatten().map(FieldManager::parse).collect()
 }
 
-/// Those who apply come first, then who wrote earlier.
+/// Sets the managers: those of applies come first, then earlier ones.
 pub(crate) fn set_managers(object: &mut Value, mut managers: Vec<FieldManager>) {
     managers.retain(|manager| !manager.fields.is_empty());
     managers.sort_by(|one, two| {
@@ -139,7 +139,7 @@ pub(crate) fn set_managers(object: &mut Value, mut managers: Vec<FieldManager>) 
     }
 }
 
-/// Whose which fields of an object are: paths by manager, operation and subresource.
+/// Returns the owned fields of an object: paths by manager, operation and subresource.
 pub fn fields_of(object: &Value) -> BTreeMap<String, Vec<String>> {
     let owner = |manager: &FieldManager| {
         let sub = if manager.subresource.is_empty() { String::new() } else { format!(" {}", manager.subresource) };
@@ -158,7 +158,7 @@ pub(crate) fn unowned(object: &Value) -> Value {
     object
 }
 
-/// What a new object is held against: its types have structures that are always there.
+/// Returns the object that a new one is compared with: its types have structures that are always there.
 fn nothing(target: &RequestTarget) -> Value {
     match target.resource.kind {
         ObjectKind::Custom(_) => json!({ "metadata": {} }),
@@ -171,7 +171,7 @@ fn nothing(target: &RequestTarget) -> Value {
     }
 }
 
-/// Notes that the writer owns what he changed, and nobody what is gone.
+/// Makes the writer the owner of changed fields; removed fields have no owner.
 pub(crate) fn written(call: &ApiRequest, old: Option<&Value>, object: &mut Value) {
     let before = old.map_or_else(|| nothing(&call.target), unowned);
     let shape = Shape::of(call.target.resource);

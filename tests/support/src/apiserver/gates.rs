@@ -32,7 +32,7 @@ const GATES: &[FeatureGate] = &[
     gate("WatchList", ApiServerRelease::V1_32, Some(ApiServerRelease::V1_34)),
 ];
 
-/// Whether a gate is on by default. `None`: the release has none of that name.
+/// Returns true if a gate is on by default. `None`: the release has none of that name.
 pub(crate) fn default(release: ApiServerRelease, name: &str) -> Option<bool> {
     let gate = GATES.iter().find(|gate| gate.name == name && gate.since <= release)?;
     // On in 1.32, and off again in 1.33.

@@ -39,7 +39,7 @@ use super::{
     webhooks,
 };
 
-/// What the real server reads of a request at most.
+/// Limit of a request's body, as in the real server.
 const MOST_BYTES_OF_A_REQUEST: usize = 3 * 1024 * 1024;
 
 type ResponseBody = UnsyncBoxBody<Bytes, io::Error>;
@@ -94,7 +94,7 @@ async fn serve_connection(
     }
 }
 
-/// What is known of a request before it is carried out.
+/// The head of a request, before it is carried out.
 struct RequestHead {
     version: hyper::Version,
     token: String,
@@ -128,7 +128,7 @@ impl RequestHead {
     }
 }
 
-/// What goes back.
+/// The response to a request.
 enum ApiResponse {
     Json(u16, Value),
     Text(&'static str),
@@ -264,7 +264,7 @@ fn response(
     cut: bool,
 ) -> Response<ResponseBody> {
     let json = |code: u16, value: &Value| {
-        // Of other kinds, nobody asks for that form.
+        // No client asks for that form of other kinds.
         let is_binary = seen.accept == protobuf::MEDIA_TYPE;
         let content_type = if is_binary { protobuf::MEDIA_TYPE } else { "application/json" };
         let builder = Response::builder().status(code).header(CONTENT_TYPE, content_type);
@@ -312,7 +312,7 @@ async fn feed(
     frames_tx: tokio::sync::mpsc::Sender<Result<Frame<Bytes>, io::Error>>,
 ) {
     loop {
-        // Whoever hangs up needs no more events.
+        // A client that hangs up needs no more events.
         let event = tokio::select! {
             event = watch.next(&shared) => event,
             () = frames_tx.closed() => None,

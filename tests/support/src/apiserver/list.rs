@@ -11,7 +11,7 @@ use super::{
     verbs::ApiRequest,
 };
 
-/// Where a list goes on.
+/// The place where a list continues.
 struct ContinueToken {
     rv: u64,
     namespace: String,

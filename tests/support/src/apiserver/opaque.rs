@@ -1,5 +1,5 @@
-//! What the server keeps of a claim as text, since it is nobody's to read: the parameters of drivers, and their data in the
-//! status. The real server stores the bytes that it was sent, and holds what comes back against them.
+//! Fields of a claim that the server keeps as text, since only drivers read them: the parameters of drivers, and their
+//! data in the status. The real server stores the bytes that it was sent, and compares later writes with them.
 //!
 //! | written by | the text becomes |
 //! |---|---|
@@ -14,7 +14,7 @@ use serde_json::{Map, Value, value::RawValue};
 
 /// The one member of what stands for an opaque text.
 const TEXT: &str = "\u{0}text";
-/// What is opaque in a claim.
+/// The opaque fields of a claim.
 const OPAQUE: [&str; 2] = ["parameters", "data"];
 
 /// Reads a claim in JSON, and keeps what is opaque in it as it stands there.
@@ -36,7 +36,7 @@ pub(crate) fn parse(json: &str) -> serde_json::Result<Value> {
     members.into_iter().map(member).collect::<serde_json::Result<Map<_, _>>>().map(Value::Object)
 }
 
-/// What stands for a text: itself, if nothing that is done with it makes another one of it.
+/// Returns the value that stands for a text: the text itself, unless a later step would change it.
 pub(crate) fn opaque(text: &str) -> Value {
     match serde_json::from_str::<Value>(text) {
         Ok(value) if compact(&value.to_string()) == text => value,

@@ -1,5 +1,5 @@
-//! ValidatingAdmissionPolicies, as far as they are expressions: what one says of an object that somebody wants to write. For which
-//! objects it is asked is not looked at. They are evaluated as the rules of a kind that has no others.
+//! ValidatingAdmissionPolicies, as far as they are expressions: the decision about an object that a client writes. The
+//! objects that a policy is for are not considered. Policies are evaluated as the rules of a kind without others.
 
 use serde_json::{Value, json};
 

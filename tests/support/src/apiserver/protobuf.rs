@@ -1,5 +1,6 @@
-//! Claims in the API's binary form. What a driver may look into is as the real server has it: who the claim is, and the
-//! devices in its status. The rest is JSON inside the real fields: whoever reads it has read what is none of his business.
+//! Claims in the API's binary form. Fields that a driver may read are as the real server has them: the claim's
+//! identity, and the devices in its status. The rest is JSON inside the real fields: a reader that decodes it reads
+//! fields that are not for drivers.
 
 use prost::Message;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What the server says when it says no: `Status` objects, shaped as clients expect them.
+//! Refusals of the server: `Status` objects, shaped as clients expect them.
 
 use std::num::NonZeroU64;
 
@@ -82,12 +82,13 @@ impl FieldError {
         Self { field: field.into(), reason, text }
     }
 
-    /// What is wrong, without the field.
+    /// Returns the mistake, without the field.
     pub(crate) fn why(&self) -> &str {
         &self.text
     }
 
-    /// Whether rules of a definition are not asked any more: they would look at what is not there, or is too much.
+    /// Returns true if rules of a definition are not evaluated any more: they would read a missing field, or one that
+    /// is too large.
     pub(crate) fn keeps_rules_away(&self) -> bool {
         [
             "FieldValueRequired",
@@ -192,7 +193,7 @@ impl StatusError {
         Self::new(403, "Forbidden", format!("{of} is forbidden: {why}")).about(resource, group, name)
     }
 
-    /// What an admission policy denies.
+    /// Returns the refusal by an admission policy.
     pub(crate) fn denied(resource: &ServedResource, group: &str, name: &str, why: &str) -> Self {
         let mut refusal = Self::forbidden(resource, group, name, why);
         (refusal.code, refusal.reason) = (422, "Invalid".to_owned());
@@ -286,7 +287,7 @@ impl StatusError {
         refusal
     }
 
-    /// What the server takes for its own fault.
+    /// Returns a refusal for an error of the server itself.
     pub(crate) fn trouble_with(message: &str) -> Self {
         Self::new(500, "", message)
     }

@@ -1,4 +1,4 @@
-//! What is served where: kinds, their groups and versions by release, and the paths to them.
+//! Served resources: kinds, their groups and versions by release, and the paths to them.
 
 use super::{classic, custom::CustomVersion, rules::ServerSettings};
 
@@ -29,7 +29,7 @@ pub enum ApiServerRelease {
 }
 
 impl ApiServerRelease {
-    /// Those in which a controller of the driver allocates, from the oldest to the newest.
+    /// Releases in which a controller of the driver allocates, from the oldest to the newest.
     pub const CLASSIC: [Self; 4] = [Self::V1_26, Self::V1_28, Self::V1_30, Self::V1_31];
     /// All others, from the oldest to the newest.
     pub const ALL: [Self; 6] = [Self::V1_32, Self::V1_33, Self::V1_34, Self::V1_35, Self::V1_36, Self::V1_37];
@@ -100,7 +100,7 @@ pub(crate) enum ObjectKind {
     NodeResourceTopology,
     TokenReview,
     SubjectAccessReview,
-    /// What the one who asks may, himself.
+    /// The client's own rights.
     SelfSubjectAccessReview,
     CustomResourceDefinition,
     /// Claims of 1.26 to 1.31.
@@ -285,7 +285,7 @@ impl Catalog {
         groups
     }
 
-    /// What a version of a group serves.
+    /// Returns the resources that a version of a group serves.
     pub(crate) fn served(&self, api: GroupVersion) -> Vec<&'static ServedResource> {
         let built_in = self.built_in().filter(|resource| resource.is_in(api.group));
         let of_version = |resource: &&&'static ServedResource| {
@@ -313,7 +313,7 @@ impl Catalog {
         self.all().find(is_named).unwrap_or_else(|| panic!("no resource is called {plural}"))
     }
 
-    /// What an object is, as it says itself. Claims and slices are stored in a version that old releases do not serve.
+    /// Returns the kind that an object names. Claims and slices are stored in a version that old releases do not serve.
     pub(crate) fn of_object(&self, api_version: &str, kind: &str) -> Option<(GroupVersion, &'static ServedResource)> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let stored = || {
@@ -345,7 +345,7 @@ impl GroupVersion {
     }
 }
 
-/// Where a path leads.
+/// The target of a path.
 #[derive(Clone, Debug)]
 pub(crate) enum ApiRoute {
     Version,

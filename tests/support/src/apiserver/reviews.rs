@@ -1,4 +1,5 @@
-//! Questions that are put as objects and never stored: whose a token is, and what somebody may, oneself included.
+//! Reviews, which are posted as objects and never stored: the user of a token, and the rights of a user or of the
+//! client.
 
 use serde_json::{Value, json};
 
@@ -6,7 +7,7 @@ use super::{
     auth::ApiUser, refusal::StatusError, resources::ObjectKind, schema, state::ServerState, verbs::ApiRequest,
 };
 
-/// What a server answers to a question; `None` for objects.
+/// Returns the answer to a review; `None` for objects that are stored.
 pub(crate) fn answer(
     state: &ServerState,
     call: &ApiRequest,
@@ -41,7 +42,7 @@ fn whose(state: &ServerState, _: &ApiUser, spec: &Value) -> Value {
     }
 }
 
-/// Only the name counts here: nobody has a role by his group.
+/// Returns the decision about a user. Only the name counts here: no user has a role by a group.
 fn allowed(state: &ServerState, _: &ApiUser, spec: &Value) -> Value {
     let user = state.users.values().find(|user| spec["user"] == user.name.as_str());
     verdict(user.is_some_and(|user| may(user, spec)))

@@ -1,4 +1,4 @@
-//! Which rules hold in this server: the release, its feature gates, and what they make of an object.
+//! Rules of this server: the release, its feature gates, and their effects on an object.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use super::{
 #[derive(Clone, Debug)]
 pub(crate) struct ServerSettings {
     pub release: ApiServerRelease,
-    /// Whether the CRD of NodeResourceTopology is installed.
+    /// True if the CRD of NodeResourceTopology is installed.
     pub topology: bool,
     gates: BTreeMap<String, bool>,
 }
@@ -32,14 +32,14 @@ impl ServerSettings {
         Self { release, topology: false, gates: gates.clone() }
     }
 
-    /// Whether a feature is there. One that the release does not know is not.
+    /// Returns true if a feature is on. A feature that the release does not know is off.
     pub(crate) fn is_on(&self, gate: &str) -> bool {
         let default = gates::default(self.release, gate);
         default.is_some_and(|default| self.gates.get(gate).copied().unwrap_or(default))
     }
 }
 
-/// What the server reads of an object.
+/// Reads an object as the server does.
 pub(crate) fn decode(
     settings: &ServerSettings,
     resource: &ServedResource,
@@ -54,7 +54,7 @@ pub(crate) fn decode(
     Ok(decoded)
 }
 
-/// What no update may change.
+/// Checks that an update does not change immutable metadata.
 pub(crate) fn check_metadata(call: &ApiRequest, old: &Value, new: &Value) -> Result<(), StatusError> {
     let mut errors = Vec::new();
     for field in ["uid", "creationTimestamp"] {

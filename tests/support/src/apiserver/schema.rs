@@ -1,4 +1,4 @@
-//! What an object may contain: unknown fields are pruned, empty lists and maps left out, quantities and times written the
+//! Normal form of an object: unknown fields are pruned, empty lists and maps left out, quantities and times written the
 //! canonical way.
 
 use k8s_openapi::{
@@ -32,7 +32,7 @@ const MAPS: [&str; 9] = [
     "nodeAllocatableResources",
     "requests",
 ];
-/// What belongs to others and stays as it is.
+/// Fields of other owners, which stay as they are.
 const OPAQUE: [&str; 4] = ["parameters", "data", "managedFields", "default"];
 /// To the second.
 const TIMES: [&str; 6] =
@@ -87,7 +87,7 @@ pub(crate) fn decode(resource: &ServedResource, object: &Value) -> Result<Value,
     Ok(decoded)
 }
 
-/// What a request for devices says where it says nothing.
+/// Sets the defaults of device requests.
 fn default_requests(requests: &mut Value) {
     for request in requests.as_array_mut().into_iter().flatten() {
         let alternatives = match request.get_mut("exactly") {

@@ -1,5 +1,5 @@
-//! What parts of an object are one field, and which have fields of their own: of lists, by which keys their members are told
-//! apart. For kinds that are built in it is a table, for others their schema says it.
+//! Shape of an object: which parts are one field, and which have fields of their own; for lists, the keys that tell
+//! their members apart. For built-in kinds the shape is a table, for others the schema has it.
 
 use serde_json::{Map, Value};
 
@@ -91,16 +91,16 @@ const MAPS: &[&str] = &[
     "requests",
 ];
 
-/// What is known of a part of an object.
+/// The shape of a part of an object.
 #[derive(Clone, Debug)]
 pub(crate) enum Shape {
-    /// By its path; every kind of container is one of `containers`.
+    /// A part of a built-in kind, by its path; every kind of container is one of `containers`.
     BuiltIn(String),
-    /// An object of a kind that somebody defined.
+    /// An object of a custom kind.
     Custom(&'static Value),
-    /// A part of it.
+    /// A part of a custom kind.
     Schema(&'static Value),
-    /// Nothing: objects have fields, lists are one.
+    /// An unknown part: objects have fields, a list is one field.
     Unknown,
 }
 
@@ -153,7 +153,7 @@ impl Shape {
         }
     }
 
-    /// Whether a name is a field of the type, not one that a map has.
+    /// Returns true if a name is a field of the type, not one that a map has.
     pub(crate) fn names(&self, name: &str) -> bool {
         match self {
             Self::BuiltIn(path) => !MAPS.iter().any(|map| ends(path, map)),
@@ -163,7 +163,7 @@ impl Shape {
         }
     }
 
-    /// Whether an object is one field.
+    /// Returns true if an object is one field.
     pub(crate) fn is_atomic(&self) -> bool {
         match self {
             Self::BuiltIn(path) => ATOMIC.iter().any(|pattern| ends(path, pattern)),
@@ -213,7 +213,7 @@ impl Shape {
         }
     }
 
-    /// What a key is where it is not given.
+    /// Returns the default of a key that is missing.
     fn default_of(&self, key: &str) -> Option<Value> {
         match self {
             Self::BuiltIn(path) => (ends(path, "ports[]") && key == "protocol").then(|| Value::from("TCP")),

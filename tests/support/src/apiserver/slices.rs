@@ -1,4 +1,4 @@
-//! What a valid ResourceSlice is, by release: the pool, the nodes, the number of devices, the shared counters.
+//! Validation of ResourceSlices, by release: the pool, the nodes, the number of devices, the shared counters.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -164,7 +164,7 @@ fn check_devices(settings: &ServerSettings, errors: &mut Vec<FieldError>, spec: 
     }
 }
 
-/// Whether half as many such devices fit into a slice.
+/// Returns true if only half as many such devices fit into a slice.
 fn is_advanced(release: ApiServerRelease, device: &Value) -> bool {
     let lists = ["ints", "bools", "strings", "versions"];
     let has_list = members(&device["attributes"]).any(|(_, value)| lists.iter().any(|list| !value[*list].is_null()));

@@ -1,4 +1,4 @@
-//! What the server knows, behind one lock, and who is told when it changes.
+//! State of the server, behind one lock, and the watches that are told when it changes.
 
 use std::{
     collections::BTreeMap,
@@ -85,7 +85,7 @@ impl LoggedRequest {
         self.name.clone_from(&target.name);
     }
 
-    /// Whether it was to change something.
+    /// Returns true if the request was to change an object.
     pub(crate) fn is_write(&self) -> bool {
         matches!(self.verb, "create" | "update" | "patch" | "delete" | "deletecollection")
     }
@@ -94,7 +94,7 @@ impl LoggedRequest {
 /// A write that a policy may refuse.
 #[derive(Debug)]
 pub struct AdmissionAttributes<'a> {
-    /// Who writes.
+    /// The user who writes.
     pub user: &'a ApiUser,
     /// `CREATE`, `UPDATE` or `DELETE`.
     pub operation: &'static str,
@@ -104,9 +104,9 @@ pub struct AdmissionAttributes<'a> {
     pub subresource: Option<&'a str>,
     /// Of the object.
     pub name: &'a str,
-    /// As it would be stored; `None` for a deletion.
+    /// The object as it would be stored; `None` for a deletion.
     pub object: Option<&'a Value>,
-    /// As it is; `None` for a creation.
+    /// The object as it is stored; `None` for a creation.
     pub old: Option<&'a Value>,
 }
 
@@ -132,7 +132,7 @@ pub(crate) struct ServerState {
     pub log: Vec<LoggedRequest>,
     pub policies: Vec<AdmissionPolicy>,
     pub catalog: Catalog,
-    /// Where Services lead, by namespace and name.
+    /// Addresses of Services, by namespace and name.
     pub services: BTreeMap<(String, String), SocketAddr>,
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::resources::ObjectKind;
 
-/// What an object is found by. Cluster-wide objects have an empty namespace.
+/// The key of an object. Cluster-wide objects have an empty namespace.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct ObjectKey {
     pub kind: ObjectKind,
@@ -55,7 +55,7 @@ impl ObjectStore {
         Self { rv: 100, compacted: 100, objects: ObjectMap::new(), history: Vec::new(), definitions: 0 }
     }
 
-    /// Where the counter is.
+    /// Returns the counter of versions.
     pub(crate) fn rv(&self) -> u64 {
         self.rv
     }
@@ -79,12 +79,12 @@ impl ObjectStore {
         self.objects.get(key).cloned()
     }
 
-    /// As it is now.
+    /// Returns the present objects.
     pub(crate) fn objects(&self) -> &ObjectMap {
         &self.objects
     }
 
-    /// As it was when the counter was at `rv`.
+    /// Returns the objects as they were when the counter was at `rv`.
     pub(crate) fn objects_at(&self, rv: u64) -> Result<ObjectMap, CompactedHistory> {
         let mut objects = self.objects.clone();
         for change in self.since(rv)?.iter().rev() {
@@ -96,7 +96,7 @@ impl ObjectStore {
         Ok(objects)
     }
 
-    /// What happened after `rv`.
+    /// Returns the changes after `rv`.
     pub(crate) fn since(&self, rv: u64) -> Result<&[ObjectChange], CompactedHistory> {
         if rv < self.compacted {
             return Err(CompactedHistory);

@@ -9,7 +9,7 @@ const RETAINED: &str = "$retainKeys";
 const DELETED: &str = "$deleteFromPrimitiveList/";
 const ORDER: &str = "$setElementOrder/";
 
-/// What a value becomes.
+/// Merges a patch into a value.
 pub(crate) fn merge(shape: &Shape, target: &mut Value, patch: &Value) -> Result<(), StatusError> {
     let Value::Object(patch) = patch else {
         *target = patch.clone();
@@ -125,8 +125,8 @@ fn merge_list(shape: &Shape, key: &str, target: &mut Value, patch: &[Value]) -> 
     Ok(())
 }
 
-/// Members that the patch names come in its order, others in the order that they had; a member that is not new comes behind
-/// one that it followed.
+/// Members that the patch names come in its order, others in the order that they had; a member that is not new comes
+/// behind one that it followed.
 fn sort(key: &str, merged: &mut Vec<Value>, order: &[Value], before: &[Value]) {
     let identity = |item: &Value| if key == "=" { item.clone() } else { item[key].clone() };
     let place = |list: &[Value], item: &Value| list.iter().position(|one| identity(one) == identity(item));

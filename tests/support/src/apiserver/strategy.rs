@@ -1,4 +1,4 @@
-//! What becomes of an object before it is stored: what the server sets, what it keeps, what it refuses to change.
+//! Changes of an object before it is stored: fields that the server sets, keeps, or refuses to change.
 
 use serde_json::{Value, json};
 
@@ -90,13 +90,13 @@ pub(crate) fn updated(target: &RequestTarget, old: &Value, mut new: Value) -> Va
     new
 }
 
-/// Whether whoever writes the status of an object writes nothing else of it.
+/// Returns true if a write of an object's status leaves its metadata as it is.
 pub(crate) fn keeps_metadata_from_status(kind: ObjectKind) -> bool {
     use ObjectKind::{ClassicClaim, Custom, ResourceClaim, SchedulingContext};
     matches!(kind, ResourceClaim | ClassicClaim | SchedulingContext | Custom(_))
 }
 
-/// What drivers said of devices that the claim has no longer.
+/// Removes statuses of devices that the claim has no longer.
 fn forget_deallocated(old: &Value, new: &mut Value) {
     let results = |claim: &Value| items(&claim["status"]["allocation"]["devices"]["results"]).to_vec();
     let (before, after) = (results(old), results(new));

@@ -1,4 +1,5 @@
-//! Objects by their shape: the set of their fields, what differs between two, one merged into another, fields taken out.
+//! Objects by their shape: the set of their fields, what differs between two, one merged into another, fields taken
+//! out.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +10,7 @@ use super::{
     shape::{ListKind, Shape},
 };
 
-/// What differs between two objects.
+/// The difference between two objects.
 #[derive(Debug, Default)]
 pub(crate) struct Comparison {
     pub removed: FieldSet,
@@ -29,7 +30,7 @@ impl Comparison {
     }
 }
 
-/// The fields of what somebody applies.
+/// Returns the fields of an applied configuration.
 pub(crate) fn field_set(shape: &Shape, value: &Value) -> FieldSet {
     let mut set = FieldSet::new();
     collect(&mut set, &mut Vec::new(), shape, value);
@@ -63,7 +64,7 @@ fn collect(set: &mut FieldSet, path: &mut FieldPath, shape: &Shape, value: &Valu
     }
 }
 
-/// What a change changes.
+/// Compares two versions of an object.
 pub(crate) fn compare(shape: &Shape, old: &Value, new: &Value) -> Comparison {
     let mut comparison = Comparison::default();
     compare_at(&mut comparison, &mut Vec::new(), shape, Some(old), Some(new));
@@ -121,7 +122,7 @@ fn compare_members(
     }
 }
 
-/// What comes of an object by what somebody applies.
+/// Merges an applied configuration into an object.
 pub(crate) fn merge(shape: &Shape, live: Option<&Value>, config: Option<&Value>) -> Value {
     match (live, config) {
         (Some(Value::Object(live)), Some(Value::Object(config)))

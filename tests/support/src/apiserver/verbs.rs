@@ -1,4 +1,4 @@
-//! What is done to objects: get, list, create, update, patch, delete. Each is one step under the lock of the state.
+//! Verbs on objects: get, list, create, update, patch, delete. Each is one step under the lock of the state.
 
 mod deletion;
 mod eviction;
@@ -25,7 +25,7 @@ use super::{
 /// etcd's.
 const MOST_BYTES_OF_AN_OBJECT: usize = 1_536 * 1024;
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
-/// Of kinds that somebody defined.
+/// Patch types of custom kinds.
 const PATCHES: &str = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
 const STALE: &str = "the object has been modified; please apply your changes to the latest version and try again";
 
@@ -52,7 +52,7 @@ impl ApiRequest {
         ObjectSelector::parse(settings.release, self.target.resource, labels, fields)
     }
 
-    /// Who owns the fields that this request writes.
+    /// Returns the manager of the fields that this request writes.
     pub(crate) fn manager(&self) -> String {
         match self.parameter("fieldManager") {
             "" => self.user_agent.split('/').next().unwrap_or_default().to_owned(),
@@ -139,7 +139,7 @@ fn create(
     create_stored(state, settings, call, object, false)
 }
 
-/// Whoever applies has settled the ownership of the fields himself.
+/// Stores a new object. An apply has set the ownership of the fields already.
 fn create_stored(
     state: &mut ServerState,
     settings: &ServerSettings,
@@ -212,7 +212,7 @@ fn incoming(settings: &ServerSettings, call: &ApiRequest, body: &Value) -> Resul
     }
 }
 
-/// Who asks for it hears of fields that would be pruned.
+/// Refuses fields that would be pruned, if the request asks for strict validation.
 fn check_fields(call: &ApiRequest, object: &Value) -> Result<(), StatusError> {
     let Some(custom) = call.target.resource.custom.filter(|_| call.parameter("fieldValidation") == "Strict") else {
         return Ok(());
@@ -236,7 +236,7 @@ fn update(state: &mut ServerState, settings: &ServerSettings, call: &ApiRequest)
     replace(state, settings, call, &old, new, false)
 }
 
-/// Writes what an update or a patch came to. Whoever applies has settled the ownership of the fields himself.
+/// Writes the result of an update or a patch. An apply has set the ownership of the fields already.
 fn replace(
     state: &mut ServerState,
     settings: &ServerSettings,
@@ -298,7 +298,7 @@ fn patched(state: &mut ServerState, settings: &ServerSettings, call: &ApiRequest
     replace(state, settings, call, &old, new, false)
 }
 
-/// What is applied is merged as it is written, and read as its kind is then.
+/// Carries out an apply: the configuration is merged as it was written, and then read as its kind.
 fn applied(
     state: &mut ServerState,
     settings: &ServerSettings,

@@ -21,14 +21,14 @@ use super::{
 const LONGEST: Duration = Duration::from_secs(1800);
 const BETWEEN_BOOKMARKS: Duration = Duration::from_secs(60);
 
-/// What a test has all watches do.
+/// A signal of a test to all watches.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum WatchSignal {
     /// End, as after a timeout.
     Close,
     /// Report 410 and end.
     Expire,
-    /// Send a bookmark to whoever wants one.
+    /// Sends a bookmark to each watch that asked for them.
     Bookmark,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct ObjectWatch {
 }
 
 impl ObjectWatch {
-    /// What the client gets first is worked out under the lock of the state.
+    /// Starts a watch. Its first events are computed under the lock of the state.
     pub(crate) fn start(
         store: &ObjectStore,
         settings: &ServerSettings,

@@ -1,5 +1,5 @@
-//! Mutating webhooks, as far as objects are made: whoever is registered is asked over TLS, and what he answers is done. One that
-//! does not answer in his time is done without, or the object is refused, as `failurePolicy` says.
+//! Mutating webhooks for creations: each registered webhook is called over TLS, and its patch is applied. If it does
+//! not answer in its time, the object is created without it, or refused, as `failurePolicy` says.
 //!
 //! `matchConditions` are not looked at: every object of a rule is sent.
 
@@ -128,10 +128,11 @@ impl Hook {
     }
 }
 
-/// Sends something over TLS to whoever proves this name by what `bundle` (PEM) has signed. HTTP status and body of the answer.
+/// Sends a request over TLS to a server that proves this name by a certificate of `bundle` (PEM). Returns HTTP status
+/// and body of the answer.
 ///
 /// # Errors
-/// When it comes to no answer.
+/// Fails if there is no answer.
 pub fn ask_over_tls(
     address: SocketAddr,
     name: &str,

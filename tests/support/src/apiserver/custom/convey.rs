@@ -1,8 +1,8 @@
-//! What becomes of an object before it is looked at: unknown fields go, defaults come.
+//! Pruning and defaulting of an object before validation.
 
 use serde_json::{Map, Value};
 
-/// What every object has, whatever its schema says.
+/// Fields that every object has, in any schema.
 const ALWAYS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 /// Takes out what the schema does not know.

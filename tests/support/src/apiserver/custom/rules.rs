@@ -1,6 +1,6 @@
-//! Rules in CEL (`x-kubernetes-validations`), evaluated with the expressions of device selectors: `self` and `oldSelf` are
-//! bound to what is there, written as constants. A message is the constant one: `messageExpression` gives texts, and
-//! selectors give truths.
+//! Rules in CEL (`x-kubernetes-validations`), evaluated with the expressions of device selectors: `self` and `oldSelf`
+//! are bound to what is there, written as constants. A message is the constant one: `messageExpression` gives texts,
+//! and selectors give truths.
 
 use hostler_api::resource::SortedMap;
 use hostler_cel::{CelOptions, DeviceFacts, Selector};
@@ -44,7 +44,7 @@ struct Part<'a> {
     old: Option<&'a Value>,
 }
 
-/// Whether a schema has rules.
+/// Returns true if a schema has rules.
 pub(super) fn has_any(schema: &Value) -> bool {
     let below = ["additionalProperties", "items"].map(|name| &schema[name]);
     let members = schema["properties"].as_object().into_iter().flatten().map(|(_, schema)| schema);
@@ -52,14 +52,14 @@ pub(super) fn has_any(schema: &Value) -> bool {
     !items(&schema["x-kubernetes-validations"]).is_empty() || inside.into_iter().any(has_any)
 }
 
-/// Which rules an object breaks.
+/// Returns the rules that an object breaks.
 pub(super) fn check(schema: &Value, old: Option<&Value>, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     check_part(&mut errors, "", Part { schema, value: object, old });
     errors
 }
 
-/// Whether a rule can be evaluated at all.
+/// Checks that a rule can be evaluated at all.
 pub(super) fn compile(rule: &Value) -> Result<(), String> {
     let text = rule["rule"].as_str().unwrap_or_default();
     let nothing = "dyn({})".to_owned();
@@ -94,7 +94,7 @@ fn check_part(errors: &mut Vec<FieldError>, path: &str, part: Part<'_>) {
     }
 }
 
-/// What a member of a list was. Only lists with keys say which one that is.
+/// Returns the former value of a member of a list. Only lists with keys identify members.
 fn same_member<'a>(schema: &Value, old: &'a Value, item: &Value) -> Option<&'a Value> {
     if schema["x-kubernetes-list-type"] != "map" {
         return None;
@@ -142,7 +142,7 @@ fn bind(name: &str, value: &str, body: &str) -> String {
     format!("cel.bind({name}, {value}, {body})")
 }
 
-/// Whether a text has a word.
+/// Returns true if a text has a word.
 fn mentions(text: &str, word: &str) -> bool {
     text.split(|letter| !is_of_word(letter)).any(|one| one == word)
 }
@@ -151,7 +151,8 @@ fn is_of_word(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '_'
 }
 
-/// What a text reads of a name: one field after the other, wherever it has the name. None after the name: all of it.
+/// Returns the fields that a text reads of a name, wherever it has the name. An empty list of fields stands for the
+/// whole value.
 fn reads<'a>(text: &'a str, name: &str) -> Vec<Vec<&'a str>> {
     let found = text.match_indices(name).filter(|(at, _)| {
         let is_inside = |letter: char| is_of_word(letter) || letter == '.';
@@ -174,8 +175,8 @@ fn fields_of(mut text: &str) -> Vec<&str> {
     fields
 }
 
-/// A value as an expression; its type is known when it runs. An expression can be no longer than 10 KiB, so what nobody reads is
-/// left out.
+/// Returns a value as an expression; its type is known when it runs. An expression can be no longer than 10 KiB, so
+/// fields that no rule reads are left out.
 fn constant(schema: &Value, value: &Value, reads: &[&[&str]]) -> String {
     match value {
         Value::Object(object) => format!("dyn({{{}}})", entries(schema, object, reads).join(", ")),

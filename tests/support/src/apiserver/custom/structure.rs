@@ -1,5 +1,4 @@
-//! Whether a schema is one that the server takes: structural, with lists whose members can be told apart, and with rules that
-//! can be compiled.
+//! Validation of schemas: structural, with lists whose members can be told apart, and with rules that can be compiled.
 
 use regex::bytes::RegexBuilder;
 use serde_json::Value;

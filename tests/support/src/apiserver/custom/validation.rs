@@ -1,4 +1,4 @@
-//! Whether an object is what its schema says.
+//! Validation of an object by its schema.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::{
     convey,
 };
 
-/// What is wrong with an object.
+/// Returns the mistakes of an object.
 pub(super) fn check(schema: &Value, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let root = object.as_object().cloned().unwrap_or_default();
@@ -20,7 +20,7 @@ pub(super) fn check(schema: &Value, object: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// What is wrong with a part of an object.
+/// Returns the mistakes of a part of an object.
 pub(super) fn check_value(schema: &Value, value: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     check_at(&mut errors, "", schema, value);

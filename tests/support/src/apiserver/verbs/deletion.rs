@@ -98,7 +98,7 @@ pub(super) fn runs(key: &ObjectKey, object: &Value) -> bool {
     key.kind == ObjectKind::Pod && object["spec"]["nodeName"].is_string() && !is_done
 }
 
-/// What holds an object: those that it has, and one by what shall become of its dependents.
+/// Returns the finalizers of a deleted object: its own, and one for the propagation to its dependents.
 fn finalizers_of(object: &Value, call: &ApiRequest, options: &Value) -> Vec<String> {
     let policy = options["propagationPolicy"].as_str().unwrap_or_else(|| call.parameter("propagationPolicy"));
     let own = match policy {
@@ -115,7 +115,7 @@ fn finalizers_of(object: &Value, call: &ApiRequest, options: &Value) -> Vec<Stri
     finalizers
 }
 
-/// Whether an object that is to go is held by nothing any more.
+/// Returns true if a deleted object has no finalizer left.
 pub(super) fn is_due(object: &Value) -> bool {
     let is_held = !items(&object["metadata"]["finalizers"]).is_empty();
     let has_content = object["kind"] == "Namespace" && !items(&object["spec"]["finalizers"]).is_empty();
