@@ -1,5 +1,5 @@
-//! A cluster for a test: an API server of its own, or a part of a real one (`HOSTLER_E2E_KUBECONFIG`) that no other test
-//! touches. The test is its scheduler.
+//! A cluster for a test: an API server of its own, or a part of a real one (`HOSTLER_E2E_KUBECONFIG`) that no other
+//! test touches. The test is its scheduler.
 
 mod allocator;
 mod proxy;
@@ -90,7 +90,7 @@ impl TestCluster {
         cluster
     }
 
-    /// Where trouble can be made; not in a real cluster.
+    /// Returns the server, if it is the test's own and can have faults; a real cluster cannot.
     pub fn faults(&self) -> Option<&ApiServer> {
         if self.server.is_none() {
             println!("skipped: makes trouble in an API server of its own, not in that of {REAL}");
@@ -160,7 +160,7 @@ impl TestCluster {
         self.folder.path().join("kubeconfig")
     }
 
-    /// What becomes of the daemon's calls from now on.
+    /// Sets the state of the daemon's connections from now on.
     pub fn wire(&self, wire: WireState) {
         self.proxy.set(wire);
     }
@@ -198,8 +198,8 @@ impl TestCluster {
         created.unwrap_or_else(|error| panic!("{object} cannot be created: {error}"))
     }
 
-    /// Makes a pod that uses claims; its UID. The API server must know who a claim is reserved for: a real cluster frees
-    /// claims of pods that are not there.
+    /// Makes a pod that uses claims; its UID. The API server must know who a claim is reserved for: a real cluster
+    /// frees claims of pods that are not there.
     pub fn create_pod(&self, name: &str, node: &str, claims: &[&str]) -> String {
         let wanted: Vec<Value> =
             claims.iter().map(|claim| json!({"name": claim, "resourceClaimName": claim})).collect();
@@ -233,8 +233,8 @@ impl TestCluster {
         });
     }
 
-    /// Removes what a pod that has ended leaves in the API; a claim that nobody uses any more loses its devices, as a
-    /// controller of the cluster sees to.
+    /// Removes what a pod that has ended leaves in the API; an unused claim loses its devices, as a controller of the
+    /// cluster sees to.
     pub fn remove_pod(&self, name: &str, uid: &str, claims: &[String]) {
         let now = DeleteParams::default().grace_period(0);
         // Gone is gone.
@@ -317,8 +317,8 @@ impl TestCluster {
         });
     }
 
-    /// Gives a claim one device for a pod, with parameters of another driver's that are stored as they are written here: who
-    /// makes claims spells them in his own way.
+    /// Gives a claim one device for a pod, with parameters of another driver's that are stored as they are written
+    /// here: creators of claims spell them in various ways.
     pub fn allocate_as_written(&self, name: &str, result: &Value, parameters: &str, pod: &str) {
         let mut claim = serde_json::to_value(self.claim(name).unwrap()).unwrap();
         claim["apiVersion"] = json!("resource.k8s.io/v1");
@@ -343,7 +343,7 @@ impl TestCluster {
         self.block_on(self.client().request_text(request.unwrap())).unwrap();
     }
 
-    /// Reads, changes and writes the status, again if somebody else was faster.
+    /// Reads, changes and writes the status, again if another writer was faster.
     fn patch_status(&self, name: &str, change: impl Fn(&mut Value)) {
         let api: Api<ResourceClaim> = self.api();
         loop {
@@ -384,7 +384,7 @@ impl TestCluster {
     }
 }
 
-/// Of a claim that nobody uses.
+/// Removes the allocation of an unused claim.
 fn free(status: &mut Value) {
     for field in ["allocation", "reservedFor", "devices"] {
         status.as_object_mut().unwrap().remove(field);

@@ -1,9 +1,9 @@
-//! The controllers of a cluster that somebody who uses claims depends on, as a real 1.36 has them: the garbage collector, the
-//! controller of claims, the scheduler, and the end of namespaces. Each looks at the whole state and says the one write that
-//! it makes next: a test takes one step at a time, carries a step out later, or has all of them run.
+//! The controllers of a cluster that users of claims depend on, as a real 1.36 has them: the garbage collector, the
+//! controller of claims, the scheduler, and the end of namespaces. Each reads the whole state and returns its next
+//! write: a test makes one step at a time, makes a step later, or runs all of them.
 //!
 //! ```text
-//!   ApiServerView ──► collector, claims, scheduler, namespaces ──► ControllerCommand ──► the server, as anybody's write
+//!   ApiServerView ──► collector, claims, scheduler, namespaces ──► ControllerCommand ──► the server, like a client's
 //!                                   ▲                                                          │
 //!                                   └──────────────── what became of it ◄─────────────────────┘
 //! ```
@@ -36,11 +36,11 @@ use scheduler::Scheduler;
 pub struct ControllerCommand {
     /// As the controller calls itself towards the server.
     pub who: &'static str,
-    /// What it writes.
+    /// The write.
     pub write: ControllerWrite,
 }
 
-/// What a controller writes. Objects say by their metadata which one they are, and whether the version matters.
+/// A write of a controller. The metadata of an object tells which one it is, and whether the version matters.
 #[derive(Clone, Debug)]
 pub enum ControllerWrite {
     /// A new object.
@@ -49,13 +49,13 @@ pub enum ControllerWrite {
     Update(Value),
     /// The status of an object.
     UpdateStatus(Value),
-    /// A part of a status, which is this controller's then, whoever had it.
+    /// A part of a status, which this controller owns then, also if it had another owner.
     ApplyStatus(Value),
     /// A strategic merge patch of a status.
     PatchStatus(Value),
     /// An object goes, under preconditions, as `propagationPolicy` says.
     Delete {
-        /// Which one.
+        /// The object.
         object: Value,
         /// Of the deletion.
         options: Value,
@@ -79,18 +79,18 @@ pub struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// As it is when a cluster starts.
+    /// Returns the controllers of a cluster that starts.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What is written next; `None`: nobody has anything to do.
+    /// Returns the next write of all controllers; `None` if there is nothing to do.
     pub fn next(&mut self, view: &ApiServerView<'_>) -> Option<ControllerCommand> {
         let claims = self.claims.next(view).or_else(|| self.collector.next(view));
         claims.or_else(|| self.namespaces.next(view)).or_else(|| self.scheduler.next(view))
     }
 
-    /// What the scheduler writes next.
+    /// Returns the scheduler's next write.
     pub fn next_of_scheduler(&mut self, view: &ApiServerView<'_>) -> Option<ControllerCommand> {
         self.scheduler.next(view)
     }
@@ -100,12 +100,12 @@ impl ControlPlane {
         self.scheduler = Scheduler::default();
     }
 
-    /// What the controller of claims writes next.
+    /// Returns the next write of the controller of claims.
     pub fn next_of_claims(&mut self, view: &ApiServerView<'_>) -> Option<ControllerCommand> {
         self.claims.next(view)
     }
 
-    /// What the garbage collector writes next.
+    /// Returns the garbage collector's next write.
     pub fn next_of_collector(&mut self, view: &ApiServerView<'_>) -> Option<ControllerCommand> {
         self.collector.next(view)
     }
@@ -127,7 +127,7 @@ impl ControlPlane {
         true
     }
 
-    /// Steps until nobody has anything to do.
+    /// Makes steps until there is nothing to do.
     pub fn settle(&mut self, server: &ApiServer) {
         const MOST: usize = 10_000;
         let steps = (0..MOST).take_while(|_| self.step(server)).count();
@@ -151,7 +151,7 @@ impl ControlPlane {
     }
 }
 
-/// What names an object, and nothing else of it.
+/// Returns the fields of an object that identify it.
 fn identity(object: &Value) -> Value {
     let metadata = &object["metadata"];
     let mut named = json!({ "name": metadata["name"], "uid": metadata["uid"] });

@@ -45,16 +45,16 @@ use tonic::{
 
 /// How long the kubelet waits for a connection.
 pub(crate) const DIAL: Duration = Duration::from_secs(10);
-/// Its deadline for GetInfo.
+/// The kubelet's deadline for GetInfo.
 pub(crate) const GET_INFO: Duration = Duration::from_secs(1);
-/// Its deadline for NotifyRegistrationStatus.
+/// The kubelet's deadline for NotifyRegistrationStatus.
 pub(crate) const NOTIFY: Duration = Duration::from_secs(5);
-/// Its deadline for prepare and unprepare.
+/// The kubelet's deadline for prepare and unprepare.
 pub const CALL: Duration = Duration::from_secs(45);
 /// For a state that a test waits for; far above what any takes.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the kubelet has against the driver.
+/// A complaint of the kubelet about the driver.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct KubeletComplaint(pub String);
@@ -121,13 +121,14 @@ impl KubeletRelease {
         }
     }
 
-    /// What the service is called under.
+    /// Returns the authority of calls to the service.
     pub(crate) fn service_authority(self, endpoint: &Path) -> String {
         if self == Self::V1_33 { authority(endpoint) } else { "localhost".to_owned() }
     }
 }
 
-/// What the kubelet's gRPC library makes of a socket path that it takes for a host: it escapes all but these.
+/// Returns the authority that the kubelet's gRPC library makes of a socket path which it takes for a host: it escapes
+/// all but these characters.
 pub fn authority(path: &Path) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~!$&'()*+,;=:[]@".contains(&byte);
     let escape = |byte: &u8| if plain(*byte) { char::from(*byte).to_string() } else { format!("%{byte:02X}") };
@@ -137,7 +138,7 @@ pub fn authority(path: &Path) -> String {
 /// Connects to a socket, for calls under this authority.
 ///
 /// # Errors
-/// When nobody answers, or the authority is none.
+/// Fails if there is no answer, or the authority is invalid.
 pub async fn dial(path: &Path, authority: &str) -> KubeletResult<Channel> {
     let uri: Uri = match format!("http://{authority}").parse() {
         Ok(uri) => uri,
@@ -191,7 +192,7 @@ impl Kubelet {
     pub async fn register(&self) -> KubeletResult<KubeletPlugin> {
         let give_up = Instant::now() + PATIENCE;
         loop {
-            // A socket of the dead is tried again and again, which is in nobody's way; of the others the newest counts.
+            // A socket of a dead daemon is tried again and again, which does no harm; of the others the newest counts.
             let live =
                 self.sockets().into_iter().filter(|socket| std::os::unix::net::UnixStream::connect(socket).is_ok());
             let age = |socket: &PathBuf| fs::metadata(socket).and_then(|found| found.modified()).ok();
@@ -229,10 +230,10 @@ impl Kubelet {
     }
 }
 
-/// What the kubelet will speak to a plugin, if it accepts what the plugin says about itself.
+/// Returns the version that the kubelet speaks to a plugin, if it accepts the plugin's information.
 ///
 /// # Errors
-/// When the real kubelet would refuse it.
+/// Fails if the real kubelet would refuse the plugin.
 pub(crate) fn validate(info: &PluginInfo, release: KubeletRelease) -> KubeletResult<DraApiVersion> {
     if info.r#type != "DRAPlugin" {
         return complain(format!("no handler for plugin type {:?}", info.r#type));
@@ -263,13 +264,13 @@ pub type ClaimAnswers<T> = BTreeMap<String, Result<T, String>>;
 /// A registered driver.
 #[derive(Clone, Debug)]
 pub struct KubeletPlugin {
-    /// What it says it is.
+    /// The plugin's information about itself.
     pub info: PluginInfo,
-    /// What the kubelet speaks to it.
+    /// The version that the kubelet speaks to the plugin.
     pub version: DraApiVersion,
     release: KubeletRelease,
     channel: Channel,
-    /// What it answered for the claims that are prepared: the kubelet keeps that for the life of the pods.
+    /// Answers for prepared claims: the kubelet keeps them for the life of the pods.
     prepared: BTreeMap<String, Vec<Device>>,
 }
 
@@ -425,10 +426,10 @@ impl KubeletPlugin {
     }
 }
 
-/// Whether every claim that was asked for has an answer, and no other.
+/// Checks that every claim of the request has an answer, and no other.
 ///
 /// # Errors
-/// When not.
+/// Fails if an answer is missing or unexpected.
 pub(crate) fn check_uids<'a>(
     call: &str,
     claims: &[Claim],
@@ -445,10 +446,10 @@ pub(crate) fn check_uids<'a>(
     }
 }
 
-/// Whether a container could be given the device.
+/// Checks that a container could be given the device.
 ///
 /// # Errors
-/// When not.
+/// Fails if it could not.
 pub(crate) fn check_device(device: &Device) -> KubeletResult<()> {
     if device.pool_name.is_empty() || device.device_name.is_empty() {
         return complain("a device without pool or name");
@@ -477,7 +478,7 @@ fn is_cdi_id(id: &str) -> bool {
         && made_of(name, b"_.:-")
 }
 
-/// What a health stream has said.
+/// The reports of a health stream.
 pub struct HealthReports {
     stream: std::pin::Pin<Box<dyn Stream<Item = Result<NodeWatchResourcesResponse, Status>> + Send>>,
     /// By pool and device, as last reported.

@@ -7,7 +7,7 @@ use hostler_api::Quantity;
 use k8s_openapi::api::resource::v1::{Device, DeviceCapacity, ResourceClaim, ResourceSlice};
 use serde_json::{Value, json};
 
-/// A device that somebody wants.
+/// A request for a device.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceWant {
     /// Name of the request, `main` or `main/sub`.
@@ -39,7 +39,7 @@ impl DeviceWant {
     }
 }
 
-/// What claims hold.
+/// A device that a claim holds.
 #[derive(Clone, Debug)]
 struct HeldDevice {
     id: DeviceId,
@@ -176,7 +176,7 @@ fn fit(
     counters_left(offer, taken, pools, offers)
 }
 
-/// What an allocation takes of a device that several may use: rounded up as its request policies say.
+/// Returns the capacity that an allocation takes of a shared device: rounded up as its request policies say.
 fn consumption(device: &Device, want: &DeviceWant) -> Result<BTreeMap<String, Quantity>, String> {
     if device.allow_multiple_allocations != Some(true) {
         return Ok(BTreeMap::new());
@@ -213,7 +213,7 @@ fn amount(name: &str, capacity: &DeviceCapacity, wanted: Option<Quantity>) -> Re
     }
 }
 
-/// Whether the shared counters of the pool are enough for one more of the device.
+/// Checks that the shared counters of the pool are enough for one more of the device.
 fn counters_left(
     offer: &PoolDevice<'_>,
     taken: &[HeldDevice],

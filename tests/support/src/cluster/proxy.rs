@@ -10,14 +10,14 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
-/// What becomes of connections.
+/// The state of connections.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum WireState {
-    /// They reach the server.
+    /// Connections reach the server.
     Whole,
-    /// They are closed, old ones and new ones.
+    /// Connections are closed, old ones and new ones.
     Cut,
-    /// They are accepted, and nothing comes back.
+    /// Connections are accepted, and no answer comes back.
     Silent,
 }
 
@@ -38,7 +38,7 @@ impl TcpProxy {
         Self { address, wire_tx, task }
     }
 
-    /// Where it listens.
+    /// Returns the address of the proxy.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -72,7 +72,7 @@ async fn relay(mut client: TcpStream, server: String, mut wire_rx: watch::Receiv
         match wire {
             WireState::Whole => {
                 if let Ok(mut server) = TcpStream::connect(server).await {
-                    // Whoever broke it off, both sides learn it.
+                    // If one side broke the connection off, the other side learns it.
                     let _ = copy_bidirectional(&mut client, &mut server).await;
                 }
             }

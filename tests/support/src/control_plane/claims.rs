@@ -1,4 +1,4 @@
-//! The controller of claims: makes them from templates, keeps who uses them, and frees what nobody uses.
+//! The controller of claims: creates them from templates, keeps their reservations, and frees unused claims.
 //!
 //! | What it sees | What it writes |
 //! |---|---|
@@ -6,8 +6,8 @@
 //! | such a claim, and the pod's status does not name it, or names one that is gone | the pod's status, applied: of its entries only these |
 //! | a pod with a node, and an allocated claim that is not reserved for it | the reservation |
 //! | a reservation of a pod that is gone, done, or another one | no reservation; with the last one goes the allocation, if it is the scheduler's |
-//! | a claim without allocation that lost its last reservation, or that is to go and nobody uses | no finalizer |
-//! | a claim made for a pod that is done or another one, used by nobody | no claim |
+//! | a claim without allocation that lost its last reservation, or that is being deleted and is unused | no finalizer |
+//! | a claim made for a pod that is done or another one, and unused | no claim |
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ pub(super) const POD_CLAIM_NAME: &str = "resource.kubernetes.io/pod-claim-name";
 pub(super) const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 /// A generated name has so many characters before its random end.
 const LONGEST_BASE: usize = 58;
-/// As many consumers fit into a claim.
+/// Limit of consumers of a claim.
 const MOST_CONSUMERS: usize = 256;
 
 /// Knows which claims it has freed and not let go yet, and which missing templates it has told of.
@@ -58,7 +58,8 @@ impl ClaimController {
                 }
                 match in_namespace.iter().find(|claim| is_for(claim, pod, entry)) {
                     Some(claim) => set_status(&mut statuses, entry, &claim["metadata"]["name"]),
-                    // Of a claim that is gone the real one makes no other: it remembers for an hour that it has made it.
+                    // Of a claim that is gone the real one makes no other: it remembers for an hour that it has made
+                    // it.
                     None if named.is_some() => {}
                     None => {
                         if let Some(write) = self.make(view, pod, entry, template) {
@@ -213,7 +214,7 @@ pub(super) fn reserved_for(claim: &Value, pod: &Value) -> Value {
     changed
 }
 
-/// Consumers that are no pods are nobody's to remove.
+/// Returns true if a consumer still uses the claim. Consumers that are no pods are never removed.
 fn is_used(claim: &Value, entry: &Value, pods: &[Value]) -> bool {
     if entry["resource"] != "pods" || !text(entry, "apiGroup").is_empty() {
         return true;

@@ -1,13 +1,13 @@
-//! Scheduler and controller of claims of a cluster of 1.26 to 1.31, as far as they touch claims that a driver's controller
-//! allocates. They negotiate with it in an object beside each pod.
+//! Scheduler and controller of claims of a cluster of 1.26 to 1.31, as far as they touch claims that a driver's
+//! controller allocates. They negotiate with it in an object beside each pod.
 //!
 //! ```text
 //!   pod ──► nodes that fit? ──► potential nodes, and one that is selected ──► (the driver allocates) ──► reserved, bound
 //!              └ none: the selected node is cleared first, then one claim that is in the way is to be taken back
 //! ```
 //!
-//! As [`ControlPlane`](super::ControlPlane), each looks at the whole state and says the one write that it makes next. Of several
-//! nodes the first by name is taken.
+//! As [`ControlPlane`](super::ControlPlane), each looks at the whole state and says the one write that it makes next.
+//! Of several nodes the first by name is taken.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -34,7 +34,7 @@ pub struct ClassicControlPlane {
 /// A claim, by what its pod calls it.
 type PodClaims = Vec<(String, Value)>;
 
-/// What a scheduling cycle of a pod looks at.
+/// Inputs of a scheduling cycle of a pod.
 struct Cycle<'v, 's> {
     plane: ClassicControlPlane,
     view: &'v ApiServerView<'s>,
@@ -44,12 +44,12 @@ struct Cycle<'v, 's> {
 }
 
 impl ClassicControlPlane {
-    /// As it is when a cluster of this release starts.
+    /// Returns the control plane of a cluster of this release that starts.
     pub fn new(release: ApiServerRelease) -> Self {
         Self { release }
     }
 
-    /// Where negotiations are.
+    /// Returns the resource of negotiations.
     pub fn contexts(self) -> &'static str {
         if self.release == ApiServerRelease::V1_26 { "podschedulings" } else { "podschedulingcontexts" }
     }
@@ -58,7 +58,7 @@ impl ClassicControlPlane {
         self.release == ApiServerRelease::V1_31
     }
 
-    /// What is written next; `None`: nobody has anything to do.
+    /// Returns the next write; `None` if there is nothing to do.
     pub fn next(self, view: &ApiServerView<'_>) -> Option<ControllerCommand> {
         let write = self.next_of_claims(view).map(|write| ControllerCommand { who: CLAIMS, write });
         write.or_else(|| {
@@ -68,7 +68,7 @@ impl ClassicControlPlane {
         })
     }
 
-    /// Steps until nobody has anything to do; whatever the server refuses is tried again when something has changed.
+    /// Makes steps until there is nothing to do; a refused write is tried again when something has changed.
     pub fn settle(self, server: &ApiServer) {
         const MOST: usize = 1_000;
         for _ in 0..MOST {
@@ -111,8 +111,8 @@ impl ClassicControlPlane {
         write.or_else(|| pods.iter().find_map(|pod| self.of_placed(view, pod)))
     }
 
-    /// Without those who are gone; with the last one goes the allocation, but not in 1.26, where nobody asks for that. Without its
-    /// pod, a claim that was made for it goes.
+    /// Removes reservations of pods that are gone; with the last one, deallocation is requested, but not in 1.26. A
+    /// claim that was made for a pod is deleted with it.
     fn released(self, claim: &Value, is_alive: &dyn Fn(&Value) -> bool) -> Option<ControllerWrite> {
         let consumers = list(&claim["status"]["reservedFor"]);
         let alive: Vec<&Value> = consumers.iter().filter(|consumer| is_alive(&consumer["uid"])).collect();
@@ -299,7 +299,7 @@ impl Cycle<'_, '_> {
         suitable && node["spec"]["unschedulable"] != true && !unsuitable.contains(&text(&node["metadata"], "name"))
     }
 
-    /// What drivers have answered about a claim.
+    /// Returns the drivers' answer about a claim.
     fn entry(&self, name: &str) -> Option<&Value> {
         let entries = list(&self.context.as_ref()?["status"]["resourceClaims"]);
         entries.iter().find(|entry| entry["name"] == *name)

@@ -1,4 +1,4 @@
-//! The garbage collector: what is owned by nobody who is there goes, and owners that wait for what is theirs.
+//! The garbage collector: it deletes objects whose owners are gone, and ends the wait of owners for their dependents.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ const ORPHAN: &str = "orphan";
 #[derive(Debug, Default)]
 pub(crate) struct GarbageCollector;
 
-/// What became of an owner.
+/// The state of an owner.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Owner {
     /// There, and to stay.
@@ -33,7 +33,7 @@ impl GarbageCollector {
     }
 }
 
-/// What becomes of an object by its owners.
+/// Returns the write for an object that has owners.
 fn dependent(view: &ApiServerView<'_>, object: &Value) -> Option<ControllerWrite> {
     let references = list(&object["metadata"]["ownerReferences"]);
     if references.is_empty() || is_going(object) {
@@ -60,7 +60,7 @@ fn dependent(view: &ApiServerView<'_>, object: &Value) -> Option<ControllerWrite
     Some(ControllerWrite::Update(changed))
 }
 
-/// What becomes of an owner that waits.
+/// Returns the write for an owner that waits.
 fn owner(objects: &[Value], object: &Value) -> Option<ControllerWrite> {
     let finalizers = list(&object["metadata"]["finalizers"]);
     if !is_going(object) {

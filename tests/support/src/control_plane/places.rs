@@ -1,4 +1,4 @@
-//! Whether a node takes a pod, claims apart: who may be there, what it asks for, which ports.
+//! Checks of a node for a pod, claims apart: taints and affinity, resources, ports.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! The scheduler: gives pods nodes, and their claims devices, with hostler's own allocator, which answers as upstream's does.
+//! The scheduler: gives pods nodes, and their claims devices, with hostler's own allocator, which answers as upstream's
+//! does.
 //!
 //! ```text
 //!   pod ──► can it be asked for? ──► which nodes? ──► binding: claim by claim the finalizer, then allocation and reservation
@@ -7,8 +8,8 @@
 //! ```
 //!
 //! A claim is written in the order of kube-scheduler: first the finalizer, then the status with allocation, time and
-//! reservation at once. Whoever else allocated a claim is taken at his word, and only reserved for. Of several nodes the
-//! one with the fewest pods wins, then the first by name: there are no scores.
+//! reservation at once. An allocation of another writer is accepted, and only reserved for. Of several nodes the one
+//! with the fewest pods wins, then the first by name: there are no scores.
 
 mod attempt;
 mod given;
@@ -26,7 +27,7 @@ use crate::apiserver::{ApiServerView, StatusError};
 use attempt::{Answer, Attempt};
 use given::GivenDevices;
 
-/// How it calls itself.
+/// Name of the scheduler.
 pub(super) const NAME: &str = "kube-scheduler";
 /// How its events call it.
 const COMPONENT: &str = "default-scheduler";
@@ -48,7 +49,7 @@ pub(super) struct Failure {
     /// As in the condition of the pod.
     reason: &'static str,
     message: String,
-    /// Whether it is worth another attempt in the same state of the cluster.
+    /// True if another attempt in the same state of the cluster is useful.
     is_passing: bool,
 }
 
@@ -64,12 +65,12 @@ pub(crate) struct Scheduler {
     current: String,
 }
 
-/// What a binding needs next.
+/// The next step of a binding.
 enum Next {
     Write(ControllerWrite),
     /// Others have to do something first.
     Wait,
-    /// It came to nothing.
+    /// The binding failed.
     Fail(String),
     /// There is nothing left to do.
     End,
@@ -83,7 +84,7 @@ impl Scheduler {
         Some(ControllerCommand { who: NAME, write })
     }
 
-    /// What became of a write. Who came too late looks again; anything else ends the binding.
+    /// Takes the outcome of a write. After a conflict, the state is read again; any other refusal ends the binding.
     pub(crate) fn told(&mut self, command: &ControllerCommand, refusal: Option<&StatusError>) {
         let Some(refusal) = refusal.filter(|refusal| refusal.code != 409) else { return };
         let is_about_claim = matches!(command.write, ControllerWrite::Update(_) | ControllerWrite::UpdateStatus(_));
@@ -256,7 +257,7 @@ impl Binding {
             }
             None => {}
         }
-        // Also of what somebody else allocated, which the server refuses then: an allocation never changes.
+        // Also an allocation of another writer, which the server refuses then: an allocation never changes.
         if changed["status"]["allocation"]["allocationTimestamp"].is_null() {
             changed["status"]["allocation"]["allocationTimestamp"] =
                 json!(k8s_openapi::jiff::Timestamp::now().to_string());
@@ -284,8 +285,8 @@ fn with_finalizer(claim: &Value) -> Value {
     changed
 }
 
-/// Whether all devices of a claim are ready for its pod; `Err`: one never will be. As upstream does, it looks no further than
-/// the first that is not ready.
+/// Returns true if all devices of a claim are ready for its pod; `Err` if one never will be. As upstream does, it
+/// examines devices only up to the first that is not ready.
 fn readiness(claim: &Value) -> Result<bool, String> {
     for result in list(&claim["status"]["allocation"]["devices"]["results"]) {
         let conditions = list(&result["bindingConditions"]);

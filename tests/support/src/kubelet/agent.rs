@@ -5,7 +5,7 @@
 //! ```text
 //!   plugins_registry ──► registration ──► plugins ──┬── connection: one per endpoint, made anew when it breaks
 //!                                                   ├── health stream ──► view
-//!                                                   └── nobody connected for 30 s ──► slices deleted
+//!                                                   └── no connection for 30 s ──► slices deleted
 //!   machine: pods ──► pods ──► claims ──prepare, unprepare──► plugins
 //! ```
 //!
@@ -34,18 +34,18 @@ use plugins::PluginRegistry;
 use times::KubeletTimes;
 use view::KubeletView;
 
-/// What a kubelet is started with.
+/// Settings of a kubelet.
 #[derive(Clone)]
 pub struct KubeletAgentSettings {
-    /// Its root folder.
+    /// The kubelet's root folder.
     pub root: PathBuf,
     /// The folder in which the container runtime looks for CDI files.
     pub cdi: PathBuf,
     /// Name of the node.
     pub node: String,
-    /// Which release it is of.
+    /// The kubelet's release.
     pub release: KubeletRelease,
-    /// Its patience.
+    /// The kubelet's pauses and deadlines.
     pub times: KubeletTimes,
     /// The API server.
     pub client: Client,
@@ -99,7 +99,7 @@ impl KubeletAgent {
         &self.machine
     }
 
-    /// Where it works.
+    /// Returns the settings.
     pub fn settings(&self) -> &KubeletAgentSettings {
         &self.settings
     }
@@ -150,7 +150,7 @@ impl KubeletAgent {
         self.start();
     }
 
-    /// What can be seen of it now.
+    /// Returns the present view.
     pub fn view(&self) -> KubeletView {
         self.machine.view_tx.borrow().clone()
     }
@@ -177,7 +177,7 @@ impl KubeletAgent {
         self.wait(what, |view| holds(view).then_some(()));
     }
 
-    /// Gives the devices of a pod to another container, as when one that ended is started again: nobody asks the driver.
+    /// Gives the devices of a pod to another container, as for a restarted one: the driver is not asked.
     ///
     /// # Errors
     /// When the container cannot be started.

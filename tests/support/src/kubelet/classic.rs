@@ -45,7 +45,7 @@ pub enum ClassicRelease {
 impl ClassicRelease {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::V1_26, Self::V1_27, Self::V1_28, Self::V1_30, Self::V1_31];
-    /// Those that get handles.
+    /// Releases whose kubelets get handles.
     pub const WITH_HANDLES: [Self; 4] = [Self::V1_26, Self::V1_27, Self::V1_28, Self::V1_30];
 
     /// How long the kubelet waits for a call; a test that waits longer waits in vain.
@@ -68,7 +68,7 @@ impl ClassicRelease {
 /// A claim as its status is, as far as a kubelet reads it.
 #[derive(Clone, Debug)]
 pub struct AllocatedClaim {
-    /// Which.
+    /// The claim.
     pub claim: Claim,
     /// `driverName` of the status.
     pub driver: String,
@@ -82,7 +82,8 @@ impl AllocatedClaim {
         Self { claim, driver: driver.to_owned(), handles: vec![(String::new(), handle.to_owned())] }
     }
 
-    /// What is passed on to `driver`, one for each call, or entry of one. Without any handle its driver gets an empty one.
+    /// Returns the data for `driver`, one text for each call, or entry of one. Without any handle the driver gets an
+    /// empty one.
     fn data_for(&self, driver: &str) -> Vec<String> {
         let none = vec![(String::new(), String::new())];
         let handles = if self.handles.is_empty() { &none } else { &self.handles };
@@ -91,12 +92,12 @@ impl AllocatedClaim {
     }
 }
 
-/// What a kubelet keeps of a claim.
+/// A claim in the kubelet's cache.
 #[derive(Clone, Debug)]
 struct KeptClaim {
     claim: AllocatedClaim,
     cdi_ids: Vec<String>,
-    /// Whether it need not be asked for again. Not part of what is kept over a restart.
+    /// True if the claim is prepared and needs no further call. A restart forgets it.
     is_prepared: bool,
 }
 
@@ -114,13 +115,13 @@ struct ClassicDriver {
     name: String,
     endpoint: PathBuf,
     version: ParsedVersion,
-    /// Where it is kept between calls.
+    /// The connection to the driver, kept between calls.
     channel: Option<Channel>,
-    /// Whether it has said that it does not know `v1alpha3.Node`.
+    /// True if the driver has answered that it does not know `v1alpha3.Node`.
     is_old: bool,
 }
 
-/// Its numbers.
+/// The numbers of a version.
 type ParsedVersion = Vec<u64>;
 
 impl ClassicKubelet {

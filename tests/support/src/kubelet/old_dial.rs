@@ -1,7 +1,7 @@
 //! Dials a socket as gRPC libraries did until 1.56, whose calls have the socket's path for an `:authority`, as it is.
 //!
-//! Client libraries of today refuse to send that. So they send the path with `-` for each `/`, and the bytes are changed on
-//! their way: both letters have codes of the same length, so nothing else changes.
+//! Client libraries of today refuse to send that. So they send the path with `-` for each `/`, and the bytes are
+//! changed on their way: both letters have codes of the same length, so nothing else changes.
 
 use std::{
     io,
@@ -22,7 +22,7 @@ use super::{DIAL, KubeletResult, complain};
 /// Connects to a socket, for calls under its path.
 ///
 /// # Errors
-/// When nobody answers.
+/// Fails if there is no answer.
 pub(super) async fn dial_by_path(socket: &Path) -> KubeletResult<Channel> {
     let path = socket.to_str().expect("a path of a test").to_owned();
     let stand_in = path.replace('/', "-");

@@ -21,15 +21,15 @@ use crate::apiserver::ApiServerView;
 
 /// Steps of one search: what takes longer has been given up by the real one as well.
 const MOST_STEPS: u64 = 1_000_000;
-/// As many consumers fit into a claim.
+/// Limit of consumers of a claim.
 const MOST_CONSUMERS: usize = 256;
 
-/// What comes of it.
+/// The result of an attempt.
 pub(super) enum Answer {
     Place(Binding),
-    /// A claim is in the way, and nobody uses it.
+    /// A claim is in the way, and is unused.
     Deallocate(Value),
-    /// It cannot be asked for yet, and nobody is told.
+    /// The pod cannot be scheduled yet, and no condition says so.
     NotYet,
     No(String),
 }
@@ -181,7 +181,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// What claims have, and what they are about to get.
+    /// Returns the devices that claims have, and those that they are about to get.
     fn held(&self, allocator: &Allocator) -> AllocatedState {
         let mut state = AllocatedState::new();
         let written = self.claims.iter().filter(|claim| !claim["status"]["allocation"].is_null());

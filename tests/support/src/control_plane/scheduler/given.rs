@@ -1,5 +1,6 @@
-//! Which devices the scheduler takes for given away: a plain set, as upstream's. A claim that gets devices adds them, and one that
-//! loses them or goes takes them out, whoever else has them. One that begins anew reads the claims that there are.
+//! Devices that the scheduler takes for allocated: a plain set, as upstream's. A claim that gets devices adds them, and
+//! one that loses them or is deleted removes them, even if other claims have them. A new scheduler reads the existing
+//! claims.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,7 +42,7 @@ impl GivenDevices {
         self.claims = now;
     }
 
-    /// What of an allocation it counts. Parts of devices that are shared are counted one by one.
+    /// Returns the part of an allocation that counts. Parts of shared devices are counted one by one.
     pub(super) fn counted(&self, allocation: &Value) -> Value {
         let mut counted = allocation.clone();
         if let Some(results) = counted["devices"]["results"].as_array_mut() {

@@ -1,4 +1,4 @@
-//! What the kubelet knows of claims, and how it asks drivers for them.
+//! Claims in the kubelet's cache, and its calls to drivers about them.
 //!
 //! The cache is on disk, so that a kubelet that comes back knows what it has to take back. That a claim is prepared is
 //! not: it asks again, and expects the same answer.
@@ -27,7 +27,7 @@ use crate::kubelet::{KubeletComplaint, KubeletResult, check_device, check_uids, 
 /// By namespace and name.
 type NamespacedName = (String, String);
 
-/// What is known of a claim.
+/// The cached state of a claim.
 #[derive(Clone, Debug, Default)]
 struct ClaimInfo {
     uid: String,
@@ -43,10 +43,10 @@ pub(crate) struct ClaimInfoCache {
 }
 
 impl ClaimInfoCache {
-    /// What the last kubelet of this node knew.
+    /// Reads the cache of the last kubelet of this node.
     ///
     /// # Errors
-    /// When its file is damaged: the real kubelet does not start then.
+    /// Fails if the file is damaged: the real kubelet does not start then.
     pub(crate) fn restore(file: PathBuf) -> KubeletResult<Self> {
         let infos = match fs::read(&file) {
             Ok(bytes) => decode(&bytes)?,
@@ -69,7 +69,7 @@ impl ClaimInfoCache {
         self.lock().values().flat_map(|info| info.pods.clone()).collect()
     }
 
-    /// What a pod's containers are given: the devices of its claims, by claim UID.
+    /// Returns the devices of a pod's containers, by claim UID.
     pub(crate) fn devices(&self, pod: &str) -> BTreeMap<String, Vec<Device>> {
         let infos = self.lock();
         let of_pod = infos.values().filter(|info| info.pods.contains(pod));

@@ -20,14 +20,14 @@ use tonic::transport::{Channel, Endpoint, Uri};
 use super::times::{Backoff, KubeletTimes};
 use crate::kubelet::{DIAL, KubeletComplaint, KubeletResult, complain};
 
-/// Where a connection stands.
+/// The state of a connection.
 #[derive(Clone, Debug)]
 pub(crate) enum ConnectionState {
     /// The first dial has not ended.
     Connecting,
     /// Calls can be made.
     Ready(Channel),
-    /// Nobody answers; the next dial comes later.
+    /// There is no answer; the next dial comes later.
     Down,
 }
 
@@ -66,7 +66,7 @@ async fn dial(path: &Path, authority: &str) -> KubeletResult<(Channel, oneshot::
     let (closed_tx, closed_rx) = oneshot::channel();
     let once = Arc::new(Mutex::new(Some(WatchedStream { stream, _closed_tx: closed_tx })));
     let connect = tower::service_fn(move |_: Uri| {
-        // The library would reconnect whenever somebody calls; the kubelet decides that itself.
+        // The library would reconnect with each call; the kubelet decides that itself.
         let stream = once.lock().expect("nothing panics here").take();
         async move { stream.map(TokioIo::new).ok_or_else(|| io::Error::other("the connection has ended")) }
     });

@@ -1,5 +1,5 @@
-//! What a node has beside its kubelet, and what therefore outlives a kubelet: the pods that the API server wants there,
-//! the sandboxes of the container runtime, and the test's memory of what the driver promised.
+//! The part of a node that outlives a kubelet: the pods that the API server wants there, the sandboxes of the container
+//! runtime, and the test's memory of the driver's promises.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,7 @@ use super::view::KubeletView;
 /// A pod with its claims.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct BoundPod {
-    /// Its namespace, in which its claims are too.
+    /// The pod's namespace, which is that of its claims too.
     pub namespace: String,
     /// Unique on the node, in a test.
     pub name: String,
@@ -22,7 +22,7 @@ pub struct BoundPod {
     pub uid: String,
     /// Names of ResourceClaims.
     pub claims: Vec<String>,
-    /// Whether somebody has asked for its end.
+    /// True if the pod is being deleted.
     pub deleting: bool,
 }
 
@@ -86,7 +86,7 @@ impl NodeMachine {
         });
     }
 
-    /// What a reboot leaves: no sandbox.
+    /// Removes all sandboxes, as a reboot does.
     pub fn reboot(&self) {
         self.sandboxes.lock().expect("nothing panics under it").clear();
     }

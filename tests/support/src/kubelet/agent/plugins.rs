@@ -1,5 +1,5 @@
-//! The drivers that are registered: their connections, their health streams, and the end of their slices when nobody of
-//! a driver is connected any more.
+//! Registered drivers: their connections, their health streams, and the deletion of slices when a driver has no
+//! connection any more.
 
 use std::{
     collections::BTreeMap,
@@ -108,7 +108,7 @@ impl PluginRegistry {
         }
     }
 
-    /// Whether a driver is registered.
+    /// Returns true if a driver is registered.
     pub(crate) fn is_registered(&self, driver: &str) -> bool {
         self.lock().iter().any(|instance| instance.info.name == driver)
     }

@@ -49,13 +49,13 @@ pub(crate) async fn run(shared: Arc<KubeletRun>) {
     }
 }
 
-/// Ends containers of pods that nobody wants any more.
+/// Ends containers of pods that are not wanted any more.
 fn end_orphans(shared: &KubeletRun) {
     let wanted = shared.machine.pods_tx.borrow();
     shared.machine.sandboxes.lock().expect("nothing panics under it").retain(|pod| wanted.contains_key(pod));
 }
 
-/// What no pod task will ever do: pods that went while no kubelet was there.
+/// Takes back claims of pods that went while no kubelet ran: no pod task will do it.
 async fn take_back_of_gone_pods(shared: &Arc<KubeletRun>) {
     for pod in shared.claims.pods() {
         let is_gone = shared.machine.pod(&pod).is_none();

@@ -88,7 +88,7 @@ async fn reconcile(shared: Arc<KubeletRun>, world: Arc<Mutex<StateOfWorld>>) {
     }
 }
 
-/// What to deregister, and what to register now.
+/// Returns the sockets to deregister, and those to register now.
 fn work(world: &mut StateOfWorld, shared: &KubeletRun) -> (Vec<PathBuf>, Vec<(PathBuf, SocketIdentity)>) {
     let StateOfWorld { desired, actual, pauses } = world;
     let is_gone = |socket: &PathBuf, identity: &SocketIdentity| desired.get(socket) != Some(identity);
@@ -141,7 +141,7 @@ async fn register_once(
     shared.machine.show(|view| view.registrations.push(attempt));
 }
 
-/// Whether a registration that went through its steps left a registered driver.
+/// Outcome of a registration that went through its steps: a registered driver, or not.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum RegistrationOutcome {
     Yes,

@@ -1,4 +1,4 @@
-//! What a test can see of a kubelet: everything it did and everything it believes. Tests wait for states of this.
+//! The view of a kubelet for tests: its actions and its beliefs. Tests wait for states of the view.
 
 use std::{
     collections::BTreeMap,
@@ -23,18 +23,18 @@ pub struct KubeletView {
     pub health: BTreeMap<(String, String, String), DeviceHealthView>,
     /// Every deletion of slices that succeeded.
     pub wipes: Vec<SliceWipe>,
-    /// What is wrong with the driver although the kubelet may live with it.
+    /// Mistakes of the driver, also those that the kubelet can live with.
     pub complaints: Vec<String>,
 }
 
 /// A registered driver.
 #[derive(Clone, Debug)]
 pub struct PluginView {
-    /// Its name.
+    /// The driver's name.
     pub driver: String,
     /// The registration socket that it was found by.
     pub socket: PathBuf,
-    /// Whether its service is connected.
+    /// True if the driver's service is connected.
     pub connected: bool,
     /// How often it has been connected.
     pub connections: usize,
@@ -45,13 +45,13 @@ pub struct PluginView {
 pub struct RegistrationAttempt {
     /// The socket.
     pub socket: PathBuf,
-    /// When it ended.
+    /// Time at which the call ended.
     pub at: Instant,
     /// The driver's name, or what went wrong.
     pub outcome: Result<String, String>,
 }
 
-/// Which call.
+/// Method of a call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum DraMethod {
     /// NodePrepareResources
@@ -63,9 +63,9 @@ pub enum DraMethod {
 /// A prepare or unprepare.
 #[derive(Clone, Debug)]
 pub struct DraCall {
-    /// Which.
+    /// Method of the call.
     pub method: DraMethod,
-    /// Of whom.
+    /// Driver that was called.
     pub driver: String,
     /// UIDs of the claims, in the order of the request.
     pub claims: Vec<String>,
@@ -78,12 +78,12 @@ pub struct DraCall {
 /// How far a pod is.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub enum PodPhase {
-    /// Its claims are not ready.
+    /// The pod's claims are not ready.
     #[default]
     Pending,
-    /// Its containers run.
+    /// The pod's containers run.
     Running,
-    /// Its containers were ended; its claims are not taken back yet.
+    /// The pod's containers were ended; its claims are not taken back yet.
     Terminating,
     /// Nothing is left of it.
     Gone,
@@ -96,11 +96,11 @@ pub struct PodView {
     pub uid: String,
     /// How far it is.
     pub phase: PodPhase,
-    /// What keeps it there.
+    /// The error that keeps the pod in its phase.
     pub error: Option<String>,
     /// How often starting or ending it failed.
     pub failures: usize,
-    /// What its containers were given, by claim UID; kept when they have ended.
+    /// Devices of the pod's containers, by claim UID; kept when they have ended.
     pub devices: BTreeMap<String, Vec<Device>>,
 }
 
@@ -140,7 +140,7 @@ impl KubeletView {
         self.calls.iter().filter(move |call| call.method == method && call.claims.iter().any(|claim| claim == uid))
     }
 
-    /// Whether calls can be made to a driver.
+    /// Returns true if calls can be made to a driver.
     pub fn is_connected(&self, driver: &str) -> bool {
         self.plugins.iter().any(|plugin| plugin.driver == driver && plugin.connected)
     }

@@ -11,10 +11,10 @@ use tonic::{Code, Request, Status, transport::Channel};
 use super::{AllocatedClaim, ClassicDriver, ClassicRelease};
 use crate::kubelet::{ClaimAnswers, KubeletResult, check_device, failed, request};
 
-/// What these kubelets do with an answer that has nothing to say, and says nothing.
+/// The effect on these kubelets of an answer without a value.
 const CRASH: &str = "an entry without a value, which makes this kubelet crash";
 
-/// What a call came to, or that the other version is to be called.
+/// The result of a call, or the status that asks for the other version.
 type Tried<T> = Result<ClaimAnswers<T>, Status>;
 
 /// Has claims prepared.
