@@ -1,4 +1,4 @@
-//! Where the binary under test is.
+//! Path of the binary under test.
 
 use std::{
     env,
@@ -9,11 +9,11 @@ use std::{
 const NAMED: &str = "HOSTLER_BIN";
 /// The same for the controller.
 const CONTROLLER_NAMED: &str = "HOSTLER_CONTROLLER_BIN";
-/// What runners of tests set for the tests of the package that has the binary.
+/// Variables that test runners set for the tests of the package with the binary.
 const SET_BY_RUNNERS: [&str; 2] = ["CARGO_BIN_EXE_hostler", "NEXTEST_BIN_EXE_hostler"];
 
-/// The binary under test: the one that `HOSTLER_BIN` names, else the one that the test's runner names, else the one that
-/// cargo has built beside the program that asks.
+/// The binary under test: the one that `HOSTLER_BIN` names, else the one that the test's runner names, else the one
+/// that cargo has built beside the program that asks.
 pub fn binary() -> PathBuf {
     let named = [NAMED].iter().chain(&SET_BY_RUNNERS).find_map(env::var_os).map(PathBuf::from);
     let binary = named.unwrap_or_else(|| beside(&env::current_exe().unwrap()));
@@ -25,7 +25,8 @@ pub fn binary() -> PathBuf {
     binary
 }
 
-/// The controller, for tests of the daemon: the one that `HOSTLER_CONTROLLER_BIN` names, or that cargo has built beside it.
+/// The controller, for tests of the daemon: the one that `HOSTLER_CONTROLLER_BIN` names, or that cargo has built beside
+/// it.
 pub fn controller_binary() -> PathBuf {
     let beside = || beside(&env::current_exe().unwrap()).with_file_name("hostler-controller");
     let binary = env::var_os(CONTROLLER_NAMED).map_or_else(beside, PathBuf::from);

@@ -1,4 +1,5 @@
-//! A headless Chromium, driven over its own protocol through two pipes: whoever has no Chromium skips what needs one.
+//! A headless Chromium, driven over its own protocol through two pipes: without a Chromium, tests that need one are
+//! skipped.
 
 use std::{
     env,
@@ -18,9 +19,9 @@ use tempfile::TempDir;
 
 /// For a state that a test waits for; far above what any takes.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks at a state that nobody tells of.
+/// Pause between two checks of a state without an event.
 const LOOK: Duration = Duration::from_millis(25);
-/// Where screenshots go, for people who want to look.
+/// Variable with the folder for screenshots.
 const SCREENSHOTS: &str = "HOSTLER_SCREENSHOTS";
 
 /// A browser with one page; it ends when it is dropped.
@@ -30,7 +31,7 @@ pub struct Browser {
     messages_rx: Receiver<Value>,
     next: u64,
     session: String,
-    /// What the page complained about: errors, violations of its policy, words on the console.
+    /// Complaints of the page: errors, violations of its policy, messages on the console.
     complaints: Vec<String>,
     _folder: TempDir,
 }
@@ -117,7 +118,7 @@ impl Browser {
         self.call("Emulation.setDeviceMetricsOverride", size);
     }
 
-    /// Whether the system has dark colours.
+    /// Sets whether the system has dark colours.
     pub fn prefer_dark(&mut self, is_dark: bool) {
         let value = if is_dark { "dark" } else { "light" };
         let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": value }] });
@@ -130,7 +131,7 @@ impl Browser {
         self.until(&format!("location.href.startsWith({url:?}) && document.readyState === 'complete'"));
     }
 
-    /// What an expression comes to; promises are waited for.
+    /// Evaluates an expression; promises are waited for.
     pub fn evaluate(&mut self, expression: &str) -> Value {
         let asked = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
         let answer = self.call("Runtime.evaluate", asked);
@@ -150,7 +151,7 @@ impl Browser {
         }
     }
 
-    /// Presses a key, as somebody at a keyboard does.
+    /// Presses a key, as a user at a keyboard does.
     pub fn press(&mut self, key: &str) {
         let code = match key {
             "Enter" => 13,
@@ -184,7 +185,7 @@ impl Browser {
         self.complaints.iter().cloned().chain(violations.iter().map(Value::to_string)).collect()
     }
 
-    /// Takes a picture of the page, for whoever named a folder for them.
+    /// Takes a screenshot, if a folder for them is set.
     pub fn picture(&mut self, name: &str) {
         let Some(folder) = env::var_os(SCREENSHOTS) else { return };
         let picture = self.call("Page.captureScreenshot", json!({ "format": "png" }));

@@ -26,7 +26,7 @@ const END: &str = "that-is-all";
 /// Folders of a host that hold its programs and their libraries.
 const PROGRAMS: [&str; 9] = ["bin", "gnu", "lib", "lib32", "lib64", "libx32", "nix", "sbin", "usr"];
 
-/// Whether containers can be made and bound here; says why not if they cannot.
+/// Returns true if containers can be made and bound here; prints the reason if not.
 pub fn containers_work_here() -> bool {
     let obstacle = obstacle();
     obstacle.iter().for_each(|obstacle| skipped(obstacle));
@@ -57,7 +57,7 @@ fn unique(what: &str) -> String {
     format!("hostler-test-{}-{what}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Where the cpusets are.
+/// The hierarchy of cpusets.
 struct CpusetHierarchy {
     version: CgroupVersion,
     mount: PathBuf,
@@ -135,7 +135,7 @@ pub struct Container {
     dir: tempfile::TempDir,
     id: String,
     parent: ParentCgroup,
-    /// Its configuration, for edits before it is started.
+    /// The container's configuration, for edits before the start.
     pub spec: Spec,
     /// Programs, and their arguments, in whose midst `runc` is started.
     wrapper: Vec<String>,
@@ -247,7 +247,7 @@ impl Drop for Container {
 
 /// A container that runs.
 pub struct RunningContainer {
-    /// What it said at its start.
+    /// The report of the container's program at its start.
     pub said: ContainerReport,
     runc: Child,
     stdin: Option<ChildStdin>,
@@ -255,7 +255,7 @@ pub struct RunningContainer {
 }
 
 impl RunningContainer {
-    /// Its id.
+    /// Returns the container's id.
     pub fn id(&self) -> &str {
         &self.container.id
     }
@@ -303,14 +303,14 @@ fn texts(output: &Output) -> (String, String) {
     (text(&output.stdout), text(&output.stderr))
 }
 
-/// What a program in a container says.
+/// The report of a program in a container.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ContainerReport {
     /// CPUs that it may run on.
     pub cpus: IdSet,
     /// NUMA nodes whose memory it may use.
     pub mems: IdSet,
-    /// Its environment.
+    /// The environment of the program.
     pub env: BTreeMap<String, String>,
 }
 
@@ -327,15 +327,16 @@ impl ContainerReport {
     }
 }
 
-/// The variables come from the kernel: shells pass on none whose name they could not have given, such as one with a `-`.
+/// The variables come from the kernel: shells pass on none whose name they could not have given, such as one with a
+/// `-`.
 fn program() -> [String; 3] {
     let script =
         format!("cat /proc/self/status && echo && tr '\\0' '\\n' </proc/$$/environ && echo {END} && read -r _ || :");
     ["/bin/sh".into(), "-c".into(), script]
 }
 
-/// What every runtime writes, with as few privileges as it can have. Neither limits of the process nor its standing
-/// with the OOM killer are set: that would need one more privilege.
+/// Returns the configuration that every runtime writes, with as few privileges as possible. Neither limits of the
+/// process nor its standing with the OOM killer are set: that would need one more privilege.
 fn spec(rootfs: &Path, cgroup: &str) -> Spec {
     let mut mounts = vec![
         json!({"destination": "/proc", "type": "proc", "source": "proc", "options": ["nosuid", "noexec", "nodev"]}),

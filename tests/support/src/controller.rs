@@ -23,7 +23,7 @@ use tokio::{net::TcpStream, time::sleep};
 
 /// For a state that a test waits for; far above what any takes.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks at a state that nobody tells of.
+/// Pause between two checks of a state without an event.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// A controller in a process of its own; it is killed when it is dropped.
@@ -35,16 +35,16 @@ pub struct RunningController {
     _folder: TempDir,
 }
 
-/// What a controller is started with.
+/// Options of a controller's start.
 #[derive(Clone, Debug, Default)]
 pub struct ControllerOptions {
     /// The binary.
     pub binary: PathBuf,
-    /// How it reaches its API server.
+    /// The kubeconfig for its API server.
     pub kubeconfig: PathBuf,
     /// More lines of its configuration.
     pub config: String,
-    /// What stands in its environment besides.
+    /// Additional variables of its environment.
     pub environment: Vec<(&'static str, String)>,
 }
 
@@ -81,7 +81,7 @@ impl RunningController {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Where it serves.
+    /// Returns the address that it serves.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -125,7 +125,7 @@ impl RunningController {
         self.until(&format!("its figures say {line}"), is_there).await;
     }
 
-    /// What it answers, and with which status; `None` if it does not.
+    /// Returns status and body of its answer; `None` if it does not answer.
     pub async fn get(&self, path: &str) -> Option<(u16, String)> {
         let stream = TcpStream::connect(self.address).await.ok()?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.ok()?;

@@ -160,7 +160,7 @@ impl CriClient {
         self.call::<Nothing>("UpdateContainerResources", request).map(drop).map_err(said)
     }
 
-    /// What a program says that is run in a container.
+    /// Runs a program in a container; returns its output.
     pub fn exec(&self, id: &str, command: &[&str]) -> String {
         let command = command.iter().map(|&word| word.to_owned()).collect();
         let request = ExecSyncRequest { container_id: id.into(), cmd: command, timeout: 30 };
@@ -168,7 +168,7 @@ impl CriClient {
         String::from_utf8(answer.stdout).unwrap()
     }
 
-    /// What the runtime tells of a container besides its state: its process, its specification.
+    /// Returns the runtime's details of a container besides its state: its process, its specification.
     pub fn info(&self, id: &str) -> serde_json::Value {
         let request = ContainerStatusRequest { container_id: id.into(), verbose: true };
         let answer: ContainerStatusResponse = self.call("ContainerStatus", request).unwrap();
@@ -183,7 +183,7 @@ impl CriClient {
 }
 
 impl Drop for CriClient {
-    /// What cannot be ended stays; a runtime that is gone has no containers that anybody could end.
+    /// Removes what can be removed; without the runtime, there are no containers to end.
     fn drop(&mut self) {
         for id in self.pods.lock().unwrap().drain(..) {
             let of_pod = || OfPod { pod_sandbox_id: id.clone() };

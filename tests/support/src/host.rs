@@ -48,25 +48,25 @@ pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// What the daemon of a [`Host`] takes for the machine.
+/// The machine of the daemon of a [`Host`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum HostHardware {
-    /// This one, with all backends.
+    /// This machine, with all backends.
     Real,
     /// Nothing but a boot id, with the fake backend alone.
     Bare,
-    /// What the test puts there, with the fake backend and CPUs.
+    /// Files of the test, with the fake backend and CPUs.
     MadeUp,
 }
 
-/// What the daemon of a [`Host`] that is a node of a cluster has to know.
+/// Membership of the daemon of a [`Host`] in a cluster.
 #[derive(Clone, Debug)]
 pub struct ClusterMembership {
     /// Name of the node.
     pub node: String,
     /// Name of the driver.
     pub driver: String,
-    /// How it reaches the API server.
+    /// The kubeconfig for the API server.
     pub kubeconfig: PathBuf,
     /// The kubelet's root folder, where it is not the host's own.
     pub kubelet: Option<PathBuf>,
@@ -263,7 +263,8 @@ impl Host {
         self.daemon = Some(daemon);
     }
 
-    /// Waits until all sockets are served. The kubelet's are opened last; those of a killed daemon lie around until then.
+    /// Waits until all sockets are served. The kubelet's are opened last; those of a killed daemon lie around until
+    /// then.
     pub fn wait_until_served(&mut self) {
         wait_for("the daemon's sockets", || {
             self.assert_alive();
@@ -349,7 +350,7 @@ impl Host {
         self.daemon.take().expect("the daemon was started").wait()
     }
 
-    /// Whether the daemon, which was told to end, has done so.
+    /// Returns true if the daemon, which was told to end, has ended.
     pub fn has_ended(&mut self) -> bool {
         self.daemon.as_mut().expect("the daemon was started").0.try_wait().unwrap().is_some()
     }
@@ -451,7 +452,7 @@ impl DaemonProcess {
         Self(child)
     }
 
-    /// Its process id.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.0.id()
     }

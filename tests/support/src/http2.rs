@@ -48,12 +48,12 @@ pub async fn replay(socket: &Path, sent: &[u8]) -> GrpcOutcome {
     outcome(&mut connection).await.expect("frames come back")
 }
 
-/// What became of calls that were begun all at once.
+/// The result of calls that were begun all at once.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct FloodOutcome {
     /// Streams that were refused.
     pub refused: usize,
-    /// Whether the connection was given up.
+    /// True if the connection was given up.
     pub gone: bool,
 }
 

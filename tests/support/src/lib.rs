@@ -1,4 +1,4 @@
-//! What tests, benches and examples drive hostler with, each part as near to the real one as a test needs: the API
+//! Support of tests, benches and examples of hostler, each part as near to the real one as a test needs: the API
 //! server, the kubelet, the host with the daemon's process on it, containers and their runtimes, and uevents.
 //!
 //! ```text

@@ -83,7 +83,8 @@ impl TestNode {
         self.block_on(kubelet.register()).unwrap()
     }
 
-    /// What a reboot does to the files of a daemon that does not run: CDI files and hardware are gone, records are not.
+    /// Changes the files of a daemon that does not run as a reboot does: CDI files and hardware are gone, records are
+    /// not.
     pub fn reboot(&mut self, boot_id: &str) {
         for folder in ["cdi", "hardware"] {
             let _ = fs::remove_dir_all(self.host.path(folder));
@@ -162,7 +163,7 @@ impl TestNode {
         format!("cdi/hostler.dev-claim_{}.json", uid(name))
     }
 
-    /// What there is of a claim.
+    /// Returns the files of a claim.
     pub fn traces(&self, name: &str) -> ClaimTraces {
         let hardware = self.files("hardware").into_iter().filter(|file| file.starts_with(&format!("{}.", uid(name))));
         ClaimTraces {
@@ -199,30 +200,30 @@ impl TestNode {
 /// A file that a claim has left.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TraceFile {
-    /// Its content.
+    /// The file's content.
     pub bytes: Vec<u8>,
     /// Another one if the file was written anew.
     pub inode: u64,
 }
 
-/// What there is of a claim on a host.
+/// The files of a claim on a host.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ClaimTraces {
-    /// Its record.
+    /// The claim's record.
     pub record: Option<TraceFile>,
-    /// Its CDI file.
+    /// The claim's CDI file.
     pub cdi: Option<TraceFile>,
-    /// What the fake hardware holds for it.
+    /// Files of the fake hardware for the claim.
     pub hardware: BTreeMap<String, TraceFile>,
 }
 
 impl ClaimTraces {
-    /// Whether there is nothing.
+    /// Returns true if there are no files.
     pub fn is_gone(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether everything is there for a claim with so many devices.
+    /// Returns true if all files are there for a claim with so many devices.
     pub fn is_whole(&self, devices: usize) -> bool {
         let prepared = |record: &TraceFile| is_prepared(&record.bytes, devices);
         self.record.as_ref().is_some_and(prepared) && self.cdi.is_some() && self.hardware.len() == devices
@@ -239,8 +240,8 @@ impl ClaimTraces {
     }
 }
 
-/// A record without when it was made, as which entry of the journal, and without the checksum over both: what is made anew is made
-/// later.
+/// A record without when it was made, as which entry of the journal, and without the checksum over both: what is made
+/// anew is made later.
 fn without_time(file: &[u8]) -> Vec<u8> {
     let Ok(mut envelope) = serde_json::from_slice::<Value>(file) else { return file.to_owned() };
     if let Some(record) = envelope.get_mut("record").and_then(Value::as_object_mut) {
@@ -253,7 +254,8 @@ fn without_time(file: &[u8]) -> Vec<u8> {
     envelope.to_string().into_bytes()
 }
 
-/// Whether a file is an undamaged record, in the version that the daemon writes, of a prepared claim with so many devices.
+/// Returns true if a file is an undamaged record, in the version that the daemon writes, of a prepared claim with so
+/// many devices.
 fn is_prepared(file: &[u8], devices: usize) -> bool {
     let Ok(envelope) = serde_json::from_slice::<Value>(file) else { return false };
     let record = &envelope["record"];

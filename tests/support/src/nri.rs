@@ -1,6 +1,6 @@
-//! A container runtime as its NRI plugins see it: it registers, configures and synchronises them, tells them of pods and
-//! containers, does what they ask for, and refuses and hangs up where the real ones do. What the real ones would choke on,
-//! or silently not do, is a complaint, and a test that leaves one fails.
+//! A container runtime as its NRI plugins see it: it registers, configures and synchronises them, tells them of pods
+//! and containers, does what they ask for, and refuses and hangs up where the real ones do. What the real ones would
+//! choke on, or silently not do, is a complaint, and a test that leaves one fails.
 //!
 //! ```text
 //!   NriRuntime ── accepts, one after the other ──► PluginLink ── register, configure, synchronize ──► told of events
@@ -56,28 +56,28 @@ pub const REQUEST_LIMIT: Duration = Duration::from_secs(2);
 const SMALLEST_PIECE: usize = 8;
 const UNKNOWN: i32 = 2;
 
-/// When something happens between a runtime and a plugin.
+/// The moment of an event between a runtime and a plugin.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Moment {
     /// The plugin has connected and said nothing yet.
     Accepted,
-    /// It has said who it is.
+    /// The plugin has registered.
     Registered,
     /// A call of this method was sent; its answer is not waited for yet.
     Sent(&'static str),
-    /// It is synchronized and told of everything from now on.
+    /// The plugin is synchronized and gets events from now on.
     Synchronized,
 }
 
-/// What a test does at a moment.
+/// An action of a test at a moment.
 type Mischief = Box<dyn FnOnce(&Runtime, &PluginLink) + Send>;
 
 /// Another plugin, which runs in the runtime itself.
 #[derive(Clone, Debug)]
 pub struct RivalPlugin {
-    /// Its index and name.
+    /// The plugin's index and name.
     pub name: String,
-    /// What it wants for every container that is made.
+    /// CPUs that the plugin wants for every new container.
     pub cpus: String,
 }
 
@@ -87,7 +87,7 @@ pub struct NriRuntime {
     accepting: Option<JoinHandle<()>>,
 }
 
-/// What a runtime knows and does.
+/// State and behaviour of a runtime.
 pub struct Runtime {
     socket: PathBuf,
     version: Mutex<NriVersion>,
@@ -207,14 +207,15 @@ impl Drop for NriRuntime {
     }
 }
 
-/// What a test says and asks.
+/// Controls for tests.
 impl Runtime {
-    /// Does something the next time that this moment comes. Moments are waited for in the order in which they were named.
+    /// Does something the next time that this moment comes. Moments are waited for in the order in which they were
+    /// named.
     pub fn at(&self, moment: Moment, mischief: impl FnOnce(&Self, &PluginLink) + Send + 'static) {
         self.mischief.lock().unwrap().push_back((moment, Box::new(mischief)));
     }
 
-    /// Whether all that was to be done has been done.
+    /// Returns true if all planned actions were done.
     pub fn has_done_all(&self) -> bool {
         self.mischief.lock().unwrap().is_empty()
     }
@@ -239,27 +240,27 @@ impl Runtime {
         self.state.lock().unwrap().stubborn.push(id.to_owned());
     }
 
-    /// What its plugins have done that is no good; from now on, nothing.
+    /// Returns the complaints about its plugins, and forgets them.
     pub fn take_complaints(&self) -> Vec<String> {
         self.complaints.take()
     }
 
-    /// How often somebody has connected.
+    /// Returns the number of connections so far.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 
-    /// How often a plugin has been synchronized.
+    /// Returns the number of synchronizations of plugins.
     pub fn synchronizations(&self) -> usize {
         self.synchronized.load(Ordering::SeqCst)
     }
 
-    /// How often a plugin has asked for updates by itself.
+    /// Returns the number of updates that a plugin sent by itself.
     pub fn unasked_updates(&self) -> usize {
         self.unasked.load(Ordering::SeqCst)
     }
 
-    /// Whether the runtime is locked up.
+    /// Returns true if the runtime is locked up.
     pub fn is_locked_up(&self) -> bool {
         self.locks.are_locked_up()
     }
@@ -301,7 +302,7 @@ impl Runtime {
     }
 }
 
-/// What happens with a plugin that connects.
+/// Connections of plugins.
 impl Runtime {
     fn accept(self: &Arc<Self>, listener: &UnixListener) {
         for stream in listener.incoming() {
@@ -501,7 +502,7 @@ fn answer(message: &impl Message) -> RpcResponse {
     RpcResponse { status: None, payload: message.encode_to_vec() }
 }
 
-/// What comes within the time for a registration, unless the plugin goes.
+/// Waits for a message within the time for a registration, unless the plugin hangs up.
 fn wait_while_open<T>(link: &PluginLink, mut receive: impl FnMut() -> Result<T, RecvTimeoutError>) -> Option<T> {
     let start = std::time::Instant::now();
     while start.elapsed() < REGISTRATION_LIMIT && !link.is_closed() {

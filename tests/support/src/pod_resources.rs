@@ -29,15 +29,15 @@ use tonic::{
 
 use crate::kubelet::{KubeletResult, dial};
 
-/// What clients of large nodes take.
+/// Largest answer that clients on large nodes accept.
 const LARGE_BYTES: usize = 16 << 20;
 
-/// What a kubelet knows, as it is; what it says of it is another thing.
+/// The true state of a kubelet; its answers can differ.
 #[derive(Clone, Debug, Default)]
 pub struct KubeletTruth {
-    /// Its pods.
+    /// The kubelet's pods.
     pub pods: Vec<PodResources>,
-    /// What it can hand out.
+    /// Devices that the kubelet can hand out.
     pub allocatable: AllocatableResourcesResponse,
 }
 
@@ -56,7 +56,7 @@ pub struct KubeletPodResources {
 }
 
 impl KubeletPodResources {
-    /// Serves `socket` in the runtime of whoever calls.
+    /// Serves `socket` in the runtime of the caller.
     pub fn serve(socket: &Path, truth: KubeletTruth) -> Self {
         let lister = KubeletLister { truth: Arc::new(Mutex::new(truth)), ..KubeletLister::default() };
         let mut kubelet = Self { socket: socket.to_owned(), lister, serving: None };
@@ -199,7 +199,7 @@ impl PodResourcesReader {
     /// Connects, and takes answers of up to 16 MiB.
     ///
     /// # Errors
-    /// When nobody answers.
+    /// Fails if there is no answer.
     pub async fn connect(socket: &Path) -> KubeletResult<Self> {
         let channel = dial(socket, "localhost").await?;
         Ok(Self {
@@ -238,7 +238,7 @@ impl PodResourcesReader {
         Ok(answer.pod_resources.expect("an answer has a pod"))
     }
 
-    /// What there is to hand out.
+    /// Returns the devices that can be handed out.
     ///
     /// # Errors
     /// As the server says.

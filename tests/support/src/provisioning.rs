@@ -1,5 +1,5 @@
-//! ProvisioningRequests as clusters know them and as batch systems write them: the kind, and what Kueue makes of a workload that
-//! waits for room.
+//! ProvisioningRequests as clusters know them and as batch systems write them: the kind, and what Kueue makes of a
+//! workload that waits for room.
 
 use serde_json::{Map, Value, json};
 
@@ -31,7 +31,7 @@ pub fn definition(versions: &[&str]) -> Value {
 /// A workload of Kueue that waits for its check.
 #[derive(Clone, Debug)]
 pub struct KueueWorkload<'a> {
-    /// Its name; requests and templates are named after it.
+    /// The name; requests and templates are named after it.
     pub name: &'a str,
     /// The class that the check's configuration names.
     pub class: &'a str,
@@ -39,7 +39,7 @@ pub struct KueueWorkload<'a> {
     pub parameters: &'a [(&'a str, &'a str)],
     /// The workload's own parameters, which its users write into annotations of the job.
     pub annotations: &'a [(&'a str, &'a str)],
-    /// What each pod is made of.
+    /// The template of each pod.
     pub pod: Value,
     /// How many there are.
     pub pods: usize,

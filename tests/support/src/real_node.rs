@@ -1,6 +1,7 @@
 //! A real cluster whose one node is this machine, and what an administrator does there.
 //!
-//! `HOSTLER_E2E_KUBECONFIG` names the kubeconfig of an administrator, `HOSTLER_E2E_NODE` a folder of the node. In it are
+//! `HOSTLER_E2E_KUBECONFIG` names the kubeconfig of an administrator, `HOSTLER_E2E_NODE` a folder of the node. In it
+//! are
 //!
 //! | Name | What it is |
 //! |---|---|
@@ -11,7 +12,8 @@
 //! | `daemon.kubeconfig` | how daemons reach the API server; without it they are administrators. A token that is bound to the Node is in a `tokenFile` |
 //! | `controller.kubeconfig` | the same for the controller |
 //!
-//! The image of `HOSTLER_E2E_IMAGE` (`docker.io/library/busybox:latest` if it is not set) is there already; nothing is pulled.
+//! The image of `HOSTLER_E2E_IMAGE` (`docker.io/library/busybox:latest` if it is not set) is there already; nothing is
+//! pulled.
 
 use std::{
     env,
@@ -47,8 +49,8 @@ pub struct RealNode {
     _turn: File,
 }
 
-/// More than the five minutes that a daemon waits before it takes back what a kubelet has forgotten, and a scheduler before it
-/// looks again at a pod whose news it has missed.
+/// More than the five minutes that a daemon waits before it takes back what a kubelet has forgotten, and a scheduler
+/// before it looks again at a pod whose news it has missed.
 const PATIENCE: Duration = Duration::from_secs(420);
 
 /// Waits until `condition` gives something.
@@ -69,12 +71,12 @@ fn unique() -> String {
     format!("e2e-{:x}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// What a server said to a request: its answer, or status and message.
+/// A server's answer to a request, or status and message.
 pub type RealAnswer = Result<Value, (u16, String)>;
 
 impl RealNode {
-    /// The node of a cluster whose versions of `resource.k8s.io` suit, when it is this one's turn. Else says why nothing is tried;
-    /// `unsuited` is the word for a cluster of another age.
+    /// The node of a cluster whose versions of `resource.k8s.io` suit, when it is this one's turn. Else says why
+    /// nothing is tried; `unsuited` is the word for a cluster of another age.
     pub fn find(suits: impl Fn(&[String]) -> bool, unsuited: &str) -> Option<Self> {
         let (Some(kubeconfig), Some(folder)) = (env::var_os(KUBECONFIG), env::var_os(NODE)) else {
             skipped(&format!("{KUBECONFIG} and {NODE} name no node"));
@@ -128,7 +130,7 @@ impl RealNode {
         &self.name
     }
 
-    /// Whose objects go with the test.
+    /// Returns the namespace, whose objects go with the test.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
@@ -139,7 +141,7 @@ impl RealNode {
         if own.is_file() { own } else { self.kubeconfig.clone() }
     }
 
-    /// What the controller is started with.
+    /// Returns the options of a controller's start.
     pub fn controller_options(&self) -> ControllerOptions {
         ControllerOptions {
             binary: controller_binary(),
@@ -153,7 +155,7 @@ impl RealNode {
         self.runtime.block_on(future)
     }
 
-    /// What a daemon of this node has to know.
+    /// Returns the membership of a daemon of this node.
     pub fn membership(&self) -> ClusterMembership {
         ClusterMembership {
             node: self.name.clone(),
@@ -191,7 +193,7 @@ impl RealNode {
         &self.folder
     }
 
-    /// Whether images can be brought to the node.
+    /// Returns true if images can be brought to the node.
     pub fn imports_images(&self) -> bool {
         self.folder.join("import").is_file()
     }
@@ -232,7 +234,7 @@ impl RealNode {
         }
     }
 
-    /// What is there, if something is.
+    /// Returns an object, if it exists.
     pub fn get(&self, path: &str) -> Option<Value> {
         match self.ask("GET", path, "application/json", &Value::Null) {
             Ok(object) => Some(object),
@@ -247,7 +249,7 @@ impl RealNode {
         answer.unwrap_or_else(|(code, message)| panic!("{object}: {code}: {message}"))
     }
 
-    /// Reads an object, changes it, and writes it to `path` and what is behind it, until nobody has come between.
+    /// Reads an object, changes it, and writes it to `path` with `part` appended, until no other writer was faster.
     pub fn change(&self, path: &str, part: &str, change: impl Fn(&mut Value)) {
         eventually(&format!("a change of {path}"), || {
             let mut object = self.get(path).unwrap_or_else(|| panic!("{path} is not there"));
@@ -278,7 +280,8 @@ impl RealNode {
         }
     }
 
-    /// Makes a pod whose one container runs until it is stopped. It gets all claims of `claims`, which are entries of the pod.
+    /// Makes a pod whose one container runs until it is stopped. It gets all claims of `claims`, which are entries of
+    /// the pod.
     pub fn run_pod(&self, name: &str, claims: &[Value], node_selector: &Value) {
         self.run_pod_with(name, claims, &json!({"nodeSelector": node_selector}));
     }
@@ -315,7 +318,7 @@ impl RealNode {
         })
     }
 
-    /// What events say of an object, `pods` and `a` for instance.
+    /// Returns the messages of Events about an object, such as kind `Pod` and name `a`.
     pub fn events(&self, kind: &str, name: &str) -> Vec<String> {
         let events = self.get(&self.of("/api/v1", "events")).unwrap();
         let of_it = |event: &&Value| event["involvedObject"]["kind"] == kind && event["involvedObject"]["name"] == name;

@@ -1,5 +1,5 @@
-//! Scenarios: what is done to a cluster and what must come of it, in YAML, for the API server of a test and for a real one
-//! (`HOSTLER_E2E_KUBECONFIG`) alike. What holds on both is how the real one behaves.
+//! Scenarios: what is done to a cluster and what must come of it, in YAML, for the API server of a test and for a real
+//! one (`HOSTLER_E2E_KUBECONFIG`) alike. What holds on both is how the real one behaves.
 //!
 //! ```yaml
 //! name: a claim lets a pod have a device
@@ -126,7 +126,7 @@ async fn prepare(client: &mut ScenarioClient, cluster: &TestCluster, devices: us
     Ok(())
 }
 
-/// What the server said to a request.
+/// A refusal of a request by the server.
 #[derive(Debug)]
 struct ServerRefusal {
     code: u16,

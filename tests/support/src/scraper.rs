@@ -1,4 +1,4 @@
-//! Somebody on another host who wants figures: over TLS, from a server whose certificate nobody vouches for.
+//! A scraper on another host: over TLS, from a server whose certificate it does not verify.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -21,12 +21,12 @@ use tokio_rustls::{
     },
 };
 
-/// What a server has answered.
+/// The answer of a server.
 #[derive(Debug)]
 pub struct ScrapeAnswer {
     /// The HTTP status.
     pub code: u16,
-    /// What stands above the figures.
+    /// The headers of the answer.
     pub headers: HeaderMap,
     /// The figures, or why there are none.
     pub body: String,

@@ -18,7 +18,8 @@ impl Systemd {
         systemd
     }
 
-    /// Listens there; what it does is told in the environment of whoever shall report, with the same watchdog.
+    /// Listens on a socket at `path`. Returns the variables for the environment of the reporting process, with the same
+    /// watchdog.
     pub fn listen(path: &Path) -> (Self, Vec<(&'static str, String)>) {
         let socket = UnixDatagram::bind(path).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -13,7 +13,8 @@ use nix::{
     sys::socket::{AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, sendto, socket},
 };
 
-/// Enters a user namespace, in which we are root, and a network namespace that belongs to it. The caller has one thread.
+/// Enters a user namespace, in which we are root, and a network namespace that belongs to it. The caller has one
+/// thread.
 ///
 /// # Errors
 /// Where this machine does not allow user namespaces.
@@ -29,7 +30,7 @@ pub fn enter_namespaces() -> Result<(), Errno> {
     Ok(())
 }
 
-/// What the kernel says of one event: `ACTION@DEVPATH` and fields, without the sequence number, each ended by a NUL.
+/// The kernel's message about one event: `ACTION@DEVPATH` and fields, without the sequence number, each ended by a NUL.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct UeventDatagram(Vec<u8>);
 
@@ -51,7 +52,7 @@ impl UeventDatagram {
 pub struct RecordedUevent {
     /// Seconds since boot.
     pub at: f64,
-    /// What the kernel said.
+    /// The kernel's message.
     pub datagram: UeventDatagram,
 }
 

@@ -1,4 +1,4 @@
-//! Somebody who asks a server over HTTP, with a token or without: one question to a connection, and streams of events.
+//! An HTTP client of a server, with a token or without: one request to a connection, and streams of events.
 
 use std::net::SocketAddr;
 
@@ -13,19 +13,19 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::{net::TcpStream, task::JoinHandle};
 
-/// Somebody who asks.
+/// An HTTP client.
 #[derive(Clone, Debug)]
 pub struct Visitor {
     address: SocketAddr,
     token: Option<String>,
 }
 
-/// What a server has answered.
+/// The answer of a server.
 #[derive(Clone, Debug)]
 pub struct VisitAnswer {
     /// The HTTP status.
     pub code: u16,
-    /// What stands above the answer.
+    /// The headers of the answer.
     pub headers: HeaderMap,
     /// The answer.
     pub body: String,
@@ -42,21 +42,21 @@ pub struct EventStream {
 /// An event.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SentEvent {
-    /// Its type.
+    /// The type of the event.
     pub event: String,
-    /// Where to go on after it.
+    /// The id to continue after.
     pub id: String,
-    /// What it says.
+    /// The data of the event.
     pub data: String,
 }
 
 impl Visitor {
-    /// Somebody without a token.
+    /// Returns a client without a token.
     pub fn new(address: SocketAddr) -> Self {
         Self { address, token: None }
     }
 
-    /// Somebody with this token.
+    /// Returns a client with this token.
     pub fn with_token(address: SocketAddr, token: impl Into<String>) -> Self {
         Self { address, token: Some(token.into()) }
     }
@@ -137,7 +137,7 @@ impl VisitAnswer {
 }
 
 impl EventStream {
-    /// What stands above the events.
+    /// Returns the headers of the answer with the events.
     pub fn headers(&self) -> &HeaderMap {
         self.response.headers()
     }
@@ -175,7 +175,7 @@ impl SentEvent {
         (!data.is_empty()).then(|| Self { event: field("event"), id: field("id"), data })
     }
 
-    /// What it says, as JSON.
+    /// Returns the data, as JSON.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.data).expect("events are JSON")
     }

@@ -1,4 +1,4 @@
-//! What a runtime makes of the wishes of several plugins: each thing belongs to the first that asks for it.
+//! Adjustments of several plugins in one runtime: each resource belongs to the first that asks for it.
 
 use std::collections::BTreeMap;
 

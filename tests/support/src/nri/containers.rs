@@ -1,4 +1,4 @@
-//! What a runtime has of its pods and containers, and how it tells of them.
+//! Pods and containers of a runtime, and their messages to plugins.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::container::inject;
 
-/// A container that somebody asks the runtime for.
+/// A request for a container.
 #[derive(Clone, Debug)]
 pub struct ContainerSpec {
     /// The pod's namespace.
@@ -21,11 +21,11 @@ pub struct ContainerSpec {
     pub pod: String,
     /// The container's name within the pod.
     pub name: String,
-    /// Its OCI specification.
+    /// The container's OCI specification.
     pub spec: Spec,
     /// CDI devices that the kubelet named.
     pub devices: Vec<String>,
-    /// Its cgroup, as runtimes write it.
+    /// The container's cgroup, as runtimes write it.
     pub cgroups_path: String,
 }
 
@@ -47,7 +47,8 @@ impl ContainerSpec {
         }
     }
 
-    /// With CDI devices, as a runtime gives them before any plugin is asked: by their names, from the files in a folder.
+    /// With CDI devices, as a runtime gives them before any plugin is asked: by their names, from the files in a
+    /// folder.
     pub fn devices(mut self, cdi: &Path, ids: &[String]) -> Self {
         inject(&mut self.spec, cdi, ids).unwrap();
         self.devices.extend_from_slice(ids);
@@ -101,18 +102,18 @@ impl ContainerSpec {
 pub struct RuntimeContainer {
     /// The runtime's id.
     pub id: String,
-    /// What was asked for.
+    /// The request for the container.
     pub asked: ContainerSpec,
-    /// Where it is in its life.
+    /// The state in the container's life.
     pub state: ContainerState,
-    /// What it has: asked for, changed by plugins, changed by updates.
+    /// The container's resources: requested, changed by plugins, changed by updates.
     pub resources: LinuxResources,
-    /// Its first process.
+    /// The container's first process.
     pub pid: u32,
 }
 
 impl RuntimeContainer {
-    /// One that does not exist yet.
+    /// Returns a container that does not exist yet.
     pub fn new(id: String, asked: ContainerSpec) -> Self {
         let resources = resources_of(&asked.spec);
         Self { id, asked, state: ContainerState::ContainerCreated, resources, pid: 0 }
@@ -128,7 +129,7 @@ impl RuntimeContainer {
         self.resources.cpu.as_ref().map_or("", |cpu| &cpu.mems)
     }
 
-    /// Whether runtimes tell of it to a plugin that connects.
+    /// Returns true if runtimes report it to a plugin that connects.
     pub fn is_told(&self) -> bool {
         matches!(self.state, ContainerState::ContainerCreated | ContainerState::ContainerRunning)
     }
@@ -163,7 +164,7 @@ impl RuntimeContainer {
     }
 }
 
-/// What holds when `update` is laid over `resources`.
+/// Returns `resources` with the fields of `update` laid over.
 pub(super) fn merged(resources: &LinuxResources, update: &LinuxResources) -> LinuxResources {
     let (old, new) = (resources.cpu.clone().unwrap_or_default(), update.cpu.clone().unwrap_or_default());
     let text = |new: String, old: String| if new.is_empty() { old } else { new };

@@ -1,4 +1,4 @@
-//! What happens to containers, and what plugins are told of it, in the order and under the locks of the real ones.
+//! Events of containers, and the calls to plugins about them, in the order and under the locks of the real runtimes.
 
 use hostler_proto::nri::{
     Container, ContainerState, ContainerUpdate, CreateContainerRequest, CreateContainerResponse, Empty, Event,
@@ -49,7 +49,7 @@ impl Runtime {
     /// When a plugin refuses.
     pub fn start_container(&self, id: &str) -> Result<(), String> {
         self.notify(Event::StartContainer, "StartContainer", &self.container(id))?;
-        // No process of anybody: a test that needs one has a real container.
+        // There is no process: a test that needs one has a real container.
         self.set_state(id, ContainerState::ContainerRunning, 0);
         self.notify(Event::PostStartContainer, "PostStartContainer", &self.container(id))
     }
@@ -281,7 +281,7 @@ fn pod(container: &RuntimeContainer) -> Option<PodSandbox> {
     Some(container.asked.sandbox())
 }
 
-/// What the kubelet does not say is told as zero.
+/// Returns resources with zeros for fields that the kubelet does not set.
 fn as_told(wanted: &LinuxResources) -> LinuxResources {
     let mut told = wanted.clone();
     let cpu = told.cpu.get_or_insert_default();

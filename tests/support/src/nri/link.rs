@@ -41,7 +41,7 @@ pub enum CallError {
     Refused {
         /// gRPC's code.
         code: i32,
-        /// What it said.
+        /// The message of the error.
         message: String,
     },
     /// The answer is no answer to this call.
@@ -53,13 +53,13 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// Whether runtimes hang up after it. What a handler refuses only fails what it was asked for.
+    /// Returns true if runtimes hang up after the error. The refusal of a handler fails only its own call.
     pub fn is_fatal(&self) -> bool {
         matches!(self, Self::Closed | Self::TimedOut)
     }
 }
 
-/// What a plugin has done that a runtime would choke on, or silently not do.
+/// Mistakes of a plugin that a runtime would choke on, or silently ignore.
 #[derive(Clone, Default)]
 pub struct Complaints(Arc<Mutex<Vec<String>>>);
 
@@ -80,7 +80,7 @@ pub(super) type Answerer = Arc<dyn Fn(&Arc<PluginLink>, &str, &[u8]) -> RpcRespo
 
 /// A connection to a plugin.
 pub struct PluginLink {
-    /// The socket, for whoever wants to say something that no runtime says.
+    /// The socket, for messages that no runtime sends.
     pub trunk: Trunk,
     /// The last stream id on the wire: they have to grow there.
     last_stream: Mutex<Option<u32>>,
@@ -243,12 +243,12 @@ impl PluginLink {
         self.finish(&answered_rx, limit)
     }
 
-    /// What the plugin wants to be told, by number of the event.
+    /// Stores the plugin's subscription, a bit for each event.
     pub fn subscribe(&self, events: i32) {
         self.events.store(events, Ordering::SeqCst);
     }
 
-    /// Whether the plugin wants to be told of this event.
+    /// Returns true if the plugin subscribed to this event.
     pub fn is_subscribed(&self, event: i32) -> bool {
         self.events.load(Ordering::SeqCst) & (1 << (event - 1)) != 0
     }
@@ -263,7 +263,7 @@ impl PluginLink {
         self.trunk.close();
     }
 
-    /// Whether the connection has ended.
+    /// Returns true if the connection has ended.
     pub fn is_closed(&self) -> bool {
         self.trunk.is_closed()
     }

@@ -1,7 +1,8 @@
 //! The two locks that a runtime holds while it talks to plugins, taken in the order in which the real one takes them.
 //!
-//! An event takes the runtime's lock, then that of the plugins. Up to NRI 0.12.0, an update that a plugin asks for takes
-//! them the other way round; when each has its first, nothing moves any more in the real one. Here, everything fails.
+//! An event takes the runtime's lock, then that of the plugins. Up to NRI 0.12.0, an update that a plugin asks for
+//! takes them the other way round; when each has its first, nothing moves any more in the real one. Here, everything
+//! fails.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 
@@ -67,7 +68,7 @@ impl RuntimeLocks {
         Ok(RuntimeGuard { locks: self, plugins: locks_up })
     }
 
-    /// Whether nothing moves any more.
+    /// Returns true if no thread moves any more.
     pub(super) fn are_locked_up(&self) -> bool {
         self.held.lock().unwrap().locked_up
     }

@@ -1,4 +1,4 @@
-//! What runtimes of different ages can do, as far as a plugin notices.
+//! Abilities of runtimes of different ages that a plugin can notice.
 
 /// A runtime's version of NRI.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -9,17 +9,17 @@ pub struct NriVersion {
     pub nri: &'static str,
     /// The highest event there is; subscribing to a higher one is an error.
     pub last_event: i32,
-    /// Whether Synchronize can come in pieces.
+    /// True if Synchronize can come in pieces.
     pub has_more: bool,
-    /// Whether Configure tells the time limits.
+    /// True if Configure has the time limits.
     pub has_limits: bool,
-    /// Whether a container's CDI devices are told.
+    /// True if messages have a container's CDI devices.
     pub has_cdi_devices: bool,
-    /// Whether each event has a call of its own; else most come as `StateChange`.
+    /// True if each event has a call of its own; else most come as `StateChange`.
     pub has_own_calls: bool,
-    /// Whether an update that a plugin asks for and an event that it is told of can lock the runtime up.
+    /// True if a plugin's own update and an event for it at the same time can lock the runtime up.
     pub locks_up: bool,
-    /// Whether a plugin that connects can do so as well.
+    /// True if a connecting plugin can lock the runtime up as well.
     pub locks_up_connecting: bool,
 }
 

@@ -25,7 +25,7 @@ pub const PLUGIN_SERVICE: u32 = 1;
 pub const RUNTIME_SERVICE: u32 = 2;
 /// More than this is no message.
 pub(super) const LARGEST_MESSAGE: usize = 4 << 20;
-/// What runtimes read and write at once.
+/// Bytes that runtimes read and write at once.
 const BUFFER: usize = 4096;
 /// Frames of one connection that a runtime keeps for its reader; one more, and it hangs up.
 const QUEUE: usize = 256;
@@ -53,7 +53,7 @@ pub struct RpcRequest {
 /// The answer to a call.
 #[derive(Clone, PartialEq, Message)]
 pub struct RpcResponse {
-    /// How it went; absent where it went well.
+    /// The error; absent after success.
     #[prost(message, optional, tag = "1")]
     pub status: Option<RpcStatus>,
     /// The encoded result.
@@ -75,9 +75,9 @@ pub struct RpcStatus {
 /// A message, without what is in it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct RawMessage {
-    /// Which call it belongs to.
+    /// The stream of the call.
     pub stream: u32,
-    /// Whether it is a request.
+    /// True for a request.
     pub is_request: bool,
     /// The rest.
     pub payload: Vec<u8>,
@@ -102,7 +102,7 @@ impl Trunk {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
-    /// Whether it has ended, for whatever reason.
+    /// Returns true if it has ended, for any reason.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::SeqCst)
     }
@@ -130,7 +130,7 @@ impl Trunk {
         self.write_raw(&frames)
     }
 
-    /// Hands out what arrives until the socket ends. Frames of connections that nobody has opened are dropped.
+    /// Hands out messages until the socket ends. Frames of connections that were not opened are dropped.
     pub fn pump(&self, connections: Vec<(u32, SyncSender<Vec<u8>>)>) -> Result<(), String> {
         let ended = self.pump_frames(&connections);
         self.close();
@@ -165,8 +165,9 @@ pub(super) fn frame_queue() -> (SyncSender<Vec<u8>>, Receiver<Vec<u8>>) {
     sync_channel(QUEUE)
 }
 
-/// Reads messages from frames as the runtimes do: into a buffer, or straight into the message. A frame that fits neither
-/// is an error there, so one has to know what they read next: a frame ends no later than the buffer or the message.
+/// Reads messages from frames as the runtimes do: into a buffer, or straight into the message. A frame that fits
+/// neither is an error there, so one has to know what they read next: a frame ends no later than the buffer or the
+/// message.
 pub(super) struct MessageReader {
     frames: Receiver<Vec<u8>>,
     buffer: Vec<u8>,

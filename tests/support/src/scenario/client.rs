@@ -9,7 +9,7 @@ use super::{PATIENCE, PAUSE, ServerRefusal};
 
 type Answer = Result<Result<Value, ServerRefusal>, String>;
 
-/// Somebody who may everything.
+/// A client that may do everything.
 pub(super) struct ScenarioClient {
     client: Client,
     namespace: String,

@@ -1,4 +1,4 @@
-//! Whether an object has what a scenario expects.
+//! Comparison of an object with the expectation of a scenario.
 
 use serde_json::Value;
 
