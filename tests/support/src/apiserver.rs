@@ -77,7 +77,7 @@ use rules::ServerSettings;
 use state::SharedServerState;
 use watch::WatchSignal;
 
-/// How a server is.
+/// Options of a server.
 #[derive(Clone, Debug, Default)]
 pub struct ApiServerOptions {
     /// The release of the server.
@@ -194,8 +194,8 @@ impl ApiServer {
         token
     }
 
-    /// From now on a user may do what these rules allow, beside what earlier calls have. One for whom none was made may
-    /// do all.
+    /// Allows a user to do what these rules allow, beside the rules of earlier calls. A user without any rules may do
+    /// everything.
     pub fn allow(&self, user: &str, rules: Vec<PolicyRule>) {
         let token = self.user(user, None);
         self.shared.write(|state| {
@@ -209,12 +209,12 @@ impl ApiServer {
         self.shared.write(|state| state.users.retain(|_, user| user.name != name));
     }
 
-    /// Has every write admitted: by `policy`, which may refuse it with a reason.
+    /// Asks `policy` about every write from now on; the policy may refuse it with a reason.
     pub fn admit(&self, policy: impl Fn(&AdmissionAttributes<'_>) -> Result<(), String> + Send + Sync + 'static) {
         self.shared.write(|state| state.policies.push(state::AdmissionPolicy(Arc::new(policy))));
     }
 
-    /// Has the server reach a Service at this address: webhooks that name it are asked there.
+    /// Sets the address of a Service: webhooks that name it are called there.
     pub fn lead_to(&self, namespace: &str, service: &str, address: SocketAddr) {
         self.shared.write(|state| state.services.insert((namespace.to_owned(), service.to_owned()), address));
     }
@@ -244,7 +244,7 @@ impl ApiServer {
         self.signal(WatchSignal::Close);
     }
 
-    /// Has all watches report 410.
+    /// Makes all watches report 410.
     pub fn expire_watches(&self) {
         self.signal(WatchSignal::Expire);
     }

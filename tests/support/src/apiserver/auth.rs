@@ -11,7 +11,7 @@ use super::{
 /// A user with a token.
 #[derive(Clone, Debug)]
 pub struct ApiUser {
-    /// As in RBAC bindings.
+    /// Name of the user, as in RBAC bindings.
     pub name: String,
     /// `authentication.kubernetes.io/node-name` of a service account's token.
     pub node: Option<String>,
@@ -19,7 +19,7 @@ pub struct ApiUser {
     pub rules: Option<Vec<PolicyRule>>,
 }
 
-/// As in the `rules` of a ClusterRole.
+/// A rule as in the `rules` of a ClusterRole.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PolicyRule {

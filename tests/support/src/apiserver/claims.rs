@@ -171,8 +171,8 @@ fn check_network(errors: &mut Vec<FieldError>, path: &str, data: &Value) {
     }
 }
 
-/// Since 1.36 it takes more than the right to write the status: one for the allocation, and one for each driver. Who
-/// lacks them hears so from the validation: the claim is invalid.
+/// Checks the right to write device statuses. Since 1.36 the right to write the status is not enough: the allocation
+/// needs one more, and so does each driver. A client without them is told by the validation: the claim is invalid.
 pub(crate) fn authorize(settings: &ServerSettings, call: &ApiRequest, old: &Value, claim: &Value) -> Vec<FieldError> {
     if !settings.is_on("DRAResourceClaimGranularStatusAuthorization") || !call.target.is_status() {
         return Vec::new();

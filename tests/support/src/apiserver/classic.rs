@@ -73,12 +73,12 @@ pub(crate) fn resources(release: ApiServerRelease) -> Option<&'static [ServedRes
     }
 }
 
-/// Of 1.31: the gate, and what falls where it is off.
+/// Gates of 1.31, with the fields of claims that are dropped where they are off.
 pub(crate) const GATED_FIELDS_OF_CLAIMS: &[(&str, &[&str])] = &[(
     "DRAControlPlaneController",
     &["spec/controller", "status/allocation/controller", "status/deallocationRequested"],
 )];
-/// The same of classes.
+/// Gates of 1.31, with the fields of classes that are dropped where they are off.
 pub(crate) const GATED_FIELDS_OF_CLASSES: &[(&str, &[&str])] =
     &[("DRAControlPlaneController", &["spec/suitableNodes"])];
 

@@ -1,5 +1,5 @@
-//! Between the version of a request and the one that is stored. `resource.k8s.io/v1beta1` wraps the fields of a device
-//! in `basic` and has no `exactly`; `events.k8s.io/v1` has other names for the fields of a core event.
+//! Conversion between the version of a request and the stored one. `resource.k8s.io/v1beta1` wraps the fields of a
+//! device in `basic` and has no `exactly`; `events.k8s.io/v1` has other names for the fields of a core event.
 
 use serde_json::{Map, Value, json};
 
@@ -16,10 +16,10 @@ const EVENT_FIELDS: [(&str, &str); 7] = [
     ("reportingComponent", "reportingController"),
 ];
 
-/// Of a request in v1beta1, those that v1 has beside `exactly`.
+/// Fields of a request in v1beta1 that v1 has beside `exactly`.
 const REQUEST_FIELDS: [&str; 2] = ["name", "firstAvailable"];
 
-/// From the version of `api`; what does not fit stays for the pruning.
+/// Converts an object from the version of `api`; fields that do not fit stay for the pruning.
 pub(crate) fn to_stored(api: GroupVersion, resource: &ServedResource, mut object: Value) -> Value {
     if api.version == "v1beta1" {
         each_device(resource, &mut object, unwrap_basic);
@@ -33,7 +33,7 @@ pub(crate) fn to_stored(api: GroupVersion, resource: &ServedResource, mut object
     object
 }
 
-/// To the version of `api`.
+/// Converts an object to the version of `api`.
 pub(crate) fn from_stored(api: GroupVersion, resource: &ServedResource, object: &Value) -> Value {
     let mut object = object.clone();
     if api.version == "v1beta1" {

@@ -32,7 +32,7 @@ pub(crate) struct CustomVersion {
 }
 
 impl CustomVersion {
-    /// Takes out what the schema does not know, below the metadata too if it says something of it.
+    /// Removes fields that the schema does not know, below the metadata too if the schema describes it.
     pub(crate) fn prune(&self, object: &mut Value) {
         convey::prune_root(&self.schema, object);
     }
@@ -187,7 +187,7 @@ fn qualified_name(spec: &Value) -> String {
     format!("{}.{}", text(&spec["names"]["plural"]), text(&spec["group"]))
 }
 
-/// Of versions of an API: `v2`, `v1`, `v2beta1`, `v1beta2`, `v1alpha1`.
+/// Returns the priority of a version of an API: `v2`, `v1`, `v2beta1`, `v1beta2`, `v1alpha1`.
 fn priority(version: &str) -> (u8, u32, u32) {
     let rest = version.strip_prefix('v').unwrap_or_default();
     let number = |text: &str| text.parse().unwrap_or_default();

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::control_plane::{ControllerCommand, ControllerWrite};
 
-/// For a state that a test waits for; far above what any takes.
+/// Limit of the wait for a state; far above what any state takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The body of a request.
@@ -50,7 +50,7 @@ impl ApiServer {
         documents.into_iter().filter(|document| !document.is_null()).map(|document| self.create(document)).collect()
     }
 
-    /// As [`create`](Self::create), which may fail.
+    /// Does the same as [`create`](Self::create), which may fail.
     pub fn try_create(&self, object: Value) -> Result<Value, StatusError> {
         let namespace = meta(&object, "namespace").to_owned();
         if !namespace.is_empty() && self.get("namespaces", &namespace).is_none() {
@@ -166,12 +166,12 @@ impl ApiServer {
         tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("waited in vain until {what}"))
     }
 
-    /// Looks at the state, which is held still meanwhile.
+    /// Reads the state, which does not change meanwhile.
     pub fn look<T>(&self, look: impl FnOnce(&ApiServerView<'_>) -> T) -> T {
         self.shared.read(|state| look(&ApiServerView(state)))
     }
 
-    /// Tells of changes, and of requests that were answered.
+    /// Returns a channel that tells of changes, and of answered requests.
     pub(crate) fn changes(&self) -> watch::Receiver<(u64, usize)> {
         self.shared.changed()
     }
@@ -210,12 +210,12 @@ impl ApiServer {
 pub struct ApiServerView<'a>(&'a ServerState);
 
 impl ApiServerView<'_> {
-    /// As [`ApiServer::get`].
+    /// Does the same as [`ApiServer::get`].
     pub fn get(&self, plural: &str, path: &str) -> Option<Value> {
         self.0.store.get(&key(&self.0.catalog, plural, path)).map(|object| Value::clone(&object))
     }
 
-    /// As [`ApiServer::list`].
+    /// Does the same as [`ApiServer::list`].
     pub fn list(&self, plural: &str) -> Vec<Value> {
         self.0.list(plural)
     }
@@ -233,7 +233,7 @@ impl ApiServerView<'_> {
         Some(self.0.store.get(&key).map(|object| Value::clone(&object)))
     }
 
-    /// As [`ApiServer::log`].
+    /// Does the same as [`ApiServer::log`].
     pub fn log(&self) -> &[LoggedRequest] {
         &self.0.log
     }

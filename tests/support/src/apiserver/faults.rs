@@ -11,9 +11,9 @@ pub struct ApiFault {
     pub verb: &'static str,
     /// Plural, `resourceclaims/status` for a subresource, or `*`.
     pub resource: &'static str,
-    /// Of one object only.
+    /// Name of the only object that the fault is for.
     pub name: Option<String>,
-    /// How many requests.
+    /// Number of requests that the fault is for.
     pub times: u32,
     /// The effect on the request.
     pub how: FaultEffect,
@@ -37,7 +37,7 @@ pub enum FaultEffect {
 }
 
 impl ApiFault {
-    /// For the next `times` requests of this kind.
+    /// Returns a fault of the next `times` requests of this kind.
     pub fn new(verb: &'static str, resource: &'static str, times: u32, how: FaultEffect) -> Self {
         Self { verb, resource, name: None, times, how }
     }

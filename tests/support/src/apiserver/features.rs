@@ -74,7 +74,7 @@ const CLAIM_FIELDS: &[(&str, &[&str])] = &[
     ("DRAOptionalNodeOperations", &["status/allocation/devices/results/*/skipNodeOperations"]),
 ];
 
-/// Takes out the fields of disabled gates, and fills in what the server does.
+/// Removes the fields of disabled gates, and fills in those that the server sets.
 pub(crate) fn settle(settings: &ServerSettings, resource: &ServedResource, old: Option<&Value>, object: &mut Value) {
     let fields = match resource.kind {
         ObjectKind::ResourceSlice => SLICE_FIELDS,

@@ -10,7 +10,7 @@ pub(crate) enum PathElement {
     Field(String),
     /// The member of a list with these keys, as JSON.
     Member(String),
-    /// This member of a set, as JSON.
+    /// A member of a set, as JSON.
     Item(String),
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn shown(path: &[PathElement]) -> String {
         .collect()
 }
 
-/// As in `fieldsV1`.
+/// Returns the fields in the form of `fieldsV1`.
 pub(crate) fn tree(set: &FieldSet) -> Value {
     let mut tree = json!({});
     for path in set {
@@ -69,7 +69,7 @@ pub(crate) fn tree(set: &FieldSet) -> Value {
     tree
 }
 
-/// From `fieldsV1`.
+/// Reads fields from `fieldsV1`.
 pub(crate) fn parse(tree: &Value) -> FieldSet {
     let mut set = FieldSet::new();
     parse_below(&mut Vec::new(), tree, &mut set);

@@ -50,7 +50,7 @@ pub(crate) fn key_values(keys: &[&str], schema: &Value, item: &Value) -> Value {
     keys.iter().filter_map(|key| Some(((*key).to_owned(), value(key)?))).collect::<Map<_, _>>().into()
 }
 
-/// One who owns fields.
+/// A manager, which owns fields.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct FieldManager {
     pub name: String,

@@ -333,7 +333,7 @@ async fn feed(
     }
 }
 
-/// For clients that want no more than the metadata of objects.
+/// Returns only the metadata of objects, for clients that accept nothing else.
 fn metadata_only(accept: &str, value: Value) -> Value {
     if !accept.contains("as=PartialObjectMetadata") || value["kind"] == "Status" {
         return value;

@@ -15,7 +15,7 @@ pub struct AdmissionPolicy {
 }
 
 impl AdmissionPolicy {
-    /// Of a policy as people write it.
+    /// Reads a policy as users write it.
     pub fn new(policy: &Value) -> Self {
         let pairs = |list: &Value, first: &str, second: &str| {
             let text = |item: &Value, field: &str| item[field].as_str().unwrap_or_default().to_owned();

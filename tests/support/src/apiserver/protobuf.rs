@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{opaque, refusal::StatusError};
 
-/// How the form is called in headers.
+/// Name of the form in headers.
 pub(crate) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 const MAGIC: &[u8] = b"k8s\0";
 
@@ -51,7 +51,7 @@ struct MetadataMessage {
     generation: i64,
     #[prost(string, repeated, tag = "14")]
     finalizers: Vec<String>,
-    /// In the place of the managed fields.
+    /// The whole object, in the place of the managed fields.
     #[prost(bytes = "vec", tag = "17")]
     all: Vec<u8>,
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 /// The unit in which values are kept: what a quantity can hold at least.
 const NANO: i128 = 1_000_000_000;
 const BINARY: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
-/// From 10^-9 to 10^18.
+/// Suffixes from 10^-9 to 10^18.
 const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
 
 /// An exact value.
@@ -26,7 +26,7 @@ impl NanoQuantity {
         parse(text).map(|(nanos, _)| Self { nanos })
     }
 
-    /// Of a JSON value; what cannot be parsed is refused before this is asked.
+    /// Reads a JSON value; a text that cannot be parsed was refused before.
     pub(crate) fn of(value: &Value) -> Self {
         value.as_str().and_then(Self::parse).unwrap_or(Self { nanos: 0 })
     }
@@ -72,7 +72,7 @@ fn scale(suffix: &str) -> Option<(i128, i128, QuantityFormat)> {
     Some((up, down, QuantityFormat::Exponent))
 }
 
-/// As the server writes it; `None` for what is no quantity.
+/// Returns the text as the server writes it; `None` if it is no quantity.
 pub(crate) fn canonical(text: &str) -> Option<String> {
     let (nanos, format) = parse(text)?;
     let whole = nanos.checked_rem(NANO)? == 0;

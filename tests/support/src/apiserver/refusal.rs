@@ -20,7 +20,7 @@ pub struct StatusError {
     pub continue_token: Option<String>,
 }
 
-/// One complaint of the validation.
+/// A complaint of the validation.
 #[derive(Clone, Debug)]
 pub(crate) struct FieldError {
     field: String,
@@ -64,7 +64,7 @@ impl FieldError {
         Self::new(field, "FieldValueTypeInvalid", format!("Invalid value: {value}: {why}"))
     }
 
-    /// Of a rule of a definition, which can say of what sort its complaint is.
+    /// Returns the complaint about a broken rule of a definition, which can name its reason.
     pub(crate) fn broken_rule(field: &str, reason: Option<&str>, value: &Value, why: &str) -> Self {
         let field = if field.is_empty() { "<nil>" } else { field };
         match reason {
@@ -134,7 +134,7 @@ impl StatusError {
         Self::new(404, "NotFound", message).about(resource, group, name)
     }
 
-    /// For a path at which nothing is served.
+    /// Returns the refusal of a path at which nothing is served.
     pub(crate) fn no_such_path() -> Self {
         let mut refusal = Self::new(404, "NotFound", "the server could not find the requested resource");
         refusal.details = json!({});
@@ -292,7 +292,7 @@ impl StatusError {
         Self::new(500, "", message)
     }
 
-    /// As a server in trouble says it.
+    /// Returns the refusal of a server in trouble.
     pub(crate) fn trouble(code: u16, retry_after: Option<u64>) -> Self {
         let (reason, message) = match code {
             409 => (
@@ -308,7 +308,7 @@ impl StatusError {
         Self { retry_after: retry_after.and_then(NonZeroU64::new), ..Self::new(code, reason, message) }
     }
 
-    /// As JSON.
+    /// Returns the refusal as a `Status` object.
     pub fn status(&self) -> Value {
         let mut details = self.details.clone();
         if let Some(seconds) = self.retry_after {

@@ -109,7 +109,7 @@ pub(crate) enum ObjectKind {
     ClassicDeviceClass,
     ResourceClass,
     SchedulingContext,
-    /// By its plural.
+    /// Parameters of classic DRA, by plural.
     ClassicParameters(&'static str),
     /// `plural.group` of a definition.
     Custom(&'static str),
@@ -126,7 +126,7 @@ pub(crate) struct ServedResource {
     pub has_status: bool,
     /// The group in which it is stored.
     pub group: &'static str,
-    /// Of a kind that a definition made: the version that this is.
+    /// The version of a custom kind; `None` for built-in kinds.
     pub custom: Option<&'static CustomVersion>,
 }
 
@@ -252,7 +252,7 @@ pub(crate) fn api_version(group: &str, version: &str) -> String {
 pub(crate) struct Catalog {
     release: ApiServerRelease,
     has_topology: bool,
-    /// One for each version of each definition.
+    /// Custom resources, one for each version of each definition.
     custom: Vec<&'static ServedResource>,
 }
 
@@ -261,7 +261,7 @@ impl Catalog {
         Self { release: settings.release, has_topology: settings.topology, custom: Vec::new() }
     }
 
-    /// From now on these are defined, and nothing else.
+    /// Replaces the custom resources.
     pub(crate) fn define(&mut self, custom: Vec<&'static ServedResource>) {
         self.custom = custom;
     }
@@ -298,14 +298,14 @@ impl Catalog {
         self.built_in().chain(self.custom.iter().copied())
     }
 
-    /// Of the group of claims, each release has kinds of its own.
+    /// Returns the built-in resources. Each release has its own kinds of the group of claims.
     fn built_in(&self) -> impl Iterator<Item = &'static ServedResource> {
         let classic = classic::resources(self.release);
         let others = RESOURCES.iter().filter(move |resource| classic.is_none() || resource.group != DRA);
         others.chain(classic.unwrap_or_default())
     }
 
-    /// By its plural; that of a definition can be followed by its group.
+    /// Returns the resource with this plural; that of a definition can be followed by its group.
     pub(crate) fn named(&self, plural: &str) -> &'static ServedResource {
         let is_named = |resource: &&ServedResource| {
             resource.plural == plural || matches!(resource.kind, ObjectKind::Custom(name) if name == plural)

@@ -48,7 +48,7 @@ fn allowed(state: &ServerState, _: &ApiUser, spec: &Value) -> Value {
     verdict(user.is_some_and(|user| may(user, spec)))
 }
 
-/// The same of the one who asks.
+/// Returns the decision about the client itself.
 fn own(_: &ServerState, asker: &ApiUser, spec: &Value) -> Value {
     verdict(may(asker, spec))
 }

@@ -34,7 +34,7 @@ const MAPS: [&str; 9] = [
 ];
 /// Fields of other owners, which stay as they are.
 const OPAQUE: [&str; 4] = ["parameters", "data", "managedFields", "default"];
-/// To the second.
+/// Fields with times, which are cut to the second.
 const TIMES: [&str; 6] =
     ["timeAdded", "lastTransitionTime", "allocationTimestamp", "creationTimestamp", "firstTimestamp", "lastTimestamp"];
 
@@ -117,7 +117,7 @@ fn cannot_be_handled(resource: &ServedResource, why: &str) -> StatusError {
     StatusError::bad_request(format!("{kind} in version {:?} cannot be handled as a {kind}: {why}", "v1"))
 }
 
-/// Of a defined kind only the metadata is known here; the definition knows the rest.
+/// Reads an object of a custom kind: only its metadata is known here; the definition knows the rest.
 fn custom(resource: &ServedResource, object: &Value) -> Result<Value, StatusError> {
     let mut decoded = object.clone();
     let metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
@@ -131,7 +131,7 @@ fn custom(resource: &ServedResource, object: &Value) -> Result<Value, StatusErro
     Ok(decoded)
 }
 
-/// Of a kind of 1.26 to 1.31.
+/// Reads an object of a kind of 1.26 to 1.31.
 fn classic_object(resource: &ServedResource, object: &Value) -> Result<Value, StatusError> {
     let mut pruned = classic::pruned(resource.kind, object);
     let metadata = through::<common::ObjectMeta>(&pruned["metadata"]);

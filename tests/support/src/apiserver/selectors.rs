@@ -8,7 +8,7 @@ use super::{
     store::meta,
 };
 
-/// Both selectors of a request.
+/// Both selectors of a request, for fields and labels.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ObjectSelector {
     labels: Vec<LabelRequirement>,

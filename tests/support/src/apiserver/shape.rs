@@ -104,7 +104,7 @@ pub(crate) enum Shape {
     Unknown,
 }
 
-/// How members of a list are told apart.
+/// The way in which members of a list are told apart.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum ListKind {
     Atomic,
@@ -125,7 +125,7 @@ impl Shape {
         resource.custom.map_or_else(|| Self::BuiltIn(String::new()), |custom| Self::Custom(&custom.schema))
     }
 
-    /// Of a member of an object.
+    /// Returns the shape of a member of an object.
     pub(crate) fn field(&self, name: &str) -> Self {
         match self {
             Self::BuiltIn(path) => {
@@ -144,7 +144,7 @@ impl Shape {
         }
     }
 
-    /// Of a member of a list.
+    /// Returns the shape of a member of a list.
     pub(crate) fn item(&self) -> Self {
         match self {
             Self::BuiltIn(path) => Self::BuiltIn(format!("{path}[]")),

@@ -34,7 +34,7 @@ use super::{
 /// A request that was answered, or begun to be if it is a watch.
 #[derive(Clone, Debug)]
 pub struct LoggedRequest {
-    /// As in RBAC rules; empty for what is not about objects.
+    /// Verb as in RBAC rules; empty for requests that are not about objects.
     pub verb: &'static str,
     /// Plural, `resourceclaims/status` for a subresource.
     pub resource: String,
@@ -44,9 +44,9 @@ pub struct LoggedRequest {
     pub name: Option<String>,
     /// Empty for one who is not known.
     pub user: String,
-    /// As the client calls itself.
+    /// User agent of the client.
     pub user_agent: String,
-    /// Of the request's body.
+    /// Size of the request's body.
     pub bytes: usize,
     /// HTTP status of the answer.
     pub status: u16,
@@ -54,7 +54,7 @@ pub struct LoggedRequest {
     pub http2: bool,
     /// Number of the connection, which counts on over outages.
     pub connection: u64,
-    /// From the last byte of the headers to the first of the answer.
+    /// Time from the last byte of the headers to the first of the answer.
     pub took: Duration,
 }
 
@@ -102,7 +102,7 @@ pub struct AdmissionAttributes<'a> {
     pub resource: &'static str,
     /// `status`, or none.
     pub subresource: Option<&'a str>,
-    /// Of the object.
+    /// Name of the object.
     pub name: &'a str,
     /// The object as it would be stored; `None` for a deletion.
     pub object: Option<&'a Value>,
@@ -126,7 +126,7 @@ impl fmt::Debug for AdmissionPolicy {
 #[derive(Debug)]
 pub(crate) struct ServerState {
     pub store: ObjectStore,
-    /// By token.
+    /// Users, by token.
     pub users: BTreeMap<String, ApiUser>,
     pub faults: Vec<ApiFault>,
     pub log: Vec<LoggedRequest>,
@@ -201,7 +201,7 @@ impl SharedServerState {
         look(&self.lock())
     }
 
-    /// Tells everyone if something changed.
+    /// Changes the state; tells all watches if an object changed.
     pub(crate) fn write<T>(&self, change: impl FnOnce(&mut ServerState) -> T) -> T {
         let mut state = self.lock();
         let defined = state.store.definitions();

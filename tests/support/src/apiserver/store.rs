@@ -20,7 +20,7 @@ impl ObjectKey {
     }
 }
 
-/// One write.
+/// A change by one write.
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectChange {
     /// The counter after it.

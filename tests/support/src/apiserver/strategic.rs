@@ -76,7 +76,7 @@ fn plain(patch: &Map<String, Value>) -> Map<String, Value> {
         .collect()
 }
 
-/// As upstream prints a map.
+/// Returns a map as upstream prints it.
 fn shown(item: &Value) -> String {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let members = item.as_object().into_iter().flatten().map(|(name, value)| format!("{name}:{}", text(value)));

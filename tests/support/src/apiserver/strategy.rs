@@ -11,7 +11,7 @@ use super::{
     store::meta,
 };
 
-/// Of the metadata, what only the server writes.
+/// Fields of the metadata that only the server writes.
 const OURS: [&str; 5] = ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"];
 /// A generated name is cut here, for its random end.
 const GENERATED_BASE: usize = 58;

@@ -216,7 +216,7 @@ fn remove_at(path: &mut FieldPath, shape: &Shape, value: &Value, gone: &FieldSet
     }
 }
 
-/// With all structures that the fields are in, but not the maps and lists.
+/// Returns the fields with all structures that they are in, but not the maps and lists.
 pub(crate) fn with_structures(shape: &Shape, set: &FieldSet) -> FieldSet {
     let mut all = set.clone();
     for path in set {

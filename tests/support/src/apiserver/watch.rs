@@ -17,7 +17,7 @@ use super::{
     verbs::ApiRequest,
 };
 
-/// Without a wish of the client; the real server takes half an hour and up to twice that.
+/// Longest watch of a client that names no time; the real server takes half an hour and up to twice that.
 const LONGEST: Duration = Duration::from_secs(1800);
 const BETWEEN_BOOKMARKS: Duration = Duration::from_secs(60);
 

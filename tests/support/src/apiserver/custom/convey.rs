@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 /// Fields that every object has, in any schema.
 const ALWAYS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// Takes out what the schema does not know.
+/// Removes fields that the schema does not know.
 pub(super) fn prune_root(schema: &Value, object: &mut Value) {
     let mut unknown = Vec::new();
     visit_root(schema, object, &mut unknown);

@@ -104,7 +104,7 @@ fn same_member<'a>(schema: &Value, old: &'a Value, item: &Value) -> Option<&'a V
     items(old).iter().find(|old| identity(old) == identity(item))
 }
 
-/// Why a rule does not hold. One that looks back holds where there is nothing behind.
+/// Returns the reason why a rule does not hold. A rule about the old value holds where there is none.
 fn broken(rule: &Value, part: Part<'_>) -> Option<String> {
     let text = rule["rule"].as_str().unwrap_or_default();
     let looks_back = mentions(text, "oldSelf");

@@ -1,4 +1,4 @@
-//! How objects go: at once or after their finalizers, under preconditions; and how a pod gets its node.
+//! Deletion of objects: at once or after their finalizers, under preconditions; and the binding of a pod to its node.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub(super) fn found(
     Ok((key, object))
 }
 
-/// At once, or after the finalizers, or, for a pod that runs, after the kubelet.
+/// Deletes an object at once, or after the finalizers, or, for a pod that runs, after the kubelet.
 pub(super) fn remove(
     state: &mut ServerState,
     call: &ApiRequest,
@@ -123,7 +123,7 @@ pub(super) fn is_due(object: &Value) -> bool {
     !meta(object, "deletionTimestamp").is_empty() && !is_held && !has_content && grace == 0
 }
 
-/// Gives a pod its node.
+/// Binds a pod to its node.
 pub(super) fn bind(state: &mut ServerState, call: &ApiRequest) -> Result<Value, StatusError> {
     let (key, binding) = (call.key(), call.body()?);
     let pod = state.store.get(&key).ok_or_else(|| call.not_found())?;

@@ -18,7 +18,7 @@ use super::{
 const SEVERAL: &str =
     "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
 
-/// Has a pod go.
+/// Evicts a pod.
 pub(super) fn evict(state: &mut ServerState, call: &ApiRequest) -> Result<Value, StatusError> {
     let options = call.body()?["deleteOptions"].take();
     let (key, pod) = deletion::found(state, call, &options)?;
