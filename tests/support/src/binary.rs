@@ -7,7 +7,7 @@ use std::{
 
 /// Names the binary, past all that is found otherwise.
 const NAMED: &str = "HOSTLER_BIN";
-/// The same for the controller.
+/// Variable with the path of the controller's binary.
 const CONTROLLER_NAMED: &str = "HOSTLER_CONTROLLER_BIN";
 /// Variables that test runners set for the tests of the package with the binary.
 const SET_BY_RUNNERS: [&str; 2] = ["CARGO_BIN_EXE_hostler", "NEXTEST_BIN_EXE_hostler"];

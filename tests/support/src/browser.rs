@@ -17,7 +17,7 @@ use nix::{sys::stat::Mode, unistd::mkfifo};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// For a state that a test waits for; far above what any takes.
+/// Limit of the wait for a state; far above what any state takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Pause between two checks of a state without an event.
 const LOOK: Duration = Duration::from_millis(25);

@@ -47,7 +47,7 @@ pub struct TestCluster {
     client: Client,
     folder: TempDir,
     proxy: TcpProxy,
-    /// For nodes, namespaces and drivers.
+    /// Name for nodes, namespaces and drivers of this test.
     unique: String,
     /// `None`: the cluster is a real one.
     server: Option<Arc<ApiServer>>,
@@ -108,7 +108,7 @@ impl TestCluster {
         &self.unique
     }
 
-    /// The same credentials, by way of the proxy.
+    /// Writes the same credentials with the address of the proxy.
     fn write_kubeconfig(&self, original: &Path, host: &str) {
         let text = fs::read_to_string(original).unwrap();
         let mut kubeconfig: Value = serde_saphyr::from_str(&text).unwrap();
@@ -150,12 +150,12 @@ impl TestCluster {
         self.handle.block_on(call)
     }
 
-    /// As an administrator, past the wire that can be cut.
+    /// Returns an administrator's client, which does not use the connection that can be cut.
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// For a daemon: goes over the wire that can be cut.
+    /// Returns the kubeconfig of a daemon, which uses the connection that can be cut.
     pub fn kubeconfig(&self) -> PathBuf {
         self.folder.path().join("kubeconfig")
     }

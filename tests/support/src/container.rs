@@ -150,13 +150,13 @@ impl Container {
         Self { dir, id, parent, spec, wrapper: Vec::new() }
     }
 
-    /// Gives it CDI devices, as a runtime does: by their names, from the files in a folder.
+    /// Gives the container CDI devices, as a runtime does: by their names, from the files in a folder.
     pub fn inject(mut self, cdi: &Path, ids: &[String]) -> Self {
         self.try_inject(cdi, ids).unwrap();
         self
     }
 
-    /// As [`inject`](Self::inject); why it cannot be done.
+    /// Does the same as [`inject`](Self::inject); fails with the reason if it cannot be done.
     pub fn try_inject(&mut self, cdi: &Path, ids: &[String]) -> Result<(), String> {
         inject(&mut self.spec, cdi, ids)
     }

@@ -31,10 +31,10 @@ use collector::GarbageCollector;
 use namespaces::NamespaceController;
 use scheduler::Scheduler;
 
-/// One write of a controller.
+/// A write of a controller, with its name.
 #[derive(Clone, Debug)]
 pub struct ControllerCommand {
-    /// As the controller calls itself towards the server.
+    /// The controller's name towards the server.
     pub who: &'static str,
     /// The write.
     pub write: ControllerWrite,
@@ -45,7 +45,7 @@ pub struct ControllerCommand {
 pub enum ControllerWrite {
     /// A new object.
     Create(Value),
-    /// All of an object.
+    /// The whole of an object.
     Update(Value),
     /// The status of an object.
     UpdateStatus(Value),
@@ -57,7 +57,7 @@ pub enum ControllerWrite {
     Delete {
         /// The object.
         object: Value,
-        /// Of the deletion.
+        /// Options of the deletion.
         options: Value,
     },
     /// A pod gets its node.
@@ -119,7 +119,7 @@ impl ControlPlane {
         result.map(drop)
     }
 
-    /// One write; whether there was one. What the server refuses is tried again when something else has changed.
+    /// Makes one write; returns true if there was one. A refused write is tried again when something else has changed.
     pub fn step(&mut self, server: &ApiServer) -> bool {
         let Some(command) = server.look(|view| self.next(view)) else { return false };
         // Refused writes are the server's to judge: the next look sees why.

@@ -21,7 +21,7 @@ use nix::{
 use tempfile::TempDir;
 use tokio::{net::TcpStream, time::sleep};
 
-/// For a state that a test waits for; far above what any takes.
+/// Limit of the wait for a state; far above what any state takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Pause between two checks of a state without an event.
 const LOOK: Duration = Duration::from_millis(10);

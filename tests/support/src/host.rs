@@ -53,7 +53,7 @@ pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
 enum HostHardware {
     /// This machine, with all backends.
     Real,
-    /// Nothing but a boot id, with the fake backend alone.
+    /// A boot id and nothing else, with the fake backend alone.
     Bare,
     /// Files of the test, with the fake backend and CPUs.
     MadeUp,
@@ -93,7 +93,7 @@ impl Host {
         Self::make(HostHardware::Real, script, "", None)
     }
 
-    /// As [`Host::new`], with more configuration; it begins inside `[backends.fake]`.
+    /// Does the same as [`Host::new`], with more configuration; it begins inside `[backends.fake]`.
     pub fn with(script: &str, extra: &str) -> Self {
         Self::make(HostHardware::Real, script, extra, None)
     }
@@ -103,7 +103,7 @@ impl Host {
         Self::make(HostHardware::Bare, script, "", None)
     }
 
-    /// As [`Host::bare`], with more configuration; it begins inside `[backends.fake]`.
+    /// Does the same as [`Host::bare`], with more configuration; it begins inside `[backends.fake]`.
     pub fn bare_with(script: &str, extra: &str) -> Self {
         Self::make(HostHardware::Bare, script, extra, None)
     }
@@ -113,12 +113,12 @@ impl Host {
         Self::make(HostHardware::MadeUp, script, "", None)
     }
 
-    /// As [`Host::bare_with`], as a node of a cluster.
+    /// Does the same as [`Host::bare_with`], as a node of a cluster.
     pub fn in_cluster(script: &str, extra: &str, cluster: ClusterMembership) -> Self {
         Self::make(HostHardware::Bare, script, extra, Some(cluster))
     }
 
-    /// This machine with all that it has, as a node of a cluster; `extra` is as for [`Host::with`].
+    /// Uses this whole machine as a node of a cluster; `extra` is as for [`Host::with`].
     pub fn real_node(extra: &str, cluster: ClusterMembership) -> Self {
         Self::make(HostHardware::Real, "", extra, Some(cluster))
     }
@@ -222,7 +222,7 @@ impl Host {
         self.env.push((name, value.into()));
     }
 
-    /// Gives every daemon from now on so many descriptors and no more.
+    /// Limits the descriptors of every daemon from now on.
     pub fn limit_descriptors(&mut self, limit: u32) {
         self.descriptors = Some(limit);
     }
@@ -250,7 +250,7 @@ impl Host {
         DaemonProcess(self.command(&["run"]).spawn().unwrap())
     }
 
-    /// As [`Host::spawn_beside`], with the log on a pipe.
+    /// Does the same as [`Host::spawn_beside`], with the log on a pipe.
     pub fn spawn_with_piped_log(&self) -> (DaemonProcess, ChildStderr) {
         let mut child = self.command(&["run"]).stderr(Stdio::piped()).spawn().unwrap();
         let log = child.stderr.take().unwrap();
@@ -307,7 +307,7 @@ impl Host {
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// As [`Host::run`]; the standard output of a run that must succeed.
+    /// Does the same as [`Host::run`]; returns the standard output of a run that must succeed.
     pub fn run_ok(&self, args: &[&str]) -> String {
         let output = self.run(args);
         let (out, err) =
@@ -316,7 +316,7 @@ impl Host {
         out
     }
 
-    /// As [`Host::run`]; the standard error of a run that must fail with code 1.
+    /// Does the same as [`Host::run`]; returns the standard error of a run that must fail with code 1.
     pub fn run_refused(&self, args: &[&str]) -> String {
         let output = self.run(args);
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -476,7 +476,7 @@ impl Drop for DaemonProcess {
     }
 }
 
-/// One HTTP/1.1 exchange over a unix socket: status code and body.
+/// Makes one HTTP/1.1 exchange over a unix socket: returns status code and body.
 pub fn http(socket: &Path, method: &str, path: &str, body: &str) -> std::io::Result<(u16, String)> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;

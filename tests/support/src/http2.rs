@@ -1,4 +1,4 @@
-//! One gRPC call in HTTP/2 frames made by hand, to send what a client library would refuse to.
+//! A gRPC call in HTTP/2 frames made by hand, to send what a client library would refuse to.
 
 use std::{io, path::Path};
 
@@ -23,14 +23,14 @@ const END_HEADERS: u8 = 4;
 /// The first stream of a client.
 const STREAM: u32 = 1;
 
-/// How a call ended.
+/// The end of a call.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum GrpcOutcome {
-    /// With a gRPC message, whose bytes these are.
+    /// A gRPC message, with these bytes.
     Answer(Vec<u8>),
     /// The stream, or the connection, was cut with this error.
     Reset(u32),
-    /// With headers and no message.
+    /// Headers and no message.
     Nothing,
 }
 

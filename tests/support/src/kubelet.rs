@@ -43,7 +43,7 @@ use tonic::{
     transport::{Channel, Endpoint, Uri},
 };
 
-/// How long the kubelet waits for a connection.
+/// The kubelet's deadline for a connection.
 pub(crate) const DIAL: Duration = Duration::from_secs(10);
 /// The kubelet's deadline for GetInfo.
 pub(crate) const GET_INFO: Duration = Duration::from_secs(1);
@@ -51,7 +51,7 @@ pub(crate) const GET_INFO: Duration = Duration::from_secs(1);
 pub(crate) const NOTIFY: Duration = Duration::from_secs(5);
 /// The kubelet's deadline for prepare and unprepare.
 pub const CALL: Duration = Duration::from_secs(45);
-/// For a state that a test waits for; far above what any takes.
+/// Limit of the wait for a state; far above what any state takes.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A complaint of the kubelet about the driver.
@@ -481,7 +481,7 @@ fn is_cdi_id(id: &str) -> bool {
 /// The reports of a health stream.
 pub struct HealthReports {
     stream: std::pin::Pin<Box<dyn Stream<Item = Result<NodeWatchResourcesResponse, Status>> + Send>>,
-    /// By pool and device, as last reported.
+    /// Health by pool and device, as last reported.
     pub devices: BTreeMap<(String, String), DeviceHealth>,
 }
 

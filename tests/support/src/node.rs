@@ -137,7 +137,7 @@ impl TestNode {
         answers.remove(&uid(name)).unwrap().unwrap_or_else(|error| panic!("{name} is not prepared: {error}"))
     }
 
-    /// Why a claim cannot be prepared.
+    /// Returns the error of a prepare that must fail.
     pub fn prepare_error(&mut self, name: &str) -> String {
         self.call_prepare(&[name]).unwrap().remove(&uid(name)).unwrap().expect_err("the claim was prepared")
     }
@@ -148,7 +148,7 @@ impl TestNode {
         answers.remove(&uid(name)).unwrap().unwrap_or_else(|error| panic!("{name} is not taken back: {error}"));
     }
 
-    /// Why a claim cannot be taken back.
+    /// Returns the error of an unprepare that must fail.
     pub fn unprepare_error(&mut self, name: &str) -> String {
         self.call_unprepare(&[name]).unwrap().remove(&uid(name)).unwrap().expect_err("the claim was taken back")
     }

@@ -220,12 +220,12 @@ impl Runtime {
         self.mischief.lock().unwrap().is_empty()
     }
 
-    /// From now on, plugins have so long for an answer.
+    /// Sets the time that plugins have for an answer.
     pub fn limit(&self, limit: Duration) {
         *self.limit.lock().unwrap() = limit;
     }
 
-    /// From now on, Synchronize comes in pieces of so many pods, and as many containers.
+    /// Splits Synchronize into pieces of so many pods, and as many containers.
     pub fn pieces_of(&self, objects: usize) {
         *self.piece.lock().unwrap() = objects;
     }
@@ -426,7 +426,7 @@ impl Runtime {
         Some(())
     }
 
-    /// In pieces, where all of it is too large for a message or a test wants them.
+    /// Synchronizes in pieces, if all objects are too large for a message or a test wants pieces.
     fn tell_all(
         &self,
         link: &PluginLink,

@@ -75,7 +75,7 @@ impl KubeletPodResources {
         }));
     }
 
-    /// Goes away, with all connections.
+    /// Stops the server, with all connections.
     pub fn stop(&mut self) {
         self.serving.take().expect("it serves").abort();
         let _ = std::fs::remove_file(&self.socket);
@@ -93,12 +93,12 @@ impl KubeletPodResources {
         *self.lister.refusal.lock().unwrap() = Some(Status::new(code, words));
     }
 
-    /// Knows something else from now on.
+    /// Replaces the true state.
     pub fn learn(&self, truth: KubeletTruth) {
         *self.lister.truth.lock().unwrap() = truth;
     }
 
-    /// How many calls there were.
+    /// Returns the number of calls so far.
     pub fn calls(&self) -> usize {
         self.lister.calls.load(Ordering::Relaxed)
     }
@@ -228,7 +228,7 @@ impl PodResourcesReader {
         Ok(answer.pod_resources)
     }
 
-    /// One pod.
+    /// Returns one pod.
     ///
     /// # Errors
     /// As the server says.

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 const DEFINITION: &str = include_str!("../kinds/provisioningrequests.yaml");
-/// With which Kueue names its parameters in annotations.
+/// Prefix of parameters in Kueue's annotations.
 const PARAMETER_PREFIX: &str = "provreq.kueue.x-k8s.io/";
 
 /// The definition of the kind, served in these versions; the first is stored.
@@ -41,7 +41,7 @@ pub struct KueueWorkload<'a> {
     pub annotations: &'a [(&'a str, &'a str)],
     /// The template of each pod.
     pub pod: Value,
-    /// How many there are.
+    /// Number of pods.
     pub pods: usize,
 }
 

@@ -135,7 +135,7 @@ impl RealNode {
         &self.namespace
     }
 
-    /// How a program of ours reaches the API server.
+    /// Returns the kubeconfig of a program of ours.
     fn kubeconfig_of(&self, program: &str) -> PathBuf {
         let own = self.folder.join(format!("{program}.kubeconfig"));
         if own.is_file() { own } else { self.kubeconfig.clone() }
@@ -183,7 +183,7 @@ impl RealNode {
         fs::rename(&new, file).unwrap();
     }
 
-    /// How an administrator reaches the API server.
+    /// Returns the kubeconfig of an administrator.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
@@ -198,7 +198,7 @@ impl RealNode {
         self.folder.join("import").is_file()
     }
 
-    /// Has the container runtime know the images of an archive.
+    /// Imports the images of an archive into the container runtime.
     pub fn import_image(&self, archive: &Path) {
         let output = Command::new(self.folder.join("import")).arg(archive).output().unwrap();
         assert!(output.status.success(), "import: {}", String::from_utf8_lossy(&output.stderr));
@@ -262,7 +262,7 @@ impl RealNode {
         });
     }
 
-    /// Has an object of a file as it says.
+    /// Applies the object of a file.
     pub fn apply_file(&self, collection: &str, file: &Path) {
         let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         let object: Value = serde_saphyr::from_str(&text).unwrap();
@@ -286,7 +286,7 @@ impl RealNode {
         self.run_pod_with(name, claims, &json!({"nodeSelector": node_selector}));
     }
 
-    /// The same, with more fields of its spec.
+    /// Does the same as `run_pod`, with more fields of the pod's spec.
     pub fn run_pod_with(&self, name: &str, claims: &[Value], more: &Value) {
         let image = env::var(IMAGE).unwrap_or_else(|_| "docker.io/library/busybox:latest".to_owned());
         let used: Vec<Value> = claims.iter().map(|claim| json!({"name": claim["name"]})).collect();

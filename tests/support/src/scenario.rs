@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 use crate::{cluster::TestCluster, control_plane::ControlPlane};
 use client::ScenarioClient;
 
-/// For what the scheduler of a real cluster does, which looks every five seconds.
+/// Limit of the wait for work of a real cluster's scheduler, which looks every five seconds.
 const PATIENCE: Duration = Duration::from_secs(40);
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -40,7 +40,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub struct Scenario {
     /// A sentence.
     pub name: String,
-    /// How many devices the node has.
+    /// Number of devices of the node.
     #[serde(default)]
     devices: usize,
     /// Read one by one, when it is known what words stand for.
@@ -52,7 +52,7 @@ pub fn texts(text: &str) -> Vec<&str> {
     text.split("\n---\n").filter(|one| one.contains("steps:")).collect()
 }
 
-/// Tells a scenario on a cluster of its own, or on a part of the real one. Why it went wrong.
+/// Runs a scenario on a cluster of its own, or on a part of the real one. Fails with the reason.
 pub fn tell(text: &str) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-/// Says why a test tries nothing.
+/// Prints why a test is skipped.
 pub fn skipped(why: &str) {
     // Not `eprintln!`, which the test harness hides.
     let _ = writeln!(io::stderr(), "skipped: {why}");

@@ -8,7 +8,7 @@ use crate::host::{Host, PATIENCE};
 pub struct Systemd(pub UnixDatagram);
 
 impl Systemd {
-    /// Has the daemons of a host report here from now on, with a watchdog of a tenth of a second.
+    /// Makes the daemons of a host report here from now on, with a watchdog of a tenth of a second.
     pub fn new(host: &mut Host) -> Self {
         let path = host.path("notify");
         let (systemd, environment) = Self::listen(&path);

@@ -81,7 +81,7 @@ pub fn recorded(log: &Path) -> Vec<RecordedUevent> {
 pub struct UeventInjector(OwnedFd);
 
 impl UeventInjector {
-    /// In the network namespace of this thread.
+    /// Opens the socket in the network namespace of this thread.
     pub fn new() -> Self {
         let protocol = SockProtocol::NetlinkKObjectUEvent;
         Self(socket(AddressFamily::Netlink, SockType::Datagram, SockFlag::SOCK_CLOEXEC, protocol).unwrap())

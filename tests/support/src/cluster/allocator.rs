@@ -14,9 +14,9 @@ pub struct DeviceWant {
     pub request: String,
     /// Only this device; `None`: whichever comes first.
     pub device: Option<String>,
-    /// How much of which capacity.
+    /// Wanted amount of each capacity.
     pub capacity: BTreeMap<String, String>,
-    /// Also with taints.
+    /// True if the request accepts devices with taints.
     pub tolerant: bool,
     /// Administrative access: takes nothing.
     pub admin: bool,
@@ -28,12 +28,12 @@ impl DeviceWant {
         Self { request: request.to_owned(), ..Self::default() }
     }
 
-    /// This device.
+    /// Returns a request for this device.
     pub fn device(request: &str, device: &str) -> Self {
         Self { device: Some(device.to_owned()), ..Self::any(request) }
     }
 
-    /// So much of this capacity of this device.
+    /// Returns a request for so much of this capacity of this device.
     pub fn part(request: &str, device: &str, capacity: &str, amount: &str) -> Self {
         Self { capacity: [(capacity.to_owned(), amount.to_owned())].into(), ..Self::device(request, device) }
     }
@@ -142,7 +142,7 @@ fn quantity(text: &str) -> Quantity {
     text.parse().expect("the API server lets quantities through only")
 }
 
-/// Why a device cannot be given.
+/// Checks that a device can be given; fails with the reason.
 fn fit(
     offer: &PoolDevice<'_>,
     want: &DeviceWant,

@@ -43,7 +43,7 @@ impl TcpProxy {
         self.address
     }
 
-    /// From now on, for old connections as well.
+    /// Sets the state from now on, for old connections as well.
     pub(crate) fn set(&self, wire: WireState) {
         self.wire_tx.send_replace(wire);
     }
@@ -65,7 +65,7 @@ async fn accept(listener: TcpListener, server: String, wire_rx: watch::Receiver<
     }
 }
 
-/// Until one side ends it, or the wire changes.
+/// Relays bytes until one side ends the connection, or the state changes.
 async fn relay(mut client: TcpStream, server: String, mut wire_rx: watch::Receiver<WireState>) {
     let wire = *wire_rx.borrow_and_update();
     let carry = async {

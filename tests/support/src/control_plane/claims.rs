@@ -18,7 +18,7 @@ use crate::apiserver::ApiServerView;
 
 const NAME: &str = "kube-controller-manager";
 const MANAGER: &str = "ResourceClaimController";
-/// Says for which entry of a pod a claim was made.
+/// Annotation with the entry of a pod that a claim was made for.
 pub(super) const POD_CLAIM_NAME: &str = "resource.kubernetes.io/pod-claim-name";
 /// Held by allocated claims.
 pub(super) const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
@@ -27,7 +27,8 @@ const LONGEST_BASE: usize = 58;
 /// Limit of consumers of a claim.
 const MOST_CONSUMERS: usize = 256;
 
-/// Knows which claims it has freed and not let go yet, and which missing templates it has told of.
+/// The controller of claims. It remembers claims that it has freed and still holds, and missing templates that it has
+/// reported.
 #[derive(Debug, Default)]
 pub(crate) struct ClaimController {
     freed: BTreeSet<String>,
@@ -185,7 +186,7 @@ fn base_name(pod: &str, claim: &str) -> String {
     format!("{}-{}", cut(pod), cut(claim))
 }
 
-/// Of a pod that has its node already, for one of its claims that has its devices.
+/// Returns the reservation for a pod that has its node already, of one of its claims that has its devices.
 fn reservation(pod: &Value, claims: &[&Value]) -> Option<ControllerWrite> {
     let has_node = !text(&pod["spec"], "nodeName").is_empty();
     if !has_node || is_done(pod) || pod["metadata"]["deletionTimestamp"].is_string() {
@@ -205,7 +206,7 @@ fn reservation(pod: &Value, claims: &[&Value]) -> Option<ControllerWrite> {
     claims.iter().find(wants).map(|claim| ControllerWrite::UpdateStatus(reserved_for(claim, pod)))
 }
 
-/// With one more consumer.
+/// Returns the claim with one more consumer.
 pub(super) fn reserved_for(claim: &Value, pod: &Value) -> Value {
     let mut changed = claim.clone();
     let mut reserved = list(&claim["status"]["reservedFor"]).to_vec();

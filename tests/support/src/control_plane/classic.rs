@@ -25,7 +25,7 @@ const STORED: &str = "resource.k8s.io/v1";
 /// Nodes that drivers are asked about at once.
 const MOST_NODES: usize = 128;
 
-/// Both, for one release.
+/// Scheduler and controller of claims, for one release.
 #[derive(Clone, Copy, Debug)]
 pub struct ClassicControlPlane {
     release: ApiServerRelease,
@@ -141,7 +141,7 @@ impl ClassicControlPlane {
         made.or_else(|| (self.release == ApiServerRelease::V1_26).then(by_rule))
     }
 
-    /// Made from a template, and named in the status of the pod where that is how it is found.
+    /// Creates a claim from a template, and names it in the status of the pod in releases that find it there.
     fn claim_for(self, view: &ApiServerView<'_>, pod: &Value) -> Option<ControllerWrite> {
         let namespace = text(&pod["metadata"], "namespace");
         for entry in list(&pod["spec"]["resourceClaims"]) {
@@ -224,7 +224,7 @@ impl ClassicControlPlane {
     }
 }
 
-/// With one more consumer, unless it is one.
+/// Returns the write that adds a consumer, unless the pod is one.
 fn reserved(claim: &Value, pod: &Value) -> Option<ControllerWrite> {
     let uid = &pod["metadata"]["uid"];
     let mut consumers = list(&claim["status"]["reservedFor"]).to_vec();

@@ -9,19 +9,19 @@ const NAME: &str = "kube-controller-manager";
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
 
-/// Knows nothing between its looks.
+/// The garbage collector, which keeps no state between its steps.
 #[derive(Debug, Default)]
 pub(crate) struct GarbageCollector;
 
 /// The state of an owner.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Owner {
-    /// There, and to stay.
+    /// The owner exists, and is not being deleted.
     Solid,
-    /// Goes when this one is gone.
+    /// The owner goes when this object is gone.
     Waiting,
     Gone,
-    /// Of a kind that the server does not know.
+    /// The owner is of a kind that the server does not know.
     Unknown,
 }
 

@@ -7,7 +7,7 @@ use crate::apiserver::ApiServerView;
 
 const NAME: &str = "kube-controller-manager";
 
-/// Knows nothing between its looks.
+/// The controller of namespaces, which keeps no state between its steps.
 #[derive(Debug, Default)]
 pub(crate) struct NamespaceController;
 

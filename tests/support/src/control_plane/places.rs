@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use hostler_api::core::{Node, NodeSelector, Pod, Taint, Toleration};
 
-/// How a node that is not ready says it.
+/// Taint of a cordoned node.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// Why a node does not take a pod, as kube-scheduler says it; `None`: it does. `others` are the pods that it has.
+/// Returns the reason why a node does not take a pod, in kube-scheduler's text; `None` if it does. `others` are the
+/// node's pods.
 pub(super) fn refusal(node: &Node, pod: &Pod, others: &[&Pod]) -> Option<String> {
     let selected = is_selected(node, pod);
     (!selected)

@@ -29,7 +29,7 @@ use given::GivenDevices;
 
 /// Name of the scheduler.
 pub(super) const NAME: &str = "kube-scheduler";
-/// How its events call it.
+/// Name of the scheduler in its events.
 const COMPONENT: &str = "default-scheduler";
 
 /// A pod that has a node in mind.
@@ -37,16 +37,16 @@ const COMPONENT: &str = "default-scheduler";
 pub(super) struct Binding {
     pub(super) pod: Value,
     pub(super) node: String,
-    /// By UID of the claim: what it is to get.
+    /// Allocations to write, by UID of the claim.
     pub(super) allocations: BTreeMap<String, Value>,
-    /// Why it came to nothing.
+    /// The reason why the binding failed.
     pub(super) failure: Option<Failure>,
 }
 
-/// Why a binding came to nothing.
+/// The reason why a binding failed.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
-    /// As in the condition of the pod.
+    /// The reason in the condition of the pod.
     reason: &'static str,
     message: String,
     /// True if another attempt in the same state of the cluster is useful.
@@ -58,7 +58,7 @@ pub(super) struct Failure {
 pub(crate) struct Scheduler {
     bindings: Vec<Binding>,
     given: GivenDevices,
-    /// By UID of the pod.
+    /// The state of the cluster in which a pod was refused, by UID of the pod.
     refused: BTreeMap<String, String>,
     outbox: VecDeque<ControllerWrite>,
     /// The pod that the last command was for.
@@ -68,11 +68,11 @@ pub(crate) struct Scheduler {
 /// The next step of a binding.
 enum Next {
     Write(ControllerWrite),
-    /// Others have to do something first.
+    /// The binding waits for others.
     Wait,
     /// The binding failed.
     Fail(String),
-    /// There is nothing left to do.
+    /// The binding is done.
     End,
 }
 
@@ -161,7 +161,7 @@ impl Scheduler {
             && !self.bindings.iter().any(|binding| uid(&binding.pod) == uid(pod))
     }
 
-    /// Says why, and tries again when something has changed.
+    /// Writes the reason, and tries again when something has changed.
     fn refuse(&mut self, view: &ApiServerView<'_>, pod: &Value, why: &Failure) {
         let Failure { reason, message, is_passing } = why;
         if !is_passing {

@@ -51,7 +51,7 @@ pub struct KubeletAgentSettings {
     pub client: Client,
 }
 
-/// One run of a kubelet.
+/// A run of a kubelet.
 struct KubeletRun {
     settings: KubeletAgentSettings,
     machine: Arc<NodeMachine>,

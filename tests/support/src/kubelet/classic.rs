@@ -43,12 +43,12 @@ pub enum ClassicRelease {
 }
 
 impl ClassicRelease {
-    /// All of them.
+    /// All releases.
     pub const ALL: [Self; 5] = [Self::V1_26, Self::V1_27, Self::V1_28, Self::V1_30, Self::V1_31];
     /// Releases whose kubelets get handles.
     pub const WITH_HANDLES: [Self; 4] = [Self::V1_26, Self::V1_27, Self::V1_28, Self::V1_30];
 
-    /// How long the kubelet waits for a call; a test that waits longer waits in vain.
+    /// Returns the kubelet's deadline for a call; a test that waits longer waits in vain.
     pub fn deadline(self) -> Duration {
         match self {
             Self::V1_26 => PATIENCE,
@@ -250,7 +250,7 @@ impl ClassicDriver {
     }
 }
 
-/// Of all that can be read as one, whose first number is 1 at most: that must be 1.
+/// Returns the highest of the readable versions whose first number is 1 at most; it must be 1.
 fn highest_version(versions: &[String]) -> KubeletResult<ParsedVersion> {
     let highest = versions.iter().filter_map(|text| parsed(text)).filter(|version| version[0] <= 1).max();
     match highest {

@@ -9,11 +9,11 @@ use super::containers::merged;
 /// The wishes of all plugins in answer to one event.
 #[derive(Default)]
 pub(super) struct Wishes {
-    /// Of the container that is about to exist.
+    /// Resources of the container that is about to exist.
     pub adjusted: LinuxResources,
     /// Variables that it gets on top.
     pub env: Vec<String>,
-    /// Of other containers, in the order in which they were first named.
+    /// Updates of other containers, in the order in which they were first named.
     pub updates: Vec<ContainerUpdate>,
     owners: BTreeMap<(String, String), String>,
 }

@@ -47,8 +47,7 @@ impl ContainerSpec {
         }
     }
 
-    /// With CDI devices, as a runtime gives them before any plugin is asked: by their names, from the files in a
-    /// folder.
+    /// Adds CDI devices as a runtime does before any plugin is asked: by their names, from the files in a folder.
     pub fn devices(mut self, cdi: &Path, ids: &[String]) -> Self {
         inject(&mut self.spec, cdi, ids).unwrap();
         self.devices.extend_from_slice(ids);
@@ -63,7 +62,7 @@ impl ContainerSpec {
         self
     }
 
-    /// With a variable that its image, or its pod, sets.
+    /// Adds a variable that the image, or the pod, sets.
     pub fn env(self, variable: &str) -> Self {
         self.edit(|spec| spec["process"]["env"].as_array_mut().unwrap().push(json!(variable)))
     }
@@ -134,7 +133,7 @@ impl RuntimeContainer {
         matches!(self.state, ContainerState::ContainerCreated | ContainerState::ContainerRunning)
     }
 
-    /// As plugins are told of it.
+    /// Returns the container's message to plugins.
     pub fn message(&self, with_devices: bool) -> Container {
         let value = serde_json::to_value(&self.asked.spec).unwrap();
         let devices = self.asked.devices.iter().map(|name| CdiDevice { name: name.clone() });

@@ -63,7 +63,7 @@ impl Runtime {
         self.start_container(&id).map(|()| id)
     }
 
-    /// Says which process a container has.
+    /// Sets the process of a container.
     pub fn set_pid(&self, id: &str, pid: u32) {
         self.set_state(id, ContainerState::ContainerRunning, pid);
     }
@@ -196,7 +196,7 @@ impl Runtime {
         }
     }
 
-    /// Tells of an event that plugins have no say in.
+    /// Reports an event that plugins cannot change.
     fn notify(&self, event: Event, method: &'static str, container: &RuntimeContainer) -> Result<(), String> {
         let _guard = self.locks.for_event()?;
         let (pod, message) = (pod(container), self.message(container));

@@ -1,4 +1,4 @@
-//! One plugin's connection as its runtime has it: calls with a deadline one way, the plugin's own calls the other way.
+//! A plugin's connection as its runtime has it: calls with a deadline one way, the plugin's own calls the other way.
 
 use std::{
     collections::HashMap,
@@ -27,7 +27,7 @@ pub(super) const RUNTIME: &str = "nri.pkg.api.v1alpha1.Runtime";
 pub const UNIMPLEMENTED: i32 = 12;
 const INVALID_ARGUMENT: i32 = 3;
 
-/// Why a call to the plugin came to nothing.
+/// The reason why a call to the plugin failed.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum CallError {
     /// The connection has ended.
@@ -69,7 +69,7 @@ impl Complaints {
         self.0.lock().unwrap().push(complaint.into());
     }
 
-    /// All of them; from now on there are none.
+    /// Returns all complaints, and forgets them.
     pub fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
@@ -178,7 +178,7 @@ impl PluginLink {
         self.begin_at(PLUGIN, method, payload, limit)
     }
 
-    /// As [`begin`](Self::begin), of any service.
+    /// Does the same as [`begin`](Self::begin), for any service.
     pub fn begin_at(
         &self,
         service: &str,
@@ -253,7 +253,7 @@ impl PluginLink {
         self.events.load(Ordering::SeqCst) & (1 << (event - 1)) != 0
     }
 
-    /// As runtimes write it.
+    /// Returns the plugin's name as runtimes write it.
     pub fn name(&self) -> String {
         self.identity.get().map_or_else(|| "??-plugin".to_owned(), |(index, name)| format!("{index}-{name}"))
     }

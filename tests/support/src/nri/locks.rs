@@ -24,14 +24,14 @@ pub(super) struct RuntimeLocks {
     changed: Condvar,
 }
 
-/// Both locks, or the runtime's alone.
+/// Both locks, or the runtime's alone, while they are held.
 pub(super) struct RuntimeGuard<'a> {
     locks: &'a RuntimeLocks,
     plugins: bool,
 }
 
 impl RuntimeLocks {
-    /// For an event, or for what the runtime does by itself.
+    /// Takes the locks for an event, or for the runtime's own work.
     ///
     /// # Errors
     /// When the runtime is locked up.
@@ -48,7 +48,7 @@ impl RuntimeLocks {
         Ok(RuntimeGuard { locks: self, plugins: true })
     }
 
-    /// For an update that a plugin asks for by itself.
+    /// Takes the locks for an update that a plugin sends by itself.
     ///
     /// # Errors
     /// When the runtime is locked up.

@@ -46,6 +46,6 @@ impl NriVersion {
     /// The first without the lock-up.
     pub const V0_12_2: Self = Self { runtime: "v2.4.0", nri: "v0.12.2", locks_up: false, ..Self::V0_12_0 };
 
-    /// All of them.
+    /// All versions.
     pub const ALL: [Self; 5] = [Self::V0_4, Self::V0_8, Self::V0_11, Self::V0_12_0, Self::V0_12_2];
 }

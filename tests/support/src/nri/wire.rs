@@ -45,7 +45,7 @@ pub struct RpcRequest {
     /// The encoded argument.
     #[prost(bytes = "vec", tag = "3")]
     pub payload: Vec<u8>,
-    /// How long the caller waits.
+    /// The caller's deadline.
     #[prost(int64, tag = "4")]
     pub timeout_nano: i64,
 }
@@ -61,13 +61,13 @@ pub struct RpcResponse {
     pub payload: Vec<u8>,
 }
 
-/// How a call went, in gRPC's words.
+/// The status of a call, as in gRPC.
 #[derive(Clone, PartialEq, Message)]
 pub struct RpcStatus {
     /// gRPC's code.
     #[prost(int32, tag = "1")]
     pub code: i32,
-    /// Why.
+    /// The message of the error.
     #[prost(string, tag = "2")]
     pub message: String,
 }
@@ -113,7 +113,7 @@ impl Trunk {
         (&self.stream).write_all(bytes)
     }
 
-    /// One frame of a logical connection.
+    /// Returns a frame of a logical connection.
     pub fn frame(connection: u32, bytes: &[u8]) -> Vec<u8> {
         let length = u32::try_from(bytes.len()).unwrap();
         [&connection.to_be_bytes()[..], &length.to_be_bytes()[..], bytes].concat()

@@ -94,7 +94,7 @@ impl ScenarioClient {
         }
     }
 
-    /// As an object is now.
+    /// Returns the present version of an object.
     pub(super) async fn get_same(&self, object: &Value) -> Result<Option<Value>, String> {
         self.get(&named(object)).await
     }

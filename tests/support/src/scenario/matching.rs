@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Why it has not.
+/// Checks that an object has these fields and lacks those; fails with the difference.
 pub(super) fn check(object: &Value, has: &Value, lacks: &[String]) -> Result<(), String> {
     compare("", object, has)?;
     match lacks.iter().find(|path| object.pointer(path).is_some_and(|value| !value.is_null())) {

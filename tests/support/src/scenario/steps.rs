@@ -47,7 +47,7 @@ struct ApplyStep {
     refused: Option<ExpectedRefusal>,
 }
 
-/// Of a patch, or of an object that is read, merged with `body` and replaced.
+/// A patch, or an object that is read, merged with `body` and replaced.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PatchStep {
@@ -91,7 +91,7 @@ struct WaitStep {
 #[serde(deny_unknown_fields)]
 struct OwnersStep {
     of: String,
-    /// By manager, operation and subresource.
+    /// Fields by manager, operation and subresource.
     are: BTreeMap<String, Vec<String>>,
 }
 

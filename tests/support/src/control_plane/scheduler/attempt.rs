@@ -1,4 +1,4 @@
-//! One attempt to find a node for a pod, in one state of the cluster.
+//! An attempt to find a node for a pod, in one state of the cluster.
 
 use std::collections::BTreeMap;
 
@@ -130,7 +130,7 @@ impl<'a> Attempt<'a> {
         missing.map(|(request, class)| format!("request {request}: device class {class} does not exist"))
     }
 
-    /// Also those that are about to be there.
+    /// Returns the pods of a node, also those that are being bound to it.
     fn pods_on(&self, node: &str) -> Vec<Pod> {
         let is_done = |pod: &&Value| matches!(text(&pod["status"], "phase"), "Succeeded" | "Failed");
         let there = self.pods.iter().filter(|pod| text(&pod["spec"], "nodeName") == node && !is_done(pod));
@@ -198,7 +198,7 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// Why a pod does not come to a node.
+/// The reason why a pod does not fit on a node.
 enum NodeRefusal {
     Node(String),
     /// These claims have their devices elsewhere, or devices that never come; by UID.

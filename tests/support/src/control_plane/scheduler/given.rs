@@ -19,12 +19,12 @@ type Device = [String; 3];
 #[derive(Debug, Default)]
 pub(super) struct GivenDevices {
     devices: BTreeSet<Device>,
-    /// By UID.
+    /// Devices of claims, by UID.
     claims: BTreeMap<String, Vec<Device>>,
 }
 
 impl GivenDevices {
-    /// Hears of what has changed since it looked last.
+    /// Takes in all changes since the last call.
     pub(super) fn look(&mut self, view: &ApiServerView<'_>) {
         let claims = view.list("resourceclaims");
         let now: BTreeMap<String, Vec<Device>> =

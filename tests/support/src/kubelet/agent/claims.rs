@@ -24,7 +24,7 @@ use super::{
 };
 use crate::kubelet::{KubeletComplaint, KubeletResult, check_device, check_uids, complain};
 
-/// By namespace and name.
+/// Namespace and name.
 type NamespacedName = (String, String);
 
 /// The cached state of a claim.
@@ -76,7 +76,7 @@ impl ClaimInfoCache {
         of_pod.map(|info| (info.uid.clone(), info.drivers.values().flatten().cloned().collect())).collect()
     }
 
-    /// Has all claims of a pod prepared.
+    /// Prepares all claims of a pod.
     ///
     /// # Errors
     /// When one of them is not, for whatever reason: the pod cannot start.

@@ -18,7 +18,7 @@ pub struct BoundPod {
     pub namespace: String,
     /// Unique on the node, in a test.
     pub name: String,
-    /// Of the object.
+    /// UID of the pod.
     pub uid: String,
     /// Names of ResourceClaims.
     pub claims: Vec<String>,
@@ -26,7 +26,7 @@ pub struct BoundPod {
     pub deleting: bool,
 }
 
-/// One node.
+/// A node, without its kubelet.
 #[derive(Debug)]
 pub struct NodeMachine {
     /// Pods by UID, as the API server has them. Writers: the test; the kubelet, which removes a pod that has ended.
@@ -35,7 +35,7 @@ pub struct NodeMachine {
     pub(crate) sandboxes: Mutex<BTreeSet<String>>,
     /// The device lists that a driver gave for a claim, by driver and claim UID, until it took the claim back.
     pub(crate) promises: Mutex<BTreeMap<(String, String), Vec<Device>>>,
-    /// See [`KubeletView`]. Writer: the kubelet.
+    /// The kubelet's view. Writer: the kubelet. See [`KubeletView`].
     pub(crate) view_tx: watch::Sender<KubeletView>,
 }
 

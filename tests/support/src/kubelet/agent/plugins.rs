@@ -28,9 +28,9 @@ use crate::kubelet::{DraApiVersion, KubeletComplaint, KubeletPlugin, KubeletRele
 /// The store.
 #[derive(Default)]
 pub(crate) struct PluginRegistry {
-    /// In the order of registration.
+    /// Instances in the order of registration.
     instances: Mutex<Vec<Arc<PluginInstance>>>,
-    /// Of drivers without a connection.
+    /// Planned deletions of slices, of drivers without a connection.
     wipes: Mutex<BTreeMap<String, CancellationToken>>,
 }
 
@@ -155,7 +155,7 @@ impl PluginRegistry {
     }
 }
 
-/// Tells of every change of a connection.
+/// Reports every change of a connection.
 async fn follow(shared: Arc<KubeletRun>, instance: Arc<PluginInstance>) {
     let mut state_rx = instance.state_rx.clone();
     while state_rx.changed().await.is_ok() {

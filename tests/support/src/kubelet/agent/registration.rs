@@ -22,10 +22,10 @@ use tonic::transport::Channel;
 use super::{KubeletRun, times::Backoff, view::RegistrationAttempt};
 use crate::kubelet::{KubeletComplaint, KubeletResult, authority, complain, dial, failed, request, validate};
 
-/// As good as a file watcher.
+/// Pause between two reads of the folder: as good as a file watcher.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Tells a socket from another that came to the same path: inode and time of birth.
+/// Identity of a socket among those of the same path: inode and time of birth.
 type SocketIdentity = (u64, Option<SystemTime>);
 
 #[derive(Default)]

@@ -1,4 +1,4 @@
-//! How long the kubelet waits for what. The real figures are the default; a test that cannot wait so long scales them.
+//! Pauses and deadlines of the kubelet. The real values are the default; a test that cannot wait so long scales them.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::kubelet;
 /// Waits and deadlines of a kubelet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KubeletTimes {
-    /// Between two looks at which sockets should be registered.
+    /// Pause between two reads of the sockets that should be registered.
     pub registration_period: Duration,
     /// After the first failed registration of a socket; doubles with each.
     pub backoff_first: Duration,
@@ -17,19 +17,19 @@ pub struct KubeletTimes {
     pub redial_first: Duration,
     /// The longest pause between two dials.
     pub redial_last: Duration,
-    /// From the loss of a driver's last connection to the deletion of its slices.
+    /// Time from the loss of a driver's last connection to the deletion of its slices.
     pub wipe: Duration,
     /// After the first failed deletion of slices; doubles with each.
     pub wipe_retry_first: Duration,
     /// The longest pause between two attempts to delete slices.
     pub wipe_retry_last: Duration,
-    /// Until a pod that could not be started or ended is tried again.
+    /// Pause until a pod that could not be started or ended is tried again.
     pub pod_retry: Duration,
-    /// Between two looks for claims whose pods are gone.
+    /// Pause between two searches for claims whose pods are gone.
     pub claim_period: Duration,
     /// After the end of a health stream.
     pub health_retry: Duration,
-    /// How long a health report is believed that does not say it.
+    /// Time for which a health report is valid that does not name one.
     pub health_believed: Duration,
     /// Deadline of GetInfo.
     pub get_info: Duration,
@@ -63,8 +63,8 @@ impl Default for KubeletTimes {
 }
 
 impl KubeletTimes {
-    /// Everything that passes between two deeds of the kubelet, times `factor`. Deadlines and what the driver is told in
-    /// seconds stay: how fast a driver answers does not change with the test's haste.
+    /// Everything that passes between two deeds of the kubelet, times `factor`. Deadlines and what the driver is told
+    /// in seconds stay: how fast a driver answers does not change with the test's haste.
     #[must_use]
     pub fn scaled(self, factor: f64) -> Self {
         let scale = |time: Duration| time.mul_f64(factor);
@@ -99,7 +99,7 @@ impl Backoff {
         Self { next: first, factor: 2.0, last }
     }
 
-    /// As gRPC dials: each pause is 1.6 times the one before.
+    /// Returns the pauses of gRPC's dials: each is 1.6 times the one before.
     pub(crate) fn dialling(first: Duration, last: Duration) -> Self {
         Self { next: first, factor: 1.6, last }
     }

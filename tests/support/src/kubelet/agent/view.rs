@@ -8,7 +8,7 @@ use std::{
 
 use hostler_proto::{dra_v1::Device, health_v1::HealthStatus};
 
-/// All of it. Outlives restarts of the kubelet, so that a test sees what was before and after.
+/// The view of a kubelet. It outlives restarts of the kubelet, so that a test sees the state before and after.
 #[derive(Clone, Debug, Default)]
 pub struct KubeletView {
     /// Drivers as the kubelet knows them now, in the order of their registration.
@@ -36,7 +36,7 @@ pub struct PluginView {
     pub socket: PathBuf,
     /// True if the driver's service is connected.
     pub connected: bool,
-    /// How often it has been connected.
+    /// Number of connections so far.
     pub connections: usize,
 }
 
@@ -71,11 +71,11 @@ pub struct DraCall {
     pub claims: Vec<String>,
     /// `None` while it runs, and for ever if the kubelet ended before.
     pub outcome: Option<Result<(), String>>,
-    /// How long it took.
+    /// Duration of the call.
     pub took: Duration,
 }
 
-/// How far a pod is.
+/// The phase of a pod.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub enum PodPhase {
     /// The pod's claims are not ready.
@@ -85,20 +85,20 @@ pub enum PodPhase {
     Running,
     /// The pod's containers were ended; its claims are not taken back yet.
     Terminating,
-    /// Nothing is left of it.
+    /// Nothing of the pod is left.
     Gone,
 }
 
 /// A pod.
 #[derive(Clone, Debug, Default)]
 pub struct PodView {
-    /// Of the object.
+    /// UID of the pod.
     pub uid: String,
-    /// How far it is.
+    /// Phase of the pod.
     pub phase: PodPhase,
     /// The error that keeps the pod in its phase.
     pub error: Option<String>,
-    /// How often starting or ending it failed.
+    /// Number of failures to start or end it.
     pub failures: usize,
     /// Devices of the pod's containers, by claim UID; kept when they have ended.
     pub devices: BTreeMap<String, Vec<Device>>,
@@ -107,18 +107,18 @@ pub struct PodView {
 /// The health of a device.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct DeviceHealthView {
-    /// As reported.
+    /// Health as reported.
     pub status: HealthStatus,
-    /// As reported.
+    /// Message as reported.
     pub message: String,
-    /// Until then it is believed.
+    /// Time until which the report is valid.
     pub believed_until: Instant,
 }
 
 /// A deletion of slices.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SliceWipe {
-    /// Of this driver; `None`: of all, at the kubelet's start.
+    /// Driver whose slices are deleted; `None`: all drivers, at the kubelet's start.
     pub driver: Option<String>,
 }
 

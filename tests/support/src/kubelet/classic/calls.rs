@@ -17,7 +17,7 @@ const CRASH: &str = "an entry without a value, which makes this kubelet crash";
 /// The result of a call, or the status that asks for the other version.
 type Tried<T> = Result<ClaimAnswers<T>, Status>;
 
-/// Has claims prepared.
+/// Prepares claims.
 pub(super) async fn prepare(
     release: ClassicRelease,
     driver: &mut ClassicDriver,
@@ -42,7 +42,7 @@ pub(super) async fn prepare(
     }
 }
 
-/// Without a deadline, as 1.26 calls.
+/// Prepares claims without a deadline, as 1.26 does.
 async fn prepare_v1alpha1(
     driver: &mut ClassicDriver,
     claims: &[AllocatedClaim],
@@ -139,7 +139,7 @@ fn v1alpha4_claim(claim: &AllocatedClaim) -> dra_v1alpha4::Claim {
     dra_v1alpha4::Claim { namespace, uid, name }
 }
 
-/// Has claims taken back, with what was kept of them.
+/// Takes claims back, with their cached data.
 pub(super) async fn unprepare(
     release: ClassicRelease,
     driver: &mut ClassicDriver,
@@ -227,7 +227,7 @@ fn if_no<T>(error: String, value: T) -> Result<T, String> {
     if error.is_empty() { Ok(value) } else { Err(error) }
 }
 
-/// As the kubelet puts it into its event.
+/// Returns the text for the kubelet's event.
 fn told(status: &Status) -> String {
     format!("rpc error: code = {:?} desc = {}", status.code(), status.message())
 }
