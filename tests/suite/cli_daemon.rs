@@ -84,7 +84,7 @@ impl Daemon {
 }
 
 impl Drop for Daemon {
-    /// For tests that fail before they stop it; a process that has ended already is fine.
+    /// Ends the daemon of a test that failed before it stopped it; a process that has ended already is fine.
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

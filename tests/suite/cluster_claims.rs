@@ -79,7 +79,7 @@ impl Rig {
         self.allocate_with(name, &json!({"results": results}))
     }
 
-    /// As [`Rig::allocate`], with the whole of `status.allocation.devices`.
+    /// Does the same as [`Rig::allocate`], with the whole of `status.allocation.devices`.
     fn allocate_with(&self, name: &str, devices: &Value) -> Claim {
         let claim = self.create(name);
         self.give(name, devices);

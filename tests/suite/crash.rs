@@ -46,7 +46,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Both claims are ready.
+    /// Prepares both claims.
     fn new() -> Self {
         let mut node = TestNode::started();
         node.allocate("victim", &["card-1", "pool:3", "card-2"]);

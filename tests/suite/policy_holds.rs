@@ -51,7 +51,7 @@ fn asked(version: &str, request: &Value) -> [Value; 2] {
     [object("ResourceClaim", devices.clone()), object("ResourceClaimTemplate", json!({ "spec": devices }))]
 }
 
-/// The same toleration in each place where an API has one.
+/// Returns the same toleration in each place where an API has one.
 fn in_all_places(toleration: &Value) -> Vec<Value> {
     let request = |more: Value| {
         let mut request = json!({ "name": "r" });

@@ -94,9 +94,9 @@ impl fmt::Display for ParametersKey {
 /// The content of parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Parameters {
-    /// Of claims.
+    /// Parameters of claims.
     Claim(ClaimParametersSpec),
-    /// Of classes.
+    /// Parameters of classes.
     Class(ClassParametersSpec),
 }
 

@@ -72,7 +72,7 @@ impl Rig {
         Self::with(pool, SMALL, NriVersion::V0_12_2)
     }
 
-    /// As [`Rig::new`], with another machine and another runtime.
+    /// Does the same as [`Rig::new`], with another machine and another runtime.
     pub fn with(pool: SharedPool, layout: CpuLayout, version: NriVersion) -> Self {
         let mut rig = Self::stopped(pool, layout, version);
         rig.runtime.start();

@@ -8,7 +8,7 @@ use hostler_testing::{
 
 use super::scene::{Plan, Scene};
 
-/// One more device, in this state.
+/// Returns a script with one more device, in this state.
 fn with_lamp(health: &str) -> String {
     script_with(&format!("[[device]]\nname = \"lamp\"\n{health}"))
 }

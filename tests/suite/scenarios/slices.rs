@@ -19,7 +19,7 @@ fn patient_with_slices() -> Plan {
     Plan { times: KubeletTimes { wipe, ..KubeletTimes::default().scaled(HASTE) }, ..Plan::default() }
 }
 
-/// Tells whether an object was written in between: name, UID and version of each.
+/// Returns name, UID and version of each object: they tell whether one was written in between.
 fn versions(scene: &Scene) -> Vec<(Option<String>, Option<String>, Option<String>)> {
     let slices = scene.cluster.slices(scene.host.driver()).into_iter();
     slices.map(|slice| (slice.metadata.name, slice.metadata.uid, slice.metadata.resource_version)).collect()

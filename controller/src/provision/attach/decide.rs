@@ -126,7 +126,7 @@ impl StepDecision<'_> {
     }
 }
 
-/// See [`StepDecision::back`].
+/// Writes down that all devices are to be detached: see [`StepDecision::back`].
 fn back(decision: &mut Decision, journal: AttachJournal, why: String) {
     decision.words.retain(|word| !word.is_about(Type::Provisioned));
     let told = format!("{}; what was attached to nodes for it is being detached", words::short(why.clone()));
