@@ -1,10 +1,10 @@
 //! The daemon's configuration: every key, its unit, its default and its rules.
 //!
 //! ```text
-//!   file ── TOML ──► sections, key by key ([`read`]) ──► DaemonConfig ──► rules ([`check`]) ──► it, or every mistake
+//!   file ── TOML ──► sections, key by key ([`read`]) ──► DaemonConfig ──► rules ([`check`]) ──► config or mistakes
 //! ```
 //!
-//! A file may leave out any key. A mistake costs one line of report, never the report of the next mistake.
+//! A file may leave out any key. A mistake costs one line of report and hides no other mistake.
 
 mod audit;
 mod check;
@@ -39,43 +39,44 @@ pub use section::BackendSection;
 pub use sockets::KubeletSocketPaths;
 pub use topology::{TopologyExportConfig, TopologyManagerPolicy, TopologyManagerScope};
 
-/// Where the daemon and the command line look for a configuration file when none is named.
+/// Path of the configuration file that the daemon and the command line read when none is named.
 pub const DEFAULT_FILE: &str = "/etc/hostler/hostler.toml";
 
-/// A file with every key has a few kilobytes.
+/// Largest configuration file that is read; a file with every key has a few kilobytes.
 const MOST_BYTES: u64 = 1 << 20;
 
 /// The whole configuration.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct DaemonConfig {
-    /// The node's name, first part of every pool's name. In a cluster it must equal the Node object's name. Default: the
-    /// environment's `HOSTLER_NODE_NAME`, which a pod gets from its own specification, else the host name in lower case.
+    /// The node's name, first part of every pool's name. In a cluster it must equal the Node object's name. Default:
+    /// the environment's `HOSTLER_NODE_NAME`, which a pod gets from its own specification, else the host name in lower
+    /// case.
     pub node_name: String,
     /// The driver's name, as device classes select it: a DNS subdomain of at most 63 lower-case characters.
     pub driver: String,
     /// The binary that the hooks of containers run, as the container runtime sees it. Default: this binary.
     pub hook: PathBuf,
-    /// Folder of the host into which a daemon that runs in a container copies itself, for the hooks of containers; it has
-    /// the same path on both sides. `hook` is then not used.
+    /// Folder of the host into which a daemon that runs in a container copies itself, for the hooks of containers; it
+    /// has the same path on both sides. `hook` is then not used.
     pub hook_dir: Option<PathBuf>,
     /// Folders of the daemon and of the programs that it works with.
     pub paths: PathsConfig,
-    /// Where claims come from.
+    /// Source of claims.
     pub cluster: ClusterConfig,
-    /// What is told to topology-aware schedulers.
+    /// Export of the node's topology to topology-aware schedulers.
     pub topology_export: TopologyExportConfig,
     /// The services that the kubelet calls.
     pub kubelet: KubeletConfig,
-    /// When the hardware is looked at again.
+    /// Times of hardware scans.
     pub inventory: InventoryConfig,
-    /// What is logged, and how.
+    /// Content and format of the log.
     pub log: LogConfig,
-    /// Where figures can be read.
+    /// Addresses of metrics.
     pub metrics: MetricsConfig,
     /// Plugging into the container runtime.
     pub nri: NriConfig,
-    /// Whether containers stay bound to what their claims say.
+    /// Audit of the CPUs and NUMA nodes that containers are bound to.
     pub audit: AuditConfig,
     /// The socket that tells which pod holds what.
     pub pod_resources: PodResourcesConfig,
@@ -100,7 +101,7 @@ pub struct PathsConfig {
     pub root: PathBuf,
 }
 
-/// `[cluster]`: where claims come from.
+/// `[cluster]`: the source of claims.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct ClusterConfig {
@@ -110,34 +111,34 @@ pub struct ClusterConfig {
     pub manifests: PathBuf,
     /// Kubeconfig of the daemon, for `mode = "kubernetes"`. Default: the service account of the pod that it runs in.
     pub kubeconfig: Option<PathBuf>,
-    /// Whether pods that use a device are evicted when it turns unhealthy. Otherwise it only gets no new ones.
+    /// True if pods that use a device are evicted when it turns unhealthy. Otherwise the device only gets no new pods.
     pub evict_unhealthy: bool,
-    /// Whether attributes with several values are published. The API server refuses them unless its feature gate
+    /// True if attributes with several values are published. The API server refuses them unless its feature gate
     /// DRAListTypeAttributes is on.
     pub list_attributes: bool,
-    /// Whether devices say what they take of the node's own resources (feature gate DRANodeAllocatableResources), and
-    /// under which names: those of Kubernetes 1.36 or of 1.37.
+    /// Names under which devices publish what they take of the node's own resources (feature gate
+    /// DRANodeAllocatableResources): those of Kubernetes 1.36 or of 1.37, or none.
     pub node_allocatable: NodeAllocatableNames,
-    /// Whether what became of a claim is written into its `status.devices`.
+    /// True if the daemon writes the outcome of a claim into its `status.devices`.
     pub claim_status: bool,
-    /// Whether failures that a user can mend become Events of the claim.
+    /// True if failures that a user can mend become Events of the claim.
     pub events: bool,
-    /// Whether containers find the attributes of their devices in a file (KEP-5304).
+    /// True if containers find the attributes of their devices in a file (KEP-5304).
     pub device_metadata: bool,
-    /// Whether the pods of this node are watched, where the API server allows it: who uses which claim, and claims that are
-    /// read before the kubelet asks.
+    /// True if the pods of this node are watched, where the API server allows it: they tell who uses which claim, and
+    /// which claims can be read before the kubelet asks.
     pub watch_pods: bool,
-    /// Whether the hardware of this node is reported in a NodeHardware, where the API server has the CRD.
+    /// True if the hardware of this node is reported in a NodeHardware, where the API server has the CRD.
     pub node_hardware: bool,
-    /// How long a claim must have been seen to be gone from the API server before it is taken back without the kubelet.
+    /// Time for which a claim must have been gone from the API server before it is taken back without the kubelet.
     #[serde(with = "duration")]
     pub release_after: Duration,
 }
 
-/// Under which names devices say what they take of the node's own resources.
+/// Names under which devices publish what they take of the node's own resources.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub enum NodeAllocatableNames {
-    /// They do not say it.
+    /// None: devices do not publish it.
     #[default]
     #[serde(rename = "off")]
     Off,
@@ -149,7 +150,7 @@ pub enum NodeAllocatableNames {
     V1_37,
 }
 
-/// Where claims come from.
+/// Source of claims.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClusterMode {
@@ -164,73 +165,74 @@ pub enum ClusterMode {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct KubeletConfig {
-    /// Whether to offer them. A host without a kubelet loses nothing by it.
+    /// True if the services are offered. A host without a kubelet loses nothing by it.
     pub enabled: bool,
-    /// Which calls of the kubelets of Kubernetes 1.26 to 1.31 are answered.
+    /// Calls of the kubelets of Kubernetes 1.26 to 1.31 that are answered.
     pub classic: ClassicCalls,
 }
 
-/// Which calls of the kubelets of Kubernetes 1.26 to 1.31 are answered.
+/// Calls of the kubelets of Kubernetes 1.26 to 1.31 that are answered.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClassicCalls {
-    /// All of them. What a call means that kubelets of 1.28 to 1.30 and those of 1.31 make alike shows in it.
+    /// All of them. Kubelets of 1.28 to 1.30 and those of 1.31 make one call alike; its content shows which of them
+    /// called.
     #[default]
     Auto,
-    /// As with `auto`, but such a call is one of 1.28 to 1.30, and says what was allocated.
+    /// As `auto`, but such a call is taken for one of 1.28 to 1.30, and its content says what was allocated.
     Handles,
-    /// As with `auto`, but such a call is one of 1.31, and what was allocated is read.
+    /// As `auto`, but such a call is taken for one of 1.31, and the allocation is read from the API server.
     Claims,
     /// None.
     Off,
 }
 
-/// `[inventory]`: when the hardware is looked at again.
+/// `[inventory]`: the times of hardware scans.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct InventoryConfig {
-    /// Whose events tell of changes.
+    /// Source of hardware events.
     pub uevents: UeventMode,
     /// Time after which hardware is scanned that no event told of.
     #[serde(with = "duration")]
     pub rescan: Duration,
-    /// How long the start, and whoever has the hardware looked at, waits for one backend. What comes later is taken when it
+    /// Time for which the start, and callers that request a scan, wait for one backend. A later answer is taken when it
     /// comes.
     #[serde(with = "duration")]
     pub answer_within: Duration,
-    /// How long events must be quiet before a scan: one plugged card sends dozens.
+    /// Time without events before a scan: one plugged card sends dozens.
     #[serde(with = "duration")]
     pub quiet: Duration,
-    /// The longest that a stream of events can delay a scan.
+    /// Longest delay of a scan by a stream of events.
     #[serde(with = "duration")]
     pub quiet_limit: Duration,
 }
 
-/// Whose events tell of changes of the hardware.
+/// Source of events about changes of the hardware.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum UeventMode {
-    /// udevd's where one runs, else the kernel's; nobody's where `paths.root` is not `/`, since the kernel's events are
+    /// udevd where it runs, else the kernel; no source where `paths.root` is not `/`, since the kernel's events are
     /// about this machine and not about a captured one.
     #[default]
     Auto,
-    /// udevd's.
+    /// udevd.
     Udev,
-    /// The kernel's.
+    /// The kernel.
     Kernel,
-    /// Nobody's: changes are noticed by the timed scan.
+    /// No source: the timed scan notices changes.
     Off,
 }
 
-/// `[metrics]`: where figures can be read.
+/// `[metrics]`: the addresses of metrics.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct MetricsConfig {
     /// `unix:/path`, a loopback address with a port, or `off`. Serves `/metrics`, `/healthz` and `/readyz`. Default:
     /// `metrics.sock` in `paths.run`.
     pub listen: Option<ListenAddress>,
-    /// An address for readers on other hosts, such as `0.0.0.0:9464`. Serves `/metrics` over TLS, to whoever has a token
-    /// that the API server lets read it; only in Kubernetes mode. Default: none.
+    /// An address for readers on other hosts, such as `0.0.0.0:9464`. Serves `/metrics` over TLS, to clients with a
+    /// token that the API server lets read it; only in Kubernetes mode. Default: none.
     pub scrape: Option<ScrapeAddress>,
 }
 
@@ -259,7 +261,7 @@ impl DaemonConfig {
         Self::parse(&text).map_err(|problems| ConfigErrors { path: Some(path.to_owned()), problems })
     }
 
-    /// The file that is named, else the [`DEFAULT_FILE`] if there is one, else the defaults.
+    /// Reads and checks the file that is named, else the [`DEFAULT_FILE`] if there is one, else takes the defaults.
     ///
     /// # Errors
     /// As [`load`](Self::load); a file that is named and missing is an error.
@@ -304,7 +306,7 @@ impl DaemonConfig {
         self.paths.run.join("probe.sock")
     }
 
-    /// Where figures are served.
+    /// The address at which metrics are served.
     pub fn metrics_listen(&self) -> ListenAddress {
         self.metrics.listen.clone().unwrap_or_else(|| ListenAddress::Unix(self.paths.run.join("metrics.sock")))
     }
@@ -389,8 +391,8 @@ impl Default for InventoryConfig {
         Self {
             uevents: UeventMode::default(),
             rescan: Duration::from_secs(60),
-            // The largest machines that were seen take a second. A start waits twice at most, for a scan and for recovery;
-            // systemd allows it 90 s.
+            // The largest machines that were seen take a second. A start waits twice at most, for a scan and for
+            // recovery; systemd allows it 90 s.
             answer_within: Duration::from_secs(10),
             quiet,
             quiet_limit: limit,

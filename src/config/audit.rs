@@ -1,4 +1,4 @@
-//! `[audit]`: whether containers stay bound to what their claims say.
+//! `[audit]`: the audit of the CPUs and NUMA nodes that containers are bound to.
 
 use std::time::Duration;
 
@@ -6,22 +6,23 @@ use serde::{Deserialize, Serialize};
 
 use super::{ConfigMistake, duration};
 
-/// More often than this it would be the auditor who keeps CPUs busy.
+/// Shortest period. With a shorter one the audit itself would keep CPUs busy.
 const SHORTEST_PERIOD: Duration = Duration::from_secs(1);
 
-/// `[audit]`: whether containers stay bound to what their claims say.
+/// `[audit]`: the audit of the CPUs and NUMA nodes that containers are bound to.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct AuditConfig {
-    /// Whether containers that somebody binds to something else are put back. Otherwise nobody looks.
+    /// True if the daemon compares the binding of containers with their claims, and restores a binding that was
+    /// changed.
     pub enabled: bool,
-    /// How often all of them are looked at. Writes into their cgroups are noticed at once besides.
+    /// Period of the comparison of all containers. A write into their cgroups is noticed at once besides.
     #[serde(with = "duration")]
     pub period: Duration,
 }
 
 impl AuditConfig {
-    /// How often to look; `None` for never.
+    /// The period; `None` if the audit is off.
     pub fn active(&self) -> Option<Duration> {
         self.enabled.then_some(self.period)
     }
@@ -34,8 +35,8 @@ impl AuditConfig {
 
 impl Default for AuditConfig {
     fn default() -> Self {
-        // What is changed behind our back is seen at once where the kernel tells of writes; this is for what it does not
-        // tell, a smaller cgroup above for example.
+        // The kernel reports most writes at once; the period is for changes that it does not report, a smaller cgroup
+        // above for example.
         Self { enabled: true, period: Duration::from_secs(10) }
     }
 }

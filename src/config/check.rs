@@ -1,4 +1,4 @@
-//! The rules between and beyond types: what a value may be.
+//! Rules for values: limits, and what one key demands of another.
 
 use std::{
     path::{Component, Path},
@@ -11,13 +11,13 @@ use super::{ClusterMode, ConfigMistake, DaemonConfig, ListenAddress, pod_resourc
 
 /// The kernel's limit for the path of a unix socket, without the NUL byte.
 const LONGEST_SOCKET_PATH: usize = 107;
-/// Shorter scans would keep a large machine busy with itself.
+/// Shortest time between scans; shorter ones would keep a large machine busy with itself.
 const SHORTEST_RESCAN: Duration = Duration::from_secs(1);
-/// Threads have to be started before they can answer.
+/// Shortest wait for a backend: its threads have to be started before they can answer.
 const SHORTEST_ANSWER: Duration = Duration::from_millis(100);
-/// Longer than this a start is not to be waited for.
+/// Longest wait for a backend; a start must not wait longer than this.
 const LONGEST_ANSWER: Duration = Duration::from_secs(600);
-/// Two looks at the API server have to agree.
+/// Shortest time before a claim is taken back: two reads of the API server have to agree.
 const SHORTEST_RELEASE: Duration = Duration::from_secs(10);
 
 /// Every broken rule.
@@ -122,7 +122,7 @@ fn sockets(config: &DaemonConfig, problems: &mut Vec<ConfigMistake>) {
     }
 }
 
-/// Without an API server nobody could say who a reader is.
+/// Checks `metrics.scrape`: only an API server can say who a reader is.
 fn scrape(config: &DaemonConfig, problems: &mut Vec<ConfigMistake>) {
     if config.metrics.scrape.is_some() && config.cluster.mode != ClusterMode::Kubernetes {
         let what = "needs an API server that knows who a reader is";
@@ -131,7 +131,7 @@ fn scrape(config: &DaemonConfig, problems: &mut Vec<ConfigMistake>) {
     }
 }
 
-/// Without an API server there is nowhere to export to.
+/// Checks `topology_export`: the object is kept by an API server.
 fn topology_export(config: &DaemonConfig, problems: &mut Vec<ConfigMistake>) {
     if config.topology_export.enabled && config.cluster.mode != ClusterMode::Kubernetes {
         let what = "needs an API server that keeps the object";
@@ -159,7 +159,7 @@ fn times(config: &DaemonConfig, problems: &mut Vec<ConfigMistake>) {
     }
 }
 
-/// A word without `=` would be taken for a module's name and switch on all of its tracing.
+/// Checks `log.level`: a word without `=` would be taken for a module's name and switch on all of its tracing.
 fn level(level: &str, problems: &mut Vec<ConfigMistake>) {
     let levels = ["off", "error", "warn", "info", "debug", "trace"];
     for part in level.split(',') {
@@ -171,7 +171,7 @@ fn level(level: &str, problems: &mut Vec<ConfigMistake>) {
     }
 }
 
-/// A backend that is switched off may keep its mistakes: nothing reads them.
+/// Checks the backends that are switched on. Others may keep their mistakes: nothing reads them.
 fn backends(config: &DaemonConfig, problems: &mut Vec<ConfigMistake>) {
     let backends = &config.backends;
     let found = [

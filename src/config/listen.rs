@@ -1,14 +1,14 @@
-//! Where figures are served: a unix socket, a loopback address, or nowhere; and an address for readers with a token.
+//! Addresses of metrics: a unix socket, a loopback address, or none; and an address for readers with a token.
 
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-/// An address of the metrics server. Only local ones: nothing asks a reader who it is there.
+/// An address of the metrics server. Only local addresses: their readers are not authenticated.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum ListenAddress {
-    /// Nowhere.
+    /// No address.
     Off,
     /// A unix socket.
     Unix(PathBuf),
@@ -16,13 +16,13 @@ pub enum ListenAddress {
     Tcp(SocketAddr),
 }
 
-/// Why a text is not an address that figures may be served on.
+/// Reason why a text is no [`ListenAddress`].
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// It is none of the forms.
+    /// The text has none of the forms.
     #[error("{0:?} is not an address; write \"unix:/run/hostler/metrics.sock\", \"127.0.0.1:9464\" or \"off\"")]
     Form(String),
-    /// Other hosts could reach it.
+    /// Other hosts could reach the address.
     #[error(
         "{0} can be reached from outside the host; write \"127.0.0.1:{port}\", and use metrics.scrape for readers elsewhere",
         port = .0.port()
@@ -71,12 +71,12 @@ impl From<ListenAddress> for String {
     }
 }
 
-/// An address where readers from elsewhere are asked who they are.
+/// An address whose readers, from other hosts, are authenticated.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ScrapeAddress(pub SocketAddr);
 
-/// Why a text is no [`ScrapeAddress`].
+/// Reason why a text is no [`ScrapeAddress`].
 #[derive(Debug, thiserror::Error)]
 #[error("{0:?} is not an address with a port; write \"0.0.0.0:9464\", or \"[::]:9464\" where nodes have IPv6")]
 pub struct ScrapeAddressError(String);

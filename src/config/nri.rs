@@ -12,35 +12,36 @@ use serde::{
 
 use super::{ConfigMistake, DaemonConfig};
 
-/// Where containerd and CRI-O listen for plugins.
+/// Path of the socket on which containerd and CRI-O listen for plugins.
 const DEFAULT_SOCKET: &str = "/var/run/nri/nri.sock";
 
-/// The runtime takes two digits.
+/// Largest index: the runtime takes two digits.
 const LARGEST_INDEX: u8 = 99;
 
 /// `[nri]`: plugging into the container runtime.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct NriConfig {
-    /// Whether to plug into the container runtime: where one listens, always, or never.
+    /// Connection to the container runtime: where one listens, always, or never.
     pub enabled: NriMode,
-    /// Where the runtime listens for plugins. Default: `/var/run/nri/nri.sock`; none where `paths.root` is not `/`, since that
-    /// is the runtime of this machine and not of a captured one.
+    /// Path of the socket on which the runtime listens for plugins. Default: `/var/run/nri/nri.sock`; none where
+    /// `paths.root` is not `/`, since that is the runtime of this machine and not of a captured one.
     pub socket: Option<PathBuf>,
-    /// The plugin's place among others, 0 to 99: the runtime asks them in ascending order. Default: 90, after those that give
-    /// containers devices. Two plugins that both bind a container to CPUs make its creation fail, in any order.
+    /// The plugin's place among others, 0 to 99: the runtime calls them in ascending order. Default: 90, after plugins
+    /// that give containers devices. Two plugins that both bind a container to CPUs make its creation fail, in any
+    /// order.
     pub index: u8,
-    /// What containers without a claim for CPUs run on.
+    /// CPUs on which containers without a claim for CPUs run.
     pub shared_pool: SharedPoolMode,
 }
 
-/// Whether to plug into the container runtime: `"auto"`, `true` or `false`.
+/// Connection to the container runtime: `"auto"`, `true` or `false`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum NriMode {
-    /// Where one listens.
+    /// The daemon connects if a runtime listens.
     #[default]
     Auto,
-    /// Always: the daemon is not ready without.
+    /// Always: the daemon is not ready without a runtime.
     On,
     /// Never.
     Off,
@@ -80,14 +81,14 @@ impl Visitor<'_> for NriModeVisitor {
     }
 }
 
-/// What containers without a claim for CPUs run on.
+/// CPUs on which containers without a claim for CPUs run.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SharedPoolMode {
-    /// Whatever the runtime gives them: hostler leaves them alone.
+    /// The CPUs that the runtime gives them: hostler leaves them alone.
     #[default]
     Off,
-    /// The CPUs that neither stay with the system (`backends.cpu.reserved`) nor are a claim's own.
+    /// The CPUs that neither stay with the system (`backends.cpu.reserved`) nor belong to a claim alone.
     ExcludeExclusive,
 }
 
@@ -98,14 +99,14 @@ impl Default for NriConfig {
 }
 
 impl DaemonConfig {
-    /// Where the runtime listens for plugins, if that is known.
+    /// Path of the socket on which the runtime listens for plugins, if it is known.
     pub fn nri_socket(&self) -> Option<PathBuf> {
         let is_this_machine = self.paths.root == Path::new("/");
         self.nri.socket.clone().or_else(|| is_this_machine.then(|| DEFAULT_SOCKET.into()))
     }
 }
 
-/// Every broken rule but those of paths.
+/// Every broken rule except those of paths.
 pub(super) fn problems(config: &DaemonConfig) -> Vec<ConfigMistake> {
     let nri = &config.nri;
     let mut problems = Vec::new();

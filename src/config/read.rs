@@ -6,7 +6,8 @@ use toml::de::DeTable;
 
 use super::{BackendSection, BackendsConfig, ConfigMistake, DaemonConfig};
 
-/// Everything that could be read, and what could not.
+/// Reads a text: the configuration with every key that could be read, a mistake for each other key, and the keys'
+/// lines.
 pub(super) fn read(text: &str) -> (DaemonConfig, Vec<ConfigMistake>, KeyLines) {
     let (mut reader, mut root) = ConfigReader::new(text);
     let paths = reader.section("paths", &mut root);

@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-/// What can be switched on and off, beside its own configuration.
+/// A section that can be switched on and off, beside its own configuration.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BackendSection<T> {
-    /// Whether it is in use.
+    /// True if the backend is in use.
     pub enabled: bool,
-    /// Its own keys.
+    /// The backend's own keys.
     #[serde(flatten)]
     pub config: T,
 }

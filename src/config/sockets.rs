@@ -1,4 +1,4 @@
-//! Where the kubelet's sockets are: computed here alone, for those who check them, bind them and look at them.
+//! Paths of the kubelet's sockets: computed here alone, for the code that checks them, binds them and lists them.
 
 use std::{
     fs,
@@ -7,13 +7,13 @@ use std::{
 
 use uuid::Uuid;
 
-/// Behind the instance, in the folder that has the driver's name already: twice in one path, a name of 37 characters would
-/// be too long for the kernel.
+/// Suffix of the service's socket, behind the instance. Its folder has the driver's name already: twice in one path, a
+/// name of 37 characters would be too long for the kernel.
 pub(crate) const SERVICE_SUFFIX: &str = "@service.sock";
-/// Of a daemon that stands by.
+/// Suffix of the socket of a daemon that stands by.
 pub(crate) const SUCCESSOR_SUFFIX: &str = "@next.sock";
 
-/// Where the sockets are that the kubelet calls.
+/// Paths of the sockets that the kubelet calls.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct KubeletSocketPaths {
     /// Name of the driver, a DNS subdomain.
@@ -22,12 +22,13 @@ pub struct KubeletSocketPaths {
     pub registry_dir: PathBuf,
     /// Folder of this driver: `<kubelet root>/plugins/<driver>`.
     pub plugin_dir: PathBuf,
-    /// Tells apart the daemons of one driver that run at once, while one hands over to the other, and one from the one
-    /// before it: three lower-case letters or digits.
+    /// Tells apart the daemons of one driver: those that run at once, while one hands over to the other, and successive
+    /// ones. Three lower-case letters or digits.
     pub instance: String,
 }
 
-/// Of a path without an instance of its own: what is said about one is said about all, since no name is longer.
+/// Instance of a path that belongs to no daemon in particular. A check of its length holds for all, since all have the
+/// same length.
 const ANY_INSTANCE: &str = "dra";
 
 impl KubeletSocketPaths {
@@ -41,8 +42,8 @@ impl KubeletSocketPaths {
         }
     }
 
-    /// The same folders, for an instance that nobody has had lately. A kubelet that sees a socket go and one of the same name
-    /// come deregisters at its next look, and registers at the one after that, a second later.
+    /// The same folders, for a random new instance. A kubelet that sees a socket go and one of the same name come
+    /// deregisters the plugin at its next look at the folder, and registers it at the one after that, a second later.
     #[must_use]
     pub fn of_new_instance(self) -> Self {
         const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyz0123456789";
@@ -70,26 +71,26 @@ impl KubeletSocketPaths {
         format!("@{}-reg.sock", self.driver)
     }
 
-    /// Whether a file name is one of ours, of any instance, given what follows the instance in it. The instance stands
-    /// before the `@`, so that the driver's name ends where the suffix begins, whatever it is.
+    /// True if a file name is one of hostler's, of any instance. `suffix` follows the instance in the name. The
+    /// instance stands before the `@`, so that the driver's name ends where the suffix begins, whatever it is.
     pub(crate) fn is_ours(name: &str, suffix: &str) -> bool {
         let is_part = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
         name.strip_suffix(suffix)
             .is_some_and(|instance| instance.len() == ANY_INSTANCE.len() && instance.bytes().all(is_part))
     }
 
-    /// The registration sockets of all instances that are there now.
+    /// The registration sockets of all instances that exist now.
     pub(crate) fn registration_sockets(&self) -> Vec<PathBuf> {
         sockets_in(&self.registry_dir, &self.registration_suffix())
     }
 
-    /// Those on which daemons of this driver that stand by are told to follow.
+    /// The sockets of daemons of this driver that stand by: on them a daemon is told to take over.
     pub(crate) fn successor_sockets(&self) -> Vec<PathBuf> {
         sockets_in(&self.plugin_dir, SUCCESSOR_SUFFIX)
     }
 }
 
-/// What cannot be listed has nothing in it that could be used.
+/// Lists hostler's sockets in `folder`. A folder that cannot be listed has no usable socket.
 fn sockets_in(folder: &Path, suffix: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let ours = entries

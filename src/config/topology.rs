@@ -1,4 +1,4 @@
-//! `[topology_export]`: what is told to topology-aware schedulers.
+//! `[topology_export]`: the export of the node's topology to topology-aware schedulers.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,30 +6,31 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default)]
 pub struct TopologyExportConfig {
-    /// Whether one is kept, where the API server has its CRD; only in Kubernetes mode.
+    /// True if the daemon keeps the object, where the API server has its CRD; only in Kubernetes mode.
     pub enabled: bool,
-    /// The kubelet's `topologyManagerPolicy`, which only its configuration says. Nothing is told of it without this.
+    /// The kubelet's `topologyManagerPolicy`, which only its configuration says. The export leaves it out where this is
+    /// absent.
     pub topology_manager_policy: Option<TopologyManagerPolicy>,
     /// The kubelet's `topologyManagerScope`.
     pub topology_manager_scope: Option<TopologyManagerScope>,
 }
 
-/// How the kubelet aligns what containers get.
+/// Alignment of a container's resources by the kubelet.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TopologyManagerPolicy {
-    /// Not at all.
+    /// No alignment.
     None,
-    /// Where that is possible.
+    /// Aligned where that is possible.
     BestEffort,
-    /// As well as is possible on an empty node, or not at all.
+    /// As well aligned as is possible on an empty node; other pods are refused.
     Restricted,
-    /// On one NUMA node, or not at all.
+    /// On one NUMA node; other pods are refused.
     SingleNumaNode,
 }
 
 impl TopologyManagerPolicy {
-    /// As the kubelet spells it.
+    /// The policy as the kubelet spells it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -40,7 +41,7 @@ impl TopologyManagerPolicy {
     }
 }
 
-/// Of what the kubelet aligns the parts.
+/// Unit whose resources the kubelet aligns.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TopologyManagerScope {
@@ -51,7 +52,7 @@ pub enum TopologyManagerScope {
 }
 
 impl TopologyManagerScope {
-    /// As the kubelet spells it.
+    /// The scope as the kubelet spells it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Container => "container",
