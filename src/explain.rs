@@ -1,4 +1,4 @@
-//! Says in words why a claim failed, what it waits for, or what it holds. Pure: from what was found out to sentences.
+//! Says in words why a claim failed, what it waits for, or what it holds. Pure: from facts to sentences.
 
 mod sentences;
 
@@ -11,16 +11,16 @@ use hostler_api::{
 use hostler_backend::Health;
 use serde::{Deserialize, Serialize};
 
-/// What was found out about a claim.
+/// Facts about a claim.
 #[derive(Clone, Debug)]
 pub struct ClaimFacts {
-    /// As it was asked for: `namespace/name`, or a UID.
+    /// The claim as the caller named it: `namespace/name`, or a UID.
     pub asked: String,
     /// Name of the driver.
     pub driver: String,
     /// Name of the node.
     pub node: String,
-    /// Where claims come from.
+    /// Source of claims.
     pub origin: ClaimOrigin,
     /// This daemon's record.
     pub record: Option<RecordFact>,
@@ -34,7 +34,7 @@ pub struct ClaimFacts {
     pub offer: Option<String>,
 }
 
-/// Where claims come from.
+/// Source of claims.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ClaimOrigin {
     /// The API server.
@@ -52,29 +52,29 @@ impl ClaimOrigin {
     }
 }
 
-/// What this daemon has on record of a claim.
+/// This daemon's record of a claim.
 #[derive(Clone, Debug)]
 pub struct RecordFact {
     /// Identity.
     pub uid: String,
-    /// How far it is.
+    /// State of the record.
     pub state: ClaimState,
-    /// What is wrong with it.
+    /// Problem of the record.
     pub problem: Option<String>,
 }
 
-/// What became of looking for the claim itself.
+/// Result of the search for the claim itself.
 #[derive(Clone, Debug)]
 pub enum ClaimObject {
-    /// It is there.
+    /// The claim exists.
     Found(Box<ResourceClaim>),
-    /// It is not there.
+    /// The claim does not exist.
     Missing,
-    /// It could not be looked for, for this reason.
+    /// The claim could not be searched for, for this reason.
     Unknown(String),
 }
 
-/// A failure, as it was told to whoever asked.
+/// A failure, as its caller was told.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct FailureFact {
     /// Identity of the claim that failed.
@@ -83,30 +83,30 @@ pub struct FailureFact {
     pub operation: String,
     /// The whole chain of causes.
     pub error: String,
-    /// How long ago, seconds.
+    /// Age of the failure in seconds.
     pub seconds_ago: u64,
 }
 
-/// A device of the claim, and how it is now.
+/// A device of the claim, and its state now.
 #[derive(Clone, Debug)]
 pub struct DeviceFact {
     /// Pool.
     pub pool: String,
     /// Device.
     pub device: String,
-    /// Use or administration.
+    /// Kind of access: use or administration.
     pub access: Access,
-    /// Its health; `None`: it is not on this host.
+    /// Health of the device; `None` if the device is not on this host.
     pub health: Option<Health>,
-    /// Why nothing newer is known of its backend, if that is so.
+    /// Reason why the backend's facts are old, if they are.
     pub stale: Option<String>,
-    /// Why nothing at all is known of its backend's devices, if that is so.
+    /// Reason why nothing is known of the backend's devices, if nothing is.
     pub unknown: Option<String>,
-    /// Why an operator drains it, if one does.
+    /// Reason for which an operator drains the device, if one does.
     pub drained: Option<String>,
-    /// Other claims that hold it, or parts of it.
+    /// Other claims that hold the device or parts of it.
     pub others: Vec<String>,
-    /// What containers are bound to and what was taken, in words.
+    /// CPUs, NUMA nodes and amounts that the claim has of the device, in words.
     pub bound: String,
 }
 
@@ -119,7 +119,7 @@ impl DeviceFact {
         self.pool.strip_prefix(node).is_some_and(|rest| rest.starts_with('/'))
     }
 
-    /// What is wrong with the device itself.
+    /// Problem of the device itself.
     fn fault(&self) -> Option<String> {
         if let Some(reason) = &self.unknown {
             return Some(format!("nothing is known of device {}: {reason}", self.name()));
@@ -132,23 +132,23 @@ impl DeviceFact {
     }
 }
 
-/// How far a claim is, as far as can be concluded.
+/// State of a claim, as far as it can be concluded.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ExplainedState {
-    /// Something was tried, and failed.
+    /// Preparing was tried, and failed.
     Failed,
-    /// Given to this node, and nobody has asked for it.
+    /// The claim is allocated on this node, and no kubelet has asked for it.
     Allocated,
-    /// Nothing has been given to it.
+    /// The claim has no allocation.
     Pending,
-    /// Another driver or another node has it.
+    /// The claim is allocated by another driver or on another node.
     Elsewhere,
-    /// There is no such claim.
+    /// The claim does not exist.
     Missing,
-    /// Nothing can be said.
+    /// The facts allow no conclusion.
     Unknown,
-    /// As far as this node's record says.
+    /// The state in this node's record.
     #[serde(untagged)]
     OnRecord(ClaimState),
 }
@@ -173,26 +173,26 @@ impl fmt::Display for ExplainedState {
     }
 }
 
-/// The answer.
+/// An explanation of a claim's state.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Explanation {
-    /// `namespace/name`, or what was asked for.
+    /// `namespace/name`, or the name that the caller gave.
     pub claim: String,
-    /// Identity, where known.
+    /// Identity, if known.
     pub uid: Option<String>,
-    /// How far it is.
+    /// State of the claim.
     pub state: ExplainedState,
-    /// How the claim is, in one sentence.
+    /// State of the claim in one sentence.
     pub summary: String,
-    /// What this was concluded from.
+    /// Facts behind the summary.
     pub facts: Vec<String>,
-    /// What to do.
+    /// Steps to take next.
     pub next: Vec<String>,
     /// The last failure since the daemon started.
     pub failure: Option<FailureFact>,
 }
 
-/// What is concluded about a claim.
+/// A conclusion from the facts.
 struct Conclusion {
     state: ExplainedState,
     summary: String,
@@ -205,7 +205,7 @@ impl Conclusion {
     }
 }
 
-/// Concludes.
+/// Explains a claim's state from the facts.
 pub fn explain(facts: &ClaimFacts) -> Explanation {
     let Conclusion { state, summary, next } = match &facts.record {
         Some(record) => of_record(facts, record),
@@ -234,7 +234,7 @@ fn found(facts: &ClaimFacts) -> Option<&ResourceClaim> {
     }
 }
 
-/// Whether the object is of another claim than the record.
+/// True if the object is of another claim than the record.
 fn is_other(facts: &ClaimFacts, record: &RecordFact) -> bool {
     found(facts).is_some_and(|claim| claim.metadata.uid.as_deref() != Some(&record.uid))
 }
@@ -367,7 +367,7 @@ fn of_allocated(facts: &ClaimFacts, claim: &ResourceClaim) -> Conclusion {
     )
 }
 
-/// What to do about devices that are in the way.
+/// Steps that mend or free devices that are missing, unhealthy or held by other claims.
 fn remedies(facts: &ClaimFacts) -> Vec<String> {
     let mut next = Vec::new();
     for device in &facts.devices {

@@ -4,10 +4,10 @@
 //! A container runtime runs this once per claimed device as an OCI `createRuntime` hook: the container's process waits
 //! in its cgroup, the user's program has not begun. The claim's own sets are arguments, written by the daemon into the
 //! claim's CDI file. A container may use several claims, and each brings a hook, so every run applies the union of all
-//! hostler hooks in the container's `config.json`, which only the runtime writes: whichever runs last, the result is the
-//! same. The container's environment is not looked at: its image could have forged it.
+//! hostler hooks in the container's `config.json`, which only the runtime writes: the last run has the same result as
+//! every other. The hook does not read the container's environment: its image could have forged it.
 //!
-//! No runtime, no configuration, no logger: containers wait for this.
+//! The hook has no async runtime, no configuration and no logger: containers wait for it.
 
 pub mod record;
 
@@ -29,10 +29,11 @@ use crate::{
     pinning::{self, HookArgumentError, HookPins, Pins},
 };
 
-/// Larger than any configuration that a runtime can start; a bound for what a wrong file can cost.
+/// Largest container configuration that is read. Runtimes start none that is larger; the bound limits the cost of a
+/// wrong file.
 const LARGEST_BYTES: u64 = 16 << 20;
 
-/// Why a container was not bound.
+/// Reason why a container was not bound.
 #[derive(Debug, thiserror::Error)]
 pub enum HookError {
     /// The hook was not called as the daemon wrote it.
@@ -47,7 +48,7 @@ pub enum HookError {
     /// The container has no usable id.
     #[error("the container's state names no usable id")]
     ContainerId(#[source] ContainerIdError),
-    /// The container could not be noted.
+    /// The container's use of the claim could not be recorded.
     #[error("failed to note that the container uses claim {claim}")]
     Record {
         /// The claim.
@@ -61,17 +62,17 @@ pub enum HookError {
     Config {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// Cause.
         #[source]
         source: io::Error,
     },
-    /// What else than its claims' memory the container needs cannot be told.
+    /// The memory that the container needs beside its claims' memory cannot be determined.
     #[error("failed to find the memory that the kernel needs for the container")]
     Memory(#[from] ReadFailure),
     /// The container's cgroup cannot be found.
     #[error("failed to find the container's cgroup")]
     Find(#[source] CgroupError),
-    /// The container's cgroup is also that of others.
+    /// The container's cgroup is also that of other processes.
     #[error(
         "the container has no cgroup of its own: {} is also its runtime's; let the runtime make one \
          (`--cgroups=enabled` of podman)",
@@ -86,13 +87,13 @@ pub enum HookError {
     Pin {
         /// CPUs and NUMA nodes of all its claims.
         sets: String,
-        /// What the kernel did.
+        /// Error of the kernel.
         #[source]
         source: Box<CgroupError>,
     },
 }
 
-/// The part of an OCI state that is needed.
+/// The needed part of an OCI state.
 #[derive(Debug, Deserialize)]
 struct OciState {
     #[serde(default)]
@@ -102,7 +103,7 @@ struct OciState {
     bundle: PathBuf,
 }
 
-/// The part of an OCI configuration that is needed.
+/// The needed part of an OCI configuration.
 #[derive(Debug, Default, Deserialize)]
 struct OciConfig {
     #[serde(default)]
@@ -138,10 +139,11 @@ pub fn run(root: &SysRoot, args: &[String], state: impl Read) -> Result<(), Hook
         return Err(HookError::NoProcess);
     }
     let mut pins = together(&own, &read_config(&state.bundle)?)?;
-    // Claims of CXL memory name its nodes alone; what else a process needs is seen when all claims are known.
+    // Claims of CXL memory name only the memory's own nodes; the nodes that a process needs besides follow from all
+    // claims together.
     pins.mems = with_kernel_memory(root, &pins.mems)?;
     let cgroup = CpusetCgroup::of_process(root, state.pid).map_err(HookError::Find)?;
-    // Binding it would bind the runtime, or a whole session of a user.
+    // Binding a shared cgroup would bind the runtime, or a whole session of a user.
     if cgroup.holds(std::process::id()).map_err(HookError::Find)? {
         return Err(HookError::Shared { cgroup: cgroup.path() });
     }
@@ -159,7 +161,7 @@ fn bounded<T: serde::de::DeserializeOwned>(from: impl Read) -> io::Result<T> {
     Ok(serde_json::from_slice(&read_stream(from, LARGEST_BYTES)?)?)
 }
 
-/// What all hostler hooks of a container bind it to together.
+/// Union of the CPUs and NUMA nodes of all hostler hooks of a container.
 fn together(own: &HookPins, config: &OciConfig) -> Result<Pins, HookError> {
     let all = pinning::pins_of_hooks(config.hooks.create_runtime.iter().map(|hook| hook.args.as_slice()))?;
     Ok(pinning::union(all.iter().chain([own]).map(|hook| &hook.pins)))

@@ -1,10 +1,10 @@
-//! What was found out, one sentence for each fact.
+//! Facts about a claim, one sentence for each.
 
 use hostler_api::{Access, few};
 
 use super::{ClaimFacts, ClaimObject, ClaimOrigin, DeviceFact, FailureFact, count, is_other};
 
-/// Everything that was found out, one sentence each.
+/// Returns every fact as a sentence.
 pub(super) fn sentences(facts: &ClaimFacts) -> Vec<String> {
     let mut all = vec![match &facts.record {
         Some(record) => format!("on record as {} with uid {}", record.state, record.uid),

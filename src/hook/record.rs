@@ -1,7 +1,8 @@
-//! `hostler hook record`: notes that a container uses a claim, so that the claim is not taken back under it.
+//! `hostler hook record`: records that a container uses a claim, so that the daemon does not take the claim back
+//! meanwhile.
 //!
-//! A runtime runs this once per claim and container. A runtime of an ordinary user may start containers with a claim and
-//! may not write into the daemon's folder; its containers start all the same, unnoticed.
+//! A runtime runs this once per claim and container. A runtime of an ordinary user may start containers with a claim
+//! and may not write into the daemon's folder; its containers start all the same, without a record.
 
 use std::{io::Read, path::PathBuf};
 
@@ -14,16 +15,16 @@ use crate::{
     pinning,
 };
 
-/// How recording ended.
+/// Outcome of recording.
 #[derive(Debug)]
 pub enum RecordOutcome {
-    /// The daemon can see it.
+    /// The record is written; the daemon can see it.
     Yes,
-    /// The hook has not the rights; the container may start.
+    /// The hook lacks the rights; the container may start.
     NotAllowed(RecordError),
 }
 
-/// What the hook is to note, and where.
+/// Arguments of the hook: the claim, and the folder of the records.
 #[derive(Debug)]
 struct RecordArguments {
     claim: ClaimUid,
@@ -61,7 +62,7 @@ pub fn run(root: &SysRoot, args: &[String], state: impl Read) -> Result<RecordOu
         return Err(HookError::NoProcess);
     }
     let id = ContainerId::new(&*state.id).map_err(HookError::ContainerId)?;
-    // Without its configuration the note still keeps the claim.
+    // Without the container's configuration the record still keeps the claim.
     let config = read_config(&state.bundle).ok();
     let sets = config.as_ref().and_then(|config| share_of(&recording.claim, config));
     let owner = config.map(|config| ContainerOwner::of(&config.annotations)).unwrap_or_default();
@@ -69,13 +70,13 @@ pub fn run(root: &SysRoot, args: &[String], state: impl Read) -> Result<RecordOu
     let recorded = containers::record(root, &recording.folder, used);
     // A kernel without user namespaces has no such file, and no other root.
     let uid_map = root.text("proc/self/uid_map");
-    // Who cannot tell is not let go on unseen.
+    // A hook that cannot tell whether it is root of the host counts as such, and keeps the container from starting.
     let is_of_host = uid_map.map_or(true, |uid_map| uid_map.is_none_or(|uid_map| is_of_host(&uid_map)));
     concluded(recording.claim, recorded, nix::unistd::geteuid().is_root() && is_of_host)
 }
 
-/// What the container's other hooks bind it to for this claim: it may have some of its requests only. Where that cannot be
-/// told here it is left out; the hook that binds is the one that refuses.
+/// Union of the sets that the container's other hooks bind it to for this claim: the container may have only some of
+/// the claim's requests. `None` if the hooks cannot be read here; the hook that binds then refuses the container.
 fn share_of(claim: &ClaimUid, config: &OciConfig) -> Option<ContainerSets> {
     let hooks = pinning::pins_of_hooks(config.hooks.create_runtime.iter().map(|hook| hook.args.as_slice())).ok()?;
     let own: Vec<&pinning::Pins> =
@@ -84,7 +85,8 @@ fn share_of(claim: &ClaimUid, config: &OciConfig) -> Option<ContainerSets> {
     Some(ContainerSets { cpus, mems })
 }
 
-/// Only who could never write is let go on unseen: an error that root meets keeps the container from starting.
+/// Lets the container of an unprivileged user start without a record; an error that root meets keeps the container from
+/// starting.
 fn concluded(
     claim: ClaimUid,
     recorded: Result<(), RecordError>,
@@ -97,8 +99,8 @@ fn concluded(
     }
 }
 
-/// Whether users are those of the host. Root of a user namespace of its own, as rootless runtimes have it, is an ordinary
-/// user outside of it.
+/// True if users are those of the host. Root of a user namespace of its own, as rootless runtimes have it, is an
+/// ordinary user outside of it.
 fn is_of_host(uid_map: &str) -> bool {
     let mut words = uid_map.split_whitespace();
     [words.next(), words.next(), words.next(), words.next()] == [Some("0"), Some("0"), Some("4294967295"), None]
