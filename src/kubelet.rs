@@ -1,7 +1,7 @@
 //! The services that the kubelet calls: registration on one socket; DRA and health on another.
 //!
 //! ```text
-//!   kubelet ──► plugins_registry/dra@<driver>-reg.sock ──► registration ──► "the service is at …" ──► watch<Registration>
+//!   kubelet ──► plugins_registry/dra@<driver>-reg.sock ─► registration ─► "the service is at …" ─► watch<Registration>
 //!      └──────► plugins/<driver>/dra@service.sock ───┬──► dra ──► claims task, once there is one
 //!                                                    ├──► classic ──► dra: what kubelets of 1.26 to 1.31 call
 //!                                                    └──► health ◄── inventory, claim table
@@ -10,11 +10,12 @@
 //! The sockets may open before the claims are recovered, and before the lock is taken while one daemon hands over to
 //! another: calls wait until they can be answered.
 //!
-//! Each start of a daemon has names of its own for them, in place of `dra`; both have an `@` in their names. The kubelet dials a registration socket (and, before Kubernetes 1.34, the
-//! service socket) with the percent-encoded path as the HTTP/2 `:authority`. The HTTP stack refuses such a text as a
-//! host, before any of our code sees the call; but `%2F…%2Fdra@hostler.dev-reg.sock` is a valid authority: a user name
-//! that nobody looks at, then a host. What follows the `@` must therefore look like a host name. Kubelets before 1.29 send the
-//! path as it is, which [`mod@authority`] sees to.
+//! Each start of a daemon has socket names of its own, in place of `dra`; both names have an `@`. The kubelet dials a
+//! registration socket (and, before Kubernetes 1.34, the service socket) with the percent-encoded path as the HTTP/2
+//! `:authority`. The HTTP stack refuses such a text as a host, before any of hostler's code sees the call; but
+//! `%2F…%2Fdra@hostler.dev-reg.sock` is a valid authority: a user name, which is ignored, then a host. The text behind
+//! the `@` must therefore look like a host name. Kubelets before 1.29 send the path as it is; [`mod@authority`]
+//! replaces it.
 
 mod authority;
 mod classic;
@@ -60,22 +61,22 @@ pub use connection::KubeletConnections;
 pub use handover::{SuccessorSocket, hand_over};
 pub use registration::{CLASSIC_VERSION, RegistrationState, SUPPORTED_VERSIONS};
 
-/// How long calls in flight may take after the stop. The kubelet waits no longer for any call.
+/// Time that calls in flight may take after the stop. The kubelet waits no longer for any call.
 const GRACE: Duration = Duration::from_secs(45);
-/// Calls at once on one connection. A kubelet starts as many pods at once as a node has, 110 by default; what is more
-/// waits with the kubelet, and costs nothing here.
+/// Calls at once on one connection. A kubelet starts as many pods at once as a node has, 110 by default; further calls
+/// wait in the kubelet, and cost nothing here.
 const CALLS: u32 = 128;
 /// Bytes of a call's request: thousands of claims, where a pod has a few.
 const REQUEST_BYTES: usize = 1 << 20;
-/// Bytes of a call that may be under way before they are read: a request of a pod fits in whole.
+/// Bytes of a call that may be under way before they are read: a request of a pod fits in completely.
 const STREAM_WINDOW: u32 = 16 << 10;
-/// As above, of all calls of a connection together.
+/// Bytes under way of all calls of a connection together.
 const CONNECTION_WINDOW: u32 = 256 << 10;
 /// Bytes of a call's headers; a kubelet sends a few hundred.
 const HEADER_BYTES: u32 = 8 << 10;
-/// For the last answer to leave the process, and for callers to hang up.
+/// Time for the last answer to leave the process, and for callers to hang up.
 const LINGER: Duration = Duration::from_millis(500);
-/// How often the sockets of killed daemons are looked for. They stay in the kubelet's memory, dialled for ever.
+/// Period of the search for sockets of killed daemons. The kubelet remembers and dials such a socket for ever.
 const SWEEP: Duration = Duration::from_secs(30);
 
 /// Both sockets, listening. Calls wait until [`serve`] runs.
@@ -91,7 +92,7 @@ impl KubeletSockets {
     /// soon as it sees the registration socket.
     ///
     /// # Errors
-    /// When a path is too long, somebody else listens on it, or the kernel refuses a step.
+    /// When a path is too long, another process listens on it, or the kernel refuses a step.
     pub async fn bind(config: &KubeletSocketPaths) -> Result<Self, SocketError> {
         remove_dead(config).await?;
         let service = ListeningSocket::bind(config.service_socket()).await?;
@@ -100,7 +101,8 @@ impl KubeletSockets {
     }
 }
 
-/// Removes the sockets of daemons of this driver that were killed. Its own are not looked at: a look is a connection.
+/// Removes the sockets of daemons of this driver that were killed. This daemon's own sockets are not tried: a try is a
+/// connection.
 async fn remove_dead(config: &KubeletSocketPaths) -> Result<(), SocketError> {
     let of_others = |name: &str, suffix: &str| {
         KubeletSocketPaths::is_ours(name, suffix) && !name.starts_with(config.instance.as_str())
@@ -111,7 +113,7 @@ async fn remove_dead(config: &KubeletSocketPaths) -> Result<(), SocketError> {
     socket::remove_dead(&config.plugin_dir, |name| of_others(name, SUCCESSOR_SUFFIX)).await
 }
 
-/// Another daemon may be killed at any time, and none may be started for long.
+/// Removes dead sockets periodically: another daemon may be killed at any time, and none may be started for long.
 async fn keep_tidy(config: KubeletSocketPaths, stop: CancellationToken) {
     let mut look = interval(SWEEP);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -119,7 +121,7 @@ async fn keep_tidy(config: KubeletSocketPaths, stop: CancellationToken) {
         tokio::select! {
             // Cancel safe: a tick that was not taken is still due.
             _ = look.tick() => {
-                // What cannot be removed is in nobody's way but the kubelet's; the next start says so.
+                // A socket that cannot be removed harms only the kubelet's list of plugins; the next start reports it.
                 let _ = remove_dead(&config).await;
             }
             // Cancel safe: the token stays cancelled.
@@ -128,32 +130,32 @@ async fn keep_tidy(config: KubeletSocketPaths, stop: CancellationToken) {
     }
 }
 
-/// What the services are made of.
+/// Parts of the services.
 #[derive(Debug)]
 pub struct KubeletParts {
     /// Name of the driver.
     pub driver: String,
     /// Name of the node.
     pub node: String,
-    /// Which calls of old kubelets are answered.
+    /// Calls of old kubelets that are answered.
     pub classic: ClassicCalls,
-    /// Where the kubelet calls.
+    /// The sockets that the kubelet calls.
     pub sockets: KubeletSockets,
-    /// Who prepares, as soon as the claims are recovered.
+    /// The claims task, as soon as the claims are recovered.
     pub claims_rx: watch::Receiver<Option<ClaimsHandle>>,
-    /// What there is.
+    /// Hardware of the node.
     pub inventory: InventoryReader,
-    /// Gets what the kubelet says about the registration.
+    /// Gets the kubelet's answer to the registration.
     pub registration_tx: watch::Sender<RegistrationState>,
     /// Gets the number of connections to the service socket.
     pub connections_tx: watch::Sender<KubeletConnections>,
-    /// Where refusals are counted.
+    /// Counters of refusals.
     pub metrics: Metrics,
     /// Runs the health streams; its stop token ends the services.
     pub tasks: Tasks,
 }
 
-/// Why the services ended before they were told to.
+/// Reason why the services ended before they were told to.
 #[derive(Debug, thiserror::Error)]
 pub enum KubeletError {
     /// The service socket's path cannot be told to the kubelet.
@@ -167,7 +169,7 @@ pub enum KubeletError {
     Absolute {
         /// The path.
         path: PathBuf,
-        /// What the kernel said.
+        /// Error of the kernel.
         #[source]
         source: std::io::Error,
     },
@@ -176,14 +178,14 @@ pub enum KubeletError {
     Serve {
         /// The socket.
         path: PathBuf,
-        /// What the transport said.
+        /// Error of the transport.
         #[source]
         source: tonic::transport::Error,
     },
 }
 
-/// Serves until the stop token fires. Then the registration socket goes, so that the kubelet sends nothing new; calls in
-/// flight finish; the service socket goes.
+/// Serves until the stop token fires. Then the registration socket goes, so that the kubelet sends nothing new; calls
+/// in flight finish; the service socket goes.
 ///
 /// # Errors
 /// When a server fails; both sockets are then gone.
@@ -217,15 +219,15 @@ pub async fn serve(parts: KubeletParts) -> Result<(), KubeletError> {
     tokio::try_join!(registration, service).map(|((), ())| ())
 }
 
-/// The kubelet dials this text, from a working folder of its own.
+/// Returns the absolute path, which the kubelet dials from a working folder of its own.
 fn endpoint(path: &Path) -> Result<String, KubeletError> {
     let absolute =
         std::path::absolute(path).map_err(|source| KubeletError::Absolute { path: path.to_owned(), source })?;
     absolute.into_os_string().into_string().map_err(|path| KubeletError::Endpoint { path: path.into() })
 }
 
-/// Serves one socket until `stop` fires and the calls in flight have finished, or their time is over. A connection on
-/// which nobody calls is not waited for.
+/// Serves one socket until `stop` fires and the calls in flight have finished, or their time is over. A connection
+/// without a call is not waited for.
 async fn serve_socket(
     (socket, served): (ListeningSocket, ServedSocket),
     routes: Routes,

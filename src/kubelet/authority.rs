@@ -1,37 +1,38 @@
-//! Lets the calls of every gRPC library in.
+//! Makes the `:authority` of calls valid, so that clients of every gRPC library are served.
 //!
-//! A client names the socket in `:authority` as its library likes: Go's sends `%2Frun%2Fhostler%2F…` and before 1.57 (kubelets of
-//! 1.26 to 1.28) `/run/hostler/…`, that of C and Python `run%2Fhostler%2F…`. None of these is a host, and the HTTP stack cuts
-//! such a call before any of our code sees it. So the stack gets to read another text in its place, whatever was sent: no
-//! code needs to know what a client calls a socket that it has found already. All other bytes are passed on as they are.
+//! A client names the socket in `:authority` as its library does: Go's sends `%2Frun%2Fhostler%2F…` and before 1.57
+//! (kubelets of 1.26 to 1.28) `/run/hostler/…`, that of C and Python `run%2Fhostler%2F…`. None of these is a host, and
+//! the HTTP stack refuses such a call before any of hostler's code sees it. So the stack reads another text in its
+//! place, whatever was sent: no code needs to know how a client names a socket that it has found already. All other
+//! bytes are passed on as they are.
 //!
-//! The other text has the same length. Both sides of a connection keep the latest fields and forget the oldest ones when
-//! their lengths together are too much: they must go on counting alike.
+//! The other text has the same length. Both sides of a connection keep the latest fields and forget the oldest ones
+//! when their lengths together exceed the table's size: both must go on counting alike.
 
 mod header_block;
 
 use header_block::mended_block;
 
-/// Of a frame, before what it carries.
+/// Bytes of a frame's header.
 const HEAD: usize = 9;
 /// The largest frame that a client may send unasked.
 const LARGEST: usize = 16 << 10;
-/// What a client says before its first frame.
+/// Bytes of the connection preface, which a client sends before its first frame.
 const PREFACE: usize = 24;
 
 const HEADERS: u8 = 1;
 const END_HEADERS: u8 = 4;
 const PADDED: u8 = 8;
 const PRIORITY: u8 = 32;
-/// Of a priority: a stream and a weight.
+/// Bytes of a priority: a stream and a weight.
 const PRIORITY_BYTES: usize = 5;
 
-/// What comes over a connection, mended. Pure.
+/// Rewriter of a connection's bytes. Pure.
 #[derive(Debug)]
 pub(super) struct AuthorityMender {
-    /// Bytes that go on as they come: of the preface, or of a frame that is no call.
+    /// Number of bytes that pass unchanged: of the preface, or of a frame that is no call.
     passing: usize,
-    /// A frame that has not come to its end.
+    /// A frame whose end has not come yet.
     held: Vec<u8>,
 }
 
@@ -42,7 +43,7 @@ impl Default for AuthorityMender {
 }
 
 impl AuthorityMender {
-    /// Takes in what has come, and adds to `mended` what can go on.
+    /// Takes in bytes that have come, and adds to `mended` those that can go on.
     pub(super) fn take_in(&mut self, mut bytes: &[u8], mended: &mut Vec<u8>) {
         while !bytes.is_empty() {
             let is_passing = self.passing > 0;
@@ -59,7 +60,7 @@ impl AuthorityMender {
         }
     }
 
-    /// How much of the frame has to be held before it can go on.
+    /// Number of bytes of the frame that must be held before it can go on.
     fn wanted(&self) -> usize {
         if is_call(&self.held) { HEAD + carried(&self.held) } else { HEAD }
     }
@@ -78,12 +79,12 @@ impl AuthorityMender {
     }
 }
 
-/// How many bytes a frame carries.
+/// Length of a frame's payload.
 fn carried(frame: &[u8]) -> usize {
     frame.first_chunk().map_or(0, |&[l0, l1, l2]| u32::from_be_bytes([0, l0, l1, l2]) as usize)
 }
 
-/// True if the frame holds all fields of a call. Fields of more than one frame are passed on: no library has so many.
+/// True if the frame holds all fields of a call. Fields in more than one frame are passed on: no library sends so many.
 fn is_call(frame: &[u8]) -> bool {
     let &[_, _, _, kind, flags, ..] = frame else { return false };
     frame.len() >= HEAD && kind == HEADERS && flags & END_HEADERS != 0 && carried(frame) <= LARGEST
@@ -98,7 +99,7 @@ fn mended_frame(frame: &[u8]) -> Vec<u8> {
     [&length[1..], &head[3..], &payload].concat()
 }
 
-/// The fields stand between a priority and a padding, as far as the frame has these.
+/// Rewrites a payload: its fields stand between a priority and a padding, if the frame has these.
 fn mended_payload(flags: u8, payload: &[u8]) -> Option<Vec<u8>> {
     let is_padded = flags & PADDED != 0;
     let padding = if is_padded { usize::from(*payload.first()?) } else { 0 };

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   1.26          v1alpha1.Node, one claim  ─┐
-//!   1.27          v1alpha2.Node, one claim  ─┤ handle ──► handle: node, driver, version ──► prepare with what was allocated
+//!   1.27          v1alpha2.Node, one claim  ─┤ handle ──► handle: node, driver, version ──► prepare, with allocation
 //!   1.28 to 1.30  v1alpha3.Node, many       ─┘
-//!   1.31          v1alpha3.Node, many        ─ no handle ───────────────────────────────► prepare, as today: the claim is read
+//!   1.31          v1alpha3.Node, many        ─ no handle ───────────────────────────────► prepare: the claim is read
 //! ```
 //!
-//! A call of `v1alpha3.Node` with a handle in any of its claims is one of 1.28 to 1.30: those of 1.31 have no field for it. One
-//! without is one of 1.31, or nobody wrote a handle, and then nothing can be prepared anyway: an answer that is all errors has
-//! the same bytes in both shapes. The answers to an unprepare are the same in both.
+//! A call of `v1alpha3.Node` with a handle in any of its claims is one of 1.28 to 1.30: calls of 1.31 have no field for
+//! it. A call without handles is one of 1.31, or its claims have none, and then no claim can be prepared anyway: an
+//! answer that is all errors has the same bytes in both shapes. The answers to an unprepare are the same in both.
 
 mod handle;
 
@@ -41,10 +41,11 @@ use crate::{
     config::ClassicCalls,
 };
 
-/// No call of one claim is without an answer.
+/// Error for a claim that has no answer; each call for one claim must have one.
 const UNANSWERED: &str = "the claim has no answer; try again";
 
-/// Kubelets of 1.26 and 1.27 make an annotation of an empty list that no container runtime can read.
+/// Error for a claim without devices: kubelets of 1.26 and 1.27 make an annotation of an empty list that no container
+/// runtime can read.
 const NOTHING: &str = "the claim got no device, and kubelets of 1.26 and 1.27 start no container with a claim that gives \
                        nothing; let one of its requests be without optional: true";
 
@@ -68,19 +69,19 @@ pub(super) fn with_classic(routes: Routes, service: ClassicService) -> Routes {
         .add_service(V1Alpha3Server::new(service).max_decoding_message_size(REQUEST_BYTES))
 }
 
-/// A claim of a call, and what the call says of its allocation.
+/// A claim of a call, and the call's handle of its allocation.
 struct HandedClaim {
     claim: dra_v1::Claim,
     handle: CallHandle,
 }
 
 impl ClassicService {
-    /// Over the service that kubelets of today call.
+    /// Makes the service, on top of the service that kubelets of today call.
     pub(super) fn new(dra: DraService, driver: &str, node: &str, calls: ClassicCalls) -> Self {
         Self { dra, driver: driver.into(), node: node.into(), calls }
     }
 
-    /// Prepares claims with what the call says was allocated. A claim that got no device has nothing to prepare.
+    /// Prepares claims with the allocations in the call. A claim that got no device has nothing to prepare.
     async fn prepare(&self, claims: Vec<HandedClaim>) -> Answers<Vec<PreparedDevice>> {
         let mut given: BTreeMap<String, Result<Allocation, HandleRefusal>> = BTreeMap::new();
         let mut asked = Vec::new();
@@ -91,7 +92,7 @@ impl ClassicService {
                     entry.insert(read);
                     asked.push(claim);
                 }
-                // One handle of a driver says all; of two that differ, neither does.
+                // The handle of a driver is complete; of two that differ, neither is.
                 Entry::Occupied(mut entry) if !same(entry.get(), &read) => {
                     *entry.get_mut() = Err(HandleRefusal::SeveralHandles);
                 }
@@ -118,7 +119,7 @@ impl ClassicService {
         answers.next().unwrap_or_else(|| Err(UNANSWERED.to_owned())).map_err(Status::failed_precondition)
     }
 
-    /// Whether a call of `v1alpha3.Node` says what was allocated.
+    /// True if a call of `v1alpha3.Node` holds the allocations.
     fn has_handles(&self, claims: &[v1alpha3::Claim]) -> bool {
         let has_handle =
             |claim: &v1alpha3::Claim| !claim.resource_handle.is_empty() || !claim.structured_resource_handle.is_empty();
@@ -130,7 +131,7 @@ impl ClassicService {
     }
 }
 
-/// Whether two handles of a claim say the same. Errors do.
+/// True if two handles of a claim are equal. Two errors are.
 fn same(one: &Result<Allocation, HandleRefusal>, other: &Result<Allocation, HandleRefusal>) -> bool {
     match (one, other) {
         (Ok(one), Ok(other)) => one == other,
@@ -138,7 +139,7 @@ fn same(one: &Result<Allocation, HandleRefusal>, other: &Result<Allocation, Hand
     }
 }
 
-/// A UID that cannot be one is refused by whoever looks at the claim itself.
+/// Maps allocations to valid UIDs. The check of the claim itself refuses an invalid UID.
 fn by_uid(given: BTreeMap<String, Result<Allocation, HandleRefusal>>) -> GivenAllocations {
     let valid = given.into_iter().filter_map(|(uid, read)| Some((ClaimUid::new(uid).ok()?, read)));
     valid.map(|(uid, read)| (uid, read.map_err(Into::into))).collect()
@@ -148,7 +149,7 @@ fn claim(namespace: String, uid: String, name: String) -> dra_v1::Claim {
     dra_v1::Claim { namespace, uid, name }
 }
 
-/// What a container gets that uses the claim: these kubelets know no requests.
+/// All CDI ids of a claim: these kubelets know no requests, so each of its containers gets all.
 fn cdi_ids(devices: Vec<PreparedDevice>) -> Vec<String> {
     devices.into_iter().flat_map(|device| device.cdi_ids).collect()
 }
@@ -245,12 +246,12 @@ fn bare(called: v1alpha3::Claim) -> dra_v1::Claim {
     claim(called.namespace, called.uid, called.name)
 }
 
-/// As kubelets of 1.28 to 1.30 read it.
+/// Encodes devices as kubelets of 1.28 to 1.30 read them.
 fn as_names(devices: Vec<PreparedDevice>) -> Vec<Vec<u8>> {
     cdi_ids(devices).into_iter().map(String::into_bytes).collect()
 }
 
-/// As kubelets of 1.31 read it.
+/// Encodes devices as kubelets of 1.31 read them.
 fn as_devices(devices: Vec<PreparedDevice>) -> Vec<Vec<u8>> {
     let device = |device: PreparedDevice| Device {
         request_names: device.request_names,

@@ -1,5 +1,5 @@
-//! Counts the connections to a socket, and lets every client's calls in: a kubelet keeps one for as long as it lives, and one
-//! before 1.30 makes one for each call.
+//! Counts the connections to a socket, and rewrites their calls so that every client is served: a kubelet keeps one
+//! connection for as long as it lives, and a kubelet before 1.30 makes one for each call.
 
 use std::{
     io,
@@ -18,21 +18,21 @@ use tonic::transport::server::Connected;
 use super::authority::AuthorityMender;
 use crate::socket::AcceptedConnection;
 
-/// Bytes that are looked at in one go: calls have less.
+/// Bytes that are read at once: calls have fewer.
 const READ: usize = 4 << 10;
 
-/// A connection that lasts longer is none that was made for a call: kubelets wait 45 s for one at most.
+/// Age from which a connection is a kept one, not made for a single call: kubelets wait 45 s for a call at most.
 const KEPT: Duration = Duration::from_secs(60);
 
-/// How many connections there are. Writer: the connections themselves, as they come and go. Readers: status, readiness.
+/// Number of connections. Writer: the connections themselves, as they come and go. Readers: status, readiness.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct KubeletConnections {
-    /// Open now.
+    /// Number of open connections.
     pub open: usize,
-    /// When that last changed.
+    /// Time of the last change of that number.
     pub since: Instant,
-    /// Whether the kubelet has kept one since it last registered us. Those before 1.34 make one when they call, and some one
-    /// for each call: that they have none says nothing.
+    /// True if the kubelet has kept a connection since it last registered the plugin. Kubelets before 1.34 connect when
+    /// they call, and some of them for each call: no connection then means nothing.
     pub kept: bool,
 }
 
@@ -47,7 +47,7 @@ impl Default for KubeletConnections {
 pub(super) struct CountedConnection {
     stream: UnixStream,
     mender: AuthorityMender,
-    /// What was read and not handed on yet.
+    /// Bytes that were read and not handed on yet.
     mended: Vec<u8>,
     opened: Instant,
     count: watch::Sender<KubeletConnections>,
@@ -62,7 +62,7 @@ impl CountedConnection {
         Self { stream: accepted.stream, mender, mended, opened, count, _place: accepted.place }
     }
 
-    /// Reads until there is something to hand on, or nothing more comes.
+    /// Reads until there are bytes to hand on, or the connection has ended.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.mended.is_empty() {
             let mut room = [0; READ];

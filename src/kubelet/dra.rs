@@ -1,7 +1,7 @@
 //! Passes the kubelet's prepare and unprepare calls to the claims task, in both versions of the API.
 //!
-//! The messages of v1beta1 are those of v1 without the share id, so v1 is what this module thinks in. A claim that
-//! fails fails alone: its answer carries the error, the others are prepared.
+//! The messages of v1beta1 are those of v1 without the share id, so this module works with those of v1. A claim that
+//! fails does not fail others: its answer carries the error, the others are prepared.
 
 use std::collections::BTreeMap;
 
@@ -23,11 +23,11 @@ use crate::{
     metrics::{CountedOperation, FailureReason, Metrics},
 };
 
-/// How long a call waits for this daemon's turn: until another one has ended, and claims are recovered. The kubelet gives up
-/// after 45 s, and shall hear why.
+/// Time that a call waits for this daemon's turn: until another daemon has ended, and claims are recovered. The kubelet
+/// gives up after 45 s, and must hear the reason before.
 const TURN: Duration = Duration::from_secs(40);
 
-/// What calls are told that waited in vain.
+/// Error for calls whose daemon did not get its turn in time.
 const NOT_YET: &str = "this daemon waits for another one to end, or for claims to be recovered; try again";
 const STOPPING: &str = "the daemon is stopping; try again";
 
@@ -36,17 +36,17 @@ const STOPPING: &str = "the daemon is stopping; try again";
 pub(super) struct DraService {
     claims_rx: watch::Receiver<Option<ClaimsHandle>>,
     stop: CancellationToken,
-    /// Counts what is refused here: all else is counted where it is decided.
+    /// Counters of refusals in this module: all other outcomes are counted where they are decided.
     metrics: Metrics,
-    /// Counts the calls in flight, for the stop.
+    /// Calls in flight, for the stop.
     calls: TaskTracker,
 }
 
-/// The answers to a call by claim UID, one for each that was asked for.
+/// Answers to a call by claim UID, one for each claim of the call.
 pub(super) type Answers<T> = BTreeMap<String, Result<T, String>>;
 
 impl DraService {
-    /// Over the claims task, once there is one.
+    /// Makes the service on top of the claims task, once there is one.
     pub(super) fn new(
         claims_rx: watch::Receiver<Option<ClaimsHandle>>,
         calls: TaskTracker,
@@ -56,7 +56,7 @@ impl DraService {
         Self { claims_rx, stop, metrics, calls }
     }
 
-    /// Has claims prepared whose allocations are read, or, in clusters of old, were given with the call.
+    /// Prepares claims whose allocations are read, or, in old clusters, were given with the call.
     pub(super) async fn prepare(
         &self,
         claims: Vec<v1::Claim>,
@@ -78,7 +78,7 @@ impl DraService {
         answers
     }
 
-    /// Has claims taken back.
+    /// Unprepares claims.
     pub(super) async fn unprepare(&self, claims: Vec<v1::Claim>) -> Answers<()> {
         let _call = self.calls.token();
         let (claims, mut answers) = self.sort_out(claims, CountedOperation::Unprepare);
@@ -90,7 +90,7 @@ impl DraService {
         answers
     }
 
-    /// The claims that can be worked on, and the answers for those that cannot.
+    /// Splits claims into those with valid identities, and answers for the others.
     fn sort_out<T>(&self, claims: Vec<v1::Claim>, operation: CountedOperation) -> (Vec<ClaimRef>, Answers<T>) {
         let mut refused = Answers::new();
         let mut accepted = Vec::new();
@@ -115,12 +115,12 @@ impl DraService {
         }
     }
 
-    /// The claims task, when it is this daemon's turn to work.
+    /// Waits for the claims task until it is this daemon's turn to work.
     async fn turn(&self) -> Result<ClaimsHandle, &'static str> {
         let mut claims_rx = self.claims_rx.clone();
         tokio::select! {
             biased;
-            // Cancel safe: it only looks. A daemon that has begun to work finishes what is in flight.
+            // Cancel safe: the task only waits. A daemon that has begun to work finishes the calls in flight.
             turn = timeout(TURN, claims_rx.wait_for(Option::is_some)) => match turn {
                 Ok(Ok(task)) => task.clone().ok_or(NOT_YET),
                 Ok(Err(_)) => Err(STOPPING),
@@ -137,7 +137,8 @@ fn refusal(error: &NameError, namespace: &str, name: &str) -> String {
     Chain(error).to_string()
 }
 
-/// Adds what the claims task answered. The kubelet fails a whole pod if one claim has no answer, so each gets one.
+/// Adds the answers of the claims task. The kubelet fails a whole pod if one claim has no answer, so each claim gets
+/// one.
 fn answer<T>(answers: &mut Answers<T>, claims: &[ClaimRef], mut results: BTreeMap<ClaimUid, ClaimResult<T>>) {
     for claim in claims {
         // The second mention of a claim in one request has the first one's answer.
@@ -152,7 +153,7 @@ fn answer<T>(answers: &mut Answers<T>, claims: &[ClaimRef], mut results: BTreeMa
     }
 }
 
-/// Why a claim could not be taken back; empty on success.
+/// Reason why a claim could not be unprepared; empty on success.
 pub(super) fn reason(answer: Result<(), String>) -> String {
     answer.err().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! How one daemon follows another without a moment in which the kubelet has none of them.
+//! Handover from one daemon to the next without a moment in which the kubelet has none of them.
 //!
 //! ```text
 //!   the one that works                          the one that stands by
@@ -7,8 +7,8 @@
 //!   sockets go, calls in flight end, lock ────► recovers, answers
 //! ```
 //!
-//! Until that answer the first one works as ever, so nothing waits for the kubelet's pace. Nobody's word is needed: where
-//! nobody stands by, or it is not registered in time, the first one goes as it would alone.
+//! Until that answer the first daemon works as ever, so nothing waits for the kubelet's pace. The handover needs no
+//! answer: if no daemon stands by, or it is not registered in time, the first daemon ends as it would alone.
 
 use std::{io, path::Path, sync::Arc, time::Duration};
 
@@ -26,10 +26,10 @@ use crate::{
     socket::{self, AcceptedConnection, ListeningSocket, SocketError},
 };
 
-/// The kubelet looks for new sockets once a second and needs three calls; a kubelet that is away must not keep the
-/// daemon from its end.
+/// Time for the other daemon's registration. The kubelet looks for new sockets once a second and needs three calls; a
+/// kubelet that is away must not keep the daemon from its end.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// For calls that the kubelet had begun to make to this daemon when it got to know the next one.
+/// Time for calls that the kubelet had begun to make to this daemon when it got to know the next one.
 const LAST_CALLS: Duration = Duration::from_millis(200);
 
 /// Connections at once: the daemon that goes makes one.
@@ -38,7 +38,7 @@ const CONNECTIONS: usize = 2;
 const FOLLOW: &[u8] = b"?";
 const REGISTERED: &[u8] = b"!";
 
-/// Has whoever stands by take its place in front of the kubelet, as far as somebody does.
+/// Has a daemon that stands by, if there is one, take this daemon's place at the kubelet.
 pub async fn hand_over(paths: &KubeletSocketPaths) {
     for path in paths.successor_sockets() {
         match timeout(PATIENCE, registered(&path)).await {
@@ -62,17 +62,17 @@ async fn registered(path: &Path) -> io::Result<()> {
     connection.read_exact(&mut [0]).await.map(drop)
 }
 
-/// True if nothing more can come over the connection. A client asks once.
+/// True if no more bytes can come over the connection. A client asks once.
 fn has_hung_up(connection: &UnixStream) -> bool {
     !matches!(connection.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }
 
-/// On which a daemon that stands by is told to follow.
+/// The socket on which a daemon that stands by is told to follow.
 #[derive(Debug)]
 pub struct SuccessorSocket(ListeningSocket);
 
 impl SuccessorSocket {
-    /// Listens. From now on the daemon that works finds this one, and waits for its answer.
+    /// Listens. From now on the working daemon finds this one, and waits for its answer.
     ///
     /// # Errors
     /// As for every socket.
@@ -81,28 +81,29 @@ impl SuccessorSocket {
         ListeningSocket::bind(paths.successor_socket()).await.map(Self)
     }
 
-    /// Answers when the kubelet knows this daemon: `register` sees to that, and ends with it. A kubelet up to 1.31 knows no
-    /// second one: then the other need not wait.
+    /// Answers when the kubelet knows this daemon: `register` waits for that. A kubelet up to 1.31 knows no second
+    /// daemon of a driver: then the other daemon need not wait.
     ///
     /// # Errors
-    /// What `register` says.
+    /// The errors of `register`.
     pub async fn answer(self, mut register: impl AsyncFnMut() -> Result<bool, SocketError>) -> Result<(), SocketError> {
         let (connections_tx, mut connections_rx) = mpsc::channel::<io::Result<AcceptedConnection>>(1);
         let answering = async {
             while let Some(connection) = connections_rx.recv().await {
                 let Ok(AcceptedConnection { stream: mut connection, .. }) = connection else { continue };
-                // A client that only tries the socket says nothing, and one that has hung up waits for nothing any more: the
-                // question may be as old as this daemon was kept from reading it, and another one has followed since.
+                // A client that only tries the socket sends nothing, and one that has hung up waits for no answer any
+                // more: the question may have waited for as long as this daemon could not read, and another daemon has
+                // followed since.
                 let has_asked = matches!(timeout(PATIENCE, connection.read_exact(&mut [0])).await, Ok(Ok(_)));
                 if has_asked && !has_hung_up(&connection) && register().await? {
-                    // Whoever has gone needs no answer.
+                    // A client that has gone needs no answer.
                     let _ = connection.write_all(REGISTERED).await;
                 }
             }
             Ok(())
         };
         tokio::select! {
-            // Cancel safe: it only accepts, and ends with the other.
+            // Cancel safe: the future only accepts, and ends with the other.
             () = self.0.accept(connections_tx, Arc::new(Semaphore::new(CONNECTIONS)), CancellationToken::new()) => Ok(()),
             answered = answering => answered,
         }

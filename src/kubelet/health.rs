@@ -1,7 +1,7 @@
 //! Reports the health of devices to the kubelet, in both versions of the API.
 //!
-//! Each stream begins with everything that is known, repeats it before the kubelet's patience ends, and tells changes
-//! at once. A slow reader misses nothing but states that are already over: a report is made when it can be sent.
+//! Each stream begins with the health of all devices, repeats it before the kubelet's patience ends, and reports
+//! changes at once. A slow reader misses only states that are already over: a report is made when it can be sent.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,11 +29,11 @@ use crate::{
     tasks::Tasks,
 };
 
-/// For so long the kubelet believes a report: its own default, said aloud.
+/// Time for which the kubelet believes a report: the kubelet's own default, stated explicitly.
 const BELIEVED: Duration = Duration::from_secs(30);
-/// Two reports may be lost before the kubelet stops to believe the last one.
+/// Period of repeated reports. Two may be lost before the kubelet stops believing the last one.
 const RESEND: Duration = Duration::from_secs(10);
-/// The kubelet cuts longer messages, and may cut a character in two.
+/// Longest message in bytes. The kubelet cuts longer messages, and may cut a character in two.
 const MAX_MESSAGE: usize = 1024;
 /// Devices in one message. With the longest names and messages they take 1.5 MB; the kubelet refuses more than 4 MiB.
 const MAX_DEVICES: usize = 1000;
@@ -49,7 +49,7 @@ pub(super) struct HealthService {
 type Reports<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 impl HealthService {
-    /// Over what hardware there is, and what of it claims hold.
+    /// Makes the service on top of the inventory and of the table of claims that hold devices.
     pub(super) fn new(
         inventory: InventoryReader,
         claims_rx: watch::Receiver<Option<ClaimsHandle>>,
@@ -58,7 +58,7 @@ impl HealthService {
         Self { inventory, claims_rx, tasks }
     }
 
-    /// Ends when the reader goes, or the daemon.
+    /// Starts a stream. It ends when the reader goes, or the daemon.
     fn watch(&self) -> ReceiverStream<Result<v1::NodeWatchResourcesResponse, Status>> {
         // One message waits for the reader; the next is made when that one is taken.
         let (reports_tx, reports_rx) = mpsc::channel(1);
@@ -66,7 +66,8 @@ impl HealthService {
         let stop = self.tasks.stop_token();
         self.tasks.job(async move {
             let reporting = async {
-                // What claims hold is not known before they are recovered; meanwhile the kubelet believes the last report.
+                // The devices that claims hold are not known before claims are recovered; meanwhile the kubelet
+                // believes the last report.
                 let table_rx = match claims_rx.wait_for(Option::is_some).await.as_deref() {
                     Ok(Some(claims)) => claims.table(),
                     _ => return Err(StreamEnded),
@@ -74,9 +75,9 @@ impl HealthService {
                 HealthWatch { inventory_rx, table_rx }.report_to(&reports_tx).await
             };
             tokio::select! {
-                // Cancel safe: what was not sent does not matter to a reader that is told to come back.
+                // Cancel safe: a report that was not sent does not matter to a reader that is told to come back.
                 _ = reporting => {}
-                // Cancel safe: neither holds state.
+                // Cancel safe: both futures are without state.
                 () = reports_tx.closed() => {}
                 () = stop.cancelled() => {}
             }
@@ -115,7 +116,7 @@ struct HealthWatch {
     table_rx: watch::Receiver<Arc<ClaimTable>>,
 }
 
-/// Somebody has gone: the reader, or a task that we read from.
+/// The end of a stream: its reader has gone, or a task that it reads from.
 struct StreamEnded;
 
 impl HealthWatch {
@@ -124,7 +125,7 @@ impl HealthWatch {
         reports_tx: &mpsc::Sender<Result<v1::NodeWatchResourcesResponse, Status>>,
     ) -> Result<(), StreamEnded> {
         loop {
-            // Only this task sends, so the room stays: what is reported is what is true once there is room.
+            // Only this task sends, so the room stays: the report states what is true once there is room.
             drop(reports_tx.reserve().await.map_err(|_| StreamEnded)?);
             let resend = Instant::now() + RESEND;
             let sent = self.states();
@@ -138,7 +139,7 @@ impl HealthWatch {
         }
     }
 
-    /// Returns when there is something new to say, or when the old is to be said again.
+    /// Waits until the report changes, or must be repeated.
     async fn wait_until_other(
         &mut self,
         sent: &[(DeviceId, ReportedHealth)],
@@ -175,7 +176,8 @@ struct ReportedHealth {
     message: String,
 }
 
-/// Every device that there is, and every device that is gone, or may be, while a claim holds it. `held`: pool, device and holder.
+/// Health of every device that exists, and of every device that is gone, or may be, while a claim holds it. `held`:
+/// pool, device and holder.
 fn states<'a>(
     inventory: &Inventory,
     held: impl Iterator<Item = (&'a str, &'a DeviceName, &'a ClaimUid)>,
@@ -202,7 +204,7 @@ fn states<'a>(
     states
 }
 
-/// A device of a backend whose last scan failed was fine once; whether it still is, nobody knows.
+/// Health of a device. If the last scan of its backend failed, the device was fine once, and its health is unknown now.
 fn state(device: &Device, stale: Option<&str>) -> ReportedHealth {
     let health = match (&device.health, stale) {
         (Health::Healthy, None) => v1::HealthStatus::Healthy,
@@ -212,7 +214,7 @@ fn state(device: &Device, stale: Option<&str>) -> ReportedHealth {
     ReportedHealth { health, message: cut(device.health.reason().or(stale).unwrap_or_default()) }
 }
 
-/// Nobody knows whether the device is there: its backend has told nothing since the start.
+/// Unknown health: the backend has told nothing since the start, so the device may be absent.
 fn unknown(reason: &str) -> ReportedHealth {
     ReportedHealth { health: v1::HealthStatus::Unknown, message: cut(reason) }
 }
@@ -222,7 +224,7 @@ fn removed(holders: &BTreeSet<&ClaimUid>) -> ReportedHealth {
     ReportedHealth { health: v1::HealthStatus::Unhealthy, message: cut(&message) }
 }
 
-/// At most [`MAX_MESSAGE`] bytes, and no half characters.
+/// Cuts a message to at most [`MAX_MESSAGE`] bytes, between characters.
 fn cut(message: &str) -> String {
     const MARK: &str = "...";
     if message.len() <= MAX_MESSAGE {
@@ -232,7 +234,7 @@ fn cut(message: &str) -> String {
     format!("{}{MARK}", &message[..end])
 }
 
-/// At least one part, even if there is nothing to say.
+/// Splits states into messages: at least one, even if there are no states.
 fn parts(states: &[(DeviceId, ReportedHealth)]) -> impl Iterator<Item = &[(DeviceId, ReportedHealth)]> {
     let nothing = states.is_empty().then_some(states);
     states.chunks(MAX_DEVICES).chain(nothing)

@@ -1,4 +1,4 @@
-//! Tells which pod holds what, in the API in which kubelets tell it (`PodResourcesLister`).
+//! Tells which pod holds which devices, in the API in which kubelets tell it (`PodResourcesLister`).
 //!
 //! ```text
 //!   pod usage ──────────┐
@@ -6,7 +6,7 @@
 //!   kubelet's own socket┴──► poller ───────┘
 //! ```
 //!
-//! It only tells. Root alone may ask; all who ask share one limit.
+//! The service is read-only. Only root may ask; all clients share one limit.
 
 mod answers;
 mod encoded;
@@ -50,25 +50,25 @@ use crate::{
 
 pub use poller::{KubeletPods, poll_kubelet};
 
-/// Where gRPC clients read after which time a call makes sense again, in milliseconds.
+/// Header that tells gRPC clients after which time to call again, in milliseconds.
 const RETRY_AFTER: &str = "grpc-retry-pushback-ms";
 
-/// What the answers are made of.
+/// Parts of the service.
 #[derive(Debug)]
 pub struct PodResourcesParts {
     /// Name of the driver.
     pub driver: String,
-    /// Which calls are answered.
+    /// The section of the configuration, which says which calls are answered.
     pub config: PodResourcesConfig,
-    /// Which pods hold what.
+    /// Pods with the devices that they hold.
     pub usage: PodUsageReader,
     /// Devices.
     pub inventory: InventoryReader,
-    /// Those who know what devices are.
+    /// Backends, for the kinds of their devices.
     pub backends: BackendRegistry,
-    /// What the kubelet tells of its own; nothing where it is not asked.
+    /// Pods and resources of the kubelet's own answers; empty if the kubelet is not polled.
     pub kubelet_rx: watch::Receiver<Arc<KubeletPods>>,
-    /// Where calls are counted.
+    /// Counters of calls.
     pub metrics: PodResourcesMetrics,
 }
 
@@ -96,7 +96,7 @@ pub async fn serve(socket: ListeningSocket, parts: PodResourcesParts, tasks: Tas
         allocatable: MadeOnce::default(),
     });
     let routes = Routes::new(ServiceV1(server.clone())).add_service(ServiceV1Alpha1(server));
-    // Its calls are answered from memory.
+    // The service answers its calls from memory.
     let unwatched = (TaskTracker::new(), watch::Sender::default());
     serve_socket((socket, ServedSocket::PodResources), routes, unwatched, tasks.stop_token()).await
 }
@@ -120,7 +120,7 @@ impl PodResourcesServer {
         self.counted(PodResourcesApi::V1, PodResourcesCall::Get, async {
             let pods = self.pods(&self.usage().await?, &self.kubelet());
             let GetPodResourcesRequest { pod_name, pod_namespace } = asked;
-            // The code and the words of the kubelet: clients know them.
+            // Code and message are the kubelet's own: clients know them.
             pods.pod(pod_namespace, pod_name)
                 .ok_or_else(|| Status::unknown(format!("pod {pod_name} in namespace {pod_namespace} not found")))
         })
@@ -139,7 +139,7 @@ impl PodResourcesServer {
         .await
     }
 
-    /// Counts a call, and answers it if it is not too soon and not switched off.
+    /// Counts a call, and answers it if it is within the limit and switched on.
     async fn counted(
         &self,
         api: PodResourcesApi,
@@ -163,11 +163,11 @@ impl PodResourcesServer {
     }
 
     fn admit(&self) -> Result<(), Duration> {
-        // Two numbers, whole whatever happened to the last holder.
+        // The bucket has two numbers, which are whole even if the last holder panicked.
         self.bucket.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now())
     }
 
-    /// What a kubelet says of a call that is switched off; it has no switch for `List`.
+    /// The kubelet's message for a call that is switched off; a kubelet has no switch for `List`.
     fn disabled(&self, call: PodResourcesCall) -> Option<&'static str> {
         let config = &self.parts.config;
         let (enabled, words) = match call {
@@ -207,7 +207,7 @@ impl PodResourcesServer {
     }
 }
 
-/// As the kubelet says it, and how long to wait.
+/// The kubelet's status for a call over the limit, with the time to wait.
 fn rejected(wait: Duration) -> Status {
     // A call that comes a moment too early would be rejected again.
     let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
@@ -217,13 +217,13 @@ fn rejected(wait: Duration) -> Status {
     Status::with_metadata(tonic::Code::ResourceExhausted, message, metadata)
 }
 
-/// How the kubelet is asked for its own pods.
+/// Parts of the poller that asks the kubelet for its own pods.
 #[derive(Clone, Debug)]
 pub struct KubeletPollParts {
-    /// Its socket.
+    /// The kubelet's socket.
     pub socket: PathBuf,
-    /// How often it is asked.
+    /// Period of polls.
     pub every: Duration,
-    /// Where it is said that it does not answer.
+    /// Metrics, which tell whether the kubelet answers.
     pub metrics: PodResourcesMetrics,
 }

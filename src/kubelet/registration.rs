@@ -1,4 +1,4 @@
-//! Says to the kubelet who we are, and remembers what it answered.
+//! Registers the plugin with the kubelet, and remembers the kubelet's answer.
 //!
 //! Everything is answered from memory: the kubelet gives up after one second.
 
@@ -12,28 +12,29 @@ use tracing::{error, info};
 use super::KubeletConnections;
 use crate::config::ClassicCalls;
 
-/// What the kubelet takes us for.
+/// Type of the plugin.
 const TYPE: &str = "DRAPlugin";
 
-/// The services that we offer, best first: kubelets take the first of this list that they know.
+/// Services that the plugin offers, best first: kubelets take the first of this list that they know.
 pub const SUPPORTED_VERSIONS: [&str; 4] =
     ["v1.DRAPlugin", "v1beta1.DRAPlugin", "v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"];
 
-/// What kubelets up to 1.31 look for in the same list, where later ones see a service that they do not know. They take a second
-/// instance of a driver only with a higher one, and forget both when either goes: so it is always the same.
+/// Version that kubelets up to 1.31 look for in the same list, where later ones see a service that they do not know.
+/// Old kubelets take a second instance of a driver only with a higher version, and forget both when either goes: so the
+/// version is always the same.
 pub const CLASSIC_VERSION: &str = "1.0.0";
 
-/// What the kubelet last said about us. Writer: [`RegistrationService`]. Readers: status and readiness.
+/// The kubelet's last answer to the registration. Writer: [`RegistrationService`]. Readers: status and readiness.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum RegistrationState {
     /// No kubelet has called yet.
     #[default]
     Waiting,
-    /// It will send us claims. A kubelet that stops does not say so.
+    /// The kubelet will send claims. A kubelet that stops does not say so.
     Registered,
-    /// It will not, and tries again.
+    /// The kubelet refused the plugin, and tries again.
     Refused {
-        /// Its reason.
+        /// The kubelet's reason.
         error: String,
     },
 }
@@ -47,7 +48,7 @@ pub(super) struct RegistrationService {
 }
 
 impl RegistrationService {
-    /// For the driver whose service listens on `endpoint`, an absolute path.
+    /// Makes the service for a driver whose service listens on `endpoint`, an absolute path.
     pub(super) fn new(
         driver: &str,
         endpoint: String,
@@ -81,7 +82,7 @@ impl Api for RegistrationService {
             true => RegistrationState::Registered,
             false => RegistrationState::Refused { error: status.error },
         };
-        // It may be another one than the last, with other habits.
+        // This kubelet may be another one than the last, with other habits.
         self.connections_tx.send_modify(|connections| connections.kept = false);
         // The kubelet repeats itself, once a second in the worst case.
         if self.status_tx.send_replace(status.clone()) != status {

@@ -1,21 +1,21 @@
-//! The fields of a call as HTTP/2 packs them (RFC 7541), just as far as it takes to find one and put another text there.
+//! Fields of a call in HTTP/2's encoding (RFC 7541), decoded just as far as it takes to find one and replace its text.
 
-/// Where `:authority` is in the table that both sides have from the start.
+/// Index of `:authority` in the static table.
 const AUTHORITY_INDEX: usize = 1;
 const AUTHORITY: &[u8] = b":authority";
 
-/// How many codes there are of each length in bits, from 0 on. Codes of a length follow each other, and so do the lengths,
-/// so this is all there is to know to tell where a code ends.
+/// Number of Huffman codes of each length in bits, from 0 on. Codes of one length are consecutive, and so are the
+/// lengths, so these numbers are enough to tell where a code ends.
 const CODES: [u32; 31] =
     [0, 0, 0, 0, 0, 10, 26, 32, 6, 0, 5, 3, 2, 6, 2, 3, 0, 0, 0, 3, 8, 13, 26, 29, 12, 4, 15, 19, 29, 0, 4];
 
-/// The block with a host for its authority; nothing if it has none, or cannot be understood.
+/// Returns the block with a host for its authority; `None` if it has no authority, or cannot be decoded.
 pub(super) fn mended_block(block: &[u8]) -> Option<Vec<u8>> {
     let mut fields = PackedFields { block, at: 0 };
     let (mut mended, mut copied) = (Vec::new(), 0);
     while let Some(&first) = block.get(fields.at) {
         let Some(prefix) = name_prefix(first) else {
-            // It has no text of its own: it is in a table, or says how large that may be.
+            // The field has no text of its own: it is in a table, or sets the table's size.
             fields.number(if first & 0x80 == 0 { 5 } else { 7 })?;
             continue;
         };
@@ -34,7 +34,7 @@ pub(super) fn mended_block(block: &[u8]) -> Option<Vec<u8>> {
     (copied > 0).then(|| [&mended[..], &block[copied..]].concat())
 }
 
-/// Bits for the number of the name, in the first byte of a field whose value is written out.
+/// Number of bits for the index of the name, in the first byte of a field whose value is written out.
 fn name_prefix(first: u8) -> Option<u32> {
     match first {
         0x40..0x80 => Some(6),
@@ -43,13 +43,13 @@ fn name_prefix(first: u8) -> Option<u32> {
     }
 }
 
-/// A text that can be a host, of so many bytes, written plainly.
+/// Adds a text that can be a host, of `length` bytes, without Huffman coding.
 fn push_host(block: &mut Vec<u8>, length: usize) {
     push_number(block, length);
     block.resize(block.len() + length, b'x');
 }
 
-/// A number with a prefix of seven bits, behind a bit that is 0.
+/// Adds a number with a prefix of seven bits, behind a bit that is 0.
 fn push_number(block: &mut Vec<u8>, number: usize) {
     let Some(mut rest) = number.checked_sub(0x7f) else {
         block.push(low_bits(number));
@@ -67,21 +67,21 @@ fn low_bits(number: usize) -> u8 {
     u8::try_from(number & 0x7f).unwrap_or_default()
 }
 
-/// A text as it is packed.
+/// A text in its encoding.
 struct PackedText<'b> {
-    /// Whether each of its letters is a code of so many bits.
+    /// True if the text is Huffman-coded.
     is_coded: bool,
     bytes: &'b [u8],
 }
 
 impl PackedText<'_> {
-    /// Its length when it is unpacked.
+    /// Length of the text when it is decoded.
     fn length(&self) -> usize {
         if self.is_coded { coded_letters(self.bytes) } else { self.bytes.len() }
     }
 }
 
-/// How many codes there are. What is behind the last one fills up a byte.
+/// Number of codes. The bits behind the last code fill up a byte.
 fn coded_letters(bytes: &[u8]) -> usize {
     let bits = bytes.iter().flat_map(|byte| (0..8).rev().map(move |bit| u32::from(byte >> bit) & 1));
     let (mut letters, mut length, mut first, mut code) = (0, 0, 0, 0);
@@ -111,14 +111,14 @@ impl<'b> PackedFields<'b> {
         Some(byte)
     }
 
-    /// A number that begins in the lower `prefix` bits of a byte.
+    /// Reads a number that begins in the lower `prefix` bits of a byte.
     fn number(&mut self, prefix: u32) -> Option<usize> {
         let most = (1 << prefix) - 1;
         let mut number = usize::from(self.byte()?) & most;
         if number < most {
             return Some(number);
         }
-        // Nothing in a frame is longer than three more bytes can say.
+        // Three more bytes suffice for every length in a frame.
         for shift in [0, 7, 14] {
             let byte = self.byte()?;
             number += usize::from(byte & 0x7f) << shift;

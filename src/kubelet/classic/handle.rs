@@ -1,4 +1,4 @@
-//! What the handle in a call says was allocated. Pure.
+//! The handle in a call: the allocation of a claim. Pure.
 
 use hostler_api::{
     Allocation,
@@ -6,21 +6,21 @@ use hostler_api::{
     resource::AllocationError,
 };
 
-/// What a call says of a claim's allocation.
+/// The allocation in a call.
 #[derive(Debug)]
 pub(super) enum CallHandle {
-    /// Nothing.
+    /// No allocation.
     Missing,
-    /// That the scheduler allocated it.
+    /// Structured parameters: the scheduler allocated the claim.
     Structured,
-    /// What a controller wrote.
+    /// The text that a controller wrote.
     Written(String),
 }
 
-/// Why a handle does not say what was allocated here. The field is `status.allocation.resourceHandle` in 1.26.
+/// Reason why a handle yields no allocation. The field is `status.allocation.resourceHandle` in 1.26.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HandleRefusal {
-    /// Nobody wrote one.
+    /// The claim has no handle for this driver.
     #[error(
         "field status.allocation.resourceHandles: the claim has no handle for driver {driver}; its ResourceClass must have \
          driverName: {driver}, and hostler's controller must have allocated the claim"
@@ -35,42 +35,42 @@ pub(super) enum HandleRefusal {
          parameters, which hostler does not have in 1.30; leave structuredParameters out of the ResourceClass"
     )]
     Structured,
-    /// No controller of ours wrote that, nor would an API server take it.
+    /// The handle is too large: hostler's controller never writes such a handle, nor would an API server take it.
     #[error(
         "field status.allocation.resourceHandles[].data: it has {bytes} bytes, and {MAX_HANDLE_BYTES} are allowed; delete the \
          pods of the claim to have it allocated anew"
     )]
     TooLarge {
-        /// How long it is.
+        /// Size of the handle.
         bytes: usize,
     },
-    /// Not a handle of ours, or one that is damaged.
+    /// The handle is not hostler's, or is damaged.
     #[error(
         "field status.allocation.resourceHandles[].data: it is damaged, or another controller's; delete the pods of the claim \
          to have it allocated anew by hostler's controller"
     )]
     Damaged(#[source] HandleError),
-    /// A version that is not known.
+    /// The handle's version is not known.
     #[error(
         "field status.allocation.resourceHandles[].data: it is of another version than this daemon's; update hostler on the \
          node to the version of its controller"
     )]
     OtherVersion(#[source] HandleError),
-    /// The kubelet of another node should have called.
+    /// The handle is for another node, whose kubelet should have called.
     #[error(
         "field status.allocation.resourceHandles[].data: it is for node {found}, and this is node {node}; let node_name in \
          hostler.toml be the name of the Node object"
     )]
     OtherNode {
-        /// Of the handle.
+        /// Node of the handle.
         found: String,
-        /// This one.
+        /// Node of this daemon.
         node: String,
     },
-    /// Nothing in it is ours, or something is not valid.
+    /// The handle allocates nothing of this driver, or a value in it is not valid.
     #[error("field status.allocation.resourceHandles[].data: what it allocates cannot be used")]
     Allocation(#[source] AllocationError),
-    /// Which of them counts nobody can tell.
+    /// Several handles are for this driver; nothing tells which of them counts.
     #[error(
         "field status.allocation.resourceHandles: several handles are for this driver, and hostler's controller writes one; \
          delete the pods of the claim to have it allocated anew"
@@ -79,7 +79,7 @@ pub(super) enum HandleRefusal {
 }
 
 impl CallHandle {
-    /// What the two fields of a call say.
+    /// Reads the two fields of a call.
     pub(super) fn new(text: String, structured: &[Vec<u8>]) -> Self {
         match (text.is_empty(), structured.is_empty()) {
             (_, false) => Self::Structured,
@@ -88,7 +88,8 @@ impl CallHandle {
         }
     }
 
-    /// What was given to the claim by `driver` on `node`: no devices where its requests can do without, and got none.
+    /// The allocation of the claim by `driver` on `node`. It has no devices if the claim's requests can do without, and
+    /// got none.
     pub(super) fn allocation(self, driver: &str, node: &str) -> Result<Allocation, HandleRefusal> {
         let text = match self {
             Self::Written(text) if text.len() > MAX_HANDLE_BYTES => {

@@ -1,5 +1,5 @@
-//! What pods hold and what there is to hand out, in the words of the API. Pure; everything is sorted, so that what has not
-//! changed looks the same.
+//! Devices of pods, and resources that can be handed out, as messages of the API. Pure; everything is sorted, so that
+//! equal answers have equal bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ pub(super) type DeviceNodes = BTreeMap<(String, String), BTreeSet<i64>>;
 /// Bytes of memory, by kind and NUMA nodes.
 pub(super) type MemoryBytes = BTreeMap<(String, BTreeSet<i64>), u64>;
 
-/// Every pod. What only the record of a claim tells, and of which container nobody knows, stands in a container without a
+/// Every pod. Devices that only the record of a claim names, for no known container, stand in a container without a
 /// name.
 pub(super) fn pods(usage: &NodePodUsage, driver: &str) -> Vec<v1::PodResources> {
     usage.pods.iter().map(|pod| pod_resources(pod, driver)).collect()
@@ -62,7 +62,7 @@ fn container_resources(name: &str, claims: &[ClaimUse], driver: &str) -> v1::Con
     }
 }
 
-/// A resource of this node is what one backend has.
+/// Resource name and id of a device. A backend's devices are one resource of the node.
 fn device_key(driver: &str, backend: &BackendName, device: &str) -> (String, String) {
     (format!("{driver}/{backend}"), device.to_owned())
 }
@@ -89,7 +89,7 @@ fn claim_resource(device: &UsedDevice, driver: &str) -> v1::ClaimResource {
     }
 }
 
-/// What there is to hand out, held or not: healthy devices, the CPUs that they offer, and memory.
+/// Resources that can be handed out, held or not: healthy devices, the CPUs that they offer, and memory.
 pub(super) fn allocatable(
     inventory: &Inventory,
     backends: &BackendRegistry,
@@ -116,7 +116,7 @@ pub(super) fn allocatable(
     }
 }
 
-/// One entry for each device, with all its nodes.
+/// Makes one entry for each device, with all its nodes.
 pub(super) fn container_devices(devices: DeviceNodes) -> Vec<v1::ContainerDevices> {
     let entry = |((resource_name, id), nodes)| v1::ContainerDevices {
         resource_name,
@@ -126,19 +126,19 @@ pub(super) fn container_devices(devices: DeviceNodes) -> Vec<v1::ContainerDevice
     devices.into_iter().map(entry).collect()
 }
 
-/// One entry for each kind and each set of nodes.
+/// Makes one entry for each kind and each set of nodes.
 pub(super) fn container_memory(memory: MemoryBytes) -> Vec<v1::ContainerMemory> {
     let entry = |((memory_type, nodes), size)| v1::ContainerMemory { memory_type, size, topology: topology(nodes) };
     memory.into_iter().map(entry).collect()
 }
 
-/// Absent where no node is known: an empty one would say that there is none.
+/// Topology of some nodes; absent if no node is known: an empty one would say that there is none.
 fn topology(nodes: BTreeSet<i64>) -> Option<v1::TopologyInfo> {
     let nodes: Vec<v1::NumaNode> = nodes.into_iter().map(|id| v1::NumaNode { id }).collect();
     (!nodes.is_empty()).then_some(v1::TopologyInfo { nodes })
 }
 
-/// The same pods for readers of the first version, which knows devices alone.
+/// Converts pods for readers of the first version, which knows devices alone.
 pub(super) fn to_v1alpha1(pods: Vec<v1::PodResources>) -> v1alpha1::ListPodResourcesResponse {
     let pod = |pod: v1::PodResources| v1alpha1::PodResources {
         name: pod.name,

@@ -1,4 +1,4 @@
-//! Answers as the bytes that go over the wire, made once per change and not per call.
+//! Encoded answers: the bytes that go over the wire, made once per change and not per call.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use prost::{
     bytes::{Bytes, BytesMut},
 };
 
-/// The field in which a pod stands, in the answer of `List` as in that of `Get`.
+/// Number of the field that holds a pod, in the answer of `List` as in that of `Get`.
 const POD_FIELD: u32 = 1;
 
 /// All pods, encoded.
@@ -39,19 +39,19 @@ impl EncodedPods {
         self.list.clone()
     }
 
-    /// The answer of `Get` for one pod. It is a part of the other one.
+    /// The answer of `Get` for one pod: a part of the answer of `List`.
     pub(super) fn pod(&self, namespace: &str, name: &str) -> Option<Bytes> {
         let place = self.pods.get(&(namespace.to_owned(), name.to_owned()))?;
         Some(self.list.slice(place.clone()))
     }
 }
 
-/// An answer without places in it.
+/// Encodes an answer that is not divided into pods.
 pub(super) fn encoded(message: &impl Message) -> Bytes {
     message.encode_to_vec().into()
 }
 
-/// A value that was made of two others, and is made anew when one of them is another one.
+/// A value that was made of two others, and is made anew when one of them has been replaced.
 #[derive(Debug)]
 pub(super) struct MadeOnce<A, B, T>(Mutex<Option<MadeOf<A, B, T>>>);
 
@@ -64,7 +64,7 @@ impl<A, B, T> Default for MadeOnce<A, B, T> {
 }
 
 impl<A, B, T> MadeOnce<A, B, T> {
-    /// The value for these two. Who comes while it is made waits for it, some milliseconds.
+    /// Returns the value for these two. Callers that come while it is made wait for it, some milliseconds.
     pub(super) fn get(&self, one: &Arc<A>, other: &Arc<B>, make: impl FnOnce() -> T) -> Arc<T> {
         let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*made {

@@ -1,25 +1,25 @@
-//! How many calls are answered: a token bucket over all clients, as the kubelet has it.
+//! Limit for calls: a token bucket over all clients, as in the kubelet.
 
 use std::time::{Duration, Instant};
 
 /// Tokens, of which each call takes one.
 #[derive(Debug)]
 pub(super) struct TokenBucket {
-    /// Tokens that come in a second.
+    /// Number of tokens that come in a second.
     rate: f64,
-    /// Tokens that it holds.
+    /// Largest number of tokens.
     burst: f64,
     tokens: f64,
     since: Instant,
 }
 
 impl TokenBucket {
-    /// A full one, for so many calls a second in the long run and so many at once.
+    /// A full bucket, for `rate` calls a second in the long run and `burst` at once.
     pub(super) fn full(rate: u32, burst: u32, now: Instant) -> Self {
         Self { rate: rate.into(), burst: burst.into(), tokens: burst.into(), since: now }
     }
 
-    /// Takes a token, or says how long it is until there is one.
+    /// Takes a token, or returns the time until there is one.
     pub(super) fn take(&mut self, now: Instant) -> Result<(), Duration> {
         let passed = now.saturating_duration_since(self.since);
         self.tokens = (self.tokens + passed.as_secs_f64() * self.rate).min(self.burst);

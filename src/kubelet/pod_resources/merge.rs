@@ -1,9 +1,9 @@
-//! The kubelet's answers and ours as one, without doubles. Pure.
+//! Merges the kubelet's answers with hostler's, without doubles. Pure.
 //!
-//! What is mended of the kubelet's: an entry for each device *and* NUMA node becomes one for each device; the CDI ids of a
-//! claim's second device, which begin with those of its first, lose them; everything is sorted; pods that have ended, and that
-//! kubelets before 1.34 still list, are left out where our own watch knows of it. What cannot be mended: a device whose
-//! topology has no node is left out by the kubelet itself, and nobody else knows of it.
+//! Corrections of the kubelet's answer: an entry for each device *and* NUMA node becomes one for each device; the CDI
+//! ids of a claim's second device, which begin with those of its first, lose them; everything is sorted; pods that have
+//! ended, and that kubelets before 1.34 still list, are left out if hostler's own watch knows of their end. One defect
+//! cannot be corrected: the kubelet itself leaves out a device whose topology has no node, and no other source has it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ use crate::{
     usage::pods::{ClaimUse, NodePodUsage, PodEvidence},
 };
 
-/// A kubelet's pods as they are meant.
+/// Corrects a kubelet's pods.
 pub(super) fn mended(answer: ListPodResourcesResponse) -> Vec<PodResources> {
     let mut pods = answer.pod_resources;
     for pod in &mut pods {
@@ -30,7 +30,7 @@ pub(super) fn mended(answer: ListPodResourcesResponse) -> Vec<PodResources> {
     pods
 }
 
-/// What a kubelet can hand out, as it is meant.
+/// Corrects a kubelet's resources that can be handed out.
 pub(super) fn mended_allocatable(answer: AllocatableResourcesResponse) -> AllocatableResourcesResponse {
     AllocatableResourcesResponse {
         devices: container_devices(devices(answer.devices)),
@@ -49,8 +49,8 @@ fn mend_container(container: &mut ContainerResources) {
     container.dynamic_resources.sort_by(|one, other| claim_key(one).cmp(&claim_key(other)));
 }
 
-/// The CDI ids of a driver's devices in one claim pile up: each entry begins with all of the one before it. Only where that is
-/// so of every entry of a driver, it is that defect.
+/// Removes CDI ids that pile up. Each entry for a driver's devices in one claim begins with all ids of the one before
+/// it; only if that is so of every entry of a driver, it is that defect.
 fn mend_claim(resources: &mut [ClaimResource]) {
     let drivers: BTreeSet<String> = resources.iter().map(|resource| resource.driver_name.clone()).collect();
     for driver in drivers {
@@ -82,7 +82,7 @@ fn sorted(numbers: Vec<i64>) -> Vec<i64> {
     BTreeSet::from_iter(numbers).into_iter().collect()
 }
 
-/// Nodes by resource and id. Older kubelets have several ids in one entry.
+/// Nodes by resource and id. Older kubelets put several ids in one entry.
 fn devices(entries: Vec<ContainerDevices>) -> DeviceNodes {
     let mut all = DeviceNodes::new();
     for ContainerDevices { resource_name, device_ids, topology } in entries {
@@ -107,7 +107,7 @@ fn nodes(topology: Option<&TopologyInfo>) -> BTreeSet<i64> {
     topology.into_iter().flat_map(|topology| topology.nodes.iter().map(|node| node.id)).collect()
 }
 
-/// Our claims with the containers that the kubelet names for them, where nobody else has named one.
+/// hostler's claims with the containers that the kubelet names for them, where no other source has named one.
 pub(super) fn placed(usage: &NodePodUsage, kubelet: &[PodResources]) -> NodePodUsage {
     let mut placed = usage.clone();
     for pod in kubelet {
@@ -134,7 +134,7 @@ fn claims_in_containers(usage: &NodePodUsage) -> BTreeSet<(String, String)> {
     claims.map(|used| (used.claim.namespace.clone(), used.claim.name.clone())).collect()
 }
 
-/// Gives a container of the kubelet's the claim, if it is one of those of which no container is known.
+/// Gives a container of the kubelet's answer the claim, if no container of the claim is known.
 fn place(usage: &mut NodePodUsage, pod: &PodName, container: &str, claim: &DynamicResource) {
     if usage.ended.contains(pod) {
         return;
@@ -145,7 +145,8 @@ fn place(usage: &mut NodePodUsage, pod: &PodName, container: &str, claim: &Dynam
     usage.pod(pod, PodEvidence::Kubelet).container(container).add(found);
 }
 
-/// Every pod that either of us knows. Of our own devices our word counts, of all others the kubelet's.
+/// Every pod that the kubelet or hostler knows. For hostler's devices hostler's answer counts, for all others the
+/// kubelet's.
 pub(super) fn pods(
     ours: Vec<PodResources>,
     kubelet: &[PodResources],
@@ -177,7 +178,8 @@ fn merge_container(kubelet: &mut ContainerResources, ours: ContainerResources, d
     let both = [std::mem::take(&mut kubelet.devices), ours.devices].concat();
     kubelet.devices = container_devices(devices(both));
     kubelet.cpu_ids = sorted([std::mem::take(&mut kubelet.cpu_ids), ours.cpu_ids].concat());
-    // Memory by claims is not the kubelet's to give, and what it gives is not ours: these are different bytes.
+    // Memory of claims is not the kubelet's to give, and the kubelet's memory is not hostler's: these are different
+    // bytes.
     kubelet.memory = container_memory(memory([std::mem::take(&mut kubelet.memory), ours.memory].concat()));
     for claim in ours.dynamic_resources {
         match kubelet.dynamic_resources.iter_mut().find(|known| claim_key(known) == claim_key(&claim)) {
@@ -188,7 +190,7 @@ fn merge_container(kubelet: &mut ContainerResources, ours: ContainerResources, d
     kubelet.dynamic_resources.sort_by(|one, other| claim_key(one).cmp(&claim_key(other)));
 }
 
-/// Kubelets before 1.31 name no driver: what they say of our devices is known by its CDI ids.
+/// Merges a claim. Kubelets before 1.31 name no driver: their entries for hostler's devices are known by their CDI ids.
 fn merge_claim(kubelet: &mut DynamicResource, ours: DynamicResource, driver: &str) {
     let own: BTreeSet<String> = ours
         .claim_resources
@@ -205,7 +207,8 @@ fn merge_claim(kubelet: &mut DynamicResource, ours: DynamicResource, driver: &st
     kubelet.claim_resources.extend(ours.claim_resources);
 }
 
-/// What both of us can hand out. The same memory is seen by both: of each kind and node the larger amount is all there is.
+/// Resources that the kubelet and hostler can hand out. Both see the same memory: the larger amount of each kind and
+/// node is all there is.
 pub(super) fn allocatable(
     ours: AllocatableResourcesResponse,
     kubelet: &AllocatableResourcesResponse,

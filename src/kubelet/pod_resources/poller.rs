@@ -1,6 +1,6 @@
-//! Asks the kubelet for its own pods: one poller, however many ask us.
+//! Asks the kubelet for its own pods: one poller, however many clients ask hostler.
 //!
-//! A kubelet that is away costs nothing but news: its last answer is used, and marked as stale.
+//! A kubelet that is away costs only freshness: its last answer is used, and marked as stale.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -19,25 +19,25 @@ use tracing::{info, warn};
 use super::{KubeletPollParts, merge};
 use crate::tasks::Tasks;
 
-/// What an answer may have: that of a node with many pods and devices is larger than the usual 4 MiB.
+/// Largest answer: that of a node with many pods and devices is larger than the usual 4 MiB.
 const MOST_BYTES: usize = 16 << 20;
-/// How long a call may take. A kubelet answers from memory.
+/// Time that a call may take. A kubelet answers from memory.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Pauses after failures: from one that a restart takes to one that costs nothing.
+/// Pauses after failures: from the length of a restart to one that costs nothing.
 const PAUSES: Doubling = Doubling::new(Duration::from_millis(500), Duration::from_secs(60));
 /// The name under which unix sockets are called.
 const ORIGIN: &str = "http://localhost";
 
-/// What the kubelet tells of its own, mended.
+/// The kubelet's own pods and resources, corrected.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KubeletPods {
-    /// Its pods, sorted.
+    /// Pods, sorted.
     pub pods: Vec<PodResources>,
-    /// What it can hand out itself.
+    /// Resources that the kubelet can hand out itself.
     pub allocatable: AllocatableResourcesResponse,
 }
 
-/// Why the kubelet gave no answer.
+/// Reason why the kubelet gave no answer.
 #[derive(Debug, thiserror::Error)]
 enum PollError {
     #[error("{} cannot be a socket's address", path.display())]
@@ -50,13 +50,13 @@ enum PollError {
     Call(Status),
 }
 
-/// Asks the kubelet for as long as the daemon runs; the latest good answer is what is read.
+/// Polls the kubelet for as long as the daemon runs; readers get the latest good answer.
 pub fn poll_kubelet(parts: KubeletPollParts, tasks: &Tasks) -> watch::Receiver<Arc<KubeletPods>> {
     let (pods_tx, pods_rx) = watch::channel(Arc::default());
     let stop = tasks.stop_token();
     let poller = KubeletPoller { parts, pods_tx, client: None, failed: None };
     tasks.service("kubelet pods", async move {
-        // Cancel safe: an answer that did not come is asked for again by the next daemon.
+        // Cancel safe: the next daemon asks again for an answer that did not come.
         stop.run_until_cancelled(poller.run()).await;
         Ok(())
     });
@@ -73,7 +73,7 @@ struct KubeletPoller {
 
 impl KubeletPoller {
     async fn run(mut self) {
-        // Nothing is known of it yet.
+        // Nothing is known of the kubelet yet.
         self.parts.metrics.set_kubelet_stale(true);
         loop {
             let pause = match self.ask().await {
@@ -92,7 +92,7 @@ impl KubeletPoller {
         let listed = client.list(ListPodResourcesRequest {}).await.map_err(PollError::Call)?;
         let allocatable = match client.get_allocatable_resources(AllocatableResourcesRequest {}).await {
             Ok(allocatable) => allocatable.into_inner(),
-            // Kubelets can be without it.
+            // Kubelets can be without this call.
             Err(status) if matches!(status.code(), Code::Unknown | Code::Unimplemented) => Default::default(),
             Err(status) => return Err(PollError::Call(status)),
         };
@@ -125,12 +125,12 @@ impl KubeletPoller {
         }
         let pause = PAUSES.next(self.failed);
         self.failed = Some(pause);
-        // Nodes that lost their kubelets at one moment are not to ask at one moment.
+        // Nodes that lost their kubelets at one moment must not ask again at one moment.
         pause.mul_f64(0.8 + 0.4 * fastrand::f64())
     }
 }
 
-/// It connects when it is used, and again whenever that is needed.
+/// Makes a client, which connects at its first use, and again whenever that is needed.
 fn client(socket: &Path) -> Result<PodResourcesListerClient<Channel>, PollError> {
     let failed = |source| PollError::Address { path: socket.to_owned(), source };
     let endpoint = Endpoint::from_shared(format!("unix:{}", socket.display())).map_err(failed)?;

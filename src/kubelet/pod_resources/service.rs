@@ -1,5 +1,5 @@
-//! The services on the wire. Written by hand where the others are generated, since answers are bytes already: what is asked
-//! a hundred times a second is not encoded a hundred times.
+//! The services on the wire. Written by hand where the others are generated, since answers are bytes already: an answer
+//! that is asked for a hundred times a second is not encoded a hundred times.
 
 use std::{
     convert::Infallible,
@@ -30,7 +30,7 @@ use tonic::{
 use super::PodResourcesServer;
 use crate::metrics::PodResourcesApi;
 
-/// Bytes of a request, which names a pod at most.
+/// Largest request in bytes; a request names a pod at most.
 const REQUEST_BYTES: usize = 4 << 10;
 
 /// `v1.PodResourcesLister`. Cheap to clone.
@@ -97,7 +97,7 @@ where
     }
 }
 
-/// What stands behind the name of the service.
+/// Name of the method: the part of the path behind the name of the service.
 fn method<B>(request: &http::Request<B>) -> &str {
     request.uri().path().rsplit('/').next().unwrap_or_default()
 }
@@ -153,7 +153,7 @@ impl UnaryService<AllocatableResourcesRequest> for AllocatableCall {
     }
 }
 
-/// Decodes requests, and lets answers through as they are.
+/// A codec that decodes requests and passes answers on as they are.
 struct EncodedCodec<M>(PhantomData<M>);
 
 struct BytesEncoder;
