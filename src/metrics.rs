@@ -1,5 +1,5 @@
-//! Counters for Prometheus that the owners of state bump. They know nobody: what is there at the moment is added by
-//! [`admin`](crate::admin), which answers whoever asks for figures.
+//! Counters for Prometheus that the owners of state increment. They depend on no reader: [`admin`](crate::admin)
+//! answers scrapes, and adds gauges of the present state.
 
 mod audit;
 mod pod_resources;
@@ -18,17 +18,17 @@ use prometheus_client::{
 
 pub use pod_resources::{PodResourcesApi, PodResourcesCall, PodResourcesMetrics};
 
-/// What was done with a claim.
+/// Operation on a claim.
 #[derive(Clone, Copy, Debug, EncodeLabelValue, Eq, Hash, PartialEq)]
 pub enum CountedOperation {
-    /// Prepared, or tried to.
+    /// Preparing, successful or not.
     Prepare,
-    /// Taken back, or tried to.
+    /// Unpreparing, successful or not.
     Unprepare,
 }
 
 impl CountedOperation {
-    /// In one word, as logs say it.
+    /// The operation in one word, as in logs.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Prepare => "prepare",
@@ -43,20 +43,20 @@ struct OperationLabels {
     outcome: &'static str,
 }
 
-/// Why an operation failed, as a class: few enough that every one can be a label.
+/// Class of an operation's failure: few enough that every class can be a label.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum FailureReason {
     /// The allocation cannot be read.
     Unreadable,
-    /// The name of a claim, or what its allocation asks for, makes no sense here.
+    /// The name of a claim, or a request of its allocation, is not valid here.
     Invalid,
-    /// A device is not there.
+    /// A device does not exist.
     NoDevice,
     /// Another claim has a device.
     Held,
-    /// Too little is left of a device, or of what it shares with others.
+    /// Too little is left of a device, or of a resource that it shares with others.
     NoCapacity,
-    /// What has to be on one NUMA node cannot be.
+    /// Parts that must be on one NUMA node cannot be.
     Placement,
     /// A backend could not do its step.
     Backend,
@@ -66,7 +66,7 @@ pub enum FailureReason {
     Storage,
     /// The record cannot be understood.
     Quarantined,
-    /// Something came in between; the next try may work.
+    /// Another event interrupted the operation; the next try may work.
     Interrupted,
 }
 
@@ -86,7 +86,7 @@ impl FailureReason {
         Self::Interrupted,
     ];
 
-    /// As a label says it.
+    /// The reason as a label.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Unreadable => "unreadable",
@@ -117,7 +117,7 @@ struct KindLabels {
 
 type Counters = Family<KindLabels, Counter<u64, AtomicU64>>;
 
-/// Counters that state owners bump. Cheap to clone.
+/// Counters that state owners increment. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     operations: Family<OperationLabels, Counter<u64, AtomicU64>>,
@@ -136,7 +136,7 @@ pub struct Metrics {
     nri: NriCounters,
 }
 
-/// What the plugin of the container runtime counts.
+/// Counters of the plugin of the container runtime.
 #[derive(Clone, Debug, Default)]
 struct NriCounters {
     reconnects: Counter<u64, AtomicU64>,
@@ -169,7 +169,7 @@ impl Default for Metrics {
     }
 }
 
-/// Reasons of Events; another one would begin with its first Event.
+/// Reasons of Events with a counter from the start; the counter of any other reason begins with its first Event.
 const EVENT_REASONS: [&str; 16] = [
     "DeviceHeld",
     "NoCapacity",
@@ -196,12 +196,12 @@ impl OperationLabels {
 }
 
 impl Metrics {
-    /// Counters beside one that the log bumps.
+    /// Makes counters, beside one that the log increments.
     pub fn counting(log_lines_dropped: Counter<u64, AtomicU64>) -> Self {
         Self { log_lines_dropped, ..Self::default() }
     }
 
-    /// The first failure is an increase only where there was a zero before it.
+    /// Sets each counter of failures to zero: the first failure is an increase only where there was a zero before it.
     fn begin_at_zero(&self) {
         self.audit.begin_at_zero();
         for operation in [CountedOperation::Prepare, CountedOperation::Unprepare] {
@@ -234,7 +234,7 @@ impl Metrics {
         }
     }
 
-    /// Notes how long work on one claim took.
+    /// Observes how long work on one claim took.
     pub fn worked(&self, operation: CountedOperation, ok: bool, took: Duration) {
         self.durations.get_or_create(&OperationLabels::new(operation, ok)).observe(took.as_secs_f64());
     }
@@ -249,23 +249,23 @@ impl Metrics {
         self.node_hardware_writes.inc();
     }
 
-    /// Counts a call to the API server that is made again, by what it is for: `slices`, `claim_status`, `event`, ….
+    /// Counts a call to the API server that is made again, by its purpose: `slices`, `claim_status`, `event`, ….
     pub fn api_retried(&self, what: &'static str) {
         self.api_retries.get_or_create(&KindLabels { kind: what }).inc();
     }
 
-    /// Counts how a claim was read: `kept` before the kubelet asked, and for the kubelet from what was kept (`ahead`), from a
-    /// read that was under way (`joined`), or by a read of its own (`asked`).
+    /// Counts a read of a claim by its way: `kept` before the kubelet asked, and for the kubelet from such a kept claim
+    /// (`ahead`), from a read that was under way (`joined`), or by a read of its own (`asked`).
     pub fn claim_read(&self, how: &'static str) {
         self.claim_reads.get_or_create(&KindLabels { kind: how }).inc();
     }
 
-    /// Counts what a start did with a claim: `keep`, `restore`, `roll back`, ….
+    /// Counts a claim at a start by the action on it: `keep`, `restore`, `roll back`, ….
     pub fn recovered(&self, action: &'static str) {
         self.recoveries.get_or_create(&KindLabels { kind: action }).inc();
     }
 
-    /// Counts a claim that was taken back without the kubelet, by why: `gone`, `other_uid` or `deallocated`.
+    /// Counts a claim that was taken back without the kubelet, by the reason: `gone`, `other_uid` or `deallocated`.
     pub fn released(&self, why: &'static str) {
         self.releases.get_or_create(&KindLabels { kind: why }).inc();
     }
@@ -286,12 +286,12 @@ impl Metrics {
         self.nri.refused.inc_by(refused as u64);
     }
 
-    /// Counters of calls that ask which pod holds what.
+    /// Counters of calls that ask which pod holds which devices.
     pub fn pod_resources(&self) -> &PodResourcesMetrics {
         &self.pod_resources
     }
 
-    /// Adds every counter to what is told.
+    /// Registers every counter.
     pub fn register(&self, registry: &mut Registry) {
         registry.register("claim_operations", "Answers to calls for claims, by outcome", self.operations.clone());
         registry.register("claim_failures", "Calls for claims that failed, by why", self.failures.clone());

@@ -1,10 +1,10 @@
-//! The daemon's unix sockets: made so that the kubelet never finds one that nobody listens on, kept in place, and removed
+//! The daemon's unix sockets: made so that the kubelet never finds one without a listener, kept in place, and removed
 //! at the end.
 //!
 //! ```text
-//!   bind `.1c2d3e4f` ──► mode 0600 ──► listen ──► rename into place ──► accept … ──► remove, if it is still ours
+//!   bind `.1c2d3e4f` ──► mode 0600 ──► listen ──► rename into place ──► accept … ──► remove, if still in place
 //!                                                       ▲                  │
-//!                                                       └── file is gone ◄─┘ looked after every few seconds
+//!                                                       └── file is gone ◄─┘ checked every few seconds
 //! ```
 //!
 //! The kubelet ignores names that begin with a dot and dials every other socket as soon as it appears.
@@ -28,34 +28,34 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-/// The kernel keeps 108 bytes for a socket's path, the last one for the closing zero.
+/// Longest path of a socket: the kernel keeps 108 bytes, the last one for the closing zero.
 const MAX_PATH: usize = 107;
 /// Connections that may wait to be accepted; the kubelet opens two.
 const BACKLOG: u32 = 64;
-/// How often the file is looked after. The kubelet deletes our slices 30 s after it lost the socket; this leaves it two
-/// thirds of that to come back.
+/// Period of checks that the file is in place. The kubelet deletes the driver's slices 30 s after it lost the socket;
+/// this leaves the socket two thirds of that to come back.
 const CHECK: Duration = Duration::from_secs(10);
-/// Pause after a failed accept: out of descriptors does not pass within microseconds.
+/// Pause after a failed accept: a lack of descriptors does not pass within microseconds.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
-/// Why a socket could not be offered.
+/// Reason why a socket could not be offered.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
-    /// The kernel cannot hold such a path.
+    /// The path is too long for the kernel.
     #[error("socket path {path} has {length} bytes, {MAX_PATH} are possible: shorten its folder or the driver's name")]
     TooLong {
         /// The path.
         path: PathBuf,
-        /// Its length in bytes.
+        /// Length of the path in bytes.
         length: usize,
     },
-    /// Something that is not a socket has its name.
+    /// A file that is not a socket has the path.
     #[error("{path} exists and is not a socket: remove it")]
     NotASocket {
         /// The path.
         path: PathBuf,
     },
-    /// Somebody answers on it.
+    /// Another process listens on the socket.
     #[error("socket {path} is served by another process: stop that one first")]
     InUse {
         /// The path.
@@ -71,19 +71,19 @@ fn failed(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SocketEr
     move |source| failed(source).into()
 }
 
-/// A socket that is listened on, and its file. The file goes when this is dropped.
+/// A socket that is listened on, and its file. The file is removed when this is dropped.
 #[derive(Debug)]
 pub struct ListeningSocket {
     path: PathBuf,
     listener: UnixListener,
-    // The file at the path is ours as long as these two are its. The kernel does not give the inode's number to another
-    // file while the listener lives.
+    // The file at the path is this socket's as long as it has these two numbers. The kernel does not give the inode's
+    // number to another file while the listener lives.
     device: u64,
     inode: u64,
     access: SocketAccess,
 }
 
-/// Who may connect.
+/// Users who may connect.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SocketAccess {
     /// The daemon's user: mode 0600.
@@ -101,7 +101,7 @@ impl SocketAccess {
     }
 }
 
-/// A connection, and its place among those that there can be at once.
+/// A connection, and its permit among those that there can be at once.
 #[derive(Debug)]
 pub(crate) struct AcceptedConnection {
     pub(crate) stream: UnixStream,
@@ -109,16 +109,17 @@ pub(crate) struct AcceptedConnection {
 }
 
 impl ListeningSocket {
-    /// Listens on `path`, mode 0600. Makes the folder, mode 0750, where it is absent; replaces a socket that nobody
-    /// listens on.
+    /// Listens on `path`, mode 0600. Makes the folder, mode 0750, if it is absent; replaces a socket without a
+    /// listener.
     ///
     /// # Errors
-    /// When somebody listens there, when the path is too long or not a socket's, or when the kernel refuses a step.
+    /// When another process listens there, when the path is too long or not a socket's, or when the kernel refuses a
+    /// step.
     pub async fn bind(path: PathBuf) -> Result<Self, SocketError> {
         Self::bind_for(path, SocketAccess::Owner).await
     }
 
-    /// As [`bind`](Self::bind), with a mode for `access`.
+    /// Listens as [`bind`](Self::bind) does, with a mode for `access`.
     ///
     /// # Errors
     /// As [`bind`](Self::bind).
@@ -131,7 +132,8 @@ impl ListeningSocket {
         create_folder(folder)?;
         remove_if_dead(&path).await?;
         let hidden = folder.join(hidden_name(&path));
-        // Left by a crash between two lines of this function; only one daemon for this path runs at a time.
+        // The file is left from a crash between two lines of this function; only one daemon for this path runs at a
+        // time.
         remove(&hidden)?;
         let listener = listen(&hidden, access).inspect_err(|_| {
             // The error that is being reported matters more.
@@ -142,13 +144,14 @@ impl ListeningSocket {
         Ok(Self { path, listener, device: metadata.dev(), inode: metadata.ino(), access })
     }
 
-    /// Where it is.
+    /// Path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Passes connections on until `stop` fires, as many as have a place at once, and keeps the file in place meanwhile.
-    /// Then the file goes. Whoever finds no place waits in the kernel's queue, where it costs the daemon nothing.
+    /// Passes connections on until `stop` fires, as many at once as `places` has permits, and keeps the file in place
+    /// meanwhile. Then the file is removed. A client without a permit waits in the kernel's queue, where it costs the
+    /// daemon nothing.
     pub(crate) async fn accept(
         mut self,
         connections_tx: mpsc::Sender<io::Result<AcceptedConnection>>,
@@ -161,7 +164,8 @@ impl ListeningSocket {
         let mut keep = SocketRestorer::default();
         loop {
             tokio::select! {
-                // Cancel safe: a connection that was not taken stays in the backlog, and a place that was is given back.
+                // Cancel safe: a connection that was not taken stays in the backlog, and a place that was is given
+                // back.
                 accepted = self.accept_one(&places) => match accepted {
                     Ok(connection) => {
                         told = false;
@@ -191,7 +195,7 @@ impl ListeningSocket {
         Ok(AcceptedConnection { stream, place })
     }
 
-    /// Whether the file is still the one that leads to this listener.
+    /// True if the file at the path still leads to this listener.
     fn in_place(&self) -> bool {
         fs::symlink_metadata(&self.path)
             .is_ok_and(|metadata| metadata.dev() == self.device && metadata.ino() == self.inode)
@@ -201,16 +205,16 @@ impl ListeningSocket {
 impl Drop for ListeningSocket {
     fn drop(&mut self) {
         if self.in_place() {
-            // A file that stays is found dead and removed by the next start.
+            // The next start finds that a file that stays is dead, and removes it.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Puts a socket back whose file was taken away, and says so once.
+/// Restores a socket whose file was removed, and logs it once.
 #[derive(Debug, Default)]
 struct SocketRestorer {
-    /// The last failure, so that it is not told every few seconds.
+    /// The last failure, so that it is not logged every few seconds.
     told: Option<String>,
 }
 
@@ -237,8 +241,8 @@ impl SocketRestorer {
     }
 }
 
-/// Removes the sockets in `folder` whose names `ours` knows and on which nobody listens: a crashed instance leaves
-/// them, and the kubelet would dial them for ever.
+/// Removes the sockets in `folder` whose names `ours` knows and that have no listener: a crashed instance leaves such
+/// sockets, and the kubelet would dial them for ever.
 ///
 /// # Errors
 /// When the folder cannot be read or a dead socket cannot be removed. An absent folder holds nothing.
@@ -253,7 +257,7 @@ pub(crate) async fn remove_dead(folder: &Path, ours: impl Fn(&str) -> bool) -> R
             continue;
         }
         match remove_if_dead(&folder.join(&name)).await {
-            // Another instance of the driver is at work; only a socket that we need ourselves has to be free.
+            // Another instance of the driver is at work; only a socket that this daemon needs itself has to be free.
             Err(SocketError::InUse { .. } | SocketError::NotASocket { .. }) => {}
             done => done?,
         }
@@ -261,13 +265,13 @@ pub(crate) async fn remove_dead(folder: &Path, ours: impl Fn(&str) -> bool) -> R
     Ok(())
 }
 
-/// Where a socket lives until it listens. Shorter than any name that we use (`dra@x.sock` at least), so that the kernel's
-/// limit is the final path's; the same at each start, so that leftovers are found.
+/// Name of a socket until it listens. Shorter than any final name (`dra@x.sock` at least), so that the final path alone
+/// meets the kernel's limit; the same at each start, so that leftovers are found.
 fn hidden_name(path: &Path) -> String {
     format!(".{:08x}", crc32fast::hash(path.as_os_str().as_encoded_bytes()))
 }
 
-/// Bind, mode, listen, in this order: nobody can connect before the mode is right.
+/// Binds, sets the mode and listens, in this order: no client can connect before the mode is right.
 fn listen(path: &Path, access: SocketAccess) -> Result<UnixListener, SocketError> {
     let socket = UnixSocket::new_stream().map_err(failed("open a socket for", path))?;
     socket.bind(path).map_err(failed("bind", path))?;
@@ -296,7 +300,7 @@ async fn remove_if_dead(path: &Path) -> Result<(), SocketError> {
     match UnixStream::connect(path).await {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => remove(path),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        // A backlog that is full belongs to somebody who is alive.
+        // A full backlog belongs to a living listener.
         Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(failed("connect to", path)(error)),
         _ => Err(SocketError::InUse { path: path.to_owned() }),
     }

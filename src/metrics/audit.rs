@@ -1,4 +1,4 @@
-//! What the audit of containers counts.
+//! Counters of the audit of containers.
 
 use std::sync::atomic::AtomicU64;
 
@@ -9,7 +9,7 @@ use prometheus_client::{
 
 use super::{Counters, KindLabels, Metrics};
 
-/// Who is likely to have changed a container.
+/// Likely causes of a change to a container.
 const CAUSES: [&str; 5] = ["cpu_offline", "parent", "kubelet", "systemd", "runtime"];
 
 /// Counters and gauges of the audit. Cheap to clone.
@@ -47,14 +47,14 @@ impl AuditMetrics {
 }
 
 impl Metrics {
-    /// Counts a look of the audit: containers, and those that are left as they are.
+    /// Counts a pass of the audit: its containers, and those that are left as they are.
     pub fn audited(&self, containers: usize, degraded: usize) {
         self.audit.looks.inc();
         self.audit.containers.set(i64::try_from(containers).unwrap_or(i64::MAX));
         self.audit.degraded.set(i64::try_from(degraded).unwrap_or(i64::MAX));
     }
 
-    /// Counts a container that was put back, by who is likely to have changed it.
+    /// Counts a container that was put back, by the likely cause of its change.
     pub fn audit_repaired(&self, cause: &'static str) {
         self.audit.repairs.get_or_create(&KindLabels { kind: cause }).inc();
     }

@@ -1,4 +1,4 @@
-//! What is counted of the calls that ask which pod holds what, under the names that the kubelet has for the same.
+//! Counters of calls that ask which pod holds which devices, under the names that the kubelet's own counters have.
 
 use std::sync::atomic::AtomicU64;
 
@@ -33,7 +33,7 @@ pub enum PodResourcesCall {
     List,
     /// One pod.
     Get,
-    /// What there is to hand out.
+    /// Resources that can be handed out.
     GetAllocatable,
 }
 
@@ -115,12 +115,12 @@ impl PodResourcesMetrics {
         self.throttled.inc();
     }
 
-    /// Says whether what is told of the kubelet is an earlier answer of its.
+    /// Sets whether the kubelet's part of the answers is an earlier one.
     pub fn set_kubelet_stale(&self, is_stale: bool) {
         self.kubelet_stale.set(i64::from(is_stale));
     }
 
-    /// Adds every counter to what is told.
+    /// Registers every counter.
     pub(super) fn register(&self, registry: &mut Registry) {
         let help = "Calls of the PodResources API";
         registry.register("pod_resources_endpoint_requests", help, self.requests.clone());
