@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hostler_api::Quantity;
 
-/// Bytes with three significant digits and a binary unit: `61.5 GiB`.
+/// Formats bytes with three significant digits and a binary unit: `61.5 GiB`.
 pub(crate) fn bytes(amount: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if amount < 1024 {
@@ -25,7 +25,7 @@ pub(crate) fn bytes(amount: u64) -> String {
     }
 }
 
-/// An amount of a capacity: `4`, `61.5 GiB`.
+/// Formats an amount of a capacity: `4`, `61.5 GiB`.
 pub(crate) fn amount(amount: Quantity) -> String {
     match amount.as_whole() {
         // The only capacities this large are bytes; nothing counts a million of anything else.
@@ -34,17 +34,17 @@ pub(crate) fn amount(amount: Quantity) -> String {
     }
 }
 
-/// The size of a page as it is written in `hugepages-2Mi`: `2Mi`, `1Gi`.
+/// Formats the size of a page as in `hugepages-2Mi`: `2Mi`, `1Gi`.
 pub(crate) fn page(bytes: u64) -> String {
     Quantity::whole(bytes).human()
 }
 
-/// `1 core`, `2 cores`.
+/// Formats a number with its noun: `1 core`, `2 cores`.
 pub(crate) fn count(amount: usize, noun: &str) -> String {
     if amount == 1 { format!("1 {noun}") } else { format!("{amount} {noun}s") }
 }
 
-/// The two largest units: `3d 4h`, `12m 5s`.
+/// Formats a duration in its two largest units: `3d 4h`, `12m 5s`.
 pub(crate) fn elapsed(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let parts = [(seconds / 86_400, "d"), (seconds / 3_600 % 24, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
@@ -53,7 +53,8 @@ pub(crate) fn elapsed(duration: Duration) -> String {
     shown.join(" ")
 }
 
-/// A moment to the second: `2026-11-22 06:31:02 UTC`. It can be searched for in logs, and stays true while it is read.
+/// Formats a moment to the second: `2026-11-22 06:31:02 UTC`. Logs can be searched for it, and it stays true while it
+/// is read.
 pub(crate) fn utc(moment: SystemTime) -> String {
     let seconds = moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let (year, month, day) = date(seconds / 86_400);
@@ -61,10 +62,10 @@ pub(crate) fn utc(moment: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
-/// Year, month and day that begin so many days after 1970-01-01. Years are counted from March, so that a leap day is the
-/// last day of one; 400 of them have always 146,097 days.
+/// Year, month and day that begin `days` days after 1970-01-01. Years are counted from March, so that a leap day is the
+/// last day of its year; 400 years always have 146,097 days.
 fn date(days: u64) -> (u64, u64, u64) {
-    // From 0000-03-01.
+    // Days since 0000-03-01.
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

@@ -1,7 +1,7 @@
 //! Checks the opaque configuration in manifests, before anything is created from them. Pure: from text to findings.
 //!
-//! What a configuration may say is known to [`hostler_api::opaque`] alone, which also reads it when a claim is
-//! prepared. Here is known where it stands: in claims, templates and classes of all versions of the API that have them.
+//! [`hostler_api::opaque`] alone knows the content of a configuration; it also reads the configuration when a claim is
+//! prepared. This module knows its place: in claims, templates and classes of all versions of the API that have them.
 
 use hostler_api::{
     ConfigProblem, ManifestFinding, few,
@@ -11,31 +11,31 @@ use serde_json::Value;
 
 /// The group of the kinds that are read.
 const GROUP: &str = "resource.k8s.io";
-/// Its versions whose objects have the shape that is read here.
+/// Versions of that group whose objects have the shape that is read here.
 const VERSIONS: [&str; 3] = ["v1", "v1beta2", "v1beta1"];
 
-/// What was found in one text.
+/// Result of the check of one text.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ValidationReport {
-    /// How many objects were checked.
+    /// Number of objects that were checked.
     pub checked: usize,
-    /// What is wrong.
+    /// Problems.
     pub problems: Vec<ManifestFinding>,
-    /// What was not checked, and why.
+    /// Parts that were not checked, and why.
     pub notes: Vec<ManifestFinding>,
 }
 
-/// For which driver and node manifests are checked.
+/// The driver and the node for which manifests are checked.
 #[derive(Clone, Copy, Debug)]
 pub struct ValidationTarget<'a> {
     /// Name of the driver.
     pub driver: &'a str,
-    /// Whether the node lets claims keep L3 caches to themselves; `None` where no node is meant.
+    /// True if the node lets claims keep L3 caches to themselves; `None` if no particular node is meant.
     pub allow_l3_exclusive: Option<bool>,
 }
 
 impl<'a> ValidationTarget<'a> {
-    /// Any node that has the driver.
+    /// Makes a target of any node that has the driver.
     pub fn of_driver(driver: &'a str) -> Self {
         Self { driver, allow_l3_exclusive: None }
     }
@@ -59,10 +59,10 @@ pub fn check(text: &str, target: ValidationTarget<'_>) -> ValidationReport {
     report
 }
 
-/// The documents of a text in YAML or JSON; `null` for an empty one.
+/// Parses the documents of a text in YAML or JSON; `null` for an empty one.
 ///
 /// # Errors
-/// Where it is neither.
+/// When the text is neither.
 pub fn documents(text: &str) -> Result<Vec<Value>, String> {
     if text.trim_start().starts_with('{') {
         let values = serde_json::Deserializer::from_str(text).into_iter();
@@ -153,7 +153,7 @@ impl DocumentChecker<'_> {
                 self.report.problems.push(self.finding(object, problem));
             }),
         }
-        // Classes and allocations do not list requests; what a class says is for all that come of it.
+        // Classes and allocations do not list requests; the configuration of a class holds for every claim of it.
         let Some(requests) = holder.get("requests").and_then(Value::as_array) else { return };
         let known = request_names(requests);
         let named = entry.get("requests").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -165,7 +165,7 @@ impl DocumentChecker<'_> {
         }
     }
 
-    /// It takes more than the scheduler knows, so an operator may forbid it.
+    /// Checks the use of a whole L3 cache. It takes more than the scheduler knows, so an operator may forbid it.
     fn l3_exclusive(&mut self, object: &Value, field: String) {
         let key = "backends.cpu.allow_l3_exclusive";
         match self.target.allow_l3_exclusive {
@@ -196,7 +196,7 @@ impl DocumentChecker<'_> {
     }
 }
 
-/// The names by which a configuration may call requests: `request`, and `request/subrequest` of alternatives.
+/// Names by which a configuration may call requests: `request`, and `request/subrequest` of alternatives.
 fn request_names(requests: &[Value]) -> Vec<String> {
     let name = |request: &Value| request.get("name").and_then(Value::as_str).map(str::to_owned);
     let names = requests.iter().filter_map(|request| Some((name(request)?, request)));

@@ -1,4 +1,4 @@
-//! Makes an allocation from what an operator asks for, by the rules by which the scheduler would. Pure.
+//! Makes an allocation from an operator's request, by the rules of the scheduler. Pure.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::inventory::{Inventory, Pool, UnknownPool};
 
-/// The request of devices for which none is named: a container made by hand gets the whole claim.
+/// Name of the request of devices for which none is named: a container made by hand gets the whole claim.
 const WHOLE: &str = "all";
 
-/// A claim that an operator asks for: the body of `POST /v1/claims`.
+/// A claim as an operator requests it: the body of `POST /v1/claims`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CreateClaim {
@@ -27,7 +27,7 @@ pub struct CreateClaim {
     pub namespace: String,
     /// Name.
     pub name: String,
-    /// What to give it, in order.
+    /// Devices that the claim gets, in order.
     pub devices: Vec<CreateDevice>,
 }
 
@@ -42,53 +42,54 @@ pub struct CreateDevice {
     /// Name of the request; where absent `all`, or one of its own for a device with configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
-    /// Parts of capacities; none asks for the whole device. Beside one that is named, another is what the device's policy
-    /// gives by default.
+    /// Amounts of capacities; the whole device if there are none. A capacity that is not named beside others gets the
+    /// default of the device's policy.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub capacity: BTreeMap<String, AskedQuantity>,
-    /// What is asked of it beyond amounts: opaque parameters, of one kind each.
+    /// Configuration of the device: opaque parameters, of one kind each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub config: Vec<serde_json::Value>,
 }
 
 impl CreateDevice {
-    /// The request that it answers. One that has configuration has a request of its own, or it would be for all devices.
+    /// Name of the device's request. A device with configuration has a request of its own, or its configuration would
+    /// be for all devices.
     fn request_name(&self, index: usize) -> String {
         let own = (!self.config.is_empty()).then(|| format!("device-{index}"));
         self.request.clone().or(own).unwrap_or_else(|| WHOLE.to_owned())
     }
 }
 
-/// Why an allocation cannot be made from a request.
+/// Reason why an allocation cannot be made from a request.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
-    /// Nothing is asked for.
+    /// The request names no device.
     #[error("no device is asked for: name at least one")]
     Empty,
     /// There is no such pool.
     #[error("there is no pool {pool:?} on this host; there are {known}")]
     NoPool {
-        /// As asked for.
+        /// Pool of the request.
         pool: String,
-        /// Those that exist.
+        /// Pools that exist.
         known: String,
     },
-    /// Nobody knows what devices the pool has.
+    /// The pool's devices are not known.
     #[error("nothing is known of the devices in pool {pool}: {reason}; try again")]
     UnknownPool {
         /// The pool.
         pool: String,
-        /// Why not.
+        /// Reason why they are not known.
         reason: String,
     },
     /// There is no such device.
     #[error("there is no device {device:?} in pool {pool}; there are {known}")]
     NoDevice {
-        /// As asked for.
+        /// Device of the request.
         device: String,
         /// The pool.
         pool: String,
-        /// Those that exist.
+        /// Devices that exist.
         known: String,
     },
     /// The device has no such capacity, or it cannot be split.
@@ -96,35 +97,35 @@ pub enum CreateError {
     NoCapacity {
         /// The device.
         device: String,
-        /// As asked for.
+        /// Capacity of the request.
         capacity: String,
-        /// Those that can be split.
+        /// Capacities that can be split.
         known: String,
     },
-    /// What is asked of a device beyond amounts is wrong.
+    /// The configuration of a device is wrong.
     #[error("{}", joined(.problems))]
     Config {
         /// Every mistake.
         problems: Vec<ConfigProblem>,
     },
-    /// More is asked for than the device has.
+    /// The request exceeds the device.
     #[error("device {device} has {value} {capacity} in all, {wanted} wanted")]
     TooMuch {
         /// The device.
         device: String,
         /// The capacity.
         capacity: String,
-        /// As asked for, rounded to what can be given.
+        /// Requested amount, rounded to one that can be given.
         wanted: String,
-        /// What there is.
+        /// Amount that the device has.
         value: String,
     },
 }
 
-/// The manifest of a new claim.
+/// Makes the manifest of a new claim.
 ///
 /// # Errors
-/// When something that does not exist, or more than exists, is asked for. Whether it is free is not looked at here.
+/// When a part of the request does not exist, or exceeds what exists. This function does not check that it is free.
 pub fn allocate(
     request: &CreateClaim,
     uid: &str,
@@ -180,14 +181,14 @@ fn allocate_device(
         driver: driver.to_owned(),
         pool: pool.name.clone(),
         device: wanted.device.clone(),
-        // Two parts of one device in one claim are told apart by this.
+        // Tells apart two parts of one device in one claim.
         share_id: shared.then(|| format!("{uid}-{index}")),
         consumed_capacity: consume(wanted, device)?,
         ..DeviceRequestAllocationResult::default()
     })
 }
 
-/// The configuration of a device, as it stands in an allocation.
+/// The configuration of a device in the form of an allocation.
 fn config_of(
     index: usize,
     wanted: &CreateDevice,
@@ -211,7 +212,7 @@ fn joined(problems: &[ConfigProblem]) -> String {
     listed(usize::MAX, "; ", problems)
 }
 
-/// A pool by its name, or by its backend's.
+/// Finds a pool by its name, or by its backend's.
 fn find_pool<'a>(name: &str, inventory: &'a Inventory) -> Result<&'a Pool, CreateError> {
     let by_backend = inventory.pools.get(name);
     let found = by_backend.or_else(|| inventory.pools.values().find(|pool| pool.name == name));
@@ -261,7 +262,7 @@ fn check_amount(
 }
 
 fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    /// Pools and capacities are never so many; devices may be.
+    /// Limit for lists in messages. Pools and capacities are never so many; devices may be.
     const MOST: usize = 10;
     let names = listed(MOST, ", ", names);
     if names.is_empty() { "none".to_owned() } else { names }

@@ -22,7 +22,7 @@ use crate::{
 
 const ENDINGS: [&str; 3] = ["json", "yaml", "yml"];
 
-/// Larger than any claim the API server would store; a bound for what a wrong file can cost.
+/// Largest manifest, larger than any claim the API server would store; a bound for the cost of a wrong file.
 const LARGEST_BYTES: u64 = 3 << 20;
 
 /// A folder of manifests, read for one driver. Cheap to clone.
@@ -31,13 +31,13 @@ pub struct ManifestFolder {
     folder: Arc<Path>,
     driver: Arc<str>,
     tasks: Tasks,
-    /// Held while a manifest is added: looking whether the name is free, and taking it, is one step.
+    /// Held while a manifest is added: the check that the name is free and the write are one step.
     adding: Arc<Mutex<()>>,
-    /// One at a time chooses devices for a claim, until the manifest tells the next one what was chosen.
+    /// Permit for choosing a claim's devices, held until the manifest shows the choice to the next one.
     choosing: Arc<Semaphore>,
 }
 
-/// Why a manifest could not be read or written.
+/// Reason why a manifest could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestsError {
     /// A step on a file failed.
@@ -48,7 +48,7 @@ pub enum ManifestsError {
     Invalid {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// Cause.
         #[source]
         source: ManifestError,
     },
@@ -67,12 +67,12 @@ pub enum ManifestsError {
     OtherUid {
         /// The file.
         path: PathBuf,
-        /// In the file.
+        /// UID in the file.
         found: String,
-        /// Asked for.
+        /// UID of the request.
         wanted: String,
     },
-    /// There is a claim of that name already.
+    /// A claim of that name exists already.
     #[error("claim {name} exists already: {path}")]
     Exists {
         /// `namespace/name`.
@@ -90,12 +90,12 @@ pub enum ManifestsError {
 pub struct ManifestFile {
     /// The file.
     pub path: PathBuf,
-    /// Its content.
+    /// Content of the file.
     pub manifest: ResourceClaim,
 }
 
 impl ManifestFolder {
-    /// The manifests in `folder` for `driver`; the folder need not exist yet.
+    /// Makes the folder of manifests for `driver`; `folder` need not exist yet.
     pub fn new(folder: &Path, driver: &str, tasks: &Tasks) -> Self {
         Self {
             folder: folder.into(),
@@ -106,22 +106,22 @@ impl ManifestFolder {
         }
     }
 
-    /// Where blocking work on the folder runs.
+    /// Tasks for blocking work on the folder.
     pub fn tasks(&self) -> &Tasks {
         &self.tasks
     }
 
-    /// Waits for one's turn to choose devices for a claim and to add its manifest.
+    /// Waits for the permit to choose devices for a claim and to add its manifest.
     pub async fn turn_to_choose(&self) -> Option<SemaphorePermit<'_>> {
-        // It is never closed, which is the only error.
+        // The semaphore is never closed, which is the only error.
         self.choosing.acquire().await.ok()
     }
 
-    /// The manifest of the claim called `namespace/name`.
+    /// Finds the manifest of the claim called `namespace/name`.
     ///
     /// # Errors
-    /// When there is none, or it is not valid. With files of other names: when none of them is it and one of them
-    /// cannot be read, since that one may be meant.
+    /// When there is none, or it is not valid. For files of other names: when none of them has the claim and one of
+    /// them cannot be read, since that one may be meant.
     pub fn find(&self, namespace: &str, name: &str) -> Result<ManifestFile, ManifestsError> {
         let stem = stem(namespace, name)?;
         for ending in ENDINGS {
@@ -150,7 +150,7 @@ impl ManifestFolder {
     /// Every manifest of the folder, by file name; a file that is not valid is an error in the list.
     ///
     /// # Errors
-    /// When the folder cannot be read. A folder that is not there holds nothing.
+    /// When the folder cannot be read. An absent folder holds no manifest.
     pub fn all(&self) -> Result<Vec<Result<ManifestFile, ManifestsError>>, ManifestsError> {
         let entries = match fs::read_dir(&self.folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -169,8 +169,8 @@ impl ManifestFolder {
         Ok(paths.iter().filter_map(|path| read(path).transpose()).collect())
     }
 
-    /// What is wrong with the manifests of the folder: files that are none, and those of which this driver cannot tell what
-    /// they give.
+    /// Problems with the manifests of the folder: files that are no manifests, and manifests whose allocation this
+    /// driver cannot read.
     ///
     /// # Errors
     /// As [`all`](Self::all).
@@ -180,7 +180,7 @@ impl ManifestFolder {
 
     fn check(&self, ManifestFile { path, manifest }: ManifestFile) -> Result<(), ManifestsError> {
         match manifest.claim().and_then(|_| manifest.allocation(&self.driver)) {
-            // What is for other drivers only is in order.
+            // A manifest for other drivers only is in order.
             Ok(_) | Err(AllocationError::NotOurs { .. }) => Ok(()),
             Err(error) => Err(ManifestsError::Invalid { path, source: error.into() }),
         }
@@ -193,7 +193,7 @@ impl ManifestFolder {
     pub fn add(&self, manifest: &ResourceClaim) -> Result<PathBuf, ManifestsError> {
         let (namespace, name) = (&manifest.metadata.namespace, &manifest.metadata.name);
         let stem = stem(namespace, name)?;
-        // What the lock guards is on disk, and whole whatever happened to the last holder.
+        // The lock guards a folder on disk, which is whole even if the last holder panicked.
         let _adding = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
         self.refuse_taken(namespace, name)?;
         let path = self.folder.join(format!("{stem}.json"));
@@ -214,7 +214,7 @@ impl ManifestFolder {
     /// Refuses a name that a claim has already.
     ///
     /// # Errors
-    /// When there is such a claim, when the name is none, or when it cannot be known.
+    /// When such a claim exists, when the name is not valid, or when a file that may be the claim's cannot be read.
     pub fn refuse_taken(&self, namespace: &str, name: &str) -> Result<(), ManifestsError> {
         match self.find(namespace, name) {
             Ok(found) => Err(ManifestsError::Exists { name: format!("{namespace}/{name}"), path: found.path }),
@@ -223,7 +223,7 @@ impl ManifestFolder {
         }
     }
 
-    /// Removes a manifest. One that is gone is fine.
+    /// Removes a manifest. A manifest that is gone is no error.
     ///
     /// # Errors
     /// When the file cannot be removed.
@@ -253,7 +253,7 @@ impl ReadClaims for ManifestFolder {
     }
 }
 
-/// `namespace_name`, which cannot lead out of the folder.
+/// Returns `namespace_name`, which cannot lead out of the folder.
 fn stem(namespace: &str, name: &str) -> Result<String, ManifestsError> {
     for part in [namespace, name] {
         ObjectName::new(part).map_err(|_| ManifestsError::Name(part.to_owned()))?;
@@ -261,7 +261,7 @@ fn stem(namespace: &str, name: &str) -> Result<String, ManifestsError> {
     Ok(format!("{namespace}_{name}"))
 }
 
-/// The manifest in a file; `None` if there is no such file.
+/// Reads the manifest in a file; `None` if there is no such file.
 fn read(path: &Path) -> Result<Option<ManifestFile>, ManifestsError> {
     let text = match read_text(path, LARGEST_BYTES) {
         Err(error) if error.source.kind() == io::ErrorKind::NotFound => return Ok(None),

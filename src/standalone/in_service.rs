@@ -1,4 +1,5 @@
-//! Keeps drained devices from new claims. On hosts without an API server nobody else does: a scheduler sees the taint.
+//! Keeps drained devices from new claims on hosts without an API server. In a cluster the scheduler does so: it sees
+//! the taint.
 
 use std::{
     sync::Arc,
@@ -13,14 +14,15 @@ use crate::{
     units::elapsed,
 };
 
-/// Allocations of which no device is drained. Only new claims are read; what a claim holds stays its own.
+/// Reader of allocations that refuses those with a drained device. Only new claims are read; a claim keeps the devices
+/// that it holds.
 #[derive(Debug)]
 pub struct InService<R> {
     claims: R,
     inventory: InventoryReader,
 }
 
-/// A claim was given a drained device.
+/// A drained device was given to a claim.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
     "device {name} is drained ({reason}, for {elapsed}): put it back into service with `hostler device undrain {name}`"
@@ -28,14 +30,14 @@ pub struct InService<R> {
 pub struct DrainedError {
     /// `backend/device`.
     pub name: String,
-    /// The operator's words.
+    /// The operator's reason.
     pub reason: String,
-    /// Since when, for people.
+    /// Age of the drain, for people.
     pub elapsed: String,
 }
 
 impl<R> InService<R> {
-    /// What `claims` reads, as long as `inventory` has no drain of it.
+    /// Makes a reader of `claims` that refuses the devices that `inventory` has as drained.
     pub fn new(claims: R, inventory: InventoryReader) -> Self {
         Self { claims, inventory }
     }
@@ -56,7 +58,7 @@ impl<R: ReadClaims> ReadClaims for InService<R> {
     }
 }
 
-/// Refuses what gives a drained device to a new claim.
+/// Refuses an allocation that gives a drained device to a new claim.
 ///
 /// # Errors
 /// With the first such device.
@@ -64,7 +66,7 @@ pub fn refuse_drained(allocation: &Allocation, inventory: &Inventory) -> Result<
     drained(allocation, inventory).map_or(Ok(()), Err)
 }
 
-/// The first device that nobody new shall get. Whoever looks after devices may have drained ones too.
+/// Finds the first drained device of an allocation. Administrators' access to drained devices is allowed.
 fn drained(allocation: &Allocation, inventory: &Inventory) -> Option<DrainedError> {
     let of = |grant: &Grant| {
         let (backend, device) = inventory.find(&grant.pool, grant.device.as_str())?;
@@ -75,7 +77,7 @@ fn drained(allocation: &Allocation, inventory: &Inventory) -> Option<DrainedErro
 
 impl DrainedError {
     fn new(backend: &BackendName, grant: &Grant, drain: &Drain) -> Self {
-        // A clock that was set back makes a drain that begins later, and has lasted for nothing yet.
+        // A drain that begins in the future, since the clock was set back, has lasted for no time yet.
         let lasted = SystemTime::now().duration_since(drain.since).unwrap_or(Duration::ZERO);
         Self {
             name: format!("{backend}/{}", grant.device),

@@ -1,8 +1,8 @@
-//! Reads a ResourceClaim that people write.
+//! Parser of ResourceClaims that people write.
 //!
-//! Where it stands what a claim is given, unknown fields are refused: a misspelt `consumedCapacity` must not hand out a
-//! whole device. That is below `status.allocation.devices`, and in `spec` of what nobody has allocated. Elsewhere they are let
-//! through, as `kubectl get -o yaml` writes many.
+//! Where a manifest says what a claim is given, unknown fields are refused: a misspelt `consumedCapacity` must not hand
+//! out a whole device. These are the fields below `status.allocation.devices`, and those of `spec` in a claim without
+//! an allocation. Elsewhere unknown fields are allowed, as `kubectl get -o yaml` writes many.
 
 use hostler_api::resource::{AllocationError, DeviceClass, ResourceClaim};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -16,18 +16,18 @@ const API_VERSIONS: [&str; 2] = ["resource.k8s.io/v1", "resource.k8s.io/v1beta2"
 /// The group of claims.
 const CLAIM_GROUP: &str = "resource.k8s.io";
 
-/// Below this, every field of a claim that has been given something has to be known.
+/// Prefix of the fields of an allocated claim that must all be known.
 const STRICT: &str = "status.allocation.devices.";
-/// And of one that has not, or of a class.
+/// Prefix of such fields in a claim without an allocation, and in a class.
 const STRICT_SPEC: &str = "spec.";
 
-/// What is wrong with a manifest. The folder adds the file's name.
+/// A problem of a manifest. The folder adds the file's name.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
-    /// Not JSON or YAML.
+    /// The text is not JSON or YAML.
     #[error("it is not valid JSON or YAML: {0}")]
     Syntax(String),
-    /// Not a claim.
+    /// The object is not a claim.
     #[error(transparent)]
     Claim(#[from] AllocationError),
 }
@@ -36,7 +36,7 @@ fn field(path: impl Into<String>, reason: impl std::fmt::Display) -> ManifestErr
     AllocationError::field(path, reason).into()
 }
 
-/// Reads JSON or YAML.
+/// Parses JSON or YAML.
 ///
 /// # Errors
 /// When the text is not a ResourceClaim; the error names the field.
@@ -75,27 +75,27 @@ fn strict<T: DeserializeOwned>(value: Value, strict: &str) -> Result<T, Manifest
 pub struct UnallocatedClaim {
     /// The claim.
     pub claim: ResourceClaim,
-    /// Classes that it names. One that is called like one of hostler's takes its place.
+    /// Classes that the claim names. A class with the name of one of hostler's takes its place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<DeviceClass>,
 }
 
-/// What is wrong with one document of several.
+/// A problem of one document of several.
 #[derive(Debug, thiserror::Error)]
 #[error("document {document}")]
 pub struct DocumentError {
-    /// Which one, from 1.
+    /// Number of the document, from 1.
     pub document: usize,
-    /// What is wrong with it.
+    /// The problem.
     #[source]
     pub source: ManifestError,
 }
 
-/// Reads claims that nobody has allocated, or templates of such, with the classes that stand beside them, from JSON or YAML
+/// Parses claims without an allocation, or templates of such claims, with the classes beside them, from JSON or YAML
 /// with any number of documents and lists.
 ///
 /// # Errors
-/// With everything that is wrong, document by document; 0 stands for the text as a whole.
+/// Every problem, document by document; 0 stands for the text as a whole.
 pub fn parse_unallocated(text: &str) -> Result<Vec<UnallocatedClaim>, Vec<DocumentError>> {
     let documents =
         documents(text).map_err(|reason| vec![DocumentError { document: 0, source: ManifestError::Syntax(reason) }])?;
@@ -118,7 +118,7 @@ pub fn parse_unallocated(text: &str) -> Result<Vec<UnallocatedClaim>, Vec<Docume
     }
 }
 
-/// The objects of a document: none of an empty one, several of a list.
+/// Objects of a document: none of an empty document, several of a list.
 fn items(mut document: Value) -> Vec<Value> {
     let is_list = document["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
     match document["items"].take() {
@@ -128,7 +128,7 @@ fn items(mut document: Value) -> Vec<Value> {
     }
 }
 
-/// What stands in files of claims that nobody has allocated.
+/// An object in a file of claims without allocations.
 enum UnallocatedObject {
     Claim(Box<ResourceClaim>),
     Class(Box<DeviceClass>),
@@ -155,16 +155,16 @@ fn unallocated(mut object: Value) -> Result<UnallocatedObject, ManifestError> {
     }
 }
 
-/// Returns true for an object of another group than that of claims. Which groups hold what uses a claim is not known here: pods,
-/// Jobs, Reservations and requests of batch systems stand beside claims in one file. A misspelt kind of claims keeps its group,
-/// and is refused.
+/// True for an object of another group than that of claims. The groups of objects that use claims are not known here:
+/// pods, Jobs, Reservations and requests of batch systems stand beside claims in one file. A misspelt kind of claims
+/// keeps its group, and is refused.
 fn is_of_others(object: &Value) -> bool {
     let version = object["apiVersion"].as_str().unwrap_or_default();
     let (group, _) = version.split_once('/').unwrap_or(("", version));
     !version.is_empty() && group != CLAIM_GROUP
 }
 
-/// Refuses what is no claim, and what only a later API server may leave out.
+/// Refuses an object that is no claim, or that leaves out a field that only later versions of the API may leave out.
 fn checked(claim: ResourceClaim) -> Result<ResourceClaim, ManifestError> {
     if claim.kind != "ResourceClaim" {
         return Err(field("kind", format!("it is {:?}; write ResourceClaim", claim.kind)));
@@ -182,7 +182,7 @@ fn checked(claim: ResourceClaim) -> Result<ResourceClaim, ManifestError> {
     Ok(claim)
 }
 
-/// A path as people write it: `results[0].device`.
+/// Returns a path in the form in which people write it: `results[0].device`.
 fn dotted(path: &serde_ignored::Path<'_>) -> String {
     use serde_ignored::Path;
     match path {

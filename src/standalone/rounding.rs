@@ -1,4 +1,4 @@
-//! Amounts that are larger than they were asked for, since a capacity is given in steps. Pure.
+//! Amounts that are larger than requested, since a capacity is given in steps. Pure.
 
 use hostler_api::{
     ExactQuantity, Quantity,
@@ -7,7 +7,8 @@ use hostler_api::{
 
 use super::CreateDevice;
 
-/// Returns a sentence for each larger amount of devices that were asked for by name. Results stand in the order of the devices.
+/// Returns a sentence for each larger amount of devices that were requested by name. Results stand in the order of the
+/// devices.
 pub fn rounded_devices(asked: &[CreateDevice], results: &[DeviceRequestAllocationResult]) -> Vec<String> {
     let note = |(asked, given): (&CreateDevice, &DeviceRequestAllocationResult)| {
         let amounts = asked.capacity.iter().map(|(name, wanted)| (&**name, wanted.get().into()));
@@ -26,7 +27,7 @@ pub fn rounded_requests(claim: &ResourceClaim, results: &[DeviceRequestAllocatio
     results.iter().flat_map(note).collect()
 }
 
-/// The capacity that the request of this name, `request` or `request/subrequest`, asks for.
+/// Capacity that the request of this name, `request` or `request/subrequest`, asks for.
 fn capacity_of<'a>(request: &'a DeviceRequest, name: &str) -> Option<&'a CapacityRequirements> {
     match name.split_once('/') {
         None => request.exactly.as_ref().filter(|_| request.name == name)?.capacity.as_ref(),
@@ -49,7 +50,7 @@ fn rounded<'a>(
     asked.filter_map(note).collect()
 }
 
-/// An amount as it stands in an allocation: a text or a number.
+/// Reads an amount of an allocation: a text or a number.
 fn amount(value: &serde_json::Value) -> Option<ExactQuantity> {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned).parse().ok()
 }
