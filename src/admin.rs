@@ -150,7 +150,7 @@ pub struct AdminParts {
     pub nri: NriSide,
     /// Holders of devices, by pod.
     pub pod_usage: PodUsageReader,
-    /// How devices look in slices, published or not.
+    /// Settings of slices, published or not.
     pub slices: SliceSettings,
     /// Tasks for long work.
     pub tasks: Tasks,
@@ -159,13 +159,13 @@ pub struct AdminParts {
 /// State of the kubelet.
 #[derive(Clone, Debug)]
 pub struct KubeletSide {
-    /// The kubelet's last word on the registration.
+    /// The kubelet's last answer to the registration.
     pub registration_rx: watch::Receiver<RegistrationState>,
-    /// Number of its connections to the socket that it calls.
+    /// Number of the kubelet's connections to the service socket.
     pub connections_rx: watch::Receiver<KubeletConnections>,
-    /// The socket that it looks for.
+    /// The registration socket, which the kubelet finds by itself.
     pub registration_socket: PathBuf,
-    /// The socket that it calls.
+    /// The service socket, which the kubelet calls.
     pub service_socket: PathBuf,
     /// The folder that every kubelet makes in its root, and nothing else does.
     pub pods: PathBuf,

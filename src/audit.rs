@@ -55,7 +55,7 @@ pub struct AuditParts {
     pub containers: ContainerDir,
     /// The kubelet's folder: its own bindings there tell if the kubelet was the one that changed a container.
     pub kubelet: PathBuf,
-    /// Time between two looks at all containers; `None` for never.
+    /// Period of the passes over all containers; `None` for never.
     pub period: Option<Duration>,
     /// Counters of the findings.
     pub metrics: Metrics,
@@ -75,7 +75,7 @@ pub struct AuditRemark {
 /// Faults of the binding of containers; nothing where all is well.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct AuditTable {
-    /// By claim; a container with several claims is with each of them.
+    /// Remarks by claim; a container with several claims is listed with each of them.
     pub remarks: BTreeMap<ClaimUid, Vec<AuditRemark>>,
 }
 
@@ -144,7 +144,7 @@ pub struct WaitingAudit {
 }
 
 impl WaitingAudit {
-    /// Makes the audit ready; nothing is looked at yet.
+    /// Makes the audit, which has read nothing yet.
     pub fn new(parts: AuditParts) -> Self {
         Self { parts, table_tx: watch::Sender::default(), news_tx: broadcast::Sender::new(NEWS) }
     }
@@ -154,7 +154,7 @@ impl WaitingAudit {
         AuditHandle { table_rx: self.table_tx.subscribe(), news_tx: self.news_tx.clone() }
     }
 
-    /// Begins. Changes from before the start are found and mended now.
+    /// Starts the audit. Changes from before the start are found and reverted now.
     pub fn start(self, tasks: &Tasks) {
         task::start(self, tasks);
     }

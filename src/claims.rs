@@ -78,7 +78,7 @@ pub struct PreparedDevice {
 /// The result of an operation on one claim. The error is shared: several callers may wait for one operation.
 pub type ClaimResult<T> = Result<T, Arc<ClaimError>>;
 
-/// Why a claim could not be prepared or taken back.
+/// Reason why a claim could not be prepared or taken back.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
     /// The allocation could not be read.
@@ -105,7 +105,7 @@ pub enum ClaimError {
         pool: String,
         /// The device of the allocation.
         device: DeviceName,
-        /// Why nothing is known.
+        /// Reason why they are not known.
         reason: String,
     },
     /// A start has not made the claim right yet.
@@ -113,7 +113,7 @@ pub enum ClaimError {
     Recovering {
         /// The claim.
         uid: ClaimUid,
-        /// Since when, and by which backends, in words.
+        /// Start of the claim's recovery and its backends, in words.
         recovery: String,
     },
     /// Another claim holds the device.
@@ -157,7 +157,7 @@ pub enum ClaimError {
     UnknownCapacity {
         /// The device.
         device: DeviceName,
-        /// As in the allocation.
+        /// Capacity of the allocation.
         capacity: String,
         /// Capacities that the device has.
         known: String,
@@ -194,7 +194,7 @@ pub enum ClaimError {
     /// The holder of what is missing may need it no more.
     #[error("{}; whether its holder still needs it is being looked at: try again in some seconds", Chain(&**refusal))]
     Contested {
-        /// Why the claim is refused, as long as the holder needs it.
+        /// Reason of the refusal, as long as the holder needs the device.
         refusal: Box<ClaimError>,
     },
     /// The claim was to be taken back as not needed, and was asked for again.
@@ -252,7 +252,7 @@ pub enum ClaimError {
     RollBack {
         /// The whole chain of the first error.
         cause: String,
-        /// Why undoing failed.
+        /// Reason why undoing failed.
         #[source]
         source: Arc<ClaimError>,
     },
@@ -277,9 +277,9 @@ pub enum ClaimError {
     /// An order has waited long enough.
     #[error("gave up after {waited}, before anything was changed: busy with {obstacles}")]
     OrderTimedOut {
-        /// How long it waited.
+        /// Time for which the order waited.
         waited: String,
-        /// Work that was in its way.
+        /// Work that was in the order's way.
         obstacles: String,
     },
     /// The caller that gave an order has gone while the order waited.
@@ -328,9 +328,9 @@ pub struct ClaimFailure {
     pub claim: ClaimRef,
     /// `prepare` or `unprepare`.
     pub operation: &'static str,
-    /// Why.
+    /// Cause of the failure.
     pub error: Arc<ClaimError>,
-    /// When.
+    /// Time of the failure.
     pub at: SystemTime,
 }
 
@@ -350,13 +350,13 @@ pub enum ClaimOperation {
     Prepare,
     /// The claim is taken back.
     Unprepare,
-    /// The claim's containers are told what has become of their devices' attributes.
+    /// The files with the attributes of the claim's devices are written anew.
     Describe,
     /// A start makes right what the last run left of it.
     Recover,
 }
 
-/// Why a device of an allocation is not found.
+/// Reason why a device of an allocation is not found.
 fn absent(inventory: &Inventory, pool: &str, device: &DeviceName) -> ClaimError {
     let (pool, device) = (pool.to_owned(), device.clone());
     match inventory.unknown_reason(&pool) {

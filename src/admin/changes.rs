@@ -26,7 +26,7 @@ use crate::{claims::ClaimTable, inventory::Inventory, tasks::Tasks};
 const MOST_WAITING: usize = 16;
 /// Longest wait of a request. A caller that still cares asks again.
 const LONGEST: Duration = Duration::from_secs(60);
-/// Time in which most of a storm of changes is over: it is told of once.
+/// Time in which most of a burst of changes is over: the whole burst gets one answer.
 const SETTLE: Duration = Duration::from_millis(50);
 
 /// Callers that wait for changes, and the state that was last seen.

@@ -18,7 +18,7 @@ use crate::{
 /// Greatest age of a connection to metrics and probes: many answers, and none that takes half as long.
 pub(super) const OLDEST: Duration = Duration::from_secs(60);
 
-/// Why the command line or Prometheus cannot be served.
+/// Reason why the command line or Prometheus cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The socket could not be made.

@@ -68,16 +68,16 @@ pub struct AdminStatus {
 /// The connection with the kubelet.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct AdminKubelet {
-    /// The kubelet's last word: true, false, or none yet.
+    /// The kubelet's last answer: true, false, or none yet.
     pub registered: Option<bool>,
     /// True if the kubelet has a connection to the socket that it calls.
     #[serde(default)]
     pub connected: bool,
-    /// Why the kubelet refused.
+    /// Reason of the kubelet's refusal.
     pub error: Option<String>,
-    /// The socket that it looks for.
+    /// The registration socket, which the kubelet finds by itself.
     pub registration_socket: PathBuf,
-    /// The socket that it calls.
+    /// The service socket, which the kubelet calls.
     pub service_socket: PathBuf,
 }
 
@@ -86,7 +86,7 @@ pub struct AdminKubelet {
 pub struct AdminNri {
     /// Name and version of the runtime; absent while there is no connection.
     pub runtime: Option<String>,
-    /// Why there is no connection any more.
+    /// Reason of the end of the last connection.
     pub error: Option<String>,
     /// Socket on which the runtime listens for plugins.
     pub socket: PathBuf,
@@ -103,7 +103,7 @@ pub struct AdminNri {
 pub struct AdminPublication {
     /// True if the API server has what the inventory says.
     pub synced: bool,
-    /// Why not, if something is wrong.
+    /// Reason why not, if there is a fault.
     pub error: Option<String>,
     /// Number of slices.
     pub slices: usize,
@@ -128,7 +128,7 @@ pub struct AdminPods {
     pub known: bool,
     /// Number of pods now, or when the API server was last heard.
     pub pods: usize,
-    /// Why nothing, or nothing newer, is known.
+    /// Reason why the pods are not known, or not up to date.
     pub error: Option<String>,
 }
 
@@ -137,7 +137,7 @@ pub struct AdminPods {
 pub struct AdminTopology {
     /// True if the object is up to date.
     pub exported: bool,
-    /// Why not, if something is wrong.
+    /// Reason why not, if there is a fault.
     pub error: Option<String>,
 }
 
@@ -146,7 +146,7 @@ pub struct AdminTopology {
 pub struct AdminHardware {
     /// True if the NodeHardware is up to date.
     pub reported: bool,
-    /// Why not, if something is wrong.
+    /// Reason why not, if there is a fault.
     pub error: Option<String>,
 }
 
@@ -164,7 +164,7 @@ pub struct AdminBackend {
     /// Number of drained devices, there or not.
     #[serde(default)]
     pub drained: usize,
-    /// Why nothing newer is known, if its last scan failed or has not answered.
+    /// Reason why the devices are not up to date, if the last scan failed or has not answered.
     pub stale: Option<String>,
     /// True if nothing at all is known of the backend's devices: `devices` says nothing then.
     #[serde(default)]
@@ -186,7 +186,7 @@ pub struct AdminDevice {
     pub pool: String,
     /// `Healthy`, `Unhealthy`, `Unknown`, or `Absent` for one that is not there.
     pub health: String,
-    /// Why it is not healthy.
+    /// Reason why the device is not healthy.
     pub health_reason: Option<String>,
     /// Drain of the device, if it is out of service.
     pub drained: Option<DeviceDrain>,
@@ -213,7 +213,7 @@ impl AdminDevice {
 /// A device with what can be asked of it: `GET /v1/devices/{name}`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct AdminDeviceDetails {
-    /// As in the list.
+    /// The device as in the list.
     #[serde(flatten)]
     pub device: AdminDevice,
     /// Attributes as in the inventory; empty for one that is not there.
@@ -228,7 +228,7 @@ pub struct AdminDeviceDetails {
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct DrainDevice {
-    /// Why, for people.
+    /// Reason, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// True if pods that use the device shall go.
@@ -286,11 +286,11 @@ pub struct AdminOperated {
 /// Claims by state.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct AdminClaimCounts {
-    /// Ready.
+    /// Claims that are ready.
     pub prepared: usize,
-    /// On the way, or stuck on the way.
+    /// Claims that are being prepared, or whose preparing has failed.
     pub preparing: usize,
-    /// Not understood.
+    /// Claims whose record is not understood.
     pub quarantined: usize,
 }
 
@@ -389,7 +389,7 @@ pub struct AdminClaimDevice {
     pub mems: String,
     /// Parts of capacities taken.
     pub consumed: BTreeMap<String, Quantity>,
-    /// Wishes that could not be met, with the reasons.
+    /// Preferences that could not be met, with the reasons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unmet: Vec<String>,
 }

@@ -43,7 +43,7 @@ pub(super) struct KubeletCpus {
     policy_name: String,
     #[serde(default)]
     default_cpu_set: String,
-    /// By pod and container.
+    /// Lists of CPUs by pod and container.
     #[serde(default)]
     entries: BTreeMap<String, BTreeMap<String, String>>,
 }

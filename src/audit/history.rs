@@ -20,18 +20,18 @@ pub(super) struct BindingHistory {
 /// Verdict on a container now.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum BindingVerdict {
-    /// Nothing: it is as it should be.
+    /// The container is bound as it should be.
     Sound,
     /// The container is put back.
     Repair,
     /// The container is left alone from now on.
     GiveUp,
-    /// The container is left alone, as was said.
+    /// The container is left alone, as was reported.
     Leave,
 }
 
 impl BindingHistory {
-    /// Judges a look at the container.
+    /// Decides after a read of the container's binding.
     pub(super) fn judge(&mut self, sound: bool, now: Instant) -> BindingVerdict {
         self.repairs.retain(|at| now.duration_since(*at) < WINDOW);
         if sound {

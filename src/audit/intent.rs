@@ -31,9 +31,9 @@ pub(super) struct NotedContainer {
 pub(super) enum BindingIntent {
     /// Bound to these. Nodes that programs need besides are not in it.
     Bound(Pins),
-    /// Not known now: a claim of the container is worked on, which is nothing to hold a container to.
+    /// Not known now: a claim of the container is worked on, so its record is no measure for the container.
     Later,
-    /// Not known, for this reason.
+    /// Not known; the value is the reason.
     Unknown(String),
 }
 

@@ -1,4 +1,4 @@
-//! One look at all containers with claims, which also puts back those that are bound otherwise. Blocking.
+//! One pass over all containers with claims, which also puts back those that are bound otherwise. Blocking.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -43,28 +43,28 @@ pub struct Auditor {
 #[derive(Debug, Default)]
 struct KnownContainer {
     history: BindingHistory,
-    /// The container's cgroup: finding it costs more than all the rest of a look.
+    /// The container's cgroup: finding it costs more than all the rest of a check.
     cgroup: Option<CpusetCgroup>,
     /// The finding about the container.
     remark: Option<AuditRemark>,
-    /// True if the container was looked at before: a fault at the first look arose before the audit watched.
+    /// True if the container was checked before: a fault at the first check arose before the audit watched.
     seen: bool,
 }
 
-/// Findings of a look.
+/// Findings of a pass.
 #[derive(Debug, Default)]
 pub struct AuditLook {
     /// Faults now.
     pub table: AuditTable,
-    /// News of the look.
+    /// News of the pass.
     pub news: Vec<AuditNews>,
     /// The folders in which a write may change what was found.
     pub folders: BTreeSet<PathBuf>,
-    /// Number of containers that were looked at.
+    /// Number of containers that were checked.
     pub containers: usize,
 }
 
-/// Why a container is not looked at, or not touched.
+/// Reason why a container is not checked, or not touched.
 #[derive(Debug, thiserror::Error)]
 enum AuditError {
     #[error("its first process has ended, and nobody can tell whose cgroup it is now")]
@@ -92,12 +92,12 @@ struct Drift<'a> {
 }
 
 impl Auditor {
-    /// Makes an auditor that has looked at nothing yet.
+    /// Makes an auditor that has checked no container yet.
     pub fn new(root: SysRoot, containers: ContainerDir, kubelet: PathBuf, metrics: Metrics) -> Self {
         Self { root, containers, kubelet, metrics, known: BTreeMap::new() }
     }
 
-    /// Looks at every container that runs with a claim on record, and puts back what may be put back.
+    /// Checks every container that runs with a claim on record, and puts back those that may be put back.
     pub fn look(&mut self, table: &ClaimTable, now: Instant) -> AuditLook {
         let mut look = AuditLook::default();
         let running = self.running(table);
@@ -154,7 +154,7 @@ impl Auditor {
         running
     }
 
-    /// Looks at one container; returns its news.
+    /// Checks one container; returns its news.
     fn audit(
         &self,
         container: &NotedContainer,
@@ -165,7 +165,7 @@ impl Auditor {
         let happened = match intent::intent(container, table) {
             BindingIntent::Bound(wanted) => match self.drift(container, wanted, known) {
                 Ok(drift) => self.settle(drift, known, now),
-                // A container that has gone is not found by the next look.
+                // A container that has gone is not found by the next pass.
                 Err(AuditError::Ended) => {
                     known.remark = None;
                     None
@@ -179,7 +179,7 @@ impl Auditor {
         claims.iter().filter_map(|claim| happened.as_ref().map(|happening| happening.about(claim))).collect()
     }
 
-    /// Returns what is not as it should be, if anything.
+    /// Returns the fault of the binding, if there is one.
     fn drift<'a>(
         &self,
         container: &'a NotedContainer,
@@ -222,7 +222,7 @@ impl Auditor {
         }
     }
 
-    /// Acts on a look, and returns what has happened.
+    /// Acts on a finding, and returns the news of it.
     fn settle(&self, drift: Option<Drift<'_>>, known: &mut KnownContainer, now: Instant) -> Option<Happening> {
         let verdict = known.history.judge(drift.is_none(), now);
         let Some(drift) = drift else {
@@ -280,7 +280,7 @@ impl Auditor {
         Some(Happening { reason: "CpusetDegraded", message })
     }
 
-    /// Notes once that a container cannot be looked at.
+    /// Reports once that a container cannot be checked.
     fn leave_unseen(&self, container: &NotedContainer, known: &mut KnownContainer, text: String) -> Option<Happening> {
         known.cgroup = None;
         let remark = AuditRemark { container: container.id.clone(), degraded: false, text };

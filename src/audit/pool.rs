@@ -35,20 +35,20 @@ pub(super) struct PoolAuditor {
     root: SysRoot,
     kubelet: PathBuf,
     metrics: Metrics,
-    /// By id and process.
+    /// Containers by id and process.
     known: BTreeMap<(String, u32), PooledContainer>,
 }
 
 /// A container of the pool that runs.
 #[derive(Debug)]
 struct PooledContainer {
-    /// Start of its first process.
+    /// Start of the container's first process.
     started: u64,
     cgroup: CpusetCgroup,
     history: BindingHistory,
 }
 
-/// Why a container is not looked at, or not touched.
+/// Reason why a container is not checked, or not touched.
 #[derive(Debug, thiserror::Error)]
 enum PoolError {
     #[error("its first process cannot be looked at")]
@@ -62,12 +62,12 @@ enum PoolError {
 }
 
 impl PoolAuditor {
-    /// Makes an auditor that has looked at nothing yet.
+    /// Makes an auditor that has checked no container yet.
     pub(super) fn new(root: SysRoot, kubelet: PathBuf, metrics: Metrics) -> Self {
         Self { root, kubelet, metrics, known: BTreeMap::new() }
     }
 
-    /// Looks at every container that the runtime has put into the pool, and puts back those that run on CPUs of claims.
+    /// Checks every container that the runtime has put into the pool, and puts back those that run on CPUs of claims.
     pub(super) fn look(&mut self, table: &ClaimTable, seen: &SeenContainers, now: Instant) {
         let SeenContainers::Connected(seen) = seen else { return };
         self.known.retain(|(id, pid), _| seen.get(id).is_some_and(|container| container.pid == Some(*pid)));
@@ -132,7 +132,7 @@ impl PoolAuditor {
         Ok(PooledContainer { started, cgroup, history: BindingHistory::default() })
     }
 
-    /// Gives a container the CPUs of the pool again, if its process is the one that was looked at.
+    /// Gives a container the CPUs of the pool again, if its process is the one that was checked.
     fn put_back(
         &self,
         container: &SeenContainer,

@@ -21,7 +21,7 @@ use crate::tasks::{Outcome, Tasks};
 /// Time for the writes of one change: a runtime's update is several.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// Least time between two looks, however often a program writes.
+/// Least time between two passes, however often a program writes.
 const SHORTEST_PERIOD: Duration = Duration::from_secs(1);
 
 pub(super) fn start(waiting: WaitingAudit, tasks: &Tasks) {
@@ -38,7 +38,7 @@ pub(super) fn start(waiting: WaitingAudit, tasks: &Tasks) {
     let task = AuditTask::new(waiting, period, tasks);
     tasks.service("audit", async move {
         tokio::select! {
-            // Dropped between looks or while one runs to its end on its own.
+            // Dropped between passes or while one runs to its end on its own.
             outcome = task.run() => outcome,
             () = stop.cancelled() => Ok(()),
         }
@@ -113,7 +113,7 @@ impl AuditTask {
         });
     }
 
-    /// Waits for the time or for a hint.
+    /// Waits for the next pass's time or for a write.
     async fn wait(&self, due: Instant) {
         tokio::select! {
             // Cancel safe: it only waits.

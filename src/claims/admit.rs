@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{inventory::Inventory, registry::BackendRegistry};
 
-/// Something that a claim holds, with the claim's full name at hand.
+/// A device that a claim holds, with the claim's full name.
 #[derive(Clone, Debug)]
 pub struct HeldGrant<'a> {
     /// The holder.
@@ -87,7 +87,7 @@ pub(super) struct AdmissionRequest<'a> {
     pub(super) holdings: &'a [HeldGrant<'a>],
 }
 
-/// Why a grant cannot be met.
+/// Reason why a grant cannot be met.
 #[derive(Debug)]
 pub(super) struct GrantRefusal {
     /// The grant's place in the allocation.

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{containers::ContainerDir, inventory::InventoryReader, registry::BackendRegistry};
 
-/// Carries out what the owner of the claims has decided.
+/// Carries out the decisions of the claims' owner.
 #[derive(Debug)]
 pub(super) struct ClaimExecutor {
     pub(super) backends: BackendRegistry,
@@ -34,7 +34,7 @@ pub(super) struct ClaimExecutor {
     pub(super) lock: Arc<InstanceLock>,
 }
 
-/// How work on a claim ended.
+/// Outcome of work on a claim.
 #[derive(Debug)]
 pub(super) struct ClaimOutcome {
     pub(super) uid: ClaimUid,

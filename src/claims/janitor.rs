@@ -40,7 +40,8 @@ use doubts::{DoubtFile, Doubts};
 pub use verdict::ClaimObservation;
 use verdict::{ClaimLook, LOOK_AGAIN, ReleaseReason, ReleaseVerdict, judge};
 
-/// Looks at the claims per [`JanitorParts::release_after`]: enough that a claim is not held much longer than that.
+/// Number of checks of claims per [`JanitorParts::release_after`]: enough that a claim is not held much longer than
+/// that.
 const LOOKS: u32 = 4;
 
 /// The longest time between two looks: it is also how long the notes of ended containers lie around.
@@ -49,7 +50,7 @@ const LONGEST_PERIOD: Duration = Duration::from_secs(60);
 /// Claims that are looked at once at most; each costs a call. The others come with the next refusal.
 const MOST_CONTESTED: usize = 64;
 
-/// Why a claim could not be looked at.
+/// Reason why a claim could not be observed.
 pub type ObserveError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Observer of recorded claims at their source.
@@ -66,7 +67,7 @@ pub struct JanitorParts {
     pub claims: ClaimsHandle,
     /// Observer of the claims; `None`: only the notes of ended containers are removed.
     pub observer: Option<Arc<dyn ObserveClaims>>,
-    /// How long a claim must have been seen not to be needed.
+    /// Time for which a claim must have been seen not to be needed.
     pub release_after: Duration,
     /// The folder of the daemon's state; observations are kept there.
     pub state: PathBuf,
@@ -196,7 +197,7 @@ impl Janitor {
         }
     }
 
-    /// Looks at claims once, and has those taken back that are not needed.
+    /// Checks claims once, and has those taken back that are not needed.
     async fn round(&mut self, scope: LookScope, now: Instant) -> Option<JoinHandle<()>> {
         let candidates = self.candidates(scope, now);
         let looked = self.look(candidates, scope).await;

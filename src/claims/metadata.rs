@@ -53,7 +53,7 @@ pub struct DeviceMetadata {
 /// Attributes of one device, with the type of each value: `{"resource.kubernetes.io/numaNode": {"int": 0}}`.
 pub type Attributes = BTreeMap<String, Value>;
 
-/// Why a file could not be written.
+/// Reason why a file could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum MetadataError {
     /// A name is not one of the API server's.

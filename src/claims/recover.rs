@@ -39,7 +39,7 @@ use crate::{metrics::Metrics, registry::BackendRegistry};
 /// A claim that was found in an uncertain state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuarantinedClaim {
-    /// From the file's name.
+    /// UID in the file's name.
     pub uid: ClaimUid,
     /// The file at fault.
     pub path: PathBuf,
@@ -61,17 +61,17 @@ impl QuarantinedClaim {
 /// Action on one claim at start.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RecoveryAction {
-    /// Ready, CDI file in place.
+    /// The claim is ready, and its CDI file is in place.
     Keep(ClaimRecord),
-    /// Ready as far as the record says, CDI file lost.
+    /// The claim is ready according to its record; its CDI file is lost.
     Restore(ClaimRecord),
-    /// Ready in an earlier boot, and not yet in this one.
+    /// The claim was ready in an earlier boot, and is not yet in this one.
     AwaitPrepare(ClaimRecord),
-    /// Half done in this boot.
+    /// Preparing or taking back the claim was interrupted in this boot.
     RollBack(ClaimRecord),
-    /// Half done in an earlier boot.
+    /// Preparing or taking back the claim was interrupted in an earlier boot.
     Forget(ClaimRecord),
-    /// Not understood.
+    /// The record is not understood.
     Quarantine(QuarantinedClaim),
 }
 
@@ -122,9 +122,9 @@ fn read_cdi(path: PathBuf, naming: &CdiNaming) -> Option<FoundCdi> {
     Some(FoundCdi { path: file.path, holdings: annotation.and_then(|text| serde_json::from_str(&text).ok()) })
 }
 
-/// Holds a record to what its backends can have given, and to names that can be parts of paths. The checksum of a
-/// record finds accidents; a process that can write a record can write the checksum too. Devices of a backend that is
-/// not enabled are not checked, nor those of an earlier boot: they are prepared anew, since names of devices change
+/// Checks that a record's backends can have given its content, and that its names can be parts of paths. The checksum
+/// of a record finds accidents; a process that can write a record can write the checksum too. Devices of a backend that
+/// is not enabled are not checked, nor those of an earlier boot: they are prepared anew, since names of devices change
 /// with every boot.
 pub(super) fn hold_to_backends(loaded: LoadedRecord, backends: &BackendRegistry, boot_id: &str) -> LoadedRecord {
     let held = |record: ClaimRecord| match foreign(&record, backends, boot_id) {

@@ -95,14 +95,14 @@ impl ClaimRecord {
 pub enum RecordState {
     /// Everything is chosen; the hardware may be untouched, half changed or ready.
     Preparing,
-    /// Ready, and the kubelet may have been told so.
+    /// The claim is ready, and the kubelet may have been told so.
     Prepared,
     /// Was ready in an earlier boot, and is made ready again. The hardware may be untouched, half changed or ready;
     /// what was chosen stands, whatever becomes of that.
     Restoring,
 }
 
-/// One grant of a claim with what became of it.
+/// One grant of a claim, with the backend's choice and its result.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct RecordDevice {
     /// The backend that owns the device.
@@ -121,7 +121,7 @@ pub struct RecordDevice {
     /// Edits that containers need; empty until the hardware is ready.
     #[serde(default, skip_serializing_if = "ContainerEdits::is_empty")]
     pub edits: ContainerEdits,
-    /// Wishes that could not be met, with the reasons. Absent in records of earlier versions.
+    /// Preferences that could not be met, with the reasons. Absent in records of earlier versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unmet: Vec<String>,
 }
@@ -135,7 +135,7 @@ pub struct ClaimHoldings {
     pub devices: Vec<RecordDevice>,
 }
 
-/// Why records could not be written, removed or listed.
+/// Reason why records could not be written, removed or listed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// A step on one file or folder failed.
@@ -180,7 +180,7 @@ pub enum StoreError {
     /// An entry of the journal could not be put into JSON.
     #[error("failed to encode an entry of the journal")]
     Entry {
-        /// Why not.
+        /// Error of the encoder.
         #[source]
         source: serde_json::Error,
     },
@@ -189,13 +189,13 @@ pub enum StoreError {
     Encode {
         /// The claim.
         uid: ClaimUid,
-        /// Why not.
+        /// Error of the encoder.
         #[source]
         source: serde_json::Error,
     },
 }
 
-/// Why the content of a file is not a record.
+/// Reason why the content of a file is not a record.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
     /// The content is damaged, or of a later version of hostler.
@@ -258,7 +258,7 @@ pub fn salvage(bytes: &[u8]) -> Option<ClaimHoldings> {
 /// A record that was read.
 #[derive(Debug)]
 pub struct LoadedRecord {
-    /// From the file's name, or from the journal.
+    /// UID in the file's name, or in the journal.
     pub uid: ClaimUid,
     /// The file in which it was found.
     pub path: PathBuf,

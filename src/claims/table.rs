@@ -12,7 +12,7 @@ use super::{BusyClaim, ClaimOperation, recover, store};
 /// Everything that is known about claims, at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct ClaimTable {
-    /// By UID.
+    /// Claims by UID.
     pub claims: BTreeMap<ClaimUid, ClaimView>,
     /// Claims that a start has not made right yet. Callers that wait for them look at every table of that time.
     recovering: BTreeSet<ClaimUid>,

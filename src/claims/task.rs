@@ -80,7 +80,7 @@ impl std::fmt::Debug for ClaimsParts {
     }
 }
 
-/// Why the claims task could not start.
+/// Reason why the claims task could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimsStartError {
     /// The records are not accessible.

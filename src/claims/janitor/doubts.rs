@@ -21,7 +21,7 @@ const MOST_BYTES: u64 = 4 << 20;
 const FILE: &str = "doubts.json";
 const TEMPORARY: &str = ".doubts.json.tmp";
 
-/// By claim.
+/// Doubts by claim.
 pub(super) type Doubts = BTreeMap<ClaimUid, ReleaseDoubt>;
 
 /// Error of reading or keeping the observations.

@@ -15,19 +15,19 @@ pub enum ClaimObservation {
     Allocated,
     /// The claim is not there.
     Gone,
-    /// Another claim has its name.
+    /// Another claim has the name.
     OtherUid,
     /// The claim is there, and nothing of what is on record is allocated to it.
     Deallocated,
 }
 
-/// Why a claim is taken back.
+/// Reason why a claim is taken back.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReleaseReason {
     /// The claim's object is gone.
     Gone,
-    /// Another object has its name.
+    /// Another object has the claim's name.
     OtherUid,
     /// Nothing of what is on record is allocated to it any more.
     Deallocated,

@@ -44,7 +44,7 @@ pub struct DeviceOrder {
     pub device: DeviceName,
     /// The operation.
     pub operation: DeviceOperation,
-    /// How long it may wait before it is under way.
+    /// Time that the order may wait before it is under way.
     pub patience: Duration,
 }
 

@@ -78,7 +78,7 @@ pub(in crate::claims) struct OperateJob {
     pub(in crate::claims) held: Vec<OwnedHeldGrant>,
 }
 
-/// Something that a claim holds, for a thread that outlives the look at the table.
+/// A device that a claim holds, for a thread that outlives the borrow of the table.
 #[derive(Debug)]
 pub(in crate::claims) struct OwnedHeldGrant {
     uid: ClaimUid,
