@@ -123,7 +123,7 @@ pub struct ContainerUse<'a> {
 /// Error of recording a container.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// Something about the container could not be read.
+    /// A file about the container could not be read.
     #[error("failed to read /{path} of the container")]
     Look {
         /// The file, without the leading slash.
@@ -245,7 +245,7 @@ impl ContainerDir {
         Ok(containers)
     }
 
-    /// Looks if the first process of a container is there right now.
+    /// State of the first process of a container right now.
     pub fn sight(&self, note: &ContainerNote) -> ContainerSight {
         life::sight(&self.root, note, &self.boot_id)
     }

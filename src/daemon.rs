@@ -129,7 +129,7 @@ pub enum DaemonError {
     Ended {
         /// The part.
         name: &'static str,
-        /// Why.
+        /// Reason of the end.
         #[source]
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },

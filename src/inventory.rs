@@ -47,14 +47,14 @@ pub struct Inventory {
 pub struct Pool {
     /// `<node>/<backend>`.
     pub name: String,
-    /// In the backend's order of preference.
+    /// Devices, in the backend's order of preference.
     pub devices: Vec<Device>,
     /// Counters that these devices share.
     pub counter_sets: Vec<CounterSet>,
     /// Warnings about hardware that the backend could not understand.
     pub warnings: Vec<BackendWarning>,
-    /// Why nothing newer is known, if the last scan failed or has not answered; the devices are then the last known
-    /// ones.
+    /// Reason why the devices are not up to date, if the last scan failed or has not answered; they are then the last
+    /// known ones.
     pub stale: Option<String>,
 }
 
@@ -63,7 +63,7 @@ pub struct Pool {
 pub struct UnknownPool {
     /// `<node>/<backend>`.
     pub name: String,
-    /// Why nothing is known.
+    /// Reason why nothing is known.
     pub reason: String,
 }
 

@@ -51,7 +51,7 @@ use crate::{
 /// First pause after a connection that failed.
 /// Pauses after connections that failed: a runtime that comes back is not kept waiting by its containers any longer.
 const PAUSES: Doubling = Doubling::new(Duration::from_millis(200), Duration::from_secs(10));
-/// Time between two looks for a runtime that has never been there.
+/// Time between two tries to connect to a runtime that has never been there.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// Parts that the plugin is made of.
@@ -83,14 +83,14 @@ pub enum NriLink {
     Off,
     /// There is no listener, and has been none since the start.
     Absent,
-    /// The runtime has told of everything, and tells of all that happens.
+    /// The runtime has listed all containers, and reports their events.
     Connected {
         /// Name and version of the runtime.
         runtime: String,
     },
     /// The runtime has gone, or cannot be talked to.
     Lost {
-        /// Why, for people.
+        /// Reason, for people.
         error: String,
     },
 }
@@ -164,7 +164,7 @@ pub fn start(parts: NriParts, tasks: &Tasks) -> NriSide {
     side
 }
 
-/// Why a connection has ended.
+/// Reason why a connection has ended.
 #[derive(Debug, thiserror::Error)]
 enum NriError {
     #[error(transparent)]
@@ -346,7 +346,7 @@ impl NriPlugin {
     }
 }
 
-/// A look at the machine, on a thread that may block.
+/// A read of the machine, on a thread that may block.
 type MachineLook = JoinHandle<Result<UsableMachine, ReadFailure>>;
 
 /// Sources from which facts are made.

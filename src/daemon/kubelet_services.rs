@@ -21,7 +21,7 @@ use crate::{
     tasks::Tasks,
 };
 
-/// Time between two looks for a kubelet on this host; its first start takes longer.
+/// Time between two checks for a kubelet on this host; its first start takes longer.
 const KUBELET_LOOK: Duration = Duration::from_secs(5);
 
 /// The services, open or not. On a host without a kubelet there is nothing to open.
@@ -84,7 +84,7 @@ impl KubeletServices {
         self.is_open = true;
         let (paths, root, stop, parts) = (self.paths.clone(), self.root.clone(), self.tasks.stop_token(), self.parts());
         self.tasks.service("kubelet", async move {
-            // Cancel safe: it only looks.
+            // Cancel safe: the check changes nothing.
             if stop.run_until_cancelled(comes(&root)).await.is_none() {
                 return Ok(());
             }

@@ -10,7 +10,7 @@ use tracing::{error, warn};
 use super::notify;
 use crate::tasks::{Outcome, Tasks};
 
-/// Time between two looks of an idle daemon at its lock. Claims are looked after more closely: see
+/// Time between two checks of an idle daemon's lock. Work on claims checks it more often: see
 /// [`ClaimsParts::lock`](crate::claims::ClaimsParts).
 const PERIOD: Duration = Duration::from_secs(2);
 

@@ -24,7 +24,7 @@ use tracing::{info, warn};
 use self::folders::ClaimFolders;
 use crate::{claims::ClaimFailure, config::DaemonConfig, standalone::ManifestFolder, tasks::Tasks};
 
-/// Time between two looks: a probe asks about as often.
+/// Time between two checks: a probe asks about as often.
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// The places that are checked.
@@ -41,7 +41,7 @@ impl Necessities {
         Self { hook, manifests, folders: ClaimFolders::of(config) }
     }
 
-    /// Looks at all of them once before it returns, and again and again until the daemon stops. A failure of a claim
+    /// Checks all places once before it returns, and periodically until the daemon stops. A failure of a claim
     /// that names a fault of a folder counts at once.
     pub(super) async fn watch(
         self,
@@ -55,7 +55,7 @@ impl Necessities {
         let stop = tasks.stop_token();
         tasks.job(async move {
             tokio::select! {
-                // A look that is dropped has written nothing that stays.
+                // A check that is dropped has written nothing that stays.
                 () = watch.run(failures_rx) => {}
                 // Cancel safe: the token stays cancelled.
                 () = stop.cancelled() => {}
@@ -91,21 +91,21 @@ impl NecessityWatch {
         }
     }
 
-    /// Looks at all of them; at folders by writing to them.
+    /// Checks all places; folders by writing to them.
     async fn look(&mut self, probes: bool) {
         let necessities = self.necessities.clone();
         let look = move || {
             let unwritable = if probes { necessities.folders.faults() } else { Vec::new() };
             (unwritable, faults(&necessities.hook, necessities.manifests.as_ref()))
         };
-        // Nothing is said by a look that the daemon's stop has cut short.
+        // A check that the daemon's stop has cut short reports nothing.
         if let Ok((unwritable, others)) = self.tasks.looking(look).await {
             (self.unwritable, self.others) = (unwritable, others);
             self.tell();
         }
     }
 
-    /// Notes that a prepare could not write. The next look tells if one can again.
+    /// Notes that a prepare could not write. The next check tells if one can again.
     fn not_written(&mut self, fault: String) {
         if self.unwritable.is_empty() {
             self.unwritable.push(fault);

@@ -30,7 +30,7 @@ pub enum ChangeKind {
     Health(&'static str),
     /// The backend could not be scanned or does not answer; the last known devices stay.
     Stale(String),
-    /// As before, and there are no last known devices.
+    /// The scan failed or has not answered, and there are no last known devices.
     Unknown(String),
     /// The backend can be scanned again.
     Fresh,

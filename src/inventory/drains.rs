@@ -34,7 +34,7 @@ pub type Drains = BTreeMap<(BackendName, DeviceName), Drain>;
 pub struct Drain {
     /// Time at which the drain began.
     pub since: SystemTime,
-    /// Why, in the operator's words.
+    /// Reason, in the operator's words.
     pub reason: Option<String>,
     /// True if pods that use the device shall go as well.
     pub evict: bool,

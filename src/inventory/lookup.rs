@@ -13,7 +13,7 @@ pub enum LookupError {
     /// There is no such device.
     #[error("{}", listed(2, "; ", [format!("there is no device {name:?}{near}"), "`hostler device list` has all".to_owned()]))]
     Unknown {
-        /// As asked for.
+        /// Name of the request.
         name: String,
         /// Names that may have been meant, with the words in front; empty if nothing is near.
         near: String,
@@ -21,9 +21,9 @@ pub enum LookupError {
     /// There are several such devices.
     #[error("{name:?} could be {candidates}: write the backend in front")]
     Ambiguous {
-        /// As asked for.
+        /// Name of the request.
         name: String,
-        /// All of them.
+        /// All devices of that name.
         candidates: String,
     },
 }

@@ -41,7 +41,7 @@ pub struct DeviceShares {
     pub holders: Vec<String>,
 }
 
-/// Why and since when a device is out of service.
+/// Reason and start of a device's drain.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct DrainView<'a> {
     since: u64,

@@ -44,7 +44,7 @@ const RENEWAL: Duration = Duration::from_secs(10);
 /// More containers than any node runs: a peer that tells of more is not a runtime.
 const MOST_CONTAINERS: usize = 1 << 16;
 
-/// Why a connection is given up.
+/// Reason why a connection is given up.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SessionError {
     /// A message makes no sense.
@@ -68,7 +68,7 @@ pub(super) enum SessionError {
     /// The runtime does not answer.
     #[error("the runtime has not {0} in time")]
     Silent(&'static str),
-    /// Not an error: updates are waiting that only a new connection can bring.
+    /// No error: updates wait that only a new connection can bring.
     #[error("updates wait for a new connection")]
     Renew,
 }
@@ -85,9 +85,9 @@ pub(super) struct PluginIdentity {
 /// Stage of a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum SessionStage {
-    /// The runtime has not told of everything yet.
+    /// The runtime has not listed all containers yet.
     Welcoming,
-    /// The runtime has told of everything.
+    /// The runtime has listed all containers.
     Synchronized,
 }
 
@@ -98,7 +98,7 @@ pub(super) struct SessionCounts {
     pub(super) refused: usize,
 }
 
-/// One connection.
+/// State of one connection.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) stage: SessionStage,

@@ -34,10 +34,10 @@ pub(super) enum OddContainer {
     /// A hook is not as we write it.
     #[error("a hook of it is not one that hostler writes: {0}")]
     Hook(HookArgumentError),
-    /// Something names a claim that cannot be one.
+    /// A name in the specification is no UID of a claim.
     #[error("{0:?} in its specification is no UID of a claim")]
     Uid(String),
-    /// The runtime has given it a device, and not what comes with it.
+    /// The runtime has given the container a device, and not the edits that come with it.
     #[error("it was made with device {0}, and without the hook of its claim")]
     Device(String),
     /// There is no such claim.

@@ -14,9 +14,9 @@ use hostler_proto::nri::ConfigureRequest;
 pub(super) enum UpdateRoute {
     /// The runtime can be asked at any time.
     Asked,
-    /// In answers, and by connecting anew.
+    /// The runtime hears of changes in answers, and when the plugin connects anew.
     Synchronized,
-    /// In answers only.
+    /// The runtime hears of changes in answers only.
     Answered,
 }
 

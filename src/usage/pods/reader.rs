@@ -24,7 +24,7 @@ use crate::{
     tasks::Tasks,
 };
 
-/// Greatest age of a look at the notes. A look reads a file or two of each container; a reader that asks a hundred
+/// Greatest age of a read of the notes. It reads a file or two of each container; a reader that asks a hundred
 /// times a second pays for it in one answer of two hundred.
 const NOTES_AGE: Duration = Duration::from_secs(2);
 /// Questions that may wait: each is answered within milliseconds.
@@ -84,7 +84,7 @@ struct UsageTask {
     claims: ClaimsHandle,
     inventory: InventoryHandle,
     notes: Arc<ContainerNotes>,
-    /// Time of the last look at the notes.
+    /// Time of the last read of the notes.
     looked: Option<Instant>,
     usage: Option<Arc<NodePodUsage>>,
     tasks: Tasks,
@@ -126,14 +126,14 @@ impl UsageTask {
             || self.inventory_rx.has_changed().unwrap_or(false)
     }
 
-    /// Reads which containers run, if the last look is old. A different answer makes the join old.
+    /// Reads which containers run, if the last read is old. A different answer makes the join old.
     async fn look_at_notes(&mut self) {
         if self.looked.is_some_and(|looked| looked.elapsed() < NOTES_AGE) {
             return;
         }
         let (table, containers) = (self.table_rx.borrow().clone(), self.claims.containers().clone());
         let looked = self.tasks.looking(move || running(&table, &containers)).await;
-        // A look that broke off leaves the known notes.
+        // A read that broke off leaves the known notes.
         let Ok(notes) = looked else { return };
         self.looked = Some(Instant::now());
         if notes != *self.notes {
