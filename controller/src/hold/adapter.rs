@@ -1,15 +1,15 @@
-//! The edge of Reservations to the API server. While this process leads, it watches what [`HoldCore`](super::HoldCore) decides on, and
-//! carries out what it says.
+//! The edge of Reservations to the API server. While this process leads, the edge watches the objects that
+//! [`HoldCore`](super::HoldCore) decides on, and carries out the commands that the core returns.
 //!
 //! ```text
-//!   leads, everything is known ──► are Reservations served? ──► a term: watch each kind ─► HoldReader ─► HoldCore ─► calls ─┐
-//!     ▲                                │ no: look again later                                   ▲  facts: the view         │
-//!     └────────────────────────────────┴── does not lead any more, or a kind is gone            └── what the server answered ┘
+//!   leads, synced ──► are Reservations served? ──► a term: watch each kind ─► HoldReader ─► HoldCore ─► calls ─┐
+//!     ▲                  │ no: ask again later                                    ▲  facts: the view           │
+//!     └──────────────────┴── leads no longer, or a kind is gone                   └── answers of the server ───┘
 //! ```
 //!
-//! A term begins with nothing but what the server says, like one after a crash, and nothing of it is left when it ends. What would
-//! fit where is asked of the view that everybody shares; the objects that decide are watched here, in their full length, and only
-//! by the one that leads.
+//! A term begins with nothing but what the server says, like a term after a crash, and nothing of a term is left when
+//! it ends. The planner reads the view that all parts of the controller share. The objects that decide are watched
+//! here, in full, and only by the leader.
 
 mod calls;
 mod claims;
@@ -50,17 +50,17 @@ pub(crate) use self::{
 };
 use crate::{config::ReservationsConfig, observe::Watches, view::ClusterView};
 
-/// Between two looks whether a kind was installed.
+/// Pause before the server is asked again if it serves the kinds.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
-/// The longest pause between two looks whether a role was granted: each is a refusal in the server's books.
+/// The longest pause before the server is asked again if a role was granted: each try is a refusal in the server's log.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
 
-/// Where Reservations are.
+/// Collection of Reservations.
 pub(crate) fn reservations() -> Collection {
     HoldKind::reservations()
 }
 
-/// What keeping devices takes.
+/// Parts that keeping devices takes.
 #[derive(Debug)]
 pub(crate) struct HoldParts {
     /// Watches of the kinds that decide.
@@ -69,17 +69,17 @@ pub(crate) struct HoldParts {
     pub(crate) calling: ApiClient,
     /// The driver whose daemons close devices themselves.
     pub(crate) driver: String,
-    /// Where claims are made that stand for parts of devices.
+    /// Namespace of the claims that stand for parts of devices.
     pub(crate) namespace: String,
-    /// How it is done.
+    /// Settings of Reservations.
     pub(crate) config: ReservationsConfig,
-    /// What is there.
+    /// The cluster as all parts of the controller see it.
     pub(crate) view_rx: watch::Receiver<Arc<ClusterView>>,
-    /// Whether this process may write.
+    /// The leader term of this process: it writes only while it leads.
     pub(crate) leadership_rx: watch::Receiver<Leadership>,
-    /// How it goes, for whoever wants to know.
+    /// Phase and figures, for conditions, metrics and people.
     pub(crate) status_tx: watch::Sender<HoldStatus>,
-    /// Where calls and watches run.
+    /// Tasks that run calls and watches.
     pub(crate) tasks: Tasks,
 }
 
@@ -89,7 +89,8 @@ pub(crate) fn start(parts: HoldParts) {
     let stop = tasks.stop_token();
     tasks.service("reservations", async move {
         tokio::select! {
-            // Dropped at the end only. What was sent is done or not; whoever leads next finds out.
+            // Dropped at the end only. A call that was sent has its effect or not; the next leader reads it from the
+            // server.
             () = run(parts) => {}
             // Cancel safe: the token stays cancelled.
             () = stop.cancelled() => {}
@@ -108,7 +109,7 @@ async fn run(mut parts: HoldParts) {
                 if let Some(reason) = places.rules.doubt() {
                     warn!(reason, "devices of other drivers are not kept");
                 }
-                // A refusal of rules that lasts is not waited for in each term.
+                // A lasting refusal of rules stays noted: the next term does not wait for it again.
                 if places.rules.collection().is_some() {
                     pauses.reset();
                 }

@@ -1,4 +1,5 @@
-//! Calls that the core wants made: a pod is read, claims are listed, or an object is written and what came of it is told.
+//! Calls that the core asks for: reading a pod, listing claims, or writing an object; the outcome of each is told to
+//! the core.
 
 use hostler_api::{
     ObjectKey,
@@ -23,49 +24,49 @@ use crate::hold::{
     ReservationObject, WrittenReservation,
 };
 
-/// Writes of annotations.
+/// The kind of writes of annotations, in one word.
 pub(super) const ANNOTATIONS: &str = "annotations";
 
-/// Something to ask the server.
+/// A call to the server.
 #[derive(Clone, Debug)]
 pub(super) enum HoldCall {
     Pod(ObjectKey),
     Priorities,
     Budgets,
-    /// A look at what is known of rules by now.
+    /// Read again what the server says of DeviceTaintRules.
     Rules,
     Claims(u64),
     Write(HoldWrite),
 }
 
-/// What came of a call.
+/// The answer to a call.
 #[derive(Debug)]
 pub(super) enum CallAnswer {
     Pod(ObjectKey, Result<Option<Box<OwnerPod>>, String>),
     Priorities(Result<PriorityClasses, String>),
     Budgets(Result<Vec<PodBudget>, String>),
-    /// Nothing where the server does not say.
+    /// `None` where the server does not answer.
     Rules(Option<RulesPlace>),
-    /// Those that have devices.
+    /// The claims that have devices.
     Claims(u64, Result<Vec<AllocatedClaim>, ListFailure>),
     Written {
         target: HoldTarget,
-        /// What was written, in one word.
+        /// The kind of the write, in one word.
         what: &'static str,
         outcome: WriteOutcome,
-        /// The object as it is now, as far as the server said.
+        /// The object as the server returned it, if it did.
         object: Option<Value>,
     },
 }
 
-/// Makes calls.
+/// Makes calls to the API server.
 #[derive(Clone, Debug)]
 pub(in crate::hold) struct HoldCaller {
     pub(in crate::hold) client: ApiClient,
     pub(in crate::hold) places: HoldPlaces,
-    /// Where claims stand for parts of devices.
+    /// Namespace of the claims that stand for parts of devices.
     pub(in crate::hold) namespace: String,
-    /// Whether daemons are told that they may close a part of a counter set.
+    /// True if daemons are told that they may close a part of a counter set.
     pub(in crate::hold) holds_partitions: bool,
     /// The release of the oldest scheduler by configuration, or empty.
     pub(in crate::hold) scheduler: String,
@@ -92,12 +93,12 @@ impl HoldCaller {
         }
     }
 
-    /// A pod, as owners are compared with it.
+    /// Reads a pod, with the fields that are compared with owners.
     pub(in crate::hold) async fn owner_pod(&self, key: &ObjectKey) -> Result<Option<Box<OwnerPod>>, String> {
         pods::read(&self.client, key).await
     }
 
-    /// From the store, not from a cache: a list decides whether anybody else got a device.
+    /// Lists the claims as of now, not from a cache: the list decides if another claim got a device.
     async fn claims(&self) -> Result<Vec<AllocatedClaim>, ApiFailure> {
         let all = Collection::resource(self.places.version, "ResourceClaim", HoldKind::Claim.plural());
         let (mut claims, mut wrong) = (Vec::new(), None);
@@ -106,7 +107,7 @@ impl HoldCaller {
             Err(failure) => wrong = Some(failure),
         };
         self.client.list(&all, &mut read).await?;
-        // Whoever is left out might have the device.
+        // A claim that is left out might have the device.
         wrong.map_or(Ok(()), Err)?;
         claims.retain(|claim| !claim.devices.is_empty());
         Ok(claims)
@@ -129,7 +130,7 @@ impl HoldCaller {
                 let mut patch = json!({
                     "metadata": {"resourceVersion": version}, "spec": {"holds": holds.collect::<Vec<_>>()},
                 });
-                // It is never taken back: what is closed so would be opened.
+                // The permission is never taken back: that would open what is closed by it.
                 if self.holds_partitions {
                     patch["spec"]["holdsPartitions"] = json!(true);
                 }
@@ -167,7 +168,7 @@ impl HoldCaller {
         self.client.create(all, &rule.name, &object).await
     }
 
-    /// The rule of somebody else that has its name by now stays.
+    /// Deletes a rule. A rule of another author that has the name by now stays.
     async fn delete_rule(&self, rule: &FenceRule) -> Result<(), ApiFailure> {
         let all = self.rules()?;
         let found: Value = self.client.get(all, &rule.name).await?;
@@ -180,7 +181,8 @@ impl HoldCaller {
     }
 }
 
-/// What the server has left out would be written again and again: it counts as not written.
+/// Fails if the server has left out fields of the status: the status counts as not written, or it would be written
+/// again and again.
 fn is_as_written(name: &str, status: &ReservationStatus, object: &Value) -> Result<(), ApiFailure> {
     let step = || format!("write the status of Reservation {name}");
     let has = ReservationObject::deserialize(object).map_err(|error| ApiFailure::unusable(step(), error))?.status;

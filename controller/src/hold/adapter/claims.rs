@@ -1,4 +1,4 @@
-//! Claims, as far as it matters who has which device.
+//! ResourceClaims, with the fields that decide which claim has which device.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 use crate::hold::{AllocatedClaim, Amounts, ClaimPart, DeviceKey, PlaceholderMark, PodRef};
 
-/// A claim, as the server tells it in any version.
+/// A claim, as the API server returns it in any version.
 #[derive(Deserialize)]
 pub(super) struct SeenClaim {
     metadata: SeenClaimMeta,
@@ -41,7 +41,7 @@ struct SeenClaimMeta {
     deletion_timestamp: Option<String>,
 }
 
-/// Somebody that a claim belongs to.
+/// An owner of a claim.
 #[derive(Deserialize)]
 struct ClaimOwner {
     kind: String,
@@ -55,7 +55,7 @@ struct ClaimPage {
     items: Vec<Box<RawValue>>,
 }
 
-/// What the claims of a page have, or which of them cannot be understood.
+/// Reads the claims of a page with their devices; the error names a claim that cannot be understood.
 pub(super) fn claims_of(page: &[u8], namespace: &str) -> Result<Vec<AllocatedClaim>, ApiFailure> {
     let page: ClaimPage = serde_json::from_slice(page)
         .map_err(|error| ApiFailure::unusable("read the list of all ResourceClaims", error))?;
@@ -72,7 +72,7 @@ fn title(text: &RawValue) -> String {
 }
 
 impl SeenClaim {
-    /// What it has, and whose it is. Only in `namespace` claims stand for parts that Reservations keep.
+    /// The claim's devices and owners. Only claims in `namespace` stand for parts that Reservations keep.
     pub(super) fn allocated(self, namespace: &str) -> AllocatedClaim {
         let Self { metadata, spec, status } = self;
         let results = status.allocation.map(|allocation| allocation.devices.results).unwrap_or_default();
@@ -109,7 +109,7 @@ fn device(result: &DeviceRequestAllocationResult) -> DeviceKey {
     DeviceKey::new(&result.driver, &result.pool, &result.device)
 }
 
-/// What of a device it is, where several claims share that.
+/// The part of a device that the claim has; `None` if the device is not shared.
 fn part(result: &DeviceRequestAllocationResult) -> Option<ClaimPart> {
     let amount = |(name, amount): (&String, &serde_json::Value)| {
         let amount = ExactQuantity::deserialize(amount).ok()?;
@@ -119,7 +119,7 @@ fn part(result: &DeviceRequestAllocationResult) -> Option<ClaimPart> {
     Some(ClaimPart { device: device(result), share_id: result.share_id.clone()?, amounts })
 }
 
-/// Values that it names of the taint of devices that are kept.
+/// Values of the taint `hostler.dev/held` that the claim tolerates by name.
 fn tolerated(spec: &ResourceClaimSpec) -> Vec<String> {
     let of_request = spec.devices.requests.iter().flat_map(|request| {
         let exactly = request.exactly.iter().flat_map(|it| &it.tolerations);

@@ -1,4 +1,4 @@
-//! Kinds that are watched for Reservations, and where they are.
+//! Kinds that are watched for Reservations, and their collections.
 
 use hostler_api::{
     Chain, hardware,
@@ -21,14 +21,14 @@ pub(in crate::hold) enum HoldKind {
     Claim,
 }
 
-/// Where the kinds are in a cluster.
+/// Collections of the kinds in a cluster.
 #[derive(Clone, Debug)]
 pub(in crate::hold) struct HoldPlaces {
     pub(in crate::hold) version: ApiVersion,
     pub(super) rules: RulesPlace,
 }
 
-/// Why there is nothing to do.
+/// The reason why Reservations cannot be kept.
 #[derive(Debug)]
 pub(in crate::hold) enum PlaceError {
     NotServed(String),
@@ -37,7 +37,7 @@ pub(in crate::hold) enum PlaceError {
 }
 
 impl HoldPlaces {
-    /// Asks the server for all but rules.
+    /// Asks the server for all kinds but rules.
     pub(in crate::hold) async fn find(client: &ApiClient) -> Result<Self, PlaceError> {
         let version = client.version().await.map_err(|failure| PlaceError::of("resourceslices", failure))?;
         client
@@ -47,7 +47,8 @@ impl HoldPlaces {
         Ok(Self { version, rules: RulesPlace::Missing })
     }
 
-    /// The same with rules. A refusal of them counts once it lasts: a term without the rules that there are would forget them.
+    /// Adds the rules. A refusal of rules counts only once it lasts: a term without the existing rules would forget
+    /// them.
     pub(super) async fn with_rules(
         self,
         client: &ApiClient,
@@ -62,7 +63,7 @@ impl HoldPlaces {
         Ok(Self { rules, ..self })
     }
 
-    /// Kinds that there are: rules only where they are served.
+    /// Kinds that are served; DeviceTaintRules are not in every cluster.
     pub(super) fn kinds(&self) -> impl Iterator<Item = HoldKind> {
         let has_rules = self.rules.collection().is_some();
         [
@@ -79,7 +80,7 @@ impl HoldPlaces {
 }
 
 impl HoldKind {
-    /// The kind as the watches name it.
+    /// The kind as the reflectors name it.
     pub(super) fn observed(self) -> ObservedKind {
         match self {
             Self::Reservation => ObservedKind::Reservation,

@@ -1,4 +1,4 @@
-//! Decides when it is asked again what is known of DeviceTaintRules: the role, the API and the release of schedulers may change while
+//! Decides when DeviceTaintRules are looked up again: the role, the API and the release of schedulers may change while
 //! this process leads. No I/O, and no clock of its own.
 
 use std::time::Duration;
@@ -8,12 +8,12 @@ use tokio::time::Instant;
 
 use super::rules::RulesPlace;
 
-/// Roles are often applied a moment after what needs them.
+/// Pause before the first new try: a role is often applied a moment after the controller that needs it.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
-/// Each look is some refusals in the server's books.
+/// The longest pause: each try is some refusals in the server's log.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
-/// Notices that another thing is known of rules than when the term began.
+/// Notices that the state of DeviceTaintRules differs from that at the start of the term.
 #[derive(Debug)]
 pub(super) struct LaterRules {
     known: RulesPlace,
@@ -31,32 +31,33 @@ impl LaterRules {
         later
     }
 
-    /// An upgrade changes rules that there are, a role those that lack.
+    /// Sets the time of the next lookup: an upgrade changes rules that are served, a role grants rules that are not.
     fn look_again(&mut self, now: Instant) {
         let pause = if self.known.close() { LONGEST_PAUSE } else { self.pauses.next_pause() };
         (self.due, self.is_asked) = (now + pause, false);
     }
 
-    /// The moment of the next look.
+    /// The time of the next lookup.
     pub(super) fn due(&self) -> Option<Instant> {
         (!self.is_asked && !self.is_other).then_some(self.due)
     }
 
-    /// True if it is to be looked by then. Not again before there is an answer.
+    /// True if a lookup is due by then. No lookup is due before the last one has its answer.
     pub(super) fn take_due(&mut self, now: Instant) -> bool {
         let is_due = self.due().is_some_and(|due| due <= now);
         self.is_asked |= is_due;
         is_due
     }
 
-    /// Takes the answer; `None` where the server does not say. Rules that were there are not forgotten for an answer without any.
+    /// Takes the answer; `None` where the server does not answer. Rules that were served are not forgotten for one
+    /// answer without them.
     pub(super) fn answered(&mut self, known: Option<&RulesPlace>, now: Instant) {
         let is_known = |new: &&RulesPlace| **new != self.known && **new != RulesPlace::Missing;
         self.is_other = known.as_ref().is_some_and(is_known);
         self.look_again(now);
     }
 
-    /// True if another term shall begin.
+    /// True if a new term has to begin.
     pub(super) fn is_other(&self) -> bool {
         self.is_other
     }

@@ -1,4 +1,4 @@
-//! When a list of all claims that failed is asked for again, and what the log says of it. No I/O, and no clock of its own.
+//! Retries of a list of all claims that failed, and what the log says of them. No I/O, and no clock of its own.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use hostler_api::Chain;
 use hostler_cluster::{ApiFailure, Backoff};
 use tokio::time::Instant;
 
-/// Devices that are closed wait for a list, and a list of all claims is dear.
+/// Pause before the first new try: closed devices wait for a list, and a list of all claims is expensive.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// Why a list came to nothing.
+/// The failure of a list.
 #[derive(Debug)]
 pub(super) struct ListFailure {
     pub(super) error: String,
@@ -23,7 +23,7 @@ impl From<ApiFailure> for ListFailure {
     }
 }
 
-/// Lists that are asked for again.
+/// The list that is to be asked for again.
 #[derive(Debug)]
 pub(super) struct ListTurn {
     pauses: Backoff,
@@ -41,7 +41,7 @@ impl ListTurn {
         self.pauses.reset();
     }
 
-    /// Says whether that is another trouble than the last one.
+    /// Takes a failure; returns true if it differs from the last one.
     pub(super) fn failed(&mut self, list: u64, failure: &ListFailure, now: Instant) -> bool {
         let pause = self.pauses.next_pause().max(failure.retry_after.unwrap_or_default());
         self.later = Some((now + pause, list));
@@ -49,12 +49,12 @@ impl ListTurn {
         last.as_ref() != Some(&failure.error)
     }
 
-    /// When the next one is due.
+    /// The time of the next try.
     pub(super) fn due(&self) -> Option<Instant> {
         self.later.map(|(at, _)| at)
     }
 
-    /// The one that is due by then.
+    /// The number of the list that is due by then.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<u64> {
         self.later.take_if(|(at, _)| *at <= now).map(|(_, list)| list)
     }

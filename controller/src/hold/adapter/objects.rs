@@ -1,5 +1,5 @@
-//! From reflector events to events of the core: objects that are read, that cannot be read, and that are gone without a deletion. Of an
-//! object only its UID is kept here, and the phase of a Reservation. No I/O.
+//! From reflector events to events of the core: objects that are read, that cannot be read, and that are gone without a
+//! deletion. Of each object only its UID is kept here, and of a Reservation its phase. No I/O.
 
 use std::collections::BTreeMap;
 
@@ -13,15 +13,15 @@ use tracing::warn;
 use super::{claims::SeenClaim, kind::HoldKind, read};
 use crate::hold::{AllocatedClaim, HoldEvent, HoldTarget, ReservationObject};
 
-/// Reads objects.
+/// Reads objects from reflector events.
 #[derive(Debug, Default)]
 pub(super) struct HoldReader {
-    /// UIDs of objects.
+    /// UIDs of objects, by kind.
     kinds: BTreeMap<HoldKind, Store<String>>,
     /// Phases of Reservations.
     phases: BTreeMap<String, &'static str>,
     is_synced: bool,
-    /// Where claims stand for parts of devices.
+    /// Namespace of the claims that stand for parts of devices.
     namespace: String,
 }
 
@@ -41,7 +41,7 @@ impl HoldReader {
         self.kinds.values().map(|known| known.unreadable().len()).sum()
     }
 
-    /// How many Reservations stand where.
+    /// Number of Reservations in each phase.
     pub(super) fn phases(&self) -> BTreeMap<&'static str, usize> {
         let mut phases = BTreeMap::new();
         self.phases.values().for_each(|phase| *phases.entry(*phase).or_default() += 1);
@@ -56,7 +56,7 @@ impl HoldReader {
     /// Returns the events of the core that follow from news of a kind.
     pub(super) fn take(&mut self, kind: HoldKind, news: &ReflectorEvent) -> Vec<HoldEvent> {
         let mut events = match news {
-            // The gate of rules is off now: there are none.
+            // The feature gate of rules is off now: there are no rules.
             ReflectorEvent::NotServed => {
                 let gone = self.known(kind).not_served();
                 self.all_gone(kind, gone)
@@ -100,7 +100,7 @@ impl HoldReader {
         let key = ObjectKey { namespace: text("namespace"), name: text("name") };
         let version = ObjectVersion { uid: text("uid"), resource_version: text("resourceVersion") };
         let stamp = ObjectStamp::from(&version);
-        // Other kinds are not created here: an object that the watch has called gone does not come back by an answer.
+        // Other kinds are not created here: an object that the watch has deleted does not come back by an answer.
         let is_created = matches!(kind, HoldKind::Rule | HoldKind::Claim);
         let known = self.known(kind);
         if !known.is_news(&key, stamp) || (!is_created && known.get(&key).is_none()) {
@@ -113,7 +113,7 @@ impl HoldReader {
         of_server.into_iter().chain(read).collect()
     }
 
-    /// Takes a list of all claims that have devices, made apart from the watch; returns those that are news.
+    /// Takes a list of all claims that have devices, made apart from the watch; returns the claims that are news.
     pub(super) fn claims_listed(&mut self, mut claims: Vec<AllocatedClaim>) -> Vec<AllocatedClaim> {
         let known = self.known(HoldKind::Claim);
         claims.retain(|claim| {
@@ -138,7 +138,7 @@ impl HoldReader {
                 self.known(kind).see(&key, stamp, uid);
                 events
             }
-            // The object as it was before counts until it is mended.
+            // The object as it was before counts until a later version can be read.
             Err(reason) => {
                 let news = self.known(kind).see_unreadable(&key, stamp, reason.clone(), uid.clone());
                 let Some(Unreadable { is_first, replaced }) = news else { return Vec::new() };
@@ -146,7 +146,7 @@ impl HoldReader {
                     warn!(kind = kind.plural(), object = %key, reason, "an object cannot be understood and is left out");
                 }
                 let gone = replaced.map(|uid| self.gone(kind, &key, uid));
-                // Devices that are closed for it are not opened.
+                // Devices that are closed for this Reservation are not opened.
                 let unreadable = (kind == HoldKind::Reservation).then_some(HoldEvent::ReservationUnreadable(uid));
                 gone.into_iter().chain(unreadable).collect()
             }
@@ -179,7 +179,7 @@ impl HoldReader {
                 self.phases.insert(read.name.clone(), read.status.phase.as_str());
                 match read.spec.mode() {
                     ReservationMode::Fence => vec![HoldEvent::Reservation(Box::new(read))],
-                    // Claims keep its devices, and nothing is closed for it.
+                    // Claims keep the devices of this Reservation, and nothing is closed for it.
                     ReservationMode::SharedClaim => vec![HoldEvent::ReservationGone(read.name, read.uid)],
                 }
             }

@@ -1,4 +1,4 @@
-//! Pods, and how important they are: what is read of them, and what is asked of the server about them.
+//! Pods, PriorityClasses and PodDisruptionBudgets: their fields that count here, and the calls about them.
 
 use std::collections::BTreeMap;
 
@@ -17,13 +17,13 @@ use serde_json::json;
 
 use crate::hold::{OwnerPod, PodBudget, PodWrite, PriorityClasses};
 
-/// With what the controller is allowed to make room.
+/// Advice where the role does not allow a call with which the controller makes room.
 const RIGHT: &str = "give the controller the role of deploy/holds/evictions";
 
-/// For what the server's refusals are remembered under.
+/// Key under which the server's refusals of evictions are remembered.
 const EVICTIONS: &str = "pods/eviction";
 
-/// In the server's words about a role that does not allow an eviction.
+/// Text in the server's answer when a role does not allow an eviction.
 const LACKS_RIGHT: &str = "cannot create resource";
 
 #[derive(Deserialize)]
@@ -53,7 +53,7 @@ struct SeenPodSpec {
     priority: i32,
 }
 
-/// Somebody that a pod belongs to.
+/// An owner of a pod.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PodOwner {
@@ -113,7 +113,7 @@ struct SeenBudgetStatus {
     disrupted_pods: BTreeMap<String, IgnoredAny>,
 }
 
-/// The one of them that makes pods like this one anew. It is in their namespace.
+/// The owner that makes pods like this one anew. Its namespace is the pod's.
 pub(crate) fn controller_of(owners: Vec<PodOwner>) -> Option<OwnerController> {
     owners.into_iter().find(|owner| owner.controller).map(|owner| OwnerController {
         api_version: owner.api_version,
@@ -130,7 +130,7 @@ impl SeenPod {
         OwnerPod {
             uid: metadata.uid,
             labels: metadata.labels,
-            // Others can be long, and there are many pods.
+            // Other annotations can be long, and there are many pods.
             annotations: metadata.annotations.into_iter().filter(|(key, _)| is_read(key)).collect(),
             controller: controller_of(metadata.owner_references),
             node: spec.node_name,
@@ -148,13 +148,13 @@ fn pods(key: &ObjectKey) -> Collection {
     Collection::core("Pod", "pods").of(&key.namespace)
 }
 
-/// A pod, if there is one.
+/// Reads a pod; `None` if there is none.
 pub(super) async fn read(client: &ApiClient, key: &ObjectKey) -> Result<Option<Box<OwnerPod>>, String> {
     let found = client.find::<SeenPod>(&pods(key), &key.name).await.map_err(|failure| Chain(&failure).to_string())?;
     Ok(found.map(|pod| Box::new(pod.owner())))
 }
 
-/// What priorities there are.
+/// Reads all PriorityClasses.
 pub(super) async fn priorities(client: &ApiClient) -> Result<PriorityClasses, String> {
     let all = Collection::custom("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses");
     let listed = listed::<SeenClass>(client, &all).await?;
@@ -165,7 +165,7 @@ pub(super) async fn priorities(client: &ApiClient) -> Result<PriorityClasses, St
     })
 }
 
-/// What budgets there are.
+/// Reads all PodDisruptionBudgets.
 pub(super) async fn budgets(client: &ApiClient) -> Result<Vec<PodBudget>, String> {
     let all = Collection::custom("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets");
     let budget = |SeenBudget { metadata, spec, status }: SeenBudget| PodBudget {
@@ -177,7 +177,7 @@ pub(super) async fn budgets(client: &ApiClient) -> Result<Vec<PodBudget>, String
     Ok(listed(client, &all).await?.into_iter().map(budget).collect())
 }
 
-/// All objects of a kind that is only needed to make room.
+/// Lists all objects of a kind that is only needed to make room.
 async fn listed<T: DeserializeOwned>(client: &ApiClient, all: &Collection) -> Result<Vec<T>, String> {
     let (mut objects, mut wrong) = (Vec::new(), None);
     let mut read = |page: Vec<u8>| match serde_json::from_slice::<ListPage<T>>(&page) {
@@ -203,8 +203,9 @@ async fn listed<T: DeserializeOwned>(client: &ApiClient, all: &Collection) -> Re
     }
 }
 
-/// A conflict says that another pod has the name, or only that this one kept changing: then it is asked for again. So it is where a
-/// role is missing that a server that has just started may not have read yet.
+/// Evicts a pod. A conflict says that another pod has the name, or only that this pod kept changing: in the second case
+/// the eviction is tried again. So it is where a role is missing that a server which has just started may not have read
+/// yet.
 async fn evict(client: &ApiClient, pod: &ObjectKey, uid: &str) -> Result<(), ApiFailure> {
     match client.evict(&pods(pod), &pod.name, uid).await {
         Err(failure) if failure.code() == Some(409) => {
@@ -231,20 +232,20 @@ pub(super) async fn write(client: &ApiClient, write: &PodWrite) -> Result<(), Ap
     match write {
         PodWrite::Evict { pod, uid } => evict(client, pod, uid).await,
         PodWrite::Annotate { pod, uid, value } => {
-            // Another UID than the object's is a conflict.
+            // A UID that is not the object's is a conflict.
             let patch = json!({"metadata": {"uid": uid, "annotations": {RESERVATION_ALLOCATED: value}}});
             client.merge("annotate", &pods(pod), &pod.name, &patch).await
         }
     }
 }
 
-/// True if a role is what an eviction lacks. Webhooks forbid as well.
+/// True if the eviction failed for lack of a role. Webhooks answer 403 as well.
 fn lacks_right(failure: &ApiFailure) -> bool {
     failure.code() == Some(403) && Chain(failure).to_string().contains(LACKS_RIGHT)
 }
 
-/// What a failed eviction means, where that is not what other failures mean: a budget that is against it is a plain no, and the pod
-/// stays. A server that has too much to do, or fails, says nothing about the pod.
+/// The outcome of a failed eviction, where it differs from that of other writes: if a budget forbids the eviction, the
+/// answer is a plain refusal, and the pod stays. A server that is overloaded, or fails, says nothing about the pod.
 pub(super) fn came_of_eviction(failure: &ApiFailure) -> Option<WriteOutcome> {
     let said = Chain(failure).to_string();
     match failure.code()? {
@@ -252,7 +253,7 @@ pub(super) fn came_of_eviction(failure: &ApiFailure) -> Option<WriteOutcome> {
         429 if !failure.disruption_budgets().is_empty() => {
             Some(WriteOutcome::Refused(format!("{said} {}", failure.disruption_budgets().join("; "))))
         }
-        // More budgets than one are about it.
+        // Several budgets count the pod.
         500 if said.contains("PodDisruptionBudget") => Some(WriteOutcome::Refused(said)),
         _ => None,
     }

@@ -1,4 +1,4 @@
-//! The order in which calls are made: what devices wait for goes before what only people read.
+//! The order in which calls are made: calls that devices wait for go before calls that only people wait for.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,8 @@ use crate::hold::HoldWrite;
 
 /// Calls that are to be made, by rank; within a rank the first goes first.
 ///
-/// Thousands of Reservations that come at once each need a finalizer and a status. The few that have devices do not wait for them.
+/// Thousands of Reservations that come at once each need a finalizer and a status. The few that have devices do not
+/// wait for them.
 #[derive(Debug, Default)]
 pub(super) struct CallQueue {
     ranks: [VecDeque<HoldCall>; 4],
@@ -25,7 +26,7 @@ impl CallQueue {
 
 fn rank(call: &HoldCall) -> usize {
     match call {
-        // All else waits for what is closed, and one write closes many devices.
+        // All other calls wait for devices to be closed, and one write closes many devices.
         HoldCall::Write(write) if write.is_of_fences() => 0,
         HoldCall::Write(HoldWrite::Finalizers(..)) => 3,
         HoldCall::Write(HoldWrite::Status(_, status)) if status.devices.is_empty() => 2,

@@ -1,4 +1,4 @@
-//! From objects as the server tells them to what the core is told. Pure.
+//! From objects of the API server to events of the core. Pure.
 
 use hostler_api::{
     Quantity,
@@ -15,9 +15,9 @@ use crate::hold::{
     Amounts, DeviceKey, Fence, FenceRule, HoldEvent, NodeFences, PublishedDevice, PublishedSlice, ReservationObject,
 };
 
-/// The label with which a rule says that it is ours.
+/// Label that marks a rule as ours.
 pub(super) const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
-/// Names of rules that are ours.
+/// Prefix of the names of our rules.
 const RULE_PREFIX: &str = "hold-";
 
 #[derive(Deserialize)]
@@ -119,7 +119,7 @@ fn capacity(device: &SliceDevice) -> Amounts {
     device.capacity.iter().filter_map(|(name, it)| Some((name.to_owned(), amount(it)?))).collect()
 }
 
-/// What a rule means. One that was ours and is somebody else's now, by its name only, is as one that is gone.
+/// The event of the core for a rule. A rule that has our name and another author now counts as gone.
 pub(super) fn rule_event(object: &Value) -> Option<HoldEvent> {
     let gone = || rule_name(object).map(|name| HoldEvent::RuleGone(name.to_owned()));
     rule(object).map(HoldEvent::Rule).or_else(gone)
@@ -129,12 +129,12 @@ fn rule_name(object: &Value) -> Option<&str> {
     object["metadata"]["name"].as_str().filter(|name| name.starts_with(RULE_PREFIX))
 }
 
-/// A rule, if it is one of ours: it says so, or closes what we close.
+/// Returns a rule if it is ours: by its label, or since it closes devices with our taint.
 pub(super) fn rule(object: &Value) -> Option<FenceRule> {
     let name = rule_name(object)?;
     let (selector, taint) = (&object["spec"]["deviceSelector"], &object["spec"]["taint"]);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    // One that closes nothing, or with a taint that nobody tolerates by our value, is there for nobody.
+    // A rule that closes nothing, or whose taint cannot be tolerated by our value, counts for no Reservation.
     let is_held = taint["key"] == HELD_TAINT;
     let closes = is_held && (taint["effect"] == "NoSchedule" || taint["effect"] == "NoExecute");
     let is_ours = is_held || object["metadata"]["labels"][MANAGED_BY_LABEL] == CONTROLLER_FIELD_MANAGER;
@@ -206,7 +206,7 @@ mod tests {
         };
         let ours = rule(&edited(json!({MANAGED_BY_LABEL: CONTROLLER_FIELD_MANAGER}))).unwrap();
         assert_eq!((ours.device, &*ours.value), (DeviceKey::new("d", "p", "a"), ""), "it is made anew");
-        // Without the label it is somebody else's, and closes nothing of ours.
+        // A rule without the label has another author, and closes nothing of ours.
         assert!(matches!(rule_event(&edited(json!({}))), Some(HoldEvent::RuleGone(name)) if name == "hold-1"));
     }
 }

@@ -1,4 +1,4 @@
-//! The place of DeviceTaintRules, and the releases of schedulers that act on them.
+//! The collection of DeviceTaintRules, and the releases of schedulers that act on them.
 
 use hostler_api::resource::GROUP;
 use hostler_cluster::{ApiClient, ApiFailure, Collection};
@@ -6,20 +6,20 @@ use serde::{Deserialize, de::IgnoredAny};
 
 /// Versions in which DeviceTaintRules were served, the best first.
 const VERSIONS: [&str; 3] = ["v1", "v1beta2", "v1alpha3"];
-/// No rule of ours is called so.
+/// A name that no rule of ours has.
 const NO_RULE: &str = "hold";
 /// The namespace and the value of the label `component` of the schedulers that kubeadm runs.
 const SCHEDULER: (&str, &str) = ("kube-system", "kube-scheduler");
 
-/// Knowledge of DeviceTaintRules.
+/// State of DeviceTaintRules in the cluster.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum RulesPlace {
-    /// None are served, or the role does not allow them.
+    /// DeviceTaintRules are not served, or the role does not allow them.
     Missing,
-    /// A scheduler ignores a rule that comes, or nothing says that it acts on one: the text says which, and what to do. Rules of before
-    /// are watched, and deleted when their time is over.
+    /// A scheduler ignores a new rule, or nothing says that it acts on one: the text says which, and what to do.
+    /// Existing rules are watched, and deleted when their time is over.
     Ignored(Collection, String),
-    /// Schedulers act on them.
+    /// Schedulers act on new rules.
     Heeded(Collection),
 }
 
@@ -27,7 +27,7 @@ impl RulesPlace {
     /// Asks the server. `stated` is the release of the oldest scheduler by configuration, or empty.
     ///
     /// # Errors
-    /// Also with the server's 403, where rules are served: roles may be read later.
+    /// Includes the server's 403 where rules are served: the server may read the role later.
     pub(super) async fn find(client: &ApiClient, stated: &str) -> Result<Self, ApiFailure> {
         let Some(all) = served(client).await? else { return Ok(Self::Missing) };
         let doubt = match stated {
@@ -52,7 +52,7 @@ impl RulesPlace {
         matches!(self, Self::Heeded(_))
     }
 
-    /// Why new rules close nothing, though they are served.
+    /// The reason why new rules close nothing, though they are served.
     pub(super) fn doubt(&self) -> Option<&str> {
         match self {
             Self::Ignored(_, doubt) => Some(doubt),
@@ -68,7 +68,7 @@ async fn served(client: &ApiClient) -> Result<Option<Collection>, ApiFailure> {
             Ok(_) => return Ok(Some(all)),
             Err(failure) if failure.is_unknown_resource() => {}
             Err(failure) if failure.code() == Some(404) => return Ok(Some(all)),
-            // A server asks for the role before it looks whether it has the kind.
+            // A server checks the role before it checks if it has the kind.
             Err(failure) if failure.code() == Some(403) && !client.serves(&all).await? => {}
             Err(failure) => return Err(failure),
         }
@@ -76,8 +76,8 @@ async fn served(client: &ApiClient) -> Result<Option<Collection>, ApiFailure> {
     Ok(None)
 }
 
-/// Releases of the schedulers that are seen as pods, empty where an image names none; else that of the API server, which has none older
-/// than a minor release beside it.
+/// Releases of the schedulers that are seen as pods, empty where an image names none. Without such pods, the release of
+/// the API server: no scheduler beside it is older by more than a minor release.
 async fn releases(client: &ApiClient) -> Result<Vec<String>, ApiFailure> {
     let (mut seen, mut wrong) = (Vec::new(), None);
     let mut read = |page: Vec<u8>| match serde_json::from_slice::<PodPage>(&page) {
@@ -92,7 +92,7 @@ async fn releases(client: &ApiClient) -> Result<Vec<String>, ApiFailure> {
     Ok(seen)
 }
 
-/// Pods, as far as they say what schedulers there are.
+/// A pod, with the fields that tell a scheduler's release.
 #[derive(Deserialize)]
 struct PodPage {
     items: Vec<SchedulerPod>,
@@ -122,7 +122,7 @@ struct ContainerImage {
 }
 
 impl SchedulerPod {
-    /// The tags of its images, empty where they are no releases.
+    /// The tags of the pod's images, empty where a tag is no release.
     fn releases(&self) -> Vec<String> {
         if self.metadata.labels.get("component").is_none_or(|it| it != SCHEDULER.1) {
             return Vec::new();
@@ -136,7 +136,7 @@ impl SchedulerPod {
     }
 }
 
-/// Major, minor and patch release; a patch that is not said is the first.
+/// Major, minor and patch release; a missing patch is 0.
 pub(crate) fn release_of(text: &str) -> Option<[u32; 3]> {
     let number = |text: &str| {
         let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
@@ -150,7 +150,8 @@ pub(crate) fn release_of(text: &str) -> Option<[u32; 3]> {
 /// The first release whose schedulers act on rules by default: the feature gate need not be turned on.
 const ON_BY_DEFAULT: [u32; 3] = [1, 37, 0];
 
-/// The reason why rules close nothing before a scheduler of a release that is not stated; an empty release is not known.
+/// The reason why rules close nothing before a scheduler of a release that is not stated; an empty release is not
+/// known.
 fn doubt_of(release: &str) -> Option<String> {
     match release_of(release) {
         None => {
@@ -169,8 +170,8 @@ fn doubt_of(release: &str) -> Option<String> {
     }
 }
 
-/// True if schedulers of a release ignore a DeviceTaintRule that comes, as those of 1.36.0 to 1.36.2 do, which panic when a slice
-/// changes afterwards (kubernetes#139651, mended by #139681).
+/// True if schedulers of a release ignore a new DeviceTaintRule, as those of 1.36.0 to 1.36.2 do, which panic when a
+/// slice changes afterwards (kubernetes#139651, fixed by #139681).
 fn ignores_rules(release: &str) -> bool {
     matches!(release_of(release), Some([1, 36, ..3]))
 }

@@ -1,4 +1,4 @@
-//! One term: from the first list to the moment at which this process does not lead any more. Owns the core.
+//! One leader term: from the first list to the moment at which this process no longer leads. Owns the core.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -29,22 +29,23 @@ use crate::{
 
 /// News that wait for the core. Few: a storm of changes waits on the server.
 const NEWS: usize = 64;
-/// Calls that are under way at once. An API server gives a client some hundreds of places; these leave room for others.
+/// The most calls in flight. An API server serves some hundreds of a client's calls at once; these leave room for
+/// others.
 const MOST_CALLS: usize = 32;
-/// Between two looks at how it goes.
+/// The shortest time between two reports of the status.
 const BETWEEN_STATUSES: Duration = Duration::from_millis(250);
 
-/// Why a term is over.
+/// The reason why a term is over.
 pub(super) enum TermEnd {
-    /// This process does not lead any more.
+    /// This process no longer leads.
     Deposed,
-    /// The server does not have this kind any more.
+    /// The server no longer serves this kind.
     NotServed(String),
-    /// Something else is known of DeviceTaintRules than when it began.
+    /// The state of DeviceTaintRules differs from that at the start of the term.
     OtherRules,
 }
 
-/// Carries out what the core says.
+/// Carries out the commands of the core.
 pub(super) struct HoldTerm<'a> {
     parts: &'a mut HoldParts,
     core: HoldCore,
@@ -54,19 +55,19 @@ pub(super) struct HoldTerm<'a> {
     queue: CallQueue,
     lists: ListTurn,
     rules: LaterRules,
-    /// Of writes, by what was written of which object.
+    /// Failures of writes, by object and kind of write.
     troubles: Troubles<(HoldTarget, &'static str)>,
     calls: CallPool<CallAnswer>,
     planned_tx: mpsc::Sender<HoldAnswer>,
     planned_rx: mpsc::Receiver<HoldAnswer>,
     began: Instant,
     wake: Option<Instant>,
-    /// Facts that the core was told of.
+    /// Revision of the facts that the core was told of.
     revision: u64,
     status: HoldStatus,
-    /// What time the server said last that it is.
+    /// The time that the server said last.
     server_time: Option<ServerTime>,
-    /// When it is told how it goes, if there is anything new.
+    /// The time of the next report of the status, if there is anything new.
     status_due: Option<Instant>,
 }
 
@@ -77,7 +78,7 @@ impl<'a> HoldTerm<'a> {
         let core = HoldCore::new(HoldSettings {
             own_driver: parts.driver.clone(),
             has_rules: places.rules.close(),
-            // Parts of devices are known from that version on.
+            // Parts of devices can be read from that version on.
             namespace: Some(parts.namespace.clone()).filter(|_| places.version == ApiVersion::V1),
             holds_partitions: config.holds_partitions,
             settle: seconds(config.settle_seconds),
@@ -87,7 +88,7 @@ impl<'a> HoldTerm<'a> {
             asker_box: ASKER_BOX,
         });
         let rules_doubt = places.rules.doubt().map(str::to_owned);
-        // There is one question at a time.
+        // One question at most is in flight.
         let (planned_tx, planned_rx) = mpsc::channel(1);
         let now = Instant::now();
         Self {
@@ -135,17 +136,17 @@ impl<'a> HoldTerm<'a> {
             let next = [Some(until), self.status_due, self.wake, self.lists.due(), self.rules.due()];
             let next = next.into_iter().flatten().min().unwrap_or(until);
             tokio::select! {
-                // What the server answered is known before anything else that it says, and before more is asked of it.
+                // Answers to calls are taken before all other news, and before more calls are made.
                 biased;
                 // Cancel safe: an answer that was not taken stays in the channel.
                 answer = self.calls.answer() => self.answered(answer),
-                // Cancel safe: see there.
+                // Cancel safe: an answer that was not taken stays in the channel.
                 Some(answer) = self.planned_rx.recv() => self.step(HoldEvent::Planned(answer)),
-                // Cancel safe: it only waits. Whether this process still leads turns out in the next round.
+                // Cancel safe: the timer only waits. The next turn of the loop finds out if this process still leads.
                 () = sleep_until(next) => self.time_passed(),
-                // Cancel safe: what has changed is looked at in the next round.
+                // Cancel safe: the next turn of the loop reads the change.
                 _ = self.parts.leadership_rx.changed() => {}
-                // Cancel safe: what has changed is looked at at once.
+                // Cancel safe: the change is read at once.
                 Ok(()) = self.parts.view_rx.changed() => self.facts_changed(),
                 // Cancel safe: news that were not taken stay in the channel.
                 Some((kind, news)) = news_rx.recv() => {
@@ -158,7 +159,8 @@ impl<'a> HoldTerm<'a> {
         }
     }
 
-    /// With each renewal of the Lease the server says what time it is: before the first list, and where nothing else is written.
+    /// Takes the server's time, which each renewal of the Lease tells: before the first list, and where nothing else is
+    /// written.
     fn hear_time(&mut self) {
         let heard = self.parts.leadership_rx.borrow().server_time;
         if heard != self.server_time {
@@ -211,25 +213,27 @@ impl<'a> HoldTerm<'a> {
                     let (subject, note) = event_of(notice);
                     self.events.record(subject, note);
                 }
-                // The core says it again only if it is earlier than what it said before, or if that has passed.
+                // The core repeats a time only if it is earlier than the last one, or if the last one has passed.
                 HoldCommand::WakeAt(at) => self.wake = Some(self.began + at),
             }
         }
     }
 
-    /// Has the planner answer, from the cluster as it is. This thread renews the lease, and must not wait for it.
+    /// Sends the planner a question about the cluster as it is. This thread renews the Lease, and must not wait for the
+    /// answer.
     fn ask(&self, question: Box<HoldQuestion>) {
         let (view, planned_tx) = (self.parts.view_rx.borrow().clone(), self.planned_tx.clone());
         let number = question.number();
         let answering = self.parts.tasks.looking(move || question.run(view.planner.get()));
         self.parts.tasks.job(async move {
             let answer = answering.await.unwrap_or_else(|_| HoldQuestion::unanswered(number));
-            // Nobody wants to know when the term is over.
+            // The answer has no reader once the term is over.
             let _ = planned_tx.send(answer).await;
         });
     }
 
-    /// Whoever calls has just made sure that this process leads. The last answers are waited for before another term begins.
+    /// Begins calls. The caller has just made sure that this process leads. The last answers are waited for before
+    /// another term begins.
     fn begin_calls(&mut self) {
         while self.calls.has_room()
             && !self.rules.is_other()
@@ -240,7 +244,7 @@ impl<'a> HoldTerm<'a> {
         }
     }
 
-    /// What an object has become is known before what came of the write: see the core.
+    /// Takes the answer to a call. The core is told of the new object before the outcome of its write: see the core.
     fn answered(&mut self, answer: CallAnswer) {
         match answer {
             CallAnswer::Pod(key, pod) => self.step(HoldEvent::Pod(key, pod)),
@@ -272,7 +276,7 @@ impl<'a> HoldTerm<'a> {
         }
     }
 
-    /// It is tried again and again: the same trouble is told once.
+    /// Logs the outcome of a write. A write is tried again and again: the same failure is logged once.
     fn log_outcome(&mut self, target: &HoldTarget, what: &'static str, outcome: &WriteOutcome) {
         let object = (target.clone(), what);
         match outcome {

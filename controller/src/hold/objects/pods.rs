@@ -1,4 +1,4 @@
-//! Pods that are not ours, and what is asked of the server about them.
+//! Pods that are not ours, with PriorityClasses and PodDisruptionBudgets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ pub(crate) struct PodRef {
     pub(crate) uid: String,
 }
 
-/// A pod that has something.
+/// A pod that has devices or may own them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct OwnerPod {
     pub(crate) uid: String,
@@ -20,18 +20,18 @@ pub(crate) struct OwnerPod {
     pub(crate) annotations: BTreeMap<String, String>,
     /// The owner reference that is marked as controller; its namespace is left empty.
     pub(crate) controller: Option<OwnerController>,
-    /// Empty as long as it has none.
+    /// The pod's node; empty as long as it has none.
     pub(crate) node: String,
     pub(crate) priority: i32,
-    /// It is going.
+    /// True if the pod is being deleted.
     pub(crate) is_deleting: bool,
 }
 
-/// How important pods of which PriorityClass are.
+/// Priorities by PriorityClass.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct PriorityClasses {
     pub(crate) values: BTreeMap<String, i32>,
-    /// Of pods that name none.
+    /// The priority of pods that name no class.
     pub(crate) default: i32,
 }
 
@@ -39,16 +39,16 @@ pub(crate) struct PriorityClasses {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct PodBudget {
     pub(crate) key: ObjectKey,
-    /// Its pods, in its namespace; none where there is no selector.
+    /// The selector of the budget's pods, in the budget's namespace; no pods where there is no selector.
     pub(crate) selector: Option<LabelSelector>,
-    /// How many of them may go now.
+    /// Number of these pods that may go now.
     pub(crate) allowed: u64,
-    /// Pods that are going already, and are counted.
+    /// Pods that are being deleted already, and are counted.
     pub(crate) going: BTreeSet<String>,
 }
 
 impl OwnerPod {
-    /// As owners are compared with it.
+    /// The pod with the fields that are compared with owners.
     pub(crate) fn candidate<'a>(&'a self, key: &'a ObjectKey) -> OwnerCandidate<'a> {
         OwnerCandidate {
             namespace: &key.namespace,
