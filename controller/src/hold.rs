@@ -1,7 +1,8 @@
-//! Keeps devices for those to whom they were promised: Reservations.
+//! Reservations: devices that are kept for the pods to which they were promised.
 //!
-//! kube-scheduler stays the only one that allocates. What is kept is closed to everybody else by a taint, and nothing is
-//! promised before it is certain that nobody got it meanwhile. Which writes are made in which order: docs/reservations.md.
+//! kube-scheduler stays the only one that allocates. hostler closes a kept device to all other pods with a taint, and
+//! promises it only once it is certain that no other claim got it meanwhile. The order of all writes:
+//! docs/reservations.md.
 //!
 //! ```text
 //!   Reservations, slices, NodeHardware, claims, pods, nodes ─► HoldEvent ─► HoldCore::step ─► commands

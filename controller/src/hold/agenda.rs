@@ -6,7 +6,7 @@ use hostler_api::ObjectKey;
 
 use super::objects::HoldTime;
 
-/// The longest time until devices are looked for again.
+/// The longest time until candidates are planned again, and until a pod that is moved is read again.
 pub(super) const RECONCILE_AGAIN: Duration = Duration::from_secs(30);
 
 /// A topic that decisions are about; in one step in this order.
@@ -40,14 +40,14 @@ impl HoldClock {
         self.server = Some((time, self.now.elapsed));
     }
 
-    /// The earlier one of what this machine and the server say, since 1970; `None` before the server has said anything: this
-    /// machine alone may be years ahead.
+    /// The earlier of this machine's time and the server's, since 1970. `None` before the server has told its time:
+    /// this machine alone may be years ahead.
     pub(super) fn certain(&self) -> Option<Duration> {
         let (time, at) = self.server?;
         Some((time + self.now.elapsed.saturating_sub(at)).min(self.now.wall))
     }
 
-    /// The time that people are told.
+    /// The time that is written for people.
     pub(super) fn told(&self) -> Duration {
         self.certain().unwrap_or(self.now.wall)
     }

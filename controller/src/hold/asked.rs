@@ -1,4 +1,4 @@
-//! What the requests of a claim ask for, as far as keeping devices depends on it.
+//! Requests of a claim: device classes and amounts of capacities, as far as Reservations depend on them.
 
 use hostler_api::{
     resource::{DeviceRequest, DeviceToleration, ResourceClaimSpec},
@@ -10,11 +10,11 @@ pub(super) fn class_of_spec(spec: &ResourceClaimSpec, request: &str) -> String {
     asked_for(spec, request).class
 }
 
-/// What a request, or one of its alternatives, asks for.
+/// Device that a request, or one of its alternatives, asks for.
 #[derive(Default)]
 pub(super) struct AskedDevice {
     class: String,
-    /// A part of a device.
+    /// True if a part of a device is asked for.
     pub(super) is_part: bool,
 }
 
@@ -31,7 +31,7 @@ pub(super) fn asked_for(spec: &ResourceClaimSpec, request: &str) -> AskedDevice 
     exactly.or(of_alternative).unwrap_or_default()
 }
 
-/// Whether anything is asked for by amounts of capacities.
+/// True if any request asks for amounts of capacities.
 pub(super) fn has_parts(spec: &ResourceClaimSpec) -> bool {
     let of_request = |request: &DeviceRequest| {
         let exactly = request.exactly.iter().any(|it| it.capacity.is_some());
@@ -40,7 +40,7 @@ pub(super) fn has_parts(spec: &ResourceClaimSpec) -> bool {
     spec.devices.requests.iter().any(of_request)
 }
 
-/// The same requests, which get what is closed with the value.
+/// The same requests with a toleration of the value: they get devices that are closed with it.
 pub(super) fn tolerating(mut spec: ResourceClaimSpec, value: &str) -> ResourceClaimSpec {
     let toleration =
         DeviceToleration { key: HELD_TAINT.to_owned(), value: value.to_owned(), ..DeviceToleration::default() };

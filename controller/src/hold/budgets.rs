@@ -1,5 +1,5 @@
-//! PodDisruptionBudgets, and how many of their pods may go now. Pods whose budgets allow it make room before others do, as they do
-//! for kube-scheduler: an eviction against a budget waits, without a limit.
+//! PodDisruptionBudgets, and how many of their pods may go now. Pods whose budgets allow it make room before others do,
+//! as they do for kube-scheduler: an eviction against a budget waits, without a limit.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -33,8 +33,8 @@ pub(super) fn about(budgets: &[PodBudget], pod: &ObjectKey, known: &OwnerPod) ->
 struct LeftOfBudgets<'a>(BTreeMap<&'a ObjectKey, u64>);
 
 impl<'a> LeftOfBudgets<'a> {
-    /// Returns true if a pod may go beside those before it, and counts it. A pod with several budgets never may: the API server evicts
-    /// none.
+    /// Returns true if a pod may go beside those before it, and counts it. A pod with several budgets never may: the
+    /// API server evicts none.
     fn takes(&mut self, victim: &'a Victim) -> bool {
         match &victim.budgets[..] {
             [] => true,
@@ -49,14 +49,14 @@ impl<'a> LeftOfBudgets<'a> {
     }
 }
 
-/// Number of these pods that would go against their budgets, if all of them went.
+/// Number of these pods whose eviction would be against their budgets, if all of them were evicted.
 pub(super) fn violations(going: &[Victim]) -> usize {
     let mut left = LeftOfBudgets::default();
     going.iter().filter(|victim| !left.takes(victim)).count()
 }
 
-/// Sets of pods to choose from, the best first: pods that may all go; pods of which each may go, if no other one does; and all. Each
-/// set contains the one before it.
+/// Sets of pods to choose from, the best first: pods that may all go; pods of which each may go, if no other one does;
+/// and all. Each set contains the one before it.
 pub(super) fn by_budgets(all: &[Victim]) -> Vec<Vec<Victim>> {
     let mut left = LeftOfBudgets::default();
     let together = all.iter().filter(|victim| left.takes(victim)).cloned().collect();
@@ -66,7 +66,8 @@ pub(super) fn by_budgets(all: &[Victim]) -> Vec<Vec<Victim>> {
     tries
 }
 
-/// Returns all budgets; `None` while they are being listed. A controller that may not list them goes without.
+/// Returns all budgets; `None` while they are being listed. A controller whose role does not allow the list plans
+/// without budgets.
 pub(super) fn pod_budgets(cx: &mut Context<'_>) -> Option<Vec<PodBudget>> {
     let known = cx.cluster.budgets.known(cx.now, FRESH);
     if known.is_none() {

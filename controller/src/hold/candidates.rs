@@ -29,7 +29,7 @@ pub(super) fn waiting(cx: &mut Context<'_>) -> Vec<HoldAsked> {
     all.into_iter().filter_map(|it| asked(cx, it)).collect()
 }
 
-/// Returns what is asked for a Reservation now, if it lacks devices.
+/// Returns the question about a Reservation as it is now, if it lacks devices.
 pub(super) fn asked(cx: &mut Context<'_>, reservation: &Reservation) -> Option<HoldAsked> {
     if !reservation.is_open() || reservation.proposal.is_some() {
         return None;
@@ -89,8 +89,8 @@ pub(super) fn own_parts(cx: &Context<'_>, reservation: &Reservation, lacking: &[
     intact.map(own_part).collect()
 }
 
-/// Returns the devices that are promised to others, or that no Reservation can have for now. Devices of one that lacks some can be
-/// chosen again for it.
+/// Returns the devices that are promised to other Reservations, or that no Reservation can have for now. Devices of a
+/// candidate that lacks some can be chosen for it again.
 pub(super) fn taken<'a>(cx: &Context<'_>, asked: impl Iterator<Item = &'a HoldAsked>) -> BTreeSet<DeviceKey> {
     let lacking: BTreeMap<&str, &HoldAsked> = asked.map(|asked| (&*asked.name, asked)).collect();
     let mut taken = BTreeSet::new();
@@ -121,7 +121,8 @@ pub(super) fn promised(cx: &Context<'_>, wishes: &[HoldWish]) -> BTreeMap<String
     promised
 }
 
-/// Returns claims that are gone before the pods come: those of the pod that it moves, and of pods whose devices it may have.
+/// Returns claims that are gone before the pods of the Reservation come: those of the pod that it moves, and of pods
+/// whose devices it may have.
 fn leaving(cx: &Context<'_>, reservation: &Reservation, victims: &[Victim]) -> BTreeSet<ObjectKey> {
     let moved = reservation.object.spec.replaces.as_ref();
     let pod = moved.map(|pod| ObjectKey::new(&pod.namespace, &pod.name));
@@ -135,7 +136,7 @@ pub(super) fn shared(cx: &Context<'_>) -> BTreeSet<DeviceKey> {
     cx.cluster.taken().filter(is_shared).cloned().collect()
 }
 
-/// True if no other claim got the device since it was asked for, but the pod's that makes room.
+/// True if no other claim got the device since the planner was asked, except the claim of the pod that makes room.
 pub(super) fn is_free_still(
     cx: &Context<'_>,
     device: &ReservedDevice,

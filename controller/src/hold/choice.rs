@@ -1,4 +1,4 @@
-//! Which of several Reservations a pod is led to.
+//! Chooses the Reservation from which a pod gets its devices.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -10,26 +10,26 @@ use hostler_api::{
 
 use super::objects::ReservationObject;
 
-/// A pod that looks for a Reservation.
+/// A pod for which a Reservation is chosen.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReservationOffer<'a> {
     pub(crate) pod: OwnerCandidate<'a>,
-    /// What it bears of taints of Reservations.
+    /// Tolerations of the pod.
     pub(crate) tolerations: &'a [Toleration],
-    /// What it asks for, under the names of quotas.
+    /// Devices that the pod asks for, under the names of quotas.
     pub(crate) wants: &'a BTreeMap<String, Quantity>,
 }
 
-/// A Reservation that pods may be led to.
+/// A Reservation that pods can get devices from.
 #[derive(Clone, Debug)]
 pub(crate) struct OfferedReservation<'a> {
     pub(crate) reservation: &'a ReservationObject,
-    /// The devices that it keeps once nothing lacks, under the names of quotas.
+    /// The devices that the Reservation keeps once it lacks none, under the names of quotas.
     pub(crate) capacity: BTreeMap<String, Quantity>,
 }
 
-/// The Reservations that the pod is led to, the best one first: those that have room now, then the lowest order that is not 0, then
-/// the one of which most is taken once the pod has its part, then the oldest, then by name.
+/// The Reservations that the pod can use, the best first: those that have room now, then the lowest order that is not
+/// 0, then the one of which most is taken once the pod has its part, then the oldest, then by name.
 pub(crate) fn open_reservations<'a>(
     offered: impl IntoIterator<Item = OfferedReservation<'a>>,
     offer: &ReservationOffer<'_>,
@@ -46,8 +46,8 @@ pub(crate) fn open_reservations<'a>(
 }
 
 impl OfferedReservation<'_> {
-    /// True if the pod is led to it, whether or not a device is left now: a claim cannot be changed later, and a device that comes
-    /// back goes to a claim that tolerates it.
+    /// True if the pod can use the Reservation, with or without a free device now: a claim cannot be changed later, and
+    /// a device that comes back goes to a claim that tolerates its taint.
     fn is_open(&self, offer: &ReservationOffer<'_>) -> bool {
         let ReservationObject { spec, status, is_deleting, .. } = self.reservation;
         let is_borne = spec.taints.iter().all(|taint| offer.tolerations.iter().any(|it| it.tolerates(taint)));
@@ -66,7 +66,8 @@ impl OfferedReservation<'_> {
         status.phase == ReservationPhase::Available && offer.wants.iter().all(|want| self.fits(want, &status.allocated))
     }
 
-    /// True if what the pod wants of a class fits beside what is taken. Devices of other classes come from elsewhere.
+    /// True if the pod's wanted amount of a class fits beside the taken amount. Devices of other classes come from
+    /// elsewhere.
     fn fits(&self, (name, wanted): (&String, &Quantity), taken: &BTreeMap<String, Quantity>) -> bool {
         let Some(all) = self.capacity.get(name) else { return true };
         let is_strict = self.reservation.spec.allocate_policy == Some(ReservationAllocatePolicy::Restricted);
@@ -75,7 +76,8 @@ impl OfferedReservation<'_> {
     }
 }
 
-/// How much of what is kept is taken with the pod's part, in thousandths, on average over what it asks for.
+/// Share of the kept devices that is taken once the pod has its part, in thousandths: the average over the kept
+/// classes.
 fn score(reservation: &ReservationObject, wants: &BTreeMap<String, Quantity>) -> u128 {
     let status = &reservation.status;
     let shares: Vec<u128> = status

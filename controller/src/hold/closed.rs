@@ -1,4 +1,4 @@
-//! Devices that are closed to others, as the cluster shows it: by a taint of their driver, or by a DeviceTaintRule.
+//! Devices that are closed to others, as the API server shows: by a taint of their driver, or by a DeviceTaintRule.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use super::{
     settings::HoldSettings,
 };
 
-/// Delay of a node's fences: devices of a node that are closed together are one write, and so one write of each of its slices.
+/// Delay of a node's fences: devices of a node that are closed together cost one write, and so one write of each of the
+/// node's slices.
 const FENCE_DELAY: Duration = Duration::from_millis(100);
 
 /// Name of the rule that closes a device.
@@ -20,7 +21,7 @@ pub(super) fn rule_name(device: &DeviceKey) -> String {
     format!("hold-{}", toleration_value(&device.to_string()))
 }
 
-/// Has the object decided about that closes a device.
+/// Queues the decision about the object that closes a device.
 pub(super) fn fence_topic(settings: &HoldSettings, device: &ReservedDevice) -> Effect {
     let topic = match device.driver == settings.own_driver {
         true => Topic::NodeFences(device.node_name.clone()),
@@ -30,7 +31,7 @@ pub(super) fn fence_topic(settings: &HoldSettings, device: &ReservedDevice) -> E
 }
 
 impl<'a> Context<'a> {
-    /// Value with which a device is closed now.
+    /// Value with which the device is closed now.
     pub(super) fn closed_with(&self, device: &DeviceKey) -> Option<&'a str> {
         if device.driver == self.settings.own_driver {
             let (slice, published) = self.cluster.device(device)?;

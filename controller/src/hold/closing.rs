@@ -1,4 +1,4 @@
-//! Decides which devices can be closed to others. No plan is made with devices that cannot.
+//! Decides which devices can be closed to others. The planner uses no device that cannot be closed.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -19,7 +19,7 @@ pub(super) struct Closing {
 }
 
 impl Closing {
-    /// Refuses devices that only schedulers can give to a claim: only they know all that goes with those.
+    /// Refuses devices that only schedulers can give to a claim: only schedulers know all that goes with those devices.
     pub(super) fn can_be_written(&self, key: &DeviceKey) -> Result<(), String> {
         let Some((_, published)) = self.published.device(key) else { return Err(format!("{key} is gone")) };
         if published.is_shareable || published.has_binding_conditions {
@@ -31,7 +31,7 @@ impl Closing {
         Ok(())
     }
 
-    /// Devices that are published and that nothing closes, on whatever node they are: no plan is made with them.
+    /// Devices that are published and that nothing closes, on any node: the planner does not use them.
     pub(super) fn unclosable(&self) -> BTreeSet<DeviceKey> {
         let of_slice = |slice: &PublishedSlice, device: &PublishedDevice| {
             let is_foreign = slice.driver != self.own_driver && !self.has_rules;

@@ -1,6 +1,7 @@
-//! Devices that two claims have. Schedulers count devices in a plain set: when the first of the claims goes they take the device for
-//! free, though the other one still has it. A device that a Reservation kept therefore stays closed until no claim has it, in
-//! whatever order they go and whatever becomes of the Reservation; its status says so, for a controller that leads later.
+//! Devices that two claims have. Schedulers count devices in a plain set: when the first of the claims goes, they take
+//! the device for free, though the other claim still has it. A device that a Reservation kept therefore stays closed
+//! until no claim has it, whichever claim goes first, and whatever becomes of the Reservation. The status names these
+//! devices, for a controller that leads later.
 
 use hostler_api::{
     few,
@@ -14,15 +15,15 @@ use super::{
     reservation::Reservation,
 };
 
-/// True if two claims had a device at once, and any claim still has it: as was seen, or as the status says.
+/// True if two claims had a device at once, and any claim still has it: by what this controller saw, or by the status.
 pub(super) fn is_in_conflict(cx: &Context<'_>, device: &ReservedDevice) -> bool {
     let key = device_key(device);
     let is_marked = || device.conflict && cx.cluster.claims_on(&key).next().is_some();
     !device.is_part() && (cx.cluster.is_contested(&key) || is_marked())
 }
 
-/// True if a stranger has the device that the status gives to an owner, and only these two could get it: a controller that sees it
-/// only now cannot know that they did not have it at once.
+/// True if a stranger has the device that the status gives to an owner, and only these two could get it: a controller
+/// that reads this only now cannot know that they did not have the device at once.
 pub(super) fn is_strangers(cx: &Context<'_>, reservation: &Reservation, device: &ReservedDevice) -> bool {
     let key = device_key(device);
     let owner = device.owner.as_ref().map(|owner| &*owner.uid);
@@ -41,7 +42,7 @@ pub(super) fn released(cx: &Context<'_>, device: ReservedDevice) -> Option<Reser
     conflict.then_some(ReservedDevice { state: State::Releasing, owner, conflict, ..device })
 }
 
-/// Names the claims that have devices together, for people.
+/// Names the claims that have devices together, for the status.
 pub(super) fn conflicts(cx: &Context<'_>, devices: &[ReservedDevice]) -> Option<String> {
     let marked: Vec<String> = devices.iter().filter(|device| device.conflict).map(|it| conflict(cx, it)).collect();
     let text = || format!("{}; closed to others until no claim has it: end the pods", few(&marked));

@@ -1,5 +1,5 @@
-//! The state that decisions read, and the effects that they ask for. A decision is a function of a [`Context`]: it changes nothing
-//! but the list of its effects, which the core carries out.
+//! The state that decisions read, and the effects that they ask for. A decision is a function of a [`Context`]: it
+//! changes nothing but the list of its effects, which the core carries out.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,7 +16,7 @@ use super::{
     writes::{HoldTarget, HoldWrite},
 };
 
-/// A moment since which something has been so. Moments are forgotten in a crash, and waited for once more.
+/// A moment since which a fact holds. Moments are forgotten in a crash, and the wait begins anew.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum Timer {
     /// A device of the Reservation is gone, does not work or is not closed.
@@ -25,7 +25,7 @@ pub(super) enum Timer {
     Replaced(String),
     /// The claim of this name stands for its part, for every scheduler to see.
     Accounted(String),
-    /// A device is closed of which owners want parts.
+    /// A device is closed, and owners want parts of it.
     PartClosed(DeviceKey),
     /// A node is missing.
     NodeMissing(String),
@@ -56,7 +56,7 @@ impl Timers {
 /// An effect that a decision asks for.
 #[derive(Debug)]
 pub(super) enum Effect {
-    /// Read a pod that is not known.
+    /// Read a pod that is not known yet.
     ReadPod(ObjectKey),
     /// Read a pod again.
     RereadPod(ObjectKey),
@@ -66,7 +66,7 @@ pub(super) enum Effect {
     Decide(Topic),
     /// Decide about a topic later.
     DecideAfter(Duration, Topic),
-    /// Ask the planner, together with others that come meanwhile.
+    /// Ask the planner soon, together with other candidates that come meanwhile.
     PlanSoon,
     Start(Timer),
     Stop(Timer),

@@ -1,8 +1,8 @@
-//! Owns the knowledge of Reservations and of their devices, and carries out the effects of decisions. One task feeds it; it has no
-//! clock and no I/O.
+//! Owns the knowledge of Reservations and of their devices, and carries out the effects of decisions. One task feeds
+//! the core; the core has no clock and no I/O.
 //!
 //! ```text
-//!   HoldEvent ─► KnownCluster, Reservations ─► topics ─► decisions: functions of a Context ─► Effects, HoldWrite ─► HoldCommand
+//!   HoldEvent ─► KnownCluster, Reservations ─► topics ─► decisions (functions of a Context) ─► Effects ─► HoldCommand
 //! ```
 
 use std::{collections::BTreeMap, time::Duration};
@@ -28,7 +28,7 @@ use super::{
 };
 use crate::agenda::Agenda;
 
-/// Reservations that come together are planned together.
+/// Delay before the planner is asked: Reservations that come together are planned together.
 pub(super) const PLAN_DELAY: Duration = Duration::from_millis(100);
 /// Pause before a pod is read again that could not be read.
 pub(super) const READ_AGAIN: Duration = Duration::from_secs(5);
@@ -54,7 +54,7 @@ pub(crate) struct HoldCore {
     pub(super) agenda: Agenda<Topic>,
     pub(super) lists: Lists,
     pub(super) questions: Questions,
-    /// Number of times that more could fit than before.
+    /// Number of times that more devices could fit than before.
     pub(super) gains: u64,
     /// Pods that are being read.
     pub(super) reading: usize,
@@ -87,7 +87,7 @@ impl HoldCore {
         }
     }
 
-    /// Takes an event; returns what is to be done. Nothing is decided before everything has been told.
+    /// Takes an event; returns the commands that follow. Decisions begin once all objects have been told.
     pub(crate) fn step(&mut self, now: HoldTime, event: HoldEvent) -> Vec<HoldCommand> {
         self.agenda.pass(now.elapsed);
         self.clock.pass(now);
@@ -149,7 +149,7 @@ impl HoldCore {
                 self.commands.push(HoldCommand::Write(write));
             }
             WriteReadiness::After(pause) => self.agenda.after(pause, topic.clone()),
-            // It is decided about again when the outcome is there.
+            // The outcome of the write in flight queues the object again.
             WriteReadiness::InFlight => {}
         }
     }
@@ -198,7 +198,8 @@ impl HoldCore {
         }
     }
 
-    /// Requests a list of all claims that begins after now, and returns its number; one that is under way may have begun before.
+    /// Requests a list of all claims that begins after now, and returns its number. The list in flight may have begun
+    /// before.
     pub(super) fn list_claims(&mut self) -> u64 {
         if self.lists.asked == self.lists.done {
             self.lists.asked += 1;
@@ -234,7 +235,7 @@ impl HoldCore {
                 self.cluster.rules.remove(&name);
                 self.rule_changed(name);
             }
-            // Each list of all claims names them all again: their pods are not read anew.
+            // Each list of all claims names all of them again: pods of known claims are not read anew.
             HoldEvent::Claim(claim) if self.cluster.is_known(&claim) => {}
             HoldEvent::Claim(claim) => {
                 let key = claim.key.clone();

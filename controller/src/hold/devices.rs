@@ -37,7 +37,7 @@ pub(super) fn devices_now(cx: &mut Context<'_>, reservation: &Reservation) -> Ve
             continue;
         }
         let now = part.unwrap_or_else(|| device_now(cx, reservation, device));
-        // An owner had it once and gave it back.
+        // An owner had the device once and gave it back.
         let was_used = is_once && device.state == State::HandedOver && now.state != State::HandedOver;
         if was_used { left.push(now) } else { devices.push(now) }
     }
@@ -49,7 +49,7 @@ pub(super) fn devices_now(cx: &mut Context<'_>, reservation: &Reservation) -> Ve
 
 fn device_now(cx: &mut Context<'_>, reservation: &Reservation, device: &ReservedDevice) -> ReservedDevice {
     let holder = holder(cx, reservation, device);
-    // Its owner has gone, and the claim that has it now is no owner's.
+    // The owner has gone, and the claim that has the device now is not an owner's.
     let is_strangers = matches!(holder, Holder::Stranger(_)) && is_strangers(cx, reservation, device);
     let (state, owner) = match holder {
         Holder::Unknown => (device.state, device.owner.clone()),
@@ -61,15 +61,15 @@ fn device_now(cx: &mut Context<'_>, reservation: &Reservation, device: &Reserved
     ReservedDevice { state, owner, conflict: is_strangers || is_in_conflict(cx, device), ..device.clone() }
 }
 
-/// The holder does not depend on the order of the claims: an owner counts before all others, and a claim that is not known yet may be
-/// an owner's.
+/// The holder of a device, the same in any order of the claims: an owner counts before all others, and a claim that is
+/// not known yet may be an owner's.
 fn holder(cx: &mut Context<'_>, reservation: &Reservation, device: &ReservedDevice) -> Holder {
     let claims = || cx.cluster.claims_on(&device_key(device)).collect::<Vec<_>>();
     let known = device.owner.as_ref().map(|owner| &*owner.uid).unwrap_or_default();
     let is_known = claims().iter().any(|claim| claim.uid == known);
     match device.state {
         State::Fencing if is_known => return Holder::Victim,
-        // Its pod may be gone, or no consumer any more: it was an owner's.
+        // The pod of the claim may be gone, or no longer a consumer: the claim was an owner's.
         State::HandedOver if is_known => return Holder::Owner(device.owner.clone().unwrap_or_default()),
         _ => {}
     }
@@ -82,15 +82,15 @@ fn holder(cx: &mut Context<'_>, reservation: &Reservation, device: &ReservedDevi
     })
 }
 
-/// The state of a device that a pod has until it goes. No pod is evicted before its device is closed: where that does not come about,
-/// another pod is looked for.
+/// The state of a device that a pod has until it is evicted. No pod is evicted before its device is closed: where the
+/// device cannot be closed, another pod is chosen.
 fn state_of_victims(cx: &mut Context<'_>, reservation: &Reservation, device: &ReservedDevice) -> State {
     if !reservation.object.spec.preempts() {
         return device.state;
     }
     let key = device_key(device);
     if cx.cluster.is_contested(&key) {
-        // Were the pod to go, another one would still have it.
+        // If the pod went, another pod would still have the device.
         return State::Lost;
     }
     if cx.is_closed_for(reservation, &key) {
@@ -104,8 +104,8 @@ fn state_of_victims(cx: &mut Context<'_>, reservation: &Reservation, device: &Re
     state
 }
 
-/// Devices that are closed become kept once it is certain that no claim got them before: when every decision that schedulers made
-/// until then must be visible, a list of all claims as of then shows none that has them.
+/// Closed devices become kept once it is certain that no claim got them before. After the time in which every decision
+/// of schedulers must become visible, a list of all claims shows no claim that has them.
 fn check_closed(cx: &mut Context<'_>, reservation: &Reservation, devices: &mut [ReservedDevice]) {
     let name = reservation.object.name.clone();
     let is_checked = |device: &&ReservedDevice| device.state == State::Fencing && device.owner.is_none();
@@ -127,8 +127,8 @@ fn check_closed(cx: &mut Context<'_>, reservation: &Reservation, devices: &mut [
     }
 }
 
-/// Removes and returns the devices of spare replicas, where the Reservation has fewer replicas than before. Replicas of which an owner
-/// has or had a device count; of the others the first stay.
+/// Removes and returns the devices of spare replicas, where the Reservation has fewer replicas than before. Replicas of
+/// which an owner has or had a device count; of the others the first stay.
 fn drop_spare(devices: &mut Vec<ReservedDevice>, replicas: usize, owners: usize) -> Vec<ReservedDevice> {
     let used: BTreeSet<u32> =
         devices.iter().filter(|it| it.state == State::HandedOver).map(|device| device.replica).collect();

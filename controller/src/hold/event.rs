@@ -1,4 +1,5 @@
-//! Events that the core takes, and commands that it returns. The adapter turns objects into events, and commands into calls.
+//! Events that the core takes, and commands that it returns. The adapter turns objects into events, and commands into
+//! calls.
 
 use std::time::Duration;
 
@@ -16,41 +17,44 @@ use super::{
 /// News of the cluster, or the result of a command.
 #[derive(Clone, Debug)]
 pub(crate) enum HoldEvent {
-    /// A Reservation is there or changed. Also the answer to a write of one, before its outcome.
+    /// A Reservation was created or changed. Also the answer to a write of a Reservation, before the outcome of the
+    /// write.
     Reservation(Box<ReservationObject>),
-    /// The Reservation with this UID is there, and cannot be understood.
+    /// The Reservation with this UID exists, and cannot be understood.
     ReservationUnreadable(String),
     /// The Reservation with this name and UID is gone.
     ReservationGone(String, String),
-    /// A ResourceSlice is there or changed.
+    /// A ResourceSlice was created or changed.
     Slice(Box<PublishedSlice>),
     /// A ResourceSlice is gone.
     SliceGone(String),
-    /// A NodeHardware is there or changed. Also the answer to a write of one, before its outcome.
+    /// A NodeHardware was created or changed. Also the answer to a write of a NodeHardware, before the outcome of the
+    /// write.
     NodeFences(Box<NodeFences>),
     /// A NodeHardware is gone.
     NodeFencesGone(String),
-    /// A DeviceTaintRule of ours (`hold-…`) is there.
+    /// A DeviceTaintRule of ours (`hold-…`) exists.
     Rule(FenceRule),
     /// A DeviceTaintRule of ours is gone.
     RuleGone(String),
-    /// A claim has devices or changed. A claim without devices may be left out as long as it has none.
+    /// A claim has devices or changed. A claim without devices may be left out until it has some.
     Claim(Box<AllocatedClaim>),
     /// The claim with this UID is gone.
     ClaimGone(ObjectKey, String),
-    /// A pod was read: the pod, none, or the failure.
+    /// The result of reading a pod: the pod, none, or the failure.
     Pod(ObjectKey, Result<Option<Box<OwnerPod>>, String>),
-    /// PriorityClasses were listed, or the failure.
+    /// The result of listing PriorityClasses.
     Priorities(Result<PriorityClasses, String>),
-    /// PodDisruptionBudgets were listed, or the failure.
+    /// The result of listing PodDisruptionBudgets.
     Budgets(Result<Vec<PodBudget>, String>),
-    /// A node is there.
+    /// A node exists.
     Node(String),
     /// A node is gone.
     NodeGone(String),
-    /// Nodes, slices, classes, templates or claims changed. The number counts changes after which more may fit than before.
+    /// Nodes, slices, classes, templates or claims changed. The number counts the changes after which more may fit than
+    /// before.
     FactsChanged(u64),
-    /// Every claim that there was when this list was asked for has been told.
+    /// Every claim that existed when this list was asked for has been told.
     ClaimsListed(u64),
     /// The API server's time since 1970, from its record of the last write of an object.
     ServerTime(Duration),
@@ -58,7 +62,7 @@ pub(crate) enum HoldEvent {
     Planned(HoldAnswer),
     /// All objects have been told.
     Synced,
-    /// The outcome of a write. The object as it is after it has been told before.
+    /// The outcome of a write. The object as it is after the write has been told before.
     Written(HoldTarget, WriteOutcome),
     /// Time has passed.
     Tick,
@@ -75,12 +79,13 @@ pub(crate) enum HoldCommand {
     ListPriorities,
     /// List all PodDisruptionBudgets.
     ListBudgets,
-    /// List all claims as of now, not from a cache; tell the news, and then that they are listed. Tried again until it succeeds.
+    /// List all claims as of now, not from a cache; tell the claims that are news, and then that the list is complete.
+    /// The list is tried again until it succeeds.
     ListClaims(u64),
-    /// Ask the planner. One question at most is under way.
+    /// Ask the planner. One question at most is in flight.
     Plan(Box<HoldQuestion>),
     /// Record an Event.
     Tell(HoldNotice),
-    /// Come back at this time (elapsed), if nothing happens before.
+    /// Step again at this time (elapsed), if no event comes before.
     WakeAt(Duration),
 }

@@ -90,7 +90,7 @@ fn has_any(eviction: &PodEviction, devices: &[ReservedDevice]) -> bool {
     })
 }
 
-/// Returns the pods that a Reservation still evicts by its status, with their UIDs.
+/// Returns the pods that a Reservation still has to evict by its status, with their UIDs.
 pub(super) fn wanted_evictions(reservation: &Reservation) -> impl Iterator<Item = (ObjectKey, &str)> {
     let is_answered = |uid: &str| reservation.answers.get(uid).is_some_and(|answer| !answer.state.is_open());
     let evictions = reservation.object.status.evictions.iter().filter(|_| reservation.is_open());
@@ -98,11 +98,11 @@ pub(super) fn wanted_evictions(reservation: &Reservation) -> impl Iterator<Item 
     open.map(|it| (pod_of(it), &*it.uid))
 }
 
-/// Returns the answer that an outcome is; `None` where the eviction is asked for again: the pod that is meant cannot go twice.
+/// Returns the answer that an outcome means; `None` where the eviction is tried again: a pod cannot be evicted twice.
 pub(super) fn answer_of(outcome: &WriteOutcome) -> Option<EvictionAnswer> {
     let (state, message) = match outcome {
         WriteOutcome::Done => (PodEvictionState::Evicted, String::new()),
-        // The pod that has its name now is another one.
+        // The pod that has the name now is another one.
         WriteOutcome::Gone | WriteOutcome::Conflict => (PodEvictionState::Gone, String::new()),
         WriteOutcome::Refused(message) | WriteOutcome::Forbidden(message) => {
             (PodEvictionState::Blocked, message.clone())

@@ -1,5 +1,5 @@
-//! Fences: the devices that Reservations keep are closed to others, and no other devices. Devices of our own driver are closed by
-//! their daemons, others by DeviceTaintRules.
+//! Fences: the devices that Reservations keep are closed to others, and no other devices. Devices of our own driver are
+//! closed by their daemons, other devices by DeviceTaintRules.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,7 +21,7 @@ use super::{
     writes::HoldWrite,
 };
 
-/// True if all devices of a Reservation are closed that are to be.
+/// True if all devices of a Reservation are closed that have to be closed.
 pub(super) fn are_closed(cx: &Context<'_>, reservation: &Reservation, devices: &[ReservedDevice]) -> bool {
     let mut fencing = devices.iter().filter(|device| device.state == ReservedDeviceState::Fencing);
     fencing.all(|device| cx.is_closed_for(reservation, &device_key(device)))
@@ -39,7 +39,7 @@ pub(super) fn is_fenced(cx: &Context<'_>, value: &str) -> bool {
 
 /// True if a device of a Reservation shall be closed, or stay so.
 fn is_wanted(cx: &mut Context<'_>, reservation: &Reservation, device: &ReservedDevice, is_closed: bool) -> bool {
-    // Of two claims that have it the one that goes first must not open it to a third.
+    // Of two claims that have the device, the first one to go must not open it to a third claim.
     if device.conflict || is_closed && (is_in_conflict(cx, device) || is_strangers(cx, reservation, device)) {
         return true;
     }
@@ -52,7 +52,7 @@ fn is_wanted(cx: &mut Context<'_>, reservation: &Reservation, device: &ReservedD
     if device.state != ReservedDeviceState::HandedOver || !is_closed {
         return false;
     }
-    // Another scheduler may not have seen yet that an owner has it.
+    // Another scheduler may not have seen yet that an owner has the device.
     let ready = reservation.object.status.condition(ReservationConditionType::Ready);
     let since = ready.and_then(|it| since_1970(&it.last_transition_time)).unwrap_or_default();
     let age = cx.clock.certain().unwrap_or_default().saturating_sub(since);
@@ -64,7 +64,8 @@ fn is_wanted(cx: &mut Context<'_>, reservation: &Reservation, device: &ReservedD
     age < cx.settings.settle
 }
 
-/// Returns for each device the value that closes it: of several Reservations that want it, the one that has it, then the oldest.
+/// Returns for each device the value that closes it: of several Reservations that want the device, the one that has it,
+/// then the oldest.
 fn wanted_values<'a>(
     cx: &mut Context<'_>,
     reservations: impl Iterator<Item = &'a Reservation>,
@@ -120,7 +121,7 @@ pub(super) fn decide_rule(cx: &mut Context<'_>, name: &str) -> Option<HoldWrite>
     let known = cx.cluster.rules.get(name).cloned();
     let device = known.as_ref().map(|rule| rule.device.clone()).or_else(|| device_of_rule(cx, name))?;
     let has = |_: &DeviceKey| known.as_ref().map(|rule| rule.value.clone());
-    // A rule that was changed to close another device closes that for no Reservation.
+    // A rule that was changed to close another device closes that device for no Reservation.
     let is_its_name = rule_name(&device) == name;
     let reservations = cx.reservations.with_pool_of(&device);
     let wanted = wanted_values(cx, reservations, has).remove(&device).filter(|_| is_its_name);

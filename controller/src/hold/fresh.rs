@@ -1,12 +1,12 @@
-//! Lists that are asked for when they are needed, and believed for a while.
+//! Lists that are read when they are needed, and count for a while.
 
 use std::time::Duration;
 
-/// What is known of such a list.
+/// A list of objects with the time at which it was read.
 #[derive(Debug)]
 pub(super) struct FreshList<T> {
     is_asked: bool,
-    /// What it says, or why nobody knows, and since when.
+    /// The list, or the reason why it could not be read, and the time of either.
     known: Option<(Duration, Result<T, String>)>,
 }
 
@@ -17,18 +17,19 @@ impl<T> Default for FreshList<T> {
 }
 
 impl<T> FreshList<T> {
-    /// What it says, if that is not older.
+    /// The list, if it is younger than `age`.
     pub(super) fn known(&self, now: Duration, age: Duration) -> Option<&Result<T, String>> {
         let known = self.known.as_ref().filter(|(since, _)| now.saturating_sub(*since) < age);
         known.map(|(_, list)| list)
     }
 
-    /// Whether it is to be asked for now: not while it is already.
+    /// Returns true if the list has to be asked for now, and notes that it is asked for. No second call is made
+    /// meanwhile.
     pub(super) fn asks(&mut self) -> bool {
         !std::mem::replace(&mut self.is_asked, true)
     }
 
-    /// It was listed.
+    /// Takes the list, or the reason why it could not be read.
     pub(super) fn told(&mut self, now: Duration, list: Result<T, String>) {
         *self = Self { is_asked: false, known: Some((now, list)) };
     }

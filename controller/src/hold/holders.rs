@@ -18,11 +18,11 @@ use super::{
 pub(super) enum ClaimOwnership {
     Owner(DeviceOwner),
     Stranger(DeviceOwner),
-    /// Its pods are being read.
+    /// The pods of the claim are being read.
     Unknown,
 }
 
-/// Tells whether a claim is one of the Reservation's owners. Pods that are not known are read.
+/// Decides if a claim is one of the Reservation's owners. Pods that are not known are read.
 pub(super) fn ownership(cx: &mut Context<'_>, reservation: &Reservation, claim: &AllocatedClaim) -> ClaimOwnership {
     let mut is_known = true;
     for pod in &claim.pods {
@@ -44,7 +44,8 @@ pub(super) fn ownership(cx: &mut Context<'_>, reservation: &Reservation, claim: 
     }
 }
 
-/// Returns the pods that have devices of a Reservation; of one that each pod takes from once, also those that had some.
+/// Returns the pods that have devices of a Reservation. If each pod takes devices from the Reservation once, also the
+/// pods that had some.
 pub(super) fn current_owners(
     cx: &Context<'_>,
     reservation: &Reservation,

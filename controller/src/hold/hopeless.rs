@@ -1,5 +1,5 @@
-//! Reservations that no plan can satisfy, whatever is free. They are refused by name before others are planned for: devices that
-//! they can never use stay free for the others.
+//! Reservations that no plan can satisfy, even in an empty cluster. They are refused by name before others are planned
+//! for: devices that they can never use stay free for the others.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use hostler_api::{
     resource::{DeviceRequest, ResourceClaimSpec},
 };
 
-/// Why pods that ask for this, by the name of the claim, can never have devices kept for them.
+/// The reason why pods with these claims, by the claim's name, can never have devices kept for them.
 pub(super) fn hopeless(
     spec: &PodSpec,
     claims: &BTreeMap<String, ResourceClaimSpec>,
@@ -42,7 +42,8 @@ pub(super) fn too_many_devices(devices: usize) -> String {
     format!("that would be {devices} devices, and a Reservation keeps {MAX_RESERVED_DEVICES} at most: write several")
 }
 
-/// Whole devices that a request takes at least. Parts can be of one device, and of all devices of a node there may be one.
+/// The fewest whole devices that a request takes. Parts can be of one device, and a request for all devices of a node
+/// may mean one.
 fn fewest(request: &DeviceRequest) -> usize {
     let whole = |count: Option<i64>, is_part: bool| match is_part {
         true => 0,

@@ -24,7 +24,7 @@ pub(super) enum PodKnowledge {
     Known(Option<Box<OwnerPod>>),
 }
 
-/// The cluster, as the API server told of it.
+/// The cluster, as the API server told it.
 #[derive(Debug, Default)]
 pub(super) struct KnownCluster {
     pub(super) published: Arc<PublishedDevices>,
@@ -75,7 +75,8 @@ impl KnownCluster {
         self.published.device(key)
     }
 
-    /// Takes a node's fences; returns the values with which devices were or are closed, or `None` if the fences are old.
+    /// Takes a node's fences; returns the values with which devices were or are closed, or `None` if the fences are
+    /// old.
     pub(super) fn node_fences(&mut self, fences: NodeFences) -> Option<BTreeSet<String>> {
         let known = self.node_fences.get(&fences.node);
         if known.is_some_and(|known| is_older(&fences.version, &known.version)) {
@@ -158,7 +159,7 @@ impl KnownCluster {
         self.holders_changed(devices)
     }
 
-    /// Notes that other claims than before have these devices.
+    /// Notes that these devices have other claims than before.
     fn holders_changed(&mut self, devices: Vec<DeviceKey>) -> Vec<PoolName> {
         for device in &devices {
             if !self.holders.contains_key(device) {
@@ -170,13 +171,14 @@ impl KnownCluster {
         devices.into_iter().map(|device| (device.driver, device.pool)).collect()
     }
 
-    /// True if two claims have a device of which one has all. Parts are counted one by one, and can be several claims'.
+    /// True if two claims have a device, and one of them has all of it. Parts are counted one by one, and can belong to
+    /// several claims.
     fn has_several_owners(&self, device: &DeviceKey) -> bool {
         let has_all = |claim: &AllocatedClaim| !claim.parts.iter().any(|part| part.device == *device);
         self.claims_on(device).nth(1).is_some() && self.claims_on(device).any(has_all)
     }
 
-    /// True if two claims had the device at once, and one of them at least has it still.
+    /// True if two claims had the device at once, and at least one of them still has it.
     pub(super) fn is_contested(&self, device: &DeviceKey) -> bool {
         self.contested.contains(device)
     }
@@ -185,7 +187,7 @@ impl KnownCluster {
     fn forget_claim(&mut self, key: &ObjectKey) -> Vec<DeviceKey> {
         let Some(claim) = self.claims.remove(key) else { return Vec::new() };
         for pod in &claim.pods {
-            // Another pod may come under the name.
+            // Another pod may come under the same name.
             let pod = ObjectKey::new(&key.namespace, &pod.name);
             forget(&mut self.of_pods, &pod, key);
             self.pods.remove(&pod);
@@ -223,7 +225,7 @@ impl KnownCluster {
         self.placeholders.values().flatten()
     }
 
-    /// Devices of which claims have something.
+    /// Devices of which claims have all or a part.
     pub(super) fn taken(&self) -> impl Iterator<Item = &DeviceKey> {
         self.holders.keys()
     }

@@ -1,4 +1,4 @@
-//! News of objects: which topics are decided about again.
+//! News of objects: the topics that are decided about again.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ impl HoldCore {
         let name = object.name.clone();
         self.unreadable_gone(&object.uid);
         if object.is_deleting && object.finalizers.is_empty() {
-            // No finalizer keeps it any more. The answer to a write is the last that is heard of it.
+            // No finalizer keeps the Reservation any more. The answer to the write is the last news of it.
             return self.reservation_gone(&name, &object.uid);
         }
         let replaced = object.spec.replaces.as_ref().map(|pod| ObjectKey::new(&pod.namespace, &pod.name));
@@ -35,7 +35,7 @@ impl HoldCore {
         if change.is_new
             && let Some(pod) = replaced
         {
-            // Earlier knowledge may be about another pod of that name.
+            // Earlier knowledge may be about another pod of the same name.
             self.cluster.pods.remove(&pod);
         }
         change.dropped.iter().for_each(|part| self.part_gone(part));
@@ -52,12 +52,12 @@ impl HoldCore {
             self.device_changed(device);
             self.part_gone(device);
         }
-        // Others can have its devices.
+        // Other Reservations can have the devices.
         self.agenda.gained(self.questions.cost);
         self.writes.object_gone(&HoldTarget::Reservation(name.to_owned()));
     }
 
-    /// A Reservation has a device, or had it.
+    /// A Reservation has the device, or had it.
     fn device_changed(&mut self, device: &ReservedDevice) {
         let effect = fence_topic(&self.settings, device);
         self.apply(effect);
@@ -66,13 +66,15 @@ impl HoldCore {
         }
     }
 
-    /// No Reservation keeps the part any more. Its timers run until then: each word about its Reservation would start them anew.
+    /// No Reservation keeps the part any more. The part's timers run until now: each event about its Reservation would
+    /// start them anew.
     fn part_gone(&mut self, device: &ReservedDevice) {
         self.timers.stop(&Timer::Accounted(placeholder_name(&device.share_id)));
         self.timers.stop(&Timer::PartClosed(device_key(device)));
     }
 
-    /// The Reservation can be understood now, or is gone: objects that were left alone for it are decided about like all others.
+    /// The Reservation can be understood now, or is gone: objects that were left alone for its sake are decided about
+    /// like all others.
     fn unreadable_gone(&mut self, uid: &str) {
         let Some(value) = self.reservations.remove_unreadable(uid) else { return };
         for node in self.cluster.nodes_closed_with(&value) {
@@ -87,7 +89,7 @@ impl HoldCore {
     }
 
     pub(super) fn slice_seen(&mut self, slice: PublishedSlice) {
-        // The planner may have heard of the device earlier, and was told then that there is none.
+        // The planner may have read of the device earlier, and was told then that there is none.
         if self.cluster.published.has_gained(&slice) {
             self.agenda.gained(self.questions.cost);
         }
@@ -110,7 +112,8 @@ impl HoldCore {
         self.decide_about_all();
     }
 
-    /// A claim is another one than before: Reservations whose value it tolerates, and the part that it stands for.
+    /// Decides about all that depends on a changed claim: Reservations whose value the claim tolerates, and the part
+    /// that it stands for.
     pub(super) fn claim_changed(&mut self, key: &ObjectKey) {
         let Some(claim) = self.cluster.claims.get(key) else { return };
         let values: BTreeSet<String> = claim.tolerates.iter().cloned().collect();
@@ -149,7 +152,7 @@ impl HoldCore {
         };
         let is_awaited = self.reservations.related_to(&related).any(is_replaced);
         self.cluster.pods.insert(key, PodKnowledge::Known(pod));
-        // Pods that make room are chosen when all are known.
+        // Pods that make room are chosen once all of them are known.
         let seeks = |it: &Reservation| it.seeks_victims() && (it.problem.is_some() || it.is_without_free);
         if is_awaited || self.reading == 0 && self.reservations.iter().any(seeks) {
             self.plan_soon();
@@ -197,7 +200,7 @@ impl HoldCore {
         }
     }
 
-    /// Plans together with other Reservations that come meanwhile.
+    /// Plans soon, together with other Reservations that come meanwhile.
     pub(super) fn plan_soon(&mut self) {
         self.agenda.after(PLAN_DELAY, Topic::Plan);
     }
