@@ -11,7 +11,7 @@ use hostler_api::{
 
 pub(crate) use self::pods::{OwnerPod, PodBudget, PodRef, PriorityClasses};
 
-/// Amounts of capacities.
+/// Amounts of capacities, by name.
 pub(crate) type Amounts = BTreeMap<String, Quantity>;
 
 /// Driver, pool and name of a device.
@@ -25,7 +25,7 @@ pub(crate) struct DeviceKey {
 /// The time by two clocks: one never jumps, the other one is compared with times in objects.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HoldTime {
-    /// Time since some moment before the core began.
+    /// Time since a moment before the core began.
     pub(crate) elapsed: Duration,
     /// Time since 1970 by this machine.
     pub(crate) wall: Duration,
@@ -36,10 +36,10 @@ pub(crate) struct HoldTime {
 pub(crate) struct ReservationObject {
     pub(crate) name: String,
     pub(crate) uid: String,
-    /// The resourceVersion.
+    /// The resourceVersion of the Reservation.
     pub(crate) version: String,
     pub(crate) generation: i64,
-    /// Time of its creation, since 1970.
+    /// Time of the Reservation's creation, since 1970.
     pub(crate) created: Duration,
     pub(crate) is_deleting: bool,
     pub(crate) finalizers: Vec<String>,
@@ -49,12 +49,12 @@ pub(crate) struct ReservationObject {
 }
 
 impl ReservationObject {
-    /// The namespace of its pods.
+    /// The namespace of the Reservation's pods.
     pub(crate) fn namespace(&self) -> String {
         ObjectKey::new(self.spec.template["metadata"]["namespace"].as_str().unwrap_or_default(), "").namespace
     }
 
-    /// True if claims are made only when its pods come: those of a gated pod, and those that pods name, are there before.
+    /// True if claims are made only when the pods come. Claims of a gated pod, and claims that pods name, exist before.
     pub(crate) fn is_counted_by_quotas(&self) -> bool {
         self.spec.mode() == ReservationMode::Fence && !self.labels.contains_key(PLACED_POD_LABEL)
     }
@@ -65,11 +65,11 @@ impl ReservationObject {
 pub(crate) struct PublishedSlice {
     /// Name of the slice.
     pub(crate) name: String,
-    /// Its resourceVersion.
+    /// The slice's resourceVersion.
     pub(crate) version: String,
     pub(crate) driver: String,
     pub(crate) pool: String,
-    /// Empty where its devices are not one node's.
+    /// Node of the devices; empty where they are not one node's.
     pub(crate) node: String,
     pub(crate) devices: Vec<PublishedDevice>,
 }
@@ -78,20 +78,20 @@ pub(crate) struct PublishedSlice {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct PublishedDevice {
     pub(crate) name: String,
-    /// Value of its taint `hostler.dev/held`, as the driver publishes it.
+    /// Value of the device's taint `hostler.dev/held`, as the driver publishes it.
     pub(crate) held_for: Option<String>,
-    /// True if its attribute `hostler.dev/held` says that it is held, where taints are not served. The value is in the fences of its
-    /// node only.
+    /// True if the device's attribute `hostler.dev/held` says that it is held, where taints are not served. Only the
+    /// fences of its node tell the value.
     pub(crate) is_held: bool,
-    /// True if it works and is in service: no other taint keeps claims away.
+    /// True if the device works and is in service: no other taint keeps claims away.
     pub(crate) is_usable: bool,
-    /// True if several claims can have parts of it at once.
+    /// True if several claims can have parts of the device at once.
     pub(crate) is_shareable: bool,
-    /// Its capacities, of one that is shared.
+    /// Capacities of a shared device.
     pub(crate) capacity: Amounts,
-    /// True if it consumes counters that other devices consume as well.
+    /// True if the device consumes counters that other devices consume as well.
     pub(crate) is_partition: bool,
-    /// True if conditions must become true before a pod that was given it is bound.
+    /// True if a pod that was given the device is bound only after conditions become true.
     pub(crate) has_binding_conditions: bool,
 }
 
@@ -106,7 +106,7 @@ pub(crate) struct NodeFences {
     pub(crate) fences: Vec<Fence>,
 }
 
-/// A device of a node that is closed to all that do not tolerate the value.
+/// A device of a node that is closed to all claims that do not tolerate the value.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Fence {
     pub(crate) pool: String,
@@ -117,7 +117,7 @@ pub(crate) struct Fence {
 /// A DeviceTaintRule that closes one device of a driver that is not ours.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct FenceRule {
-    /// `hold-` and 16 hexadecimal digits, which follow from the device: two that want it cannot both make it.
+    /// `hold-` and 16 hexadecimal digits, which follow from the device: two writers cannot both make the rule.
     pub(crate) name: String,
     pub(crate) device: DeviceKey,
     pub(crate) value: String,
@@ -130,15 +130,15 @@ pub(crate) struct AllocatedClaim {
     pub(crate) uid: String,
     /// The resourceVersion.
     pub(crate) version: String,
-    /// Without those that it only looks after (adminAccess).
+    /// Devices of the claim, without those that it only looks after (adminAccess).
     pub(crate) devices: Vec<DeviceKey>,
-    /// Those of them that are parts of shared devices.
+    /// Devices of the claim that are parts of shared devices.
     pub(crate) parts: Vec<ClaimPart>,
-    /// The pod that it was made for from a template, and its consumers that are pods: name and UID.
+    /// Pods of the claim, with name and UID: the pod whose template made it, and its consumers that are pods.
     pub(crate) pods: Vec<PodRef>,
-    /// Values of the taint `hostler.dev/held` that its requests tolerate by name.
+    /// Values of the taint `hostler.dev/held` that requests of the claim tolerate by name.
     pub(crate) tolerates: Vec<String>,
-    /// Set if it stands for a part that a Reservation keeps.
+    /// Set if the claim stands for a part that a Reservation keeps.
     pub(crate) placeholder: Option<PlaceholderMark>,
 }
 

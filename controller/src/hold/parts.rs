@@ -1,8 +1,10 @@
-//! Parts of devices that several claims can share. A part is kept by closing the device first, like a whole one; then a claim is
-//! made that stands for the part (placeholder), and once every scheduler has seen it the rest of the device is open to all pods. When
-//! an owner comes the device is closed again, the claim gives the part back, and the scheduler gives it to the owner.
+//! Parts of devices that several claims can share. To keep a part, hostler closes the device first, like a whole one,
+//! and makes a claim that stands for the part (placeholder). Once every scheduler has seen that claim, the rest of the
+//! device is open to all pods. When an owner comes, hostler closes the device again, the claim gives the part back, and
+//! the scheduler gives it to the owner.
 //!
-//! One Reservation at a time keeps parts of a device: two could not both close it when owners of both wait.
+//! One Reservation at a time keeps parts of a device: two Reservations could not both close it when owners of both
+//! wait.
 
 use std::collections::BTreeSet;
 
@@ -66,15 +68,15 @@ fn part_now(
         (PartHolder::Owner(owner), _) => (State::HandedOver, Some(owner)),
         _ if has_victim => (State::Fencing, device.owner.clone()),
         (_, Some(thief)) => (State::Lost, Some(thief)),
-        // The claim keeps it, whether or not the device is closed.
+        // The claim keeps the part, with the device closed or open.
         _ if is_usable && device.state == State::Held && is_accounted(cx, device) => (State::Held, None),
         _ => (state_of_vacant(cx, reservation, device), None),
     };
     ReservedDevice { state, owner, ..device.clone() }
 }
 
-/// Returns the owners that have the parts which are kept of a device: those whose claims tolerate the value by name. Parts that pods
-/// of owners had before, and parts that they get of the rest without tolerating it, are none of these.
+/// Returns the owners that have the kept parts of a device: those whose claims tolerate the value by name. Parts that
+/// pods of owners had before, and parts of the rest that they get without tolerating it, do not count.
 fn part_holders(
     cx: &mut Context<'_>,
     reservation: &Reservation,
@@ -108,7 +110,7 @@ fn part_holders(
     holders
 }
 
-/// Returns the owner that has so much of a device that the promised parts are not there: the one that got it last.
+/// Returns the owner that took so much of a device that the promised parts no longer fit: the one that got it last.
 fn overdrawn(
     cx: &Context<'_>,
     key: &DeviceKey,
@@ -137,14 +139,14 @@ fn overdrawn(
     last.filter(|_| is_over || is_whole).map(owner_of_first_pod)
 }
 
-/// True if the claim of a part has it, as the API server shows.
+/// True if the claim of a part has the part, as the API server shows.
 pub(super) fn is_accounted(cx: &Context<'_>, device: &ReservedDevice) -> bool {
     let Some(namespace) = &cx.settings.namespace else { return false };
     let key = ObjectKey { namespace: namespace.clone(), name: placeholder_name(&device.share_id) };
     cx.cluster.claims.get(&key).is_some_and(|claim| has_part(claim, device))
 }
 
-/// True if a device has to be closed for the sake of a part of it that is kept.
+/// True if a device has to be closed for the sake of a kept part of it.
 pub(super) fn is_part_closed(
     cx: &mut Context<'_>,
     reservation: &Reservation,
@@ -165,7 +167,7 @@ pub(super) fn is_part_closed(
         Some(true) => return true,
         Some(false) => {}
     }
-    // An open device stays open: a controller that has just begun does not close it to wait once more.
+    // An open device stays open: a controller that has just begun does not close the device to wait once more.
     let is_fresh = is_closed && age < cx.settings.settle;
     if is_fresh {
         let left = cx.settings.settle - age;
@@ -175,8 +177,8 @@ pub(super) fn is_part_closed(
     is_fresh
 }
 
-/// True if an owner waits: its claim tolerates the value by name, and has nothing. `None` where the pods of such a claim are not
-/// known.
+/// True if an owner waits: its claim tolerates the value by name, and has no devices. `None` where the pods of such a
+/// claim are not known.
 pub(super) fn is_asked_for(cx: &mut Context<'_>, reservation: &Reservation) -> Option<bool> {
     let is_waiting = |claim: &&AllocatedClaim| claim.devices.is_empty() && claim.placeholder.is_none();
     let mut is_known = true;
@@ -190,7 +192,7 @@ pub(super) fn is_asked_for(cx: &mut Context<'_>, reservation: &Reservation) -> O
     is_known.then_some(false)
 }
 
-/// True if a part's device has been closed for so long that no scheduler gives anything of it to others.
+/// True if a part's device has been closed for so long that no scheduler gives any of it to other pods.
 pub(super) fn is_closed_for_all(cx: &mut Context<'_>, reservation: &Reservation, device: &ReservedDevice) -> bool {
     let (key, settle) = (device_key(device), cx.settings.settle);
     if !cx.is_closed_for(reservation, &key) {

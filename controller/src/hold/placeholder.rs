@@ -1,5 +1,6 @@
-//! Claims that stand for parts of devices that are kept, so that schedulers count these as given: made and written while the device
-//! is closed, emptied while it is closed when an owner comes, and deleted when the part is kept no longer.
+//! Claims that stand for kept parts of devices, so that schedulers count these parts as given. A claim is made and
+//! written while the device is closed, emptied while the device is closed when an owner comes, and deleted when the
+//! part is no longer kept.
 
 use hostler_api::{
     ObjectKey,
@@ -14,7 +15,7 @@ use hostler_api::{
 use super::objects::{AllocatedClaim, PlaceholderMark, device_key};
 use crate::claim_write::{ClaimWrite, DELETE_PROTECTION, NewClaim, WrittenClaim, WrittenClaimStatus};
 
-/// Annotation with the name of the Reservation, for people. Claims that pods name have another one.
+/// Annotation with the name of the Reservation, for people. Claims that pods name have another annotation.
 const PART_OF: &str = "hostler.dev/part-of-reservation";
 /// Name of the request of such a claim.
 const REQUEST: &str = "part";
@@ -30,9 +31,9 @@ pub(super) struct WantedPart {
     pub(super) reservation: String,
     pub(super) uid: String,
     pub(super) device: ReservedDevice,
-    /// True if only owners can get anything of the device now, and none of them waits: the claim can take the part.
+    /// True if only owners can get any of the device now, and none of them waits: the claim can take the part.
     pub(super) can_take: bool,
-    /// True if an owner waits for it, and no other pod can get it: the claim gives it back.
+    /// True if an owner waits for the part, and no other pod can get it: the claim gives the part back.
     pub(super) is_wanted: bool,
 }
 
@@ -45,7 +46,8 @@ pub(super) fn has_part(claim: &AllocatedClaim, device: &ReservedDevice) -> bool 
         && part.amounts == device.consumed_capacity
 }
 
-/// The next write from the claim as it is to the claim as it shall be. A claim with devices has a finalizer; one without them can go.
+/// The next write from the claim's state to its wanted state. A claim with devices has a finalizer; a claim without
+/// devices can be deleted.
 pub(super) fn next_placeholder_write(
     claim: &AllocatedClaim,
     wanted: Option<&WantedPart>,
@@ -95,7 +97,8 @@ pub(super) fn new_placeholder(key: &ObjectKey, part: &WantedPart) -> NewClaim {
     }
 }
 
-/// The status that a scheduler would have written. The claim has no consumer, so that only the controller takes the part away.
+/// The status that a scheduler would have written. The claim has no consumer, so only the controller takes the part
+/// away.
 fn allocated(part: &ReservedDevice, now: String) -> WrittenClaimStatus {
     let amounts = part.consumed_capacity.iter();
     let result = DeviceRequestAllocationResult {

@@ -30,7 +30,7 @@ pub(super) fn has_placeholders(cx: &Context<'_>, uid: &str) -> bool {
     cx.cluster.placeholders(uid).next().is_some() || cx.writes.in_flight().any(is_making)
 }
 
-/// Decides what the claim with this name stands for.
+/// Decides the part that the claim with this name stands for.
 pub(super) fn decide_placeholder(cx: &mut Context<'_>, name: &str) -> Option<HoldWrite> {
     let key = ObjectKey { namespace: cx.settings.namespace.clone()?, name: name.to_owned() };
     let wanted = wanted_part(cx, name);
@@ -61,7 +61,7 @@ fn wanted_part(cx: &mut Context<'_>, claim: &str) -> Option<WantedPart> {
     let is_asked = is_asked_for(cx, reservation);
     let is_closed = cx.is_closed_for(reservation, &device_key(&device));
     let is_closed_for_all = is_closed_for_all(cx, reservation, &device);
-    // An owner may have got it, and the status not say so yet.
+    // An owner may have got the part, and the status may not say so yet.
     let now = devices_now(cx, reservation);
     let is_free = now.iter().any(|it| it.share_id == device.share_id && it.state == State::Held);
     let is_held = device.state == State::Held && is_free;

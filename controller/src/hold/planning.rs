@@ -1,5 +1,5 @@
-//! Asks the planner about Reservations that lack devices, one question at a time, and proposes the answers to those that are still
-//! as they were.
+//! Asks the planner about candidates, one question at a time, and proposes the answers to the Reservations that have
+//! not changed meanwhile.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -19,15 +19,15 @@ use super::{
     reservation::CutPause,
 };
 
-/// Time for which devices are left alone that the planner had for free, and that are not.
+/// Time for which devices are left alone that the planner took for free and that are taken.
 const LEAVE_ALONE: Duration = Duration::from_secs(30);
-/// Pause before a question is asked anew that got no answer.
+/// Pause before a question without an answer is asked anew.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
-/// Pauses between two tries of a Reservation that was cut short.
+/// Pauses between two tries of a candidate that was cut short.
 const CUT_PAUSES: Doubling = Doubling::new(Duration::from_secs(10), Duration::from_secs(600));
 
 impl HoldCore {
-    /// Notes news of the cluster: Reservations that wait are answered anew, at once if more may fit than before.
+    /// Notes news of the cluster: candidates are planned again, at once if more may fit than before.
     pub(super) fn facts_changed(&mut self, gains: u64) {
         match std::mem::replace(&mut self.gains, gains) == gains {
             true => self.agenda.inventory_changed(),
@@ -35,7 +35,7 @@ impl HoldCore {
         }
     }
 
-    /// Asks for devices of all that lack some, once the question that is under way has its answer.
+    /// Asks the planner about all candidates, once the question in flight has its answer.
     pub(super) fn plan(&mut self) {
         if self.questions.open.is_some() {
             self.questions.is_wanted = true;
@@ -46,7 +46,8 @@ impl HoldCore {
         self.avoided.retain(|_, until| *until > now);
         let waiting = self.decide(waiting);
         let turn = self.next_turn(&waiting);
-        // A candidate that depends on objects which are being read is in no other one's way meanwhile, nor are others in its way.
+        // A candidate that depends on objects which are being read waits: it takes nothing from other candidates, and
+        // they take nothing from it.
         let wishes: Vec<HoldWish> = self.decide(|cx| turn.into_iter().filter_map(|asked| wish(cx, asked)).collect());
         if wishes.is_empty() {
             return;
@@ -58,8 +59,8 @@ impl HoldCore {
         self.commands.push(HoldCommand::Plan(Box::new(question)));
     }
 
-    /// Selects the Reservations of the next question. One that was cut short shares its question with those of its own namespace alone:
-    /// the others wait for one box of time at most.
+    /// Selects the candidates of the next question. A candidate that was cut short shares its question only with those
+    /// of its own namespace: the others wait for one box of time at most.
     fn next_turn(&mut self, waiting: &[HoldAsked]) -> Vec<HoldAsked> {
         let now = self.agenda.now;
         let pause = |asked: &HoldAsked| self.reservations.get(&asked.name).and_then(|it| it.cut_short);
@@ -109,19 +110,20 @@ impl HoldCore {
         for (asked, found) in answer.found {
             match found {
                 Ok(devices) => is_sound &= self.propose(&asked, devices, &mut taken),
-                // Others of its namespace had all the time that there is; they have their turn without it.
+                // Other candidates of this namespace had all the time that there is; this one gets its turn without
+                // them.
                 Err(none) if none.cut_short == Some(CutShort::NotReached) => self.plan_soon(),
                 Err(none) => refused.push((asked, none)),
             }
         }
-        // Where the planner had a device for free that is not, its refusals are not true either; it is asked again soon.
+        // If the planner took a device for free that is not, its refusals are wrong as well; it is asked again soon.
         if is_sound {
             refused.into_iter().for_each(|(asked, none)| self.refuse(&asked, none));
         }
     }
 
-    /// An answer is about the cluster as it was at the question; Reservations that have changed since are asked about anew. Returns
-    /// true if all of the devices are free.
+    /// Proposes the answer's devices. An answer is about the cluster at the time of the question; candidates that have
+    /// changed since are asked about anew. Returns true if all of the devices are free.
     fn propose(&mut self, asked: &HoldAsked, devices: Vec<ReservedDevice>, taken: &mut BTreeSet<DeviceKey>) -> bool {
         let is_current = self.is_current(asked);
         let cx = self.context();
@@ -139,10 +141,11 @@ impl HoldCore {
             self.agenda.now(Topic::Reservation(asked.name.clone()));
             return true;
         }
-        // A device that goes with a pod which makes room is named again, though it is left alone: questions would not end.
+        // A plan may name a device that is left alone, since the device goes with a pod that makes room: to ask again
+        // would never end.
         let again = lost.iter().find(|device| is_current && self.avoided.contains_key(*device)).cloned();
-        // The planner may go on taking for free what a claim has: of a device that was shared when it got its part, and is not
-        // any more, it does not know.
+        // The planner may go on taking for free what a claim has: it does not know of a device that was shared when the
+        // claim got its part, and is not any more.
         let until = self.agenda.now + LEAVE_ALONE;
         self.avoided.extend(lost.into_iter().map(|device| (device, until)));
         match &again {
@@ -155,7 +158,7 @@ impl HoldCore {
         is_free || again.is_some()
     }
 
-    /// There are no devices for a Reservation.
+    /// Notes that there are no devices for a Reservation.
     fn refuse(&mut self, asked: &HoldAsked, none: NoDevices) {
         let (is_current, now) = (self.is_current(asked), self.agenda.now);
         let Some(reservation) = self.reservations.get_mut(&asked.name) else { return };
@@ -176,7 +179,7 @@ impl HoldCore {
         self.agenda.now(Topic::Reservation(asked.name.clone()));
     }
 
-    /// True if the same would be asked now.
+    /// True if the question about the Reservation would be the same now.
     fn is_current(&mut self, asked_then: &HoldAsked) -> bool {
         let now = self.decide(|cx| asked(cx, cx.reservation(&asked_then.name)?));
         now.is_some_and(|now| HoldAsked { has_victims: asked_then.has_victims, ..now } == *asked_then)

@@ -1,7 +1,8 @@
-//! Decisions about pods that are not ours: they are evicted, or annotated with the Reservation of their devices.
+//! Decisions about pods that are not ours: a pod is evicted, or annotated with the Reservation of its devices.
 //!
-//! No pod is evicted before it is certain that the Reservation gets its devices. A pod that is moved goes when all is kept elsewhere;
-//! one that makes room, when everything is closed to others and only such pods still have some of it. Nothing depends on annotations.
+//! No pod is evicted before it is certain that the Reservation gets its devices. A pod that is moved is evicted once
+//! all devices are kept elsewhere. Pods that make room are evicted once all devices are closed to others and only such
+//! pods still have some of them. Nothing depends on annotations.
 
 use hostler_api::{
     ObjectKey,
@@ -22,7 +23,7 @@ use super::{
     writes::{HoldWrite, PodWrite},
 };
 
-/// Decides what is written about a pod: an eviction counts before an annotation.
+/// Decides the write about a pod: an eviction goes before an annotation.
 pub(super) fn decide_pod(cx: &mut Context<'_>, pod: &ObjectKey) -> Option<HoldWrite> {
     let related = Related::Pod(pod.clone());
     let eviction = cx.reservations.related_to(&related).find_map(|it| decide_eviction(cx, it, pod));
@@ -30,7 +31,7 @@ pub(super) fn decide_pod(cx: &mut Context<'_>, pod: &ObjectKey) -> Option<HoldWr
     eviction.or_else(annotation).map(HoldWrite::Pod)
 }
 
-/// Decides whether a Reservation evicts a pod now.
+/// Decides if a Reservation evicts a pod now.
 fn decide_eviction(cx: &mut Context<'_>, reservation: &Reservation, pod: &ObjectKey) -> Option<PodWrite> {
     let (_, uid) = wanted_evictions(reservation).find(|(it, _)| it == pod)?;
     let evict = || PodWrite::Evict { pod: pod.clone(), uid: uid.to_owned() };
@@ -59,7 +60,7 @@ fn is_prepared(cx: &mut Context<'_>, reservation: &Reservation, uid: &str) -> bo
 /// Returns the pods that have devices of a Reservation, and may lack the annotation.
 pub(super) fn owners_to_annotate(cx: &Context<'_>, reservation: &Reservation) -> impl Iterator<Item = ObjectKey> {
     let (object, pods) = (&reservation.object, &cx.cluster.pods);
-    // A Reservation that is let go is not reconciled any more.
+    // A Reservation without its finalizer is not reconciled any more.
     let is_kept = object.finalizers.iter().any(|finalizer| finalizer == RESERVATION_FINALIZER);
     let is_reconciled = cx.can_annotate && is_kept && !object.is_deleting;
     let owners = object.status.current_owners.iter().filter(move |it| is_reconciled && !it.uid.is_empty());
@@ -71,7 +72,7 @@ pub(super) fn owners_to_annotate(cx: &Context<'_>, reservation: &Reservation) ->
     })
 }
 
-/// Decides whether a pod that has devices of a Reservation is annotated now.
+/// Decides if a pod that has devices of a Reservation is annotated now.
 fn decide_annotation(cx: &mut Context<'_>, reservation: &Reservation, pod: &ObjectKey) -> Option<PodWrite> {
     if !owners_to_annotate(cx, reservation).any(|it| it == *pod) {
         return None;

@@ -1,5 +1,6 @@
-//! The choice of pods that make room: of those that are enough the ones whose eviction is against the fewest budgets, then the least
-//! important, and of these as few as come out of sparing each in turn, the most important first.
+//! Chooses the pods that make room. Of all sufficient sets, those whose eviction is against the fewest budgets come
+//! first, then the least important. Of these pods as few go as remain when each in turn is spared, the most important
+//! first.
 
 use std::collections::BTreeSet;
 
@@ -13,11 +14,11 @@ use super::{
     victims::{Victim, who_goes},
 };
 
-/// Pods that are tried alone, and pods that are tried to be spared: each takes a plan.
+/// The most pods that are tried alone, and the most that are tried to be spared: each try takes a plan.
 const MOST_TRIES: usize = 32;
 
 impl HoldQuestion {
-    /// Devices that it gets once pods of lower priority are gone.
+    /// Devices that the candidate gets once pods of lower priority are gone.
     pub(super) fn found_by_preemption(
         &self,
         facts: &ClusterFacts,
@@ -42,13 +43,13 @@ impl HoldQuestion {
     }
 }
 
-/// What is found without the least important of these pods, and without as few of them as can be.
+/// Devices that are free without the least important of these pods, and without as few of them as possible.
 fn least_important(
     victims: &[Victim],
     without: impl Fn(&[Victim]) -> Option<Vec<ReservedDevice>>,
 ) -> Option<Vec<ReservedDevice>> {
     without(victims)?;
-    // The lowest priority up to which pods have to go. Whoever goes besides makes nothing worse.
+    // The lowest priority up to which pods have to go. Further pods that go make no plan worse.
     let levels: Vec<i32> = victims.iter().map(|it| it.priority).collect::<BTreeSet<i32>>().into_iter().collect();
     let below = |level: i32| &victims[..victims.partition_point(|victim| victim.priority <= level)];
     let level = levels.partition_point(|level| without(below(*level)).is_none());
@@ -57,7 +58,7 @@ fn least_important(
     alone.or_else(|| Some(spared(chosen, without(chosen)?, without)))
 }
 
-/// What is found if of these pods only those go that must.
+/// Devices that are free if only those of these pods go that must.
 fn spared(
     chosen: &[Victim],
     mut found: Vec<ReservedDevice>,

@@ -19,7 +19,8 @@ use super::{
     victims::{MOST_READ, Victim},
 };
 
-/// Returns the pods that a Reservation may evict, the least important first; `None` as long as objects that decide are being read.
+/// Returns the pods that a Reservation may evict, the least important first; `None` as long as the objects that decide
+/// are being read.
 pub(super) fn preemptable(
     cx: &mut Context<'_>,
     reservation: &Reservation,
@@ -43,7 +44,7 @@ fn less_important(cx: &mut Context<'_>, reservation: &Reservation, priority: i32
     let mut found: BTreeMap<ObjectKey, Victim> = BTreeMap::new();
     let (mut unknown, mut lasting) = (Vec::new(), BTreeSet::new());
     for claim in cx.cluster.claims.values().filter(|claim| !claim.devices.is_empty()) {
-        // Devices that several pods share do not get free with one of them.
+        // Devices that several pods share do not become free with one of them.
         let [pod] = &claim.pods[..] else { continue };
         let key = ObjectKey::new(&claim.key.namespace, &pod.name);
         match cx.cluster.pods.get(&key) {
@@ -68,7 +69,7 @@ fn less_important(cx: &mut Context<'_>, reservation: &Reservation, priority: i32
     unknown.is_empty().then_some(victims)
 }
 
-/// Returns the devices that other Reservations keep, also those that owners have: they come back.
+/// Returns the devices that other Reservations keep, including those that owners have: they come back.
 fn kept_by_others(cx: &Context<'_>, reservation: &Reservation) -> BTreeSet<DeviceKey> {
     let others = cx.reservations.iter().filter(|it| it.object.name != reservation.object.name && it.is_open());
     others.flat_map(Reservation::devices_and_proposal).map(device_key).collect()

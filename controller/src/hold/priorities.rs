@@ -12,8 +12,8 @@ use super::{
 /// Time for which a list counts.
 const FRESH: Duration = Duration::from_secs(60);
 
-/// Returns the priority of a pod of this template; `None` while PriorityClasses are being listed. A number in the template itself does
-/// not count: no pod could have it.
+/// Returns the priority of a pod of this template; `None` while PriorityClasses are being listed. A number in the
+/// template itself does not count: no pod could have it.
 pub(super) fn priority_of(cx: &mut Context<'_>, template: &PodTemplateSpec) -> Option<Result<i32, String>> {
     let known = cx.cluster.priorities.known(cx.now, FRESH);
     if known.is_none() {

@@ -1,4 +1,4 @@
-//! Devices as they are published.
+//! Devices that slices publish.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +12,7 @@ use super::objects::{DeviceKey, PublishedDevice, PublishedSlice};
 /// Driver and name of a pool.
 pub(super) type PoolName = (String, String);
 
-/// Slices, by name. A copy shares them: whoever asks a question takes one.
+/// Slices, by name. Copies share the slices: each question to the planner takes a copy.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PublishedDevices {
     slices: BTreeMap<String, Arc<PublishedSlice>>,
@@ -20,12 +20,12 @@ pub(super) struct PublishedDevices {
 }
 
 impl PublishedDevices {
-    /// Whether a newer version of the slice is known.
+    /// True if a newer version of the slice is known.
     pub(super) fn is_old(&self, slice: &PublishedSlice) -> bool {
         self.slices.get(&slice.name).is_some_and(|known| is_older(&slice.version, &known.version))
     }
 
-    /// True if the slice has a device that can be used now and could not be before.
+    /// True if the slice has a device that can be used now and could not be used before.
     pub(super) fn has_gained(&self, slice: &PublishedSlice) -> bool {
         let was_usable = |device: &PublishedDevice| {
             let key = DeviceKey::new(&slice.driver, &slice.pool, &device.name);
@@ -34,7 +34,7 @@ impl PublishedDevices {
         slice.devices.iter().any(|device| device.is_usable && !was_usable(device))
     }
 
-    /// Says of which pools something may be different now.
+    /// Takes a slice; returns the pools that may have changed.
     pub(super) fn add(&mut self, slice: PublishedSlice) -> Vec<PoolName> {
         let mut pools = self.remove(&slice.name);
         let pool = (slice.driver.clone(), slice.pool.clone());
@@ -56,12 +56,12 @@ impl PublishedDevices {
         vec![pool]
     }
 
-    /// All devices, with the slices that say so.
+    /// All devices, each with the slice that publishes it.
     pub(super) fn devices(&self) -> impl Iterator<Item = (&PublishedSlice, &PublishedDevice)> {
         self.slices.values().flat_map(|slice| slice.devices.iter().map(|device| (&**slice, device)))
     }
 
-    /// A device, and the slice that says so.
+    /// The device with this key, and the slice that publishes it.
     pub(super) fn device(&self, key: &DeviceKey) -> Option<(&PublishedSlice, &PublishedDevice)> {
         let slices = self.pools.get(&(key.driver.clone(), key.pool.clone()))?;
         slices.iter().filter_map(|name| self.slices.get(name)).find_map(|slice| {

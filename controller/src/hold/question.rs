@@ -1,5 +1,6 @@
-//! A question to the planner: which devices are kept for Reservations that lack some. What the scheduler would give a pod of the
-//! template now, in turn, the oldest first. Takes seconds in a large cluster: not for threads that must not wait.
+//! A question to the planner: which devices can be kept for candidates. The planner gives each candidate in turn, the
+//! oldest first, the devices that the scheduler would give a pod of the template now. Planning takes seconds in a large
+//! cluster: not for threads that must not wait.
 
 use std::{
     cell::RefCell,
@@ -31,51 +32,52 @@ use super::{
     victims::Victim,
 };
 
-/// What is to be answered.
+/// A question to the planner.
 #[derive(Clone, Debug)]
 pub(crate) struct HoldQuestion {
-    /// Which question it is.
+    /// Number of the question.
     pub(super) number: u64,
-    /// Who lacks devices, in turn.
+    /// Candidates, in their order.
     pub(super) wishes: Vec<HoldWish>,
-    /// What nobody can have.
+    /// Devices that no candidate can have.
     pub(super) taken: BTreeSet<DeviceKey>,
     /// The promises to others, by namespace, as quotas count them.
     pub(super) promised: BTreeMap<String, QuotaAmounts>,
-    /// What those have who lack devices, and are not among these wishes: nobody else gets it, and no reason is made of it, since it
-    /// would be another one in the next question.
+    /// Devices of Reservations that lack some and are not among these candidates. No candidate gets these devices, and
+    /// no refusal names them: the next question would have another refusal.
     pub(super) own_of_others: BTreeSet<DeviceKey>,
-    /// Shared devices of which somebody has a part: what nobody can have as a whole.
+    /// Shared devices of which a claim has a part: no candidate can have such a device as a whole.
     pub(super) shared: BTreeSet<DeviceKey>,
-    /// What can be closed.
+    /// Knowledge that decides whether a device can be closed.
     pub(super) closing: Closing,
-    /// Whose answers are given.
+    /// Options of the planner.
     pub(super) options: PlanOptions,
     /// The limit of work and time for each namespace.
     pub(super) asker_box: BoxSize,
 }
 
-/// A Reservation that lacks devices.
+/// A candidate: a Reservation that lacks devices, as the planner is asked about it.
 #[derive(Clone, Debug)]
 pub(super) struct HoldWish {
     pub(super) asked: HoldAsked,
-    /// What its devices are closed with: it tolerates that itself.
+    /// Value that closes the candidate's devices: its own claims tolerate the value.
     pub(super) value: String,
-    /// Whether its devices are written into the claims of a gated pod by us, and not by a scheduler.
+    /// True if hostler writes the devices into the claims of a gated pod, and no scheduler does.
     pub(super) is_direct: bool,
-    /// A pod that gets its devices.
+    /// Template of a pod that gets the devices.
     pub(super) template: PodTemplateSpec,
-    /// What it asks for beside the template.
+    /// Claims of the Reservation beside those of the template.
     pub(super) claims: Vec<NamedDeviceClaim>,
     /// Devices that were planned for it when it was made.
     pub(super) planned: Vec<PlannedDevice>,
-    /// Pods whose devices it may have where nothing else is left.
+    /// Pods whose devices the candidate may have where nothing else is left.
     pub(super) victims: Vec<Victim>,
-    /// Who of them is taken.
+    /// The rule by which victims are chosen.
     pub(super) choice: VictimChoice,
-    /// Parts that it keeps already: it may have others of the same devices, and nobody else may.
+    /// Parts that the Reservation keeps already: it may have further parts of these devices, and no other candidate
+    /// may.
     pub(super) parts: Vec<OwnPart>,
-    /// Claims that are gone before its pods come.
+    /// Claims that are gone before the candidate's pods come.
     pub(super) leaving: BTreeSet<ObjectKey>,
 }
 
@@ -83,22 +85,22 @@ pub(super) struct HoldWish {
 #[derive(Clone, Debug)]
 pub(super) struct OwnPart {
     pub(super) device: ReservedDevice,
-    /// Whether a claim has it, which everybody counts.
+    /// True if a claim has the part: the facts count it already.
     pub(super) is_given: bool,
 }
 
-/// Which of the pods whose devices it may have are taken.
+/// The pods that are taken, of those whose devices the candidate may have.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum VictimChoice {
-    /// One.
+    /// One pod.
     One,
-    /// As many as are needed.
+    /// Several pods: no more than are needed.
     Several,
-    /// The least important, and as few as possible: they are evicted.
+    /// The least important pods, and as few as possible: they are evicted.
     LeastImportant,
 }
 
-/// Of which Reservation, as it was then, an answer is.
+/// A candidate, as its Reservation was when the question was asked.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct HoldAsked {
     pub(super) name: String,
@@ -106,42 +108,42 @@ pub(super) struct HoldAsked {
     pub(super) generation: i64,
     /// The replicas that lack devices.
     pub(super) replicas: Vec<u32>,
-    /// Whether pods that have devices were thought of.
+    /// True if pods that have devices were considered.
     pub(super) has_victims: bool,
 }
 
-/// What came of a question.
+/// The answer to a question.
 #[derive(Clone, Debug)]
 pub(crate) struct HoldAnswer {
     pub(super) number: u64,
-    /// For each Reservation its devices, or why there are none.
+    /// For each candidate its devices, or the reason why there are none.
     pub(super) found: Vec<(HoldAsked, Result<Vec<ReservedDevice>, NoDevices>)>,
 }
 
-/// Why there are no devices.
+/// The reason why there are no devices.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct NoDevices {
     pub(super) problem: Problem,
     /// The point at which planning was cut short, if it was.
     pub(super) cut_short: Option<CutShort>,
-    /// True if no other devices change it.
+    /// True if no other devices would help.
     is_hopeless: bool,
 }
 
-/// A wish as the planner is asked.
+/// A candidate in the planner's terms.
 pub(super) struct PlannedWish<'a> {
     wish: &'a HoldWish,
     set: PodSet,
-    /// What its claims ask for, by what the pod calls them.
+    /// Specs of the claims, by their names in the pod.
     specs: BTreeMap<String, ResourceClaimSpec>,
-    /// Whether it asks for parts of devices.
+    /// True if the candidate asks for parts of devices.
     wants_parts: bool,
-    /// The boxes of all askers.
+    /// The limits of work and time of all namespaces.
     boxes: &'a RefCell<PlanBoxes>,
 }
 
 impl HoldQuestion {
-    /// Answers. Each that gets devices leaves the rest to those behind it.
+    /// Asks the planner. Each candidate that gets devices leaves the rest to the candidates behind it.
     pub(crate) fn run(&self, snapshot: &Snapshot) -> HoldAnswer {
         let (mut facts, quotas) = (snapshot.facts().clone(), snapshot.facts().quota_book());
         let boxes = RefCell::new(PlanBoxes::for_each_namespace(self.asker_box));
@@ -184,12 +186,12 @@ impl HoldQuestion {
         HoldAnswer { number: self.number, found }
     }
 
-    /// That nothing is known: the thread that should answer has ended.
+    /// An answer without any result: the thread that should answer has ended.
     pub(crate) fn unanswered(number: u64) -> HoldAnswer {
         HoldAnswer { number, found: Vec::new() }
     }
 
-    /// Which question it is.
+    /// Number of the question.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
@@ -224,7 +226,8 @@ impl HoldQuestion {
         self.found(wish, plan.sets.first()?, taken).ok()
     }
 
-    /// One plan for all. A wish that does not fit as a whole, or cannot keep what it would get, leaves that to the others.
+    /// Makes one plan for all candidates. A candidate that does not fit as a whole, or cannot keep what it would get,
+    /// leaves those devices to the others.
     fn plan_together(
         &self,
         snapshot: &Snapshot,
@@ -260,8 +263,8 @@ impl HoldQuestion {
         }
     }
 
-    /// Returns devices that pods leave, where the wish may have them; else the reason, which names devices that cannot be closed where
-    /// only those are left.
+    /// Returns devices that pods leave, where the candidate may have them; else the reason. The reason names devices
+    /// that cannot be closed where only those are left.
     fn found_otherwise(
         &self,
         facts: &mut ClusterFacts,
@@ -290,7 +293,7 @@ impl HoldQuestion {
         Err(other.and_then(|plan| self.found(wish, plan, taken).err()).unwrap_or(none))
     }
 
-    /// The devices of a plan, if it has a place for all and all of them can be closed.
+    /// The devices of a plan, if the plan has a place for all pods and all of its devices can be closed.
     fn found(
         &self,
         wish: &PlannedWish<'_>,
@@ -322,7 +325,7 @@ impl HoldQuestion {
         Ok(devices)
     }
 
-    /// Devices that pods have, where it may have them and nothing else is left.
+    /// Devices that pods have, where the candidate may have them and nothing else is left.
     fn found_with_victims(
         &self,
         facts: &mut ClusterFacts,
@@ -342,7 +345,8 @@ impl HoldQuestion {
         tries.into_iter().find_map(|chosen| self.found_without(facts, wish, chosen, taken))
     }
 
-    /// Devices of a plan that takes what these pods have for free; all that is theirs goes with it.
+    /// Devices of a plan without these pods and their claims, with all other devices of the pods that leave some of
+    /// them.
     pub(super) fn found_without(
         &self,
         facts: &ClusterFacts,
@@ -366,12 +370,13 @@ impl HoldQuestion {
 }
 
 impl PlannedWish<'_> {
-    /// Pods whose devices it may have.
+    /// Pods whose devices the candidate may have.
     pub(super) fn victims(&self) -> &[Victim] {
         &self.wish.victims
     }
 
-    /// The quota of its namespace that its pods exceed beside what is promised. Of a gated pod the claims are counted already.
+    /// The quota of the namespace that the pods would exceed beside what is promised. The claims of a gated pod are
+    /// counted already.
     fn quota_problem(&self, quotas: &QuotaBook<'_>, promised: &BTreeMap<String, QuotaAmounts>) -> Option<NoDevices> {
         if self.wish.is_direct {
             return None;
@@ -388,7 +393,7 @@ impl PlannedWish<'_> {
         all
     }
 
-    /// Promises it what it asks for, if quotas allow that beside what was promised to others by the same plan.
+    /// Promises the candidate its devices, if quotas allow that beside the promises to others by the same plan.
     fn promise(&self, quotas: &QuotaBook<'_>, promised: &mut BTreeMap<String, QuotaAmounts>) -> Result<(), NoDevices> {
         if let Some(none) = self.quota_problem(quotas, promised) {
             return Err(none);
@@ -422,8 +427,8 @@ impl NoDevices {
     }
 }
 
-/// Who is planned together: those that keep whole devices need others than those that keep parts, and each that keeps parts already
-/// may have others of the same devices.
+/// Groups of candidates that are planned together: candidates that keep whole devices need others than those that keep
+/// parts, and each candidate that keeps parts already may have further parts of its devices.
 fn groups<'w, 'a>(wishes: Vec<&'w PlannedWish<'a>>) -> Vec<Vec<&'w PlannedWish<'a>>> {
     let (alone, others): (Vec<_>, Vec<_>) = wishes.into_iter().partition(|wish| !wish.wish.parts.is_empty());
     let (parts, wholes): (Vec<_>, Vec<_>) = others.into_iter().partition(|wish| wish.wants_parts);
@@ -431,7 +436,7 @@ fn groups<'w, 'a>(wishes: Vec<&'w PlannedWish<'a>>) -> Vec<Vec<&'w PlannedWish<'
     all.filter(|group| !group.is_empty()).collect()
 }
 
-/// What the planner is asked for, with the claims that it needs among the facts.
+/// The candidate in the planner's terms; the claims that it needs are added to the facts.
 fn planned_wish<'a>(wish: &'a HoldWish, facts: &mut ClusterFacts, boxes: &'a RefCell<PlanBoxes>) -> PlannedWish<'a> {
     let name = &wish.asked.name;
     let namespace = ObjectKey::new(&wish.template.metadata.namespace, "").namespace;
@@ -455,7 +460,7 @@ fn planned_wish<'a>(wish: &'a HoldWish, facts: &mut ClusterFacts, boxes: &'a Ref
     PlannedWish { wish, set: PodSet { name: name.clone(), namespace, count, spec }, specs, wants_parts, boxes }
 }
 
-/// The devices of a plan on one node.
+/// The devices of a placement, as the status names them.
 fn reserved(wish: &PlannedWish<'_>, placement: &Placement) -> Vec<ReservedDevice> {
     let replicas = &wish.wish.asked.replicas;
     let device = |(at, device): (usize, &PlacedDevice)| {
@@ -477,8 +482,9 @@ fn reserved(wish: &PlannedWish<'_>, placement: &Placement) -> Vec<ReservedDevice
     placement.devices.iter().enumerate().map(device).collect()
 }
 
-/// The part of a device that is kept; where its amounts are no amounts, the whole device. What it says follows from what the part
-/// is, and the claim that stands for it never says anything else: schedulers that missed a change of it count right all the same.
+/// The kept part of a device, or the whole device where the amounts cannot be read. The share ID follows from the part,
+/// and the claim that stands for the part never says anything else: schedulers that missed a change of the claim count
+/// right all the same.
 fn as_part(
     device: ReservedDevice,
     uid: &str,
@@ -495,7 +501,7 @@ fn as_part(
     ReservedDevice { share_id: part_share_id(uid, &part), consumed_capacity: amounts, ..device }
 }
 
-/// In order, and each whole device once, however many claims have it.
+/// The devices in order, and each whole device once, however many claims have it.
 fn once(devices: impl Iterator<Item = ReservedDevice>) -> Vec<ReservedDevice> {
     let (mut parts, wholes): (Vec<_>, Vec<_>) = devices.partition(ReservedDevice::is_part);
     let mut once = BTreeMap::new();
@@ -513,12 +519,12 @@ fn class_of(wish: &PlannedWish<'_>, claim: &str, request: &str) -> String {
     wish.specs.get(claim).map(|spec| class_of_spec(spec, request)).unwrap_or_default()
 }
 
-/// Without numbers of nodes: what changes all the time would be written all the time.
+/// The problem of a plan, without numbers of nodes: they change all the time, and so would be written all the time.
 fn problem_of(plan: &SetPlan) -> Problem {
     if let Some(problem) = &plan.problem {
         return Problem { reason: Reason::Incomplete, message: problem.clone() };
     }
-    // The point that it came to is another one each time.
+    // The point that planning came to is another one each time.
     if plan.cut_short.is_some() {
         return Problem { reason: Reason::CutShort, message: CUT_SHORT.to_owned() };
     }

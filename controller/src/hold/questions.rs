@@ -1,4 +1,4 @@
-//! The question that the planner works on, and what is to follow it.
+//! The question in flight, and the need for another one.
 
 use std::time::Duration;
 

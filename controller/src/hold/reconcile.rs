@@ -47,7 +47,7 @@ impl From<ReservationStatus> for ReservationStep {
     }
 }
 
-/// Decides the next write of a Reservation. Pods, claims and fences that it has to do with are decided about as well.
+/// Decides the next write of a Reservation. Queues decisions about its pods, claims and fences as well.
 pub(super) fn decide_reservation(cx: &mut Context<'_>, name: &str) -> Option<HoldWrite> {
     let reservation = cx.reservation(name)?;
     let step = next_step(cx, reservation);
@@ -72,7 +72,7 @@ pub(super) fn decide_reservation(cx: &mut Context<'_>, name: &str) -> Option<Hol
     }
 }
 
-/// True if any device is still closed for it, or a claim stands for a part that it keeps.
+/// True if any device is still closed for the Reservation, or a claim stands for a part that it keeps.
 fn is_kept_for(cx: &Context<'_>, reservation: &Reservation) -> bool {
     is_fenced(cx, &reservation.value) || has_placeholders(cx, &reservation.object.uid)
 }
@@ -144,7 +144,7 @@ fn step_of_ended(cx: &mut Context<'_>, reservation: &Reservation, has_finalizer:
     }
 }
 
-/// True if it is later than that by all clocks; else the Reservation is decided about again.
+/// True if all clocks are past `until`; else the Reservation is decided about again later.
 fn is_past(cx: &mut Context<'_>, until: Duration, reservation: &Reservation) -> bool {
     let left = cx.clock.certain().map(|now| until.saturating_sub(now));
     let is_past = left.is_some_and(|left| left.is_zero());
@@ -158,7 +158,7 @@ fn is_past(cx: &mut Context<'_>, until: Duration, reservation: &Reservation) -> 
 /// The end of a Reservation, since 1970.
 pub(super) fn deadline(object: &ReservationObject) -> Result<Option<Duration>, TemplateError> {
     match object.spec.expires.as_deref().and_then(from_rfc3339) {
-        // A time before 1970 is over as any other.
+        // A time before 1970 is past like any other.
         Some(expires) => Ok(Some(expires.duration_since(UNIX_EPOCH).unwrap_or_default())),
         None => Ok(object.spec.lasts()?.map(|ttl| object.created + ttl)),
     }
@@ -203,7 +203,7 @@ fn status_of_open(
         cx.decide_after(RECONCILE_AGAIN, Topic::Plan);
     }
     let problem = reservation.problem.as_ref().filter(|_| is_lacking);
-    // Until the planner has answered the last answer stays, which a controller may have got that led before.
+    // The last answer stays until the planner has answered: a controller that led before may have got it.
     let keeps_lack = is_lacking && problem.is_none() && reservation.object.status.lack_of_devices().is_some();
     if devices.is_empty() && problem.is_none() && !keeps_lack && is_new {
         return None;
@@ -218,7 +218,7 @@ fn status_of_open(
     Some(NewStatus::of(reservation, cx.clock.told()).open(reservation, devices, owners, &facts))
 }
 
-/// Returns the devices as they are now, with the proposal in the place of devices that it lacks.
+/// Returns the devices as they are now, with the proposal in the place of devices that the Reservation lacks.
 fn devices_or_proposal(cx: &mut Context<'_>, reservation: &Reservation) -> Vec<ReservedDevice> {
     let devices = devices_now(cx, reservation);
     let Some(proposal) = &reservation.proposal else { return devices };
@@ -231,7 +231,7 @@ fn devices_or_proposal(cx: &mut Context<'_>, reservation: &Reservation) -> Vec<R
     kept.into_iter().chain(proposal.iter().cloned()).chain(left).collect()
 }
 
-/// Returns a node of its devices that has been gone for too long.
+/// Returns a node of the Reservation's devices that has been gone for too long.
 fn lost_node(cx: &mut Context<'_>, object: &ReservationObject) -> Option<String> {
     for device in object.status.devices.iter().filter(|device| !device.node_name.is_empty()) {
         if cx.cluster.nodes.contains(&device.node_name) {

@@ -1,4 +1,5 @@
-//! Events about a Reservation: what is news, and nothing twice. A controller that led before has recorded what the status says.
+//! Events about a Reservation: only news, and nothing twice. A controller that led before has recorded what the status
+//! says.
 
 use std::collections::BTreeSet;
 
@@ -24,13 +25,13 @@ pub(super) struct RecordedEvents {
 }
 
 impl RecordedEvents {
-    /// The Events that a controller has recorded which led before this one.
+    /// The Events that an earlier leader has recorded.
     pub(super) fn before(object: &ReservationObject) -> Self {
         let lack = object.status.lack_of_devices().map(|it| it.reason.clone());
         Self { stand: stand(&object.status), conflicts: conflicts(&object.status), lacks: lack.into_iter().collect() }
     }
 
-    /// Returns the Events that the status of a Reservation calls for.
+    /// Returns the Events that follow from the status of a Reservation.
     pub(super) fn news(&mut self, object: &ReservationObject) -> Vec<HoldNotice> {
         let mut news: Vec<HoldNotice> = self.lack_of_devices(object).into_iter().collect();
         news.extend(self.conflict(object));
@@ -38,7 +39,7 @@ impl RecordedEvents {
         news
     }
 
-    /// Each reason once until there are devices: a Reservation can wait for ever.
+    /// Records each reason once until there are devices: a Reservation can wait for ever.
     fn lack_of_devices(&mut self, object: &ReservationObject) -> Option<HoldNotice> {
         let ready = object.status.condition(Type::Ready)?;
         let lack = object.status.lack_of_devices().filter(|_| ready.reason == Reason::Unschedulable.as_str())?;
@@ -77,7 +78,7 @@ fn conflicts(status: &ReservationStatus) -> BTreeSet<DeviceKey> {
     status.devices.iter().filter(|device| device.conflict).map(device_key).collect()
 }
 
-/// The reason of a condition that is recorded with the phase, and whether it is a warning.
+/// The reason of a condition that is recorded with the phase, and true if it is a warning.
 fn recorded_reason(text: &str) -> Option<(Reason, bool)> {
     let all = [
         (Reason::Invalid, true),

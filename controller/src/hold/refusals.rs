@@ -1,4 +1,4 @@
-//! Pauses after writes that the server refuses: each try is a refusal in its books.
+//! Pauses after writes that the server refuses: each try is a refusal in the server's log.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use hostler_api::Doubling;
 
 const PAUSES: Doubling = Doubling::new(Duration::from_secs(1), Duration::from_secs(300));
 
-/// When what was refused is written again.
+/// The time of the next try of refused writes.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     not_before: Duration,
@@ -14,14 +14,14 @@ pub(super) struct Refusals {
 }
 
 impl Refusals {
-    /// Whether it may be tried now.
+    /// True if a write may be tried now.
     pub(super) fn are_over(&self, now: Duration) -> bool {
         self.not_before <= now
     }
 
-    /// Once more, at this time. Returns the pause until the next try.
+    /// Takes another refusal, at this time. Returns the pause until the next try.
     pub(super) fn again(&mut self, now: Duration) -> Duration {
-        // Answers to what was sent at the same moment are one refusal.
+        // Answers to writes that were sent at the same moment are one refusal.
         if self.are_over(now) {
             self.pause = PAUSES.next(Some(self.pause));
             self.not_before = now + self.pause;

@@ -11,19 +11,19 @@ use super::{
 
 /// Node of the pod that a Reservation moves.
 pub(super) enum ReplacedNode {
-    /// It moves none, or that one is gone or has no node yet.
+    /// The Reservation moves no pod, or that pod is gone or has no node yet.
     None,
     Node(String),
     /// The pod is being read.
     Unknown,
 }
 
-/// Returns the node of the pod that the Reservation moves. The pod is read where it is not known.
+/// Returns the node of the pod that the Reservation moves. The pod is read if it is not known.
 pub(super) fn replaced_node(cx: &mut Context<'_>, reservation: &Reservation) -> ReplacedNode {
     let object = &reservation.object;
     let Some(replaced) = &object.spec.replaces else { return ReplacedNode::None };
     let key = ObjectKey::new(&replaced.namespace, &replaced.name);
-    // No news tells that a pod is gone whose claims stay as they are.
+    // A pod whose claims stay as they are can go without any news of it.
     let timer = Timer::Replaced(object.name.clone());
     let age = cx.age(timer.clone());
     let known = cx.cluster.pods.get(&key);

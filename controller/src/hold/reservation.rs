@@ -1,4 +1,5 @@
-//! A Reservation: its object, and the facts about it that the API server does not keep. After a crash those are found out anew.
+//! A Reservation: its object, and the facts about it that the API server does not keep. After a crash these facts are
+//! found out anew.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +20,7 @@ use super::{
 #[derive(Debug)]
 pub(super) struct Reservation {
     pub(super) object: ReservationObject,
-    /// Value of the taint that others must tolerate to get its devices.
+    /// Value of the taint that other pods must tolerate to get the devices.
     pub(super) value: String,
     /// Devices that were chosen and are not written yet.
     pub(super) proposal: Option<Vec<ReservedDevice>>,
@@ -35,11 +36,12 @@ pub(super) struct Reservation {
     pub(super) is_without_free: bool,
     /// Check that no claim got devices before they were closed.
     pub(super) check: Option<ClosedCheck>,
-    /// Events that were recorded about it.
+    /// Events that were recorded about the Reservation.
     pub(super) recorded: RecordedEvents,
 }
 
-/// Pause of a Reservation that took more work than there is for one asker. It is asked for in a question without others then.
+/// Pause of a Reservation that took more work than one namespace may. The next question about it has no other
+/// candidates.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CutPause {
     pub(super) pause: Duration,
@@ -53,14 +55,14 @@ pub(super) struct Problem {
     pub(super) message: String,
 }
 
-/// Answer to an eviction, until the status says it.
+/// Answer to an eviction, until the status tells it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct EvictionAnswer {
     pub(super) state: PodEvictionState,
     pub(super) message: String,
 }
 
-/// Devices that are closed, until a list of all claims shows that none has them.
+/// Closed devices, until a list of all claims shows that no claim has them.
 #[derive(Clone, Debug)]
 pub(super) struct ClosedCheck {
     pub(super) devices: BTreeSet<DeviceKey>,
@@ -96,7 +98,7 @@ impl Reservation {
         self.object = object;
     }
 
-    /// True if it may have devices that pods have now.
+    /// True if the Reservation may have devices that pods have now.
     pub(super) fn seeks_victims(&self) -> bool {
         self.object.spec.is_pre_allocation() || self.object.spec.preempts()
     }
@@ -105,12 +107,12 @@ impl Reservation {
         !self.object.is_deleting && !self.is_over()
     }
 
-    /// True if nothing of it is kept for owners that may still come.
+    /// True if nothing of the Reservation is kept for owners that may still come.
     pub(super) fn is_over(&self) -> bool {
         self.object.status.phase.is_over()
     }
 
-    /// Devices that it keeps, and devices that were chosen for it.
+    /// Devices that the Reservation keeps, and devices that were chosen for it.
     pub(super) fn devices_and_proposal(&self) -> impl Iterator<Item = &ReservedDevice> {
         self.object.status.devices.iter().chain(self.proposal.iter().flatten())
     }

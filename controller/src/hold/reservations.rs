@@ -1,4 +1,4 @@
-//! All Reservations, and which of them news of the cluster are about.
+//! All Reservations, with an index from objects of the cluster to the Reservations that depend on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,16 +15,16 @@ use super::{
     reservation::Reservation,
 };
 
-/// An object that a Reservation has to do with.
+/// An object that a Reservation depends on.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum Related {
-    /// The pool of one of its devices.
+    /// The pool of one of the Reservation's devices.
     Pool(PoolName),
-    /// The node of one of its devices.
+    /// The node of one of the Reservation's devices.
     Node(String),
-    /// A pod that it evicts, or that has devices of it.
+    /// A pod that the Reservation evicts, or that has devices of it.
     Pod(ObjectKey),
-    /// The claim with this name, which stands for one of its parts.
+    /// The claim with this name, which stands for one of the Reservation's parts.
     Placeholder(String),
 }
 
@@ -42,9 +42,9 @@ pub(super) struct Reservations {
 /// A change of one Reservation.
 #[derive(Debug, Default)]
 pub(super) struct ReservationChange {
-    /// Devices that it had or has.
+    /// Devices that the Reservation had or has.
     pub(super) devices: Vec<ReservedDevice>,
-    /// Devices that it has no more.
+    /// Devices that the Reservation no longer has.
     pub(super) dropped: Vec<ReservedDevice>,
     /// True if the Reservation was not known.
     pub(super) is_new: bool,
@@ -72,12 +72,12 @@ impl Reservations {
         self.names.get(value).and_then(|name| self.all.get(name))
     }
 
-    /// The Reservations that have to do with an object.
+    /// The Reservations that depend on an object.
     pub(super) fn related_to<'a>(&'a self, related: &Related) -> impl Iterator<Item = &'a Reservation> + use<'a> {
         self.related.get(related).into_iter().flatten().filter_map(|name| self.all.get(name))
     }
 
-    /// The Reservations that have devices of the pool of this one.
+    /// The Reservations that have devices of the pool of this device.
     pub(super) fn with_pool_of<'a>(&'a self, device: &DeviceKey) -> impl Iterator<Item = &'a Reservation> + use<'a> {
         self.related_to(&Related::Pool((device.driver.clone(), device.pool.clone())))
     }
@@ -137,13 +137,14 @@ impl Reservations {
         }
     }
 
-    /// Takes a Reservation that cannot be understood: of a newer release, or with numbers that do not fit. Everything that is closed
-    /// with its value, and the claims that stand for its parts, stay as they are.
+    /// Takes a Reservation that cannot be understood: one of a newer release, or with numbers that do not fit. All
+    /// devices that are closed with its value, and the claims that stand for its parts, stay as they are.
     pub(super) fn insert_unreadable(&mut self, uid: String) {
         self.unreadable.insert(toleration_value(&uid), uid);
     }
 
-    /// The Reservation with this UID can be understood now, or is gone; returns its value if it could not be understood before.
+    /// The Reservation with this UID can be understood now, or is gone; returns its value if it could not be understood
+    /// before.
     pub(super) fn remove_unreadable(&mut self, uid: &str) -> Option<String> {
         let value = toleration_value(uid);
         self.unreadable.remove(&value).map(|_| value)
@@ -155,7 +156,7 @@ impl Reservations {
     }
 }
 
-/// The objects that a Reservation has to do with.
+/// The objects that a Reservation depends on.
 fn related(object: &ReservationObject) -> BTreeSet<Related> {
     let status = &object.status;
     let mut related = BTreeSet::new();

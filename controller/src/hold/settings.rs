@@ -13,11 +13,12 @@ pub(crate) struct HoldSettings {
     pub(crate) has_rules: bool,
     /// Namespace of the claims that stand for parts of devices, if there can be any.
     pub(crate) namespace: Option<String>,
-    /// True if a part of a counter set can be closed: schedulers before the fix of kubernetes#140436 take its siblings for taken.
+    /// True if a part of a counter set can be closed: schedulers before the fix of kubernetes#140436 take its siblings
+    /// for taken.
     pub(crate) holds_partitions: bool,
-    /// The longest time until an allocation that a scheduler has decided on can be seen.
+    /// The longest time until the API server shows an allocation that a scheduler has decided on.
     pub(crate) settle: Duration,
-    /// Time for which a device may be gone, or a node not answer, before another device is looked for.
+    /// Time for which a device may be gone, or a node not answer, before another device is chosen.
     pub(crate) grace: Duration,
     /// Time for which Reservations that are over are kept for people.
     pub(crate) keep: Duration,

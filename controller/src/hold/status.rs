@@ -24,13 +24,13 @@ use super::{
 
 /// The facts about a Reservation that is not over.
 pub(super) struct OpenFacts<'a> {
-    /// Reason why devices that it lacks could not be chosen.
+    /// Reason why devices that the Reservation lacks could not be chosen.
     pub(super) problem: Option<&'a Problem>,
     /// True if the last reason still counts.
     pub(super) keeps_lack: bool,
     /// The claims that have devices together, for people.
     pub(super) conflicts: Option<&'a str>,
-    /// True if all devices are closed that are to be.
+    /// True if all devices are closed that have to be closed.
     pub(super) is_closed: bool,
 }
 
@@ -166,7 +166,7 @@ impl NewStatus {
         self.status
     }
 
-    /// The status once owners have all they need: devices that they did not take are being opened.
+    /// The status once owners have all the devices that they need: the other devices are being opened.
     pub(super) fn succeeded(mut self, devices: Vec<ReservedDevice>, owners: Vec<ObjectReference>) -> ReservationStatus {
         self.with_devices(devices, owners);
         self.status.phase = Phase::Succeeded;
@@ -176,7 +176,7 @@ impl NewStatus {
         self.status
     }
 
-    /// The status of a Reservation that is over or deleted, while devices that two claims have stay closed.
+    /// The status of a Reservation that is over or deleted, while devices in conflict stay closed.
     pub(super) fn released_but(mut self, devices: Vec<ReservedDevice>, conflicts: Option<&str>) -> ReservationStatus {
         self.status.devices = devices;
         let (reason, message) = match conflicts {
@@ -201,7 +201,8 @@ impl NewStatus {
     }
 }
 
-/// Phase, reason and message by the state of the devices. A Reservation waits for pods once no other pod can get what they leave.
+/// Phase, reason and message by the state of the devices. A Reservation waits for pods only once no other pod can get
+/// the devices that they leave.
 fn stand_of(devices: &[ReservedDevice], has_problem: bool, is_closed: bool) -> (Phase, Reason, String) {
     let devices: Vec<&ReservedDevice> = devices.iter().filter(|device| device.state != State::Releasing).collect();
     let of = |state: State| devices.iter().copied().filter(move |device| device.state == state);

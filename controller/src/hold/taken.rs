@@ -1,4 +1,4 @@
-//! What is promised to somebody, and so is nobody else's: for everybody who plans.
+//! Devices and amounts that are promised to Reservations: no other candidate or pod can be given them by a plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use super::{
     question::OwnPart,
 };
 
-/// The devices that these Reservations keep, or are about to. What an owner has already is in its claim.
+/// The devices that these Reservations keep, or are about to keep. Devices that an owner has already are in its claim.
 pub(crate) fn taken_by_reservations<'a>(
     statuses: impl IntoIterator<Item = &'a ReservationStatus>,
 ) -> BTreeSet<DeviceKey> {
@@ -39,7 +39,7 @@ pub(super) fn quota_amounts<'a>(devices: impl Iterator<Item = &'a ReservedDevice
     amounts
 }
 
-/// The promises of Reservations in each namespace that no claim has yet. Pods whose claims are there already are counted by these.
+/// The promises of Reservations in each namespace that no claim has yet. Quotas count the claims that exist already.
 pub(crate) fn promised_by_reservations<'a>(
     all: impl IntoIterator<Item = &'a ReservationObject>,
 ) -> BTreeMap<String, QuotaAmounts> {
@@ -52,18 +52,18 @@ pub(crate) fn promised_by_reservations<'a>(
     promised
 }
 
-/// Whether no other Reservation can have the device. One that has a part of it closes it as a whole whenever an owner comes, and
-/// two could not both do that.
+/// True if no other Reservation can have the device. A Reservation that has a part closes the whole device whenever an
+/// owner comes, and two Reservations could not both do that.
 pub(super) fn is_taken(device: &ReservedDevice) -> bool {
     device.state != ReservedDeviceState::HandedOver || device.is_part() || device.conflict
 }
 
-/// Has whoever asks these facts take the devices for given.
+/// Adds a claim that has the devices: plans with these facts count them as given.
 pub(crate) fn add_taken(facts: &mut ClusterFacts, taken: &BTreeSet<DeviceKey>) {
     add_promised(facts, taken, std::iter::empty());
 }
 
-/// The same, with parts that no claim has yet.
+/// Adds the devices, and the parts that no claim has yet.
 pub(super) fn add_promised<'a>(
     facts: &mut ClusterFacts,
     taken: &BTreeSet<DeviceKey>,

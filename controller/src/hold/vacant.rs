@@ -11,8 +11,8 @@ use super::{
     reservation::Reservation,
 };
 
-/// Time for which a device is left alone that could not be closed: its node does not answer, or cannot close it, and other
-/// Reservations are no luckier with it.
+/// Time for which a device is left alone that could not be closed: its node does not answer, or cannot close the
+/// device, and other Reservations would fail with it as well.
 pub(super) const LEFT_ALONE: Duration = Duration::from_secs(300);
 
 /// Returns the state of a device that no claim has.
@@ -40,7 +40,7 @@ pub(super) fn state_of_vacant(cx: &mut Context<'_>, reservation: &Reservation, d
     }
 }
 
-/// Returns the state as it is until the time of grace is over, in which a fault may pass by itself.
+/// Returns the present state until the time of grace is over: a fault may pass by itself.
 pub(super) fn state_after_grace(
     cx: &mut Context<'_>,
     reservation: &Reservation,

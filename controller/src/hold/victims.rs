@@ -1,4 +1,4 @@
-//! Pods whose devices are kept while they have them.
+//! Pods whose devices are kept for a Reservation while the pods still have them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,10 +13,10 @@ use super::{
     reservation::Reservation,
 };
 
-/// Pods whose devices may be kept while they have them, that are tried for one Reservation at a time.
+/// The most such pods that are tried for one Reservation at a time.
 const MOST_VICTIMS: usize = 16;
 
-/// Pods that are read at once for one Reservation. Calls that close devices wait behind these.
+/// The most pods that are read at once for one Reservation. Calls that close devices wait behind these.
 pub(super) const MOST_READ: usize = 1024;
 
 /// A budget that counts a pod which may have to go.
@@ -32,15 +32,16 @@ pub(super) struct Victim {
     pub(super) pod: ObjectKey,
     pub(super) claims: Vec<AllocatedClaim>,
     pub(super) priority: i32,
-    /// Budgets that it counts for, where it is to be evicted.
+    /// Budgets that count the pod, where the pod is to be evicted.
     pub(super) budgets: Vec<VictimBudget>,
 }
 
-/// Returns the pods of owners that have devices, by name. Pods that are not known are read, and considered another time.
+/// Returns the pods of owners that have devices, by name. Pods that are not known are read, and considered another
+/// time.
 pub(super) fn victims(cx: &mut Context<'_>, reservation: &Reservation) -> Vec<Victim> {
     let (mut found, mut unknown) = (BTreeMap::<ObjectKey, Victim>::new(), BTreeSet::new());
     for claim in cx.cluster.claims.values().filter(|it| !it.devices.is_empty()) {
-        // Devices that several pods share do not get free with one of them.
+        // Devices that several pods share do not become free with one of them.
         let [pod] = &claim.pods[..] else { continue };
         let key = ObjectKey::new(&claim.key.namespace, &pod.name);
         let known = match cx.cluster.pods.get(&key) {
@@ -52,7 +53,7 @@ pub(super) fn victims(cx: &mut Context<'_>, reservation: &Reservation) -> Vec<Vi
             }
         };
         if reservation.object.spec.is_owned_by(&known.candidate(&key)) {
-            // They go by themselves.
+            // These pods go by themselves: no budget counts.
             let budgets = Vec::new();
             let victim = Victim { pod: key.clone(), claims: Vec::new(), priority: known.priority, budgets };
             found.entry(key).or_insert(victim).claims.push(claim.clone());
@@ -111,7 +112,7 @@ impl Closing {
         victim.claims.iter().all(can_close)
     }
 
-    /// A device that goes with a pod whose other devices are kept.
+    /// A further device of a pod whose devices are kept: it goes with the pod.
     fn beside(&self, key: &DeviceKey, owner: &DeviceOwner, replica: u32) -> Option<ReservedDevice> {
         let (slice, _) = self.published.device(key)?;
         let device = ReservedDevice {

@@ -7,7 +7,7 @@ use hostler_api::{ObjectKey, reservation::ReservationStatus};
 use super::objects::{Fence, FenceRule, ReservationObject};
 use crate::claim_write::ClaimWrite;
 
-/// An object that is written. One write of it at most is in flight.
+/// An object that is written. At most one write of it is in flight.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum HoldTarget {
     /// A Reservation.
@@ -30,33 +30,34 @@ pub(crate) struct WrittenReservation {
     pub(crate) version: String,
 }
 
-/// A write. All but those of rules and pods carry the version that they change, and fail where there is another one.
+/// A write. All writes but those of rules and pods carry the version that they change, and fail where there is another
+/// version.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum HoldWrite {
-    /// The Reservation has these finalizers.
+    /// Sets the finalizers of the Reservation.
     Finalizers(WrittenReservation, Vec<String>),
-    /// The Reservation has this status, and nothing else in it.
+    /// Sets the status of the Reservation as a whole.
     Status(WrittenReservation, Box<ReservationStatus>),
-    /// The Reservation goes, if it is this one in this version.
+    /// Deletes the Reservation, if it is this one in this version.
     Delete(WrittenReservation),
-    /// These devices of a node are closed, and no others.
+    /// Closes these devices of a node, and no others.
     NodeFences { node: String, version: String, fences: Vec<Fence> },
-    /// A rule is made. That there is one of its name is a conflict.
+    /// Creates a rule. An existing rule of its name is a conflict.
     CreateRule(FenceRule),
-    /// A rule goes, if it has this value.
+    /// Deletes a rule, if it has this value.
     DeleteRule(FenceRule),
-    /// Something about a pod.
+    /// A write about a pod.
     Pod(PodWrite),
     /// A claim that stands for a part of a device.
     Claim(Box<ClaimWrite>),
 }
 
-/// A write about a pod. It names the pod that is meant by its UID, and comes to nothing where another one has its name.
+/// A write about a pod. The write names the pod by its UID, and has no effect where another pod has the name.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum PodWrite {
-    /// The pod goes, if no budget is against it.
+    /// Evicts the pod, if no budget is against it.
     Evict { pod: ObjectKey, uid: String },
-    /// The pod says from which Reservation it has devices.
+    /// Annotates the pod with the Reservation of its devices.
     Annotate { pod: ObjectKey, uid: String, value: String },
 }
 
@@ -66,13 +67,13 @@ pub(crate) struct HoldNotice {
     pub(crate) name: String,
     pub(crate) uid: String,
     pub(crate) is_warning: bool,
-    /// One word.
+    /// Reason of the Event, in one word.
     pub(crate) reason: &'static str,
     pub(crate) message: String,
 }
 
 impl PodWrite {
-    /// The pod.
+    /// The pod that is written.
     pub(crate) fn pod(&self) -> &ObjectKey {
         match self {
             Self::Evict { pod, .. } | Self::Annotate { pod, .. } => pod,
@@ -88,7 +89,7 @@ impl HoldNotice {
 }
 
 impl HoldWrite {
-    /// True if it closes devices to others, or opens them.
+    /// True if the write closes devices to others, or opens them.
     pub(crate) fn is_of_fences(&self) -> bool {
         matches!(self.target(), HoldTarget::NodeFences(_) | HoldTarget::Rule(_))
     }

@@ -45,14 +45,14 @@ impl HoldCore {
                 self.annotation_answered(&pod, value, outcome);
             }
             (HoldTarget::Pod(_), _) => {}
-            // Reservations that wait until no device is closed may have waited for this.
+            // Reservations that wait until no device is closed may have waited for this write.
             (HoldTarget::NodeFences(_) | HoldTarget::Rule(_) | HoldTarget::Claim(_), _) => self.decide_about_closed(),
         }
     }
 
     fn reservation_written(&mut self, name: &str, write: Option<&HoldWrite>, outcome: &WriteOutcome) {
         if *outcome == WriteOutcome::Gone {
-            // Another one may have its name by now.
+            // Another Reservation may have the name by now.
             if let Some(uid) = write.and_then(HoldWrite::reservation_uid) {
                 self.reservation_gone(name, uid);
             }
@@ -85,7 +85,7 @@ impl HoldCore {
     fn annotation_answered(&mut self, pod: &ObjectKey, value: String, outcome: &WriteOutcome) {
         match outcome {
             WriteOutcome::Failed(_) | WriteOutcome::Dropped(_) => return,
-            // The role may come, or a server that has just started has not read it.
+            // The role may come, or a server that has just started may not have read it yet.
             WriteOutcome::Refused(_) | WriteOutcome::Forbidden(_) => {
                 let pause = self.annotating.again(self.agenda.now);
                 for reservation in self.reservations.related_to(&Related::Pod(pod.clone())) {
@@ -95,7 +95,7 @@ impl HoldCore {
             }
             WriteOutcome::Done | WriteOutcome::Conflict | WriteOutcome::Gone => self.annotating = Refusals::default(),
         }
-        // A write that came to nothing is not tried again before there is news of the pod.
+        // A write without effect is not tried again before there is news of the pod.
         if let Some(PodKnowledge::Known(Some(known))) = self.cluster.pods.get_mut(pod) {
             known.annotations.insert(RESERVATION_ALLOCATED.to_owned(), value);
         }
