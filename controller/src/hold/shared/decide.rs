@@ -1,4 +1,4 @@
-//! The next step for a Reservation that keeps claims. Pure: what was seen goes in, one write comes out.
+//! The next step for a Reservation that keeps claims. Pure: takes everything that was read, and returns one write.
 
 use std::time::Duration;
 
@@ -22,14 +22,14 @@ use crate::{
     hold::{HoldWrite, ReservationObject, WrittenReservation, reconcile::deadline},
 };
 
-/// The shortest wait before clocks are looked at anew, where one of them is behind.
+/// The shortest wait before clocks are read anew, where one of them is behind.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 /// The limit of consumers of a claim.
 const MOST_CONSUMERS: usize = 256;
 const TOO_OLD: &str = "mode SharedClaim takes Kubernetes 1.36 or later: before, the controller manager does not go on with claims \
                        that something else than a pod keeps; write mode Fence";
 
-/// Decides what is done next. A refusal of the server is told before the write is tried again.
+/// Decides the next step. A refusal of the server is written to the status before the write is tried again.
 pub(super) fn decide(sight: &SharedSight) -> SharedStep {
     let step = next_step(sight);
     let is_of_others = matches!(&step, SharedStep::Write(write) if !matches!(write, SharedWrite::Reservation(_)));
@@ -86,7 +86,8 @@ impl SharedSight {
         finalizers(reservation, false)
     }
 
-    /// Returns the step of a Reservation that is over: it releases what it has, is let go, and deleted after a while.
+    /// Returns the step of a Reservation that is over: its claims are released, its finalizer is removed, and it is
+    /// deleted after a while.
     fn step_of_ended(&self, reservation: &ReservationObject) -> SharedStep {
         if let Some(step) = self.step_of_release(reservation) {
             return step;
@@ -106,7 +107,7 @@ impl SharedSight {
         }
     }
 
-    /// Returns the next step of releasing; names what it waits for.
+    /// Returns the next step of the release; its status names what the release waits for.
     fn step_of_release(&self, reservation: &ReservationObject) -> Option<SharedStep> {
         if let Some(write) = self.release() {
             return Some(SharedStep::Write(write));
@@ -154,7 +155,7 @@ impl SharedSight {
         let named: Vec<ReservedClaim> = wanted.iter().map(|it| it.is.clone()).collect();
         let pending = |stand: &Stand| self.pending(reservation, named.clone(), stand);
         if reservation.status.claims != named {
-            // Told before any of them is made: the next leader knows what may be there.
+            // The status names the claims before any of them is made: the next leader knows which claims may exist.
             return self.tell(reservation, pending(&Stand::Asking), left);
         }
         match self.next_of_claims(reservation, wanted) {
@@ -164,7 +165,7 @@ impl SharedSight {
         }
     }
 
-    /// The next write on the way to claims that all have their devices and keep them; `None` if they do.
+    /// Returns the next write towards claims that all have their devices and keep them; `None` if they do.
     fn next_of_claims(
         &self,
         reservation: &ReservationObject,
@@ -208,7 +209,7 @@ impl SharedSight {
         self.next_of_asking(reservation, wanted, &claims)
     }
 
-    /// Asks the scheduler, for all claims that have no devices, on a node where the pod can run.
+    /// Asks the scheduler for the devices of all claims that have none, on a node where the pod can run.
     fn next_of_asking(
         &self,
         reservation: &ReservationObject,
@@ -216,7 +217,7 @@ impl SharedSight {
         claims: &[&SightedClaim],
     ) -> Result<Option<SharedWrite>, Stand> {
         let (key, pod) = self.reserve_pod(reservation, wanted);
-        // A claim that was kept and is alone now could keep the others on a node that has nothing for them.
+        // A claim that was kept and is alone now could bind the other claims to a node that has nothing for them.
         if let Some(claim) = claims.iter().find(|claim| claim.is_pinned()) {
             let lost = || Stand::Lost(format!("another claim lost its devices{}", self.used_by(claim)));
             let is_unused = claim.users().is_empty();
@@ -256,7 +257,7 @@ impl SharedSight {
         write(HoldWrite::Status(written(reservation), Box::new(status)))
     }
 
-    /// Returns the time until then, by all clocks; `None` where that is past.
+    /// Returns the time left until `until`, by all clocks; `None` if that is past.
     fn left(&self, until: Duration) -> Option<Duration> {
         let left = until.saturating_sub(self.now);
         (!left.is_zero()).then(|| left.max(SHORTEST_WAIT))

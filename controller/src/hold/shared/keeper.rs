@@ -1,4 +1,4 @@
-//! The edge of shared claims to the API server: each Reservation of that mode is looked at when something of it
+//! The edge of shared claims to the API server: each Reservation of that mode is reconciled when one of its objects
 //! changes.
 
 mod look;
@@ -41,7 +41,7 @@ struct SharedReconciler {
     events: EventSink,
     /// The server's answers to the last writes that it refused.
     troubles: BTreeMap<String, String>,
-    /// Reasons why looks have failed.
+    /// Failures of reconciles, by Reservation.
     errors: Troubles<String>,
     /// Times since which nodes are missed.
     missed: BTreeMap<String, Duration>,
@@ -51,12 +51,12 @@ struct SharedReconciler {
 impl Controller for SharedController {
     type Reconciler = SharedReconciler;
 
-    /// Begins in silence: the part that keeps devices by fences tells people what is missing.
+    /// Begins without any report: the part that keeps devices by fences reports what is missing.
     async fn begin(&self, parts: &ControllerParts<ClusterView>) -> Result<SharedReconciler, String> {
         let client = parts.client.clone();
         let places = HoldPlaces::find(&client).await.map_err(|error| format!("{error:?}"))?;
         let minor = client.minor_release().await.map_err(|failure| Chain(&failure).to_string())?;
-        // Nothing is closed to others here.
+        // This mode closes nothing to others.
         let (namespace, holds_partitions, scheduler) = (String::new(), false, String::new());
         let caller = HoldCaller { client: client.clone(), places, namespace, holds_partitions, scheduler };
         Ok(SharedReconciler {
@@ -74,7 +74,7 @@ impl Reconciler for SharedReconciler {
     type View = ClusterView;
     type Answer = LookAnswer;
 
-    /// Returns each Reservation that keeps claims, or did.
+    /// Returns each Reservation that keeps claims, or kept some.
     fn keys(&mut self, view: &ClusterView) -> BTreeMap<String, Fingerprint> {
         let mut seen: BTreeMap<String, Fingerprint> = BTreeMap::new();
         let is_shared = |mode: ReservationMode| mode == ReservationMode::SharedClaim;

@@ -14,14 +14,14 @@ use serde_json::{Map, Value, json};
 use super::sight::WantedClaim;
 use crate::{claim_write::NewClaim, hold::ReservationObject};
 
-/// Fields of the pod's template that say where it can run, which the scheduler is to heed as well. Priority is not
-/// among them: devices are kept of what is free, and no pod is evicted for them.
+/// Fields of the pod's template that decide where it can run: the scheduler has to heed them as well. Priority is not
+/// among them: kept devices are free ones, and no pod is evicted for them.
 const OF_TEMPLATE: [&str; 6] =
     ["nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "schedulerName", "runtimeClassName"];
 /// UID of an unprivileged user, for containers that must not run as root.
 const NOBODY: u32 = 65_532;
 
-/// Returns the claims of a Reservation; `template` says what is in a ResourceClaimTemplate.
+/// Returns the claims of a Reservation; `template` looks up the spec of a ResourceClaimTemplate.
 pub(super) fn wanted(
     reservation: &ReservationObject,
     template: impl Fn(&ObjectKey) -> Option<ResourceClaimSpec>,
@@ -71,16 +71,16 @@ pub(super) fn new_claim(reservation: &ReservationObject, claim: &ReservedClaim, 
     NewClaim { key: claim_key(claim), labels: labels(), annotations: annotations(reservation), spec: spec.clone() }
 }
 
-/// Returns a pod that sets aside what the template's would, so that the devices are where that can run, and does
-/// nothing. It may be started before it is deleted: a container that any namespace allows.
+/// Returns a pod that requests the resources of the template's pod, so that the devices are where that pod can run, and
+/// does nothing. The pod may be started before it is deleted: its container is one that any namespace allows.
 pub(super) fn reserve_pod(reservation: &ReservationObject, wanted: &[WantedClaim], image: &str) -> Value {
     let template = &reservation.spec.template["spec"];
     let typed: PodTemplateSpec = serde_json::from_value(reservation.spec.template.clone()).unwrap_or_default();
     let namespace = &typed.metadata.namespace;
-    // What a runtime adds, the class of the runtime adds to this pod as well.
+    // The RuntimeClass adds its overhead to this pod as well.
     let mut asked = typed.spec;
     asked.overhead.clear();
-    // Other resources than CPU and memory have to be limited to what is requested.
+    // Resources other than CPU and memory must have limits equal to their requests.
     let sets_aside = asked.requests();
     let mut spec: Map<String, Value> = OF_TEMPLATE
         .iter()

@@ -1,4 +1,5 @@
-//! The release of claims: the pod that asks goes first, then our entry, then what the claim has, and then the claim.
+//! The release of claims: the asking pod is deleted first, then hostler's entry among the consumers, then the claim's
+//! allocation, and then the claim.
 
 use hostler_api::{few, resource::ResourceClaimConsumerReference};
 
@@ -8,26 +9,26 @@ use super::{
 };
 use crate::claim_write::{ClaimWrite, DELETE_PROTECTION};
 
-/// Takes all devices from a claim without users. In one write with our entry, since the controller of claims would not
-/// do it for consumers that are no pods; and before the claim is deleted, since deletions wake no pod that waits for
-/// devices.
+/// Takes all devices from a claim without users. One write takes the devices and hostler's entry, since the controller
+/// of claims would not take devices for consumers that are no pods. The write comes before the claim is deleted, since
+/// deletions wake no pod that waits for devices.
 pub(super) fn cleared(claim: &SightedClaim) -> SharedWrite {
     SharedWrite::Claim(ClaimWrite::Status(claim.written(), Box::default()))
 }
 
 impl SharedSight {
-    /// Returns the next write towards nothing being kept; `None` where others have to do something, or nothing is left.
+    /// Returns the next write towards an empty Reservation; `None` where others have to act, or nothing is left.
     pub(super) fn release(&self) -> Option<SharedWrite> {
         let mut asking = self.pods.values().filter(|pod| pod.metadata.is_made_for(&self.name)).peekable();
         if asking.peek().is_some() {
-            // As long as it is there the scheduler can give it what is released.
+            // As long as the pod exists, the scheduler can give it what is released.
             return asking.find(|pod| !pod.metadata.is_going()).map(delete_pod);
         }
         let mut claims = self.claims.values().filter(|claim| claim.metadata.is_made_for(&self.name));
         claims.find_map(|claim| self.release_of(claim))
     }
 
-    /// Returns the next write towards this claim being gone.
+    /// Returns the next write towards the deletion of this claim.
     pub(super) fn release_of(&self, claim: &SightedClaim) -> Option<SharedWrite> {
         let users = claim.users();
         if users.is_empty() {
@@ -37,7 +38,7 @@ impl SharedSight {
             let users: Vec<ResourceClaimConsumerReference> = users.into_iter().cloned().collect();
             return Some(SharedWrite::Claim(ClaimWrite::Consumers(claim.written(), users)));
         }
-        // A claim that is to go gets no new consumers; with its last one goes what it has.
+        // A claim that is being deleted gets no new consumers; its devices go with its last consumer.
         (!claim.metadata.is_going()).then(|| SharedWrite::Claim(ClaimWrite::Delete(claim.written())))
     }
 
@@ -52,7 +53,7 @@ impl SharedSight {
         (!claim.metadata.is_going()).then(|| SharedWrite::Claim(ClaimWrite::Delete(claim.written())))
     }
 
-    /// Names what has to happen elsewhere before all is released.
+    /// Names what has to happen elsewhere before all claims are released.
     pub(super) fn waits_for(&self) -> Option<String> {
         let pods = self.pods.values().filter(|pod| pod.metadata.is_made_for(&self.name));
         let pods = pods.map(|pod| format!("Pod {} is being deleted", pod.metadata.key()));

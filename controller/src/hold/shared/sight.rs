@@ -1,4 +1,4 @@
-//! Everything seen of a Reservation that keeps claims, at one moment.
+//! Everything that was read about a Reservation that keeps claims, at one moment.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,30 +16,30 @@ use crate::{
     hold::{HoldWrite, OwnerPod, ReservationObject},
 };
 
-/// Everything that decides what is done next.
+/// Everything that decides the next step.
 #[derive(Clone, Debug)]
 pub(super) struct SharedSight {
     /// The name of the Reservation.
     pub(super) name: String,
     /// The Reservation, if there is one.
     pub(super) reservation: Option<ReservationObject>,
-    /// The claims that it asks for, or why these are not known.
+    /// The claims that the Reservation asks for, or the reason why these are not known.
     pub(super) wanted: Result<Vec<WantedClaim>, String>,
-    /// Claims that it wants, has, or had: those of their names, whatever they were made for.
+    /// Claims that the Reservation wants, has, or had: every claim of these names, whatever it was made for.
     pub(super) claims: BTreeMap<ObjectKey, SightedClaim>,
-    /// Pods that ask for devices in its name, or have that name.
+    /// Pods that ask for devices in the Reservation's name, and other pods of that name.
     pub(super) pods: BTreeMap<ObjectKey, ReservePod>,
     /// Pods that use the claims, by UID; a missing one is gone.
     pub(super) consumers: BTreeMap<String, (ObjectKey, OwnerPod)>,
-    /// A node of its devices that has been gone for too long.
+    /// A node of the Reservation's devices that has been gone for too long.
     pub(super) lost_node: Option<String>,
     /// True if this cluster accepts consumers that are no pods.
     pub(super) is_served: bool,
     /// The server's answer to the last write that it refused.
     pub(super) trouble: Option<String>,
-    /// The earliest time that it can be, since 1970.
+    /// The earliest possible time by all clocks, since 1970.
     pub(super) now: Duration,
-    /// How long Reservations that are over are kept to be looked at.
+    /// Time for which Reservations that are over are kept for people.
     pub(super) keep: Duration,
     /// The image of pods that only ask for devices.
     pub(super) image: String,
@@ -49,7 +49,7 @@ pub(super) struct SharedSight {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct WantedClaim {
     pub(super) is: ReservedClaim,
-    /// The claim's spec, or the template that would say so and is not there.
+    /// The claim's spec, or the key of the missing template that would give it.
     pub(super) spec: Result<ResourceClaimSpec, ObjectKey>,
 }
 
@@ -105,7 +105,7 @@ pub(super) struct PodCondition {
 /// The next step.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum SharedStep {
-    /// Nothing before something changes, or this time has passed.
+    /// Nothing until something changes, or this time has passed.
     Rest(Option<Duration>),
     Write(SharedWrite),
 }
@@ -115,7 +115,7 @@ pub(super) enum SharedStep {
 pub(super) enum SharedWrite {
     Reservation(HoldWrite),
     Claim(crate::claim_write::ClaimWrite),
-    /// The pod is made. An existing one of its name is a conflict.
+    /// Creates the pod. An existing pod of its name is a conflict.
     CreatePod(ObjectKey, Box<serde_json::Value>),
     DeletePod(ObjectKey, ObjectVersion),
 }
@@ -145,12 +145,12 @@ impl SightedMeta {
         self.deletion_timestamp.is_some()
     }
 
-    /// True if the object was made for a Reservation of this name, be it an earlier one.
+    /// True if the object was made for a Reservation of this name, even an earlier one.
     pub(super) fn is_made_for(&self, name: &str) -> bool {
         made_for(&self.name, &self.annotations) == Some(name)
     }
 
-    /// True if the object was made for just this Reservation.
+    /// True if the object was made for this very Reservation.
     pub(super) fn is_of(&self, reservation: &ReservationObject) -> bool {
         self.is_made_for(&reservation.name)
             && self.annotations.get(RESERVATION_UID_ANNOTATION) == Some(&reservation.uid)
@@ -195,7 +195,7 @@ impl SightedClaim {
 }
 
 impl ReservePod {
-    /// True if the pod does not ask any more.
+    /// True if the pod no longer asks for devices.
     pub(super) fn is_done(&self) -> bool {
         matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
     }

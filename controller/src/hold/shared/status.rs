@@ -18,13 +18,13 @@ use super::{
 };
 use crate::hold::{OwnerPod, ReservationObject, asked::class_of_spec, status::NewStatus};
 
-/// The stage of a Reservation, as long as not all is kept.
+/// The stage of a Reservation before all of its devices are kept.
 pub(super) enum Stand {
-    /// The scheduler is to give the claims their devices.
+    /// The scheduler has to give the claims their devices.
     Asking,
     /// Progress has stopped for now; holds the reason.
     Unschedulable(String),
-    /// Devices that were kept are not any more.
+    /// Devices that were kept are no longer kept.
     Lost(String),
 }
 
@@ -39,7 +39,8 @@ impl SharedSight {
         NewStatus::after(reservation, self.now)
     }
 
-    /// Returns the status while it is not kept; the claims are named before any of them is made.
+    /// Returns the status of a Reservation whose devices are not all kept; it names the claims before any of them is
+    /// made.
     pub(super) fn pending(
         &self,
         reservation: &ReservationObject,
@@ -59,7 +60,7 @@ impl SharedSight {
         new.status
     }
 
-    /// Returns the status when all claims have their devices, and keep them.
+    /// Returns the status of a Reservation whose claims all have their devices, and keep them.
     pub(super) fn available(&self, reservation: &ReservationObject, wanted: &[WantedClaim]) -> ReservationStatus {
         let users = self.users(reservation, wanted);
         let devices: Vec<ReservedDevice> = wanted.iter().flat_map(|it| self.devices(it, &users)).collect();
@@ -83,14 +84,14 @@ impl SharedSight {
         self.new_status(reservation).ended(reason, message)
     }
 
-    /// Returns the status that says what is waited for while claims are released.
+    /// Returns the status that names what the release of claims waits for.
     pub(super) fn releasing(&self, reservation: &ReservationObject, message: &str) -> ReservationStatus {
         let mut new = self.new_status(reservation);
         new.say(Type::Settled, ConditionStatus::False, Reason::Releasing, message);
         new.status
     }
 
-    /// Returns the status when nothing is kept any more.
+    /// Returns the status once nothing is kept any more.
     pub(super) fn cleared(&self, reservation: &ReservationObject) -> ReservationStatus {
         let mut status = self.new_status(reservation).cleared(Reason::Settled);
         status.claims.clear();
@@ -101,7 +102,7 @@ impl SharedSight {
         status
     }
 
-    /// Returns the status that says that the server refused the next write.
+    /// Returns the status after the server refused the next write.
     pub(super) fn troubled(&self, reservation: &ReservationObject, trouble: &str) -> ReservationStatus {
         let message = format!("the API server refuses it: {trouble}");
         if reservation.is_deleting || reservation.status.phase.is_over() {
@@ -114,7 +115,7 @@ impl SharedSight {
         let (mut owners, mut strangers) = (Vec::new(), Vec::new());
         let claims = wanted.iter().filter_map(|it| self.claims.get(&claim_key(&it.is)));
         for consumer in claims.flat_map(SightedClaim::users) {
-            // A consumer that is gone is taken out by the controller of claims.
+            // The controller of claims takes out a consumer that is gone.
             let Some((key, pod)) = self.consumer(consumer) else { continue };
             if reservation.spec.is_owned_by(&pod.candidate(key)) {
                 owners.push(ObjectReference {
@@ -174,7 +175,7 @@ impl SharedSight {
     }
 }
 
-/// Returns the node of devices that are one node's.
+/// Returns the node of devices that belong to one node.
 fn only_node(selector: &NodeSelector) -> Option<String> {
     let [term] = &selector.node_selector_terms[..] else { return None };
     let [field] = &term.match_fields[..] else { return None };

@@ -1,4 +1,4 @@
-//! A look at a Reservation: everything is read, what is to be done is decided, and one write is made.
+//! A reconcile of a Reservation: reads everything, decides the next step, and makes one write.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,14 +30,14 @@ use crate::{
     view::ClusterView,
 };
 
-/// The first release whose controller manager bears consumers that are no pods.
+/// The first release whose controller manager accepts consumers that are no pods.
 const FIRST_MINOR: u32 = 36;
-/// The longest time between two looks at everything: templates and nodes come and go without a word.
+/// The longest time between two reconciles: templates and nodes come and go without an event here.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
-/// The pause before the time is known: the server tells it with each renewal of the Lease.
+/// The pause before the time is known: the server tells its time with each renewal of the Lease.
 const TIME_COMES: Duration = Duration::from_secs(1);
 
-/// Looks at Reservations.
+/// Reconciles Reservations.
 #[derive(Clone, Debug)]
 pub(super) struct Looker {
     pub(super) caller: HoldCaller,
@@ -46,7 +46,7 @@ pub(super) struct Looker {
     pub(super) config: ReservationsConfig,
 }
 
-/// The input of a look.
+/// The input of a reconcile.
 pub(super) struct LookQuestion {
     pub(super) name: String,
     pub(super) moment: ReconcileMoment<ClusterView>,
@@ -56,13 +56,13 @@ pub(super) struct LookQuestion {
     pub(super) now: Option<Duration>,
 }
 
-/// The result of a look.
+/// The result of a reconcile.
 pub(super) struct LookAnswer {
     pub(super) end: Requeue,
-    /// The server's objection to a write, or that it has none any more.
+    /// The server's refusal of a write; `Some(None)` if the refusal is over.
     pub(super) trouble: Option<Option<String>>,
     pub(super) notice: Option<HoldNotice>,
-    /// The reason why the look failed.
+    /// The reason why the reconcile failed.
     pub(super) error: Option<String>,
 }
 
@@ -74,7 +74,7 @@ impl LookAnswer {
 
 impl Looker {
     pub(super) async fn look(&self, question: LookQuestion) -> LookAnswer {
-        // By this machine's clock alone every Reservation might be over.
+        // By this machine's clock alone every Reservation might seem over.
         let Some(now) = question.now else { return LookAnswer::new(Requeue::After(TIME_COMES)) };
         let sight = match self.sight(&question, now).await {
             Ok(Some(sight)) => sight,
@@ -101,7 +101,7 @@ impl Looker {
                 answer.trouble = (!is_reservation).then_some(None);
                 answer.notice = news(sight, write);
             }
-            // The state by now is read anew.
+            // The next reconcile reads the state anew.
             WriteOutcome::Conflict | WriteOutcome::Gone => {}
             WriteOutcome::Failed(error) | WriteOutcome::Dropped(error) => answer.error = Some(error),
             WriteOutcome::Refused(error) | WriteOutcome::Forbidden(error) => answer.trouble = Some(Some(error)),
@@ -121,7 +121,7 @@ impl Looker {
         }
     }
 
-    /// Reads everything as the server has it; `None` where it is not for this mode to look at.
+    /// Reads everything from the server; `None` where the Reservation is not of this mode.
     async fn sight(&self, question: &LookQuestion, now: Duration) -> Result<Option<SharedSight>, ApiFailure> {
         let (name, view) = (&question.name, &question.moment.view);
         let reservation: Option<ReservationObject> = self.caller.client.find(&HoldKind::reservations(), name).await?;
@@ -181,7 +181,7 @@ impl Looker {
         Ok(())
     }
 
-    /// Reads the pods that use the claims, but those that only ask for devices.
+    /// Reads the pods that use the claims, except those that only ask for devices.
     async fn read_consumers(&self, sight: &mut SharedSight) -> Result<(), ApiFailure> {
         let own: BTreeSet<&String> = sight.pods.values().map(|pod| &pod.metadata.uid).collect();
         let mut found: BTreeMap<String, (ObjectKey, OwnerPod)> = BTreeMap::new();
@@ -203,20 +203,20 @@ impl Looker {
     }
 }
 
-/// Returns objects that say that they were made for the Reservation of this name.
+/// Returns the objects whose annotations say that they were made for the Reservation of this name.
 fn marked(view: &ClusterView, kind: ObservedKind, name: &str) -> Vec<ObjectKey> {
     let marks = view.marks.made.iter().filter(|((of, _), mark)| *of == kind && mark.reservation == name);
     marks.map(|((_, key), _)| key.clone()).collect()
 }
 
-/// True if the claim's names can be parts of a path, as the names of every object that was made could.
+/// True if the claim's names can be parts of a path, as the names of every existing object can.
 fn is_claim_name(claim: &ReservedClaim) -> bool {
     ![&claim.namespace, &claim.resource_claim_name]
         .iter()
         .any(|name| name.is_empty() || name.contains(['/', '?', '#', '%']))
 }
 
-/// Returns the Event that people are told of a change.
+/// Returns the Event about a change.
 fn news(sight: &SharedSight, write: &SharedWrite) -> Option<HoldNotice> {
     let SharedWrite::Reservation(HoldWrite::Status(of, status)) = write else { return None };
     let ready = status.condition(ReservationConditionType::Ready)?;
