@@ -1,4 +1,4 @@
-//! Topics to look at, now or later.
+//! A work queue of topics: each is reconciled now, or at a later time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,25 +10,25 @@ use std::{
 const FIRST_GAIN_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause while something gets free all the time.
 const LONGEST_GAIN_PAUSE: Duration = Duration::from_secs(1);
-/// Changes of the inventory are looked at together, and never more often than this.
+/// The shortest time between two reconciles for changes of the inventory: changes that come together are one.
 pub(crate) const SHORTEST_REFRESH: Duration = Duration::from_secs(1);
-/// While the inventory goes on changing, everything is looked at this often at least.
+/// The longest time between two reconciles of everything, while the inventory goes on changing.
 pub(crate) const LONGEST_REFRESH: Duration = Duration::from_secs(30);
 
-/// Topics to look at.
+/// The topics to reconcile.
 #[derive(Debug)]
 pub(crate) struct Agenda<T> {
     pub(crate) now: Duration,
-    /// The topic to look at when a change concerns all that wait.
+    /// The topic to reconcile when a change concerns all that wait.
     refresh: T,
     due: BTreeSet<T>,
     later: BTreeMap<T, Duration>,
-    /// The time when what got free last is or was looked at, and the pause before that.
+    /// The time of the last or next answer to a gain, and the pause before it.
     gain: Option<(Duration, Duration)>,
     last_refresh: Option<Duration>,
     interval: Duration,
-    /// True if a change of the inventory is still to be looked at. It may be looked at for other reasons, which is no
-    /// reason to wait for those.
+    /// True if a change of the inventory is not reconciled yet. A reconcile for another reason may cover the change,
+    /// but the change does not wait for one.
     has_changed: bool,
     told_wake: Option<Duration>,
 }
@@ -40,23 +40,23 @@ impl<T: Clone + Ord> Agenda<T> {
         Self { now, refresh, due, later, gain: None, last_refresh: None, interval, has_changed: false, told_wake: None }
     }
 
-    /// Looks at a topic in this step.
+    /// Queues a topic for this step.
     pub(crate) fn now(&mut self, topic: T) {
         self.due.insert(topic);
     }
 
-    /// Looks at a topic once this time has passed, or earlier if something happens.
+    /// Queues a topic for a later time. Another event may bring it earlier.
     pub(crate) fn after(&mut self, delay: Duration, topic: T) {
         let at = self.now + delay;
         self.later.entry(topic).and_modify(|known| *known = at.min(*known)).or_insert(at);
     }
 
-    /// Notes a gain: more may fit than before, and all that wait are answered at once. Where that goes on, the pauses
-    /// get longer, as long as four answers of which each takes `cost`.
+    /// Notes a gain: more may fit than before, and all that wait are answered at once. If gains go on, the pauses get
+    /// longer, up to the time of four answers, each of which takes `cost`.
     pub(crate) fn gained(&mut self, cost: Duration) {
         let longest = LONGEST_GAIN_PAUSE.max(cost * 4);
         let pause = match self.gain {
-            // A refresh for another reason may have come in between: this gain is not in its answers.
+            // A reconcile for another reason may have come in between: its answers do not include this gain.
             Some((due, _)) if due > self.now => return self.after(due - self.now, self.refresh.clone()),
             Some((due, pause)) if self.now - due < longest => (pause * 2).min(longest),
             _ => FIRST_GAIN_PAUSE,
@@ -66,8 +66,8 @@ impl<T: Clone + Ord> Agenda<T> {
         self.after(pause, self.refresh.clone());
     }
 
-    /// Notes a change of the inventory: all that wait are to be answered anew, soon. The longer it goes on changing,
-    /// the less often.
+    /// Notes a change of the inventory: all that wait are answered anew, soon. The longer the inventory goes on
+    /// changing, the longer the pauses.
     pub(crate) fn inventory_changed(&mut self) {
         if self.has_changed || self.due.contains(&self.refresh) {
             return;
@@ -80,12 +80,12 @@ impl<T: Clone + Ord> Agenda<T> {
         self.after(self.interval.saturating_sub(quiet).max(SHORTEST_REFRESH), self.refresh.clone());
     }
 
-    /// Notes that all that wait are being answered.
+    /// Notes that answers to all that wait are being made.
     pub(crate) fn refreshed(&mut self) {
         self.last_refresh = Some(self.now);
     }
 
-    /// Notes that time has passed.
+    /// Notes the present time, and queues the topics that are due.
     pub(crate) fn pass(&mut self, now: Duration) {
         self.now = now.max(self.now);
         let is_due = |at: &Duration| *at <= self.now;
@@ -97,7 +97,7 @@ impl<T: Clone + Ord> Agenda<T> {
         self.told_wake = self.told_wake.filter(|at| *at > self.now);
     }
 
-    /// Takes the next topic to look at.
+    /// Takes the next topic.
     pub(crate) fn pop(&mut self) -> Option<T> {
         let topic = self.due.pop_first()?;
         self.has_changed &= topic != self.refresh;
@@ -113,7 +113,7 @@ impl<T: Clone + Ord> Agenda<T> {
         other
     }
 
-    /// Returns when to come back, if that is news.
+    /// Returns the time of the next step, if it is earlier than the last one that was returned.
     pub(crate) fn wake(&mut self) -> Option<Duration> {
         let next = if self.due.is_empty() { self.later.values().min().copied() } else { Some(self.now) };
         let news = next.filter(|next| self.told_wake.is_none_or(|told| *next < told));

@@ -1,8 +1,8 @@
-//! Leads pods to what is kept for them: a webhook that the API server asks when a claim is made for a pod.
+//! A mutating webhook that lets pods use kept devices: the API server calls it when a claim is made for a pod.
 //!
-//! kube-scheduler gives a device that is kept to any claim that tolerates its taint. Users can write that toleration
-//! into their templates; otherwise the webhook writes it into the claims that are made from them. The webhook can be
-//! away at any time: a claim that was not changed is given ordinary devices, or waits.
+//! kube-scheduler gives a kept device to any claim that tolerates its taint. Users can write that toleration into their
+//! templates; otherwise the webhook writes it into the claims that are made from them. The webhook may be down at any
+//! time: a claim that was not changed is given ordinary devices, or waits.
 //!
 //! ```text
 //!   AdmissionReview ─► review: of which pod? ─► the pod, asked for ─► decide: Reservation? ─► rewrite ─► a JSON patch

@@ -1,4 +1,4 @@
-//! Wishes of a pod about Reservations: its annotation `hostler.dev/reservation-affinity`, as JSON, and its label
+//! A pod's preferences about Reservations: its annotation `hostler.dev/reservation-affinity`, as JSON, and its label
 //! `hostler.dev/reservation-ignored`.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::hold::{OwnerPod, ReservationObject};
 
-/// Reservations to which a pod wants to be led.
+/// Reservations whose devices a pod wants.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub(super) struct ReservationAffinity {
@@ -32,20 +32,20 @@ pub(super) struct ReservationAffinity {
 pub(super) struct AffinityError(serde_json::Error);
 
 impl ReservationAffinity {
-    /// Reads the affinity of a pod; without the annotation nothing is asked for.
+    /// Reads the affinity of a pod; a pod without the annotation has no preferences.
     pub(super) fn of(pod: &OwnerPod) -> Result<Self, AffinityError> {
         let Some(text) = pod.annotations.get(RESERVATION_AFFINITY) else { return Ok(Self::default()) };
         serde_json::from_str(text).map_err(AffinityError)
     }
 
-    /// True if the pod wants to be led to the Reservation.
+    /// True if the pod wants devices of the Reservation.
     pub(super) fn wants(&self, reservation: &ReservationObject) -> bool {
         self.name.as_ref().is_none_or(|name| *name == reservation.name)
             && self.reservation_selector.iter().all(|(key, value)| reservation.labels.get(key) == Some(value))
     }
 }
 
-/// True if a pod wants to be led to no Reservation.
+/// True if a pod wants devices of no Reservation.
 pub(super) fn ignores_reservations(pod: &OwnerPod) -> bool {
     pod.labels.get(RESERVATION_IGNORED).is_some_and(|value| value == "true")
 }

@@ -1,5 +1,5 @@
-//! Answers the API server, over TLS, within its patience. Every client that can connect may ask: questions are bounded
-//! in bytes, in time and in number, and a claim whose question gets no answer is made as it is.
+//! Answers the API server, over TLS, within its time limit. Every client that can connect may ask: questions are
+//! limited in bytes, in time and in number, and a claim whose question gets no answer is made as it is.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -39,38 +39,38 @@ use super::{
 };
 use crate::{config::WebhookConfig, view::ClusterView};
 
-/// Connections at once: each API server has a few.
+/// The most open connections: each API server has a few.
 const CONNECTIONS: usize = 64;
 /// The longest age of a connection.
 const OLDEST: Duration = Duration::from_secs(600);
-/// Far more than claims that people write; all connections together have 32 MiB. A claim with dozens of selectors of 10
-/// KiB each is not read, and is made as it is.
+/// The most bytes of a question: far more than claims that people write; all connections together have 32 MiB. A claim
+/// with dozens of selectors of 10 KiB each is not read, and is made as it is.
 const MOST_BYTES: usize = 512 << 10;
-/// Time for a question to come and be answered.
+/// Time for reading a question and answering it.
 const WHOLE_TIME: Duration = Duration::from_secs(2);
-/// Time for an answer: the API server waits for a second, of which the way takes some.
+/// Time for an answer: the API server waits for a second, part of which the network takes.
 const ANSWER_TIME: Duration = Duration::from_millis(700);
-/// Pods that are asked for at once.
+/// The most pods that are read at once.
 const CALLS: usize = 32;
 
 /// Parts that the webhook is made of.
 #[derive(Debug)]
 pub(crate) struct SteerParts {
-    /// A connection that no watch can hold up.
+    /// A client whose connection no watch can hold up.
     pub(crate) client: ApiClient,
     /// The webhook's settings.
     pub(crate) config: WebhookConfig,
     /// The controller's own namespace.
     pub(crate) namespace: String,
-    /// The driver whose daemons say for whom devices are kept.
+    /// The driver whose daemons publish for which Reservation devices are kept.
     pub(crate) driver: String,
     /// The current view of the cluster.
     pub(crate) view_rx: watch::Receiver<Arc<ClusterView>>,
     /// Leadership of this process: only a leader may write.
     pub(crate) leadership_rx: watch::Receiver<Leadership>,
-    /// The status that readers are told.
+    /// The status of the webhook, for its readers.
     pub(crate) status_tx: watch::Sender<SteerStatus>,
-    /// Claims by what was answered.
+    /// Counts of answers by kind.
     pub(crate) figures: Arc<SteerFigures>,
     /// The tasks that run the webhook.
     pub(crate) tasks: Tasks,
@@ -86,7 +86,7 @@ struct SteerState {
     calls: Arc<Semaphore>,
 }
 
-/// Answers until the process stops, as a leader or not.
+/// Answers until the process stops, with or without the leader term.
 pub(crate) fn start(parts: SteerParts, listener: TcpListener) -> Result<(), CertificateError> {
     let SteerParts { client, config, namespace, driver, view_rx, leadership_rx, status_tx, figures, tasks } = parts;
     if let Ok(address) = listener.local_addr() {
@@ -126,7 +126,8 @@ pub(crate) fn start(parts: SteerParts, listener: TcpListener) -> Result<(), Cert
     Ok(())
 }
 
-/// Runs a service until the process stops. A write that is under way then is made or not; the next leader finds out.
+/// Runs a service until the process stops. A write that is in flight then has its effect or not; the next leader reads
+/// it from the server.
 fn until_stop(tasks: &Tasks, name: &'static str, service: impl Future<Output = ()> + Send + 'static) {
     let stop = tasks.stop_token();
     tasks.service(name, async move {
@@ -148,7 +149,7 @@ fn router(state: SteerState) -> Router {
         .layer(from_fn(within_time))
 }
 
-/// Bounds requests: a slow client loses its place, and a request that announces too many bytes is not read.
+/// Limits requests: a slow client loses its place, and a request that announces too many bytes is not read.
 async fn within_time(request: Request, next: Next) -> Response {
     let length = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     if length.is_some_and(|length| length > MOST_BYTES) {

@@ -1,4 +1,4 @@
-//! How many devices of each class claims and Reservations ask for, under the names of quotas. Pure.
+//! Numbers of devices of each class that claims and Reservations ask for, under the names of quotas. Pure.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,13 @@ use hostler_api::{
 
 use crate::{hold::ReservationObject, view::ClusterView};
 
-/// The class of a quota's name.
+/// The class in a quota's name.
 pub(super) fn class_of(name: &str) -> Option<&str> {
     name.strip_suffix(QUOTA_OF_DEVICES)
 }
 
-/// The devices that a Reservation keeps once nothing lacks. Empty where pods name its claims: such pods are not led.
+/// The devices that a Reservation keeps once it lacks none. Empty where pods name its claims: the webhook changes no
+/// claims of such pods.
 pub(super) fn capacity(view: &ClusterView, reservation: &ReservationObject) -> BTreeMap<String, Quantity> {
     let ReservationObject { spec, status, .. } = reservation;
     if spec.mode() == ReservationMode::SharedClaim {
@@ -43,7 +44,8 @@ pub(super) fn capacity(view: &ClusterView, reservation: &ReservationObject) -> B
     capacity
 }
 
-/// How many devices of each class a claim wants, as quotas count them: of each class of several alternatives the most.
+/// Numbers of devices of each class that a claim wants, as quotas count them: for each class the most of any
+/// alternative.
 pub(super) fn wanted(spec: &ResourceClaimSpec) -> BTreeMap<String, Quantity> {
     let mut all: BTreeMap<String, Quantity> = BTreeMap::new();
     for request in &spec.devices.requests {
@@ -53,7 +55,7 @@ pub(super) fn wanted(spec: &ResourceClaimSpec) -> BTreeMap<String, Quantity> {
             request.first_available.iter().map(|it| (&it.device_class_name, &it.allocation_mode, it.count));
         let mut most: BTreeMap<&String, u64> = BTreeMap::new();
         for (class, mode, count) in exactly.chain(alternatives) {
-            // All that a node has: one at least.
+            // All devices of a node are at least one.
             let count = if *mode == DeviceAllocationMode::All { 1 } else { count.unwrap_or(1) };
             let known = most.entry(class).or_default();
             *known = (*known).max(u64::try_from(count).unwrap_or_default());

@@ -1,4 +1,4 @@
-//! The Reservation to which a claim is led, and the changes of the claim that follow. Pure.
+//! Chooses the Reservation whose devices a claim may get, and the changes of the claim that follow. Pure.
 
 use std::collections::BTreeMap;
 
@@ -22,22 +22,22 @@ use crate::{
     view::ClusterView,
 };
 
-/// Facts that are known when a claim comes.
+/// Facts that are known when the API server calls.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SteerFacts<'a> {
     pub(super) view: &'a ClusterView,
-    /// The driver whose daemons say of each device for whom it is kept.
+    /// The driver whose daemons publish for each device the Reservation that keeps it.
     pub(super) own_driver: &'a str,
 }
 
-/// The Reservation that a pod is led to.
+/// The Reservation that a pod uses.
 #[derive(Debug, Default)]
 struct SteerChoice<'a> {
-    /// The first, and those that are for the same pods.
+    /// The chosen Reservation, and then those that are for the same pods.
     reservations: Vec<&'a ReservationObject>,
-    /// True if the first has room for the pod now.
+    /// True if the chosen Reservation has room for the pod now.
     has_room: bool,
-    /// Classes of which they keep devices, or ask for some, and whether selectors can tell what is kept.
+    /// Classes of which these Reservations keep devices, or lack some; true if selectors can tell the kept devices.
     classes: BTreeMap<String, bool>,
 }
 
@@ -53,7 +53,7 @@ impl SteerFacts<'_> {
         !tolerates_held(&claim.spec) && open.any(|it| is_meant(it))
     }
 
-    /// Answers what becomes of the claim of a pod.
+    /// Answers the question about a pod's claim.
     pub(super) fn answer(&self, claim: &GeneratedClaim, pod: &SteeredPod) -> SteerAnswer {
         match self.chosen(claim, pod) {
             Ok(chosen) => self.led_to(claim, chosen),
@@ -61,8 +61,7 @@ impl SteerFacts<'_> {
         }
     }
 
-    /// Returns the Reservation that has room for the pod now, and what becomes of the claim that is led to it, if
-    /// anything.
+    /// Returns the Reservation that has room for the pod now, and the answer about the claim, if it changes the claim.
     pub(super) fn choice(&self, claim: &GeneratedClaim, pod: &SteeredPod) -> Option<(&ReservationObject, SteerAnswer)> {
         let chosen = self.chosen(claim, pod).ok().filter(|it| it.has_room)?;
         let reservation = *chosen.reservations.first()?;
@@ -70,7 +69,7 @@ impl SteerFacts<'_> {
         (!answer.patch.is_empty()).then_some((reservation, answer))
     }
 
-    /// The Reservation that the pod is led to, and those that are for the same pods; nothing where there is none.
+    /// The Reservation that the pod uses, and those that are for the same pods; empty if there is none.
     fn chosen(&self, claim: &GeneratedClaim, pod: &SteeredPod) -> Result<SteerChoice<'_>, AffinityError> {
         if ignores_reservations(&pod.owner) || tolerates_held(&claim.spec) {
             return Ok(SteerChoice::default());
@@ -90,8 +89,7 @@ impl SteerFacts<'_> {
         Ok(SteerChoice { reservations: chosen.iter().map(|it| it.reservation).collect(), has_room, classes })
     }
 
-    /// Sums what the pod wants as a whole, under the names of quotas: a pod is led to one Reservation, with all its
-    /// claims.
+    /// Sums all that the pod asks for, under the names of quotas: a pod uses one Reservation, with all its claims.
     fn wants(&self, claim: &GeneratedClaim, pod: &SteeredPod) -> BTreeMap<String, Quantity> {
         let mut wants = wanted(&spec_of(claim));
         let others = pod.spec.resource_claims.iter().filter(|it| it.name != claim.pod_claim);
@@ -134,8 +132,8 @@ impl SteerFacts<'_> {
             *classes.entry(device.device_class_name.clone()).or_insert(true) &= device.driver == self.own_driver;
         }
         for one in chosen {
-            // Whose devices these will be is not known: an alternative that takes nothing does no harm where there is
-            // another one.
+            // It is not known which Reservation will give the devices: an alternative that takes nothing does no harm
+            // beside another one.
             let is_aligned = one.reservation.spec.allocate_policy != Some(ReservationAllocatePolicy::Restricted);
             for class in one.capacity.keys().filter_map(|name| class_of(name)) {
                 classes.entry(class.to_owned()).or_insert(is_aligned);
@@ -145,19 +143,19 @@ impl SteerFacts<'_> {
     }
 }
 
-/// The value that claims tolerate to be given devices of a Reservation. It follows from the UID, so that it is known
-/// before any status.
+/// The value that claims tolerate to get devices of a Reservation. It follows from the UID, so it is known before any
+/// status.
 pub(super) fn value_of(reservation: &ReservationObject) -> String {
     reservation.status.toleration_value.clone().unwrap_or_else(|| toleration_value(&reservation.uid))
 }
 
-/// Alternatives are in the API for good from 1.36 on; before, a feature gate may drop them, and with them the whole
-/// request.
+/// True if the API server keeps alternatives: from 1.36 on always; before, a feature gate may drop them, and with them
+/// the whole request.
 fn has_alternatives(view: &ClusterView) -> bool {
     view.options.version >= hostler_api::KubernetesVersion::V1_36
 }
 
-/// Reads the claim's spec; one that cannot be read asks for nothing.
+/// Reads the claim's spec; a spec that cannot be read asks for nothing.
 fn spec_of(claim: &GeneratedClaim) -> ResourceClaimSpec {
     serde_json::from_value::<ResourceClaimSpec>(Value::clone(&claim.spec)).unwrap_or_default()
 }

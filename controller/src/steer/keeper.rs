@@ -1,5 +1,5 @@
-//! Keeps the certificate that the webhook is served with, and tells the API server which authority signed it. Every
-//! controller reads, the leader writes; [`keys`](super::keys) says what.
+//! Keeps the webhook's certificate, and writes into the webhook's configuration which authority signed it. Every
+//! controller reads, the leader writes; [`keys`](super::keys) decides the writes.
 
 use std::{
     collections::BTreeMap,
@@ -28,17 +28,17 @@ use super::{
 };
 use crate::config::WebhookConfig;
 
-/// The field of the Secret that has the keys.
+/// The field of the Secret that holds the keys.
 const FIELD: &str = "keys.json";
 /// A certificate with its chain has a few kilobytes.
 const MOST_BYTES: u64 = 1 << 20;
-/// Between two looks: a new certificate is in use long before the old one is of no use.
+/// Pause between two reads of the Secret: a new certificate is in use long before the old one expires.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
-/// Between two looks as long as there is no certificate, or something goes wrong.
+/// Pause between two reads as long as there is no certificate, or a step fails.
 const LOOK_SOON: Duration = Duration::from_secs(3);
-/// The longest pause between two looks for the role: each look is a refusal in the server's books.
+/// The longest pause before the role is tried again: each try is a refusal in the server's log.
 const LOOK_FOR_ROLE: Duration = Duration::from_secs(10);
-/// Writes that follow on one another at most: more than any protocol has.
+/// The most writes in a row: more than any protocol has.
 const MOST_STEPS: usize = 6;
 
 /// A failure to have a certificate, or to make the API server trust it.
@@ -62,7 +62,7 @@ enum KeeperError {
     WriteConfiguration(String, #[source] Box<ApiFailure>),
 }
 
-/// Advice on a failure that the bundle of the webhook mends: the bundle brings the role and the configuration.
+/// Advice on a failure that the webhook's bundle repairs: the bundle brings the role and the configuration.
 fn advice(failure: &ApiFailure) -> &'static str {
     match failure.code() {
         Some(403) => "; apply deploy/holds/webhook, whose role allows it",
@@ -72,7 +72,7 @@ fn advice(failure: &ApiFailure) -> &'static str {
 }
 
 impl KeeperError {
-    /// Returns the refusal for want of a role, if this is one.
+    /// Returns the refusal for lack of a role, if the error is one.
     fn refusal(&self) -> Option<&ApiFailure> {
         match self {
             Self::ReadSecret(_, failure)
@@ -83,15 +83,15 @@ impl KeeperError {
         }
     }
 
-    /// Returns the phase that follows from this error, and the pause before the next look. No phase, and a short pause,
-    /// where the refusal may be one of an API server that has just started: what was known before stands.
+    /// Returns the phase that follows from this error, and the pause before the next read. An API server that has just
+    /// started may refuse without reason: then the phase is `None`, the pause is short, and the last phase stands.
     fn judged(&self, pauses: &mut RetryPauses) -> (Option<SteerPhase>, Duration) {
         let Some(refusal) = self.refusal() else {
             pauses.reset();
             return (Some(SteerPhase::Trouble(Chain(self).to_string())), LOOK_SOON);
         };
         let pause = pauses.after_refusal(refusal);
-        // A controller that may not read the Secret has nothing of the role.
+        // A controller that may not read the Secret has no part of the role.
         let phase = match self {
             Self::ReadSecret(..) => SteerPhase::NotInstalled,
             _ => SteerPhase::Trouble,
@@ -100,7 +100,7 @@ impl KeeperError {
     }
 }
 
-/// Keeps the certificate.
+/// Keeps the certificate, as a task.
 #[derive(Debug)]
 pub(super) struct CertificateKeeper {
     pub(super) client: ApiClient,
@@ -112,7 +112,7 @@ pub(super) struct CertificateKeeper {
     pub(super) status_tx: watch::Sender<SteerStatus>,
     /// The tasks that read files.
     pub(super) tasks: Tasks,
-    /// The certificate that is served with, as PEM.
+    /// The certificate in use, as PEM.
     pub(super) shown: Option<String>,
 }
 
@@ -131,7 +131,7 @@ struct SeenMeta {
 }
 
 impl CertificateKeeper {
-    /// Runs as long as the process does.
+    /// Runs until the process stops.
     pub(super) async fn run(mut self) {
         let mut pauses = RetryPauses::new(LOOK_SOON, LOOK_SOON, LOOK_FOR_ROLE);
         loop {
@@ -152,7 +152,7 @@ impl CertificateKeeper {
                 }
             }
             tokio::select! {
-                // Both are cancel safe: they only wait, and what has changed is looked at in the next round.
+                // Both are cancel safe: they only wait, and the next turn of the loop reads the change.
                 () = sleep(pause) => {}
                 Ok(()) = self.leadership_rx.changed() => {}
             }
@@ -205,7 +205,7 @@ impl CertificateKeeper {
 
     fn names(&self) -> Vec<String> {
         let Self { config: WebhookConfig { service, .. }, namespace, .. } = self;
-        // The first is what the API server asks for.
+        // The API server asks for the first name.
         vec![format!("{service}.{namespace}.svc"), format!("{service}.{namespace}"), service.clone()]
     }
 
@@ -213,7 +213,7 @@ impl CertificateKeeper {
         Collection::core("Secret", "secrets").of(&self.namespace)
     }
 
-    /// Reads the keys of the Secret, if it is there; keys that cannot be understood count as none.
+    /// Reads the keys of the Secret, if there is one; keys that cannot be understood count as missing.
     async fn keys(&self) -> Result<(Option<WebhookKeys>, Option<ObjectVersion>), KeeperError> {
         let name = &self.config.service;
         let found = self.client.find::<SeenSecret>(&self.secrets(), name).await;
@@ -229,7 +229,7 @@ impl CertificateKeeper {
         format!("{}/{}", self.namespace, self.config.service)
     }
 
-    /// Makes one write, if there is one to make.
+    /// Makes the next write, if there is one; returns true if it did.
     async fn step(&self, keys: Option<WebhookKeys>, secret: Option<ObjectVersion>) -> Result<bool, KeeperError> {
         let webhooks = if keys.is_some() { Some(self.configuration().await?) } else { None };
         let bundle = webhooks.as_ref().map(bundle_of).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The webhook's own certificates, and what becomes of them next. Pure.
+//! The webhook's own certificates, and the next write about them. Pure.
 //!
 //! All of it is in one Secret, which every controller reads and the leader writes. The API server must know the next
 //! authority before any controller serves with its certificate, and the former one as long as a controller may still
@@ -17,28 +17,28 @@ use std::time::Duration;
 use hostler_process::serve::BACKDATED;
 use serde::{Deserialize, Serialize};
 
-/// How long a certificate is good for.
+/// Time for which a certificate is valid.
 pub(super) const VALID: Duration = Duration::from_secs(90 * DAY);
 const DAY: u64 = 24 * 3600;
-/// How long a certificate is used before the next one: a month is left to mend what is broken.
+/// Time for which a certificate is used before the next one: a month is left to repair failures.
 const USED: u64 = 60 * DAY;
-/// How long every API server has to hear of a new authority.
+/// Time in which every API server reads a new authority.
 const KNOWN_AFTER: u64 = 3600;
-/// How long every controller has to read the Secret.
+/// Time in which every controller reads the Secret.
 const FORMER: u64 = DAY;
 
-/// A certificate, its key, and what signed it.
+/// A certificate, its key, and the authority that signed it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(super) struct ServingPair {
     /// Time of making, in seconds since 1970.
     pub(super) made: u64,
     /// The names that the certificate is for.
     pub(super) names: Vec<String>,
-    /// PEM.
+    /// The certificate, as PEM.
     pub(super) certificate: String,
-    /// PEM.
+    /// The certificate's key, as PEM.
     pub(super) key: String,
-    /// PEM. Its key was thrown away: no other certificate can be signed with it.
+    /// The authority, as PEM. Its key was thrown away: no other certificate can be signed with it.
     pub(super) authority: String,
 }
 
@@ -62,13 +62,13 @@ pub(super) struct WebhookKeys {
 /// The next write.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum KeyStep {
-    /// A certificate is made, and the Secret with it in use.
+    /// Make a certificate, and a Secret that uses it.
     Make,
-    /// The configuration says these authorities.
+    /// Write these authorities into the configuration.
     Bundle(String),
-    /// A certificate is made, and is the next one in the Secret.
+    /// Make a certificate, as the next one in the Secret.
     Prepare,
-    /// The Secret becomes this.
+    /// Write these keys into the Secret.
     Keep(Box<WebhookKeys>),
 }
 
@@ -81,8 +81,8 @@ impl WebhookKeys {
         Self { next: Some(next), ..self }
     }
 
-    /// Returns the authorities that the API server must trust, as PEM; in one order, so that a certificate that is
-    /// taken into use is no news.
+    /// Returns the authorities that the API server must trust, as PEM. Their order is fixed, so taking a certificate
+    /// into use changes nothing here.
     pub(super) fn bundle(&self) -> String {
         let next = self.next.as_ref().map(|it| &*it.authority);
         let former = self.former.as_ref().map(|it| &*it.authority);
@@ -92,11 +92,12 @@ impl WebhookKeys {
     }
 }
 
-/// Returns the next write, by what was read; `None`: nothing. `bundle` is what the configuration says.
+/// Returns the next write, by the keys and the configuration that were read; `None` if there is none. `bundle` is the
+/// configuration's.
 pub(super) fn next_step(keys: Option<&WebhookKeys>, bundle: &str, names: &[String], now: u64) -> Option<KeyStep> {
-    // A clock that is behind makes nothing old.
+    // A clock that is behind makes no certificate old.
     let age = |made: u64| now.saturating_sub(made);
-    // No API server takes a certificate of a clock that was ahead, before its time comes.
+    // A certificate of a clock that was ahead is accepted by no API server before its time comes.
     let is_early = |pair: &ServingPair| pair.made > now + BACKDATED.as_secs();
     let is_good = |pair: &ServingPair| pair.names == names && age(pair.made) < VALID.as_secs() && !is_early(pair);
     let good = |keys: &&WebhookKeys| is_good(&keys.in_use);

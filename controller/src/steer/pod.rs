@@ -1,5 +1,5 @@
-//! The pod that a claim is made for, asked of the API server: what watches know is a moment old, and the pod is
-//! younger.
+//! The pod that a claim is made for, read from the API server: the watch is a moment behind, and the pod is younger
+//! than that.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use crate::hold::{
     adapter::{PodOwner, controller_of},
 };
 
-/// A pod, as far as it decides where it is led.
+/// A pod, with the fields that decide which Reservation it uses.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct SteeredPod {
     /// Identity, labels, annotations and controller of the pod.
     pub(super) owner: OwnerPod,
     /// The pod's spec.
     pub(super) spec: PodSpec,
-    /// The claims that were made for it.
+    /// The claims that were made for the pod.
     pub(super) made_claims: Vec<String>,
 }
 
@@ -89,12 +89,12 @@ impl From<SeenPod> for SteeredPod {
     }
 }
 
-/// The pod of a claim, if it is still the one that the claim is made for.
+/// Reads the pod of a claim; `None` if the claim is not made for it any more.
 pub(super) async fn pod_of(client: &ApiClient, claim: &GeneratedClaim) -> Result<Option<SteeredPod>, ApiFailure> {
     Ok(pod_and_state(client, claim).await?.map(|(pod, _)| pod))
 }
 
-/// Returns the same pod, and its state.
+/// Reads the same pod, with its state.
 pub(super) async fn pod_and_state(
     client: &ApiClient,
     claim: &GeneratedClaim,

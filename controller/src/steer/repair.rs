@@ -1,10 +1,10 @@
-//! Pods that were passed by: their claims were made before the Reservation, or while the webhook was away, so that they
-//! wait beside what is kept for them. The leading controller has them led later, or tells of them. What is done is
-//! decided here, without a clock and without a call.
+//! Repair of pods that the webhook missed: their claims were made before the Reservation, or while the webhook was
+//! down, so they wait beside the devices that are kept for them. The leading controller gives these pods a changed
+//! claim, or records an Event. This module decides, without a clock and without a call.
 //!
-//! A claim cannot be changed once it is made. But one that has no devices yet is only a wish, and once it is gone the
-//! controller of claims takes another one that the pod owns in its place (from 1.28 on). It writes the status of a pod
-//! with several such claims anew each time, with one of them: pods with several are left to it.
+//! A claim cannot be changed once it is made. But a claim without devices can be deleted, and once it is gone the
+//! controller of claims takes another claim that the pod owns in its place (from 1.28 on). That controller writes the
+//! status of a pod with several such claims anew each time, with one of them: pods with several claims are left to it.
 
 pub(super) mod adapter;
 
@@ -34,23 +34,23 @@ const REMAKERS: [(&str, &str); 5] = [
     ("batch/v1", "Job"),
     ("v1", "ReplicationController"),
 ];
-/// Pauses after the first pod of an owner, before the next one: seldom, since no signal says whether it helps.
+/// Pauses between two pods of one owner: ever longer, since no signal says whether a new pod helps.
 const GAPS: Doubling = Doubling::new(Duration::from_secs(30), Duration::from_secs(3600));
-/// The longest part that is kept of a claim's name, before its suffix: together they are a label, as names of the
+/// The longest part of a claim's name that is kept before its suffix: both together are a label, like names by the
 /// controller of claims.
 const LONGEST_BASE: usize = 46;
-/// Owners that are remembered at most. Beyond that no pod is made anew before an owner is forgotten.
+/// The most owners that are remembered. Beyond that no pod is made anew before an owner is forgotten.
 const MOST_OWNERS: usize = 1024;
 
-/// State of a pod, as far as it decides whether the pod may be deleted.
+/// State of a pod, with the fields that decide if the pod may be deleted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct PodState {
-    /// The resourceVersion: another one is another state.
+    /// The resourceVersion: another version is another state.
     pub(super) version: String,
     pub(super) phase: String,
     pub(super) is_deleting: bool,
     pub(super) has_node: bool,
-    /// True if the scheduler has looked at the pod, and found no place.
+    /// True if the scheduler has tried the pod, and found no node for it.
     pub(super) is_refused: bool,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct PodState {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WaitingPod<'a> {
     pub(super) claim: &'a GeneratedClaim,
-    /// The claim as the server has it.
+    /// The claim as the API server returned it.
     pub(super) object: &'a Value,
     pub(super) pod: &'a SteeredPod,
     pub(super) state: &'a PodState,
@@ -69,22 +69,22 @@ pub(super) struct WaitingPod<'a> {
 /// The repair of a pod.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Repair {
-    /// Nothing is wrong with the pod, or not for certain.
+    /// The pod needs no repair, or it is not certain that it does.
     Leave,
-    /// An Event tells people.
+    /// An Event tells people about the pod.
     Tell(String),
-    /// The claim makes room for this one, which is led; an Event says why, and gives the advice where it cannot be
-    /// made.
+    /// The pod's claim is replaced by this claim, which tolerates the Reservation's taint. An Event says why; it gives
+    /// the advice if the claim cannot be made.
     Lead { claim: Box<Value>, why: String, advice: String },
-    /// The pod is deleted, in this state, for its owner (given by UID) to make it anew; an Event says why.
+    /// The pod is deleted, in this state, so that its owner (given by UID) makes it anew; an Event tells people.
     Replace { owner: String, why: String },
 }
 
-/// Decides what is done about a pod whose claim waits.
+/// Decides the repair of a pod whose claim waits.
 pub(super) fn repair(facts: &SteerFacts<'_>, waiting: &WaitingPod<'_>) -> Repair {
     let WaitingPod { claim, pod, state, has_devices, object } = *waiting;
     let waits = !state.is_deleting && !state.has_node && state.phase == "Pending" && state.is_refused;
-    // The answer of the webhook now: only a pod that it would help has been passed by.
+    // The webhook's present answer: only a pod that the answer would help has been missed.
     let Some((reservation, answer)) = Some(facts).filter(|_| waits).and_then(|facts| facts.choice(claim, pod)) else {
         return Repair::Leave;
     };
@@ -111,7 +111,7 @@ fn advice(reservation: &ReservationObject) -> String {
     format!("make the pod anew, or have its ResourceClaimTemplate tolerate hostler.dev/held with value {value}")
 }
 
-/// The reason for which the claim was not led when it was made.
+/// The reason why the webhook did not change the claim when it was made.
 fn cause(object: &Value, reservation: &ReservationObject) -> &'static str {
     let made = object["metadata"]["creationTimestamp"].as_str().and_then(since_1970);
     if made.is_some_and(|made| made <= reservation.created) {
@@ -123,8 +123,9 @@ fn cause(object: &Value, reservation: &ReservationObject) -> &'static str {
     }
 }
 
-/// Returns the claim that takes the place of one without devices: of the same pod, with the same name in it, and led.
-/// Its name follows from the UID of the other one: two controllers cannot make two.
+/// Returns the claim that replaces a claim without devices: a claim of the same pod, with the same name in it, and
+/// changed by the webhook's patch. The new name follows from the UID of the replaced claim: two controllers cannot make
+/// two.
 fn led_claim(object: &Value, patch: &[Value]) -> Value {
     let metadata = &object["metadata"];
     let [name, uid] = ["name", "uid"].map(|field| metadata[field].as_str().unwrap_or_default());
@@ -160,8 +161,8 @@ fn led_claim(object: &Value, patch: &[Value]) -> Value {
     claim
 }
 
-/// Returns claims that may have to be looked at: all that wait, while something is kept. Afterwards those that were
-/// made here, by their names: a leftover claim would else stay as long as its pod.
+/// Returns claims that may need repair: all that wait, while any devices are kept. When none are kept, only the claims
+/// whose names were made here: a leftover claim would otherwise stay as long as its pod.
 pub(super) fn candidates(view: &ClusterView) -> Cow<'_, BTreeSet<ObjectKey>> {
     if view.reservations.values().any(|it| it.status.phase == ReservationPhase::Available) {
         return Cow::Borrowed(&view.waiting_claims);
@@ -169,14 +170,15 @@ pub(super) fn candidates(view: &ClusterView) -> Cow<'_, BTreeSet<ObjectKey>> {
     Cow::Owned(view.waiting_claims.iter().filter(|key| may_be_led(&key.name)).cloned().collect())
 }
 
-/// True of each name that [`led_claim`] gives. The controller of claims ends its names with five characters.
+/// True for each name that [`led_claim`] gives. The controller of claims ends its names with five characters.
 fn may_be_led(name: &str) -> bool {
     let is_digits = |end: &str| end.len() == 16 && end.bytes().all(|it| it.is_ascii_hexdigit());
     name.rsplit_once('-').is_some_and(|(_, end)| is_digits(end))
 }
 
-/// True if a claim was made in the place of another one with which the pod got its devices all the same. A new one that
-/// waits for its pod to name it is none; nor is that of a pod that names no claim yet, which may still name this one.
+/// True if the claim was made to replace another one, and its pod got a node with a claim that is not this one. A new
+/// claim that waits for its pod to name it is not left over; nor is a claim whose pod names none yet, since the pod may
+/// still name this one.
 pub(super) fn is_left_over(object: &Value, pod: &SteeredPod, state: &PodState) -> bool {
     let metadata = &object["metadata"];
     let is_named = pod.made_claims.iter().any(|name| metadata["name"] == **name);
@@ -184,7 +186,7 @@ pub(super) fn is_left_over(object: &Value, pod: &SteeredPod, state: &PodState) -
     metadata["annotations"][CLAIM_INSTEAD_OF].is_string() && has_another && state.has_node
 }
 
-/// Pace at which pods of an owner are made anew: ever more seldom, since no signal says whether it has helped.
+/// Pace at which pods of one owner are made anew: ever slower, since no signal says whether a new pod helps.
 #[derive(Debug, Default)]
 pub(super) struct RepairPace(BTreeMap<String, (Duration, Duration)>);
 

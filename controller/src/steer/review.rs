@@ -1,5 +1,5 @@
-//! The API server's question and its answer: AdmissionReview (`admission.k8s.io/v1`), as far as it is about claims of
-//! pods.
+//! The API server's question and the webhook's answer: AdmissionReview (`admission.k8s.io/v1`), with the fields that
+//! concern claims of pods.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::hold::PodRef;
 
-/// The longest warning that the server passes on before it cuts it.
+/// The longest warning that the server passes on without cutting it.
 const MOST_OF_A_WARNING: usize = 256;
 
 /// A question of the API server.
@@ -23,7 +23,7 @@ pub(super) struct AdmissionReview {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct AdmissionRequest {
-    /// Comes back in the answer.
+    /// UID of the question, which the answer repeats.
     pub(super) uid: String,
     #[serde(default)]
     operation: String,
@@ -45,12 +45,12 @@ struct GroupVersionResource {
     resource: String,
 }
 
-/// A claim, as far as it names its owner and its wishes.
+/// A claim, with the fields that name its owner and its requests.
 #[derive(Debug, Deserialize)]
 pub(super) struct ReviewedClaim {
     #[serde(default)]
     metadata: ReviewedMeta,
-    /// As the server sends it: what is not known here stays as it is.
+    /// The spec as the server sent it: fields that are not known here stay as they are.
     #[serde(default)]
     spec: Value,
 }
@@ -90,8 +90,8 @@ pub(super) struct GeneratedClaim {
 }
 
 impl AdmissionRequest {
-    /// The claim, if it is one that is made for a pod from a template. Those that a scheduler makes for extended
-    /// resources have no name in the pod, and are to stay as they are: the scheduler has chosen their devices.
+    /// Returns the claim, if it is made for a pod from a template. Claims that a scheduler makes for extended resources
+    /// have no name in the pod, and stay as they are: the scheduler has chosen their devices.
     pub(super) fn generated_claim(self) -> Option<GeneratedClaim> {
         let Self { operation, resource, sub_resource, namespace, object, .. } = self;
         let is_claim = resource.group == GROUP && resource.version == "v1" && resource.resource == "resourceclaims";
@@ -109,7 +109,7 @@ impl ReviewedClaim {
         let pod_claim = metadata.annotations.remove(POD_CLAIM_NAME)?;
         let is_pod = |it: &ReviewedOwner| it.controller && it.api_version == "v1" && it.kind == "Pod";
         let owner = metadata.owner_references.into_iter().find(is_pod)?;
-        // They become parts of a path.
+        // Both names become parts of a path.
         let is_good = is_name(&namespace) && is_name(&owner.name);
         is_good.then_some(GeneratedClaim {
             namespace,

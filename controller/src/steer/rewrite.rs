@@ -1,4 +1,4 @@
-//! Rewrites the requests of a claim, so that it gets what is kept for it.
+//! Rewrites the requests of a claim, so that it gets kept devices.
 //!
 //! | Request | Aligned | Restricted |
 //! |---|---|---|
@@ -21,35 +21,35 @@ use hostler_api::{
 };
 use serde_json::{Map, Value, json};
 
-/// The limit of a request.
+/// The limit of tolerations of a request.
 const MOST_TOLERATIONS: usize = 16;
-/// The limit of a request.
+/// The limit of selectors of a request.
 const MOST_SELECTORS: usize = 32;
-/// The limit of a request.
+/// The limit of alternatives of a request.
 const MOST_ALTERNATIVES: usize = 8;
-/// The limit of a constraint or a configuration.
+/// The limit of request names of a constraint or a configuration.
 const MOST_REQUESTS: usize = 32;
-/// All fields of a request of 1.36 and 1.37. A request with another one may mean something that is lost in an
-/// alternative.
+/// All fields of a request of 1.36 and 1.37. Another field may have a meaning that an alternative loses.
 const FIELDS: [&str; 7] =
     ["adminAccess", "allocationMode", "capacity", "count", "deviceClassName", "selectors", "tolerations"];
-/// The alternative of what is kept.
+/// Name of the alternative that takes only kept devices.
 const HELD: &str = "held";
-/// The alternative of everything.
+/// Name of the alternative that takes any devices.
 const ANY: &str = "any";
 
-/// The goal to which a claim is led.
+/// The Reservations that a claim may use, and the way in which it may use them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Steering {
-    /// Values to tolerate: one at least.
+    /// Values to tolerate, at least one.
     pub(super) values: Vec<String>,
     /// The policy about devices that are not kept.
     pub(super) policy: ReservationAllocatePolicy,
     /// True if all devices that the pod asks for are kept and not taken.
     pub(super) has_room: bool,
-    /// Classes of which devices are kept, and whether all of these say for whom, so that selectors can tell.
+    /// Classes of the kept devices; true if all devices of the class publish their Reservation, so that selectors can
+    /// tell them.
     pub(super) classes: BTreeMap<String, bool>,
-    /// True if the API server takes alternatives (`firstAvailable`), whatever its feature gates are.
+    /// True if the API server accepts alternatives (`firstAvailable`), with any feature gates.
     pub(super) has_alternatives: bool,
 }
 
@@ -62,15 +62,15 @@ pub(super) struct Rewrite {
     pub(super) warnings: Vec<String>,
 }
 
-/// A request that is written anew.
+/// A request that was written anew.
 struct NewRequest {
     request: Value,
-    /// Alternatives and those beside them, as other parts of the claim name them.
+    /// Pairs of an alternative and the new one beside it, as other parts of the claim name them.
     beside: Vec<(String, String)>,
     warning: Option<String>,
 }
 
-/// True if the claim's own spec tolerates what is kept: then its author leads it.
+/// True if the claim's own spec tolerates the taint of kept devices: then its author has chosen.
 pub(super) fn tolerates_held(spec: &Value) -> bool {
     let of_request = |request: &Value| -> Vec<Value> {
         let alternatives = list(&request["firstAvailable"]).iter();
@@ -81,7 +81,7 @@ pub(super) fn tolerates_held(spec: &Value) -> bool {
     list(&spec["devices"]["requests"]).iter().flat_map(of_request).any(|it| is_held(&it))
 }
 
-/// Rewrites the spec of a claim that is led to a Reservation.
+/// Rewrites the spec of a claim that may use a Reservation.
 pub(super) fn rewrite(spec: &Value, steering: &Steering) -> Rewrite {
     let mut rewrite = Rewrite::default();
     let mut beside = Vec::new();
@@ -106,7 +106,7 @@ pub(super) fn rewrite(spec: &Value, steering: &Steering) -> Rewrite {
     rewrite
 }
 
-/// The requests that each constraint, or each configuration, names.
+/// The requests that each constraint or each configuration names.
 fn names<'a>(spec: &'a Value, part: &str) -> Vec<&'a [Value]> {
     list(&spec["devices"][part]).iter().map(|it| list(&it["requests"])).collect()
 }
@@ -116,14 +116,14 @@ fn named_beside(named: &[Value], beside: &[(String, String)]) -> Vec<Value> {
     named.iter().flat_map(|name| [Some(name.clone()), also(name)]).flatten().collect()
 }
 
-/// Devices that a claim may be given instead of what is kept.
+/// Other devices that a claim may get than kept ones.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Others {
-    /// None.
+    /// No other device.
     Never,
-    /// Any, also beside what is kept.
+    /// Any other device, also together with kept ones.
     Mixed,
-    /// Any, but not in one request with what is kept.
+    /// Any other device, but not in one request with kept ones.
     Apart,
 }
 
@@ -136,7 +136,7 @@ impl Steering {
         }
     }
 
-    /// Rewrites a request; `None` if it has nothing to do with what is kept.
+    /// Rewrites a request; `None` if kept devices do not concern it.
     fn request(&self, request: &Value, spec: &Value) -> Option<NewRequest> {
         if request["exactly"].is_object() { self.exactly(request) } else { self.alternatives(request, spec) }
     }
@@ -157,7 +157,7 @@ impl Steering {
             new(json!({ "name": name, "firstAvailable": alternatives }), None)
         };
         match (self.others(), problem) {
-            // Devices that are not kept are meant as well.
+            // The request means devices that are not kept as well.
             (Others::Mixed, Some(Problem::All)) => new(json!({ "name": name, "exactly": tolerant }), None),
             (Others::Apart, Some(_)) => None,
             (_, Some(problem)) => new(json!({ "name": name, "exactly": tolerant }), Some(problem.text())),
@@ -210,19 +210,19 @@ impl Steering {
         Some(NewRequest { request: json!({ "name": name, "firstAvailable": first }), beside, warning })
     }
 
-    /// Returns the same request, which takes what is kept as well; `None` where it has no room for that.
+    /// Returns the request with tolerations of kept devices; `None` where it has no room for them.
     fn tolerant(&self, of: &Value) -> Option<Value> {
         let toleration =
             |value: &String| json!({ "key": HELD_TAINT, "operator": "Equal", "value": value, "effect": "NoSchedule" });
         let (first, others) = self.values.split_first()?;
         let tolerant = with_one_more(of, "tolerations", toleration(first), MOST_TOLERATIONS)?;
-        // The other values as far as there is room.
+        // The other values follow, as far as there is room.
         let more =
             |of: Value, value| with_one_more(&of, "tolerations", toleration(value), MOST_TOLERATIONS).unwrap_or(of);
         Some(others.iter().fold(tolerant, more))
     }
 
-    /// Returns the same request, which takes nothing but what is kept.
+    /// Returns the request with a selector for kept devices only.
     fn selective(&self, of: &Value) -> Value {
         let (domain, id) = HELD_FOR_ATTRIBUTE.split_once('/').unwrap_or(("", HELD_FOR_ATTRIBUTE));
         let attribute = format!("device.attributes[{domain:?}].{id}");
@@ -235,7 +235,7 @@ impl Steering {
         with_one_more(of, "selectors", selector, usize::MAX).unwrap_or_else(|| of.clone())
     }
 
-    /// Returns the reason why it cannot be said that a request takes only what is kept.
+    /// Returns the reason why a request cannot be restricted to kept devices.
     fn problem(&self, of: &Value, can_select: bool) -> Option<Problem> {
         if of["allocationMode"] == "All" {
             Some(Problem::All)
@@ -247,7 +247,7 @@ impl Steering {
     }
 }
 
-/// Why a request only tolerates what is kept.
+/// The reason why a request only tolerates kept devices.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Problem {
     All,

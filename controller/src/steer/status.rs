@@ -23,13 +23,13 @@ pub(crate) enum SteerPhase {
     Answering,
 }
 
-/// Claims since the start, by what was answered.
+/// Numbers of claims since the start, by the webhook's answer.
 #[derive(Debug, Default)]
 pub(crate) struct SteerFigures {
-    /// Claims that were led to a Reservation.
+    /// Claims that were changed to use a Reservation.
     pub(crate) led: AtomicU64,
-    /// Claims for which nothing is kept.
+    /// Claims for which no devices are kept.
     pub(crate) untouched: AtomicU64,
-    /// Claims for which the answer could not be found out.
+    /// Claims for which no answer could be found.
     pub(crate) unanswered: AtomicU64,
 }

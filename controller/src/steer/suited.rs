@@ -1,5 +1,5 @@
-//! Reservations that suit a pod at all: those with something left where it wants to run, and of those that were made
-//! for its request the ones for its set. Pure.
+//! Reservations that suit a pod: those with devices where the pod can run; and of the Reservations that were made for
+//! its ProvisioningRequest, those of its pod set. Pure.
 
 use hostler_api::{
     core::PodTemplateSpec,
@@ -14,10 +14,11 @@ use crate::{
 
 use super::pod::SteeredPod;
 
-/// Values of Reservations that a pod tolerates at most: the pod has room for twice as many, and wants some for itself.
+/// The most values of Reservations that a pod tolerates: a request has room for twice as many, and the pod needs some
+/// of its own.
 const MOST_VALUES: usize = 8;
 
-/// Returns all Reservations that are for the pod, whatever they have left for it.
+/// Returns all Reservations that are for the pod, with or without free devices.
 pub(super) fn suited<'a>(
     view: &'a ClusterView,
     pod: &SteeredPod,
@@ -25,7 +26,7 @@ pub(super) fn suited<'a>(
 ) -> Vec<&'a ReservationObject> {
     let shape = PodShape::of(&pod.spec);
     let all = view.reservations.values().map(|it| &**it);
-    // Those of the pod's request, and how much the pod looks like their pods.
+    // Reservations of the pod's ProvisioningRequest, and the likeness of the pod to their pods.
     let of_request = |it: &ReservationObject| {
         it.spec.owners.iter().any(|owner| owner.provisioning_request.is_some() && owner.matches(candidate))
     };
@@ -35,13 +36,13 @@ pub(super) fn suited<'a>(
     };
     let (of_request, others): (Vec<_>, Vec<_>) = all.partition(|it| of_request(it));
     let most = of_request.iter().filter_map(|it| likeness(it)).max();
-    // A pod that looks like none may be of any.
+    // A pod that is like none of them may be of any set.
     let of_set = of_request.into_iter().filter(|it| most.is_none() || likeness(it) == most);
     of_set.chain(others).filter(|it| is_reachable(view, pod, it)).collect()
 }
 
-/// True if a device that the Reservation keeps can come to the pod where that wants to run. Whether the node takes pods
-/// now is of no matter: it may again. The devices of a Reservation that is not Available yet may change.
+/// True if a device of the Reservation is on a node where the pod can run. A node that takes no pods now counts: it may
+/// take some again. The devices of a Reservation that is not Available yet may change.
 fn is_reachable(view: &ClusterView, pod: &SteeredPod, reservation: &ReservationObject) -> bool {
     let is_wanted = |device: &ReservedDevice| {
         let node = view.facts.node(&device.node_name);
@@ -52,8 +53,8 @@ fn is_reachable(view: &ClusterView, pod: &SteeredPod, reservation: &ReservationO
     reservation.status.phase != ReservationPhase::Available || left.any(is_wanted)
 }
 
-/// Returns the first of these, and those that are for the same pods as it: a set of a request has several where it is
-/// large, and which of them has something left when the scheduler looks is not known.
+/// Returns the first Reservation, and those that are for the same pods: a large set of a ProvisioningRequest has
+/// several, and it is not known which of them has devices left when the scheduler decides.
 pub(super) fn together<'a, 'b>(open: &'b [OfferedReservation<'a>]) -> Vec<&'b OfferedReservation<'a>> {
     let Some((first, others)) = open.split_first() else { return Vec::new() };
     let set = booked_set(first.reservation);

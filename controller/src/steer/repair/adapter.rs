@@ -1,5 +1,5 @@
-//! Looks for pods that were passed by, while this process leads and something is kept, and carries out what is decided
-//! about them. Leftovers of that are taken away also when nothing is kept any more.
+//! Finds pods that the webhook missed, while this process leads and any devices are kept, and carries out the decisions
+//! about them. Leftover claims are deleted also when no devices are kept any more.
 //!
 //! | State read | Write |
 //! |---|---|
@@ -39,11 +39,11 @@ use crate::{
     view::ClusterView,
 };
 
-/// Between two looks. A scheduler needs a moment for its first word about a pod as well.
+/// Pause between two rounds. A scheduler needs a moment for its first refusal of a pod as well.
 const LOOK_AGAIN: Duration = Duration::from_secs(3);
-/// Claims that are looked at in one look; the others have their turn in the next.
+/// The most claims of one round; the others have their turn in the next.
 const MOST_CLAIMS: usize = 32;
-/// Names under which refusals are remembered, by what was tried.
+/// Names under which refusals of the server are remembered, by kind of write.
 const LEADING: &str = "claim in the place of another one";
 const REPLACING: &str = "deletion of a pod that was passed by";
 /// The source of the Events.
@@ -51,7 +51,7 @@ const COMPONENT: &str = "hostler-controller";
 /// The reason of the Events, in one word.
 const REASON: &str = "ReservationPassedBy";
 
-/// Repairs.
+/// The task that repairs pods.
 #[derive(Debug)]
 pub(in crate::steer) struct Repairer {
     pub(in crate::steer) client: ApiClient,
@@ -60,27 +60,27 @@ pub(in crate::steer) struct Repairer {
     pub(in crate::steer) leadership_rx: watch::Receiver<Leadership>,
     /// The switch for deleting pods.
     pub(in crate::steer) replaces: SwitchMode,
-    /// How the webhook is.
+    /// Status of the webhook.
     pub(in crate::steer) status_rx: watch::Receiver<SteerStatus>,
     pub(in crate::steer) recorder: EventRecorder,
 }
 
-/// Memory between looks. All of it only keeps the same from being done too often.
+/// Memory between rounds. All of it only keeps the controller from doing the same too often.
 #[derive(Debug, Default)]
 struct RepairMemory {
     pace: RepairPace,
-    /// Claims whose pods people were told of.
+    /// Claims whose pods have an Event already.
     told: BTreeSet<ObjectKey>,
-    /// Claims that cannot be led, as people were told.
+    /// Claims that cannot be replaced, and have an Event already.
     refused: BTreeSet<ObjectKey>,
-    /// The last claim that was looked at.
+    /// The last claim of the last round.
     last: Option<ObjectKey>,
 }
 
 /// A claim without devices.
 struct WaitingClaim {
     claim: GeneratedClaim,
-    /// As the server has it.
+    /// The claim as the API server returned it.
     object: Value,
 }
 
@@ -90,7 +90,7 @@ impl Repairer {
         EventRecorder::new(client.clone(), COMPONENT, &std::env::var("HOSTNAME").unwrap_or_default())
     }
 
-    /// Runs as long as the process does.
+    /// Runs until the process stops.
     pub(in crate::steer) async fn run(mut self) {
         let (mut memory, began) = (RepairMemory::default(), Instant::now());
         loop {
@@ -108,7 +108,7 @@ impl Repairer {
         }
     }
 
-    /// True unless the webhook's role is missing: without it the controller cannot read claims, and leads no pod.
+    /// True unless the webhook's role is missing: without it the controller cannot read claims, and changes none.
     fn is_installed(&self) -> bool {
         !matches!(self.status_rx.borrow().phase, SteerPhase::NotInstalled(_))
     }
@@ -154,7 +154,7 @@ impl Repairer {
                     Some(true) if memory.pace.may(&owner, now) && self.leads() => {
                         self.replace(&claim, &state, format!("{why}; the pod is made anew")).await?;
                     }
-                    // There is another look.
+                    // The next round tries again.
                     Some(true) | None => {}
                     Some(false) => {
                         let message = format!("{why}; make it anew, or apply deploy/holds/repair (webhook.repair)");
@@ -166,7 +166,7 @@ impl Repairer {
         Ok(())
     }
 
-    /// True unless a server that has just started may refuse what it will allow: there is another look.
+    /// True unless a server that has just started may refuse what it will allow: then the next round tries again.
     fn counts(&self, what: &str, failure: &ApiFailure) -> bool {
         failure.code() != Some(403) || self.client.refusals().refused(what)
     }
@@ -188,7 +188,7 @@ impl Repairer {
         }))
     }
 
-    /// Makes a led claim take the place of one without devices.
+    /// Replaces a claim without devices by one that uses the Reservation.
     async fn lead(
         &mut self,
         key: &ObjectKey,
@@ -201,7 +201,7 @@ impl Repairer {
         }
         let name = led["metadata"]["name"].as_str().unwrap_or_default();
         match self.client.create::<Value>(&Self::claims(&key.namespace), name, led).await {
-            // A claim of that name is the wanted one: it was made before.
+            // A claim of that name is the wanted one: an earlier round made it.
             Err(failure) if failure.code() != Some(409) => return Err(failure),
             _ => {}
         }
@@ -213,7 +213,7 @@ impl Repairer {
         Ok(())
     }
 
-    /// Deletes a claim that has nothing, in the version that was read; false if it is another one since.
+    /// Deletes a claim without devices, in the version that was read; returns false if the claim has changed since.
     async fn delete_claim(&self, key: &ObjectKey, object: &Value) -> Result<bool, ApiFailure> {
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
         let version = ObjectVersion { uid: text("uid"), resource_version: text("resourceVersion") };
@@ -244,7 +244,7 @@ impl Repairer {
                 self.client.refusals().allowed(REPLACING);
                 info!(%namespace, pod = %pod.name, "a pod that was passed by is made anew");
             }
-            // It has changed since: there is another look.
+            // The pod has changed since: the next round reads it again.
             Err(failure) if matches!(failure.code(), Some(404 | 409)) => return Ok(()),
             Err(failure) if !self.counts(REPLACING, &failure) => return Ok(()),
             Err(failure) => {
@@ -279,7 +279,7 @@ impl Repairer {
 }
 
 impl RepairMemory {
-    /// The claims that have their turn: behind the last one that had, and then from the first on.
+    /// The claims of this round: those behind the last one of the last round, and then from the first on.
     fn turn(&mut self, waiting: &BTreeSet<ObjectKey>) -> Vec<ObjectKey> {
         self.told.retain(|key| waiting.contains(key));
         self.refused.retain(|key| waiting.contains(key));
