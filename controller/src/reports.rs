@@ -1,13 +1,13 @@
-//! Reports of the daemons of nodes, and how fresh they are. Pure: time comes in as a value.
+//! Reports of the daemons of nodes, and their freshness. Pure: time comes in as a value.
 //!
 //! ```text
 //!   seen ──► fresh ──[STALE_AFTER without a change]──► stale ──[UNKNOWN_AFTER]──► unknown
 //!              ▲───────────────── another report ─────────────────┴────────────────┘
 //! ```
 //!
-//! Freshness counts from when this process last saw a report change, by its own monotonic clock: clocks of nodes may be
-//! wrong, and a list that says again what was known is no sign of life. A process that starts anew takes every report
-//! for fresh at first.
+//! Freshness counts from the moment at which this process last saw a report change, by its own monotonic clock: clocks
+//! of nodes may be wrong, and a list that repeats a known report is no sign of life. A process that starts anew takes
+//! every report for fresh at first.
 
 mod pack;
 
@@ -24,39 +24,39 @@ pub(crate) use pack::{ReportedHardware, ReportedPool, ReportedRow};
 
 use pack::{ReportWords, report_mark};
 
-/// How fresh a report is.
+/// Freshness of a report.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum ReportFreshness {
     /// The node gives signs of life.
     Fresh,
-    /// The node missed two; its last report is still believed.
+    /// The node missed two reports; its last report still counts.
     Stale,
-    /// The node missed three: nothing is known of its devices any more.
+    /// The node missed three reports: the state of its devices is unknown.
     Unknown,
 }
 
 /// The report of a node.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeReport {
-    /// How fresh it is.
+    /// Freshness of the report.
     pub(crate) freshness: ReportFreshness,
     /// Content of the report.
     pub(crate) hardware: Arc<ReportedHardware>,
-    /// The time when it was last seen to change.
+    /// The time at which the report was last seen to change.
     seen: Instant,
-    /// A number that is another one in every report of a node, whether or not it says something else.
+    /// A number that differs in every report of a node, even if the content is the same.
     mark: u64,
 }
 
 /// The reports of all nodes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeReports {
-    /// By name of the node.
+    /// Reports by name of the node.
     reports: BTreeMap<Arc<str>, NodeReport>,
-    /// The time when each will be older than it is now, the next one first.
+    /// The time at which each report gets less fresh, the next one first.
     due: BTreeSet<(Instant, Arc<str>)>,
-    /// Nodes of which something changed that readers count.
+    /// Nodes with a change that readers count.
     changed: BTreeSet<Arc<str>>,
     words: ReportWords,
 }
@@ -70,7 +70,7 @@ impl ReportFreshness {
         }
     }
 
-    /// Returns how long a report can be silent before it is the next thing.
+    /// Returns the time without a change after which a report of this freshness gets less fresh.
     fn ends(self) -> Option<Duration> {
         match self {
             Self::Fresh => Some(STALE_AFTER),
@@ -79,7 +79,7 @@ impl ReportFreshness {
         }
     }
 
-    /// Returns the freshness in one word, as people see it.
+    /// Returns the freshness in one word, for people.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Fresh => "fresh",
@@ -90,7 +90,7 @@ impl ReportFreshness {
 }
 
 impl NodeReports {
-    /// Takes a report that was seen.
+    /// Takes a report that the watch has seen.
     pub(crate) fn see(&mut self, now: Instant, report: &NodeHardware) {
         let mark = report_mark(report);
         let name: Arc<str> = report.metadata.name.as_str().into();
@@ -106,7 +106,7 @@ impl NodeReports {
         self.put(name, NodeReport { freshness: ReportFreshness::Fresh, hardware, seen: now, mark });
     }
 
-    /// Forgets a removed report: nothing is said of the node any more, whatever removed it.
+    /// Forgets a deleted report: no freshness is known of the node any more, whatever deleted the report.
     pub(crate) fn forget(&mut self, node: &str) {
         if let Some((name, report)) = self.reports.remove_entry(node) {
             report.due().map(|due| self.due.remove(&(due, name.clone())));
@@ -114,7 +114,7 @@ impl NodeReports {
         }
     }
 
-    /// Makes reports as old as they are at a moment; returns true if any is another thing then.
+    /// Ages the reports to a moment; returns true if the freshness of any has changed.
     pub(crate) fn pass(&mut self, now: Instant) -> bool {
         let mut is_other = false;
         while let Some((_, name)) = self.due.first().filter(|(due, _)| *due < now).cloned() {
@@ -128,9 +128,9 @@ impl NodeReports {
         is_other
     }
 
-    /// Returns when [`pass`](Self::pass) has something to do next.
+    /// Returns the time at which [`pass`](Self::pass) next changes a report.
     pub(crate) fn next(&self) -> Option<Instant> {
-        // One moment later: a report is stale when it is older than that.
+        // One moment later: a report is stale once it is older than the limit.
         self.due.first().map(|(due, _)| *due + Duration::from_millis(1))
     }
 
@@ -139,7 +139,7 @@ impl NodeReports {
         self.reports.get(node)
     }
 
-    /// Returns the names of the nodes that have one.
+    /// Returns the names of the nodes that have a report.
     pub(crate) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
         self.reports.keys()
     }
@@ -171,7 +171,7 @@ impl NodeReports {
 }
 
 impl NodeReport {
-    /// Returns when the report will be older than it is.
+    /// Returns the time at which the report gets less fresh.
     fn due(&self) -> Option<Instant> {
         Some(self.seen + self.freshness.ends()?)
     }

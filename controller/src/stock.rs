@@ -1,5 +1,5 @@
-//! The stock of a cluster, as readers see it: nodes, and sums over them. A value of one moment; what did not change
-//! since the one before is shared with it.
+//! The stock of a cluster's devices, for readers: nodes, and sums over them. A value of one moment; what did not change
+//! since the last value is shared with it.
 
 mod account;
 mod node;
@@ -16,13 +16,13 @@ pub(crate) use sums::{ClusterSums, Tally, add_totals};
 /// The stock of a cluster.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClusterStock {
-    /// Nodes by name, also those that are gone, as long as any object says something of their devices.
+    /// Nodes by name, including those that are gone, as long as any object names devices of them.
     pub(crate) nodes: BTreeMap<Arc<str>, Arc<NodeSummary>>,
     /// Devices that belong to no single node.
     pub(crate) elsewhere: Arc<NodeSummary>,
-    /// Sums over all of them.
+    /// Sums over all nodes and the devices elsewhere.
     pub(crate) sums: ClusterSums,
-    /// How many nodes report.
+    /// Numbers of nodes by the state of their reports.
     pub(crate) reports: ClusterNodeCounts,
 }
 

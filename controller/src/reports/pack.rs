@@ -1,4 +1,4 @@
-//! A report without what has no reader: five thousand of them are held.
+//! A report without the fields that have no reader: the controller keeps five thousand of them.
 
 use std::{
     collections::BTreeSet,
@@ -14,7 +14,7 @@ use hostler_api::{
 /// A daemon's report of its node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ReportedHardware {
-    /// Driver as which it publishes devices.
+    /// Driver under which the daemon publishes devices.
     pub(crate) driver: Arc<str>,
     /// Version of the daemon.
     pub(crate) hostler_version: Arc<str>,
@@ -29,7 +29,7 @@ pub(crate) struct ReportedHardware {
 pub(crate) struct ReportedPool {
     /// Pool of the devices.
     pub(crate) pool: Arc<str>,
-    /// True if anything is known of the devices.
+    /// True if the state of the devices is known.
     pub(crate) is_known: bool,
     /// Rows by class and NUMA node.
     pub(crate) rows: Box<[ReportedRow]>,
@@ -40,15 +40,15 @@ pub(crate) struct ReportedPool {
 pub(crate) struct ReportedRow {
     /// The class.
     pub(crate) class: Arc<str>,
-    /// The NUMA node, if it is one.
+    /// The NUMA node, if the devices are on a single one.
     pub(crate) numa_node: Option<u32>,
-    /// Number of devices that claims have, also those that only the node knows of.
+    /// Number of devices that claims have, including claims that only the node knows.
     pub(crate) allocated: u32,
     /// Amounts that claims have of each capacity that is shared, by its name.
     pub(crate) amounts: Box<[(Arc<str>, Quantity)]>,
 }
 
-/// Words that most reports have.
+/// Texts that most reports share.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReportWords(BTreeSet<Arc<str>>);
 
@@ -63,7 +63,7 @@ impl ReportWords {
     }
 }
 
-/// Returns another number for every report that a daemon writes: the time is part of it.
+/// Returns a number that differs for every report that a daemon writes: the time is part of it.
 pub(super) fn report_mark(report: &NodeHardware) -> u64 {
     let text = serde_json::to_string(&report.status).unwrap_or_default();
     BuildHasherDefault::<DefaultHasher>::default().hash_one(text)

@@ -1,5 +1,5 @@
-//! Keeps the account: takes what changed, judges those pools, and makes those nodes and sums anew. It has one owner;
-//! readers get values.
+//! Keeps the account: takes changes, judges the changed pools, and makes the changed nodes and sums anew. The account
+//! has one owner; readers get values.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::reports::NodeReports;
 
-/// A node, or none in particular.
+/// A node, or no single node.
 type Place = Option<Arc<str>>;
 
 /// The account of a cluster's devices.
@@ -29,7 +29,7 @@ pub(crate) struct StockAccount {
 }
 
 impl StockAccount {
-    /// Makes an account that judges as the scheduler of a version does.
+    /// Makes an account that judges pools like the scheduler of a version.
     pub(crate) fn new(options: PlanOptions) -> Self {
         Self { options, ..Self::default() }
     }
@@ -52,7 +52,7 @@ impl StockAccount {
         &self.stock
     }
 
-    /// Drops the account: classes select other devices, or names mean other things, so nothing of it can be kept.
+    /// Drops the account: classes select other devices, or names mean other objects, so no part of it can be kept.
     fn start_anew(&mut self, facts: &ClusterFacts) {
         *self = Self {
             options: self.options.clone(),

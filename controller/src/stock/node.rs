@@ -1,4 +1,4 @@
-//! One node: its devices as the cluster's objects tell of them, corrected by what its own daemon says.
+//! One node: its devices by the cluster's objects, corrected by the report of its own daemon.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,13 +14,13 @@ use crate::reports::{NodeReport, ReportFreshness, ReportedPool, ReportedRow};
 /// A node, and its devices.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct NodeSummary {
-    /// True if there is such a node. Of the devices of one that is gone nothing is known.
+    /// True if the node exists. Nothing is known of the devices of a node that is gone.
     pub(crate) is_there: bool,
     /// True if the node's kubelet says that it is ready.
     pub(crate) is_ready: bool,
-    /// True if new pods come to the node.
+    /// True if new pods can be scheduled to the node.
     pub(crate) is_schedulable: bool,
-    /// How fresh the report of its daemon is, if it has one.
+    /// Freshness of the report of the node's daemon, if there is one.
     pub(crate) report: Option<ReportFreshness>,
     /// Troubles that the node's daemon reports.
     pub(crate) troubles: Box<[Arc<str>]>,
@@ -28,7 +28,7 @@ pub(crate) struct NodeSummary {
     pub(crate) cells: Vec<NodeCell>,
     /// Devices that claims have, by namespace.
     pub(crate) given: Vec<NamespaceCell>,
-    /// The pools that its devices are of.
+    /// The pools of the node's devices.
     pub(crate) pools: Vec<PoolId>,
     /// The driver whose devices are unknown, since its daemon is silent.
     silent_driver: Option<Arc<str>>,
@@ -43,7 +43,7 @@ pub(crate) struct NodeCell {
     pub(crate) kind: Arc<DeviceKind>,
     /// Counts of the devices.
     pub(crate) tally: Tally,
-    /// Counts of those of them of which no claim of the cluster has anything.
+    /// Counts of those devices of which no claim of the cluster has any part.
     pub(crate) of_nobody: DeviceTotals,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct NamespaceCell {
 /// Facts about a node beside its devices.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NodeFacts<'a> {
-    /// The node's object; `None`: it is gone.
+    /// The node's object; `None` if it is gone.
     pub(super) node: Option<&'a hostler_api::core::Node>,
     pub(super) report: Option<&'a NodeReport>,
 }
@@ -77,7 +77,7 @@ impl<'a> NodeFacts<'a> {
 }
 
 impl NodeSummary {
-    /// Makes the node at a place, or the summary of what is at none, with the pools that have devices there.
+    /// Makes the summary of the devices of a node, or of those on no node, with the pools that have devices there.
     pub(super) fn new<'s>(
         place: Option<&Arc<str>>,
         facts: NodeFacts<'_>,
@@ -104,7 +104,7 @@ impl NodeSummary {
         summary
     }
 
-    /// True if the state of one of its devices is unknown.
+    /// True if the state of the device is unknown.
     pub(crate) fn is_unknown(&self, device: &StockDevice) -> bool {
         self.knows_nothing(device.node.as_ref(), &device.pool, &device.kind)
     }
@@ -114,7 +114,7 @@ impl NodeSummary {
         place.is_some() && (!self.is_there || is_silent)
     }
 
-    /// Returns the devices of a pool that are at the node's place.
+    /// Returns the devices of a pool that belong to the node.
     fn cells_of(&self, place: Option<&Arc<str>>, facts: NodeFacts<'_>, pool: &PoolStock) -> Vec<NodeCell> {
         let groups = pool.groups.iter().filter(|group| group.node.as_ref() == place);
         let mut cells: Vec<NodeCell> = groups.map(NodeCell::new).collect();
@@ -125,7 +125,7 @@ impl NodeSummary {
         cells
     }
 
-    /// Returns the devices of a pool there that claims have.
+    /// Returns the devices of a pool on the node that claims have.
     fn given_of(&self, place: Option<&Arc<str>>, pool: &PoolStock) -> Vec<NamespaceCell> {
         let given = pool.given.iter().filter(|given| given.node.as_ref() == place);
         let cell = |given: &GivenDevices| {
@@ -164,13 +164,13 @@ fn add_given(cells: &mut BTreeMap<(Arc<str>, Arc<DeviceKind>), NamespaceCell>, c
     }
 }
 
-/// Returns the amount that a claim has, as if it were all there is.
+/// Returns the amount that a claim has, as if it were the whole capacity.
 fn had(amount: Quantity) -> AmountCounts {
     AmountCounts { capacity: amount, allocatable: amount, allocated: amount, free: Quantity::default() }
 }
 
-/// Marks devices of claims that only the daemon knows: those that were made on the node itself. Their devices are not
-/// told here; so many of those that look free are not.
+/// Marks devices of claims that only the daemon knows: claims that were made on the node itself. The report does not
+/// name their devices; so many of the devices that look free are not.
 fn allocate(cells: &mut [NodeCell], row: &ReportedRow) {
     let is_of_row =
         |cell: &&mut NodeCell| cell.kind.numa_node == row.numa_node && cell.kind.classes.contains(&row.class);

@@ -1,5 +1,5 @@
-//! Sums over nodes. A node that changed is taken out as it was and put in as it is; numbers are whole, so nothing of
-//! its former state is left.
+//! Sums over nodes. A changed node is subtracted as it was and added as it is; numbers are whole, so nothing of its
+//! former state is left.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,24 +15,24 @@ use super::node::NodeSummary;
 pub(crate) struct Tally {
     /// Number of devices in each state.
     pub(crate) totals: DeviceTotals,
-    /// By name of the capacity.
+    /// Amounts by name of the capacity.
     pub(crate) amounts: BTreeMap<Arc<str>, AmountCounts>,
-    /// How many are held, by the value of the taint that says for whom.
+    /// Number of held devices, by the value of the taint that names the Reservation.
     pub(crate) held_for: BTreeMap<Arc<str>, u32>,
 }
 
 /// Sums over all devices.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ClusterSums {
-    /// Every device once.
+    /// All devices, each counted once.
     pub(crate) all: Tally,
-    /// By class. A device that several classes select is in each of them.
+    /// Devices by class. A device that several classes select is in each of them.
     pub(crate) classes: BTreeMap<Arc<str>, Tally>,
     /// Devices that no class selects.
     pub(crate) of_no_class: Tally,
-    /// Devices that claims of each namespace have. A device of which two have parts is in both.
+    /// Devices that claims of each namespace have. A device of which two namespaces have parts is in both.
     pub(crate) namespaces: BTreeMap<Arc<str>, Tally>,
-    /// Devices of which no claim of the cluster has anything.
+    /// Devices of which no claim of the cluster has any part.
     pub(crate) of_nobody: DeviceTotals,
 }
 
@@ -87,7 +87,7 @@ impl Direction {
         for (value, part) in &part.held_for {
             let count = sum.held_for.entry(value.clone()).or_default();
             *count = self.number(*count, *part);
-            // Only those that were touched are looked at: of all Reservations there may be thousands.
+            // Only touched entries are visited: there may be thousands of Reservations.
             if *count == 0 {
                 sum.held_for.remove(value);
             }
@@ -119,13 +119,13 @@ pub(crate) fn add_totals(sum: &mut DeviceTotals, part: &DeviceTotals) {
     Direction::In.totals(sum, part);
 }
 
-/// Takes devices away that are among the others.
+/// Subtracts devices that are part of the sum.
 pub(super) fn subtract_totals(sum: &mut DeviceTotals, part: &DeviceTotals) {
     Direction::Out.totals(sum, part);
 }
 
 impl Tally {
-    /// Adds what is counted elsewhere.
+    /// Adds the counts of another tally.
     pub(crate) fn add(&mut self, other: &Self) {
         Direction::In.tally(self, other);
     }
@@ -147,7 +147,7 @@ impl ClusterSums {
         Self { classes: classes.map(|class| (class.into(), Tally::default())).collect(), ..Self::default() }
     }
 
-    /// Replaces a node as it was by the node as it is.
+    /// Replaces a node's former state by its present state.
     pub(super) fn replace(&mut self, old: Option<&NodeSummary>, new: &NodeSummary) {
         old.iter().for_each(|old| Direction::Out.node(self, old));
         Direction::In.node(self, new);
