@@ -51,11 +51,11 @@ use crate::{
     provision::adapter::ProvisionStatus, steer::SteerFigures, view::ClusterView,
 };
 
-/// Connections at once. A page has a few; probes and scrapers have one for a moment.
+/// The most connections at once. A page has a few; probes and scrapers have one for a moment.
 const CONNECTIONS: usize = 256;
-/// How old a connection can get. A page that is looked at keeps one, and makes another when that ends.
+/// The longest age of a connection. An open page keeps one, and makes another when that ends.
 const OLDEST: Duration = Duration::from_secs(600);
-/// The name in the certificate, which no authority vouches for.
+/// The name in the certificate, which no authority signs.
 const NAME: &str = "hostler-controller";
 
 /// Parts that routes answer from.
@@ -63,9 +63,9 @@ const NAME: &str = "hostler-controller";
 pub(crate) struct ServeState {
     /// The current view of the cluster.
     pub(crate) view_rx: watch::Receiver<Arc<ClusterView>>,
-    /// Findings about what the controller can do, and what it cannot.
+    /// Findings about the work that the controller can do, and that it cannot.
     pub(crate) findings_rx: watch::Receiver<Arc<[ClusterFinding]>>,
-    /// State of allocating, where the controller does that.
+    /// State of allocating claims of classic DRA, where the controller does that.
     pub(crate) classic_rx: watch::Receiver<ClassicStatus>,
     /// State of answering ProvisioningRequests.
     pub(crate) provision_rx: watch::Receiver<ProvisionStatus>,
@@ -82,7 +82,7 @@ pub(crate) struct ServeState {
 }
 
 impl ServeState {
-    /// Why the controller is not ready; nothing if it is.
+    /// Returns the reasons why the controller is not ready; none if it is.
     pub(crate) fn not_ready(&self) -> Vec<String> {
         let findings = self.findings_rx.borrow();
         findings.iter().filter(|finding| finding.is_needed).map(ClusterFinding::line).collect()
@@ -100,7 +100,7 @@ impl ServeState {
     }
 }
 
-/// Serves until the process stops: this host in the clear, others over TLS.
+/// Serves until the process stops: clients on this host in the clear, others over TLS.
 pub(crate) fn start(state: ServeState, listener: TcpListener, tasks: &Tasks) -> Result<(), CertificateError> {
     let address = listener.local_addr().ok();
     let is_local = address.is_some_and(|address| address.ip().is_loopback());
@@ -159,12 +159,12 @@ fn probe_routes(state: ServeState, audience: Audience) -> Router {
     Router::new().route("/healthz", get(async || "ok\n")).route("/readyz", get(readyz)).with_state((state, audience))
 }
 
-/// Ready when everything that is needed was listed. What is not heard of now is shown as it was last: that is an answer
-/// still, and another controller hears no more.
+/// Ready once all needed kinds were listed. If the API server does not answer now, the last view is served: that is an
+/// answer still, and another controller knows no more.
 async fn readyz(State((state, audience)): State<(ServeState, Audience)>) -> Response {
     let code = if state.not_ready().is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let word = if code == StatusCode::OK { "ok" } else { "not ready" };
-    // Names of objects are in what follows, and a kubelet that probes shows no token.
+    // The reasons name objects, and a kubelet that probes shows no token.
     if audience == Audience::Network {
         return (code, format!("{word}\n")).into_response();
     }

@@ -1,5 +1,5 @@
-//! Visitors and their rights: the token is reviewed by the API server, and so is each right. Nothing of it is kept for
-//! longer than [`COUNTS_FOR`].
+//! Visitors and their rights: the API server reviews the token, and each right. No answer is kept for longer than
+//! [`COUNTS_FOR`].
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -11,17 +11,17 @@ use serde::Serialize;
 use super::problem::ApiProblem;
 
 /// The time after which a visitor has surely lost a right, or a token, that was taken away. Clients ask every few
-/// seconds at most, so that one costs the API server five questions in that time.
+/// seconds at most, so a visitor costs the API server five questions in that time.
 pub(crate) const COUNTS_FOR: Duration = Duration::from_secs(8);
 
-/// A subject that a visitor may read or not.
+/// A right of visitors.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ReadRight {
     /// Nodes and sums.
     Nodes,
     /// The holders of devices: names of claims, pods and namespaces.
     Holders,
-    /// Answers about what would fit.
+    /// Answers about pods that would fit.
     Fits,
     /// The Reservations for which devices are held.
     Reservations,
@@ -62,7 +62,7 @@ pub(crate) struct Visitor {
 }
 
 impl Visitor {
-    /// Checks that the visitor has a right; if not, the answer says which.
+    /// Checks that the visitor has a right; if not, the error names the right.
     pub(crate) fn must(&self, right: ReadRight) -> Result<(), ApiProblem> {
         let has = match right {
             ReadRight::Nodes => self.nodes,
@@ -91,7 +91,7 @@ impl TokenVerdict for KnownVisitor {
     }
 }
 
-/// Knows visitors by their tokens. Cheap to clone.
+/// Looks up visitors by their tokens. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct AccessGuard {
     client: ApiClient,
@@ -99,7 +99,7 @@ pub(crate) struct AccessGuard {
 }
 
 impl AccessGuard {
-    /// Asks the API server behind `client`.
+    /// Makes the guard that asks the API server through `client`.
     pub(crate) fn new(client: ApiClient) -> Self {
         Self { client, reviews: Arc::default() }
     }
@@ -126,7 +126,7 @@ impl AccessGuard {
     }
 }
 
-/// The token, if there is one that could be one.
+/// Returns the token of a request, if there is one in a valid form.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     bearer_token(headers.get(AUTHORIZATION)?.to_str().ok()?)
 }

@@ -1,5 +1,5 @@
-//! Questions about the cluster, for people and programs with a token. docs/controller-api.md says what is asked and
-//! answered.
+//! Questions about the cluster, for people and programs with a token. docs/controller-api.md describes the questions
+//! and the answers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -39,19 +39,21 @@ use crate::{
     view::ClusterView,
 };
 
-/// Questions that are answered at once, of all visitors and of one. A page asks for three things at a time.
+/// The most questions at once, of all visitors and of one. A page asks three at a time.
 const CALLS: (usize, usize) = (256, 16);
-/// The same of questions that take computing, and that wait for it.
+/// The most questions that need planning, of all visitors and of one, including those that wait.
 const QUESTIONS: (usize, usize) = (8, 2);
-/// Streams of changes: a page has one, and a visitor may have several pages open.
+/// The most streams of changes, of all visitors and of one: a page has one, and a visitor may have several pages open.
 const STREAMS: (usize, usize) = (128, 12);
-/// Each question has a box of time: the next one waits for one box at most, which is less than its turn may take.
+/// The most planner threads. Each question has a box of time: the next one waits for one box at most, which is less
+/// than its turn may take.
 const PLANNERS: usize = 2;
-/// A question that waits for longer is better asked again.
+/// The longest wait for a planner thread: a question that waits for longer is better asked again.
 const PLANNER_TURN: Duration = Duration::from_secs(10);
-/// Pods and claims that people paste have a few kilobytes.
+/// The most KiB of pasted pods and claims: what people paste has a few kilobytes.
 const MOST_PASTED_KIB: usize = 256;
-/// Folders of manifests that people keep for a cluster; captured nodes have more, and are planned where they are.
+/// The most KiB of manifests to plan: folders that people keep for a cluster. Captured nodes have more, and are planned
+/// by the client.
 const MOST_PLANNED_KIB: usize = 8 << 10;
 /// Time for the whole body of a question.
 const BODY_TIME: Duration = Duration::from_secs(10);
@@ -92,7 +94,7 @@ pub(super) fn routes(state: &ServeState) -> Router {
         .with_state(state)
 }
 
-/// A visitor who asks, with a place among all who do. It cannot be printed: there is a token in it.
+/// A visitor that asks, with a place among all visitors. A `Caller` cannot be printed: there is a token in it.
 pub(super) struct Caller {
     pub(super) visitor: Arc<Visitor>,
     pub(super) token: String,
@@ -111,14 +113,14 @@ impl FromRequestParts<ApiState> for Caller {
 }
 
 impl ApiState {
-    /// The cluster, once it is known.
+    /// The cluster's view, once the cluster is known.
     pub(super) fn view(&self) -> Result<Arc<ClusterView>, ApiProblem> {
         let view = self.view_rx.borrow().clone();
         let is_known = view.missing().is_empty();
         is_known.then_some(view).ok_or(ApiProblem::Busy("the cluster is still being read; try again"))
     }
 
-    /// Computes an answer on a thread of its own, when it is this visitor's turn.
+    /// Computes an answer on a thread of its own, when it is the visitor's turn.
     async fn compute<T: Send + 'static>(
         &self,
         caller: &Caller,
@@ -128,7 +130,8 @@ impl ApiState {
         let turn = timeout(PLANNER_TURN, self.planners.clone().acquire_owned()).await;
         let Ok(Ok(turn)) = turn else { return Err(ApiProblem::Busy("others' questions take long; try again")) };
         let work = move || {
-            // Both are given back by the thread: a client that hangs up frees nothing that is still being computed.
+            // The thread gives both back: a client that hangs up frees no place while its answer is still being
+            // computed.
             let _kept = (place, turn);
             work()
         };
@@ -137,7 +140,7 @@ impl ApiState {
     }
 }
 
-/// An answer that is only true now.
+/// Writes an answer that is only true now: no cache may keep it.
 pub(super) fn answer<T: Serialize>(answer: T) -> Response {
     ([(CACHE_CONTROL, "no-store")], Json(answer)).into_response()
 }
@@ -155,7 +158,7 @@ struct AvailabilityQuery {
 
 type Asked<Q> = Result<Query<Q>, QueryRejection>;
 
-/// Reads the query behind the question mark.
+/// Parses the query of the address.
 fn query<Q>(asked: Asked<Q>) -> Result<Q, ApiProblem> {
     asked.map(|Query(query)| query).map_err(|rejection| ApiProblem::BadQuestion(rejection.body_text()))
 }
@@ -187,7 +190,7 @@ async fn node(State(state): State<ApiState>, caller: Caller, Path(name): Path<St
     Ok(answer(machine(&*state.view()?, &name, &caller.visitor)?))
 }
 
-/// Streams changes since the event that is named, or from the beginning.
+/// Streams changes since the named event, or from the beginning.
 async fn changes(
     State(state): State<ApiState>,
     caller: Caller,
@@ -198,7 +201,7 @@ async fn changes(
     let filter = query(asked)?.understood(&caller.visitor)?;
     state.view()?;
     let last = headers.get("last-event-id").and_then(|mark| mark.to_str().ok());
-    // One event is on its way while the next is made: more would only grow old.
+    // One event is being sent while the next is made: a longer queue would only grow old.
     let (frames_tx, frames_rx) = mpsc::channel(1);
     let follower = GridFollower {
         since: last.and_then(|mark| state.board.revision_of(mark)),
@@ -212,7 +215,7 @@ async fn changes(
     follower.start(&state.tasks);
     let frames = ReceiverStream::new(frames_rx).map(Ok::<_, std::convert::Infallible>);
     let head = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
-    // Proxies that gather answers before they pass them on would pass nothing on.
+    // Proxies that collect a whole answer before they pass it on would pass nothing on.
     Ok((head, [("x-accel-buffering", "no")], Body::from_stream(frames)).into_response())
 }
 
@@ -230,7 +233,7 @@ async fn plan(State(state): State<ApiState>, caller: Caller, body: Body) -> Resu
     Ok(answer(state.compute(&caller, move || plans(&view, &request)).await?))
 }
 
-/// Reads the body, as long as it is not too large and comes in time.
+/// Reads the body, if it is not too large and comes in time.
 async fn text(body: Body, most_kib: usize) -> Result<String, ApiProblem> {
     let bytes = timeout(BODY_TIME, to_bytes(body, most_kib << 10)).await.map_err(|_| ApiProblem::TooSlow)?;
     let bytes = bytes.map_err(|_| ApiProblem::TooLarge(most_kib))?;

@@ -1,4 +1,4 @@
-//! Changes on the grid, told to followers as server-sent events. Each follower has one number: how far it is. So a slow
+//! Changes of the grid, sent to followers as server-sent events. A follower has one number: its revision. So a slow
 //! reader costs nothing, and one that comes back goes on where it was.
 //!
 //! ```text
@@ -27,22 +27,22 @@ use super::{
 };
 use crate::{stock::NodeSummary, view::ClusterView};
 
-/// Between two events of one follower: ten pictures in a second look alive, and a storm is told in ten pieces.
+/// Pause between two events of one follower: ten pictures in a second look alive, and a storm of changes is ten events.
 const BETWEEN_EVENTS: Duration = Duration::from_millis(100);
-/// Between two looks at whether a follower may still follow; what is looked at is mostly remembered.
+/// Pause between two checks that a follower may still follow; the answers are mostly remembered.
 const LOOK: Duration = Duration::from_secs(1);
-/// The longest silence: proxies cut connections on which nothing is said for a minute or half of one.
+/// The longest silence: proxies cut connections on which nothing is sent for a minute or half of one.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
 /// The time after which a follower that does not take an event counts as gone.
 const SLOWEST: Duration = Duration::from_secs(10);
 
-/// Rows of every node as shown last, and when each changed. Cheap to clone.
+/// Rows of every node as last shown, with the revision of each change. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct GridBoard {
     view_rx: watch::Receiver<Arc<ClusterView>>,
     revisions: Arc<Mutex<Revisions<NodeSummary>>>,
     revision_rx: watch::Receiver<u64>,
-    /// The mark of this run: revisions of another one mean nothing here.
+    /// The mark of this run: revisions of another run mean nothing here.
     run: Arc<str>,
 }
 
@@ -85,7 +85,7 @@ impl GridBoard {
         self.revisions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns all nodes that pass.
+    /// Returns all nodes that the filter selects.
     pub(super) fn all(&self, filter: &GridFilter) -> GridAnswer {
         let (view, all) = (self.view_rx.borrow().clone(), self.revisions().all());
         filter.all(&all, &view, self.mark(all.revision))
@@ -107,17 +107,17 @@ pub(super) struct GridFollower {
     pub(super) filter: GridFilter,
     pub(super) guard: AccessGuard,
     pub(super) token: String,
-    /// The follower's revision; `None`: it has nothing yet.
+    /// The follower's revision; `None` if it has nothing yet.
     pub(super) since: Option<u64>,
     pub(super) frames_tx: mpsc::Sender<Bytes>,
     pub(super) place: VisitorPlace,
 }
 
-/// The end of following: the client has hung up, does not read, or may not.
+/// The end of following: the client has hung up, does not read, or lacks the right.
 struct Left;
 
 impl GridFollower {
-    /// Tells of changes, until the client is gone or the process stops.
+    /// Sends changes until the client is gone or the process stops.
     pub(super) fn start(mut self, tasks: &Tasks) {
         let stop = tasks.stop_token();
         tasks.job(async move {
@@ -153,11 +153,11 @@ impl GridFollower {
                 spoken = Instant::now();
             }
             tokio::select! {
-                // Cancel safe: a change that was not seen is still one.
+                // Cancel safe: a change that was not seen still counts as one.
                 changed = revision_rx.changed() => changed.map_err(|_| Left)?,
-                // Cancel safe: it only waits.
+                // Cancel safe: the timer only waits.
                 () = sleep(LOOK) => {}
-                // Cancel safe: it only waits.
+                // Cancel safe: the channel is only watched.
                 () = self.frames_tx.closed() => return Err(Left),
             }
         }
@@ -179,7 +179,7 @@ impl GridFollower {
         is_new.then(|| event("nodes", &mark, &self.filter.news(entries, &view)))
     }
 
-    /// Tells a follower that may not follow any more, if it still listens.
+    /// Ends a follower that lost its right, and tells the client if it still reads.
     async fn check(&mut self) -> Result<(), Left> {
         let Err(problem) = self.may_follow().await else { return Ok(()) };
         let words = serde_json::json!({ "message": problem.to_string() });
@@ -199,7 +199,7 @@ impl GridFollower {
     }
 }
 
-/// JSON has no line breaks of its own.
+/// Writes an event. JSON has no line breaks of its own.
 fn event(name: &str, mark: &str, data: &impl Serialize) -> String {
     let id = if mark.is_empty() { String::new() } else { format!("id: {mark}\n") };
     format!("event: {name}\n{id}data: {}\n\n", serde_json::to_string(data).unwrap_or_default())

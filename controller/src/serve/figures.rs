@@ -1,4 +1,4 @@
-//! Figures: for programs on this host, and for clients with a token that the API server lets read them.
+//! Metrics: for programs on this host, and for clients with a token that the API server lets read them.
 
 use axum::{
     Router,
@@ -38,7 +38,7 @@ async fn reviewed(State((state, readers)): State<(ServeState, FigureReaders)>, h
         Ok(ReaderVerdict::Allowed) => exposition(&state, &headers),
         Ok(ReaderVerdict::Forbidden) => (StatusCode::FORBIDDEN, "this token may not get /metrics\n").into_response(),
         Ok(ReaderVerdict::Unknown) => unauthorized("the API server does not know this token\n"),
-        // What the API server said is in the log; it is nothing for strangers.
+        // The API server's answer is in the log, and not for strangers.
         Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "tokens cannot be reviewed now\n").into_response(),
     }
 }

@@ -1,4 +1,5 @@
-//! "Would it fit": what is pasted is asked of the cluster as it is known now, and every node answers. Nothing is made.
+//! "Would it fit": the pasted pods are planned in the cluster as it is known now, and every node answers. Nothing is
+//! created.
 
 use hostler_allocator::plan::{CutShort, PlanBoxes, PodSet, Refusal, SetPlan, Verdict};
 use serde::Serialize;
@@ -10,22 +11,22 @@ use crate::{
     view::ClusterView,
 };
 
-/// Kinds of pods that are asked for at once. Each names every node in its answer.
+/// The most kinds of pods of one question. Each names every node in its answer.
 const MOST_SETS: usize = 8;
-/// Mistakes that are told at once.
+/// The most mistakes of one answer.
 const MOST_PROBLEMS: usize = 20;
-/// The name of what is pasted, in messages.
+/// The name of the pasted text, in messages.
 const SOURCE: &str = "pasted";
 
-/// Answer to what would fit where.
+/// Answer to a question about what would fit, and where.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FitsAnswer {
     api_version: &'static str,
     kind: &'static str,
-    /// The version of Kubernetes whose scheduler is meant.
+    /// The version of Kubernetes whose scheduler decides.
     kubernetes: String,
-    /// Kinds of pods, each asked for by itself: one of it, in the cluster as it is.
+    /// Kinds of pods, each planned by itself: one pod of it, in the cluster as it is.
     pod_sets: Vec<FitOfPods>,
     /// Facts that make the answer less certain.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -42,17 +43,17 @@ struct FitOfPods {
     name: String,
     /// Verdict about a place for the pod.
     verdict: Verdict,
-    /// Why it fits nowhere, where that is not for reasons of nodes.
+    /// The reason why the pod fits nowhere, where it is not a reason of nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
-    /// Nodes that would take it, by name.
+    /// Nodes that would take the pod, by name.
     room: Vec<String>,
-    /// Why the others would not, the reason of most nodes first.
+    /// Reasons of the other nodes, the reason of most nodes first.
     refusals: Vec<Refusal>,
-    /// The point at which planning was cut short: the question took more work or time than one asker has.
+    /// The point at which planning was cut short: the question took more work or time than one visitor has.
     #[serde(skip_serializing_if = "Option::is_none")]
     cut_short: Option<CutShort>,
-    /// Wishes of the pod that are not judged here.
+    /// Fields of the pod that are not judged here.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unsupported: Vec<String>,
     /// Facts to know about the pod.
@@ -60,7 +61,7 @@ struct FitOfPods {
     notes: Vec<String>,
 }
 
-/// Answers what would fit where, of what stands in `text`.
+/// Plans the pods of `text`, one of each kind.
 pub(crate) fn fits(view: &ClusterView, text: String) -> Result<FitsAnswer, ApiProblem> {
     let (mut manifests, mut problems) = (Manifests::over(&view.planner), Vec::new());
     manifests.read(&InputText { name: SOURCE.to_owned(), text }, InputLayer::Files, &mut problems);
@@ -78,7 +79,7 @@ pub(crate) fn fits(view: &ClusterView, text: String) -> Result<FitsAnswer, ApiPr
     })
 }
 
-/// Pods and workloads; where there are none, claims and templates, as a pod would name each of them.
+/// Returns pods and workloads; where there are none, claims and templates, each as a pod would name it.
 fn sets(manifests: &Manifests) -> Result<Vec<PodSet>, ApiProblem> {
     let sets: Vec<PodSet> = asked_or_alone(manifests).into_iter().map(|asked| asked.set).collect();
     match sets.len() {
@@ -97,7 +98,7 @@ fn nothing(manifests: &Manifests) -> String {
     format!("nothing here wants a place: paste a ResourceClaim, a ResourceClaimTemplate, a Pod or a workload{unread}")
 }
 
-/// Each mistake in a line.
+/// Writes each mistake on a line.
 pub(crate) fn told(problems: &[InputProblem]) -> Vec<String> {
     let lines = problems.iter().take(MOST_PROBLEMS).map(ToString::to_string);
     let more = problems.len().saturating_sub(MOST_PROBLEMS);
@@ -106,7 +107,7 @@ pub(crate) fn told(problems: &[InputProblem]) -> Vec<String> {
 
 impl FitOfPods {
     fn new(set: SetPlan) -> Self {
-        // Nothing was to be placed, so nothing can have been missed either: it only matters whether there is room.
+        // No pod was to be placed, so none can be missing either: the verdict follows from the room alone.
         let is_full = set.room.is_empty() && set.verdict == Verdict::Fits;
         Self {
             namespace: set.namespace,

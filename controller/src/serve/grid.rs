@@ -1,8 +1,8 @@
-//! The grid: of every node one short row of numbers, of all of its devices or of those that a filter means. Five
+//! The grid: one short row of numbers for every node, of all of its devices or of those that a filter selects. Five
 //! thousand nodes have a quarter of a megabyte.
 //!
-//! A shared device is free as long as a part of it can be had, so counts alone would show a node as empty that is all
-//! but full: what is taken in part has a number of its own.
+//! A shared device is free as long as a part of it is free, so counts alone would show a node as empty that is almost
+//! full: the amount that is taken in part has a number of its own.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -35,10 +35,10 @@ const STATES: [DeviceState; 7] = [
     DeviceState::Unknown,
     DeviceState::Blocked,
 ];
-/// After them: devices that are not of the namespace that was asked for.
+/// Index of the devices that are not of the namespace in the query: behind the states.
 const OTHERS: usize = STATES.len();
 
-/// Flags of a node's number beside how fresh its report is.
+/// Flags of a node's number beside the freshness of its report.
 const NOT_READY: u8 = 8;
 const CORDONED: u8 = 16;
 
@@ -46,11 +46,11 @@ const CORDONED: u8 = 16;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GridQuery {
-    /// Devices of this class, and nodes that have some.
+    /// Only devices of this class, and nodes that have some.
     class: Option<String>,
-    /// Devices that claims of this namespace have, and nodes with some.
+    /// Only devices that claims of this namespace have, and nodes with some.
     namespace: Option<String>,
-    /// Nodes with these labels: `zone=a,!old`.
+    /// Only nodes with these labels: `zone=a,!old`.
     label: Option<String>,
 }
 
@@ -62,13 +62,13 @@ pub(crate) struct GridFilter {
     labels: LabelTerms,
 }
 
-/// All nodes that pass a filter.
+/// All nodes that a filter selects.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct GridAnswer {
     api_version: &'static str,
     kind: &'static str,
-    /// The revision from which changes go on.
+    /// The revision at which changes go on.
     revision: String,
     nodes: Vec<GridRow>,
 }
@@ -78,12 +78,12 @@ pub(crate) struct GridAnswer {
 pub(crate) struct GridNews {
     /// Nodes that came or changed.
     pub(crate) nodes: Vec<GridRow>,
-    /// Names of those that went, or do not pass any more.
+    /// Names of nodes that went, or that the filter no longer selects.
     pub(crate) gone: Vec<Arc<str>>,
 }
 
-/// A node: `["n1", 0, [0, 4, 2], [1, 6]]`. The second number tells of the node; each list is a NUMA node (-1: none)
-/// with its counts and then its parts, of which zeros at the end are left out.
+/// A node: `["n1", 0, [0, 4, 2], [1, 6]]`. The second number is the node's state; each list is a NUMA node (-1: none)
+/// with its counts and then its parts; zeros at the end are left out.
 #[derive(Debug, PartialEq)]
 pub(crate) struct GridRow {
     name: Arc<str>,
@@ -94,14 +94,14 @@ pub(crate) struct GridRow {
 /// The devices of a NUMA node.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct ZoneCounts {
-    /// How many are in each state, and of others.
+    /// Number of devices in each state, and of other devices.
     states: [u32; OTHERS + 1],
-    /// How much more is taken of shared devices than those that count as allocated, in thousandths of a device. Less
-    /// than nothing where only a namespace is meant, whose devices all count as allocated.
+    /// Amount that is taken of shared devices beside those that count as allocated, in thousandths of a device.
+    /// Negative where the filter names a namespace, whose devices all count as allocated.
     parts: i64,
 }
 
-/// NUMA nodes in their order, and then what is on none.
+/// NUMA nodes in their order, and then devices on none.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum ZoneKey {
     Numa(u32),
@@ -109,7 +109,7 @@ enum ZoneKey {
 }
 
 impl GridQuery {
-    /// Parses the query, if this visitor may ask for it.
+    /// Parses the query, if the visitor has the right to it.
     pub(crate) fn understood(self, visitor: &Visitor) -> Result<GridFilter, ApiProblem> {
         let given = |text: Option<String>| text.filter(|text| !text.is_empty());
         let namespace = given(self.namespace);
@@ -122,12 +122,12 @@ impl GridQuery {
 }
 
 impl GridFilter {
-    /// True if the filter tells anything of who holds what.
+    /// True if the filter's answer tells anything about holders.
     pub(crate) fn is_of_holders(&self) -> bool {
         self.namespace.is_some()
     }
 
-    /// Returns all nodes that pass.
+    /// Returns all nodes that the filter selects.
     pub(crate) fn all(&self, entries: &NewEntries<NodeSummary>, view: &ClusterView, revision: String) -> GridAnswer {
         let rows = entries.changed.iter().filter_map(|(name, summary)| self.row(name, summary, view));
         GridAnswer { api_version: ANSWER_VERSION, kind: "NodeGrid", revision, nodes: rows.collect() }
@@ -172,14 +172,14 @@ impl GridFilter {
         zones
     }
 
-    /// Counts the devices that a namespace has, and those beside.
+    /// Counts the devices that a namespace has, and the other devices.
     fn zones_of(&self, namespace: &str, summary: &NodeSummary) -> BTreeMap<ZoneKey, ZoneCounts> {
         let mut zones = BTreeMap::new();
         let given = summary.given.iter().filter(|cell| &*cell.namespace == namespace && self.means(&cell.kind.classes));
         for cell in given {
             let zone: &mut ZoneCounts = zones.entry(ZoneKey::from(cell.kind.numa_node)).or_default();
             zone.add(&cell.tally.totals);
-            // What it has of a device is measured by what there is of such devices.
+            // The namespace's share of a device is measured by all devices of the kind.
             let all = summary.cells.iter().find(|all| all.kind == cell.kind);
             let whole = |all: &Tally| {
                 let share = share_taken(&cell.tally, all)?;
@@ -212,13 +212,13 @@ impl ZoneCounts {
     }
 }
 
-/// How much is taken of devices beside those that count as allocated, in thousandths of a device.
+/// Amount that is taken of devices beside those that count as allocated, in thousandths of a device.
 fn parts(tally: &Tally) -> i64 {
     let share = share_taken(tally, tally);
     share.map_or(0, |share| scaled(share, tally.totals.capacity) - thousandths(tally.totals.allocated))
 }
 
-/// The greatest share, of any capacity, that `taken` has of `all`; `None` where nothing is shared.
+/// The greatest share, over all capacities, that `taken` has of `all`; `None` where nothing is shared.
 fn share_taken(taken: &Tally, all: &Tally) -> Option<f64> {
     let number = |amount: hostler_api::Quantity| ExactQuantity::from(amount).as_approximate_float();
     let share = |(name, of): (&Arc<str>, &hostler_api::hardware::AmountCounts)| {
@@ -227,7 +227,7 @@ fn share_taken(taken: &Tally, all: &Tally) -> Option<f64> {
     all.amounts.iter().filter_map(share).filter(|share| share.is_finite()).reduce(f64::max)
 }
 
-/// A share of so many devices, in thousandths of a device.
+/// A share of a number of devices, in thousandths of a device.
 #[expect(clippy::cast_possible_truncation, reason = "a node has fewer devices than a mantissa has numbers")]
 fn scaled(share: f64, devices: u32) -> i64 {
     (share.min(1.0) * f64::from(devices) * 1000.0).round() as i64
@@ -237,7 +237,7 @@ fn thousandths(devices: u32) -> i64 {
     i64::from(devices) * 1000
 }
 
-/// Returns a number: freshness of the report (0 fresh, 1 stale, 2 unknown, 3 none, 4 no such node any more), and flags.
+/// Returns a number: freshness of the report (0 fresh, 1 stale, 2 unknown, 3 none, 4 node does not exist), and flags.
 fn status(summary: &NodeSummary) -> u8 {
     let report = match (summary.is_there, summary.report) {
         (false, _) => return 4,

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, str::FromStr};
 
-/// More terms than people write.
+/// The most terms: more than people write.
 const MOST_TERMS: usize = 16;
 
 /// Terms that must all be true.

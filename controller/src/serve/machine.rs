@@ -1,4 +1,4 @@
-//! One node as a machine: its devices, how each is, and who has it.
+//! One node as a machine: its devices, the state of each, and its holders.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -23,22 +23,22 @@ pub(crate) struct MachineAnswer {
     api_version: &'static str,
     kind: &'static str,
     name: String,
-    /// True if there is such a node.
+    /// True if the node exists.
     is_there: bool,
     /// True if the node's kubelet says that it is ready.
     is_ready: bool,
-    /// True if new pods come to the node.
+    /// True if new pods can be scheduled to the node.
     is_schedulable: bool,
-    /// How fresh the report of its daemon is, if it has one.
+    /// Freshness of the report of the node's daemon, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     report: Option<ReportFreshness>,
     /// Troubles that the node's daemon reports.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     troubles: Box<[Arc<str>]>,
     labels: BTreeMap<String, String>,
-    /// True if the visitor may see who holds what; if not, no holder is named anywhere.
+    /// True if the visitor may see the holders; if not, no holder is named anywhere.
     holders_shown: bool,
-    /// Claims, by namespace and name. Devices name them by their place here.
+    /// Claims, by namespace and name. Devices refer to them by their index here.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     holders: Vec<HolderAnswer>,
     /// True if the visitor may see for whom devices are held; if not, no Reservation is named.
@@ -54,7 +54,7 @@ pub(crate) struct MachineAnswer {
 struct HolderAnswer {
     namespace: String,
     name: String,
-    /// Pods that may use it.
+    /// Pods that may use the claim.
     pods: Vec<String>,
 }
 
@@ -65,11 +65,11 @@ struct DeviceAnswer {
     driver: Arc<str>,
     pool: Arc<str>,
     name: String,
-    /// The NUMA node that it is on, where it says so.
+    /// The NUMA node of the device, where the device has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     numa_node: Option<u32>,
     state: DeviceState,
-    /// The classes that select it.
+    /// The classes that select the device.
     classes: Arc<[Arc<str>]>,
     /// Amounts of each capacity that several claims can share.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -85,14 +85,14 @@ struct DeviceAnswer {
 /// The part of a device that a claim has.
 #[derive(Debug, Serialize)]
 struct HoldAnswer {
-    /// Place of the claim among the holders.
+    /// Index of the claim among the holders.
     holder: usize,
-    /// How much of each capacity.
+    /// Amount of each capacity.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     amounts: BTreeMap<Arc<str>, String>,
 }
 
-/// Describes a node, as this visitor may see it.
+/// Describes a node, as far as this visitor has the rights.
 pub(crate) fn machine(view: &ClusterView, name: &str, visitor: &Visitor) -> Result<MachineAnswer, ApiProblem> {
     let summary = view.stock.nodes.get(name);
     let summary = summary.ok_or_else(|| ApiProblem::NotFound(format!("there is no node {name}")))?;

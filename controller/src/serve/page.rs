@@ -17,7 +17,8 @@ use axum::{
 };
 use hostler_api::fingerprint;
 
-/// Scripts, styles, pictures and answers are the controller's own; nothing else is loaded, asked, framed or sent.
+/// The policy of every answer: scripts, styles, pictures and answers come from the controller; nothing else is loaded,
+/// called, framed or sent to.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -25,7 +26,7 @@ const SECURITY: [(HeaderName, &str); 5] = [
     (CONTENT_SECURITY_POLICY, POLICY),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (X_FRAME_OPTIONS, "DENY"),
-    // The address of an open node is in no one else's log.
+    // The address of an open node is in the log of no other server.
     (REFERRER_POLICY, "no-referrer"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
@@ -38,7 +39,7 @@ struct PageFile {
     content: &'static str,
 }
 
-/// A file that is in `controller/web`, by the type that its name stands for.
+/// A file of `controller/web`, with the type that its name stands for.
 macro_rules! page_files {
     ($($name:literal: $type:ident),+ $(,)?) => {
         [$(PageFile {
@@ -91,13 +92,13 @@ pub(crate) fn routes() -> Router {
 }
 
 fn serving(file: PageFile) -> MethodRouter {
-    // Tells one build's file from another's, and needs no protection from forgers.
+    // The tag tells one build's file from another's, and needs no protection from forgers.
     let etag = format!("\"{}\"", fingerprint(file.content));
     get(move |headers: HeaderMap| async move { answer(file, etag.clone(), &headers) })
 }
 
-/// Answers a request for a file; a client that has the file as it is gets no other. A file changes with the binary
-/// only, and then at once.
+/// Answers a request for a file; a client that has the present file gets no copy. A file changes only with the binary,
+/// and then at once.
 fn answer(file: PageFile, etag: String, headers: &HeaderMap) -> Response {
     let known = headers.get(IF_NONE_MATCH).and_then(|known| known.to_str().ok()).unwrap_or_default();
     let is_known = known.split(',').any(|known| known.trim().trim_start_matches("W/") == etag);
@@ -108,7 +109,7 @@ fn answer(file: PageFile, etag: String, headers: &HeaderMap) -> Response {
     (head, file.content).into_response()
 }
 
-/// Puts what keeps browsers from harm above every answer, whatever it is.
+/// Adds the headers that protect browsers to every answer.
 pub(crate) async fn secured(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     for (name, value) in SECURITY {
@@ -146,7 +147,7 @@ mod tests {
         }
     }
 
-    /// A text that becomes HTML would be a script by the next name that somebody gives a node.
+    /// A text that becomes HTML would be a script by the next name that a user gives a node.
     #[test]
     fn no_script_makes_html_or_code_out_of_texts() {
         for file in FILES.iter().filter(|file| file.content_type == SCRIPT) {

@@ -1,4 +1,4 @@
-//! Places for visitors, so that none keeps others out: there are so many, and each visitor can have so many of them.
+//! Places for visitors, so that none keeps others out: their number is limited, and so is each visitor's share of them.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ pub(crate) struct VisitorPlaces {
     taken: Arc<Mutex<BTreeMap<String, usize>>>,
 }
 
-/// A place; it is free again when this value goes.
+/// A place; it is free again when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct VisitorPlace {
     user: String,
@@ -28,7 +28,7 @@ impl VisitorPlaces {
         Self { all, each, taken: Arc::default() }
     }
 
-    /// Takes a place; a visitor that has too many, or comes when none is left, is told so at once.
+    /// Takes a place; a visitor that has its share already, or comes when none is left, gets the refusal at once.
     pub(crate) fn take(&self, user: &str) -> Result<VisitorPlace, ApiProblem> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let own = taken.get(user).copied().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Answers `plan --controller`: as `plan` does it over a live cluster, from what is known here already.
+//! Answers `plan --controller`: like `plan` over a live cluster, from the controller's view.
 
 use std::collections::BTreeMap;
 
@@ -14,21 +14,21 @@ use crate::{
     view::ClusterView,
 };
 
-/// Workloads and pods that are planned for at once. Others ask as well; a client with more reads the cluster itself.
+/// The most workloads and pods of one question. Others ask as well; a client with more reads the cluster itself.
 const MOST_SETS: usize = 32;
 
 /// A question.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub(crate) struct PlanRequest {
-    /// Manifests, with what they are called in messages. What they say goes before what the cluster says.
+    /// Manifests, with their names in messages. Their objects replace those of the cluster.
     pub(crate) files: Vec<PlanFile>,
-    /// Changes that are made before anything is asked, in their order.
+    /// Changes that are made before planning, in their order.
     pub(crate) what_if: Vec<String>,
-    /// The version of Kubernetes whose scheduler is meant; that of the cluster where nothing is said.
+    /// The version of Kubernetes whose scheduler decides; by default the cluster's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kubernetes: Option<String>,
-    /// Gates that are not as that version has them.
+    /// Feature gates that differ from that version's.
     pub(crate) feature_gates: BTreeMap<String, bool>,
 }
 

@@ -1,4 +1,4 @@
-//! Why a question has no answer, as programs and people read it.
+//! Reasons why a question has no answer, for programs and for people.
 
 use axum::{
     Json,
@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::access::ReadRight;
 
-/// Why a question has no answer.
+/// The reason why a question has no answer.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub(crate) enum ApiProblem {
     /// No token was sent.
@@ -45,10 +45,10 @@ pub(crate) enum ApiProblem {
     /// The body took too long to come.
     #[error("the body did not come in time")]
     TooSlow,
-    /// One visitor asks too much at once.
+    /// One visitor has too many questions open.
     #[error("{0} asks too much at once; wait for the answers")]
     TooMany(String),
-    /// All together ask too much, or the API server does not answer.
+    /// All visitors together have too many questions open, or the API server does not answer.
     #[error("{0}")]
     Busy(&'static str),
     /// A failure that is not the client's.
@@ -66,7 +66,7 @@ struct ProblemAnswer<'a> {
 struct ProblemWords<'a> {
     code: &'static str,
     message: String,
-    /// One by one, where there can be several.
+    /// Each mistake by itself, where there can be several.
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     problems: &'a [String],
 }
@@ -87,7 +87,7 @@ impl ApiProblem {
         }
     }
 
-    /// Returns the header that tells a client what to do next.
+    /// Returns the header that tells a client how to go on.
     fn advice(&self) -> Option<(HeaderName, &'static str)> {
         match self {
             Self::NoToken | Self::UnknownToken => Some((WWW_AUTHENTICATE, "Bearer")),
@@ -102,7 +102,7 @@ impl ApiProblem {
 }
 
 impl From<ReviewError> for ApiProblem {
-    /// Hides what the API server said: it is in the log, and nothing for strangers.
+    /// Hides the API server's answer: it is in the log, and not for strangers.
     fn from(error: ReviewError) -> Self {
         Self::Busy(match error {
             ReviewError::Busy => "too many tokens are being reviewed; try again",

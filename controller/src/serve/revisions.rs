@@ -1,22 +1,22 @@
 //! Changes since a revision: every entry knows the revision of its last change, so a reader that comes back after a
-//! while gets just its news, and nothing is kept for it meanwhile. Pure.
+//! while gets only its news, and the server keeps nothing for it meanwhile. Pure.
 
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
 };
 
-/// Names of entries that are gone which are remembered; a reader that was away for longer starts anew.
+/// The most names of entries that are gone; a reader that was away for longer starts anew.
 const MOST_GONE: usize = 1024;
 
-/// Entries by name, and when each last changed.
+/// Entries by name, with the revision of each last change.
 #[derive(Debug)]
 pub(crate) struct Revisions<T> {
     revision: u64,
     entries: BTreeMap<Arc<str>, Revised<T>>,
-    /// The oldest first.
+    /// Names of entries that are gone, with their revisions, the oldest first.
     gone: VecDeque<(u64, Arc<str>)>,
-    /// The last revision of which the departures are not known any more.
+    /// The last revision whose removed entries are forgotten.
     forgotten: u64,
 }
 
@@ -26,14 +26,14 @@ struct Revised<T> {
     value: Arc<T>,
 }
 
-/// Changes since some revision.
+/// Changes since a revision.
 #[derive(Debug, PartialEq)]
 pub(crate) struct NewEntries<T> {
     /// The current revision.
     pub(crate) revision: u64,
     /// Entries that came or changed.
     pub(crate) changed: Vec<(Arc<str>, Arc<T>)>,
-    /// Names of those that went, and did not come again.
+    /// Names of entries that were removed, and did not come again.
     pub(crate) gone: Vec<Arc<str>>,
 }
 
@@ -44,12 +44,12 @@ impl<T> Default for Revisions<T> {
 }
 
 impl<T> Revisions<T> {
-    /// Returns how often anything changed.
+    /// Returns the current revision: the number of changes.
     pub(crate) fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// Takes what is there now, by name; the same value is the same entry. Returns true if anything changed.
+    /// Takes the present entries, by name; the same value is the same entry. Returns true if anything changed.
     pub(crate) fn update<'a>(&mut self, now: impl IntoIterator<Item = (&'a Arc<str>, &'a Arc<T>)>) -> bool
     where
         T: 'a,
@@ -73,7 +73,7 @@ impl<T> Revisions<T> {
         is_other
     }
 
-    /// Returns the changes since a revision; `None` if that cannot be said.
+    /// Returns the changes since a revision; `None` if they are forgotten.
     pub(crate) fn since(&self, revision: u64) -> Option<NewEntries<T>> {
         if revision < self.forgotten || revision > self.revision {
             return None;
