@@ -1,14 +1,13 @@
-//! Gives gated pods their devices and their node: direct mode, for pods with the scheduling gate
-//! `hostler.dev/placement`.
+//! Direct mode: gives pods with the scheduling gate `hostler.dev/placement` their devices and their node.
 //!
-//! A Reservation of the pod's own has its devices chosen and closed to all other pods; then they are written into the
-//! pod's claims, and the gate is taken away. kube-scheduler binds the pod where its claims are.
+//! A Reservation of the pod's own has its devices chosen and closed to all other pods. hostler then writes the devices
+//! into the pod's claims and removes the gate. kube-scheduler binds the pod where its claims are.
 //!
 //! ```text
 //!   a gated pod, its claims, its Reservation: read from the server, each time ─► decide ─► one write ─► read again
 //! ```
 //!
-//! Nothing is remembered: what is done next follows from what the server has. Which writes there are, in which order:
+//! Nothing is remembered: the next step follows from the objects on the server. The order of all writes:
 //! docs/reservations.md.
 
 mod again;

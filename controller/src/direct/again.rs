@@ -1,5 +1,5 @@
 //! A new plan for a pod whose claims the scheduler has freed again (race 11): the next Reservation, under the next
-//! name, leaves out the node that was no good. It says what was tried before, so the next leader goes on from there.
+//! name, leaves out the failed node. The Reservation names the former attempts, so the next leader goes on from there.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -20,24 +20,25 @@ use super::{
 };
 use crate::{claim_write::DELETE_PROTECTION, hold::ReservationObject};
 
-/// The annotation of the template that says what was tried.
+/// The annotation of the template that names the former attempts.
 pub(super) const ATTEMPT: &str = "hostler.dev/placement-attempt";
-/// Pauses between two plans for one pod; they double up to the longest.
+/// Pauses between two plans for one pod; each doubles the last one, up to the longest.
 const PAUSES: Doubling = Doubling::new(Duration::from_secs(5), Duration::from_secs(300));
-/// Nodes that are left out at most; of more the last ones are.
+/// The most nodes that are left out; of more nodes the last ones are.
 const MOST_LEFT_OUT: usize = 16;
-/// A scheduler that frees all claims of a pod does so within a few tries, seconds apart.
+/// The time after which a scheduler frees no more claims of a pod: it frees all of them within a few tries, seconds
+/// apart.
 const STUCK: Duration = Duration::from_secs(30);
 
-/// The number of a try to place a pod, and what was tried before.
+/// An attempt to place a pod, with what was tried before.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Attempt {
-    /// 0 for the first try, which has nothing to say of others.
+    /// Number of the attempt: 0 for the first, which has no former ones.
     pub(super) number: u32,
     pub(super) left_out: Vec<String>,
-    /// The resourceVersion in which each claim had nothing when this try was made: in another one it was given
-    /// something since.
+    /// The resourceVersion of each claim without devices when this attempt was made: under another version the claim
+    /// got devices since.
     pub(super) versions: BTreeMap<String, String>,
 }
 
@@ -48,18 +49,18 @@ impl Attempt {
         said.and_then(|said| serde_json::from_str(&said).ok()).unwrap_or_default()
     }
 
-    /// Returns the name of the try's Reservation.
+    /// Returns the name of the attempt's Reservation.
     pub(super) fn name(&self, uid: &str) -> String {
         let first = placement_name(uid);
         if self.number == 0 { first } else { format!("{first}-{}", self.number) }
     }
 
-    /// Returns the pause before the next try; the first new plan is made at once.
+    /// Returns the pause before the next attempt; the first new plan is made at once.
     fn pause(&self) -> Duration {
         self.number.checked_sub(1).map_or(Duration::ZERO, |failures| PAUSES.after(failures))
     }
 
-    /// Returns what people are told of the try.
+    /// Returns the message about the attempt, for people.
     pub(super) fn message(&self) -> String {
         let number = self.number.saturating_add(1);
         if self.left_out.is_empty() {
@@ -81,8 +82,8 @@ impl Attempt {
 }
 
 impl DirectSight {
-    /// Returns what is done where the scheduler has looked at the pod already; nothing else than before where it took
-    /// nothing back.
+    /// Returns the step for a pod that the scheduler has tried already; the usual step where the scheduler took nothing
+    /// back.
     pub(super) fn step_of_ungated(
         &self,
         pod: &DirectPod,
@@ -94,15 +95,15 @@ impl DirectSight {
         let devices: Vec<&ReservedDevice> = own.status.kept().collect();
         let left_out = match self.is_taken_back(own) {
             true => attempt.left_out_with(devices.iter().map(|it| &it.node_name).find(|it| !it.is_empty())),
-            // The scheduler has given one of them something by itself, and goes on with the others.
+            // The scheduler has given a claim other devices by itself, and goes on with the other claims.
             false if theirs.iter().any(|(name, claim)| is_other(claim, name, &devices)) => {
                 return Some(DirectStep::Wait);
             }
-            // Without the nodes that were left out there is none: they are tried again.
+            // No node is left without the failed ones: they are tried again.
             false if has_no_devices(own) && !attempt.left_out.is_empty() => Vec::new(),
             false => return None,
         };
-        // The scheduler frees one claim after the other. What a claim still has is not taken from it: the pod may be
+        // The scheduler frees one claim after the other. A claim keeps the devices that it still has: the pod may be
         // bound at this moment.
         if theirs.iter().any(|(_, claim)| claim.is_allocated()) {
             return (!self.is_stuck(own)).then_some(DirectStep::Wait);
@@ -117,24 +118,24 @@ impl DirectSight {
         Some(reserve(pod, claims, &attempt.next(left_out, &theirs)))
     }
 
-    /// True if the scheduler has stopped for long at freeing some claims: it finds no other node for which it would
-    /// free the rest, so they are given what they had.
+    /// True if the scheduler stopped long ago after freeing some of the claims: it finds no other node for which it
+    /// would free the rest, so the claims get their devices again.
     fn is_stuck(&self, own: &ReservationObject) -> bool {
         let said = own.status.condition(Type::Placed).filter(|it| it.reason == Reason::TakenBack.as_str());
         let since = said.and_then(|it| since_1970(&it.last_transition_time));
         since.is_some_and(|since| self.now >= since + STUCK)
     }
 
-    /// Returns the claims for which the Reservation keeps something.
+    /// Returns the claims for which the Reservation keeps devices.
     pub(super) fn claims_of(&self, own: &ReservationObject) -> Vec<(&String, &DirectClaim)> {
         let is_of_it = |name: &str| own.spec.device_claims.iter().any(|it| it.name == name);
         self.claims.iter().filter(|(name, _)| is_of_it(name)).collect()
     }
 
-    /// True if a claim had what was kept for it, and has nothing any more.
+    /// True if a claim had its kept devices, and has none any more.
     pub(super) fn is_taken_back(&self, own: &ReservationObject) -> bool {
         let attempt = Attempt::of(own);
-        // A gate that is taken away by hand may go before the claims have devices.
+        // If a user removes the gate by hand, the pod may have lost it before the claims have devices.
         let is_let_go = self.pod.as_ref().is_some_and(DirectPod::is_let_go);
         let had_something = |name: &str, claim: &DirectClaim| match attempt.versions.get(name) {
             Some(version) => *version != claim.metadata.resource_version,

@@ -12,8 +12,8 @@ use hostler_api::{
     },
 };
 
-/// Returns the allocation with the devices of a claim, all on one node. The time is written as well: without it the
-/// scheduler of 1.36 would add it, and the API server refuse that, for ever.
+/// Returns the allocation with the devices of a claim, all on one node. The allocation has its time: without it the
+/// scheduler of 1.36 would add the time, and the API server would refuse that again and again.
 pub(super) fn allocation(
     spec: &ResourceClaimSpec,
     devices: &[&ReservedDevice],
@@ -49,7 +49,7 @@ fn tolerations(spec: &ResourceClaimSpec, request: &str) -> Vec<DeviceToleration>
     exactly.or_else(|| alternative.map(|it| it.tolerations.clone())).unwrap_or_default()
 }
 
-/// Returns the configuration: that of classes first, since that of the claim wins.
+/// Returns the configuration: the classes' first, since the claim's wins.
 fn config(
     spec: &ResourceClaimSpec,
     devices: &[&ReservedDevice],

@@ -1,4 +1,4 @@
-//! The next step for a pod that is placed directly. Pure: what was seen goes in, one write comes out.
+//! The next step for a pod that is placed directly. Pure: takes everything that was read, and returns one write.
 
 use std::time::UNIX_EPOCH;
 
@@ -27,7 +27,7 @@ use crate::{
     hold::ReservationObject,
 };
 
-/// Fields of a pod's spec that say where it can run, and what it sets aside.
+/// Fields of a pod's spec that decide where it can run, and which resources it requests.
 const OF_POD: [&str; 9] = [
     "nodeSelector",
     "affinity",
@@ -40,13 +40,13 @@ const OF_POD: [&str; 9] = [
     "priority",
 ];
 
-/// Decides what is done next.
+/// Decides the next step.
 pub(super) fn decide(sight: &DirectSight) -> DirectStep {
     let placed = sight.pod.as_ref().filter(|pod| !pod.is_over() && !pod.is_bound());
     let is_ours = |it: &&ReservationObject| placed.is_some_and(|pod| is_for(it, pod));
-    // Of several the last plan counts.
+    // Of several Reservations the last plan counts.
     let own = sight.reservations.iter().filter(is_ours).max_by_key(|it| Attempt::of(it).number);
-    // A Reservation whose pod is bound, gone, or another one has no pod to keep anything for.
+    // A Reservation keeps devices for no pod if its pod is bound, gone or another one by now.
     let mut others = sight.reservations.iter().filter(|it| own.is_none_or(|own| own.uid != it.uid));
     if let Some(other) = others.find(|it| !it.is_deleting) {
         return DirectStep::Write(release(other));
@@ -72,7 +72,7 @@ impl DirectSight {
         let Some(names) = pod.claim_names() else { return DirectStep::Rest };
         let claims: Option<Vec<(&String, &DirectClaim)>> =
             names.iter().map(|(name, _)| self.claims.get_key_value(name)).collect();
-        // The controller of claims makes what is missing.
+        // The controller of claims makes the missing claim.
         let Some(claims) = claims else { return DirectStep::Wait };
         if claims.iter().any(|(_, claim)| claim.metadata.deletion_timestamp.is_some()) {
             return DirectStep::Wait;
@@ -81,7 +81,7 @@ impl DirectSight {
             if let Some(why) = contradiction(&claims) {
                 return DirectStep::Refuse(why);
             }
-            // Claims that have devices by now have them where they are.
+            // Claims that have devices by now keep them on their nodes.
             return match claims.iter().all(|(_, claim)| claim.is_allocated()) {
                 true => ungate(pod),
                 false => held_back(pod)
@@ -97,7 +97,7 @@ impl DirectSight {
         {
             return step;
         }
-        // Its node is gone, or it was ended: the pod waits for devices all the same, and is kept others.
+        // The Reservation's node is gone, or it was ended: the pod still waits for devices, and gets a new Reservation.
         if own.status.phase.is_over() {
             return DirectStep::Write(release(own));
         }
@@ -109,7 +109,7 @@ impl DirectSight {
         let devices: Vec<&ReservedDevice> = own.status.kept().collect();
         let of_claim =
             |name: &str| devices.iter().copied().filter(|it| it.claim == name).collect::<Vec<&ReservedDevice>>();
-        // A device that was written has another user: the claim gives way, and the fence stays until it has none.
+        // A written device has another user: the claim is released, and the fence stays until no claim has the device.
         let lost = claims.iter().find(|(name, claim)| {
             let is_amiss = |device: &&ReservedDevice| device.state == State::Lost || device.conflict;
             claim.is_written_for(pod) && of_claim(name).iter().any(is_amiss)
@@ -127,7 +127,7 @@ impl DirectSight {
         match lacking {
             Some((name, claim)) if is_kept => self.step_of_claim(pod, claim, &of_claim(name)),
             Some(_) => DirectStep::Wait,
-            // Looked at once more when the holder of devices has seen it as well.
+            // The step after this comes once the Reservation's status shows each device as handed over.
             None if devices.iter().any(|device| device.state != State::HandedOver) => DirectStep::Wait,
             None if pod.is_gated() && claims.iter().all(|(_, claim)| claim.is_allocated()) => ungate(pod),
             None => DirectStep::Wait,
@@ -144,7 +144,7 @@ impl DirectSight {
         let Some(allocation) = allocation(&claim.spec, devices, &self.classes, &rfc3339(UNIX_EPOCH + self.now)) else {
             return DirectStep::Wait;
         };
-        // With the pod among its consumers, the controller of claims frees it when the pod is gone.
+        // With the pod among the consumers, the controller of claims frees the claim when the pod is gone.
         let reserved_for = vec![ResourceClaimConsumerReference {
             resource: "pods".to_owned(),
             name: pod.metadata.name.clone(),
@@ -155,7 +155,7 @@ impl DirectSight {
     }
 }
 
-/// Adds the finalizer without which the claim would not be freed.
+/// Adds the finalizer without which the controller of claims would not free the claim.
 pub(super) fn finalizers(claim: &DirectClaim) -> DirectStep {
     let all = claim.metadata.finalizers.iter().cloned().chain([DELETE_PROTECTION.to_owned()]);
     DirectStep::Write(DirectWrite::Claim(ClaimWrite::Finalizers(claim.written(), all.collect())))
@@ -176,8 +176,8 @@ fn ungate(pod: &DirectPod) -> DirectStep {
     DirectStep::Write(DirectWrite::Gates(key, pod.metadata.version(), others.map(|gate| gate.name.clone()).collect()))
 }
 
-/// A pod with another gate cannot start before that is gone: nothing is taken for it before ours is the last one. Once
-/// it has a Reservation, it keeps what it has.
+/// A pod with another gate cannot start before that gate is gone: no devices are taken before ours is the last gate.
+/// Once the pod has a Reservation, it keeps its devices.
 fn held_back(pod: &DirectPod) -> Option<DirectStep> {
     let others: Vec<&str> =
         pod.spec.scheduling_gates.iter().map(|gate| &*gate.name).filter(|gate| *gate != PLACEMENT_GATE).collect();
@@ -189,10 +189,10 @@ fn held_back(pod: &DirectPod) -> Option<DirectStep> {
     })
 }
 
-/// A field that decides where the pod runs, and that no plan looks at. The pod's Reservation would be refused with
-/// advice on templates; the pod has none, and a gate that can be left out.
+/// Refuses a field that decides where the pod runs and that the planner does not judge. The Reservation would be
+/// refused with advice on templates; the pod has no template, and a gate that can be left out.
 fn unjudged(pod: &DirectPod) -> Option<DirectStep> {
-    // One that cannot be understood is refused where it is planned for.
+    // A spec that cannot be understood is refused when it is planned.
     let spec: PodSpec = serde_json::from_value(Value::Object(copied(pod))).ok()?;
     let NotJudged { field, what, .. } = not_judged(&spec).into_iter().next()?;
     Some(DirectStep::Refuse(format!(
@@ -206,8 +206,9 @@ fn copied(pod: &DirectPod) -> Map<String, Value> {
     OF_POD.iter().filter_map(|field| Some(((*field).to_owned(), pod.spec.more.get(*field)?.clone()))).collect()
 }
 
-/// A Reservation for the claims of a pod that have nothing yet. Its devices come back to it when the scheduler takes
-/// them from the pod: so it does not end with it, but is deleted when the pod is bound or gone.
+/// Returns the write of a Reservation for the claims of a pod that have no devices yet. Its devices come back to it
+/// when the scheduler takes them from the pod: so the Reservation does not end with the first owner, but is deleted
+/// when the pod is bound or gone.
 pub(super) fn reserve(pod: &DirectPod, claims: &[(&String, &DirectClaim)], attempt: &Attempt) -> DirectStep {
     let lacking: Vec<_> = claims.iter().filter(|(_, claim)| !claim.is_allocated()).collect();
     if lacking.len() > MAX_DEVICE_CLAIMS {
@@ -252,7 +253,7 @@ fn placed(mut spec: Map<String, Value>, pins: &[&NodeSelector], left_out: &[Stri
     spec
 }
 
-/// Removes the claims of containers: which container uses which claim is of no matter here, and the template has none.
+/// Removes the claims of containers: planning does not depend on them, and the template has none.
 fn without_claims(mut spec: Map<String, Value>) -> Value {
     for kind in ["containers", "initContainers"] {
         for container in spec.get_mut(kind).and_then(Value::as_array_mut).into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! The edge of direct mode to the API server: each gated pod is looked at until it is bound or gone.
+//! The edge of direct mode to the API server: each gated pod is reconciled until it is bound or gone.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,18 +33,18 @@ use crate::{
 };
 
 const FIELD_MANAGER: &str = "hostler-controller";
-/// The reason of Events of pods.
+/// The reason of Events about refused pods.
 const REFUSED: &str = "PlacementRefused";
-/// A permission that the server looks for only when it has read the claim.
+/// The permission that the server checks only after it has read the claim.
 const BINDING: &str = "resourceclaims/binding";
-/// The name of all that is read, where refusals are remembered.
+/// The name of all reads, under which refusals are remembered.
 const SIGHT: &str = "sight of a gated pod";
-/// The longest time between two looks at everything.
+/// The longest time between two reconciles of a pod.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
-/// The pause between two questions for the role, while a no does not count yet.
+/// The pause before the role is asked for again, while a refusal does not count yet.
 const ASK_SOON: Duration = Duration::from_secs(1);
 
-/// Places pods as long as this process leads, where that is switched on.
+/// Places pods as long as this process leads, if the switch is on.
 pub(crate) fn start(mode: SwitchMode, parts: ControllerParts<ClusterView>) {
     if mode != SwitchMode::Off {
         DirectController { mode }.start("direct placement", parts);
@@ -56,7 +56,7 @@ struct DirectController {
 }
 
 impl DirectController {
-    /// True if the switch is on. A server that may not have read its roles yet is asked until its no counts.
+    /// True if the switch is on. A server that may not have read its roles yet is asked again until its refusal counts.
     async fn is_on(&self, client: &ApiClient) -> Result<bool, ApiFailure> {
         loop {
             match self.mode.is_on(MeantVerb::Place, client).await? {
@@ -74,14 +74,14 @@ struct DirectReconciler {
     troubles: BTreeMap<String, PlaceTrouble>,
 }
 
-/// Looks at pods.
+/// Reconciles pods.
 #[derive(Clone)]
 struct Placer {
     client: ApiClient,
     version: ApiVersion,
 }
 
-/// Why a pod is not given its devices.
+/// The reason why a pod is not given its devices.
 #[derive(Clone, Debug, PartialEq)]
 struct PlaceTrouble {
     /// Identity of the pod.
@@ -89,10 +89,10 @@ struct PlaceTrouble {
     message: String,
 }
 
-/// The result of a look.
+/// The result of a reconcile.
 struct PlaceAnswer {
     end: Requeue,
-    /// The trouble in the way, or that nothing is in the way any more.
+    /// The new trouble of the pod; `Some(None)` if it has none any more.
     trouble: Option<Option<PlaceTrouble>>,
 }
 
@@ -115,7 +115,7 @@ impl Reconciler for DirectReconciler {
     type View = ClusterView;
     type Answer = PlaceAnswer;
 
-    /// Pods that are to be placed, and those for which a Reservation was made, by `namespace/name`.
+    /// Pods that have to be placed, and pods for which a Reservation was made, by `namespace/name`.
     fn keys(&mut self, view: &ClusterView) -> BTreeMap<String, Fingerprint> {
         let mut seen: BTreeMap<String, Fingerprint> = BTreeMap::new();
         for (key, pod) in &view.marks.placed {
@@ -140,7 +140,7 @@ impl Reconciler for DirectReconciler {
         async move { placer.look(&key, &now, trouble).await }
     }
 
-    /// People are told of each reason once.
+    /// Takes the result of a reconcile. An Event tells each reason once.
     fn reconciled(&mut self, name: &str, answer: PlaceAnswer) -> Requeue {
         match answer.trouble {
             Some(Some(trouble)) if self.troubles.get(name) != Some(&trouble) => {
@@ -173,7 +173,8 @@ impl DirectPod {
 }
 
 impl Placer {
-    /// Tells people what only they can change. `what` was asked for, in one word; a missing role counts when it lasts.
+    /// Reports a failure that only people can repair. `what` names the call, in one word; a missing role counts once it
+    /// lasts.
     fn failed(&self, what: &str, pod: Option<&DirectPod>, failure: &ApiFailure) -> PlaceAnswer {
         let is_refused = match failure.code() {
             _ if failure.lacks_permission(BINDING) => self.client.refusals().refused(what),
@@ -199,7 +200,7 @@ impl Placer {
             Ok(pod) => pod,
             Err(failure) => return self.failed(SIGHT, None, &failure),
         };
-        // What was said of another pod of its name is not about this one.
+        // The last refusal of another pod of this name does not count for this pod.
         let trouble = trouble.filter(|it| pod.as_ref().is_some_and(|pod| pod.metadata.uid == it.uid));
         let sight = match self.sight(key, pod.clone(), &now.view).await {
             Ok(sight) => DirectSight { trouble: trouble.map(|it| it.message), ..sight },
@@ -221,12 +222,12 @@ impl Placer {
         let is_status = matches!(write, DirectWrite::Status(..));
         debug!(pod = ?sight.pod.as_ref().map(|pod| &pod.metadata.uid), what = write.what(), "a write for a gated pod");
         match self.send(write).await {
-            // To say what is in the way does not take it away.
+            // The status names the obstacle; the obstacle is still there.
             Ok(()) => {
                 self.client.refusals().allowed(write.what());
                 PlaceAnswer { end: Requeue::Now, trouble: (!is_status).then_some(None) }
             }
-            // What it is now is read anew.
+            // The next reconcile reads the object anew.
             Err(failure) if matches!(failure.code(), Some(404 | 409)) => PlaceAnswer::new(Requeue::Failed),
             Err(failure) => self.failed(write.what(), sight.pod.as_ref().filter(|_| !is_status), &failure),
         }
@@ -264,7 +265,7 @@ impl Placer {
         }
     }
 
-    /// Reads everything else as the server has it.
+    /// Reads everything else from the server.
     async fn sight(
         &self,
         key: &ObjectKey,
@@ -298,7 +299,7 @@ impl Placer {
     }
 }
 
-/// Returns the server's objection, and what to do about it.
+/// Returns the server's refusal, and advice about it.
 fn refusal(failure: &ApiFailure) -> String {
     let said = Chain(failure).to_string();
     if failure.lacks_permission(BINDING) {
@@ -317,7 +318,7 @@ fn subject(pod: &ObjectKey, uid: &str) -> EventSubject {
     }
 }
 
-/// Parses the pod's name in [`Reconciler::keys`]; no name has a slash.
+/// Parses a pod's name from [`Reconciler::keys`]; names have no slash.
 fn key_of(name: &str) -> ObjectKey {
     let (namespace, name) = name.split_once('/').unwrap_or(("", name));
     ObjectKey::new(namespace, name)
@@ -328,7 +329,7 @@ fn reservations_for(view: &ClusterView, key: &ObjectKey) -> Vec<String> {
     made.map(|it| it.name.clone()).collect()
 }
 
-/// The pod that a Reservation was made for.
+/// Returns the pod that a Reservation was made for.
 pub(super) fn pod_of(reservation: &ReservationObject) -> Option<ObjectKey> {
     let uid = reservation.labels.get(PLACED_POD_LABEL)?;
     let owner = reservation.spec.owners.first()?.object.as_ref()?;

@@ -1,4 +1,4 @@
-//! Claims of a gated pod that were given devices elsewhere already: the pod can only go where these are.
+//! Claims of a gated pod that have devices from elsewhere already: the pod can only run where these are.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::hold::ReservationObject;
 
-/// Returns the nodes where the devices of a claim can be used, if not everywhere.
+/// Returns the nodes where the devices of a claim can be used; `None` if they can be used everywhere.
 fn pin(claim: &DirectClaim) -> Option<&NodeSelector> {
     claim.status.allocation.as_ref()?.node_selector.as_ref()
 }
@@ -33,7 +33,7 @@ pub(super) fn contradiction(claims: &[(&String, &DirectClaim)]) -> Option<String
 }
 
 impl DirectSight {
-    /// Names the claims that keep the pod where nothing could be chosen for the others.
+    /// Names the claims that bind the pod to nodes where no devices could be chosen for the other claims.
     pub(super) fn pinned(&self, own: &ReservationObject) -> Option<String> {
         let is_own = |name: &String| own.spec.device_claims.iter().any(|it| it.name == *name);
         let others = self.claims.iter().filter(|(name, _)| !is_own(name));
@@ -52,9 +52,9 @@ impl DirectSight {
         })
     }
 
-    /// Returns what is done where a claim of a gated pod has something else than what is kept for it, given to it
-    /// meanwhile. The other claims are planned anew, for where that is. All are planned anew where a lost device has
-    /// been replaced and the other claims kept theirs: they could be on another node.
+    /// Returns the step for a claim of a gated pod that got other devices than the kept ones meanwhile. The other
+    /// claims are planned anew, for the node of those devices. All claims are planned anew where a lost device was
+    /// replaced and the other claims kept theirs: they could be on another node.
     pub(super) fn step_of_elsewhere(&self, pod: &DirectPod, own: &ReservationObject) -> Option<DirectStep> {
         let theirs = self.claims_of(own);
         let devices: Vec<&ReservedDevice> = own.status.kept().collect();
@@ -63,13 +63,13 @@ impl DirectSight {
         if !theirs.iter().any(|it| is_elsewhere(it) || has_more(it)) {
             return None;
         }
-        // What hostler gave is taken back first; with what is kept now the claim is given something again.
+        // hostler first takes back the devices that it gave; the claim then gets the devices that are kept now.
         let ours = theirs.iter().find(|(_, claim)| claim.is_written_for(pod));
         Some(ours.map_or_else(|| DirectStep::Write(release(own)), |(_, claim)| clear(claim)))
     }
 }
 
-/// True if the claim has something else than what is kept for it.
+/// True if the claim has other devices than those that are kept for it.
 pub(super) fn is_other(claim: &DirectClaim, name: &str, devices: &[&ReservedDevice]) -> bool {
     let mut results = claim.status.allocation.iter().flat_map(|it| &it.devices.results);
     results.any(|it| {
@@ -77,7 +77,7 @@ pub(super) fn is_other(claim: &DirectClaim, name: &str, devices: &[&ReservedDevi
     })
 }
 
-/// True if more is kept for the claim than it asks for, as far as it says how many that is.
+/// True if more devices are kept for the claim than it asks for, if it names a number.
 fn is_more(claim: &DirectClaim, name: &str, devices: &[&ReservedDevice]) -> bool {
     let mut kept: BTreeMap<&str, usize> = BTreeMap::new();
     for device in devices.iter().filter(|device| device.claim == name) {
@@ -86,7 +86,7 @@ fn is_more(claim: &DirectClaim, name: &str, devices: &[&ReservedDevice]) -> bool
     kept.into_iter().any(|(request, count)| asked(claim, request).is_some_and(|asked| count > asked))
 }
 
-/// Returns how many devices a request of the claim asks for, if not for all.
+/// Returns the number of devices that a request of the claim asks for; `None` if it asks for all.
 fn asked(claim: &DirectClaim, request: &str) -> Option<usize> {
     let (name, alternative) = request.split_once('/').unwrap_or((request, ""));
     let found = claim.spec.devices.requests.iter().find(|it| it.name == name)?;

@@ -1,5 +1,5 @@
-//! The condition `Placed` of a Reservation, about the pod that it was made for: it is there only while something is in
-//! the way.
+//! The condition `Placed` of a Reservation, about the pod that it was made for: the condition is there only while an
+//! obstacle is.
 
 use std::time::UNIX_EPOCH;
 
@@ -16,7 +16,7 @@ use super::{
 use crate::hold::ReservationObject;
 
 impl DirectSight {
-    /// Returns the write after which the Reservation says what is in the way, if it does not yet.
+    /// Returns the write of the status that names the obstacle, if the status does not name it yet.
     pub(super) fn say(&self, own: &ReservationObject) -> Option<DirectWrite> {
         let known = own.status.condition(Type::Placed);
         let new = self.in_the_way(own).map(|(reason, message)| self.condition(reason, &message, known));

@@ -1,4 +1,4 @@
-//! Everything seen of a pod that is placed directly, at one moment.
+//! Everything that was read about a pod that is placed directly, at one moment.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
     hold::ReservationObject,
 };
 
-/// Everything that decides what is done next.
+/// Everything that decides the next step.
 #[derive(Clone, Debug)]
 pub(super) struct DirectSight {
     /// The pod of the name, if there is one.
@@ -26,9 +26,9 @@ pub(super) struct DirectSight {
     pub(super) claims: BTreeMap<String, DirectClaim>,
     /// Reservations that were made for pods of this name.
     pub(super) reservations: Vec<ReservationObject>,
-    /// Configuration of classes for their devices.
+    /// Configuration of device classes, by name.
     pub(super) classes: BTreeMap<String, Vec<DeviceClassConfiguration>>,
-    /// The server's answer to the last write for the pod, where it refused that one.
+    /// The server's answer to the last write for the pod, if it was a refusal.
     pub(super) trouble: Option<String>,
     /// Time since 1970.
     pub(super) now: Duration,
@@ -98,11 +98,11 @@ pub(super) struct DirectClaim {
 /// The next step.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum DirectStep {
-    /// Nothing before something changes.
+    /// Nothing until something changes.
     Rest,
-    /// Others do something first; the pod is looked at again soon.
+    /// Others act first; the pod is reconciled again soon.
     Wait,
-    /// The pod cannot be placed before something is changed: the reason, and what to do.
+    /// The pod cannot be placed before something is changed: holds the reason and the advice.
     Refuse(String),
     Write(DirectWrite),
 }
@@ -110,14 +110,14 @@ pub(super) enum DirectStep {
 /// A write.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum DirectWrite {
-    /// A Reservation is made. An existing one of its name is a conflict.
+    /// Creates a Reservation. An existing one of its name is a conflict.
     Reserve(String, Box<Value>),
-    /// The Reservation is deleted, if it is this one in this version.
+    /// Deletes the Reservation, if it is this one in this version.
     Release(String, ObjectVersion),
-    /// The status of the Reservation, if it is this one in this version.
+    /// Writes the status of the Reservation, if it is this one in this version.
     Status(String, ObjectVersion, Box<ReservationStatus>),
     Claim(ClaimWrite),
-    /// The pod has these gates, and no others, and says that it has its devices.
+    /// Sets the pod's gates to these, and the annotation that the pod has its devices.
     Gates(ObjectKey, ObjectVersion, Vec<String>),
 }
 
@@ -163,7 +163,7 @@ impl DirectPod {
         self.spec.node_name.as_deref().is_some_and(|node| !node.is_empty())
     }
 
-    /// Returns the claims' names in the pod, and their own names; `None` while one is not made.
+    /// Returns the claims' names in the pod, and their own names; `None` while a claim is not made yet.
     pub(super) fn claim_names(&self) -> Option<Vec<(String, String)>> {
         let named = self.spec.resource_claims.iter().map(|claim| {
             let made = self.status.resource_claim_statuses.iter().find(|it| it.name == claim.name);
@@ -183,7 +183,7 @@ impl DirectClaim {
         }
     }
 
-    /// True if the claim was given its devices for this pod, which no scheduler has seen yet: only hostler does that.
+    /// True if hostler gave the claim its devices for this pod before any scheduler saw the pod.
     pub(super) fn is_written_for(&self, pod: &DirectPod) -> bool {
         let consumers = &self.status.reserved_for;
         self.is_allocated() && consumers.len() == 1 && consumers[0].uid == pod.metadata.uid && pod.is_gated()
