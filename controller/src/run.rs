@@ -6,8 +6,8 @@
 //!                                      ► lease ► sums          ┘
 //! ```
 //!
-//! The API server may come later, go, and come again: what is known is served meanwhile, with since when nothing is
-//! heard.
+//! The API server may come later, go, and come again. Meanwhile the last view is served, with the time since which
+//! nothing was heard.
 
 mod capabilities;
 mod findings;
@@ -46,7 +46,7 @@ use crate::{
 /// The default namespace of the Lease: where `deploy/controller` has it.
 const NAMESPACE: &str = "hostler-controller";
 
-/// Why the controller does not run.
+/// The reason why the controller does not run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunError {
     /// There is no log.
@@ -102,11 +102,11 @@ pub(crate) enum RunError {
 /// Runs until a signal or the end of a part.
 pub(crate) fn run(config: &ControllerConfig) -> Result<(), RunError> {
     let log = ProcessLog::start(&config.log).map_err(RunError::Log)?;
-    // One thread: nothing here blocks, and what takes long has threads of its own.
+    // One thread: nothing here blocks, and long work has threads of its own.
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(RunError::Runtime)?;
     let result = runtime.block_on(live(config));
     match (result, log.end()) {
-        // Where the log has no reader, to say why it failed would wait for ever.
+        // If the log has no reader, a message about the failure would wait for ever.
         (Err(_), LogEnd::Stalled) => Ok(()),
         (result, _) => result,
     }
@@ -131,7 +131,7 @@ async fn live(config: &ControllerConfig) -> Result<(), RunError> {
     notify::stopping();
     tasks.stop_token().cancel();
     tokio::select! {
-        // Cancel safe: it only waits.
+        // Cancel safe: `drain` only waits.
         () = tasks.drain() => result,
         // Cancel safe: a signal that was not taken is still pending.
         () = signals.recv() => Err(RunError::Impatient),
@@ -141,7 +141,7 @@ async fn live(config: &ControllerConfig) -> Result<(), RunError> {
 async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError> {
     let connect =
         |patience| ApiClient::with_patience(config.kubeconfig.as_deref(), patience).map_err(RunError::Connect);
-    // A busy process lets watches fill their connection: whatever must not wait has another one.
+    // In a busy process watches fill their connection: calls that must not wait have another one.
     let (watching, calling) = (connect(ApiPatience::BULK)?, connect(ApiPatience::PROMPT)?);
     let listener = self::listener(config.listen, |address, source| RunError::Listen { address, source }).await?;
     let path = config.probe_socket();
@@ -200,7 +200,7 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
     Ok(())
 }
 
-/// Starts leading pods to what is kept for them.
+/// Starts the webhook that lets pods use kept devices.
 fn steer(
     config: &ControllerConfig,
     state: &ServeState,
@@ -235,16 +235,16 @@ fn namespace(config: &LeaseConfig) -> String {
     config.namespace.clone().or_else(pod_namespace).unwrap_or_else(|| NAMESPACE.to_owned())
 }
 
-/// Tries to lead, under a name that no other process has or had.
+/// Competes for the Lease, under a name that no other process has or had.
 fn lead(config: &LeaseConfig, client: &ApiClient, tasks: &Tasks) -> watch::Receiver<Leadership> {
     let namespace = namespace(config);
-    // In a pod that is the pod's name, which leads people to it.
+    // In a pod, the host's name is the pod's name, which leads people to the pod.
     let host = env::var("HOSTNAME").unwrap_or_else(|_| "controller".to_owned());
     let identity = format!("{host}_{}", Uuid::new_v4());
     campaign(LeaderElection { client: client.clone(), namespace, name: config.name.clone(), identity }, tasks)
 }
 
-/// Watches a cluster for a command that only looks; as long as the tasks are there.
+/// Watches a cluster for a command that only reads, as long as the tasks live.
 pub(crate) async fn follow(client: ApiClient) -> Result<(Tasks, watch::Receiver<Arc<ClusterView>>), RunError> {
     let (tasks, _) = Tasks::new();
     client.version().await.map_err(RunError::Cluster)?;
@@ -253,7 +253,8 @@ pub(crate) async fn follow(client: ApiClient) -> Result<(Tasks, watch::Receiver<
     Ok((tasks, view_rx))
 }
 
-/// Returns the planner's options for this cluster: its scheduler, or of those that are known the one most like it.
+/// Returns the planner's options for this cluster: those of its scheduler, or of the known scheduler that is most like
+/// it.
 async fn plan_options(client: &ApiClient) -> Result<PlanOptions, ApiFailure> {
     let minor = client.minor_release().await?;
     let is_older = |version: &&KubernetesVersion| {

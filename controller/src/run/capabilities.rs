@@ -1,4 +1,4 @@
-//! Work of the one controller that leads: each part is started where the configuration wants it.
+//! Starts the work of the one controller that leads: each part that the configuration wants.
 
 use hostler_cluster::ApiClient;
 use hostler_reconcile::ControllerParts;
@@ -24,7 +24,7 @@ use crate::{
 /// Inputs of the parts.
 pub(super) struct CapabilityStarts<'a> {
     pub(super) config: &'a ControllerConfig,
-    /// For watches of kinds that one part alone reads.
+    /// The client for watches of kinds that only one part reads.
     pub(super) watching: ApiClient,
     pub(super) watches: Watches,
     pub(super) state: ServeState,

@@ -1,4 +1,5 @@
-//! Keeps up to date what the controller can do and what it cannot, and has the log say what changes.
+//! Findings about the work that the controller can do and that it cannot. Keeps them up to date, and logs their
+//! changes.
 
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ pub(super) struct FindingSources {
     pub(super) classic_rx: watch::Receiver<ClassicStatus>,
     pub(super) provision_rx: watch::Receiver<ProvisionStatus>,
     pub(super) holds_rx: watch::Receiver<HoldStatus>,
-    /// Absent where there is no webhook.
+    /// Status of the webhook; absent where there is none.
     pub(super) steer_rx: Option<watch::Receiver<SteerStatus>>,
 }
 
@@ -44,7 +45,7 @@ impl FindingSources {
 
     /// Waits until the webhook's status changes.
     async fn steer_changed(steer_rx: &mut Option<watch::Receiver<SteerStatus>>) {
-        // Without a writer nothing is told.
+        // Without a writer no change comes.
         if let Some(steer_rx) = steer_rx
             && steer_rx.changed().await.is_ok()
         {
@@ -54,10 +55,10 @@ impl FindingSources {
     }
 }
 
-/// Looks whenever something changes, until the process stops.
+/// Makes the findings anew whenever a source changes, until the process stops.
 pub(super) fn start(mut sources: FindingSources, tasks: &Tasks) -> FindingsReader {
     let first = sources.look();
-    // Other findings that are not so yet may be so in a moment.
+    // Other findings may change within a moment: they are not logged yet.
     let off: Vec<ClusterFinding> = first.iter().filter(|finding| finding.reason == "Off").cloned().collect();
     tell(&[], &off);
     let (findings_tx, findings_rx) = watch::channel(first);
@@ -65,9 +66,9 @@ pub(super) fn start(mut sources: FindingSources, tasks: &Tasks) -> FindingsReade
     tasks.service("findings", async move {
         loop {
             tokio::select! {
-                // All are cancel safe: what has changed is still other than what was seen.
+                // All are cancel safe: a changed value still differs from the one that was read.
                 changed = sources.view_rx.changed() => if changed.is_err() { return Ok(()) },
-                // Without a writer nothing is told.
+                // Without a writer no change comes.
                 Ok(()) = sources.outcome_rx.changed() => {}
                 Ok(()) = sources.classic_rx.changed() => {}
                 Ok(()) = sources.provision_rx.changed() => {}

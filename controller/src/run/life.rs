@@ -1,4 +1,5 @@
-//! Notices to systemd: ready when it serves, alive as long as the owner of the model answers, and one line of status.
+//! Notifies systemd: ready once the controller serves, alive as long as the owner of the model answers, and one line of
+//! status.
 
 use hostler_process::{
     Tasks,

@@ -1,5 +1,5 @@
-//! The task that owns the model: takes events one after the other, does what the model says, and shows readers a new
-//! view at most every 50 ms.
+//! The task that owns the model: takes events one after the other, carries out the model's commands, and shows readers
+//! a new view at most every 50 ms.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,12 +30,12 @@ const BETWEEN_VIEWS: Duration = Duration::from_millis(50);
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
-/// Asks the owner of the model whether it still answers.
+/// Asks the owner of the model if it still answers.
 #[derive(Clone, Debug)]
 pub(super) struct ModelPulse(mpsc::Sender<oneshot::Sender<()>>);
 
 impl ModelPulse {
-    /// Comes back when the owner has answered.
+    /// Returns once the owner has answered.
     pub(super) async fn feel(&self) {
         let (answer_tx, answer_rx) = oneshot::channel();
         // Both fail only when the process stops.
@@ -44,7 +44,7 @@ impl ModelPulse {
     }
 }
 
-/// Owns the model until the process stops; returns what readers see.
+/// Owns the model until the process stops; returns the reader of views.
 pub(super) fn start(
     client: ApiClient,
     watches: Watches,
@@ -70,11 +70,11 @@ pub(super) fn start(
 struct ModelOwner {
     model: ClusterModel,
     watches: Watches,
-    /// Says which kinds are watched.
+    /// Modes of the kinds that are watched or not.
     modes: CapabilitiesConfig,
     view_tx: watch::Sender<Arc<ClusterView>>,
     pulse_rx: mpsc::Receiver<oneshot::Sender<()>>,
-    /// The time when the next view is to be shown, if there is anything new.
+    /// The time of the next view, if there is anything new.
     due: Option<Instant>,
     last: Option<Instant>,
 }
@@ -87,13 +87,13 @@ impl ModelOwner {
             let due = self.due;
             let moment = self.model.next_moment().map(Instant::from_std);
             tokio::select! {
-                // A view that is due is not put off by ever more events.
+                // Ever more events do not delay a view that is due.
                 biased;
                 // Cancel safe: a question that was not taken stays in the channel.
                 Some(answer_tx) = self.pulse_rx.recv() => drop(answer_tx.send(())),
-                // Cancel safe: it only waits.
+                // Cancel safe: the timer only waits.
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => self.publish(),
-                // Cancel safe: it only waits.
+                // Cancel safe: the timer only waits.
                 () = sleep_until(moment.unwrap_or_else(Instant::now)), if moment.is_some() => {
                     self.take(ClusterEvent::TimePassed);
                 }
@@ -106,7 +106,8 @@ impl ModelOwner {
         }
     }
 
-    /// Learns the release of the cluster: what objects mean depends on it, so nothing is taken before that is known.
+    /// Reads the release of the cluster: the meaning of objects depends on it, so no object is taken before it is
+    /// known.
     async fn begin(&mut self, client: ApiClient) {
         let mut pauses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         loop {
@@ -124,7 +125,7 @@ impl ModelOwner {
             }
             self.publish();
             tokio::select! {
-                // Cancel safe: it only waits.
+                // Cancel safe: the timer only waits.
                 () = sleep(pauses.next_pause()) => {}
                 // Cancel safe: a question that was not taken stays in the channel.
                 Some(answer_tx) = self.pulse_rx.recv() => drop(answer_tx.send(())),
@@ -132,7 +133,7 @@ impl ModelOwner {
         }
     }
 
-    /// Subscribes to kinds; one that is not wanted counts as one that is not served.
+    /// Subscribes to kinds; a kind that is not wanted counts as one that is not served.
     async fn subscribe(&mut self) -> mpsc::Receiver<(ObservedKind, ReflectorEvent)> {
         let (events_tx, events_rx) = mpsc::channel(EVENTS);
         for kind in ObservedKind::ALL {
