@@ -1,5 +1,5 @@
-//! `hostler-controller plan`: says which of the pods that want a place get one, where, and why the others do not.
-//! Nothing is changed anywhere.
+//! `hostler-controller plan`: tells which of the pods that wait for a place get one, where, and why the others do not.
+//! The command changes nothing.
 //!
 //! ```text
 //!   files, standard input ──┐
@@ -46,7 +46,7 @@ use crate::{
     serve::{PlanFile, PlanRequest},
 };
 
-/// The classes that hostler's deployment has.
+/// The classes of hostler's deployment.
 const CLASSES: &str = include_str!("../../deploy/cluster/deviceclasses.yaml");
 
 const EXAMPLES: &str = "\
@@ -108,16 +108,16 @@ enum PlanFormat {
     Yaml,
 }
 
-/// The outcome of an answer.
+/// The outcome of a plan.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum PlanOutcome {
-    /// All pods that want a place get one.
+    /// All pods get a place.
     Fits,
-    /// Some of them do not.
+    /// Some pods get no place.
     DoesNotFit,
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PlanError {
     /// The input is wrong.
@@ -147,7 +147,7 @@ pub(crate) fn told(problems: &[InputProblem]) -> String {
     format!("{count} with what was given{}", lines.concat())
 }
 
-/// Answers, on `out`.
+/// Answers on `out`.
 pub(crate) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<PlanOutcome, PlanError> {
     if args.remote.is_named() {
         let answer = args.ask_controller()?;
@@ -171,14 +171,14 @@ fn outcome(answer: &PlanAnswer) -> PlanOutcome {
 /// A question to the planner.
 #[derive(Debug)]
 pub(crate) struct PlanQuestion<'a> {
-    /// The cluster, and the pods that want a place.
+    /// The cluster, and the pods to place.
     pub(crate) manifests: Manifests,
-    /// Changes that are made before.
+    /// Changes that are made before planning.
     pub(crate) changes: &'a [Change],
 }
 
 impl PlanQuestion<'_> {
-    /// Places as much as fits, within the boxes; `problems` are those of reading.
+    /// Places as many pods as fit, within the boxes; `problems` are those of reading.
     pub(crate) fn answer(
         mut self,
         options: &PlanOptions,
@@ -188,7 +188,7 @@ impl PlanQuestion<'_> {
         let mut asked = pods::asked_or_alone(&self.manifests);
         problems.extend(pods::excess(&asked));
         let mut notes = pods::notes(&self.manifests);
-        // Pods that have lost a place come before those that never had one.
+        // Pods that have lost their place come before pods that never had one.
         asked.splice(..0, change(&mut self.manifests, self.changes, &mut problems));
         if !problems.is_empty() {
             return Err(problems);
@@ -215,7 +215,7 @@ fn change(manifests: &mut Manifests, changes: &[Change], problems: &mut Vec<Inpu
     evicted
 }
 
-/// Writes the answer as a program or a person wants it.
+/// Writes the answer in a format.
 fn write_answer(answer: &PlanAnswer, format: PlanFormat, out: &mut dyn Write) -> Result<(), PlanError> {
     match format {
         PlanFormat::Table => out.write_all(plain(&table::narrow(answer)).as_bytes())?,
@@ -230,7 +230,7 @@ fn write_answer(answer: &PlanAnswer, format: PlanFormat, out: &mut dyn Write) ->
 }
 
 impl PlanArgs {
-    /// Has a controller answer, from what it knows already.
+    /// Has a controller answer, from its view of the cluster.
     fn ask_controller(&self) -> Result<PlanAnswer, PlanError> {
         let (mut request, mut problems) = (PlanRequest::default(), Vec::new());
         for capture in &self.node_capture {
@@ -255,7 +255,7 @@ impl PlanArgs {
         })
     }
 
-    /// Reads everything that was named; returns the version of the cluster, if one was asked.
+    /// Reads all inputs; returns the version of the cluster, if one is read.
     fn read(
         &self,
         manifests: &mut Manifests,
@@ -264,7 +264,7 @@ impl PlanArgs {
         let server = self.read_cluster(manifests, problems)?;
         let has_cluster = self.cluster || self.access.is_named();
         if !self.node_capture.is_empty() && !has_cluster {
-            // Devices of a captured node are selected by the classes of the cluster that it comes to.
+            // Devices of a captured node are selected by the classes of the cluster that it joins.
             let classes = InputText { name: "classes of hostler".to_owned(), text: CLASSES.to_owned() };
             manifests.read(&classes, InputLayer::Base, problems);
         }
@@ -312,7 +312,7 @@ impl PlanArgs {
     }
 }
 
-/// Returns the features of that version, with gates that are not as the version has them.
+/// Returns the features of a version, with gates that differ from the version's.
 pub(crate) fn features(version: KubernetesVersion, gates: &[FeatureGate]) -> Features {
     gates.iter().fold(Features::for_version(version), |features, gate| match gate.is_on {
         true => features.with(gate.feature),

@@ -1,4 +1,4 @@
-//! The answer, as programs read it. docs/planning.md describes it.
+//! The answer, for programs. docs/planning.md describes it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,29 +7,29 @@ use hostler_allocator::plan::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Raised when a field changes its meaning or goes away; fields may be added.
+/// Version of the answer: it changes when a field changes its meaning or goes away; fields may be added.
 pub(crate) const ANSWER_VERSION: &str = "output.hostler.dev/v1";
 
-/// Nodes that are named with a reason.
+/// The most nodes that are named with a reason.
 const EXAMPLES: usize = 10;
 
-/// Answer to which pods fit where.
+/// Answer to a question about which pods fit, and where.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PlanAnswer {
     api_version: String,
     kind: String,
-    /// The version of Kubernetes whose scheduler is meant.
+    /// The version of Kubernetes whose scheduler decides.
     pub(crate) kubernetes: String,
-    /// Verdict about all pods that want a place.
+    /// Verdict about all pods.
     pub(crate) verdict: Verdict,
     /// The order in which sets of equal priority were placed.
     pub(crate) order: Order,
-    /// Pods that want a place, in the order in which they were read.
+    /// Sets of pods to place, in the order in which they were read.
     pub(crate) pod_sets: Vec<PodSetAnswer>,
-    /// Devices by driver: all there are, and those that would be left.
+    /// Devices by driver: all devices, and those that would be left.
     pub(crate) devices: Vec<DevicesAnswer>,
-    /// The same by class; a device can be of several.
+    /// The same counts by class; a device can be of several.
     pub(crate) classes: Vec<ClassAnswer>,
     /// Nodes, with the pods that would come and the resources that would be left.
     pub(crate) nodes: Vec<NodeAnswer>,
@@ -42,25 +42,25 @@ pub(crate) struct PlanAnswer {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PodSetAnswer {
-    /// Their namespace.
+    /// Namespace of the pods.
     pub(crate) namespace: String,
     /// `Deployment train`.
     pub(crate) name: String,
     /// Verdict about all pods of the set.
     pub(crate) verdict: Verdict,
-    /// Number of pods that want a place.
+    /// Number of pods to place.
     pub(crate) wanted: u32,
-    /// Number of pods that get one.
+    /// Number of pods that get a place.
     pub(crate) placed: u32,
     /// Nodes of the pods that get a place.
     pub(crate) nodes: Vec<PlacementAnswer>,
-    /// Why no more fit, the reason of most nodes first.
+    /// Reasons why no more pods fit, the reason of most nodes first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) reasons: Vec<ReasonAnswer>,
-    /// The point at which planning was cut short: the question took more work or time than one asker has.
+    /// The point at which planning was cut short: the question took more work or time than one visitor has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cut_short: Option<CutShort>,
-    /// Wishes that are not judged here: the answer holds only as far as these have no say.
+    /// Fields that are not judged here: the answer holds only as far as these decide nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) unsupported: Vec<String>,
     /// Facts to know about the pods.
@@ -75,12 +75,12 @@ pub(crate) struct PlacementAnswer {
     pub(crate) pods: u32,
 }
 
-/// Why no more pods fit.
+/// The reason why no more pods fit.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct ReasonAnswer {
     /// The reason in words.
     pub(crate) reason: String,
-    /// Number of nodes where it is the first reason; 0 for one that is not a node's.
+    /// Number of nodes where this reason is the first; 0 for a reason that is not a node's.
     pub(crate) nodes: usize,
     /// Names of some of these nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -108,9 +108,9 @@ pub(crate) struct ClassAnswer {
 pub(crate) struct CountAnswer {
     /// All devices.
     pub(crate) devices: usize,
-    /// Devices in service that can be had, all or a part, before.
+    /// Devices in service of which all or a part is free, before.
     pub(crate) free: usize,
-    /// Devices that could be had after.
+    /// Devices of which all or a part would be free after.
     pub(crate) left: usize,
 }
 
@@ -123,12 +123,12 @@ pub(crate) struct NodeAnswer {
     pub(crate) placed: u32,
     /// Resources of the node that would be left.
     pub(crate) left: BTreeMap<String, String>,
-    /// Devices of its own that would be free, all or a part, by driver.
+    /// Devices of the node that would be free, all or a part, by driver.
     pub(crate) devices_left: BTreeMap<String, usize>,
 }
 
 impl PlanAnswer {
-    /// Makes the answer of a plan of a snapshot; notes are of the sets, one list each, and of the whole.
+    /// Makes the answer from a plan of a snapshot; there are notes of each set, and of the whole.
     pub(crate) fn new(
         before: &Snapshot,
         plan: &Plan,

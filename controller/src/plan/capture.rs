@@ -1,7 +1,7 @@
 //! Reads the objects that a captured node would have in a cluster.
 //!
-//! A capture is a compressed archive of a machine; beside the machine's files it holds a Node and the ResourceSlices of
-//! its devices, which the daemon made of them. So nothing here needs to know hardware.
+//! A capture is a compressed archive of a machine. Beside the machine's files it holds a Node and the ResourceSlices of
+//! its devices, which the daemon has made. So this module needs no knowledge of hardware.
 
 use std::{
     io::{self, BufReader, Read},
@@ -16,13 +16,13 @@ use serde_json::Value;
 
 use super::read::InputText;
 
-/// The file in the archive.
+/// Name of the file with the objects, in the archive.
 const OBJECTS: &str = "hostler-objects.json";
 
-/// The most that an archive may unpack to; the same limit as for programs that look at the machine in it.
+/// The most bytes that an archive may unpack to; the limit is the same for programs that read the machine in it.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// A node with a thousand devices has a megabyte of slices.
+/// The most bytes of objects: a node with a thousand devices has a megabyte of slices.
 const MOST_OBJECT_BYTES: u64 = 64 << 20;
 
 /// The option `--node-capture`: a file, and the name of its node.
@@ -32,7 +32,7 @@ pub(crate) struct NodeCapture {
     node: String,
 }
 
-/// Why a capture gives no node.
+/// The reason why a capture gives no node.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NodeCaptureError {
     /// The file cannot be opened.
@@ -59,7 +59,7 @@ pub(crate) enum NodeCaptureError {
 impl FromStr for NodeCapture {
     type Err = String;
 
-    /// Parses `NODE=FILE`, or `FILE`, whose node is then called as the file is.
+    /// Parses `NODE=FILE`, or `FILE`; the node of the second form has the name of the file.
     fn from_str(text: &str) -> Result<Self, String> {
         let named = text.split_once('=').filter(|(node, _)| NodeName::new(*node).is_ok());
         if let Some((node, file)) = named {
@@ -110,8 +110,7 @@ fn find(mut archive: tar::Archive<impl Read>) -> io::Result<Option<Vec<u8>>> {
     Ok(None)
 }
 
-/// Gives the node another name, wherever it stands; captures do not know it, or have been told to keep it to
-/// themselves.
+/// Renames the node in all objects; captures do not know its name, or were told to leave it out.
 fn rename(list: &mut Value, node: &str) {
     let Some(items) = list["items"].as_array_mut() else { return };
     let is_node = |item: &&Value| item["kind"] == "Node";
@@ -123,7 +122,7 @@ fn rename(list: &mut Value, node: &str) {
             item["metadata"]["labels"]["kubernetes.io/hostname"] = node.into();
             continue;
         }
-        // Two captures of one kind of machine have slices of one name; the order within a pool stays.
+        // Two captures of one kind of machine have slices of the same names; the order within a pool stays.
         let name = item["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         item["metadata"]["name"] = format!("{name}-{node}").into();
         item["spec"]["nodeName"] = node.into();

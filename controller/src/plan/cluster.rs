@@ -1,4 +1,4 @@
-//! Reads a live cluster: everything that decides where pods go, and nothing is written.
+//! Reads a live cluster: everything that decides where pods go. Writes nothing.
 
 use hostler_api::{hardware, resource::ApiVersion};
 use hostler_cluster::{ApiClient, ApiFailure, Collection, ConnectError};
@@ -10,7 +10,7 @@ use crate::{cluster_args::ClusterArgs, model::ObservedKind};
 /// The cluster's name in messages.
 pub(crate) const SOURCE: &str = "cluster";
 
-/// Why a cluster cannot be read.
+/// The reason why a cluster cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClusterReadError {
     /// There are no credentials.
@@ -38,7 +38,7 @@ impl ClusterReadError {
     }
 }
 
-/// The cluster that was asked.
+/// A cluster that can be read.
 #[derive(Debug)]
 pub(crate) struct LiveCluster {
     client: ApiClient,
@@ -58,8 +58,8 @@ impl LiveCluster {
         self.client.minor_release().await.map_err(ClusterReadError::call)
     }
 
-    /// Gives every list to `each` that tells which devices there are and who has them, page by page. A cluster
-    /// need not have reports of nodes.
+    /// Gives every list of devices and of their holders to `each`, page by page. A cluster need not have reports of
+    /// nodes.
     pub(crate) async fn read_stock(&self, each: &mut dyn FnMut(InputText)) -> Result<(), ClusterReadError> {
         self.list(&Collection::core("Node", "nodes"), each).await?;
         for (kind, plural) in
@@ -71,7 +71,7 @@ impl LiveCluster {
             self.list_first(&kind.collections(Some(self.version)), each).await?;
         }
         match self.read_reservations(each).await {
-            // The answer has then no names of Reservations for which devices are held, and says so.
+            // The answer then has no names of Reservations for which devices are held, and says so.
             Err(ClusterReadError::Forbidden { .. }) => Ok(()),
             read => read,
         }
@@ -95,8 +95,8 @@ impl LiveCluster {
         self.list_first(&ObservedKind::DeviceTaintRule.collections(Some(self.version)), each).await
     }
 
-    /// Gives every list to `each` that says how ProvisioningRequests stand: all of them, pods and their templates of a
-    /// namespace, and Reservations, where there are any and they may be read.
+    /// Gives every list about the state of ProvisioningRequests to `each`: all requests, pods and their templates of a
+    /// namespace, and Reservations, where the kind is served and may be read.
     pub(crate) async fn read_requests(
         &self,
         namespace: &str,
@@ -116,7 +116,7 @@ impl LiveCluster {
         self.list_first(&ObservedKind::Reservation.collections(Some(self.version)), each).await
     }
 
-    /// Gives the pods and claims of these namespaces to `each`, or all where none are named.
+    /// Gives the pods and claims of these namespaces to `each`, or of all namespaces for an empty list.
     pub(crate) async fn read_owners(
         &self,
         namespaces: Option<&[String]>,
@@ -134,7 +134,7 @@ impl LiveCluster {
         Ok(())
     }
 
-    /// Returns the devices of a node, and those it is told to close; `None` where it says nothing.
+    /// Returns the devices of a node, and those that it was told to close; `None` if it has no NodeHardware.
     pub(crate) async fn node_hardware(&self, node: &str) -> Result<Option<Value>, ClusterReadError> {
         let all = Collection::custom(
             hardware::GROUP,
@@ -154,7 +154,7 @@ impl LiveCluster {
         }
     }
 
-    /// Returns the first of `alternatives` that the server has; it may have none.
+    /// Gives every list of the first of `alternatives` that the server serves to `each`; it may serve none.
     async fn list_first(
         &self,
         alternatives: &[Collection],
@@ -171,7 +171,7 @@ impl LiveCluster {
 
     async fn list(&self, all: &Collection, each: &mut dyn FnMut(InputText)) -> Result<(), ClusterReadError> {
         let mut page = |bytes: Vec<u8>| {
-            // Bytes that are no UTF-8 are no JSON either, which the reader tells with its place.
+            // Bytes that are no UTF-8 are no JSON either; the reader reports the place.
             let text = String::from_utf8_lossy(&bytes).into_owned();
             each(InputText { name: format!("{SOURCE}, {}", all.plural()), text });
         };

@@ -1,4 +1,4 @@
-//! Everything that was read, by kind and name.
+//! All objects that were read, by kind and name.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -27,12 +27,12 @@ use crate::{hold::ReservationObject, view::LazySnapshot};
 pub(crate) struct PriorityClass {
     /// The priority; a greater one comes first.
     pub(crate) value: i32,
-    /// True if it is that of pods that name none.
+    /// True if the priority is that of pods that name no class.
     #[serde(default)]
     pub(crate) global_default: bool,
 }
 
-/// Everything that was read.
+/// All objects that were read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Manifests {
     /// Facts of the cluster.
@@ -43,7 +43,7 @@ pub(crate) struct Manifests {
     pub(crate) pods: BTreeMap<ObjectKey, Pod>,
     /// Objects that make pods, in the order of being read.
     pub(crate) workloads: Vec<Workload>,
-    /// Claims, and whether they have been given anything.
+    /// Claims; true if the claim has devices.
     pub(crate) claims: BTreeMap<ObjectKey, bool>,
     /// Templates of claims, in the order of being read.
     pub(crate) templates: Vec<ObjectKey>,
@@ -53,10 +53,10 @@ pub(crate) struct Manifests {
     pub(crate) reports: Vec<NodeHardware>,
     /// Reservations, by name.
     pub(crate) reservations: BTreeMap<String, Arc<ReservationObject>>,
-    /// Kinds that mean nothing here, with their number.
+    /// Kinds that have no meaning here, with the number of objects.
     pub(crate) unread: BTreeMap<String, usize>,
     origins: BTreeMap<(String, ObjectKey), Origin>,
-    /// Number of objects that had to be named.
+    /// Number of names that were generated.
     generated: usize,
 }
 
@@ -68,7 +68,7 @@ struct Origin {
     layer: InputLayer,
 }
 
-/// The layers of input: a file says what shall be, of a cluster that says what is.
+/// The layers of input: objects of files replace those of a cluster.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum InputLayer {
     /// A live cluster, or a captured node.
@@ -87,10 +87,10 @@ const VERSIONS: [(&str, &[&str]); 6] = [
     ("scheduling.k8s.io", &["v1"]),
 ];
 
-/// Rules came later than the rest of their group.
+/// The versions of DeviceTaintRules, which came later than the rest of their group.
 const RULE_VERSIONS: &[&str] = &["v1", "v1beta2", "v1alpha3"];
 
-/// Kinds that are in no namespace.
+/// Kinds without a namespace.
 const OF_THE_CLUSTER: [&str; 7] = [
     "DeviceClass",
     "DeviceTaintRule",
@@ -101,7 +101,7 @@ const OF_THE_CLUSTER: [&str; 7] = [
     "ResourceSlice",
 ];
 
-/// An object that is about to be taken over.
+/// An object that is being read into the manifests.
 struct TakenObject<'a, 'o> {
     object: &'a RawObject<'o>,
     head: &'a ObjectHead,
@@ -109,7 +109,7 @@ struct TakenObject<'a, 'o> {
 }
 
 impl Manifests {
-    /// Begins with nothing read, beside what is known of a cluster that is watched.
+    /// Begins without objects, above the facts of a watched cluster.
     pub(crate) fn over(planner: &Arc<LazySnapshot>) -> Self {
         Self { facts: planner.get().facts().clone(), base: Some(planner.clone()), ..Self::default() }
     }
@@ -122,7 +122,7 @@ impl Manifests {
         }
     }
 
-    /// Takes over every object of a text; what is wrong with one hides no other.
+    /// Reads every object of a text; a mistake in one object hides no other.
     pub(crate) fn read(&mut self, input: &InputText, layer: InputLayer, problems: &mut Vec<InputProblem>) {
         for_each_object(input, problems, &mut |object| {
             let head = object.head()?;
@@ -162,7 +162,7 @@ impl Manifests {
         open.filter(|key| self.is_of_files("ResourceClaim", key))
     }
 
-    /// Returns templates of files.
+    /// Returns the templates of files.
     pub(crate) fn own_templates(&self) -> impl Iterator<Item = &ObjectKey> {
         self.templates.iter().filter(|key| self.is_of_files("ResourceClaimTemplate", key))
     }
@@ -201,7 +201,7 @@ impl Manifests {
         self.keep(taken, |all, key, it: ReplicatedWorkload| all.workloads.push(it.workload(replicated, key)))
     }
 
-    /// Reads an object as its own kind, and has `place` put it where it belongs.
+    /// Reads an object as its own kind, and calls `place` with it.
     fn keep<T: DeserializeOwned>(
         &mut self,
         taken: TakenObject<'_, '_>,
@@ -215,7 +215,7 @@ impl Manifests {
         Ok(())
     }
 
-    /// Returns the name of an object, which no other of its kind may have.
+    /// Returns the name of an object, which no other object of its kind may have.
     fn own_name(
         &mut self,
         object: &RawObject<'_>,
@@ -239,7 +239,7 @@ impl Manifests {
         Ok(key)
     }
 
-    /// Makes a name; an API server would append something that is not known yet.
+    /// Makes a name; an API server would append characters that are not known yet.
     fn generated_name(
         &mut self,
         object: &RawObject<'_>,

@@ -11,23 +11,23 @@ use hostler_api::{
 
 use super::{manifests::Manifests, read::InputProblem, workload::Workload};
 
-/// The label that tells which ReplicaSet of a Deployment a pod is of; it is the end of the ReplicaSet's name.
+/// The label that names a pod's ReplicaSet within its Deployment; it is the end of the ReplicaSet's name.
 const TEMPLATE_HASH: &str = "pod-template-hash";
 
-/// Pods that are alike and want a place, and what there is to know about them.
+/// Pods that are alike and need a place, with facts about them.
 #[derive(Clone, Debug)]
 pub(crate) struct AskedPods {
     /// The pods.
     pub(crate) set: PodSet,
-    /// Facts to know, in sentences.
+    /// Facts about the pods, in sentences.
     pub(crate) notes: Vec<String>,
 }
 
-/// Pods of one set that a plan is made for and tested with. More are a mistake in a manifest.
+/// The most pods of one set that a plan is made for and tested with. More are a mistake in a manifest.
 const MOST_PODS: u32 = 16_384;
 
-/// Returns sets that are more than a plan is made for. The number of sets is not limited: each costs its own time and
-/// no more.
+/// Returns a problem for each set that is larger than a plan can be. The number of sets is not limited: each set costs
+/// its own time and no more.
 pub(crate) fn excess(asked: &[AskedPods]) -> Vec<InputProblem> {
     let too_large = asked.iter().map(|asked| &asked.set).filter(|set| set.count > MOST_PODS);
     too_large.map(excess_of).collect()
@@ -42,13 +42,13 @@ fn excess_of(set: &PodSet) -> InputProblem {
     InputProblem::whole(format!("{} in {}", set.name, set.namespace), reason)
 }
 
-/// Claims that were made for the pod, and go with it.
+/// Returns the claims that were made for the pod, and go with it.
 fn uses_generated(pod: &Pod) -> Vec<String> {
     pod.status.resource_claim_statuses.iter().filter_map(|status| status.resource_claim_name.clone()).collect()
 }
 
-/// Returns the pods that want a place: those that workloads lack, and pods that no workload asks for, in the order in
-/// which they were read.
+/// Returns the pods that need a place: those that workloads lack, and pods without a workload, in the order in which
+/// they were read.
 fn asked(all: &Manifests) -> Vec<AskedPods> {
     let owners = PodOwners::new(all);
     let mut asked = of_workloads(all, &owners);
@@ -56,7 +56,8 @@ fn asked(all: &Manifests) -> Vec<AskedPods> {
     asked
 }
 
-/// Returns the same, and claims and templates of files that no pod names, each as the only wish of a pod.
+/// Returns the pods that need a place, and for each claim and template of a file that no pod names, a pod with it
+/// alone.
 pub(crate) fn asked_or_alone(all: &Manifests) -> Vec<AskedPods> {
     let mut asked = asked(all);
     let (claims, templates) = named(all);
@@ -90,7 +91,7 @@ fn named(all: &Manifests) -> (Names<'_>, Names<'_>) {
     (claims, templates)
 }
 
-/// A pod that wants nothing but a claim.
+/// A pod with a claim and nothing else.
 fn pod_with(kind: &str, key: &ObjectKey) -> PodSet {
     let name = Some(key.name.clone());
     let claim = match kind {
@@ -119,7 +120,7 @@ fn of_workloads(all: &Manifests, owners: &PodOwners<'_>) -> Vec<AskedPods> {
     asked.collect()
 }
 
-/// Workloads that make a pod anew when it is gone; by kind, namespace and name.
+/// Workloads that replace a pod when it is gone, by kind, namespace and name.
 struct PodOwners<'a>(BTreeMap<(&'a str, &'a str, &'a str), WorkloadName<'a>>);
 
 type WorkloadName<'a> = (&'static str, &'a ObjectKey);
@@ -138,8 +139,8 @@ impl<'a> PodOwners<'a> {
         workloads.get(&(kind, namespace, name)).copied()
     }
 
-    /// Returns the workload of a pod, if it was read. ReplicaSets stand between Deployments and pods, and are named
-    /// after both.
+    /// Returns the workload of a pod, if it was read. ReplicaSets stand between Deployments and pods, and have names
+    /// made of both.
     fn of(&self, key: &ObjectKey, pod: &Pod) -> Option<WorkloadName<'a>> {
         let owner = controller(pod)?;
         let hash = pod.metadata.labels.get(TEMPLATE_HASH).filter(|_| owner.kind == "ReplicaSet");
@@ -148,7 +149,7 @@ impl<'a> PodOwners<'a> {
         of_deployment.or_else(|| self.find(&key.namespace, &owner.kind, &owner.name))
     }
 
-    /// True if the workload's owner asks for its pods.
+    /// True if the workload belongs to another workload that was read.
     fn is_part(&self, workload: &Workload) -> bool {
         let owner = workload.owner.as_ref();
         owner.is_some_and(|owner| self.find(&workload.key.namespace, &owner.kind, &owner.name).is_some())
@@ -164,7 +165,7 @@ impl<'a> PodOwners<'a> {
     }
 }
 
-/// Returns pods without a node that no workload asks for. Those of one owner that look alike are one set.
+/// Returns pods without a node that belong to no workload. Those of one owner that look alike are one set.
 fn waiting(all: &Manifests, owners: &PodOwners<'_>) -> Vec<PodSet> {
     let mut sets: Vec<PodSet> = Vec::new();
     let mut last: BTreeMap<(&str, String), usize> = BTreeMap::new();
@@ -191,7 +192,7 @@ fn waits(pod: &Pod) -> bool {
     pod.node().is_none() && !has_ended && pod.metadata.deletion_timestamp.is_none()
 }
 
-/// Returns the pod's wishes. A claim that was made for it and has its devices already is one that it names.
+/// Returns the pod's spec. A claim that was made for the pod and has its devices already is one that the spec names.
 fn with_given_claims(all: &Manifests, key: &ObjectKey, pod: &Pod) -> PodSpec {
     let mut spec = pod.spec.clone();
     for claim in &mut spec.resource_claims {
@@ -220,7 +221,7 @@ fn controller(pod: &Pod) -> Option<&OwnerReference> {
     controller_of(&pod.metadata)
 }
 
-/// Returns the owner that makes the object anew when it is gone.
+/// Returns the owner that replaces the object when it is gone.
 pub(super) fn controller_of(metadata: &ObjectMeta) -> Option<&OwnerReference> {
     metadata.owner_references.first()
 }
@@ -248,7 +249,7 @@ pub(crate) fn notes(all: &Manifests) -> Vec<String> {
     notes
 }
 
-/// Returns pods on nodes with claims of which nothing was read.
+/// Returns pods on nodes with claims that were not read.
 fn pods_with_lost_claims(all: &Manifests) -> BTreeSet<&ObjectKey> {
     let lacks = |(key, pod): &(&ObjectKey, &Pod)| {
         let named = pod.spec.resource_claims.iter().filter_map(|claim| claim.resource_claim_name.clone());

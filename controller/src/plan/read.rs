@@ -1,4 +1,4 @@
-//! Reads the input: from names on a command line to objects, with everything that is wrong on the way.
+//! Reads the input: from names on a command line to objects, with every mistake on the way.
 
 mod document;
 mod files;
@@ -25,7 +25,7 @@ pub(crate) struct InputProblem {
 }
 
 impl InputProblem {
-    /// Makes a problem of a source as a whole.
+    /// Makes a problem about a source as a whole.
     pub(crate) fn whole(source: impl Into<String>, reason: impl fmt::Display) -> Self {
         let finding = ManifestFinding { reason: reason.to_string(), ..ManifestFinding::default() };
         Self { source: source.into(), finding }

@@ -1,4 +1,4 @@
-//! The answer for people: text in columns, the reasons in sentences below.
+//! The answer for people: text in columns, and the reasons in sentences below.
 
 use std::fmt::Write;
 
@@ -8,16 +8,16 @@ use hostler_cli::table::TextTable;
 
 use super::answer::{CountAnswer, NodeAnswer, PlacementAnswer, PlanAnswer, PodSetAnswer};
 
-/// Nodes that are named beside a set of pods, or a reason; -o wide names all.
+/// The most nodes that are named beside a set of pods, or a reason; -o wide names all.
 const FEW_NODES: usize = 4;
 
-/// Reasons that are told of a set of pods.
+/// The most reasons that are named for a set of pods.
 const FEW_REASONS: usize = 3;
 
-/// Resources that are shown of nodes, as far as they have them.
+/// Resources that are shown for nodes that have them.
 const RESOURCES: [&str; 3] = ["cpu", "memory", "pods"];
 
-/// Writes what fits, why not more, and what is left.
+/// Writes the pods that fit, the reasons why no more do, and the devices that are left.
 pub(crate) fn narrow(answer: &PlanAnswer) -> String {
     sections(answer, FEW_NODES, FEW_REASONS, Vec::new())
 }
@@ -52,7 +52,7 @@ fn placed(sets: &[PodSetAnswer], most: usize) -> String {
     table.to_string()
 }
 
-/// Tells why pods get no place; `None` where all do.
+/// Names the reasons why pods get no place; `None` if all get one.
 fn refused(set: &PodSetAnswer, most_nodes: usize, most_reasons: usize) -> Option<String> {
     let without = set.wanted.saturating_sub(set.placed);
     if without == 0 && set.unsupported.is_empty() {
@@ -78,14 +78,14 @@ fn refused(set: &PodSetAnswer, most_nodes: usize, most_reasons: usize) -> Option
     Some(text)
 }
 
-/// Names the first few of nodes of which only examples are known.
+/// Names the first few nodes, of which only examples are known.
 fn named(examples: &[String], count: usize, most: usize) -> String {
     let shown: Vec<&str> = examples.iter().take(most).map(String::as_str).collect();
     let dots = if shown.len() < count { ", …" } else { "" };
     format!("{}{dots}", shown.join(", "))
 }
 
-/// Writes the devices by class, which is what claims ask for; by driver where no classes were given.
+/// Writes the devices by class, which claims ask for; by driver if no classes were read.
 fn devices(answer: &PlanAnswer) -> String {
     let classes: Vec<(&String, &CountAnswer)> = answer.classes.iter().map(|it| (&it.class, &it.count)).collect();
     let drivers: Vec<(&String, &CountAnswer)> = answer.devices.iter().map(|it| (&it.driver, &it.count)).collect();

@@ -1,4 +1,4 @@
-//! Objects that make pods: the template of their pods, and the number that there should be.
+//! Objects that make pods: the template of their pods, and the wanted number.
 
 use hostler_api::ObjectKey;
 use hostler_api::core::{ObjectMeta, OwnerReference, PodTemplateSpec};
@@ -13,13 +13,13 @@ pub(crate) struct Workload {
     pub(crate) kind: &'static str,
     /// Namespace and name.
     pub(crate) key: ObjectKey,
-    /// Number of pods that there should be at a time.
+    /// Number of pods that the workload wants at a time.
     pub(crate) wanted: u32,
     /// The template of its pods.
     pub(crate) template: PodTemplateSpec,
     /// The owner of the workload.
     pub(crate) owner: Option<OwnerReference>,
-    /// A wish that is not looked at, in words.
+    /// A field of the workload that planning does not judge, in words.
     pub(crate) unseen: Option<&'static str>,
 }
 
@@ -92,7 +92,7 @@ impl Job {
     }
 }
 
-/// A CronJob; asked for once, as its next job.
+/// A CronJob; it is planned once, as its next job.
 #[derive(Debug, Deserialize)]
 pub(super) struct CronJob {
     spec: CronJobSpec,

@@ -7,13 +7,13 @@ use serde_saphyr::{Budget, MessageFormatter, UserMessageFormatter};
 /// A part of a text between separators.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DocumentText<'a> {
-    /// With its separator, if it has one.
+    /// The text, with its separator, if it has one.
     pub(super) text: &'a str,
-    /// Number of its first line in the whole text.
+    /// Number of the part's first line in the whole text.
     pub(super) first_line: usize,
 }
 
-/// The documents of a text, without those that say nothing.
+/// The documents of a text, without empty ones.
 ///
 /// YAML lets no document contain a line that begins with its separator, nor does JSON.
 pub(super) fn documents(text: &str) -> Vec<DocumentText<'_>> {
@@ -42,7 +42,7 @@ impl<'a> DocumentText<'a> {
         body.trim()
     }
 
-    /// Comments, directives and ends say nothing.
+    /// True if the document is not empty: comments, directives and ends do not count.
     fn says_something(&self) -> bool {
         self.body().lines().any(|line| {
             let line = line.trim();
@@ -50,16 +50,16 @@ impl<'a> DocumentText<'a> {
         })
     }
 
-    /// Reads it as YAML.
+    /// Reads the document as YAML.
     pub(super) fn yaml<T: DeserializeOwned>(&self) -> Result<T, ManifestFinding> {
         let limits = self.limits();
-        // Without the booleans of YAML 1.1: a request may be called `n`.
+        // The booleans of YAML 1.1 are off: a request may be called `n`.
         let options = serde_saphyr::options! { strict_booleans: true, with_snippet: false, budget: limits };
         serde_saphyr::from_str_with_options(self.text, options).map_err(|error| self.syntax(&error))
     }
 
-    /// A list of all devices of a large cluster is no attack: as many nodes as there are bytes are no more work than the text
-    /// itself. What anchors can multiply stays limited.
+    /// The parser's limits. A list of all devices of a large cluster is no attack: as many nodes as there are bytes are
+    /// no more work than the text itself. Anchors, which can multiply content, stay limited.
     fn limits(&self) -> Option<Budget> {
         let least = Budget::default();
         let most = |usual: usize| usual.max(self.text.len());
@@ -76,7 +76,7 @@ impl<'a> DocumentText<'a> {
         ManifestFinding { line, reason, ..ManifestFinding::default() }
     }
 
-    /// The number in the whole text of a line of this document.
+    /// Number, in the whole text, of a line of this document.
     pub(super) fn line(&self, own: u64) -> usize {
         self.first_line + usize::try_from(own).unwrap_or_default().saturating_sub(1)
     }

@@ -10,17 +10,17 @@ use hostler_files::{read_argument, read_stream};
 
 use super::InputProblem;
 
-/// The name of `-f -`.
+/// The name of `-f -` in messages.
 const STDIN: &str = "standard input";
 
-/// Five thousand nodes with a hundred devices each have 370 MB of slices in JSON, and twice as much as `kubectl` writes
-/// it.
+/// The most bytes of a text: five thousand nodes with a hundred devices each have 370 MB of slices in JSON, and twice
+/// as much as `kubectl` writes it.
 const MOST_BYTES: u64 = 2 << 30;
 
-/// Names that are read in a folder. A file that is named itself may be called anything.
+/// Endings of the files that are read in a folder. A file that is named itself may have any ending.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
-/// A text, and what it is called in messages.
+/// A text, and its name in messages.
 #[derive(Debug)]
 pub(crate) struct InputText {
     /// File, or `standard input`.
@@ -29,8 +29,8 @@ pub(crate) struct InputText {
     pub(crate) text: String,
 }
 
-/// Gives each text to `each`, one after the other: they need not all be in memory. What cannot be read is told, and the
-/// others are read all the same. A file or folder that is met twice is read once.
+/// Gives each text to `each`, one after the other: the texts need not all be in memory. A file that cannot be read is
+/// reported, and the others are read all the same. A file or folder that is met twice is read once.
 pub(crate) fn for_each_text(named: &[PathBuf], problems: &mut Vec<InputProblem>, each: &mut dyn FnMut(InputText)) {
     let mut walk = FileWalk { seen: BTreeSet::new(), left: MOST_BYTES, problems, each };
     for path in named {
@@ -39,7 +39,7 @@ pub(crate) fn for_each_text(named: &[PathBuf], problems: &mut Vec<InputProblem>,
 }
 
 struct FileWalk<'a> {
-    /// Without links: a folder that leads back to itself is met once.
+    /// Real paths that were read: a folder that links back to itself is met once.
     seen: BTreeSet<PathBuf>,
     left: u64,
     problems: &'a mut Vec<InputProblem>,
@@ -100,7 +100,7 @@ fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(entries)
 }
 
-/// True for folders below, and files that look like manifests; hidden ones are private.
+/// True for folders, and for files that look like manifests; hidden ones are private.
 fn is_read(path: &Path) -> bool {
     let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
     let is_manifest = || path.extension().is_some_and(|found| EXTENSIONS.iter().any(|known| found == *known));

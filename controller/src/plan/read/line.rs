@@ -1,4 +1,4 @@
-//! Finds the line of a YAML text on which a field stands. Asked only for what is wrong.
+//! Finds the line of a YAML text on which a field stands. Runs only for mistakes.
 
 use std::fmt;
 
@@ -8,20 +8,20 @@ use serde::{
 };
 use serde_saphyr::Spanned;
 
-/// A value as far as it has fields with places.
+/// A value, with the places of its fields.
 #[derive(Debug, Default)]
 pub(super) enum PlacedValue {
-    /// Text, number, truth or nothing.
+    /// Text, number, boolean or null.
     #[default]
     Scalar,
-    /// In their order.
+    /// Items in their order.
     List(Vec<Spanned<PlacedValue>>),
-    /// By name.
+    /// Fields by name.
     Map(Vec<(String, Spanned<PlacedValue>)>),
 }
 
 impl PlacedValue {
-    /// The line of the field at a path such as `items[3].spec.nodeName`, or of what is nearest above it.
+    /// The line of the field at a path such as `items[3].spec.nodeName`, or of the nearest field above it.
     pub(super) fn line_of(&self, path: &str) -> Option<u64> {
         let mut value = self;
         let mut line = None;
@@ -33,7 +33,7 @@ impl PlacedValue {
         line
     }
 
-    /// The value that the path leads to first, and the rest of the path. Names may have dots.
+    /// The value of the path's first step, and the rest of the path. Names may have dots.
     fn step<'a, 'p>(&'a self, path: &'p str) -> Option<(&'a Spanned<Self>, &'p str)> {
         match self {
             Self::Scalar => None,

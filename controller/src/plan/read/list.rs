@@ -1,20 +1,20 @@
-//! Long lists in YAML, item by item. As a whole, the devices of a large cluster are gigabytes of values; and what is broken in
-//! one item hides no other.
+//! Long lists in YAML, item by item. As a whole, the devices of a large cluster are gigabytes of values; and a mistake
+//! in one item hides no other.
 
 use std::ops::Range;
 
 use super::document::DocumentText;
 
-/// A list as `kubectl get -o yaml` writes it: what it says of itself, and its items, each a list of one.
+/// A list as `kubectl get -o yaml` writes it: its head, and its items, each as a list of one.
 #[derive(Debug)]
 pub(super) struct ListText<'a> {
-    /// Without the items.
+    /// The list without the items.
     pub(super) head: String,
-    /// In their order.
+    /// The items in their order.
     pub(super) items: Vec<DocumentText<'a>>,
 }
 
-/// The list that a document is; `None` for what is none, or is written otherwise.
+/// The list in a document; `None` for another object, or another form of a list.
 pub(super) fn list<'a>(document: &DocumentText<'a>) -> Option<ListText<'a>> {
     let text = document.text;
     let start =
@@ -30,7 +30,7 @@ pub(super) fn list<'a>(document: &DocumentText<'a>) -> Option<ListText<'a>> {
     }
     items.push(from..at);
     let region = &text[start..at];
-    // What another item says can be meant only where there are anchors.
+    // An item can refer to another one only through anchors.
     if !region.starts_with("- ") || region.contains(" &") {
         return None;
     }

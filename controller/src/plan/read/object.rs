@@ -12,7 +12,7 @@ use super::{
     text::{line_at, without_place},
 };
 
-/// An object that was not looked into yet.
+/// An object that was not parsed yet.
 #[derive(Debug)]
 pub(crate) struct RawObject<'a> {
     pub(super) content: ObjectContent<'a>,
@@ -20,7 +20,7 @@ pub(crate) struct RawObject<'a> {
     pub(super) inherited: Inherited,
 }
 
-/// `apiVersion` and `kind` of an item in a list that says them once for all.
+/// `apiVersion` and `kind` of the items of a list that names both once.
 pub(super) type Inherited = Option<(String, String)>;
 
 /// The content of an object.
@@ -37,13 +37,13 @@ pub(super) enum ObjectContent<'a> {
 pub(super) struct ObjectPlace<'a> {
     /// The whole text.
     pub(super) text: &'a str,
-    /// The part of it between two separators.
+    /// The part of the text between two separators.
     pub(super) document: DocumentText<'a>,
     /// Number of the document.
     pub(super) number: usize,
     /// Path in the document of the reader; empty for the document itself.
     pub(super) path: String,
-    /// Path in `document`, which is one item where a list is read item by item.
+    /// Path in `document`, which is a single item where a list is read item by item.
     pub(super) inner: String,
 }
 
@@ -77,22 +77,22 @@ impl ObjectHead {
         self.api_version.split_once('/').map_or(&self.api_version, |(_, version)| version)
     }
 
-    /// Namespace of the object; empty where it says none.
+    /// Namespace of the object; empty if it names none.
     pub(crate) fn namespace(&self) -> &str {
         &self.metadata.namespace
     }
 
-    /// Name of the object; empty where it says none.
+    /// Name of the object; empty if it has none.
     pub(crate) fn name(&self) -> &str {
         &self.metadata.name
     }
 
-    /// Prefix of the name that is to be generated, where the object has no name.
+    /// Prefix of the name to be generated, if the object has no name.
     pub(crate) fn generate_name(&self) -> &str {
         &self.metadata.generate_name
     }
 
-    /// `ResourceClaim ml/train`, as far as it says.
+    /// `ResourceClaim ml/train`, as far as the head has these fields.
     pub(crate) fn title(&self) -> String {
         let HeadMetadata { name, namespace, generate_name } = &self.metadata;
         let name = if name.is_empty() { generate_name } else { name };
@@ -119,7 +119,7 @@ impl RawObject<'_> {
         Ok(head)
     }
 
-    /// Returns the kind of a list's items, where they do not say it themselves, as those of the API's own lists. `None`
+    /// Returns the kind of a list's items, if the items do not name it themselves, as in the API's own lists. `None`
     /// for an object that is no list.
     ///
     /// # Errors
@@ -133,17 +133,17 @@ impl RawObject<'_> {
     /// Reads the object as a `T`.
     ///
     /// # Errors
-    /// The first field that is not what it should be.
+    /// Names the first field that does not fit the type.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, ManifestFinding> {
         self.parse(true)
     }
 
-    /// Returns the number of its document.
+    /// Returns the number of the object's document.
     pub(crate) fn document(&self) -> usize {
         self.place.number
     }
 
-    /// Makes a finding about one of its fields.
+    /// Makes a finding about a field of the object.
     pub(crate) fn finding(&self, field: &str, reason: impl Into<String>) -> ManifestFinding {
         match &self.content {
             ObjectContent::Json(raw) => {
@@ -157,8 +157,7 @@ impl RawObject<'_> {
         matches!(self.content, ObjectContent::Yaml(Value::Null))
     }
 
-    /// Parses the object. Items of the API's own lists have no kind; a caller that asks for the whole object gets it
-    /// with one.
+    /// Parses the object. Items of the API's own lists have no kind; with `whole` the kind is added.
     fn parse<T: DeserializeOwned>(&self, whole: bool) -> Result<T, ManifestFinding> {
         match (&self.content, self.inherited.as_ref().filter(|_| whole)) {
             (ObjectContent::Json(raw), None) => {
@@ -204,7 +203,7 @@ fn with_kind(mut value: Value, (api_version, kind): &(String, String)) -> Value 
 }
 
 impl<'a> ObjectPlace<'a> {
-    /// A document itself.
+    /// The place of a document as a whole.
     pub(super) fn of(text: &'a str, document: DocumentText<'a>, number: usize) -> Self {
         Self { text, document, number, path: String::new(), inner: String::new() }
     }
@@ -217,7 +216,7 @@ impl<'a> ObjectPlace<'a> {
         ManifestFinding { document: self.number, object: String::new(), line, field: joined(&self.path, field), reason }
     }
 
-    /// The parser knows the line.
+    /// Makes a finding about a JSON value; the parser knows the line.
     pub(super) fn json(&self, raw: &RawValue, field: &str, error: &serde_json::Error) -> ManifestFinding {
         let line = line_at(self.text, raw.get()) + error.line().saturating_sub(1);
         self.finding(field, Some(line), in_words(&without_place(error)))
@@ -231,7 +230,7 @@ impl<'a> ObjectPlace<'a> {
     }
 }
 
-/// Joins a path of an object to that of the object it is in; `.` is the object itself.
+/// Joins the path of an object with a path in it; `.` is the object itself.
 fn joined(path: &str, field: &str) -> String {
     match (path, field) {
         (path, "." | "") => path.to_owned(),

@@ -1,4 +1,4 @@
-//! From a text to objects: several documents of YAML or JSON, lists and what is in them.
+//! From a text to objects: several documents of YAML or JSON, with the items of lists.
 
 use std::mem;
 
@@ -13,7 +13,7 @@ use super::{
     object::{Inherited, ObjectContent, ObjectPlace, RawObject},
 };
 
-/// Gives each object of a text to `each`. A document that is broken is told, and hides no other.
+/// Gives each object of a text to `each`. A broken document is reported, and hides no other.
 pub(crate) fn for_each_object(
     input: &InputText,
     problems: &mut Vec<InputProblem>,
@@ -49,7 +49,7 @@ pub(crate) fn for_each_object(
     }
 }
 
-/// A list that can be read item by item, and what it says of all of them.
+/// A list that can be read item by item, with the head that all items share.
 fn long_list<'a>(place: ObjectPlace<'a>) -> Option<(ListText<'a>, Inherited)> {
     let list = list(&place.document)?;
     let content = ObjectContent::Yaml(DocumentText { text: &list.head, ..place.document }.yaml().ok()?);
@@ -78,7 +78,7 @@ fn split<'a>(whole: &'a str, document: &DocumentText<'a>) -> Contents<'a> {
     let mut contents: Contents<'a> = Vec::new();
     let mut rest = document.body();
     while let Some((error, end)) = json(rest, &mut contents) {
-        // A text that begins like JSON may be YAML, whose own short form has fewer quotes.
+        // A text that begins like JSON may be YAML, whose flow style needs fewer quotes.
         if contents.is_empty()
             && let Ok(content) = yaml(document)
         {
@@ -89,14 +89,14 @@ fn split<'a>(whole: &'a str, document: &DocumentText<'a>) -> Contents<'a> {
             reason: format!("it is not valid JSON: {}", without_place(&error)),
             ..ManifestFinding::default()
         }]));
-        // An object that begins a line is the next one: nothing else tells where a broken one ends.
+        // An object that begins a line is the next one: nothing else marks the end of a broken one.
         let broken = rest[end..].trim_start();
         rest = broken.find("\n{").map_or("", |at| &broken[at + 1..]);
     }
     contents
 }
 
-/// Takes values of JSON from the beginning of a text; what is wrong with the one that is none, and where it begins.
+/// Reads JSON values from the beginning of a text; returns the error of the first broken one, and its offset.
 fn json<'a>(text: &'a str, into: &mut Contents<'a>) -> Option<(serde_json::Error, usize)> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
     loop {
@@ -113,7 +113,7 @@ pub(super) fn line_at(whole: &str, part: &str) -> usize {
     1 + whole.as_bytes()[..start.min(whole.len())].iter().filter(|byte| **byte == b'\n').count()
 }
 
-/// The parser's words; it appends a line that is one of the part that it was given.
+/// The parser's message without its place, which counts lines in the part that the parser was given.
 pub(super) fn without_place(error: &serde_json::Error) -> String {
     let words = error.to_string();
     words.rsplit_once(" at line ").map_or(words.clone(), |(words, _)| words.to_owned())
@@ -123,7 +123,7 @@ fn yaml<'a>(document: &DocumentText<'a>) -> Result<ObjectContent<'a>, Vec<Manife
     document.yaml::<Value>().map(ObjectContent::Yaml).map_err(|finding| vec![finding])
 }
 
-/// An object, or all of a list; what is wrong with one hides no other.
+/// Gives an object, or all items of a list, to `each`; a mistake in one hides no other.
 fn objects(
     mut object: RawObject<'_>,
     each: &mut dyn FnMut(RawObject<'_>) -> Result<(), ManifestFinding>,
@@ -145,7 +145,7 @@ struct JsonList<'a> {
     items: Option<Vec<&'a RawValue>>,
 }
 
-/// Returns the items of a list; `None` for an object that is none.
+/// Returns the items of a list; `None` for an object that is no list.
 fn items<'a>(object: &mut RawObject<'a>) -> Result<Option<Vec<RawObject<'a>>>, ManifestFinding> {
     let Some(inherited) = object.kind_of_items()? else { return Ok(None) };
     let contents: Vec<ObjectContent<'a>> = match &mut object.content {
