@@ -1,4 +1,4 @@
-//! The controller's configuration: every key, its default, and what can be wrong with it.
+//! The controller's configuration: every key, its default, and the mistakes that it can have.
 
 mod listen;
 mod provisioning;
@@ -27,10 +27,10 @@ pub(crate) use self::{
 };
 use crate::model::ObservedKind;
 
-/// The configuration file that the controller reads, if it is there, when none is named.
+/// The configuration file that the controller reads, if it exists, when no file is named.
 pub(crate) const DEFAULT_FILE: &str = "/etc/hostler/controller.toml";
 
-/// A file with every key has less than a kilobyte.
+/// The limit of the file's size: a file with every key has less than a kilobyte.
 const MOST_BYTES: u64 = 1 << 20;
 
 /// The whole configuration.
@@ -44,17 +44,17 @@ pub(crate) struct ControllerConfig {
     pub(crate) driver: String,
     /// Address of the HTTP server.
     pub(crate) listen: ListenAddress,
-    /// A socket for probes alone, that only the user of the controller can connect to. Default: one in its own folder
-    /// below `/run`, where that is there.
+    /// A socket for probes alone, to which only the user of the controller can connect. Default: one in the
+    /// controller's own folder below `/run`, where that exists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) probe_socket: Option<PathBuf>,
-    /// Work that it does where the cluster has what that takes.
+    /// Work that the controller does where the cluster has all that the work takes.
     pub(crate) capabilities: CapabilitiesConfig,
-    /// Settings of answering ProvisioningRequests.
+    /// Settings of ProvisioningRequests.
     pub(crate) provisioning: ProvisioningConfig,
-    /// Settings of keeping devices for their promised owners.
+    /// Settings of Reservations.
     pub(crate) reservations: ReservationsConfig,
-    /// Settings of leading pods to those devices.
+    /// Settings of the webhook that lets pods use kept devices.
     pub(crate) webhook: WebhookConfig,
     /// The Lease that decides which of several controllers writes.
     pub(crate) lease: LeaseConfig,
@@ -95,15 +95,15 @@ impl Default for ControllerConfig {
     }
 }
 
-/// `[capabilities]`: the work of the controller.
+/// `[capabilities]`: switches of the controller's work.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct CapabilitiesConfig {
-    /// Reading what the daemons of nodes report (NodeHardware).
+    /// Reading the reports of the nodes' daemons (NodeHardware).
     pub(crate) node_reports: CapabilityMode,
     /// Writing the sums of the cluster (ClusterHardware), as the one controller that leads.
     pub(crate) cluster_hardware: CapabilityMode,
-    /// Heeding DeviceTaintRules.
+    /// Taking DeviceTaintRules into account.
     pub(crate) device_taint_rules: CapabilityMode,
     /// Allocating claims in clusters of 1.26 to 1.31, as the one controller that leads.
     pub(crate) classic_dra: CapabilityMode,
@@ -147,14 +147,14 @@ impl CapabilityMode {
     }
 }
 
-/// `[lease]`: which of several controllers writes.
+/// `[lease]`: the Lease that decides which of several controllers writes.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct LeaseConfig {
     /// Namespace of the Lease. Default: that of the pod that it runs in, else `hostler-controller`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) namespace: Option<String>,
-    /// Name of the Lease: controllers with the same one are one another's substitutes.
+    /// Name of the Lease: controllers with the same name stand in for one another.
     pub(crate) name: String,
 }
 
@@ -165,7 +165,7 @@ impl Default for LeaseConfig {
 }
 
 impl CapabilitiesConfig {
-    /// True if any work is done that only one of several controllers may do.
+    /// True if any of the work is the leader's alone.
     pub(crate) fn leads(&self) -> bool {
         [self.cluster_hardware, self.classic_dra, self.provisioning, self.reservations]
             .into_iter()
@@ -187,7 +187,7 @@ impl CapabilitiesConfig {
     }
 }
 
-/// Sections that are read for themselves.
+/// Sections that are parsed one by one.
 const SECTIONS: &[&str] = &["capabilities", "lease", "log", "provisioning", "reservations", "webhook"];
 
 impl ControllerConfig {
@@ -197,7 +197,7 @@ impl ControllerConfig {
         Self::parse(&text).map_err(|problems| ConfigErrors { path: Some(path.to_owned()), problems })
     }
 
-    /// Reads and checks the text of a file; gives every mistake, in the order of the text.
+    /// Reads and checks the text of a file; returns every mistake, in the order of the text.
     fn parse(text: &str) -> Result<Self, Vec<ConfigMistake>> {
         let (mut reader, mut root) = ConfigReader::new(text);
         let capabilities = reader.section("capabilities", &mut root);
@@ -218,7 +218,7 @@ impl ControllerConfig {
     fn mistakes(&self) -> Vec<ConfigMistake> {
         let mut mistakes = Vec::new();
         if let Some(path) = self.kubeconfig.as_ref().filter(|path| path.is_relative()) {
-            // It would mean something else in every folder that the controller is started from.
+            // A relative path would name another file in every folder that the controller is started from.
             let what = format!("is {}, which is relative", path.display());
             mistakes.push(ConfigMistake::new("kubeconfig", what, "write an absolute path"));
         }
@@ -241,12 +241,12 @@ impl ControllerConfig {
     }
 }
 
-/// A DNS subdomain: labels between dots.
+/// True if the text is a DNS subdomain: labels between dots.
 fn is_driver_name(name: &str) -> bool {
     name.len() <= 63 && name.split('.').all(is_object_name)
 }
 
-/// A DNS label, as Kubernetes takes for both. It becomes part of a path.
+/// True if the text is a DNS label, as Kubernetes requires for both names. It becomes part of a path.
 fn is_object_name(name: &str) -> bool {
     let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     (1..=63).contains(&name.len()) && name.bytes().all(is_inner) && !name.starts_with('-') && !name.ends_with('-')

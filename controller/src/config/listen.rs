@@ -21,7 +21,7 @@ pub(crate) enum ListenAddress {
     Tcp(SocketAddr),
 }
 
-/// Why a text is no address to answer on.
+/// The reason why a text is no address of a server.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{0:?} is not an address; write \"127.0.0.1:{PORT}\" for this host, \"0.0.0.0:{PORT}\" for others too (over TLS), or \"off\""

@@ -1,4 +1,4 @@
-//! `[provisioning]`: how ProvisioningRequests are answered.
+//! `[provisioning]`: settings of ProvisioningRequests.
 
 use hostler_process::config::ConfigMistake;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::is_driver_name;
 use crate::provision::{OFFICIAL_ATOMIC_SCALE_UP, OFFICIAL_CHECK_CAPACITY, ProvisionClasses};
 
-/// `[provisioning]`: how ProvisioningRequests are answered.
+/// `[provisioning]`: settings of ProvisioningRequests.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct ProvisioningConfig {
@@ -16,9 +16,9 @@ pub(crate) struct ProvisioningConfig {
     pub(crate) check_capacity_aliases: Vec<String>,
     /// More names of the class that gives all or nothing.
     pub(crate) atomic_scale_up_aliases: Vec<String>,
-    /// Requests that are looked at together.
+    /// The most requests that are planned together.
     pub(crate) batch: u32,
-    /// Seconds after which no further one of them is begun.
+    /// Seconds after which planning begins no further request of them.
     pub(crate) time_box_seconds: u32,
     /// Seconds after which devices that were attached for a request and that no pod needs are detached.
     pub(crate) scale_down_unneeded_seconds: u32,
@@ -43,7 +43,7 @@ impl Default for ProvisioningConfig {
 }
 
 impl ProvisioningConfig {
-    /// Returns the names under which this controller is asked.
+    /// Returns the names of the classes that this controller answers.
     pub(crate) fn classes(&self) -> ProvisionClasses {
         ProvisionClasses {
             instance: self.instance.clone(),
@@ -86,7 +86,7 @@ fn alias(key: &'static str, name: &str) -> Option<ConfigMistake> {
     Some(ConfigMistake::new(key, format!("has {name:?}, which no class can be called"), fix))
 }
 
-/// A DNS subdomain, as the kind takes it.
+/// True if the text is a DNS subdomain, as the kind requires.
 fn is_class_name(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(is_driver_name)
 }

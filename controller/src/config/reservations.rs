@@ -1,4 +1,4 @@
-//! `[reservations]`: how devices are kept for their promised owners.
+//! `[reservations]`: settings of Reservations.
 
 use hostler_process::config::ConfigMistake;
 use serde::{Deserialize, Serialize};
@@ -6,33 +6,34 @@ use serde::{Deserialize, Serialize};
 use super::SwitchMode;
 use crate::hold::adapter::release_of;
 
-/// `[reservations]`: how devices are kept for their promised owners.
+/// `[reservations]`: settings of Reservations.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct ReservationsConfig {
-    /// Seconds for which a closed device is looked at before it is promised: as long as a scheduler takes at most from
-    /// its decision to the allocation that every watch shows.
+    /// Seconds between the closing of a device and its promise: the longest time from a scheduler's decision to the
+    /// allocation that every watch shows.
     pub(crate) settle_seconds: u32,
-    /// Seconds for which a device may be gone, or its node not answer, before another one is looked for.
+    /// Seconds for which a device may be gone, or its node not answer, before another device is chosen.
     pub(crate) grace_seconds: u32,
-    /// Seconds for which Reservations that are over are kept to be looked at.
+    /// Seconds for which Reservations that are over are kept for people.
     pub(crate) keep_seconds: u32,
-    /// Image of the pods for which the scheduler gives shared claims their devices: one that does nothing, for ever.
+    /// Image of the pods for which the scheduler gives shared claims their devices: its program does nothing and never
+    /// ends.
     pub(crate) reserve_image: String,
-    /// True to close a part of a counter set to others without the rest of it. Only where every scheduler has the fix
-    /// of kubernetes#140436: others take the parts beside it for taken as well.
+    /// True to close a part of a counter set to others without the rest of it. Safe only where every scheduler has the
+    /// fix of kubernetes#140436: other schedulers take the parts beside it for taken as well.
     pub(crate) holds_partitions: bool,
-    /// The release of the oldest scheduler of the cluster. Empty: that of kube-scheduler's pods in `kube-system`, else
-    /// the API server's.
+    /// The release of the oldest scheduler of the cluster. Empty: the release of kube-scheduler's pods in
+    /// `kube-system`, else of the API server.
     pub(crate) oldest_scheduler: String,
-    /// Switch of direct mode: pods with the scheduling gate `hostler.dev/placement` are given their devices and let go
-    /// to their node.
+    /// Switch of direct mode: hostler gives pods with the scheduling gate `hostler.dev/placement` their devices, and
+    /// then removes the gate.
     pub(crate) direct: SwitchMode,
 }
 
 impl Default for ReservationsConfig {
     fn default() -> Self {
-        // A day, as Koordinator has it.
+        // A day, like Koordinator.
         Self {
             settle_seconds: 5,
             grace_seconds: 60,
@@ -48,8 +49,8 @@ impl Default for ReservationsConfig {
 impl ReservationsConfig {
     /// Returns mistakes of values that their types do not exclude.
     pub(super) fn mistakes(&self) -> Vec<ConfigMistake> {
-        // Without a moment between closing and promising, what a scheduler has decided already would be promised as
-        // well.
+        // Without a pause between closing and promising, a device would be promised that a scheduler has already given
+        // to another pod.
         let settle = (self.settle_seconds == 0).then(|| {
             let fix = "write at least 1: as long as a scheduler takes from its decision to the allocation that everybody sees";
             ConfigMistake::new("reservations.settle_seconds", "is 0".to_owned(), fix)

@@ -1,4 +1,5 @@
-//! Switches that are on, off, or follow the controller's rights: a bundle that brings a role needs no configuration beside it.
+//! Switches that are on, off, or follow the controller's rights: a bundle that brings a role needs no configuration
+//! beside it.
 
 use std::fmt;
 
@@ -18,8 +19,8 @@ pub(crate) enum SwitchMode {
     Auto,
 }
 
-/// A verb on Reservations that no API server acts on. A role gives it to say what its bundle is for: other bundles have some of the same
-/// rights for something else.
+/// A verb on Reservations that no API server acts on. A role gives the verb to state the purpose of its bundle: other
+/// bundles have some of the same rights for another purpose.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum MeantVerb {
     /// Placing gated pods: `deploy/holds/direct`.
@@ -38,11 +39,11 @@ impl MeantVerb {
 }
 
 impl SwitchMode {
-    /// Resolves the switch: `Auto` asks the API server. Gives nothing where a server that has just started may not have read its roles
-    /// yet: it is to be asked again soon.
+    /// Resolves the switch: `Auto` asks the API server. Returns `None` where a server that has just started may not
+    /// have read its roles yet: the caller asks again soon.
     ///
     /// # Errors
-    /// When the API server does not say.
+    /// Fails if the API server does not answer.
     pub(crate) async fn is_on(self, verb: MeantVerb, client: &ApiClient) -> Result<Option<bool>, ApiFailure> {
         let (verb, resource) = (verb.as_str(), hostler_api::reservation::RESERVATIONS);
         match self {

@@ -1,4 +1,4 @@
-//! `[webhook]`: how pods are led to what is kept for them.
+//! `[webhook]`: settings of the webhook that lets pods use kept devices.
 
 use std::path::PathBuf;
 
@@ -7,23 +7,24 @@ use serde::{Deserialize, Serialize};
 
 use super::{ListenAddress, SwitchMode, is_driver_name, is_object_name};
 
-/// `[webhook]`: how pods are led to what is kept for them.
+/// `[webhook]`: settings of the webhook that lets pods use kept devices.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct WebhookConfig {
-    /// Address where the API server asks, always over TLS.
+    /// Address of the webhook's server, always over TLS.
     pub(crate) listen: ListenAddress,
-    /// A certificate for `<service>.<namespace>.svc`, as PEM. Default: one that is made here, and kept in a Secret.
+    /// A certificate for `<service>.<namespace>.svc`, as PEM. Default: one that the controller makes, and keeps in a
+    /// Secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) certificate: Option<PathBuf>,
     /// Key of the certificate, as PEM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<PathBuf>,
-    /// Name of the Service that leads to it, and of the Secret.
+    /// Name of the Service in front of the webhook, and of the Secret.
     pub(crate) service: String,
     /// Name of the MutatingWebhookConfiguration.
     pub(crate) configuration: String,
-    /// Switch of repair: pods whose claims were made without the webhook are deleted, for their owners to make them
+    /// Switch of repair: pods whose claims were made without the webhook are deleted, so that their owners make them
     /// anew.
     pub(crate) repair: SwitchMode,
 }
@@ -48,7 +49,7 @@ impl WebhookConfig {
         self.certificate.as_ref().zip(self.key.as_ref())
     }
 
-    /// True if any work is done that only one of several controllers may do.
+    /// True if any of the work is the leader's alone.
     pub(crate) fn leads(&self) -> bool {
         self.listen != ListenAddress::Off
     }
