@@ -1,5 +1,5 @@
-//! Devices that there are and that are free: rows by class, node, NUMA node or namespace, as the command, the page and
-//! figures show them.
+//! Numbers of all and of free devices: rows by class, node, NUMA node or namespace, for the command, the page and
+//! metrics.
 
 mod command;
 mod figures;
@@ -43,7 +43,7 @@ pub(crate) enum AvailabilityBy {
     Namespace,
 }
 
-/// Devices that there are and that are free.
+/// Numbers of all and of free devices.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Availability {
@@ -53,12 +53,12 @@ pub(crate) struct Availability {
     pub(crate) kind: String,
     /// The subject of rows.
     pub(crate) by: AvailabilityBy,
-    /// In order of their names. Devices of which the name says nothing come last: those of no class, of no single node
-    /// or NUMA node, or that no namespace has.
+    /// Rows in order of their names. Devices without a name come last: those of no class, of no single node or NUMA
+    /// node, or of no namespace.
     pub(crate) rows: Vec<AvailabilityRow>,
-    /// Every device once.
+    /// All devices, each counted once.
     pub(crate) total: AvailabilityCounts,
-    /// How many nodes report.
+    /// Numbers of nodes by the state of their reports.
     pub(crate) nodes: ClusterNodeCounts,
     /// The Reservations for which devices of this answer are held, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -68,7 +68,7 @@ pub(crate) struct Availability {
     pub(crate) notes: Vec<String>,
 }
 
-/// Devices that have something in common. Fields that are not what rows are about are absent.
+/// Devices that have a name in common. Names that rows are not about are absent.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AvailabilityRow {
@@ -90,23 +90,22 @@ pub(crate) struct AvailabilityRow {
     /// Number of devices in each state.
     #[serde(flatten)]
     pub(crate) counts: AvailabilityCounts,
-    /// The same by class, where rows are not about classes.
+    /// The same counts by class, where rows are not about classes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) classes: BTreeMap<String, DeviceTotals>,
 }
 
-/// Number of devices in each state, and amounts of what they share.
+/// Number of devices in each state, and amounts of their shared capacities.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AvailabilityCounts {
-    /// All devices, and how many of them are in which state. Each is in one.
+    /// Number of all devices, and of those in each state. Each device is in one state.
     #[serde(flatten)]
     pub(crate) devices: DeviceTotals,
     /// Amounts of each capacity that several claims can share, by its name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) amounts: BTreeMap<String, AmountCounts>,
-    /// Of the devices that are held, how many are for which Reservation. Where that is not known, the taint stands
-    /// there.
+    /// Number of held devices by Reservation. Where the Reservation is not known, the key is the taint.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) held_for: BTreeMap<String, u32>,
 }
@@ -115,19 +114,19 @@ pub(crate) struct AvailabilityCounts {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct NodeAvailability {
-    /// True if the node exists at all.
+    /// True if the node exists.
     pub(crate) is_there: bool,
     /// True if the node's kubelet says that it is ready.
     pub(crate) is_ready: bool,
-    /// True if new pods come to the node.
+    /// True if new pods can be scheduled to the node.
     pub(crate) is_schedulable: bool,
-    /// How fresh the report of hostler's daemon is, if it has one.
+    /// Freshness of the report of hostler's daemon, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) report: Option<ReportFreshness>,
 }
 
 impl AvailabilityBy {
-    /// Returns the subject in one word, as in addresses.
+    /// Returns the subject in one word, as addresses have it.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Class => "class",
@@ -153,7 +152,7 @@ impl From<DeviceTotals> for AvailabilityCounts {
 }
 
 impl Availability {
-    /// Makes the answer of a moment.
+    /// Makes the answer from the stock of a moment.
     pub(crate) fn of(stock: &ClusterStock, by: AvailabilityBy) -> Self {
         Self {
             api_version: API_VERSION.to_owned(),
@@ -167,7 +166,7 @@ impl Availability {
         }
     }
 
-    /// Returns the same with names of the Reservations for which devices are held.
+    /// Returns the answer with names of the Reservations for which devices are held.
     pub(crate) fn with_names(mut self, reservations: &BTreeMap<String, Arc<ReservationObject>>) -> Self {
         let kept = KeptBy::new(reservations);
         let found = |taint: &String| kept.of_value(value_of(taint)?);
@@ -220,7 +219,7 @@ fn notes(stock: &ClusterStock) -> Vec<String> {
 }
 
 impl fmt::Display for NodeAvailability {
-    /// Writes the state in a few words, as people see it.
+    /// Writes the state in a few words, for people.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kubelet = match (self.is_there, self.is_ready, self.is_schedulable) {
             (false, ..) => "gone",

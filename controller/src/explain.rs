@@ -1,5 +1,5 @@
-//! `hostler-controller explain`: why an object is as it is, what it waits for, and who is in the way. Nothing is
-//! changed.
+//! `hostler-controller explain`: the reason for an object's state, the step that it waits for, and the objects in the
+//! way. The command changes nothing.
 
 mod provreq;
 mod reservation;
@@ -59,7 +59,7 @@ struct RequestArgs {
     config: Option<PathBuf>,
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ExplainError {
     /// The runtime has no threads or no timers.
@@ -85,7 +85,7 @@ pub(crate) enum ExplainError {
     Output(#[from] io::Error),
 }
 
-/// Answers, on `out`.
+/// Answers on `out`.
 pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<(), ExplainError> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(ExplainError::Runtime)?;
     let words = match &args.what {
@@ -95,7 +95,7 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<(), Explain
     Ok(out.write_all(plain(&words).as_bytes())?)
 }
 
-/// True if the end is so long ago that a status should say so by now.
+/// True if the end was so long ago that a status should tell it by now.
 fn late(end: Option<SystemTime>, now: SystemTime) -> bool {
     const PATIENCE: Duration = Duration::from_secs(60);
     end.is_some_and(|end| now.duration_since(end).is_ok_and(|late| late > PATIENCE))

@@ -1,4 +1,4 @@
-//! Devices that are kept, and for whom: the answer of `hostler-controller holds`. A pure function of the Reservations.
+//! Kept devices and their owners: the answer of `hostler-controller holds`. A pure function of the Reservations.
 
 mod command;
 mod kept;
@@ -20,7 +20,7 @@ pub(crate) use self::{
     output::while_read,
 };
 
-/// All devices that are kept or shall be.
+/// All devices that are kept or will be kept.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct HoldsAnswer {
     /// Reservations by name.
@@ -41,23 +41,23 @@ pub(crate) struct HeldReservation {
     pub(crate) message: String,
     /// Devices that no pod has yet.
     pub(crate) held: u32,
-    /// The node, if all are on one.
+    /// The node, if all devices are on one.
     pub(crate) node_name: Option<String>,
     /// The value of a toleration of `hostler.dev/held`.
     pub(crate) toleration_value: Option<String>,
-    /// Owners for whom it is kept, one line for each.
+    /// Owners of the devices, one line for each.
     pub(crate) owners: Vec<String>,
-    /// Pods that have devices of it: `namespace/name`.
+    /// Pods that have devices of the Reservation: `namespace/name`.
     pub(crate) current_owners: Vec<String>,
-    /// The end, as the Reservation says it: a time, or how long from when it was made. For one that is over, since when
-    /// it is.
+    /// The end, as the Reservation gives it: a time, or a duration from its creation. For a Reservation that is over,
+    /// the time of its end.
     pub(crate) until: String,
     /// The devices.
     pub(crate) devices: Vec<ReservedDevice>,
 }
 
 impl HoldsAnswer {
-    /// Makes the answer of all Reservations, by name.
+    /// Makes the answer of all Reservations, in the order of their names.
     pub(crate) fn of(reservations: &BTreeMap<String, Reservation>) -> Self {
         Self { reservations: reservations.values().map(HeldReservation::of).collect() }
     }
@@ -95,7 +95,7 @@ fn until(expires: Option<&str>, ttl: Option<&str>) -> String {
     }
 }
 
-/// Describes owners as a person does. All that is said must be true of a pod.
+/// Describes owners as a person does. A pod must meet all parts of the description.
 pub(crate) fn owner_words(owner: &ReservationOwner) -> String {
     let ReservationOwner { object, controller, label_selector, provisioning_request } = owner;
     let labels = label_selector.as_ref().map(|selector| {

@@ -1,4 +1,4 @@
-//! `hostler-controller availability`: asks a cluster, a controller or manifests, once or as long as it is watched.
+//! `hostler-controller availability`: reads a cluster, a controller or manifests, once or continuously.
 
 use std::{
     io::{self, Write},
@@ -22,7 +22,7 @@ use crate::{
     stock::StockAccount,
 };
 
-/// The pause between two questions to a watched controller.
+/// The pause between two questions to a controller.
 const BETWEEN_QUESTIONS: Duration = Duration::from_secs(2);
 
 const EXAMPLES: &str = "\
@@ -72,7 +72,7 @@ enum AvailabilityFormat {
     Yaml,
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AvailabilityError {
     /// The input is wrong.
@@ -101,7 +101,7 @@ pub(crate) enum AvailabilityError {
     Yaml(#[from] serde_saphyr::SerializeError),
 }
 
-/// Answers, on `out`.
+/// Answers on `out`.
 pub(crate) fn run(args: &AvailabilityArgs, out: &mut dyn Write) -> Result<(), AvailabilityError> {
     if !args.files.is_empty() {
         let (mut manifests, mut problems) = (Manifests::default(), Vec::new());
@@ -129,7 +129,7 @@ struct ShownAnswers {
 }
 
 impl ShownAnswers {
-    /// Shows an answer if it is another one.
+    /// Shows an answer if it differs from the last one.
     fn show(
         &mut self,
         args: &AvailabilityArgs,
@@ -150,7 +150,7 @@ impl ShownAnswers {
 }
 
 impl AvailabilityArgs {
-    /// Reads the cluster once; the user needs to list, and nothing else.
+    /// Reads the cluster once; the user needs the right to list, and no other.
     async fn ask(&self, out: &mut dyn Write) -> Result<(), AvailabilityError> {
         let cluster = LiveCluster::connect(&self.access).await?;
         let (mut manifests, mut problems) = (Manifests::default(), Vec::new());
@@ -158,8 +158,8 @@ impl AvailabilityArgs {
         self.write(&self.answer(manifests, problems)?, out)
     }
 
-    /// Asks a controller, once or again and again. While it is watched, one that does not answer is asked again: it may
-    /// be about to start anew.
+    /// Asks a controller, once or again and again. A watching user's question without an answer is asked again: the
+    /// controller may be about to restart.
     async fn ask_controller(&self, service: &HttpService, out: &mut dyn Write) -> Result<(), AvailabilityError> {
         let path = format!("/v1/availability?by={}", self.by.as_str());
         let mut shown = ShownAnswers::default();
@@ -177,7 +177,7 @@ impl AvailabilityArgs {
         }
     }
 
-    /// Watches the cluster, and answers whenever the answer is another one.
+    /// Watches the cluster, and answers whenever the answer differs from the last one.
     async fn follow(&self, out: &mut dyn Write) -> Result<(), AvailabilityError> {
         let client = self.access.client().map_err(AvailabilityError::Connect)?;
         let (_tasks, mut view_rx) = run::follow(client).await?;

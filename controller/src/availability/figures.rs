@@ -1,26 +1,26 @@
-//! Figures by class and state: as many as a cluster has classes, up to a limit. A user who may make classes must not be
-//! able to make figures without end.
+//! Metrics by class and state: as many as a cluster has classes, up to a limit. A user with the right to make classes
+//! must not be able to make metrics without end.
 
 use hostler_api::hardware::DeviceTotals;
 
 use crate::stock::ClusterStock;
 
-/// So many classes have figures of their own; the devices of the rest are summed up as `other`.
+/// The most classes with metrics of their own; the devices of the others are summed up as `other`.
 const MOST_CLASSES: usize = 50;
 
-/// The name under which these are summed up.
+/// The name of the sum of these others.
 const OTHER: &str = "other";
 
 /// The devices of a class.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ClassFigures {
-    /// Name of the class; no class can be called `other` where that means something else.
+    /// Name of the class; a class cannot be called `other` where that is the sum.
     pub(crate) class: String,
     /// Number of devices in each state.
     pub(crate) totals: DeviceTotals,
 }
 
-/// Returns the devices of each class, those with the most devices first where not all can be shown.
+/// Returns the devices of each class; if there are too many classes, those with the most devices first.
 pub(crate) fn class_figures(stock: &ClusterStock) -> Vec<ClassFigures> {
     figures(stock, MOST_CLASSES)
 }
@@ -37,7 +37,7 @@ fn figures(stock: &ClusterStock, most: usize) -> Vec<ClassFigures> {
     all.sort_by(|one, other| (other.totals.capacity, &one.class).cmp(&(one.totals.capacity, &other.class)));
     let mut rest = ClassFigures { class: OTHER.to_owned(), ..ClassFigures::default() };
     all.drain(most - 1..).for_each(|class| crate::stock::add_totals(&mut rest.totals, &class.totals));
-    // A class of that name is one of them.
+    // A class of that name is one of the others.
     all.retain(|class| {
         let is_other = class.class == OTHER;
         if is_other {

@@ -1,4 +1,4 @@
-//! Rows, made of the account.
+//! Rows of the answer, made from the stock.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -28,7 +28,7 @@ fn classes(stock: &ClusterStock) -> Vec<AvailabilityRow> {
     named.chain(rest).collect()
 }
 
-/// Returns the nodes, and after them what is at none.
+/// Returns the nodes, and after them the devices that belong to no node.
 fn places(stock: &ClusterStock) -> impl Iterator<Item = (Option<&Arc<str>>, &NodeSummary)> {
     let nodes = stock.nodes.iter().map(|(name, node)| (Some(name), &**node));
     nodes.chain(Some((None, &*stock.elsewhere)).filter(|(_, elsewhere)| !elsewhere.cells.is_empty()))

@@ -1,4 +1,4 @@
-//! The answer for people.
+//! The table of devices, for people.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use hostler_cli::table::TextTable;
 use super::{Availability, AvailabilityBy, AvailabilityCounts, AvailabilityRow};
 use crate::held::KeptReservation;
 
-/// States that are shown only where some device is in them: the table is as wide as it must be.
+/// A state that is shown only if a device is in it: the table is no wider than it must be.
 type StateColumn = (&'static str, fn(&DeviceTotals) -> u32);
 const STATES: [StateColumn; 7] = [
     ("FREE", |devices| devices.free),
@@ -30,7 +30,7 @@ pub(crate) fn narrow(answer: &Availability) -> String {
     text(answer, false)
 }
 
-/// Writes the same with every state, amounts and classes.
+/// Writes the rows, with every state, amounts and classes.
 pub(crate) fn wide(answer: &Availability) -> String {
     text(answer, true)
 }

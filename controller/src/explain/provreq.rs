@@ -1,4 +1,4 @@
-//! Explains why a ProvisioningRequest is as it is. Pure.
+//! Explains the state of a ProvisioningRequest. Pure.
 
 use std::{fmt::Write, sync::Arc, time::SystemTime};
 
@@ -174,13 +174,13 @@ fn open(
     lines
 }
 
-/// Returns the names of the Reservations that keep its devices, or are to.
+/// Returns the names of the Reservations that keep the request's devices, or will keep them.
 fn named(request: &SeenRequest) -> Vec<&str> {
     let names = request.status.provisioning_class_details.get("reservation");
     names.map(|names| names.split(',').collect()).unwrap_or_default()
 }
 
-/// Tells the state of its Reservations.
+/// Tells the state of the request's Reservations.
 fn kept(request: &SeenRequest, world: &RequestWorld) -> Vec<String> {
     let line = |name: &str| {
         let Some(known) = world.reservations.get(name) else {
@@ -203,7 +203,7 @@ fn kept(request: &SeenRequest, world: &RequestWorld) -> Vec<String> {
     named(request).into_iter().map(line).collect()
 }
 
-/// Names what is in the way: other requests with a booking, and how many pods of each are still to come.
+/// Names the other requests in the way, with a booking, and the number of pods of each that are still to come.
 fn others(request: &SeenRequest, world: &RequestWorld, classes: &ProvisionClasses) -> Vec<String> {
     let is_booked = |other: &SeenRequest| {
         let status = &other.status;

@@ -1,4 +1,4 @@
-//! Explains why a Reservation is as it is. Pure.
+//! Explains the state of a Reservation. Pure.
 
 mod devices;
 mod owners;
@@ -32,13 +32,13 @@ use crate::{
 pub(super) struct ReservationWorld {
     /// All Reservations, by name.
     reservations: BTreeMap<String, ReservationObject>,
-    /// Devices that nodes were told to close and say that they closed.
+    /// Devices that nodes were told to close, and those that they report as closed.
     holds: BTreeMap<String, NodeHolds>,
     /// Pods that may be owners.
     pods: Vec<ClaimPod>,
     /// Claims of these pods.
     claims: Vec<PodClaim>,
-    /// Objects that could not be read, and what they would have said.
+    /// Objects that could not be read, with the facts that they would have told.
     pub(super) unread: Vec<String>,
 }
 
@@ -74,7 +74,7 @@ impl ReservationWorld {
         Ok(())
     }
 
-    /// Returns the nodes that have not closed what they shall, as far as that is known.
+    /// Returns the nodes that have not closed all that they should, as far as that is known.
     pub(super) fn nodes_to_ask(&self, name: &str) -> Vec<String> {
         let reservation = self.reservations.get(name);
         let devices = reservation.into_iter().flat_map(|it| &it.status.devices);
@@ -85,7 +85,8 @@ impl ReservationWorld {
         nodes
     }
 
-    /// Returns the namespaces of owners; `None` where they may be in any, and nothing where no owner can take anything.
+    /// Returns the namespaces of owners; `None` where owners may be in any namespace, and an empty list where no owner
+    /// can take a device.
     pub(super) fn owner_namespaces(&self, name: &str) -> Option<Vec<String>> {
         let open = self.reservations.get(name).filter(|it| it.status.phase == Phase::Available);
         open.map_or_else(|| Some(Vec::new()), |it| owners::namespaces(&it.spec))
@@ -172,7 +173,7 @@ fn said(condition: &Condition) -> String {
     format!("{is_ready} since {last_transition_time}: {message} ({reason})")
 }
 
-/// Tells how far a pod is that makes room.
+/// Tells the progress of a pod that makes room.
 fn eviction(eviction: &PodEviction) -> String {
     let PodEviction { namespace, name, state, message, .. } = eviction;
     match state {

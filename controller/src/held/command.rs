@@ -1,4 +1,4 @@
-//! `hostler-controller holds`: asks a cluster, once or as long as it is watched.
+//! `hostler-controller holds`: reads a cluster, once or continuously.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,7 @@ use tokio::{runtime, time::sleep};
 use super::{HoldsAnswer, table, while_read};
 use crate::cluster_args::ClusterArgs;
 
-/// The pause between two tries to reach a server that was there, while a user watches.
+/// The pause between two tries to reach a server that answered before, while a user watches.
 const AGAIN: Duration = Duration::from_secs(1);
 
 const EXAMPLES: &str = "\
@@ -57,7 +57,7 @@ enum HoldsFormat {
     Json,
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HoldsError {
     /// The runtime has no threads or no timers.
@@ -77,7 +77,7 @@ pub(crate) enum HoldsError {
     Output(#[from] io::Error),
 }
 
-/// Answers, on `out`.
+/// Answers on `out`.
 pub(crate) fn run(args: &HoldsArgs, out: &mut dyn Write) -> Result<(), HoldsError> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(HoldsError::Runtime)?;
     runtime.block_on(while_read(args.follow(out)))
@@ -88,7 +88,7 @@ pub(crate) fn reservations() -> Collection {
     Collection::custom(GROUP, VERSION, RESERVATION_KIND, RESERVATIONS)
 }
 
-/// Reservations as known while a user watches.
+/// Reservations that a watching user sees.
 #[derive(Default)]
 struct Watched {
     known: BTreeMap<String, Reservation>,
@@ -105,8 +105,8 @@ impl HoldsArgs {
             match follower.next().await {
                 Ok(event) => watched.take(event),
                 Err(failure) if failure.is_unknown_resource() => return Err(HoldsError::NotServed(failure)),
-                // A watching user has time: the next call makes the connection anew. It may break in the middle of a
-                // list as well.
+                // A watching user has time: the next call makes the connection anew. A connection may also break in the
+                // middle of a list.
                 Err(failure) if watched.shown.is_some() && failure.is_transient() => sleep(AGAIN).await,
                 Err(failure) => return Err(HoldsError::Read(failure)),
             }

@@ -8,20 +8,20 @@ use serde::{Deserialize, Serialize};
 use super::{Lasting, owner_words};
 use crate::hold::{DeviceKey, ReservationObject};
 
-/// Facts about a Reservation for people who see what it keeps.
+/// Facts about a Reservation, for people who see its devices.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct KeptReservation {
     /// Name of the Reservation.
     pub(crate) name: String,
     /// `Pending`, `Waiting`, `Available`, `Succeeded` or `Failed`.
     pub(crate) phase: String,
-    /// Owners for whom it is kept, one line for each.
+    /// Owners of the devices, one line for each.
     pub(crate) owners: Vec<String>,
     /// `until` a time, `for ever`, or `over`.
     pub(crate) lasts: String,
 }
 
-/// Reservations, by what holds their devices.
+/// Reservations, by the taint or the attribute that holds their devices.
 #[derive(Debug)]
 pub(crate) struct KeptBy<'a> {
     all: &'a BTreeMap<String, Arc<ReservationObject>>,
@@ -40,8 +40,8 @@ impl<'a> KeptBy<'a> {
         self.by_value.get(value).copied()
     }
 
-    /// Returns the Reservation that keeps a device. Where only an attribute says that a device is held, the
-    /// Reservations themselves say for whom.
+    /// Returns the Reservation that keeps a device. Where only an attribute says that a device is held, the statuses of
+    /// the Reservations tell which one keeps it.
     pub(crate) fn of_device(&self, value: &str, device: &DeviceKey) -> Option<&'a ReservationObject> {
         let is_it = |it: &hostler_api::reservation::ReservedDevice| {
             it.key() == (&*device.driver, &*device.pool, &*device.device)

@@ -13,7 +13,7 @@ use hostler_cluster::{from_rfc3339, rfc3339};
 pub(crate) enum Lasting {
     ForEver,
     Until(SystemTime),
-    /// The text of an end that is no time.
+    /// The text of an end that cannot be read as a time.
     Unclear(String),
 }
 
@@ -40,7 +40,7 @@ impl Lasting {
 }
 
 impl fmt::Display for Lasting {
-    /// As what follows "it lasts".
+    /// Writes the duration, as a continuation of "it lasts".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ForEver => f.write_str("for ever"),

@@ -1,4 +1,4 @@
-//! The reader of standard output, for commands that go on until they are ended.
+//! The reader of standard output, for commands that run until they are stopped.
 
 use std::{io, time::Duration};
 
@@ -8,13 +8,13 @@ use tokio::time::sleep;
 /// The interval between two checks of standard output.
 const OUTPUT_LOOK: Duration = Duration::from_secs(2);
 
-/// Does what a command does, until that ends or standard output has lost its reader: where nothing changes, nothing is written, and no
-/// write says so.
+/// Runs a command until it ends, or until standard output has lost its reader: a command that writes nothing would not
+/// notice that.
 pub(crate) async fn while_read<T, E: From<io::Error>>(work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
     tokio::select! {
-        // Dropped in the middle where standard output has no reader: nothing of it is seen.
+        // Dropped in the middle if standard output has no reader: the rest of the work would be seen by none.
         done = work => done,
-        // Cancel safe: it only waits.
+        // Cancel safe: `output_gone` only waits.
         () = output_gone() => Err(io::Error::from(io::ErrorKind::BrokenPipe).into()),
     }
 }

@@ -1,11 +1,11 @@
-//! The answer for people.
+//! The table of Reservations, for people.
 
 use hostler_api::well_known::HELD_TAINT;
 use hostler_cli::table::TextTable;
 
 use super::{HeldReservation, HoldsAnswer};
 
-/// One row for each Reservation, and below them why those that are not kept are not.
+/// One row for each Reservation, and below them the reasons of those that are not kept.
 pub(super) fn narrow(answer: &HoldsAnswer) -> String {
     let mut table = TextTable::new(&["NAME", "PHASE", "HELD", "NODE", "FOR", "HAS", "UNTIL"]);
     for one in &answer.reservations {

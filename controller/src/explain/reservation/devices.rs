@@ -1,4 +1,4 @@
-//! Explains each device of a Reservation, and says what has not been done that is waited for.
+//! Explains each device of a Reservation, and names the missing step that it waits for.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde::Deserialize;
 /// The number of devices that have a line of their own.
 const MOST_LINES: usize = 32;
 
-/// Devices that a node was told to close, and how far its daemon says it is.
+/// Devices that a node was told to close, and the progress that its daemon reports.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct NodeHolds {
@@ -23,7 +23,7 @@ pub(super) struct NodeHolds {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct HoldsMeta {
-    /// Empty where there is no such object.
+    /// The node's name; empty where there is no NodeHardware.
     name: String,
     generation: i64,
 }
@@ -42,7 +42,7 @@ struct HoldsStatus {
     conditions: Vec<Condition>,
 }
 
-/// Returns a line for each device that is not simply held, and one for those that are.
+/// Returns a line for each device that is not plainly held, and one line for all that are.
 pub(super) fn device_lines(devices: &[ReservedDevice], nodes: &BTreeMap<String, NodeHolds>) -> Vec<String> {
     let (held, others): (Vec<_>, Vec<_>) = devices.iter().partition(|device| device.state == State::Held);
     let mut lines: Vec<String> = others.iter().take(MOST_LINES).map(|device| line(device, nodes)).collect();
@@ -82,7 +82,7 @@ fn line(device: &ReservedDevice, nodes: &BTreeMap<String, NodeHolds>) -> String 
     format!("{}: {how}{conflict}", name(device))
 }
 
-/// Tells what has to close a device, and whether it did.
+/// Names the object that has to close a device, and tells if it has.
 fn closing(device: &ReservedDevice, nodes: &BTreeMap<String, NodeHolds>) -> String {
     let node = &device.node_name;
     let Some(NodeHolds { metadata, spec, status }) = nodes.get(node) else {

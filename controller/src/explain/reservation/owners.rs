@@ -1,4 +1,4 @@
-//! Owners that a Reservation fits, and why they do not take what is kept for them.
+//! Owners that a Reservation fits, and the reasons why they do not take their devices.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::hold::ReservationObject;
 /// The number of pods that have a line of their own.
 const MOST_LINES: usize = 16;
 
-/// A pod, as far as it decides whether it is an owner, and whether it waits.
+/// A pod, with the fields that decide if it is an owner, and if it waits.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ClaimPod {
@@ -58,7 +58,7 @@ struct ClaimPodStatus {
     phase: String,
 }
 
-/// A claim that may be a pod's.
+/// A claim that may belong to a pod.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct PodClaim {
@@ -73,9 +73,9 @@ struct PodClaimStatus {
     allocation: Value,
 }
 
-/// Returns the namespaces of owners; `None` where they may be in any.
+/// Returns the namespaces of owners; `None` where owners may be in any namespace.
 pub(super) fn namespaces(spec: &ReservationSpec) -> Option<Vec<String>> {
-    // An owner that says nothing matches no pod.
+    // An owner without any field matches no pod.
     let said = spec.owners.iter().filter(|owner| **owner != ReservationOwner::default());
     let of_owner = |owner: &ReservationOwner| match owner.namespace() {
         None if owner.is_somewhere() => None,
@@ -87,7 +87,7 @@ pub(super) fn namespaces(spec: &ReservationSpec) -> Option<Vec<String>> {
     Some(namespaces)
 }
 
-/// Tells which pods of owners wait, and why.
+/// Names the pods of owners that wait, and the reasons.
 pub(super) fn owner_lines(reservation: &ReservationObject, pods: &[ClaimPod], claims: &[PodClaim]) -> Vec<String> {
     let taint = DeviceTaint {
         key: HELD_TAINT.into(),
@@ -144,7 +144,7 @@ impl ClaimPod {
 }
 
 impl PodClaim {
-    /// True if one of its requests may be given what is closed with this taint.
+    /// True if a request of the claim may get devices that are closed with this taint.
     fn tolerates(&self, taint: &DeviceTaint) -> bool {
         let does = |tolerations: &[DeviceToleration]| tolerations.iter().any(|it| it.tolerates(taint));
         self.spec.devices.requests.iter().any(|request| {
