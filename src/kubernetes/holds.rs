@@ -12,15 +12,17 @@
 
 mod spec;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use hostler_api::{
     Chain,
     hardware::{GROUP, NODE_HARDWARE, NODE_HARDWARE_KIND, NodeHardwareSpec, VERSION},
 };
-use hostler_cluster::{ApiFailure, ApiObject, Collection, ListFreshness, RetryPauses, WatchEvent};
-use tokio::{sync::watch, time::sleep};
-use tokio_stream::StreamExt;
+use hostler_cluster::{
+    ApiFailure, ApiObject, Collection, FollowEvent, FollowScope, ListFreshness, RawObject, RetryPauses,
+};
+use hostler_reconcile::ObjectWatch;
+use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
 pub use self::spec::{HeldDevices, HoldsInForce, RefusedHold};
@@ -29,11 +31,6 @@ use crate::{
     metrics::Metrics,
     tasks::{Outcome, Tasks},
 };
-
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const LONGEST_PAUSE: Duration = Duration::from_secs(8);
-/// A CRD and a role are made by people, who can wait; each try is a call from every node of the cluster.
-const LONGEST_REFUSED_PAUSE: Duration = Duration::from_secs(60);
 
 /// What is known of the holds.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -79,96 +76,93 @@ pub fn start(cluster: ClusterNode, metrics: Metrics, tasks: &Tasks) -> HoldsRead
     let unread = HoldsWord::Unread("the API server has not said yet which devices are held".to_owned());
     let (word_tx, word_rx) = watch::channel(unread);
     let (gone_tx, gone_rx) = watch::channel(());
-    let watch = HoldsWatch { cluster, metrics, word_tx, gone_tx };
+    let selector = format!("metadata.name={}", cluster.node());
+    // No cache may say what was true before a device was promised.
+    let newest = ListFreshness::Newest;
+    let scope = FollowScope::selected(collection(), &selector, newest, "what is held of this node");
+    let watch = ObjectWatch::new(cluster.client().clone(), scope);
+    let watcher = HoldsWatcher { cluster, metrics, watch, listed: None, word_tx, gone_tx };
     let stop = tasks.stop_token();
     tasks.service("holds", async move {
         tokio::select! {
             () = stop.cancelled() => Ok(()),
             // Reads only: it can be dropped anywhere.
-            outcome = watch.run() => outcome,
+            outcome = watcher.run() => outcome,
         }
     });
     HoldsReaders { word_rx, gone_rx }
 }
 
-struct HoldsWatch {
+struct HoldsWatcher {
     cluster: ClusterNode,
     metrics: Metrics,
+    watch: ObjectWatch,
+    /// The object, if it was in the list that is under way.
+    listed: Option<RawObject>,
     word_tx: watch::Sender<HoldsWord>,
     gone_tx: watch::Sender<()>,
 }
 
-impl HoldsWatch {
-    async fn run(self) -> Outcome {
-        let mut pauses = RetryPauses::new(FIRST_PAUSE, LONGEST_PAUSE, LONGEST_REFUSED_PAUSE);
+impl HoldsWatcher {
+    async fn run(mut self) -> Outcome {
         loop {
-            let mut heard = false;
-            let failure = self.follow(&mut heard).await;
-            // A role of before there were holds allows to look, and no watch.
-            let failure =
-                if failure.code() == Some(403) { self.look().await.err().unwrap_or(failure) } else { failure };
-            if heard {
-                pauses.reset();
-            }
-            let is_refused = failure.code() == Some(403) || failure.is_unknown_resource();
-            let pause = if is_refused { pauses.after_refusal(&failure) } else { pauses.after_outage(&failure) };
-            self.lost(&failure, &pauses);
-            sleep(pause).await;
-        }
-    }
-
-    /// Follows the watch to its end, which is a failure.
-    async fn follow(&self, heard: &mut bool) -> ApiFailure {
-        let selector = format!("metadata.name={}", self.cluster.node());
-        // No cache may say what was true before somebody was promised a device.
-        let newest = ListFreshness::Newest;
-        let mut events =
-            self.cluster.client().watch::<StoredSpec>(&collection(), &selector, newest, "what is held of this node");
-        let mut listed = None;
-        while let Some(event) = events.next().await {
-            match event {
-                Ok(WatchEvent::ListStarted) => listed = None,
-                Ok(WatchEvent::Listed(object)) => listed = Some(object),
-                Ok(WatchEvent::ListEnded) => {
-                    *heard = true;
-                    self.found(listed.take());
+            match self.watch.next().await {
+                Ok(event) => self.observe(event),
+                // A role of before there were holds allows to look, and no watch.
+                Err(failure) if failure.code() == Some(403) => {
+                    let failure = self.look().await.err().unwrap_or(failure);
+                    self.lost(&failure);
                 }
-                Ok(WatchEvent::Applied(object)) => self.say(&object),
-                // The reports make it anew, and the controller says then what is held. Until then nothing was let go.
-                Ok(WatchEvent::Deleted(_)) => self.gone(),
-                Err(failure) => return failure,
+                Err(failure) => self.lost(&failure),
             }
         }
-        ApiFailure::unusable("watch what is held of this node", "the watch has ended")
     }
 
-    async fn look(&self) -> Result<(), ApiFailure> {
-        match self.cluster.client().get::<StoredSpec>(&collection(), self.cluster.node()).await {
+    fn observe(&mut self, event: FollowEvent) {
+        match event {
+            FollowEvent::ListStarted => self.listed = None,
+            FollowEvent::Listed(object) => self.listed = Some(object),
+            FollowEvent::ListEnded => match self.listed.take() {
+                Some(object) => self.read(&object),
+                None => self.absent(),
+            },
+            FollowEvent::Applied(object) => self.read(&object),
+            // The reports make it anew, and the controller says then what is held. Until then nothing was let go.
+            FollowEvent::Deleted(_) => self.gone(),
+            FollowEvent::UpToDate => {}
+        }
+    }
+
+    /// Takes the object as the server tells it. One that makes no sense is there, and holds what it held.
+    fn read(&self, object: &RawObject) {
+        match object.read() {
             Ok(object) => self.say(&object),
-            Err(failure) if failure.code() == Some(404) && !failure.is_unknown_resource() => self.found(None),
-            Err(failure) => return Err(failure),
+            Err(error) => self.lost(&ApiFailure::unusable("read what is held of this node", error)),
+        }
+    }
+
+    async fn look(&mut self) -> Result<(), ApiFailure> {
+        match self.cluster.client().find(&collection(), self.cluster.node()).await? {
+            Some(object) => self.say(&object),
+            None => self.absent(),
         }
         Ok(())
     }
 
-    /// Takes the object as the server has it, if it has one.
-    fn found(&self, object: Option<StoredSpec>) {
+    /// The server has no object.
+    fn absent(&self) {
         // Told first: the reports wait for the word, make the missing object, and have no more to make then.
-        if object.is_none() {
-            self.gone();
-        }
-        self.listed(object);
+        self.gone();
+        self.nothing_held();
     }
 
     fn gone(&self) {
         self.gone_tx.send_replace(());
     }
 
-    fn listed(&self, object: Option<StoredSpec>) {
-        match object {
-            Some(object) => self.say(&object),
-            None if self.word_tx.borrow().known().is_none() => self.know(HeldDevices::default()),
-            None => {}
+    fn nothing_held(&self) {
+        if self.word_tx.borrow().known().is_none() {
+            self.know(HeldDevices::default());
         }
     }
 
@@ -189,16 +183,16 @@ impl HoldsWatch {
         }
     }
 
-    fn lost(&self, failure: &ApiFailure, pauses: &RetryPauses) {
+    fn lost(&self, failure: &ApiFailure) {
         debug!(error = %Chain(failure), "the watch of what is held has ended");
         if failure.is_unknown_resource() {
-            // Without the kind nobody can hold anything.
-            return self.listed(None);
+            // Without the kind nothing can be held.
+            return self.nothing_held();
         }
         self.metrics.api_retried("holds");
         self.word_tx.send_if_modified(|latest| {
             let HoldsWord::Unread(last) = latest else { return false };
-            let reason = explained(failure, pauses);
+            let reason = explained(failure, self.watch.pauses());
             let modified = *last != reason;
             if modified {
                 warn!(error = %Chain(failure), "failed to read which devices are held");

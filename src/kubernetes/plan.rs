@@ -11,7 +11,7 @@ use std::{
 };
 
 use hostler_api::resource::{ResourcePool, ResourceSliceSpec, SliceContent, SliceDevice};
-use hostler_cluster::{Mirrored, ObjectVersion};
+use hostler_cluster::ObjectVersion;
 
 use super::{
     ResourceSlice,
@@ -44,6 +44,11 @@ impl PublishedSlice {
         Some((name, Self { version, pool, owner, content, sent: None }))
     }
 
+    /// True if both say the same to those who read slices, whatever their versions are.
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        (&self.pool, &self.owner, &self.content) == (&other.pool, &other.owner, &other.content)
+    }
+
     fn says(&self, desired: &SliceContent) -> bool {
         *self.content == *desired || self.sent.as_deref() == Some(desired)
     }
@@ -58,20 +63,6 @@ fn is_same_but_for_taints(one: &SliceContent, other: &SliceContent) -> bool {
     one.shared_counters == other.shared_counters
         && one.devices.len() == other.devices.len()
         && one.devices.iter().zip(&other.devices).all(|(one, other)| untainted(one) == untainted(other))
-}
-
-impl Mirrored for PublishedSlice {
-    fn version(&self) -> &ObjectVersion {
-        &self.version
-    }
-
-    fn set_version(&mut self, version: ObjectVersion) {
-        self.version = version;
-    }
-
-    fn says_the_same(&self, other: &Self) -> bool {
-        (&self.pool, &self.owner, &self.content) == (&other.pool, &other.owner, &other.content)
-    }
 }
 
 /// All that has to be done; empty if all is as it should be.
@@ -113,29 +104,37 @@ pub struct SliceDeletion {
 }
 
 /// Makes `desired` of `existing`, which are all slices of this driver and node by name. `owner` is the UID of the Node.
-pub fn plan(existing: &BTreeMap<String, PublishedSlice>, desired: &[DesiredPool], owner: &str) -> SlicePlan {
+pub fn plan<'a>(
+    existing: impl IntoIterator<Item = (&'a str, &'a PublishedSlice)>,
+    desired: &[DesiredPool],
+    owner: &str,
+) -> SlicePlan {
+    let existing: Members<'a> = existing.into_iter().collect();
     let mut plan = SlicePlan::default();
     let mut kept = BTreeSet::new();
     for pool in desired {
-        let members: Members<'_> = existing.iter().filter(|(_, slice)| slice.pool.name == pool.name).collect();
+        let members = existing.iter().filter(|(_, slice)| slice.pool.name == pool.name);
+        let members: Members<'_> = members.map(|(name, slice)| (*name, *slice)).collect();
         if pool.unknown {
             kept.extend(members.into_keys());
             continue;
         }
-        kept.extend(pool.slices.iter().filter(|slice| members.contains_key(&slice.name)).map(|slice| &slice.name));
+        let names = pool.slices.iter().map(|slice| &*slice.name);
+        kept.extend(names.filter_map(|name| members.get_key_value(name)).map(|(name, _)| *name));
         // A name that a slice of another pool has is free once that one is deleted; its pool cannot be changed.
-        let free = |slice: &&DesiredSlice| members.contains_key(&slice.name) || !existing.contains_key(&slice.name);
+        let free = |slice: &&DesiredSlice| members.contains_key(&*slice.name) || !existing.contains_key(&*slice.name);
         let writes = pool_writes(&members, pool, owner);
         let is_free = |write: &SliceWrite| pool.slices.iter().filter(free).any(|slice| slice.name == write.name);
         plan.writes.extend(writes.into_iter().filter(is_free));
     }
-    let unwanted = existing.iter().filter(|(name, _)| !kept.contains(name));
-    plan.deletes =
-        unwanted.map(|(name, it)| SliceDeletion { name: name.clone(), version: it.version.clone() }).collect();
+    let unwanted = existing.iter().filter(|(name, _)| !kept.contains(*name));
+    let deletion =
+        |(name, it): (&&str, &&PublishedSlice)| SliceDeletion { name: (*name).to_owned(), version: it.version.clone() };
+    plan.deletes = unwanted.map(deletion).collect();
     plan
 }
 
-type Members<'a> = BTreeMap<&'a String, &'a PublishedSlice>;
+type Members<'a> = BTreeMap<&'a str, &'a PublishedSlice>;
 
 fn pool_writes(members: &Members<'_>, pool: &DesiredPool, owner: &str) -> Vec<SliceWrite> {
     let target = ResourcePool {
@@ -145,7 +144,7 @@ fn pool_writes(members: &Members<'_>, pool: &DesiredPool, owner: &str) -> Vec<Sl
     };
     let times = taint_times(members);
     let write = |slice: &DesiredSlice| {
-        let existing = members.get(&slice.name);
+        let existing = members.get(&*slice.name);
         let is_right = |existing: &&&PublishedSlice| {
             existing.pool == target && existing.says(&slice.content) && existing.owner.as_deref() == Some(owner)
         };
@@ -167,7 +166,7 @@ fn count(pool: &DesiredPool) -> i64 {
 /// slice of a complete pool changes, when slices are missing and all others are right, and whatever becomes of taints.
 fn generation(members: &Members<'_>, pool: &DesiredPool) -> i64 {
     let Some(latest) = members.values().map(|slice| slice.pool.generation).max() else { return 1 };
-    let current = |name: &String| members.get(name).filter(|slice| slice.pool.generation == latest);
+    let current = |name: &str| members.get(name).filter(|slice| slice.pool.generation == latest);
     let in_latest = members.values().filter(|slice| slice.pool.generation == latest);
     let wanted = pool.slices.iter().filter_map(|slice| Some((slice, current(&slice.name)?)));
     let (found, changed) = wanted.fold((0, 0), |(found, changed), (slice, existing)| {

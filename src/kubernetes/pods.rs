@@ -12,22 +12,19 @@
 
 mod object;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use hostler_api::Chain;
-use hostler_cluster::{ApiFailure, Collection, ListFreshness, RetryPauses, WatchEvent};
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep_until},
-};
-use tokio_stream::StreamExt;
+use hostler_cluster::{ApiFailure, Collection, FollowEvent, FollowScope, ListFreshness, RawObject, RetryPauses};
+use hostler_reconcile::{ObjectStamp, ObjectWatch, Store};
+use tokio::{sync::watch, time::Instant};
 use tracing::{debug, info, warn};
 
-use self::object::{PodObject, node_pod};
+use self::object::node_pod;
 use super::{ClusterNode, wait_until};
 use crate::{
     metrics::Metrics,
-    pods::{NodePod, PodName, PodsOfNode, PodsReader},
+    pods::{NodePod, PodsOfNode, PodsReader},
     tasks::{Outcome, Tasks},
 };
 
@@ -44,131 +41,117 @@ const LONGEST_REFUSED_PAUSE: Duration = Duration::from_secs(600);
 pub fn start(cluster: ClusterNode, metrics: Metrics, tasks: &Tasks) -> PodsReader {
     let unheard = PodsOfNode::Unknown("the API server has not answered yet".to_owned());
     let (pods_tx, pods_rx) = watch::channel(unheard);
-    let watch = PodWatch { cluster, metrics, word: LatestWord::new(pods_tx), freshness: ListFreshness::Streamed };
+    let watcher = PodWatcher { watch: pod_watch(&cluster), metrics, word: LatestWord::new(pods_tx) };
     let stop = tasks.stop_token();
     tasks.service("pods", async move {
         tokio::select! {
             () = stop.cancelled() => Ok(()),
             // Reads only: it can be dropped anywhere.
-            outcome = watch.run() => outcome,
+            outcome = watcher.run() => outcome,
         }
     });
     pods_rx
 }
 
-struct PodWatch {
-    cluster: ClusterNode,
-    metrics: Metrics,
-    word: LatestWord,
-    /// A server that streams no lists is asked for one, until the daemon starts anew.
-    freshness: ListFreshness,
+fn pod_watch(cluster: &ClusterNode) -> ObjectWatch {
+    let (all, selector) = (Collection::core("Pod", "pods"), format!("spec.nodeName={}", cluster.node()));
+    let scope = FollowScope::selected(all, &selector, ListFreshness::Cached, "the pods of this node");
+    let pauses = RetryPauses::new(FIRST_PAUSE, LONGEST_PAUSE, LONGEST_REFUSED_PAUSE);
+    ObjectWatch::new(cluster.client().clone(), scope).with_pauses(pauses)
 }
 
-impl PodWatch {
-    async fn run(mut self) -> Outcome {
-        let mut pauses = RetryPauses::new(FIRST_PAUSE, LONGEST_PAUSE, LONGEST_REFUSED_PAUSE);
-        loop {
-            let failure = self.follow().await;
-            if self.freshness == ListFreshness::Streamed && failure.is_refused_stream() {
-                debug!(error = %Chain(&failure), "the pods of this node are listed, not streamed");
-                self.freshness = ListFreshness::Cached;
-                continue;
-            }
-            if self.word.was_heard() {
-                pauses.reset();
-            }
-            // Credentials are replaced within seconds, roles are not.
-            let is_refused = failure.code() == Some(403);
-            let pause = if is_refused { pauses.after_refusal(&failure) } else { pauses.after_outage(&failure) };
-            debug!(error = %Chain(&failure), pause_ms = pause.as_millis(), "the watch of pods has ended");
-            self.word.lost(&failure, &pauses, Instant::now());
-            self.metrics.api_retried("pods");
-            self.rest_until(Instant::now() + pause).await;
-        }
-    }
+struct PodWatcher {
+    watch: ObjectWatch,
+    metrics: Metrics,
+    word: LatestWord,
+}
 
-    /// Follows the watch to its end, which is a failure.
-    async fn follow(&mut self) -> ApiFailure {
-        let selector = format!("spec.nodeName={}", self.cluster.node());
-        let all = Collection::core("Pod", "pods");
-        let what = "the pods of this node";
-        let mut events = self.cluster.client().watch::<PodObject>(&all, &selector, self.freshness, what);
+impl PodWatcher {
+    async fn run(mut self) -> Outcome {
         loop {
-            // Both arms are cancel safe: streams and timers lose nothing.
+            // Both arms are cancel safe: watches and timers lose nothing.
             tokio::select! {
-                Some(event) = events.next() => match event {
-                    Ok(event) => self.word.observe(event.filter_map(node_pod)),
-                    Err(failure) => return failure,
+                event = self.watch.next() => match event {
+                    Ok(event) => self.word.observe(&event),
+                    Err(failure) => self.fail(&failure),
                 },
                 () = wait_until(self.word.counts_until()) => self.word.expire(),
             }
         }
     }
 
-    async fn rest_until(&mut self, end: Instant) {
-        loop {
-            // Both arms are cancel safe: they only wait.
-            tokio::select! {
-                () = sleep_until(end) => return,
-                () = wait_until(self.word.counts_until()) => self.word.expire(),
-            }
-        }
+    fn fail(&mut self, failure: &ApiFailure) {
+        debug!(error = %Chain(failure), "the watch of pods has ended");
+        self.word.lost(failure, self.watch.pauses(), Instant::now());
+        self.metrics.api_retried("pods");
     }
 }
 
-/// Whether the server is there and says that pods are none of our business.
+/// True if the server is there and says that the daemon may not read pods.
 fn is_refusal(failure: &ApiFailure) -> bool {
     matches!(failure.code(), Some(401 | 403))
 }
 
-/// What the API server has said last, and whether that still counts.
+/// The pods that the API server told of last, and whether that still counts.
 struct LatestWord {
     pods_tx: watch::Sender<PodsOfNode>,
-    /// A list that is not complete yet.
-    listing: Option<BTreeMap<PodName, Arc<NodePod>>>,
-    /// Since when nobody hears the server, and how that came.
+    /// Pods that make no sense have no value here.
+    store: Store<Option<Arc<NodePod>>>,
+    /// Moment since which the server is not heard, and the reason.
     lost: Option<(Instant, String)>,
-    /// Whether a complete list has come since it was last asked.
-    heard: bool,
 }
 
 impl LatestWord {
     fn new(pods_tx: watch::Sender<PodsOfNode>) -> Self {
-        Self { pods_tx, listing: None, lost: None, heard: false }
+        Self { pods_tx, store: Store::default(), lost: None }
     }
 
-    fn was_heard(&mut self) -> bool {
-        std::mem::take(&mut self.heard)
-    }
-
-    fn observe(&mut self, event: Option<WatchEvent<Arc<NodePod>>>) {
+    fn observe(&mut self, event: &FollowEvent) {
         match event {
-            None => {}
-            Some(WatchEvent::ListStarted) => self.listing = Some(BTreeMap::new()),
-            Some(WatchEvent::Listed(pod)) => {
-                self.listing.get_or_insert_default().insert(pod.name.clone(), pod);
+            // The list is all that counts: a server that was restored to an earlier state tells of older versions.
+            FollowEvent::ListStarted => self.store = Store::default(),
+            FollowEvent::Listed(object) => drop(self.see(object)),
+            FollowEvent::ListEnded => {
+                self.store.list_ended();
+                self.lost = None;
+                self.publish();
             }
-            Some(WatchEvent::ListEnded) => self.take_list(),
-            Some(WatchEvent::Applied(pod)) => self.change(|pods| match pods.get(&pod.name) {
-                Some(known) if *known == pod => false,
-                _ => {
-                    pods.insert(pod.name.clone(), pod);
-                    true
+            FollowEvent::Applied(object) if self.see(object) => self.publish(),
+            FollowEvent::Deleted(object) => {
+                if self.store.remove(&object.key(), ObjectStamp::from(&object.version())).is_some() {
+                    self.publish();
                 }
-            }),
-            // Another one of its name may have been seen already.
-            Some(WatchEvent::Deleted(pod)) => self.change(|pods| {
-                let is_it = pods.get(&pod.name).is_some_and(|known| known.uid == pod.uid);
-                is_it && pods.remove(&pod.name).is_some()
-            }),
+            }
+            FollowEvent::Applied(_) | FollowEvent::UpToDate => {}
         }
     }
 
-    fn take_list(&mut self) {
-        let list = self.listing.take().unwrap_or_default();
-        (self.lost, self.heard) = (None, true);
+    /// Takes a pod; true if it is another one than before. One that makes no sense hides no other.
+    fn see(&mut self, object: &RawObject) -> bool {
+        let (key, stamp) = (object.key(), ObjectStamp::from(&object.version()));
+        match object.read() {
+            Ok(pod) => {
+                let pod = node_pod(pod);
+                self.store.see(&key, stamp, pod.clone()).is_some_and(|before| before.flatten() != pod)
+            }
+            Err(error) => {
+                let seen = self.store.see_unreadable(&key, stamp, error.to_string(), None);
+                if seen.as_ref().is_some_and(|seen| seen.is_first) {
+                    warn!(pod = %key, error = %error, "failed to read a pod of this node");
+                }
+                seen.is_some_and(|seen| seen.replaced.flatten().is_some())
+            }
+        }
+    }
+
+    /// Says which pods there are. A list under way says nothing.
+    fn publish(&self) {
+        if !self.store.is_synced() {
+            return;
+        }
+        let pods = self.store.iter().filter_map(|(_, pod)| pod.clone()).map(|pod| (pod.name.clone(), pod));
+        let new = PodsOfNode::Known(Arc::new(pods.collect()));
         self.pods_tx.send_if_modified(|latest| {
-            let new = PodsOfNode::Known(Arc::new(list));
             if !matches!(latest, PodsOfNode::Known(_)) {
                 info!("the pods of this node are known");
             }
@@ -178,18 +161,8 @@ impl LatestWord {
         });
     }
 
-    fn change(&mut self, change: impl FnOnce(&mut BTreeMap<PodName, Arc<NodePod>>) -> bool) {
-        self.pods_tx.send_if_modified(|latest| match latest {
-            // Copied only if somebody looks at the last one at this moment.
-            PodsOfNode::Known(pods) => change(Arc::make_mut(pods)),
-            // Without a list there are no changes.
-            _ => false,
-        });
-    }
-
-    /// The watch has ended. What was heard counts on for a while, unless the server says that it is none of our business.
+    /// The watch has ended. The last word counts for a while, unless the server says that the daemon may not read pods.
     fn lost(&mut self, failure: &ApiFailure, pauses: &RetryPauses, now: Instant) {
-        self.listing = None;
         let reason = Chain(failure).to_string();
         if is_refusal(failure) {
             self.lost = None;

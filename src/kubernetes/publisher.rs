@@ -3,13 +3,14 @@
 //! ```text
 //!   inventory, holds ───► desired ─┐                     ┌► probe, create, replace, delete ── answers ─┐
 //!                                  ├► plan (pure) ───────┘                                              │
-//!   API server ── watch ──► mirror ┘◄─────────────────────────────────────────────────────────────────┘
+//!   API server ── watch ──► known ─┘◄─────────────────────────────────────────────────────────────────┘
 //! ```
 //!
 //! Nothing is written as long as nobody knows which devices are held for somebody: an untainted one would be given away.
 //! Nothing is written that is there already: not after a restart, not for an echo of an own write. Slices outlive the
 //! daemon; the kubelet deletes them when it misses the driver for too long.
 
+mod known;
 mod write;
 
 use std::{
@@ -19,21 +20,24 @@ use std::{
 };
 
 use hostler_api::{Chain, resource::SliceContent};
-use hostler_cluster::{ApiFailure, Collection, ListFreshness, Mirror, MirrorChange, WatchEvent, WritePace};
+use hostler_cluster::{ApiFailure, Collection, FollowScope, ListFreshness, WritePace};
+use hostler_reconcile::ObjectWatch;
 use tokio::{
     sync::watch,
     task::JoinSet,
     time::{Instant, sleep},
 };
-use tokio_stream::StreamExt;
 use tracing::{debug, info, warn};
 
-use self::write::{SliceWriter, WriteOutcome};
+use self::{
+    known::{KnownSlices, SliceChange},
+    write::{SliceAnswer, SliceWriter},
+};
 use super::{
-    ClusterNode, ResourceSlice,
+    ClusterNode,
     features::{Dropped, Feature, probe},
     holds::{HoldsReader, HoldsWord},
-    plan::{PublishedSlice, SliceDeletion, SliceWrite, plan},
+    plan::{SliceDeletion, SliceWrite, plan},
     slices::{DesiredPool, SliceSettings, desired_slices},
     slices_of, wait_until,
 };
@@ -115,7 +119,7 @@ pub fn start(parts: PublisherParts, tasks: &Tasks) -> watch::Receiver<Publicatio
     let publisher = Publisher {
         parts,
         publication_tx,
-        mirror: Mirror::default(),
+        slices: KnownSlices::default(),
         pace: WritePace::default(),
         known: BTreeMap::new(),
         reported: Dropped::new(),
@@ -139,7 +143,7 @@ pub fn start(parts: PublisherParts, tasks: &Tasks) -> watch::Receiver<Publicatio
 struct Publisher {
     parts: PublisherParts,
     publication_tx: watch::Sender<Publication>,
-    mirror: Mirror<PublishedSlice>,
+    slices: KnownSlices,
     pace: WritePace,
     /// Features of which it is known whether the server has them.
     known: BTreeMap<Feature, bool>,
@@ -147,7 +151,7 @@ struct Publisher {
     reported: Dropped,
     left_out: Vec<String>,
     holds_generation: HoldsGeneration,
-    running: JoinSet<WriteOutcome>,
+    running: JoinSet<SliceAnswer>,
     writes: VecDeque<SliceWrite>,
     deletes: VecDeque<SliceDeletion>,
 }
@@ -208,22 +212,25 @@ impl Publisher {
     async fn follow(&mut self, writer: &SliceWriter) -> Result<(), ApiFailure> {
         let cluster = &self.parts.cluster;
         let selector = format!("spec.driver={},spec.nodeName={}", cluster.driver(), cluster.node());
-        let slices = slices_of(writer.version());
-        let mut events =
-            cluster.client().watch(&slices, &selector, ListFreshness::Newest, "the ResourceSlices of this node");
+        let (slices, newest) = (slices_of(writer.version()), ListFreshness::Newest);
+        let scope = FollowScope::selected(slices, &selector, newest, "the ResourceSlices of this node");
+        let mut watch = ObjectWatch::new(cluster.client().clone(), scope);
         let mut inventory_rx = self.parts.inventory.subscribe();
         let mut holds_rx = self.parts.holds_rx.clone();
         let mut recheck = pin!(sleep(RECHECK.mul_f64(1.0 + fastrand::f64() / 2.0)));
-        self.mirror.relist();
+        self.slices.relist();
         loop {
             let due = self.due();
-            // All arms are cancel safe: streams, channels and timers lose nothing, and a JoinSet keeps what has finished.
+            // All arms are cancel safe: watches, channels and timers lose nothing, and a JoinSet keeps what has finished.
             tokio::select! {
-                Some(event) = events.next() => self.observe(event?),
+                event = watch.next() => {
+                    let change = self.slices.observe(&event?);
+                    self.heed(change);
+                }
                 Ok(()) = inventory_rx.changed() => self.pace.want(Instant::now() + DEBOUNCE),
                 Ok(()) = holds_rx.changed() => self.heed_holds(),
                 Some(done) = self.running.join_next() => {
-                    self.settle(done.unwrap_or_else(|error| WriteOutcome::Failed(ApiFailure::ended("write a ResourceSlice", error))))?;
+                    self.settle(done.unwrap_or_else(|error| SliceAnswer::Failed(ApiFailure::ended("write a ResourceSlice", error))))?;
                     self.go_on(writer);
                 }
                 () = wait_until(due) => {
@@ -245,7 +252,7 @@ impl Publisher {
 
     fn due(&self) -> Option<Instant> {
         let are_holds_known = self.parts.holds_rx.borrow().known().is_some();
-        self.pace.due().filter(|_| self.mirror.is_listed() && self.is_idle() && are_holds_known)
+        self.pace.due().filter(|_| self.slices.is_listed() && self.is_idle() && are_holds_known)
     }
 
     fn heed_holds(&mut self) {
@@ -256,18 +263,11 @@ impl Publisher {
         }
     }
 
-    fn observe(&mut self, event: WatchEvent<ResourceSlice>) {
-        if let Some(event) = event.filter_map(PublishedSlice::of) {
-            let change = self.mirror.observe(event);
-            self.heed(change);
-        }
-    }
-
-    fn heed(&mut self, change: MirrorChange) {
+    fn heed(&mut self, change: SliceChange) {
         match change {
-            MirrorChange::None => {}
-            MirrorChange::Changed => self.pace.want(Instant::now()),
-            MirrorChange::Deleted => {
+            SliceChange::None => {}
+            SliceChange::Changed => self.pace.want(Instant::now()),
+            SliceChange::Deleted => {
                 info!("a slice was deleted by somebody else; it is published again");
                 self.pace.deleted(Instant::now());
             }
@@ -282,7 +282,7 @@ impl Publisher {
         let missing = self.known.iter().filter(|(_, kept)| !**kept).map(|(feature, _)| *feature).collect();
         let inventory = self.parts.inventory.latest();
         let desired = desired_slices(&inventory, &held.in_force(&inventory), &self.parts.settings, &missing);
-        let plan = plan(self.mirror.objects(), &desired, writer.owner());
+        let plan = plan(self.slices.iter(), &desired, writer.owner());
         self.note_left_out(&desired);
         if plan.is_empty() {
             return self.synced();
@@ -313,7 +313,7 @@ impl Publisher {
         }
         if self.running.is_empty() {
             for delete in self.deletes.drain(..) {
-                self.mirror.deleting(&delete.version);
+                self.slices.deleting(&delete.version);
                 self.running.spawn(writer.clone().delete(delete));
             }
         }
@@ -322,34 +322,33 @@ impl Publisher {
         }
     }
 
-    fn settle(&mut self, done: WriteOutcome) -> Result<(), ApiFailure> {
+    fn settle(&mut self, done: SliceAnswer) -> Result<(), ApiFailure> {
         match done {
-            WriteOutcome::Written { name, verb, slice, dropped } => {
+            SliceAnswer::Written { name, verb, slice, dropped } => {
                 self.parts.metrics.slice_written(verb);
-                let change = self.mirror.put(name, *slice);
+                let change = self.slices.put(&name, *slice);
                 self.heed(change);
                 self.learn(dropped.iter().map(|feature| (*feature, false)));
             }
-            WriteOutcome::Deleted { name } => {
+            SliceAnswer::Deleted { name, last } => {
                 self.parts.metrics.slice_written("delete");
-                self.mirror.remove(&name);
+                self.slices.remove(&name, &last);
             }
-            WriteOutcome::Probed { shown, dropped } => {
+            SliceAnswer::Probed { shown, dropped } => {
                 self.learn(shown.into_iter().map(|feature| (feature, !dropped.contains(&feature))));
                 self.pace.want(Instant::now());
             }
-            WriteOutcome::Found { name, slice } => {
-                match slice {
-                    Some(slice) => {
-                        let change = self.mirror.put(name, *slice);
-                        self.heed(change);
-                    }
-                    None => self.mirror.remove(&name),
-                }
+            SliceAnswer::Found { name, slice } => {
+                let change = self.slices.put(&name, *slice);
+                self.heed(change);
                 self.retry(None);
             }
-            WriteOutcome::Failed(failure) if failure.is_unknown_resource() => return Err(failure),
-            WriteOutcome::Failed(failure) => {
+            SliceAnswer::Missing { name, last } => {
+                last.iter().for_each(|last| self.slices.remove(&name, last));
+                self.retry(None);
+            }
+            SliceAnswer::Failed(failure) if failure.is_unknown_resource() => return Err(failure),
+            SliceAnswer::Failed(failure) => {
                 self.fail(&failure);
             }
         }
@@ -411,14 +410,14 @@ impl Publisher {
         self.pace.succeeded();
         self.holds_generation.published = Some(self.holds_generation.written);
         if self.publication_tx.borrow().state != PublicationState::Synced {
-            info!(slices = self.mirror.objects().len(), "devices are published");
+            info!(slices = self.slices.len(), "devices are published");
         }
         self.say(PublicationState::Synced);
     }
 
     fn say(&self, state: PublicationState) {
         let dropped = self.reported.iter().map(|it| format!("{} (feature gate {})", it.fields(), it.gate())).collect();
-        let slices = self.mirror.objects().len();
+        let slices = self.slices.len();
         let left_out = self.left_out.clone();
         let new = Publication { state, slices, dropped, left_out, holds_generation: self.holds_generation.published };
         self.publication_tx.send_if_modified(|latest| {

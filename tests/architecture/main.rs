@@ -115,6 +115,7 @@ const CRATES: &[CrateRule] = &[
             "hostler-memory",
             "hostler-process",
             "hostler-proto",
+            "hostler-reconcile",
         ],
         never: &[],
         only: &[],
@@ -249,7 +250,7 @@ const EDGES: &[Edge] = &[
     Edge { crates: &["hostler_proto"], modules: &["kubelet", "nri"] },
     // The API server's binary form and the container runtimes' protocol have the same notation.
     Edge { crates: &["prost"], modules: &["kubelet", "kubernetes", "nri"] },
-    Edge { crates: &["hostler_cluster", "k8s_openapi"], modules: &["kubernetes", "daemon"] },
+    Edge { crates: &["hostler_cluster", "hostler_reconcile", "k8s_openapi"], modules: &["kubernetes", "daemon"] },
     Edge { crates: &["axum", "hyper", "hyper_util", "http_body_util"], modules: &["admin", "cli"] },
     Edge { crates: &["clap", "clap_complete", "clap_mangen"], modules: &["cli"] },
     Edge { crates: &["crossterm", "ratatui_core", "ratatui_crossterm", "signal_hook"], modules: &["cli"] },
@@ -528,9 +529,14 @@ fn files_are_opened_to_be_read_in_two_crates_only() {
 const CONCEPTS: &[(&str, &str, &[&str])] = &[
     // The command follows one kind until its reader goes.
     (
-        "a kind is listed and watched by a Reflector",
+        "a kind is listed and watched by a Reflector, or by an ObjectWatch where it has one reader",
         "Follower",
-        &["lib/cluster/", "lib/reconcile/src/reflector.rs", "controller/src/held/command.rs"],
+        &[
+            "lib/cluster/",
+            "lib/reconcile/src/reflector.rs",
+            "lib/reconcile/src/watch.rs",
+            "controller/src/held/command.rs",
+        ],
     ),
     ("pauses double by hostler_api::Doubling", "saturating_pow", &["lib/api/src/doubling.rs"]),
     (

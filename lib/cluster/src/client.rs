@@ -17,7 +17,7 @@ use hyper::{
 };
 use kube::{
     Client,
-    api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
+    api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions},
     client::Body,
     core::{Status, request},
 };
@@ -27,12 +27,16 @@ use tokio::{sync::watch, time::timeout};
 use crate::{
     ApiFailure, ApiPatience, CallError, Collection, ConnectError, CredentialsSource, LastingRefusals, ObjectVersion,
     StatusError,
+    collection::encoded,
     connection::connect,
     protobuf::{self, ProtobufObject},
 };
 
 /// Objects in a page of a list. The largest slices have 60 KB: 15 MB come well within the time of a call.
-const LIST_PAGE: u32 = 250;
+pub(crate) const LIST_PAGE: u32 = 250;
+
+/// Media type of nearly all answers.
+const JSON: &str = "application/json";
 
 /// Calls the API server. Cheap to clone; all clones share one connection.
 #[derive(Clone)]
@@ -166,25 +170,29 @@ impl ApiClient {
     /// # Errors
     /// As [`get`](Self::get), and when the server no longer remembers that moment.
     pub async fn list<F: FnMut(Vec<u8>) + ?Sized>(&self, all: &Collection, each: &mut F) -> Result<(), ApiFailure> {
-        let mut token = String::new();
+        let step = || format!("list {}", all.plural());
+        let mut query = format!("limit={LIST_PAGE}");
         loop {
-            let page = self.list_page(all, &token).await?;
-            let step = || format!("list {}", all.plural());
+            let page = self.list_page(step, all, &query).await?;
             let end: ListEnd = serde_json::from_slice(&page)
                 .map_err(|error| ApiFailure::Call { step: step(), source: CallError::Answer(error) })?;
             each(page);
             if end.metadata.token.is_empty() {
                 return Ok(());
             }
-            token = end.metadata.token;
+            query = format!("limit={LIST_PAGE}&continue={}", encoded(&end.metadata.token));
         }
     }
 
-    /// The page of a list that a token leads to; the first one has none.
-    pub(crate) async fn list_page(&self, all: &Collection, token: &str) -> Result<Vec<u8>, ApiFailure> {
-        let params = ListParams::default().limit(LIST_PAGE);
-        let params = if token.is_empty() { params } else { params.continue_token(token) };
-        self.send(|| format!("list {}", all.plural()), all.requests().list(&params)).await
+    /// The page of a list that a query asks for.
+    pub(crate) async fn list_page(
+        &self,
+        step: impl Fn() -> String,
+        all: &Collection,
+        query: &str,
+    ) -> Result<Vec<u8>, ApiFailure> {
+        let request = Request::get(format!("{}?{query}", all.url_path())).header(ACCEPT, JSON).body(Vec::new());
+        self.send(step, request.map_err(request::Error::BuildRequest)).await
     }
 
     /// Opens an answer that has no end.
@@ -382,11 +390,6 @@ impl ApiClient {
             .header(CONTENT_TYPE, protobuf::MEDIA_TYPE)
             .body(changed.encode());
         self.call(step, request.map_err(request::Error::BuildRequest)).await
-    }
-
-    /// For what only `kube` can do.
-    pub(crate) fn kube(&self) -> Client {
-        self.client.clone()
     }
 
     /// A request whose answer is read as `T`.

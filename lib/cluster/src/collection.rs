@@ -1,7 +1,9 @@
-//! Where objects of a kind are on an API server.
+//! Addresses of the objects of a kind on an API server.
+
+use std::fmt::Write;
 
 use hostler_api::resource::{ApiVersion, GROUP};
-use kube::core::{ApiResource, Request};
+use kube::core::Request;
 
 /// The objects of one kind, in one version: those of a namespace, or all of a kind that has none.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -63,28 +65,34 @@ impl Collection {
         }
     }
 
-    /// What `kube` must know to make requests.
-    pub(crate) fn requests(&self) -> Request {
+    /// Path of the collection.
+    pub(crate) fn url_path(&self) -> String {
         let api = if self.group.is_empty() { "api" } else { "apis" };
         let namespace = self.namespace.as_ref().map(|namespace| format!("/namespaces/{namespace}")).unwrap_or_default();
-        Request::new(format!("/{api}/{}{namespace}/{}", self.api_version(), self.plural))
+        format!("/{api}/{}{namespace}/{}", self.api_version(), self.plural)
     }
 
-    /// Where the object called `name` is.
+    /// Path of the object with this name.
     pub(crate) fn path(&self, name: &str) -> String {
-        format!("{}/{name}", self.requests().url_path)
+        format!("{}/{name}", self.url_path())
     }
 
-    /// What `kube` must know to watch; it watches all namespaces.
-    pub(crate) fn api_resource(&self) -> ApiResource {
-        ApiResource {
-            group: self.group.clone(),
-            version: self.version.clone(),
-            api_version: self.api_version(),
-            kind: self.kind.clone(),
-            plural: self.plural.clone(),
-        }
+    /// Requests of `kube`.
+    pub(crate) fn requests(&self) -> Request {
+        Request::new(self.url_path())
     }
+}
+
+/// The text as a value in a query: everything but letters, digits and four marks is escaped.
+pub(crate) fn encoded(text: &str) -> String {
+    text.bytes().fold(String::with_capacity(text.len()), |mut query, byte| {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => query.push(char::from(byte)),
+            // Writing to a text does not fail.
+            _ => drop(write!(query, "%{byte:02X}")),
+        }
+        query
+    })
 }
 
 #[cfg(test)]
@@ -94,9 +102,17 @@ mod tests {
     #[test]
     fn paths_are_those_of_the_api() {
         let slices = Collection::resource(ApiVersion::V1Beta2, "ResourceSlice", "resourceslices");
-        assert_eq!(slices.requests().url_path, "/apis/resource.k8s.io/v1beta2/resourceslices");
+        assert_eq!(slices.url_path(), "/apis/resource.k8s.io/v1beta2/resourceslices");
         let events = Collection::core("Event", "events").of("ml");
-        assert_eq!(events.requests().url_path, "/api/v1/namespaces/ml/events");
+        assert_eq!(events.url_path(), "/api/v1/namespaces/ml/events");
         assert_eq!(events.title("a"), "Event ml/a");
+    }
+
+    #[test]
+    fn a_selector_ends_where_it_ends() {
+        assert_eq!(
+            encoded("spec.driver=a-b_c~,metadata.name=ä&x"),
+            "spec.driver%3Da-b_c~%2Cmetadata.name%3D%C3%A4%26x"
+        );
     }
 }

@@ -4,8 +4,7 @@
 //! ```text
 //!   credentials ──► connection ──► ApiClient ──► get, create, replace, patch, delete      (one call: one time limit, one failure)
 //!                                      ├───────► identify, allows   who somebody with a token is, and what he may
-//!                                      ├───────► watch ──► Mirror      what stands on the server, of one's own
-//!                                      ├───────► Follower          all objects of a kind, as texts
+//!                                      ├───────► Follower          objects of a kind, as texts: a list, then changes
 //!                                                WritePace, Backoff    when to write
 //!                                                EventRecorder         Events, without a flood of them
 //!                                RetryPauses, LastingRefusals      what a server that has just started refuses
@@ -22,7 +21,6 @@ mod credentials;
 pub mod events;
 mod failure;
 mod follow;
-mod mirror;
 mod object;
 mod pace;
 mod patience;
@@ -32,7 +30,6 @@ mod release;
 mod retry;
 mod service;
 mod time;
-mod watch;
 
 pub use access::{
     ApiIdentity, AskedDeed, FigureReaders, ReaderVerdict, ReviewError, TokenReviews, TokenVerdict, bearer_token,
@@ -43,8 +40,7 @@ pub use collection::Collection;
 pub use connection::ConnectError;
 pub use credentials::{CredentialsError, CredentialsSource, pod_namespace};
 pub use failure::{ApiFailure, CallError, StatusError};
-pub use follow::{FollowEvent, Follower, RawObject};
-pub use mirror::{Mirror, MirrorChange, Mirrored};
+pub use follow::{FollowEvent, FollowScope, Follower, ListFreshness, RawObject};
 pub use object::{ApiObject, ObjectVersion, is_older};
 pub use pace::WritePace;
 pub use patience::ApiPatience;
@@ -53,4 +49,3 @@ pub use refusals::LastingRefusals;
 pub use retry::RetryPauses;
 pub use service::HttpService;
 pub use time::{from_rfc3339, rfc3339, rfc3339_micros, since_1970, written_at};
-pub use watch::{ListFreshness, WatchEvent, Watching};

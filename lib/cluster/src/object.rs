@@ -1,12 +1,6 @@
 //! An object as an API server sends it, with the part that somebody here knows.
 
-use std::borrow::Cow;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::{
-    Resource,
-    core::{ApiResource, ClusterResourceScope},
-};
 use serde::{Deserialize, de::IgnoredAny};
 
 /// Which object and which version of it: a write or a deletion of any other one is refused by the server.
@@ -16,13 +10,6 @@ pub struct ObjectVersion {
     pub uid: String,
     /// Of its version.
     pub resource_version: String,
-}
-
-impl ObjectVersion {
-    /// See [`is_older`].
-    pub(crate) fn is_older_than(&self, other: &Self) -> bool {
-        is_older(&self.resource_version, &other.resource_version)
-    }
 }
 
 /// Whether a version of an object came before another one. Versions are numbers that rise; where they are none, what comes later
@@ -81,34 +68,5 @@ impl<S, T: Default> ApiObject<S, T> {
         let mut owners = self.metadata.owner_references.iter().flatten();
         let owner = owners.find(|owner| owner.controller == Some(true) && owner.kind == kind)?;
         Some(&owner.uid)
-    }
-}
-
-impl<S, T: Default> Resource for ApiObject<S, T> {
-    type DynamicType = ApiResource;
-    type Scope = ClusterResourceScope;
-
-    fn kind(api: &ApiResource) -> Cow<'_, str> {
-        Cow::Borrowed(&api.kind)
-    }
-
-    fn group(api: &ApiResource) -> Cow<'_, str> {
-        Cow::Borrowed(&api.group)
-    }
-
-    fn version(api: &ApiResource) -> Cow<'_, str> {
-        Cow::Borrowed(&api.version)
-    }
-
-    fn plural(api: &ApiResource) -> Cow<'_, str> {
-        Cow::Borrowed(&api.plural)
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
     }
 }

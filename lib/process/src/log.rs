@@ -127,6 +127,5 @@ where
 /// `info, hostler=debug`: the parser would take the space for a part of the name.
 fn targets(level: &str) -> Result<Targets, LogError> {
     let level: String = level.split_whitespace().collect();
-    // The watching task says what a failed watch means, and says it once; the library says it with every try.
-    format!("kube_runtime=error,{level}").parse().map_err(LogError::Level)
+    level.parse().map_err(LogError::Level)
 }

@@ -9,6 +9,8 @@
 //!                                                     └────── WriteOutcome ◄──┘          EventSink ──► Events
 //! ```
 //!
+//! A process that reads each kind in one place only needs no task between: it has an [`ObjectWatch`], a `Store` and `WriteOutcome`s.
+//!
 //! A [`Leadership`] says whether this process may write. A leader term begins with nothing but what the API server says, and ends with
 //! the Lease.
 
@@ -21,6 +23,7 @@ mod reflector;
 mod store;
 mod term;
 mod troubles;
+mod watch;
 mod writes;
 
 pub use calls::CallPool;
@@ -34,4 +37,5 @@ pub use reflector::{Reflector, ReflectorEvent, ReflectorKind};
 pub use store::{ObjectStamp, Store, Unreadable};
 pub use term::{leads_until, reach, wait_to_lead};
 pub use troubles::Troubles;
+pub use watch::ObjectWatch;
 pub use writes::{InFlightWrites, WriteOutcome, WriteReadiness};

@@ -97,9 +97,24 @@ impl<T> Store<T> {
         &self.unreadable
     }
 
+    /// Objects and their values, in the order of their keys.
+    pub fn iter(&self) -> impl Iterator<Item = (&ObjectKey, &T)> {
+        self.objects.iter().map(|(key, (_, value))| (key, value))
+    }
+
     /// Value of an object.
     pub fn get(&self, key: &ObjectKey) -> Option<&T> {
         self.objects.get(key).map(|(_, value)| value)
+    }
+
+    /// Value of an object, to be changed; the version stays.
+    pub fn get_mut(&mut self, key: &ObjectKey) -> Option<&mut T> {
+        self.objects.get_mut(key).map(|(_, value)| value)
+    }
+
+    /// Forgets which objects were deleted. A server that was restored to an earlier state may have them again.
+    pub fn forget_deletions(&mut self) {
+        self.deleted.clear();
     }
 
     /// True if this version of the object would be news. One that is not belongs to a list under way all the same.
@@ -143,7 +158,8 @@ impl<T> Store<T> {
         Some(Unreadable { is_first, replaced })
     }
 
-    /// Takes a deletion; returns the value of the object where it was known.
+    /// Takes a deletion; returns the value of the object where it was known. The name may have another object by then, whose version is
+    /// higher: versions rise over all objects of a kind.
     pub fn remove(&mut self, key: &ObjectKey, last: ObjectStamp) -> Option<T> {
         if self.deleted.len() == MOST_DELETED {
             self.deleted.pop_front();
@@ -152,7 +168,7 @@ impl<T> Store<T> {
         if let Some(listing) = &mut self.listing {
             listing.remove(key);
         }
-        let is_it = self.objects.get(key).is_some_and(|(known, _)| !last.is_older_than(*known));
+        let is_it = self.objects.get(key).is_some_and(|(known, _)| known.version <= last.version);
         if is_it { self.take(key) } else { None }
     }
 
@@ -213,6 +229,14 @@ mod tests {
         assert_eq!(store.remove(&key("a"), stamp("u", 8)), Some(7));
         assert!(!see(&mut store, "a", "u", 7) && !see(&mut store, "a", "u", 8), "the answer to a write comes late");
         assert!(see(&mut store, "a", "v", 3), "another object with the name");
+    }
+
+    #[test]
+    fn the_end_of_an_object_is_not_the_end_of_its_successor() {
+        let mut store = Store::default();
+        see(&mut store, "a", "new", 9);
+        assert_eq!(store.remove(&key("a"), stamp("old", 8)), None, "the answer to a write came before the watch");
+        assert_eq!(store.remove(&key("a"), stamp("newer", 12)), Some(9), "of the one between only the end was told");
     }
 
     #[test]

@@ -1,14 +1,27 @@
 //! What the watch makes of what it hears.
 
 use hostler_cluster::{CallError, StatusError};
+use serde_json::json;
 use tokio::time::advance;
 
 use super::*;
 
-fn pod(name: &str, uid: &str) -> Arc<NodePod> {
-    let name = PodName { namespace: "ml".to_owned(), name: name.to_owned() };
-    let (containers, claims) = (Vec::new(), BTreeMap::new());
-    Arc::new(NodePod { name, uid: uid.to_owned(), ended: false, deleting: false, containers, claims })
+fn pod_at(name: &str, uid: &str, version: u64) -> RawObject {
+    let pod = json!({
+        "metadata": {"name": name, "namespace": "ml", "uid": uid, "resourceVersion": version.to_string()},
+        "spec": {"containers": []},
+    });
+    RawObject::from_text(&pod.to_string()).unwrap()
+}
+
+fn pod(name: &str, uid: &str) -> RawObject {
+    pod_at(name, uid, uid.parse().unwrap())
+}
+
+/// A pod that no version of the API has.
+fn odd_pod(name: &str, version: u64) -> RawObject {
+    let metadata = json!({"name": name, "namespace": "ml", "uid": "7", "resourceVersion": version.to_string()});
+    RawObject::from_text(&json!({"metadata": metadata, "spec": 7}).to_string()).unwrap()
 }
 
 fn failure(code: u16) -> ApiFailure {
@@ -35,18 +48,18 @@ impl Scene {
         Self { word: LatestWord::new(pods_tx), pods_rx }
     }
 
-    fn listed(pods: &[Arc<NodePod>]) -> Self {
+    fn listed(pods: &[RawObject]) -> Self {
         let mut scene = Self::new();
         scene.list(pods);
         scene
     }
 
-    fn list(&mut self, pods: &[Arc<NodePod>]) {
-        self.word.observe(Some(WatchEvent::ListStarted));
+    fn list(&mut self, pods: &[RawObject]) {
+        self.word.observe(&FollowEvent::ListStarted);
         for pod in pods {
-            self.word.observe(Some(WatchEvent::Listed(pod.clone())));
+            self.word.observe(&FollowEvent::Listed(pod.clone()));
         }
-        self.word.observe(Some(WatchEvent::ListEnded));
+        self.word.observe(&FollowEvent::ListEnded);
     }
 
     /// Names and UIDs, if they are known.
@@ -67,20 +80,20 @@ fn names(known: &[(&str, &str)]) -> Option<Vec<(String, String)>> {
 #[test]
 fn nothing_is_known_before_a_list_is_complete() {
     let mut scene = Scene::new();
-    scene.word.observe(Some(WatchEvent::ListStarted));
-    scene.word.observe(Some(WatchEvent::Listed(pod("a", "1"))));
+    scene.word.observe(&FollowEvent::ListStarted);
+    scene.word.observe(&FollowEvent::Listed(pod("a", "1")));
     assert_eq!(scene.known(), None);
-    scene.word.observe(Some(WatchEvent::ListEnded));
+    scene.word.observe(&FollowEvent::ListEnded);
     assert_eq!(scene.known(), names(&[("a", "1")]));
 }
 
 #[test]
 fn the_end_of_a_pod_is_not_the_end_of_its_successor() {
     let mut scene = Scene::listed(&[pod("a", "1")]);
-    scene.word.observe(Some(WatchEvent::Applied(pod("a", "2"))));
-    scene.word.observe(Some(WatchEvent::Deleted(pod("a", "1"))));
+    scene.word.observe(&FollowEvent::Applied(pod("a", "2")));
+    scene.word.observe(&FollowEvent::Deleted(pod("a", "1")));
     assert_eq!(scene.known(), names(&[("a", "2")]));
-    scene.word.observe(Some(WatchEvent::Deleted(pod("a", "2"))));
+    scene.word.observe(&FollowEvent::Deleted(pod("a", "2")));
     assert_eq!(scene.known(), names(&[]));
 }
 
@@ -88,9 +101,9 @@ fn the_end_of_a_pod_is_not_the_end_of_its_successor() {
 fn a_heartbeat_of_a_pod_is_no_news() {
     let mut scene = Scene::listed(&[pod("a", "1")]);
     scene.pods_rx.mark_unchanged();
-    scene.word.observe(Some(WatchEvent::Applied(pod("a", "1"))));
+    scene.word.observe(&FollowEvent::Applied(pod_at("a", "1", 5)));
     assert!(!scene.pods_rx.has_changed().unwrap());
-    scene.word.observe(Some(WatchEvent::Applied(pod("b", "2"))));
+    scene.word.observe(&FollowEvent::Applied(pod("b", "2")));
     assert!(scene.pods_rx.has_changed().unwrap());
 }
 
@@ -122,8 +135,8 @@ async fn a_server_that_is_back_in_time_costs_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_list_that_breaks_off_changes_nothing() {
     let mut scene = Scene::listed(&[pod("a", "1")]);
-    scene.word.observe(Some(WatchEvent::ListStarted));
-    scene.word.observe(Some(WatchEvent::Listed(pod("b", "2"))));
+    scene.word.observe(&FollowEvent::ListStarted);
+    scene.word.observe(&FollowEvent::Listed(pod("b", "2")));
     scene.word.lost(&outage(), &pauses(), Instant::now());
     assert_eq!(scene.known(), names(&[("a", "1")]));
     scene.list(&[pod("c", "3")]);
@@ -153,4 +166,25 @@ async fn a_role_is_named_as_missing_only_when_the_refusal_lasts() {
         let PodsOfNode::Unknown(why) = told else { panic!("{told:?}") };
         assert_eq!(why.contains("grant the daemon list and watch on pods"), names_role, "{why}");
     }
+}
+
+#[test]
+fn a_pod_that_makes_no_sense_hides_no_other_and_stays_as_it_was_known() {
+    let mut scene = Scene::listed(&[odd_pod("odd", 1), pod("a", "2")]);
+    assert_eq!(scene.known(), names(&[("a", "2")]));
+    scene.word.observe(&FollowEvent::Applied(pod_at("odd", "7", 3)));
+    scene.word.observe(&FollowEvent::Applied(odd_pod("odd", 4)));
+    assert_eq!(scene.known(), names(&[("a", "2"), ("odd", "7")]));
+    scene.word.observe(&FollowEvent::Deleted(odd_pod("odd", 5)));
+    assert_eq!(scene.known(), names(&[("a", "2")]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_was_restored_is_believed() {
+    let mut scene = Scene::listed(&[pod_at("a", "1", 90), pod_at("b", "2", 91)]);
+    scene.word.lost(&outage(), &pauses(), Instant::now());
+    scene.list(&[pod_at("a", "1", 40), pod_at("c", "3", 41)]);
+    assert_eq!(scene.known(), names(&[("a", "1"), ("c", "3")]));
+    scene.word.observe(&FollowEvent::Deleted(pod_at("a", "1", 42)));
+    assert_eq!(scene.known(), names(&[("c", "3")]));
 }

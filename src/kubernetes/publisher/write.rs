@@ -1,9 +1,10 @@
-//! The calls: one slice created, replaced, deleted or tried out. What comes back is compared with what was sent.
+//! The calls: one slice is created, replaced, deleted or tried out. The answer is compared with what was sent.
 
 use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
 use hostler_api::resource::{ApiVersion, ResourcePool, SliceContent, SliceCounterSet, SliceDevice};
 use hostler_cluster::{ApiFailure, Collection, ObjectVersion};
+use hostler_reconcile::WriteOutcome;
 use serde::Serialize;
 
 use crate::kubernetes::{
@@ -13,40 +14,49 @@ use crate::kubernetes::{
     slices_of,
 };
 
-/// What a call came to.
+/// End of a call.
 #[derive(Debug)]
-pub(super) enum WriteOutcome {
-    /// The slice stands there.
+pub(super) enum SliceAnswer {
+    /// The slice is written.
     Written {
         /// Name of the slice.
         name: String,
         /// `create` or `update`.
         verb: &'static str,
-        /// As the server has it.
+        /// The slice as the server has it.
         slice: Box<PublishedSlice>,
-        /// What the server did not keep.
+        /// Features that the server did not keep.
         dropped: Dropped,
     },
-    /// The slice is gone.
+    /// The slice is deleted.
     Deleted {
         /// Name of the slice.
         name: String,
+        /// Version that was deleted.
+        last: ObjectVersion,
     },
-    /// The slice was not as expected, and nothing was changed; this is how it is.
+    /// The slice was not as expected, and nothing was changed.
     Found {
         /// Name of the slice.
         name: String,
-        /// `None`: it is not there.
-        slice: Option<Box<PublishedSlice>>,
+        /// The slice as the server has it.
+        slice: Box<PublishedSlice>,
     },
-    /// The server was shown what features look like.
+    /// The slice does not exist, though it was expected to.
+    Missing {
+        /// Name of the slice.
+        name: String,
+        /// Version that was expected; absent of a slice that was to be created.
+        last: Option<ObjectVersion>,
+    },
+    /// The server was shown an example of features.
     Probed {
         /// The features.
         shown: BTreeSet<Feature>,
-        /// Those of them that it does not have.
+        /// Features among them that the server does not have.
         dropped: Dropped,
     },
-    /// No.
+    /// The call failed.
     Failed(ApiFailure),
 }
 
@@ -74,7 +84,7 @@ impl SliceWriter {
     }
 
     /// Creates or replaces a slice.
-    pub(super) async fn write(self, write: SliceWrite) -> WriteOutcome {
+    pub(super) async fn write(self, write: SliceWrite) -> SliceAnswer {
         let (client, slices, name) = (self.cluster.client(), &self.slices, &write.name);
         let body = self.body(name, write.replaces.as_ref(), &write.pool, &write.content);
         let (verb, answer) = match write.replaces {
@@ -83,46 +93,46 @@ impl SliceWriter {
         };
         match answer.and_then(|slice| self.ours(&write.name, slice)) {
             Ok(slice) => written(write, verb, slice),
-            Err(failure) => match failure.code() {
-                Some(409) => self.read(write.name).await,
-                Some(404) if write.replaces.is_some() => WriteOutcome::Found { name: write.name, slice: None },
-                _ => WriteOutcome::Failed(failure),
-            },
+            Err(failure) => self.refused(failure, write.name, write.replaces).await,
         }
     }
 
     /// Deletes exactly the slice that was seen.
-    pub(super) async fn delete(self, delete: SliceDeletion) -> WriteOutcome {
-        match self.cluster.client().delete(&self.slices, &delete.name, &delete.version).await {
-            Ok(()) => WriteOutcome::Deleted { name: delete.name },
-            Err(failure) => match failure.code() {
-                Some(404) => WriteOutcome::Found { name: delete.name, slice: None },
-                Some(409) => self.read(delete.name).await,
-                _ => WriteOutcome::Failed(failure),
-            },
+    pub(super) async fn delete(self, delete: SliceDeletion) -> SliceAnswer {
+        let SliceDeletion { name, version: last } = delete;
+        match self.cluster.client().delete(&self.slices, &name, &last).await {
+            Ok(()) => SliceAnswer::Deleted { name, last },
+            Err(failure) => self.refused(failure, name, Some(last)).await,
         }
     }
 
-    /// How a slice is that was not as expected.
-    async fn read(self, name: String) -> WriteOutcome {
-        let answer = self.cluster.client().get(&self.slices, &name).await;
-        match answer.and_then(|slice| self.ours(&name, slice)) {
-            Ok(slice) => WriteOutcome::Found { name, slice: Some(Box::new(slice)) },
-            Err(failure) if failure.code() == Some(404) => WriteOutcome::Found { name, slice: None },
-            Err(failure) => WriteOutcome::Failed(failure),
+    /// Reads a slice that was not as expected.
+    async fn refused(&self, failure: ApiFailure, name: String, last: Option<ObjectVersion>) -> SliceAnswer {
+        match WriteOutcome::of_failure(&failure) {
+            WriteOutcome::Conflict => {}
+            WriteOutcome::Gone if last.is_some() => return SliceAnswer::Missing { name, last },
+            _ => return SliceAnswer::Failed(failure),
+        }
+        match self.cluster.client().find(&self.slices, &name).await {
+            Ok(None) => SliceAnswer::Missing { name, last },
+            Ok(Some(slice)) => match self.ours(&name, slice) {
+                Ok(slice) => SliceAnswer::Found { name, slice: Box::new(slice) },
+                Err(failure) => SliceAnswer::Failed(failure),
+            },
+            Err(failure) => SliceAnswer::Failed(failure),
         }
     }
 
     /// Has the server check and shape a slice without storing it.
-    pub(super) async fn probe(self, pool: String, content: SliceContent, shown: BTreeSet<Feature>) -> WriteOutcome {
+    pub(super) async fn probe(self, pool: String, content: SliceContent, shown: BTreeSet<Feature>) -> SliceAnswer {
         let name = format!("probe-{:08x}", crc32fast::hash(pool.as_bytes()));
         let pool = ResourcePool { name: pool, generation: 1, resource_slice_count: 1 };
         let answer = self.cluster.client().try_out(&self.slices, &self.body(&name, None, &pool, &content)).await;
         match answer.and_then(|slice| self.ours(&name, slice)) {
-            Ok(kept) => WriteOutcome::Probed { shown, dropped: dropped(&content, &kept.content) },
+            Ok(kept) => SliceAnswer::Probed { shown, dropped: dropped(&content, &kept.content) },
             // Some webhook cannot be tried out. What is dropped then shows after the first write.
-            Err(failure) if failure.code() == Some(400) => WriteOutcome::Probed { shown, dropped: Dropped::new() },
-            Err(failure) => WriteOutcome::Failed(failure),
+            Err(failure) if failure.code() == Some(400) => SliceAnswer::Probed { shown, dropped: Dropped::new() },
+            Err(failure) => SliceAnswer::Failed(failure),
         }
     }
 
@@ -160,7 +170,7 @@ impl SliceWriter {
     }
 }
 
-fn written(write: SliceWrite, verb: &'static str, mut slice: PublishedSlice) -> WriteOutcome {
+fn written(write: SliceWrite, verb: &'static str, mut slice: PublishedSlice) -> SliceAnswer {
     let dropped = dropped(&write.content, &slice.content);
     if *slice.content != *write.content {
         slice.sent = Some(write.content);
@@ -168,7 +178,7 @@ fn written(write: SliceWrite, verb: &'static str, mut slice: PublishedSlice) -> 
         // Only taints get something from the server: when they were added.
         slice.content = write.content;
     }
-    WriteOutcome::Written { name: write.name, verb, slice: Box::new(slice), dropped }
+    SliceAnswer::Written { name: write.name, verb, slice: Box::new(slice), dropped }
 }
 
 #[derive(Serialize)]

@@ -1,4 +1,4 @@
-//! Where the following of a kind is, and what comes next: pure.
+//! The place at which a kind is followed, and the next request. Pure.
 
 use std::collections::BTreeMap;
 
@@ -6,24 +6,24 @@ use kube::core::Status;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{FollowEvent, RawObject};
-use crate::{ApiFailure, StatusError};
+use super::{FollowEvent, ListFreshness, RawObject};
+use crate::{ApiFailure, StatusError, client::LIST_PAGE, collection::encoded};
 
-/// What is to be asked for.
+/// The next request.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum FollowRequest {
-    /// A page of the list; the first one has no token.
-    Page { token: String },
-    /// A watch, and what stands behind the rest of its address.
+    /// A page of the list.
+    Page { query: String },
+    /// A watch.
     Watch { query: String },
 }
 
-/// Why a line of a watch cannot be taken.
+/// Error of a line of a watch.
 #[derive(Debug)]
 pub(super) enum LineError {
-    /// It is the server's no.
+    /// The line is a refusal.
     Refused(StatusError),
-    /// It is nothing that a server says.
+    /// The line makes no sense.
     Unreadable(serde_json::Error),
 }
 
@@ -40,12 +40,14 @@ enum FollowPosition {
     At { version: String },
 }
 
-/// Decides what to ask for, and what an answer means.
-#[derive(Debug, Default)]
+/// Decides on the next request, and reads its answer.
+#[derive(Debug)]
 pub(super) struct FollowCore {
     position: FollowPosition,
-    /// The server does not tell a list as a watch.
+    /// True if the list is not streamed: the server refuses that, or the reader does not want it.
     pages_only: bool,
+    /// True if the list may come from the server's memory.
+    is_cached: bool,
 }
 
 #[derive(Deserialize)]
@@ -88,16 +90,33 @@ struct PageMetadata {
 /// Marks the end of a list that was told as a watch.
 const END_OF_LIST: &str = "k8s.io/initial-events-end";
 
+/// Version of a list that the server may make of what it has in memory.
+const ANY_VERSION: &str = "resourceVersion=0";
+
 impl FollowCore {
+    pub(super) fn new(freshness: ListFreshness) -> Self {
+        let (pages_only, is_cached) = (freshness == ListFreshness::Newest, freshness == ListFreshness::Cached);
+        Self { position: FollowPosition::default(), pages_only, is_cached }
+    }
+
     pub(super) fn request(&self) -> FollowRequest {
         match &self.position {
             FollowPosition::Nothing | FollowPosition::Streaming if !self.pages_only => {
-                let query = "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
-                FollowRequest::Watch { query: query.to_owned() }
+                let query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+                let query = if self.is_cached { format!("{query}&{ANY_VERSION}") } else { query.to_owned() };
+                FollowRequest::Watch { query }
             }
-            FollowPosition::Nothing | FollowPosition::Streaming => FollowRequest::Page { token: String::new() },
-            FollowPosition::Paging { token } => FollowRequest::Page { token: token.clone() },
-            FollowPosition::At { version } => FollowRequest::Watch { query: format!("&resourceVersion={version}") },
+            // Servers heed no limit of such a list.
+            FollowPosition::Nothing | FollowPosition::Streaming if self.is_cached => {
+                FollowRequest::Page { query: ANY_VERSION.to_owned() }
+            }
+            FollowPosition::Nothing | FollowPosition::Streaming => {
+                FollowRequest::Page { query: format!("limit={LIST_PAGE}") }
+            }
+            FollowPosition::Paging { token } => {
+                FollowRequest::Page { query: format!("limit={LIST_PAGE}&continue={}", encoded(token)) }
+            }
+            FollowPosition::At { version } => FollowRequest::Watch { query: format!("resourceVersion={version}") },
         }
     }
 
@@ -174,7 +193,7 @@ impl FollowCore {
         }
     }
 
-    /// A call or a watch has failed. Whether that is worth telling: a server that tells no list as a watch has just said so.
+    /// A call or a watch has failed. False if the reader need not know: a server that streams no lists has just said so.
     pub(super) fn failed(&mut self, failure: &ApiFailure) -> bool {
         let is_refused = !self.pages_only && !self.has_list() && failure.is_refused_stream();
         self.pages_only |= is_refused;

@@ -41,20 +41,20 @@ fn failure(code: u16) -> ApiFailure {
 }
 
 fn streams() -> FollowRequest {
-    FollowRequest::Watch { query: "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan".to_owned() }
+    FollowRequest::Watch { query: "sendInitialEvents=true&resourceVersionMatch=NotOlderThan".to_owned() }
 }
 
 fn watches_from(version: u64) -> FollowRequest {
-    FollowRequest::Watch { query: format!("&resourceVersion={version}") }
+    FollowRequest::Watch { query: format!("resourceVersion={version}") }
 }
 
 fn first_page() -> FollowRequest {
-    FollowRequest::Page { token: String::new() }
+    FollowRequest::Page { query: "limit=250".to_owned() }
 }
 
 #[test]
 fn a_list_that_is_told_as_a_watch_ends_with_its_bookmark_and_goes_on_from_there() {
-    let mut core = FollowCore::default();
+    let mut core = FollowCore::new(ListFreshness::Streamed);
     assert_eq!(core.request(), streams());
     assert_eq!(core.opened(), FollowEvent::ListStarted);
     assert_eq!(line(&mut core, "ADDED", object("a", 3)).unwrap(), ["listed a"]);
@@ -72,11 +72,11 @@ fn a_list_that_is_told_as_a_watch_ends_with_its_bookmark_and_goes_on_from_there(
 #[test]
 fn a_server_that_tells_no_list_as_a_watch_is_asked_for_pages_and_nobody_is_troubled() {
     for code in [400, 422] {
-        let mut core = FollowCore::default();
+        let mut core = FollowCore::new(ListFreshness::Streamed);
         assert!(!core.failed(&failure(code)), "that is no news");
         assert_eq!(core.request(), first_page());
         assert_eq!(page(&mut core, &["a", "b"], "next", "7"), ["ListStarted", "listed a", "listed b"]);
-        assert_eq!(core.request(), FollowRequest::Page { token: "next".to_owned() });
+        assert_eq!(core.request(), FollowRequest::Page { query: "limit=250&continue=next".to_owned() });
         assert_eq!(page(&mut core, &["c"], "", "7"), ["listed c", "ListEnded"]);
         assert_eq!(core.request(), watches_from(7));
         // The same no to anything else is one.
@@ -86,18 +86,18 @@ fn a_server_that_tells_no_list_as_a_watch_is_asked_for_pages_and_nobody_is_troub
 
 #[test]
 fn half_a_list_begins_anew_however_it_broke() {
-    let mut streamed = FollowCore::default();
+    let mut streamed = FollowCore::new(ListFreshness::Streamed);
     streamed.opened();
     line(&mut streamed, "ADDED", object("a", 3)).unwrap();
     streamed.ended();
     assert_eq!((streamed.request(), streamed.opened()), (streams(), FollowEvent::ListStarted));
     assert!(streamed.failed(&failure(500)));
     assert_eq!(streamed.request(), streams());
-    let mut paged = FollowCore { pages_only: true, ..FollowCore::default() };
+    let mut paged = FollowCore::new(ListFreshness::Newest);
     page(&mut paged, &["a"], "next", "7");
     // A page that failed is asked for again; one that the server has forgotten is not.
     assert!(paged.failed(&failure(503)));
-    assert_eq!(paged.request(), FollowRequest::Page { token: "next".to_owned() });
+    assert_eq!(paged.request(), FollowRequest::Page { query: "limit=250&continue=next".to_owned() });
     assert!(paged.failed(&failure(410)));
     assert_eq!(paged.request(), first_page());
     assert_eq!(page(&mut paged, &["a"], "", "9"), ["ListStarted", "listed a", "ListEnded"]);
@@ -105,7 +105,7 @@ fn half_a_list_begins_anew_however_it_broke() {
 
 #[test]
 fn a_version_that_the_server_has_forgotten_is_followed_by_a_list() {
-    let mut core = FollowCore::default();
+    let mut core = FollowCore::new(ListFreshness::Streamed);
     core.opened();
     line(&mut core, "BOOKMARK", bookmark(5, true)).unwrap();
     let said = line(&mut core, "ERROR", json!({ "kind": "Status", "code": 410, "message": "too old" }));
@@ -122,7 +122,7 @@ fn a_version_that_the_server_has_forgotten_is_followed_by_a_list() {
 
 #[test]
 fn an_object_that_cannot_be_read_is_an_object_still() {
-    let mut core = FollowCore::default();
+    let mut core = FollowCore::new(ListFreshness::Streamed);
     core.opened();
     for odd in [json!([]), json!("x"), json!({ "metadata": 7 }), json!({ "metadata": { "name": 7 } })] {
         assert_eq!(line(&mut core, "ADDED", odd).unwrap(), ["listed "]);
@@ -135,4 +135,15 @@ fn an_object_that_cannot_be_read_is_an_object_still() {
     assert_eq!(line(&mut core, "MODIFIED", odd).unwrap(), ["applied a"]);
     assert_eq!(core.request(), watches_from(6));
     assert!(matches!(core.line(b"{\"type\":"), Err(LineError::Unreadable(_))));
+}
+
+#[test]
+fn a_list_that_need_not_be_new_comes_from_the_servers_memory_at_once() {
+    let mut core = FollowCore::new(ListFreshness::Cached);
+    let FollowRequest::Watch { query } = core.request() else { panic!("{:?}", core.request()) };
+    assert_eq!(query, "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=0");
+    assert!(!core.failed(&failure(400)));
+    assert_eq!(core.request(), FollowRequest::Page { query: "resourceVersion=0".to_owned() });
+    assert_eq!(page(&mut core, &["a"], "", "7"), ["ListStarted", "listed a", "ListEnded"]);
+    assert_eq!(core.request(), watches_from(7));
 }

@@ -1,0 +1,151 @@
+//! The slices of this driver and node on the API server: from lists, from the watch, and from the answers to writes, in any order.
+//! Pure.
+
+use std::collections::BTreeSet;
+
+use hostler_api::ObjectKey;
+use hostler_cluster::{FollowEvent, ObjectVersion, RawObject};
+use hostler_reconcile::{ObjectStamp, Store};
+use tracing::warn;
+
+use crate::kubernetes::{ResourceSlice, plan::PublishedSlice};
+
+/// Consequence of an event or an answer for the publisher.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum SliceChange {
+    /// Nothing that was not known.
+    None,
+    /// A slice is other than it was known to be.
+    Changed,
+    /// A slice is gone, and another one than the publisher deleted it.
+    Deleted,
+}
+
+/// The slices, by name.
+#[derive(Debug, Default)]
+pub(super) struct KnownSlices {
+    store: Store<PublishedSlice>,
+    /// UIDs of slices that the publisher deletes: their end is no news.
+    deleting: BTreeSet<String>,
+    is_listed: bool,
+}
+
+impl KnownSlices {
+    /// Slices with their names.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &PublishedSlice)> {
+        self.store.iter().map(|(key, slice)| (&*key.name, slice))
+    }
+
+    /// Number of slices.
+    pub(super) fn len(&self) -> usize {
+        self.store.len()
+    }
+
+    /// True if a complete list has come since [`relist`](Self::relist).
+    pub(super) fn is_listed(&self) -> bool {
+        self.is_listed
+    }
+
+    /// A new list is on its way, and no write.
+    pub(super) fn relist(&mut self) {
+        self.is_listed = false;
+        self.store.forget_deletions();
+    }
+
+    /// Takes an event of the watch.
+    pub(super) fn observe(&mut self, event: &FollowEvent) -> SliceChange {
+        match event {
+            FollowEvent::ListStarted => {
+                self.is_listed = false;
+                self.store.list_started();
+            }
+            // Of a list only the whole is news.
+            FollowEvent::Listed(object) => drop(self.read(object)),
+            FollowEvent::ListEnded => return self.list_ended(),
+            FollowEvent::Applied(object) => return self.read(object),
+            FollowEvent::Deleted(object) => return self.lose(object.name(), &object.version()),
+            FollowEvent::UpToDate => {}
+        }
+        SliceChange::None
+    }
+
+    /// Takes the answer to a write or a read, unless the watch has told more by now.
+    pub(super) fn put(&mut self, name: &str, slice: PublishedSlice) -> SliceChange {
+        let (key, stamp) = (key(name), ObjectStamp::from(&slice.version));
+        if self.store.is_news(&key, stamp) {
+            self.store.see(&key, stamp, slice);
+            return SliceChange::None;
+        }
+        match self.store.get_mut(&key) {
+            // The answer knows what was sent.
+            Some(known) if known.version == slice.version => {
+                *known = slice;
+                SliceChange::None
+            }
+            Some(_) => SliceChange::Changed,
+            None => SliceChange::Deleted,
+        }
+    }
+
+    /// The publisher is about to delete this version of a slice.
+    pub(super) fn deleting(&mut self, version: &ObjectVersion) {
+        self.deleting.insert(version.uid.clone());
+    }
+
+    /// A slice that had this version is known not to be there.
+    pub(super) fn remove(&mut self, name: &str, last: &ObjectVersion) {
+        self.store.remove(&key(name), ObjectStamp::from(last));
+    }
+
+    /// Takes a slice as the server tells it. One that makes no sense hides no other; what is known of it stays.
+    fn read(&mut self, object: &RawObject) -> SliceChange {
+        match object.read::<ResourceSlice>() {
+            Ok(slice) => match PublishedSlice::of(slice) {
+                Some((name, slice)) => self.see(&name, slice),
+                None => SliceChange::None,
+            },
+            Err(error) => {
+                warn!(slice = object.name(), error = %error, "failed to read a slice of this node");
+                // It belongs to the list all the same.
+                self.store.is_news(&object.key(), ObjectStamp::from(&object.version()));
+                SliceChange::None
+            }
+        }
+    }
+
+    fn see(&mut self, name: &str, found: PublishedSlice) -> SliceChange {
+        let (key, stamp) = (key(name), ObjectStamp::from(&found.version));
+        let same = self.store.get(&key).filter(|known| known.says_the_same(&found));
+        let (is_same, slice) = match same {
+            Some(known) => (true, PublishedSlice { version: found.version, ..known.clone() }),
+            None => (false, found),
+        };
+        match self.store.see(&key, stamp, slice) {
+            Some(_) if !is_same => SliceChange::Changed,
+            _ => SliceChange::None,
+        }
+    }
+
+    fn list_ended(&mut self) -> SliceChange {
+        self.store.list_ended();
+        let store = &self.store;
+        self.deleting.retain(|uid| store.iter().any(|(_, slice)| slice.version.uid == *uid));
+        self.is_listed = true;
+        SliceChange::Changed
+    }
+
+    fn lose(&mut self, name: &str, last: &ObjectVersion) -> SliceChange {
+        match self.store.remove(&key(name), ObjectStamp::from(last)) {
+            Some(lost) if !self.deleting.remove(&lost.version.uid) => SliceChange::Deleted,
+            _ => SliceChange::None,
+        }
+    }
+}
+
+/// Slices have no namespace.
+fn key(name: &str) -> ObjectKey {
+    ObjectKey { namespace: String::new(), name: name.to_owned() }
+}
+
+#[cfg(test)]
+mod tests;
