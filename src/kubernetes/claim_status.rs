@@ -16,12 +16,12 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use hostler_api::{Chain, ClaimRef, ClaimUid};
 use hostler_cluster::{ApiFailure, RetryPauses};
-use k8s_openapi::{api::resource::v1::AllocatedDeviceStatus, jiff::Timestamp};
 use tokio::{sync::watch, time::sleep};
 use tracing::{debug, info, warn};
 
 use self::{
     devices::{ClaimTrouble, StoredDevices},
+    message::{ConditionTime, DeviceStatus},
     store::StatusWriteOutcome,
 };
 use super::ClusterNode;
@@ -156,7 +156,7 @@ impl StatusWriter {
         let mut later: Option<Duration> = None;
         for view in table.claims.values() {
             let ClaimView::Recorded { record, problem, .. } = view else { continue };
-            let (driver, now) = (self.cluster.driver(), Timestamp::now());
+            let (driver, now) = (self.cluster.driver(), ConditionTime::now());
             let degraded = audit.degraded(&record.claim.uid);
             let trouble = ClaimTrouble { problem: problem.as_deref(), degraded: degraded.as_deref() };
             let wanted = devices::claim_devices(record, trouble, inventory, driver, now);
@@ -209,7 +209,7 @@ impl StatusWriter {
     async fn bring_up_to_date(
         &mut self,
         claim: &ClaimRef,
-        wanted: Vec<AllocatedDeviceStatus>,
+        wanted: Vec<DeviceStatus>,
     ) -> Result<StatusWriteOutcome, ApiFailure> {
         match self.known.get(&claim.uid) {
             Some(known) if known.gone => return Ok(StatusWriteOutcome::Gone),
@@ -230,7 +230,7 @@ impl StatusWriter {
     async fn read_and_write(
         &mut self,
         claim: &ClaimRef,
-        mut wanted: Vec<AllocatedDeviceStatus>,
+        mut wanted: Vec<DeviceStatus>,
     ) -> Result<StatusWriteOutcome, ApiFailure> {
         let Some(stored) = store::read(&self.cluster, claim).await? else {
             self.known.insert(claim.uid.clone(), StoredDevices::gone());

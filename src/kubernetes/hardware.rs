@@ -27,8 +27,7 @@ use hostler_api::{
         GROUP, NODE_HARDWARE, NODE_HARDWARE_KIND, NodeHardwareSpec, NodeHardwareStatus, VERSION, until_sign_of_life,
     },
 };
-use hostler_cluster::{ApiFailure, ApiObject, Collection, RetryPauses};
-use k8s_openapi::jiff::Timestamp;
+use hostler_cluster::{ApiFailure, ApiObject, Collection, RetryPauses, rfc3339};
 use serde::de::IgnoredAny;
 use serde_json::json;
 use tokio::{
@@ -199,7 +198,7 @@ impl HardwareReporter {
             self.said = Some(said);
             return Ok(());
         }
-        let status = stamped(content, Some(&said), &now());
+        let status = stamped(content, Some(&said), &rfc3339(SystemTime::now()));
         let (cluster, all) = (&self.parts.cluster, collection());
         let object = json!({
             "apiVersion": all.api_version(), "kind": all.kind(), "metadata": {"name": cluster.node()}, "status": status,
@@ -279,12 +278,6 @@ type StoredReport = ApiObject<NodeHardwareSpec, NodeHardwareStatus>;
 
 fn collection() -> Collection {
     Collection::custom(GROUP, VERSION, NODE_HARDWARE_KIND, NODE_HARDWARE)
-}
-
-/// To the second, as the API server writes times itself.
-fn now() -> String {
-    let now = Timestamp::now();
-    Timestamp::from_second(now.as_second()).unwrap_or(now).to_string()
 }
 
 /// What a failure means, and what to do about it.

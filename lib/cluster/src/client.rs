@@ -3,6 +3,7 @@
 mod evict;
 mod find;
 mod release;
+mod request;
 mod status;
 
 use std::{fmt, future::Future, path::Path, sync::Arc, time::Duration};
@@ -11,15 +12,11 @@ use hostler_api::{
     classic::ClassicVersion,
     resource::{ApiVersion, GROUP},
 };
+use http_body_util::BodyExt;
 use hyper::{
     Request, Response,
+    body::Incoming,
     header::{ACCEPT, CONTENT_TYPE},
-};
-use kube::{
-    Client,
-    api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions},
-    client::Body,
-    core::{Status, request},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::{sync::watch, time::timeout};
@@ -28,20 +25,20 @@ use crate::{
     ApiFailure, ApiPatience, CallError, Collection, ConnectError, CredentialsSource, LastingRefusals, ObjectVersion,
     StatusError,
     collection::encoded,
-    connection::connect,
+    connection::ApiConnector,
+    failure::Status,
     protobuf::{self, ProtobufObject},
 };
+
+use self::request::{ApiRequest, JSON, PatchKind};
 
 /// Objects in a page of a list. The largest slices have 60 KB: 15 MB come well within the time of a call.
 pub(crate) const LIST_PAGE: u32 = 250;
 
-/// Media type of nearly all answers.
-const JSON: &str = "application/json";
-
 /// Calls the API server. Cheap to clone; all clones share one connection.
 #[derive(Clone)]
 pub struct ApiClient {
-    client: Client,
+    connector: ApiConnector,
     patience: ApiPatience,
     /// The version of `resource.k8s.io` that the server was last found to have.
     version_tx: Arc<watch::Sender<Option<ApiVersion>>>,
@@ -69,8 +66,8 @@ impl ApiClient {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn with_patience(source: impl Into<CredentialsSource>, patience: ApiPatience) -> Result<Self, ConnectError> {
-        let client = connect(source.into(), patience)?;
-        Ok(Self { client, patience, version_tx: Arc::default(), refusals: LastingRefusals::default() })
+        let connector = ApiConnector::of(source.into(), patience)?;
+        Ok(Self { connector, patience, version_tx: Arc::default(), refusals: LastingRefusals::default() })
     }
 
     /// The refusals that callers remember.
@@ -109,8 +106,8 @@ impl ApiClient {
     /// When the server does not answer.
     pub async fn serves(&self, all: &Collection) -> Result<bool, ApiFailure> {
         let step = || format!("ask whether {} of {} are served", all.plural(), all.api_version());
-        let asking = async { self.client.list_api_group_resources(&all.api_version()).await.map_err(CallError::from) };
-        match within(self.patience.answer, step, asking).await {
+        let path = format!("/apis/{}", all.api_version());
+        match self.call::<ServedKinds>(step, request::get(&path)).await {
             Ok(served) => Ok(served.resources.iter().any(|one| one.name == all.plural())),
             Err(failure) if failure.code() == Some(404) => Ok(false),
             Err(failure) => Err(failure),
@@ -119,8 +116,7 @@ impl ApiClient {
 
     async fn offered_versions(&self) -> Result<Vec<String>, ApiFailure> {
         let step = || "list the API groups".to_owned();
-        let asking = async { self.client.list_api_groups().await.map_err(CallError::from) };
-        let groups = within(self.patience.answer, step, asking).await?.groups;
+        let groups = self.call::<ServedGroups>(step, request::get("/apis")).await?.groups;
         let group = groups.into_iter().find(|group| group.name == GROUP).ok_or(ApiFailure::NoResourceApi)?;
         Ok(group.versions.into_iter().map(|one| one.version).collect())
     }
@@ -135,8 +131,7 @@ impl ApiClient {
     /// # Errors
     /// As every call: when no answer comes in time, the server says no, or the answer is no `T`.
     pub async fn get<T: DeserializeOwned>(&self, all: &Collection, name: &str) -> Result<T, ApiFailure> {
-        let request = all.requests().get(name, &GetParams::default());
-        self.call(|| format!("get {}", all.title(name)), request).await
+        self.call(|| format!("get {}", all.title(name)), request::get(&all.path(name))).await
     }
 
     /// The UID of an object of which nothing else is wanted.
@@ -144,7 +139,7 @@ impl ApiClient {
     /// # Errors
     /// As [`get`](Self::get).
     pub async fn uid(&self, all: &Collection, name: &str) -> Result<String, ApiFailure> {
-        let request = all.requests().get_metadata(name, &GetParams::default());
+        let request = request::get_metadata(&all.path(name));
         let found: UidOnly = self.call(|| format!("get {}", all.title(name)), request).await?;
         Ok(found.metadata.uid)
     }
@@ -160,8 +155,7 @@ impl ApiClient {
         object: &impl Serialize,
     ) -> Result<T, ApiFailure> {
         let step = || format!("create {}", all.title(name));
-        let request = all.requests().create(&PostParams::default(), json(step, object)?);
-        self.call(step, request).await
+        self.call(step, request::post(&all.url_path(), json(step, object)?)).await
     }
 
     /// Every object of a kind, as pages of the server's own JSON, each given to `each` when it comes: beside what is made of
@@ -191,20 +185,12 @@ impl ApiClient {
         all: &Collection,
         query: &str,
     ) -> Result<Vec<u8>, ApiFailure> {
-        let request = Request::get(format!("{}?{query}", all.url_path())).header(ACCEPT, JSON).body(Vec::new());
-        self.send(step, request.map_err(request::Error::BuildRequest)).await
+        self.send(step, request::get(&format!("{}?{query}", all.url_path()))).await
     }
 
     /// Opens an answer that has no end.
-    pub(crate) async fn open(
-        &self,
-        step: impl Fn() -> String,
-        request: hyper::http::Result<Request<Vec<u8>>>,
-    ) -> Result<Body, ApiFailure> {
-        let opening = async {
-            let request = request.map_err(|error| CallError::from(kube::Error::HttpError(error)))?;
-            succeeded(self.client.send(request.map(Body::from)).await?).await
-        };
+    pub(crate) async fn open(&self, step: impl Fn() -> String, path: &str) -> Result<Incoming, ApiFailure> {
+        let opening = async { succeeded(self.connector.send(request::get(path)?).await?).await };
         within(self.patience.answer, step, opening).await
     }
 
@@ -216,8 +202,7 @@ impl ApiClient {
         question: &impl Serialize,
     ) -> Result<T, ApiFailure> {
         let step = || step.to_owned();
-        let request = all.requests().create(&PostParams::default(), json(step, question)?);
-        self.call(step, request).await
+        self.call(step, request::post(&all.url_path(), json(step, question)?)).await
     }
 
     /// Has the server check and shape an object without storing it.
@@ -230,9 +215,8 @@ impl ApiClient {
         object: &impl Serialize,
     ) -> Result<T, ApiFailure> {
         let step = || format!("try out a {}", all.kind());
-        let params = PostParams { dry_run: true, ..PostParams::default() };
-        let request = all.requests().create(&params, json(step, object)?);
-        self.call(step, request).await
+        let path = format!("{}?dryRun=All", all.url_path());
+        self.call(step, request::post(&path, json(step, object)?)).await
     }
 
     /// Replaces an object, which names the version that is replaced.
@@ -246,8 +230,7 @@ impl ApiClient {
         object: &impl Serialize,
     ) -> Result<T, ApiFailure> {
         let step = || format!("update {}", all.title(name));
-        let request = all.requests().replace(name, &PostParams::default(), json(step, object)?);
-        self.call(step, request).await
+        self.call(step, request::put(&all.path(name), json(step, object)?)).await
     }
 
     /// As [`replace`](Self::replace), of a part of an object that is written by itself, such as its `status`; `manager` owns
@@ -264,9 +247,8 @@ impl ApiClient {
         object: &impl Serialize,
     ) -> Result<T, ApiFailure> {
         let step = || format!("update the {part} of {}", all.title(name));
-        let params = PostParams { field_manager: Some(manager.to_owned()), ..PostParams::default() };
-        let request = all.requests().replace_subresource(part, name, &params, json(step, object)?);
-        self.call(step, request).await
+        let path = managed_by(manager, &format!("{}/{part}", all.path(name)));
+        self.call(step, request::put(&path, json(step, object)?)).await
     }
 
     /// Deletes exactly the version of an object that was seen.
@@ -274,10 +256,7 @@ impl ApiClient {
     /// # Errors
     /// As [`get`](Self::get).
     pub async fn delete(&self, all: &Collection, name: &str, version: &ObjectVersion) -> Result<(), ApiFailure> {
-        let ObjectVersion { uid, resource_version } = version.clone();
-        let preconditions = Preconditions { uid: Some(uid), resource_version: Some(resource_version) };
-        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        let request = all.requests().delete(name, &params);
+        let request = request::delete(&all.path(name), version);
         self.send(|| format!("delete {}", all.title(name)), request).await.map(drop)
     }
 
@@ -292,8 +271,9 @@ impl ApiClient {
         name: &str,
         patch: &impl Serialize,
     ) -> Result<(), ApiFailure> {
-        let request = all.requests().patch(name, &PatchParams::default(), &Patch::Merge(patch));
-        self.send(|| format!("{verb} {}", all.title(name)), request).await.map(drop)
+        let step = || format!("{verb} {}", all.title(name));
+        let request = request::patch(&all.path(name), PatchKind::Merge, json(step, patch)?);
+        self.send(step, request).await.map(drop)
     }
 
     /// Has the server make the fields of an object what they are in `object`, and creates it if there is none; `manager` owns
@@ -308,8 +288,9 @@ impl ApiClient {
         manager: &str,
         object: &impl Serialize,
     ) -> Result<(), ApiFailure> {
-        let request = all.requests().patch(name, &PatchParams::apply(manager), &Patch::Apply(object));
-        self.send(|| format!("apply {}", all.title(name)), request).await.map(drop)
+        let step = || format!("apply {}", all.title(name));
+        let path = managed_by(manager, &all.path(name));
+        self.send(step, request::patch(&path, PatchKind::Apply, json(step, object)?)).await.map(drop)
     }
 
     /// As [`apply`](Self::apply), of fields of the status of an object that is there; gives it as the server has it then.
@@ -324,9 +305,9 @@ impl ApiClient {
         manager: &str,
         object: &impl Serialize,
     ) -> Result<T, ApiFailure> {
-        let params = PatchParams::apply(manager).force();
-        let request = all.requests().patch_subresource("status", name, &params, &Patch::Apply(object));
-        self.call(|| format!("apply the status of {}", all.title(name)), request).await
+        let step = || format!("apply the status of {}", all.title(name));
+        let path = format!("{}&force=true", managed_by(manager, &format!("{}/status", all.path(name))));
+        self.call(step, request::patch(&path, PatchKind::Apply, json(step, object)?)).await
     }
 
     /// Changes fields of an object by a merge patch that names the version that it goes over; gives the object as the server
@@ -341,8 +322,9 @@ impl ApiClient {
         manager: &str,
         patch: &impl Serialize,
     ) -> Result<T, ApiFailure> {
-        let request = all.requests().patch(name, &managed_by(manager), &Patch::Merge(patch));
-        self.call(|| format!("change {}", all.title(name)), request).await
+        let step = || format!("change {}", all.title(name));
+        let path = managed_by(manager, &all.path(name));
+        self.call(step, request::patch(&path, PatchKind::Merge, json(step, patch)?)).await
     }
 
     /// As [`change`](Self::change), of the status of an object.
@@ -356,8 +338,9 @@ impl ApiClient {
         manager: &str,
         patch: &impl Serialize,
     ) -> Result<T, ApiFailure> {
-        let request = all.requests().patch_subresource("status", name, &managed_by(manager), &Patch::Merge(patch));
-        self.call(|| format!("change the status of {}", all.title(name)), request).await
+        let step = || format!("change the status of {}", all.title(name));
+        let path = managed_by(manager, &format!("{}/status", all.path(name)));
+        self.call(step, request::patch(&path, PatchKind::Merge, json(step, patch)?)).await
     }
 
     /// An object in the form in which it can go back unchanged.
@@ -385,19 +368,15 @@ impl ApiClient {
         let found = self.get_protobuf(all, name).await?;
         let changed =
             found.with_finalizers(version, finalizers).map_err(|error| ApiFailure::unusable(step(), error))?;
-        let request = Request::put(format!("{}?fieldManager={manager}", all.path(name)))
-            .header(ACCEPT, "application/json")
+        let request = Request::put(managed_by(manager, &all.path(name)))
+            .header(ACCEPT, JSON)
             .header(CONTENT_TYPE, protobuf::MEDIA_TYPE)
             .body(changed.encode());
-        self.call(step, request.map_err(request::Error::BuildRequest)).await
+        self.call(step, request).await
     }
 
-    /// A request whose answer is read as `T`.
-    async fn call<T: DeserializeOwned>(
-        &self,
-        step: impl Fn() -> String,
-        request: Result<Request<Vec<u8>>, request::Error>,
-    ) -> Result<T, ApiFailure> {
+    /// Sends a request whose answer is read as `T`.
+    async fn call<T: DeserializeOwned>(&self, step: impl Fn() -> String, request: ApiRequest) -> Result<T, ApiFailure> {
         let answer = self.send(&step, request).await?;
         serde_json::from_slice(&answer)
             .map_err(|error| ApiFailure::Call { step: step(), source: CallError::Answer(error) })
@@ -407,26 +386,53 @@ impl ApiClient {
     async fn call_protobuf(
         &self,
         step: impl Fn() -> String,
-        request: hyper::http::Result<Request<Vec<u8>>>,
+        request: ApiRequest,
     ) -> Result<ProtobufObject, ApiFailure> {
-        let answer = self.send(&step, request.map_err(request::Error::BuildRequest)).await?;
+        let answer = self.send(&step, request).await?;
         ProtobufObject::decode(&answer).map_err(|error| ApiFailure::unusable(step(), error))
     }
 
-    /// One exchange. The client's own way loses the header that says when to come back, and logs whatever it cannot
-    /// read, with parameters that are nobody's business.
-    async fn send(
-        &self,
-        step: impl Fn() -> String,
-        request: Result<Request<Vec<u8>>, request::Error>,
-    ) -> Result<Vec<u8>, ApiFailure> {
+    /// Makes one exchange.
+    async fn send(&self, step: impl Fn() -> String, request: ApiRequest) -> Result<Vec<u8>, ApiFailure> {
         let exchange = async {
-            let request = request.map_err(|error| CallError::from(kube::Error::BuildRequest(error)))?;
-            let body = succeeded(self.client.send(request.map(Body::from)).await?).await?;
-            Ok(body.collect_bytes().await?.into())
+            let body = succeeded(self.connector.send(request?).await?).await?;
+            Ok(body.collect().await?.to_bytes().into())
         };
         within(self.patience.answer, step, exchange).await
     }
+}
+
+/// APIGroupList: the groups that a server has.
+#[derive(Deserialize)]
+struct ServedGroups {
+    #[serde(default)]
+    groups: Vec<ServedGroup>,
+}
+
+/// APIGroup: a group and its versions.
+#[derive(Deserialize)]
+struct ServedGroup {
+    name: String,
+    #[serde(default)]
+    versions: Vec<ServedVersion>,
+}
+
+#[derive(Deserialize)]
+struct ServedVersion {
+    version: String,
+}
+
+/// APIResourceList: the kinds of a version of a group.
+#[derive(Deserialize)]
+struct ServedKinds {
+    #[serde(default)]
+    resources: Vec<ServedKind>,
+}
+
+#[derive(Deserialize)]
+struct ServedKind {
+    /// The plural.
+    name: String,
 }
 
 /// What a page of a list says of the next.
@@ -453,8 +459,9 @@ struct UidOnlyMetadata {
     uid: String,
 }
 
-fn managed_by(manager: &str) -> PatchParams {
-    PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() }
+/// The path of a write, whose fields `manager` owns from then on.
+fn managed_by(manager: &str, path: &str) -> String {
+    format!("{path}?fieldManager={}", encoded(manager))
 }
 
 fn json(step: impl Fn() -> String, object: &impl Serialize) -> Result<Vec<u8>, ApiFailure> {
@@ -462,13 +469,13 @@ fn json(step: impl Fn() -> String, object: &impl Serialize) -> Result<Vec<u8>, A
 }
 
 /// The body of an answer, unless it is a no.
-async fn succeeded(answer: Response<Body>) -> Result<Body, CallError> {
+async fn succeeded(answer: Response<Incoming>) -> Result<Incoming, CallError> {
     let code = answer.status();
     if code.is_success() {
         return Ok(answer.into_body());
     }
     let retry_after = answer.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
-    let body = answer.into_body().collect_bytes().await?;
+    let body = answer.into_body().collect().await?.to_bytes();
     Err(CallError::Status(refusal(code.as_u16(), retry_after, &body)))
 }
 

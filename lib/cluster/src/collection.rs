@@ -3,7 +3,6 @@
 use std::fmt::Write;
 
 use hostler_api::resource::{ApiVersion, GROUP};
-use kube::core::Request;
 
 /// The objects of one kind, in one version: those of a namespace, or all of a kind that has none.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -75,11 +74,6 @@ impl Collection {
     /// Path of the object with this name.
     pub(crate) fn path(&self, name: &str) -> String {
         format!("{}/{name}", self.url_path())
-    }
-
-    /// Requests of `kube`.
-    pub(crate) fn requests(&self) -> Request {
-        Request::new(self.url_path())
     }
 }
 

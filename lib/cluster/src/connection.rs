@@ -1,33 +1,28 @@
 //! The connection: one HTTP/2 connection for everything, without a client-side rate limit, and without retries that a
-//! pod would have to wait for. When a file with credentials is replaced, a new connection is made with what is in it now.
+//! pod would have to wait for. When a file with credentials is replaced, a new connection is made with the new credentials.
 
 use std::{
-    future::Future,
-    pin::Pin,
     sync::{Arc, Mutex, PoisonError},
-    task::{Context, Poll},
     time::{Duration, Instant},
 };
 
 use hostler_api::Chain;
-use hyper::{Request, Response, body::Incoming, header::AUTHORIZATION};
+use http_body_util::Full;
+use hyper::{
+    Request, Response, Uri,
+    body::{Bytes, Incoming},
+    header::AUTHORIZATION,
+    http,
+};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
-    client::legacy::{Client as HttpClient, Error as HttpError, connect::HttpConnector},
+    client::legacy::{Client, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
-use kube::{
-    Client,
-    client::{
-        Body,
-        middleware::{BaseUri, BaseUriLayer},
-    },
-};
-use tower::{BoxError, Layer, Service};
 use tracing::{info, warn};
 
 use crate::{
-    ApiPatience,
+    ApiPatience, CallError,
     credentials::{BearerToken, Credentials, CredentialsError, CredentialsSource},
 };
 
@@ -50,34 +45,22 @@ pub enum ConnectError {
     },
 }
 
-/// A client with the credentials of `kubeconfig`, or of the pod.
-pub(crate) fn connect(source: CredentialsSource, patience: ApiPatience) -> Result<Client, ConnectError> {
-    Ok(Client::new(ApiConnector::new(source, patience, LOOK_INTERVAL)?, "default"))
-}
-
-/// A client with credentials that never change.
-pub(crate) fn connect_to(credentials: Credentials, patience: ApiPatience) -> Result<Client, ConnectError> {
-    let latest = Arc::new(Mutex::new(ApiConnection::of(credentials, patience)?));
-    Ok(Client::new(
-        ApiConnector { source: CredentialsSource::default(), patience, look_interval: Duration::MAX, latest },
-        "default",
-    ))
-}
-
 /// Sends requests over the connection that the newest credentials give. Cheap to clone.
 #[derive(Clone, Debug)]
-struct ApiConnector {
+pub(crate) struct ApiConnector {
     source: CredentialsSource,
     patience: ApiPatience,
     look_interval: Duration,
     latest: Arc<Mutex<ApiConnection>>,
 }
 
+type HttpClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+
 /// A connection with the credentials that it was made with.
 #[derive(Debug)]
 struct ApiConnection {
     credentials: Credentials,
-    http: BaseUri<HttpClient<HttpsConnector<HttpConnector>, Body>>,
+    http: HttpClient,
     looked: Instant,
 }
 
@@ -96,25 +79,47 @@ impl ApiConnection {
             let server_name = name.clone().try_into().map_err(|_| ConnectError::ServerName { name: name.clone() })?;
             https = https.with_server_name_resolver(FixedServerNameResolver::new(server_name));
         }
-        let http = HttpClient::builder(TokioExecutor::new())
+        let http = Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .http2_keep_alive_interval(patience.keep_alive)
             .http2_keep_alive_timeout(patience.sign_of_life)
             .http2_keep_alive_while_idle(true)
             .build(https.enable_all_versions().wrap_connector(http));
-        let http = BaseUriLayer::new(credentials.server.clone()).layer(http);
         Ok(Self { credentials, http, looked: Instant::now() })
     }
 }
 
 impl ApiConnector {
+    /// Connects with the credentials of a kubeconfig, or of the pod.
+    pub(crate) fn of(source: CredentialsSource, patience: ApiPatience) -> Result<Self, ConnectError> {
+        Self::new(source, patience, LOOK_INTERVAL)
+    }
+
+    /// Connects with credentials that never change.
+    pub(crate) fn with(credentials: Credentials, patience: ApiPatience) -> Result<Self, ConnectError> {
+        let latest = Arc::new(Mutex::new(ApiConnection::of(credentials, patience)?));
+        Ok(Self { source: CredentialsSource::default(), patience, look_interval: Duration::MAX, latest })
+    }
+
     fn new(source: CredentialsSource, patience: ApiPatience, look_interval: Duration) -> Result<Self, ConnectError> {
         let latest = Arc::new(Mutex::new(ApiConnection::new(&source, patience)?));
         Ok(Self { source, patience, look_interval, latest })
     }
 
-    /// The connection for a request, and the token that goes with it. Requests that are under way stay on the old one.
-    fn newest(&self) -> (BaseUri<HttpClient<HttpsConnector<HttpConnector>, Body>>, Option<BearerToken>) {
+    /// Sends a request to the path that it names.
+    pub(crate) async fn send(&self, request: Request<Vec<u8>>) -> Result<Response<Incoming>, CallError> {
+        let (mut parts, body) = request.into_parts();
+        let (http, server, token) = self.newest();
+        parts.uri = address(&server, &parts.uri)?;
+        if let Some(header) = token.and_then(|token| token.header()) {
+            parts.headers.insert(AUTHORIZATION, header);
+        }
+        Ok(http.request(Request::from_parts(parts, Full::from(body))).await?)
+    }
+
+    /// Returns the connection for a request, the server, and the token that goes with it. Requests that are under way stay on the
+    /// old connection.
+    fn newest(&self) -> (HttpClient, Uri, Option<BearerToken>) {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         if latest.looked.elapsed() >= self.look_interval {
             latest.looked = Instant::now();
@@ -132,28 +137,19 @@ impl ApiConnector {
                 }
             }
         }
-        (latest.http.clone(), latest.credentials.token.clone())
+        let Credentials { server, token, .. } = &latest.credentials;
+        (latest.http.clone(), server.clone(), token.clone())
     }
 }
 
-impl Service<Request<Body>> for ApiConnector {
-    type Response = Response<Incoming>;
-    type Error = BoxError;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Incoming>, BoxError>> + Send>>;
-
-    /// The HTTP client queues by itself.
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
+/// Address of a path on a server, which may lie under a path itself.
+fn address(server: &Uri, path: &Uri) -> http::Result<Uri> {
+    let below = server.path().trim_end_matches('/');
+    let mut address = Uri::builder().path_and_query(format!("{below}{path}"));
+    if let (Some(scheme), Some(authority)) = (server.scheme_str(), server.authority()) {
+        address = address.scheme(scheme).authority(authority.as_str());
     }
-
-    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
-        let (mut http, token) = self.newest();
-        if let Some(header) = token.and_then(|token| token.header()) {
-            request.headers_mut().insert(AUTHORIZATION, header);
-        }
-        let answer = http.call(request);
-        Box::pin(async move { answer.await.map_err(|error: HttpError| BoxError::from(error)) })
-    }
+    address.build()
 }
 
 #[cfg(test)]

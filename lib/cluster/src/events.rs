@@ -8,12 +8,11 @@ mod log;
 use std::time::SystemTime;
 
 use hostler_api::limits::MAX_EVENT_MESSAGE_BYTES;
-use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use self::log::{EventDecision, EventLog};
-use crate::{ApiClient, ApiFailure, Collection};
+use crate::{ApiClient, ApiFailure, Collection, rfc3339};
 
 /// The object that an Event is about. Its namespace and name become part of a path: they must be such as Kubernetes takes.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -138,13 +137,13 @@ impl EventRecorder {
     }
 
     async fn count(&self, name: &str, count: u32, subject: &EventSubject, at: SystemTime) -> Result<(), ApiFailure> {
-        let patch = json!({"count": count, "lastTimestamp": timestamp(at)});
+        let patch = json!({"count": count, "lastTimestamp": rfc3339(at)});
         self.client.merge("count", &events(subject), name, &patch).await
     }
 
     /// The whole Event.
     fn event(&self, name: &str, subject: &EventSubject, note: &EventNote, at: SystemTime) -> Value {
-        let at = timestamp(at);
+        let at = rfc3339(at);
         let mut event = json!({
             "apiVersion": "v1",
             "kind": "Event",
@@ -179,10 +178,6 @@ fn events(subject: &EventSubject) -> Collection {
 /// Where its Events are.
 fn namespace(subject: &EventSubject) -> &str {
     if subject.namespace.is_empty() { "default" } else { &subject.namespace }
-}
-
-fn timestamp(at: SystemTime) -> Value {
-    json!(Time(Timestamp::try_from(at).unwrap_or_else(|_| Timestamp::now())))
 }
 
 #[cfg(test)]

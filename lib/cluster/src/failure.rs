@@ -1,9 +1,10 @@
-//! What goes wrong with a call to the API server, in words that fit into a chain of causes.
+//! Failures of calls to the API server, in words that fit into a chain of causes.
 
 use std::{error::Error, fmt, time::Duration};
 
 use hostler_api::resource::GROUP;
-use kube::core::Status;
+use hyper::http;
+use serde::Deserialize;
 
 /// Why a call to the API server gave nothing.
 #[derive(Debug, thiserror::Error)]
@@ -35,7 +36,7 @@ pub enum ApiFailure {
 impl ApiFailure {
     /// A call that came to no end by itself: only a bug does that.
     pub fn ended(step: impl Into<String>, error: impl Error + Send + Sync + 'static) -> Self {
-        Self::Call { step: step.into(), source: CallError::Connection(Box::new(kube::Error::Service(Box::new(error)))) }
+        Self::Call { step: step.into(), source: CallError::Connection(Box::new(error)) }
     }
 
     /// An answer that has the right shape and cannot be right.
@@ -80,13 +81,7 @@ impl ApiFailure {
 
     /// Whether no answer came: the server is away, too slow, or the connection broke.
     pub fn is_outage(&self) -> bool {
-        match self {
-            Self::Call { source: CallError::Connection(error), .. } => {
-                matches!(**error, kube::Error::HyperError(_) | kube::Error::Service(_))
-            }
-            Self::TimedOut { .. } => true,
-            Self::Call { .. } | Self::NoResourceApi => false,
-        }
+        matches!(self, Self::Call { source: CallError::Connection(_), .. } | Self::TimedOut { .. })
     }
 
     /// Whether the same call may succeed in a moment: no answer came, or it was "not now".
@@ -105,8 +100,10 @@ impl ApiFailure {
 pub enum CallError {
     /// The server said no.
     Status(StatusError),
-    /// There was no answer. Told once: the client's own words repeat their causes.
-    Connection(Box<kube::Error>),
+    /// There was no answer.
+    Connection(Box<dyn Error + Send + Sync>),
+    /// The request cannot be made.
+    Request(http::Error),
     /// The answer, or what was to be sent, is not what it should be.
     Answer(serde_json::Error),
 }
@@ -156,12 +153,47 @@ impl StatusError {
     }
 }
 
-impl From<kube::Error> for CallError {
-    fn from(error: kube::Error) -> Self {
-        match error {
-            kube::Error::Api(status) => Self::Status(StatusError::new(status.code, None, *status)),
-            error => Self::Connection(Box::new(error)),
-        }
+/// Status: a refusal as the server sends it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Status {
+    pub(crate) code: u16,
+    pub(crate) message: String,
+    pub(crate) details: Option<StatusDetails>,
+}
+
+/// StatusDetails: the object that is refused, and the causes.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct StatusDetails {
+    pub(crate) name: String,
+    pub(crate) retry_after_seconds: u32,
+    pub(crate) causes: Vec<StatusCause>,
+}
+
+/// StatusCause: one cause of a refusal.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct StatusCause {
+    pub(crate) reason: String,
+    pub(crate) message: String,
+}
+
+impl From<hyper_util::client::legacy::Error> for CallError {
+    fn from(error: hyper_util::client::legacy::Error) -> Self {
+        Self::Connection(Box::new(error))
+    }
+}
+
+impl From<hyper::Error> for CallError {
+    fn from(error: hyper::Error) -> Self {
+        Self::Connection(Box::new(error))
+    }
+}
+
+impl From<http::Error> for CallError {
+    fn from(error: http::Error) -> Self {
+        Self::Request(error)
     }
 }
 
@@ -183,10 +215,8 @@ impl fmt::Display for CallError {
                 if *code == 401 { f.write_str(UNAUTHORIZED) } else { Ok(()) }
             }
             Self::Answer(error) => write!(f, "{error}"),
-            Self::Connection(error) => match error.source() {
-                Some(source) => write!(f, "{source}"),
-                None => write!(f, "{error}"),
-            },
+            Self::Connection(error) => write!(f, "{error}"),
+            Self::Request(error) => write!(f, "{error}"),
         }
     }
 }
@@ -196,7 +226,8 @@ impl Error for CallError {
         match self {
             Self::Status(_) => None,
             Self::Answer(error) => error.source(),
-            Self::Connection(error) => error.source().and_then(Error::source),
+            Self::Connection(error) => error.source(),
+            Self::Request(error) => error.source(),
         }
     }
 }
@@ -209,20 +240,27 @@ mod tests {
 
     use super::*;
 
-    fn failure(source: kube::Error) -> ApiFailure {
-        ApiFailure::Call { step: "get ResourceClaim a/b".to_owned(), source: source.into() }
+    fn failure(source: CallError) -> ApiFailure {
+        ApiFailure::Call { step: "get ResourceClaim a/b".to_owned(), source }
+    }
+
+    fn refused(said: Status) -> ApiFailure {
+        failure(CallError::Status(StatusError::new(said.code, None, said)))
     }
 
     fn api(code: u16, message: &str) -> ApiFailure {
-        failure(kube::Error::Api(Status::failure(message, "").with_code(code).boxed()))
+        refused(Status { code, message: message.to_owned(), details: None })
+    }
+
+    fn broken(why: &'static str) -> ApiFailure {
+        failure(CallError::Connection(io::Error::other(why).into()))
     }
 
     #[test]
     fn a_cause_is_told_once() {
         assert_eq!(Chain(&api(409, "it was changed")).to_string(), "failed to get ResourceClaim a/b: it was changed");
         assert_eq!(Chain(&api(502, "")).to_string(), "failed to get ResourceClaim a/b: HTTP status 502");
-        let broken = failure(kube::Error::Service(io::Error::other("no route").into()));
-        assert_eq!(Chain(&broken).to_string(), "failed to get ResourceClaim a/b: no route");
+        assert_eq!(Chain(&broken("no route")).to_string(), "failed to get ResourceClaim a/b: no route");
     }
 
     #[test]
@@ -245,7 +283,7 @@ mod tests {
             let said = serde_json::json!({ "code": 422, "details": { "causes": [
                 { "reason": reason, "message": "Forbidden: it requires resource=\"things/part\"", "field": "status.part" },
             ] } });
-            failure(kube::Error::Api(serde_json::from_value::<Status>(said).unwrap().boxed()))
+            refused(serde_json::from_value(said).unwrap())
         };
         assert!(invalid("FieldValueForbidden").lacks_permission("things/part"));
         assert!(!invalid("FieldValueForbidden").lacks_permission("things/whole"));
@@ -258,7 +296,7 @@ mod tests {
         let said = serde_json::json!({ "code": 429, "message": "Cannot evict pod", "details": { "causes": [
             { "reason": "DisruptionBudget", "message": "The disruption budget web needs 2 healthy pods and has 2 currently" },
         ] } });
-        let blocked = failure(kube::Error::Api(serde_json::from_value::<Status>(said).unwrap().boxed()));
+        let blocked = refused(serde_json::from_value(said).unwrap());
         assert_eq!(
             blocked.disruption_budgets(),
             ["The disruption budget web needs 2 healthy pods and has 2 currently"]
@@ -285,7 +323,7 @@ mod tests {
             (api(503, "starting"), true, false),
             (api(403, "no"), false, false),
             (api(409, "conflict"), false, false),
-            (failure(kube::Error::Service(io::Error::other("reset").into())), true, true),
+            (broken("reset"), true, true),
             (ApiFailure::TimedOut { step: String::new(), after: Duration::from_secs(1) }, true, true),
             (ApiFailure::NoResourceApi, false, false),
         ] {

@@ -15,8 +15,7 @@ mod raw;
 use std::{collections::VecDeque, fmt, future::Future, pin::Pin, time::Duration};
 
 use http_body_util::BodyExt;
-use hyper::Request;
-use kube::client::Body;
+use hyper::body::Incoming;
 use tokio::time::{Instant, timeout};
 
 use self::position::{FollowCore, FollowRequest, LineError};
@@ -115,12 +114,12 @@ type Asking = Pin<Box<dyn Future<Output = Result<FollowAnswer, ApiFailure>> + Se
 /// Answer to a request.
 enum FollowAnswer {
     Page(Vec<u8>),
-    Watch(Body),
+    Watch(Incoming),
 }
 
 /// An open watch.
 struct WatchLines {
-    body: Body,
+    body: Incoming,
     read: Vec<u8>,
     begun: Instant,
     is_telling: bool,
@@ -279,7 +278,7 @@ fn asking(client: ApiClient, scope: FollowScope, request: FollowRequest) -> Aski
                 let seconds = WATCH_TIME.as_secs();
                 let query = format!("watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}&{query}");
                 let uri = format!("{}?{}", scope.all.url_path(), scope.query(&query));
-                client.open(step, Request::get(uri).body(Vec::new())).await.map(FollowAnswer::Watch)
+                client.open(step, &uri).await.map(FollowAnswer::Watch)
             }
         }
     })

@@ -1,5 +1,4 @@
-//! The Kubernetes API server, plain: what a node daemon and a controller both need of it, and the only crate that knows
-//! `kube`.
+//! The client of the Kubernetes API server, for a node daemon and a controller: connection, calls, lists and watches.
 //!
 //! ```text
 //!   credentials ──► connection ──► ApiClient ──► get, create, replace, patch, delete      (one call: one time limit, one failure)
@@ -10,7 +9,7 @@
 //!                                RetryPauses, LastingRefusals      what a server that has just started refuses
 //! ```
 //!
-//! Nothing here knows what the objects mean, and nothing here is retried behind the caller's back.
+//! Nothing here knows the meaning of the objects, and nothing is repeated without the caller.
 
 mod access;
 mod backoff;

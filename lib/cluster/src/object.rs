@@ -1,7 +1,6 @@
 //! An object as an API server sends it, with the part that somebody here knows.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::{Deserialize, de::IgnoredAny};
+use serde::{Deserialize, Deserializer, de::IgnoredAny};
 
 /// Which object and which version of it: a write or a deletion of any other one is refused by the server.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -21,12 +20,39 @@ pub fn is_older(version: &str, known: &str) -> bool {
 /// An object with its `spec` as `S`, and its `status` as `T`, which may be absent.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ApiObject<S, T: Default = IgnoredAny> {
-    metadata: ObjectMeta,
+    metadata: ApiMetadata,
     /// What it says.
     pub spec: S,
     /// What has become of it.
     #[serde(default)]
     pub status: T,
+}
+
+/// ObjectMeta: metadata of an object, as far as they are read here.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ApiMetadata {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    generation: Option<i64>,
+    deletion_timestamp: Option<IgnoredAny>,
+    #[serde(deserialize_with = "or_none")]
+    owner_references: Vec<ApiOwner>,
+}
+
+/// OwnerReference: an object that another one belongs to.
+#[derive(Clone, Debug, Deserialize)]
+struct ApiOwner {
+    kind: String,
+    uid: String,
+    controller: Option<bool>,
+}
+
+/// Go writes an empty list as `null` too.
+fn or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ApiOwner>, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 impl<S, T: Default> ApiObject<S, T> {
@@ -60,12 +86,12 @@ impl<S, T: Default> ApiObject<S, T> {
 
     /// UID of the object of this kind that owns it.
     pub fn owner(&self, kind: &str) -> Option<&str> {
-        self.metadata.owner_references.iter().flatten().find(|owner| owner.kind == kind).map(|owner| &*owner.uid)
+        self.metadata.owner_references.iter().find(|owner| owner.kind == kind).map(|owner| &*owner.uid)
     }
 
     /// UID of the object of this kind that controls it.
     pub fn controller(&self, kind: &str) -> Option<&str> {
-        let mut owners = self.metadata.owner_references.iter().flatten();
+        let mut owners = self.metadata.owner_references.iter();
         let owner = owners.find(|owner| owner.controller == Some(true) && owner.kind == kind)?;
         Some(&owner.uid)
     }

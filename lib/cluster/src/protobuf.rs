@@ -2,14 +2,12 @@
 //! object that goes back: the server writes what is opaque to it in another way than it has it (without spaces, `<` as
 //! `\u003c`), and takes what comes back for a change.
 
-use kube::core::{
-    Status,
-    response::{StatusCause, StatusDetails},
-};
 use prost::{
     DecodeError, Message,
     encoding::{DecodeContext, WireType, bytes, decode_key, decode_varint, skip_field, string},
 };
+
+use crate::failure::{Status, StatusCause, StatusDetails};
 
 /// How the form is called in headers.
 pub(crate) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
@@ -140,11 +138,8 @@ pub(crate) fn refusal(body: &[u8]) -> Option<Status> {
         name: details.name,
         retry_after_seconds: details.retry_after_seconds.max(0).cast_unsigned(),
         causes: details.causes.into_iter().map(StatusCause::from).collect(),
-        group: String::new(),
-        kind: String::new(),
-        uid: String::new(),
     });
-    Some(Status { message: said.message, details, ..Status::default() })
+    Some(Status { code: 0, message: said.message, details })
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -171,13 +166,11 @@ struct StatusCauseMessage {
     reason: String,
     #[prost(string, tag = "2")]
     message: String,
-    #[prost(string, tag = "3")]
-    field: String,
 }
 
 impl From<StatusCauseMessage> for StatusCause {
-    fn from(StatusCauseMessage { reason, message, field }: StatusCauseMessage) -> Self {
-        Self { reason, message, field }
+    fn from(StatusCauseMessage { reason, message }: StatusCauseMessage) -> Self {
+        Self { reason, message }
     }
 }
 
@@ -225,11 +218,8 @@ mod tests {
 
     #[test]
     fn a_refusal_is_read_in_this_form_too() {
-        let cause = StatusCauseMessage {
-            reason: "FieldValueForbidden".to_owned(),
-            message: "it is another's".to_owned(),
-            field: "status".to_owned(),
-        };
+        let cause =
+            StatusCauseMessage { reason: "FieldValueForbidden".to_owned(), message: "it is another's".to_owned() };
         let details = StatusDetailsMessage { name: "train".to_owned(), causes: vec![cause], retry_after_seconds: 3 };
         let status = StatusMessage { message: "not found".to_owned(), details: Some(details) };
         let sent = ProtobufObject { envelope: Vec::new(), message: status.encode_to_vec() }.encode();

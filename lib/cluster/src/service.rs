@@ -2,12 +2,12 @@
 
 use std::{fmt, path::Path, time::Duration};
 
-use hyper::{Request, header::CONTENT_TYPE};
-use kube::{Client, client::Body};
+use http_body_util::BodyExt;
+use hyper::{Request, header::CONTENT_TYPE, http};
 use serde::Deserialize;
 
 use crate::{
-    ApiFailure, ApiPatience, CallError, ConnectError, StatusError, client::within, connection::connect_to,
+    ApiFailure, ApiPatience, CallError, ConnectError, StatusError, client::within, connection::ApiConnector,
     credentials::Credentials,
 };
 
@@ -17,7 +17,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// A server that is asked by people with a token.
 #[derive(Clone)]
 pub struct HttpService {
-    client: Client,
+    connector: ApiConnector,
     address: String,
 }
 
@@ -53,7 +53,8 @@ impl HttpService {
     /// When the address is none, or a file cannot be used.
     pub fn new(address: &str, token: Option<&Path>, authority: Option<&Path>) -> Result<Self, ConnectError> {
         let credentials = Credentials::of_service(address, token, authority).map_err(ConnectError::Credentials)?;
-        Ok(Self { client: connect_to(credentials, ApiPatience::PROMPT)?, address: address.to_owned() })
+        let connector = ApiConnector::with(credentials, ApiPatience::PROMPT)?;
+        Ok(Self { connector, address: address.to_owned() })
     }
 
     /// What is there under a path.
@@ -72,12 +73,11 @@ impl HttpService {
         self.send(Request::post(path).header(CONTENT_TYPE, "application/json").body(question)).await
     }
 
-    async fn send(&self, request: hyper::http::Result<Request<Vec<u8>>>) -> Result<Vec<u8>, ApiFailure> {
+    async fn send(&self, request: http::Result<Request<Vec<u8>>>) -> Result<Vec<u8>, ApiFailure> {
         let exchange = async {
-            let request = request.map_err(|error| CallError::from(kube::Error::HttpError(error)))?;
-            let answer = self.client.send(request.map(Body::from)).await?;
+            let answer = self.connector.send(request?).await?;
             let code = answer.status();
-            let body = answer.into_body().collect_bytes().await?;
+            let body = answer.into_body().collect().await?.to_bytes();
             if code.is_success() { Ok(body.into()) } else { Err(CallError::Status(refusal(code.as_u16(), &body))) }
         };
         within(ANSWER_TIMEOUT, || format!("ask {}", self.address), exchange).await

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use k8s_openapi::jiff::Timestamp;
+use jiff::Timestamp;
 use serde_json::Value;
 
 /// `2026-11-22T18:40:00Z`: what Kubernetes calls a Time.

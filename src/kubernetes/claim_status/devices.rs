@@ -4,16 +4,9 @@ use std::collections::BTreeMap;
 
 use hostler_backend::Health;
 use hostler_linux::IdSet;
-use k8s_openapi::{
-    api::resource::v1::AllocatedDeviceStatus,
-    apimachinery::pkg::{
-        apis::meta::v1::{Condition, Time},
-        runtime::RawExtension,
-    },
-    jiff::Timestamp,
-};
 use serde_json::json;
 
+use super::message::{ConditionTime, DeviceCondition, DeviceData, DeviceStatus};
 use crate::{
     claims::store::{ClaimRecord, RecordDevice, RecordState},
     inventory::Inventory,
@@ -44,12 +37,12 @@ pub(super) fn claim_devices(
     trouble: ClaimTrouble<'_>,
     inventory: &Inventory,
     driver: &str,
-    now: Timestamp,
-) -> Vec<AllocatedDeviceStatus> {
+    now: ConditionTime,
+) -> Vec<DeviceStatus> {
     if record.state != RecordState::Prepared {
         return Vec::new();
     }
-    let mut devices: Vec<AllocatedDeviceStatus> = Vec::new();
+    let mut devices: Vec<DeviceStatus> = Vec::new();
     for device in &record.devices {
         let status = device_status(device, trouble, inventory, driver, now);
         // Administrative access may give one device to several requests; the API server has one place for both.
@@ -61,7 +54,7 @@ pub(super) fn claim_devices(
 }
 
 /// Whether two entries are of one device, or share, of the claim.
-pub(super) fn is_same(a: &AllocatedDeviceStatus, b: &AllocatedDeviceStatus) -> bool {
+pub(super) fn is_same(a: &DeviceStatus, b: &DeviceStatus) -> bool {
     (&a.driver, &a.pool, &a.device, &a.share_id) == (&b.driver, &b.pool, &b.device, &b.share_id)
 }
 
@@ -71,9 +64,9 @@ pub(super) struct StoredDevices {
     /// Whether the claim is gone, or another one of the same name.
     pub(super) gone: bool,
     /// What this driver wrote.
-    pub(super) ours: Vec<AllocatedDeviceStatus>,
+    pub(super) ours: Vec<DeviceStatus>,
     /// Devices that have no room for a condition of ours.
-    full: Vec<AllocatedDeviceStatus>,
+    full: Vec<DeviceStatus>,
     generation: Option<i64>,
 }
 
@@ -84,10 +77,9 @@ impl StoredDevices {
     }
 
     /// Tells what is ours in a claim's `status.devices`.
-    pub(super) fn new(devices: Vec<AllocatedDeviceStatus>, generation: Option<i64>, driver: &str) -> Self {
-        let own = |device: &AllocatedDeviceStatus| AllocatedDeviceStatus {
-            conditions: Some(device.conditions.iter().flatten().filter(|one| one.type_ == READY).cloned().collect()),
-            network_data: None,
+    pub(super) fn new(devices: Vec<DeviceStatus>, generation: Option<i64>, driver: &str) -> Self {
+        let own = |device: &DeviceStatus| DeviceStatus {
+            conditions: device.conditions.iter().filter(|one| one.kind == READY).cloned().collect(),
             ..device.clone()
         };
         let ours = devices.iter().filter(|device| device.driver == driver).map(own).collect();
@@ -95,32 +87,32 @@ impl StoredDevices {
     }
 
     /// Whether all of what is wanted is there, and nothing else of this driver.
-    pub(super) fn says(&self, wanted: &[AllocatedDeviceStatus]) -> bool {
+    pub(super) fn says(&self, wanted: &[DeviceStatus]) -> bool {
         let mut wanted = wanted.to_vec();
         self.fit(&mut wanted);
         self.ours == wanted
     }
 
     /// Makes what is wanted fit what is there. A condition that still says the same has the time at which it began to.
-    pub(super) fn fit(&self, wanted: &mut [AllocatedDeviceStatus]) {
+    pub(super) fn fit(&self, wanted: &mut [DeviceStatus]) {
         for device in wanted {
             if self.full.iter().any(|full| is_same(full, device)) {
-                device.conditions = Some(Vec::new());
+                device.conditions.clear();
             }
             let known = self.ours.iter().find(|known| is_same(known, device));
-            let known = known.and_then(|known| known.conditions.as_ref()?.first());
-            for condition in device.conditions.iter_mut().flatten() {
-                condition.observed_generation = self.generation;
+            let known = known.and_then(|known| known.conditions.first());
+            for condition in &mut device.conditions {
+                condition.observed_generation = self.generation.unwrap_or_default();
                 if let Some(known) = known.filter(|known| known.status == condition.status) {
-                    condition.last_transition_time = known.last_transition_time.clone();
+                    condition.last_transition_time = known.last_transition_time;
                 }
             }
         }
     }
 }
 
-fn is_full(device: &AllocatedDeviceStatus) -> bool {
-    let others = device.conditions.iter().flatten().filter(|condition| condition.type_ != READY);
+fn is_full(device: &DeviceStatus) -> bool {
+    let others = device.conditions.iter().filter(|condition| condition.kind != READY);
     others.count() >= MOST_CONDITIONS
 }
 
@@ -129,24 +121,23 @@ fn device_status(
     trouble: ClaimTrouble<'_>,
     inventory: &Inventory,
     driver: &str,
-    now: Timestamp,
-) -> AllocatedDeviceStatus {
+    now: ConditionTime,
+) -> DeviceStatus {
     let (status, reason, message) = ready(device, trouble, inventory);
-    let condition = Condition {
-        last_transition_time: Time(Timestamp::from_second(now.as_second()).unwrap_or(now)),
-        message: message.chars().take(LONGEST_MESSAGE_CHARS).collect(),
-        // Filled in when it is known what the API server has.
-        observed_generation: None,
-        reason: reason.to_owned(),
+    let condition = DeviceCondition {
+        kind: READY.to_owned(),
         status: status.to_owned(),
-        type_: READY.to_owned(),
+        // Filled in when it is known what the API server has.
+        observed_generation: 0,
+        last_transition_time: Some(now),
+        reason: reason.to_owned(),
+        message: message.chars().take(LONGEST_MESSAGE_CHARS).collect(),
     };
-    AllocatedDeviceStatus {
-        conditions: Some(vec![condition]),
-        data: data(device).map(RawExtension),
+    DeviceStatus {
+        conditions: vec![condition],
+        data: data(device).as_ref().map(DeviceData::from),
         device: device.grant.device.to_string(),
         driver: driver.to_owned(),
-        network_data: None,
         pool: device.grant.pool.clone(),
         share_id: device.grant.share_id.as_ref().map(|share| share.0.clone()),
     }

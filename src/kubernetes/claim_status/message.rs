@@ -11,16 +11,11 @@
 //!
 //! The numbers are the same in all versions of the API.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use hostler_cluster::{ProtobufObject, protobuf_fields};
-use k8s_openapi::{
-    api::resource::v1::AllocatedDeviceStatus,
-    apimachinery::pkg::{
-        apis::meta::v1::{Condition, Time},
-        runtime::RawExtension,
-    },
-    jiff::Timestamp,
-};
 use prost::{DecodeError, Message, encoding::bytes};
+use serde_json::Value;
 
 use super::devices::{READY, is_same};
 
@@ -38,7 +33,7 @@ pub(super) struct StoredClaim {
     pub(super) uid: String,
     pub(super) generation: Option<i64>,
     /// Of all drivers.
-    pub(super) devices: Vec<AllocatedDeviceStatus>,
+    pub(super) devices: Vec<DeviceStatus>,
 }
 
 impl StoredClaim {
@@ -49,7 +44,7 @@ impl StoredClaim {
                 METADATA => metadata = MetadataMessage::decode(field.content)?,
                 STATUS => {
                     for field in protobuf_fields(field.content)?.iter().filter(|field| field.number == DEVICES) {
-                        devices.push(DeviceMessage::decode(field.content)?.into());
+                        devices.push(device(field.content)?);
                     }
                 }
                 _ => {}
@@ -60,13 +55,9 @@ impl StoredClaim {
     }
 
     /// The claim with exactly `wanted` of what `driver` says about its devices.
-    pub(super) fn with_devices(
-        &self,
-        driver: &str,
-        wanted: &[AllocatedDeviceStatus],
-    ) -> Result<ProtobufObject, DecodeError> {
+    pub(super) fn with_devices(&self, driver: &str, wanted: &[DeviceStatus]) -> Result<ProtobufObject, DecodeError> {
         let (mut message, mut status) = (Vec::new(), Vec::new());
-        let mut left: Vec<&AllocatedDeviceStatus> = wanted.iter().collect();
+        let mut left: Vec<&DeviceStatus> = wanted.iter().collect();
         for field in protobuf_fields(&self.object.message)? {
             match field.number {
                 STATUS => status = status_with(field.content, driver, &mut left)?,
@@ -80,14 +71,14 @@ impl StoredClaim {
 }
 
 /// The status with the entries of `driver` replaced by those of `left`, from which they go.
-fn status_with(status: &[u8], driver: &str, left: &mut Vec<&AllocatedDeviceStatus>) -> Result<Vec<u8>, DecodeError> {
+fn status_with(status: &[u8], driver: &str, left: &mut Vec<&DeviceStatus>) -> Result<Vec<u8>, DecodeError> {
     let mut new = Vec::new();
     for field in protobuf_fields(status)? {
         if field.number != DEVICES {
             new.extend_from_slice(field.whole);
             continue;
         }
-        let known: AllocatedDeviceStatus = DeviceMessage::decode(field.content)?.into();
+        let known = device(field.content)?;
         if known.driver != driver {
             new.extend_from_slice(field.whole);
         } else if let Some(at) = left.iter().position(|wanted| is_same(&known, wanted)) {
@@ -102,7 +93,7 @@ fn of_others(entry: &[u8]) -> Result<Vec<u8>, DecodeError> {
     let mut kept = Vec::new();
     for field in protobuf_fields(entry)? {
         let ours = match field.number {
-            CONDITIONS => ConditionMessage::decode(field.content)?.kind == READY,
+            CONDITIONS => DeviceCondition::decode(field.content)?.kind == READY,
             number => OURS_ALONE.contains(&number),
         };
         if !ours {
@@ -112,8 +103,8 @@ fn of_others(entry: &[u8]) -> Result<Vec<u8>, DecodeError> {
     Ok(kept)
 }
 
-fn entry(device: &AllocatedDeviceStatus, of_others: &[u8], status: &mut Vec<u8>) {
-    let mut message = DeviceMessage::from(device).encode_to_vec();
+fn entry(device: &DeviceStatus, of_others: &[u8], status: &mut Vec<u8>) {
+    let mut message = device.encode_to_vec();
     message.extend_from_slice(of_others);
     bytes::encode(DEVICES, &message, status);
 }
@@ -126,105 +117,77 @@ struct MetadataMessage {
     generation: i64,
 }
 
+/// AllocatedDeviceStatus: an entry of `status.devices`, as far as this driver writes it.
 #[derive(Clone, PartialEq, Message)]
-struct DeviceMessage {
+pub(super) struct DeviceStatus {
     #[prost(string, tag = "1")]
-    driver: String,
+    pub(super) driver: String,
     #[prost(string, tag = "2")]
-    pool: String,
+    pub(super) pool: String,
     #[prost(string, tag = "3")]
-    device: String,
+    pub(super) device: String,
     #[prost(message, repeated, tag = "4")]
-    conditions: Vec<ConditionMessage>,
+    pub(super) conditions: Vec<DeviceCondition>,
     #[prost(message, optional, tag = "5")]
-    data: Option<RawMessage>,
+    pub(super) data: Option<DeviceData>,
     #[prost(string, optional, tag = "7")]
-    share_id: Option<String>,
+    pub(super) share_id: Option<String>,
 }
 
+/// A condition of a device.
 #[derive(Clone, PartialEq, Message)]
-struct ConditionMessage {
+pub(super) struct DeviceCondition {
     #[prost(string, tag = "1")]
-    kind: String,
+    pub(super) kind: String,
     #[prost(string, tag = "2")]
-    status: String,
+    pub(super) status: String,
+    /// Generation of the claim that the condition was made for; 0: none.
     #[prost(int64, tag = "3")]
-    observed_generation: i64,
+    pub(super) observed_generation: i64,
     #[prost(message, optional, tag = "4")]
-    last_transition_time: Option<TimeMessage>,
+    pub(super) last_transition_time: Option<ConditionTime>,
     #[prost(string, tag = "5")]
-    reason: String,
+    pub(super) reason: String,
     #[prost(string, tag = "6")]
-    message: String,
+    pub(super) message: String,
 }
 
+/// Time of a condition, to the second.
 #[derive(Clone, Copy, PartialEq, Message)]
-struct TimeMessage {
+pub(super) struct ConditionTime {
+    /// Seconds since 1970.
     #[prost(int64, tag = "1")]
-    seconds: i64,
+    pub(super) seconds: i64,
 }
 
+impl ConditionTime {
+    /// The time by this machine's clock.
+    pub(super) fn now() -> Self {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { seconds: i64::try_from(since_1970.as_secs()).unwrap_or(i64::MAX) }
+    }
+}
+
+/// RawExtension: data of a device, a text in JSON. Equal data are equal texts here, however others write them.
 #[derive(Clone, PartialEq, Message)]
-struct RawMessage {
+pub(super) struct DeviceData {
     #[prost(bytes = "vec", tag = "1")]
-    raw: Vec<u8>,
+    json: Vec<u8>,
 }
 
-impl From<DeviceMessage> for AllocatedDeviceStatus {
-    fn from(message: DeviceMessage) -> Self {
-        let DeviceMessage { driver, pool, device, conditions, data, share_id } = message;
-        Self {
-            conditions: Some(conditions.into_iter().map(Condition::from).collect()),
-            // What is no JSON cannot be ours.
-            data: data.and_then(|data| serde_json::from_slice(&data.raw).ok()).map(RawExtension),
-            device,
-            driver,
-            network_data: None,
-            pool,
-            share_id,
-        }
+impl From<&Value> for DeviceData {
+    fn from(value: &Value) -> Self {
+        Self { json: value.to_string().into_bytes() }
     }
 }
 
-impl From<&AllocatedDeviceStatus> for DeviceMessage {
-    fn from(device: &AllocatedDeviceStatus) -> Self {
-        Self {
-            driver: device.driver.clone(),
-            pool: device.pool.clone(),
-            device: device.device.clone(),
-            conditions: device.conditions.iter().flatten().map(ConditionMessage::from).collect(),
-            data: device.data.as_ref().map(|RawExtension(data)| RawMessage { raw: data.to_string().into_bytes() }),
-            share_id: device.share_id.clone(),
-        }
-    }
-}
-
-impl From<ConditionMessage> for Condition {
-    fn from(message: ConditionMessage) -> Self {
-        let ConditionMessage { kind, status, observed_generation, last_transition_time, reason, message } = message;
-        let seconds = last_transition_time.unwrap_or_default().seconds;
-        Self {
-            last_transition_time: Time(Timestamp::from_second(seconds).unwrap_or_default()),
-            message,
-            observed_generation: (observed_generation != 0).then_some(observed_generation),
-            reason,
-            status,
-            type_: kind,
-        }
-    }
-}
-
-impl From<&Condition> for ConditionMessage {
-    fn from(condition: &Condition) -> Self {
-        Self {
-            kind: condition.type_.clone(),
-            status: condition.status.clone(),
-            observed_generation: condition.observed_generation.unwrap_or_default(),
-            last_transition_time: Some(TimeMessage { seconds: condition.last_transition_time.0.as_second() }),
-            reason: condition.reason.clone(),
-            message: condition.message.clone(),
-        }
-    }
+/// Reads an entry of `status.devices`.
+fn device(entry: &[u8]) -> Result<DeviceStatus, DecodeError> {
+    let mut device = DeviceStatus::decode(entry)?;
+    // What is no JSON cannot be ours.
+    let data = device.data.and_then(|data| serde_json::from_slice::<Value>(&data.json).ok());
+    device.data = data.as_ref().map(DeviceData::from);
+    Ok(device)
 }
 
 #[cfg(test)]
@@ -238,11 +201,11 @@ mod tests {
         field
     }
 
-    fn device(driver: &str, name: &str, conditions: &[&str]) -> DeviceMessage {
-        let condition = |kind: &&str| ConditionMessage { kind: (*kind).to_owned(), ..ConditionMessage::default() };
+    fn device(driver: &str, name: &str, conditions: &[&str]) -> DeviceStatus {
+        let condition = |kind: &&str| DeviceCondition { kind: (*kind).to_owned(), ..DeviceCondition::default() };
         let (driver, pool, device) = (driver.to_owned(), "p".to_owned(), name.to_owned());
         let conditions = conditions.iter().map(condition).collect();
-        DeviceMessage { driver, pool, device, conditions, data: None, share_id: None }
+        DeviceStatus { driver, pool, device, conditions, data: None, share_id: None }
     }
 
     fn claim(status: &[Vec<u8>]) -> StoredClaim {
@@ -263,13 +226,11 @@ mod tests {
         assert_eq!((stored.uid.as_str(), stored.generation, stored.devices.len()), ("u", Some(2), 3));
 
         let wanted = [device("ours", "a", &[READY]), device("ours", "b", &[READY])];
-        let changed = stored.with_devices("ours", &wanted.clone().map(AllocatedDeviceStatus::from)).unwrap();
+        let changed = stored.with_devices("ours", &wanted).unwrap();
         let warm = device("", "", &["Warm"]).encode_to_vec();
         let warm = protobuf_fields(&warm).unwrap().last().unwrap().whole.to_vec();
-        let timed =
-            |device: &DeviceMessage| DeviceMessage::from(&AllocatedDeviceStatus::from(device.clone())).encode_to_vec();
-        let first = field(4, &[timed(&wanted[0]), warm, network].concat());
-        let status = [allocation, other, first, field(4, &timed(&wanted[1]))].concat();
+        let first = field(4, &[wanted[0].encode_to_vec(), warm, network].concat());
+        let status = [allocation, other, first, field(4, &wanted[1].encode_to_vec())].concat();
         let expected = claim(&[status]);
         let sorted = |message: &[u8]| {
             let mut fields: Vec<Vec<u8>> =
@@ -284,8 +245,18 @@ mod tests {
     fn a_claim_without_a_status_gets_one() {
         let message = field(2, b"spec");
         let stored = StoredClaim::decode(ProtobufObject::default().with_message(message)).unwrap();
-        let wanted = AllocatedDeviceStatus::from(device("ours", "a", &[READY]));
+        let wanted = device("ours", "a", &[READY]);
         let changed = StoredClaim::decode(stored.with_devices("ours", std::slice::from_ref(&wanted)).unwrap()).unwrap();
         assert_eq!(changed.devices, [wanted]);
+    }
+
+    #[test]
+    fn data_are_the_same_however_the_server_writes_them() {
+        let ours = DeviceData::from(&serde_json::json!({"cpus": "0-2", "mems": "1"}));
+        let told = DeviceData { json: b"{ \"mems\": \"1\",\n \"cpus\":\"0-2\" }".to_vec() };
+        let with = |data: DeviceData| DeviceStatus { data: Some(data), ..device("ours", "a", &[]) };
+        assert_eq!(super::device(&with(told).encode_to_vec()).unwrap(), with(ours));
+        let odd = DeviceData { json: b"<no json>".to_vec() };
+        assert_eq!(super::device(&with(odd).encode_to_vec()).unwrap().data, None);
     }
 }

@@ -2,9 +2,11 @@
 
 use hostler_api::ClaimRef;
 use hostler_cluster::ApiFailure;
-use k8s_openapi::api::resource::v1::AllocatedDeviceStatus;
 
-use super::{devices::is_same, message::StoredClaim};
+use super::{
+    devices::is_same,
+    message::{DeviceStatus, StoredClaim},
+};
 use crate::kubernetes::{ClusterNode, claims_of};
 
 /// How a write ended.
@@ -35,7 +37,7 @@ pub(super) async fn write(
     cluster: &ClusterNode,
     claim: &ClaimRef,
     stored: &StoredClaim,
-    devices: &[AllocatedDeviceStatus],
+    devices: &[DeviceStatus],
 ) -> Result<StatusWriteOutcome, ApiFailure> {
     let client = cluster.client();
     let claims = claims_of(client.version().await?, &claim.namespace);
@@ -43,7 +45,7 @@ pub(super) async fn write(
     match client.replace_status(&claims, &claim.name, cluster.driver(), &changed).await {
         Ok(kept) => {
             let kept = StoredClaim::decode(kept).map_err(|error| unreadable(claim, error))?;
-            let has = |wanted: &AllocatedDeviceStatus| kept.devices.iter().any(|known| is_same(known, wanted));
+            let has = |wanted: &DeviceStatus| kept.devices.iter().any(|known| is_same(known, wanted));
             Ok(if devices.iter().all(has) { StatusWriteOutcome::Kept } else { StatusWriteOutcome::Dropped })
         }
         Err(failure) if is_gone(&failure) => Ok(StatusWriteOutcome::Gone),

@@ -1,12 +1,6 @@
 //! The Eviction API: a pod goes, where no budget is against it.
 
-use hyper::{
-    Request,
-    header::{ACCEPT, CONTENT_TYPE},
-};
-use kube::core::request;
-
-use super::{ApiClient, json};
+use super::{ApiClient, json, request};
 use crate::{ApiFailure, Collection};
 
 impl ApiClient {
@@ -20,10 +14,7 @@ impl ApiClient {
             "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name},
             "deleteOptions": {"preconditions": {"uid": uid}},
         });
-        let request = Request::post(format!("{}/eviction", pods.path(name)))
-            .header(ACCEPT, "application/json")
-            .header(CONTENT_TYPE, "application/json")
-            .body(json(step, &eviction)?);
-        self.send(step, request.map_err(request::Error::BuildRequest)).await.map(drop)
+        let request = request::post(&format!("{}/eviction", pods.path(name)), json(step, &eviction)?);
+        self.send(step, request).await.map(drop)
     }
 }

@@ -1,12 +1,20 @@
 //! The release of the server.
 
-use k8s_openapi::apimachinery::pkg::version::Info;
+use serde::Deserialize;
 
-use super::within;
-use crate::{ApiClient, ApiFailure, CallError, release::minor_of};
+use super::request;
+use crate::{ApiClient, ApiFailure, release::minor_of};
 
 /// The step that a failure names.
 const ASK_VERSION: &str = "ask for the server's version";
+
+/// Version info: the release of a server, as it says.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ServerRelease {
+    minor: String,
+    git_version: String,
+}
 
 impl ApiClient {
     /// The minor release of the server: 36 for 1.36.
@@ -28,8 +36,7 @@ impl ApiClient {
         self.server_version().await.map(|said| said.git_version)
     }
 
-    async fn server_version(&self) -> Result<Info, ApiFailure> {
-        let asking = async { self.client.apiserver_version().await.map_err(CallError::from) };
-        within(self.patience.answer, || ASK_VERSION.to_owned(), asking).await
+    async fn server_version(&self) -> Result<ServerRelease, ApiFailure> {
+        self.call(|| ASK_VERSION.to_owned(), request::get("/version")).await
     }
 }

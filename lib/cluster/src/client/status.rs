@@ -4,11 +4,13 @@ use hyper::{
     Request,
     header::{ACCEPT, CONTENT_TYPE},
 };
-use kube::core::request;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
 
-use super::ApiClient;
+use super::{
+    ApiClient, managed_by,
+    request::{self, PatchKind},
+};
 use crate::{
     ApiFailure, Collection,
     protobuf::{self, ProtobufObject},
@@ -34,11 +36,8 @@ impl ApiClient {
             {"op": "add", "path": "/metadata/resourceVersion", "value": version},
             {"op": "add", "path": "/status", "value": status},
         ]);
-        let request = Request::patch(format!("{}/status?fieldManager={manager}", all.path(name)))
-            .header(ACCEPT, "application/json")
-            .header(CONTENT_TYPE, "application/json-patch+json")
-            .body(super::json(step, &operations)?);
-        self.call(step, request.map_err(request::Error::BuildRequest)).await
+        let path = managed_by(manager, &format!("{}/status", all.path(name)));
+        self.call(step, request::patch(&path, PatchKind::Operations, super::json(step, &operations)?)).await
     }
 
     /// Replaces the status of an object that was read with [`get_protobuf`](Self::get_protobuf), unless it has changed
@@ -53,7 +52,7 @@ impl ApiClient {
         manager: &str,
         object: &ProtobufObject,
     ) -> Result<ProtobufObject, ApiFailure> {
-        let request = Request::put(format!("{}/status?fieldManager={manager}", all.path(name)))
+        let request = Request::put(managed_by(manager, &format!("{}/status", all.path(name))))
             .header(ACCEPT, protobuf::MEDIA_TYPE)
             .header(CONTENT_TYPE, protobuf::MEDIA_TYPE)
             .body(object.encode());

@@ -2,8 +2,6 @@
 
 use std::{fs, net::TcpListener, path::Path, thread};
 
-use tower::ServiceExt;
-
 use super::*;
 
 /// A server that answers one request with `code`; gives its address.
@@ -30,8 +28,8 @@ fn write(path: &Path, server: &str, token: &str) {
 }
 
 async fn status(connector: &ApiConnector) -> u16 {
-    let request = Request::get("/version").body(Body::empty()).unwrap();
-    connector.clone().oneshot(request).await.unwrap().status().as_u16()
+    let request = Request::get("/version").body(Vec::new()).unwrap();
+    connector.send(request).await.unwrap().status().as_u16()
 }
 
 #[tokio::test]
@@ -55,4 +53,14 @@ async fn the_last_credentials_serve_while_the_new_ones_cannot_be_read() {
     assert_eq!(status(&connector).await, 203);
     write(&path, &server(204), "two");
     assert_eq!(status(&connector).await, 204);
+}
+
+#[test]
+fn a_server_may_lie_under_a_path() {
+    let address = |server: &'static str| {
+        super::address(&Uri::from_static(server), &Uri::from_static("/api/v1/pods?limit=1")).unwrap().to_string()
+    };
+    assert_eq!(address("https://cluster:6443"), "https://cluster:6443/api/v1/pods?limit=1");
+    assert_eq!(address("https://cluster:6443/"), "https://cluster:6443/api/v1/pods?limit=1");
+    assert_eq!(address("http://proxy/k8s/c1/"), "http://proxy/k8s/c1/api/v1/pods?limit=1");
 }

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use kube::core::Status;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{FollowEvent, ListFreshness, RawObject};
-use crate::{ApiFailure, StatusError, client::LIST_PAGE, collection::encoded};
+use crate::{ApiFailure, StatusError, client::LIST_PAGE, collection::encoded, failure::Status};
 
 /// The next request.
 #[derive(Debug, Eq, PartialEq)]

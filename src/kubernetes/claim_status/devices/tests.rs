@@ -46,16 +46,16 @@ fn inventory(health: Health) -> Inventory {
     Inventory { pools: [(BackendName::new("fake").unwrap(), pool.into())].into(), ..Inventory::default() }
 }
 
-fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(second).unwrap()
+fn at(seconds: i64) -> ConditionTime {
+    ConditionTime { seconds }
 }
 
-fn wanted(health: Health, second: i64) -> Vec<AllocatedDeviceStatus> {
+fn wanted(health: Health, second: i64) -> Vec<DeviceStatus> {
     claim_devices(&record(vec![held("a", None)]), ClaimTrouble::default(), &inventory(health), DRIVER, at(second))
 }
 
-fn condition(device: &AllocatedDeviceStatus) -> &Condition {
-    &device.conditions.as_ref().unwrap()[0]
+fn condition(device: &DeviceStatus) -> &DeviceCondition {
+    &device.conditions[0]
 }
 
 fn hot() -> Health {
@@ -65,15 +65,24 @@ fn hot() -> Health {
 #[test]
 fn a_device_is_told_with_its_condition_and_what_it_is_bound_to() {
     let devices = wanted(Health::Healthy, 7);
-    let expected = json!([{
-        "driver": "hostler.dev", "pool": "n/fake", "device": "a",
-        "data": {"cpus": "0-2,8", "mems": "1", "consumed": {"cpus": "4"}},
-        "conditions": [{
-            "type": "Ready", "status": "True", "reason": "Prepared", "message": "device a is prepared",
-            "lastTransitionTime": "1970-01-01T00:00:07Z",
-        }],
-    }]);
-    assert_eq!(serde_json::to_value(devices).unwrap(), expected);
+    let condition = DeviceCondition {
+        kind: "Ready".to_owned(),
+        status: "True".to_owned(),
+        observed_generation: 0,
+        last_transition_time: Some(at(7)),
+        reason: "Prepared".to_owned(),
+        message: "device a is prepared".to_owned(),
+    };
+    let data = json!({"cpus": "0-2,8", "mems": "1", "consumed": {"cpus": "4"}});
+    let expected = DeviceStatus {
+        driver: "hostler.dev".to_owned(),
+        pool: "n/fake".to_owned(),
+        device: "a".to_owned(),
+        conditions: vec![condition],
+        data: Some(DeviceData::from(&data)),
+        share_id: None,
+    };
+    assert_eq!(devices, [expected]);
 }
 
 #[test]
@@ -83,7 +92,7 @@ fn a_device_that_is_not_well_says_why() {
         [(hot(), ("False", "Unhealthy", "hot")), (unknown, ("Unknown", "HealthUnknown", "no answer"))]
     {
         let devices = wanted(health, 0);
-        let Condition { status, reason, message, .. } = condition(&devices[0]);
+        let DeviceCondition { status, reason, message, .. } = condition(&devices[0]);
         assert_eq!((status.as_str(), reason.as_str(), message.as_str()), expected);
     }
     let record = record(vec![held("b", None)]);
@@ -121,15 +130,15 @@ fn what_came_back_from_the_server_is_what_was_wanted_however_much_later() {
     assert_eq!(known.ours, later, "a write in a steady state");
     let mut sick = wanted(hot(), 500);
     known.fit(&mut sick);
-    assert_eq!(condition(&sick[0]).last_transition_time, Time(at(500)));
+    assert_eq!(condition(&sick[0]).last_transition_time, Some(at(500)));
 }
 
 #[test]
 fn conditions_and_data_of_others_are_not_ours() {
     let mut devices = wanted(Health::Healthy, 1);
-    let other = Condition { type_: "Attached".to_owned(), ..condition(&devices[0]).clone() };
-    devices[0].conditions.as_mut().unwrap().insert(0, other);
-    devices.push(AllocatedDeviceStatus { driver: "other.dev".to_owned(), ..devices[0].clone() });
+    let other = DeviceCondition { kind: "Attached".to_owned(), ..condition(&devices[0]).clone() };
+    devices[0].conditions.insert(0, other);
+    devices.push(DeviceStatus { driver: "other.dev".to_owned(), ..devices[0].clone() });
     assert_eq!(StoredDevices::new(devices, None, DRIVER).ours, wanted(Health::Healthy, 1));
 }
 
@@ -137,18 +146,18 @@ fn conditions_and_data_of_others_are_not_ours() {
 fn where_others_left_no_room_there_is_no_condition_of_ours() {
     let mut devices = wanted(Health::Healthy, 1);
     let other = condition(&devices[0]).clone();
-    let others = (0..8).map(|index| Condition { type_: format!("C{index}"), ..other.clone() }).collect();
-    devices[0].conditions = Some(others);
+    let others = (0..8).map(|index| DeviceCondition { kind: format!("C{index}"), ..other.clone() }).collect();
+    devices[0].conditions = others;
     let mut fitted = wanted(Health::Healthy, 1);
     StoredDevices::new(devices, Some(3), DRIVER).fit(&mut fitted);
-    assert_eq!(fitted[0].conditions.as_deref(), Some(&[][..]));
+    assert!(fitted[0].conditions.is_empty());
 }
 
 #[test]
 fn the_generation_that_the_server_has_is_the_one_that_was_observed() {
     let mut devices = wanted(Health::Healthy, 1);
     StoredDevices::new(Vec::new(), Some(3), DRIVER).fit(&mut devices);
-    assert_eq!(condition(&devices[0]).observed_generation, Some(3));
+    assert_eq!(condition(&devices[0]).observed_generation, 3);
 }
 
 #[test]
@@ -188,7 +197,7 @@ fn a_container_that_is_bound_to_something_else_makes_what_binds_it_not_ready() {
     let healthy = inventory(Health::Healthy);
     let ready = |device: RecordDevice| {
         let devices = claim_devices(&record(vec![device]), trouble, &healthy, DRIVER, at(0));
-        devices[0].conditions.as_ref().unwrap()[0].clone()
+        devices[0].conditions[0].clone()
     };
     let told = ready(held("a", None));
     assert_eq!((told.status.as_str(), told.reason.as_str()), ("False", "Degraded"));
