@@ -1,13 +1,13 @@
-//! The last word on whether the next prepare could read its claim. Every claim that is read gives one; where none is for a while,
-//! the API server is asked for a claim that no pod has, as a prepare would ask.
+//! The last word on whether the next prepare could read its claim. Every claim that is read gives one; where none is
+//! for a while, the API server is asked for a claim that no pod has, as a prepare would ask.
 //!
 //! ```text
 //!   unknown ──► asked at once ──► readable ── nothing was read for a minute ──► asked
 //!                        └──► not readable: asked again after pauses that grow to half a minute
 //! ```
 //!
-//! Slices that are published say nothing of that: a watch that stands outlives the token it was begun with. In clusters up to 1.30
-//! the kubelet says with its call what was allocated: prepares read nothing there, and no answer is a fault.
+//! Slices that are published say nothing of that: a watch that stands outlives the token it was begun with. In clusters
+//! up to 1.30 the kubelet says with its call what was allocated: prepares read nothing there, and no answer is a fault.
 
 use std::{sync::Arc, time::Duration};
 

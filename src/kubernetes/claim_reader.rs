@@ -196,7 +196,7 @@ impl ClaimReader {
         }
     }
 
-    /// One look at the whole object, for whoever can do without.
+    /// Reads the whole object once, for callers that can do without.
     pub(super) async fn glance(&self, namespace: &str, name: &str) -> Result<Value, ApiFailure> {
         if is_name(namespace) && is_name(name) {
             return self.once(namespace, name).await;
@@ -235,13 +235,13 @@ impl ReadClaims for ClaimReader {
     }
 }
 
-/// What can be a name or a namespace; nothing in it has a meaning in a path.
+/// True for text that can be a name or a namespace; nothing in it has a meaning in a path.
 pub(super) fn is_name(text: &str) -> bool {
     let ok = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
     (1..=253).contains(&text.len()) && text.bytes().all(ok) && !text.starts_with('.')
 }
 
-/// What a failure means for the claim.
+/// Explains a failure for the claim.
 fn explained(failure: ApiFailure, name: String) -> ClaimReadError {
     match failure.code() {
         Some(401) => ClaimReadError::Unauthorized(failure),

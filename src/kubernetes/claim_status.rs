@@ -33,7 +33,7 @@ use crate::{
     tasks::{Outcome, Tasks},
 };
 
-/// Changes come in bursts, and a claim that lives shorter than this is nobody's news.
+/// Changes come in bursts, and a claim that lives shorter than this is no news.
 const SETTLE: Duration = Duration::from_secs(1);
 /// After a failure that passes by itself: the first pause, which doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
@@ -41,26 +41,26 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(120);
 /// Between looks whether a server that does not take the status takes it now.
 const QUIET: Duration = Duration::from_secs(3600);
 
-/// How often a claim is read anew that others write to at the same time: the scheduler, and drivers of its other devices.
-/// Each of them has little to say.
+/// How often a claim is read anew that others write to at the same time: the scheduler, and drivers of its other
+/// devices. Each of them has little to say.
 const TRIES: usize = 5;
 /// The HTTP status that says so.
 const CONFLICT: u16 = 409;
 
-/// What it takes from Kubernetes 1.36 on beside the right to write the status. The API server calls the claim invalid where
-/// it is missing.
+/// The permission that is needed from Kubernetes 1.36 on beside the right to write the status. The API server calls the
+/// claim invalid where the permission is missing.
 const DRIVER_PERMISSION: &str = "resourceclaims/driver";
 
 const DROPPED: &str = "the API server drops the field: switch its feature gate DRAResourceClaimDeviceStatus on, or cluster.claim_status off";
 const FORBIDDEN: &str = "grant update on resourceclaims/status, and associated-node:update on \
                          resourceclaims/driver with the driver's name, or switch cluster.claim_status off";
 
-/// What the status is made of.
+/// Sources of the status.
 #[derive(Clone, Debug)]
 pub struct ClaimChanges {
     /// Claims.
     pub table_rx: watch::Receiver<Arc<ClaimTable>>,
-    /// Whether their containers are bound as they say.
+    /// Containers that are not bound as their claims say.
     pub audit_rx: AuditReader,
     /// Their devices.
     pub inventory_rx: watch::Receiver<Arc<Inventory>>,
@@ -88,11 +88,11 @@ pub fn start(cluster: ClusterNode, changes: ClaimChanges, metrics: Metrics, task
 struct StatusWriter {
     cluster: ClusterNode,
     metrics: Metrics,
-    /// What the server has of each claim. What is not known yet is read before it is written: an earlier run may have
-    /// written it.
+    /// The status that the server has of each claim. A claim that is not known yet is read before it is written: an
+    /// earlier run may have written it.
     known: BTreeMap<ClaimUid, StoredDevices>,
     pauses: RetryPauses,
-    /// Whether the server does not take the status, and it was said.
+    /// True if the server does not take the status, and the log says so.
     refused: bool,
 }
 

@@ -13,15 +13,15 @@ use serde_json::Value;
 /// Why a claim means nothing today.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ClassicClaimError {
-    /// It is no claim of its version.
+    /// The object is no claim of its version.
     #[error("it is no ResourceClaim")]
     Shape(#[source] serde_json::Error),
-    /// What the controller wrote for this driver.
+    /// The handle that the controller wrote for this driver makes no sense.
     #[error("field status.allocation: the handle for driver {driver} cannot be used")]
     Handle {
         /// This driver.
         driver: String,
-        /// What is wrong with it.
+        /// The mistake.
         #[source]
         source: HandleError,
     },

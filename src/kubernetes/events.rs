@@ -1,6 +1,6 @@
-//! Events on claims, for failures that a user can mend and for containers that were bound to something else. Fed by what
-//! the claims task and the audit tell; no call waits for it, and what cannot be written within half a minute is lost: the log
-//! has it.
+//! Events on claims, for failures that a user can mend and for containers that were bound to something else. Fed by
+//! what the claims task and the audit tell; no call waits for it, and what cannot be written within half a minute is
+//! lost: the log has it.
 
 mod reason;
 
@@ -51,7 +51,7 @@ pub fn start(
     });
 }
 
-/// What is told of a claim.
+/// An Event about a claim.
 struct ClaimEvent {
     claim: ClaimRef,
     note: EventNote,

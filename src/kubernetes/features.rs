@@ -8,7 +8,7 @@ use hostler_api::resource::{DeviceTaint, SliceContent, SliceDevice};
 /// A feature gate of the API server that devices can depend on.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Feature {
-    /// Devices that nobody new shall get.
+    /// Devices that no new claim shall get.
     Taints,
     /// Devices that exclude each other.
     Counters,
@@ -38,7 +38,7 @@ impl Feature {
         }
     }
 
-    /// What the API server calls it.
+    /// Name of the feature gate.
     pub fn gate(self) -> &'static str {
         match self {
             Self::Taints => "DRADeviceTaints",
@@ -49,7 +49,7 @@ impl Feature {
         }
     }
 
-    /// What becomes of the devices that use it.
+    /// Consequence for the devices that use the feature.
     pub fn consequence(self) -> &'static str {
         match self {
             Self::Taints => "devices that are not known to work are left out instead",
@@ -76,7 +76,7 @@ impl Feature {
     }
 }
 
-/// What was sent and did not come back.
+/// Features that were sent and did not come back.
 pub fn dropped(sent: &SliceContent, kept: &SliceContent) -> Dropped {
     let lost = |feature: Feature| {
         let mut pairs = sent.devices.iter().zip(&kept.devices);
@@ -86,9 +86,9 @@ pub fn dropped(sent: &SliceContent, kept: &SliceContent) -> Dropped {
     Feature::ALL.into_iter().filter(|feature| lost(*feature)).collect()
 }
 
-/// A slice that shows what the server does with the features of which nothing is known yet, and which features it shows:
-/// an example of each that `contents` use. Taints are always among them, since how devices are spread over slices
-/// depends on them.
+/// A slice that shows what the server does with the features of which nothing is known yet, and which features it
+/// shows: an example of each that `contents` use. Taints are always among them, since how devices are spread over
+/// slices depends on them.
 pub fn probe(contents: &[&SliceContent], known: impl Fn(Feature) -> bool) -> Option<(SliceContent, BTreeSet<Feature>)> {
     let mut probe = SliceContent::default();
     let mut shows = BTreeSet::new();

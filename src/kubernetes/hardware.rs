@@ -1,14 +1,14 @@
 //! Keeps the NodeHardware of this node: what there is, who has it, how it is, and that the daemon lives.
 //!
 //! ```text
-//!   inventory, claims, holds (watch) ───► report (pure) ──► pace (pure): one write a second after a change, signs of life
+//!   inventory, claims, holds (watch) ───► report (pure) ──► pace (pure): a second after a change, signs of life
 //!                                                             └──► apply ──► API server
 //! ```
 //!
-//! The daemon is the only writer, and applies its fields by force. An object that was deleted by hand is made anew at once:
-//! the watch of what is held tells. One that was changed by hand is mended with the next report, within five minutes. A
-//! daemon that stops writes nothing: its successor comes within seconds, and one that does not come is noticed by its silence,
-//! as after a crash. The Node owns the object.
+//! The daemon is the only writer, and applies its fields by force. An object that was deleted by hand is made anew at
+//! once: the watch of what is held tells. One that was changed by hand is mended with the next report, within five
+//! minutes. A daemon that stops writes nothing: its successor comes within seconds, and one that does not come is
+//! noticed by its silence, as after a crash. The Node owns the object.
 
 mod conditions;
 mod pace;
@@ -59,26 +59,26 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// For obstacles that only people remove: no CRD, no role.
 const LONGEST_REFUSED_PAUSE: Duration = Duration::from_secs(300);
 
-/// What the reports are made of.
+/// Sources of the reports.
 #[derive(Debug)]
 pub struct HardwareReportParts {
     /// The API server.
     pub cluster: ClusterNode,
     /// The daemon itself.
     pub daemon: ReportingDaemon,
-    /// What there is.
+    /// The hardware.
     pub inventory: InventoryReader,
-    /// Who has it.
+    /// The claims that have it.
     pub table_rx: watch::Receiver<Arc<ClaimTable>>,
     /// The devices to be held, and word that the object is gone.
     pub holds: HoldsReaders,
-    /// What of that is published.
+    /// The state of the slices.
     pub publication_rx: watch::Receiver<Publication>,
     /// Counts writes and repeats.
     pub metrics: Metrics,
 }
 
-/// How it stands with the reports.
+/// State of the reports.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum HardwareReporting {
     /// Not tried yet.
@@ -86,7 +86,7 @@ pub enum HardwareReporting {
     Waiting,
     /// The object says what is.
     Reported,
-    /// It does not, and why.
+    /// The object does not say what is, for this reason.
     Failing(String),
 }
 
@@ -116,7 +116,7 @@ struct HardwareReporter {
     reporting_tx: watch::Sender<HardwareReporting>,
     pace: ReportPace,
     pauses: RetryPauses,
-    /// What the object says; absent where that is not known, or whether there is one.
+    /// Content of the object; absent where the content is not known, or the existence.
     said: Option<NodeHardwareStatus>,
 }
 
@@ -165,7 +165,7 @@ impl HardwareReporter {
         self.tell(content, holds.is_wanted).await
     }
 
-    /// Whether the object has to say what ResourceSlices say elsewhere.
+    /// True if the object has to say what ResourceSlices say elsewhere.
     async fn offers_slices(&self) -> Result<bool, ApiFailure> {
         let client = self.parts.cluster.client();
         match client.version().await {
@@ -178,7 +178,7 @@ impl HardwareReporter {
     async fn tell(&mut self, content: NodeHardwareStatus, are_holds_wanted: bool) -> Result<(), ApiFailure> {
         let is_known = self.said.is_some();
         match self.write(content.clone(), are_holds_wanted).await {
-            // Somebody has deleted it.
+            // Another client has deleted it.
             Err(failure) if is_known && failure.code() == Some(404) && !failure.is_unknown_resource() => {
                 self.said = None;
                 self.write(content, are_holds_wanted).await
@@ -210,7 +210,7 @@ impl HardwareReporter {
         Ok(())
     }
 
-    /// What the object says, which is made where there is none, or another Node's.
+    /// Reads the object, and makes it where there is none, or another Node's.
     async fn look(&self) -> Result<NodeHardwareStatus, ApiFailure> {
         let (cluster, all) = (&self.parts.cluster, collection());
         let owner = cluster.client().uid(&Collection::core("Node", "nodes"), cluster.node()).await?;
@@ -267,8 +267,8 @@ impl HardwareReporter {
     }
 }
 
-/// What was published stays so until there is news: slices outlive a daemon. Nodes of which nobody ever wanted anything to be held
-/// say nothing: their spec is as it was made.
+/// Returns the generation of holds to report. What was published stays so until there is news: slices outlive a daemon.
+/// A node on which nothing was ever to be held reports none: its spec is as it was made.
 fn generation_to_tell(published: Option<i64>, said: Option<i64>, are_holds_wanted: bool) -> Option<i64> {
     published.filter(|generation| are_holds_wanted || *generation > 1 || said.is_some()).or(said)
 }
@@ -280,7 +280,7 @@ fn collection() -> Collection {
     Collection::custom(GROUP, VERSION, NODE_HARDWARE_KIND, NODE_HARDWARE)
 }
 
-/// What a failure means, and what to do about it.
+/// Explains a failure, and says what to do about it.
 fn explained(failure: &ApiFailure, node: &str, pauses: &RetryPauses) -> String {
     let said = Chain(failure).to_string();
     let otherwise = "or set cluster.node_hardware = false";

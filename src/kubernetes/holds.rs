@@ -1,14 +1,14 @@
-//! The devices of this node that Reservations keep, as the spec of its NodeHardware says. The one writer of [`HoldsWord`],
-//! and the one watch of the object: it tells the reports when the object is gone.
+//! The devices of this node that Reservations keep, as the spec of its NodeHardware says. The one writer of
+//! [`HoldsWord`], and the one watch of the object: it tells the reports when the object is gone.
 //!
 //! ```text
 //!             spec, or that there is none
 //!   Unread ───────────────────────────────► Known      every change of the spec: Known, anew
 //! ```
 //!
-//! Nothing is kept on disk. As long as nobody has read what is held since the start, nothing is published: slices outlive
-//! the daemon and go on saying what they said, and a server that takes slices answers this question as well. What is known
-//! stays true while the server is away, and while nobody has made an object anew that was deleted.
+//! Nothing is kept on disk. Nothing is published before the holds were read once since the start: slices outlive the
+//! daemon and go on saying what they said, and a server that takes slices answers this question as well. The last holds
+//! stay in force while the server is away, and while a deleted object is not made anew.
 
 mod spec;
 
@@ -32,7 +32,7 @@ use crate::{
     tasks::{Outcome, Tasks},
 };
 
-/// What is known of the holds.
+/// Knowledge of the holds.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum HoldsWord {
     /// Nothing since the start, and why, for people: any device may be held.
@@ -41,7 +41,7 @@ pub enum HoldsWord {
     Known(Arc<HeldDevices>),
 }
 
-/// What others see of the holds.
+/// Reader of the holds.
 pub type HoldsReader = watch::Receiver<HoldsWord>;
 
 /// The readers of the object's watch.
@@ -56,7 +56,7 @@ pub struct HoldsReaders {
 type StoredSpec = ApiObject<NodeHardwareSpec>;
 
 impl HoldsWord {
-    /// What is held; absent where nobody knows.
+    /// The devices that are held; absent where that is not known.
     pub fn known(&self) -> Option<&Arc<HeldDevices>> {
         match self {
             Self::Unread(_) => None,
@@ -65,7 +65,7 @@ impl HoldsWord {
     }
 }
 
-/// For a daemon that has no NodeHardware: nobody can have it hold anything.
+/// Readers for a daemon without a NodeHardware: nothing can be held there.
 pub fn none() -> HoldsReaders {
     let word_rx = watch::channel(HoldsWord::Known(Arc::default())).1;
     HoldsReaders { word_rx, gone_rx: watch::channel(()).1 }
@@ -207,7 +207,7 @@ fn collection() -> Collection {
     Collection::custom(GROUP, VERSION, NODE_HARDWARE_KIND, NODE_HARDWARE)
 }
 
-/// What a failure means, and what to do about it.
+/// Explains a failure, and says what to do about it.
 fn explained(failure: &ApiFailure, pauses: &RetryPauses) -> String {
     let said = Chain(failure);
     match failure.code() {

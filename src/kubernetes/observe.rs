@@ -1,4 +1,5 @@
-//! Whether recorded claims are still in the API server and still have something of what is on record.
+//! Comparison of recorded claims with the API server: claims that are gone, and claims that have nothing of what is on
+//! record.
 
 use std::sync::Arc;
 
@@ -48,8 +49,8 @@ impl ObserveClaims for ClaimObserver {
     }
 }
 
-/// What was found under a claim's name means for the claim. Nothing but the server's word that there is no such claim is
-/// proof of that: the reader tells it from a server that does not know the kind any more.
+/// Judges a claim by the object of its name. Nothing but the server's word that there is no such claim is proof of
+/// that: the reader tells it from a server that does not know the kind any more.
 fn observation(
     record: &ClaimRecord,
     found: Result<ResourceClaim, ClaimReadError>,

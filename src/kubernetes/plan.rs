@@ -1,9 +1,9 @@
-//! What to write so that the slices that exist become those that should: a pure function.
+//! The plan of the writes that make the desired slices of those that exist: a pure function.
 //!
-//! Whoever reads a pool looks at the slices of its highest generation only, and only when all of them are there. So a
-//! change of one slice can be made in place, and any larger one makes a new generation, with every slice written once. Taints
-//! are each device's own, and a mixture of old and new ones misleads nobody: slices that change in nothing else keep the
-//! generation, and the others are not written.
+//! Readers of a pool look at the slices of its highest generation only, and only when all of them are there. So a
+//! change of one slice can be made in place, and any larger one makes a new generation, with every slice written once.
+//! Taints are each device's own, and a mixture of old and new ones misleads no reader: slices that change in nothing
+//! else keep the generation, and the others are not written.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,15 +21,15 @@ use super::{
 /// A slice on the server.
 #[derive(Clone, Debug)]
 pub struct PublishedSlice {
-    /// Which object and which version of it.
+    /// Identity and version of the object.
     pub version: ObjectVersion,
-    /// Its pool.
+    /// Pool of the slice.
     pub pool: ResourcePool,
     /// UID of the Node that owns it.
     pub owner: Option<String>,
-    /// What it says.
+    /// Content of the slice.
     pub content: Arc<SliceContent>,
-    /// What it was told to say, where the server made something else of it. Saying it again would change nothing.
+    /// Content that was sent, where the server made something else of it. Sending it again would change nothing.
     pub sent: Option<Arc<SliceContent>>,
 }
 
@@ -75,7 +75,7 @@ pub struct SlicePlan {
 }
 
 impl SlicePlan {
-    /// Whether there is nothing to do.
+    /// True if there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.writes.is_empty() && self.deletes.is_empty()
     }
@@ -86,11 +86,11 @@ impl SlicePlan {
 pub struct SliceWrite {
     /// Name of the object.
     pub name: String,
-    /// What is replaced; `None`: the slice is new.
+    /// Version that is replaced; `None`: the slice is new.
     pub replaces: Option<ObjectVersion>,
     /// The pool with the new generation.
     pub pool: ResourcePool,
-    /// What the slice says.
+    /// Content of the slice.
     pub content: Arc<SliceContent>,
 }
 
@@ -99,7 +99,7 @@ pub struct SliceWrite {
 pub struct SliceDeletion {
     /// Name of the object.
     pub name: String,
-    /// Which one.
+    /// Identity and version of the object.
     pub version: ObjectVersion,
 }
 
@@ -162,8 +162,9 @@ fn count(pool: &DesiredPool) -> i64 {
     i64::try_from(pool.slices.len()).unwrap_or(i64::MAX)
 }
 
-/// The generation that the pool's slices shall have. The current one stays when nobody can see a mixture that matters: when one
-/// slice of a complete pool changes, when slices are missing and all others are right, and whatever becomes of taints.
+/// The generation that the pool's slices shall have. The current one stays where a mixture misleads no reader: when one
+/// slice of a complete pool changes, when slices are missing and all others are right, and when nothing but taints
+/// changes.
 fn generation(members: &Members<'_>, pool: &DesiredPool) -> i64 {
     let Some(latest) = members.values().map(|slice| slice.pool.generation).max() else { return 1 };
     let current = |name: &str| members.get(name).filter(|slice| slice.pool.generation == latest);

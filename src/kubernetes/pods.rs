@@ -28,9 +28,9 @@ use crate::{
     tasks::{Outcome, Tasks},
 };
 
-/// How long the last word counts when the watch is lost. A broken connection is made again within seconds, and an API
-/// server that is replaced is back within a minute; until then hardly anything can have changed that nobody heard of.
-/// Whoever is away for longer may have missed anything: what is that old is no fact any more.
+/// Time for which the last word counts when the watch is lost. A broken connection is made again within seconds, and an
+/// API server that is replaced is back within a minute; until then hardly anything can have changed unheard. A watch
+/// that is away for longer may have missed anything: a word that old is no fact any more.
 const WORD_COUNTS: Duration = Duration::from_secs(60);
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);

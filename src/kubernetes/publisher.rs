@@ -6,9 +6,9 @@
 //!   API server ── watch ──► known ─┘◄─────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Nothing is written as long as nobody knows which devices are held for somebody: an untainted one would be given away.
-//! Nothing is written that is there already: not after a restart, not for an echo of an own write. Slices outlive the
-//! daemon; the kubelet deletes them when it misses the driver for too long.
+//! Nothing is written before the holds are known: an untainted device would be given away. Nothing is written that is
+//! there already: not after a restart, not for an echo of an own write. Slices outlive the daemon; the kubelet deletes
+//! them when it misses the driver for too long.
 
 mod known;
 mod write;
@@ -55,25 +55,25 @@ const RECHECK: Duration = Duration::from_secs(600);
 /// Writes at once: a pool is incomplete for as long as its slices take, and a server has other clients.
 const PARALLEL: usize = 8;
 
-/// What the publisher is made of.
+/// Sources of the publisher.
 #[derive(Debug)]
 pub struct PublisherParts {
     /// The API server.
     pub cluster: ClusterNode,
     /// How devices are published.
     pub settings: SliceSettings,
-    /// What is published.
+    /// The devices to publish.
     pub inventory: InventoryReader,
-    /// Which of it is held.
+    /// The devices that are held.
     pub holds_rx: HoldsReader,
     /// Counts writes and retries.
     pub metrics: Metrics,
 }
 
-/// How it stands with the slices.
+/// State of the slices.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Publication {
-    /// Whether all is as it should be.
+    /// State of the publication.
     pub state: PublicationState,
     /// Slices on the server.
     pub slices: usize,
@@ -85,7 +85,7 @@ pub struct Publication {
     pub holds_generation: Option<i64>,
 }
 
-/// Whether all is as it should be.
+/// State of the publication.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum PublicationState {
     /// Not yet.
@@ -93,7 +93,8 @@ pub enum PublicationState {
     Waiting,
     /// Yes.
     Synced,
-    /// The API server is one of 1.26 to 1.31: hostler's controller allocates there, by what the NodeHardware of this node says.
+    /// The API server is one of 1.26 to 1.31: hostler's controller allocates there, by what the NodeHardware of this
+    /// node says.
     NotNeeded,
     /// No, and it is tried again.
     Failing {
@@ -103,7 +104,7 @@ pub enum PublicationState {
 }
 
 impl Publication {
-    /// What is missing, for people; `None` when everything is published.
+    /// Says for people what is missing; `None` when everything is published.
     pub fn missing(&self) -> Option<String> {
         match &self.state {
             PublicationState::Synced | PublicationState::NotNeeded => None,
@@ -159,9 +160,9 @@ struct Publisher {
 /// Of the specs whose holds are published.
 #[derive(Debug, Default)]
 struct HoldsGeneration {
-    /// Of what is being written.
+    /// Generation that is being written.
     written: i64,
-    /// Of what the server has.
+    /// Generation that the server has.
     published: Option<i64>,
 }
 
@@ -221,7 +222,8 @@ impl Publisher {
         self.slices.relist();
         loop {
             let due = self.due();
-            // All arms are cancel safe: watches, channels and timers lose nothing, and a JoinSet keeps what has finished.
+            // All arms are cancel safe: watches, channels and timers lose nothing, and a JoinSet keeps what has
+            // finished.
             tokio::select! {
                 event = watch.next() => {
                     let change = self.slices.observe(&event?);

@@ -38,12 +38,13 @@ use crate::{
     tasks::{Outcome, Tasks},
 };
 
-/// Pods come in bursts, and the API server has other clients. Whoever asks for a claim whose turn has not come does not
-/// wait for it.
+/// Pods come in bursts, and the API server has other clients. A call for a claim whose turn has not come does not wait
+/// for it.
 const READS_AT_ONCE: usize = 8;
-/// A read takes milliseconds. One that takes longer than this is left to whoever is in no hurry.
+/// A read takes milliseconds. One that takes longer than this is given up: the call that needs the claim reads it.
 const READ_PATIENCE: Duration = Duration::from_secs(4);
-/// How long a call waits for a read that is under way, before it reads as if there were none: the kubelet gives it 45 s.
+/// How long a call waits for a read that is under way, before it reads as if there were none: the kubelet gives it 45
+/// s.
 const JOIN_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Reads claims ahead for one driver. Cheap to clone.
@@ -84,11 +85,12 @@ impl ReadAhead {
                     let Some(read) = self.lock().begin_next() else { break };
                     running.spawn(self.clone().read_one(read));
                 }
-                // Both arms are cancel safe: a change that was not taken is seen again, a JoinSet keeps what has finished.
+                // Both arms are cancel safe: a change that was not taken is seen again, a JoinSet keeps what has
+                // finished.
                 tokio::select! {
                     changed = pods_rx.changed() => match changed {
                         Ok(()) => break,
-                        // Nobody watches, or the daemon ends: there will be nothing to read.
+                        // Pods are not watched, or the daemon ends: there will be nothing to read.
                         Err(_) => return pending().await,
                     },
                     Some(_) = running.join_next() => {}
@@ -97,7 +99,7 @@ impl ReadAhead {
         }
     }
 
-    /// One read, of which nobody hears if it fails: the call that would have used it reads for itself.
+    /// Makes one read. A failure is told to no caller: the call that would have used the read makes one itself.
     async fn read_one(self, read: AheadRead) {
         let found = timeout(READ_PATIENCE, self.reader.glance(&read.claim.namespace, &read.claim.name)).await;
         let kept = match found {
@@ -112,7 +114,7 @@ impl ReadAhead {
         if is_kept {
             self.metrics.claim_read("kept");
         }
-        // Dropped only now: whoever has joined looks for what was found.
+        // Dropped only now: calls that have joined look for what was found.
         drop(read);
     }
 

@@ -1,4 +1,4 @@
-//! What slices there should be: a pure function of the inventory, the configuration, and what the server can store.
+//! The slices that should exist: a pure function of the inventory, the configuration, and the features of the server.
 
 mod device;
 
@@ -27,11 +27,11 @@ use crate::{
 pub struct SliceSettings {
     /// Name of the driver.
     pub driver: String,
-    /// Whether pods that use a device are evicted when it turns unhealthy.
+    /// True if pods that use a device are evicted when it turns unhealthy.
     pub evict_unhealthy: bool,
-    /// Whether attributes with several values are published.
+    /// True if attributes with several values are published.
     pub list_attributes: bool,
-    /// Whether and how devices say what they take of the node's own resources.
+    /// Names by which devices say what they take of the node's own resources, if they do.
     pub node_allocatable: NodeAllocatableNames,
 }
 
@@ -50,18 +50,18 @@ impl SliceSettings {
 /// A pool as it should be.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DesiredPool {
-    /// Its name.
+    /// Name of the pool.
     pub name: String,
-    /// Its slices; none where it has no devices. A node without a kind of hardware costs the cluster nothing.
+    /// Slices of the pool; none where it has no devices. A node without a kind of hardware costs the cluster nothing.
     pub slices: Vec<DesiredSlice>,
     /// Devices that cannot be published to this server, and why.
     pub left_out: Vec<String>,
-    /// Whether nobody knows what devices it has: the slices that are on the server stay as they are.
+    /// True if the devices of the pool are not known: the slices that are on the server stay as they are.
     pub unknown: bool,
 }
 
 impl DesiredPool {
-    /// Its slices as objects of their own, for whoever wants to know what a node's devices look like without an API server.
+    /// Returns the slices as objects of their own, for readers without an API server.
     pub fn objects(&self, node: &str, driver: &str) -> Vec<ResourceSlice> {
         let count = i64::try_from(self.slices.len()).unwrap_or(i64::MAX);
         let object = |slice: &DesiredSlice| ResourceSlice {
@@ -86,7 +86,7 @@ impl DesiredPool {
 pub struct DesiredSlice {
     /// Name of the object. Sorts as the slices do.
     pub name: String,
-    /// What it says.
+    /// Content of the slice.
     pub content: Arc<SliceContent>,
 }
 

@@ -1,13 +1,13 @@
 //! Exports what is free on each NUMA node as a NodeResourceTopology, for topology-aware schedulers. Off by default.
 //!
 //! ```text
-//!   machine, inventory (watch), claims (watch) ──► object (pure) ── applied when it differs, once a second at most ──► API server
+//!   machine, inventory (watch), claims (watch) ──► object (pure) ── applied once a second at most ──► API server
 //! ```
 //!
-//! The object is *applied*, which makes the server the judge of who writes what: fields that another exporter has written are
-//! his, and the server refuses to change them (409, with his name). So there is no fight, and no record of ours could be
-//! wrong about whose object it is. The Node owns the object, so it goes with the node. A deleted one is made anew
-//! at once: [`presence`] watches it.
+//! The object is *applied*, which makes the server the judge of who writes what: fields that another exporter has
+//! written belong to it, and the server refuses to change them (409, with the name of the exporter). So there is no
+//! fight, and no record of ours could be wrong about the owner of the object. The Node owns the object, so it goes with
+//! the node. A deleted one is made anew at once: [`presence`] watches it.
 
 mod object;
 mod presence;
@@ -49,27 +49,27 @@ const BETWEEN_WRITES: Duration = Duration::from_secs(1);
 const RECHECK: Duration = Duration::from_secs(600);
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// What only people can change: a CRD, a role, another exporter.
+/// For obstacles that only people remove: a CRD, a role, another exporter.
 const LONGEST_REFUSED_PAUSE: Duration = Duration::from_secs(300);
 
-/// What the export is made of.
+/// Sources of the export.
 #[derive(Debug)]
 pub struct TopologyExportParts {
     /// The API server.
     pub cluster: ClusterNode,
     /// The machine, for distances and capacities.
     pub root: SysRoot,
-    /// What can be handed out.
+    /// The devices that can be handed out.
     pub inventory: InventoryReader,
-    /// What is handed out.
+    /// The claims.
     pub table_rx: watch::Receiver<Arc<ClaimTable>>,
-    /// What is told of the kubelet.
+    /// Settings of the kubelet that the object names.
     pub settings: TopologyExportConfig,
     /// Counts repeats.
     pub metrics: Metrics,
 }
 
-/// How it stands with the export.
+/// State of the export.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum TopologyExport {
     /// Not tried yet.
@@ -77,7 +77,7 @@ pub enum TopologyExport {
     Waiting,
     /// The object says what is.
     Exported,
-    /// It does not, and why.
+    /// The object does not say what is, for this reason.
     Failing(String),
 }
 
@@ -101,7 +101,7 @@ struct TopologyExporter {
     export_tx: watch::Sender<TopologyExport>,
     tasks: Tasks,
     nodes: BTreeMap<u32, NumaNode>,
-    /// What the object says; absent where that is not known.
+    /// Content of the object; absent where that is not known.
     said: Option<TopologyContent>,
 }
 
@@ -209,7 +209,7 @@ fn collection() -> Collection {
     Collection::custom(GROUP, VERSION, "NodeResourceTopology", "noderesourcetopologies")
 }
 
-/// What a failure means, and what to do about it.
+/// Explains a failure, and says what to do about it.
 fn explained(failure: &ApiFailure, node: &str, pauses: &RetryPauses) -> String {
     let said = Chain(failure).to_string();
     match failure.code() {

@@ -1,4 +1,4 @@
-//! The two questions of a server that somebody with a token asks for something: who that is, and whether he may.
+//! The two questions of a server about the bearer of a token: the identity, and the right to do what is asked.
 
 mod readers;
 mod verdicts;
@@ -13,7 +13,7 @@ use crate::{ApiClient, ApiFailure, Collection};
 pub use readers::{FigureReaders, ReaderVerdict};
 pub use verdicts::{ReviewError, TokenReviews, TokenVerdict};
 
-/// Somebody whom the API server knows, in its own words. Only good for asking what he may.
+/// An identity that the API server knows, in its own words. Only good for asking about its rights.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(default)]
 pub struct ApiIdentity {
@@ -35,7 +35,7 @@ pub fn bearer_token(authorization: &str) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && is_token).then_some(token)
 }
 
-/// Something that somebody may do or not.
+/// A deed that may be allowed or not.
 #[derive(Clone, Copy, Debug)]
 pub enum AskedDeed<'a> {
     /// With a path that is no object's, such as `/metrics`.
@@ -80,7 +80,7 @@ struct AccessReviewStatus {
 }
 
 impl ApiClient {
-    /// Whose token this is; nobody's that the API server knows, if `None`.
+    /// Returns the identity that a token belongs to; `None` if the API server knows none.
     ///
     /// # Errors
     /// As [`get`](Self::get): the answer to the question itself is never an error.
@@ -91,8 +91,8 @@ impl ApiClient {
         Ok(Some(answer.status).filter(|status| status.authenticated).map(|status| status.user))
     }
 
-    /// Asks whether this client's role gives a verb on a kind, in all namespaces. The verb may be one that no API server acts on: a role
-    /// can give it as a mark.
+    /// Asks whether this client's role gives a verb on a kind, in all namespaces. The verb may be one that no API
+    /// server acts on: a role can give it as a mark.
     ///
     /// # Errors
     /// As [`get`](Self::get): a no is no error.
@@ -107,7 +107,7 @@ impl ApiClient {
         Ok(answer.status.allowed)
     }
 
-    /// Whether somebody may do this.
+    /// True if the identity may do this.
     ///
     /// # Errors
     /// As [`get`](Self::get): a no is no error.

@@ -31,7 +31,7 @@ impl Backoff {
         self.pauses.next().unwrap_or_default()
     }
 
-    /// It has worked: the next failure is a first one.
+    /// The call has worked: the next failure is a first one.
     pub fn reset(&mut self) {
         self.pauses = self.builder.build();
     }

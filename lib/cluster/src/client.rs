@@ -158,8 +158,8 @@ impl ApiClient {
         self.call(step, request::post(&all.url_path(), json(step, object)?)).await
     }
 
-    /// Every object of a kind, as pages of the server's own JSON, each given to `each` when it comes: beside what is made of
-    /// them, one page is in memory at a time. The pages together show one moment.
+    /// Every object of a kind, as pages of the server's own JSON, each given to `each` when it comes: beside what is
+    /// made of them, one page is in memory at a time. The pages together show one moment.
     ///
     /// # Errors
     /// As [`get`](Self::get), and when the server no longer remembers that moment.
@@ -233,8 +233,8 @@ impl ApiClient {
         self.call(step, request::put(&all.path(name), json(step, object)?)).await
     }
 
-    /// As [`replace`](Self::replace), of a part of an object that is written by itself, such as its `status`; `manager` owns
-    /// the fields from then on.
+    /// As [`replace`](Self::replace), of a part of an object that is written by itself, such as its `status`; `manager`
+    /// owns the fields from then on.
     ///
     /// # Errors
     /// As [`create`](Self::create).
@@ -276,8 +276,9 @@ impl ApiClient {
         self.send(step, request).await.map(drop)
     }
 
-    /// Has the server make the fields of an object what they are in `object`, and creates it if there is none; `manager` owns
-    /// these fields from then on. Where another one owns a field and wants it otherwise, the server refuses (409).
+    /// Has the server make the fields of an object what they are in `object`, and creates it if there is none;
+    /// `manager` owns these fields from then on. Where another one owns a field and wants it otherwise, the server
+    /// refuses (409).
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -293,8 +294,8 @@ impl ApiClient {
         self.send(step, request::patch(&path, PatchKind::Apply, json(step, object)?)).await.map(drop)
     }
 
-    /// As [`apply`](Self::apply), of fields of the status of an object that is there; gives it as the server has it then.
-    /// Fields of others are taken over.
+    /// As [`apply`](Self::apply), of fields of the status of an object that is there; gives it as the server has it
+    /// then. Fields of others are taken over.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -310,8 +311,8 @@ impl ApiClient {
         self.call(step, request::patch(&path, PatchKind::Apply, json(step, object)?)).await
     }
 
-    /// Changes fields of an object by a merge patch that names the version that it goes over; gives the object as the server
-    /// has it then. `manager` owns the fields from then on.
+    /// Changes fields of an object by a merge patch that names the version that it goes over; gives the object as the
+    /// server has it then. `manager` owns the fields from then on.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -352,8 +353,9 @@ impl ApiClient {
         self.call_protobuf(|| format!("get {}", all.title(name)), request).await
     }
 
-    /// Replaces the finalizers of an object, if it is still in this version; gives it as the server has it then. Nothing else
-    /// of it changes, where a patch would rewrite what the server keeps as text: spaces in parameters of a driver.
+    /// Replaces the finalizers of an object, if it is still in this version; gives it as the server has it then.
+    /// Nothing else of it changes, where a patch would rewrite what the server keeps as text: spaces in parameters of a
+    /// driver.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -435,7 +437,7 @@ struct ServedKind {
     name: String,
 }
 
-/// What a page of a list says of the next.
+/// The end of a page of a list, which leads to the next page.
 #[derive(Deserialize)]
 struct ListEnd {
     #[serde(default)]
@@ -479,7 +481,7 @@ async fn succeeded(answer: Response<Incoming>) -> Result<Incoming, CallError> {
     Err(CallError::Status(refusal(code.as_u16(), retry_after, &body)))
 }
 
-/// What a server said that said no. Some proxies say it in their own words.
+/// Reads a refusal. Some proxies have words of their own.
 fn refusal(code: u16, retry_after: Option<u64>, body: &[u8]) -> StatusError {
     let said = protobuf::refusal(body).or_else(|| serde_json::from_slice(body).ok()).unwrap_or_else(|| {
         let text = String::from_utf8_lossy(body);

@@ -1,5 +1,6 @@
 //! The connection: one HTTP/2 connection for everything, without a client-side rate limit, and without retries that a
-//! pod would have to wait for. When a file with credentials is replaced, a new connection is made with the new credentials.
+//! pod would have to wait for. When a file with credentials is replaced, a new connection is made with the new
+//! credentials.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -117,8 +118,8 @@ impl ApiConnector {
         Ok(http.request(Request::from_parts(parts, Full::from(body))).await?)
     }
 
-    /// Returns the connection for a request, the server, and the token that goes with it. Requests that are under way stay on the
-    /// old connection.
+    /// Returns the connection for a request, the server, and the token that goes with it. Requests that are under way
+    /// stay on the old connection.
     fn newest(&self) -> (HttpClient, Uri, Option<BearerToken>) {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         if latest.looked.elapsed() >= self.look_interval {

@@ -1,7 +1,7 @@
-//! Where the API server is and how this daemon proves who it is: from a kubeconfig, or from the pod that it runs in.
+//! Address of the API server and credentials of this process: from a kubeconfig, or from the pod that it runs in.
 //!
-//! Certificates and tokens only. A kubeconfig may also name a program that gives credentials; a privileged daemon starts
-//! no programs because a file says so.
+//! Certificates and tokens only. A kubeconfig may also name a program that gives credentials; a privileged daemon
+//! starts no programs because a file says so.
 
 use std::{
     env, fs, io,
@@ -21,7 +21,7 @@ use rustls::{
 use serde::{Deserialize, de::IgnoredAny};
 use tracing::warn;
 
-/// Where Kubernetes puts the credentials of a pod.
+/// The folder that Kubernetes puts the credentials of a pod into.
 const POD: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// Tokens of pods live for an hour and are replaced when a fifth of that is left.
 const TOKEN_AGE: Duration = Duration::from_secs(60);
@@ -37,7 +37,7 @@ pub enum CredentialsError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// Error of the kernel.
         #[source]
         source: io::Error,
     },
@@ -46,7 +46,7 @@ pub enum CredentialsError {
     Syntax {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The mistake.
         reason: String,
     },
     /// A field of a kubeconfig cannot be used.
@@ -56,7 +56,7 @@ pub enum CredentialsError {
         path: PathBuf,
         /// Path of the field.
         field: String,
-        /// What is wrong, and the fix.
+        /// The mistake, and the fix.
         reason: String,
     },
     /// An address cannot be used.
@@ -64,7 +64,7 @@ pub enum CredentialsError {
     Address {
         /// The address.
         address: String,
-        /// What is wrong, and the fix.
+        /// The mistake, and the fix.
         reason: String,
     },
     /// There is neither a kubeconfig nor a pod.
@@ -90,7 +90,7 @@ impl From<Option<&Path>> for CredentialsSource {
     }
 }
 
-/// What a connection needs.
+/// Address and credentials of a connection.
 #[derive(Debug)]
 pub(crate) struct Credentials {
     pub(crate) server: Uri,
@@ -98,12 +98,11 @@ pub(crate) struct Credentials {
     /// The name to check the server's certificate against, if not the one in its address.
     pub(crate) server_name: Option<String>,
     pub(crate) token: Option<BearerToken>,
-    /// What all of this was read from, but for the token, which is read again by itself.
+    /// Files that all of this was read from, but for the token, which is read again by itself.
     files: Vec<(PathBuf, FileStamp)>,
 }
 
-/// Tells whether a file is another one than it was: certificates are replaced long before they expire, by whoever looks
-/// after them.
+/// Mark of a file that changes when the file is replaced. Certificates are replaced long before they expire.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct FileStamp {
     inode: u64,
@@ -128,12 +127,13 @@ impl FileStamp {
 }
 
 impl Credentials {
-    /// Whether a file is another one than it was. One that is away is about to be replaced.
+    /// True if a file is another one than it was. One that is away is about to be replaced.
     pub(crate) fn are_outdated(&self) -> bool {
         self.files.iter().any(|(path, before)| FileStamp::of(path).is_ok_and(|now| now != *before))
     }
 
-    /// Of a server that is no API server: its address, a file with a token, and one with the certificates that vouch for it.
+    /// Of a server that is no API server: its address, a file with a token, and one with the certificates that vouch
+    /// for it.
     pub(crate) fn of_service(
         address: &str,
         token: Option<&Path>,
@@ -165,11 +165,12 @@ impl Credentials {
 }
 
 fn choose_cryptography() {
-    // Rustls guesses which cryptography to use, and panics when a build has several. An error: somebody chose first.
+    // Rustls guesses which cryptography to use, and panics when a build has several. An error: the choice was made
+    // before.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// Whether what is sent to the server does not leave this machine.
+/// True if requests to the server do not leave this machine.
 fn is_here(server: &Uri) -> bool {
     let host = server.host().unwrap_or_default().trim_matches(['[', ']']);
     host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
@@ -218,7 +219,7 @@ pub(crate) struct BearerToken(Arc<TokenSource>);
 #[derive(Debug)]
 enum TokenSource {
     Text(HeaderValue),
-    /// With what was read from it, and when. Whoever looks after the file replaces it before the token in it expires.
+    /// A file, with its last content and the time of the read. The file is replaced before the token in it expires.
     File(PathBuf, Mutex<Option<(Instant, HeaderValue)>>),
 }
 
@@ -227,8 +228,8 @@ impl BearerToken {
         Self(Arc::new(TokenSource::File(path, Mutex::default())))
     }
 
-    /// The value of the header `Authorization`. A file that cannot be read leaves the last token; without one the server
-    /// says that it does not know us.
+    /// The value of the header `Authorization`. A file that cannot be read leaves the last token; without one the
+    /// server says that it does not know us.
     pub(crate) fn header(&self) -> Option<HeaderValue> {
         let (path, last) = match &*self.0 {
             TokenSource::Text(header) => return Some(header.clone()),
@@ -415,7 +416,7 @@ impl KubeconfigFile {
         let authority = self.pem(AUTHORITY, &cluster.certificate_authority, &cluster.certificate_authority_data)?;
         let authority = match authority {
             Some(pem) => pem,
-            // A server that is not asked for its certificate needs nobody who vouches for it.
+            // A server that is not asked for its certificate needs no authority.
             None if cluster.server.starts_with("http://") => Vec::new(),
             None => {
                 return Err(self.field(AUTHORITY, "it is missing: name the certificate that vouches for the server"));
@@ -444,7 +445,7 @@ impl KubeconfigFile {
         }
     }
 
-    /// What a file holds, or what stands in the kubeconfig itself.
+    /// Content of a file, or of the kubeconfig itself.
     fn pem(
         &self,
         field: &str,

@@ -1,5 +1,5 @@
-//! Events about objects, written so that a storm of failures does not fill the cluster's storage: the same Event within ten
-//! minutes is counted on the one that stands there, and only so many are written at once.
+//! Events about objects, written so that a storm of failures does not fill the cluster's storage: the same Event within
+//! ten minutes is counted on the one that stands there, and only so many are written at once.
 //!
 //! Core `v1` Events, since these need one rule of access, and every version of `kubectl describe` shows their count.
 
@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use self::log::{EventDecision, EventLog};
 use crate::{ApiClient, ApiFailure, Collection, rfc3339};
 
-/// The object that an Event is about. Its namespace and name become part of a path: they must be such as Kubernetes takes.
+/// The object that an Event is about. Its namespace and name become part of a path: they must be such as Kubernetes
+/// takes.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct EventSubject {
     /// `resource.k8s.io/v1`.
@@ -29,28 +30,28 @@ pub struct EventSubject {
     pub uid: String,
 }
 
-/// What an Event tells.
+/// Content of an Event.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct EventNote {
-    /// In one word. Rules and dashboards match on these: they do not change.
+    /// Reason in one word. Rules and dashboards match on these words: they do not change.
     pub reason: &'static str,
     /// In all words.
     pub message: String,
-    /// Whether somebody should do something about it.
+    /// Warning or normal.
     pub severity: EventSeverity,
 }
 
-/// Whether somebody should do something about what an Event tells.
+/// Severity of an Event.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum EventSeverity {
-    /// He should.
+    /// People should do something about it.
     Warning,
     /// All is as it should be.
     Normal,
 }
 
 impl EventSeverity {
-    /// As it stands in the object.
+    /// Text of the severity in the object.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Warning => "Warning",
@@ -78,7 +79,7 @@ impl EventNote {
     }
 }
 
-/// Whether an Event was written.
+/// End of a try to write an Event.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum EventOutcome {
     /// A new one, or one more on the last one.
@@ -175,7 +176,7 @@ fn events(subject: &EventSubject) -> Collection {
     Collection::core("Event", "events").of(namespace(subject))
 }
 
-/// Where its Events are.
+/// Namespace of the Events about a subject.
 fn namespace(subject: &EventSubject) -> &str {
     if subject.namespace.is_empty() { "default" } else { &subject.namespace }
 }

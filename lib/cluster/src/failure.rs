@@ -12,16 +12,16 @@ pub enum ApiFailure {
     /// The server could not be reached, or said no.
     #[error("failed to {step}")]
     Call {
-        /// What was tried, for example `get ResourceClaim default/train`.
+        /// The call, for example `get ResourceClaim default/train`.
         step: String,
-        /// What the server or the connection said.
+        /// Error of the server or the connection.
         #[source]
         source: CallError,
     },
     /// No answer.
     #[error("failed to {step}: the API server gave no answer within {} s", after.as_secs())]
     TimedOut {
-        /// What was tried.
+        /// The call.
         step: String,
         /// How long was waited.
         after: Duration,
@@ -56,8 +56,9 @@ impl ApiFailure {
         self.status().map(|status| status.code)
     }
 
-    /// Whether the server said no for want of a permission on `resource`. Some permissions it looks for only when it has read
-    /// the object; then it calls the object invalid, and says of a field that changing it is forbidden.
+    /// True if the server refuses for want of a permission on `resource`. The server looks for some permissions only
+    /// when it has read the object; then it calls the object invalid, and says of a field that changing it is
+    /// forbidden.
     pub fn lacks_permission(&self, resource: &str) -> bool {
         self.status().is_some_and(|status| {
             status.code == 403 || status.forbidden_fields.iter().any(|why| why.contains(resource))
@@ -69,7 +70,8 @@ impl ApiFailure {
         self.status().map_or(&[], |status| &status.disruption_budgets)
     }
 
-    /// Whether the server takes a watch that begins with a list for a mistake of the caller, as one without `WatchList` does.
+    /// True if the server takes a watch that begins with a list for a mistake of the caller, as one without `WatchList`
+    /// does.
     pub fn is_refused_stream(&self) -> bool {
         matches!(self.code(), Some(400 | 422))
     }
@@ -79,23 +81,23 @@ impl ApiFailure {
         self.status().and_then(|status| status.retry_after)
     }
 
-    /// Whether no answer came: the server is away, too slow, or the connection broke.
+    /// True if no answer came: the server is away, too slow, or the connection broke.
     pub fn is_outage(&self) -> bool {
         matches!(self, Self::Call { source: CallError::Connection(_), .. } | Self::TimedOut { .. })
     }
 
-    /// Whether the same call may succeed in a moment: no answer came, or it was "not now".
+    /// True if the same call may succeed in a moment: no answer came, or the answer was "not now".
     pub fn is_transient(&self) -> bool {
         self.is_outage() || self.code().is_some_and(|code| code == 429 || code >= 500)
     }
 
-    /// Whether the server does not know the kind in this version, as opposed to the object.
+    /// True if the server does not know the kind in this version, as opposed to the object.
     pub fn is_unknown_resource(&self) -> bool {
         self.status().is_some_and(|status| status.code == 404 && !status.names_an_object)
     }
 }
 
-/// What the server or the connection said.
+/// Error of the server or the connection.
 #[derive(Debug)]
 pub enum CallError {
     /// The server said no.
@@ -115,7 +117,7 @@ pub struct StatusError {
     pub code: u16,
     /// In the server's words; may be empty.
     pub message: String,
-    /// Whether it is about an object, as opposed to a kind that the server does not have.
+    /// True if the refusal is about an object, as opposed to a kind that the server does not have.
     pub names_an_object: bool,
     /// How long the server wants to be left alone, 30 s at most.
     pub retry_after: Option<Duration>,
@@ -125,8 +127,8 @@ pub struct StatusError {
     pub disruption_budgets: Vec<String>,
 }
 
-/// The longest pause that a server can ask for. Flow control asks for one second, a server that stops for a few. A longer pause is a
-/// mistake on the way, and would let a node count as gone.
+/// The longest pause that a server can ask for. Flow control asks for one second, a server that stops for a few. A
+/// longer pause is a mistake on the way, and would let a node count as gone.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(30);
 /// The reason of such a field among the causes of a no.
 const FORBIDDEN_FIELD: &str = "FieldValueForbidden";
@@ -134,7 +136,7 @@ const FORBIDDEN_FIELD: &str = "FieldValueForbidden";
 const DISRUPTION_BUDGET: &str = "DisruptionBudget";
 
 impl StatusError {
-    /// What the server put into words, as far as it did. What its header says of a pause goes before what the words say.
+    /// Reads a refusal. The pause in the header goes before that in the words.
     pub(crate) fn new(code: u16, retry_after: Option<u64>, said: Status) -> Self {
         let details = said.details.as_ref();
         let in_words = details.map(|details| u64::from(details.retry_after_seconds)).filter(|seconds| *seconds > 0);
@@ -197,8 +199,8 @@ impl From<http::Error> for CallError {
     }
 }
 
-/// What to do about a server that does not know us. Tokens are bound to objects by UID, so that a Node that was deleted and
-/// made again under its old name is another one.
+/// Advice where the server does not accept the credentials. Tokens are bound to objects by UID: a Node that was deleted
+/// and made again under its old name is another one.
 const UNAUTHORIZED: &str = " (the token or certificate has expired, is of another cluster, or is bound to a Node or Pod \
     object that no longer exists; in a pod: delete the pod, its successor gets a new token; elsewhere: create the token \
     or certificate again)";

@@ -1,5 +1,5 @@
-//! The only list-and-watch client: objects of a kind as the server's own texts, first a list, then every change. An object that
-//! cannot be read hides no other, and readers know at any time if what they know is what the server has.
+//! The only list-and-watch client: objects of a kind as the server's own texts, first a list, then every change. An
+//! object that cannot be read hides no other, and readers know at any time if what they know is what the server has.
 //!
 //! ```text
 //!   Nothing ──► Streaming (one watch tells all) ──► At(version) ──► watch, again and again from the last version
@@ -54,11 +54,11 @@ pub enum FollowEvent {
 pub enum ListFreshness {
     /// As new as the store, in pages.
     Newest,
-    /// As new as the store, streamed: one object after the other as changes come, so that the whole list is never in memory. Servers
-    /// without `WatchList` (on by default since 1.34) refuse that and give pages.
+    /// As new as the store, streamed: one object after the other as changes come, so that the whole list is never in
+    /// memory. Servers without `WatchList` (on by default since 1.34) refuse that and give pages.
     Streamed,
-    /// As the server has it in memory, which may be some moments old; streamed if possible. For kinds with very many objects: older
-    /// servers read all of them from the store to find those of a node.
+    /// As the server has it in memory, which may be some moments old; streamed if possible. For kinds with very many
+    /// objects: older servers read all of them from the store to find those of a node.
     Cached,
 }
 
@@ -149,8 +149,8 @@ impl Follower {
     /// Waits for the next event. Cancel safe.
     ///
     /// # Errors
-    /// When a call fails, or an answer makes no sense. The next call begins where this one failed, with a new list where that
-    /// cannot be; the caller decides how long to wait until then.
+    /// When a call fails, or an answer makes no sense. The next call begins where this one failed, with a new list
+    /// where that cannot be; the caller decides how long to wait until then.
     pub async fn next(&mut self) -> Result<FollowEvent, ApiFailure> {
         loop {
             if let Some(event) = self.ready.pop_front() {

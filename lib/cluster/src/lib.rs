@@ -1,12 +1,12 @@
 //! The client of the Kubernetes API server, for a node daemon and a controller: connection, calls, lists and watches.
 //!
 //! ```text
-//!   credentials ──► connection ──► ApiClient ──► get, create, replace, patch, delete      (one call: one time limit, one failure)
-//!                                      ├───────► identify, allows   who somebody with a token is, and what he may
-//!                                      ├───────► Follower          objects of a kind, as texts: a list, then changes
-//!                                                WritePace, Backoff    when to write
-//!                                                EventRecorder         Events, without a flood of them
-//!                                RetryPauses, LastingRefusals      what a server that has just started refuses
+//!   credentials ──► connection ──► ApiClient ──► get, create, replace, patch, delete   (one time limit, one failure)
+//!                                      ├───────► identify, allows   identity and rights of a token's bearer
+//!                                      └───────► Follower           objects of a kind, as texts: a list, then changes
+//!                                                WritePace, Backoff              times of writes
+//!                                                EventRecorder                   Events, without a flood of them
+//!                                                RetryPauses, LastingRefusals    refusals of a server that starts
 //! ```
 //!
 //! Nothing here knows the meaning of the objects, and nothing is repeated without the caller.

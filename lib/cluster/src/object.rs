@@ -1,8 +1,8 @@
-//! An object as an API server sends it, with the part that somebody here knows.
+//! An object as the API server sends it, with the fields that its reader knows.
 
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
 
-/// Which object and which version of it: a write or a deletion of any other one is refused by the server.
+/// Identity and version of an object: the server refuses a write or a deletion of any other one.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ObjectVersion {
     /// Of the object.
@@ -11,8 +11,8 @@ pub struct ObjectVersion {
     pub resource_version: String,
 }
 
-/// Whether a version of an object came before another one. Versions are numbers that rise; where they are none, what comes later
-/// counts.
+/// True if a version of an object came before another one. Versions are numbers that rise; where they are none, the
+/// later word counts.
 pub fn is_older(version: &str, known: &str) -> bool {
     matches!((version.parse::<u64>(), known.parse::<u64>()), (Ok(version), Ok(known)) if version < known)
 }
@@ -21,9 +21,9 @@ pub fn is_older(version: &str, known: &str) -> bool {
 #[derive(Clone, Debug, Deserialize)]
 pub struct ApiObject<S, T: Default = IgnoredAny> {
     metadata: ApiMetadata,
-    /// What it says.
+    /// The spec.
     pub spec: S,
-    /// What has become of it.
+    /// The status.
     #[serde(default)]
     pub status: T,
 }
@@ -56,22 +56,22 @@ fn or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ApiOwner>, 
 }
 
 impl<S, T: Default> ApiObject<S, T> {
-    /// Its name.
+    /// Name of the object.
     pub fn name(&self) -> Option<&str> {
         self.metadata.name.as_deref()
     }
 
-    /// Its namespace, if its kind has any.
+    /// Namespace of the object, if its kind has any.
     pub fn namespace(&self) -> Option<&str> {
         self.metadata.namespace.as_deref()
     }
 
-    /// Whether it was asked to go.
+    /// True if the deletion of the object was requested.
     pub fn is_being_deleted(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }
 
-    /// Which object and which version of it. What was only tried out has neither.
+    /// Identity and version. An object that was only tried out has neither.
     pub fn version(&self) -> ObjectVersion {
         ObjectVersion {
             uid: self.metadata.uid.clone().unwrap_or_default(),

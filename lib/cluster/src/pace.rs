@@ -1,4 +1,5 @@
-//! When to write: soon after a change, later after a failure, and ever later while somebody deletes what was written.
+//! Times of writes: soon after a change, later after a failure, and ever later while another client deletes what was
+//! written.
 
 use std::time::Duration;
 
@@ -7,11 +8,11 @@ use tokio::time::Instant;
 
 use crate::Backoff;
 
-/// One deletion is somebody's mistake, and mended at once.
+/// One deletion is a mistake, and mended at once.
 const AFTER_DELETION: Duration = Duration::from_millis(100);
 /// Several are a kubelet that starts and deletes every slice of its node: it shall be through with it.
 const AFTER_DELETIONS: Duration = Duration::from_millis(300);
-/// Who deletes again within this time gets a longer pause.
+/// A client that deletes again within this time gets a longer pause.
 const CALM: Duration = Duration::from_secs(60);
 const FIRST_RETRY: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -65,7 +66,7 @@ impl WritePace {
         }
     }
 
-    /// Somebody else deleted a slice.
+    /// Another client deleted a slice.
     pub fn deleted(&mut self, now: Instant) {
         if self.last_restore.is_some_and(|last| now.duration_since(last) > CALM) {
             self.restores = 0;
@@ -76,7 +77,7 @@ impl WritePace {
         self.want(now);
     }
 
-    /// Whether slices were deleted since the last comparison.
+    /// True if slices were deleted since the last comparison.
     pub fn has_deletions(&self) -> bool {
         self.deletions > 0
     }

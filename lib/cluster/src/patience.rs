@@ -14,10 +14,12 @@ pub struct ApiPatience {
 }
 
 impl ApiPatience {
-    /// For whoever is waited for: far below the kubelet's 45 s for a prepare, which makes several calls.
+    /// Patience of a caller for whose answer others wait: far below the kubelet's 45 s for a prepare, which makes
+    /// several calls.
     pub const PROMPT: Self = Self::new(10, 15, 5);
-    /// For whoever reads everything: the lists of a large cluster take a busy server many seconds, in which it may say nothing
-    /// at all. Less would give up what is nearly there and begin again, for ever. A server ends a list itself after a minute.
+    /// Patience of a caller that reads everything: the lists of a large cluster take a busy server many seconds, in
+    /// which it may say nothing at all. Less would give up what is nearly there and begin again, for ever. A server
+    /// ends a list itself after a minute.
     pub const BULK: Self = Self::new(60, 30, 30);
 
     const fn new(answer: u64, keep_alive: u64, sign_of_life: u64) -> Self {

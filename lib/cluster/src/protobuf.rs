@@ -1,6 +1,6 @@
-//! Objects in the API server's binary form, taken apart only as far as somebody looks into them. JSON would not do for an
-//! object that goes back: the server writes what is opaque to it in another way than it has it (without spaces, `<` as
-//! `\u003c`), and takes what comes back for a change.
+//! Objects in the API server's binary form, taken apart only as far as they are read. JSON would not do for an object
+//! that goes back: the server writes opaque parts in another way than it stores them (without spaces, `<` as `\u003c`),
+//! and takes the other spelling for a change.
 
 use prost::{
     DecodeError, Message,
@@ -12,7 +12,7 @@ use crate::failure::{Status, StatusCause, StatusDetails};
 /// How the form is called in headers.
 pub(crate) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
-/// What the form begins with.
+/// The first bytes of the form.
 const MAGIC: &[u8] = b"k8s\0";
 
 /// The object's own message, in the envelope that says of which kind it is.
@@ -27,11 +27,11 @@ const FINALIZERS: u32 = 14;
 /// One field of a message.
 #[derive(Clone, Copy, Debug)]
 pub struct ProtobufField<'a> {
-    /// What the message's definition calls it by.
+    /// Number in the message's definition.
     pub number: u32,
     /// All of it, as it stands in the message.
     pub whole: &'a [u8],
-    /// What is in it: a text, bytes, or another message. Of a number, nothing.
+    /// Content: a text, bytes, or another message; nothing of a number.
     pub content: &'a [u8],
 }
 
@@ -60,7 +60,7 @@ pub fn protobuf_fields(message: &[u8]) -> Result<Vec<ProtobufField<'_>>, DecodeE
 /// Why what the server sent is no object.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProtobufObjectError {
-    /// It is in another form than the one that was asked for: a proxy's page, for example.
+    /// The answer has another form than the one that was asked for: a proxy's page, for example.
     #[error("the answer is not in the binary form ({MEDIA_TYPE})")]
     OtherForm,
     /// A message in it is none.
@@ -78,7 +78,7 @@ pub struct ProtobufObject {
 }
 
 impl ProtobufObject {
-    /// What the server sent.
+    /// Reads an object that the server sent.
     pub(crate) fn decode(sent: &[u8]) -> Result<Self, ProtobufObjectError> {
         let (mut envelope, mut message) = (Vec::new(), Vec::new());
         for field in protobuf_fields(sent.strip_prefix(MAGIC).ok_or(ProtobufObjectError::OtherForm)?)? {
@@ -128,7 +128,7 @@ fn kept_by(metadata: &[u8], version: &str, finalizers: &[String]) -> Result<Vec<
     Ok(metadata)
 }
 
-/// Who asks in this form is also refused in it.
+/// Reads a refusal in this form: the server answers in the form that was asked for.
 pub(crate) fn refusal(body: &[u8]) -> Option<Status> {
     if !body.starts_with(MAGIC) {
         return None;

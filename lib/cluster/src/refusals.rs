@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use crate::retry::{MAY_NOT_HAVE_READ_ROLES, ROLES_ARE_READ};
 
-/// A refusal after such a silence is a first one again: the server may have started anew meanwhile. Far longer than any caller waits
-/// before it asks again.
+/// A refusal after such a silence is a first one again: the server may have started anew meanwhile. Far longer than any
+/// caller waits before it asks again.
 const FORGOTTEN: Duration = Duration::from_secs(600);
 
 /// Remembers since when the server refuses what. All clones share what they remember.

@@ -1,7 +1,7 @@
-//! Which release a server is of. No I/O.
+//! The release of a server, in its own words. Pure.
 
-/// The minor release, by what a server says of it and of its source: builds outside of the project leave the first empty, and some
-/// providers append a plus.
+/// The minor release, by what a server says of it and of its source: builds outside of the project leave the first
+/// empty, and some providers append a plus.
 pub(crate) fn minor_of(minor: &str, git_version: &str) -> Option<u32> {
     let number = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>().parse().ok();
     number(minor).or_else(|| number(git_version.strip_prefix("v")?.split('.').nth(1)?))

@@ -5,8 +5,8 @@
 //!   403, 403, …       ──► 1 s, 2 s, 4 s, … up to the longest pause of refusals; after 10 s they are held for lasting
 //! ```
 //!
-//! An API server that has just started has not read its roles yet and refuses every caller for some seconds. So a refusal is
-//! first asked again soon, and only one that lasts is explained with a missing role.
+//! An API server that has just started has not read its roles yet and refuses every caller for some seconds. So a
+//! refusal is first asked again soon, and only one that lasts is explained with a missing role.
 
 use std::time::Duration;
 
@@ -31,8 +31,8 @@ pub struct RetryPauses {
 }
 
 impl RetryPauses {
-    /// The first pause after an outage is at most `first`, and none is longer than `longest`; after refusals, none is longer
-    /// than `longest_refused`.
+    /// The first pause after an outage is at most `first`, and none is longer than `longest`; after refusals, none is
+    /// longer than `longest_refused`.
     pub fn new(first: Duration, longest: Duration, longest_refused: Duration) -> Self {
         Self {
             outages: Backoff::new(first, longest),

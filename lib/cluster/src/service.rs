@@ -11,7 +11,7 @@ use crate::{
     credentials::Credentials,
 };
 
-/// Whoever asks a hard question waits for its answer, and for those who asked before.
+/// A hard question takes its time, and that of the questions before it.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A server that is asked by people with a token.
@@ -32,7 +32,7 @@ struct ServiceWords {
     message: String,
 }
 
-/// Whoever stands before the server has words of his own.
+/// Reads a refusal. A proxy before the server has words of its own.
 fn refusal(code: u16, body: &[u8]) -> StatusError {
     let said: Result<ServiceProblem, _> = serde_json::from_slice(body);
     let message = said.map_or_else(|_| String::from_utf8_lossy(body).trim().to_owned(), |said| said.error.message);
@@ -46,8 +46,8 @@ impl fmt::Debug for HttpService {
 }
 
 impl HttpService {
-    /// The server at an address, `https://HOST:PORT`; with a file that holds a token, and one that holds the certificates
-    /// that vouch for the server. Does not connect.
+    /// The server at an address, `https://HOST:PORT`; with a file that holds a token, and one that holds the
+    /// certificates that vouch for the server. Does not connect.
     ///
     /// # Errors
     /// When the address is none, or a file cannot be used.
@@ -57,7 +57,7 @@ impl HttpService {
         Ok(Self { connector, address: address.to_owned() })
     }
 
-    /// What is there under a path.
+    /// Reads what is there under a path.
     ///
     /// # Errors
     /// When no answer comes in time, or the server says no.
@@ -65,7 +65,7 @@ impl HttpService {
         self.send(Request::get(path).body(Vec::new())).await
     }
 
-    /// What the server says to a question in JSON.
+    /// Asks a question in JSON.
     ///
     /// # Errors
     /// As [`get`](Self::get).

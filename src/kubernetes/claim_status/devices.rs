@@ -1,4 +1,4 @@
-//! What is told about the devices of a claim. Pure.
+//! The status of a claim's devices, from its record and the inventory. Pure.
 
 use std::collections::BTreeMap;
 
@@ -15,19 +15,19 @@ use crate::{
 /// The condition that belongs to this driver.
 pub(super) const READY: &str = "Ready";
 
-/// The API server takes no more conditions of a device, whoever wrote them.
+/// The API server takes no more conditions of a device, from all writers together.
 const MOST_CONDITIONS: usize = 8;
 /// The API server stores no more data of a device.
 const MOST_DATA_BYTES: usize = 10 << 10;
 /// The API server takes far more; a person does not.
 const LONGEST_MESSAGE_CHARS: usize = 1024;
 
-/// What is wrong with a claim beside its devices.
+/// Troubles of a claim beside those of its devices.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ClaimTrouble<'a> {
     /// Why it is not ready.
     pub(super) problem: Option<&'a str>,
-    /// Which of its containers is not bound as it says.
+    /// The container that is not bound as the claim says.
     pub(super) degraded: Option<&'a str>,
 }
 
@@ -53,17 +53,17 @@ pub(super) fn claim_devices(
     devices
 }
 
-/// Whether two entries are of one device, or share, of the claim.
+/// True if two entries are of one device, or share, of the claim.
 pub(super) fn is_same(a: &DeviceStatus, b: &DeviceStatus) -> bool {
     (&a.driver, &a.pool, &a.device, &a.share_id) == (&b.driver, &b.pool, &b.device, &b.share_id)
 }
 
-/// What the API server has of a claim.
+/// Status of a claim's devices on the API server.
 #[derive(Debug, Default)]
 pub(super) struct StoredDevices {
-    /// Whether the claim is gone, or another one of the same name.
+    /// True if the claim is gone, or another one of the same name.
     pub(super) gone: bool,
-    /// What this driver wrote.
+    /// Entries of this driver.
     pub(super) ours: Vec<DeviceStatus>,
     /// Devices that have no room for a condition of ours.
     full: Vec<DeviceStatus>,
@@ -86,7 +86,7 @@ impl StoredDevices {
         Self { gone: false, ours, full: devices.into_iter().filter(is_full).collect(), generation }
     }
 
-    /// Whether all of what is wanted is there, and nothing else of this driver.
+    /// True if all of what is wanted is there, and nothing else of this driver.
     pub(super) fn says(&self, wanted: &[DeviceStatus]) -> bool {
         let mut wanted = wanted.to_vec();
         self.fit(&mut wanted);
@@ -167,13 +167,13 @@ fn ready(
     }
 }
 
-/// That it is prepared, and what of the claim's wishes cannot be had.
+/// Message for a prepared device, with the wishes of the claim that cannot be met.
 fn prepared(device: &RecordDevice) -> String {
     let unmet: String = device.unmet.iter().map(|unmet| format!("; {unmet}")).collect();
     format!("device {} is prepared{unmet}", device.grant.device)
 }
 
-/// What the device is bound to and how much of it was taken.
+/// Data: the CPUs and nodes that the device is bound to, and the amounts that were taken of it.
 fn data(device: &RecordDevice) -> Option<serde_json::Value> {
     let mut data = serde_json::Map::new();
     let pinning = &device.plan.pinning;

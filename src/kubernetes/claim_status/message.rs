@@ -23,7 +23,8 @@ const METADATA: u32 = 1;
 const STATUS: u32 = 3;
 const DEVICES: u32 = 4;
 const CONDITIONS: u32 = 4;
-/// Which device it is, and its data: what this driver says of it whole. The rest of an entry may be anybody's.
+/// Fields that this driver writes whole: the identity of the device, and its data. The rest of an entry may be another
+/// writer's.
 const OURS_ALONE: [u32; 5] = [1, 2, 3, 5, 7];
 
 /// A claim as it stands on the API server.
@@ -88,7 +89,7 @@ fn status_with(status: &[u8], driver: &str, left: &mut Vec<&DeviceStatus>) -> Re
     Ok(new)
 }
 
-/// What an entry of ours has from others.
+/// Fields and conditions of this driver's entry that other writers own.
 fn of_others(entry: &[u8]) -> Result<Vec<u8>, DecodeError> {
     let mut kept = Vec::new();
     for field in protobuf_fields(entry)? {

@@ -20,7 +20,7 @@ pub(super) enum StatusWriteOutcome {
     Gone,
 }
 
-/// What the API server has of `claim`; nothing, if that is gone.
+/// Reads `claim` from the API server; nothing, if the claim is gone.
 pub(super) async fn read(cluster: &ClusterNode, claim: &ClaimRef) -> Result<Option<StoredClaim>, ApiFailure> {
     let client = cluster.client();
     let claims = claims_of(client.version().await?, &claim.namespace);

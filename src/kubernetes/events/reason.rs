@@ -1,4 +1,4 @@
-//! Which failures a user can mend, and what they are called. Pure.
+//! Reasons of Events: the failures that a user can mend, and their names. Pure.
 
 use hostler_api::{Chain, resource::AllocationError};
 use hostler_backend::BackendError;
@@ -11,7 +11,7 @@ use crate::{claims::ClaimError, kubernetes::claim_reader::ClaimReadError};
 enum FailureReason {
     /// Another claim holds the device.
     DeviceHeld,
-    /// What is left of the device is too little.
+    /// The rest of the device is too small.
     NoCapacity,
     /// The device was unplugged, or is another node's.
     DeviceGone,
@@ -33,7 +33,7 @@ enum FailureReason {
     StorageFailed,
     /// The claim's record has to be looked at by an operator.
     Quarantined,
-    /// What an earlier try left could not be undone.
+    /// The remains of an earlier try could not be undone.
     CleanUpFailed,
 }
 
@@ -58,7 +58,7 @@ impl FailureReason {
     }
 }
 
-/// What to tell of a failure; nothing of one that passes by itself, or that is no user's to mend.
+/// Returns the Event for a failure; none for one that passes by itself, or that no user can mend.
 pub fn note(error: &ClaimError) -> Option<EventNote> {
     Some(EventNote::new(reason(error)?.as_str(), Chain(error).to_string()))
 }

@@ -1,4 +1,4 @@
-//! Whether a report can be relied on and all is well; and since when things are as they are. Pure.
+//! Conditions of a report: if it can be relied on, if all is well, and since when. Pure.
 
 use hostler_api::{
     few,
@@ -86,7 +86,7 @@ fn condition(
     }
 }
 
-/// What is said now, with the times: of what was so before, as it stands in what was said last.
+/// Adds times to a report: a condition that was so before keeps the time of the last report.
 pub(super) fn stamped(content: NodeHardwareStatus, last: Option<&NodeHardwareStatus>, now: &str) -> NodeHardwareStatus {
     let is_new = last.is_none_or(|last| !says_the_same(&content, last));
     let since = last.filter(|_| !is_new).and_then(|last| last.last_change_time.clone());
@@ -104,7 +104,7 @@ pub(super) fn stamped(content: NodeHardwareStatus, last: Option<&NodeHardwareSta
     }
 }
 
-/// Whether two reports differ in nothing but times.
+/// True if two reports differ in nothing but times.
 pub(super) fn says_the_same(one: &NodeHardwareStatus, other: &NodeHardwareStatus) -> bool {
     timeless(one) == timeless(other)
 }

@@ -26,7 +26,7 @@ pub(super) struct ReportPace {
 #[derive(Debug)]
 struct Pause {
     until: Instant,
-    /// Whether a change ends it.
+    /// True if a change ends the pause.
     ends_with_change: bool,
 }
 
@@ -36,7 +36,7 @@ impl ReportPace {
         Self { sign_at: now, changed_at: None, pause: None }
     }
 
-    /// Whether a report is wanted even if it says nothing new.
+    /// True if a report is wanted even if it says nothing new.
     pub(super) fn is_sign_due(&self, now: Instant) -> bool {
         now >= self.sign_at
     }
@@ -60,7 +60,7 @@ impl ReportPace {
         *self = Self { sign_at: now + next_sign, changed_at: None, pause: None };
     }
 
-    /// It was of no use, and is tried again.
+    /// The report failed, and is tried again.
     pub(super) fn failed(&mut self, now: Instant, pause: Duration) {
         self.pause = Some(Pause { until: now + pause, ends_with_change: false });
     }

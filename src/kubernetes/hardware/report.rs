@@ -1,7 +1,7 @@
-//! What the NodeHardware of this node should say: a pure function of the inventory and the table of claims.
+//! The report of this node's hardware: a pure function of the inventory and the table of claims.
 //!
-//! A device is in the state that the rule of `hostler_api::hardware` gives it, from the taints that its slice says and from what
-//! claims hold by their records. So a node counts as the cluster does.
+//! A device is in the state that the rule of `hostler_api::hardware` gives it, from the taints that its slice says and
+//! from what claims hold by their records. So a node counts as the cluster does.
 
 use std::collections::BTreeMap;
 
@@ -26,12 +26,12 @@ use crate::{
     usage::holders::{DeviceUsage, usage},
 };
 
-/// What a report says of the daemon itself; the same as long as it runs.
+/// The part of a report about the daemon itself; the same as long as the daemon runs.
 #[derive(Clone, Debug)]
 pub struct ReportingDaemon {
-    /// How it publishes devices.
+    /// Settings of its slices.
     pub settings: SliceSettings,
-    /// Its version.
+    /// Version of the daemon.
     pub version: &'static str,
     /// Release of the kernel.
     pub kernel: String,
@@ -39,7 +39,7 @@ pub struct ReportingDaemon {
     pub boot_id: String,
 }
 
-/// What there is, who has it and who is promised it, without the times.
+/// Makes a report without times: the hardware, its claims, and the holds.
 pub fn node_report(
     daemon: &ReportingDaemon,
     inventory: &Inventory,
@@ -145,7 +145,7 @@ fn class_of(device: &DeviceUsage, known: &Device, driver: &str) -> String {
     format!("{word}.{driver}")
 }
 
-/// What the device's slice says against giving it to anybody.
+/// Taints and other words of the device's slice against a new claim.
 fn impediments(
     device: &DeviceUsage,
     known: &Device,
@@ -166,7 +166,7 @@ fn impediments(
     impediments
 }
 
-/// What claims have of the device; who only looks after it has nothing.
+/// Occupancy of the device by claims; one with administrative access occupies nothing.
 fn occupancy(device: &DeviceUsage, known: &Device) -> Occupancy {
     let is_used = device.holds.iter().any(|hold| !hold.is_admin);
     match (is_used, device.shared) {

@@ -1,4 +1,4 @@
-//! What a node offers where there are no ResourceSlices to say it: the same slices, in its NodeHardware. Pure.
+//! The offer of a node where there are no ResourceSlices: the same slices, in its NodeHardware. Pure.
 
 use hostler_api::hardware::{MAX_OFFERED_BYTES, MAX_OFFERED_SLICES};
 use serde_json::Value;
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// What the slices of a node say. Who reads them knows all fields, whatever the API server knows.
+/// Slices of a node. Their reader knows all fields, even where the API server does not.
 pub(super) fn offered_slices(
     settings: &SliceSettings,
     node: &str,
@@ -26,7 +26,7 @@ pub(super) fn offered_slices(
     within(slices, MAX_OFFERED_BYTES)
 }
 
-/// As many of them, from the first on, as fit.
+/// The first slices, as many as fit.
 fn within(slices: Vec<Value>, most_bytes: usize) -> Vec<Value> {
     let all = slices.len();
     let mut bytes = 0;

@@ -1,4 +1,4 @@
-//! What reports are made of, and when it changes.
+//! Sources of the reports, and their changes.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// Whom the reports listen to.
+/// Receivers of everything that a report is made of.
 pub(super) struct ReportSources {
     inventory_rx: watch::Receiver<Arc<Inventory>>,
     table_rx: watch::Receiver<Arc<ClaimTable>>,
@@ -33,7 +33,7 @@ pub(super) enum ReportNews {
     Gone,
 }
 
-/// What a report is made of.
+/// Content of a report.
 pub(super) struct ReportContent {
     pub(super) inventory: Arc<Inventory>,
     pub(super) claims: Arc<ClaimTable>,
@@ -56,10 +56,10 @@ impl ReportSources {
         }
     }
 
-    /// Waits for the first word on holds, or that there is none for now: the first report shall not take back what the last
-    /// one before a restart said of them.
+    /// Waits for the first word on holds, or that there is none for now: the first report shall not take back what the
+    /// last one before a restart said of them.
     pub(super) async fn holds_heard(&mut self) {
-        // Whoever says nothing any more has said all.
+        // A sender that is gone has said all.
         let _ = self.holds_rx.changed().await;
         // The first report begins with a look, and makes an object that is not there yet.
         self.gone_rx.mark_unchanged();

@@ -1,4 +1,4 @@
-//! What is held, and which of it can be held. Pure.
+//! The devices that are to be held, and those that can be. Pure.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,23 +10,23 @@ use hostler_backend::Device;
 
 use crate::inventory::{Inventory, Pool};
 
-/// The devices of this node that are to be kept for somebody.
+/// The devices of this node that are to be held.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct HeldDevices {
     generation: i64,
     /// Values of the taints, by pool and device.
     values: BTreeMap<(String, String), String>,
-    /// Whether devices that draw on one counter set are held each for itself.
+    /// True if devices that draw on one counter set are held each for itself.
     holds_partitions: bool,
 }
 
-/// Those of them that can be, and why the others cannot.
+/// The devices that can be held, and reasons why others cannot.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct HoldsInForce {
     values: BTreeMap<(String, String), String>,
     /// In the order of pools and devices.
     pub refused: Vec<RefusedHold>,
-    /// Whether anything is to be held at all.
+    /// True if anything is to be held at all.
     pub is_wanted: bool,
 }
 
@@ -44,21 +44,21 @@ pub struct RefusedHold {
 pub enum HoldRefusal {
     /// This driver has no such device here.
     NotThere,
-    /// Its backend has not answered since the start: what its slice says stays as it is.
+    /// The backend of the device has not answered since the start: the slice stays as it is.
     BackendUnknown,
-    /// It draws on this counter set, and others that do are not held for the same. Schedulers count what a tainted device
-    /// takes of its counters though it is given to nobody, and refuse the others.
+    /// The device draws on this counter set, and others that do are not held for the same Reservation. Schedulers count
+    /// the draw of a tainted device on its counters though no claim has the device, and refuse the others.
     PartOfCounterSet(String),
 }
 
 impl HeldDevices {
-    /// What a spec of this generation says.
+    /// Reads a spec of this generation.
     pub fn of(spec: &NodeHardwareSpec, generation: i64) -> Self {
         let holds = spec.holds.iter().map(|hold| ((hold.pool.clone(), hold.device.clone()), hold.value.clone()));
         Self { generation, values: holds.collect(), holds_partitions: spec.holds_partitions }
     }
 
-    /// Which generation of the spec says so; 0 where there is none.
+    /// Generation of the spec; 0 where there is none.
     pub fn generation(&self) -> i64 {
         self.generation
     }
@@ -68,12 +68,12 @@ impl HeldDevices {
         self.values.len()
     }
 
-    /// Whether there is none.
+    /// True if there is none.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// What can be held of what there is.
+    /// Returns the devices of the inventory that can be held.
     pub fn in_force(&self, inventory: &Inventory) -> HoldsInForce {
         let mut in_force = HoldsInForce { is_wanted: !self.is_empty(), ..HoldsInForce::default() };
         for ((pool, device), value) in &self.values {

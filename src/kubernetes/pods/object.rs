@@ -1,4 +1,5 @@
-//! What is kept of a Pod: who it is, and which of its containers use which claims. Everything else is left in the answer.
+//! The part of a Pod that is kept: its identity, and the claims of its containers. Everything else is left in the
+//! answer.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -79,7 +80,7 @@ struct ExtendedResourceRequest {
     request_name: String,
 }
 
-/// What is kept; nothing of an object that no API server gives.
+/// Returns the part that is kept; nothing of an object that no API server gives.
 pub(super) fn node_pod(pod: PodObject) -> Option<Arc<NodePod>> {
     let name = PodName { namespace: pod.namespace()?.to_owned(), name: pod.name()?.to_owned() };
     let (uid, deleting) = (pod.version().uid, pod.is_being_deleted());

@@ -1,5 +1,5 @@
-//! The slices of this driver and node on the API server: from lists, from the watch, and from the answers to writes, in any order.
-//! Pure.
+//! The slices of this driver and node on the API server: from lists, from the watch, and from the answers to writes, in
+//! any order. Pure.
 
 use std::collections::BTreeSet;
 

@@ -136,7 +136,7 @@ impl SliceWriter {
         }
     }
 
-    /// What an answer says of the slice called `name`, if it is one of this driver and node.
+    /// Reads an answer about the slice with this name, if it is one of this driver and node.
     fn ours(&self, name: &str, slice: ResourceSlice) -> Result<PublishedSlice, ApiFailure> {
         let fail = |reason: String| ApiFailure::unusable(format!("read the answer about ResourceSlice {name}"), reason);
         let whose = (slice.spec.driver.as_str(), slice.spec.node_name.as_deref());

@@ -1,4 +1,4 @@
-//! Which claims are read ahead, and how far that is. Pure but for the channel that tells who waits that a read is over.
+//! The claims that are read ahead, and the progress of each. Pure but for the channel that ends the wait for a read.
 //!
 //! ```text
 //!   (wanted) ──► waiting ──► under way ──┬─► read ──► spent        every state: forgotten when its pod is gone, ends,
@@ -42,12 +42,12 @@ pub(super) struct AheadRead {
     _done_tx: watch::Sender<()>,
 }
 
-/// What there is of a claim for a call.
+/// Answer to a call for a claim.
 #[derive(Debug)]
 pub(super) enum AheadAnswer {
-    /// Its allocation.
+    /// The allocation of the claim.
     Read(Allocation),
-    /// It will be there when the other side of this is dropped, or not.
+    /// A read is under way: the allocation is there when the other side of this is dropped, or not.
     UnderWay(watch::Receiver<()>),
     /// Nothing: it has to be read.
     Nothing,
@@ -67,7 +67,7 @@ enum AheadState {
     Waiting,
     UnderWay(watch::Receiver<()>),
     Read(ClaimUid, Allocation),
-    /// It was used, or is no use. Kept so that it is not read again for the same pod.
+    /// The read was used, or is of no use. Kept so that the claim is not read again for the same pod.
     Spent,
 }
 
@@ -82,8 +82,8 @@ struct AheadClaim {
 #[derive(Debug, Default)]
 pub(super) struct AheadClaims(BTreeMap<ClaimName, AheadClaim>);
 
-/// The claims that were made for pods that wait to be started, with the UIDs of these pods. A claim that another pod names
-/// as well is nobody's own.
+/// The claims that were made for pods that wait to be started, with the UIDs of these pods. A claim that another pod
+/// names as well is left out.
 pub(super) fn wanted(pods: &PodsOfNode) -> BTreeMap<ClaimName, String> {
     // What is stale may be wrong, and what is read may be a claim of another pod by then.
     let PodsOfNode::Known(pods) = pods else { return BTreeMap::new() };
@@ -111,7 +111,7 @@ fn claim_name(pod: &NodePod, name: &str) -> ClaimName {
     ClaimName { namespace: pod.name.namespace.clone(), name: name.to_owned() }
 }
 
-/// Whether the kubelet will still ask for its claims. Before a container starts, it has asked.
+/// True if the kubelet will still ask for the pod's claims. Before a container starts, it has asked.
 fn waits(pod: &NodePod) -> bool {
     let has_started = pod.containers.iter().any(|container| container.runtime_id.is_some());
     !pod.ended && !pod.deleting && !has_started
@@ -139,7 +139,8 @@ impl AheadClaims {
         Some(AheadRead { claim: claim.clone(), pod: ahead.pod.clone(), _done_tx: done_tx })
     }
 
-    /// A read is over; `found` is what may be believed. What was forgotten meanwhile, or asked for in vain, is not kept.
+    /// A read is over; `found` is what may be believed. What was forgotten meanwhile, or asked for in vain, is not
+    /// kept.
     pub(super) fn finish(&mut self, read: &AheadRead, found: Option<(ClaimUid, Allocation)>) -> bool {
         let is_it = |ahead: &&mut AheadClaim| ahead.pod == read.pod && matches!(ahead.state, AheadState::UnderWay(_));
         let Some(ahead) = self.0.get_mut(&read.claim).filter(is_it) else { return false };
@@ -148,7 +149,7 @@ impl AheadClaims {
         is_kept
     }
 
-    /// What there is for a call. What is taken is gone, and what was not begun will not be.
+    /// Takes the read of a claim for a call. A read serves one call, and one that was not begun will not be.
     pub(super) fn take(&mut self, claim: &ClaimRef) -> AheadAnswer {
         match self.state(claim) {
             Some(AheadState::UnderWay(done_rx)) => AheadAnswer::UnderWay(done_rx.clone()),

@@ -1,12 +1,13 @@
-//! Whether a claim stays as it is for as long as the pod lives that it was made for: a pure function.
+//! Proof that a claim stays as it is for as long as the pod lives that it was made for: a pure function.
 //!
 //! All of this has to be seen in one answer of the server:
 //!
-//! - The pod owns the claim, so nobody else's end takes it away; the name and the UID are those of this object.
-//! - The claim is reserved for the pod, and for nobody else. While it is reserved for anybody the API server refuses to take
-//!   the allocation away, and an allocation is never changed in place. Only the end of the pod takes the reservation away,
-//!   and the pod has not ended: the watch of pods sees to that.
-//! - It has the finalizer that the allocation comes with, and is not being deleted: its object outlives its reservation.
+//! - The pod owns the claim, so no other object's end takes it away; the name and the UID are those of this object.
+//! - The claim is reserved for the pod alone. While a claim is reserved the API server refuses to take the allocation
+//!   away, and an allocation is never changed in place. Only the end of the pod takes the reservation away, and the pod
+//!   has not ended: the watch of pods sees to that.
+//! - The claim has the finalizer that the allocation comes with, and is not being deleted: the object outlives the
+//!   reservation.
 
 use hostler_api::{Allocation, ClaimUid, resource::ResourceClaim};
 use serde::Deserialize;
@@ -15,7 +16,7 @@ use serde_json::Value;
 /// The cluster's own, which is removed after the allocation.
 const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 
-/// What ties a claim to its pod.
+/// Ties of a claim to its pod.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct ClaimTies {
@@ -54,7 +55,7 @@ struct ClaimConsumer {
     uid: String,
 }
 
-/// What `driver` gave to a claim that cannot change while the pod with the UID `pod` lives; nothing if it may.
+/// Returns the allocation of a claim that cannot change while the pod with the UID `pod` lives; nothing if it may.
 pub(super) fn settled(found: Value, pod: &str, driver: &str) -> Option<(ClaimUid, Allocation)> {
     if !is_tied(&ClaimTies::deserialize(&found).ok()?, pod) {
         return None;

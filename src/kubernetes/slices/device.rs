@@ -21,12 +21,12 @@ use crate::{
     kubernetes::features::{Dropped, Feature},
 };
 
-/// What there is against giving a device to anybody new, beside its health.
+/// Obstacles to a new claim on a device, beside its health.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::kubernetes) struct DeviceObjections<'a> {
-    /// Whether the last scan of its backend failed.
+    /// True if the last scan of the device's backend failed.
     pub(in crate::kubernetes) is_stale: bool,
-    /// Whether an operator has taken it out of service.
+    /// The order of an operator that takes the device out of service.
     pub(in crate::kubernetes) drain: Option<&'a Drain>,
     /// For whom it is held.
     pub(in crate::kubernetes) held: Option<&'a str>,
@@ -71,7 +71,7 @@ pub(super) fn device(
     Ok(published)
 }
 
-/// Why nobody new shall get the device.
+/// Taints that keep new claims from the device.
 pub(in crate::kubernetes) fn taints(
     device: &Device,
     against: DeviceObjections<'_>,
@@ -93,7 +93,7 @@ pub(in crate::kubernetes) fn taints(
     health.into_iter().chain(stale).chain(drained).chain(against.held.map(held)).collect()
 }
 
-/// Who has the device keeps it.
+/// Taint of a device that is held. A claim that has the device keeps it.
 fn held(value: &str) -> DeviceTaint {
     DeviceTaint { key: HELD_TAINT.into(), value: Some(value.into()), effect: "NoSchedule".into(), time_added: None }
 }
@@ -111,8 +111,8 @@ fn published_attributes<'a>(
     published.map(|(name, value)| (name.as_str(), attribute(value)))
 }
 
-/// What attributes say of a device that is held, as far as there is room: for whom is the lesser word, since who may have the device
-/// can be given it without.
+/// Attributes of a device that is held, as far as there is room. The owner of the hold comes last: its claim can be
+/// given the device without the attribute.
 fn held_words(
     device: &Device,
     held: Option<&str>,

@@ -1,9 +1,9 @@
-//! What of a node's resources is where and free: from the machine, the inventory and the claims to the object that a
-//! topology-aware scheduler reads. Pure.
+//! The resources of each NUMA node, and what of them is free: from the machine, the inventory and the claims to the
+//! object that a topology-aware scheduler reads. Pure.
 //!
-//! A zone is a NUMA node. Its resources are those that the node itself accounts for (`cpu`, `memory`, `hugepages-2Mi`), as
-//! far as devices stand for them, and whole devices under the name by which a pod asks for one of their class. What belongs
-//! to no single NUMA node is in no zone.
+//! A zone is a NUMA node. Its resources are those that the node itself accounts for (`cpu`, `memory`, `hugepages-2Mi`),
+//! as far as devices stand for them, and whole devices under the name by which a pod asks for one of their class. What
+//! belongs to no single NUMA node is in no zone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,7 @@ const DEVICE_CLASS: &str = "deviceclass.resource.kubernetes.io";
 pub struct TopologyContent {
     /// One for each NUMA node.
     pub zones: Vec<TopologyZone>,
-    /// What is configured of the kubelet; nothing is guessed.
+    /// Configured settings of the kubelet; nothing is guessed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub attributes: Vec<TopologyAttribute>,
 }
@@ -43,7 +43,7 @@ pub struct TopologyZone {
     /// Distances to all nodes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub costs: Vec<TopologyCost>,
-    /// What it has.
+    /// Resources of the zone.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<TopologyResource>,
 }
@@ -57,16 +57,16 @@ pub struct TopologyCost {
     pub value: u32,
 }
 
-/// What a zone has of a resource.
+/// Amounts of a resource in a zone.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct TopologyResource {
     /// `cpu`, `memory`, `hugepages-2Mi`, or a class of devices.
     pub name: String,
     /// All that there is.
     pub capacity: String,
-    /// What is handed out: without what is reserved, drained or broken.
+    /// The amount that can be handed out: without what is reserved, drained or broken.
     pub allocatable: String,
-    /// What of that no claim holds.
+    /// The amount of that which no claim holds.
     pub available: String,
 }
 
@@ -79,7 +79,7 @@ pub struct TopologyAttribute {
     pub value: &'static str,
 }
 
-/// What the object of this node should say.
+/// Makes the content of this node's object.
 pub fn topology_content(
     nodes: &BTreeMap<u32, NumaNode>,
     inventory: &Inventory,
@@ -139,7 +139,7 @@ fn resources(node: &NumaNode, amounts: &ZoneAmounts) -> Vec<TopologyResource> {
     amounts.iter().map(resource).collect()
 }
 
-/// What a node has of a resource that it accounts for itself.
+/// The amount of a resource that a node accounts for itself.
 fn machine_has(node: &NumaNode, resource: &str) -> Option<Quantity> {
     let size = |bytes: u64| format!("hugepages-{}", Quantity::whole(bytes).human());
     match resource {
@@ -173,7 +173,7 @@ fn amounts(inventory: &Inventory, claims: &ClaimTable, driver: &str) -> BTreeMap
     zones
 }
 
-/// Whether anybody new can get the device.
+/// True if a new claim can get the device.
 fn is_usable(inventory: &Inventory, backend: &BackendName, pool: &Pool, device: &Device) -> bool {
     device.health == Health::Healthy && pool.stale.is_none() && inventory.drain(backend, &device.name).is_none()
 }
@@ -200,7 +200,7 @@ fn only_node(device: &Device) -> Option<u32> {
     }
 }
 
-/// What a device is of each resource: its name, all of it, and what of it is held.
+/// Shares of a device in resources: name, whole amount, and the amount that is held.
 fn shares(
     backend: &BackendName,
     device: &Device,
@@ -223,7 +223,8 @@ fn shares(
     device.node_allocatable.iter().map(share).collect()
 }
 
-/// How much of a resource a device stands for, or the part of it that a grant takes; what that does not mention is whole.
+/// How much of a resource a device stands for, or the part of it that a grant takes; what that does not mention is
+/// whole.
 fn stands_for(measure: &NodeAllocatable, device: &Device, grant: Option<&Grant>) -> Quantity {
     match measure {
         NodeAllocatable::PerDevice(amount) => *amount,

@@ -9,8 +9,8 @@ use tracing::debug;
 use super::{FIRST_PAUSE, LONGEST_PAUSE, LONGEST_REFUSED_PAUSE, collection};
 use crate::{kubernetes::ClusterNode, metrics::Metrics, tasks::Tasks};
 
-/// Tells each time that the object is not there. Where the role of before allows no watch, nothing is told, and the exporter looks by
-/// itself now and then.
+/// Tells each time that the object is not there. Where the role of before allows no watch, nothing is told, and the
+/// exporter looks by itself now and then.
 pub(super) fn watch_object(cluster: &ClusterNode, metrics: &Metrics, tasks: &Tasks) -> watch::Receiver<()> {
     let (gone_tx, gone_rx) = watch::channel(());
     let (cluster, metrics, stop) = (cluster.clone(), metrics.clone(), tasks.stop_token());
@@ -36,7 +36,8 @@ async fn follow(cluster: &ClusterNode, metrics: &Metrics, gone_tx: &watch::Sende
             Ok(FollowEvent::ListStarted) => is_listed = false,
             Ok(FollowEvent::Listed(_)) => is_listed = true,
             Ok(FollowEvent::ListEnded) if is_listed => {}
-            // Also right after the start, when it may have been exported already: a second export of the same writes nothing.
+            // Also right after the start, when it may have been exported already: a second export of the same writes
+            // nothing.
             Ok(FollowEvent::ListEnded | FollowEvent::Deleted(_)) => drop(gone_tx.send_replace(())),
             Ok(FollowEvent::Applied(_) | FollowEvent::UpToDate) => {}
             Err(failure) => {

@@ -1,23 +1,25 @@
-//! Who may read the figures: asked of the API server for each token, and remembered for a little while.
+//! Readers of the figures. The API server is asked about each token, and its answer is remembered for a little while.
 
 use std::{sync::Arc, time::Duration};
 
 use super::{AskedDeed, ReviewError, TokenReviews, TokenVerdict};
 use crate::{ApiClient, ApiFailure};
 
-/// Scrapes come every 15 to 60 s: two questions to the API server a minute, and a reader that was shut out is gone as soon.
+/// Scrapes come every 15 to 60 s: two questions to the API server a minute, and a reader that was shut out is gone as
+/// soon.
 const REMEMBER_ALLOWED: Duration = Duration::from_secs(60);
-/// Short, since a role may be bound at any moment; long enough that somebody who keeps trying costs the API server little.
+/// Short, since a role may be bound at any moment; long enough that a client that keeps trying costs the API server
+/// little.
 const REMEMBER_REFUSED: Duration = Duration::from_secs(10);
 
-/// What a token is good for.
+/// Right of a token's bearer.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum ReaderVerdict {
-    /// Its owner may read.
+    /// The bearer may read.
     Allowed,
-    /// Its owner may not.
+    /// The bearer may not read.
     Forbidden,
-    /// It is nobody's.
+    /// No identity has the token.
     Unknown,
 }
 
@@ -44,10 +46,10 @@ impl FigureReaders {
         Self { client, reviews: Arc::default() }
     }
 
-    /// What somebody with this token may.
+    /// Returns the right of the bearer of this token.
     ///
     /// # Errors
-    /// When nobody could be asked: then he may not, for now.
+    /// When the API server could not be asked: then the bearer may not read, for now.
     pub async fn judge(&self, token: &str) -> Result<ReaderVerdict, ReviewError> {
         self.reviews.judge(token, async || self.review(token).await).await
     }

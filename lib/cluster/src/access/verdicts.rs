@@ -1,4 +1,4 @@
-//! What tokens are good for: asked of the API server for each token, and remembered for a little while.
+//! Verdicts on tokens. The API server is asked about each token, and its answer is remembered for a little while.
 //!
 //! ```text
 //!   token ──► digest ──► remembered? ──► verdict
@@ -7,7 +7,7 @@
 //!                                   └ strangers: however many there are, they wait for each other alone
 //! ```
 //!
-//! What cannot be asked is refused. Tokens are remembered by their digest, never as they are.
+//! A token that cannot be asked about is refused. Tokens are remembered by their digest, never as they are.
 
 use std::{
     collections::BTreeMap,
@@ -23,19 +23,19 @@ use tracing::warn;
 
 use crate::ApiFailure;
 
-/// Of a yes and of a no. A cluster has a handful of those who read, and those who are refused never push out those who are
-/// not.
+/// Of a yes and of a no. A cluster has a handful of those who read, and those who are refused never push out those who
+/// are not.
 const MOST_REMEMBERED: usize = 256;
-/// Tokens that are asked about at once; whoever makes up tokens shall not keep the API server busy.
+/// Tokens that are asked about at once: a client that makes up tokens must not keep the API server busy.
 const REVIEWS_AT_ONCE: usize = 4;
-/// How long somebody waits for his turn. Those who wait give up after ten seconds.
+/// The longest wait for a turn. Clients give up after ten seconds.
 const TURN: Duration = Duration::from_secs(5);
-/// Whose token was good so long ago does not wait behind strangers. A day's work has shorter pauses.
+/// A token that was good so long ago does not wait behind those of strangers. A day's work has shorter pauses.
 const FAMILIAR: Duration = Duration::from_secs(3600);
 
-/// What was found out about a token.
+/// The API server's answer about a token.
 pub trait TokenVerdict: Clone {
-    /// Whether its owner may anything.
+    /// True if the bearer may do anything.
     fn is_yes(&self) -> bool;
 
     /// How long it counts.
@@ -80,10 +80,10 @@ impl<V> Default for TokenReviews<V> {
 }
 
 impl<V: TokenVerdict> TokenReviews<V> {
-    /// What somebody with this token may; `review` finds it out where it is not known.
+    /// Returns the verdict on this token; `review` finds it out where it is not known.
     ///
     /// # Errors
-    /// When nobody could be asked: then he may nothing, for now.
+    /// When the API server could not be asked: then the bearer may do nothing, for now.
     pub async fn judge(
         &self,
         token: &str,
@@ -97,7 +97,7 @@ impl<V: TokenVerdict> TokenReviews<V> {
         let turns = if is_familiar { &self.familiar } else { &self.strangers };
         let turn = timeout(TURN, turns.acquire()).await;
         let _turn = turn.map_err(|_| ReviewError::Busy)?.map_err(|_| ReviewError::Busy)?;
-        // Somebody with the same token may have been before us.
+        // Another request with the same token may have been first.
         if let Some(verdict) = self.known().verdict(digest, Instant::now()) {
             return Ok(verdict);
         }

@@ -1,4 +1,4 @@
-//! The status of an object as a whole, whoever wrote what is there.
+//! The status of an object as a whole, with the fields of all writers.
 
 use hyper::{
     Request,
@@ -17,9 +17,9 @@ use crate::{
 };
 
 impl ApiClient {
-    /// Has the status of an object be what is given and nothing else, if the object is still in this version; gives it as the server
-    /// has it then. `manager` owns the fields from then on. Where fields are applied instead, one that is not named any more stays
-    /// if somebody else has written it.
+    /// Replaces the status of an object, if the object is still in this version; gives it as the server has it then.
+    /// `manager` owns the fields from then on. Where fields are applied instead, one that is not named any more stays
+    /// if another client has written it.
     ///
     /// # Errors
     /// As [`create`](Self::create).
@@ -31,7 +31,8 @@ impl ApiClient {
         (version, status): (&str, &impl Serialize),
     ) -> Result<T, ApiFailure> {
         let step = || format!("write the status of {}", all.title(name));
-        // A `test` that fails is told as a mistake of the caller; another version than the object's as the conflict that it is.
+        // A `test` that fails is told as a mistake of the caller; another version than the object's as the conflict
+        // that it is.
         let operations = json!([
             {"op": "add", "path": "/metadata/resourceVersion", "value": version},
             {"op": "add", "path": "/status", "value": status},

@@ -1,4 +1,4 @@
-//! Which warnings become new Events, which are counted on one that was written, and which are left out. Pure.
+//! Decides which warnings become new Events, which are counted on one that was written, and which are left out. Pure.
 
 use std::{
     collections::HashMap,
@@ -16,7 +16,7 @@ const BURST: u32 = 25;
 /// … and one more after each of these. A node full of failures must not fill the cluster's storage.
 const REFILL: Duration = Duration::from_secs(2);
 
-/// What was told of which object.
+/// Events that were written, by object.
 #[derive(Debug, Default)]
 pub(super) struct EventLog {
     told: HashMap<(EventSubject, EventNote), WrittenEvent>,
@@ -31,7 +31,7 @@ struct WrittenEvent {
     last: SystemTime,
 }
 
-/// What to do with a warning.
+/// Decision on a warning.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum EventDecision {
     /// Write an Event of this name.
@@ -48,7 +48,7 @@ pub(super) enum EventDecision {
 }
 
 impl EventLog {
-    /// What to do with a warning of `at` this time.
+    /// Decides on a warning of `at` this time.
     pub(super) fn decide(&mut self, subject: &EventSubject, note: &EventNote, at: SystemTime) -> EventDecision {
         let age = |last: SystemTime| at.duration_since(last).unwrap_or_default();
         self.told.retain(|_, told| age(told.last) < SAME);

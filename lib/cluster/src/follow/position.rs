@@ -192,7 +192,8 @@ impl FollowCore {
         }
     }
 
-    /// A call or a watch has failed. False if the reader need not know: a server that streams no lists has just said so.
+    /// A call or a watch has failed. False if the reader need not know: a server that streams no lists has just said
+    /// so.
     pub(super) fn failed(&mut self, failure: &ApiFailure) -> bool {
         let is_refused = !self.pages_only && !self.has_list() && failure.is_refused_stream();
         self.pages_only |= is_refused;

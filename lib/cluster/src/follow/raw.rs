@@ -45,12 +45,12 @@ impl RawObject {
         serde_json::from_str::<&RawValue>(text).map(Self::new)
     }
 
-    /// Its name.
+    /// Name of the object.
     pub fn name(&self) -> &str {
         &self.metadata.name
     }
 
-    /// Its namespace; empty if its kind has none.
+    /// Namespace of the object; empty if its kind has none.
     pub fn namespace(&self) -> &str {
         &self.metadata.namespace
     }
@@ -60,7 +60,7 @@ impl RawObject {
         ObjectKey { namespace: self.namespace().to_owned(), name: self.name().to_owned() }
     }
 
-    /// Which object and which version of it.
+    /// Identity and version of the object.
     pub fn version(&self) -> ObjectVersion {
         let RawMetadata { uid, resource_version, .. } = (*self.metadata).clone();
         ObjectVersion { uid, resource_version }
@@ -71,10 +71,10 @@ impl RawObject {
         self.json.len()
     }
 
-    /// What it says.
+    /// Reads the object.
     ///
     /// # Errors
-    /// When it is no `T`; the error names the field.
+    /// When the object is no `T`; the error names the field.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, serde_path_to_error::Error<serde_json::Error>> {
         serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(&self.json))
     }
