@@ -13,6 +13,7 @@ use hostler_api::{
     hardware::{AmountCounts, ClusterNodeCounts, DeviceTotals},
     well_known::HELD_TAINT,
 };
+use hostler_cli::output::API_VERSION;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -24,9 +25,6 @@ use crate::{
 
 pub(crate) use command::{AvailabilityArgs, AvailabilityError, run};
 pub(crate) use figures::class_figures;
-
-/// The version of the answer's shape.
-const API_VERSION: &str = "output.hostler.dev/v1";
 
 /// The subject of rows.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ValueEnum)]

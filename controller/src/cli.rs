@@ -7,12 +7,12 @@ use std::{
 };
 
 use clap::{CommandFactory, Parser};
-use clap_complete::Shell;
-use hostler_api::Chain;
 use hostler_cli::{
-    completions::Completions,
-    man::{ManPages, config_page},
-    screen::{self, Screen},
+    completions::{Completions, CompletionsArgs},
+    config::ConfigCommand,
+    exit::{CliOutcome, EXIT_CODES},
+    man::{ManArgs, ManError, ManPages, config_page},
+    program::CommandLine,
 };
 use hostler_process::config::ConfigErrors;
 
@@ -21,13 +21,10 @@ use crate::{
     config::{ControllerConfig, DEFAULT_FILE},
     explain::{self, ExplainArgs, ExplainError},
     held::{self, HoldsArgs, HoldsError},
-    plan::{self, PlanArgs, PlanError, PlanOutcome},
+    plan::{self, PlanArgs, PlanError},
     ready::{self, ReadyError},
     run::{self, RunError},
 };
-
-const AFTER_HELP: &str = "Exit codes: 0 done, or the answer is yes; 1 failed, or the answer is no; 2 wrong usage, or no answer; 78 the \
-    configuration is wrong.";
 
 /// The program as completion scripts know it.
 const COMPLETIONS: Completions = Completions { program: "hostler-controller", variable: "HOSTLER_CONTROLLER_COMPLETE" };
@@ -42,7 +39,7 @@ const EXAMPLE: &str = include_str!("../../systemd/controller.toml");
     version,
     propagate_version = true,
     arg_required_else_help = true,
-    after_help = AFTER_HELP
+    after_help = EXIT_CODES
 )]
 struct ControllerArgs {
     #[command(subcommand)]
@@ -56,7 +53,7 @@ enum ControllerCommand {
     /// Check or show the configuration
     Config {
         #[command(subcommand)]
-        command: ConfigCommand,
+        command: ConfigCommand<ConfigArgs>,
     },
     Plan(PlanArgs),
     Availability(AvailabilityArgs),
@@ -65,16 +62,9 @@ enum ControllerCommand {
     /// Check whether the running controller is ready, over the probe_socket of its configuration
     Ready(ReadyArgs),
     /// Write a completion script for a shell to standard output
-    Completions {
-        /// The shell
-        shell: Shell,
-    },
+    Completions(CompletionsArgs),
     /// Write the manual pages into a folder: man1 for the subcommands, man5 for the configuration file
-    Man {
-        /// The folder that holds man1 and man5; all are made where they are not there
-        #[arg(value_name = "DIR")]
-        dir: PathBuf,
-    },
+    Man(ManArgs),
 }
 
 #[derive(clap::Args, Debug)]
@@ -86,14 +76,6 @@ struct ReadyArgs {
     config: ConfigArgs,
 }
 
-#[derive(Debug, clap::Subcommand)]
-enum ConfigCommand {
-    /// Report every mistake in the configuration, one line each
-    Check(CheckedFile),
-    /// Show the configuration that is in force, defaults included, as TOML
-    Show(CheckedFile),
-}
-
 #[derive(clap::Args, Debug)]
 struct ConfigArgs {
     /// Configuration file [default: /etc/hostler/controller.toml, if it is there]
@@ -101,199 +83,146 @@ struct ConfigArgs {
     config: Option<PathBuf>,
 }
 
-/// A configuration file, with or without its option in front.
-#[derive(clap::Args, Debug)]
-struct CheckedFile {
-    /// Configuration file, as --config
-    #[arg(value_name = "FILE", conflicts_with = "config")]
-    file: Option<PathBuf>,
-    #[command(flatten)]
-    args: ConfigArgs,
-}
-
 /// Why a command could not do its work.
 #[derive(Debug, thiserror::Error)]
 enum CommandError {
     #[error(transparent)]
     Config(#[from] ConfigErrors),
-    #[error(transparent)]
-    Run(#[from] RunError),
     #[error("failed to write the answer")]
     Output(#[from] io::Error),
     #[error(transparent)]
-    Plan(#[from] PlanError),
+    Input(BoxedError),
     #[error(transparent)]
-    Availability(Box<AvailabilityError>),
+    NoAnswer(BoxedError),
     #[error(transparent)]
-    Explain(#[from] ExplainError),
-    #[error(transparent)]
-    Holds(Box<HoldsError>),
+    Run(#[from] RunError),
     #[error(transparent)]
     Ready(#[from] ReadyError),
-    #[error("failed to write manual pages to {}", dir.display())]
-    Man {
-        dir: PathBuf,
-        #[source]
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Man(#[from] ManError),
 }
 
+/// Errors of questions are long: on the heap they take no room in every other answer.
+type BoxedError = Box<dyn std::error::Error + Send + Sync>;
+
 impl CommandError {
-    /// Why an answer that was found could not be written.
-    fn output(&self) -> Option<&io::Error> {
+    fn outcome(&self) -> CliOutcome {
         match self {
-            Self::Output(error) | Self::Explain(ExplainError::Output(error)) | Self::Plan(PlanError::Output(error)) => {
-                Some(error)
-            }
-            Self::Availability(error) => match &**error {
-                AvailabilityError::Output(error) => Some(error),
-                _ => None,
-            },
-            Self::Holds(error) => match &**error {
-                HoldsError::Output(error) => Some(error),
-                _ => None,
-            },
-            _ => None,
+            Self::Config(_) => CliOutcome::WrongConfig,
+            Self::Output(error) => CliOutcome::of_output(error),
+            Self::Input(_) => CliOutcome::WrongInput,
+            Self::NoAnswer(_) => CliOutcome::NoAnswer,
+            Self::Run(_) | Self::Ready(_) | Self::Man(_) => CliOutcome::Failed,
         }
     }
 }
 
-// These errors are long: on the heap they take no room in every other answer.
+impl From<PlanError> for CommandError {
+    fn from(error: PlanError) -> Self {
+        match error {
+            PlanError::Output(error) => Self::Output(error),
+            PlanError::Input(_) => Self::Input(error.into()),
+            other => Self::NoAnswer(other.into()),
+        }
+    }
+}
+
 impl From<AvailabilityError> for CommandError {
     fn from(error: AvailabilityError) -> Self {
-        Self::Availability(error.into())
+        match error {
+            AvailabilityError::Output(error) => Self::Output(error),
+            AvailabilityError::Input(_) => Self::Input(error.into()),
+            other => Self::NoAnswer(other.into()),
+        }
     }
 }
 
 impl From<HoldsError> for CommandError {
     fn from(error: HoldsError) -> Self {
-        Self::Holds(error.into())
+        match error {
+            HoldsError::Output(error) => Self::Output(error),
+            other => Self::NoAnswer(other.into()),
+        }
     }
 }
 
-/// Exit codes of questions: the answer no, and no answer.
-const NO: u8 = 1;
-const NO_ANSWER: u8 = 2;
-/// `EX_CONFIG`: systemd shows it as CONFIG, and the unit does not start the program again.
-const WRONG_CONFIG: u8 = 78;
+impl From<ExplainError> for CommandError {
+    fn from(error: ExplainError) -> Self {
+        match error {
+            ExplainError::Output(error) => Self::Output(error),
+            ExplainError::Config(errors) => Self::Config(errors),
+            other => Self::NoAnswer(other.into()),
+        }
+    }
+}
 
-/// Reads the arguments of the process, does what they ask and returns the exit code.
+/// Reads the arguments of the process, does what they ask for and returns the exit code.
 pub(crate) fn main() -> ExitCode {
-    if COMPLETIONS.answer(ControllerArgs::command) {
-        return ExitCode::SUCCESS;
-    }
-    let command = ControllerArgs::parse().command;
-    screen::set(Screen::of_stdout());
-    let error = match dispatch(command) {
-        Ok(code) => return code,
-        // A reader that has seen enough is no failure.
-        Err(error) if error.output().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) => {
-            return ExitCode::SUCCESS;
-        }
-        Err(error) => error,
+    let program = CommandLine {
+        completions: COMPLETIONS,
+        writes_bytes: |args: &ControllerArgs| matches!(args.command, ControllerCommand::Completions(_)),
+        dispatch: |args, out| dispatch(args.command, out),
+        outcome: CommandError::outcome,
     };
-    // A closed standard error has no reader.
-    let _ = match &error {
-        // One line per mistake, each with its own place in front, as compilers do.
-        CommandError::Config(errors) | CommandError::Explain(ExplainError::Config(errors)) => {
-            writeln!(io::stderr(), "{errors}")
-        }
-        other => writeln!(io::stderr(), "hostler-controller: {}", Chain(other)),
-    };
-    match error {
-        CommandError::Config(_) | CommandError::Explain(ExplainError::Config(_)) => ExitCode::from(WRONG_CONFIG),
-        CommandError::Plan(_) | CommandError::Availability(_) | CommandError::Explain(_) | CommandError::Holds(_) => {
-            ExitCode::from(NO_ANSWER)
-        }
-        CommandError::Run(_) | CommandError::Output(_) | CommandError::Man { .. } | CommandError::Ready(_) => {
-            ExitCode::FAILURE
-        }
-    }
+    program.main()
 }
 
-fn dispatch(command: ControllerCommand) -> Result<ExitCode, CommandError> {
-    let out = &mut io::stdout();
+fn dispatch(command: ControllerCommand, out: &mut dyn Write) -> Result<CliOutcome, CommandError> {
     match command {
         ControllerCommand::Run(args) => run::run(&args.read()?)?,
         ControllerCommand::Config { command } => config(&command, out)?,
-        ControllerCommand::Plan(args) => {
-            let outcome = plan::run(&args, out)?;
-            return Ok(if outcome == PlanOutcome::Fits { ExitCode::SUCCESS } else { ExitCode::from(NO) });
-        }
+        ControllerCommand::Plan(args) => return Ok(plan::run(&args, out)?),
         ControllerCommand::Availability(args) => availability::run(&args, out)?,
         ControllerCommand::Explain(args) => explain::run(&args, out)?,
         ControllerCommand::Holds(args) => held::run(&args, out)?,
         ControllerCommand::Ready(args) => return ready(&args, out),
-        ControllerCommand::Completions { shell } => out.write_all(&COMPLETIONS.script(shell)?)?,
-        ControllerCommand::Man { dir } => man(&dir, out)?,
+        ControllerCommand::Completions(args) => COMPLETIONS.write(&args, out)?,
+        ControllerCommand::Man(args) => man(&args, out)?,
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(CliOutcome::Done)
 }
 
-fn ready(args: &ReadyArgs, out: &mut dyn Write) -> Result<ExitCode, CommandError> {
+fn ready(args: &ReadyArgs, out: &mut dyn Write) -> Result<CliOutcome, CommandError> {
     let config = args.config.read()?;
     let answer = ready::ask(config.probe_socket(), if args.alive { "/healthz" } else { "/readyz" })?;
     out.write_all(answer.text.as_bytes())?;
-    Ok(if answer.is_yes { ExitCode::SUCCESS } else { ExitCode::from(NO) })
+    Ok(if answer.is_yes { CliOutcome::Done } else { CliOutcome::NotInOrder })
 }
 
-fn config(command: &ConfigCommand, out: &mut dyn Write) -> Result<(), CommandError> {
-    match command {
-        ConfigCommand::Check(file) => {
-            let args = file.args();
-            args.read()?;
-            match args.path() {
-                Some(path) => writeln!(out, "{} is in order", path.display())?,
-                None => writeln!(out, "there is no {DEFAULT_FILE}: the defaults are in force")?,
-            }
-        }
-        ConfigCommand::Show(file) => write!(out, "{}", file.args().read()?)?,
-    }
-    Ok(())
+fn config(command: &ConfigCommand<ConfigArgs>, out: &mut dyn Write) -> Result<(), CommandError> {
+    let load = |file: Option<&Path>| Ok(ConfigArgs { config: file.map(Path::to_owned) }.read()?.to_string());
+    command.run(DEFAULT_FILE, |args| args.config.as_deref(), load, out)
 }
 
-fn man(dir: &Path, out: &mut dyn Write) -> Result<(), CommandError> {
+fn man(args: &ManArgs, out: &mut dyn Write) -> Result<(), CommandError> {
     let see_also = ".BR hostler\\-controller (1),\n.BR hostler.toml (5)\n";
     let pages = ManPages {
         command: ControllerArgs::command(),
-        sections: MAN_SECTIONS,
+        files: FILES,
+        environment: ENVIRONMENT,
+        completions: COMPLETIONS.variable,
+        see_also: SEE_ALSO,
         config: ("controller.toml.5", config_page("controller.toml", "the hostler controller", EXAMPLE, see_also)),
     };
-    pages.write(dir).map_err(|source| CommandError::Man { dir: dir.to_owned(), source })?;
-    Ok(writeln!(out, "wrote the manual pages to {}", dir.display())?)
+    pages.write(args)?;
+    Ok(writeln!(out, "wrote the manual pages to {}", args.dir.display())?)
 }
 
-/// Files and variables, whatever the command: they are the same for all.
-const MAN_SECTIONS: &str = r#".SH FILES
-.TP
+const FILES: &str = r#".TP
 .I /etc/hostler/controller.toml
 The configuration; see
 .BR controller.toml (5).
 .TP
 .I ~/.kube/config
 The cluster that commands ask, where neither an option nor a variable names another one.
-.SH ENVIRONMENT
-.TP
-.B KUBECONFIG
-Kubeconfig of the cluster that commands ask; of several the first that is there.
-.TP
-.B JOURNAL_STREAM
-Set by systemd. Where it means standard error, lines of the log have a priority in front, as in
-.BR sd\-daemon (3).
-.TP
-.B HOSTLER_CONTROLLER_COMPLETE
-Set by the completion scripts of shells while they ask.
-.SH "SEE ALSO"
-.BR hostler\-controller (1),
-.BR controller.toml (5),
-.BR hostler (1)
 "#;
 
-impl CheckedFile {
-    fn args(&self) -> ConfigArgs {
-        ConfigArgs { config: self.file.clone().or_else(|| self.args.config.clone()) }
-    }
-}
+const ENVIRONMENT: &str = r#".TP
+.B KUBECONFIG
+Kubeconfig of the cluster that commands ask; of several the first that is there.
+"#;
+
+const SEE_ALSO: &str = ".BR hostler\\-controller (1),\n.BR controller.toml (5),\n.BR hostler (1)\n";
 
 impl ConfigArgs {
     /// Reads the configuration. The file that is named must be there; the default one need not be.

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use hostler_api::{Chain, ObjectKey, plain};
+use hostler_api::{Chain, ObjectKey};
 use hostler_process::config::ConfigErrors;
 use tokio::runtime;
 
@@ -92,7 +92,7 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<(), Explain
         ExplainedKind::Provreq(args) => runtime.block_on(args.explained())?,
         ExplainedKind::Reservation(args) => runtime.block_on(args.explained())?,
     };
-    Ok(out.write_all(plain(&words).as_bytes())?)
+    Ok(out.write_all(words.as_bytes())?)
 }
 
 /// True if the end was so long ago that a status should tell it by now.

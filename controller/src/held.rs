@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use hostler_api::reservation::{
     OwnerController, OwnerObject, Reservation, ReservationConditionType, ReservationOwner, ReservedDevice,
 };
+use hostler_cli::output::API_VERSION;
 use serde::Serialize;
 
 pub(crate) use self::{
@@ -20,9 +21,14 @@ pub(crate) use self::{
     output::while_read,
 };
 
-/// All devices that are kept or will be kept.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+/// All devices that are kept or shall be.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct HoldsAnswer {
+    /// `output.hostler.dev/v1`.
+    api_version: &'static str,
+    /// `Holds`.
+    kind: &'static str,
     /// Reservations by name.
     pub(crate) reservations: Vec<HeldReservation>,
 }
@@ -59,7 +65,8 @@ pub(crate) struct HeldReservation {
 impl HoldsAnswer {
     /// Makes the answer of all Reservations, in the order of their names.
     pub(crate) fn of(reservations: &BTreeMap<String, Reservation>) -> Self {
-        Self { reservations: reservations.values().map(HeldReservation::of).collect() }
+        let reservations = reservations.values().map(HeldReservation::of).collect();
+        Self { api_version: API_VERSION, kind: "Holds", reservations }
     }
 }
 
@@ -127,6 +134,7 @@ fn place(namespace: &str, name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use hostler_cli::output::TableWidth;
     use serde_json::json;
 
     use super::*;
@@ -163,7 +171,7 @@ mod tests {
         assert_eq!(train.owners, ["StatefulSet ml/train and pods with app=train", "Pod ml/other"]);
         assert_eq!((train.until.as_str(), train.held), ("30m from creation", 1));
         assert_eq!(
-            table::narrow(&answer),
+            table::text(&answer, TableWidth::Narrow),
             format!(
                 "NAME   PHASE      HELD  NODE  {:<58}  HAS         UNTIL\n\
                  train  Available   1/2  n1    StatefulSet ml/train and pods with app=train, Pod ml/other  ml/train-0  30m \
@@ -172,7 +180,7 @@ mod tests {
             )
         );
         assert_eq!(
-            table::wide(&answer),
+            table::text(&answer, TableWidth::Wide),
             "NAME   STATE       DEVICE     DRIVER       CLAIM  TAKEN BY    TAINT\n\
              train  Held        n1/fpga/a  hostler.dev  gpu    -           hostler.dev/held=0123456789abcdef\n\
              train  HandedOver  n1/fpga/b  hostler.dev  gpu    ml/train-0  hostler.dev/held=0123456789abcdef\n"
@@ -198,7 +206,7 @@ mod tests {
         let answer =
             answer(&[json!({"metadata": {"name": "a"}, "spec": {"expires": "2027-01-01T00:00:00Z", "owners": [{}]}})]);
         assert_eq!(
-            table::narrow(&answer),
+            table::text(&answer, TableWidth::Narrow),
             "NAME  PHASE    HELD  NODE  FOR     HAS  UNTIL\na     Pending   0/0  -     nobody  -    2027-01-01T00:00:00Z\n"
         );
         assert_eq!(until(None, Some("0")), "for ever");

@@ -22,18 +22,21 @@ use std::{
     str::FromStr,
 };
 
-use clap::ValueEnum;
 use hostler_allocator::{
     plan::{Change, PlanBoxes, PlanOptions, PodSet, Verdict},
     structured::{Feature, Features},
 };
-use hostler_api::{Chain, KubernetesVersion, did_you_mean, plain};
+use hostler_api::{Chain, KubernetesVersion, did_you_mean};
+use hostler_cli::{
+    exit::CliOutcome,
+    output::{DocumentFormat, write_document},
+};
 use tokio::runtime;
 
 use self::{capture::NodeCapture, pods::AskedPods};
 
 pub(crate) use self::{
-    answer::{ANSWER_VERSION, PlanAnswer},
+    answer::PlanAnswer,
     cluster::{ClusterReadError, LiveCluster},
     manifests::{InputLayer, Manifests},
     pods::asked_or_alone,
@@ -89,32 +92,9 @@ pub(crate) struct PlanArgs {
     /// Feature gates that are not as that version has them: NAME=true or NAME=false
     #[arg(long, value_name = "NAME=BOOL", value_delimiter = ',')]
     feature_gates: Vec<FeatureGate>,
-    /// How the answer looks
+    /// How the answer looks; wide has every node
     #[arg(short, long, value_enum, default_value_t)]
-    output: PlanFormat,
-}
-
-/// The shape of the answer.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
-enum PlanFormat {
-    /// For people
-    #[default]
-    Table,
-    /// For people, with every node
-    Wide,
-    /// For programs, as JSON
-    Json,
-    /// For programs, as YAML
-    Yaml,
-}
-
-/// The outcome of a plan.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum PlanOutcome {
-    /// All pods get a place.
-    Fits,
-    /// Some pods get no place.
-    DoesNotFit,
+    output: DocumentFormat,
 }
 
 /// The reason why there is no answer.
@@ -135,9 +115,6 @@ pub(crate) enum PlanError {
     /// The answer cannot be written.
     #[error("failed to write the answer")]
     Output(#[from] io::Error),
-    /// The answer cannot be put into YAML.
-    #[error("failed to write the answer as YAML")]
-    Yaml(#[from] serde_saphyr::SerializeError),
 }
 
 /// Writes each problem on a line.
@@ -147,25 +124,11 @@ pub(crate) fn told(problems: &[InputProblem]) -> String {
     format!("{count} with what was given{}", lines.concat())
 }
 
-/// Answers on `out`.
-pub(crate) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<PlanOutcome, PlanError> {
-    if args.remote.is_named() {
-        let answer = args.ask_controller()?;
-        write_answer(&answer, args.output, out)?;
-        return Ok(outcome(&answer));
-    }
-    let (mut manifests, mut problems) = (Manifests::default(), Vec::new());
-    let server = args.read(&mut manifests, &mut problems)?;
-    let version = args.kubernetes.or(server).unwrap_or_default();
-    let options = PlanOptions { version, features: Some(args.features(version)), ..PlanOptions::default() };
-    let question = PlanQuestion { manifests, changes: &args.what_if };
-    let answer = question.answer(&options, &mut PlanBoxes::default(), problems).map_err(PlanError::Input)?;
-    write_answer(&answer, args.output, out)?;
-    Ok(outcome(&answer))
-}
-
-fn outcome(answer: &PlanAnswer) -> PlanOutcome {
-    if answer.verdict == Verdict::Fits { PlanOutcome::Fits } else { PlanOutcome::DoesNotFit }
+/// Answers, on `out`.
+pub(crate) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<CliOutcome, PlanError> {
+    let answer = if args.remote.is_named() { args.ask_controller()? } else { args.answer()? };
+    write_document(&answer, args.output, out, |width| table::text(&answer, width))?;
+    Ok(if answer.verdict == Verdict::Fits { CliOutcome::Done } else { CliOutcome::NotInOrder })
 }
 
 /// A question to the planner.
@@ -215,22 +178,17 @@ fn change(manifests: &mut Manifests, changes: &[Change], problems: &mut Vec<Inpu
     evicted
 }
 
-/// Writes the answer in a format.
-fn write_answer(answer: &PlanAnswer, format: PlanFormat, out: &mut dyn Write) -> Result<(), PlanError> {
-    match format {
-        PlanFormat::Table => out.write_all(plain(&table::narrow(answer)).as_bytes())?,
-        PlanFormat::Wide => out.write_all(plain(&table::wide(answer)).as_bytes())?,
-        PlanFormat::Json => {
-            serde_json::to_writer_pretty(&mut *out, answer).map_err(io::Error::from)?;
-            writeln!(out)?;
-        }
-        PlanFormat::Yaml => out.write_all(serde_saphyr::to_string(answer)?.as_bytes())?,
-    }
-    Ok(())
-}
-
 impl PlanArgs {
-    /// Has a controller answer, from its view of the cluster.
+    fn answer(&self) -> Result<PlanAnswer, PlanError> {
+        let (mut manifests, mut problems) = (Manifests::default(), Vec::new());
+        let server = self.read(&mut manifests, &mut problems)?;
+        let version = self.kubernetes.or(server).unwrap_or_default();
+        let options = PlanOptions { version, features: Some(self.features(version)), ..PlanOptions::default() };
+        let question = PlanQuestion { manifests, changes: &self.what_if };
+        question.answer(&options, &mut PlanBoxes::default(), problems).map_err(PlanError::Input)
+    }
+
+    /// Has a controller answer, from what it knows already.
     fn ask_controller(&self) -> Result<PlanAnswer, PlanError> {
         let (mut request, mut problems) = (PlanRequest::default(), Vec::new());
         for capture in &self.node_capture {

@@ -7,12 +7,13 @@ use hostler_fpga::{
     bitstream::Guid,
     store::{Bitstream, BitstreamDetails, BitstreamStore, StoreFinding},
 };
+use serde::Serialize;
 
 use super::{
     CliFailure, CliOutcome, ConfigFileArgs, completions,
     output::{ListFormat, Listed, OutputFormat, write_list, write_object},
     table::TextTable,
-    watch::{FileChanges, ListOptions, WatchArgs, show_list},
+    watch::{ListArgs, show_list, wait_for_files},
 };
 use crate::{
     claims::store::{self, LoadedRecord},
@@ -32,7 +33,7 @@ enum BitstreamCommand {
     /// Add a copy of a file to the store
     Add(BitstreamAddArgs),
     /// List the bitstreams of the store
-    List(BitstreamWatchArgs),
+    List(BitstreamListArgs),
     /// Take bitstreams out of the store; refused where a claim or the configuration needs them, or that cannot be told
     Remove(BitstreamRemoveArgs),
     /// Check that bitstreams are what they were when they were added
@@ -77,23 +78,17 @@ struct BitstreamVerifyArgs {
     /// Names or digests; without any, everything in the store
     #[arg(value_name = "NAME|DIGEST", add = ArgValueCompleter::new(completions::bitstreams))]
     references: Vec<String>,
+    /// Shape of the answer
+    #[arg(short, long, value_enum, default_value_t)]
+    output: ListFormat,
     #[command(flatten)]
-    list: BitstreamListArgs,
-}
-
-#[derive(clap::Args, Debug)]
-struct BitstreamWatchArgs {
-    #[command(flatten)]
-    list: BitstreamListArgs,
-    #[command(flatten)]
-    watch: WatchArgs,
+    config: ConfigFileArgs,
 }
 
 #[derive(clap::Args, Debug)]
 struct BitstreamListArgs {
-    /// Shape of the answer
-    #[arg(short, long, value_enum, default_value_t)]
-    output: ListFormat,
+    #[command(flatten)]
+    list: ListArgs,
     #[command(flatten)]
     config: ConfigFileArgs,
 }
@@ -102,19 +97,27 @@ fn bitstreams(config: &DaemonConfig) -> BitstreamStore {
     BitstreamStore::new(&config.backends.fpga.config.bitstreams)
 }
 
-impl Listed for Bitstream {
+/// A bitstream of the store, as an item of a list.
+#[derive(Serialize)]
+struct ListedBitstream(Bitstream);
+
+impl Listed for ListedBitstream {
     const KIND: &'static str = "Bitstream";
 
     fn listed_name(&self) -> String {
-        self.name.clone()
+        self.0.name.clone()
     }
 }
 
-impl Listed for StoreFinding {
+/// The finding about a bitstream, as an item of a list.
+#[derive(Serialize)]
+struct ListedFinding(StoreFinding);
+
+impl Listed for ListedFinding {
     const KIND: &'static str = "BitstreamFinding";
 
     fn listed_name(&self) -> String {
-        self.name.clone()
+        self.0.name.clone()
     }
 }
 
@@ -170,8 +173,8 @@ fn remove(args: &BitstreamRemoveArgs, out: &mut dyn Write) -> Result<CliOutcome,
     Ok(CliOutcome::Done)
 }
 
-/// A claim that is on record may be prepared again after a reboot, and regions are made blank when claims end. What a record
-/// needs that cannot be understood is not known, so it may be this.
+/// A claim that is on record may be prepared again after a reboot, and regions are made blank when claims end. What
+/// a record needs that cannot be understood is not known, so it may be this.
 fn refuse_needed(bitstream: &Bitstream, config: &DaemonConfig, records: &[LoadedRecord]) -> Result<(), CliFailure> {
     let (name, digest) = (&bitstream.name, bitstream.digest.to_string());
     let blank = &config.backends.fpga.config.blank;
@@ -192,17 +195,19 @@ fn refuse_needed(bitstream: &Bitstream, config: &DaemonConfig, records: &[Loaded
     }
 }
 
-fn list(args: &BitstreamWatchArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
-    let store = bitstreams(&args.list.config.load()?);
-    let fetch = || store.list().map_err(|source| CliFailure::step("list the bitstreams", source));
-    let options = ListOptions { format: args.list.output, watch: args.watch };
-    show_list(options, &mut FileChanges, out, fetch, |all, _| table(all))?;
+fn list(args: &BitstreamListArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
+    let store = bitstreams(&args.config.load()?);
+    let fetch = || {
+        let all = store.list().map_err(|source| CliFailure::step("list the bitstreams", source))?;
+        Ok(all.into_iter().map(ListedBitstream).collect())
+    };
+    show_list(args.list, wait_for_files, out, fetch, |all, _| table(all))?;
     Ok(CliOutcome::Done)
 }
 
-fn table(all: &[Bitstream]) -> String {
+fn table(all: &[ListedBitstream]) -> String {
     let mut table = TextTable::new(&["NAME", "FORMAT", "SIZE", "INTERFACE", "AFU", "DIGEST"]);
-    for Bitstream { name, digest, format, size_bytes, interface_id, afu_id, .. } in all {
+    for ListedBitstream(Bitstream { name, digest, format, size_bytes, interface_id, afu_id, .. }) in all {
         let (size, ids) = (units::bytes(*size_bytes), [interface_id.to_string(), afu_id.to_string()]);
         table.row([name.clone(), format.to_string(), size].into_iter().chain(ids).chain([digest.to_string()]));
     }
@@ -210,15 +215,17 @@ fn table(all: &[Bitstream]) -> String {
 }
 
 fn verify(args: &BitstreamVerifyArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
-    let store = bitstreams(&args.list.config.load()?);
+    let store = bitstreams(&args.config.load()?);
     let findings = store.verify(&args.references).map_err(|source| CliFailure::step("check the bitstreams", source))?;
-    let bad = findings.iter().filter(|finding| finding.problem.is_some()).count();
-    let line =
-        |finding: &StoreFinding| format!("{}: {}\n", finding.name, finding.problem.as_deref().unwrap_or("in order"));
+    let findings: Vec<ListedFinding> = findings.into_iter().map(ListedFinding).collect();
+    let bad = findings.iter().filter(|ListedFinding(finding)| finding.problem.is_some()).count();
+    let line = |ListedFinding(finding): &ListedFinding| {
+        format!("{}: {}\n", finding.name, finding.problem.as_deref().unwrap_or("in order"))
+    };
     let words = |_| {
         findings.iter().map(line).collect::<String>() + &format!("{} checked, {bad} not in order\n", findings.len())
     };
-    write_list(&findings, args.list.output, out, words)?;
+    write_list(&findings, args.output, out, words)?;
     let in_order = bad == 0;
     Ok(if in_order { CliOutcome::Done } else { CliOutcome::NotInOrder })
 }

@@ -6,11 +6,11 @@ mod pseudonym;
 pub(super) mod take;
 
 use std::{
-    io::{self, IsTerminal, Write},
+    io::Write,
     path::{Path, PathBuf},
 };
 
-use super::{CliFailure, CliOutcome, machine::MachineArgs, save::save};
+use super::{CliFailure, CliOutcome, machine::MachineArgs, save::save, screen};
 use crate::units;
 use manifest::{CaptureManifest, SerialNumbers};
 use take::KeptIdentifiers;
@@ -31,14 +31,14 @@ pub(super) struct CaptureArgs {
 }
 
 impl CaptureArgs {
-    /// Whether the archive itself goes to standard output.
+    /// True if the archive itself goes to standard output.
     pub(super) fn is_to_stdout(&self) -> bool {
         self.output == Path::new("-")
     }
 }
 
 pub(super) fn run(args: &CaptureArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
-    if args.is_to_stdout() && io::stdout().is_terminal() {
+    if args.is_to_stdout() && screen::is_terminal() {
         return Err(CliFailure::Said("standard output is a terminal: name a file with -o, or redirect it".to_owned()));
     }
     let taken = take::take(&args.machine.open()?, args.kept)?;

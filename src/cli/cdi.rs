@@ -12,9 +12,9 @@ use serde::Serialize;
 
 use super::{
     CliFailure, CliOutcome, ConfigFileArgs,
-    output::{ListFormat, Listed},
+    output::Listed,
     table::TextTable,
-    watch::{FileChanges, ListOptions, WatchArgs, show_list},
+    watch::{ListArgs, show_list, wait_for_files},
 };
 
 /// Check and list CDI files
@@ -41,14 +41,12 @@ struct CdiValidateArgs {
 
 #[derive(clap::Args, Debug)]
 struct CdiListArgs {
-    /// Folder to read instead of /etc/cdi, /var/run/cdi and the paths.cdi of the configuration; repeatable, the last counts most
+    /// Folder to read instead of /etc/cdi, /var/run/cdi and the paths.cdi of the configuration; repeatable, the
+    /// last counts most
     #[arg(long = "dir", value_name = "DIR")]
     dirs: Vec<PathBuf>,
-    /// Shape of the answer
-    #[arg(short, long, value_enum, default_value_t)]
-    output: ListFormat,
     #[command(flatten)]
-    watch: WatchArgs,
+    list: ListArgs,
     #[command(flatten)]
     config: ConfigFileArgs,
 }
@@ -91,7 +89,7 @@ fn file(path: &Path) -> SpecFile {
     SpecFile { path: path.to_owned(), spec, problems }
 }
 
-/// What is wrong with a file, each with its path.
+/// Returns the mistakes of a file, each with its path.
 fn complaints(file: &SpecFile) -> Vec<String> {
     if let Err(error) = &file.spec {
         return vec![Chain(error).to_string()];
@@ -110,7 +108,7 @@ fn complaints(file: &SpecFile) -> Vec<String> {
 #[derive(Serialize)]
 struct CdiListRow {
     device: String,
-    /// The file that counts; `None` for a device that nobody can request.
+    /// The file that counts; `None` for a device that cannot be requested.
     file: Option<PathBuf>,
     /// Why it is not as simple as that; empty if it is.
     note: String,
@@ -136,8 +134,7 @@ fn list(args: &CdiListArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailur
         below.replace(unusable(&catalog));
         Ok(rows(&catalog))
     };
-    let options = ListOptions { format: args.output, watch: args.watch };
-    show_list(options, &mut FileChanges, out, fetch, |lines, _| table(lines) + &below.borrow())?;
+    show_list(args.list, wait_for_files, out, fetch, |lines, _| table(lines) + &below.borrow())?;
     Ok(CliOutcome::Done)
 }
 
@@ -165,7 +162,7 @@ fn table(lines: &[CdiListRow]) -> String {
     table.to_string()
 }
 
-/// What does not count, below the list; nothing where all is well.
+/// Returns the files that do not count, for below the list; nothing where all is well.
 fn unusable(catalog: &DeviceCatalog) -> String {
     let complaints = catalog.files.iter().filter(|file| file.usable().is_none()).flat_map(complaints);
     let unreadable = catalog.unreadable.iter().map(|error| Chain(error).to_string());
@@ -234,9 +231,8 @@ mod tests {
         fs::write(dir.path().join("b.json"), GOOD).unwrap();
         fs::write(dir.path().join("c.json"), "{").unwrap();
         let args = CdiListArgs {
-            watch: WatchArgs::default(),
             dirs: vec![dir.path().to_owned()],
-            output: ListFormat::Table,
+            list: ListArgs::default(),
             config: ConfigFileArgs { config: None },
         };
         let mut out = Vec::new();

@@ -16,8 +16,7 @@ use super::{
     completions,
     fit::unallocated,
     names::{ClaimName, NamespaceArgs},
-    output::ListFormat,
-    watch::{DaemonChanges, ListOptions, WatchArgs, show_list},
+    watch::{DaemonChanges, ListArgs, show_list},
 };
 use crate::admin::types::{AdminClaim, CreateClaim, CreateDevice};
 
@@ -54,8 +53,8 @@ struct ClaimCreateArgs {
     /// Name of the claim, or NAMESPACE/NAME
     #[arg(required_unless_present = "file")]
     name: Option<String>,
-    /// Claims that ask for devices by class and selector, as a scheduler would satisfy them, in YAML or JSON with any number
-    /// of documents; - for standard input
+    /// Claims that ask for devices by class and selector, as a scheduler would satisfy them, in YAML or JSON
+    /// with any number of documents; - for standard input
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["name", "devices", "namespace"])]
     file: Option<PathBuf>,
     /// A device to claim, wholly or in part; repeatable
@@ -79,11 +78,8 @@ struct ClaimListArgs {
     /// Only claims of this namespace
     #[arg(short, long)]
     namespace: Option<String>,
-    /// Shape of the answer
-    #[arg(short, long, value_enum, default_value_t)]
-    output: ListFormat,
     #[command(flatten)]
-    watch: WatchArgs,
+    list: ListArgs,
     #[command(flatten)]
     daemon: DaemonArgs,
 }
@@ -136,13 +132,13 @@ enum ClaimFormat {
     Json,
     /// For programs, as YAML
     Yaml,
-    /// Its name alone, as other commands take it
+    /// The name of the claim alone, as other commands take it
     Name,
     /// The CDI ids, one per line
     Cdi,
     /// The options that give the devices to `podman run`
     Podman,
-    /// What gives the devices to a Quadlet: a drop-in for its .container file
+    /// A drop-in for the .container file of a Quadlet, which gives it the devices
     Quadlet,
 }
 
@@ -172,17 +168,16 @@ pub(super) fn run(args: ClaimArgs, out: &mut dyn Write) -> Result<CliOutcome, Cl
 
 fn list(args: &ClaimListArgs, out: &mut dyn Write) -> Result<(), CliFailure> {
     let client = args.daemon.client()?;
-    let options = ListOptions { format: args.output, watch: args.watch };
     let mut changes = DaemonChanges::of(args.daemon.client()?);
     let fetch = || {
         let mut claims: Vec<AdminClaim> = client.get("/v1/claims")?;
         claims.retain(|claim| args.namespace.as_ref().is_none_or(|namespace| claim.namespace == *namespace));
-        Ok(args.output.for_reader(claims))
+        Ok(args.list.output.for_reader(claims))
     };
-    show_list(options, &mut changes, out, fetch, |claims, width| show::list(claims, width, SystemTime::now()))
+    show_list(args.list, || changes.wait(), out, fetch, |claims, width| show::list(claims, width, SystemTime::now()))
 }
 
-/// Those that can be deleted are, whatever becomes of the others.
+/// Deletes those that can be deleted, whatever becomes of the others.
 fn delete(args: &ClaimDeleteArgs, out: &mut dyn Write) -> Result<(), CliFailure> {
     let names: Result<Vec<ClaimName>, CliFailure> =
         args.claims.iter().map(|text| ClaimName::new(text, &args.namespace)).collect();

@@ -16,8 +16,8 @@ use super::{
     CliFailure, CliOutcome,
     client::{ClientError, DaemonArgs, segment},
     completions,
-    output::{ListFormat, OutputFormat, write_object},
-    watch::{DaemonChanges, ListOptions, WatchArgs, show_list},
+    output::{OutputFormat, write_object},
+    watch::{DaemonChanges, ListArgs, show_list},
 };
 use crate::{
     admin::types::{
@@ -26,8 +26,8 @@ use crate::{
     config::duration,
 };
 
-/// Memory is moved away page by page, and an erasure takes minutes. The daemon goes on with an order that is under way, also
-/// if nobody waits for it any more.
+/// Memory is moved away page by page, and an erasure takes minutes. The daemon goes on with an order that is under
+/// way, also if no command waits for it any more.
 const LONGEST_ORDER: Duration = Duration::from_secs(900);
 
 /// List devices, take them out of service and put them back, through the running daemon
@@ -47,7 +47,7 @@ enum DeviceCommand {
     Drain(DeviceDrainArgs),
     /// Put a drained device back into service
     Undrain(DeviceUndrainArgs),
-    /// Bring a device into service for everybody: the memory of a CXL device becomes memory of the system
+    /// Bring a device into service for the whole host: the memory of a CXL device becomes memory of the system
     Attach(DeviceAttachArgs),
     /// Take a device out of the system, so that it can be pulled or given to another host; refused while it is in use
     Detach(DeviceDetachArgs),
@@ -60,11 +60,8 @@ struct DeviceListArgs {
     /// Only drained devices
     #[arg(long)]
     drained: bool,
-    /// Shape of the answer
-    #[arg(short, long, value_enum, default_value_t)]
-    output: ListFormat,
     #[command(flatten)]
-    watch: WatchArgs,
+    list: ListArgs,
     #[command(flatten)]
     daemon: DaemonArgs,
 }
@@ -202,14 +199,13 @@ pub(super) fn run(args: &DeviceArgs, out: &mut dyn Write) -> Result<CliOutcome, 
 
 fn list(args: &DeviceListArgs, out: &mut dyn Write) -> Result<(), CliFailure> {
     let client = args.daemon.client()?;
-    let options = ListOptions { format: args.output, watch: args.watch };
     let mut changes = DaemonChanges::of(args.daemon.client()?);
     let fetch = || {
         let mut devices: Vec<AdminDevice> = client.get("/v1/devices")?;
         devices.retain(|device| !args.drained || device.drained.is_some());
-        Ok(args.output.for_reader(devices))
+        Ok(args.list.output.for_reader(devices))
     };
-    show_list(options, &mut changes, out, fetch, |devices, width| show::list(devices, width, SystemTime::now()))
+    show_list(args.list, || changes.wait(), out, fetch, |devices, width| show::list(devices, width, SystemTime::now()))
 }
 
 fn operate(
@@ -234,7 +230,7 @@ fn operate(
             AdminOrderLine::UnderWay => "under way".to_owned(),
             AdminOrderLine::Scanned => "scanned".to_owned(),
         };
-        // Beside the result, for whoever watches. It may be closed.
+        // Beside the result, for a user who watches. Standard error may be closed.
         let _ = writeln!(io::stderr(), "{progress}");
         Ok(())
     })?;

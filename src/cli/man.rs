@@ -1,36 +1,55 @@
 //! `hostler man`: manual pages, one per subcommand, and one for the configuration file.
 
-mod sections;
-
-use std::{io::Write, path::PathBuf};
+use std::io::Write;
 
 use clap::CommandFactory;
-use hostler_cli::man::{ManPages, config_page};
+use hostler_cli::man::{ManArgs, ManPages, config_page};
 
-use super::{Cli, CliFailure, CliOutcome};
+use super::{Cli, CliFailure, CliOutcome, completions::COMPLETIONS};
 
 /// The example that `make install` puts down: its comments are the one place where the keys are explained.
 const EXAMPLE: &str = include_str!("../../systemd/hostler.toml");
 
-/// Write the manual pages into a folder: man1 for the subcommands, man5 for the configuration file
-#[derive(clap::Args, Debug)]
-pub(super) struct ManArgs {
-    /// The folder that holds man1 and man5; all are made where they are not there
-    #[arg(value_name = "DIR")]
-    dir: PathBuf,
-}
+const FILES: &str = r#".TP
+.I /etc/hostler/hostler.toml
+The configuration; see
+.BR hostler.toml (5).
+.TP
+.I /etc/hostler/claims/
+Manifests of claims, on hosts without Kubernetes.
+.TP
+.I /var/lib/hostler/
+Records of claims, drained devices, bitstreams. They survive a reboot.
+.TP
+.I /var/run/cdi/
+CDI files, one per claim, for container runtimes.
+.TP
+.I /run/hostler/admin.sock
+Where the daemon listens for these commands; for root alone.
+.TP
+.I /run/hostler/metrics.sock
+Figures and probes, for root and the group hostler.
+"#;
+
+const ENVIRONMENT: &str = r#".TP
+.B HOSTLER_NODE_NAME
+The node's name where the configuration has none.
+"#;
+
+const SEE_ALSO: &str = ".BR hostler (1),\n.BR hostler.toml (5)\n";
 
 pub(super) fn run(args: &ManArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
-    let dir = &args.dir;
-    let page =
-        config_page("hostler.toml", "the hostler daemon", EXAMPLE, ".BR hostler (1),\n.BR hostler\\-config (1)\n");
+    let see_also = ".BR hostler (1),\n.BR hostler\\-config (1)\n";
     let pages = ManPages {
         command: Cli::command(),
-        sections: sections::FILES_AND_ENVIRONMENT,
-        config: ("hostler.toml.5", page),
+        files: FILES,
+        environment: ENVIRONMENT,
+        completions: COMPLETIONS.variable,
+        see_also: SEE_ALSO,
+        config: ("hostler.toml.5", config_page("hostler.toml", "the hostler daemon", EXAMPLE, see_also)),
     };
-    pages.write(dir).map_err(|source| CliFailure::step(format!("write manual pages to {}", dir.display()), source))?;
-    writeln!(out, "wrote the manual pages to {}", dir.display())?;
+    pages.write(args)?;
+    writeln!(out, "wrote the manual pages to {}", args.dir.display())?;
     Ok(CliOutcome::Done)
 }
 

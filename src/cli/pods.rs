@@ -6,7 +6,7 @@ use super::{
     CliFailure, CliOutcome,
     client::DaemonArgs,
     output::{ListFormat, Listed, TableWidth, write_list},
-    table::TextTable,
+    table::{TextTable, or_dash},
 };
 use crate::{
     admin::types::{AdminPod, AdminPodClaim, AdminPodContainer, AdminPodDevice},
@@ -87,8 +87,8 @@ fn row(pod: &AdminPod, container: Option<&AdminPodContainer>, claim: Option<&Adm
     let id = container.and_then(|container| container.id.clone()).unwrap_or_default();
     vec![
         pod.namespace.clone(),
-        or_hyphen(pod.name.clone()),
-        or_hyphen(name),
+        or_dash(&pod.name),
+        or_dash(&name),
         claim.map(full_name).unwrap_or_default(),
         joined(&|device| format!("{}/{}", device.backend, device.device)),
         joined(&|device| device.cpus.clone()),
@@ -99,11 +99,6 @@ fn row(pod: &AdminPod, container: Option<&AdminPodContainer>, claim: Option<&Adm
         id,
         joined(&|device| device.cdi_ids.join(" ")),
     ]
-}
-
-/// Not known, or nobody.
-fn or_hyphen(text: String) -> String {
-    if text.is_empty() { "-".to_owned() } else { text }
 }
 
 fn full_name(claim: &AdminPodClaim) -> String {

@@ -20,7 +20,7 @@ use std::{
 
 use clap::ValueEnum;
 use hostler_api::Chain;
-use hostler_process::is_output_gone;
+use hostler_cli::reader::is_output_gone;
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH},
     flag,
@@ -49,7 +49,7 @@ const FRAME: Duration = Duration::from_secs(1);
 const SIGNALS_SEEN: Duration = Duration::from_millis(250);
 /// How long an answer is waited for: longer, and keys would seem dead.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Columns where nobody says how many there are.
+/// The number of columns where none is known.
 const USUAL_COLUMNS: usize = 80;
 
 /// Show the machine live: packages, NUMA nodes, caches, cores and devices, who holds them, and the load of each CPU
@@ -59,7 +59,7 @@ pub(super) struct TopArgs {
     /// Print it once and end; so it is too where standard output is no terminal
     #[arg(long)]
     once: bool,
-    /// Whose letters and table are shown first
+    /// The holders whose letters and table are shown first
     #[arg(long, value_enum, default_value_t)]
     by: TopTable,
     /// Shape of the answer
@@ -138,7 +138,7 @@ fn live(client: &DaemonClient, usage: MachineUsage, table: TopTable) -> Result<(
         }
         match top.heed(&ended, &keyboard) {
             Ok(TopStep::Continue) => {}
-            // A terminal that has gone away has nobody in front of it.
+            // A terminal that has gone away has no reader.
             Ok(TopStep::End) | Err(_) => return Ok(()),
         }
         top.look(client);
@@ -157,14 +157,14 @@ fn stop_signals() -> io::Result<Arc<AtomicBool>> {
     Ok(ended)
 }
 
-/// What follows a frame.
+/// The step that follows a frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum TopStep {
     Continue,
     End,
 }
 
-/// What is shown, and how.
+/// The live view: the machine, and how it is shown.
 #[derive(Debug)]
 struct LiveTop {
     usage: MachineUsage,

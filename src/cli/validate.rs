@@ -11,6 +11,7 @@ use hostler_files::{read_argument, read_stream};
 use super::{CliFailure, CliOutcome};
 use crate::{
     config::DaemonConfig,
+    units::count,
     validate::{ValidationReport, ValidationTarget, check},
 };
 
@@ -53,8 +54,7 @@ pub(super) fn run(args: &ValidateArgs, out: &mut dyn Write) -> Result<CliOutcome
             }
         }
     }
-    let plural = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
-    writeln!(out, "{} checked, {}", plural(checked, "object"), plural(problems, "problem"))?;
+    writeln!(out, "{} checked, {}", count(checked, "object"), count(problems, "problem"))?;
     Ok(if problems == 0 { CliOutcome::Done } else { CliOutcome::NotInOrder })
 }
 

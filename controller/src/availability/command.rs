@@ -3,16 +3,20 @@
 use std::{
     io::{self, Write},
     path::PathBuf,
+    thread,
     time::{Duration, Instant},
 };
 
-use clap::ValueEnum;
-use hostler_api::plain;
-use hostler_cluster::{ConnectError, HttpService};
-use tokio::{runtime, time::sleep};
+use hostler_cli::{
+    output::{DocumentFormat, write_document},
+    watch::{ShownDocument, Watch, WatchArgs},
+};
+use hostler_cluster::ConnectError;
+use tokio::runtime::{self, Runtime};
 
 use super::{Availability, AvailabilityBy, table};
 use crate::{
+    COMPONENT,
     cluster_args::ClusterArgs,
     held::while_read,
     plan::{ClusterReadError, InputLayer, InputProblem, LiveCluster, Manifests, for_each_text},
@@ -44,32 +48,17 @@ pub(crate) struct AvailabilityArgs {
     by: AvailabilityBy,
     /// Manifests instead of a cluster: nodes, slices, classes, claims, rules, reports of nodes, Reservations; a folder
     /// is read with all that is below it; - for standard input
-    #[arg(short, long = "filename", value_name = "FILE|DIR", conflicts_with_all = ["kubeconfig", "context", "controller"])]
+    #[arg(short, long = "filename", value_name = "FILE|DIR", conflicts_with_all = ["kubeconfig", "context", "controller", "watch"])]
     files: Vec<PathBuf>,
     #[command(flatten)]
     access: ClusterArgs,
     #[command(flatten)]
     remote: RemoteArgs,
-    /// Go on, and answer again whenever the answer is another one
-    #[arg(long, conflicts_with = "files")]
-    watch: bool,
-    /// How the answer looks
+    #[command(flatten)]
+    watch: WatchArgs,
+    /// How the answer looks; wide has every state, amounts and classes
     #[arg(short, long, value_enum, default_value_t)]
-    output: AvailabilityFormat,
-}
-
-/// The shape of the answer.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
-enum AvailabilityFormat {
-    /// For people
-    #[default]
-    Table,
-    /// For people, with every state, amounts and classes
-    Wide,
-    /// For programs, as JSON
-    Json,
-    /// For programs, as YAML
-    Yaml,
+    output: DocumentFormat,
 }
 
 /// The reason why there is no answer.
@@ -96,9 +85,6 @@ pub(crate) enum AvailabilityError {
     /// The answer cannot be written.
     #[error("failed to write the answer")]
     Output(#[from] io::Error),
-    /// The answer cannot be put into YAML.
-    #[error("failed to write the answer as YAML")]
-    Yaml(#[from] serde_saphyr::SerializeError),
 }
 
 /// Answers on `out`.
@@ -110,82 +96,58 @@ pub(crate) fn run(args: &AvailabilityArgs, out: &mut dyn Write) -> Result<(), Av
             manifests.read(&input, InputLayer::Files, &mut problems);
         });
         problems.extend(unreadable);
-        return args.write(&args.answer(manifests, problems)?, out);
+        let answer = args.answer(manifests, problems)?;
+        return Ok(write_document(&answer, args.output, out, |width| table::text(&answer, width))?);
     }
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(AvailabilityError::Runtime)?;
+    let mut shown = ShownDocument::new(args.output, args.watch);
+    let mut show = |answer| shown.show(answer, out, table::text);
+    if args.remote.is_named() {
+        return args.ask_controller(&runtime, show);
+    }
     runtime.block_on(while_read(async {
-        match (args.remote.is_named(), args.watch) {
-            (true, _) => args.ask_controller(&args.remote.service()?, out).await,
-            (false, true) => args.follow(out).await,
-            (false, false) => args.ask(out).await,
+        match args.watch.watch {
+            true => args.follow(show).await,
+            false => Ok(show(args.ask().await?)?),
         }
     }))
 }
 
-/// Answers that were shown to a watching user.
-#[derive(Default)]
-struct ShownAnswers {
-    last: Option<Availability>,
-}
-
-impl ShownAnswers {
-    /// Shows an answer if it differs from the last one.
-    fn show(
-        &mut self,
-        args: &AvailabilityArgs,
-        answer: Availability,
-        out: &mut dyn Write,
-    ) -> Result<(), AvailabilityError> {
-        if self.last.as_ref() == Some(&answer) {
-            return Ok(());
-        }
-        if self.last.is_some() {
-            writeln!(out, "{}", if args.output == AvailabilityFormat::Yaml { "---" } else { "" })?;
-        }
-        args.write(&answer, out)?;
-        out.flush()?;
-        self.last = Some(answer);
-        Ok(())
-    }
-}
-
 impl AvailabilityArgs {
-    /// Reads the cluster once; the user needs the right to list, and no other.
-    async fn ask(&self, out: &mut dyn Write) -> Result<(), AvailabilityError> {
+    /// Reads the cluster once; the user needs to list, and nothing else.
+    async fn ask(&self) -> Result<Availability, AvailabilityError> {
         let cluster = LiveCluster::connect(&self.access).await?;
         let (mut manifests, mut problems) = (Manifests::default(), Vec::new());
         cluster.read_stock(&mut |input| manifests.read(&input, InputLayer::Base, &mut problems)).await?;
-        self.write(&self.answer(manifests, problems)?, out)
+        self.answer(manifests, problems)
     }
 
-    /// Asks a controller, once or again and again. A watching user's question without an answer is asked again: the
-    /// controller may be about to restart.
-    async fn ask_controller(&self, service: &HttpService, out: &mut dyn Write) -> Result<(), AvailabilityError> {
+    /// Asks a controller, once or again and again. While it is watched, one that does not answer is asked again: it may
+    /// be about to start anew.
+    fn ask_controller(
+        &self,
+        runtime: &Runtime,
+        show: impl FnMut(Availability) -> io::Result<()>,
+    ) -> Result<(), AvailabilityError> {
+        let service = runtime.block_on(async { self.remote.service() })?;
         let path = format!("/v1/availability?by={}", self.by.as_str());
-        let mut shown = ShownAnswers::default();
-        shown.show(self, remote::get(service, &path).await?, out)?;
-        if !self.watch {
-            return Ok(());
-        }
-        loop {
-            sleep(BETWEEN_QUESTIONS).await;
-            match remote::get(service, &path).await {
-                Ok(answer) => shown.show(self, answer, out)?,
-                Err(RemoteError::Call(failure)) if failure.is_transient() => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+        let fetch = || Ok(runtime.block_on(remote::get(&service, &path))?);
+        let is_passing = |error: &AvailabilityError| match error {
+            AvailabilityError::Remote(RemoteError::Call(failure)) => failure.is_transient(),
+            _ => false,
+        };
+        let wait = || thread::sleep(BETWEEN_QUESTIONS);
+        Watch { program: COMPONENT, args: self.watch, is_passing }.run(wait, fetch, show)
     }
 
-    /// Watches the cluster, and answers whenever the answer differs from the last one.
-    async fn follow(&self, out: &mut dyn Write) -> Result<(), AvailabilityError> {
+    /// Watches the cluster, and answers whenever the answer is another one.
+    async fn follow(&self, mut show: impl FnMut(Availability) -> io::Result<()>) -> Result<(), AvailabilityError> {
         let client = self.access.client().map_err(AvailabilityError::Connect)?;
         let (_tasks, mut view_rx) = run::follow(client).await?;
-        let mut shown = ShownAnswers::default();
         while view_rx.changed().await.is_ok() {
             let view = view_rx.borrow_and_update().clone();
             if view.missing().is_empty() {
-                shown.show(self, Availability::of(&view.stock, self.by).with_names(&view.reservations), out)?;
+                show(Availability::of(&view.stock, self.by).with_names(&view.reservations))?;
             }
         }
         Ok(())
@@ -200,18 +162,5 @@ impl AvailabilityArgs {
         let mut account = StockAccount::default();
         let stock = account.update(&mut manifests.facts, &mut reports);
         Ok(Availability::of(stock, self.by).with_names(&manifests.reservations))
-    }
-
-    fn write(&self, answer: &Availability, out: &mut dyn Write) -> Result<(), AvailabilityError> {
-        match self.output {
-            AvailabilityFormat::Table => out.write_all(plain(&table::narrow(answer)).as_bytes())?,
-            AvailabilityFormat::Wide => out.write_all(plain(&table::wide(answer)).as_bytes())?,
-            AvailabilityFormat::Json => {
-                serde_json::to_writer_pretty(&mut *out, answer).map_err(io::Error::from)?;
-                writeln!(out)?;
-            }
-            AvailabilityFormat::Yaml => out.write_all(serde_saphyr::to_string(answer)?.as_bytes())?,
-        }
-        Ok(())
     }
 }

@@ -6,7 +6,10 @@ use hostler_api::{
     hardware::{AmountCounts, DeviceTotals},
     listed, plain_line,
 };
-use hostler_cli::table::TextTable;
+use hostler_cli::{
+    output::TableWidth,
+    table::{TextTable, or_dash},
+};
 
 use super::{Availability, AvailabilityBy, AvailabilityCounts, AvailabilityRow};
 use crate::held::KeptReservation;
@@ -25,17 +28,9 @@ const STATES: [StateColumn; 7] = [
 /// The first columns, which are always shown.
 const ALWAYS: usize = 2;
 
-/// Writes the rows, and their sum.
-pub(crate) fn narrow(answer: &Availability) -> String {
-    text(answer, false)
-}
-
-/// Writes the rows, with every state, amounts and classes.
-pub(crate) fn wide(answer: &Availability) -> String {
-    text(answer, true)
-}
-
-fn text(answer: &Availability, is_wide: bool) -> String {
+/// Writes the rows, and their sum; a wide answer has every state, amounts and classes.
+pub(super) fn text(answer: &Availability, width: TableWidth) -> String {
+    let is_wide = width == TableWidth::Wide;
     let states: Vec<StateColumn> = STATES
         .into_iter()
         .enumerate()
@@ -136,10 +131,6 @@ fn amounts(counts: &AvailabilityCounts) -> String {
         format!("{name} {}/{}", amounts.free.human(), amounts.capacity.human())
     };
     or_dash(&listed(usize::MAX, ", ", counts.amounts.iter().map(of)))
-}
-
-fn or_dash(text: &str) -> String {
-    if text.is_empty() { "-".to_owned() } else { text.to_owned() }
 }
 
 fn notes(answer: &Availability) -> String {

@@ -6,11 +6,13 @@ use std::{
     time::Duration,
 };
 
-use clap::ValueEnum;
 use hostler_api::{
     hardware::{GROUP, VERSION},
-    plain,
     reservation::{RESERVATION_KIND, RESERVATIONS, Reservation},
+};
+use hostler_cli::{
+    output::DocumentFormat,
+    watch::{ShownDocument, WatchArgs},
 };
 use hostler_cluster::{ApiFailure, Collection, ConnectError, FollowEvent, Follower};
 use tokio::{runtime, time::sleep};
@@ -37,24 +39,11 @@ Exit codes: 0 answered, 2 wrong usage, or no answer.";
 pub(crate) struct HoldsArgs {
     #[command(flatten)]
     access: ClusterArgs,
-    /// Go on, and answer again whenever the answer is another one
-    #[arg(long)]
-    watch: bool,
-    /// How the answer looks
+    #[command(flatten)]
+    watch: WatchArgs,
+    /// How the answer looks: table has a row for each Reservation, wide one for each device
     #[arg(short, long, value_enum, default_value_t)]
-    output: HoldsFormat,
-}
-
-/// The shape of the answer.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
-enum HoldsFormat {
-    /// For people: a row for each Reservation
-    #[default]
-    Table,
-    /// For people: a row for each device
-    Wide,
-    /// For programs, as JSON
-    Json,
+    output: DocumentFormat,
 }
 
 /// The reason why there is no answer.
@@ -93,7 +82,6 @@ pub(crate) fn reservations() -> Collection {
 struct Watched {
     known: BTreeMap<String, Reservation>,
     is_listed: bool,
-    shown: Option<HoldsAnswer>,
 }
 
 impl HoldsArgs {
@@ -101,18 +89,19 @@ impl HoldsArgs {
         let client = self.access.client().map_err(HoldsError::Connect)?;
         let mut follower = Follower::new(client, reservations());
         let mut watched = Watched::default();
+        let mut shown = ShownDocument::new(self.output, self.watch);
         loop {
             match follower.next().await {
                 Ok(event) => watched.take(event),
                 Err(failure) if failure.is_unknown_resource() => return Err(HoldsError::NotServed(failure)),
-                // A watching user has time: the next call makes the connection anew. A connection may also break in the
-                // middle of a list.
-                Err(failure) if watched.shown.is_some() && failure.is_transient() => sleep(AGAIN).await,
+                // A watching user has time: the next call makes the connection anew. It may break in the middle of a
+                // list as well.
+                Err(failure) if shown.has_any() && failure.is_transient() => sleep(AGAIN).await,
                 Err(failure) => return Err(HoldsError::Read(failure)),
             }
             if watched.is_listed {
-                watched.show(self.output, out)?;
-                if !self.watch {
+                shown.show(HoldsAnswer::of(&watched.known), out, table::text)?;
+                if !self.watch.watch {
                     return Ok(());
                 }
             }
@@ -134,26 +123,5 @@ impl Watched {
             FollowEvent::ListEnded => self.is_listed = true,
             FollowEvent::UpToDate => {}
         }
-    }
-
-    fn show(&mut self, format: HoldsFormat, out: &mut dyn Write) -> Result<(), HoldsError> {
-        let answer = HoldsAnswer::of(&self.known);
-        if self.shown.as_ref() == Some(&answer) {
-            return Ok(());
-        }
-        if self.shown.is_some() {
-            writeln!(out)?;
-        }
-        match format {
-            HoldsFormat::Table => out.write_all(plain(&table::narrow(&answer)).as_bytes())?,
-            HoldsFormat::Wide => out.write_all(plain(&table::wide(&answer)).as_bytes())?,
-            HoldsFormat::Json => {
-                serde_json::to_writer_pretty(&mut *out, &answer).map_err(io::Error::from)?;
-                writeln!(out)?;
-            }
-        }
-        out.flush()?;
-        self.shown = Some(answer);
-        Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{io, time::Duration};
 
-use hostler_process::is_output_gone;
+use hostler_cli::reader::is_output_gone;
 use tokio::time::sleep;
 
 /// The interval between two checks of standard output.

@@ -1,12 +1,23 @@
 //! The table of Reservations, for people.
 
-use hostler_api::well_known::HELD_TAINT;
-use hostler_cli::table::TextTable;
+use hostler_api::{plain_line, well_known::HELD_TAINT};
+use hostler_cli::{
+    output::TableWidth,
+    table::{TextTable, or_dash},
+};
 
 use super::{HeldReservation, HoldsAnswer};
 
-/// One row for each Reservation, and below them the reasons of those that are not kept.
-pub(super) fn narrow(answer: &HoldsAnswer) -> String {
+/// Writes the answer in rows.
+pub(super) fn text(answer: &HoldsAnswer, width: TableWidth) -> String {
+    match width {
+        TableWidth::Narrow => narrow(answer),
+        TableWidth::Wide => wide(answer),
+    }
+}
+
+/// One row for each Reservation, and below them why those that are not kept are not.
+fn narrow(answer: &HoldsAnswer) -> String {
     let mut table = TextTable::new(&["NAME", "PHASE", "HELD", "NODE", "FOR", "HAS", "UNTIL"]);
     for one in &answer.reservations {
         let HeldReservation { name, phase, held, node_name, owners, current_owners, until, devices, .. } = one;
@@ -22,11 +33,13 @@ pub(super) fn narrow(answer: &HoldsAnswer) -> String {
         table.row(cells.each_ref());
     }
     let why = answer.reservations.iter().filter(|one| !one.message.is_empty());
-    table.to_string() + &why.map(|one| format!("{}: {}: {}\n", one.name, one.reason, one.message)).collect::<String>()
+    let lines =
+        why.map(|one| plain_line(&format!("{}: {}: {}", one.name, one.reason, one.message)).into_owned() + "\n");
+    table.to_string() + &lines.collect::<String>()
 }
 
 /// One row for each device.
-pub(super) fn wide(answer: &HoldsAnswer) -> String {
+fn wide(answer: &HoldsAnswer) -> String {
     let mut table = TextTable::new(&["NAME", "STATE", "DEVICE", "DRIVER", "CLAIM", "TAKEN BY", "TAINT"]);
     for (one, device) in answer.reservations.iter().flat_map(|one| one.devices.iter().map(move |device| (one, device)))
     {
@@ -46,8 +59,4 @@ pub(super) fn wide(answer: &HoldsAnswer) -> String {
         table.row(cells.each_ref());
     }
     table.to_string()
-}
-
-fn or_dash(text: &str) -> String {
-    if text.is_empty() { "-".to_owned() } else { text.to_owned() }
 }

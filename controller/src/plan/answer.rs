@@ -5,12 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use hostler_allocator::plan::{
     CutShort, DeviceCount, NodeLeft, Order, Placement, Plan, PlanOptions, SetPlan, Snapshot, Verdict,
 };
+use hostler_cli::output::API_VERSION;
 use serde::{Deserialize, Serialize};
 
-/// Version of the answer: it changes when a field changes its meaning or goes away; fields may be added.
-pub(crate) const ANSWER_VERSION: &str = "output.hostler.dev/v1";
-
-/// The most nodes that are named with a reason.
+/// Nodes that are named with a reason.
 const EXAMPLES: usize = 10;
 
 /// Answer to a question about which pods fit, and where.
@@ -141,7 +139,7 @@ impl PlanAnswer {
         let classes = counts(before.classes, after.classes);
         let drivers = counts(before.devices, after.devices);
         Self {
-            api_version: ANSWER_VERSION.to_owned(),
+            api_version: API_VERSION.to_owned(),
             kind: "Plan".to_owned(),
             kubernetes: options.version.to_string(),
             verdict: plan.verdict(),

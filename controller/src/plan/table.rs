@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use hostler_allocator::plan::Verdict;
 use hostler_api::{listed, plain_line};
-use hostler_cli::table::TextTable;
+use hostler_cli::{output::TableWidth, table::TextTable};
 
 use super::answer::{CountAnswer, NodeAnswer, PlacementAnswer, PlanAnswer, PodSetAnswer};
 
@@ -17,14 +17,12 @@ const FEW_REASONS: usize = 3;
 /// Resources that are shown for nodes that have them.
 const RESOURCES: [&str; 3] = ["cpu", "memory", "pods"];
 
-/// Writes the pods that fit, the reasons why no more do, and the devices that are left.
-pub(crate) fn narrow(answer: &PlanAnswer) -> String {
-    sections(answer, FEW_NODES, FEW_REASONS, Vec::new())
-}
-
-/// As [`narrow`], with every node and every reason.
-pub(crate) fn wide(answer: &PlanAnswer) -> String {
-    sections(answer, usize::MAX, usize::MAX, vec![nodes(&answer.nodes)])
+/// Writes what fits, why not more, and what is left; a wide answer has every node and every reason.
+pub(super) fn text(answer: &PlanAnswer, width: TableWidth) -> String {
+    match width {
+        TableWidth::Narrow => sections(answer, FEW_NODES, FEW_REASONS, Vec::new()),
+        TableWidth::Wide => sections(answer, usize::MAX, usize::MAX, vec![nodes(&answer.nodes)]),
+    }
 }
 
 fn sections(answer: &PlanAnswer, most_nodes: usize, most_reasons: usize, more: Vec<String>) -> String {

@@ -2,12 +2,13 @@
 //! created.
 
 use hostler_allocator::plan::{CutShort, PlanBoxes, PodSet, Refusal, SetPlan, Verdict};
+use hostler_cli::output::API_VERSION;
 use serde::Serialize;
 
 use super::problem::ApiProblem;
 use crate::{
     askers::ASKER_BOX,
-    plan::{ANSWER_VERSION, InputLayer, InputProblem, InputText, Manifests, asked_or_alone},
+    plan::{InputLayer, InputProblem, InputText, Manifests, asked_or_alone},
     view::ClusterView,
 };
 
@@ -71,7 +72,7 @@ pub(crate) fn fits(view: &ClusterView, text: String) -> Result<FitsAnswer, ApiPr
     let (sets, options) = (sets(&manifests)?, &view.options);
     let (snapshot, mut asker) = (manifests.snapshot(), PlanBoxes::for_all(ASKER_BOX));
     Ok(FitsAnswer {
-        api_version: ANSWER_VERSION,
+        api_version: API_VERSION,
         kind: "Fits",
         kubernetes: options.version.to_string(),
         pod_sets: sets.iter().map(|set| FitOfPods::new(snapshot.fit(set, options, &mut asker))).collect(),

@@ -10,6 +10,7 @@ use hostler_api::{
     ExactQuantity,
     hardware::{DeviceState, DeviceTotals},
 };
+use hostler_cli::output::API_VERSION;
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeSeq};
 
 use super::{
@@ -19,7 +20,6 @@ use super::{
     revisions::NewEntries,
 };
 use crate::{
-    plan::ANSWER_VERSION,
     reports::ReportFreshness,
     stock::{NodeSummary, Tally},
     view::ClusterView,
@@ -130,7 +130,7 @@ impl GridFilter {
     /// Returns all nodes that the filter selects.
     pub(crate) fn all(&self, entries: &NewEntries<NodeSummary>, view: &ClusterView, revision: String) -> GridAnswer {
         let rows = entries.changed.iter().filter_map(|(name, summary)| self.row(name, summary, view));
-        GridAnswer { api_version: ANSWER_VERSION, kind: "NodeGrid", revision, nodes: rows.collect() }
+        GridAnswer { api_version: API_VERSION, kind: "NodeGrid", revision, nodes: rows.collect() }
     }
 
     /// Returns the news for a follower with this filter.

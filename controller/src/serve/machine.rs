@@ -5,13 +5,13 @@ use std::{collections::BTreeMap, sync::Arc};
 use hostler_allocator::plan::StockDevice;
 use hostler_api::ObjectKey;
 use hostler_api::hardware::{AmountCounts, DeviceState};
+use hostler_cli::output::API_VERSION;
 use serde::Serialize;
 
 use super::{access::Visitor, problem::ApiProblem};
 use crate::{
     held::{KeptBy, KeptReservation},
     hold::{DeviceKey, ReservationObject},
-    plan::ANSWER_VERSION,
     reports::ReportFreshness,
     view::ClusterView,
 };
@@ -107,7 +107,7 @@ pub(crate) fn machine(view: &ClusterView, name: &str, visitor: &Visitor) -> Resu
     let reservations: BTreeMap<&str, &ReservationObject> =
         devices.iter().filter_map(kept_for).map(|it| (&*it.name, it)).collect();
     Ok(MachineAnswer {
-        api_version: ANSWER_VERSION,
+        api_version: API_VERSION,
         kind: "Machine",
         name: name.to_owned(),
         is_there: summary.is_there,

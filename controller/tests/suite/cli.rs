@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
 fn controller(args: &[&str]) -> Output {
@@ -115,4 +115,29 @@ fn a_context_that_is_not_there_is_told_with_those_that_are() {
 #[test]
 fn a_wrong_call_is_told_from_work_that_failed() {
     assert_eq!(controller(&["walk"]).status.code(), Some(2));
+}
+
+#[test]
+fn answers_have_colours_on_a_terminal_alone() {
+    let temp = tempfile::tempdir().unwrap();
+    let class = "{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: gpu}}";
+    fs::write(temp.path().join("class.yaml"), class).unwrap();
+    let file = temp.path().join("class.yaml").display().to_string();
+    let piped = String::from_utf8(controller(&["availability", "-f", &file]).stdout).unwrap();
+    assert!(piped.starts_with("CLASS") && !piped.contains('\x1b'), "{piped}");
+    let on_a_terminal = |environment: &str| {
+        let line = format!("{environment} {} availability -f {file}", env!("CARGO_BIN_EXE_hostler-controller"));
+        let made = Command::new("script")
+            .args(["-qec", &line, "/dev/null"])
+            .stdin(Stdio::null())
+            .env("TERM", "xterm")
+            .output();
+        made.ok().filter(|output| output.status.success()).map(|output| String::from_utf8(output.stdout).unwrap())
+    };
+    let (Some(coloured), Some(plain)) = (on_a_terminal(""), on_a_terminal("NO_COLOR=1")) else {
+        println!("skipped: there is no script(1) here to make a terminal");
+        return;
+    };
+    assert!(coloured.starts_with("\x1b[1mCLASS"), "{coloured}");
+    assert!(!plain.contains('\x1b'), "{plain}");
 }

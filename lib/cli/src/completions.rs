@@ -1,10 +1,10 @@
-//! Scripts that make shells complete a program's command line. A script asks the program itself at every Tab, with a variable set, so
-//! what it knows is never older than the program.
+//! Scripts that make shells complete a program's command line. A script asks the program itself at every Tab, with
+//! a variable set, so what it knows is never older than the program.
 
 use std::{
     env,
     ffi::{OsStr, OsString},
-    io,
+    io::{self, Write},
     os::unix::ffi::OsStrExt,
 };
 
@@ -20,9 +20,20 @@ pub struct Completions {
     pub variable: &'static str,
 }
 
+/// The arguments of `completions`.
+#[derive(clap::Args, Debug)]
+pub struct CompletionsArgs {
+    /// The shell
+    shell: Shell,
+}
+
 impl Completions {
-    /// The script for a shell.
-    pub fn script(&self, shell: Shell) -> io::Result<Vec<u8>> {
+    /// Writes the script for the shell that the arguments name.
+    pub fn write(&self, args: &CompletionsArgs, out: &mut dyn Write) -> io::Result<()> {
+        out.write_all(&self.script(args.shell)?)
+    }
+
+    fn script(&self, shell: Shell) -> io::Result<Vec<u8>> {
         let Self { program, variable } = *self;
         let name = shell.to_string();
         let shells = Shells::builtins();

@@ -12,8 +12,9 @@ const NARROWEST: usize = 16;
 /// Names are cut no shorter than this.
 const SHORTEST: usize = 20;
 
-/// Rows under headings; each column as wide as its widest cell. On a terminal the last column is as wide as there is room, and where
-/// that is none, the longest names before it are cut in the middle. Pipes and files get every name whole.
+/// Rows under headings; each column as wide as its widest cell. On a terminal the last column is as wide as there
+/// is room, and where that is none, the longest names before it are cut in the middle. Pipes and files get every
+/// name whole.
 #[derive(Debug)]
 pub struct TextTable {
     headings: Vec<String>,
@@ -59,7 +60,7 @@ impl TextTable {
     }
 }
 
-/// `16`, `1.5Gi`, `3/4`, `24h`: whether all parts are numbers, with no more than a short unit behind them.
+/// True if all parts are numbers with no more than a short unit behind them: `16`, `1.5Gi`, `3/4`, `24h`.
 fn is_number(cell: &str) -> bool {
     let is_part = |part: &str| {
         let digits = part.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -120,6 +121,11 @@ fn broken(line: String, before: usize, room: Option<usize>) -> Vec<String> {
     let begun =
         |(index, text): (usize, String)| if index == 0 { format!("{kept}{text}") } else { format!("{indent}{text}") };
     lines.into_iter().enumerate().map(begun).collect()
+}
+
+/// Returns a text, or a hyphen where there is none.
+pub fn or_dash(text: &str) -> String {
+    if text.is_empty() { "-".to_owned() } else { text.to_owned() }
 }
 
 /// A cell is one line, whatever stands in it.

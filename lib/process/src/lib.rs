@@ -7,12 +7,10 @@ pub mod config;
 mod figures;
 pub mod log;
 pub mod notify;
-mod output;
 pub mod serve;
 mod signals;
 pub mod tasks;
 
 pub use figures::FigureFormat;
-pub use output::is_output_gone;
 pub use signals::StopSignals;
 pub use tasks::{EndedService, Outcome, Tasks};

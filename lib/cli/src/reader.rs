@@ -4,8 +4,8 @@ use std::{io, os::fd::AsFd};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// True if the terminal of standard output has gone away, or the reader of its pipe has. A command that shows changes would else
-/// notice with the next one only, which may never come.
+/// True if the terminal of standard output has gone away, or the reader of its pipe has. A command that shows
+/// changes would else notice with the next one only, which may never come.
 pub fn is_output_gone() -> bool {
     is_gone(io::stdout().as_fd())
 }

@@ -1,10 +1,10 @@
 //! YAML that says what the JSON says: keys are texts there, and stay texts here.
 //!
-//! A map with numbers for keys is written by JSON with quoted keys, by a YAML writer with numbers, and whoever reads both
-//! finds two different documents. So what is written is the JSON, in the order of its fields.
+//! A map with numbers for keys is written by JSON with quoted keys, by a YAML writer with numbers: two
+//! different documents. So the writer writes the JSON, in the order of its fields.
 //!
-//! What a terminal would act upon leaves this program as `\u200e`, which is the same text in JSON and in YAML between double
-//! quotes, and another one elsewhere.
+//! A character that a terminal would act upon leaves the program as `\u200e`, which is the same text in JSON and in
+//! YAML between double quotes, and another one elsewhere.
 
 use std::{borrow::Cow, fmt};
 
@@ -27,17 +27,17 @@ enum OrderedJson {
     Object(Vec<(String, OrderedJson)>),
 }
 
-/// The YAML of a value.
-pub(super) fn to_yaml(value: &impl Serialize) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
+/// Returns the YAML of a value.
+pub(crate) fn to_yaml(value: &impl Serialize) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
     let json: OrderedJson = serde_json::from_str(&serde_json::to_string(value)?)?;
     if json.has_name_to_quote() {
-        // The writer lets nobody quote a key. JSON is YAML, with quotes around everything.
+        // The writer cannot be made to quote a key. JSON is YAML, with quotes around everything.
         return Ok(serde_json::to_string_pretty(value)? + "\n");
     }
     Ok(serde_saphyr::to_string(&json)?)
 }
 
-/// Whether a text is the same for its readers only between double quotes.
+/// True if readers get the same text only from double quotes.
 fn needs_quotes(text: &str) -> bool {
     matches!(plain(text), Cow::Owned(_))
 }

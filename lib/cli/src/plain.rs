@@ -1,6 +1,6 @@
-//! What others have named reaches a terminal as text only. Two nets: whatever is written to standard output or standard
-//! error passes a [`PlainWriter`], and answers of the daemon pass [`for_people`] before they are put into words, since only
-//! there a line end of ours differs from one that stands in a name.
+//! Names that others gave reach a terminal as text only. Two nets: all text for standard output and standard error
+//! passes a [`PlainWriter`], and answers of the daemon pass [`for_people`] before they are put into words, since
+//! only there a line end of ours differs from one that stands in a name.
 
 use std::io::{self, Write};
 
@@ -10,24 +10,24 @@ use serde_json::Value;
 
 /// Writes text without anything that a terminal acts upon, apart from line ends. JSON stays the same JSON.
 #[derive(Debug)]
-pub(super) struct PlainWriter<W> {
+pub(crate) struct PlainWriter<W> {
     out: W,
-    /// Whether everything is passed on as it is: an archive is no text.
-    bytes: bool,
+    /// True if everything is passed on as it is: an archive is no text.
+    is_raw: bool,
 }
 
 impl<W: Write> PlainWriter<W> {
-    pub(super) fn new(out: W, bytes: bool) -> Self {
-        Self { out, bytes }
+    pub(crate) fn new(out: W, is_raw: bool) -> Self {
+        Self { out, is_raw }
     }
 }
 
 impl<W: Write> Write for PlainWriter<W> {
-    /// Characters come whole: what formats them writes texts, and the buffer before this writer does not cut them.
+    /// Characters come whole: formatting writes texts, and the buffer before this writer does not cut them.
     fn write(&mut self, written: &[u8]) -> io::Result<usize> {
         match std::str::from_utf8(written) {
-            Ok(text) if !self.bytes => self.out.write_all(plain(text).as_bytes())?,
-            Err(_) if !self.bytes => self.out.write_all(plain(&String::from_utf8_lossy(written)).as_bytes())?,
+            Ok(text) if !self.is_raw => self.out.write_all(plain(text).as_bytes())?,
+            Err(_) if !self.is_raw => self.out.write_all(plain(&String::from_utf8_lossy(written)).as_bytes())?,
             _ => self.out.write_all(written)?,
         }
         Ok(written.len())
@@ -38,8 +38,8 @@ impl<W: Write> Write for PlainWriter<W> {
     }
 }
 
-/// An answer of which every text stands on one line, for people. Programs get it as it is.
-pub(super) fn for_people<T: Serialize + DeserializeOwned>(answer: T) -> T {
+/// Returns an answer of which every text stands on one line, for people. Programs get it as it is.
+pub fn for_people<T: Serialize + DeserializeOwned>(answer: T) -> T {
     let mut value = serde_json::to_value(&answer).unwrap_or_default();
     make_plain(&mut value);
     // Texts stay texts, so the shape is the same.

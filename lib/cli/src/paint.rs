@@ -1,7 +1,7 @@
-//! Colours, put on as the last thing before the terminal: words that say how something is, and headings.
+//! Colours, put on as the last thing before the terminal: on words that tell a state, and on headings.
 //!
-//! Nothing that makes text knows of colours, so no escape code can come from anywhere else. A word is painted where it begins
-//! a cell, that is a line or what two spaces set apart.
+//! Nothing that makes text knows of colours, so no escape code can come from anywhere else. A word is painted where
+//! it begins a cell, that is a line or what two spaces set apart.
 
 use std::io::{self, Write};
 
@@ -11,33 +11,42 @@ const RED: &str = "31";
 const BOLD: &str = "1";
 
 /// Words and their colours.
-const WORDS: [(&str, &str); 21] = [
+const WORDS: [(&str, &str); 30] = [
     ("FAIL", RED),
     ("absent", RED),
     ("Absent", RED),
     ("allocated", YELLOW),
+    ("Available", GREEN),
+    ("cordoned", YELLOW),
     ("drained", YELLOW),
     ("failed", RED),
+    ("Failed", RED),
+    ("Fencing", YELLOW),
     ("free", GREEN),
     ("Healthy", GREEN),
     ("held", YELLOW),
     ("in use", YELLOW),
     ("invalid", RED),
+    ("Lost", RED),
+    ("not ready", RED),
     ("ok", GREEN),
+    ("Pending", YELLOW),
     ("prepared", GREEN),
     ("preparing", YELLOW),
     ("quarantined", RED),
     ("registered", GREEN),
+    ("Releasing", YELLOW),
     ("unhealthy", RED),
     ("Unhealthy", RED),
     ("unknown", YELLOW),
     ("Unknown", YELLOW),
+    ("Waiting", YELLOW),
     ("warn", YELLOW),
 ];
 
 /// Paints whole lines on their way to `out`.
 #[derive(Debug)]
-pub(super) struct PaintWriter<W: Write> {
+pub(crate) struct PaintWriter<W: Write> {
     out: W,
     colours: bool,
     /// The line that has not ended yet.
@@ -45,7 +54,7 @@ pub(super) struct PaintWriter<W: Write> {
 }
 
 impl<W: Write> PaintWriter<W> {
-    pub(super) fn new(out: W, colours: bool) -> Self {
+    pub(crate) fn new(out: W, colours: bool) -> Self {
         Self { out, colours, begun: Vec::new() }
     }
 
@@ -83,12 +92,14 @@ fn painted(line: &str) -> String {
     if is_heading(line) {
         return format!("\x1b[{BOLD}m{}\x1b[0m\n", line.trim_end());
     }
+    // A line that is one cell with a colon is a field of YAML, of which the name says nothing of its value.
+    let ends: &[char] = if line.trim().contains("  ") { &[',', ':', '\n'] } else { &[',', '\n'] };
     let mut text = String::new();
     for (index, cell) in line.split("  ").enumerate() {
         if index > 0 {
             text.push_str("  ");
         }
-        text.push_str(&painted_cell(cell));
+        text.push_str(&painted_cell(cell, ends));
     }
     text
 }
@@ -99,11 +110,11 @@ fn is_heading(line: &str) -> bool {
     line.split_whitespace().count() > 1 && line.split_whitespace().all(capitals)
 }
 
-fn painted_cell(cell: &str) -> String {
+fn painted_cell(cell: &str, ends: &[char]) -> String {
     let start = cell.len() - cell.trim_start().len();
     let (indent, cell) = cell.split_at(start);
-    let ends = |rest: &str| rest.is_empty() || rest.starts_with([',', ':', '\n']);
-    let known = WORDS.iter().find(|(word, _)| cell.strip_prefix(word).is_some_and(ends));
+    let is_end = |rest: &str| rest.is_empty() || rest.starts_with(ends);
+    let known = WORDS.iter().find(|(word, _)| cell.strip_prefix(word).is_some_and(is_end));
     match known {
         Some((word, colour)) => format!("{indent}\x1b[{colour}m{word}\x1b[0m{}", &cell[word.len()..]),
         None => format!("{indent}{cell}"),
@@ -134,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_word_within_a_sentence_or_a_name_stays_as_it_is() {
-        for text in ["it is prepared\n", "prepared-later  x\n", "free of charge\n"] {
+        for text in ["it is prepared\n", "prepared-later  x\n", "free of charge\n", "  - free: 3\n", "    held: 2\n"] {
             assert_eq!(written(text, true), text);
         }
     }
