@@ -85,7 +85,7 @@ pub(super) enum ClientError {
     /// There is no socket.
     #[error("no daemon listens on {}: start it (systemctl start hostler), or name its socket with --socket", .0.display())]
     NotRunning(PathBuf),
-    /// The socket is there, and nobody behind it.
+    /// The socket is there, and no daemon behind it.
     #[error("the daemon behind {} is gone: start it again (systemctl start hostler)", .0.display())]
     Gone(PathBuf),
     /// A file that is no socket was named.
@@ -101,7 +101,7 @@ pub(super) enum ClientError {
         #[source]
         source: io::Error,
     },
-    /// Nobody answers there.
+    /// No daemon answers there.
     #[error("no daemon listens on {address}: start it (systemctl start hostler)")]
     Unreachable {
         address: SocketAddr,
@@ -135,7 +135,7 @@ pub(super) enum ClientError {
 }
 
 impl ClientError {
-    /// Whether a daemon that comes back, or is done with something else, would answer.
+    /// True if a daemon that comes back, or is done with something else, would answer.
     pub(super) fn is_passing(&self) -> bool {
         matches!(
             self,

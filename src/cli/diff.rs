@@ -38,7 +38,7 @@ pub(super) struct DiffArgs {
     /// Capture, or folder that holds sys/ and proc/; - for this machine
     #[arg(value_name = "BEFORE")]
     before: PathBuf,
-    /// What it is compared with; this machine where absent
+    /// The machine to compare with; this machine where absent
     #[arg(value_name = "AFTER", default_value = "-")]
     after: PathBuf,
     /// Shape of the answer
@@ -54,7 +54,7 @@ struct DiffDocument {
     version: u32,
     before: DiffSide,
     after: DiffSide,
-    /// What the comparison cannot see.
+    /// Facts that the comparison cannot see.
     notes: Vec<String>,
     differences: Vec<SubjectDifference>,
 }
@@ -63,7 +63,7 @@ struct DiffDocument {
 #[derive(Debug, Serialize)]
 struct DiffSide {
     name: String,
-    /// Seconds since 1970; absent where nobody has noted it.
+    /// Seconds since 1970; absent where it was not noted.
     taken_at: Option<u64>,
 }
 
@@ -116,7 +116,7 @@ fn side(path: &Path, opened: &OpenedMachine) -> DiffSide {
     DiffSide { name, taken_at: opened.manifest.as_ref().map(|manifest| manifest.taken_at) }
 }
 
-/// Where one side has pseudonyms for serial numbers, the other gets them too: devices are named by them.
+/// Gives the other side pseudonyms too where one has them for serial numbers: devices are named by them.
 fn alike(
     before: OpenedMachine,
     after: OpenedMachine,

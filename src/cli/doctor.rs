@@ -37,9 +37,9 @@ pub(super) struct DoctorArgs {
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum FindingLevel {
-    /// As it should be.
+    /// All is as it should be.
     Ok,
-    /// It works, but not all of it, or not as well as it could.
+    /// Something works, but not all of it, or not as well as it could.
     Warn,
     /// Something does not work.
     Fail,
@@ -48,13 +48,13 @@ enum FindingLevel {
 /// The result of a check.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 struct DoctorFinding {
-    /// What was looked at.
+    /// The subject of the check.
     check: &'static str,
     /// How bad it is.
     level: FindingLevel,
-    /// What was seen.
+    /// The result in words.
     found: String,
-    /// What to do; empty where nothing needs to be done.
+    /// The way to repair it; empty where nothing needs to be done.
     fix: String,
 }
 

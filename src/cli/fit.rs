@@ -1,4 +1,4 @@
-//! Claims that nobody has allocated: read from files, and what they would be given here.
+//! Claims that are not allocated: read from files, and what they would be given here.
 
 use std::{
     io::{self, Write},
@@ -18,12 +18,13 @@ use crate::{
     standalone::{DocumentError, parse_unallocated},
 };
 
-/// What the API server takes of one object, some hundred times.
+/// Some hundred times the most that the API server takes of one object.
 const MOST_BYTES: u64 = 64 << 20;
 
 #[derive(clap::Args, Debug)]
 pub(super) struct ExplainFitArgs {
-    /// Claims or templates of claims, and classes beside those of hostler's deployment, in YAML or JSON; - for standard input
+    /// Claims or templates of claims, and classes beside those of hostler's deployment, in YAML or JSON; - for
+    /// standard input
     #[arg(short, long, value_name = "FILE")]
     file: PathBuf,
     /// Shape of the answer

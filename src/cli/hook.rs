@@ -41,6 +41,6 @@ pub fn main(args: ArgsOs) -> ExitCode {
 }
 
 fn say(text: &str) {
-    // Nobody is left to tell if this fails.
+    // A closed standard error has no reader.
     let _ = writeln!(io::stderr(), "hostler: {text}");
 }

@@ -35,13 +35,13 @@ impl MachineArgs {
 /// A machine to look at, and the configuration to do it with.
 #[derive(Debug)]
 pub(super) struct OpenedMachine {
-    /// What is enabled and reserved.
+    /// The configuration: what is enabled and reserved.
     pub(super) config: DaemonConfig,
     /// The machine.
     pub(super) root: SysRoot,
-    /// What the capture says about itself; absent for this machine, and for trees that were made otherwise.
+    /// The manifest of the capture; absent for this machine, and for trees that were made otherwise.
     pub(super) manifest: Option<CaptureManifest>,
-    /// What is left out of the capture.
+    /// Files that are left out of the capture.
     pub(super) warnings: Vec<BackendWarning>,
     /// The unpacked capture goes when this value does.
     _capture: Option<UnpackedCapture>,

@@ -15,7 +15,7 @@ pub(super) struct NamespaceArgs {
 /// A claim as it is asked for.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct ClaimName {
-    /// Where a name is looked for.
+    /// Namespace of a name.
     pub(super) namespace: String,
     /// Name or UID.
     pub(super) name: String,

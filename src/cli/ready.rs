@@ -11,8 +11,8 @@ use crate::config::ListenAddress;
 /// Check whether the daemon is ready, or stands by ready to take over
 #[derive(clap::Args, Debug)]
 pub(super) struct ReadyArgs {
-    /// Only whether it lives: it still decides about claims, ready or not. Hardware that does not answer is not cured by a
-    /// restart
+    /// Only whether it lives: it still decides about claims, ready or not. Hardware that does not answer is not
+    /// cured by a restart
     #[arg(long)]
     alive: bool,
     /// Socket to ask: of probes, of the command line, or of figures; without it probe.sock in the paths.run of the

@@ -17,7 +17,7 @@ use crate::{
     log::{LogEnd, ProcessLog},
 };
 
-/// What runs here never blocks; work on hardware and files, and the owners' decisions, have threads of their own. A second
+/// One: no task here blocks; work on hardware and files, and the owners' decisions, have threads of their own. A second
 /// thread would have little to do, and half of the processor time of a prepare went into waking one for the other.
 const WORKER_THREADS: usize = 1;
 
@@ -48,7 +48,7 @@ pub(super) fn run(args: &RunArgs) -> Result<CliOutcome, CliFailure> {
         }
     };
     match (result, log.end()) {
-        // Where nobody reads what is logged, to say why it failed would wait for ever.
+        // Where the log has no reader, to say why it failed would wait for ever.
         (Err(_), LogEnd::Stalled) => Ok(CliOutcome::NotInOrder),
         (result, _) => result,
     }
@@ -58,8 +58,8 @@ fn daemon(config: DaemonConfig, machine: RunningMachine, reload: ConfigReload) -
     let runtime = runtime::Builder::new_multi_thread().worker_threads(WORKER_THREADS).enable_all().build();
     let runtime = runtime.map_err(|source| CliFailure::step("start the runtime", source))?;
     let result = runtime.block_on(daemon::run(config, machine, reload));
-    // Drops what is left, sockets among it. Threads that are still at work were given up: a standby's wait for the lock,
-    // or a backend that a second signal did not wait for.
+    // Drops what is left, sockets among it. Threads that are still at work were given up: a standby's wait for
+    // the lock, or a backend that a second signal did not wait for.
     runtime.shutdown_timeout(LEAVE);
     result.map_err(|source| CliFailure::step("keep the daemon running", source))?;
     Ok(CliOutcome::Done)

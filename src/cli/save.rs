@@ -1,4 +1,4 @@
-//! Files that a command writes for whoever runs it: theirs alone, whole or not at all.
+//! Files that a command writes for its user: theirs alone, whole or not at all.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ enum SaveError {
     /// Something is there already.
     #[error("{} is there already", .0.display())]
     Exists(PathBuf),
-    /// What is there is no ordinary file and must not be replaced.
+    /// The path is no ordinary file and must not be replaced.
     #[error("{} is no file", .0.display())]
     NotAFile(PathBuf),
     /// The disk is full, or the folder is not ours.

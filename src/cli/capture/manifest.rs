@@ -1,4 +1,4 @@
-//! What a capture says about itself: `hostler-capture.json`, beside `sys` and `proc`. docs/capture.md describes it.
+//! The manifest of a capture: `hostler-capture.json`, beside `sys` and `proc`. docs/capture.md describes it.
 
 use hostler_linux::SysRoot;
 use serde::{Deserialize, Serialize};
@@ -8,13 +8,13 @@ use super::super::CliFailure;
 /// The file in the archive.
 pub(in crate::cli) const FILE: &str = "hostler-capture.json";
 
-/// It is a page or two; that of a stranger may be anything.
+/// Far more than a manifest has, which is a page or two; that of a stranger may be anything.
 const MOST_BYTES: u64 = 1 << 20;
 
 /// Raised when a field changes its meaning or goes away.
 const VERSION: u32 = 1;
 
-/// Where a capture comes from and what was done to it.
+/// Origin of a capture, and the changes that were made to it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(in crate::cli) struct CaptureManifest {
     /// Version of this form.
@@ -27,9 +27,9 @@ pub(in crate::cli) struct CaptureManifest {
     pub(in crate::cli) taken_at: u64,
     /// The backends that looked at it.
     pub(in crate::cli) backends: Vec<String>,
-    /// What stands where serial numbers were.
+    /// State of serial numbers.
     pub(in crate::cli) serials: SerialNumbers,
-    /// Whether the host's name is in it.
+    /// True if the host's name is in the capture.
     pub(in crate::cli) host_name: bool,
     /// Network addresses that were taken out.
     pub(in crate::cli) addresses_removed: usize,
@@ -39,11 +39,11 @@ pub(in crate::cli) struct CaptureManifest {
     pub(in crate::cli) unreadable: usize,
 }
 
-/// What stands where serial numbers were.
+/// State of serial numbers.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "state")]
 pub(in crate::cli) enum SerialNumbers {
-    /// They do.
+    /// Serial numbers as the machine has them.
     Kept,
     /// Pseudonyms.
     Replaced {

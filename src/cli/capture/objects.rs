@@ -1,8 +1,8 @@
-//! The API objects that the captured machine would have in a cluster: a Node and the ResourceSlices of its devices. Who plans
-//! with a node that is not there yet needs neither a backend nor the machine.
+//! The API objects that the captured machine would have in a cluster: a Node and the ResourceSlices of its devices.
+//! Who plans with a node that is not there yet needs neither a backend nor the machine.
 //!
-//! They are made of the capture and not of the machine: what is not in the one is not in the other, and whoever makes them
-//! again finds the same.
+//! They are made of the capture and not of the machine: what is not in the one is not in the other, and a second
+//! time makes the same.
 
 use std::{collections::BTreeMap, io, sync::Arc};
 
@@ -30,7 +30,7 @@ use crate::{
 /// The file in the archive; docs/capture.md describes it.
 pub(super) const FILE: &str = "hostler-objects.json";
 
-/// What a kubelet takes when nobody tells it otherwise.
+/// The number that a kubelet takes by default.
 const PODS: u64 = 110;
 
 const HUGE_PAGES: &str = "hugepages-";

@@ -1,4 +1,4 @@
-//! Names for serial numbers that tell devices apart and tell nobody the number.
+//! Names for serial numbers that tell devices apart and do not tell the number.
 //!
 //! A pseudonym is the beginning of HMAC-SHA-256 of the serial number, with the host's machine id as the key. So one
 //! device has one pseudonym in all captures of a machine, and who does not know the machine id cannot try out numbers.
@@ -14,20 +14,20 @@ use crate::cli::CliFailure;
 
 const MACHINE_ID: &str = "etc/machine-id";
 
-/// What is hashed goes behind one of these, so that one never stands for the other.
+/// The prefix of serial numbers. Hashed text goes behind a prefix, so that one never stands for the other.
 const OF_SERIAL: &[u8] = b"hostler serial number\0";
 const OF_KEY: &[u8] = b"hostler capture key\0";
 
 /// Makes pseudonyms.
 pub(super) struct SerialPseudonyms {
     key: hmac::Key,
-    /// Whether the key can be made again.
+    /// True if the key can be made again.
     is_stable: bool,
 }
 
 impl SerialPseudonyms {
-    /// Those of the host: of `root`, if it tells its machine id, else of the tree that we run in. Without a machine id the
-    /// key is random, and goes with this value.
+    /// Makes the names of the host: of `root`, if it tells its machine id, else of the tree that we run in.
+    /// Without a machine id the key is random, and goes with this value.
     pub(super) fn of_host(root: &SysRoot) -> Result<Self, CliFailure> {
         let read = |root: &SysRoot| machine_id(root).map_err(|failure| CliFailure::step("name the machine", failure));
         let id = read(root)?.map_or_else(|| read(&SysRoot::host()), |id| Ok(Some(id)))?;

@@ -22,7 +22,7 @@ use crate::cli::{CliFailure, doctor, inventory, machine::OpenedMachine};
 
 const HOST_NAME: &str = "proc/sys/kernel/hostname";
 
-/// What is kept although it identifies the machine.
+/// Facts that are kept although they identify the machine.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub(in crate::cli) struct KeptIdentifiers {
     /// Keep serial numbers; on network cards they hold the MAC address
@@ -38,7 +38,7 @@ pub(in crate::cli) struct KeptIdentifiers {
 pub(in crate::cli) struct MachineCapture {
     /// The `.tar.zst` archive.
     pub(in crate::cli) archive: Vec<u8>,
-    /// What is in it.
+    /// The manifest that is in the archive.
     pub(in crate::cli) manifest: CaptureManifest,
     /// Serial numbers that were taken out, each with what stands for it.
     pub(in crate::cli) replaced: BTreeMap<String, String>,
@@ -67,8 +67,8 @@ pub(in crate::cli) fn take(machine: &OpenedMachine, kept: KeptIdentifiers) -> Re
     Ok(MachineCapture { archive, manifest, replaced })
 }
 
-/// Reads all that any command reads of a machine; gives the backends that did. That a file cannot be read is a fact of the
-/// machine, which the capture will tell; that we are short of something is none.
+/// Reads all that any command reads of a machine; gives the backends that did. That a file cannot be read is a fact
+/// of the machine, which the capture will tell; that we are short of something is none.
 fn look(machine: &OpenedMachine, root: &SysRoot, kept: KeptIdentifiers) -> Result<Vec<String>, ReadFailure> {
     let seen = inventory::scan::scan_machine(&machine.config, root, None);
     doctor::look_at_machine(root);

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::{admin::types::CreateDevice, cli::CliFailure};
 
-/// What `--device` takes, for the help text.
+/// The language of `--device`, for the help text.
 pub(super) const HELP: &str = "\
 A device is written POOL/DEVICE, as `hostler inventory` shows it; instead of the pool its backend will do. That alone \
 asks for all of it. A part of a device is asked for by naming amounts of its capacities, or with capacity=AMOUNT where it has only one; request=NAME \
@@ -42,14 +42,14 @@ pub(super) enum DeviceArgError {
     /// The amount is none.
     #[error("{name}: {source}{near}")]
     Quantity {
-        /// What was given an amount.
+        /// The capacity that was given an amount.
         name: String,
         /// The field of a configuration that may have been meant, with the words in front; empty where none is near.
         near: String,
-        /// What is wrong with the amount.
+        /// The mistake in the amount.
         source: ParseQuantityError,
     },
-    /// What is asked for beyond amounts is wrong.
+    /// The configuration, which is asked for beyond amounts, is wrong.
     #[error("{}", listed(usize::MAX, "; ", .0))]
     Config(Vec<ConfigProblem>),
 }
@@ -110,7 +110,7 @@ fn field(name: &str) -> Option<ConfigField> {
     })
 }
 
-/// What was written of configurations, by kind.
+/// The fields of configurations that were written, by kind.
 #[derive(Default)]
 struct WrittenConfig(BTreeMap<&'static str, Map<String, Value>>);
 
@@ -120,7 +120,7 @@ impl WrittenConfig {
         let value = match (field.values, value) {
             (FieldValues::Truth, "true") => Value::Bool(true),
             (FieldValues::Truth, "false") => Value::Bool(false),
-            // What is wrong is told by whoever reads configurations.
+            // The reader of configurations tells what is wrong.
             (_, text) => Value::String(text.to_owned()),
         };
         self.0.entry(field.kind).or_default().insert(field.name.to_owned(), value).is_some()
@@ -157,7 +157,7 @@ struct DaemonDevice {
     capacity: BTreeMap<String, IgnoredAny>,
 }
 
-/// Whether an amount was given without saying of what.
+/// True if an amount was given without saying of what.
 pub(super) fn leaves_capacity_open(device: &CreateDevice) -> bool {
     device.capacity.contains_key(OPEN)
 }

@@ -103,7 +103,8 @@ pub(super) fn write(
     Ok(())
 }
 
-/// A drop-in for the .container file of a Quadlet, with the options that mean the same daemon. The claim is made ready in front of the container, also after a reboot.
+/// A drop-in for the .container file of a Quadlet, with the options that mean the same daemon. The claim is made
+/// ready in front of the container, also after a reboot.
 fn quadlet(claim: &AdminClaim, program: &Path, options: &str) -> Result<String, CliFailure> {
     let (name, program) = (name_of(claim), program.display());
     let devices: String = cdi_ids(claim)?.iter().map(|id| format!("AddDevice={id}\n")).collect();
@@ -167,7 +168,7 @@ fn device_path(device: &AdminClaimDevice) -> String {
     format!("{}/{}", device.pool, device.device)
 }
 
-/// What the devices bind to, each list once.
+/// Lists of what the devices bind to, each list once.
 fn lists(claim: &AdminClaim, list: impl Fn(&AdminClaimDevice) -> &String) -> String {
     let mut lists: Vec<&str> = Vec::new();
     for device in &claim.devices {

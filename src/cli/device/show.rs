@@ -47,20 +47,20 @@ pub(super) fn list(devices: &[AdminDevice], width: TableWidth, now: SystemTime) 
     table.to_string()
 }
 
-/// What could still be had of each capacity, and of how much: `cpus=28/32`.
+/// Returns how much of each capacity could still be had, and of how much: `cpus=28/32`.
 fn free(device: &AdminDevice) -> String {
     let parts = device.amounts.iter();
     let parts = parts.map(|(name, it)| format!("{name}={}/{}", amount(it.free), amount(it.capacity)));
     parts.collect::<Vec<_>>().join(" ")
 }
 
-/// What claims hold of each capacity.
+/// Returns how much of each capacity claims hold.
 fn held(device: &AdminDevice) -> String {
     let parts = device.amounts.iter().filter(|(_, it)| !it.held.is_zero());
     parts.map(|(name, it)| format!("{name}={}", amount(it.held))).collect::<Vec<_>>().join(" ")
 }
 
-/// How a device is, in a word for whoever wants to use it, and whether somebody does.
+/// Returns the state of a device in a word, for users who want it, and whether a claim has it.
 fn state(device: &AdminDevice) -> String {
     let is_held = !device.holders.is_empty();
     let word = match (&*device.health, &device.drained) {
@@ -76,7 +76,7 @@ fn state(device: &AdminDevice) -> String {
     if is_held { format!("{word}, held") } else { word.to_owned() }
 }
 
-/// What stands in the way of using it.
+/// Returns the obstacles to its use.
 fn note(device: &AdminDevice, now: SystemTime) -> String {
     let drain = device.drained.as_ref().map(|drain| drained(drain, now));
     drain.into_iter().chain(device.health_reason.clone()).collect::<Vec<_>>().join("; ")

@@ -10,36 +10,36 @@ use super::{
     words,
 };
 
-/// What is different about one subject.
+/// Differences of one subject.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct SubjectDifference {
-    /// What it is about.
+    /// The subject.
     #[serde(flatten)]
     pub(super) subject: FactSubject,
-    /// What happened to it.
+    /// The kind of change.
     pub(super) change: SubjectChange,
-    /// What is different; of what came or went, all that is known.
+    /// Facts that are different; of a subject that came or went, all that is known.
     pub(super) facts: Vec<FactChange>,
     /// All of it in one sentence.
     pub(super) text: String,
 }
 
-/// What happened to a subject.
+/// A change of a subject.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum SubjectChange {
-    /// It was not there before.
+    /// The subject was not there before.
     Came,
-    /// It is not there any more.
+    /// The subject is not there any more.
     Went,
-    /// It is another than before.
+    /// The subject is another than before.
     Changed,
 }
 
 /// A fact before and after.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct FactChange {
-    /// Its name.
+    /// The name of the fact.
     pub(super) name: String,
     /// Null where it was not known.
     pub(super) before: Value,

@@ -9,23 +9,23 @@ use serde_json::Value;
 
 use crate::{cli::inventory::scan, units};
 
-/// What was seen of a machine.
+/// A machine as it was seen.
 #[derive(Debug)]
 pub(super) struct ComparedMachine {
-    /// Its kernel's release.
+    /// Release of the kernel.
     pub(super) kernel: Option<String>,
     /// All else.
     pub(super) seen: scan::ScannedMachine,
 }
 
-/// What facts are about, in the order in which they are told.
+/// The subject of facts, in the order in which they are told.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub(super) struct FactSubject {
-    /// What sort of thing it is.
+    /// The sort of the subject.
     pub(super) kind: SubjectKind,
     #[serde(skip)]
     number: u32,
-    /// Which one; empty where there is one only.
+    /// Name of the subject; empty where there is one only.
     pub(super) name: String,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct FactSubject {
 pub(super) enum SubjectKind {
     /// The machine as a whole.
     Machine,
-    /// Its CPUs.
+    /// The CPUs of the machine.
     Cpus,
     /// A NUMA node.
     Node,
@@ -54,7 +54,7 @@ pub(super) struct MachineFact {
     pub(super) text: String,
     /// The same as a set, where it is one.
     pub(super) set: Option<IdSet>,
-    /// Whether it is worth telling of something that came or went.
+    /// True if the fact is worth telling of something that came or went.
     pub(super) tells: bool,
 }
 
@@ -220,7 +220,7 @@ fn of_counters(uses: &[CounterUse]) -> MachineFact {
     MachineFact::new(&uses, uses.iter().flat_map(amounts).collect::<Vec<_>>().join(", "))
 }
 
-/// What has no words of its own.
+/// Makes the fact of a value that has no words of its own.
 fn as_json(value: &impl Serialize) -> MachineFact {
     MachineFact::new(value, serde_json::to_string(value).unwrap_or_default())
 }

@@ -20,7 +20,7 @@ pub(super) fn in_words(document: &DiffDocument) -> String {
     text
 }
 
-/// What happened to one subject.
+/// Tells the change of one subject.
 pub(super) fn sentence(subject: &FactSubject, change: SubjectChange, pairs: &[FactPair<'_>]) -> String {
     let name = match subject.kind {
         SubjectKind::Machine => "machine".to_owned(),
@@ -46,7 +46,7 @@ fn warning(change: SubjectChange, text: &str) -> String {
     }
 }
 
-/// What is worth knowing of something new or gone: ` (kind memory, capacity memory 512Mi)`.
+/// Tells facts that are worth knowing of something new or gone: ` (kind memory, capacity memory 512Mi)`.
 fn told<'a>(pairs: &[FactPair<'a>], side: impl Fn(&FactPair<'a>) -> Option<&'a MachineFact>) -> String {
     let facts = pairs.iter().filter_map(|pair| Some((pair.name, side(pair)?)));
     let facts: Vec<String> =
@@ -60,7 +60,7 @@ fn changed(pair: &FactPair<'_>) -> String {
     format!("{} {} → {}{}", pair.name, text(pair.before), text(pair.after), moved(pair))
 }
 
-/// Which members of a set came and went.
+/// Tells the members of a set that came and went.
 fn moved(pair: &FactPair<'_>) -> String {
     let sets = pair.before.and_then(|fact| fact.set.as_ref()).zip(pair.after.and_then(|fact| fact.set.as_ref()));
     let Some((before, after)) = sets else { return String::new() };

@@ -1,4 +1,4 @@
-//! `hostler doctor --bundle`: what somebody needs who is to help from afar, in one file, and a word on what is not in it.
+//! `hostler doctor --bundle`: facts for a helper who is far away, in one file, and a word on what is not in it.
 
 mod conceal;
 mod documents;
@@ -26,8 +26,8 @@ const README: &str = include_str!("bundle/README.txt");
 /// The options of a support bundle.
 #[derive(clap::Args, Debug)]
 pub(super) struct BundleArgs {
-    /// Write a support bundle beside the findings, with mode 0600: a capture of this machine, the configuration, what the
-    /// daemon answers, claims and CDI files
+    /// Write a support bundle beside the findings, with mode 0600: a capture of this machine, the
+    /// configuration, what the daemon answers, claims and CDI files
     #[arg(long, value_name = "FILE.tar.zst", conflicts_with = "root")]
     pub(super) bundle: Option<PathBuf>,
     /// Put claim records and CDI files into the bundle as they are, with whatever users wrote into their claims

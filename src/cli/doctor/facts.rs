@@ -1,4 +1,4 @@
-//! What is looked at, read once and without judging.
+//! Facts that checks look at, read once and without judging.
 
 use std::{
     fs, io,
@@ -18,9 +18,9 @@ use crate::config::{DaemonConfig, KubeletSocketPaths};
 /// Everything that the checks judge.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HostFacts {
-    /// What could not be read, and why: what is told of the machine is then not known.
+    /// The file that could not be read, and why: what it tells of the machine is then not known.
     pub(super) unread: Option<String>,
-    /// Whether we are root.
+    /// True if we are root.
     pub(super) is_root: bool,
     /// `uname -r`.
     pub(super) kernel: Option<String>,
@@ -34,7 +34,7 @@ pub(super) struct HostFacts {
     pub(super) mounts: Vec<(String, String)>,
     /// Controllers of cgroup v2; `None` where it is not mounted.
     pub(super) unified_controllers: Option<String>,
-    /// Whether a udev daemon runs.
+    /// True if a udev daemon runs.
     pub(super) has_udevd: bool,
     /// Number of IOMMUs.
     pub(super) iommus: usize,
@@ -78,9 +78,9 @@ pub(super) enum PathFacts {
     /// Nothing is there.
     #[default]
     Absent,
-    /// It cannot be looked at.
+    /// The path cannot be looked at.
     Hidden(String),
-    /// What `stat` says.
+    /// The answer of `stat`.
     Present { is_dir: bool, mode: u32, uid: u32 },
 }
 
@@ -90,9 +90,9 @@ pub(super) enum SocketFacts {
     /// Nothing is there.
     #[default]
     Absent,
-    /// Somebody listens.
+    /// A process listens.
     Live,
-    /// Left over: nobody listens.
+    /// Left over: no process listens.
     Stale,
     /// Something else is there, or we may not look.
     Odd(String),

@@ -13,7 +13,7 @@ pub(super) fn checks(facts: &HostFacts) -> Vec<DoctorFinding> {
     [vec![user(facts), clock(facts)], machine_checks(facts)].concat()
 }
 
-/// Those that make sense of a captured machine too.
+/// Makes the checks that make sense of a captured machine too.
 pub(super) fn machine_checks(facts: &HostFacts) -> Vec<DoctorFinding> {
     if let Some(unread) = &facts.unread {
         let fix = "find out why, and look again: nothing else can be told of the machine before";

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::config::{ClusterMode, DaemonConfig};
 
-/// What runtimes read where nothing else is configured.
+/// Folders that runtimes read where nothing else is configured.
 const USUAL_CDI_DIRS: [&str; 2] = ["/etc/cdi", "/var/run/cdi"];
 
 pub(super) fn checks(facts: &HostFacts, config: &DaemonConfig) -> Vec<DoctorFinding> {
@@ -31,7 +31,7 @@ pub(super) fn checks(facts: &HostFacts, config: &DaemonConfig) -> Vec<DoctorFind
     findings
 }
 
-/// Root runs this file whenever a container starts: nobody else may be able to change it.
+/// Root runs this file whenever a container starts: no other user may be able to change it.
 fn hook(facts: &PathFacts, path: &Path) -> DoctorFinding {
     const CHECK: &str = "hook binary";
     let shown = path.display();
@@ -57,7 +57,7 @@ fn hook(facts: &PathFacts, path: &Path) -> DoctorFinding {
 
 /// A folder of the daemon's own.
 struct OwnFolder {
-    /// What is looked at.
+    /// The subject of the check.
     check: &'static str,
     /// The key that moves it.
     key: &'static str,
@@ -69,7 +69,7 @@ struct OwnFolder {
 const STATE: OwnFolder = OwnFolder { check: "claim records", key: "paths.state", mode: 0o700 };
 /// The group of the unit reads figures there.
 const RUN: OwnFolder = OwnFolder { check: "socket folder", key: "paths.run", mode: 0o750 };
-/// Whoever writes here gives devices to containers.
+/// A user who can write here gives devices to containers.
 const MANIFESTS: OwnFolder = OwnFolder { check: "manifests", key: "cluster.manifests", mode: 0o700 };
 /// Rootless runtimes read it.
 const CDI_MODE: u32 = 0o755;
@@ -172,7 +172,7 @@ fn runtime(name: &'static str, config: &str, cdi: &Path) -> DoctorFinding {
     DoctorFinding::fail(name, format!("does not read CDI files in {}", cdi.display()), fix)
 }
 
-/// Whether both are one folder; /var/run is a link to /run nearly everywhere.
+/// True if both are one folder; /var/run is a link to /run nearly everywhere.
 fn same_folder(one: &Path, other: &Path) -> bool {
     let short = |path: &Path| {
         path.strip_prefix("/var/run").map_or_else(|_| path.to_owned(), |rest| Path::new("/run").join(rest))

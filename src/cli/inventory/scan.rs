@@ -22,11 +22,11 @@ pub(in crate::cli) struct ScannedMachine {
     pub(in crate::cli) topology: Topology,
     /// One pool per backend, by name.
     pub(in crate::cli) pools: Vec<ScannedPool>,
-    /// What could not be understood, each once.
+    /// Parts that could not be understood, each once.
     pub(in crate::cli) warnings: Vec<BackendWarning>,
     /// Why nothing is known of CPUs and memory.
     pub(in crate::cli) failure: Option<ReadFailure>,
-    /// Who has what of the devices, where the daemon was asked.
+    /// Holders of the devices, where the daemon was asked.
     pub(in crate::cli) shares: KnownShares,
 }
 
@@ -39,7 +39,7 @@ pub(in crate::cli) struct ScannedPool {
     pub(in crate::cli) name: String,
     /// In the backend's order.
     pub(in crate::cli) devices: Vec<Device>,
-    /// What these devices share.
+    /// Counters that these devices share.
     pub(in crate::cli) counter_sets: Vec<CounterSet>,
 }
 

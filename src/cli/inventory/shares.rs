@@ -1,4 +1,4 @@
-//! Who has what of the devices, asked of the daemon where there is one that answers.
+//! Holders of the devices, as the daemon tells them where there is one that answers.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
 /// The inventory is for hosts without a daemon too: one that takes longer is not waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What the daemon says of its machine. `None` where there is none, or it is not ours to ask; a warning where there is one
+/// Asks the daemon for its machine. `None` where there is none, or it is not ours to ask; a warning where there is one
 /// that does not answer.
 pub(super) fn ask(socket: &Path) -> Result<Option<MachineUsage>, BackendWarning> {
     if !socket.exists() {
@@ -41,7 +41,7 @@ impl KnownShares {
         Self(usage.shares())
     }
 
-    /// Of one device; `None` where nobody could be asked.
+    /// Returns the shares of one device; `None` where no daemon could be asked.
     pub(super) fn get(&self, backend: &str, device: &Device) -> Option<&DeviceShares> {
         self.0.get(&(backend.to_owned(), device.name.to_string()))
     }

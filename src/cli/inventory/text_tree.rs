@@ -7,7 +7,7 @@ use std::fmt;
 pub(super) struct TextTree {
     /// The line.
     pub(super) text: String,
-    /// What is drawn under it.
+    /// Lines that are drawn under it.
     pub(super) children: Vec<TextTree>,
 }
 

@@ -26,7 +26,7 @@ const MOST_EQUAL: usize = 4;
 /// Smaller caches belong to a core or a cluster of cores, and say nothing new.
 const SMALLEST_CACHE: u32 = 3;
 
-/// Nobody reads a table of more columns, and it has as many cells as that number squared.
+/// A table of more columns is of no use, and it has as many cells as that number squared.
 const MOST_DISTANCES: usize = 256;
 
 /// The tree, and the distances of the nodes below it.
@@ -43,7 +43,7 @@ pub(super) fn tree(machine: &ScannedMachine) -> String {
     format!("{tree}{}", distances(topology))
 }
 
-/// What is drawn: the machine, and where its devices are.
+/// The subject of the drawing: the machine, and the places of its devices.
 struct DrawnMachine<'a> {
     topology: &'a Topology,
     devices: DevicesByNode<'a>,

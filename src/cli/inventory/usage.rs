@@ -11,7 +11,7 @@ use crate::{
     usage::{holders::MachineUsage, layout::MachineLayout},
 };
 
-/// What a scan says of a machine.
+/// Returns the view of a machine that a scan gives.
 pub(super) fn of(machine: &ScannedMachine) -> MachineUsage {
     let pools = machine.pools.iter().filter_map(|pool| {
         // The names of our own backends are names.

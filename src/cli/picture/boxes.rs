@@ -1,4 +1,4 @@
-//! What a drawing is made of: boxes with words, cells and boxes in them. Sizes are whole pixels, and text is of one width, so
+//! Parts of a drawing: boxes with words, cells and boxes in them. Sizes are whole pixels, and text is of one width, so
 //! that what has room here has room in every viewer.
 
 use super::{legend::Tone, pack::pack};
@@ -14,7 +14,7 @@ pub(super) const CELL: (u32, u32) = (28, 32);
 /// Height of the bar that shows shares.
 pub(super) const BAR: u32 = 6;
 
-/// What a box is, which decides how it looks.
+/// The sort of a box, which decides how it looks.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) enum BoxKind {
     /// Nothing but its contents.
@@ -34,7 +34,7 @@ pub(super) enum BoxKind {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct PictureBox {
     pub(super) kind: BoxKind,
-    /// Shown by viewers to whoever points at it.
+    /// Shown by viewers when the pointer is on it.
     pub(super) hint: String,
     /// Lines at its top; the first is a heading.
     pub(super) lines: Vec<TextLine>,

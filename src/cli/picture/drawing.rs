@@ -1,4 +1,4 @@
-//! Which boxes a machine is made of: packages with their NUMA nodes, caches, cores and devices, distances, and what the
+//! The boxes of a machine: packages with their NUMA nodes, caches, cores and devices, distances, and what the
 //! letters mean.
 
 use std::collections::BTreeMap;
@@ -21,12 +21,12 @@ use crate::{
 
 /// Caches that only threads of one core share say nothing new.
 const SMALLEST_CACHE: u32 = 2;
-/// Nobody reads a table of more columns.
+/// A table of more columns is of no use.
 const MOST_DISTANCES: usize = 32;
 /// Letters of holders beside a device; more are counted.
 const MOST_LETTERS: usize = 8;
 
-/// What is not known for certain is cut beyond this: it would make a small machine's picture wide.
+/// The length at which the list of uncertain facts is cut: it would make a small machine's picture wide.
 const LONGEST_DOUBT: usize = 100;
 
 /// The whole picture.
@@ -60,7 +60,7 @@ fn stacked(above: PictureBox, below: PictureBox) -> PictureBox {
     PictureBox { width, height, children: vec![(0, 0, above), (0, y, below)], ..PictureBox::default() }
 }
 
-/// What is looked up again and again.
+/// Values that are looked up again and again.
 struct Scene<'a> {
     usage: &'a MachineUsage,
     legend: Legend,
@@ -187,7 +187,7 @@ impl<'a> Scene<'a> {
         PictureBox { kind: BoxKind::Device(state.tone), lines, hint, bar, ..PictureBox::default() }.around(Vec::new())
     }
 
-    /// Who has how much: of the first capacity, or of the device as one.
+    /// Returns the share of each holder: of the first capacity, or of the device as one.
     fn bar(&self, device: &DeviceUsage) -> Vec<(u32, Tone)> {
         let tone = |holder: usize| self.legend.entry(holder).map_or(Tone::Plain, |entry| Tone::Holder(entry.colour));
         let using = device.holds.iter().filter(|hold| !hold.is_admin);

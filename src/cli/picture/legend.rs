@@ -1,11 +1,11 @@
-//! Which letter and which colour stand for which holder. A letter is never left out: colours alone say nothing to many.
+//! Letters and colours of holders. A letter is never left out: colours alone say nothing to many.
 
 use std::collections::BTreeMap;
 
 use super::words::device_state;
 use crate::usage::holders::{CpuState, MachineUsage};
 
-/// What a letter stands for.
+/// The meaning of a letter.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(in crate::cli) enum HolderGrouping {
     /// A claim.
@@ -29,18 +29,18 @@ pub(in crate::cli) const COLOURS: [&str; 12] = [
 pub(in crate::cli) struct Legend {
     /// Each group, by name.
     groups: Vec<LegendEntry>,
-    /// Which group a holder belongs to, by its place.
+    /// The group of each holder, by its place.
     of_holder: Vec<usize>,
 }
 
 /// A group of holders.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(in crate::cli) struct LegendEntry {
-    /// What it is called.
+    /// Name of the group.
     pub(in crate::cli) name: String,
-    /// What stands for it.
+    /// The letter of the group.
     pub(in crate::cli) letter: char,
-    /// Its colour, as an index into [`COLOURS`].
+    /// The colour, as an index into [`COLOURS`].
     pub(in crate::cli) colour: usize,
 }
 
@@ -49,31 +49,31 @@ pub(in crate::cli) struct LegendEntry {
 pub(in crate::cli) struct Mark {
     /// Letter or sign.
     pub(in crate::cli) sign: char,
-    /// What it means.
+    /// The meaning of the sign.
     pub(in crate::cli) tone: Tone,
 }
 
-/// What a colour tells.
+/// The meaning of a colour.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(in crate::cli) enum Tone {
     /// Nothing.
     #[default]
     Plain,
-    /// Anybody can have it.
+    /// Free for every claim.
     Free,
     /// A holder has it: index into [`COLOURS`].
     Holder(usize),
-    /// It stays idle for a holder.
+    /// Kept idle for a holder.
     Kept(usize),
-    /// It is out of service.
+    /// Out of service.
     Drained,
-    /// It does not work, or nobody knows.
+    /// Broken, or in a state that is not known.
     Unhealthy,
     /// Free, and not to be had: what others have stands in its way.
     Blocked,
-    /// It stays with the system.
+    /// Left to the system.
     Reserved,
-    /// It does not run, or is not there.
+    /// Not running, or not there.
     Offline,
 }
 
@@ -134,7 +134,7 @@ impl Legend {
         self.groups.get(self.group_of(holder)?)
     }
 
-    /// What stands for a CPU.
+    /// Returns the mark of a CPU.
     pub(in crate::cli) fn cpu(&self, state: CpuState) -> Mark {
         let (sign, tone) = match state {
             CpuState::Held(holder) => match self.entry(holder) {
@@ -152,7 +152,7 @@ impl Legend {
     }
 }
 
-/// a–z, then A–Z; nobody tells more apart.
+/// Returns a–z, then A–Z; nothing tells more apart.
 fn letter(index: usize) -> char {
     ('a'..='z').chain('A'..='Z').nth(index).unwrap_or(OTHERS)
 }

@@ -4,7 +4,8 @@ use super::boxes::{GAP, PictureBox};
 
 /// A picture is so much wider than high, in tenths, where there is a choice.
 const ASPECT_TENTHS: u64 = 16;
-/// Every number of columns is tried up to this one, then each a quarter more: a thousand boxes do not need a thousand tries.
+/// Every number of columns is tried up to this one, then each a quarter more: a thousand boxes do not need a
+/// thousand tries.
 const EXACT: usize = 16;
 
 /// Boxes, and where they are.

@@ -10,8 +10,8 @@ use super::{
 /// Around the whole picture.
 const MARGIN: u32 = 12;
 
-/// A document that every viewer shows alike: no scripts, no styles from elsewhere, one font of one width. Blanks are kept: tables are
-/// aligned by them.
+/// A document that every viewer shows alike: no scripts, no styles from elsewhere, one font of one width. Blanks
+/// are kept: tables are aligned by them.
 pub(super) fn document(picture: &PictureBox) -> String {
     let (width, height) = (picture.width + 2 * MARGIN, picture.height + 2 * MARGIN);
     let mut svg = format!(

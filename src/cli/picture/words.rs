@@ -1,4 +1,4 @@
-//! What pictures and the live view say in words, alike.
+//! Words that pictures and the live view share.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -97,9 +97,9 @@ pub(in crate::cli) struct DeviceWords {
     pub(in crate::cli) whole: String,
     /// True if the rest of it can be had.
     pub(in crate::cli) can_be_had: bool,
-    /// Its colour.
+    /// The colour.
     pub(in crate::cli) tone: Tone,
-    /// Whether that has to be said, whoever holds it.
+    /// True if that has to be said, held or not.
     pub(in crate::cli) is_trouble: bool,
 }
 
@@ -148,8 +148,8 @@ pub(in crate::cli) fn letters(legend: &Legend, device: &DeviceUsage, most: usize
     if groups.len() > most { format!("{letters}+{}", groups.len() - most) } else { letters }
 }
 
-/// `cpus 3/4 free`: of every capacity what can still be had. Of a device of which nothing can be had, what there is: `cpus 4`,
-/// `cpus 1/4 held`.
+/// Tells of every capacity what can still be had: `cpus 3/4 free`. Of a device of which nothing can be had, what there
+/// is: `cpus 4`, `cpus 1/4 held`.
 pub(in crate::cli) fn amounts(device: &DeviceUsage, can_be_had: bool) -> String {
     let known = device.amounts.iter().filter(|(_, it)| !it.capacity.is_zero());
     let parts = known.map(|(name, it)| {
@@ -163,7 +163,7 @@ pub(in crate::cli) fn amounts(device: &DeviceUsage, can_be_had: bool) -> String 
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// What a group of holders has: CPUs, amounts, and devices by name.
+/// Lists what a group of holders has: CPUs, amounts, and devices by name.
 pub(in crate::cli) fn holdings(usage: &MachineUsage, legend: &Legend, group: usize) -> String {
     let mut amounts: BTreeMap<&str, Quantity> = BTreeMap::new();
     let mut whole = Vec::new();

@@ -11,12 +11,12 @@ use crate::{
 /// In front of a row: the number of its first CPU.
 const NUMBER: usize = 5;
 
-/// What is looked up for each CPU.
+/// Values that are looked up for each CPU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CpuMarks<'a> {
     pub(super) legend: &'a Legend,
     pub(super) states: &'a BTreeMap<u32, CpuState>,
-    /// Percent; empty where nobody knows.
+    /// Percent; empty where it is not known.
     pub(super) loads: &'a BTreeMap<u32, u8>,
 }
 
@@ -46,7 +46,7 @@ fn tokens(groups: &[Vec<&LayoutCore>]) -> Vec<Token> {
     tokens
 }
 
-/// As many cores in a row as there is room for; one that is wider than the room is broken.
+/// Puts as many cores in a row as there is room for; one that is wider than the room is broken.
 fn filled(tokens: &[Token], room: usize) -> Vec<Vec<Place>> {
     let mut rows: Vec<Vec<Place>> = Vec::new();
     for (blanks, cpus) in tokens {

@@ -1,7 +1,8 @@
 //! The keyboard of the terminal, and whether the terminal is still there.
 //!
-//! One read for each time that something has come. A terminal that has gone away is always ready, and every read of it ends at once:
-//! a loop that reads until a key comes would turn for ever. So the end, and any error, ends it here.
+//! One read for each time that something has come. A terminal that has gone away is always ready, and every read of
+//! it ends at once: a loop that reads until a key comes would turn for ever. So the end, and any error, ends it
+//! here.
 
 use std::{
     io::{self, IsTerminal},

@@ -1,5 +1,5 @@
-//! The whole page: the machine from the outside in, with its devices, and a table of those who hold them. Pure: from the view
-//! of the daemon and a width to lines.
+//! The whole page: the machine from the outside in, with its devices, and a table of those who hold them. Pure:
+//! from the view of the daemon and a width to lines.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -26,7 +26,7 @@ use crate::{
 
 /// Caches that only threads of one core share say nothing new.
 const SMALLEST_CACHE: u32 = 2;
-/// What stands under something is so much further right.
+/// The number of columns by which a line under another is further right.
 const INDENT: usize = 2;
 /// Equal neighbours beyond this number are one line.
 const MOST_EQUAL: usize = 4;
@@ -35,7 +35,7 @@ const LONGEST_PATH: usize = 40;
 /// Letters beside a device; more are counted.
 const MOST_LETTERS: usize = 6;
 
-/// Which table stands below the machine, and whose letters are in it.
+/// The table below the machine, and the holders whose letters are in it.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
 pub(super) enum TopTable {
     /// One line and letter for each claim
@@ -65,11 +65,11 @@ impl TopTable {
     }
 }
 
-/// What a page shows.
+/// The subject of a page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PageView<'a> {
     pub(super) usage: &'a MachineUsage,
-    /// Percent of each CPU; empty where nobody knows.
+    /// Percent of each CPU; empty where it is not known.
     pub(super) loads: &'a BTreeMap<u32, u8>,
     pub(super) table: TopTable,
     /// Why all of this is old, if it is.
@@ -212,7 +212,7 @@ fn head(view: &PageView<'_>, states: &BTreeMap<u32, CpuState>) -> Vec<PageLine> 
     lines
 }
 
-/// What each sign means, in one line.
+/// Returns the meaning of each sign, in one line.
 fn signs(usage: &MachineUsage) -> PageLine {
     let mut spans = vec![PageSpan::plain("a-z holders")];
     for (sign, tone, text) in legend::signs(usage) {
@@ -223,7 +223,7 @@ fn signs(usage: &MachineUsage) -> PageLine {
     PageLine::of(spans)
 }
 
-/// What is looked up for every part.
+/// Values that are looked up for every part.
 struct PageScene<'a> {
     view: &'a PageView<'a>,
     marks: CpuMarks<'a>,

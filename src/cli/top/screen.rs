@@ -15,7 +15,7 @@ use crate::cli::picture::legend::Tone;
 /// Colours of holders, in the order of those of drawings, in the palette that every terminal with colours has.
 const COLOURS: [u8; 12] = [39, 214, 77, 213, 141, 226, 80, 209, 110, 148, 180, 204];
 
-/// What a key asks for.
+/// An order of a key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum TopKey {
     /// To end.
@@ -35,7 +35,7 @@ pub(super) enum TopKey {
 }
 
 impl TopKey {
-    /// What a key asks for, if anything.
+    /// Returns the order of a key, if it has any.
     pub(super) fn of(key: KeyPress) -> Option<Self> {
         Some(match key {
             KeyPress::Control('c') | KeyPress::Char('q') | KeyPress::Escape => Self::Quit,

@@ -77,7 +77,7 @@ fn namespaces(usage: &MachineUsage, legend: &Legend, longest: usize) -> Vec<Row>
         .collect()
 }
 
-/// What is free on each node, over all its devices.
+/// Lists what is free on each node, over all its devices.
 fn nodes(usage: &MachineUsage, legend: &Legend) -> Vec<Row> {
     let row = |(node, devices): (Option<u32>, Vec<&crate::usage::holders::DeviceUsage>)| {
         let mut amounts: BTreeMap<&str, HeldAmount> = BTreeMap::new();

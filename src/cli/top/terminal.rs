@@ -1,5 +1,5 @@
-//! The terminal while it is ours: raw, on its other page, without a cursor. It is given back on every way out: when this is
-//! dropped, and before a panic says what it has to say, since a panic drops nothing here.
+//! The terminal while it is ours: raw, on its other page, without a cursor. It is given back on every way out: when
+//! this is dropped, and before a panic says what it has to say, since a panic drops nothing here.
 
 use std::{
     io::{self, Stdout, stdout},
@@ -18,8 +18,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use ratatui_core::{buffer::Buffer, terminal::Terminal};
 use ratatui_crossterm::CrosstermBackend;
 
-/// A terminal that shows frames. The library's own end would show the cursor, which is done here, and where the terminal has gone
-/// away it would tell standard error, which has gone with it: that panics. So it never comes.
+/// A terminal that shows frames. The library's own end would show the cursor, which is done here, and where the
+/// terminal has gone away it would tell standard error, which has gone with it: that panics. So it never comes.
 pub(super) struct LiveTerminal(ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>);
 
 impl LiveTerminal {
@@ -33,8 +33,8 @@ impl LiveTerminal {
         opened.map(|terminal| Self(ManuallyDrop::new(terminal))).inspect_err(|_| give_back())
     }
 
-    /// True if a frame can be written now. A terminal that was stopped (Ctrl-S), or whose other side reads nothing, would keep the
-    /// writer, and with it the signals that are to end it.
+    /// True if a frame can be written now. A terminal that was stopped (Ctrl-S), or whose other side reads
+    /// nothing, would keep the writer, and with it the signals that are to end it.
     pub(super) fn takes_text(&self) -> bool {
         takes_text()
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// What the node is called instead.
+/// The word that stands for the node's name.
 const NODE: &str = "node";
 
 /// Words, and what stands for them.

@@ -1,4 +1,4 @@
-//! What the daemon answers, and what it has on disk.
+//! Answers of the daemon, and its files on disk.
 
 use std::{fs, path::Path};
 

@@ -36,7 +36,7 @@ pub(super) fn shape(topology: &Topology, cpus: &IdSet) -> String {
     kinds.into_iter().map(|(kind, cores)| words(kind, cores.count)).collect::<Vec<_>>().join(" and ")
 }
 
-/// What makes cores alike: their type, and how many threads of each are online here.
+/// A kind of cores: their type, and how many threads of each are online here.
 type CoreKind = (CoreType, usize);
 
 #[derive(Default)]

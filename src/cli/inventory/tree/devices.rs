@@ -21,7 +21,7 @@ pub(super) struct DevicesByNode<'a> {
     shares: &'a KnownShares,
 }
 
-/// Those of one pool, in its order.
+/// Devices of one pool, in its order.
 struct PoolDevices<'a> {
     pool: &'a ScannedPool,
     devices: Vec<&'a Device>,
@@ -77,7 +77,7 @@ impl PoolDevices<'_> {
     }
 }
 
-/// What is said of a device beside its name.
+/// Returns the words beside the name of a device.
 fn facts(device: &Device, shares: Option<&DeviceShares>) -> [String; 3] {
     let held = holders(shares);
     let held = if held.is_empty() { held } else { format!("held by {held}") };
