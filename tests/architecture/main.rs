@@ -545,10 +545,13 @@ const CONCEPTS: &[(&str, &str, &[&str])] = &[
         "WriteState",
         &["lib/reconcile/", "controller/src/provision/turn.rs"],
     ),
+    ("answers are put into JSON by hostler_cli::output", "to_writer_pretty", &["lib/cli/src/output.rs"]),
+    ("answers are put into YAML by hostler_cli::output", "DoubleQuoted", &["lib/cli/src/yaml.rs"]),
+    ("the screen of standard output is hostler_cli::screen", "terminal_size_of", &["lib/cli/src/screen.rs"]),
 ];
 
 #[test]
-fn each_concept_of_a_controller_has_one_place() {
+fn each_concept_has_one_place() {
     let sources = sources();
     for (concept, word, _) in CONCEPTS {
         assert!(sources.iter().any(|source| source.has_word(word)), "nothing has the word {word} any more: {concept}");
