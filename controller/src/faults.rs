@@ -23,6 +23,7 @@ use hostler_reconcile::{LeaseCommand, LeaseCore, LeaseEvent, SeenLease};
 use crate::{
     hardware::{HardwareStep, StoredHardware, decide},
     model::{ClusterEvent, ClusterModel, ObservedKind, ObservedObject, SeenObject},
+    testkit::Dice,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -30,22 +31,6 @@ const MS: Duration = Duration::from_millis(1);
 const TICK: Duration = Duration::from_millis(250);
 const CONTROLLERS: usize = 3;
 const KILLS: usize = 10_000;
-
-/// xorshift: the same story for the same seed.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
-    }
-
-    fn one_in(&mut self, chances: u64) -> bool {
-        self.below(chances) == 0
-    }
-}
 
 /// The objects that are written, and those that are read: names of slices with their versions.
 #[derive(Default)]
@@ -165,12 +150,12 @@ impl ModelController {
     /// Takes some of the news, now and then one of them twice or an old one again.
     fn observe(&mut self, server: &ModelServer, now: Instant, dice: &mut Dice) {
         let news = server.history.len() - self.seen;
-        for _ in 0..dice.below(news as u64 + 1) {
+        for _ in 0..dice.roll(news + 1) {
             self.tell(server, self.seen, now);
             self.seen += 1;
         }
         if self.seen > 0 && dice.one_in(8) {
-            let back = dice.below(self.seen.min(20) as u64) as usize;
+            let back = dice.roll(self.seen.min(20));
             self.tell(server, self.seen - 1 - back, now);
         }
     }
@@ -196,7 +181,7 @@ impl ModelController {
     /// Lives for one moment; calls take as long as it pleases them, and may come back with nothing.
     fn live(&mut self, server: &mut ModelServer, now: Instant, dice: &mut Dice, is_calm: bool) {
         let trouble = |dice: &mut Dice| !is_calm && dice.one_in(10);
-        let delay = |dice: &mut Dice| now + MS * u32::try_from(dice.below(if is_calm { 300 } else { 2500 })).unwrap();
+        let delay = |dice: &mut Dice| now + MS * u32::try_from(dice.roll(if is_calm { 300 } else { 2500 })).unwrap();
         let event = match self.lease_call.take() {
             None if now >= self.lease.due() => Some(LeaseEvent::Due),
             None => None,
@@ -307,7 +292,7 @@ impl ModelCluster {
             controllers,
             orphans: Vec::new(),
             now,
-            dice: Dice(seed),
+            dice: Dice::new(seed),
             born: CONTROLLERS,
             kills: 0,
             kills_while_writing: 0,
@@ -318,7 +303,7 @@ impl ModelCluster {
     fn tick(&mut self, is_calm: bool) {
         self.now += TICK;
         if !is_calm && self.dice.one_in(4) {
-            let name = format!("slice-{}", self.dice.below(20));
+            let name = format!("slice-{}", self.dice.roll(20));
             self.server.change_slice(name);
         }
         self.deliver_orphans();
@@ -360,7 +345,7 @@ impl ModelCluster {
             let killed = std::mem::replace(&mut self.controllers[at], killed);
             self.orphans.extend(killed.calls_on_their_way());
         } else if self.dice.one_in(300) {
-            let pause = MS * u32::try_from(self.dice.below(60_000)).unwrap();
+            let pause = MS * u32::try_from(self.dice.roll(60_000)).unwrap();
             self.controllers[at].paused_until = self.now + pause;
         }
     }

@@ -29,6 +29,8 @@ mod run;
 mod serve;
 mod steer;
 mod stock;
+#[cfg(test)]
+mod testkit;
 mod view;
 
 use std::process::ExitCode;

@@ -13,12 +13,15 @@ use hostler_api::{
 };
 use serde_json::{Value, json};
 
-use self::world::{DirectWorld, Fate, config, key, states};
+use self::world::{DirectWorld, config, key, states};
 use super::{
     decide::decide,
     sight::{DirectSight, DirectStep, DirectWrite, Gate},
 };
-use crate::hold::{OwnerPod, ReservationObject};
+use crate::{
+    hold::{OwnerPod, ReservationObject},
+    testkit::Fate,
+};
 
 /// The writes of a pod that is placed at the first try.
 const WORDS: [&str; 5] = ["reservation", "claim_finalizers", "claim_status", "gates", "reservation_deletion"];
@@ -191,7 +194,7 @@ fn a_pod_that_goes_at_any_write_leaves_nothing() {
 fn two_deaths_at_any_two_writes_do_no_harm() {
     for first in 0..WORDS.len() {
         for second in first + 1..=WORDS.len() {
-            for fates in [[Fate::DieBefore, Fate::DieAfter], [Fate::DieAfter, Fate::DieBefore]] {
+            for fates in Fate::TWO_DEATHS {
                 let mut world = DirectWorld::new(&[2]);
                 world.fates.extend([(first, fates[0]), (second, fates[1])]);
                 world.settle();

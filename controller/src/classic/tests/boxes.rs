@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use super::{
     objects::slice,
     parameters::messages,
-    scheduler::Dice,
     world::{DRIVER, World},
 };
+use crate::testkit::Dice;
 
 /// A node of which each slot has several cards.
 fn slotted_node(world: &mut World, name: &str, slots: usize) {
@@ -77,7 +77,7 @@ fn claims_that_take_too_much_work_are_left_alone_for_a_while_and_others_have_the
         assert_eq!(world.devices("honest").map(|devices| devices.len()), Some(1));
         settle_for(&mut world, Duration::from_secs(10));
         assert_eq!(world.devices("hard").map(|devices| devices.len()), Some(9));
-        assert_eq!(world.run(&mut Dice(1)).len(), 2);
+        assert_eq!(world.run(&mut Dice::new(1)).len(), 2);
         world.check_rest();
     }
 }

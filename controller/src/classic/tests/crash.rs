@@ -2,12 +2,8 @@
 
 use hostler_api::classic::ClassicVersion;
 
-use super::{
-    scheduler::Dice,
-    world::{Fate, World},
-};
-
-const ALL_FATES: [Fate; 5] = [Fate::DieBefore, Fate::DieAfter, Fate::FailBefore, Fate::FailAfter, Fate::Conflict];
+use super::world::World;
+use crate::testkit::{Dice, Fate};
 
 /// Two pods with two claims of their own and one in common come, run and go. Says how many writes that took.
 fn life(version: ClassicVersion, fates: &[(usize, Fate)]) -> usize {
@@ -20,7 +16,7 @@ fn life(version: ClassicVersion, fates: &[(usize, Fate)]) -> usize {
     }
     world.pod("p", &["one", "shared"]);
     world.pod("q", &["two", "shared"]);
-    assert_eq!(world.run(&mut Dice(7)).len(), 2, "{fates:?}");
+    assert_eq!(world.run(&mut Dice::new(7)).len(), 2, "{fates:?}");
     world.server.delete("pods", "default", "p");
     world.control();
     world.settle();
@@ -45,7 +41,7 @@ fn whatever_happens_at_any_write_nothing_is_lost_doubled_or_left_behind() {
         let writes = life(version, &[]);
         assert!(writes >= 15, "{writes}");
         for at in 0..writes {
-            for fate in ALL_FATES {
+            for fate in Fate::ALL.into_iter().filter(|it| *it != Fate::Refuse) {
                 life(version, &[(at, fate)]);
             }
         }

@@ -19,9 +19,9 @@ use super::{
         model::{NodeState, PodClaim, PodFacts, SchedulingContext},
     },
     objects::{cpus, selector, slice},
-    scheduler::Dice,
     world::DRIVER,
 };
+use crate::testkit::Dice;
 
 /// A core, and a cluster that answers at once.
 struct Bench {
@@ -167,7 +167,7 @@ impl Bench {
 
 /// 1,000 pods on 500 nodes, of which `cards` says how many cards they have.
 fn answers(what: &str, cards: impl Fn(usize) -> usize) {
-    let (mut bench, mut dice) = (Bench::new(500, cards), Dice(7));
+    let (mut bench, mut dice) = (Bench::new(500, cards), Dice::new(7));
     (0..1000).for_each(|at| bench.claim(at));
     let some_nodes = |dice: &mut Dice| (0..1000).map(|_| node_name(dice.roll(500))).take(160).collect::<BTreeSet<_>>();
     let mut times: Vec<Duration> =

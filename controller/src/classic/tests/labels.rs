@@ -3,7 +3,8 @@
 use hostler_api::classic::ClassicVersion;
 use serde_json::{Value, json};
 
-use super::{super::event::ClassicWrite, scheduler::Dice, world::World};
+use super::{super::event::ClassicWrite, world::World};
+use crate::testkit::Dice;
 
 const LABEL: &str = "hostler.dev/cards";
 
@@ -39,7 +40,7 @@ fn nodes_are_labelled_as_long_as_they_have_devices_of_the_class() {
         assert_eq!((label(&world, "a"), label(&world, "b").as_deref()), (None, Some("true")));
         world.claim_of_class("c", "labelled");
         world.pod("p", &["c"]);
-        assert_eq!(world.run(&mut Dice(2)).len(), 1);
+        assert_eq!(world.run(&mut Dice::new(2)).len(), 1);
         assert_eq!(world.devices("c").unwrap(), ["b/card/card-0"]);
         assert_eq!(label(&world, "b").as_deref(), Some("true"), "it is there, if not free");
         world.cards("a", 1);

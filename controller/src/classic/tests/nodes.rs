@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use super::{
     objects::slice,
     parameters::{create_parameters, immediate, messages, reference},
-    scheduler::Dice,
     world::World,
 };
+use crate::testkit::Dice;
 
 fn worlds() -> impl Iterator<Item = World> {
     ClassicVersion::ALL.into_iter().map(World::new)
@@ -50,7 +50,7 @@ fn the_grants_of_allocated_claims_come_back_with_a_node_hardware_that_was_delete
         world.node("a", 2);
         world.claim("c", 1);
         world.pod("p", &["c"]);
-        assert_eq!(world.run(&mut Dice(1)).len(), 1);
+        assert_eq!(world.run(&mut Dice::new(1)).len(), 1);
         let grants = world.grants();
         assert_eq!(grants.len(), 1);
         for is_restarted in [false, true] {
@@ -76,12 +76,12 @@ fn a_grant_stays_while_its_pool_is_not_offered() {
         world.node("a", 2);
         world.claim("c", 1);
         world.pod("p", &["c"]);
-        assert_eq!(world.run(&mut Dice(1)).len(), 1);
+        assert_eq!(world.run(&mut Dice::new(1)).len(), 1);
         let grants = world.grants();
         world.hardware("a", json!([]), true);
         world.settle();
         world.pod("q", &["c"]);
-        assert_eq!(world.run(&mut Dice(1)).len(), 2, "the claim changes");
+        assert_eq!(world.run(&mut Dice::new(1)).len(), 2, "the claim changes");
         assert_eq!(world.grants(), grants);
         world.cards("a", 2);
         world.settle();
@@ -109,7 +109,7 @@ fn a_device_that_a_selector_cannot_be_evaluated_on_counts_against_its_own_node_a
         assert!(messages(&world)[0].contains("failed to evaluate"), "where no node will do: {:?}", messages(&world));
         world.hardware("b", json!([slice("b", "card", vec![model])]), true);
         world.context("p", None, &["a", "b"]);
-        assert_eq!(world.run(&mut Dice(1)).len(), 1);
+        assert_eq!(world.run(&mut Dice::new(1)).len(), 1);
         assert_eq!(world.devices("c").unwrap(), ["b/card/card-0"]);
         if !world.is_devices() {
             world.server.delete("pods", "default", "p");

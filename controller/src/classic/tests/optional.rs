@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use hostler_api::classic::ClassicVersion;
 use serde_json::{Value, json};
 
-use super::{scheduler::Dice, world::World};
+use super::world::World;
+use crate::testkit::Dice;
 
 fn worlds() -> impl Iterator<Item = World> {
     ClassicVersion::ALL.into_iter().map(World::new)
@@ -36,7 +37,7 @@ fn an_optional_device_is_no_requirement_where_the_node_that_has_it_cannot_be_use
             world.claim("taken", 1);
             world.pod("first", &["taken"]);
             world.context("first", Some("b"), &["b"]);
-            assert_eq!(world.run(&mut Dice(1)).len(), 1);
+            assert_eq!(world.run(&mut Dice::new(1)).len(), 1);
             optional(&mut world, "c", 1);
             world.pod("p", &["c"]);
             world.context("p", None, &["a", "b", "none"]);
@@ -52,7 +53,7 @@ fn an_optional_device_is_no_requirement_where_the_node_that_has_it_cannot_be_use
                 world.server.delete("pods", "default", "first");
                 world.control();
             }
-            assert!(world.run(&mut Dice(1)).contains("p"), "{:?}", world.server.version);
+            assert!(world.run(&mut Dice::new(1)).contains("p"), "{:?}", world.server.version);
             world.check_rest();
         }
     }
@@ -68,7 +69,7 @@ fn optional_devices_are_counted_one_by_one() {
         world.context("p", None, &["a", "b"]);
         answer(&mut world);
         assert_eq!(world.unsuitable("p", "c"), Some(set(&["a"])), "two are more than one");
-        assert_eq!(world.run(&mut Dice(1)).len(), 1);
+        assert_eq!(world.run(&mut Dice::new(1)).len(), 1);
         assert_eq!(world.devices("c").unwrap(), ["b/card/card-0", "b/card/card-1"]);
         world.check_rest();
     }
@@ -81,10 +82,10 @@ fn a_claim_of_optional_devices_alone_waits_where_kubelets_refuse_it_without_any(
         world.node("a", 1);
         world.claim("c", 1);
         world.pod("p", &["c"]);
-        assert_eq!(world.run(&mut Dice(1)).len(), 1);
+        assert_eq!(world.run(&mut Dice::new(1)).len(), 1);
         optional(&mut world, "d", 2);
         world.pod("q", &["d"]);
-        assert_eq!(world.run(&mut Dice(1)).contains("q"), !must_wait);
+        assert_eq!(world.run(&mut Dice::new(1)).contains("q"), !must_wait);
         assert_eq!(world.devices("d").is_none(), must_wait);
         if must_wait {
             let notice = world.notices.last().unwrap();
@@ -92,7 +93,7 @@ fn a_claim_of_optional_devices_alone_waits_where_kubelets_refuse_it_without_any(
             world.server.delete("pods", "default", "p");
             world.control();
             world.settle();
-            assert!(world.run(&mut Dice(1)).contains("q"), "a card is free again");
+            assert!(world.run(&mut Dice::new(1)).contains("q"), "a card is free again");
             assert_eq!(world.devices("d").unwrap(), ["a/card/card-0"]);
         }
         world.check_rest();
@@ -106,7 +107,7 @@ fn each_claim_that_must_have_a_device_gets_one_before_another_one_gets_more() {
         optional(&mut world, "c", 3);
         optional(&mut world, "d", 2);
         world.pod("p", &["c", "d"]);
-        assert_eq!(world.run(&mut Dice(1)).len(), 1);
+        assert_eq!(world.run(&mut Dice::new(1)).len(), 1);
         let counts = ["c", "d"].map(|claim| world.devices(claim).unwrap().len());
         let expected = if world.server.version == ClassicVersion::V1Alpha1 { [1, 1] } else { [2, 0] };
         assert_eq!(counts, expected);
@@ -126,7 +127,7 @@ fn a_claim_that_a_pod_names_twice_is_asked_for_once() {
         world.settle();
         assert_eq!(world.unsuitable("p", "c"), Some(set(&[])));
         assert_eq!(world.unsuitable("p", "again"), Some(set(&[])));
-        assert_eq!(world.run(&mut Dice(1)).len(), 1);
+        assert_eq!(world.run(&mut Dice::new(1)).len(), 1);
         assert_eq!(world.devices("c").unwrap(), ["a/card/card-0"]);
         world.check_rest();
     }

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use super::{
     super::event::NoticeReason,
-    scheduler::Dice,
     server::finalizers,
     world::{DRIVER, World},
 };
+use crate::testkit::Dice;
 
 /// One world for each version with ResourceClasses.
 pub(super) fn worlds() -> impl Iterator<Item = World> {
@@ -50,7 +50,7 @@ fn an_immediate_claim_is_allocated_without_a_pod_and_shared_by_those_that_come()
         assert!(world.get_claim("c").unwrap()["status"]["reservedFor"].is_null());
         world.pod("one", &["c"]);
         world.pod("two", &["c"]);
-        assert_eq!(world.run(&mut Dice(1)).len(), 2);
+        assert_eq!(world.run(&mut Dice::new(1)).len(), 2);
         world.check_rest();
     }
 }
@@ -147,7 +147,7 @@ fn a_claim_that_must_not_be_shared_is_not() {
         immediate(&mut world, "c", reference("ClaimParameters", "p"));
         world.pod("one", &["c"]);
         world.pod("two", &["c"]);
-        assert_eq!(world.run(&mut Dice(1)).len(), 1);
+        assert_eq!(world.run(&mut Dice::new(1)).len(), 1);
     }
 }
 

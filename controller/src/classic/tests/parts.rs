@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use super::{
     objects::{cpus, memory, slice},
-    scheduler::Dice,
     world::World,
 };
+use crate::testkit::Dice;
 
 /// A request for some CPUs.
 fn some_cpus(amount: &str) -> Value {
@@ -28,14 +28,14 @@ fn parts_of_a_device_are_given_to_several_claims_and_never_more_than_there_is() 
             world.claim_for(name, json!({"requests": [some_cpus(amount)]}));
             world.pod(name, &[name]);
         }
-        assert_eq!(world.run(&mut Dice(1)).len(), 2);
+        assert_eq!(world.run(&mut Dice::new(1)).len(), 2);
         let taken = |world: &World| ["c", "d", "e"].iter().filter(|name| world.devices(name).is_some()).count();
         assert_eq!(taken(&world), 2);
         world.restart();
         world.settle();
-        assert_eq!(world.run(&mut Dice(1)).len(), 2, "what is held is known after a restart");
+        assert_eq!(world.run(&mut Dice::new(1)).len(), 2, "what is held is known after a restart");
         world.server.delete("pods", "default", "c");
-        assert_eq!(world.run(&mut Dice(1)).len(), 2);
+        assert_eq!(world.run(&mut Dice::new(1)).len(), 2);
         assert!(world.devices("c").is_none() && world.devices("e").is_some());
         world.check_rest();
     }
@@ -52,7 +52,7 @@ fn parts_of_memory_are_given_in_steps_and_never_more_than_there_is() {
         for (name, amount) in [("c", "13Gi"), ("d", "14336Mi"), ("e", "3Gi")] {
             world.claim_for(name, json!({"requests": [some_memory(amount)]}));
             world.pod(name, &[name]);
-            world.run(&mut Dice(1));
+            world.run(&mut Dice::new(1));
         }
         let consumed = |world: &World, name: &str| {
             let claim = world.dialect.claim(world.get_claim(name).unwrap()).unwrap();
@@ -67,7 +67,7 @@ fn parts_of_memory_are_given_in_steps_and_never_more_than_there_is() {
         world.settle();
         assert!(world.devices("e").is_none(), "what is held is known after a restart");
         world.server.delete("pods", "default", "c");
-        world.run(&mut Dice(1));
+        world.run(&mut Dice::new(1));
         assert_eq!(consumed(&world, "e"), json!("4Gi"));
         world.check_rest();
     }
@@ -95,7 +95,7 @@ fn devices_of_a_claim_are_on_one_numa_node_where_it_says_so() {
         let constraints = json!([{"requests": ["cpus", "card"], "matchAttribute": "hostler.dev/numa"}]);
         world.claim_for("c", json!({"requests": requests, "constraints": constraints}));
         world.pod("p", &["c"]);
-        assert_eq!(world.run(&mut Dice(1)).len(), 1);
+        assert_eq!(world.run(&mut Dice::new(1)).len(), 1);
         assert_eq!(world.devices("c").unwrap(), ["b/cpu/numa-1", "b/card/card-0"]);
         world.check_rest();
     }
@@ -117,14 +117,14 @@ fn all_claims_of_a_pod_are_had_on_one_node_or_none_is() {
         world.pod("p", &["c", "d"]);
         world.context("p", None, &["a", "b"]);
         world.settle();
-        assert!(world.run(&mut Dice(2)).is_empty());
+        assert!(world.run(&mut Dice::new(2)).is_empty());
         assert!(world.devices("c").is_none() && world.devices("d").is_none());
         world.node("both", 0);
         let both =
             json!([slice("both", "cpu", vec![cpus("numa-0", 0)]), slice("both", "card", vec![card("card-0", 0)])]);
         world.hardware("both", both, true);
         world.settle();
-        assert_eq!(world.run(&mut Dice(2)).len(), 1);
+        assert_eq!(world.run(&mut Dice::new(2)).len(), 1);
         assert_eq!(world.devices("c").unwrap(), ["both/cpu/numa-0"]);
         assert_eq!(world.devices("d").unwrap(), ["both/card/card-0"]);
         world.check_rest();

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::{
     super::event::{ClassicCommand, ClassicEvent, ClassicWrite},
-    scheduler::Dice,
     server::finalizers,
-    world::{DRIVER, FINALIZER, Fate, World},
+    world::{DRIVER, FINALIZER, World},
 };
+use crate::testkit::{Dice, Fate};
 
 /// One world for each version.
 fn worlds() -> impl Iterator<Item = World> {
@@ -39,7 +39,7 @@ fn allocated(world: &mut World) {
     world.node("a", 2);
     world.claim("c", 1);
     world.pod("p", &["c"]);
-    assert_eq!(world.run(&mut Dice(1)).len(), 1);
+    assert_eq!(world.run(&mut Dice::new(1)).len(), 1);
     assert_eq!(world.devices("c").unwrap(), ["a/card/card-0"]);
 }
 
@@ -102,7 +102,7 @@ fn finalizers_of_others_stay() {
         let keep = |object: &mut Value| object["metadata"]["finalizers"] = json!(["example.com/keep"]);
         world.server.edit("resourceclaims", "default", "c", false, keep).unwrap();
         world.pod("p", &["c"]);
-        assert_eq!(world.run(&mut Dice(1)).len(), 1);
+        assert_eq!(world.run(&mut Dice::new(1)).len(), 1);
         assert_eq!(finalizers(world.get_claim("c").unwrap()), ["example.com/keep", FINALIZER]);
         world.server.delete("pods", "default", "p");
         world.control();
@@ -125,7 +125,7 @@ fn a_deleted_claim_is_taken_back_whichever_write_fails_once() {
                 .edit("resourceclaims", "default", "c", true, |it| it["status"]["reservedFor"] = Value::Null)
                 .unwrap();
             world.server.delete("resourceclaims", "default", "c");
-            world.fates.insert(world.writes.len() + at, fate);
+            world.fates.plan(at, fate);
             world.settle();
             assert!(world.get_claim("c").is_none(), "write {at} {fate:?}");
             assert!(world.grants().is_empty());
@@ -341,15 +341,15 @@ fn if_the_second_claim_of_a_pod_fails_the_first_is_taken_back_and_another_node_w
         world.claim("one", 1);
         world.claim("two", 1);
         world.pod("p", &["one", "two"]);
-        world.schedule("p", &mut Dice(3));
+        world.schedule("p", &mut Dice::new(3));
         world.settle();
-        world.schedule("p", &mut Dice(3));
+        world.schedule("p", &mut Dice::new(3));
         world.refuse("two", "a");
         world.settle();
         assert!(world.devices("one").is_some() && world.devices("two").is_none());
         assert_eq!(world.unsuitable("p", "two"), Some(set(&["a"])));
         world.node("b", 2);
-        assert_eq!(world.run(&mut Dice(3)).len(), 1);
+        assert_eq!(world.run(&mut Dice::new(3)).len(), 1);
         assert!(
             world.devices("one").unwrap()[0].starts_with("b/") && world.devices("two").unwrap()[0].starts_with("b/")
         );
@@ -377,7 +377,7 @@ fn if_the_other_drivers_claim_fails_ours_is_taken_back_exactly_once() {
     world.server.edit("podschedulingcontexts", "default", "p", true, theirs).unwrap();
     // The selected node is cleared first, then ours is to go.
     for _ in 0..2 {
-        world.schedule("p", &mut Dice(1));
+        world.schedule("p", &mut Dice::new(1));
         world.settle();
     }
     assert!(world.devices("ours").is_none());
@@ -399,7 +399,7 @@ fn a_claim_that_two_pods_want_on_different_nodes_is_allocated_once_and_shared() 
         world.settle();
         let allocations = world.writes.iter().filter(|write| matches!(write, ClassicWrite::Allocation(..)));
         assert_eq!(allocations.count(), 1);
-        assert_eq!(world.run(&mut Dice(5)).len(), 2);
+        assert_eq!(world.run(&mut Dice::new(5)).len(), 2);
         let mut both = consumers(&world, "c");
         both.sort();
         assert_eq!(both, ["p", "q"]);
@@ -433,7 +433,7 @@ fn reserving_can_be_left_to_the_scheduler() {
         world.context("p", Some("a"), &["a"]);
         world.settle();
         assert!(world.devices("c").is_some() && consumers(&world, "c").is_empty());
-        assert_eq!(world.run(&mut Dice(1)).len(), 1);
+        assert_eq!(world.run(&mut Dice::new(1)).len(), 1);
         assert_eq!(consumers(&world, "c"), ["p"]);
     }
 }
@@ -468,13 +468,13 @@ fn others_that_write_the_same_objects_all_the_time_delay_and_spoil_nothing() {
     for version in ClassicVersion::ALL {
         let mut world = World::new(version);
         for at in (0..60).filter(|at| at % 3 != 2) {
-            world.fates.insert(at, Fate::Conflict);
+            world.fates.plan(at, Fate::Conflict);
         }
         world.node("a", 2);
         world.claim("c", 1);
         world.claim("d", 1);
         world.pod("p", &["c", "d"]);
-        assert_eq!(world.run(&mut Dice(9)).len(), 1);
+        assert_eq!(world.run(&mut Dice::new(9)).len(), 1);
         assert!(world.notices.is_empty(), "{:?}", world.notices);
         world.check_rest();
     }
@@ -494,7 +494,7 @@ fn only_nodes_that_suit_the_class_are_given() {
         world.context("p", None, &["a", "b"]);
         world.settle();
         assert_eq!(world.unsuitable("p", "c"), Some(set(&["a"])));
-        assert_eq!(world.run(&mut Dice(2)).len(), 1);
+        assert_eq!(world.run(&mut Dice::new(2)).len(), 1);
         assert_eq!(world.devices("c").unwrap(), ["b/card/card-0"]);
     }
 }
@@ -511,7 +511,7 @@ fn after_a_node_is_shut_down_its_claims_are_taken_back_without_its_word() {
         world.settle();
         assert!(world.devices("c").is_none() && world.grants().is_empty());
         world.pod("again", &["c"]);
-        assert_eq!(world.run(&mut Dice(4)).len(), 1);
+        assert_eq!(world.run(&mut Dice::new(4)).len(), 1);
         assert_eq!(world.devices("c").unwrap(), ["b/card/card-0"]);
         world.check_rest();
     }
@@ -557,7 +557,7 @@ fn a_claim_on_the_network_goes_to_another_node_once_its_pod_is_gone() {
         assert!(world.devices("c").is_none());
         world.server.edit("nodes", "", "a", false, |node| node["spec"] = json!({"unschedulable": true})).unwrap();
         world.pod("q", &["c"]);
-        assert_eq!(world.run(&mut Dice(1)).len(), 1);
+        assert_eq!(world.run(&mut Dice::new(1)).len(), 1);
         assert!(world.get_claim("c").unwrap()["status"]["allocation"].to_string().contains(r#"["b"]"#));
         world.check_rest();
     }
@@ -576,7 +576,7 @@ fn optional_devices_are_preferred_and_done_without_where_no_node_has_them() {
         world.context("p", None, &["a", "b"]);
         while world.hear() || world.execute_next(0) {}
         assert_eq!(world.unsuitable("p", "c"), Some(set(&["a"])), "while b has some");
-        assert_eq!(world.run(&mut Dice(1)).len(), 1);
+        assert_eq!(world.run(&mut Dice::new(1)).len(), 1);
         assert_eq!(world.devices("c").unwrap().len(), 2, "as many as there are");
         if world.server.version == ClassicVersion::V1Alpha1 {
             // Its kubelets refuse a claim without devices.
@@ -586,7 +586,7 @@ fn optional_devices_are_preferred_and_done_without_where_no_node_has_them() {
         world.context("q", None, &["a", "b"]);
         world.settle();
         assert_eq!(world.unsuitable("q", "d"), Some(set(&[])), "now none has any");
-        assert_eq!(world.run(&mut Dice(1)).len(), 2);
+        assert_eq!(world.run(&mut Dice::new(1)).len(), 2);
         assert_eq!(world.devices("d").unwrap().len(), 0);
         assert!(world.get_claim("d").unwrap()["status"]["allocation"].to_string().contains("absent"));
         world.check_rest();
@@ -607,7 +607,7 @@ fn a_pod_that_fits_nowhere_says_why_and_is_answered_when_there_is_something() {
         world.cards("a", 1);
         world.settle();
         assert_eq!(world.unsuitable("p", "c"), Some(set(&[])));
-        assert_eq!(world.run(&mut Dice(1)).len(), 1);
+        assert_eq!(world.run(&mut Dice::new(1)).len(), 1);
     }
 }
 

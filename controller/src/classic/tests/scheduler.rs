@@ -6,6 +6,7 @@ use hostler_api::core::NodeSelector;
 use serde_json::{Value, json};
 
 use super::world::World;
+use crate::testkit::Dice;
 
 /// What a scheduling cycle came to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -17,17 +18,6 @@ pub(super) enum Cycle {
     /// Drivers are asked.
     Pending,
     Bound,
-}
-
-/// Numbers that look random, and are the same with the same seed.
-#[derive(Clone, Debug)]
-pub(super) struct Dice(pub(super) u64);
-
-impl Dice {
-    pub(super) fn roll(&mut self, sides: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % sides.max(1)
-    }
 }
 
 fn strings(list: &Value) -> Vec<String> {

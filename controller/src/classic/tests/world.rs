@@ -25,26 +25,10 @@ use super::{
     objects::{CPUS, GIBIBYTES, KINDS, device_class},
     server::{ApiError, Server, WatchEvent, finalizers},
 };
+use crate::testkit::{Fate, Fated, Fates};
 
 pub(super) const DRIVER: &str = "hostler.dev";
 pub(super) const FINALIZER: &str = "hostler.dev/deletion-protection";
-
-/// What happens to a write.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Fate {
-    /// The controller dies before it is sent.
-    DieBefore,
-    /// The controller dies before it hears the answer.
-    DieAfter,
-    /// Somebody writes the object first.
-    Conflict,
-    /// The server fails, and has written nothing.
-    FailBefore,
-    /// The server fails, and has written it.
-    FailAfter,
-    /// The server refuses it.
-    Refuse,
-}
 
 /// A controller, what it has heard, and what it wants done.
 pub(super) struct Controller {
@@ -80,8 +64,7 @@ pub(super) struct World {
     pub(super) notices: Vec<ClassicNotice>,
     /// All writes that were sent.
     pub(super) writes: Vec<ClassicWrite>,
-    /// What happens to a write, by its number.
-    pub(super) fates: BTreeMap<usize, Fate>,
+    pub(super) fates: Fates,
     /// A claim, and a node for which its allocation is refused.
     refused: Option<(String, String)>,
     pub(super) restarts: usize,
@@ -105,7 +88,7 @@ impl World {
             now: Duration::ZERO,
             notices: Vec::new(),
             writes: Vec::new(),
-            fates: BTreeMap::new(),
+            fates: Fates::default(),
             refused: None,
             restarts: 0,
         };
@@ -259,30 +242,16 @@ impl World {
     }
 
     fn send(&mut self, write: ClassicWrite) {
-        let mut fate = self.fates.get(&self.writes.len()).copied();
-        if self.is_refused(&write) {
-            fate = Some(Fate::Refuse);
-        }
+        let fate = self.fates.next();
+        let fate = if self.is_refused(&write) { Some(Fate::Refuse) } else { fate };
         self.writes.push(write.clone());
         let patch = self.dialect.patch(&write).unwrap();
-        let fail = |message: &str| Err(ApiError(500, message.to_owned()));
-        let answer = match fate {
-            None => self.carry_out(&write, &patch),
-            Some(Fate::DieBefore) => return self.restart(),
-            Some(Fate::DieAfter) => {
-                let _ = self.carry_out(&write, &patch);
-                return self.restart();
-            }
-            Some(Fate::Conflict) => {
-                self.touch(&patch.path);
-                self.carry_out(&write, &patch)
-            }
-            Some(Fate::FailBefore) => fail("no answer"),
-            Some(Fate::FailAfter) => {
-                let _ = self.carry_out(&write, &patch);
-                fail("no answer")
-            }
-            Some(Fate::Refuse) => Err(ApiError(422, "it shall not be".to_owned())),
+        let overtake = |world: &mut Self| world.touch(&patch.path);
+        let answer = match Fate::carry_out(fate, self, overtake, |world| world.carry_out(&write, &patch)) {
+            Fated::Answered(answer) => answer,
+            Fated::Dead => return self.restart(),
+            Fated::Silent => Err(ApiError(500, "no answer".to_owned())),
+            Fated::Refused => Err(ApiError(422, "it shall not be".to_owned())),
         };
         let target = write.target();
         let outcome = match answer {

@@ -7,9 +7,9 @@ use hostler_api::{
 
 use super::{
     super::again::Attempt,
-    world::{DirectWorld, Fate, devices_of},
+    world::{DirectWorld, devices_of},
 };
-use crate::hold::ReservationObject;
+use crate::{hold::ReservationObject, testkit::Fate};
 
 /// A pod with two claims that is let go to node `a`, which the scheduler does not bind it to. On `b` there are devices as well.
 fn taken_back() -> DirectWorld {
@@ -127,7 +127,7 @@ fn a_claim_that_never_had_anything_is_not_taken_back() {
 #[test]
 fn deaths_at_any_write_and_at_the_next_do_no_harm_while_the_scheduler_takes_back() {
     for first in 0..18 {
-        for fates in [[Fate::DieBefore, Fate::DieAfter], [Fate::DieAfter, Fate::DieBefore]] {
+        for fates in Fate::TWO_DEATHS {
             let mut world = taken_back();
             world.is_idle = true;
             world.fates.extend([(first, fates[0]), (first + 1, fates[1])]);

@@ -2,17 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::world::{DirectWorld, Fate, key};
-
-/// Numbers that look random, and are the same with the same seed.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % sides
-    }
-}
+use super::world::{DirectWorld, key};
+use crate::testkit::{Dice, Fate, RandomLife, expect_enough, live, seeds};
 
 /// What came about, over all orders.
 #[derive(Debug, Default)]
@@ -22,36 +13,51 @@ struct Seen {
     bound: usize,
 }
 
-fn step(world: &mut DirectWorld, dice: &mut Dice) {
-    match dice.roll(24) {
-        0..=8 => drop(world.control()),
-        9..=13 => world.kept.pass([1, 2, 6][dice.roll(3)]),
-        14..=18 => world.schedule(),
-        19 => drop(world.full.insert(["a", "b"][dice.roll(2)])),
-        20 => world.full.clear(),
-        21 => {
-            let fate = [Fate::DieBefore, Fate::DieAfter][dice.roll(2)];
-            world.fates.insert(world.writes.len(), fate);
-        }
-        22 => world.kept.restart(),
-        _ => {
-            let devices = world.given_to_gated();
-            if let Some(device) = devices.first().filter(|_| !world.has_stranger) {
-                world.has_stranger = true;
-                world.kept.give_twice(&key("stranger"), device);
+struct Chaos(DirectWorld, Dice);
+
+impl RandomLife for Chaos {
+    fn dice(&mut self) -> &mut Dice {
+        &mut self.1
+    }
+
+    fn check(&mut self) {
+        self.0.check();
+    }
+
+    fn step(&mut self) {
+        let Self(world, dice) = self;
+        match dice.roll(24) {
+            0..=8 => drop(world.control()),
+            9..=13 => world.kept.pass([1, 2, 6][dice.roll(3)]),
+            14..=18 => world.schedule(),
+            19 => drop(world.full.insert(["a", "b"][dice.roll(2)])),
+            20 => world.full.clear(),
+            21 => {
+                let fate = dice.pick(&Fate::DEATHS);
+                world.fates.plan(0, fate);
+            }
+            22 => world.kept.restart(),
+            _ => {
+                let devices = world.given_to_gated();
+                if let Some(device) = devices.first().filter(|_| !world.has_stranger) {
+                    world.has_stranger = true;
+                    world.kept.give_twice(&key("stranger"), device);
+                }
             }
         }
     }
-    world.check();
 }
 
 #[test]
 fn in_any_order_nothing_is_given_twice_and_nothing_is_left_behind() {
     let mut seen = Seen::default();
-    for seed in 0..16 {
-        let (mut world, mut dice) = (DirectWorld::without_pods(&[3, 3]), Dice(seed));
+    let all: Vec<u64> = seeds(0..16).collect();
+    for &seed in &all {
+        let mut world = DirectWorld::without_pods(&[3, 3]);
         ["p", "q"].iter().for_each(|pod| world.pod(pod, &["one", "two"]));
-        (0..160).for_each(|_| step(&mut world, &mut dice));
+        let mut chaos = Chaos(world, Dice::new(seed));
+        live(&mut chaos, 160);
+        let Chaos(mut world, _dice) = chaos;
         seen.planned_again += usize::from(world.writes.iter().filter(|what| **what == "reservation").count() > 2);
         seen.given_back += usize::from(world.has_stranger);
         world.full.clear();
@@ -61,7 +67,8 @@ fn in_any_order_nothing_is_given_twice_and_nothing_is_left_behind() {
         seen.bound += usize::from(world.is_bound("p") && world.is_bound("q"));
         world.check_nothing_is_kept();
     }
-    assert!(seen.bound == 16 && seen.planned_again > 2 && seen.given_back > 2, "{seen:?}");
+    assert_eq!(seen.bound, all.len());
+    expect_enough(seen.planned_again > 2 && seen.given_back > 2, &seen);
 }
 
 #[test]
@@ -90,7 +97,7 @@ fn what_is_replaced_for_one_claim_is_planned_anew_for_all_of_them() {
 #[test]
 fn deaths_at_any_write_and_at_the_next_do_no_harm_while_a_stranger_has_a_device() {
     for first in 0..9 {
-        for fates in [[Fate::DieBefore, Fate::DieAfter], [Fate::DieAfter, Fate::DieBefore]] {
+        for fates in Fate::TWO_DEATHS {
             let mut world = DirectWorld::new(&[2]);
             world.fates.extend([(first, fates[0]), (first + 1, fates[1])]);
             world.until("it has its device", |world| !world.given_to_gated().is_empty());

@@ -20,14 +20,8 @@ use super::super::{
 use crate::{
     claim_write::{ClaimWrite, DELETE_PROTECTION},
     hold::{ReservationObject, tests::kept::KeptWorld},
+    testkit::{Fate, Fated, Fates},
 };
-
-/// What becomes of a write of the controller.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Fate {
-    DieBefore,
-    DieAfter,
-}
 
 /// Pods with claims of one device each.
 pub(super) struct DirectWorld {
@@ -44,7 +38,7 @@ pub(super) struct DirectWorld {
     pub(super) refused: Option<&'static str>,
     pub(super) trouble: Option<String>,
     pub(super) writes: Vec<&'static str>,
-    pub(super) fates: BTreeMap<usize, Fate>,
+    pub(super) fates: Fates,
     last: u64,
 }
 
@@ -65,7 +59,7 @@ impl DirectWorld {
             refused: None,
             trouble: None,
             writes: Vec::new(),
-            fates: BTreeMap::new(),
+            fates: Fates::default(),
             last: 0,
         }
     }
@@ -147,7 +141,7 @@ impl DirectWorld {
 
     fn control_pod(&mut self, pod: &str) -> bool {
         let DirectStep::Write(write) = self.look(pod) else { return false };
-        let fate = self.fates.remove(&self.writes.len());
+        let fate = self.fates.next();
         self.writes.push(write.what());
         if self.refused == Some(write.what()) {
             self.trouble = Some(format!("{} is refused", write.what()));
@@ -156,10 +150,7 @@ impl DirectWorld {
         if !matches!(write, DirectWrite::Status(..)) {
             self.trouble = None;
         }
-        if fate != Some(Fate::DieBefore) {
-            self.apply(&write);
-        }
-        if fate.is_some() {
+        if let Fated::Dead = Fate::carry_out(fate, self, |_| {}, |world| world.apply(&write)) {
             // Both are one process.
             self.kept.restart();
         }

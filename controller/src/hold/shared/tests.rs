@@ -9,9 +9,12 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use self::world::{Dice, Fate, SharedWorld};
+use self::world::SharedWorld;
 use super::sight::{SharedStep, SharedWrite};
-use crate::claim_write::ClaimWrite;
+use crate::{
+    claim_write::ClaimWrite,
+    testkit::{Dice, Fate, RandomLife, live, seeds},
+};
 
 /// A job's pods come one after the other, and then nobody needs it any more.
 fn life(world: &mut SharedWorld) {
@@ -246,7 +249,7 @@ fn two_deaths_at_any_two_writes_do_no_harm() {
     assert!(writes > 10, "{writes}");
     for first in 0..writes {
         for second in first..=writes {
-            for fates in [[Fate::DieBefore, Fate::DieAfter], [Fate::DieAfter, Fate::DieBefore]] {
+            for fates in Fate::TWO_DEATHS {
                 let mut world = SharedWorld::new(&["n1", "n2"]);
                 world.fates.extend([(first, fates[0]), (second, fates[1])]);
                 life(&mut world);
@@ -255,40 +258,63 @@ fn two_deaths_at_any_two_writes_do_no_harm() {
     }
 }
 
+/// Two controllers, a scheduler, a controller of claims and users, in any order.
+struct Chaos {
+    world: SharedWorld,
+    dice: Dice,
+    /// What another controller has decided, and writes when it gets to it.
+    late: Vec<SharedWrite>,
+    names: usize,
+}
+
+impl RandomLife for Chaos {
+    fn dice(&mut self) -> &mut Dice {
+        &mut self.dice
+    }
+
+    fn step(&mut self) {
+        let Self { world, dice, late, names } = self;
+        match dice.roll(24) {
+            0..=5 => world.control(),
+            6..=9 => world.schedule(dice.one_in(2)),
+            10..=12 => world.collect(),
+            13 => world.run_kubelet(),
+            14 => {
+                if let SharedStep::Write(write) = world.look() {
+                    late.push(write);
+                }
+            }
+            15 if !late.is_empty() => {
+                let write = dice.take(late);
+                write.iter().for_each(|write| drop(world.apply(write)));
+            }
+            16 => {
+                *names += 1;
+                world.come(&format!("p{names}"), dice.pick(&["owner", "stranger"]));
+            }
+            17 | 18 => world.go_any(dice.roll(8)),
+            19 if dice.one_in(20) => world.delete_reservation(),
+            20 if dice.one_in(20) => world.pass_quietly(Duration::from_secs(3600)),
+            21 => world.take(dice.pick(&["n1", "n2"])),
+            22 => world.free(dice.pick(&["n1", "n2"])),
+            23 => world.go("r-reserve"),
+            _ => {}
+        }
+    }
+
+    fn check(&mut self) {
+        self.world.check();
+    }
+}
+
 #[test]
 fn in_any_order_and_with_two_controllers_nothing_is_given_twice_or_left_behind() {
-    for seed in 0..400 {
+    for seed in seeds(0..400) {
         let mut world = SharedWorld::new(&["n1", "n1", "n2"]);
         world.reserve(json!({"ttl": "2h"}));
-        let mut dice = Dice(seed);
-        let mut late: Vec<SharedWrite> = Vec::new();
-        for step in 0..400 {
-            match dice.roll(24) {
-                0..=5 => world.control(),
-                6..=9 => world.schedule(dice.roll(2) == 0),
-                10..=12 => world.collect(),
-                13 => world.run_kubelet(),
-                // Another controller has decided, and writes when it gets to it.
-                14 => {
-                    if let SharedStep::Write(write) = world.look() {
-                        late.push(write);
-                    }
-                }
-                15 if !late.is_empty() => {
-                    let at = dice.roll(late.len());
-                    world.apply(&late.swap_remove(at));
-                }
-                16 => world.come(&format!("p{step}"), ["owner", "stranger"][dice.roll(2)]),
-                17 | 18 => world.go_any(dice.roll(8)),
-                19 if dice.roll(20) == 0 => world.delete_reservation(),
-                20 if dice.roll(20) == 0 => world.pass_quietly(Duration::from_secs(3600)),
-                21 => world.take(["n1", "n2"][dice.roll(2)]),
-                22 => world.free(["n1", "n2"][dice.roll(2)]),
-                23 => world.go("r-reserve"),
-                _ => {}
-            }
-            world.check();
-        }
+        let mut chaos = Chaos { world, dice: Dice::new(seed), late: Vec::new(), names: 0 };
+        live(&mut chaos, 400);
+        let Chaos { mut world, dice: _dice, late, .. } = chaos;
         late.iter().for_each(|write| drop(world.apply(write)));
         world.delete_reservation();
         world.settle();

@@ -7,9 +7,9 @@ use super::{
     EVERYWHERE,
     crash::life,
     scenarios,
-    world::{DRIVER, Fate, World, by_attribute, wants},
+    world::{DRIVER, World, by_attribute, wants},
 };
-use crate::hold::NodeFences;
+use crate::{hold::NodeFences, testkit::Fate};
 
 #[test]
 fn the_scenarios_are_the_same_where_an_attribute_closes_devices() {

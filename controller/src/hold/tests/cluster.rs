@@ -12,17 +12,7 @@ use super::{
     server::{ModelPod, Server},
     world::{Means, World},
 };
-
-/// Numbers that look random, and are the same with the same seed.
-#[derive(Clone, Debug)]
-pub(super) struct Dice(pub(super) u64);
-
-impl Dice {
-    pub(super) fn roll(&mut self, sides: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % sides.max(1)
-    }
-}
+use crate::testkit::Dice;
 
 pub(super) fn key(name: &str) -> ObjectKey {
     ObjectKey::new("default", name)

@@ -6,9 +6,12 @@ use serde_json::json;
 use super::{
     cluster::key,
     crash::DRIVERS,
-    world::{DRIVER, Fate, World, settings, wants_and},
+    world::{DRIVER, World, settings, wants_and},
 };
-use crate::hold::{DeviceKey, HoldSettings, HoldWrite};
+use crate::{
+    hold::{DeviceKey, HoldSettings, HoldWrite},
+    testkit::Fate,
+};
 
 impl World {
     /// Another scheduler gives a pod a device, whoever has it.

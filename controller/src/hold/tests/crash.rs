@@ -5,9 +5,12 @@ use serde_json::json;
 
 use super::{
     cluster::key,
-    world::{Fate, World, settings, wants, wants_and, wants_part},
+    world::{World, settings, wants, wants_and, wants_part},
 };
-use crate::hold::{DeviceKey, HoldSettings};
+use crate::{
+    hold::{DeviceKey, HoldSettings},
+    testkit::Fate,
+};
 
 /// One is taken by its owner, one is used twice and deleted, one loses a device, one waits for a pod, one expires. Says how many
 /// writes that took.

@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 
 use super::{
     cluster::key,
-    world::{Fate, World, wants_and},
+    world::{World, wants_and},
 };
+use crate::testkit::Fate;
 
 /// What moves a pod of the application.
 fn moves(world: &World, pod: &str) -> Value {

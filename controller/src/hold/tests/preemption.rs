@@ -5,9 +5,12 @@ use serde_json::json;
 
 use super::{
     cluster::key,
-    world::{Fate, World, preempts, settings, wants, wants_and},
+    world::{World, preempts, settings, wants, wants_and},
 };
-use crate::hold::{HoldSettings, PriorityClasses};
+use crate::{
+    hold::{HoldSettings, PriorityClasses},
+    testkit::Fate,
+};
 
 /// Who was evicted, in turn.
 fn evicted(world: &World) -> Vec<&str> {

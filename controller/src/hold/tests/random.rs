@@ -1,15 +1,15 @@
 //! Users, scheduler, controller manager, daemons, nodes and controller in any order, with lost answers, late news and sudden
 //! deaths.
 
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 use serde_json::json;
 
-use super::{
-    cluster::Dice,
-    world::{Fate, World, by_attribute, by_rules, wants_and, wants_part},
+use super::world::{World, by_attribute, by_rules, wants_and, wants_part};
+use crate::{
+    hold::{AllocatedClaim, DeviceKey},
+    testkit::{Dice, Fate, RandomLife, expect_enough, live, seeds},
 };
-use crate::hold::{AllocatedClaim, DeviceKey};
 
 const NODES: [&str; 3] = ["a", "b", "c"];
 const APPS: [&str; 2] = ["web", "job"];
@@ -59,7 +59,7 @@ struct Chaos {
 
 impl Chaos {
     fn new(seed: u64, trouble: Trouble) -> Self {
-        let dice = Dice(seed);
+        let dice = Dice::new(seed);
         let mut world = World::new(&[3, 2, 2]);
         world.share("a", "gpu-2", 4);
         world.share("b", "gpu-1", 4);
@@ -83,8 +83,7 @@ impl Chaos {
     }
 
     fn pick(&mut self, mut names: Vec<String>) -> Option<String> {
-        let at = self.dice.roll(names.len());
-        (at < names.len()).then(|| names.swap_remove(at))
+        self.dice.take(&mut names)
     }
 
     fn pick_pod(&mut self) -> Option<String> {
@@ -100,13 +99,13 @@ impl Chaos {
             Trouble::Usual | Trouble::Rivals => return,
         };
         if self.dice.roll(deaths) == 0 {
-            let fate = [Fate::DieBefore, Fate::DieAfter][self.dice.roll(2)];
-            self.world.fates.insert(self.world.writes.len(), fate);
+            let fate = self.dice.pick(&Fate::DEATHS);
+            self.world.fates.plan(0, fate);
         }
     }
 
     /// One thing happens.
-    fn step(&mut self) {
+    fn happen(&mut self) {
         self.may_die();
         if self.trouble == Trouble::Conflicts {
             self.give_anyway();
@@ -122,12 +121,7 @@ impl Chaos {
             }
             5 if self.dice.roll(6) == 0 => self.change_budget(),
             5 => self.change_node(),
-            6 => {
-                let fates =
-                    [Fate::DieBefore, Fate::DieAfter, Fate::Conflict, Fate::FailBefore, Fate::FailAfter, Fate::Refuse];
-                let at = self.world.writes.len() + self.dice.roll(3);
-                self.world.fates.insert(at, fates[self.dice.roll(fates.len())]);
-            }
+            6 => self.world.fates.plan_any(3, &Fate::ALL, &mut self.dice),
             7..=9 => {
                 let pause = Duration::from_millis(u64::try_from(self.dice.roll(9000)).unwrap());
                 let at = self.world.now + pause;
@@ -157,7 +151,6 @@ impl Chaos {
                 self.world.execute_next(at);
             }
         }
-        self.look();
     }
 
     /// What must be true, and what there is by now.
@@ -329,93 +322,113 @@ impl Chaos {
     }
 }
 
-fn live(seed: u64, steps: usize, trouble: Trouble) -> Outcome {
-    run(Chaos::new(seed, trouble), steps)
+impl RandomLife for Chaos {
+    fn dice(&mut self) -> &mut Dice {
+        &mut self.dice
+    }
+
+    fn step(&mut self) {
+        self.happen();
+    }
+
+    fn check(&mut self) {
+        self.look();
+    }
 }
 
 fn run(mut chaos: Chaos, steps: usize) -> Outcome {
-    (0..steps).for_each(|_| chaos.step());
+    live(&mut chaos, steps);
     chaos.end()
+}
+
+/// What came of lives with these seeds.
+fn lives(of: Range<u64>, steps: usize, trouble: Trouble) -> Vec<Outcome> {
+    seeds(of).map(|seed| run(Chaos::new(seed, trouble), steps)).collect()
+}
+
+fn sum(lives: &[Outcome], what: impl Fn(&Outcome) -> usize) -> usize {
+    lives.iter().map(what).sum()
 }
 
 #[test]
 fn in_any_order_nothing_is_kept_twice_or_for_nobody() {
-    let lives: Vec<_> = (0..24).map(|seed| live(seed, 600, Trouble::Usual)).collect();
-    let kept: usize = lives.iter().map(|it| it.kept).sum();
-    assert!(kept > 320, "it comes to something: {kept}");
+    let kept = sum(&lives(0..24, 600, Trouble::Usual), |it| it.kept);
+    expect_enough(kept > 320, &kept);
 }
 
 /// What came of lives in which everybody wants parts.
-fn share(seeds: std::ops::Range<u64>, steps: usize, trouble: Trouble) -> usize {
-    seeds.map(|seed| run(Chaos::of_parts(seed, trouble), steps).parts).sum()
+fn share(of: Range<u64>, steps: usize, trouble: Trouble) -> usize {
+    seeds(of).map(|seed| run(Chaos::of_parts(seed, trouble), steps).parts).sum()
 }
 
 #[test]
 fn in_any_order_no_part_is_kept_twice_or_for_nobody() {
     let parts = share(200..224, 800, Trouble::Usual);
-    assert!(parts > 400, "it comes to something: {parts}");
+    expect_enough(parts > 400, &parts);
 }
 
 #[test]
 fn in_any_order_nothing_that_an_attribute_closes_is_kept_twice() {
-    let kept: usize = by_attribute(|| (500..520).map(|seed| live(seed, 600, Trouble::Usual).kept).sum());
-    assert!(kept > 200, "it comes to something: {kept}");
+    let kept = by_attribute(|| sum(&lives(500..520, 600, Trouble::Usual), |it| it.kept));
+    expect_enough(kept > 200, &kept);
 }
 
 #[test]
 fn in_any_order_nothing_that_rules_close_is_kept_twice_or_for_nobody() {
     let (kept, parts) = by_rules(|| {
-        let kept: usize = (520..530).map(|seed| live(seed, 600, Trouble::Usual).kept).sum();
+        let kept = sum(&lives(520..530, 600, Trouble::Usual), |it| it.kept);
         (kept, share(535..541, 800, Trouble::Usual))
     });
-    assert!(kept > 80 && parts > 50, "it comes to something: {kept}, {parts}");
+    expect_enough(kept > 80 && parts > 50, &(kept, parts));
 }
 
 #[test]
 fn two_controllers_at_the_same_time_keep_nothing_twice_that_rules_close() {
-    let kept: usize = by_rules(|| (545..553).map(|seed| live(seed, 600, Trouble::Rivals).kept).sum());
-    assert!(kept > 60, "it comes to something: {kept}");
+    let kept = by_rules(|| sum(&lives(545..553, 600, Trouble::Rivals), |it| it.kept));
+    expect_enough(kept > 60, &kept);
 }
 
 #[test]
 fn two_controllers_at_the_same_time_keep_no_part_twice() {
     let parts = share(300..315, 800, Trouble::Rivals);
-    assert!(parts > 100, "it comes to something: {parts}");
+    expect_enough(parts > 100, &parts);
 }
 
 #[test]
 fn parts_outlive_deaths_and_nothing_stands_for_them_in_the_end() {
     let parts = share(400..415, 2000, Trouble::Deaths);
-    assert!(parts > 100, "it comes to something in between: {parts}");
+    expect_enough(parts > 100, &parts);
 }
 
 /// When anybody is asked to go, what must be true then is looked at: `World::check_command`.
 #[test]
 fn nobody_is_evicted_for_nothing_in_any_order() {
-    let evicted: usize = (200..230).map(|seed| live(seed, 1200, Trouble::Crowds).evicted).sum();
-    assert!(evicted > 20, "it comes to something: {evicted}");
+    let evicted = sum(&lives(200..230, 1200, Trouble::Crowds), |it| it.evicted);
+    expect_enough(evicted > 20, &evicted);
 }
 
 #[test]
 fn in_any_order_what_two_claims_have_stays_closed_until_neither_has_it() {
-    let conflicts: usize = (600..615).map(|seed| live(seed, 800, Trouble::Conflicts).conflicts).sum();
-    assert!(conflicts > 100, "it comes to something: {conflicts}");
+    let conflicts = sum(&lives(600..615, 800, Trouble::Conflicts), |it| it.conflicts);
+    expect_enough(conflicts > 100, &conflicts);
 }
 
 #[test]
 fn two_controllers_at_the_same_time_keep_nothing_twice() {
-    let kept: usize = (100..122).map(|seed| live(seed, 600, Trouble::Rivals).kept).sum();
-    assert!(kept > 220, "it comes to something: {kept}");
+    let kept = sum(&lives(100..122, 600, Trouble::Rivals), |it| it.kept);
+    expect_enough(kept > 220, &kept);
 }
 
 /// Dies so often, and says at how many moments something was kept.
 fn die(deaths: usize) -> usize {
-    let (mut died, mut kept, mut seed) = (0, 0, 1000);
-    while died < deaths {
-        let outcome = live(seed, 3000, Trouble::Deaths);
+    let (mut died, mut kept) = (0, 0);
+    for seed in seeds(1000..) {
+        if died >= deaths {
+            break;
+        }
+        let outcome = run(Chaos::new(seed, Trouble::Deaths), 3000);
         died += outcome.deaths;
         kept += outcome.kept;
-        seed += 1;
     }
     kept
 }
@@ -423,12 +436,12 @@ fn die(deaths: usize) -> usize {
 #[test]
 fn a_thousand_deaths_lose_nothing_and_keep_nothing_twice_or_for_nobody() {
     let kept = die(1000);
-    assert!(kept > 250, "it comes to something in between: {kept}");
+    expect_enough(kept > 250, &kept);
 }
 
 #[test]
 #[ignore = "takes minutes"]
 fn ten_thousand_deaths_lose_nothing_and_keep_nothing_twice_or_for_nobody() {
     let kept = die(10_000);
-    assert!(kept > 2500, "it comes to something in between: {kept}");
+    expect_enough(kept > 2500, &kept);
 }

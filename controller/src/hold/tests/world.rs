@@ -21,33 +21,14 @@ use super::{
     cluster::GivenDevices,
     server::{ModelPod, Server, read},
 };
-use crate::askers::ASKER_BOX;
+use crate::{
+    askers::ASKER_BOX,
+    testkit::{Fate, Fated, Fates},
+};
 
 pub(super) const DRIVER: &str = "hostler.dev";
 /// When the world began, since 1970.
 pub(super) const BEGIN: Duration = Duration::from_secs(1_800_000_000);
-
-/// What happens to a write.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Fate {
-    /// The controller dies before it is sent.
-    DieBefore,
-    /// The controller dies before it hears the answer.
-    DieAfter,
-    /// Somebody writes the object first.
-    Conflict,
-    /// The server fails, and has written nothing.
-    FailBefore,
-    /// The server fails, and has written it.
-    FailAfter,
-    /// The server refuses it.
-    Refuse,
-}
-
-impl Fate {
-    pub(super) const ALL: [Self; 6] =
-        [Self::DieBefore, Self::DieAfter, Self::FailBefore, Self::FailAfter, Self::Conflict, Self::Refuse];
-}
 
 /// A controller, what it has heard, and what it wants done.
 pub(super) struct Controller {
@@ -74,8 +55,7 @@ pub(super) struct World {
     pub(super) rival: Option<Controller>,
     pub(super) notices: Vec<HoldNotice>,
     pub(super) writes: Vec<HoldWrite>,
-    /// What happens to a write, by its number.
-    pub(super) fates: BTreeMap<usize, Fate>,
+    pub(super) fates: Fates,
     /// Nodes whose daemons do nothing.
     pub(super) daemons_down: BTreeSet<String>,
     /// What the scheduler has decided and not written yet: a pod, and its devices.
@@ -188,7 +168,7 @@ impl World {
             skew: 0,
             notices: Vec::new(),
             writes: Vec::new(),
-            fates: BTreeMap::new(),
+            fates: Fates::default(),
             daemons_down: BTreeSet::new(),
             in_flight: BTreeMap::new(),
             given: GivenDevices::default(),
@@ -321,27 +301,15 @@ impl World {
     }
 
     fn send(&mut self, write: HoldWrite) {
-        let fate = self.fates.get(&self.writes.len()).copied();
+        let fate = self.fates.next();
         self.writes.push(write.clone());
         let target = write.target();
-        let fail = || (WriteOutcome::Failed("no answer".to_owned()), None);
-        let (outcome, event) = match fate {
-            None => self.server.write(&write),
-            Some(Fate::DieBefore) => return self.restart(),
-            Some(Fate::DieAfter) => {
-                self.server.write(&write);
-                return self.restart();
-            }
-            Some(Fate::Conflict) => {
-                self.touch(&write);
-                self.server.write(&write)
-            }
-            Some(Fate::FailBefore) => fail(),
-            Some(Fate::Refuse) => (WriteOutcome::Refused("it shall not be".to_owned()), None),
-            Some(Fate::FailAfter) => {
-                self.server.write(&write);
-                fail()
-            }
+        let fated = Fate::carry_out(fate, self, |world| world.touch(&write), |world| world.server.write(&write));
+        let (outcome, event) = match fated {
+            Fated::Answered(answer) => answer,
+            Fated::Dead => return self.restart(),
+            Fated::Silent => (WriteOutcome::Failed("no answer".to_owned()), None),
+            Fated::Refused => (WriteOutcome::Refused("it shall not be".to_owned()), None),
         };
         // What is written is seen before its answer.
         event.into_iter().for_each(|event| self.feed(event));

@@ -1,13 +1,14 @@
 //! Requests for which what lacks is attached to nodes: all of it and booked, or nothing. See docs/provisioning.md.
 
-use std::{collections::VecDeque, time::Duration};
+use std::time::Duration;
 
 use hostler_api::provisioning::{PROVISIONING_FINALIZER, ProvisioningConditionType as Type};
 
 use super::{
     fabric::Fabric,
-    world::{ModelServer, World, WriteFault, key},
+    world::{ModelServer, World, key},
 };
+use crate::testkit::Fate;
 
 const ATOMIC: &str = "atomic-scale-up.hostler.dev";
 const SECOND: Duration = Duration::from_secs(1);
@@ -175,15 +176,15 @@ fn devices_that_cannot_be_kept_are_detached() {
 
 #[test]
 fn a_call_whose_answer_is_lost_was_carried_out_or_all_is_detached() {
-    for call in 1..=2 {
-        for (fault, told, attached) in [(WriteFault::Lost, NOT_FOUND, 0), (WriteFault::Unheard, FOUND, 2)] {
+    for call in 0..2 {
+        for (fate, told, attached) in [(Fate::FailBefore, NOT_FOUND, 0), (Fate::FailAfter, FOUND, 2)] {
             let mut world = world();
-            world.call_faults.insert(call, fault);
+            world.call_fates.plan(call, fate);
             world.ask_atomic("r", 3, &[]);
             world.settle();
-            assert_eq!((&*world.provisioned("r"), world.attached().len()), (told, attached), "{call} {fault:?}");
+            assert_eq!((&*world.provisioned("r"), world.attached().len()), (told, attached), "{call} {fate:?}");
             world.pass(MINUTE);
-            assert_eq!((&*world.provisioned("r"), world.attached().len()), (FOUND, 2), "{call} {fault:?}");
+            assert_eq!((&*world.provisioned("r"), world.attached().len()), (FOUND, 2), "{call} {fate:?}");
         }
     }
 }
@@ -234,12 +235,12 @@ fn what_is_attached_for_one_is_promised_to_nobody_else() {
 #[test]
 fn a_plan_stands_in_the_request_before_its_first_step() {
     let mut world = world();
-    world.deaths = VecDeque::from([(4, false)]);
+    world.deaths.plan(4, Fate::DieBefore);
     world.most_checks = 1;
     world.ask_atomic("r", 3, &[]);
     world.settle();
     // It died with its first call, before it was carried out; accepted, marked, held and planned for stood there.
-    assert!(world.deaths.is_empty());
+    assert_eq!(world.deaths.left(), 0);
     assert!(world.details("r")["attach"].contains(r#"{"node":"n0","device":"fab-1"}"#));
     assert!(world.is_held("r"));
 }
@@ -253,9 +254,9 @@ enum Story {
 }
 
 /// A controller that dies with one write or call, and the next one with another.
-fn dies(story: Story, deaths: [(usize, bool); 2]) {
+fn dies(story: Story, deaths: [(usize, Fate); 2]) {
     let mut world = world();
-    world.deaths = VecDeque::from(deaths);
+    world.deaths.extend(deaths);
     match story {
         Story::Booked => {}
         Story::Broken => world.fabric().breaks("fab-1"),
@@ -290,8 +291,8 @@ fn a_death_at_every_write_and_call_and_again_leaves_all_booked_or_nothing_attach
     for story in [Story::Booked, Story::Broken, Story::Deleted] {
         for first in 0..14 {
             for second in [0, 1, 3, 6] {
-                for is_done in [false, true] {
-                    dies(story, [(first, is_done), (second, !is_done)]);
+                for fates in Fate::TWO_DEATHS {
+                    dies(story, [(first, fates[0]), (first + 1 + second, fates[1])]);
                 }
             }
         }

@@ -94,7 +94,7 @@ fn who_is_told_yes_is_booked_before_it_stands_there() {
     let mut world = World::of(&[1]);
     world.ask_together(&["a"]);
     // The yes for a is not written for a while; b comes meanwhile.
-    world.faults.insert("a".to_owned(), super::world::WriteFault::Lost);
+    world.fates.insert("a".to_owned(), crate::testkit::Fate::FailBefore);
     world.ask("b", 1);
     world.settle();
     assert_eq!((world.provisioned("a"), world.provisioned("b")), (String::new(), NOT_FOUND.to_owned()));

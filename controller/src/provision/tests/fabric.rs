@@ -10,7 +10,7 @@ use hostler_allocator::plan::PodSet;
 use hostler_api::resource::ResourceSlice;
 use serde_json::json;
 
-use super::world::{ModelServer, WriteFault, read};
+use super::world::{ModelServer, read};
 use crate::{
     hold::DeviceKey,
     provision::{
@@ -20,6 +20,7 @@ use crate::{
         },
         event::ProvisionEvent,
     },
+    testkit::{Fate, Fated},
 };
 
 #[derive(Debug, Default)]
@@ -159,7 +160,7 @@ impl ModelServer {
     }
 
     /// Carries out a call. One that is lost does nothing, and one that is not heard is carried out all the same.
-    pub(super) fn call(&mut self, call: AttachCall, fault: Option<WriteFault>) -> ProvisionEvent {
+    pub(super) fn call(&mut self, call: AttachCall, fate: Option<Fate>) -> ProvisionEvent {
         let fabric = self.fabric.clone().unwrap();
         let used = self.held().into_keys().chain(self.given.keys().cloned()).map(|(pool, _)| pool).collect();
         fabric.with(|state| state.used = used);
@@ -169,15 +170,10 @@ impl ModelServer {
             AttachCall::Attach(order) => ProvisionEvent::Called(order.token.clone(), failed),
             AttachCall::Detach(token) => ProvisionEvent::Called(token.clone(), failed),
         };
-        match fault {
-            Some(WriteFault::Lost) => return unheard,
-            Some(WriteFault::Unheard) => {
-                carry_out(&*fabric, call);
-                return unheard;
-            }
-            Some(WriteFault::Overtaken) | None => {}
+        match Fate::carry_out(fate, &mut (), |()| {}, |()| carry_out(&*fabric, call)) {
+            Fated::Answered(event) => event,
+            _ => unheard,
         }
-        carry_out(&*fabric, call)
     }
 
     /// What is attached becomes visible, and what is not goes. Says whether anything changed.

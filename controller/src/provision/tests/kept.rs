@@ -7,8 +7,8 @@ use hostler_api::{provisioning::ProvisioningConditionType as Type, reservation::
 use hostler_cluster::rfc3339;
 use serde_json::json;
 
-use super::world::{CLASS, ModelServer, World, WriteFault};
-use crate::provision::sight::Keeping;
+use super::world::{CLASS, ModelServer, World};
+use crate::{provision::sight::Keeping, testkit::Fate};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const FOUND: &str = "True CapacityIsFound";
@@ -164,7 +164,7 @@ fn devices_that_nobody_closes_within_two_minutes_are_no_capacity() {
 #[test]
 fn a_reservation_that_cannot_be_made_is_tried_again() {
     let mut world = World::of(&[1]);
-    world.lost_keeps = 3;
+    (0..3).for_each(|at| world.keep_fates.plan(at, Fate::FailBefore));
     world.ask("r", 1);
     world.settle();
     assert_eq!(world.provisioned("r"), "False BookingCapacity");
@@ -417,14 +417,14 @@ fn sets_without_devices_and_with_claims_that_exist_are_booked_among_requests() {
 /// 44, of Reservations.
 #[test]
 fn a_lost_answer_of_any_write_changes_nothing() {
-    for fault in [WriteFault::Lost, WriteFault::Unheard, WriteFault::Overtaken] {
+    for fate in [Fate::FailBefore, Fate::FailAfter, Fate::Conflict] {
         let mut world = World::of(&[2]);
         world.ask_together(&["a", "b"]);
-        world.faults.insert("a".to_owned(), fault);
-        world.lost_keeps = 1;
+        world.fates.insert("a".to_owned(), fate);
+        world.keep_fates.plan(0, Fate::FailBefore);
         world.settle();
         world.pass(Duration::from_secs(2));
-        assert_eq!((world.provisioned("a"), world.provisioned("b")), (FOUND.to_owned(), FOUND.to_owned()), "{fault:?}");
+        assert_eq!((world.provisioned("a"), world.provisioned("b")), (FOUND.to_owned(), FOUND.to_owned()), "{fate:?}");
         assert_eq!(world.kept(), 2);
     }
 }

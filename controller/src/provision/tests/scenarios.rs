@@ -9,8 +9,8 @@ use hostler_api::{
 };
 use serde_json::json;
 
-use super::world::{CLASS, ModelServer, World, WriteFault, key, read};
-use crate::provision::sight::Keeping;
+use super::world::{CLASS, ModelServer, World, key, read};
+use crate::{provision::sight::Keeping, testkit::Fate};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const FOUND: &str = "True CapacityIsFound";
@@ -347,14 +347,14 @@ fn all_or_nothing_is_booked() {
 /// 44
 #[test]
 fn a_write_that_fails_stops_no_other_and_is_tried_again() {
-    for fault in [WriteFault::Lost, WriteFault::Unheard, WriteFault::Overtaken] {
+    for fate in [Fate::FailBefore, Fate::FailAfter, Fate::Conflict] {
         let mut world = World::of(&[3]);
         world.ask_together(&["a", "b", "c"]);
-        world.faults.insert("b".to_owned(), fault);
+        world.fates.insert("b".to_owned(), fate);
         world.settle();
-        assert_eq!((world.provisioned("a"), world.provisioned("c")), (FOUND.to_owned(), FOUND.to_owned()), "{fault:?}");
+        assert_eq!((world.provisioned("a"), world.provisioned("c")), (FOUND.to_owned(), FOUND.to_owned()), "{fate:?}");
         world.pass(Duration::from_secs(1));
-        assert_eq!(world.provisioned("b"), FOUND, "{fault:?}");
+        assert_eq!(world.provisioned("b"), FOUND, "{fate:?}");
         world.check_rest();
     }
 }

@@ -1,7 +1,7 @@
 //! A cluster of requests: what the server has, and one controller that sees all of it at once.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -27,8 +27,11 @@ use crate::provision::{
     objects::{ProvisionObjects, SeenRequest},
     sight::{Keeping, ProvisionSight, Reservations},
 };
+use crate::testkit::{Fate, Fates};
 
 mod steps;
+
+pub(super) use self::steps::outcome;
 
 pub(super) const CLASS: &str = "check-capacity.hostler.dev";
 const START: u64 = 1_800_000_000;
@@ -228,17 +231,6 @@ impl ModelServer {
     }
 }
 
-/// What the server does to the next write, and what the controller hears of it.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum WriteFault {
-    /// It is not written.
-    Lost,
-    /// It is written, and the answer is lost.
-    Unheard,
-    /// Somebody else writes before.
-    Overtaken,
-}
-
 /// A server and a controller that sees everything at once.
 pub(super) struct World {
     pub(super) server: ModelServer,
@@ -249,21 +241,20 @@ pub(super) struct World {
     pub(super) is_kept: bool,
     /// What people were told.
     pub(super) told: Vec<(String, &'static str)>,
-    /// Writes of Reservations that get lost before any arrives.
-    pub(super) lost_keeps: usize,
-    /// By number of the call that attaches or detaches: what happens to it.
-    pub(super) call_faults: BTreeMap<usize, WriteFault>,
-    pub(super) calls: usize,
-    /// Before how many writes and calls the controller dies; and whether that one is carried out.
-    pub(super) deaths: VecDeque<(usize, bool)>,
+    /// The fates of writes of Reservations.
+    pub(super) keep_fates: Fates,
+    /// The fates of calls that attach or detach.
+    pub(super) call_fates: Fates,
+    /// The writes and calls at which the controller dies.
+    pub(super) deaths: Fates,
     terms: usize,
     wall: SystemTime,
     steady: Duration,
     /// Since the beginning, by the server's clock, which nobody sets.
     passed: Duration,
     wake: Option<Duration>,
-    /// By name of the request: what happens to its next write.
-    pub(super) faults: BTreeMap<String, WriteFault>,
+    /// By name of the request: the fate of its next write.
+    pub(super) fates: BTreeMap<String, Fate>,
     /// How long each candidate of a check takes.
     pub(super) candidate_takes: Duration,
     /// How long a check takes as a whole, and how many get an answer.
@@ -292,16 +283,15 @@ impl World {
             keeping: Keeping::Kept,
             is_kept: true,
             told: Vec::new(),
-            lost_keeps: 0,
-            call_faults: BTreeMap::new(),
-            calls: 0,
-            deaths: VecDeque::new(),
+            keep_fates: Fates::default(),
+            call_fates: Fates::default(),
+            deaths: Fates::default(),
             terms: 0,
             wall: UNIX_EPOCH + Duration::from_secs(START),
             steady: Duration::ZERO,
             passed: Duration::ZERO,
             wake: None,
-            faults: BTreeMap::new(),
+            fates: BTreeMap::new(),
             candidate_takes: Duration::ZERO,
             check_takes: Duration::ZERO,
             most_checks: usize::MAX,

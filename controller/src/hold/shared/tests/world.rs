@@ -18,25 +18,8 @@ use super::super::{
 use crate::{
     claim_write::{ClaimWrite, DELETE_PROTECTION, WrittenClaim},
     hold::{HoldWrite, OwnerPod, ReservationObject, WrittenReservation},
+    testkit::{Fate, Fated, Fates},
 };
-
-/// Numbers that come in the same order for the same seed.
-pub(super) struct Dice(pub(super) u64);
-
-impl Dice {
-    pub(super) fn roll(&mut self, sides: usize) -> usize {
-        // A linear congruential generator: its high bits are random enough for a choice.
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % sides
-    }
-}
-
-/// What becomes of a write of the controller.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Fate {
-    DieBefore,
-    DieAfter,
-}
 
 /// A pod.
 #[derive(Clone, Debug, Default)]
@@ -77,7 +60,7 @@ pub(super) struct SharedWorld {
     /// Somebody took devices from a claim who may do so.
     is_robbed: bool,
     pub(super) writes: Vec<SharedWrite>,
-    pub(super) fates: BTreeMap<usize, Fate>,
+    pub(super) fates: Fates,
 }
 
 fn key(name: &str) -> ObjectKey {
@@ -119,7 +102,7 @@ impl SharedWorld {
             trouble: None,
             is_robbed: false,
             writes: Vec::new(),
-            fates: BTreeMap::new(),
+            fates: Fates::default(),
         }
     }
 
@@ -283,21 +266,13 @@ impl SharedWorld {
     /// One look, with whatever becomes of its write.
     pub(super) fn control(&mut self) {
         let SharedStep::Write(write) = self.look() else { return };
-        let fate = self.fates.remove(&self.writes.len());
+        let fate = self.fates.next();
         self.writes.push(write.clone());
-        match fate {
-            // Whoever comes next begins with what the server says.
-            Some(Fate::DieBefore) => self.trouble = None,
-            Some(Fate::DieAfter) => {
-                self.apply(&write);
-                self.trouble = None;
-            }
-            None => {
-                let refusal = self.apply(&write);
-                if !matches!(write, SharedWrite::Reservation(_)) {
-                    self.trouble = refusal;
-                }
-            }
+        match Fate::carry_out(fate, self, |_| {}, |world| world.apply(&write)) {
+            Fated::Answered(_) if matches!(write, SharedWrite::Reservation(_)) => {}
+            Fated::Answered(refusal) => self.trouble = refusal,
+            // The next controller begins with what the server says.
+            _ => self.trouble = None,
         }
     }
 
@@ -532,7 +507,7 @@ impl SharedWorld {
         let pods: Vec<&SightedMeta> = self.pods.values().map(|pod| &pod.metadata).collect();
         let version = self.reservation.as_ref().map(|it| &it.version);
         // A write that never came is one that is made anew.
-        format!("{claims:?} {pods:?} {version:?} {:?} {:?}", self.trouble, self.fates)
+        format!("{claims:?} {pods:?} {version:?} {:?} {}", self.trouble, self.fates.left())
     }
 
     // What must be so.

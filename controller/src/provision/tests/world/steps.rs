@@ -6,7 +6,7 @@ use hostler_allocator::plan::{BoxSize, PlanOptions, Snapshot};
 use hostler_api::ObjectKey;
 use hostler_cluster::ObjectVersion;
 
-use super::{ModelServer, World, WriteFault};
+use super::{ModelServer, World};
 use crate::provision::{
     attach::{Attach, AttachCall},
     check::{CheckAnswer, CheckBatch},
@@ -15,6 +15,7 @@ use crate::provision::{
     objects::SeenRequest,
     tests::fabric::Fabric,
 };
+use crate::testkit::{Fate, Fated};
 
 impl ModelServer {
     /// Writes the finalizers, if it goes over what is there. What was asked to go goes with the last one.
@@ -75,14 +76,14 @@ impl World {
             self.wake = None;
             let server = self.server.clone();
             for command in self.core.step(self.now(), &server.sight(&self.keeping), event) {
-                let death = self.death(&command);
-                if death != Some(false) {
-                    events.extend(self.carry_out(command));
-                }
-                if death.is_some() {
-                    self.restart();
-                    events = VecDeque::from([ProvisionEvent::Changed]);
-                    break;
+                let death = command_is_sent(&command).then(|| self.deaths.next()).flatten();
+                match Fate::carry_out(death, self, |_| {}, |world| world.carry_out(command)) {
+                    Fated::Answered(event) => events.extend(event),
+                    _ => {
+                        self.restart();
+                        events = VecDeque::from([ProvisionEvent::Changed]);
+                        break;
+                    }
                 }
             }
             let now = self.server_time();
@@ -102,9 +103,8 @@ impl World {
             }
             ProvisionCommand::Keep(write) => ProvisionEvent::Kept(write.name().to_owned(), self.keep(&write)),
             ProvisionCommand::Call(call) => {
-                self.calls += usize::from(call != AttachCall::List);
-                let fault = self.call_faults.remove(&self.calls);
-                self.server.call(call, fault)
+                let fate = (call != AttachCall::List).then(|| self.call_fates.next()).flatten();
+                self.server.call(call, fate)
             }
             ProvisionCommand::Check(batch) if self.batches.len() < self.most_checks => {
                 ProvisionEvent::Checked(self.answer(&batch))
@@ -121,41 +121,15 @@ impl World {
         })
     }
 
-    /// Whether the controller dies with this write or call, and if so, whether it is carried out.
-    fn death(&mut self, command: &ProvisionCommand) -> Option<bool> {
-        let is_write = match command {
-            ProvisionCommand::Write(_) | ProvisionCommand::Finalize(_) | ProvisionCommand::Keep(_) => true,
-            ProvisionCommand::Call(call) => *call != AttachCall::List,
-            ProvisionCommand::Tell(_) | ProvisionCommand::Check(_) | ProvisionCommand::WakeAt(_) => false,
-        };
-        let (left, is_done) = self.deaths.front_mut().filter(|_| is_write)?;
-        let (is_due, is_done) = (*left == 0, *is_done);
-        *left = left.saturating_sub(1);
-        is_due.then(|| self.deaths.pop_front())?.map(|_| is_done)
-    }
-
     fn keep(&mut self, write: &ReservationWrite) -> WriteOutcome {
-        if self.lost_keeps > 0 {
-            self.lost_keeps -= 1;
-            return WriteOutcome::Failed;
-        }
-        let now = self.server_time();
-        self.server.keep(write, now)
+        let (fate, now) = (self.keep_fates.next(), self.server_time());
+        outcome(Fate::carry_out(fate, &mut self.server, |_| {}, |server| server.keep(write, now)))
     }
 
     fn write(&mut self, write: &StatusWrite) -> WriteOutcome {
-        match self.faults.remove(&write.key.name) {
-            Some(WriteFault::Lost) => WriteOutcome::Failed,
-            Some(WriteFault::Unheard) => {
-                self.server.apply(write);
-                WriteOutcome::Failed
-            }
-            Some(WriteFault::Overtaken) => {
-                self.server.touch(&write.key.name);
-                self.server.apply(write)
-            }
-            None => self.server.apply(write),
-        }
+        let fate = self.fates.remove(&write.key.name);
+        let overtake = |server: &mut ModelServer| server.touch(&write.key.name);
+        outcome(Fate::carry_out(fate, &mut self.server, overtake, |server| server.apply(write)))
     }
 
     fn answer(&mut self, batch: &CheckBatch) -> CheckAnswer {
@@ -169,5 +143,22 @@ impl World {
             elapsed += takes;
             elapsed
         })
+    }
+}
+
+/// What the core hears of a write.
+pub(in crate::provision::tests) fn outcome(fated: Fated<WriteOutcome>) -> WriteOutcome {
+    match fated {
+        Fated::Answered(outcome) => outcome,
+        Fated::Silent | Fated::Refused | Fated::Dead => WriteOutcome::Failed,
+    }
+}
+
+/// True for a write or a call: a controller can die with it.
+fn command_is_sent(command: &ProvisionCommand) -> bool {
+    match command {
+        ProvisionCommand::Write(_) | ProvisionCommand::Finalize(_) | ProvisionCommand::Keep(_) => true,
+        ProvisionCommand::Call(call) => *call != AttachCall::List,
+        ProvisionCommand::Tell(_) | ProvisionCommand::Check(_) | ProvisionCommand::WakeAt(_) => false,
     }
 }

@@ -1,0 +1,10 @@
+//! The model that tests of controllers share: one source of chances, one table of what happens to a write, one API server,
+//! and one way to live through a story.
+
+mod dice;
+mod fate;
+
+pub(crate) use self::{
+    dice::{Dice, RandomLife, expect_enough, live, seeds},
+    fate::{Fate, Fated, Fates},
+};
