@@ -17,13 +17,12 @@ use hostler_api::{
     hardware::{ClusterHardwareStatus, ClusterNodeCounts},
     resource::ResourceSlice,
 };
-use hostler_cluster::ObjectVersion;
 use hostler_reconcile::{LeaseCommand, LeaseCore, LeaseEvent, SeenLease};
 
 use crate::{
     hardware::{HardwareStep, StoredHardware, decide},
     model::{ClusterEvent, ClusterModel, ObservedKind, ObservedObject, SeenObject},
-    testkit::Dice,
+    testkit::{Change, Dice, ModelCluster, ModelServer, ModelWatch, Part, Serves, model_kind, over, seeds},
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -32,63 +31,103 @@ const TICK: Duration = Duration::from_millis(250);
 const CONTROLLERS: usize = 3;
 const KILLS: usize = 10_000;
 
-/// The objects that are written, and those that are read: names of slices with their versions.
+/// A slice, of which the name matters.
+#[derive(Clone, Debug, Default)]
+struct ModelSlice {
+    name: String,
+    version: String,
+}
+
+/// The objects that are written, and those that are read.
 #[derive(Default)]
-struct ModelServer {
-    version: u64,
-    lease: Option<SeenLease>,
-    hardware: Option<StoredHardware>,
-    slices: BTreeMap<String, u64>,
-    /// Every change of a slice, in order: `None` where it went.
-    history: Vec<(String, u64, bool)>,
+struct Cluster {
+    lease: BTreeMap<(), SeenLease>,
+    hardware: BTreeMap<(), StoredHardware>,
+    slices: BTreeMap<String, ModelSlice>,
     hardware_writes: usize,
     refused: usize,
 }
 
-impl ModelServer {
-    fn next_version(&mut self) -> u64 {
-        self.version += 1;
-        self.version
+/// Slices are watched: each of them, and whether it is there.
+impl ModelCluster for Cluster {
+    type Event = (ModelSlice, bool);
+}
+
+model_kind!(SeenLease: () = |_lease| (), { version: version });
+model_kind!(StoredHardware: () = |_hardware| (), { version: version });
+model_kind!(ModelSlice: String = |slice| slice.name.clone(), { version: version });
+
+impl Serves<SeenLease> for Cluster {
+    fn objects(&mut self) -> &mut BTreeMap<(), SeenLease> {
+        &mut self.lease
+    }
+}
+
+impl Serves<StoredHardware> for Cluster {
+    fn objects(&mut self) -> &mut BTreeMap<(), StoredHardware> {
+        &mut self.hardware
     }
 
-    fn change_slice(&mut self, name: String) {
-        let version = self.next_version();
-        let is_there = self.slices.remove(&name).is_none();
-        if is_there {
-            self.slices.insert(name.clone(), version);
+    fn changed(&mut self, _change: Change<'_, StoredHardware>) -> Vec<Self::Event> {
+        self.hardware_writes += 1;
+        Vec::new()
+    }
+}
+
+impl Serves<ModelSlice> for Cluster {
+    fn objects(&mut self) -> &mut BTreeMap<String, ModelSlice> {
+        &mut self.slices
+    }
+
+    fn changed(&mut self, change: Change<'_, ModelSlice>) -> Vec<Self::Event> {
+        match change {
+            Change::Put(slice) => vec![(slice.clone(), true)],
+            Change::Gone(slice) => vec![(slice.clone(), false)],
         }
-        self.history.push((name, version, is_there));
+    }
+}
+
+impl ModelServer<Cluster> {
+    fn change_slice(&mut self, name: String) {
+        if self.remove::<ModelSlice>(&name).is_none() {
+            self.put(ModelSlice { name, ..ModelSlice::default() });
+        }
     }
 
     fn answer_lease(&mut self, command: &LeaseCommand) -> LeaseEvent {
-        let LeaseCommand::Write { over, record, .. } = command else { return LeaseEvent::Read(self.lease.clone()) };
-        if *over != self.lease.as_ref().map(|lease| lease.version.clone()) {
-            self.refused += 1;
-            return LeaseEvent::Refused;
-        }
-        let lease = SeenLease { version: self.next_version().to_string(), record: record.clone() };
-        self.lease = Some(lease.clone());
-        LeaseEvent::Written(lease)
+        let LeaseCommand::Write { over: version, record, .. } = command else {
+            return LeaseEvent::Read(self.lease.get(&()).cloned());
+        };
+        let written = match version {
+            None => self.create(SeenLease { version: String::new(), record: record.clone() }),
+            Some(version) => {
+                self.update(&(), Some(&over("", version)), Part::Spec, |it: &mut SeenLease| it.record = record.clone())
+            }
+        };
+        written.map_or_else(
+            |_| {
+                self.refused += 1;
+                LeaseEvent::Refused
+            },
+            LeaseEvent::Written,
+        )
     }
 
     fn answer_hardware(&mut self, call: &HardwareCall) -> HardwareReply {
-        let HardwareCall::Write(step) = call else { return HardwareReply::Read(self.hardware.clone()) };
-        let version = self.next_version().to_string();
-        match (step, &mut self.hardware) {
-            (HardwareStep::Create, stored @ None) => {
-                *stored = Some(StoredHardware { version, status: ClusterHardwareStatus::default() });
-                HardwareReply::Written
+        let HardwareCall::Write(step) = call else { return HardwareReply::Read(self.hardware.get(&()).cloned()) };
+        let written = match step {
+            HardwareStep::Rest => unreachable!("it is no write"),
+            HardwareStep::Create => {
+                let (version, status) = (String::new(), ClusterHardwareStatus::default());
+                self.create(StoredHardware { version, status })
             }
-            (HardwareStep::Write { version: over, status }, Some(stored)) if *over == stored.version => {
-                *stored = StoredHardware { version, status: ClusterHardwareStatus::clone(status) };
-                self.hardware_writes += 1;
-                HardwareReply::Written
+            HardwareStep::Write { version, status } => {
+                let change = |it: &mut StoredHardware| it.status = ClusterHardwareStatus::clone(status);
+                self.update(&(), Some(&over("", version)), Part::Status, change)
             }
-            _ => {
-                self.refused += 1;
-                HardwareReply::Failed
-            }
-        }
+        };
+        self.refused += usize::from(written.is_err());
+        written.map_or(HardwareReply::Failed, |_| HardwareReply::Written)
     }
 }
 
@@ -117,21 +156,20 @@ struct ModelController {
     /// The moment at which ClusterHardware is read again.
     hardware_due: Instant,
     model: ClusterModel,
-    /// Number of entries of the history that were seen.
-    seen: usize,
+    watch: ModelWatch,
     lease_call: Option<Travelling<LeaseCommand, LeaseEvent>>,
     hardware_call: Option<Travelling<HardwareCall, HardwareReply>>,
     paused_until: Instant,
 }
 
 impl ModelController {
-    fn new(identity: &str, server: &ModelServer, now: Instant) -> Self {
+    fn new(identity: &str, server: &ModelServer<Cluster>, now: Instant) -> Self {
         let mut model = ClusterModel::default();
         for kind in ObservedKind::ALL {
             model.step(now, ClusterEvent::ListStarted(kind));
             if kind == ObservedKind::ResourceSlice {
-                for (name, version) in &server.slices {
-                    model.step(now, ClusterEvent::Seen(seen_slice(name, *version)));
+                for slice in server.slices.values() {
+                    model.step(now, ClusterEvent::Seen(seen_slice(slice)));
                 }
             }
             model.step(now, ClusterEvent::ListEnded(kind));
@@ -140,7 +178,7 @@ impl ModelController {
             lease: LeaseCore::new(identity, now),
             hardware_due: now,
             model,
-            seen: server.history.len(),
+            watch: ModelWatch::from_now(&server.log),
             lease_call: None,
             hardware_call: None,
             paused_until: now,
@@ -148,24 +186,23 @@ impl ModelController {
     }
 
     /// Takes some of the news, now and then one of them twice or an old one again.
-    fn observe(&mut self, server: &ModelServer, now: Instant, dice: &mut Dice) {
-        let news = server.history.len() - self.seen;
-        for _ in 0..dice.roll(news + 1) {
-            self.tell(server, self.seen, now);
-            self.seen += 1;
+    fn observe(&mut self, server: &ModelServer<Cluster>, now: Instant, dice: &mut Dice) {
+        for _ in 0..dice.roll(self.watch.waiting(&server.log) + 1) {
+            let event = self.watch.next(&server.log);
+            event.into_iter().for_each(|event| self.tell(event, now));
         }
-        if self.seen > 0 && dice.one_in(8) {
-            let back = dice.roll(self.seen.min(20));
-            self.tell(server, self.seen - 1 - back, now);
+        let heard = self.watch.heard();
+        if heard > 0 && dice.one_in(8) {
+            let back = dice.roll(heard.min(20));
+            self.tell(&server.log[heard - 1 - back], now);
         }
     }
 
-    fn tell(&mut self, server: &ModelServer, at: usize, now: Instant) {
-        let (name, version, is_there) = &server.history[at];
+    fn tell(&mut self, (slice, is_there): &(ModelSlice, bool), now: Instant) {
         let event = if *is_there {
-            ClusterEvent::Seen(seen_slice(name, *version))
+            ClusterEvent::Seen(seen_slice(slice))
         } else {
-            let SeenObject { kind, key, stamp, .. } = seen_slice(name, *version);
+            let SeenObject { kind, key, stamp, .. } = seen_slice(slice);
             ClusterEvent::Gone(kind, key, stamp)
         };
         self.model.step(now, event);
@@ -179,7 +216,7 @@ impl ModelController {
     }
 
     /// Lives for one moment; calls take as long as it pleases them, and may come back with nothing.
-    fn live(&mut self, server: &mut ModelServer, now: Instant, dice: &mut Dice, is_calm: bool) {
+    fn live(&mut self, server: &mut ModelServer<Cluster>, now: Instant, dice: &mut Dice, is_calm: bool) {
         let trouble = |dice: &mut Dice| !is_calm && dice.one_in(10);
         let delay = |dice: &mut Dice| now + MS * u32::try_from(dice.roll(if is_calm { 300 } else { 2500 })).unwrap();
         let event = match self.lease_call.take() {
@@ -245,16 +282,16 @@ impl ModelController {
     }
 }
 
-fn seen_slice(name: &str, version: u64) -> SeenObject {
+fn seen_slice(ModelSlice { name, version }: &ModelSlice) -> SeenObject {
     let slice: ResourceSlice = serde_json::from_value(serde_json::json!({
         "metadata": { "name": name },
         "spec": { "driver": "d", "nodeName": "n", "pool": { "name": "n", "generation": 1, "resourceSliceCount": 1 } },
     }))
     .unwrap();
-    let version = ObjectVersion { uid: name.to_owned(), resource_version: version.to_string() };
+    let version = over(name, version);
     SeenObject {
         kind: ObservedKind::ResourceSlice,
-        key: ObjectKey { namespace: String::new(), name: name.to_owned() },
+        key: ObjectKey { namespace: String::new(), name: name.clone() },
         stamp: (&version).into(),
         content: Ok(ObservedObject::ResourceSlice(Box::new(slice))),
     }
@@ -267,8 +304,8 @@ enum OrphanedCall {
 }
 
 /// A cluster with some controllers.
-struct ModelCluster {
-    server: ModelServer,
+struct Controllers {
+    server: ModelServer<Cluster>,
     controllers: Vec<ModelController>,
     orphans: Vec<(OrphanedCall, Instant)>,
     now: Instant,
@@ -281,10 +318,10 @@ struct ModelCluster {
     led: usize,
 }
 
-impl ModelCluster {
+impl Controllers {
     fn new(seed: u64) -> Self {
         let now = Instant::now();
-        let server = ModelServer::default();
+        let server = ModelServer::<Cluster>::default();
         let controllers = (0..CONTROLLERS).map(|number| ModelController::new(&format!("c{number}"), &server, now));
         let controllers = controllers.collect();
         Self {
@@ -362,7 +399,7 @@ impl ModelCluster {
 
 #[test]
 fn ten_thousand_kills_at_any_moment_leave_one_leader_one_object_and_the_truth_in_it() {
-    let mut cluster = ModelCluster::new(0x5eed);
+    let mut cluster = Controllers::new(seeds([0x5eed]).next().unwrap());
     while cluster.kills < KILLS {
         cluster.tick(false);
     }
@@ -378,7 +415,7 @@ fn ten_thousand_kills_at_any_moment_leave_one_leader_one_object_and_the_truth_in
     for controller in &cluster.controllers {
         assert_eq!(controller.wanted().nodes.reporting, truth);
     }
-    let stored = cluster.server.hardware.as_ref().unwrap();
+    let stored = &cluster.server.hardware[&()];
     assert_eq!(stored.status.nodes.reporting, truth);
     // At rest, the lease is renewed and nothing else is written, by one, for an hour.
     let (writes, refused, led) = (cluster.server.hardware_writes, cluster.server.refused, cluster.led);

@@ -3,8 +3,12 @@
 
 mod dice;
 mod fate;
+mod server;
 
 pub(crate) use self::{
     dice::{Dice, RandomLife, expect_enough, live, seeds},
     fate::{Fate, Fated, Fates},
+    server::{
+        ApiError, Change, ModelCluster, ModelMeta, ModelObject, ModelServer, ModelWatch, Part, Serves, model_kind, over,
+    },
 };

@@ -36,18 +36,18 @@ fn a_gated_pod_is_kept_devices_given_them_let_go_and_forgotten() {
 }
 
 fn gates(world: &DirectWorld) -> Vec<&str> {
-    world.pods[&key("p")].spec.scheduling_gates.iter().map(|gate| gate.name.as_str()).collect()
+    world.server.pods[&key("p")].spec.scheduling_gates.iter().map(|gate| gate.name.as_str()).collect()
 }
 
 #[test]
 fn nothing_is_taken_for_a_pod_that_another_gate_holds_back() {
     let mut world = DirectWorld::new(&[2]);
-    world.pods.get_mut(&key("p")).unwrap().spec.scheduling_gates.push(Gate { name: "other".to_owned() });
+    world.server.pods.get_mut(&key("p")).unwrap().spec.scheduling_gates.push(Gate { name: "other".to_owned() });
     (0..20).for_each(|_| world.round());
     assert!(world.writes.is_empty(), "{:?}", world.writes);
     let DirectStep::Refuse(why) = world.look("p") else { panic!("{:?}", world.look("p")) };
     assert!(why.starts_with("other hold") && why.contains("hostler.dev/placement"), "{why}");
-    world.pods.get_mut(&key("p")).unwrap().spec.scheduling_gates.pop();
+    world.server.pods.get_mut(&key("p")).unwrap().spec.scheduling_gates.pop();
     world.settle();
     assert_eq!(world.writes, WORDS);
     world.check_nothing_is_kept();
@@ -59,8 +59,8 @@ fn a_pod_that_has_its_reservation_keeps_what_it_has_beside_another_gate() {
     world.control();
     world.is_idle = true;
     // A controller of before took devices for it.
-    world.pods.get_mut(&key("p")).unwrap().spec.scheduling_gates.push(Gate { name: "other".to_owned() });
-    world.until("its own gate is gone", |world| !world.pods[&key("p")].is_gated());
+    world.server.pods.get_mut(&key("p")).unwrap().spec.scheduling_gates.push(Gate { name: "other".to_owned() });
+    world.until("its own gate is gone", |world| !world.server.pods[&key("p")].is_gated());
     assert_eq!((gates(&world), world.given("p")), (vec!["other"], vec!["a/gpu-0".to_owned()]), "others' gates stay");
     (0..20).for_each(|_| world.round());
     assert_eq!(world.kept.closed().len(), 1, "closed until it is bound");
@@ -70,7 +70,7 @@ fn a_pod_that_has_its_reservation_keeps_what_it_has_beside_another_gate() {
 fn an_allocation_has_its_time_its_consumer_its_node_and_what_classes_bring_before_what_the_claim_says() {
     let mut world = DirectWorld::new(&[2]);
     world.until("the pod has its device", |world| !world.given("p").is_empty());
-    let status = serde_json::to_value(&world.claims[&key("p-gpu")].status).unwrap();
+    let status = serde_json::to_value(&world.server.claims[&key("p-gpu")].status).unwrap();
     let result = json!({
         "request": "gpu", "driver": "hostler.dev", "pool": "a", "device": "gpu-0",
         "tolerations": [{"key": "k", "operator": "Exists"}],
@@ -88,7 +88,7 @@ fn an_allocation_has_its_time_its_consumer_its_node_and_what_classes_bring_befor
 #[test]
 fn its_reservation_asks_for_what_the_pod_asks_for() {
     let mut world = DirectWorld::new(&[2]);
-    let pod = world.pods.get_mut(&key("p")).unwrap();
+    let pod = world.server.pods.get_mut(&key("p")).unwrap();
     pod.spec.more.insert("nodeSelector".to_owned(), json!({"zone": "a"}));
     let DirectStep::Write(DirectWrite::Reserve(name, object)) = world.look("p") else { panic!("it is kept first") };
     let made: ReservationObject = serde_json::from_value(*object).unwrap();
@@ -139,11 +139,11 @@ fn of_more_claims_than_a_reservation_can_have_it_is_said_how_many_there_may_be()
     let step = |count: usize| {
         let mut world = DirectWorld::new(&[2]);
         let names: Vec<String> = (0..count).map(|at| format!("c{at}")).collect();
-        let claim = world.claims[&key("p-gpu")].clone();
+        let claim = world.server.claims[&key("p-gpu")].clone();
         let named = |known: &[PodResourceClaim]| {
             names.iter().map(|name| PodResourceClaim { name: name.clone(), ..known[0].clone() }).collect()
         };
-        let pod = world.pods.get_mut(&key("p")).unwrap();
+        let pod = world.server.pods.get_mut(&key("p")).unwrap();
         pod.spec.resource_claims = named(&pod.spec.resource_claims);
         pod.status.resource_claim_statuses = named(&pod.status.resource_claim_statuses);
         let claims = names.iter().map(|name| (name.clone(), claim.clone())).collect();
@@ -158,7 +158,7 @@ fn of_more_claims_than_a_reservation_can_have_it_is_said_how_many_there_may_be()
 fn of_a_field_that_is_not_judged_it_is_said_that_the_pod_goes_without_the_gate_or_without_the_field() {
     let step = |field: &str, value: Value| {
         let mut world = DirectWorld::new(&[2]);
-        world.pods.get_mut(&key("p")).unwrap().spec.more.insert(field.to_owned(), value);
+        world.server.pods.get_mut(&key("p")).unwrap().spec.more.insert(field.to_owned(), value);
         world.look("p")
     };
     let host = "kubernetes.io/hostname";
@@ -256,7 +256,7 @@ fn of_two_pods_the_second_waits_for_what_the_first_has_and_neither_gets_a_part_o
 fn what_a_claim_has_is_handed_over_as_its_reservation_says_before_the_gate_goes() {
     let mut world = DirectWorld::new(&[2]);
     world.is_idle = true;
-    world.until("the gate is gone", |world| !world.pods[&key("p")].is_gated());
+    world.until("the gate is gone", |world| !world.server.pods[&key("p")].is_gated());
     assert_eq!(states(&world.own("p")), [State::HandedOver]);
     assert_eq!(world.kept.closed().len(), 1, "closed until it is bound");
 }
@@ -272,7 +272,7 @@ fn a_device_that_somebody_has_all_the_same_is_given_back_and_stays_closed_until_
         (0..seen).for_each(|_| world.round());
         world.kept.give_twice(&key("stranger"), &lost);
         world.until("it has another one", |world| world.given("p") == ["a/gpu-1"]);
-        assert!(world.pods[&key("p")].is_gated() && world.kept.closed().contains(&lost), "{seen}");
+        assert!(world.server.pods[&key("p")].is_gated() && world.kept.closed().contains(&lost), "{seen}");
         world.refused = None;
         world.until("it is bound", |world| world.is_bound("p"));
         (0..20).for_each(|_| world.round());

@@ -164,7 +164,7 @@ fn a_request_to_take_back_what_is_still_in_flight_stops_it() {
         let mark = |object: &mut Value| object["metadata"]["finalizers"] = json!([FINALIZER, "other/keep"]);
         world.server.edit("resourceclaims", "default", "c", false, mark).unwrap();
         let id = super::server::id("resourceclaims", "default", "c");
-        world.server.objects.get_mut(&id).unwrap()["status"]["deallocationRequested"] = json!(true);
+        world.server.objects.get_mut(&id).unwrap().json["status"]["deallocationRequested"] = json!(true);
         world.restart();
         world.settle();
         let claim = world.get_claim("c").unwrap();

@@ -1,16 +1,17 @@
-//! An API server in miniature: objects, versions, a watch, and the rules that the real one enforces for claims and
-//! negotiations (controller-made allocations of 1.26 to 1.31).
+//! Objects of all resources, patches by their paths, and the rules that the real server enforces for claims and negotiations
+//! (controller-made allocations of 1.26 to 1.31).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::{Deref, DerefMut},
+};
 
 use hostler_api::classic::ClassicVersion;
+use hostler_cluster::ObjectVersion;
 use serde_json::{Map, Value, json};
 
 use super::super::dialect::ClassicPatch;
-
-/// Why a request failed: an HTTP status and a reason.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct ApiError(pub(super) u16, pub(super) String);
+use crate::testkit::{ApiError, Change, ModelCluster, ModelMeta, ModelObject, ModelServer, Part, Serves, over};
 
 type ApiResult = Result<Value, ApiError>;
 
@@ -25,61 +26,158 @@ pub(super) struct WatchEvent {
     pub(super) is_gone: bool,
 }
 
-/// The server.
+/// An object of any resource.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct JsonObject {
+    resource: String,
+    pub(super) json: Value,
+}
+
+impl ModelObject for JsonObject {
+    type Key = Id;
+
+    fn key(&self) -> Id {
+        let meta = &self.json["metadata"];
+        id(&self.resource, meta["namespace"].as_str().unwrap_or_default(), meta["name"].as_str().unwrap())
+    }
+
+    fn meta(&self) -> ModelMeta {
+        let meta = &self.json["metadata"];
+        ModelMeta {
+            uid: meta["uid"].as_str().unwrap_or_default().to_owned(),
+            version: meta["resourceVersion"].as_str().unwrap_or_default().to_owned(),
+            finalizers: finalizers(&self.json),
+            is_deleting: !meta["deletionTimestamp"].is_null(),
+            ..ModelMeta::default()
+        }
+    }
+
+    fn set_meta(&mut self, meta: ModelMeta) {
+        let is_deleting = !self.json["metadata"]["deletionTimestamp"].is_null();
+        let json = &mut self.json["metadata"];
+        (json["uid"], json["resourceVersion"]) = (json!(meta.uid), json!(meta.version));
+        if meta.is_deleting && !is_deleting {
+            json["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        }
+    }
+
+    /// The status endpoint changes nothing else: V2.
+    fn restrict(&mut self, old: &Self, part: Part) {
+        let fields: &[&str] = if part == Part::Status { &["metadata", "spec"] } else { &["status"] };
+        fields.iter().for_each(|field| self.json[*field] = old.json[*field].clone());
+        prune(&mut self.json);
+    }
+
+    fn is_same(&self, old: &Self) -> bool {
+        let (mut old, mut new) = (old.json.clone(), self.json.clone());
+        new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
+        prune(&mut old);
+        old == new
+    }
+}
+
+/// What the server holds.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(super) struct ClassicCluster {
     pub(super) version: ClassicVersion,
     /// Whether the gate for allocation by controllers is on; only 1.31 has it.
     pub(super) is_gate_on: bool,
-    pub(super) objects: BTreeMap<Id, Value>,
-    pub(super) log: Vec<WatchEvent>,
+    pub(super) objects: BTreeMap<Id, JsonObject>,
     /// Names of entries that an apply owns, by object.
     owned: BTreeMap<Id, BTreeSet<String>>,
-    last: u64,
+}
+
+impl ModelCluster for ClassicCluster {
+    type Event = WatchEvent;
+}
+
+impl Serves<JsonObject> for ClassicCluster {
+    fn objects(&mut self) -> &mut BTreeMap<Id, JsonObject> {
+        &mut self.objects
+    }
+
+    fn admit(&self, old: Option<&JsonObject>, new: &mut JsonObject) -> Vec<String> {
+        let is_claim = new.resource == "resourceclaims";
+        let Some(old) = old else {
+            if is_claim {
+                new.json["status"] = json!({});
+                if !self.is_gate_on {
+                    new.json["spec"].as_object_mut().unwrap().remove("controller");
+                }
+            }
+            return Vec::new();
+        };
+        if is_claim && !self.is_gate_on {
+            drop_gated(&old.json, &mut new.json);
+        }
+        match &*new.resource {
+            "resourceclaims" => claim_problems(self.version, &old.json, &new.json),
+            "podschedulingcontexts" | "podschedulings" => context_problems(&new.json),
+            _ => Vec::new(),
+        }
+    }
+
+    fn changed(&mut self, change: Change<'_, JsonObject>) -> Vec<WatchEvent> {
+        let (JsonObject { resource, json }, is_gone) = match change {
+            Change::Put(object) => (object, false),
+            Change::Gone(object) => {
+                self.owned.remove(&object.key());
+                (object, true)
+            }
+        };
+        vec![WatchEvent { resource: resource.clone(), object: json.clone(), is_gone }]
+    }
+}
+
+/// The server, by resources and paths.
+#[derive(Debug)]
+pub(super) struct Server(ModelServer<ClassicCluster>);
+
+impl Deref for Server {
+    type Target = ModelServer<ClassicCluster>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for Server {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
 }
 
 impl Server {
     pub(super) fn new(version: ClassicVersion) -> Self {
-        let (objects, log, owned) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
-        Self { version, is_gate_on: true, objects, log, owned, last: 0 }
+        let (objects, owned) = (BTreeMap::new(), BTreeMap::new());
+        Self(ModelServer::new(ClassicCluster { version, is_gate_on: true, objects, owned }))
     }
 
     pub(super) fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<&Value> {
-        self.objects.get(&id(resource, namespace, name))
+        Some(&self.objects.get(&id(resource, namespace, name))?.json)
     }
 
     pub(super) fn list(&self, resource: &str) -> Vec<Value> {
-        self.objects.iter().filter(|((of, ..), _)| of == resource).map(|(_, object)| object.clone()).collect()
+        self.objects.values().filter(|it| it.resource == resource).map(|it| it.json.clone()).collect()
     }
 
-    pub(super) fn create(&mut self, resource: &str, mut object: Value) -> Value {
-        self.last += 1;
-        let meta = &mut object["metadata"];
-        meta["uid"] = json!(format!("uid-{}", self.last));
-        let id = id(resource, meta["namespace"].as_str().unwrap_or_default(), meta["name"].as_str().unwrap());
-        assert!(!self.objects.contains_key(&id), "{id:?} exists");
-        if resource == "resourceclaims" {
-            object["status"] = json!({});
-            if !self.is_gate_on {
-                object["spec"].as_object_mut().unwrap().remove("controller");
-            }
-        }
-        self.store(id, object)
+    pub(super) fn create(&mut self, resource: &str, json: Value) -> Value {
+        self.0.create(JsonObject { resource: resource.to_owned(), json }).unwrap().json
     }
 
     /// As a merge patch or an apply.
     pub(super) fn patch(&mut self, patch: &ClassicPatch) -> ApiResult {
         let id = parse(&patch.path);
-        let old = self.objects.get(&id).cloned().ok_or_else(|| ApiError(404, format!("{id:?} not found")))?;
-        for field in ["uid", "resourceVersion"] {
-            let wanted = &patch.body["metadata"][field];
-            if !wanted.is_null() && *wanted != old["metadata"][field] {
-                return Err(ApiError(409, format!("{field} is another one")));
-            }
-        }
+        let JsonObject { json: old, .. } = self.find::<JsonObject>(&id, None)?;
+        let wanted = |field: &str| {
+            let wanted = patch.body["metadata"][field].as_str();
+            wanted.or(old["metadata"][field].as_str()).unwrap_or_default().to_owned()
+        };
+        let version = over(&wanted("uid"), &wanted("resourceVersion"));
+        self.find::<JsonObject>(&id, Some(&version))?;
         let new = if patch.is_apply { self.apply(&id, &old, &patch.body) } else { merged(old.clone(), &patch.body) };
         let new = if id.0 == "nodes" { owned_labels(&old, new, &patch.body) } else { new };
-        self.replace(id, old, new, patch.is_status)
+        self.replace(&id, Some(&version), patch.is_status, |object| *object = new)
     }
 
     /// Reads, changes and writes an object, as those do who have no other writer to fear here.
@@ -91,71 +189,22 @@ impl Server {
         is_status: bool,
         change: impl FnOnce(&mut Value),
     ) -> ApiResult {
-        let id = id(resource, namespace, name);
-        let old = self.objects.get(&id).cloned().ok_or_else(|| ApiError(404, format!("{id:?} not found")))?;
-        let mut new = old.clone();
-        change(&mut new);
-        self.replace(id, old, new, is_status)
+        self.replace(&id(resource, namespace, name), None, is_status, change)
     }
 
     pub(super) fn delete(&mut self, resource: &str, namespace: &str, name: &str) {
-        let id = id(resource, namespace, name);
-        let Some(mut object) = self.objects.get(&id).cloned() else { return };
-        if finalizers(&object).is_empty() {
-            self.remove(&id);
-        } else if object["metadata"]["deletionTimestamp"].is_null() {
-            object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-            self.store(id, object);
-        }
+        drop(self.0.delete::<JsonObject>(&id(resource, namespace, name), None));
     }
 
-    fn replace(&mut self, id: Id, old: Value, mut new: Value, is_status: bool) -> ApiResult {
-        if is_status {
-            // The status endpoint changes nothing else: V2.
-            new["metadata"] = old["metadata"].clone();
-            new["spec"] = old["spec"].clone();
-        } else {
-            new["status"] = old["status"].clone();
-            new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
-        }
-        let mut new = pruned(new);
-        if !self.is_gate_on && id.0 == "resourceclaims" {
-            drop_gated(&old, &mut new);
-        }
-        let problems = match &*id.0 {
-            "resourceclaims" => claim_problems(self.version, &old, &new),
-            "podschedulingcontexts" | "podschedulings" => context_problems(&new),
-            _ => Vec::new(),
-        };
-        if !problems.is_empty() {
-            return Err(ApiError(422, problems.join("; ")));
-        }
-        let is_deleting = !new["metadata"]["deletionTimestamp"].is_null();
-        if is_deleting && finalizers(&new).is_empty() {
-            self.last += 1;
-            new["metadata"]["resourceVersion"] = json!(self.last.to_string());
-            self.objects.insert(id.clone(), new.clone());
-            self.remove(&id);
-            return Ok(new);
-        }
-        if new == pruned(old.clone()) {
-            return Ok(old);
-        }
-        Ok(self.store(id, new))
-    }
-
-    fn store(&mut self, id: Id, mut object: Value) -> Value {
-        self.last += 1;
-        object["metadata"]["resourceVersion"] = json!(self.last.to_string());
-        self.objects.insert(id.clone(), object.clone());
-        self.log.push(WatchEvent { resource: id.0, object: object.clone(), is_gone: false });
-        object
-    }
-
-    fn remove(&mut self, id: &Id) {
-        let Some(object) = self.objects.remove(id) else { return };
-        self.owned.remove(id);
-        self.log.push(WatchEvent { resource: id.0.clone(), object, is_gone: true });
+    fn replace(
+        &mut self,
+        id: &Id,
+        over: Option<&ObjectVersion>,
+        is_status: bool,
+        change: impl FnOnce(&mut Value),
+    ) -> ApiResult {
+        let part = if is_status { Part::Status } else { Part::Spec };
+        Ok(self.0.update(id, over, part, |object: &mut JsonObject| change(&mut object.json))?.json)
     }
 
     /// Entries of `status.resourceClaims` are owned one by one.
@@ -228,13 +277,12 @@ fn merged(old: Value, patch: &Value) -> Value {
 }
 
 /// What a server does not store: nothing, and false, and empty lists of a claim's status.
-fn pruned(mut object: Value) -> Value {
+fn prune(object: &mut Value) {
     if let Some(status) = object["status"].as_object_mut() {
         status.retain(|_, value| {
             !value.is_null() && *value != json!(false) && *value != json!([]) && *value != json!("")
         });
     }
-    object
 }
 
 fn drop_gated(old: &Value, new: &mut Value) {
@@ -248,7 +296,7 @@ fn drop_gated(old: &Value, new: &mut Value) {
     }
 }
 
-/// V1 and V3 to V10, and that nothing new can keep an object that is being deleted.
+/// V1 and V3 to V10.
 fn claim_problems(version: ClassicVersion, old: &Value, new: &Value) -> Vec<String> {
     let mut problems = Vec::new();
     let mut forbid = |is_wrong: bool, what: &str| {
@@ -257,8 +305,6 @@ fn claim_problems(version: ClassicVersion, old: &Value, new: &Value) -> Vec<Stri
         }
     };
     let is_deleting = !old["metadata"]["deletionTimestamp"].is_null();
-    let is_new_finalizer = finalizers(new).iter().any(|it| !finalizers(old).contains(it));
-    forbid(is_deleting && is_new_finalizer, "metadata.finalizers: no new finalizers while it is deleted");
     forbid(old["spec"] != new["spec"], "V1 spec: is immutable");
     let (was, is) = (&old["status"], &new["status"]);
     let uids = |status: &Value| -> Vec<String> {

@@ -23,9 +23,9 @@ use super::{
         model::DeviceSource,
     },
     objects::{CPUS, GIBIBYTES, KINDS, device_class},
-    server::{ApiError, Server, WatchEvent, finalizers},
+    server::{Server, WatchEvent, finalizers},
 };
-use crate::testkit::{Fate, Fated, Fates};
+use crate::testkit::{ApiError, Fate, Fated, Fates, ModelWatch};
 
 pub(super) const DRIVER: &str = "hostler.dev";
 pub(super) const FINALIZER: &str = "hostler.dev/deletion-protection";
@@ -33,9 +33,7 @@ pub(super) const FINALIZER: &str = "hostler.dev/deletion-protection";
 /// A controller, what it has heard, and what it wants done.
 pub(super) struct Controller {
     core: ClassicCore,
-    seen: usize,
-    /// What it has heard before something that it has not.
-    ahead: BTreeSet<usize>,
+    watch: ModelWatch,
     pub(super) commands: VecDeque<ClassicCommand>,
     pub(super) alarm: Alarm,
 }
@@ -44,8 +42,7 @@ impl Controller {
     fn new(settings: &ClassicSettings) -> Self {
         Self {
             core: ClassicCore::new(settings.clone()),
-            seen: 0,
-            ahead: BTreeSet::new(),
+            watch: ModelWatch::default(),
             commands: VecDeque::new(),
             alarm: Alarm::default(),
         }
@@ -143,11 +140,7 @@ impl World {
 
     /// Delivers the next watch event, if there is one.
     pub(super) fn deliver(&mut self) -> bool {
-        while self.controller.ahead.remove(&self.controller.seen) {
-            self.controller.seen += 1;
-        }
-        let Some(event) = self.server.log.get(self.controller.seen).cloned() else { return false };
-        self.controller.seen += 1;
+        let Some(event) = self.controller.watch.next(&self.server.log).cloned() else { return false };
         if let Some(event) = self.event(&event) {
             self.feed(event);
         }
@@ -166,10 +159,8 @@ impl World {
 
     /// Delivers the next watch event of a kind, before those of other kinds: each kind has a watch of its own.
     pub(super) fn deliver_of(&mut self, resource: &str) {
-        let is_next = |at: &usize| !self.controller.ahead.contains(at) && self.server.log[*at].resource == resource;
-        let Some(at) = (self.controller.seen..self.server.log.len()).find(is_next) else { return };
-        self.controller.ahead.insert(at);
-        let event = self.server.log[at].clone();
+        let next = self.controller.watch.next_of(&self.server.log, |event| event.resource == resource);
+        let Some(event) = next.cloned() else { return };
         if let Some(event) = self.event(&event) {
             self.feed(event);
         }
@@ -256,10 +247,7 @@ impl World {
         let target = write.target();
         let outcome = match answer {
             Ok(object) => self.answered(&write, &object),
-            Err(ApiError(404, _)) => WriteOutcome::Gone,
-            Err(ApiError(409, _)) => WriteOutcome::Conflict,
-            Err(ApiError(422, message)) => WriteOutcome::Refused(message),
-            Err(ApiError(_, message)) => WriteOutcome::Failed(message),
+            Err(error) => error.into(),
         };
         self.feed(ClassicEvent::Written(target, outcome));
     }
@@ -331,14 +319,14 @@ impl World {
     }
 
     fn read_everything(&mut self) {
-        self.controller.seen = self.server.log.len();
+        self.controller.watch = ModelWatch::from_now(&self.server.log);
         let mut all: Vec<WatchEvent> = self
             .server
             .objects
             .iter()
             .map(|((resource, ..), object)| WatchEvent {
                 resource: resource.clone(),
-                object: object.clone(),
+                object: object.json.clone(),
                 is_gone: false,
             })
             .collect();

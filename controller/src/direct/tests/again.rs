@@ -27,7 +27,7 @@ fn placed(world: &DirectWorld) -> (String, String) {
 
 /// The scheduler frees all claims of the pod, and gives it nothing by itself.
 fn only_frees(world: &mut DirectWorld) {
-    let claims: Vec<_> = world.claims.values().filter(|claim| claim.is_allocated()).cloned().collect();
+    let claims: Vec<_> = world.server.claims.values().filter(|claim| claim.is_allocated()).cloned().collect();
     for mut claim in claims {
         assert!(devices_of(&claim).iter().all(|it| world.full.contains(&*it.0)), "it would have bound it there");
         claim.status = ResourceClaimStatus::default();
@@ -118,7 +118,7 @@ fn a_claim_that_never_had_anything_is_not_taken_back() {
     world.is_idle = true;
     let is_available = |own: &ReservationObject| own.status.phase == ReservationPhase::Available;
     world.until("it is kept", |world| world.kept.reservations().any(is_available));
-    let pod = world.pods.values_mut().next().unwrap();
+    let pod = world.server.pods.values_mut().next().unwrap();
     pod.spec.scheduling_gates.clear();
     world.until("it is given what was kept", |world| world.given("p").len() == 2);
     assert_eq!(Attempt::of(&world.own("p")), Attempt::default());

@@ -17,11 +17,11 @@ fn pinned(devices: &[usize], node: &str) -> DirectWorld {
 
 fn give_elsewhere(world: &mut DirectWorld, claim: &str, node: &str, device: &str) {
     world.pod("other", &["unused"]);
-    let mut other = world.pods.remove(&key("other")).unwrap();
+    let mut other = world.server.pods.remove(&key("other")).unwrap();
     other.spec.node_name = Some(node.to_owned());
-    let claim = world.claims[&key(claim)].clone();
+    let claim = world.server.claims[&key(claim)].clone();
     world.give(claim, &(node.to_owned(), device.to_owned()), &other);
-    world.pods.insert(key("other"), other);
+    world.server.pods.insert(key("other"), other);
 }
 
 #[test]

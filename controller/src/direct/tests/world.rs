@@ -20,14 +20,39 @@ use super::super::{
 use crate::{
     claim_write::{ClaimWrite, DELETE_PROTECTION},
     hold::{ReservationObject, tests::kept::KeptWorld},
-    testkit::{Fate, Fated, Fates},
+    testkit::{Fate, Fated, Fates, ModelCluster, ModelServer, Part, Serves, model_kind, over},
 };
+
+/// What the server holds.
+#[derive(Default)]
+pub(super) struct DirectCluster {
+    pub(super) pods: BTreeMap<ObjectKey, DirectPod>,
+    pub(super) claims: BTreeMap<ObjectKey, DirectClaim>,
+}
+
+impl ModelCluster for DirectCluster {
+    type Event = ();
+}
+
+model_kind!(DirectPod: metadata, |_pod| false);
+model_kind!(DirectClaim: metadata, |_claim| false);
+
+impl Serves<DirectPod> for DirectCluster {
+    fn objects(&mut self) -> &mut BTreeMap<ObjectKey, DirectPod> {
+        &mut self.pods
+    }
+}
+
+impl Serves<DirectClaim> for DirectCluster {
+    fn objects(&mut self) -> &mut BTreeMap<ObjectKey, DirectClaim> {
+        &mut self.claims
+    }
+}
 
 /// Pods with claims of one device each.
 pub(super) struct DirectWorld {
     pub(super) kept: KeptWorld,
-    pub(super) pods: BTreeMap<ObjectKey, DirectPod>,
-    pub(super) claims: BTreeMap<ObjectKey, DirectClaim>,
+    pub(super) server: ModelServer<DirectCluster>,
     /// Nodes to which the scheduler does not bind pods, though the planner knows of nothing that is against it.
     pub(super) full: BTreeSet<&'static str>,
     /// Somebody has a device that was given to a gated pod.
@@ -39,7 +64,6 @@ pub(super) struct DirectWorld {
     pub(super) trouble: Option<String>,
     pub(super) writes: Vec<&'static str>,
     pub(super) fates: Fates,
-    last: u64,
 }
 
 pub(super) fn key(name: &str) -> ObjectKey {
@@ -51,8 +75,7 @@ impl DirectWorld {
     pub(super) fn without_pods(devices: &[usize]) -> Self {
         Self {
             kept: KeptWorld::new(devices),
-            pods: BTreeMap::new(),
-            claims: BTreeMap::new(),
+            server: ModelServer::default(),
             full: BTreeSet::new(),
             has_stranger: false,
             is_idle: false,
@@ -60,7 +83,6 @@ impl DirectWorld {
             trouble: None,
             writes: Vec::new(),
             fates: Fates::default(),
-            last: 0,
         }
     }
 
@@ -77,7 +99,7 @@ impl DirectWorld {
             claims.iter().map(move |claim| json!({"name": claim, field: format!("{name}-{claim}{suffix}")}))
         };
         let pod = json!({
-            "metadata": {"name": name, "namespace": "default", "uid": format!("{name}u"), "resourceVersion": self.next()},
+            "metadata": {"name": name, "namespace": "default", "uid": format!("{name}u")},
             "spec": {
                 "schedulingGates": [{"name": "hostler.dev/placement"}],
                 "containers": [{
@@ -88,7 +110,7 @@ impl DirectWorld {
             },
             "status": {"phase": "Pending", "resourceClaimStatuses": of("resourceClaimName", "").collect::<Vec<_>>()},
         });
-        self.pods.insert(key(name), serde_json::from_value(pod).unwrap());
+        self.server.put::<DirectPod>(serde_json::from_value(pod).unwrap());
         self.kept.put_pod(&key(name), &format!("{name}u"));
         claims.iter().for_each(|claim| self.claim(name, &format!("{name}-{claim}")));
     }
@@ -96,20 +118,15 @@ impl DirectWorld {
     pub(super) fn claim(&mut self, pod: &str, name: &str) {
         let tolerations = json!([{"key": "k", "operator": "Exists"}]);
         let uid = format!("{name}u");
-        let version = self.kept.put_claim(&key(name), &uid, (pod, &format!("{pod}u")), &[]);
+        self.kept.put_claim(&key(name), &uid, (pod, &format!("{pod}u")), &[]);
         let claim = json!({
-            "metadata": {"name": name, "namespace": "default", "uid": uid, "resourceVersion": version},
+            "metadata": {"name": name, "namespace": "default", "uid": uid},
             "spec": {"devices": {
                 "requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu", "tolerations": tolerations}}],
                 "config": [{"opaque": {"driver": "d", "parameters": {"of": "claim"}}}],
             }},
         });
-        self.claims.insert(key(name), serde_json::from_value(claim).unwrap());
-    }
-
-    fn next(&mut self) -> String {
-        self.last += 1;
-        format!("{}", self.last)
+        self.server.put::<DirectClaim>(serde_json::from_value(claim).unwrap());
     }
 
     pub(super) fn look(&self, pod: &str) -> DirectStep {
@@ -118,9 +135,9 @@ impl DirectWorld {
 
     pub(super) fn sight(&self, name: &str) -> DirectSight {
         let config = json!([{"opaque": {"driver": "d", "parameters": {"of": "class"}}}]);
-        let pod = self.pods.get(&key(name)).cloned();
+        let pod = self.server.pods.get(&key(name)).cloned();
         let names = pod.iter().filter_map(DirectPod::claim_names).flatten();
-        let claims = names.filter_map(|(of_pod, claim)| Some((of_pod, self.claims.get(&key(&claim))?.clone())));
+        let claims = names.filter_map(|(of_pod, claim)| Some((of_pod, self.server.claims.get(&key(&claim))?.clone())));
         let claims = claims.collect();
         DirectSight {
             pod,
@@ -135,7 +152,7 @@ impl DirectWorld {
     /// Every pod is looked at once, also those that are gone. Says whether anything was written.
     pub(super) fn control(&mut self) -> bool {
         let made = self.kept.reservations().filter_map(pod_of);
-        let all: BTreeSet<ObjectKey> = self.pods.keys().cloned().chain(made).collect();
+        let all: BTreeSet<ObjectKey> = self.server.pods.keys().cloned().chain(made).collect();
         all.iter().filter(|pod| self.control_pod(&pod.name)).count() > 0
     }
 
@@ -159,7 +176,6 @@ impl DirectWorld {
 
     /// As the server takes it.
     pub(super) fn apply(&mut self, write: &DirectWrite) {
-        let version = self.next();
         match write {
             DirectWrite::Reserve(name, object) => {
                 assert!(object["metadata"]["labels"][PLACED_POD_LABEL].is_string());
@@ -170,49 +186,58 @@ impl DirectWorld {
             DirectWrite::Status(name, of, status) => self.kept.set_status(name, of, (**status).clone()),
             DirectWrite::Claim(write) => self.apply_to_claim(write),
             DirectWrite::Gates(pod, of, gates) => {
-                let Some(pod) = self.pods.get_mut(pod).filter(|pod| pod.metadata.version() == *of) else { return };
-                pod.metadata.resource_version = version;
-                pod.metadata.annotations.insert(LET_GO.to_owned(), "true".to_owned());
-                pod.spec.scheduling_gates.retain(|gate| gates.contains(&gate.name));
-                assert!(!pod.is_gated());
+                drop(self.server.update(pod, Some(of), Part::Spec, |pod: &mut DirectPod| {
+                    pod.metadata.annotations.insert(LET_GO.to_owned(), "true".to_owned());
+                    pod.spec.scheduling_gates.retain(|gate| gates.contains(&gate.name));
+                    assert!(!pod.is_gated());
+                }));
             }
         }
         self.check();
     }
 
     fn apply_to_claim(&mut self, write: &ClaimWrite) {
-        let (ClaimWrite::Finalizers(of, _) | ClaimWrite::Status(of, _)) = write else {
-            panic!("{write:?} is no write of this mode")
+        let (of, part) = match write {
+            ClaimWrite::Finalizers(of, _) => (of, Part::Metadata),
+            ClaimWrite::Status(of, _) => (of, Part::Status),
+            _ => panic!("{write:?} is no write of this mode"),
         };
-        let Some(mut claim) = self.claims.get(&of.key).filter(|claim| claim.written() == *of).cloned() else { return };
-        match write {
-            ClaimWrite::Finalizers(_, finalizers) => claim.metadata.finalizers.clone_from(finalizers),
-            ClaimWrite::Status(_, status) => {
-                assert!(claim.status.allocation.is_none() || status.allocation.is_none(), "it never changes");
-                let is_protected = claim.metadata.finalizers.iter().any(|it| it == DELETE_PROTECTION);
-                assert!(is_protected, "nobody would ever free it");
-                claim.status.allocation.clone_from(&status.allocation);
-                claim.status.reserved_for.clone_from(&status.reserved_for);
-                for device in devices_of(&claim) {
-                    assert!(self.kept.closed().contains(&device), "{device:?} is given and was not kept");
+        let written = self.server.update(
+            &of.key,
+            Some(&over(&of.uid, &of.version)),
+            part,
+            |claim: &mut DirectClaim| match write {
+                ClaimWrite::Finalizers(_, finalizers) => claim.metadata.finalizers.clone_from(finalizers),
+                ClaimWrite::Status(_, status) => {
+                    assert!(claim.status.allocation.is_none() || status.allocation.is_none(), "it never changes");
+                    let is_protected = claim.metadata.finalizers.iter().any(|it| it == DELETE_PROTECTION);
+                    assert!(is_protected, "nobody would ever free it");
+                    claim.status.allocation.clone_from(&status.allocation);
+                    claim.status.reserved_for.clone_from(&status.reserved_for);
                 }
+                _ => {}
+            },
+        );
+        let Ok(claim) = written else { return };
+        if part == Part::Status {
+            for device in devices_of(&claim) {
+                assert!(self.kept.closed().contains(&device), "{device:?} is given and was not kept");
             }
-            _ => {}
         }
-        self.put(claim);
+        self.tell_of(&claim);
     }
 
     /// A claim is this now.
-    pub(super) fn put(&mut self, mut claim: DirectClaim) {
-        let consumer = claim.status.reserved_for.first();
-        let pod = consumer.map_or(("", ""), |it| (&*it.name, &*it.uid));
-        let (key, devices) = (self.key_of(&claim), devices_of(&claim));
-        claim.metadata.resource_version = self.kept.put_claim(&key, &claim.metadata.uid, pod, &devices);
-        self.claims.insert(key, claim);
+    pub(super) fn put(&mut self, claim: DirectClaim) {
+        let claim = self.server.put(claim);
+        self.tell_of(&claim);
     }
 
-    fn key_of(&self, claim: &DirectClaim) -> ObjectKey {
-        key(&claim.metadata.name)
+    /// Those who keep devices hear of a claim.
+    fn tell_of(&mut self, claim: &DirectClaim) {
+        let consumer = claim.status.reserved_for.first();
+        let pod = consumer.map_or(("", ""), |it| (&*it.name, &*it.uid));
+        self.kept.put_claim(&key(&claim.metadata.name), &claim.metadata.uid, pod, &devices_of(claim));
     }
 
     pub(super) fn check(&mut self) {
@@ -228,7 +253,7 @@ impl DirectWorld {
 
     /// The devices of pods that no scheduler has seen yet.
     pub(super) fn given_to_gated(&self) -> Vec<(String, String)> {
-        let gated = self.pods.values().filter(|pod| pod.is_gated());
+        let gated = self.server.pods.values().filter(|pod| pod.is_gated());
         gated
             .flat_map(|pod| self.sight(&pod.metadata.name).claims.into_values())
             .flat_map(|it| devices_of(&it))
@@ -245,7 +270,7 @@ impl DirectWorld {
 
     /// The scheduler has a look at each pod: binds it, gives it devices, or frees a claim of it, one at a time.
     pub(super) fn schedule(&mut self) {
-        let names: Vec<ObjectKey> = self.pods.keys().filter(|_| !self.is_idle).cloned().collect();
+        let names: Vec<ObjectKey> = self.server.pods.keys().filter(|_| !self.is_idle).cloned().collect();
         names.iter().for_each(|pod| self.schedule_pod(&pod.name));
         self.check();
     }
@@ -273,10 +298,8 @@ impl DirectWorld {
         for (claim, device) in lacking.into_iter().zip(open.iter().filter(|it| it.0 == node)) {
             self.give(claim, device, &pod);
         }
-        let version = self.next();
-        if let Some(pod) = self.pods.get_mut(&key(name)) {
-            (pod.spec.node_name, pod.metadata.resource_version) = (Some(node), version);
-        }
+        let bind = |pod: &mut DirectPod| pod.spec.node_name = Some(node);
+        drop(self.server.update(&key(name), None, Part::Spec, bind));
     }
 
     /// Somebody else gives a claim a device.
@@ -301,12 +324,13 @@ impl DirectWorld {
 
     /// The pod goes; the controller of claims frees what it had, and the collector takes its claims.
     pub(super) fn delete_pod(&mut self, name: &str) {
-        self.pods.remove(&key(name));
+        self.server.remove::<DirectPod>(&key(name));
         self.kept.remove_pod(&key(name));
         let prefix = format!("{name}-");
-        let gone: Vec<ObjectKey> = self.claims.keys().filter(|it| it.name.starts_with(&prefix)).cloned().collect();
+        let gone: Vec<ObjectKey> =
+            self.server.claims.keys().filter(|it| it.name.starts_with(&prefix)).cloned().collect();
         for claim in gone {
-            self.claims.remove(&claim);
+            self.server.remove::<DirectClaim>(&claim);
             self.kept.remove_claim(&claim);
         }
     }
@@ -333,7 +357,7 @@ impl DirectWorld {
     /// Rounds until all pods are bound, and nothing is left to do.
     pub(super) fn settle(&mut self) {
         self.until("rest", |world| {
-            world.pods.values().all(DirectPod::is_bound) && world.kept.reservations().next().is_none()
+            world.server.pods.values().all(DirectPod::is_bound) && world.kept.reservations().next().is_none()
         });
         self.kept.pass(20);
         assert!(!self.control(), "a write at rest: {:?}", self.writes);
@@ -344,7 +368,7 @@ impl DirectWorld {
     }
 
     pub(super) fn node(&self, pod: &str) -> Option<String> {
-        self.pods.get(&key(pod))?.spec.node_name.clone()
+        self.server.pods.get(&key(pod))?.spec.node_name.clone()
     }
 
     /// The Reservation of the pod that counts.
@@ -375,7 +399,7 @@ impl DirectWorld {
             );
         }
         let _ = writeln!(told, "closed {:?}", self.kept.closed());
-        for pod in self.pods.values() {
+        for pod in self.server.pods.values() {
             let name = &pod.metadata.name;
             let _ = writeln!(told, "{name} {} {:?} {:?}", pod.is_gated(), pod.spec.node_name, self.given(name));
         }

@@ -117,7 +117,7 @@ fn what_expires_is_released_and_waits_for_whoever_still_uses_it() {
     world.settle();
     assert_eq!((world.claim_count(), world.condition("Settled").status.as_str()), (0, "True"));
     world.pass(Duration::from_secs(24 * 3600 + 1));
-    assert!(world.reservation.is_none(), "over for a day");
+    assert!(world.reservation().is_none(), "over for a day");
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn a_claim_that_comes_too_late_has_nobody_and_goes() {
     let SharedStep::Write(late) = world.look() else { unreachable!("see above") };
     world.delete_reservation();
     world.settle();
-    assert!(world.reservation.is_none());
+    assert!(world.reservation().is_none());
     world.apply(&late);
     assert_eq!(world.claim_count(), 1);
     world.settle();

@@ -58,7 +58,7 @@ fn an_attribute_is_about_whom_the_node_was_told_of() {
         assert!(world.server.slices["a"].devices[0].is_held);
         let told = world.server.node_fences["a"].clone();
         world.daemons_down.insert("a".to_owned());
-        world.server.put_fences(NodeFences { fences: Vec::new(), ..told });
+        world.server.put(NodeFences { fences: Vec::new(), ..told });
         world.settle();
         assert_eq!((world.phase("r"), world.held("r").len()), (Phase::Available, 1), "it was told again");
         world.daemons_down.clear();

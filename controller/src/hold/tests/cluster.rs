@@ -12,7 +12,7 @@ use super::{
     server::{ModelPod, Server},
     world::{Means, World},
 };
-use crate::testkit::Dice;
+use crate::testkit::{Dice, ModelWatch};
 
 pub(super) fn key(name: &str) -> ObjectKey {
     ObjectKey::new("default", name)
@@ -25,27 +25,25 @@ pub(super) struct GivenDevices {
     pub(super) devices: BTreeSet<DeviceKey>,
     /// What claims were seen to have, by UID.
     claims: BTreeMap<String, Vec<DeviceKey>>,
-    /// How much of what happened it has heard.
-    heard: usize,
+    watch: ModelWatch,
 }
 
 impl GivenDevices {
     /// One that begins, and reads what there is.
     fn of(server: &Server) -> Self {
-        let mut given = Self { heard: server.log.len(), ..Self::default() };
+        let mut given = Self { watch: ModelWatch::from_now(&server.log), ..Self::default() };
         server.claims.values().for_each(|claim| given.claim(&claim.uid, whole_devices(claim)));
         given
     }
 
     fn hear(&mut self, server: &Server) {
-        for event in &server.log[self.heard..] {
+        while let Some(event) = self.watch.next(&server.log) {
             match event {
                 HoldEvent::Claim(claim) => self.claim(&claim.uid, whole_devices(claim)),
                 HoldEvent::ClaimGone(_, uid) => self.claim(uid, Vec::new()),
                 _ => {}
             }
         }
-        self.heard = server.log.len();
     }
 
     fn claim(&mut self, uid: &str, devices: Vec<DeviceKey>) {
@@ -74,11 +72,11 @@ impl World {
 
     pub(super) fn node(&mut self, name: &str, driver: &str, devices: usize) {
         self.server.put_node(name);
-        self.server.put_fences(NodeFences { node: name.to_owned(), ..NodeFences::default() });
+        self.server.put(NodeFences { node: name.to_owned(), ..NodeFences::default() });
         // One that comes anew closes nothing before it is told to.
         self.sealed.retain(|device| device.pool != name);
         let device = |at| PublishedDevice { name: format!("gpu-{at}"), is_usable: true, ..PublishedDevice::default() };
-        self.server.put_slice(PublishedSlice {
+        self.server.put(PublishedSlice {
             name: name.to_owned(),
             driver: driver.to_owned(),
             pool: name.to_owned(),
@@ -91,7 +89,7 @@ impl World {
     pub(super) fn edit_device(&mut self, node: &str, device: &str, change: impl FnOnce(&mut PublishedDevice)) {
         let mut slice = self.server.slices[node].clone();
         change(slice.devices.iter_mut().find(|it| it.name == device).unwrap());
-        self.server.put_slice(slice);
+        self.server.put(slice);
     }
 
     /// Whether a device is closed to those who do not tolerate that.
@@ -121,11 +119,11 @@ impl World {
             self.server.remove_rule(&rule.name);
             if dice.roll(2) == 0 {
                 let device = DeviceKey { device: format!("gpu-{}", dice.roll(3)), ..rule.device.clone() };
-                self.server.put_rule(FenceRule { device, ..rule.clone() });
+                self.server.put(FenceRule { device, ..rule.clone() });
             }
         }
         if let Some(fences) = fences {
-            self.server.put_fences(fences);
+            self.server.put(fences);
         }
     }
 
@@ -143,7 +141,7 @@ impl World {
             }
             (new != *slice).then_some(new)
         });
-        changed.map(|slice| self.server.put_slice(slice)).is_some()
+        changed.map(|slice| self.server.put(slice)).is_some()
     }
 
     /// A device is one of which several claims can have parts, of so many CPUs.
@@ -174,7 +172,7 @@ impl World {
         let pods = vec![PodRef { name: name.to_owned(), uid }];
         let uid = format!("uid-{}", self.server.next());
         let tolerates = values.into_iter().collect();
-        self.server.put_claim(AllocatedClaim { key: key(name), uid, pods, tolerates, ..AllocatedClaim::default() });
+        self.server.put(AllocatedClaim { key: key(name), uid, pods, tolerates, ..AllocatedClaim::default() });
     }
 
     /// The same, which has its devices at once and is so important.
@@ -250,7 +248,7 @@ impl World {
                     amounts: amounts(),
                 };
                 let parts = devices.iter().enumerate().filter(|_| cpus > 0).map(part).collect();
-                self.server.put_claim(AllocatedClaim { devices, parts, ..claim });
+                self.server.put(AllocatedClaim { devices, parts, ..claim });
                 true
             }
             _ => false,
@@ -276,12 +274,7 @@ impl World {
             if claim.devices.is_empty() {
                 self.server.remove_claim(&claim.key);
             } else {
-                self.server.put_claim(AllocatedClaim {
-                    devices: Vec::new(),
-                    parts: Vec::new(),
-                    pods: Vec::new(),
-                    ..claim
-                });
+                self.server.put(AllocatedClaim { devices: Vec::new(), parts: Vec::new(), pods: Vec::new(), ..claim });
             }
         }
     }

@@ -11,6 +11,7 @@ use super::{
     server::{ModelPod, read},
     world::World,
 };
+use crate::testkit::Part;
 
 /// A cluster in which devices are kept.
 pub(crate) struct KeptWorld(World);
@@ -57,33 +58,19 @@ impl KeptWorld {
 
     /// Makes one; says whether there was none of its name.
     pub(crate) fn create(&mut self, object: Value) -> bool {
-        let uid = format!("uid-{}", self.0.server.next());
-        let made = ReservationObject { uid, generation: 1, created: self.now(), ..read(object) };
-        let is_new = !self.0.server.reservations.contains_key(&made.name);
-        if is_new {
-            self.0.server.put_reservation(made);
-        }
-        is_new
+        let created = self.now();
+        self.0.server.create(ReservationObject { created, ..read(object) }).is_ok()
     }
 
     /// Deletes one, if it is this one in this version.
     pub(crate) fn delete(&mut self, name: &str, version: &ObjectVersion) {
-        if self.is(name, version) {
-            self.0.server.delete_reservation(name);
-        }
+        drop(self.0.server.delete::<ReservationObject>(&name.to_owned(), Some(version)));
     }
 
     /// Says something of one, if it is this one in this version.
     pub(crate) fn set_status(&mut self, name: &str, version: &ObjectVersion, status: ReservationStatus) {
-        if self.is(name, version) {
-            let object = ReservationObject { status, ..self.0.get(name).clone() };
-            self.0.server.put_reservation(object);
-        }
-    }
-
-    fn is(&self, name: &str, version: &ObjectVersion) -> bool {
-        let known = self.0.server.reservations.get(name);
-        known.is_some_and(|it| it.uid == version.uid && it.version == version.resource_version)
+        let change = |it: &mut ReservationObject| it.status = status;
+        drop(self.0.server.update(&name.to_owned(), Some(version), Part::Status, change));
     }
 
     /// There is this pod, and nothing keeps it from being an owner.
@@ -97,26 +84,25 @@ impl KeptWorld {
         self.0.server.pods.remove(key);
     }
 
-    /// A claim has these devices now, as `(pool, device)`, for this pod; gives its version.
+    /// A claim has these devices now, as `(pool, device)`, for this pod.
     pub(crate) fn put_claim(
         &mut self,
         key: &ObjectKey,
         uid: &str,
         (pod, pod_uid): (&str, &str),
         devices: &[(String, String)],
-    ) -> String {
+    ) {
         let pod = PodRef { name: pod.to_owned(), uid: pod_uid.to_owned() };
         let pods = Some(pod).filter(|pod| !pod.name.is_empty()).into_iter().collect();
         let driver = &self.0.settings.own_driver;
         let devices = devices.iter().map(|(pool, device)| DeviceKey::new(driver, pool, device)).collect();
-        self.0.server.put_claim(AllocatedClaim {
+        self.0.server.put(AllocatedClaim {
             key: key.clone(),
             uid: uid.to_owned(),
             pods,
             devices,
             ..AllocatedClaim::default()
         });
-        self.0.server.claims[key].version.clone()
     }
 
     pub(crate) fn remove_claim(&mut self, key: &ObjectKey) {

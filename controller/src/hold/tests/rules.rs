@@ -59,7 +59,7 @@ fn a_rule_that_somebody_edits_is_made_anew() {
             let before = world.server.rules.clone();
             let value = if value == "its own" { rule.value.clone() } else { value.to_owned() };
             let device = DeviceKey { device: device.to_owned(), ..rule.device.clone() };
-            world.server.put_rule(FenceRule { value, device, ..rule.clone() });
+            world.server.put(FenceRule { value, device, ..rule.clone() });
             must_be_mended(world, &before);
         }
     });

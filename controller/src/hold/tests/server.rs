@@ -1,4 +1,4 @@
-//! An API server in miniature: objects with versions, and a watch.
+//! What the API server holds of the objects that matter to those who keep devices, and what it answers to writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,9 +14,12 @@ use serde_json::{Value, json};
 
 use super::super::{
     AllocatedClaim, ClaimPart, DeviceKey, FenceRule, HoldEvent, HoldWrite, NodeFences, OwnerPod, PlaceholderMark,
-    PodBudget, PodRef, PodWrite, PriorityClasses, PublishedSlice, ReservationObject, WrittenReservation,
+    PodBudget, PodRef, PodWrite, PriorityClasses, PublishedSlice, ReservationObject,
 };
-use crate::claim_write::{ClaimWrite, WrittenClaimStatus};
+use crate::{
+    claim_write::{ClaimWrite, WrittenClaim, WrittenClaimStatus},
+    testkit::{ApiError, Change, ModelCluster, ModelMeta, ModelObject, ModelServer, Part, Serves, model_kind, over},
+};
 
 /// A pod that wants devices, by a claim of its own that has its name.
 #[derive(Clone, Debug)]
@@ -37,9 +40,9 @@ pub(super) struct Eviction {
     pub(super) is_done: bool,
 }
 
-/// The server.
+/// What the server holds.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(crate) struct HoldCluster {
     pub(super) reservations: BTreeMap<String, ReservationObject>,
     pub(super) nodes: BTreeSet<String>,
     pub(super) node_fences: BTreeMap<String, NodeFences>,
@@ -59,11 +62,9 @@ pub(super) struct Server {
     /// Pods may not be annotated.
     pub(super) forbids_annotations: bool,
     pub(super) facts: ClusterFacts,
-    pub(super) log: Vec<HoldEvent>,
-    pub(super) last: u64,
 }
 
-impl Default for Server {
+impl Default for HoldCluster {
     fn default() -> Self {
         let priorities = PriorityClasses { values: [("high".to_owned(), 1000)].into(), default: 0 };
         Self {
@@ -81,49 +82,160 @@ impl Default for Server {
             evictions: Vec::new(),
             forbids_annotations: false,
             facts: ClusterFacts::default(),
-            log: Vec::new(),
-            last: 0,
         }
     }
 }
 
+impl ModelCluster for HoldCluster {
+    type Event = HoldEvent;
+}
+
+model_kind!(ReservationObject: String = |it| it.name.clone(), {
+    uid: uid, version: version, generation: generation, finalizers: finalizers, is_deleting: is_deleting
+});
+model_kind!(PublishedSlice: String = |it| it.name.clone(), { version: version });
+model_kind!(NodeFences: String = |it| it.node.clone(), { version: version });
+model_kind!(FenceRule: String = |it| it.name.clone(), {});
+
+impl ModelObject for AllocatedClaim {
+    type Key = ObjectKey;
+
+    fn key(&self) -> ObjectKey {
+        self.key.clone()
+    }
+
+    /// Only what stands for a part says what keeps it, and that it is deleted.
+    fn meta(&self) -> ModelMeta {
+        let mark = self.placeholder.clone().unwrap_or_default();
+        ModelMeta {
+            uid: self.uid.clone(),
+            version: self.version.clone(),
+            finalizers: mark.finalizers,
+            is_deleting: mark.is_deleting,
+            ..ModelMeta::default()
+        }
+    }
+
+    fn set_meta(&mut self, meta: ModelMeta) {
+        (self.uid, self.version) = (meta.uid, meta.version);
+        if let Some(mark) = &mut self.placeholder {
+            (mark.finalizers, mark.is_deleting) = (meta.finalizers, meta.is_deleting);
+        }
+    }
+}
+
+impl Serves<ReservationObject> for HoldCluster {
+    fn objects(&mut self) -> &mut BTreeMap<String, ReservationObject> {
+        &mut self.reservations
+    }
+
+    fn changed(&mut self, change: Change<'_, ReservationObject>) -> Vec<HoldEvent> {
+        vec![match change {
+            Change::Put(it) => HoldEvent::Reservation(Box::new(it.clone())),
+            Change::Gone(it) => HoldEvent::ReservationGone(it.name.clone(), it.uid.clone()),
+        }]
+    }
+}
+
+impl Serves<PublishedSlice> for HoldCluster {
+    fn objects(&mut self) -> &mut BTreeMap<String, PublishedSlice> {
+        &mut self.slices
+    }
+
+    fn changed(&mut self, change: Change<'_, PublishedSlice>) -> Vec<HoldEvent> {
+        match change {
+            Change::Put(slice) => {
+                self.facts.add_slice(resource_slice(slice));
+                vec![HoldEvent::Slice(Box::new(slice.clone())), HoldEvent::FactsChanged(self.facts.gains())]
+            }
+            Change::Gone(slice) => {
+                self.facts.remove_slice(&slice.name);
+                vec![HoldEvent::SliceGone(slice.name.clone())]
+            }
+        }
+    }
+}
+
+impl Serves<NodeFences> for HoldCluster {
+    fn objects(&mut self) -> &mut BTreeMap<String, NodeFences> {
+        &mut self.node_fences
+    }
+
+    fn changed(&mut self, change: Change<'_, NodeFences>) -> Vec<HoldEvent> {
+        vec![match change {
+            Change::Put(it) => HoldEvent::NodeFences(Box::new(it.clone())),
+            Change::Gone(it) => HoldEvent::NodeFencesGone(it.node.clone()),
+        }]
+    }
+}
+
+impl Serves<FenceRule> for HoldCluster {
+    fn objects(&mut self) -> &mut BTreeMap<String, FenceRule> {
+        &mut self.rules
+    }
+
+    fn changed(&mut self, change: Change<'_, FenceRule>) -> Vec<HoldEvent> {
+        match change {
+            Change::Put(rule) => {
+                self.facts.add_rule(taint_rule(rule));
+                vec![HoldEvent::Rule(rule.clone())]
+            }
+            Change::Gone(rule) => {
+                self.facts.remove_rule(&rule.name);
+                vec![HoldEvent::RuleGone(rule.name.clone())]
+            }
+        }
+    }
+}
+
+impl Serves<AllocatedClaim> for HoldCluster {
+    fn objects(&mut self) -> &mut BTreeMap<ObjectKey, AllocatedClaim> {
+        &mut self.claims
+    }
+
+    fn changed(&mut self, change: Change<'_, AllocatedClaim>) -> Vec<HoldEvent> {
+        let event = match change {
+            Change::Put(claim) => {
+                self.facts.add_claim(&read(json!({
+                    "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+                    "metadata": {"name": claim.key.name, "namespace": claim.key.namespace, "uid": claim.uid},
+                    "spec": {"devices": {"requests": [
+                        {"name": "r0", "exactly": {"deviceClassName": "gpu", "count": claim.devices.len().max(1)}},
+                    ]}},
+                    "status": status_of(claim),
+                })));
+                HoldEvent::Claim(Box::new(claim.clone()))
+            }
+            Change::Gone(claim) => {
+                self.facts.remove_claim(&claim.key);
+                HoldEvent::ClaimGone(claim.key.clone(), claim.uid.clone())
+            }
+        };
+        vec![event, HoldEvent::FactsChanged(self.facts.gains())]
+    }
+}
+
+/// What came of a write, and what the object is now.
+type Answer = (WriteOutcome, Option<HoldEvent>);
+
+fn answer<T>(written: Result<T, ApiError>, event: impl FnOnce(T) -> Option<HoldEvent>) -> Answer {
+    written.map_or_else(|error| (error.into(), None), |object| (WriteOutcome::Done, event(object)))
+}
+
+fn of_reservation(written: Result<ReservationObject, ApiError>) -> Answer {
+    answer(written, |object| Some(HoldEvent::Reservation(Box::new(object))))
+}
+
+/// The server.
+pub(super) type Server = ModelServer<HoldCluster>;
+
 impl Server {
-    pub(super) fn next(&mut self) -> String {
-        self.last += 1;
-        self.last.to_string()
-    }
-
-    pub(super) fn put_reservation(&mut self, mut object: ReservationObject) -> ReservationObject {
-        object.version = self.next();
-        if object.is_deleting && object.finalizers.is_empty() {
-            self.reservations.remove(&object.name);
-            self.log.push(HoldEvent::ReservationGone(object.name.clone(), object.uid.clone()));
-            return object;
-        }
-        self.reservations.insert(object.name.clone(), object.clone());
-        self.log.push(HoldEvent::Reservation(Box::new(object.clone())));
-        object
-    }
-
     pub(super) fn delete_reservation(&mut self, name: &str) {
-        if let Some(object) = self.reservations.get(name).cloned().filter(|object| !object.is_deleting) {
-            self.put_reservation(ReservationObject { is_deleting: true, ..object });
-        }
-    }
-
-    pub(super) fn put_slice(&mut self, mut slice: PublishedSlice) {
-        slice.version = self.next();
-        self.facts.add_slice(resource_slice(&slice));
-        self.slices.insert(slice.name.clone(), slice.clone());
-        self.log.push(HoldEvent::Slice(Box::new(slice)));
-        self.log.push(HoldEvent::FactsChanged(self.facts.gains()));
+        drop(self.delete::<ReservationObject>(&name.to_owned(), None));
     }
 
     pub(super) fn remove_slice(&mut self, name: &str) {
-        if self.slices.remove(name).is_some() {
-            self.facts.remove_slice(name);
-            self.log.push(HoldEvent::SliceGone(name.to_owned()));
-        }
+        self.remove::<PublishedSlice>(&name.to_owned());
     }
 
     pub(super) fn put_node(&mut self, name: &str) {
@@ -132,113 +244,54 @@ impl Server {
             "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
             "status": {"allocatable": {"cpu": "64", "memory": "64Gi", "pods": "110"}},
         })));
-        self.log.push(HoldEvent::Node(name.to_owned()));
-        self.log.push(HoldEvent::FactsChanged(self.facts.gains()));
+        let gains = self.facts.gains();
+        self.log.extend([HoldEvent::Node(name.to_owned()), HoldEvent::FactsChanged(gains)]);
     }
 
     pub(super) fn remove_node(&mut self, name: &str) {
         self.nodes.remove(name);
         self.facts.remove_node(name);
         self.log.push(HoldEvent::NodeGone(name.to_owned()));
-        if self.node_fences.remove(name).is_some() {
-            self.log.push(HoldEvent::NodeFencesGone(name.to_owned()));
-        }
-    }
-
-    pub(super) fn put_fences(&mut self, mut fences: NodeFences) -> NodeFences {
-        fences.version = self.next();
-        self.node_fences.insert(fences.node.clone(), fences.clone());
-        self.log.push(HoldEvent::NodeFences(Box::new(fences.clone())));
-        fences
-    }
-
-    pub(super) fn put_rule(&mut self, rule: FenceRule) {
-        self.last += 1;
-        self.rules.insert(rule.name.clone(), rule.clone());
-        self.facts.add_rule(taint_rule(&rule));
-        self.log.push(HoldEvent::Rule(rule));
+        self.remove::<NodeFences>(&name.to_owned());
     }
 
     pub(super) fn remove_rule(&mut self, name: &str) {
-        self.last += 1;
-        self.rules.remove(name);
-        self.facts.remove_rule(name);
-        self.log.push(HoldEvent::RuleGone(name.to_owned()));
-    }
-
-    pub(super) fn put_claim(&mut self, mut claim: AllocatedClaim) {
-        claim.version = self.next();
-        self.facts.add_claim(&read(json!({
-            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
-            "metadata": {"name": claim.key.name, "namespace": claim.key.namespace, "uid": claim.uid},
-            "spec": {"devices": {"requests": [
-                {"name": "r0", "exactly": {"deviceClassName": "gpu", "count": claim.devices.len().max(1)}},
-            ]}},
-            "status": status_of(&claim),
-        })));
-        self.claims.insert(claim.key.clone(), claim.clone());
-        self.log.push(HoldEvent::Claim(Box::new(claim)));
-        self.log.push(HoldEvent::FactsChanged(self.facts.gains()));
+        self.remove::<FenceRule>(&name.to_owned());
     }
 
     pub(super) fn remove_claim(&mut self, key: &ObjectKey) {
-        if let Some(claim) = self.claims.remove(key) {
-            self.last += 1;
-            self.facts.remove_claim(key);
-            self.log.push(HoldEvent::ClaimGone(key.clone(), claim.uid));
-            self.log.push(HoldEvent::FactsChanged(self.facts.gains()));
-        }
+        self.remove::<AllocatedClaim>(key);
     }
 
-    /// What came of a write, and what the object is now.
-    pub(super) fn write(&mut self, write: &HoldWrite) -> (WriteOutcome, Option<HoldEvent>) {
+    pub(super) fn write(&mut self, write: &HoldWrite) -> Answer {
         match write {
-            HoldWrite::Finalizers(it, finalizers) => self.change(it, |object| object.finalizers.clone_from(finalizers)),
-            HoldWrite::Status(it, status) => self.change(it, |object| object.status = (**status).clone()),
-            HoldWrite::Delete(it) => self.change(it, |object| object.is_deleting = true),
-            HoldWrite::NodeFences { node, version, fences } => match self.node_fences.get(node).cloned() {
-                None => (WriteOutcome::Gone, None),
-                Some(known) if known.version != *version => (WriteOutcome::Conflict, None),
-                Some(known) => {
-                    let fences = self.put_fences(NodeFences { fences: fences.clone(), ..known });
-                    (WriteOutcome::Done, Some(HoldEvent::NodeFences(Box::new(fences))))
-                }
-            },
+            HoldWrite::Finalizers(it, finalizers) => of_reservation(self.update(
+                &it.name,
+                Some(&over(&it.uid, &it.version)),
+                Part::Metadata,
+                |object: &mut ReservationObject| object.finalizers.clone_from(finalizers),
+            )),
+            HoldWrite::Status(it, status) => of_reservation(self.update(
+                &it.name,
+                Some(&over(&it.uid, &it.version)),
+                Part::Status,
+                |object: &mut ReservationObject| object.status.clone_from(status),
+            )),
+            HoldWrite::Delete(it) => of_reservation(self.delete(&it.name, Some(&over(&it.uid, &it.version)))),
+            HoldWrite::NodeFences { node, version, fences } => {
+                let change = |known: &mut NodeFences| known.fences.clone_from(fences);
+                let written = self.update(node, Some(&over("", version)), Part::Spec, change);
+                answer(written, |fences| Some(HoldEvent::NodeFences(Box::new(fences))))
+            }
             HoldWrite::Pod(write) => (self.write_pod(write), None),
-            HoldWrite::CreateRule(FenceRule { name, .. })
-                if self.rules.contains_key(name) || self.rules_of_others.contains(name) =>
-            {
-                (WriteOutcome::Conflict, None)
-            }
-            HoldWrite::CreateRule(rule) => {
-                self.put_rule(rule.clone());
-                (WriteOutcome::Done, Some(HoldEvent::Rule(rule.clone())))
-            }
+            HoldWrite::CreateRule(rule) if self.rules_of_others.contains(&rule.name) => (WriteOutcome::Conflict, None),
+            HoldWrite::CreateRule(rule) => answer(self.create(rule.clone()), |rule| Some(HoldEvent::Rule(rule))),
             HoldWrite::Claim(write) => self.write_claim(write),
+            HoldWrite::DeleteRule(rule) if self.rules.get(&rule.name) != Some(rule) => (WriteOutcome::Gone, None),
             HoldWrite::DeleteRule(rule) => {
-                if self.rules.get(&rule.name) != Some(rule) {
-                    return (WriteOutcome::Gone, None);
-                }
                 self.remove_rule(&rule.name);
                 (WriteOutcome::Done, None)
             }
-        }
-    }
-
-    fn change(
-        &mut self,
-        written: &WrittenReservation,
-        change: impl FnOnce(&mut ReservationObject),
-    ) -> (WriteOutcome, Option<HoldEvent>) {
-        match self.reservations.get(&written.name).cloned() {
-            Some(known) if known.uid == written.uid && known.version == written.version => {
-                let mut object = known;
-                change(&mut object);
-                let object = self.put_reservation(object);
-                (WriteOutcome::Done, Some(HoldEvent::Reservation(Box::new(object))))
-            }
-            Some(known) if known.uid == written.uid => (WriteOutcome::Conflict, None),
-            _ => (WriteOutcome::Gone, None),
         }
     }
 
@@ -269,9 +322,10 @@ impl Server {
         let (of, is_going) = (app(found), found.is.is_deleting);
         let healthy = self.pods.values().filter(|it| app(it) == of && !it.is.is_deleting).count();
         let is_blocked = !is_going && self.budgets.get(&of).is_some_and(|least| healthy <= *least);
-        let Some(found) = self.pods.get_mut(pod) else { return WriteOutcome::Gone };
+        let HoldCluster { pods, evictions, forbids_annotations, .. } = &mut self.cluster;
+        let Some(found) = pods.get_mut(pod) else { return WriteOutcome::Gone };
         match write {
-            PodWrite::Annotate { .. } if self.forbids_annotations => {
+            PodWrite::Annotate { .. } if *forbids_annotations => {
                 return WriteOutcome::Refused("pods is forbidden".to_owned());
             }
             PodWrite::Annotate { value, .. } => {
@@ -282,7 +336,7 @@ impl Server {
             PodWrite::Evict { .. } => {
                 found.is.is_deleting = !is_blocked;
                 let (pod, uid) = (pod.name.clone(), uid.clone());
-                self.evictions.push(Eviction { pod, uid, is_done: !is_blocked });
+                evictions.push(Eviction { pod, uid, is_done: !is_blocked });
             }
         }
         if is_blocked && matches!(write, PodWrite::Evict { .. }) {
@@ -292,48 +346,31 @@ impl Server {
     }
 
     /// A write of a claim that stands for a part.
-    fn write_claim(&mut self, write: &ClaimWrite) -> (WriteOutcome, Option<HoldEvent>) {
+    fn write_claim(&mut self, write: &ClaimWrite) -> Answer {
+        fn mark(claim: &mut AllocatedClaim) -> &mut PlaceholderMark {
+            claim.placeholder.as_mut().expect("only claims that stand for parts are written")
+        }
+        let version = |it: &WrittenClaim| over(&it.uid, &it.version);
         let written = match write {
-            ClaimWrite::Create(new) if self.claims.contains_key(&new.key) => return (WriteOutcome::Conflict, None),
             ClaimWrite::Create(new) => {
-                let uid = format!("uid-{}", self.next());
-                let mark = PlaceholderMark {
-                    reservation_uid: new.labels[RESERVATION_UID].clone(),
-                    ..PlaceholderMark::default()
-                };
-                let claim =
-                    AllocatedClaim { key: new.key.clone(), uid, placeholder: Some(mark), ..AllocatedClaim::default() };
-                return self.claim_written(claim);
+                let reservation_uid = new.labels[RESERVATION_UID].clone();
+                let mark = PlaceholderMark { reservation_uid, ..PlaceholderMark::default() };
+                let (key, placeholder) = (new.key.clone(), Some(mark));
+                self.create(AllocatedClaim { key, placeholder, ..AllocatedClaim::default() })
             }
             ClaimWrite::Consumers(..) => unreachable!("nobody is a consumer of such a claim"),
-            ClaimWrite::Finalizers(written, _) | ClaimWrite::Status(written, _) | ClaimWrite::Delete(written) => {
-                written
+            ClaimWrite::Finalizers(it, finalizers) => {
+                let change = |claim: &mut AllocatedClaim| mark(claim).finalizers.clone_from(finalizers);
+                self.update(&it.key, Some(&version(it)), Part::Metadata, change)
             }
+            ClaimWrite::Status(it, status) => {
+                let change = |claim: &mut AllocatedClaim| *claim = with_status(claim.clone(), status);
+                self.update(&it.key, Some(&version(it)), Part::Status, change)
+            }
+            ClaimWrite::Delete(it) => self.delete(&it.key, Some(&version(it))),
         };
-        let claim = match self.claims.get(&written.key).cloned() {
-            Some(known) if known.uid == written.uid && known.version == written.version => known,
-            Some(known) if known.uid == written.uid => return (WriteOutcome::Conflict, None),
-            _ => return (WriteOutcome::Gone, None),
-        };
-        let mut mark = claim.placeholder.clone().expect("only claims that stand for parts are written");
-        match write {
-            ClaimWrite::Create(_) | ClaimWrite::Consumers(..) => unreachable!("see above"),
-            ClaimWrite::Finalizers(_, finalizers) => mark.finalizers.clone_from(finalizers),
-            ClaimWrite::Delete(_) => mark.is_deleting = true,
-            ClaimWrite::Status(_, status) => return self.claim_written(with_status(claim, status)),
-        }
-        self.claim_written(AllocatedClaim { placeholder: Some(mark), ..claim })
-    }
-
-    fn claim_written(&mut self, claim: AllocatedClaim) -> (WriteOutcome, Option<HoldEvent>) {
-        let mark = claim.placeholder.clone().unwrap_or_default();
-        if mark.is_deleting && mark.finalizers.is_empty() {
-            self.remove_claim(&claim.key);
-            return (WriteOutcome::Done, None);
-        }
-        let key = claim.key.clone();
-        self.put_claim(claim);
-        (WriteOutcome::Done, Some(HoldEvent::Claim(Box::new(self.claims[&key].clone()))))
+        let is_there = written.as_ref().is_ok_and(|claim| self.claims.contains_key(&claim.key));
+        answer(written, |claim| is_there.then(|| HoldEvent::Claim(Box::new(claim))))
     }
 
     /// Everything that there is, as somebody is told who begins.

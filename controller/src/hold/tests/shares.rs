@@ -288,7 +288,7 @@ pub(super) fn a_claim_that_stands_for_a_part_and_is_deleted_is_made_again() {
     world.settle();
     let mut claim = placeholders(&world.server).next().unwrap().clone();
     claim.placeholder.as_mut().unwrap().is_deleting = true;
-    world.server.put_claim(claim);
+    world.server.put(claim);
     world.settle();
     assert_eq!((world.phase("r"), world.accounted(), world.is_closed("a", "gpu-0")), (Phase::Available, 4, false));
     world.check_rest();
@@ -350,7 +350,7 @@ pub(super) fn a_claim_of_somebody_else_with_the_name_of_ours_is_left_alone() {
     world.settle_for(3);
     let name = format!("hold-{}", world.get("r").status.devices[0].share_id);
     let claim = hostler_api::ObjectKey::new("hostler-controller", &name);
-    world.server.put_claim(AllocatedClaim { key: claim.clone(), uid: "x".to_owned(), ..AllocatedClaim::default() });
+    world.server.put(AllocatedClaim { key: claim.clone(), uid: "x".to_owned(), ..AllocatedClaim::default() });
     world.settle();
     assert_eq!((world.phase("r"), world.is_closed("a", "gpu-0")), (Phase::Available, true));
     assert_eq!(world.server.claims[&claim].uid, "x");
@@ -368,7 +368,7 @@ fn words_about_its_reservation_keep_nobody_waiting_for_the_rest_of_a_device() {
     }
     for _ in 0..8 {
         let object = world.get("p").clone();
-        world.server.put_reservation(object);
+        world.server.put(object);
         world.settle_for(1);
     }
     assert!(world.server.node_fences["a"].fences.is_empty(), "the device is still closed");

@@ -19,7 +19,7 @@ fn is_left_alone(mut world: World) {
     world.unreadable.clear();
     world.server.delete_reservation("other");
     let object = world.get("r").clone();
-    world.server.put_reservation(object);
+    world.server.put(object);
     world.settle();
     world.check_rest();
     assert_eq!(world.phase("r"), Phase::Available);

@@ -15,15 +15,15 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        DeviceKey, HoldAnswer, HoldCommand, HoldCore, HoldEvent, HoldNotice, HoldSettings, HoldTime, HoldWrite,
-        PublishedDevice, ReservationObject,
+        AllocatedClaim, DeviceKey, HoldAnswer, HoldCommand, HoldCore, HoldEvent, HoldNotice, HoldSettings, HoldTime,
+        HoldWrite, NodeFences, PublishedDevice, ReservationObject,
     },
     cluster::GivenDevices,
     server::{ModelPod, Server, read},
 };
 use crate::{
     askers::ASKER_BOX,
-    testkit::{Fate, Fated, Fates},
+    testkit::{Fate, Fated, Fates, ModelWatch},
 };
 
 pub(super) const DRIVER: &str = "hostler.dev";
@@ -33,7 +33,7 @@ pub(super) const BEGIN: Duration = Duration::from_secs(1_800_000_000);
 /// A controller, what it has heard, and what it wants done.
 pub(super) struct Controller {
     pub(super) core: HoldCore,
-    pub(super) seen: usize,
+    watch: ModelWatch,
     pub(super) commands: VecDeque<HoldCommand>,
     /// What the planner has found, and the controller was not told yet.
     pub(super) answers: VecDeque<HoldAnswer>,
@@ -115,7 +115,7 @@ impl PublishedDevice {
 impl Controller {
     fn new(settings: &HoldSettings) -> Self {
         let core = HoldCore::new(settings.clone());
-        Self { core, seen: 0, commands: VecDeque::new(), answers: VecDeque::new(), wake: None }
+        Self { core, watch: ModelWatch::default(), commands: VecDeque::new(), answers: VecDeque::new(), wake: None }
     }
 }
 
@@ -254,8 +254,7 @@ impl World {
 
     /// Delivers the next watch event, if there is one.
     pub(super) fn deliver(&mut self) -> bool {
-        let Some(event) = self.server.log.get(self.controller.seen).cloned() else { return false };
-        self.controller.seen += 1;
+        let Some(event) = self.controller.watch.next(&self.server.log).cloned() else { return false };
         self.feed(event);
         true
     }
@@ -320,19 +319,13 @@ impl World {
     fn touch(&mut self, write: &HoldWrite) {
         match write {
             HoldWrite::Finalizers(it, _) | HoldWrite::Status(it, _) | HoldWrite::Delete(it) => {
-                if let Some(object) = self.server.reservations.get(&it.name).cloned() {
-                    self.server.put_reservation(object);
-                }
+                self.server.touch::<ReservationObject>(&it.name);
             }
             HoldWrite::NodeFences { node, .. } => {
-                if let Some(fences) = self.server.node_fences.get(node).cloned() {
-                    self.server.put_fences(fences);
-                }
+                self.server.touch::<NodeFences>(node);
             }
             HoldWrite::Claim(write) => {
-                if let Some(claim) = self.server.claims.get(write.key()).cloned() {
-                    self.server.put_claim(claim);
-                }
+                self.server.touch::<AllocatedClaim>(write.key());
             }
             HoldWrite::CreateRule(_) | HoldWrite::DeleteRule(_) | HoldWrite::Pod(_) => {}
         }
@@ -367,7 +360,7 @@ impl World {
     }
 
     fn read_everything(&mut self) {
-        self.controller.seen = self.server.log.len();
+        self.controller.watch = ModelWatch::from_now(&self.server.log);
         self.hear_time();
         for event in self.server.everything() {
             self.feed(event);
@@ -377,10 +370,9 @@ impl World {
 
     /// A Reservation with this spec.
     pub(super) fn reserve(&mut self, name: &str, spec: Value) {
-        let uid = format!("uid-{}", self.server.next());
-        self.server.put_reservation(ReservationObject {
+        let object = ReservationObject {
             name: name.to_owned(),
-            uid,
+            uid: String::new(),
             version: String::new(),
             generation: 1,
             created: self.true_time(),
@@ -389,14 +381,15 @@ impl World {
             labels: BTreeMap::new(),
             spec: read(spec),
             status: read(json!({})),
-        });
+        };
+        self.server.create(object).unwrap();
     }
 
     pub(super) fn change(&mut self, name: &str, change: impl FnOnce(&mut ReservationObject)) {
         let mut object = self.get(name).clone();
         object.generation += 1;
         change(&mut object);
-        self.server.put_reservation(object);
+        self.server.put(object);
     }
 
     pub(super) fn get(&self, name: &str) -> &ReservationObject {

@@ -11,7 +11,7 @@ const FOUND: &str = "True CapacityIsFound";
 
 /// A request that is made anew at once, and takes a no for an answer.
 fn ask_anew(world: &mut World, name: &str, pods: i64) {
-    world.server.delete(&key(name));
+    world.server.delete_request(&key(name));
     world.ask_with(name, pods, &[("noRetry", "true")]);
     world.settle();
 }

@@ -56,7 +56,7 @@ fn add_slots(server: &mut ModelServer) {
 }
 
 fn slots() -> ModelServer {
-    let mut server = ModelServer::new();
+    let mut server = ModelServer::with_classes();
     add_slots(&mut server);
     server
 }
@@ -96,7 +96,7 @@ fn answers_within(
         time_box: Duration::from_secs(10),
         asker_box,
     };
-    let snapshot = Snapshot::new(slots().facts);
+    let snapshot = Snapshot::new(slots().cluster.facts);
     batch.run(&snapshot, &PlanOptions::default(), None, &mut || Duration::ZERO).verdicts.into_iter().collect()
 }
 

@@ -17,10 +17,10 @@ use hostler_api::{
 
 use super::world::ModelServer;
 use crate::{
-    hold::{ReservationObject, WrittenReservation},
+    hold::ReservationObject,
     provision::event::{NewReservation, ReservationWrite, WriteOutcome},
+    testkit::{ApiError, Part, over},
 };
-use hostler_cluster::ObjectVersion;
 
 /// Node and number of a device.
 pub(super) type DeviceAt = (String, usize);
@@ -48,49 +48,28 @@ impl ModelServer {
     /// Carries out a write of a Reservation.
     pub(super) fn keep(&mut self, write: &ReservationWrite, now: SystemTime) -> WriteOutcome {
         match write {
-            ReservationWrite::Create(new) if self.reservations.contains_key(&new.name) => WriteOutcome::Conflict,
-            ReservationWrite::Create(new) => self.make(new, now),
-            ReservationWrite::Shrink(of, replicas) => self.change(of, |it| it.spec.replicas = Some(*replicas)),
-            ReservationWrite::Delete(of) => match self.change(of, |it| it.is_deleting = true) {
-                WriteOutcome::Done(_) => WriteOutcome::Gone,
-                outcome => outcome,
-            },
+            ReservationWrite::Create(new) => {
+                let made = self.create(Arc::new(reservation(new, now)));
+                self.keep_written(made)
+            }
+            ReservationWrite::Shrink(of, replicas) => {
+                let change = |it: &mut Arc<ReservationObject>| Arc::make_mut(it).spec.replicas = Some(*replicas);
+                let written = self.update(&of.name, Some(&over(&of.uid, &of.version)), Part::Spec, change);
+                self.keep_written(written)
+            }
+            ReservationWrite::Delete(of) => {
+                let deleted = self.delete(&of.name, Some(&over(&of.uid, &of.version)));
+                match self.keep_written(deleted) {
+                    WriteOutcome::Done(_) => WriteOutcome::Gone,
+                    outcome => outcome,
+                }
+            }
         }
     }
 
-    fn make(&mut self, new: &NewReservation, now: SystemTime) -> WriteOutcome {
-        self.version += 1;
-        self.keeps += 1;
-        let (uid, version) = (format!("uid-{}", self.version), self.version.to_string());
-        let object = ReservationObject {
-            name: new.name.clone(),
-            uid: uid.clone(),
-            version: version.clone(),
-            generation: 1,
-            created: now.duration_since(UNIX_EPOCH).unwrap(),
-            is_deleting: false,
-            finalizers: Vec::new(),
-            labels: new.labels.clone(),
-            spec: new.spec.clone(),
-            status: ReservationStatus::default(),
-        };
-        self.reservations.insert(new.name.clone(), Arc::new(object));
-        WriteOutcome::Done(ObjectVersion { uid, resource_version: version })
-    }
-
-    fn change(&mut self, of: &WrittenReservation, change: impl FnOnce(&mut ReservationObject)) -> WriteOutcome {
-        let Some(known) = self.reservations.get_mut(&of.name).filter(|it| it.uid == of.uid) else {
-            return WriteOutcome::Gone;
-        };
-        if known.version != of.version {
-            return WriteOutcome::Conflict;
-        }
-        self.version += 1;
-        self.keeps += 1;
-        let known = Arc::make_mut(known);
-        change(known);
-        known.version = self.version.to_string();
-        WriteOutcome::Done(ObjectVersion { uid: known.uid.clone(), resource_version: known.version.clone() })
+    fn keep_written(&mut self, written: Result<Arc<ReservationObject>, ApiError>) -> WriteOutcome {
+        self.keeps += usize::from(written.is_ok());
+        written.map_or_else(WriteOutcome::from, |it| WriteOutcome::Done(over(&it.uid, &it.version)))
     }
 
     /// Devices that are kept, and by which Reservation.
@@ -122,17 +101,14 @@ impl ModelServer {
         for name in names {
             let known = self.reservations[&name].clone();
             if known.is_deleting {
-                self.reservations.remove(&name);
+                self.remove::<Arc<ReservationObject>>(&name);
                 is_other = true;
                 continue;
             }
             let status = self.status_of(&known, now);
             if status != known.status {
                 is_other = true;
-                self.version += 1;
-                let version = self.version.to_string();
-                let object = ReservationObject { status, version, ..(*known).clone() };
-                self.reservations.insert(name, Arc::new(object));
+                self.put(Arc::new(ReservationObject { status, ..(*known).clone() }));
             }
         }
         is_other
@@ -146,7 +122,7 @@ impl ModelServer {
         status.toleration_value = Some(toleration_value(&known.uid));
         let ttl = parse_ttl(known.spec.ttl.as_deref().unwrap()).unwrap();
         if now.duration_since(UNIX_EPOCH).unwrap() >= known.created + ttl {
-            return over(status, Phase::Failed, "its time is over");
+            return ended(status, Phase::Failed, "its time is over");
         }
         for device in status.devices.iter_mut().filter(|it| it.state != State::HandedOver) {
             let Some(pod) = self.given.get(&device_at(device)) else { continue };
@@ -163,7 +139,7 @@ impl ModelServer {
         }
         let served = u32::try_from(status.current_owners.len()).unwrap();
         if served >= known.spec.replicas() {
-            return over(status, Phase::Succeeded, "owners have the devices");
+            return ended(status, Phase::Succeeded, "owners have the devices");
         }
         if !self.replace_broken(&mut status) {
             self.choose(known, known.spec.replicas() - served, &mut status);
@@ -224,7 +200,23 @@ impl ModelServer {
     }
 }
 
-fn over(mut status: ReservationStatus, phase: Phase, message: &str) -> ReservationStatus {
+/// A Reservation as it is made. Those who keep devices want to do something before it goes.
+fn reservation(new: &NewReservation, now: SystemTime) -> ReservationObject {
+    ReservationObject {
+        name: new.name.clone(),
+        uid: String::new(),
+        version: String::new(),
+        generation: 1,
+        created: now.duration_since(UNIX_EPOCH).unwrap(),
+        is_deleting: false,
+        finalizers: vec!["hostler.dev/kept".to_owned()],
+        labels: new.labels.clone(),
+        spec: new.spec.clone(),
+        status: ReservationStatus::default(),
+    }
+}
+
+fn ended(mut status: ReservationStatus, phase: Phase, message: &str) -> ReservationStatus {
     status.phase = phase;
     status.devices.clear();
     status.conditions = vec![condition("Ready", ConditionStatus::False, "Expired", message)];

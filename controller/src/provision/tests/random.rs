@@ -121,7 +121,7 @@ struct RandomWorld {
 
 impl RandomWorld {
     fn new(seed: u64) -> Self {
-        let mut server = ModelServer::new();
+        let mut server = ModelServer::with_classes();
         for at in 0..NODES {
             server.node(&format!("n{at}"), DEVICES);
         }
@@ -130,7 +130,7 @@ impl RandomWorld {
             dice: Dice::new(seed),
             server,
             now: Duration::ZERO,
-            leader: ModelController::new(0, ModelServer::new(), Duration::ZERO),
+            leader: ModelController::new(0, ModelServer::with_classes(), Duration::ZERO),
             late: Vec::new(),
             terms: 0,
             requests: 0,
@@ -170,7 +170,7 @@ impl RandomWorld {
             },
         });
         let wall = self.wall();
-        self.server.create(request, wall);
+        self.server.ask(request, wall);
     }
 
     /// A pod of a request that has a booking comes to a node.
@@ -192,7 +192,7 @@ impl RandomWorld {
     /// Cluster Autoscaler deletes requests, or their owner does.
     fn delete(&mut self) {
         let mut names: Vec<_> = self.server.objects.requests.keys().cloned().collect();
-        self.dice.take(&mut names).iter().for_each(|name| self.server.delete(name));
+        self.dice.take(&mut names).iter().for_each(|name| self.server.delete_request(name));
     }
 
     /// Requests with a booking, and how many pods of each are still to come.
@@ -468,7 +468,7 @@ fn a_request_that_is_written_by_another_one_in_between_is_not_overwritten() {
     world.step(ProvisionEvent::Changed);
     let [write] = &*world.leader.travelling else { panic!("it is accepted") };
     let write = write.clone();
-    world.server.touch("r1");
+    world.server.touch_request("r1");
     assert_eq!(world.apply(&write), WriteOutcome::Conflict);
     assert!(!world.server.request("r1").status.is(Type::Accepted));
 }

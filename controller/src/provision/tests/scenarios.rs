@@ -423,7 +423,8 @@ fn what_somebody_else_says_is_neither_changed_nor_repeated() {
 fn a_request_that_is_asked_to_go_is_not_looked_at() {
     let mut world = World::of(&[1]);
     world.ask("going", 1);
-    world.with_status("going", |request| request.is_going = true);
+    let others = vec!["example.com/others".to_owned()];
+    world.with_status("going", |request| (request.is_going, request.finalizers) = (true, others));
     world.ask("next", 1);
     world.settle();
     assert_eq!((world.provisioned("going"), world.provisioned("next")), (String::new(), FOUND.to_owned()));

@@ -13,7 +13,7 @@ use hostler_api::{
     hardware::Condition,
     provisioning::{PodTemplate, ProvisioningConditionType as Type, ProvisioningRequest},
 };
-use hostler_cluster::{ObjectVersion, rfc3339};
+use hostler_cluster::rfc3339;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -27,7 +27,10 @@ use crate::provision::{
     objects::{ProvisionObjects, SeenRequest},
     sight::{Keeping, ProvisionSight, Reservations},
 };
-use crate::testkit::{Fate, Fates};
+use crate::{
+    hold::ReservationObject,
+    testkit::{self, ApiError, Fate, Fates, ModelCluster, Part, Serves, model_kind, over},
+};
 
 mod steps;
 
@@ -46,8 +49,7 @@ pub(super) fn key(name: &str) -> ObjectKey {
 
 /// What the API server has.
 #[derive(Clone, Default)]
-pub(super) struct ModelServer {
-    pub(super) version: u64,
+pub(super) struct ProvisionCluster {
     pub(super) objects: ProvisionObjects,
     pub(super) facts: ClusterFacts,
     /// Devices that do not work.
@@ -66,9 +68,41 @@ pub(super) struct ModelServer {
     pub(super) keeps: usize,
 }
 
+impl ModelCluster for ProvisionCluster {
+    type Event = ();
+}
+
+model_kind!(SeenRequest: ObjectKey = |it| it.key.clone(), {
+    uid: version.uid, version: version.resource_version, finalizers: finalizers, is_deleting: is_going
+});
+
+impl Serves<Arc<SeenRequest>> for ProvisionCluster {
+    fn objects(&mut self) -> &mut BTreeMap<ObjectKey, Arc<SeenRequest>> {
+        &mut self.objects.requests
+    }
+}
+
+impl Serves<Arc<ReservationObject>> for ProvisionCluster {
+    fn objects(&mut self) -> &mut BTreeMap<String, Arc<ReservationObject>> {
+        &mut self.reservations
+    }
+}
+
+impl From<ApiError> for WriteOutcome {
+    fn from(ApiError(status, _): ApiError) -> Self {
+        match status {
+            404 => Self::Gone,
+            409 => Self::Conflict,
+            _ => Self::Failed,
+        }
+    }
+}
+
+pub(super) type ModelServer = testkit::ModelServer<ProvisionCluster>;
+
 impl ModelServer {
     /// With the class `gpu` and the templates of claims `one` and `two`.
-    pub(super) fn new() -> Self {
+    pub(super) fn with_classes() -> Self {
         let mut server = Self::default();
         server.facts.add_class(read(json!({
             "metadata": {"name": "gpu"},
@@ -131,17 +165,14 @@ impl ModelServer {
     }
 
     /// A request, as JSON.
-    pub(super) fn create(&mut self, request: Value, now: SystemTime) {
+    pub(super) fn ask(&mut self, request: Value, now: SystemTime) {
         let mut request: ProvisioningRequest = read(request);
         request.metadata.creation_timestamp = Some(rfc3339(now));
         let namespace = &mut request.metadata.namespace;
         if namespace.is_empty() {
             "default".clone_into(namespace);
         }
-        self.version += 1;
-        let uid = format!("uid-{}", self.version);
-        let version = ObjectVersion { uid, resource_version: self.version.to_string() };
-        self.objects.see_request(SeenRequest::new(version, request));
+        self.create(Arc::new(SeenRequest::new(over("", ""), request))).unwrap();
     }
 
     pub(super) fn request(&self, name: &str) -> &SeenRequest {
@@ -150,26 +181,19 @@ impl ModelServer {
 
     /// Writes the status, if it goes over what is there.
     pub(super) fn apply(&mut self, write: &StatusWrite) -> WriteOutcome {
-        let Some(known) = self.objects.requests.get(&write.key).filter(|it| it.uid() == write.version.uid) else {
-            return WriteOutcome::Gone;
-        };
-        if known.version != write.version {
-            return WriteOutcome::Conflict;
-        }
-        self.version += 1;
-        self.writes += 1;
-        let version = ObjectVersion { resource_version: self.version.to_string(), ..write.version.clone() };
-        let written = SeenRequest { version: version.clone(), status: write.status.clone(), ..(**known).clone() };
-        self.objects.see_request(written);
-        WriteOutcome::Done(version)
+        let change = |it: &mut Arc<SeenRequest>| Arc::make_mut(it).status.clone_from(&write.status);
+        let written = self.update(&write.key, Some(&write.version), Part::Status, change);
+        self.request_written(written)
+    }
+
+    fn request_written(&mut self, written: Result<Arc<SeenRequest>, ApiError>) -> WriteOutcome {
+        self.writes += usize::from(written.is_ok());
+        written.map_or_else(WriteOutcome::from, |request| WriteOutcome::Done(request.version.clone()))
     }
 
     /// Somebody else changes something about a request.
-    pub(super) fn touch(&mut self, name: &str) {
-        self.version += 1;
-        let mut touched = self.request(name).clone();
-        touched.version.resource_version = self.version.to_string();
-        self.objects.see_request(touched);
+    pub(super) fn touch_request(&mut self, name: &str) {
+        self.touch::<Arc<SeenRequest>>(&key(name));
     }
 
     /// A pod of a request, on a node or not. What it has of the node's devices is the n-th one of it.
@@ -277,7 +301,7 @@ impl World {
             asker_box: ASKER_BOX,
         };
         Self {
-            server: ModelServer::new(),
+            server: ModelServer::with_classes(),
             core: ProvisionCore::new(settings.clone()),
             settings,
             keeping: Keeping::Kept,
@@ -338,7 +362,7 @@ impl World {
             "metadata": {"name": name},
             "spec": {"provisioningClassName": class, "podSets": sets, "parameters": parameters},
         });
-        self.server.create(request, self.wall);
+        self.server.ask(request, self.wall);
     }
 
     pub(super) fn now(&self) -> ProvisionMoment {
@@ -412,7 +436,7 @@ impl World {
 
     /// A request goes.
     pub(super) fn delete(&mut self, name: &str) {
-        self.server.delete(&key(name));
+        self.server.delete_request(&key(name));
         self.settle();
     }
 
@@ -428,8 +452,7 @@ impl World {
     pub(super) fn with_status(&mut self, name: &str, change: impl FnOnce(&mut SeenRequest)) {
         let mut request = self.server.request(name).clone();
         change(&mut request);
-        self.server.objects.requests.insert(key(name), Arc::new(request));
-        self.server.touch(name);
+        self.server.put(Arc::new(request));
     }
 }
 

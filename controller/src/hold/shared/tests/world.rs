@@ -16,9 +16,9 @@ use super::super::{
     sight::{SharedSight, SharedStep, SharedWrite, SightedClaim, SightedMeta},
 };
 use crate::{
-    claim_write::{ClaimWrite, DELETE_PROTECTION, WrittenClaim},
-    hold::{HoldWrite, OwnerPod, ReservationObject, WrittenReservation},
-    testkit::{Fate, Fated, Fates},
+    claim_write::{ClaimWrite, DELETE_PROTECTION},
+    hold::{HoldWrite, OwnerPod, ReservationObject},
+    testkit::{Fate, Fated, Fates, ModelCluster, ModelServer, Part, Serves, model_kind, over},
 };
 
 /// A pod.
@@ -40,6 +40,40 @@ struct Decision {
     devices: BTreeMap<ObjectKey, String>,
 }
 
+/// What the server holds.
+#[derive(Debug, Default)]
+struct SharedCluster {
+    reservations: BTreeMap<String, ReservationObject>,
+    claims: BTreeMap<ObjectKey, SightedClaim>,
+    pods: BTreeMap<ObjectKey, ModelPod>,
+}
+
+impl ModelCluster for SharedCluster {
+    type Event = ();
+}
+
+model_kind!(SightedClaim: metadata, |_claim| false);
+// One that is on a node takes a while to end.
+model_kind!(ModelPod: metadata, |pod| pod.node.is_some());
+
+impl Serves<ReservationObject> for SharedCluster {
+    fn objects(&mut self) -> &mut BTreeMap<String, ReservationObject> {
+        &mut self.reservations
+    }
+}
+
+impl Serves<SightedClaim> for SharedCluster {
+    fn objects(&mut self) -> &mut BTreeMap<ObjectKey, SightedClaim> {
+        &mut self.claims
+    }
+}
+
+impl Serves<ModelPod> for SharedCluster {
+    fn objects(&mut self) -> &mut BTreeMap<ObjectKey, ModelPod> {
+        &mut self.pods
+    }
+}
+
 /// The cluster.
 #[derive(Debug)]
 pub(super) struct SharedWorld {
@@ -47,11 +81,8 @@ pub(super) struct SharedWorld {
     devices: Vec<(String, String)>,
     /// Devices that somebody else has.
     taken: Vec<String>,
-    pub(super) reservation: Option<ReservationObject>,
-    claims: BTreeMap<ObjectKey, SightedClaim>,
-    pods: BTreeMap<ObjectKey, ModelPod>,
+    server: ModelServer<SharedCluster>,
     decisions: Vec<Decision>,
-    last: u64,
     now: Duration,
     pub(super) is_served: bool,
     pub(super) refuses_pods: bool,
@@ -90,11 +121,8 @@ impl SharedWorld {
         Self {
             devices,
             taken: Vec::new(),
-            reservation: None,
-            claims: BTreeMap::new(),
-            pods: BTreeMap::new(),
+            server: ModelServer::default(),
             decisions: Vec::new(),
-            last: 0,
             now: Duration::from_secs(1_800_000_000),
             is_served: true,
             refuses_pods: false,
@@ -106,9 +134,9 @@ impl SharedWorld {
         }
     }
 
-    fn next(&mut self) -> String {
-        self.last += 1;
-        self.last.to_string()
+    /// The Reservation, if there is one.
+    pub(super) fn reservation(&self) -> Option<&ReservationObject> {
+        self.server.reservations.get("r")
     }
 
     pub(super) fn reserve(&mut self, more: Value) {
@@ -130,57 +158,36 @@ impl SharedWorld {
             spec[field] = value.clone();
         }
         let created = hostler_cluster::rfc3339(std::time::UNIX_EPOCH + self.now);
-        let version = self.next();
-        let object = json!({
-            "metadata": {"name": "r", "uid": format!("r-{version}"), "resourceVersion": version, "creationTimestamp": created},
-            "spec": spec,
-        });
-        self.reservation = Some(serde_json::from_value(object).unwrap());
+        let metadata = json!({"name": "r", "creationTimestamp": created});
+        let object: ReservationObject = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap();
+        self.server.create(object).unwrap();
     }
 
     pub(super) fn delete_reservation(&mut self) {
-        let version = self.next();
-        if let Some(reservation) = &mut self.reservation {
-            (reservation.is_deleting, reservation.version) = (true, version);
-        }
-        self.reservation = self.reservation.take().filter(|it| !it.finalizers.is_empty());
+        drop(self.server.delete::<ReservationObject>(&"r".to_owned(), None));
     }
 
     /// A pod that names the claim comes.
     pub(super) fn come(&mut self, name: &str, app: &str) {
-        let version = self.next();
-        let metadata = SightedMeta {
-            name: name.to_owned(),
-            namespace: "ml".to_owned(),
-            uid: format!("pod-{version}"),
-            resource_version: version,
-            ..SightedMeta::default()
-        };
+        let metadata = SightedMeta { name: name.to_owned(), namespace: "ml".to_owned(), ..SightedMeta::default() };
         let pod = ModelPod { metadata, app: app.to_owned(), claims: vec!["r-gpu".to_owned()], ..ModelPod::default() };
-        self.pods.entry(key(name)).or_insert(pod);
+        drop(self.server.create(pod));
     }
 
-    /// A pod is deleted: one that is on a node takes a while to end.
+    /// A pod is deleted.
     pub(super) fn go(&mut self, name: &str) {
-        let version = self.next();
-        if let Some(pod) = self.pods.get_mut(&key(name)) {
-            pod.metadata.resource_version = version;
-            pod.metadata.deletion_timestamp = Some("2026-01-01T00:00:00Z".to_owned());
-            if pod.node.is_none() {
-                self.pods.remove(&key(name));
-            }
-        }
+        drop(self.server.delete::<ModelPod>(&key(name), None));
     }
 
     pub(super) fn go_any(&mut self, at: usize) {
-        let users = self.pods.iter().filter(|(_, pod)| !pod.app.is_empty()).map(|(key, _)| key.name.clone());
+        let users = self.server.pods.iter().filter(|(_, pod)| !pod.app.is_empty()).map(|(key, _)| key.name.clone());
         if let Some(name) = users.collect::<Vec<_>>().get(at) {
             self.go(name);
         }
     }
 
     pub(super) fn everybody_goes(&mut self) {
-        let names: Vec<String> = self.pods.keys().map(|key| key.name.clone()).collect();
+        let names: Vec<String> = self.server.pods.keys().map(|key| key.name.clone()).collect();
         names.iter().for_each(|name| self.go(name));
     }
 
@@ -196,18 +203,15 @@ impl SharedWorld {
     }
 
     pub(super) fn foreign_claim(&mut self, name: &str) {
-        let version = self.next();
-        let metadata = json!({"name": name, "namespace": "ml", "uid": version, "resourceVersion": version});
-        let claim = json!({"metadata": metadata, "spec": template()});
-        self.claims.insert(key(name), serde_json::from_value(claim).unwrap());
+        let claim = json!({"metadata": {"name": name, "namespace": "ml"}, "spec": template()});
+        let claim: SightedClaim = serde_json::from_value(claim).unwrap();
+        self.server.create(claim).unwrap();
     }
 
     /// A claim has nothing any more, and nobody of ours did it.
     pub(super) fn rob(&mut self, name: &str) {
-        let version = self.next();
-        let claim = self.claims.get_mut(&key(name)).unwrap();
-        claim.status = serde_json::from_value(json!({})).unwrap();
-        claim.metadata.resource_version = version;
+        let rob = |claim: &mut SightedClaim| claim.status = serde_json::from_value(json!({})).unwrap();
+        self.server.update(&key(name), None, Part::Status, rob).unwrap();
         self.is_robbed = true;
     }
 
@@ -239,12 +243,12 @@ impl SharedWorld {
             }
         };
         let asking = |key: &ObjectKey, pod: &ModelPod| key.name == "r-reserve" || pod.metadata.is_made_for("r");
-        let pods = self.pods.iter();
+        let pods = self.server.pods.iter();
         decide(&SharedSight {
             name: "r".to_owned(),
-            wanted: self.reservation.as_ref().map_or_else(|| Ok(Vec::new()), asked),
-            reservation: self.reservation.clone(),
-            claims: self.claims.clone(),
+            wanted: self.reservation().map_or_else(|| Ok(Vec::new()), asked),
+            reservation: self.reservation().cloned(),
+            claims: self.server.claims.clone(),
             pods: pods
                 .clone()
                 .filter(|(key, pod)| asking(key, pod))
@@ -282,18 +286,15 @@ impl SharedWorld {
             SharedWrite::Reservation(write) => self.apply_to_reservation(write),
             SharedWrite::Claim(write) => self.apply_to_claim(write),
             SharedWrite::CreatePod(..) if self.refuses_pods => return Some("pods is forbidden".to_owned()),
-            SharedWrite::CreatePod(key, pod) => {
-                let version = self.next();
-                let mut metadata: SightedMeta = serde_json::from_value(pod["metadata"].clone()).unwrap();
-                (metadata.uid, metadata.resource_version) = (format!("pod-{version}"), version);
+            SharedWrite::CreatePod(_, pod) => {
+                let metadata: SightedMeta = serde_json::from_value(pod["metadata"].clone()).unwrap();
                 let claims = pod["spec"]["resourceClaims"].as_array().unwrap().iter();
                 let claims = claims.map(|it| it["resourceClaimName"].as_str().unwrap().to_owned()).collect();
-                self.pods.entry(key.clone()).or_insert(ModelPod { metadata, claims, ..ModelPod::default() });
+                drop(self.server.create(ModelPod { metadata, claims, ..ModelPod::default() }));
             }
             SharedWrite::DeletePod(key, version) => {
-                let known = self.pods.get(key).filter(|pod| pod.metadata.version() == *version);
-                if known.is_some_and(|pod| pod.metadata.is_made_for("r")) {
-                    self.go(&key.name);
+                if let Ok(pod) = self.server.delete::<ModelPod>(key, Some(version)) {
+                    assert!(pod.metadata.is_made_for("r"), "somebody else's pod is deleted");
                 }
             }
         }
@@ -301,67 +302,63 @@ impl SharedWorld {
     }
 
     fn apply_to_reservation(&mut self, write: &HoldWrite) {
-        let version = self.next();
-        let is_it = |of: &WrittenReservation, it: &ReservationObject| of.uid == it.uid && of.version == it.version;
         let (HoldWrite::Finalizers(of, _) | HoldWrite::Status(of, _) | HoldWrite::Delete(of)) = write else {
             panic!("{write:?} is no write of this mode")
         };
-        let Some(known) = self.reservation.as_mut().filter(|it| is_it(of, it)) else { return };
-        known.version = version;
-        match write {
-            HoldWrite::Finalizers(_, finalizers) => known.finalizers.clone_from(finalizers),
-            HoldWrite::Status(_, status) => known.status = (**status).clone(),
-            _ => known.is_deleting = true,
-        }
-        self.reservation = self.reservation.take().filter(|it| !it.is_deleting || !it.finalizers.is_empty());
+        let version = over(&of.uid, &of.version);
+        drop(match write {
+            HoldWrite::Finalizers(_, finalizers) => {
+                let change = |it: &mut ReservationObject| it.finalizers.clone_from(finalizers);
+                self.server.update(&of.name, Some(&version), Part::Metadata, change)
+            }
+            HoldWrite::Status(_, status) => {
+                let change = |it: &mut ReservationObject| it.status.clone_from(status);
+                self.server.update(&of.name, Some(&version), Part::Status, change)
+            }
+            _ => self.server.delete(&of.name, Some(&version)),
+        });
     }
 
     fn apply_to_claim(&mut self, write: &ClaimWrite) {
-        let version = self.next();
-        if let ClaimWrite::Create(new) = write {
-            let metadata = json!({
-                "name": new.key.name, "namespace": new.key.namespace, "uid": format!("claim-{version}"),
-                "resourceVersion": version, "annotations": new.annotations,
-            });
-            let claim = serde_json::from_value(json!({"metadata": metadata, "spec": new.spec})).unwrap();
-            self.claims.entry(new.key.clone()).or_insert(claim);
-            return;
-        }
-        let of = match write {
-            ClaimWrite::Create(_) => return,
-            ClaimWrite::Finalizers(of, _)
-            | ClaimWrite::Status(of, _)
-            | ClaimWrite::Consumers(of, _)
-            | ClaimWrite::Delete(of) => of,
+        let (of, part) = match write {
+            ClaimWrite::Create(new) => {
+                let ObjectKey { namespace, name } = &new.key;
+                let metadata = json!({"name": name, "namespace": namespace, "annotations": new.annotations});
+                let claim = json!({"metadata": metadata, "spec": new.spec});
+                let claim: SightedClaim = serde_json::from_value(claim).unwrap();
+                return drop(self.server.create(claim));
+            }
+            ClaimWrite::Finalizers(of, _) => (of, Part::Metadata),
+            ClaimWrite::Status(of, _) | ClaimWrite::Consumers(of, _) => (of, Part::Status),
+            ClaimWrite::Delete(of) => {
+                if let Ok(claim) = self.server.delete::<SightedClaim>(&of.key, Some(&over(&of.uid, &of.version))) {
+                    assert!(claim.metadata.is_made_for("r"), "somebody else's claim is deleted");
+                }
+                return;
+            }
         };
-        let Some(claim) = self.claims.get_mut(&of.key).filter(|claim| claim.written() == *of) else { return };
-        assert!(claim.metadata.is_made_for("r"), "somebody else's claim is written");
-        claim.metadata.resource_version = version;
-        match write {
-            ClaimWrite::Finalizers(_, finalizers) => claim.metadata.finalizers.clone_from(finalizers),
-            ClaimWrite::Status(_, status) => {
-                assert!(status.allocation.is_none(), "only the scheduler gives devices");
-                claim.status.allocation = None;
-                claim.status.reserved_for.clone_from(&status.reserved_for);
+        drop(self.server.update(&of.key, Some(&over(&of.uid, &of.version)), part, |claim: &mut SightedClaim| {
+            assert!(claim.metadata.is_made_for("r"), "somebody else's claim is written");
+            match write {
+                ClaimWrite::Finalizers(_, finalizers) => claim.metadata.finalizers.clone_from(finalizers),
+                ClaimWrite::Status(_, status) => {
+                    assert!(status.allocation.is_none(), "only the scheduler gives devices");
+                    claim.status.allocation = None;
+                    claim.status.reserved_for.clone_from(&status.reserved_for);
+                }
+                ClaimWrite::Consumers(_, consumers) => {
+                    assert!(claim.is_allocated(), "consumers of a claim without devices");
+                    claim.status.reserved_for.clone_from(consumers);
+                }
+                ClaimWrite::Create(_) | ClaimWrite::Delete(_) => {}
             }
-            ClaimWrite::Consumers(_, consumers) => {
-                assert!(claim.is_allocated(), "consumers of a claim without devices");
-                claim.status.reserved_for.clone_from(consumers);
-            }
-            ClaimWrite::Delete(_) => claim.metadata.deletion_timestamp = Some("2026-01-01T00:00:00Z".to_owned()),
-            ClaimWrite::Create(_) => {}
-        }
-        self.drop_gone();
-    }
-
-    fn drop_gone(&mut self) {
-        self.claims.retain(|_, claim| !claim.metadata.is_going() || !claim.metadata.finalizers.is_empty());
+        }));
     }
 
     // What others do.
 
     fn free_devices(&self) -> Vec<(String, String)> {
-        let given: Vec<String> = self.claims.values().flat_map(device_names).collect();
+        let given: Vec<String> = self.server.claims.values().flat_map(device_names).collect();
         let decided: Vec<&String> = self.decisions.iter().flat_map(|it| it.devices.values()).collect();
         let is_free = |(device, _): &&(String, String)| {
             !given.contains(device) && !self.taken.contains(device) && !decided.contains(&device)
@@ -380,19 +377,18 @@ impl SharedWorld {
     }
 
     fn decide_for_pods(&mut self) {
-        let keys: Vec<ObjectKey> = self.pods.keys().cloned().collect();
+        let keys: Vec<ObjectKey> = self.server.pods.keys().cloned().collect();
         for key in keys {
-            let pod = &self.pods[&key];
+            let pod = &self.server.pods[&key];
             let is_decided = self.decisions.iter().any(|it| it.uid == pod.metadata.uid);
             if pod.node.is_some() || pod.metadata.is_going() || is_decided {
                 continue;
             }
             match self.place(&key) {
                 Some(Ok(decision)) => self.decisions.push(decision),
-                Some(Err(why)) if self.pods[&key].refusal.as_ref() != Some(&why) => {
-                    let version = self.next();
-                    let pod = self.pods.get_mut(&key).unwrap();
-                    (pod.refusal, pod.metadata.resource_version) = (Some(why), version);
+                Some(Err(why)) if self.server.pods[&key].refusal.as_ref() != Some(&why) => {
+                    let refuse = |pod: &mut ModelPod| pod.refusal = Some(why);
+                    self.server.update(&key, None, Part::Status, refuse).unwrap();
                 }
                 _ => {}
             }
@@ -401,8 +397,8 @@ impl SharedWorld {
 
     /// A node for a pod; `None` where a claim is not there, or goes.
     fn place(&self, key: &ObjectKey) -> Option<Result<Decision, String>> {
-        let pod = &self.pods[key];
-        let claims = pod.claims.iter().map(|name| self.claims.get_key_value(&ObjectKey::new("ml", name)));
+        let pod = &self.server.pods[key];
+        let claims = pod.claims.iter().map(|name| self.server.claims.get_key_value(&ObjectKey::new("ml", name)));
         let claims: Vec<(&ObjectKey, &SightedClaim)> = claims.collect::<Option<_>>()?;
         if claims.iter().any(|(_, claim)| claim.metadata.is_going()) {
             return None;
@@ -427,12 +423,14 @@ impl SharedWorld {
 
     /// Claim by claim, and then the pod; somebody who was faster ends it.
     fn bind(&mut self, decision: &Decision) {
-        let Some(pod) = self.pods.get(&decision.pod).filter(|pod| pod.metadata.uid == decision.uid) else { return };
+        let Some(pod) = self.server.pods.get(&decision.pod).filter(|pod| pod.metadata.uid == decision.uid) else {
+            return;
+        };
         let (name, claims) = (pod.metadata.name.clone(), pod.claims.clone());
         for claim in claims {
-            let version = self.next();
             let key = key(&claim);
-            let Some(claim) = self.claims.get_mut(&key).filter(|claim| !claim.metadata.is_going()) else { return };
+            let found = self.server.claims.get(&key).filter(|claim| !claim.metadata.is_going());
+            let Some(mut claim) = found.cloned() else { return };
             match decision.devices.get(&key) {
                 Some(_) if claim.is_allocated() => return,
                 None if !claim.is_allocated() => return,
@@ -449,39 +447,37 @@ impl SharedWorld {
                 let user = ResourceClaimConsumerReference { resource, name: name.clone(), uid, ..Default::default() };
                 claim.status.reserved_for.push(user);
             }
-            claim.metadata.resource_version = version;
+            self.server.put(claim);
         }
-        let version = self.next();
-        if let Some(pod) = self.pods.get_mut(&decision.pod).filter(|pod| !pod.metadata.is_going()) {
-            (pod.node, pod.metadata.resource_version) = (Some(decision.node.clone()), version);
+        if let Some(pod) = self.server.pods.get(&decision.pod).filter(|pod| !pod.metadata.is_going()) {
+            self.server.put(ModelPod { node: Some(decision.node.clone()), ..pod.clone() });
         }
     }
 
     /// The controller of claims takes out who is gone, and frees what nobody uses.
     pub(super) fn collect(&mut self) {
-        let living: Vec<String> = self.pods.values().map(|pod| pod.metadata.uid.clone()).collect();
-        let keys: Vec<ObjectKey> = self.claims.keys().cloned().collect();
-        for key in keys {
-            let version = self.next();
-            let Some(claim) = self.claims.get_mut(&key) else { continue };
+        let living: Vec<String> = self.server.pods.values().map(|pod| pod.metadata.uid.clone()).collect();
+        let claims: Vec<SightedClaim> = self.server.claims.values().cloned().collect();
+        for mut claim in claims {
             let before = claim.status.reserved_for.len();
             claim.status.reserved_for.retain(|it| !it.is_pod() || living.contains(&it.uid));
             let is_empty = claim.status.reserved_for.is_empty();
             let has_shrunk = claim.status.reserved_for.len() < before;
-            if is_empty && claim.is_protected() && (has_shrunk || claim.metadata.is_going()) {
+            let is_freed = is_empty && claim.is_protected() && (has_shrunk || claim.metadata.is_going());
+            if is_freed {
                 claim.status.allocation = None;
                 claim.metadata.finalizers.retain(|it| it != DELETE_PROTECTION);
-                claim.metadata.resource_version = version;
-            } else if has_shrunk {
-                claim.metadata.resource_version = version;
+            }
+            if is_freed || has_shrunk {
+                self.server.put(claim);
             }
         }
-        self.drop_gone();
     }
 
     /// Pods that are to go have ended.
     pub(super) fn run_kubelet(&mut self) {
-        self.pods.retain(|_, pod| !pod.metadata.is_going());
+        let going = self.server.pods.iter().filter(|(_, pod)| pod.metadata.is_going()).map(|(key, _)| key.clone());
+        going.collect::<Vec<_>>().iter().for_each(|key| drop(self.server.remove::<ModelPod>(key)));
     }
 
     /// Until nobody has anything to do.
@@ -503,27 +499,24 @@ impl SharedWorld {
     }
 
     fn shot(&self) -> String {
-        let claims: Vec<WrittenClaim> = self.claims.values().map(SightedClaim::written).collect();
-        let pods: Vec<&SightedMeta> = self.pods.values().map(|pod| &pod.metadata).collect();
-        let version = self.reservation.as_ref().map(|it| &it.version);
         // A write that never came is one that is made anew.
-        format!("{claims:?} {pods:?} {version:?} {:?} {}", self.trouble, self.fates.left())
+        format!("{} {:?} {}", self.server.versions(), self.trouble, self.fates.left())
     }
 
     // What must be so.
 
     pub(super) fn check(&self) {
         let mut given: Vec<String> =
-            self.claims.values().flat_map(device_names).chain(self.taken.iter().cloned()).collect();
+            self.server.claims.values().flat_map(device_names).chain(self.taken.iter().cloned()).collect();
         let all = given.len();
         given.sort();
         given.dedup();
         assert_eq!(given.len(), all, "a device is given twice");
-        let Some(reservation) = self.reservation.as_ref().filter(|it| it.status.phase.as_str() == "Available") else {
+        let Some(reservation) = self.reservation().filter(|it| it.status.phase.as_str() == "Available") else {
             return;
         };
         for claim in reservation.status.claims.iter().filter(|_| !self.is_robbed && !reservation.is_deleting) {
-            let kept = &self.claims[&key(&claim.resource_claim_name)];
+            let kept = &self.server.claims[&key(&claim.resource_claim_name)];
             assert!(
                 kept.is_allocated() && kept.is_pinned_by(&reservation.uid),
                 "{} is promised and not kept",
@@ -533,14 +526,14 @@ impl SharedWorld {
     }
 
     pub(super) fn check_nothing_is_left(&self) {
-        assert!(self.reservation.is_none(), "{:?}", self.reservation);
-        assert!(self.claims.is_empty(), "{:?}", self.claims);
-        assert!(!self.pods.values().any(|pod| pod.metadata.is_made_for("r")), "{:?}", self.pods);
+        assert!(self.reservation().is_none(), "{:?}", self.reservation());
+        assert!(self.server.claims.is_empty(), "{:?}", self.server.claims);
+        assert!(!self.server.pods.values().any(|pod| pod.metadata.is_made_for("r")), "{:?}", self.server.pods);
         assert_eq!(self.look(), SharedStep::Rest(None));
     }
 
     pub(super) fn status(&self) -> &ReservationStatus {
-        &self.reservation.as_ref().unwrap().status
+        &self.reservation().unwrap().status
     }
 
     pub(super) fn phase(&self) -> &'static str {
@@ -556,19 +549,19 @@ impl SharedWorld {
     }
 
     pub(super) fn allocation(&self) -> Option<AllocationResult> {
-        self.claims[&key("r-gpu")].status.allocation.clone()
+        self.server.claims[&key("r-gpu")].status.allocation.clone()
     }
 
     pub(super) fn is_bound(&self, pod: &str) -> bool {
-        self.pods[&key(pod)].node.is_some()
+        self.server.pods[&key(pod)].node.is_some()
     }
 
     pub(super) fn has_pod(&self, name: &str) -> bool {
-        self.pods.contains_key(&key(name))
+        self.server.pods.contains_key(&key(name))
     }
 
     pub(super) fn claim_count(&self) -> usize {
-        self.claims.len()
+        self.server.claims.len()
     }
 }
 

@@ -4,7 +4,6 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use hostler_allocator::plan::{BoxSize, PlanOptions, Snapshot};
 use hostler_api::ObjectKey;
-use hostler_cluster::ObjectVersion;
 
 use super::{ModelServer, World};
 use crate::provision::{
@@ -15,39 +14,19 @@ use crate::provision::{
     objects::SeenRequest,
     tests::fabric::Fabric,
 };
-use crate::testkit::{Fate, Fated};
+use crate::testkit::{Fate, Fated, Part};
 
 impl ModelServer {
-    /// Writes the finalizers, if it goes over what is there. What was asked to go goes with the last one.
+    /// Writes the finalizers, if it goes over what is there.
     pub(in crate::provision::tests) fn finalize(&mut self, write: &FinalizerWrite) -> WriteOutcome {
-        let Some(known) = self.objects.requests.get(&write.key).filter(|it| it.uid() == write.version.uid) else {
-            return WriteOutcome::Gone;
-        };
-        if known.version != write.version {
-            return WriteOutcome::Conflict;
-        }
-        self.version += 1;
-        self.writes += 1;
-        let version = ObjectVersion { resource_version: self.version.to_string(), ..write.version.clone() };
-        let finalizers = write.finalizers.clone();
-        let written = SeenRequest { version: version.clone(), finalizers, ..(**known).clone() };
-        if written.is_going && written.finalizers.is_empty() {
-            self.objects.requests.remove(&write.key);
-        } else {
-            self.objects.see_request(written);
-        }
-        WriteOutcome::Done(version)
+        let change = |it: &mut Arc<SeenRequest>| Arc::make_mut(it).finalizers.clone_from(&write.finalizers);
+        let written = self.update(&write.key, Some(&write.version), Part::Metadata, change);
+        self.request_written(written)
     }
 
-    /// A request is asked to go, and goes where nobody holds it.
-    pub(in crate::provision::tests) fn delete(&mut self, request: &ObjectKey) {
-        self.version += 1;
-        let Some(mut known) = self.objects.requests.remove(request) else { return };
-        if !known.finalizers.is_empty() {
-            let going = Arc::make_mut(&mut known);
-            (going.is_going, going.version.resource_version) = (true, self.version.to_string());
-            self.objects.requests.insert(request.clone(), known);
-        }
+    /// A request is asked to go.
+    pub(in crate::provision::tests) fn delete_request(&mut self, request: &ObjectKey) {
+        drop(self.delete::<Arc<SeenRequest>>(request, None));
     }
 }
 
@@ -128,7 +107,7 @@ impl World {
 
     fn write(&mut self, write: &StatusWrite) -> WriteOutcome {
         let fate = self.fates.remove(&write.key.name);
-        let overtake = |server: &mut ModelServer| server.touch(&write.key.name);
+        let overtake = |server: &mut ModelServer| server.touch_request(&write.key.name);
         outcome(Fate::carry_out(fate, &mut self.server, overtake, |server| server.apply(write)))
     }
 
