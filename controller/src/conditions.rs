@@ -5,21 +5,21 @@
 //! done, keeps the controller from being ready.
 
 mod keeping;
-mod steering;
+mod webhook;
 
 use std::{collections::BTreeMap, iter, time::SystemTime};
 
 use hostler_api::hardware::{CLUSTER_HARDWARE, Condition, ConditionStatus, GROUP};
 use hostler_cluster::rfc3339;
 
-use self::{keeping::keeping, steering::steering};
+use self::{keeping::keeping, webhook::webhook_finding};
 use crate::{
     classic::adapter::{ClassicPhase, ClassicStatus},
     config::{CapabilitiesConfig, CapabilityMode},
     hold::adapter::HoldStatus,
     model::{KindStatus, ObservedKind},
     provision::adapter::ProvisionStatus,
-    steer::SteerPhase,
+    webhook::WebhookPhase,
 };
 
 /// The message about work that is switched off.
@@ -125,7 +125,7 @@ pub(crate) fn findings(
     classic: &ClassicStatus,
     provision: &ProvisionStatus,
     holds: &HoldStatus,
-    webhook: Option<&SteerPhase>,
+    webhook: Option<&WebhookPhase>,
 ) -> Vec<ClusterFinding> {
     let mut all = vec![
         synced(modes, kinds),
@@ -137,7 +137,7 @@ pub(crate) fn findings(
         answering(modes.provisioning, kinds.get(&ObservedKind::ProvisioningRequest), provision),
         keeping(modes.reservations, holds),
     ];
-    all.extend(webhook.map(steering));
+    all.extend(webhook.map(webhook_finding));
     all
 }
 

@@ -12,12 +12,12 @@
 
 mod again;
 mod allocate;
+mod context;
 mod decide;
-mod keeper;
 mod pinned;
 mod placed;
-mod sight;
+mod reconciler;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::keeper::start;
+pub(crate) use self::reconciler::start;

@@ -11,7 +11,6 @@
 //! ```
 
 pub(crate) mod adapter;
-mod agenda;
 mod asked;
 mod budgets;
 mod candidates;
@@ -30,10 +29,12 @@ mod holders;
 mod hopeless;
 mod known;
 mod news;
+mod no_devices;
 mod objects;
 mod parts;
 mod placeholder;
 mod placeholders;
+mod planned;
 mod planning;
 mod pods;
 mod preempting;
@@ -54,6 +55,7 @@ mod status;
 mod taken;
 #[cfg(test)]
 pub(crate) mod tests;
+mod topics;
 mod vacant;
 mod victims;
 mod writes;
@@ -70,5 +72,5 @@ pub(crate) use self::{
     question::{HoldAnswer, HoldQuestion},
     settings::HoldSettings,
     taken::{add_taken, promised_by_reservations, taken_by_reservations},
-    writes::{HoldNotice, HoldTarget, HoldWrite, PodWrite, WrittenReservation},
+    writes::{HoldEventNote, HoldTarget, HoldWrite, PodWrite, WrittenReservation},
 };

@@ -1,7 +1,6 @@
 //! `hostler-controller`: one process per cluster that counts the cluster's hardware, shows it, says what fits where, and in
 //! clusters of 1.26 to 1.31 allocates it.
 
-mod agenda;
 mod askers;
 mod availability;
 mod claim_write;
@@ -10,6 +9,7 @@ mod cli;
 mod cluster_args;
 mod conditions;
 mod config;
+mod decision_queue;
 mod direct;
 mod explain;
 #[cfg(test)]
@@ -27,11 +27,11 @@ mod remote;
 mod reports;
 mod run;
 mod serve;
-mod steer;
 mod stock;
 #[cfg(test)]
 mod testkit;
 mod view;
+mod webhook;
 
 use std::process::ExitCode;
 

@@ -7,7 +7,7 @@ use prometheus_client::{encoding::text::encode, metrics::family::Family, metrics
 
 use crate::{
     availability::class_figures, classic::adapter::ClassicStatus, hold::adapter::HoldStatus,
-    provision::adapter::ProvisionStatus, serve::ServeState, steer::SteerFigures,
+    provision::adapter::ProvisionStatus, serve::ServeState, webhook::WebhookFigures,
 };
 
 type ClassGauge = Family<Vec<(&'static str, String)>, Gauge>;
@@ -45,7 +45,7 @@ pub(crate) fn exposition(state: &ServeState) -> String {
     register_classic(&mut registry, &state.classic_rx.borrow());
     register_provisioning(&mut registry, &state.provision_rx.borrow());
     register_holds(&mut registry, &state.holds_rx.borrow());
-    register_webhook(&mut registry, &state.steering);
+    register_webhook(&mut registry, &state.webhook_figures);
     let mut text = String::new();
     // A string takes everything.
     let _ = encode(&mut text, &registry);
@@ -100,9 +100,9 @@ fn register_holds(registry: &mut Registry, status: &HoldStatus) {
 }
 
 /// Registers answers of the webhook, where there is one; zeros elsewhere.
-fn register_webhook(registry: &mut Registry, figures: &SteerFigures) {
+fn register_webhook(registry: &mut Registry, figures: &WebhookFigures) {
     let answers = KindGauge::default();
-    let SteerFigures { led, untouched, unanswered } = figures;
+    let WebhookFigures { led, untouched, unanswered } = figures;
     for (what, count) in [("led", led), ("untouched", untouched), ("unanswered", unanswered)] {
         let count = i64::try_from(count.load(Ordering::Relaxed)).unwrap_or(i64::MAX);
         answers.get_or_create(&[("what", what)]).set(count);

@@ -26,22 +26,22 @@ mod check;
 mod class;
 mod clock;
 mod consume;
+mod context;
 mod core;
 mod decide;
 mod event;
 mod gains;
 mod membership;
 mod memory;
+mod messages;
 mod objects;
 mod orphans;
 mod parameters;
 mod plan_hash;
 mod room;
 mod shape;
-mod sight;
 mod status;
 mod turn;
-mod words;
 
 #[cfg(test)]
 mod tests;
@@ -50,8 +50,8 @@ pub(crate) use self::{
     booking::booked_set,
     class::{OFFICIAL_ATOMIC_SCALE_UP, OFFICIAL_CHECK_CAPACITY, ProvisionClasses},
     consume::{pod_sets, scheduled},
+    context::Reservations,
     objects::{ProvisionObjects, SeenRequest},
     parameters::{RequestParameters, unusable},
     shape::PodShape,
-    sight::Reservations,
 };

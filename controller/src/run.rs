@@ -39,8 +39,8 @@ use crate::{
     observe::Watches,
     provision::adapter::ProvisionStatus,
     serve::{self, ServeState},
-    steer::{self, SteerParts, SteerStatus},
     view::ClusterView,
+    webhook::{self, WebhookParts, WebhookStatus},
 };
 
 /// The default namespace of the Lease: where `deploy/controller` has it.
@@ -156,7 +156,7 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
     let (classic_tx, classic_rx) = watch::channel(ClassicStatus::default());
     let (provision_tx, provision_rx) = watch::channel(ProvisionStatus::default());
     let (holds_tx, holds_rx) = watch::channel(HoldStatus::default());
-    let (steer_tx, steer_rx) = watch::channel(SteerStatus::default());
+    let (webhook_tx, webhook_rx) = watch::channel(WebhookStatus::default());
     let sources = FindingSources {
         modes,
         view_rx: view_rx.clone(),
@@ -164,7 +164,7 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
         classic_rx: classic_rx.clone(),
         provision_rx: provision_rx.clone(),
         holds_rx: holds_rx.clone(),
-        steer_rx: webhook.as_ref().map(|_| steer_rx),
+        webhook_rx: webhook.as_ref().map(|_| webhook_rx),
     };
     let findings_rx = findings::start(sources, tasks);
     let leads = modes.leads() || config.webhook.leads();
@@ -177,7 +177,7 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
         provision_rx,
         holds_rx,
         leadership_rx,
-        steering: Arc::default(),
+        webhook_figures: Arc::default(),
         client: calling,
         tasks: tasks.clone(),
     };
@@ -194,21 +194,21 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
         serve::start_probes(state.clone(), listener, tasks);
     }
     if let Some(listener) = webhook {
-        steer(config, &state, steer_tx, listener).map_err(RunError::Certificate)?;
+        serve_webhook(config, &state, webhook_tx, listener).map_err(RunError::Certificate)?;
     }
     life::ready(state, pulse, tasks);
     Ok(())
 }
 
 /// Starts the webhook that lets pods use kept devices.
-fn steer(
+fn serve_webhook(
     config: &ControllerConfig,
     state: &ServeState,
-    status_tx: watch::Sender<SteerStatus>,
+    status_tx: watch::Sender<WebhookStatus>,
     listener: TcpListener,
 ) -> Result<(), CertificateError> {
-    let ServeState { view_rx, leadership_rx, steering, client, tasks, .. } = state.clone();
-    let parts = SteerParts {
+    let ServeState { view_rx, leadership_rx, webhook_figures, client, tasks, .. } = state.clone();
+    let parts = WebhookParts {
         client,
         config: config.webhook.clone(),
         namespace: namespace(&config.lease),
@@ -216,10 +216,10 @@ fn steer(
         view_rx,
         leadership_rx,
         status_tx,
-        figures: steering,
+        figures: webhook_figures,
         tasks,
     };
-    steer::start(parts, listener)
+    webhook::start(parts, listener)
 }
 
 async fn listener(

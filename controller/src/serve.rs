@@ -48,7 +48,7 @@ pub(crate) use plans::{PlanFile, PlanRequest};
 
 use crate::{
     classic::adapter::ClassicStatus, conditions::ClusterFinding, hold::adapter::HoldStatus,
-    provision::adapter::ProvisionStatus, steer::SteerFigures, view::ClusterView,
+    provision::adapter::ProvisionStatus, view::ClusterView, webhook::WebhookFigures,
 };
 
 /// The most connections at once. A page has a few; probes and scrapers have one for a moment.
@@ -72,7 +72,7 @@ pub(crate) struct ServeState {
     /// State of keeping devices.
     pub(crate) holds_rx: watch::Receiver<HoldStatus>,
     /// Counts of the webhook's answers.
-    pub(crate) steering: Arc<SteerFigures>,
+    pub(crate) webhook_figures: Arc<WebhookFigures>,
     /// Leadership of this process.
     pub(crate) leadership_rx: watch::Receiver<Leadership>,
     /// The client for questions that only the API server can answer.

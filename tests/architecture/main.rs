@@ -32,7 +32,7 @@ const DEBTS: &[(&str, &[&str])] = &[
         &["arrive", "attach", "booking", "check", "decide", "event", "membership", "memory", "status", "turn", "words"],
     ),
     ("controller/src/serve", &["access", "problem"]),
-    ("controller/src/steer", &["decide", "pod", "repair", "suited"]),
+    ("controller/src/webhook", &["decide", "pod", "repair", "suited"]),
     ("controller/src/stock", &["node", "sums"]),
     ("lib/allocator/src/structured", &["counters", "pools", "state"]),
     ("lib/allocator/src/structured", &["reason", "search"]),

@@ -11,9 +11,9 @@
 //! server of 1.32 or later, claims of earlier terms are handed over once in each leader term.
 
 mod calls;
+mod event_notes;
 mod kind;
 mod migrate;
-mod notices;
 mod objects;
 mod status;
 mod term;

@@ -23,7 +23,7 @@ use super::{
     terms::ClaimTerms,
     topic::Topic,
 };
-use crate::agenda::SHORTEST_REFRESH;
+use crate::decision_queue::SHORTEST_REFRESH;
 
 /// Time for which nodes with fewer optional devices are reported as unsuitable. The scheduler tries a pod again after
 /// 10 s at most; it cannot use a node that it has not selected by then.
@@ -59,7 +59,7 @@ impl ClassicCore {
         let Some(state) = self.contexts.get_mut(&key) else {
             let state = ContextState { context, pod: PodKnowledge::Unknown, answer: None, preferred_since: None };
             self.contexts.insert(key.clone(), state);
-            return self.agenda.now(Topic::Context(key));
+            return self.queue.now(Topic::Context(key));
         };
         let asks_the_same =
             (&state.context.selected, &state.context.potential) == (&context.selected, &context.potential);
@@ -72,7 +72,7 @@ impl ClassicCore {
             state.pod = PodKnowledge::Unknown;
         }
         if !asks_the_same || !is_answered {
-            self.agenda.now(Topic::Context(key));
+            self.queue.now(Topic::Context(key));
         }
     }
 
@@ -96,7 +96,7 @@ impl ClassicCore {
         let Some(state) = self.contexts.get_mut(&key) else { return };
         let Ok(facts) = pod else {
             state.pod = PodKnowledge::Unknown;
-            return self.agenda.after(SHORTEST_REFRESH, Topic::Context(key));
+            return self.queue.after(SHORTEST_REFRESH, Topic::Context(key));
         };
         let names = facts.iter().flat_map(|facts| &facts.claims).filter_map(|claim| claim.claim.as_ref());
         let claims: Vec<ObjectKey> = names.map(|name| ObjectKey::new(&key.namespace, name)).collect();
@@ -104,7 +104,7 @@ impl ClassicCore {
         for claim in claims {
             self.interested.entry(claim).or_default().insert(key.clone());
         }
-        self.agenda.now(Topic::Context(key));
+        self.queue.now(Topic::Context(key));
     }
 
     fn ask_for_pod(&mut self, key: &ObjectKey) {
@@ -202,7 +202,7 @@ impl ClassicCore {
     /// Steers the scheduler to nodes with more optional devices, for a while: only the scheduler knows whether it can
     /// use them.
     fn prefer_extras(&mut self, key: &ObjectKey, context: &SchedulingContext, verdicts: &mut Verdicts) {
-        let now = self.agenda.now;
+        let now = self.queue.now;
         let since = self.contexts.get(key).and_then(|state| state.preferred_since).unwrap_or(now);
         let left = (since + PREFERRED_FOR).saturating_sub(now);
         let takes_pods = |node: &&String| self.inventory.node(node).is_some_and(|it| it.access != NodeAccess::Closed);
@@ -213,7 +213,7 @@ impl ClassicCore {
         if let Some(state) = self.contexts.get_mut(key) {
             state.preferred_since = Some(since);
         }
-        self.agenda.after(left, Topic::Context(key.clone()));
+        self.queue.after(left, Topic::Context(key.clone()));
     }
 
     /// Returns the nodes that the scheduler asks about, and those that were reported as unsuitable before.
@@ -266,7 +266,7 @@ impl ClassicCore {
     /// Returns true if the search for one of the claims was cut short lately: other claims have their turn first.
     fn is_left_alone(&self, asked: &AskedClaims) -> bool {
         let mut pauses = asked.waiting.iter().filter_map(|(_, claim)| self.claims.get(claim)?.cut_short);
-        pauses.any(|(_, until)| until > self.agenda.now)
+        pauses.any(|(_, until)| until > self.queue.now)
     }
 
     /// Notes a search; the pause doubles each time that it was cut short.
@@ -274,9 +274,9 @@ impl ClassicCore {
         for (_, claim) in &asked.waiting {
             let Some(state) = self.claims.get_mut(claim) else { continue };
             let pause = CUT_PAUSES.next(state.cut_short.map(|(pause, _)| pause));
-            state.cut_short = is_cut_short.then(|| (pause, self.agenda.now + pause));
+            state.cut_short = is_cut_short.then(|| (pause, self.queue.now + pause));
             if is_cut_short {
-                self.agenda.after(pause, Topic::Retry(claim.clone()));
+                self.queue.after(pause, Topic::Retry(claim.clone()));
             }
         }
     }
@@ -284,7 +284,7 @@ impl ClassicCore {
     fn add_refusals(&self, asked: &AskedClaims, verdicts: &mut Verdicts) {
         for (at, (_, claim)) in asked.waiting.iter().enumerate() {
             let Some(state) = self.claims.get(claim) else { continue };
-            for (node, reason) in state.refusals.nodes(self.agenda.now) {
+            for (node, reason) in state.refusals.nodes(self.queue.now) {
                 let Some(verdict) = verdicts.get_mut(node) else { continue };
                 match verdict {
                     Ok(_) => *verdict = Err(Unfit { claims: BTreeSet::from([at]), reason: reason.clone() }),
@@ -359,7 +359,7 @@ impl ClassicCore {
     }
 
     pub(super) fn tell_waiting(&mut self, claim: &ObjectKey, message: &str) {
-        let now = self.agenda.now;
+        let now = self.queue.now;
         if self.claims.get_mut(claim).is_some_and(|state| state.may_tell_waiting(now)) {
             self.tell(claim, NoticeReason::Waiting, message);
         }

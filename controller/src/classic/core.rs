@@ -16,14 +16,14 @@ use hostler_reconcile::InFlightWrites;
 
 use super::{
     catalogue::Catalogue,
-    event::{ClassicCommand, ClassicEvent, ClassicNotice, ClassicWrite, NoticeReason, WriteTarget},
+    event::{ClassicCommand, ClassicEvent, ClassicEventNote, ClassicWrite, NoticeReason, WriteTarget},
     holdings::HoldingChange,
     inventory::{Inventory, SourceNews},
     model::DeviceSource,
     state::{ClaimState, ContextState, Stranger},
     topic::{Topic, next_in_turn},
 };
-use crate::agenda::Agenda;
+use crate::decision_queue::DecisionQueue;
 
 /// Negotiations that are answered in one step, and nodes that are labelled. An answer takes some milliseconds, during
 /// which events wait.
@@ -59,7 +59,7 @@ pub(crate) struct ClassicCore {
     pub(super) interested: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
     pub(super) catalogue: Catalogue,
     pub(super) inventory: Inventory,
-    pub(super) agenda: Agenda<Topic>,
+    pub(super) queue: DecisionQueue<Topic>,
     /// The namespace whose negotiation was answered last.
     last_asker: String,
     pub(super) writes: InFlightWrites<WriteTarget, ClassicWrite>,
@@ -78,7 +78,7 @@ impl ClassicCore {
             interested: BTreeMap::new(),
             catalogue: Catalogue::new(&settings.driver, settings.device_classes.clone()),
             inventory: Inventory::new(&settings.driver),
-            agenda: Agenda::new(Topic::Refresh),
+            queue: DecisionQueue::new(Topic::Refresh),
             last_asker: String::new(),
             writes: InFlightWrites::default(),
             commands: Vec::new(),
@@ -88,7 +88,7 @@ impl ClassicCore {
 
     /// Handles an event and returns commands. Nothing is decided before the first lists are complete.
     pub(crate) fn step(&mut self, now: Duration, event: ClassicEvent) -> Vec<ClassicCommand> {
-        self.agenda.pass(now);
+        self.queue.pass(now);
         self.take(event);
         if self.is_synced {
             self.settle();
@@ -99,7 +99,7 @@ impl ClassicCore {
     fn settle(&mut self) {
         let mut answers = 0;
         while answers < ANSWERS_IN_A_STEP
-            && let Some(topic) = next_in_turn(&mut self.agenda, &mut self.last_asker)
+            && let Some(topic) = next_in_turn(&mut self.queue, &mut self.last_asker)
         {
             match topic {
                 Topic::Claim(key) => self.settle_claim(&key),
@@ -120,14 +120,14 @@ impl ClassicCore {
                 }
             }
         }
-        self.commands.extend(self.agenda.wake().map(ClassicCommand::WakeAt));
+        self.commands.extend(self.queue.wake().map(ClassicCommand::WakeAt));
     }
 
     fn refresh(&mut self) {
-        self.agenda.refreshed();
-        self.contexts.keys().for_each(|key| self.agenda.now(Topic::Waiting(key.clone())));
+        self.queue.refreshed();
+        self.contexts.keys().for_each(|key| self.queue.now(Topic::Waiting(key.clone())));
         let waiting = self.claims.values().filter(|state| state.claim.allocation.is_none());
-        waiting.for_each(|state| self.agenda.now(Topic::Claim(state.claim.key.clone())));
+        waiting.for_each(|state| self.queue.now(Topic::Claim(state.claim.key.clone())));
     }
 
     fn take(&mut self, event: ClassicEvent) {
@@ -174,7 +174,7 @@ impl ClassicCore {
     /// Answers waiting negotiations again at once if there is news: there may be devices for them.
     fn look_again_if(&mut self, is_news: bool) {
         if is_news {
-            self.agenda.gained(Duration::ZERO);
+            self.queue.gained(Duration::ZERO);
         }
     }
 
@@ -182,8 +182,8 @@ impl ClassicCore {
     pub(super) fn holding_changed(&mut self, change: HoldingChange) {
         match change {
             HoldingChange::None => {}
-            HoldingChange::Taken => self.agenda.inventory_changed(),
-            HoldingChange::Freed => self.agenda.gained(Duration::ZERO),
+            HoldingChange::Taken => self.queue.inventory_changed(),
+            HoldingChange::Freed => self.queue.gained(Duration::ZERO),
         }
     }
 
@@ -197,13 +197,13 @@ impl ClassicCore {
     fn node_changed(&mut self, name: String, is_news: bool) {
         self.look_again_if(is_news);
         if is_news {
-            self.agenda.now(Topic::Node(name));
+            self.queue.now(Topic::Node(name));
         }
     }
 
     /// Queues the labels of all nodes: the classes that decide over them have changed.
     fn look_at_nodes(&mut self) {
-        self.inventory.nodes().for_each(|node| self.agenda.now(Topic::Node(node.to_owned())));
+        self.inventory.nodes().for_each(|node| self.queue.now(Topic::Node(node.to_owned())));
     }
 
     fn synced(&mut self) {
@@ -211,9 +211,9 @@ impl ClassicCore {
         // Claims may have been seen before the sources that offer their devices.
         let claims: Vec<ObjectKey> = self.claims.keys().cloned().collect();
         claims.iter().for_each(|key| self.claim_changed(key));
-        self.contexts.keys().for_each(|key| self.agenda.now(Topic::Context(key.clone())));
+        self.contexts.keys().for_each(|key| self.queue.now(Topic::Context(key.clone())));
         let sources: Vec<String> = self.inventory.source_names().cloned().collect();
-        sources.into_iter().for_each(|name| self.agenda.now(Topic::Source(name)));
+        sources.into_iter().for_each(|name| self.queue.now(Topic::Source(name)));
         self.look_at_nodes();
     }
 
@@ -257,7 +257,7 @@ impl ClassicCore {
     fn after_source(&mut self, name: &str, concerned: BTreeSet<String>, is_news: bool) {
         self.look_again_if(is_news);
         self.writes.object_changed(&WriteTarget::Source(name.to_owned()));
-        self.agenda.now(Topic::Source(name.to_owned()));
+        self.queue.now(Topic::Source(name.to_owned()));
         for uid in concerned {
             if self.inventory.written().sources(&uid).next().is_none() {
                 self.strangers.remove(&uid);
@@ -292,7 +292,7 @@ impl ClassicCore {
         let Some(state) = self.claims.get_mut(key) else { return };
         if state.is_first_word(&message) {
             let (claim, uid) = (key.clone(), state.claim.uid.clone());
-            self.commands.push(ClassicCommand::Tell(ClassicNotice { claim, uid, reason, message }));
+            self.commands.push(ClassicCommand::Tell(ClassicEventNote { claim, uid, reason, message }));
         }
     }
 }

@@ -76,14 +76,14 @@ pub(crate) enum ClassicCommand {
     /// Writes an object; its outcome comes as an event.
     Write(ClassicWrite),
     /// Records an Event.
-    Tell(ClassicNotice),
+    Tell(ClassicEventNote),
     /// Asks to be woken at this time, if no event comes before.
     WakeAt(Duration),
 }
 
 /// A message about a claim.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct ClassicNotice {
+pub(crate) struct ClassicEventNote {
     pub(crate) claim: ObjectKey,
     pub(crate) uid: String,
     pub(crate) reason: NoticeReason,

@@ -13,7 +13,7 @@ use super::{
     state::{ClaimState, Stranger},
     topic::Topic,
 };
-use crate::agenda::SHORTEST_REFRESH;
+use crate::decision_queue::SHORTEST_REFRESH;
 
 /// The next step of a claim.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -75,7 +75,7 @@ impl ClassicCore {
         let granted = self.inventory.granted(uid);
         let change = self.inventory.hold(uid, granted);
         self.holding_changed(change);
-        sources.into_iter().for_each(|source| self.agenda.now(Topic::Source(source)));
+        sources.into_iter().for_each(|source| self.queue.now(Topic::Source(source)));
         self.look_at_contexts_of(key);
     }
 
@@ -88,14 +88,14 @@ impl ClassicCore {
         sources.extend(self.inventory.written().sources(&claim.uid).cloned());
         let change = self.inventory.hold(&claim.uid, holds);
         self.holding_changed(change);
-        sources.into_iter().for_each(|source| self.agenda.now(Topic::Source(source)));
-        self.agenda.now(Topic::Claim(key.clone()));
+        sources.into_iter().for_each(|source| self.queue.now(Topic::Source(source)));
+        self.queue.now(Topic::Claim(key.clone()));
         self.look_at_contexts_of(key);
     }
 
     fn look_at_contexts_of(&mut self, claim: &ObjectKey) {
         for context in self.interested.get(claim).into_iter().flatten() {
-            self.agenda.now(Topic::Context(context.clone()));
+            self.queue.now(Topic::Context(context.clone()));
         }
     }
 
@@ -176,7 +176,7 @@ impl ClassicCore {
         let step = self.next_step(state);
         if step == ClaimStep::Rest {
             if matches!(state.claim.wish, ClaimWish::Class { is_immediate: true, .. }) {
-                self.agenda.now(Topic::Immediate(key.clone()));
+                self.queue.now(Topic::Immediate(key.clone()));
             }
             return;
         }
@@ -248,10 +248,10 @@ impl ClassicCore {
 
     /// Notes a node as unsuitable for a while; the negotiation says so in the same step.
     pub(super) fn was_refused(&mut self, key: &ObjectKey, node: &str, message: &str) {
-        let now = self.agenda.now;
+        let now = self.queue.now;
         let Some(state) = self.claims.get_mut(key) else { return };
         let pause = state.refusals.add(now, node, message);
-        self.agenda.after(pause, Topic::Retry(key.clone()));
+        self.queue.after(pause, Topic::Retry(key.clone()));
         self.tell(key, NoticeReason::Failed, format!("failed to allocate for node {node}: {message}"));
         self.withdraw(key);
         self.claim_changed(key);
@@ -310,9 +310,9 @@ impl ClassicCore {
         let topics = sources.into_iter().map(Topic::Source);
         if *found == Ok(false) {
             self.strangers.insert(uid, Stranger::Gone);
-            topics.for_each(|topic| self.agenda.now(topic));
+            topics.for_each(|topic| self.queue.now(topic));
         } else {
-            topics.for_each(|topic| self.agenda.after(SHORTEST_REFRESH, topic));
+            topics.for_each(|topic| self.queue.after(SHORTEST_REFRESH, topic));
         }
     }
 

@@ -4,7 +4,7 @@ use std::mem::discriminant;
 
 use hostler_api::ObjectKey;
 
-use crate::agenda::Agenda;
+use crate::decision_queue::DecisionQueue;
 
 /// A key of the work queue.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -46,10 +46,10 @@ impl Topic {
 }
 
 /// Returns the next topic. Among questions of one kind the namespaces take turns: `last` had its turn last.
-pub(super) fn next_in_turn(agenda: &mut Agenda<Topic>, last: &mut String) -> Option<Topic> {
-    let first = agenda.pop()?;
+pub(super) fn next_in_turn(queue: &mut DecisionQueue<Topic>, last: &mut String) -> Option<Topic> {
+    let first = queue.pop()?;
     let Some(from) = first.behind(last) else { return Some(first) };
-    let topic = agenda.pop_instead(first, &from, |other| discriminant(other) == discriminant(&from));
+    let topic = queue.pop_instead(first, &from, |other| discriminant(other) == discriminant(&from));
     topic.asker().unwrap_or_default().clone_into(last);
     Some(topic)
 }
@@ -60,12 +60,12 @@ mod tests {
 
     #[test]
     fn whoever_was_just_asked_something_comes_before_all_that_wait() {
-        let mut agenda = Agenda::new(Topic::Refresh);
+        let mut queue = DecisionQueue::new(Topic::Refresh);
         let key = |name: &str| ObjectKey::new("default", name);
-        ["a", "b"].iter().for_each(|name| agenda.now(Topic::Waiting(key(name))));
-        agenda.now(Topic::Context(key("z")));
-        agenda.now(Topic::Source("n".to_owned()));
-        let order: Vec<Topic> = std::iter::from_fn(|| agenda.pop()).collect();
+        ["a", "b"].iter().for_each(|name| queue.now(Topic::Waiting(key(name))));
+        queue.now(Topic::Context(key("z")));
+        queue.now(Topic::Source("n".to_owned()));
+        let order: Vec<Topic> = std::iter::from_fn(|| queue.pop()).collect();
         let waiting = ["a", "b"].map(|name| Topic::Waiting(key(name)));
         assert_eq!(order[..2], [Topic::Source("n".to_owned()), Topic::Context(key("z"))]);
         assert_eq!(order[2..], waiting);
@@ -74,15 +74,15 @@ mod tests {
     #[test]
     fn a_namespace_with_many_questions_gets_every_second_turn_beside_another_one() {
         for kind in [Topic::Context, Topic::Immediate, Topic::Waiting] {
-            let mut agenda = Agenda::new(Topic::Refresh);
+            let mut queue = DecisionQueue::new(Topic::Refresh);
             let key = |name: &str| ObjectKey::new(&name[..1], name);
-            ["a1", "a2", "a3", "b1", "c1", "b2"].iter().for_each(|name| agenda.now(kind(key(name))));
-            agenda.now(Topic::Refresh);
+            ["a1", "a2", "a3", "b1", "c1", "b2"].iter().for_each(|name| queue.now(kind(key(name))));
+            queue.now(Topic::Refresh);
             let mut last = "a".to_owned();
-            let mut order = vec![next_in_turn(&mut agenda, &mut last).unwrap()];
+            let mut order = vec![next_in_turn(&mut queue, &mut last).unwrap()];
             // One that comes meanwhile has its turn as well.
-            agenda.now(kind(key("d1")));
-            order.extend(std::iter::from_fn(|| next_in_turn(&mut agenda, &mut last)));
+            queue.now(kind(key("d1")));
+            order.extend(std::iter::from_fn(|| next_in_turn(&mut queue, &mut last)));
             let expected = ["b1", "c1", "d1", "a1", "b2", "a2", "a3"].map(|name| kind(key(name)));
             assert_eq!(order[..7], expected);
             assert_eq!(order[7..], [Topic::Refresh]);

@@ -12,9 +12,9 @@ use super::{
 impl ClassicCore {
     /// Returns true if the object can be written now; else `topic` is queued again for when it can.
     pub(super) fn can_write(&mut self, target: &WriteTarget, topic: Topic) -> bool {
-        let readiness = self.writes.readiness(target, self.agenda.now);
+        let readiness = self.writes.readiness(target, self.queue.now);
         if let WriteReadiness::After(pause) = readiness {
-            self.agenda.after(pause, topic);
+            self.queue.after(pause, topic);
         }
         readiness == WriteReadiness::Ready
     }
@@ -31,7 +31,7 @@ impl ClassicCore {
     }
 
     pub(super) fn written(&mut self, target: WriteTarget, outcome: WriteOutcome) {
-        let write = self.writes.ended(&target, self.agenda.now, outcome == WriteOutcome::Done);
+        let write = self.writes.ended(&target, self.queue.now, outcome == WriteOutcome::Done);
         self.look_at(&target);
         match (target, outcome) {
             // Another claim has this name by now.
@@ -64,7 +64,7 @@ impl ClassicCore {
     }
 
     fn look_at(&mut self, target: &WriteTarget) {
-        self.agenda.now(match target.clone() {
+        self.queue.now(match target.clone() {
             WriteTarget::Claim(key) => Topic::Claim(key),
             WriteTarget::Context(key) => Topic::Context(key),
             WriteTarget::Source(name) => Topic::Source(name),

@@ -14,9 +14,9 @@ use hostler_cluster::since_1970;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    context::{DirectClaim, DirectContext, DirectPod, DirectStep},
     decide::{finalizers, reserve},
     pinned::is_other,
-    sight::{DirectClaim, DirectPod, DirectSight, DirectStep},
 };
 use crate::{claim_write::DELETE_PROTECTION, hold::ReservationObject};
 
@@ -81,7 +81,7 @@ impl Attempt {
     }
 }
 
-impl DirectSight {
+impl DirectContext {
     /// Returns the step for a pod that the scheduler has tried already; the usual step where the scheduler took nothing
     /// back.
     pub(super) fn step_of_ungated(

@@ -19,8 +19,8 @@ use serde_json::{Map, Value, json};
 use super::{
     again::{ATTEMPT, Attempt},
     allocate::allocation,
+    context::{DirectClaim, DirectContext, DirectPod, DirectStep, DirectWrite, version_of},
     pinned::{contradiction, pins},
-    sight::{DirectClaim, DirectPod, DirectSight, DirectStep, DirectWrite, version_of},
 };
 use crate::{
     claim_write::{ClaimWrite, DELETE_PROTECTION, WrittenClaimStatus},
@@ -41,19 +41,19 @@ const OF_POD: [&str; 9] = [
 ];
 
 /// Decides the next step.
-pub(super) fn decide(sight: &DirectSight) -> DirectStep {
-    let placed = sight.pod.as_ref().filter(|pod| !pod.is_over() && !pod.is_bound());
+pub(super) fn decide(cx: &DirectContext) -> DirectStep {
+    let placed = cx.pod.as_ref().filter(|pod| !pod.is_over() && !pod.is_bound());
     let is_ours = |it: &&ReservationObject| placed.is_some_and(|pod| is_for(it, pod));
     // Of several Reservations the last plan counts.
-    let own = sight.reservations.iter().filter(is_ours).max_by_key(|it| Attempt::of(it).number);
+    let own = cx.reservations.iter().filter(is_ours).max_by_key(|it| Attempt::of(it).number);
     // A Reservation keeps devices for no pod if its pod is bound, gone or another one by now.
-    let mut others = sight.reservations.iter().filter(|it| own.is_none_or(|own| own.uid != it.uid));
+    let mut others = cx.reservations.iter().filter(|it| own.is_none_or(|own| own.uid != it.uid));
     if let Some(other) = others.find(|it| !it.is_deleting) {
         return DirectStep::Write(release(other));
     }
     match (placed, own) {
         (Some(pod), own) if pod.is_gated() || own.is_some() => {
-            own.and_then(|own| sight.say(own)).map_or_else(|| sight.step_of_pod(pod, own), DirectStep::Write)
+            own.and_then(|own| cx.say(own)).map_or_else(|| cx.step_of_pod(pod, own), DirectStep::Write)
         }
         _ => DirectStep::Rest,
     }
@@ -67,7 +67,7 @@ pub(super) fn release(reservation: &ReservationObject) -> DirectWrite {
     DirectWrite::Release(reservation.name.clone(), version_of(reservation))
 }
 
-impl DirectSight {
+impl DirectContext {
     fn step_of_pod(&self, pod: &DirectPod, own: Option<&ReservationObject>) -> DirectStep {
         let Some(names) = pod.claim_names() else { return DirectStep::Rest };
         let claims: Option<Vec<(&String, &DirectClaim)>> =

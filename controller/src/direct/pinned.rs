@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use hostler_api::{core::NodeSelector, few, reservation::ReservedDevice, resource::DeviceAllocationMode};
 
 use super::{
+    context::{DirectClaim, DirectContext, DirectPod, DirectStep},
     decide::{clear, release},
-    sight::{DirectClaim, DirectPod, DirectSight, DirectStep},
 };
 use crate::hold::ReservationObject;
 
@@ -32,7 +32,7 @@ pub(super) fn contradiction(claims: &[(&String, &DirectClaim)]) -> Option<String
     ))
 }
 
-impl DirectSight {
+impl DirectContext {
     /// Names the claims that bind the pod to nodes where no devices could be chosen for the other claims.
     pub(super) fn pinned(&self, own: &ReservationObject) -> Option<String> {
         let is_own = |name: &String| own.spec.device_claims.iter().any(|it| it.name == *name);

@@ -11,11 +11,11 @@ use hostler_cluster::rfc3339;
 
 use super::{
     again::{Attempt, has_no_devices},
-    sight::{DirectPod, DirectSight, DirectWrite, version_of},
+    context::{DirectContext, DirectPod, DirectWrite, version_of},
 };
 use crate::hold::ReservationObject;
 
-impl DirectSight {
+impl DirectContext {
     /// Returns the write of the status that names the obstacle, if the status does not name it yet.
     pub(super) fn say(&self, own: &ReservationObject) -> Option<DirectWrite> {
         let known = own.status.condition(Type::Placed);

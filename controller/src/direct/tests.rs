@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 
 use self::world::{DirectWorld, config, key, states};
 use super::{
+    context::{DirectContext, DirectStep, DirectWrite, Gate},
     decide::decide,
-    sight::{DirectSight, DirectStep, DirectWrite, Gate},
 };
 use crate::{
     hold::{OwnerPod, ReservationObject},
@@ -107,7 +107,7 @@ fn a_pod_whose_reservation_failed_is_kept_something_else() {
     world.control();
     let mut own = world.own("p");
     own.status.phase = ReservationPhase::Failed;
-    world.apply(&DirectWrite::Status(own.name.clone(), super::sight::version_of(&own), Box::new(own.status)));
+    world.apply(&DirectWrite::Status(own.name.clone(), super::context::version_of(&own), Box::new(own.status)));
     world.settle();
     assert_eq!(world.writes[..3], ["reservation", "reservation_deletion", "reservation"]);
     world.check_nothing_is_kept();
@@ -147,7 +147,7 @@ fn of_more_claims_than_a_reservation_can_have_it_is_said_how_many_there_may_be()
         pod.spec.resource_claims = named(&pod.spec.resource_claims);
         pod.status.resource_claim_statuses = named(&pod.status.resource_claim_statuses);
         let claims = names.iter().map(|name| (name.clone(), claim.clone())).collect();
-        decide(&DirectSight { claims, ..world.sight("p") })
+        decide(&DirectContext { claims, ..world.cx("p") })
     };
     let DirectStep::Refuse(why) = step(9) else { panic!("{:?}", step(9)) };
     assert!(why.contains("9 claims") && why.contains("8 at most") && why.contains("hostler.dev/placement"), "{why}");

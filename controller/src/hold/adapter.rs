@@ -13,10 +13,10 @@
 
 mod calls;
 mod claims;
+mod event_notes;
 mod kind;
 mod later;
 mod listing;
-mod notices;
 mod objects;
 mod pods;
 mod queue;
@@ -36,8 +36,8 @@ use tracing::{info, warn};
 
 pub(in crate::hold) use self::{
     calls::HoldCaller,
+    event_notes::event_of,
     kind::{HoldKind, HoldPlaces},
-    notices::event_of,
 };
 use self::{
     kind::PlaceError,

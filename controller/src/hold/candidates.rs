@@ -15,29 +15,29 @@ use super::{
     objects::{DeviceKey, device_key},
     parts::is_accounted,
     preemption::preemptable,
-    question::{HoldAsked, HoldWish, OwnPart, VictimChoice},
+    question::{CandidateKey, HoldCandidate, VictimChoice},
     replaced::{ReplacedNode, replaced_node},
     reservation::Reservation,
-    taken::{is_taken, quota_amounts},
+    taken::{OwnPart, is_taken, quota_amounts},
     victims::{Victim, victims},
 };
 
 /// Returns the Reservations that lack devices, the oldest first.
-pub(super) fn waiting(cx: &mut Context<'_>) -> Vec<HoldAsked> {
+pub(super) fn waiting(cx: &mut Context<'_>) -> Vec<CandidateKey> {
     let mut all: Vec<&Reservation> = cx.reservations.iter().collect();
     all.sort_by_key(|it| (it.object.created, &it.object.name));
     all.into_iter().filter_map(|it| asked(cx, it)).collect()
 }
 
 /// Returns the question about a Reservation as it is now, if it lacks devices.
-pub(super) fn asked(cx: &mut Context<'_>, reservation: &Reservation) -> Option<HoldAsked> {
+pub(super) fn asked(cx: &mut Context<'_>, reservation: &Reservation) -> Option<CandidateKey> {
     if !reservation.is_open() || reservation.proposal.is_some() {
         return None;
     }
     let devices = devices_now(cx, reservation);
     let owners = current_owners(cx, reservation, &devices);
     let object = &reservation.object;
-    let asked = HoldAsked {
+    let asked = CandidateKey {
         name: object.name.clone(),
         uid: object.uid.clone(),
         generation: object.generation,
@@ -49,7 +49,7 @@ pub(super) fn asked(cx: &mut Context<'_>, reservation: &Reservation) -> Option<H
 }
 
 /// Returns the candidate; `None` as long as objects that it depends on are being read.
-pub(super) fn wish(cx: &mut Context<'_>, asked: HoldAsked) -> Option<HoldWish> {
+pub(super) fn candidate(cx: &mut Context<'_>, asked: CandidateKey) -> Option<HoldCandidate> {
     let reservation = cx.reservation(&asked.name)?;
     let (object, spec) = (&reservation.object, &reservation.object.spec);
     let mut template = spec.pod_template().ok()?;
@@ -64,7 +64,7 @@ pub(super) fn wish(cx: &mut Context<'_>, asked: HoldAsked) -> Option<HoldWish> {
         (true, true) => (victims(cx, reservation), VictimChoice::One),
         (true, false) => (preemptable(cx, reservation, &template)?, VictimChoice::LeastImportant),
     };
-    Some(HoldWish {
+    Some(HoldCandidate {
         value: reservation.value.clone(),
         is_direct: object.labels.contains_key(PLACED_POD_LABEL),
         parts: own_parts(cx, reservation, &asked.replicas),
@@ -91,8 +91,8 @@ pub(super) fn own_parts(cx: &Context<'_>, reservation: &Reservation, lacking: &[
 
 /// Returns the devices that are promised to other Reservations, or that no Reservation can have for now. Devices of a
 /// candidate that lacks some can be chosen for it again.
-pub(super) fn taken<'a>(cx: &Context<'_>, asked: impl Iterator<Item = &'a HoldAsked>) -> BTreeSet<DeviceKey> {
-    let lacking: BTreeMap<&str, &HoldAsked> = asked.map(|asked| (&*asked.name, asked)).collect();
+pub(super) fn taken<'a>(cx: &Context<'_>, asked: impl Iterator<Item = &'a CandidateKey>) -> BTreeSet<DeviceKey> {
+    let lacking: BTreeMap<&str, &CandidateKey> = asked.map(|asked| (&*asked.name, asked)).collect();
     let mut taken = BTreeSet::new();
     for reservation in cx.reservations.iter().filter(|it| !it.is_over()) {
         let asked = lacking.get(&*reservation.object.name);
@@ -109,9 +109,9 @@ pub(super) fn taken<'a>(cx: &Context<'_>, asked: impl Iterator<Item = &'a HoldAs
 }
 
 /// Returns the promises of each namespace that no claim has yet, without replicas of these candidates.
-pub(super) fn promised(cx: &Context<'_>, wishes: &[HoldWish]) -> BTreeMap<String, QuotaAmounts> {
+pub(super) fn promised(cx: &Context<'_>, candidates: &[HoldCandidate]) -> BTreeMap<String, QuotaAmounts> {
     let asked: BTreeMap<&str, &[u32]> =
-        wishes.iter().map(|wish| (&*wish.asked.name, &wish.asked.replicas[..])).collect();
+        candidates.iter().map(|candidate| (&*candidate.asked.name, &candidate.asked.replicas[..])).collect();
     let mut promised: BTreeMap<String, QuotaAmounts> = BTreeMap::new();
     for reservation in cx.reservations.iter().filter(|it| !it.is_over() && it.object.is_counted_by_quotas()) {
         let replicas = asked.get(&*reservation.object.name).copied().unwrap_or_default();

@@ -5,11 +5,11 @@ use std::time::Duration;
 use hostler_api::reservation::{ReservedDevice, toleration_value};
 
 use super::{
-    agenda::Topic,
     context::{Context, Effect},
     objects::{DeviceKey, device_key},
     reservation::Reservation,
     settings::HoldSettings,
+    topics::Topic,
 };
 
 /// Delay of a node's fences: devices of a node that are closed together cost one write, and so one write of each of the

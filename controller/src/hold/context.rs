@@ -7,12 +7,12 @@ use hostler_api::ObjectKey;
 use hostler_reconcile::InFlightWrites;
 
 use super::{
-    agenda::{HoldClock, Topic},
     known::KnownCluster,
     objects::DeviceKey,
     reservation::{ClosedCheck, Problem, Reservation},
     reservations::Reservations,
     settings::HoldSettings,
+    topics::{HoldClock, Topic},
     writes::{HoldTarget, HoldWrite},
 };
 

@@ -11,7 +11,6 @@ use hostler_api::ObjectKey;
 use hostler_reconcile::{InFlightWrites, WriteReadiness};
 
 use super::{
-    agenda::{HoldClock, Topic},
     context::{Context, Effect, Timer, Timers},
     event::{HoldCommand, HoldEvent},
     fences::{decide_node, decide_rule},
@@ -24,9 +23,10 @@ use super::{
     refusals::Refusals,
     reservations::{Related, Reservations},
     settings::HoldSettings,
+    topics::{HoldClock, Topic},
     writes::{HoldTarget, HoldWrite},
 };
-use crate::agenda::Agenda;
+use crate::decision_queue::DecisionQueue;
 
 /// Delay before the planner is asked: Reservations that come together are planned together.
 pub(super) const PLAN_DELAY: Duration = Duration::from_millis(100);
@@ -51,7 +51,7 @@ pub(crate) struct HoldCore {
     pub(super) cluster: KnownCluster,
     pub(super) timers: Timers,
     clock: HoldClock,
-    pub(super) agenda: Agenda<Topic>,
+    pub(super) queue: DecisionQueue<Topic>,
     pub(super) lists: Lists,
     pub(super) questions: Questions,
     /// Number of times that more devices could fit than before.
@@ -75,7 +75,7 @@ impl HoldCore {
             cluster: KnownCluster::default(),
             timers: Timers::default(),
             clock: HoldClock::default(),
-            agenda: Agenda::new(Topic::Plan),
+            queue: DecisionQueue::new(Topic::Plan),
             lists: Lists::default(),
             questions: Questions::default(),
             gains: 0,
@@ -89,11 +89,11 @@ impl HoldCore {
 
     /// Takes an event; returns the commands that follow. Decisions begin once all objects have been told.
     pub(crate) fn step(&mut self, now: HoldTime, event: HoldEvent) -> Vec<HoldCommand> {
-        self.agenda.pass(now.elapsed);
+        self.queue.pass(now.elapsed);
         self.clock.pass(now);
         self.take(event);
         while self.is_synced
-            && let Some(topic) = self.agenda.pop()
+            && let Some(topic) = self.queue.pop()
         {
             match topic {
                 Topic::Plan => self.plan(),
@@ -101,7 +101,7 @@ impl HoldCore {
             }
         }
         if self.is_synced {
-            self.commands.extend(self.agenda.wake().map(HoldCommand::WakeAt));
+            self.commands.extend(self.queue.wake().map(HoldCommand::WakeAt));
         }
         std::mem::take(&mut self.commands)
     }
@@ -117,8 +117,8 @@ impl HoldCore {
             avoided: &self.avoided,
             writes: &self.writes,
             listed: self.lists.done,
-            can_annotate: self.annotating.are_over(self.agenda.now),
-            now: self.agenda.now,
+            can_annotate: self.annotating.are_over(self.queue.now),
+            now: self.queue.now,
             effects: Vec::new(),
         }
     }
@@ -143,19 +143,19 @@ impl HoldCore {
             Topic::Plan => None,
         });
         let Some(write) = write else { return };
-        match self.writes.readiness(&write.target(), self.agenda.now) {
+        match self.writes.readiness(&write.target(), self.queue.now) {
             WriteReadiness::Ready => {
                 self.writes.begin(write.target(), write.clone());
                 self.commands.push(HoldCommand::Write(write));
             }
-            WriteReadiness::After(pause) => self.agenda.after(pause, topic.clone()),
+            WriteReadiness::After(pause) => self.queue.after(pause, topic.clone()),
             // The outcome of the write in flight queues the object again.
             WriteReadiness::InFlight => {}
         }
     }
 
     pub(super) fn apply(&mut self, effect: Effect) {
-        let now = self.agenda.now;
+        let now = self.queue.now;
         match effect {
             Effect::ReadPod(pod) => self.read_pod(pod),
             Effect::RereadPod(pod) => {
@@ -165,8 +165,8 @@ impl HoldCore {
             Effect::ListPriorities if self.cluster.priorities.asks() => self.commands.push(HoldCommand::ListPriorities),
             Effect::ListBudgets if self.cluster.budgets.asks() => self.commands.push(HoldCommand::ListBudgets),
             Effect::ListPriorities | Effect::ListBudgets => {}
-            Effect::Decide(topic) => self.agenda.now(topic),
-            Effect::DecideAfter(delay, topic) => self.agenda.after(delay, topic),
+            Effect::Decide(topic) => self.queue.now(topic),
+            Effect::DecideAfter(delay, topic) => self.queue.after(delay, topic),
             Effect::PlanSoon => self.plan_soon(),
             Effect::Start(timer) => self.timers.start(timer, now),
             Effect::Stop(timer) => self.timers.stop(&timer),
@@ -251,11 +251,11 @@ impl HoldCore {
             }
             HoldEvent::Pod(key, pod) => self.pod_read(key, pod),
             HoldEvent::Priorities(classes) => {
-                self.cluster.priorities.told(self.agenda.now, classes);
+                self.cluster.priorities.told(self.queue.now, classes);
                 self.plan_soon();
             }
             HoldEvent::Budgets(budgets) => {
-                self.cluster.budgets.told(self.agenda.now, budgets);
+                self.cluster.budgets.told(self.queue.now, budgets);
                 self.plan_soon();
             }
             HoldEvent::Node(name) => {
@@ -280,8 +280,8 @@ impl HoldCore {
     fn synced(&mut self) {
         self.is_synced = true;
         self.decide_about_all();
-        self.cluster.node_fences.keys().for_each(|node| self.agenda.now(Topic::NodeFences(node.clone())));
-        self.cluster.rules.keys().for_each(|rule| self.agenda.now(Topic::Rule(rule.clone())));
-        self.cluster.all_placeholders().for_each(|key| self.agenda.now(Topic::Placeholder(key.name.clone())));
+        self.cluster.node_fences.keys().for_each(|node| self.queue.now(Topic::NodeFences(node.clone())));
+        self.cluster.rules.keys().for_each(|rule| self.queue.now(Topic::Rule(rule.clone())));
+        self.cluster.all_placeholders().for_each(|key| self.queue.now(Topic::Placeholder(key.name.clone())));
     }
 }

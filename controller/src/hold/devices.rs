@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use hostler_api::reservation::{DeviceOwner, ReservedDevice, ReservedDeviceState as State};
 
 use super::{
-    agenda::Topic,
     conflicts::{is_in_conflict, is_strangers, released},
     context::{Context, Effect, Timer},
     holders::{ClaimOwnership, ownership},
     objects::{DeviceKey, device_key},
     parts::parts_now,
     reservation::{ClosedCheck, Reservation},
+    topics::Topic,
     vacant::{LEFT_ALONE, state_after_grace, state_of_vacant},
 };
 

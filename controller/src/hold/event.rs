@@ -11,7 +11,7 @@ use super::{
         AllocatedClaim, FenceRule, NodeFences, OwnerPod, PodBudget, PriorityClasses, PublishedSlice, ReservationObject,
     },
     question::{HoldAnswer, HoldQuestion},
-    writes::{HoldNotice, HoldTarget, HoldWrite},
+    writes::{HoldEventNote, HoldTarget, HoldWrite},
 };
 
 /// News of the cluster, or the result of a command.
@@ -85,7 +85,7 @@ pub(crate) enum HoldCommand {
     /// Ask the planner. One question at most is in flight.
     Plan(Box<HoldQuestion>),
     /// Record an Event.
-    Tell(HoldNotice),
+    Tell(HoldEventNote),
     /// Step again at this time (elapsed), if no event comes before.
     WakeAt(Duration),
 }

@@ -8,7 +8,7 @@ use hostler_reconcile::WriteOutcome;
 
 use super::{
     reservation::{EvictionAnswer, Reservation},
-    writes::HoldNotice,
+    writes::HoldEventNote,
 };
 
 fn pod_of(eviction: &PodEviction) -> ObjectKey {
@@ -118,7 +118,7 @@ pub(super) fn take_answer(
     pod: &ObjectKey,
     uid: &str,
     answer: &EvictionAnswer,
-) -> Option<HoldNotice> {
+) -> Option<HoldEventNote> {
     let said = reservation.object.status.evictions.iter().find(|it| it.uid == uid)?;
     let is_said = said.state == answer.state;
     let before = reservation.answers.insert(uid.to_owned(), answer.clone());
@@ -131,6 +131,6 @@ pub(super) fn take_answer(
         PodEvictionState::Planned | PodEvictionState::Gone => return None,
     };
     let is_warning = answer.state == PodEvictionState::Blocked;
-    let notice = || HoldNotice::of(&reservation.object, is_warning, reason, message);
+    let notice = || HoldEventNote::of(&reservation.object, is_warning, reason, message);
     (!is_said && !is_known).then(notice)
 }

@@ -10,7 +10,6 @@ use hostler_api::reservation::{ReservationConditionType, ReservedDevice, Reserve
 use hostler_cluster::since_1970;
 
 use super::{
-    agenda::Topic,
     closed::rule_name,
     conflicts::{is_in_conflict, is_strangers},
     context::Context,
@@ -18,6 +17,7 @@ use super::{
     parts::is_part_closed,
     reservation::Reservation,
     reservations::Related,
+    topics::Topic,
     writes::HoldWrite,
 };
 

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use hostler_api::{ObjectKey, reservation::ReservedDevice};
 
 use super::{
-    agenda::Topic,
     closed::fence_topic,
     context::Timer,
     core::{HoldCore, PLAN_DELAY, READ_AGAIN},
@@ -15,6 +14,7 @@ use super::{
     published::PoolName,
     reservation::Reservation,
     reservations::Related,
+    topics::Topic,
     writes::HoldTarget,
 };
 
@@ -41,7 +41,7 @@ impl HoldCore {
         change.dropped.iter().for_each(|part| self.part_gone(part));
         change.devices.iter().for_each(|device| self.device_changed(device));
         self.writes.object_changed(&HoldTarget::Reservation(name.clone()));
-        self.agenda.now(Topic::Reservation(name));
+        self.queue.now(Topic::Reservation(name));
     }
 
     pub(super) fn reservation_gone(&mut self, name: &str, uid: &str) {
@@ -53,7 +53,7 @@ impl HoldCore {
             self.part_gone(device);
         }
         // Other Reservations can have the devices.
-        self.agenda.gained(self.questions.cost);
+        self.queue.gained(self.questions.cost);
         self.writes.object_gone(&HoldTarget::Reservation(name.to_owned()));
     }
 
@@ -62,7 +62,7 @@ impl HoldCore {
         let effect = fence_topic(&self.settings, device);
         self.apply(effect);
         if device.is_part() {
-            self.agenda.now(Topic::Placeholder(placeholder_name(&device.share_id)));
+            self.queue.now(Topic::Placeholder(placeholder_name(&device.share_id)));
         }
     }
 
@@ -78,20 +78,20 @@ impl HoldCore {
     fn unreadable_gone(&mut self, uid: &str) {
         let Some(value) = self.reservations.remove_unreadable(uid) else { return };
         for node in self.cluster.nodes_closed_with(&value) {
-            self.agenda.now(Topic::NodeFences(node.clone()));
+            self.queue.now(Topic::NodeFences(node.clone()));
         }
         for rule in self.cluster.rules.values().filter(|rule| rule.value == value) {
-            self.agenda.now(Topic::Rule(rule.name.clone()));
+            self.queue.now(Topic::Rule(rule.name.clone()));
         }
         for claim in self.cluster.placeholders(uid) {
-            self.agenda.now(Topic::Placeholder(claim.name.clone()));
+            self.queue.now(Topic::Placeholder(claim.name.clone()));
         }
     }
 
     pub(super) fn slice_seen(&mut self, slice: PublishedSlice) {
         // The planner may have read of the device earlier, and was told then that there is none.
         if self.cluster.published.has_gained(&slice) {
-            self.agenda.gained(self.questions.cost);
+            self.queue.gained(self.questions.cost);
         }
         let pools = self.cluster.slice(slice);
         self.decide_about_pools(pools);
@@ -101,14 +101,14 @@ impl HoldCore {
         let node = fences.node.clone();
         if let Some(values) = self.cluster.node_fences(fences) {
             self.writes.object_changed(&HoldTarget::NodeFences(node.clone()));
-            self.agenda.now(Topic::NodeFences(node));
+            self.queue.now(Topic::NodeFences(node));
             self.decide_about_values(&values);
         }
     }
 
     pub(super) fn rule_changed(&mut self, name: String) {
         self.writes.object_changed(&HoldTarget::Rule(name.clone()));
-        self.agenda.now(Topic::Rule(name));
+        self.queue.now(Topic::Rule(name));
         self.decide_about_all();
     }
 
@@ -120,7 +120,7 @@ impl HoldCore {
         if claim.placeholder.is_some() {
             self.writes.object_changed(&HoldTarget::Claim(key.clone()));
             self.decide_about_related(&Related::Placeholder(key.name.clone()));
-            self.agenda.now(Topic::Placeholder(key.name.clone()));
+            self.queue.now(Topic::Placeholder(key.name.clone()));
             self.decide_about_closed();
         }
         self.decide_about_values(&values);
@@ -130,10 +130,10 @@ impl HoldCore {
         self.reading = self.reading.saturating_sub(1);
         let Ok(pod) = pod else {
             self.cluster.pods.remove(&key);
-            self.agenda.after(READ_AGAIN, Topic::Pod(key));
-            self.agenda.after(READ_AGAIN, Topic::Plan);
+            self.queue.after(READ_AGAIN, Topic::Pod(key));
+            self.queue.after(READ_AGAIN, Topic::Plan);
             let names = self.reservations.names();
-            return names.into_iter().for_each(|name| self.agenda.after(READ_AGAIN, Topic::Reservation(name)));
+            return names.into_iter().for_each(|name| self.queue.after(READ_AGAIN, Topic::Reservation(name)));
         };
         let (mut pools, mut values) = (Vec::new(), BTreeSet::new());
         for claim in self.cluster.claims_of_pod(&key) {
@@ -144,7 +144,7 @@ impl HoldCore {
         self.decide_about_values(&values);
         let related = Related::Pod(key.clone());
         if self.reservations.related_to(&related).next().is_some() {
-            self.agenda.now(Topic::Pod(key.clone()));
+            self.queue.now(Topic::Pod(key.clone()));
             self.decide_about_related(&related);
         }
         let is_replaced = |it: &Reservation| {
@@ -175,13 +175,13 @@ impl HoldCore {
 
     pub(super) fn decide_about_related(&mut self, related: &Related) {
         for reservation in self.reservations.related_to(related) {
-            self.agenda.now(Topic::Reservation(reservation.object.name.clone()));
+            self.queue.now(Topic::Reservation(reservation.object.name.clone()));
         }
     }
 
     pub(super) fn decide_about_values(&mut self, values: &BTreeSet<String>) {
         for reservation in values.iter().filter_map(|value| self.reservations.with_value(value)) {
-            self.agenda.now(Topic::Reservation(reservation.object.name.clone()));
+            self.queue.now(Topic::Reservation(reservation.object.name.clone()));
         }
     }
 
@@ -196,12 +196,12 @@ impl HoldCore {
 
     fn decide_about(&mut self, is_concerned: impl Fn(&Reservation) -> bool) {
         for reservation in self.reservations.iter().filter(|it| is_concerned(it)) {
-            self.agenda.now(Topic::Reservation(reservation.object.name.clone()));
+            self.queue.now(Topic::Reservation(reservation.object.name.clone()));
         }
     }
 
     /// Plans soon, together with other Reservations that come meanwhile.
     pub(super) fn plan_soon(&mut self) {
-        self.agenda.after(PLAN_DELAY, Topic::Plan);
+        self.queue.after(PLAN_DELAY, Topic::Plan);
     }
 }

@@ -14,13 +14,13 @@ use hostler_api::{
 };
 
 use super::{
-    agenda::Topic,
     closed::rule_name,
     context::{Context, Effect, Timer},
     holders::{ClaimOwnership, ownership},
     objects::{AllocatedClaim, Amounts, DeviceKey, device_key, owner_of_first_pod},
     placeholder::{has_part, placeholder_name},
     reservation::Reservation,
+    topics::Topic,
     vacant::state_of_vacant,
 };
 

@@ -7,16 +7,17 @@ use hostler_allocator::plan::{CutShort, PlanOptions};
 use hostler_api::{Doubling, reservation::ReservedDevice};
 
 use super::{
-    agenda::Topic,
-    candidates::{asked, is_free_still, own_parts, promised, shared, taken, waiting, wish},
+    candidates::{asked, candidate, is_free_still, own_parts, promised, shared, taken, waiting},
     closing::Closing,
     context::Context,
     core::HoldCore,
     event::HoldCommand,
+    no_devices::NoDevices,
     objects::{DeviceKey, device_key},
     preemption::evictions_for,
-    question::{HoldAnswer, HoldAsked, HoldQuestion, HoldWish, NoDevices},
+    question::{CandidateKey, HoldAnswer, HoldCandidate, HoldQuestion},
     reservation::CutPause,
+    topics::Topic,
 };
 
 /// Time for which devices are left alone that the planner took for free and that are taken.
@@ -30,8 +31,8 @@ impl HoldCore {
     /// Notes news of the cluster: candidates are planned again, at once if more may fit than before.
     pub(super) fn facts_changed(&mut self, gains: u64) {
         match std::mem::replace(&mut self.gains, gains) == gains {
-            true => self.agenda.inventory_changed(),
-            false => self.agenda.gained(self.questions.cost),
+            true => self.queue.inventory_changed(),
+            false => self.queue.gained(self.questions.cost),
         }
     }
 
@@ -41,42 +42,43 @@ impl HoldCore {
             self.questions.is_wanted = true;
             return;
         }
-        self.agenda.refreshed();
-        let now = self.agenda.now;
+        self.queue.refreshed();
+        let now = self.queue.now;
         self.avoided.retain(|_, until| *until > now);
         let waiting = self.decide(waiting);
         let turn = self.next_turn(&waiting);
         // A candidate that depends on objects which are being read waits: it takes nothing from other candidates, and
         // they take nothing from it.
-        let wishes: Vec<HoldWish> = self.decide(|cx| turn.into_iter().filter_map(|asked| wish(cx, asked)).collect());
-        if wishes.is_empty() {
+        let candidates: Vec<HoldCandidate> =
+            self.decide(|cx| turn.into_iter().filter_map(|asked| candidate(cx, asked)).collect());
+        if candidates.is_empty() {
             return;
         }
         self.questions.last += 1;
         self.questions.open = Some(self.questions.last);
         self.questions.asked_at = now;
-        let question = question(&self.context(), self.questions.last, waiting, wishes);
+        let question = question(&self.context(), self.questions.last, waiting, candidates);
         self.commands.push(HoldCommand::Plan(Box::new(question)));
     }
 
     /// Selects the candidates of the next question. A candidate that was cut short shares its question only with those
     /// of its own namespace: the others wait for one box of time at most.
-    fn next_turn(&mut self, waiting: &[HoldAsked]) -> Vec<HoldAsked> {
-        let now = self.agenda.now;
-        let pause = |asked: &HoldAsked| self.reservations.get(&asked.name).and_then(|it| it.cut_short);
-        let (hard, others): (Vec<&HoldAsked>, Vec<&HoldAsked>) =
+    fn next_turn(&mut self, waiting: &[CandidateKey]) -> Vec<CandidateKey> {
+        let now = self.queue.now;
+        let pause = |asked: &CandidateKey| self.reservations.get(&asked.name).and_then(|it| it.cut_short);
+        let (hard, others): (Vec<&CandidateKey>, Vec<&CandidateKey>) =
             waiting.iter().partition(|asked| pause(asked).is_some());
-        let mut due: Vec<(Duration, &HoldAsked)> = hard
+        let mut due: Vec<(Duration, &CandidateKey)> = hard
             .into_iter()
             .filter_map(|asked| Some((pause(asked)?.until, asked)))
             .filter(|(until, _)| *until <= now)
             .collect();
         due.sort_by_key(|(until, _)| *until);
-        let namespace_of = |asked: &HoldAsked| self.reservations.get(&asked.name).map(|it| it.object.namespace());
+        let namespace_of = |asked: &CandidateKey| self.reservations.get(&asked.name).map(|it| it.object.namespace());
         let first = due.first().map(|(_, asked)| namespace_of(asked));
         let is_hard = first.is_some() && (others.is_empty() || !self.questions.was_hard);
         let all = due.len();
-        let chosen: Vec<HoldAsked> = match is_hard {
+        let chosen: Vec<CandidateKey> = match is_hard {
             true => {
                 due.into_iter().filter(|(_, it)| Some(namespace_of(it)) == first).map(|(_, it)| it.clone()).collect()
             }
@@ -93,17 +95,17 @@ impl HoldCore {
             return;
         }
         self.questions.open = None;
-        self.questions.cost = self.agenda.now.saturating_sub(self.questions.asked_at);
-        self.agenda.refreshed();
+        self.questions.cost = self.queue.now.saturating_sub(self.questions.asked_at);
+        self.queue.refreshed();
         if std::mem::take(&mut self.questions.has_more) {
             self.plan_soon();
         }
         if std::mem::take(&mut self.questions.is_wanted) {
             self.decide_about_all();
-            self.agenda.gained(self.questions.cost);
+            self.queue.gained(self.questions.cost);
         }
         if answer.found.is_empty() {
-            return self.agenda.after(ASK_AGAIN, Topic::Plan);
+            return self.queue.after(ASK_AGAIN, Topic::Plan);
         }
         let mut taken = taken(&self.context(), answer.found.iter().map(|(asked, _)| asked));
         let (mut refused, mut is_sound) = (Vec::new(), true);
@@ -124,7 +126,7 @@ impl HoldCore {
 
     /// Proposes the answer's devices. An answer is about the cluster at the time of the question; candidates that have
     /// changed since are asked about anew. Returns true if all of the devices are free.
-    fn propose(&mut self, asked: &HoldAsked, devices: Vec<ReservedDevice>, taken: &mut BTreeSet<DeviceKey>) -> bool {
+    fn propose(&mut self, asked: &CandidateKey, devices: Vec<ReservedDevice>, taken: &mut BTreeSet<DeviceKey>) -> bool {
         let is_current = self.is_current(asked);
         let cx = self.context();
         let own = cx.reservation(&asked.name).map(|it| own_parts(&cx, it, &asked.replicas)).unwrap_or_default();
@@ -138,7 +140,7 @@ impl HoldCore {
             (reservation.problem, reservation.is_without_free, reservation.cut_short) = (None, false, None);
             reservation.victims = if reservation.object.spec.preempts() { evictions } else { Vec::new() };
             reservation.proposal = Some(devices);
-            self.agenda.now(Topic::Reservation(asked.name.clone()));
+            self.queue.now(Topic::Reservation(asked.name.clone()));
             return true;
         }
         // A plan may name a device that is left alone, since the device goes with a pod that makes room: to ask again
@@ -146,7 +148,7 @@ impl HoldCore {
         let again = lost.iter().find(|device| is_current && self.avoided.contains_key(*device)).cloned();
         // The planner may go on taking for free what a claim has: it does not know of a device that was shared when the
         // claim got its part, and is not any more.
-        let until = self.agenda.now + LEAVE_ALONE;
+        let until = self.queue.now + LEAVE_ALONE;
         self.avoided.extend(lost.into_iter().map(|device| (device, until)));
         match &again {
             Some(device) => {
@@ -159,8 +161,8 @@ impl HoldCore {
     }
 
     /// Notes that there are no devices for a Reservation.
-    fn refuse(&mut self, asked: &HoldAsked, none: NoDevices) {
-        let (is_current, now) = (self.is_current(asked), self.agenda.now);
+    fn refuse(&mut self, asked: &CandidateKey, none: NoDevices) {
+        let (is_current, now) = (self.is_current(asked), self.queue.now);
         let Some(reservation) = self.reservations.get_mut(&asked.name) else { return };
         if !is_current {
             return self.plan_soon();
@@ -174,26 +176,26 @@ impl HoldCore {
         }
         reservation.problem = Some(none.problem);
         if is_cut_short {
-            self.agenda.after(pause, Topic::Plan);
+            self.queue.after(pause, Topic::Plan);
         }
-        self.agenda.now(Topic::Reservation(asked.name.clone()));
+        self.queue.now(Topic::Reservation(asked.name.clone()));
     }
 
     /// True if the question about the Reservation would be the same now.
-    fn is_current(&mut self, asked_then: &HoldAsked) -> bool {
+    fn is_current(&mut self, asked_then: &CandidateKey) -> bool {
         let now = self.decide(|cx| asked(cx, cx.reservation(&asked_then.name)?));
-        now.is_some_and(|now| HoldAsked { has_victims: asked_then.has_victims, ..now } == *asked_then)
+        now.is_some_and(|now| CandidateKey { has_victims: asked_then.has_victims, ..now } == *asked_then)
     }
 }
 
-fn question(cx: &Context<'_>, number: u64, waiting: Vec<HoldAsked>, wishes: Vec<HoldWish>) -> HoldQuestion {
+fn question(cx: &Context<'_>, number: u64, waiting: Vec<CandidateKey>, candidates: Vec<HoldCandidate>) -> HoldQuestion {
     let settings = cx.settings;
     let promised_to_others = taken(cx, waiting.iter());
-    let of_wishes = taken(cx, wishes.iter().map(|wish| &wish.asked));
+    let of_candidates = taken(cx, candidates.iter().map(|candidate| &candidate.asked));
     HoldQuestion {
         number,
-        promised: promised(cx, &wishes),
-        own_of_others: of_wishes.difference(&promised_to_others).cloned().collect(),
+        promised: promised(cx, &candidates),
+        own_of_others: of_candidates.difference(&promised_to_others).cloned().collect(),
         taken: promised_to_others,
         shared: shared(cx),
         closing: Closing {
@@ -204,6 +206,6 @@ fn question(cx: &Context<'_>, number: u64, waiting: Vec<HoldAsked>, wishes: Vec<
         },
         options: PlanOptions { names_devices: true, ..settings.plan.clone() },
         asker_box: settings.asker_box,
-        wishes,
+        candidates,
     }
 }

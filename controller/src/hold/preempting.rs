@@ -10,7 +10,7 @@ use hostler_api::reservation::ReservedDevice;
 use super::{
     budgets::{by_budgets, violations},
     objects::DeviceKey,
-    question::{HoldQuestion, PlannedWish},
+    question::{HoldQuestion, PlannedCandidate},
     victims::{Victim, who_goes},
 };
 
@@ -22,11 +22,12 @@ impl HoldQuestion {
     pub(super) fn found_by_preemption(
         &self,
         facts: &ClusterFacts,
-        wish: &PlannedWish<'_>,
+        candidate: &PlannedCandidate<'_>,
         taken: &BTreeSet<DeviceKey>,
     ) -> Option<Vec<ReservedDevice>> {
-        let without = |victims: &[Victim]| self.found_without(facts, wish, victims, taken);
-        let all: Vec<Victim> = wish.victims().iter().filter(|it| self.closing.can_close_all_of(it)).cloned().collect();
+        let without = |victims: &[Victim]| self.found_without(facts, candidate, victims, taken);
+        let all: Vec<Victim> =
+            candidate.victims().iter().filter(|it| self.closing.can_close_all_of(it)).cloned().collect();
         without(&all)?;
         let mut best: Option<(usize, Vec<ReservedDevice>)> = None;
         for victims in by_budgets(&all) {

@@ -9,13 +9,13 @@ use hostler_api::{
 };
 
 use super::{
-    agenda::Topic,
     budgets::{about, pod_budgets},
     context::{Context, Effect},
     known::PodKnowledge,
     objects::{DeviceKey, device_key},
     priorities::priority_of,
     reservation::{Problem, Reservation},
+    topics::Topic,
     victims::{MOST_READ, Victim},
 };
 

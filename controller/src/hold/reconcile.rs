@@ -12,7 +12,6 @@ use hostler_api::{
 use hostler_cluster::{from_rfc3339, since_1970};
 
 use super::{
-    agenda::{RECONCILE_AGAIN, Topic},
     closed::fence_topic,
     conflicts::{conflicts, is_in_conflict, is_strangers, released},
     context::{Context, Effect, Timer},
@@ -26,6 +25,7 @@ use super::{
     pods::owners_to_annotate,
     reservation::Reservation,
     status::{NewStatus, OpenFacts},
+    topics::{RECONCILE_AGAIN, Topic},
     writes::{HoldWrite, WrittenReservation},
 };
 

@@ -10,7 +10,7 @@ use hostler_api::reservation::{
 
 use super::{
     objects::{DeviceKey, ReservationObject, device_key},
-    writes::HoldNotice,
+    writes::HoldEventNote,
 };
 
 /// Events that were recorded about a Reservation.
@@ -32,30 +32,30 @@ impl RecordedEvents {
     }
 
     /// Returns the Events that follow from the status of a Reservation.
-    pub(super) fn news(&mut self, object: &ReservationObject) -> Vec<HoldNotice> {
-        let mut news: Vec<HoldNotice> = self.lack_of_devices(object).into_iter().collect();
+    pub(super) fn news(&mut self, object: &ReservationObject) -> Vec<HoldEventNote> {
+        let mut news: Vec<HoldEventNote> = self.lack_of_devices(object).into_iter().collect();
         news.extend(self.conflict(object));
         news.extend(self.stand(object));
         news
     }
 
     /// Records each reason once until there are devices: a Reservation can wait for ever.
-    fn lack_of_devices(&mut self, object: &ReservationObject) -> Option<HoldNotice> {
+    fn lack_of_devices(&mut self, object: &ReservationObject) -> Option<HoldEventNote> {
         let ready = object.status.condition(Type::Ready)?;
         let lack = object.status.lack_of_devices().filter(|_| ready.reason == Reason::Unschedulable.as_str())?;
         let is_news = self.lacks.insert(lack.reason.clone());
-        is_news.then(|| HoldNotice::of(object, true, Reason::Unschedulable.as_str(), lack.message.clone()))
+        is_news.then(|| HoldEventNote::of(object, true, Reason::Unschedulable.as_str(), lack.message.clone()))
     }
 
-    fn conflict(&mut self, object: &ReservationObject) -> Option<HoldNotice> {
+    fn conflict(&mut self, object: &ReservationObject) -> Option<HoldEventNote> {
         let conflicts = conflicts(&object.status);
         let is_news = !conflicts.is_subset(&self.conflicts);
         self.conflicts = conflicts;
         let settled = object.status.condition(Type::Settled).filter(|_| is_news)?;
-        Some(HoldNotice::of(object, true, Reason::Conflict.as_str(), settled.message.clone()))
+        Some(HoldEventNote::of(object, true, Reason::Conflict.as_str(), settled.message.clone()))
     }
 
-    fn stand(&mut self, object: &ReservationObject) -> Option<HoldNotice> {
+    fn stand(&mut self, object: &ReservationObject) -> Option<HoldEventNote> {
         let (news, status) = (stand(&object.status)?, &object.status);
         if self.stand.as_ref() == Some(&news) {
             return None;
@@ -66,7 +66,7 @@ impl RecordedEvents {
         let ready = status.condition(Type::Ready)?;
         self.stand = Some(news);
         let (reason, is_warning) = recorded_reason(&ready.reason)?;
-        Some(HoldNotice::of(object, is_warning, reason.as_str(), ready.message.clone()))
+        Some(HoldEventNote::of(object, is_warning, reason.as_str(), ready.message.clone()))
     }
 }
 

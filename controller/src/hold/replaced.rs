@@ -3,10 +3,10 @@
 use hostler_api::ObjectKey;
 
 use super::{
-    agenda::RECONCILE_AGAIN,
     context::{Context, Effect, Timer},
     known::PodKnowledge,
     reservation::Reservation,
+    topics::RECONCILE_AGAIN,
 };
 
 /// Node of the pod that a Reservation moves.

@@ -9,13 +9,13 @@
 //! Nothing is remembered: the next step follows from the objects on the server. The order of all writes:
 //! docs/reservations.md.
 
+mod context;
 mod decide;
-mod keeper;
 mod objects;
+mod reconciler;
 mod release;
-mod sight;
 mod status;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::keeper::start;
+pub(crate) use self::reconciler::start;

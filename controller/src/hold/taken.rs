@@ -11,10 +11,15 @@ use hostler_api::{
     },
 };
 
-use super::{
-    objects::{DeviceKey, ReservationObject, device_key},
-    question::OwnPart,
-};
+use super::objects::{DeviceKey, ReservationObject, device_key};
+
+/// A part that a Reservation keeps already.
+#[derive(Clone, Debug)]
+pub(super) struct OwnPart {
+    pub(super) device: ReservedDevice,
+    /// True if a claim has the part: the facts count it already.
+    pub(super) is_given: bool,
+}
 
 /// The devices that these Reservations keep, or are about to keep. Devices that an owner has already are in its claim.
 pub(crate) fn taken_by_reservations<'a>(

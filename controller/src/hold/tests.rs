@@ -19,11 +19,11 @@ mod preemption;
 mod questions;
 mod quotas;
 mod random;
+mod recorded;
 mod rules;
 mod scenarios;
 mod server;
 mod shares;
-mod telling;
 mod unreadable;
 mod world;
 

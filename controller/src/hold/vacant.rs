@@ -5,10 +5,10 @@ use std::time::Duration;
 use hostler_api::reservation::{ReservedDevice, ReservedDeviceState as State};
 
 use super::{
-    agenda::Topic,
     context::{Context, Effect, Timer},
     objects::{DeviceKey, device_key},
     reservation::Reservation,
+    topics::Topic,
 };
 
 /// Time for which a device is left alone that could not be closed: its node does not answer, or cannot close the

@@ -63,7 +63,7 @@ pub(crate) enum PodWrite {
 
 /// An Event about a Reservation.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct HoldNotice {
+pub(crate) struct HoldEventNote {
     pub(crate) name: String,
     pub(crate) uid: String,
     pub(crate) is_warning: bool,
@@ -81,7 +81,7 @@ impl PodWrite {
     }
 }
 
-impl HoldNotice {
+impl HoldEventNote {
     /// An Event about a Reservation.
     pub(crate) fn of(object: &ReservationObject, is_warning: bool, reason: &'static str, message: String) -> Self {
         Self { name: object.name.clone(), uid: object.uid.clone(), is_warning, reason, message }

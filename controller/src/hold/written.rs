@@ -4,14 +4,14 @@ use hostler_api::{ObjectKey, reservation::RESERVATION_ALLOCATED};
 use hostler_reconcile::WriteOutcome;
 
 use super::{
-    agenda::Topic,
     core::HoldCore,
     event::HoldCommand,
     evictions::{answer_of, take_answer},
     known::PodKnowledge,
     refusals::Refusals,
     reservations::Related,
-    writes::{HoldNotice, HoldTarget, HoldWrite, PodWrite},
+    topics::Topic,
+    writes::{HoldEventNote, HoldTarget, HoldWrite, PodWrite},
 };
 
 impl HoldTarget {
@@ -34,8 +34,8 @@ impl HoldCore {
             HoldTarget::Reservation(_) | HoldTarget::NodeFences(_) => false,
             HoldTarget::Rule(name) => *outcome == WriteOutcome::Gone && !self.cluster.rules.contains_key(name),
         };
-        let write = self.writes.ended(&target, self.agenda.now, *outcome == WriteOutcome::Done || is_over);
-        self.agenda.now(target.topic());
+        let write = self.writes.ended(&target, self.queue.now, *outcome == WriteOutcome::Done || is_over);
+        self.queue.now(target.topic());
         match (target, write) {
             (HoldTarget::Reservation(name), write) => self.reservation_written(&name, write.as_ref(), outcome),
             (HoldTarget::Pod(pod), Some(HoldWrite::Pod(PodWrite::Evict { uid, .. }))) => {
@@ -66,7 +66,7 @@ impl HoldCore {
         reservation.proposal = None;
         if let WriteOutcome::Refused(why) | WriteOutcome::Forbidden(why) = outcome {
             let message = format!("the API server refused a change of the Reservation: {why}");
-            self.commands.push(HoldCommand::Tell(HoldNotice::of(&reservation.object, true, "Failed", message)));
+            self.commands.push(HoldCommand::Tell(HoldEventNote::of(&reservation.object, true, "Failed", message)));
         }
     }
 
@@ -78,7 +78,7 @@ impl HoldCore {
             let Some(reservation) = self.reservations.get_mut(&name) else { continue };
             let notice = take_answer(reservation, pod, uid, &answer);
             self.commands.extend(notice.map(HoldCommand::Tell));
-            self.agenda.now(Topic::Reservation(name));
+            self.queue.now(Topic::Reservation(name));
         }
     }
 
@@ -87,9 +87,9 @@ impl HoldCore {
             WriteOutcome::Failed(_) | WriteOutcome::Dropped(_) => return,
             // The role may come, or a server that has just started may not have read it yet.
             WriteOutcome::Refused(_) | WriteOutcome::Forbidden(_) => {
-                let pause = self.annotating.again(self.agenda.now);
+                let pause = self.annotating.again(self.queue.now);
                 for reservation in self.reservations.related_to(&Related::Pod(pod.clone())) {
-                    self.agenda.after(pause, Topic::Reservation(reservation.object.name.clone()));
+                    self.queue.after(pause, Topic::Reservation(reservation.object.name.clone()));
                 }
                 return;
             }

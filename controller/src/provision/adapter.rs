@@ -33,9 +33,9 @@ use super::{
     attach::{Attach, AttachCall},
     check::{CheckAnswer, CheckBatch},
     clock::ProvisionMoment,
+    context::{Keeping, ProvisionContext},
     core::{ProvisionCore, ProvisionSettings},
     event::{FinalizerWrite, ProvisionCommand, ProvisionEvent, ReservationWrite, StatusWrite, WriteOutcome},
-    sight::{Keeping, ProvisionSight},
 };
 use crate::{
     COMPONENT,
@@ -221,13 +221,13 @@ impl<'a> ProvisionTerm<'a> {
         let now = ProvisionMoment { wall: SystemTime::now(), steady: self.began.elapsed() };
         self.wake = None;
         let keeping = self.parts.keeping(&view);
-        let sight = ProvisionSight {
+        let cx = ProvisionContext {
             objects: &view.provisioning,
             reservations: &view.reservations,
             facts: &view.facts,
             keeping: &keeping,
         };
-        for command in self.core.step(now, &sight, event) {
+        for command in self.core.step(now, &cx, event) {
             match command {
                 ProvisionCommand::Write(write) => self.queue.push_back(ProvisionWrite::Status(write)),
                 ProvisionCommand::Keep(write) => self.queue.push_back(ProvisionWrite::Reservation(write)),

@@ -10,9 +10,9 @@ use hostler_api::reservation::ReservedDeviceState;
 
 use super::{
     booking::{BookedPart, tolerates},
+    context::ProvisionContext,
     membership::members,
     objects::{ConsumerPod, SeenRequest},
-    sight::ProvisionSight,
 };
 use crate::hold::ReservationObject;
 
@@ -21,25 +21,25 @@ pub(super) fn waiting(
     request: &SeenRequest,
     sets: &[PodSet],
     open: &[(&BookedPart, &Arc<ReservationObject>)],
-    sight: &ProvisionSight<'_>,
+    cx: &ProvisionContext<'_>,
 ) -> Vec<u32> {
-    let came = members(request, sets, sight.objects.consumers_of(&request.key), sight);
+    let came = members(request, sets, cx.objects.consumers_of(&request.key), cx);
     let of_set = |(at, pods): (usize, Vec<&ConsumerPod>)| {
         let kept: Vec<&ReservationObject> =
             open.iter().filter(|(part, _)| part.set == at).map(|(_, known)| &***known).collect();
-        let done = pods.into_iter().filter(|pod| needs_nothing(pod, &kept, sight)).count();
+        let done = pods.into_iter().filter(|pod| needs_nothing(pod, &kept, cx)).count();
         sets[at].count.saturating_sub(u32::try_from(done).unwrap_or(u32::MAX))
     };
     came.into_iter().enumerate().map(of_set).collect()
 }
 
 /// Returns true if a pod has all its devices, or can never have one of the kept devices.
-fn needs_nothing(pod: &ConsumerPod, kept: &[&ReservationObject], sight: &ProvisionSight<'_>) -> bool {
+fn needs_nothing(pod: &ConsumerPod, kept: &[&ReservationObject], cx: &ProvisionContext<'_>) -> bool {
     // A claim that does not exist yet may tolerate kept devices.
     if pod.claims.len() < pod.shape.claims_made() {
         return false;
     }
-    let claims: Option<Vec<_>> = pod.claims.iter().map(|claim| sight.facts.claim(claim)).collect();
+    let claims: Option<Vec<_>> = pod.claims.iter().map(|claim| cx.facts.claim(claim)).collect();
     let Some(claims) = claims else { return false };
     let waits = |value: &str| claims.iter().any(|it| it.devices.is_none() && tolerates(&it.spec, value));
     let mut values = kept.iter().filter_map(|it| it.status.toleration_value.as_deref());

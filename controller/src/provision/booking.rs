@@ -28,9 +28,9 @@ use serde_json::json;
 
 use super::{
     check::PodDevice,
+    context::{ProvisionContext, Reservations},
     event::{NewReservation, ReservationWrite},
     objects::SeenRequest,
-    sight::{ProvisionSight, Reservations},
     status::RESERVATION,
 };
 use crate::hold::{ReservationObject, WrittenReservation};
@@ -246,13 +246,13 @@ fn new_reservation(request: &SeenRequest, part: &BookedPart, set: &PodSet, booki
 }
 
 /// Returns the Reservations that a request still needs after some of its pods have come.
-pub(super) fn need(request: &SeenRequest, sets: &[PodSet], sight: &ProvisionSight<'_>) -> BookingNeed {
+pub(super) fn need(request: &SeenRequest, sets: &[PodSet], cx: &ProvisionContext<'_>) -> BookingNeed {
     let mut need = BookingNeed::default();
     let parts = parts(request);
     let mut free: BTreeMap<usize, u32> = BTreeMap::new();
     let mut open: Vec<(&BookedPart, &Arc<ReservationObject>)> = Vec::new();
     for part in &parts {
-        match own(request, &part.name, sight.reservations) {
+        match own(request, &part.name, cx.reservations) {
             Some(known) if known.status.phase == Phase::Succeeded => {}
             Some(known) if known.status.phase != Phase::Failed && !known.is_deleting => {
                 *free.entry(part.set).or_default() += unserved(known);
@@ -265,7 +265,7 @@ pub(super) fn need(request: &SeenRequest, sets: &[PodSet], sight: &ProvisionSigh
             }
         }
     }
-    let waiting = super::arrive::waiting(request, sets, &open, sight);
+    let waiting = super::arrive::waiting(request, sets, &open, cx);
     // The last Reservations shrink first: devices for the first pods stay kept.
     for (part, known) in open.iter().rev() {
         let spare = free.get(&part.set).copied().unwrap_or_default();

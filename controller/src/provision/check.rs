@@ -17,8 +17,8 @@ use hostler_api::{ObjectKey, reservation::PlannedDevice};
 use super::{
     attach::{Attach, AttachOffer, AttachPlan, AttachSearch, AttachStep},
     class::ProvisionClass,
+    messages::{self, Attachable},
     plan_hash::{placements, plan_hash},
-    words::{self, Attachable},
 };
 use crate::hold::{DeviceKey, add_taken};
 
@@ -266,22 +266,22 @@ fn with_booked(
 /// Returns the verdict of a search for steps.
 fn attaching(found: Result<Vec<AttachStep>, usize>, plan: &Plan, candidate: &CheckCandidate) -> CheckVerdict {
     match found {
-        Ok(steps) => CheckVerdict::Attachable(AttachPlan { message: words::attachable(&steps), steps }),
-        Err(offers) => CheckVerdict::NotFound(words::lacking(plan, candidate.class, Attachable::TooLittle(offers))),
+        Ok(steps) => CheckVerdict::Attachable(AttachPlan { message: messages::attachable(&steps), steps }),
+        Err(offers) => CheckVerdict::NotFound(messages::lacking(plan, candidate.class, Attachable::TooLittle(offers))),
     }
 }
 
 fn verdict(candidate: &CheckCandidate, plan: &Plan) -> CheckVerdict {
     match plan.verdict() {
         Verdict::Fits => CheckVerdict::Found(FoundCapacity {
-            message: words::found(plan),
-            nodes: words::nodes(plan),
-            node: words::only_node(plan),
+            message: messages::found(plan),
+            nodes: messages::nodes(plan),
+            node: messages::only_node(plan),
             plan_hash: plan_hash(&placements(plan)),
             devices: plan.sets.iter().map(pod_devices).collect(),
         }),
-        Verdict::DoesNotFit => CheckVerdict::NotFound(words::lacking(plan, candidate.class, attachable(candidate))),
-        Verdict::Undecided => CheckVerdict::Undecided(words::undecided(plan)),
+        Verdict::DoesNotFit => CheckVerdict::NotFound(messages::lacking(plan, candidate.class, attachable(candidate))),
+        Verdict::Undecided => CheckVerdict::Undecided(messages::undecided(plan)),
     }
 }
 

@@ -15,6 +15,7 @@ use super::{
     check::{Attaching, CheckBatch, CheckCandidate, CheckVerdict},
     class::{ProvisionClass, ProvisionClasses},
     clock::ProvisionMoment,
+    context::ProvisionContext,
     decide::{Decision, is_over},
     event::{FinalizerWrite, ProvisionCommand, ProvisionEvent, ReservationWrite, StatusWrite},
     gains::GainWatch,
@@ -23,7 +24,6 @@ use super::{
     orphans::OrphanedBookings,
     parameters::RequestParameters,
     room::booked,
-    sight::ProvisionSight,
     status::{TERM, notices, said},
     turn::WriteTurn,
 };
@@ -91,43 +91,43 @@ impl ProvisionCore {
         }
     }
 
-    /// Handles an event and returns commands. `sight` is the state of the cluster.
+    /// Handles an event and returns commands. `cx` is the state of the cluster.
     pub(crate) fn step(
         &mut self,
         now: ProvisionMoment,
-        sight: &ProvisionSight<'_>,
+        cx: &ProvisionContext<'_>,
         event: ProvisionEvent,
     ) -> Vec<ProvisionCommand> {
         self.began.get_or_insert(now.steady);
         self.wake = None;
         let mut commands = self.take(now, event);
-        let ours = self.ours(sight.objects);
-        let going = going(sight.objects);
+        let ours = self.ours(cx.objects);
+        let going = going(cx.objects);
         let known: BTreeSet<&str> = ours.iter().map(|(it, _)| it).chain(&going).map(|it| it.uid()).collect();
         self.memories.retain(|uid, _| known.contains(&**uid));
-        self.look_again(&ours, now, sight);
-        let (orphaned, due) = self.orphans.see(now.steady, sight);
+        self.look_again(&ours, now, cx);
+        let (orphaned, due) = self.orphans.see(now.steady, cx);
         self.wake(due);
         let (mut candidates, mut calls) = (Vec::new(), Vec::new());
         for (request, class) in &ours {
-            let mut decision = self.decide(request, now, sight);
+            let mut decision = self.decide(request, now, cx);
             let keep = std::mem::take(&mut decision.keep);
-            commands.extend(self.keep(keep, now, sight).map(ProvisionCommand::Keep));
+            commands.extend(self.keep(keep, now, cx).map(ProvisionCommand::Keep));
             calls.append(&mut decision.calls);
             candidates.extend(decision.wanted.take().map(|sets| self.candidate(request, *class, sets)));
             self.wake(decision.due);
             commands.extend(self.write(request, decision, now));
         }
         for request in &going {
-            let mut decision = self.release(request, now, sight);
+            let mut decision = self.release(request, now, cx);
             calls.append(&mut decision.calls);
             let keep = std::mem::take(&mut decision.keep);
-            commands.extend(self.keep(keep, now, sight).map(ProvisionCommand::Keep));
+            commands.extend(self.keep(keep, now, cx).map(ProvisionCommand::Keep));
             self.wake(decision.due);
             commands.extend(self.write(request, decision, now));
         }
-        commands.extend(self.keep(orphaned, now, sight).map(ProvisionCommand::Keep));
-        commands.extend(self.call(calls, &ours, &going, now, sight).map(ProvisionCommand::Call));
+        commands.extend(self.keep(orphaned, now, cx).map(ProvisionCommand::Keep));
+        commands.extend(self.call(calls, &ours, &going, now, cx).map(ProvisionCommand::Call));
         // The request that was planned last comes last, so that no request waits for ever behind others that get no
         // again and again.
         candidates.sort_by_key(|(turn, _)| *turn);
@@ -137,10 +137,10 @@ impl ProvisionCore {
         candidates.truncate(self.settings.batch);
         // A Reservation without a write in flight or a pause needs no entry.
         self.kept.retain(|name, turn| {
-            let seen = sight.reservations.get(name).map(|it| &*it.version);
+            let seen = cx.reservations.get(name).map(|it| &*it.version);
             !turn.is_current(seen, now.steady)
         });
-        commands.extend(self.check(&ours, candidates, now, sight).map(ProvisionCommand::Check));
+        commands.extend(self.check(&ours, candidates, now, cx).map(ProvisionCommand::Check));
         if self.check.is_none() && !is_waited_for {
             self.gains.rests(now.steady);
         }
@@ -213,16 +213,16 @@ impl ProvisionCore {
         &mut self,
         ours: &[(Arc<SeenRequest>, ProvisionClass)],
         now: ProvisionMoment,
-        sight: &ProvisionSight<'_>,
+        cx: &ProvisionContext<'_>,
     ) {
         let booked = ours.iter().filter(|(request, _)| self.is_booked(request));
         let booked = booked.map(|(request, _)| request.uid().to_owned()).collect();
-        if self.gains.see(now.steady, sight, booked) {
+        if self.gains.see(now.steady, cx, booked) {
             self.memories.values_mut().for_each(|memory| memory.gained(now.steady));
         }
     }
 
-    fn decide(&mut self, request: &SeenRequest, now: ProvisionMoment, sight: &ProvisionSight<'_>) -> Decision {
+    fn decide(&mut self, request: &SeenRequest, now: ProvisionMoment, cx: &ProvisionContext<'_>) -> Decision {
         let memory = match self.memories.entry(request.uid().to_owned()) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => new.insert(RequestMemory::new(request, now)),
@@ -233,10 +233,10 @@ impl ProvisionCore {
         memory.opened_by = self.orphans.opened_by(&request.key);
         let mut decision = match longer_than(self.settings.longest_booking, request) {
             Some(problem) => Decision::failed(Reason::FailedToCreatePods, problem),
-            None => Decision::about(request, memory, now, sight, &self.attach),
+            None => Decision::about(request, memory, now, cx, &self.attach),
         };
         if decision.finalizers.is_none() {
-            decision.clear(request, memory, &self.attach, sight);
+            decision.clear(request, memory, &self.attach, cx);
         }
         let is_over = is_over(request);
         let named: Vec<String> = match is_over {
@@ -244,7 +244,7 @@ impl ProvisionCore {
             false => parts(request).into_iter().map(|part| part.name).collect(),
         };
         let is_done = is_over || request.status.is(Type::Provisioned);
-        decision.keep.extend(taken_back(request, sight.reservations, &named, is_done));
+        decision.keep.extend(taken_back(request, cx.reservations, &named, is_done));
         if decision.is_open {
             decision.details.insert(TERM, self.settings.term.clone());
         }
@@ -259,12 +259,12 @@ impl ProvisionCore {
         &mut self,
         writes: Vec<ReservationWrite>,
         now: ProvisionMoment,
-        sight: &ProvisionSight<'_>,
+        cx: &ProvisionContext<'_>,
     ) -> impl Iterator<Item = ReservationWrite> {
         let mut begun = Vec::new();
         for write in writes {
             let turn = self.kept.entry(write.name().to_owned()).or_default();
-            let seen = sight.reservations.get(write.name()).map(|it| &*it.version);
+            let seen = cx.reservations.get(write.name()).map(|it| &*it.version);
             if turn.is_current(seen, now.steady) {
                 turn.begins();
                 begun.push(write);
@@ -279,10 +279,10 @@ impl ProvisionCore {
     fn write(&mut self, request: &SeenRequest, decision: Decision, now: ProvisionMoment) -> Option<ProvisionCommand> {
         let memory = self.memories.get_mut(request.uid())?;
         let (key, version) = (request.key.clone(), request.version.clone());
-        let status = said(&request.status, &decision.words, decision.details, now.wall);
+        let status = said(&request.status, &decision.conditions, decision.details, now.wall);
         match (status, decision.finalizers) {
             (Some(status), _) => {
-                memory.write_begins(notices(request, &decision.words));
+                memory.write_begins(notices(request, &decision.conditions));
                 return Some(ProvisionCommand::Write(StatusWrite { key, version, status }));
             }
             (None, Some(finalizers)) => {
@@ -296,7 +296,7 @@ impl ProvisionCore {
     }
 
     /// Decides about a deleted request that our finalizer holds because devices may be attached for it.
-    fn release(&mut self, request: &SeenRequest, now: ProvisionMoment, sight: &ProvisionSight<'_>) -> Decision {
+    fn release(&mut self, request: &SeenRequest, now: ProvisionMoment, cx: &ProvisionContext<'_>) -> Decision {
         let memory = self.memories.entry(request.uid().to_owned()).or_insert_with(|| RequestMemory::new(request, now));
         if !memory.is_current(&request.version, now) {
             return Decision { due: memory.write_due(), ..Decision::default() };
@@ -305,10 +305,10 @@ impl ProvisionCore {
         let mut decision = Decision::default();
         if live(request).is_some() {
             // The request was never told yes, and a kept device cannot be detached.
-            decision.keep = taken_back(request, sight.reservations, &[], true);
+            decision.keep = taken_back(request, cx.reservations, &[], true);
         }
-        if live(request).is_none() || made_for(request, sight.reservations).all(|it| it.status.phase.is_over()) {
-            decision.clear(request, memory, &self.attach, sight);
+        if live(request).is_none() || made_for(request, cx.reservations).all(|it| it.status.phase.is_over()) {
+            decision.clear(request, memory, &self.attach, cx);
         }
         decision
     }
@@ -340,14 +340,14 @@ impl ProvisionCore {
         ours: &[(Arc<SeenRequest>, ProvisionClass)],
         going: &[Arc<SeenRequest>],
         now: ProvisionMoment,
-        sight: &ProvisionSight<'_>,
+        cx: &ProvisionContext<'_>,
     ) -> std::vec::IntoIter<AttachCall> {
         let is_booked = |it: &SeenRequest| it.status.is(Type::Provisioned) && !is_over(it);
         let looks = |it: &SeenRequest| !it.status.is(Type::Provisioned);
         let of_ours = ours.iter().map(|(it, _)| &**it).filter(|it| is_booked(it) || looks(it));
         let of_going = going.iter().map(|it| &**it).filter(|it| looks(it));
         let needed: BTreeSet<&str> = of_ours.chain(of_going).map(SeenRequest::uid).collect();
-        calls.extend(self.attach.spare(|uid| needed.contains(uid), now.steady, sight));
+        calls.extend(self.attach.spare(|uid| needed.contains(uid), now.steady, cx));
         let begun = self.attach.begin(calls, now.steady);
         self.wake(self.attach.due(now.steady));
         begun.into_iter()
@@ -359,7 +359,7 @@ impl ProvisionCore {
         ours: &[(Arc<SeenRequest>, ProvisionClass)],
         mut candidates: Vec<CheckCandidate>,
         now: ProvisionMoment,
-        sight: &ProvisionSight<'_>,
+        cx: &ProvisionContext<'_>,
     ) -> Option<CheckBatch> {
         if self.check.is_some() || candidates.is_empty() {
             return None;
@@ -384,12 +384,12 @@ impl ProvisionCore {
         }
         let asks = |uid: &str| candidates.iter().any(|it| it.uid == uid);
         let others = ours.iter().map(|(request, _)| request).filter(|it| !asks(it.uid()));
-        let bookings = others.clone().filter_map(|request| self.booking(request, sight)).collect();
+        let bookings = others.clone().filter_map(|request| self.booking(request, cx)).collect();
         let closed: BTreeSet<&str> = others.filter(|it| !it.status.is(Type::Provisioned)).map(|it| it.uid()).collect();
-        let mut taken = taken_by_reservations(sight.reservations.values().map(|it| &it.status));
+        let mut taken = taken_by_reservations(cx.reservations.values().map(|it| &it.status));
         taken.extend(self.attach.closed(|uid| closed.contains(uid)));
         let steps = ours.iter().filter_map(|(request, _)| live(request)).flat_map(AttachJournal::into_steps);
-        let promised = promised_by_reservations(sight.reservations.values().map(|it| &**it));
+        let promised = promised_by_reservations(cx.reservations.values().map(|it| &**it));
         let planned = steps.chain(self.attach.steps().cloned()).collect();
         let ProvisionSettings { time_box, asker_box, .. } = self.settings;
         Some(CheckBatch { number: self.checks, bookings, taken, promised, candidates, planned, time_box, asker_box })
@@ -401,8 +401,8 @@ impl ProvisionCore {
     }
 
     /// Returns the booking of a request.
-    fn booking(&self, request: &SeenRequest, sight: &ProvisionSight<'_>) -> Option<Vec<PodSet>> {
-        if self.is_booked(request) { booked(request, sight) } else { None }
+    fn booking(&self, request: &SeenRequest, cx: &ProvisionContext<'_>) -> Option<Vec<PodSet>> {
+        if self.is_booked(request) { booked(request, cx) } else { None }
     }
 
     /// True if a request has a booking: its status says so, or is about to.

@@ -18,14 +18,14 @@ use super::{
     check::{CheckVerdict, FoundCapacity},
     clock::ProvisionMoment,
     consume::{pod_sets, scheduled},
+    context::{Keeping, ProvisionContext, Reservations},
     event::ReservationWrite,
     memory::{LONGEST_PAUSE, RequestMemory},
+    messages,
     objects::{ProvisionObjects, SeenRequest},
     parameters::{RequestParameters, unusable},
     plan_hash::plan_hash,
-    sight::{Keeping, ProvisionSight, Reservations},
-    status::{ETA, NODE, NODES, PLAN_HASH, RESERVATION, StatusWord, TOLERATION},
-    words,
+    status::{ConditionChange, ETA, NODE, NODES, PLAN_HASH, RESERVATION, TOLERATION},
 };
 
 /// Time to wait for templates. Some programs create templates after the request that is to own them: Kueue did for
@@ -35,7 +35,7 @@ const TEMPLATES_COME: Duration = Duration::from_secs(60);
 /// Conditions to write for a request, and work to do.
 #[derive(Debug, Default)]
 pub(super) struct Decision {
-    pub(super) words: Vec<StatusWord>,
+    pub(super) conditions: Vec<ConditionChange>,
     pub(super) details: BTreeMap<&'static str, String>,
     /// True if the request waits for a yes.
     pub(super) is_open: bool,
@@ -64,7 +64,7 @@ impl Decision {
         request: &SeenRequest,
         memory: &mut RequestMemory,
         now: ProvisionMoment,
-        sight: &ProvisionSight<'_>,
+        cx: &ProvisionContext<'_>,
         keeper: &AttachKeeper,
     ) -> Self {
         if is_over(request) {
@@ -75,38 +75,36 @@ impl Decision {
             (Some(problem), _) | (None, Err(problem)) => return Self::failed(Reason::FailedToCreatePods, problem),
         };
         let templates_due = memory.created.reaches(TEMPLATES_COME);
-        let sets = pod_sets(request, sight.objects);
+        let sets = pod_sets(request, cx.objects);
         if request.status.is(Type::Provisioned) {
             memory.verdict = None;
             let ends = memory.answered(&request.status, now).reaches(parameters.booking);
-            return match (Self::ended(request, &parameters, ends, now, sight.objects), sets) {
+            return match (Self::ended(request, &parameters, ends, now, cx.objects), sets) {
                 (Some(decision), _) => decision,
-                (None, Ok(sets)) => Self::booked(request, &sets, ends, sight, &parameters),
+                (None, Ok(sets)) => Self::booked(request, &sets, ends, cx, &parameters),
                 (None, Err(_)) if now.steady < templates_due => {
                     Self { due: Some(templates_due.min(ends)), ..Self::default() }
                 }
                 (None, Err(template)) => Self::failed(Reason::FailedToBookCapacity, no_template(&template)),
             };
         }
-        let mut decision = Self { is_open: true, words: vec![accepted(&parameters)], ..Self::default() };
+        let mut decision = Self { is_open: true, conditions: vec![accepted(&parameters)], ..Self::default() };
         let ends = memory.created.reaches(parameters.validity);
         if let Some(journal) = live(request).filter(|_| keeper.is_there()) {
-            let steps = StepDecision { request, journal, keeper, sight, now, ends };
+            let steps = StepDecision { request, journal, keeper, cx, now, ends };
             if decision.go_on(&steps, &sets, memory, &parameters) {
                 return decision;
             }
         }
         if request.status.provisioning_class_details.contains_key(RESERVATION) && !memory.was_told_no() {
             return match sets {
-                Ok(sets) => decision.close(request, &sets, memory, now, sight, &parameters),
+                Ok(sets) => decision.close(request, &sets, memory, now, cx, &parameters),
                 Err(template) => Self::failed(Reason::FailedToBookCapacity, no_template(&template)),
             };
         }
         decision.due = memory.rests(now.steady).map(|until| until.min(ends));
         match (&memory.verdict, sets) {
-            (Some(CheckVerdict::Found(found)), Ok(sets)) => {
-                decision.found(request, found, &sets, &parameters, now, sight)
-            }
+            (Some(CheckVerdict::Found(found)), Ok(sets)) => decision.found(request, found, &sets, &parameters, now, cx),
             (Some(CheckVerdict::Attachable(plan)), Ok(_)) => decision.plan_steps(request, plan),
             (Some(verdict), _) => decision.say(verdict, &parameters),
             _ if now.steady >= ends => return Self::expired(&parameters),
@@ -115,8 +113,8 @@ impl Decision {
             (None, Ok(_)) if decision.due.is_some() => {}
             // The state of keeping devices is known soon. Earlier Reservations of the request go first: their names are
             // needed again.
-            (None, Ok(_)) if *sight.keeping == Keeping::Unknown => decision.due = Some(ends),
-            (None, Ok(_)) if made_for(request, sight.reservations).next().is_some() => decision.due = Some(ends),
+            (None, Ok(_)) if *cx.keeping == Keeping::Unknown => decision.due = Some(ends),
+            (None, Ok(_)) if made_for(request, cx.reservations).next().is_some() => decision.due = Some(ends),
             (None, Ok(sets)) => (decision.due, decision.wanted) = (Some(ends), Some(sets)),
         }
         decision
@@ -148,25 +146,25 @@ impl Decision {
         request: &SeenRequest,
         sets: &[PodSet],
         ends: Duration,
-        sight: &ProvisionSight<'_>,
+        cx: &ProvisionContext<'_>,
         parameters: &RequestParameters,
     ) -> Self {
         let named = parts(request);
         // While the state of Reservations is unknown, they must not be taken for missing.
-        if named.is_empty() || *sight.keeping == Keeping::Unknown {
+        if named.is_empty() || *cx.keeping == Keeping::Unknown {
             return Self { due: Some(ends), ..Self::default() };
         }
-        let BookingNeed { lost, names, shrinks } = need(request, sets, sight);
+        let BookingNeed { lost, names, shrinks } = need(request, sets, cx);
         if let Some(message) = lost {
-            let revoked = StatusWord::yes(Type::CapacityRevoked, Reason::CapacityLost, message.clone());
-            let over = StatusWord::yes(Type::BookingExpired, Reason::CapacityReservationTimeExpired, message);
-            return Self { words: vec![revoked, over], ..Self::default() };
+            let revoked = ConditionChange::yes(Type::CapacityRevoked, Reason::CapacityLost, message.clone());
+            let over = ConditionChange::yes(Type::BookingExpired, Reason::CapacityReservationTimeExpired, message);
+            return Self { conditions: vec![revoked, over], ..Self::default() };
         }
         let mut decision = Self { due: Some(ends), keep: shrinks, ..Self::default() };
         if names.len() < named.len() {
             decision.details.insert(RESERVATION, names.join(","));
         }
-        decision.say_what_is_left(request, sets, sight, parameters);
+        decision.say_what_is_left(request, sets, cx, parameters);
         decision
     }
 
@@ -176,25 +174,25 @@ impl Decision {
         &mut self,
         request: &SeenRequest,
         sets: &[PodSet],
-        sight: &ProvisionSight<'_>,
+        cx: &ProvisionContext<'_>,
         parameters: &RequestParameters,
     ) {
         let has = |kind: Type, reason: Reason| {
             request.status.condition(kind).is_some_and(|it| it.is_true() && it.reason == reason.as_str())
         };
         let is_revoked = has(Type::CapacityRevoked, Reason::CapacityLost);
-        let replaces = |why: &str| StatusWord::yes(Type::Provisioned, Reason::ReplacingCapacity, why);
-        match kept_devices(request, sight.reservations) {
+        let replaces = |why: &str| ConditionChange::yes(Type::Provisioned, Reason::ReplacingCapacity, why);
+        match kept_devices(request, cx.reservations) {
             KeptDevices::Lost(why) => {
-                self.words.push(replaces(&why));
-                self.words.push(StatusWord::yes(Type::CapacityRevoked, Reason::CapacityLost, why));
+                self.conditions.push(replaces(&why));
+                self.conditions.push(ConditionChange::yes(Type::CapacityRevoked, Reason::CapacityLost, why));
             }
-            KeptDevices::Replacing(why) => self.words.push(replaces(&why)),
+            KeptDevices::Replacing(why) => self.conditions.push(replaces(&why)),
             KeptDevices::Whole if is_revoked || has(Type::Provisioned, Reason::ReplacingCapacity) => {
-                self.say_kept(request, sets, parameters, sight.reservations);
+                self.say_kept(request, sets, parameters, cx.reservations);
                 if is_revoked {
                     let message = "other devices are kept in the place of those that were lost";
-                    self.words.push(StatusWord::no(Type::CapacityRevoked, Reason::CapacityReplaced, message));
+                    self.conditions.push(ConditionChange::no(Type::CapacityRevoked, Reason::CapacityReplaced, message));
                 }
             }
             KeptDevices::Closing | KeptDevices::Whole => {}
@@ -208,25 +206,25 @@ impl Decision {
         sets: &[PodSet],
         memory: &mut RequestMemory,
         now: ProvisionMoment,
-        sight: &ProvisionSight<'_>,
+        cx: &ProvisionContext<'_>,
         parameters: &RequestParameters,
     ) -> Self {
         memory.verdict = None;
         let due = memory.closing(&request.status, now).reaches(BOOKING_TAKES);
-        let state = match sight.keeping {
+        let state = match cx.keeping {
             Keeping::NotKept(why) => BookingState::Lacking(format!("devices are not kept any more: {why}")),
-            _ => state(request, sets, sight.reservations, parameters.booking, &memory.planned),
+            _ => state(request, sets, cx.reservations, parameters.booking, &memory.planned),
         };
         match state {
             // Later, the Reservation might end before the booking does.
-            BookingState::Kept if now.steady < due => self.say_kept(request, sets, parameters, sight.reservations),
+            BookingState::Kept if now.steady < due => self.say_kept(request, sets, parameters, cx.reservations),
             // An earlier request of the same name, which was not seen when there was room, still has its booking.
             BookingState::Lacking(_) if now.steady < due && memory.opened_by.is_some() => {
                 self.due = memory.opened_by.map(|at| at.min(due));
             }
             BookingState::Lacking(why) => self.say_lacking(request, why, memory, now, parameters),
             _ if now.steady >= due => {
-                let time = words::time(BOOKING_TAKES);
+                let time = messages::time(BOOKING_TAKES);
                 let why = format!("there was room, but its devices could not be closed to others within {time}");
                 self.say_lacking(request, why, memory, now, parameters);
             }
@@ -253,11 +251,11 @@ impl Decision {
     }
 
     pub(super) fn failed(reason: Reason, message: impl Into<String>) -> Self {
-        Self { words: vec![StatusWord::yes(Type::Failed, reason, message)], ..Self::default() }
+        Self { conditions: vec![ConditionChange::yes(Type::Failed, reason, message)], ..Self::default() }
     }
 
     fn expired(parameters: &RequestParameters) -> Self {
-        Self::failed(Reason::Expired, format!("no capacity was found within {}", words::time(parameters.validity)))
+        Self::failed(Reason::Expired, format!("no capacity was found within {}", messages::time(parameters.validity)))
     }
 
     /// Ends a booking that is used up, or whose time is over.
@@ -272,14 +270,14 @@ impl Decision {
         let (reason, message) = if i64::try_from(there).is_ok_and(|there| there >= pods) {
             (Reason::CapacityBookingConsumed, format!("all {pods} pods have their node"))
         } else if now.steady >= ends {
-            let time = words::time(parameters.booking);
+            let time = messages::time(parameters.booking);
             let message =
                 format!("after {time} {there} of {pods} pods have a node; for the others nothing is booked now");
             (Reason::CapacityReservationTimeExpired, message)
         } else {
             return None;
         };
-        Some(Self { words: vec![StatusWord::yes(Type::BookingExpired, reason, message)], ..Self::default() })
+        Some(Self { conditions: vec![ConditionChange::yes(Type::BookingExpired, reason, message)], ..Self::default() })
     }
 
     pub(super) fn say(&mut self, verdict: &CheckVerdict, parameters: &RequestParameters) {
@@ -302,26 +300,26 @@ impl Decision {
         sets: &[PodSet],
         parameters: &RequestParameters,
         now: ProvisionMoment,
-        sight: &ProvisionSight<'_>,
+        cx: &ProvisionContext<'_>,
     ) {
-        let names = match sight.keeping {
-            Keeping::Kept => names(request, sets, sight.facts),
+        let names = match cx.keeping {
+            Keeping::Kept => names(request, sets, cx.facts),
             Keeping::Unknown | Keeping::NotKept(_) => Vec::new(),
         };
         if names.is_empty() {
-            let why = match sight.keeping {
+            let why = match cx.keeping {
                 Keeping::NotKept(why) if sets.iter().any(can_be_kept) => Some(&**why),
                 _ => None,
             };
             return self.say_found(found, parameters, why);
         }
         let message = &found.message;
-        self.words.push(StatusWord::yes(Type::CapacityAvailable, Reason::CapacityIsFound, message));
+        self.conditions.push(ConditionChange::yes(Type::CapacityAvailable, Reason::CapacityIsFound, message));
         let closing = format!(
             "{message}; its devices are being closed to others, which takes seconds, and {} at most",
-            words::time(BOOKING_TAKES)
+            messages::time(BOOKING_TAKES)
         );
-        self.words.push(StatusWord::no(Type::Provisioned, Reason::BookingCapacity, closing));
+        self.conditions.push(ConditionChange::no(Type::Provisioned, Reason::BookingCapacity, closing));
         self.details.insert(RESERVATION, names.join(","));
         // The time stays the same until there is an answer: a time that moves would cause a write with each decision.
         self.details.insert(ETA, rfc3339(now.wall + BOOKING_TAKES));
@@ -329,14 +327,14 @@ impl Decision {
 
     fn say_found(&mut self, found: &FoundCapacity, parameters: &RequestParameters, not_kept: Option<&str>) {
         let FoundCapacity { message, nodes, node, plan_hash, .. } = found;
-        let time = words::time(parameters.booking);
+        let time = messages::time(parameters.booking);
         let why = not_kept.map(|why| format!(" ({why})")).unwrap_or_default();
         let booked = format!(
             "{message}; for {time} no other ProvisioningRequest is told the same, but nothing keeps away pods that come \
              without one{why}"
         );
-        self.words.push(StatusWord::yes(Type::Provisioned, Reason::CapacityIsFound, booked));
-        self.words.push(StatusWord::yes(Type::CapacityAvailable, Reason::CapacityIsFound, message));
+        self.conditions.push(ConditionChange::yes(Type::Provisioned, Reason::CapacityIsFound, booked));
+        self.conditions.push(ConditionChange::yes(Type::CapacityAvailable, Reason::CapacityIsFound, message));
         self.details.insert(NODES, nodes.clone());
         self.details.insert(PLAN_HASH, plan_hash.clone());
         self.details.extend(node.iter().map(|node| (NODE, node.clone())));
@@ -349,15 +347,15 @@ impl Decision {
         let mut message = format!(
             "devices for all pods of {} are kept for {}, for claims that tolerate them",
             list(&kept),
-            words::time(parameters.booking)
+            messages::time(parameters.booking)
         );
         if !others.is_empty() {
             message
                 .push_str(&format!("; for {} no other ProvisioningRequest is told the same meanwhile", list(&others)));
         }
-        self.words.push(StatusWord::yes(Type::Provisioned, Reason::CapacityIsFound, message));
+        self.conditions.push(ConditionChange::yes(Type::Provisioned, Reason::CapacityIsFound, message));
         let nodes = kept_on(request, None, all);
-        self.details.insert(NODES, words::on_nodes(&nodes));
+        self.details.insert(NODES, messages::on_nodes(&nodes));
         if let ([node], true) = (&nodes.keys().collect::<Vec<_>>()[..], others.is_empty()) {
             self.details.insert(NODE, (*node).clone());
         }
@@ -370,27 +368,27 @@ impl Decision {
             return self.say_later(reason, message);
         }
         self.is_open = false;
-        self.words.push(StatusWord::no(Type::CapacityAvailable, reason, message));
-        self.words.push(StatusWord::yes(Type::Failed, reason, format!("{message}; noRetry is true")));
+        self.conditions.push(ConditionChange::no(Type::CapacityAvailable, reason, message));
+        self.conditions.push(ConditionChange::yes(Type::Failed, reason, format!("{message}; noRetry is true")));
     }
 
     /// Tells a request no, for now.
     fn say_later(&mut self, reason: Reason, message: &str) {
-        self.words.push(StatusWord::no(Type::CapacityAvailable, reason, message));
-        let longest = words::time(LONGEST_PAUSE);
+        self.conditions.push(ConditionChange::no(Type::CapacityAvailable, reason, message));
+        let longest = messages::time(LONGEST_PAUSE);
         let message =
             format!("{message}; it is looked for again when something gets free, at the latest every {longest}");
-        self.words.push(StatusWord::no(Type::Provisioned, reason, message));
+        self.conditions.push(ConditionChange::no(Type::Provisioned, reason, message));
     }
 }
 
-fn accepted(parameters: &RequestParameters) -> StatusWord {
+fn accepted(parameters: &RequestParameters) -> ConditionChange {
     let mut message = "hostler-controller looks for capacity".to_owned();
     for remark in &parameters.remarks {
         message.push_str("; ");
         message.push_str(remark);
     }
-    StatusWord::yes(Type::Accepted, Reason::Accepted, message)
+    ConditionChange::yes(Type::Accepted, Reason::Accepted, message)
 }
 
 fn no_template(template: &str) -> String {

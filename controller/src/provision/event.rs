@@ -53,7 +53,7 @@ pub(crate) enum ProvisionCommand {
     /// Calls the implementation that attaches devices to nodes.
     Call(AttachCall),
     /// Records an Event.
-    Tell(ProvisionNotice),
+    Tell(ProvisionEventNote),
     /// Asks the planner. At most one question is in flight.
     Check(CheckBatch),
     /// Asks to be woken at this time, if no event comes before.
@@ -116,7 +116,7 @@ impl ReservationWrite {
 
 /// A message about a request.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct ProvisionNotice {
+pub(crate) struct ProvisionEventNote {
     /// The request.
     pub(crate) key: ObjectKey,
     /// The request's UID.

@@ -9,9 +9,9 @@ use std::{
 
 use hostler_api::reservation::ReservedDevice;
 
-use super::sight::{ProvisionSight, Reservations};
+use super::context::{ProvisionContext, Reservations};
 use crate::{
-    agenda::Agenda,
+    decision_queue::DecisionQueue,
     hold::{ReservationObject, taken_by_reservations},
 };
 
@@ -19,7 +19,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct GainWatch {
     /// The pauses between gains: a flood of them must not have requests planned all the time.
-    agenda: Agenda<()>,
+    queue: DecisionQueue<()>,
     /// Gains that facts counted so far. At the beginning of a term, a no waits for at most a minute anyway.
     facts: Option<u64>,
     /// The last state of Reservations. Devices are opened before their Reservation is deleted, and facts count no gain
@@ -39,7 +39,7 @@ pub(super) struct GainWatch {
 impl GainWatch {
     pub(super) fn new() -> Self {
         Self {
-            agenda: Agenda::new(()),
+            queue: DecisionQueue::new(()),
             facts: None,
             reservations: BTreeMap::new(),
             booked: BTreeSet::new(),
@@ -52,16 +52,16 @@ impl GainWatch {
 
     /// Compares the present state with the last one. Returns true if requests that were told no should be planned
     /// again.
-    pub(super) fn see(&mut self, now: Duration, sight: &ProvisionSight<'_>, booked: BTreeSet<String>) -> bool {
-        let gains = sight.facts.gains();
+    pub(super) fn see(&mut self, now: Duration, cx: &ProvisionContext<'_>, booked: BTreeSet<String>) -> bool {
+        let gains = cx.facts.gains();
         let has_more = self.facts.replace(gains).is_some_and(|before| before != gains);
         let is_over = !self.booked.is_subset(&booked);
         self.booked = booked;
-        self.agenda.pass(now);
-        if self.have_freed(sight.reservations) || has_more || is_over {
-            self.agenda.gained(self.cost);
+        self.queue.pass(now);
+        if self.have_freed(cx.reservations) || has_more || is_over {
+            self.queue.gained(self.cost);
         }
-        let is_due = self.agenda.pop().is_some();
+        let is_due = self.queue.pop().is_some();
         self.is_late |= is_due && self.round.is_some();
         is_due && self.round.is_none()
     }
@@ -74,17 +74,17 @@ impl GainWatch {
     /// Ends a round: no request waits for a question.
     pub(super) fn rests(&mut self, now: Duration) {
         let Some(began) = self.round.take() else { return };
-        self.agenda.pass(now);
+        self.queue.pass(now);
         self.cost = now - began;
         if std::mem::take(&mut self.is_late) {
-            self.agenda.gained(self.cost);
+            self.queue.gained(self.cost);
         }
     }
 
-    /// Returns the time to come back at. The agenda returns each time once, and the core has to return it with every
+    /// Returns the time to come back at. The queue returns each time once, and the core has to return it with every
     /// step.
     pub(super) fn due(&mut self, now: Duration) -> Option<Duration> {
-        self.wake = self.agenda.wake().or(self.wake).filter(|wake| *wake > now);
+        self.wake = self.queue.wake().or(self.wake).filter(|wake| *wake > now);
         self.wake
     }
 
@@ -123,7 +123,7 @@ mod tests {
     use hostler_api::ObjectKey;
 
     use super::*;
-    use crate::provision::{objects::ProvisionObjects, sight::Keeping};
+    use crate::provision::{context::Keeping, objects::ProvisionObjects};
 
     fn at(millis: u64) -> Duration {
         Duration::from_millis(millis)
@@ -131,9 +131,8 @@ mod tests {
 
     fn see(gains: &mut GainWatch, now: Duration, facts: &ClusterFacts) -> bool {
         let (objects, reservations) = (ProvisionObjects::default(), Reservations::new());
-        let sight =
-            ProvisionSight { objects: &objects, reservations: &reservations, facts, keeping: &Keeping::Unknown };
-        gains.see(now, &sight, BTreeSet::new())
+        let cx = ProvisionContext { objects: &objects, reservations: &reservations, facts, keeping: &Keeping::Unknown };
+        gains.see(now, &cx, BTreeSet::new())
     }
 
     /// The planner answers from what was there when it was asked.

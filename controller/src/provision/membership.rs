@@ -10,9 +10,9 @@ use hostler_allocator::plan::{ClusterFacts, PodSet};
 
 use super::{
     booking::{booked_sets, tolerates},
+    context::ProvisionContext,
     objects::{ConsumerPod, SeenRequest},
     shape::PodShape,
-    sight::ProvisionSight,
 };
 use crate::hold::ReservationObject;
 
@@ -30,10 +30,10 @@ pub(super) fn members<'a>(
     request: &'a SeenRequest,
     sets: &[PodSet],
     pods: impl Iterator<Item = &'a ConsumerPod>,
-    sight: &ProvisionSight<'a>,
+    cx: &ProvisionContext<'a>,
 ) -> Vec<Vec<&'a ConsumerPod>> {
     let mut evidence = SetEvidence::default();
-    booked_sets(request, sight.reservations).for_each(|(set, known)| evidence.add(set, known));
+    booked_sets(request, cx.reservations).for_each(|(set, known)| evidence.add(set, known));
     let shapes: Vec<PodShape> = sets.iter().map(|set| PodShape::of(&set.spec)).collect();
     let mut members: Vec<Vec<&ConsumerPod>> = vec![Vec::new(); sets.len()];
     let mut unknown = Vec::new();
@@ -41,7 +41,7 @@ pub(super) fn members<'a>(
         let looks_like = |set: &usize| shapes.get(*set).is_some_and(|shape| pod.shape.likeness(shape).is_some());
         let is_possible =
             |set: &usize| *set < sets.len() && (looks_like(set) || !(0..sets.len()).any(|at| looks_like(&at)));
-        match evidence.set_of(pod, sight.facts).filter(is_possible) {
+        match evidence.set_of(pod, cx.facts).filter(is_possible) {
             Some(set) => members[set].push(pod),
             None => unknown.push(pod),
         }

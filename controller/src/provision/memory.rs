@@ -12,7 +12,7 @@ use hostler_cluster::{ObjectVersion, from_rfc3339};
 use super::{
     check::{CheckVerdict, PodDevice},
     clock::{ProvisionMoment, SeenAge},
-    event::{ProvisionNotice, WriteOutcome},
+    event::{ProvisionEventNote, WriteOutcome},
     objects::SeenRequest,
     turn::WriteTurn,
 };
@@ -53,7 +53,7 @@ pub(super) struct RequestMemory {
     /// Age of closing its devices to others, with the time of the condition.
     closing: Option<(String, SeenAge)>,
     /// Events to record once the status is written.
-    notices: Vec<ProvisionNotice>,
+    notices: Vec<ProvisionEventNote>,
     write: WriteTurn,
 }
 
@@ -145,13 +145,13 @@ impl RequestMemory {
     }
 
     /// Notes the beginning of a write; `notices` are recorded after it.
-    pub(super) fn write_begins(&mut self, notices: Vec<ProvisionNotice>) {
+    pub(super) fn write_begins(&mut self, notices: Vec<ProvisionEventNote>) {
         self.write.begins();
         self.notices = notices;
     }
 
     /// Notes the outcome of a write. Returns the Events to record now.
-    pub(super) fn written(&mut self, outcome: WriteOutcome, now: ProvisionMoment) -> Vec<ProvisionNotice> {
+    pub(super) fn written(&mut self, outcome: WriteOutcome, now: ProvisionMoment) -> Vec<ProvisionEventNote> {
         let notices = std::mem::take(&mut self.notices);
         let is_done = matches!(outcome, WriteOutcome::Done(_));
         self.write.written(outcome, now.steady);

@@ -10,8 +10,8 @@ use hostler_api::{ObjectKey, reservation::ReservedDeviceState};
 
 use super::{
     booking::{BOOKING_TAKES, REQUEST_LABEL, taken_back_of, unserved},
+    context::{Keeping, ProvisionContext},
     event::ReservationWrite,
-    sight::{Keeping, ProvisionSight},
 };
 use crate::hold::ReservationObject;
 
@@ -37,14 +37,14 @@ impl OrphanedBookings {
     pub(super) fn see(
         &mut self,
         now: Duration,
-        sight: &ProvisionSight<'_>,
+        cx: &ProvisionContext<'_>,
     ) -> (Vec<ReservationWrite>, Option<Duration>) {
         self.opening.clear();
-        if *sight.keeping != Keeping::Kept {
+        if *cx.keeping != Keeping::Kept {
             return (Vec::new(), None);
         }
-        let is_there: BTreeSet<&str> = sight.objects.requests.values().map(|it| it.uid()).collect();
-        let made_for = sight.reservations.values().filter_map(|it| Some((it.labels.get(REQUEST_LABEL)?, it)));
+        let is_there: BTreeSet<&str> = cx.objects.requests.values().map(|it| it.uid()).collect();
+        let made_for = cx.reservations.values().filter_map(|it| Some((it.labels.get(REQUEST_LABEL)?, it)));
         let alone: Vec<(&String, _)> = made_for.filter(|(uid, _)| !is_there.contains(&***uid)).collect();
         let gone: BTreeSet<&String> = alone.iter().map(|(uid, _)| *uid).collect();
         self.since.retain(|uid, _| gone.contains(uid));

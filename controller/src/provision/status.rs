@@ -8,7 +8,7 @@ use hostler_api::{
 };
 use hostler_cluster::rfc3339;
 
-use super::{attach::ATTACH, event::ProvisionNotice, objects::SeenRequest};
+use super::{attach::ATTACH, event::ProvisionEventNote, objects::SeenRequest};
 
 /// Mark of the leader term in which the request is answered: another value in each term.
 pub(super) const TERM: &str = "controllerTerm";
@@ -40,14 +40,14 @@ const REVOKED: [&str; 2] = [ProvisioningReason::CapacityLost.as_str(), Provision
 
 /// A condition to write into a request.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct StatusWord {
+pub(super) struct ConditionChange {
     kind: ProvisioningConditionType,
     status: ConditionStatus,
     reason: ProvisioningReason,
     message: String,
 }
 
-impl StatusWord {
+impl ConditionChange {
     /// Returns the condition with status True.
     pub(super) fn yes(kind: ProvisioningConditionType, reason: ProvisioningReason, message: impl Into<String>) -> Self {
         Self { kind, status: ConditionStatus::True, reason, message: message.into() }
@@ -79,17 +79,17 @@ impl StatusWord {
 /// detail with an empty value is removed.
 pub(super) fn said(
     before: &ProvisioningRequestStatus,
-    words: &[StatusWord],
+    changes: &[ConditionChange],
     details: BTreeMap<&'static str, String>,
     now: SystemTime,
 ) -> Option<ProvisioningRequestStatus> {
     let condition = |kind: ProvisioningConditionType| {
         let last = before.condition(kind);
-        let word = words.iter().find(|word| word.kind == kind);
+        let change = changes.iter().find(|change| change.kind == kind);
         // Cloud providers also revoke capacity: their condition is left alone.
         let own =
             last.filter(|it| kind != ProvisioningConditionType::CapacityRevoked || REVOKED.contains(&&*it.reason));
-        word.map(|word| word.condition(last, now)).or_else(|| own.cloned())
+        change.map(|change| change.condition(last, now)).or_else(|| own.cloned())
     };
     let mut known: BTreeMap<String, String> = before.provisioning_class_details.clone();
     known.retain(|key, _| DETAILS.contains(&&**key));
@@ -133,20 +133,20 @@ pub(super) fn stands(wanted: &ProvisioningRequestStatus, there: &ProvisioningReq
 }
 
 /// Returns the Events for this write: each change that users need to know, once.
-pub(super) fn notices(request: &SeenRequest, words: &[StatusWord]) -> Vec<ProvisionNotice> {
+pub(super) fn notices(request: &SeenRequest, changes: &[ConditionChange]) -> Vec<ProvisionEventNote> {
     use ProvisioningConditionType as Type;
-    let news = words.iter().filter(|word| {
-        let before = request.status.condition(word.kind);
+    let news = changes.iter().filter(|change| {
+        let before = request.status.condition(change.kind);
         let is_told =
-            matches!(word.kind, Type::Provisioned | Type::Failed | Type::BookingExpired | Type::CapacityRevoked);
-        is_told && before.is_none_or(|it| it.status != word.status || it.reason != word.reason.as_str())
+            matches!(change.kind, Type::Provisioned | Type::Failed | Type::BookingExpired | Type::CapacityRevoked);
+        is_told && before.is_none_or(|it| it.status != change.status || it.reason != change.reason.as_str())
     });
-    news.map(|word| ProvisionNotice {
+    news.map(|change| ProvisionEventNote {
         key: request.key.clone(),
         uid: request.uid().to_owned(),
-        is_warning: word.kind == Type::Failed || LACKS.contains(&word.reason),
-        reason: word.reason.as_str(),
-        message: word.message.clone(),
+        is_warning: change.kind == Type::Failed || LACKS.contains(&change.reason),
+        reason: change.reason.as_str(),
+        message: change.message.clone(),
     })
     .collect()
 }

@@ -14,8 +14,8 @@ use crate::{
     config::CapabilitiesConfig,
     hold::adapter::HoldStatus,
     provision::adapter::ProvisionStatus,
-    steer::SteerStatus,
     view::ClusterView,
+    webhook::WebhookStatus,
 };
 
 /// Reader of the findings.
@@ -31,7 +31,7 @@ pub(super) struct FindingSources {
     pub(super) provision_rx: watch::Receiver<ProvisionStatus>,
     pub(super) holds_rx: watch::Receiver<HoldStatus>,
     /// Status of the webhook; absent where there is none.
-    pub(super) steer_rx: Option<watch::Receiver<SteerStatus>>,
+    pub(super) webhook_rx: Option<watch::Receiver<WebhookStatus>>,
 }
 
 impl FindingSources {
@@ -39,15 +39,15 @@ impl FindingSources {
         let view = self.view_rx.borrow_and_update();
         let (outcome, classic) = (self.outcome_rx.borrow_and_update(), self.classic_rx.borrow_and_update());
         let (provision, holds) = (self.provision_rx.borrow_and_update(), self.holds_rx.borrow_and_update());
-        let steer = self.steer_rx.as_mut().map(|steer_rx| steer_rx.borrow_and_update().phase.clone());
-        findings(self.modes, &view.kinds, &outcome, &classic, &provision, &holds, steer.as_ref()).into()
+        let webhook = self.webhook_rx.as_mut().map(|webhook_rx| webhook_rx.borrow_and_update().phase.clone());
+        findings(self.modes, &view.kinds, &outcome, &classic, &provision, &holds, webhook.as_ref()).into()
     }
 
     /// Waits until the webhook's status changes.
-    async fn steer_changed(steer_rx: &mut Option<watch::Receiver<SteerStatus>>) {
+    async fn webhook_changed(webhook_rx: &mut Option<watch::Receiver<WebhookStatus>>) {
         // Without a writer no change comes.
-        if let Some(steer_rx) = steer_rx
-            && steer_rx.changed().await.is_ok()
+        if let Some(webhook_rx) = webhook_rx
+            && webhook_rx.changed().await.is_ok()
         {
             return;
         }
@@ -73,7 +73,7 @@ pub(super) fn start(mut sources: FindingSources, tasks: &Tasks) -> FindingsReade
                 Ok(()) = sources.classic_rx.changed() => {}
                 Ok(()) = sources.provision_rx.changed() => {}
                 Ok(()) = sources.holds_rx.changed() => {}
-                () = FindingSources::steer_changed(&mut sources.steer_rx) => {}
+                () = FindingSources::webhook_changed(&mut sources.webhook_rx) => {}
                 // Cancel safe: the token stays cancelled.
                 () = stop.cancelled() => return Ok(()),
             }

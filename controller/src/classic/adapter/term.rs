@@ -12,8 +12,8 @@ use tracing::{debug, warn};
 use super::{
     ClassicParts,
     calls::{CallAnswer, ClassicCall, ClassicCaller},
+    event_notes::event_of,
     kind::ClassicKind,
-    notices::event_of,
     objects::ObjectReader,
     status::{ClassicPhase, ClassicStatus},
 };

@@ -19,7 +19,7 @@ use super::{
         alarm::Alarm,
         core::{ClassicCore, ClassicSettings},
         dialect::{ClassicDialect, ClassicNode, ClassicPatch},
-        event::{ClassicCommand, ClassicEvent, ClassicNotice, ClassicWrite},
+        event::{ClassicCommand, ClassicEvent, ClassicEventNote, ClassicWrite},
         model::DeviceSource,
     },
     objects::{CPUS, GIBIBYTES, KINDS, device_class},
@@ -58,7 +58,7 @@ pub(super) struct World {
     pub(super) controller: Controller,
     /// Another one, that believes that it is the only one.
     pub(super) rival: Option<Controller>,
-    pub(super) notices: Vec<ClassicNotice>,
+    pub(super) notices: Vec<ClassicEventNote>,
     /// All writes that were sent.
     pub(super) writes: Vec<ClassicWrite>,
     pub(super) fates: Fates,

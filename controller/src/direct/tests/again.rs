@@ -92,7 +92,7 @@ fn when_no_node_is_left_all_are_tried_again_after_longer_and_longer_pauses() {
     let began = world.kept.now();
     while tried.len() < 5 {
         world.until("it is given something", |world| {
-            world.given("p").len() == 2 && !world.sight("p").pod.unwrap().is_gated()
+            world.given("p").len() == 2 && !world.cx("p").pod.unwrap().is_gated()
         });
         tried.push((world.given("p")[0].clone(), (world.kept.now() - began).as_secs()));
         only_frees(&mut world);
@@ -131,7 +131,7 @@ fn deaths_at_any_write_and_at_the_next_do_no_harm_while_the_scheduler_takes_back
             let mut world = taken_back();
             world.is_idle = true;
             world.fates.extend([(first, fates[0]), (first + 1, fates[1])]);
-            world.until("the gate is gone", |world| !world.sight("p").pod.unwrap().is_gated());
+            world.until("the gate is gone", |world| !world.cx("p").pod.unwrap().is_gated());
             only_frees(&mut world);
             world.until("it has others", |world| world.given("p").len() == 2);
             assert_eq!(world.given("p"), ["b/gpu-0", "b/gpu-1"], "{first} {fates:?}");
@@ -147,7 +147,7 @@ fn a_pod_that_goes_while_it_is_planned_anew_leaves_nothing() {
     for at in 6..=12 {
         let mut world = taken_back();
         world.is_idle = true;
-        world.until("the gate is gone", |world| !world.sight("p").pod.unwrap().is_gated());
+        world.until("the gate is gone", |world| !world.cx("p").pod.unwrap().is_gated());
         only_frees(&mut world);
         world.until("so many writes", |world| world.writes.len() >= at);
         world.delete_pod("p");

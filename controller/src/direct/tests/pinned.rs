@@ -3,7 +3,7 @@
 use hostler_api::reservation::ReservationConditionType as Type;
 
 use super::{
-    super::sight::DirectStep,
+    super::context::DirectStep,
     world::{DirectWorld, key},
 };
 

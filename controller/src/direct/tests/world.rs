@@ -13,9 +13,9 @@ use hostler_api::{
 use serde_json::{Value, json};
 
 use super::super::{
+    context::{DirectClaim, DirectContext, DirectPod, DirectStep, DirectWrite, LET_GO},
     decide::decide,
-    keeper::pod_of,
-    sight::{DirectClaim, DirectPod, DirectSight, DirectStep, DirectWrite, LET_GO},
+    reconciler::pod_of,
 };
 use crate::{
     claim_write::{ClaimWrite, DELETE_PROTECTION},
@@ -130,16 +130,16 @@ impl DirectWorld {
     }
 
     pub(super) fn look(&self, pod: &str) -> DirectStep {
-        decide(&self.sight(pod))
+        decide(&self.cx(pod))
     }
 
-    pub(super) fn sight(&self, name: &str) -> DirectSight {
+    pub(super) fn cx(&self, name: &str) -> DirectContext {
         let config = json!([{"opaque": {"driver": "d", "parameters": {"of": "class"}}}]);
         let pod = self.server.pods.get(&key(name)).cloned();
         let names = pod.iter().filter_map(DirectPod::claim_names).flatten();
         let claims = names.filter_map(|(of_pod, claim)| Some((of_pod, self.server.claims.get(&key(&claim))?.clone())));
         let claims = claims.collect();
-        DirectSight {
+        DirectContext {
             pod,
             claims,
             reservations: self.kept.reservations().filter(|it| pod_of(it) == Some(key(name))).cloned().collect(),
@@ -246,18 +246,15 @@ impl DirectWorld {
 
     /// The devices of a pod, as `node/device`.
     pub(super) fn given(&self, pod: &str) -> Vec<String> {
-        let sight = self.sight(pod);
-        let all = sight.claims.values().flat_map(devices_of);
+        let cx = self.cx(pod);
+        let all = cx.claims.values().flat_map(devices_of);
         all.map(|(pool, device)| format!("{pool}/{device}")).collect()
     }
 
     /// The devices of pods that no scheduler has seen yet.
     pub(super) fn given_to_gated(&self) -> Vec<(String, String)> {
         let gated = self.server.pods.values().filter(|pod| pod.is_gated());
-        gated
-            .flat_map(|pod| self.sight(&pod.metadata.name).claims.into_values())
-            .flat_map(|it| devices_of(&it))
-            .collect()
+        gated.flat_map(|pod| self.cx(&pod.metadata.name).claims.into_values()).flat_map(|it| devices_of(&it)).collect()
     }
 
     /// The stranger goes, and what it has gets free.
@@ -276,10 +273,10 @@ impl DirectWorld {
     }
 
     fn schedule_pod(&mut self, name: &str) {
-        let sight = self.sight(name);
-        let Some(pod) = sight.pod.filter(|pod| !pod.is_gated() && !pod.is_bound()) else { return };
+        let cx = self.cx(name);
+        let Some(pod) = cx.pod.filter(|pod| !pod.is_gated() && !pod.is_bound()) else { return };
         let (given, lacking): (Vec<DirectClaim>, Vec<DirectClaim>) =
-            sight.claims.into_values().partition(DirectClaim::is_allocated);
+            cx.claims.into_values().partition(DirectClaim::is_allocated);
         let nodes: BTreeSet<String> = given.iter().flat_map(devices_of).map(|(node, _)| node).collect();
         let is_fit = |node: &str| !self.full.contains(node) && nodes.iter().all(|it| it == node);
         let open = self.kept.open();
@@ -373,7 +370,7 @@ impl DirectWorld {
 
     /// The Reservation of the pod that counts.
     pub(super) fn own(&self, pod: &str) -> ReservationObject {
-        self.sight(pod).reservations.into_iter().next_back().expect("there is one")
+        self.cx(pod).reservations.into_iter().next_back().expect("there is one")
     }
 
     pub(super) fn check_nothing_is_kept(&self) {

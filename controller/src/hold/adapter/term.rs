@@ -13,10 +13,10 @@ use tracing::{debug, warn};
 use super::{
     HoldParts,
     calls::{ANNOTATIONS, CallAnswer, HoldCall, HoldCaller},
+    event_notes::event_of,
     kind::{HoldKind, HoldPlaces},
     later::LaterRules,
     listing::ListTurn,
-    notices::event_of,
     objects::HoldReader,
     queue::CallQueue,
     status::{HoldPhase, HoldStatus},

@@ -13,8 +13,8 @@ use hostler_api::{
 use hostler_cluster::since_1970;
 
 use super::{
+    context::{ObservedClaim, ReservePod, SharedContext, SharedStep, SharedWrite, WantedClaim},
     objects::{claim_key, new_claim, pod_key, reserve_pod},
-    sight::{ReservePod, SharedSight, SharedStep, SharedWrite, SightedClaim, WantedClaim},
     status::Stand,
 };
 use crate::{
@@ -30,11 +30,11 @@ const TOO_OLD: &str = "mode SharedClaim takes Kubernetes 1.36 or later: before, 
                        that something else than a pod keeps; write mode Fence";
 
 /// Decides the next step. A refusal of the server is written to the status before the write is tried again.
-pub(super) fn decide(sight: &SharedSight) -> SharedStep {
-    let step = next_step(sight);
+pub(super) fn decide(cx: &SharedContext) -> SharedStep {
+    let step = next_step(cx);
     let is_of_others = matches!(&step, SharedStep::Write(write) if !matches!(write, SharedWrite::Reservation(_)));
-    match (&sight.reservation, &sight.trouble) {
-        (Some(reservation), Some(trouble)) if is_of_others => match sight.troubled(reservation, trouble) {
+    match (&cx.reservation, &cx.trouble) {
+        (Some(reservation), Some(trouble)) if is_of_others => match cx.troubled(reservation, trouble) {
             status if status == reservation.status => step,
             status => write(HoldWrite::Status(written(reservation), Box::new(status))),
         },
@@ -42,18 +42,18 @@ pub(super) fn decide(sight: &SharedSight) -> SharedStep {
     }
 }
 
-fn next_step(sight: &SharedSight) -> SharedStep {
-    let Some(reservation) = &sight.reservation else {
+fn next_step(cx: &SharedContext) -> SharedStep {
+    let Some(reservation) = &cx.reservation else {
         // The Reservation is gone, so no status can be written.
-        return sight.release().map_or(SharedStep::Rest(None), SharedStep::Write);
+        return cx.release().map_or(SharedStep::Rest(None), SharedStep::Write);
     };
     if reservation.is_deleting {
-        return sight.step_of_deleted(reservation);
+        return cx.step_of_deleted(reservation);
     }
     if reservation.status.phase.is_over() {
-        return sight.step_of_ended(reservation);
+        return cx.step_of_ended(reservation);
     }
-    sight.step_of_open(reservation)
+    cx.step_of_open(reservation)
 }
 
 fn write(write: HoldWrite) -> SharedStep {
@@ -75,7 +75,7 @@ fn is_kept(reservation: &ReservationObject) -> bool {
     reservation.finalizers.iter().any(|it| it == RESERVATION_FINALIZER)
 }
 
-impl SharedSight {
+impl SharedContext {
     fn step_of_deleted(&self, reservation: &ReservationObject) -> SharedStep {
         if !is_kept(reservation) {
             return SharedStep::Rest(None);
@@ -214,7 +214,7 @@ impl SharedSight {
         &self,
         reservation: &ReservationObject,
         wanted: &[WantedClaim],
-        claims: &[&SightedClaim],
+        claims: &[&ObservedClaim],
     ) -> Result<Option<SharedWrite>, Stand> {
         let (key, pod) = self.reserve_pod(reservation, wanted);
         // A claim that was kept and is alone now could bind the other claims to a node that has nothing for them.
@@ -269,7 +269,7 @@ pub(super) fn delete_pod(pod: &ReservePod) -> SharedWrite {
 }
 
 /// Writes the entry with which the claim keeps its devices for the Reservation.
-fn pin(reservation: &ReservationObject, claim: &SightedClaim) -> Result<SharedWrite, Stand> {
+fn pin(reservation: &ReservationObject, claim: &ObservedClaim) -> Result<SharedWrite, Stand> {
     let mut consumers = claim.status.reserved_for.clone();
     if consumers.len() >= MOST_CONSUMERS {
         let key = claim.metadata.key();

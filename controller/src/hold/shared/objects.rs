@@ -11,7 +11,7 @@ use hostler_api::{
 };
 use serde_json::{Map, Value, json};
 
-use super::sight::WantedClaim;
+use super::context::WantedClaim;
 use crate::{claim_write::NewClaim, hold::ReservationObject};
 
 /// Fields of the pod's template that decide where it can run: the scheduler has to heed them as well. Priority is not

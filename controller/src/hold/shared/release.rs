@@ -4,19 +4,19 @@
 use hostler_api::{few, resource::ResourceClaimConsumerReference};
 
 use super::{
+    context::{ObservedClaim, SharedContext, SharedWrite},
     decide::delete_pod,
-    sight::{SharedSight, SharedWrite, SightedClaim},
 };
 use crate::claim_write::{ClaimWrite, DELETE_PROTECTION};
 
 /// Takes all devices from a claim without users. One write takes the devices and hostler's entry, since the controller
 /// of claims would not take devices for consumers that are no pods. The write comes before the claim is deleted, since
 /// deletions wake no pod that waits for devices.
-pub(super) fn cleared(claim: &SightedClaim) -> SharedWrite {
+pub(super) fn cleared(claim: &ObservedClaim) -> SharedWrite {
     SharedWrite::Claim(ClaimWrite::Status(claim.written(), Box::default()))
 }
 
-impl SharedSight {
+impl SharedContext {
     /// Returns the next write towards an empty Reservation; `None` where others have to act, or nothing is left.
     pub(super) fn release(&self) -> Option<SharedWrite> {
         let mut asking = self.pods.values().filter(|pod| pod.metadata.is_made_for(&self.name)).peekable();
@@ -29,7 +29,7 @@ impl SharedSight {
     }
 
     /// Returns the next write towards the deletion of this claim.
-    pub(super) fn release_of(&self, claim: &SightedClaim) -> Option<SharedWrite> {
+    pub(super) fn release_of(&self, claim: &ObservedClaim) -> Option<SharedWrite> {
         let users = claim.users();
         if users.is_empty() {
             return self.release_of_unused(claim);
@@ -42,7 +42,7 @@ impl SharedSight {
         (!claim.metadata.is_going()).then(|| SharedWrite::Claim(ClaimWrite::Delete(claim.written())))
     }
 
-    fn release_of_unused(&self, claim: &SightedClaim) -> Option<SharedWrite> {
+    fn release_of_unused(&self, claim: &ObservedClaim) -> Option<SharedWrite> {
         if claim.is_allocated() || claim.is_pinned() {
             return Some(cleared(claim));
         }
@@ -65,7 +65,7 @@ impl SharedSight {
     }
 
     /// Returns `, used by pod ml/train-0`, or nothing without users.
-    pub(super) fn used_by(&self, claim: &SightedClaim) -> String {
+    pub(super) fn used_by(&self, claim: &ObservedClaim) -> String {
         let users: Vec<String> =
             claim.users().iter().map(|user| format!("pod {}/{}", claim.metadata.namespace, user.name)).collect();
         if users.is_empty() { String::new() } else { format!(", used by {}", few(&users)) }

@@ -13,8 +13,8 @@ use hostler_api::{
 };
 
 use super::{
+    context::{ObservedClaim, SharedContext, WantedClaim},
     objects::claim_key,
-    sight::{SharedSight, SightedClaim, WantedClaim},
 };
 use crate::hold::{OwnerPod, ReservationObject, asked::class_of_spec, status::NewStatus};
 
@@ -34,7 +34,7 @@ pub(super) struct ClaimUsers {
     strangers: Vec<String>,
 }
 
-impl SharedSight {
+impl SharedContext {
     pub(super) fn new_status(&self, reservation: &ReservationObject) -> NewStatus {
         NewStatus::after(reservation, self.now)
     }
@@ -114,7 +114,7 @@ impl SharedSight {
     fn users(&self, reservation: &ReservationObject, wanted: &[WantedClaim]) -> ClaimUsers {
         let (mut owners, mut strangers) = (Vec::new(), Vec::new());
         let claims = wanted.iter().filter_map(|it| self.claims.get(&claim_key(&it.is)));
-        for consumer in claims.flat_map(SightedClaim::users) {
+        for consumer in claims.flat_map(ObservedClaim::users) {
             // The controller of claims takes out a consumer that is gone.
             let Some((key, pod)) = self.consumer(consumer) else { continue };
             if reservation.spec.is_owned_by(&pod.candidate(key)) {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use self::world::SharedWorld;
-use super::sight::{SharedStep, SharedWrite};
+use super::context::{SharedStep, SharedWrite};
 use crate::{
     claim_write::ClaimWrite,
     testkit::{Dice, Fate, RandomLife, live, seeds},

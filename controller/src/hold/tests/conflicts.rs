@@ -97,7 +97,7 @@ fn two_claims_and_then(owner: &str, is_once: bool, is_owner_first: bool, meanwhi
     for claim in [format!("default/{owner}"), "default/second".to_owned()] {
         assert!(message.contains(&claim), "{case:?}: {message}");
         assert!(is_once || world.condition("r", "Ready").1.contains(&claim), "{case:?}");
-        let told = |notice: &crate::hold::HoldNotice| notice.is_warning && notice.reason == "Conflict";
+        let told = |notice: &crate::hold::HoldEventNote| notice.is_warning && notice.reason == "Conflict";
         assert!(world.notices.iter().any(|it| told(it) && it.message.contains(&claim)), "{case:?}");
     }
     let (is_deleted, is_restarted) = match meanwhile {

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        AllocatedClaim, DeviceKey, HoldAnswer, HoldCommand, HoldCore, HoldEvent, HoldNotice, HoldSettings, HoldTime,
+        AllocatedClaim, DeviceKey, HoldAnswer, HoldCommand, HoldCore, HoldEvent, HoldEventNote, HoldSettings, HoldTime,
         HoldWrite, NodeFences, PublishedDevice, ReservationObject,
     },
     cluster::GivenDevices,
@@ -53,7 +53,7 @@ pub(super) struct World {
     pub(super) controller: Controller,
     /// Another one, that believes that it is the only one.
     pub(super) rival: Option<Controller>,
-    pub(super) notices: Vec<HoldNotice>,
+    pub(super) notices: Vec<HoldEventNote>,
     pub(super) writes: Vec<HoldWrite>,
     pub(super) fates: Fates,
     /// Nodes whose daemons do nothing.

@@ -21,7 +21,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::provision::{
-    event::{FinalizerWrite, ProvisionNotice, StatusWrite, WriteOutcome},
+    event::{FinalizerWrite, ProvisionEventNote, StatusWrite, WriteOutcome},
     status::{stands, taken_back},
 };
 
@@ -114,8 +114,8 @@ impl RequestWriter {
     }
 
     /// Returns the subject and the text of an Event.
-    pub(super) fn event_of(&self, notice: ProvisionNotice) -> (EventSubject, EventNote) {
-        let ProvisionNotice { key, uid, is_warning, reason, message } = notice;
+    pub(super) fn event_of(&self, notice: ProvisionEventNote) -> (EventSubject, EventNote) {
+        let ProvisionEventNote { key, uid, is_warning, reason, message } = notice;
         let version = VERSIONS[self.place.load(Ordering::Relaxed)];
         let subject = EventSubject {
             api_version: format!("{GROUP}/{version}"),

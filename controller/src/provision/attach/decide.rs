@@ -12,13 +12,13 @@ use crate::provision::{
     booking::made_for,
     check::CheckVerdict,
     clock::ProvisionMoment,
+    context::{Keeping, ProvisionContext},
     decide::{Decision, is_over},
     memory::RequestMemory,
+    messages,
     objects::SeenRequest,
     parameters::RequestParameters,
-    sight::{Keeping, ProvisionSight},
-    status::{RESERVATION, StatusWord},
-    words,
+    status::{ConditionChange, RESERVATION},
 };
 
 /// Time within which an attached device is published and seen.
@@ -29,7 +29,7 @@ pub(in crate::provision) struct StepDecision<'a> {
     pub(in crate::provision) request: &'a SeenRequest,
     pub(in crate::provision) journal: AttachJournal,
     pub(in crate::provision) keeper: &'a AttachKeeper,
-    pub(in crate::provision) sight: &'a ProvisionSight<'a>,
+    pub(in crate::provision) cx: &'a ProvisionContext<'a>,
     pub(in crate::provision) now: ProvisionMoment,
     /// The time at which the request expires.
     pub(in crate::provision) ends: Duration,
@@ -78,10 +78,10 @@ impl StepDecision<'_> {
             }
             _ => {}
         }
-        let is_clear = made_for(self.request, self.sight.reservations).next().is_none();
+        let is_clear = made_for(self.request, self.cx.reservations).next().is_none();
         if now < memory.due {
             decision.due = Some(memory.due.min(self.ends));
-        } else if is_clear && *self.sight.keeping != Keeping::Unknown {
+        } else if is_clear && *self.cx.keeping != Keeping::Unknown {
             memory.verifies = true;
             decision.wanted = Some(sets);
         }
@@ -95,11 +95,11 @@ impl StepDecision<'_> {
         parameters: &RequestParameters,
     ) {
         let why = self.journal.back().unwrap_or_default().to_owned();
-        if made_for(self.request, self.sight.reservations).any(|it| !it.status.phase.is_over()) {
+        if made_for(self.request, self.cx.reservations).any(|it| !it.status.phase.is_over()) {
             // Reservations are deleted first: a kept device cannot be detached.
             return;
         }
-        let Some(left) = self.keeper.left(self.request.uid(), self.sight) else { return };
+        let Some(left) = self.keeper.left(self.request.uid(), self.cx) else { return };
         if let Some(last) = left.into_iter().next() {
             decision.calls.push(AttachCall::Detach(last));
             return;
@@ -122,16 +122,16 @@ impl StepDecision<'_> {
         let message = format!(
             "{there} of {planned} devices are attached to nodes for it; when all are, and are seen, its devices are booked"
         );
-        decision.words.push(StatusWord::no(Type::Provisioned, Reason::AttachingCapacity, message));
+        decision.conditions.push(ConditionChange::no(Type::Provisioned, Reason::AttachingCapacity, message));
     }
 }
 
 /// Writes down that all devices are to be detached: see [`StepDecision::back`].
 fn back(decision: &mut Decision, journal: AttachJournal, why: String) {
-    decision.words.retain(|word| !word.is_about(Type::Provisioned));
-    let told = format!("{}; what was attached to nodes for it is being detached", words::short(why.clone()));
-    decision.words.push(StatusWord::no(Type::Provisioned, Reason::DetachingCapacity, told));
-    decision.words.push(StatusWord::no(Type::CapacityAvailable, Reason::CapacityIsNotFound, &*why));
+    decision.conditions.retain(|word| !word.is_about(Type::Provisioned));
+    let told = format!("{}; what was attached to nodes for it is being detached", messages::short(why.clone()));
+    decision.conditions.push(ConditionChange::no(Type::Provisioned, Reason::DetachingCapacity, told));
+    decision.conditions.push(ConditionChange::no(Type::CapacityAvailable, Reason::CapacityIsNotFound, &*why));
     decision.details.insert(RESERVATION, String::new());
     decision.details.insert(ATTACH, journal.taken_back(why).text());
     decision.due = None;
@@ -145,7 +145,7 @@ impl Decision {
             return;
         }
         let journal = AttachJournal::of(request).with(plan.steps.clone());
-        self.words.push(StatusWord::no(Type::Provisioned, Reason::AttachingCapacity, &*plan.message));
+        self.conditions.push(ConditionChange::no(Type::Provisioned, Reason::AttachingCapacity, &*plan.message));
         self.details.insert(ATTACH, journal.text());
     }
 
@@ -164,7 +164,7 @@ impl Decision {
         request: &SeenRequest,
         memory: &RequestMemory,
         keeper: &AttachKeeper,
-        sight: &ProvisionSight<'_>,
+        cx: &ProvisionContext<'_>,
     ) {
         let is_planned = matches!(memory.verdict, Some(CheckVerdict::Attachable(_)));
         let carried_on = live(request).is_some() && !is_over(request) && !request.is_going;
@@ -173,7 +173,7 @@ impl Decision {
         }
         let is_promised = request.status.is(Type::Provisioned);
         if !is_promised && (keeper.is_there() || live(request).is_some()) {
-            let Some(left) = keeper.left(request.uid(), sight) else { return };
+            let Some(left) = keeper.left(request.uid(), cx) else { return };
             if let Some(last) = left.into_iter().next() {
                 self.calls.push(AttachCall::Detach(last));
                 return;

@@ -14,7 +14,7 @@ use hostler_api::Doubling;
 use super::{AttachCall, AttachFailure, AttachStep, AttachToken, AttachedDevice};
 use crate::{
     hold::{DeviceKey, taken_by_reservations},
-    provision::sight::ProvisionSight,
+    provision::context::ProvisionContext,
 };
 
 /// Time after which the keeper lists again in any case: this finds devices that calls of a dead controller attached.
@@ -134,14 +134,14 @@ impl AttachKeeper {
 
     /// Returns the devices of a request that can be detached, the last one first; `None` while they are unknown. A
     /// device that any claim was given meanwhile stays attached until it is unused.
-    pub(in crate::provision) fn left(&self, uid: &str, sight: &ProvisionSight<'_>) -> Option<Vec<AttachToken>> {
+    pub(in crate::provision) fn left(&self, uid: &str, cx: &ProvisionContext<'_>) -> Option<Vec<AttachToken>> {
         let attached = self.of(uid)?;
         if attached.is_empty() {
             return Some(Vec::new());
         }
-        let taken = taken_by_reservations(sight.reservations.values().map(|it| &it.status));
+        let taken = taken_by_reservations(cx.reservations.values().map(|it| &it.status));
         let mut left: Vec<_> =
-            attached.into_iter().filter(|it| !is_used(it, &taken, sight)).map(|it| it.token.clone()).collect();
+            attached.into_iter().filter(|it| !is_used(it, &taken, cx)).map(|it| it.token.clone()).collect();
         left.sort_by(|one, other| other.cmp(one));
         Some(left)
     }
@@ -168,18 +168,18 @@ impl AttachKeeper {
         &mut self,
         is_needed: impl Fn(&str) -> bool,
         now: Duration,
-        sight: &ProvisionSight<'_>,
+        cx: &ProvisionContext<'_>,
     ) -> Vec<AttachCall> {
         if !self.is_known() {
             return Vec::new();
         }
-        let taken = taken_by_reservations(sight.reservations.values().map(|it| &it.status));
+        let taken = taken_by_reservations(cx.reservations.values().map(|it| &it.status));
         let mut calls = Vec::new();
         let attached = self.last.iter().flatten();
         self.failures.retain(|token, _| is_needed(&token.request) || attached.clone().any(|it| it.token == *token));
         for attached in attached {
             let token = &attached.token;
-            if is_needed(&token.request) || is_used(attached, &taken, sight) {
+            if is_needed(&token.request) || is_used(attached, &taken, cx) {
                 self.unneeded.remove(token);
             } else if now >= *self.unneeded.entry(token.clone()).or_insert(now) + self.settings.unneeded {
                 calls.push(AttachCall::Detach(token.clone()));
@@ -237,7 +237,7 @@ impl AttachKeeper {
 }
 
 /// Returns true if a claim was given one of the devices, or a Reservation keeps one.
-fn is_used(attached: &AttachedDevice, taken: &BTreeSet<DeviceKey>, sight: &ProvisionSight<'_>) -> bool {
-    let is_given = |key: &DeviceKey| sight.facts.has_given(&key.driver, &key.pool, &key.device);
+fn is_used(attached: &AttachedDevice, taken: &BTreeSet<DeviceKey>, cx: &ProvisionContext<'_>) -> bool {
+    let is_given = |key: &DeviceKey| cx.facts.has_given(&key.driver, &key.pool, &key.device);
     attached.devices.iter().any(|key| taken.contains(key) || is_given(key))
 }

@@ -6,7 +6,7 @@ use hostler_api::provisioning::ProvisioningConditionType as Type;
 use serde_json::json;
 
 use super::world::{CLASS, ModelServer, World};
-use crate::provision::sight::Keeping;
+use crate::provision::context::Keeping;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const FOUND: &str = "True CapacityIsFound";

@@ -15,7 +15,7 @@ use crate::{
     provision::{
         check::{Attaching, CheckBatch, CheckCandidate, CheckVerdict},
         class::ProvisionClass,
-        sight::Keeping,
+        context::Keeping,
     },
 };
 

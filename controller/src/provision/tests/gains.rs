@@ -7,7 +7,7 @@ use hostler_api::provisioning::ProvisioningConditionType as Type;
 use serde_json::json;
 
 use super::world::{World, key};
-use crate::provision::sight::Keeping;
+use crate::provision::context::Keeping;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);

@@ -8,7 +8,7 @@ use hostler_cluster::rfc3339;
 use serde_json::json;
 
 use super::world::{CLASS, ModelServer, World};
-use crate::{provision::sight::Keeping, testkit::Fate};
+use crate::{provision::context::Keeping, testkit::Fate};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const FOUND: &str = "True CapacityIsFound";
@@ -213,7 +213,7 @@ fn a_pod_that_cannot_have_what_is_kept_has_it_opened_and_one_that_can_has_not() 
     world.ask("r", 2);
     world.settle();
     let value = world.details("r")["tolerationValue"].clone();
-    world.server.waiting_pod("steered", "r", Some(&value));
+    world.server.waiting_pod("led", "r", Some(&value));
     world.settle();
     assert_eq!(world.kept(), 2);
     world.server.waiting_pod("plain", "r", None);

@@ -22,10 +22,10 @@ use crate::provision::{
     check::CheckAnswer,
     class::ProvisionClasses,
     clock::ProvisionMoment,
+    context::Keeping,
     core::{MARKS_COME, ProvisionCore, ProvisionSettings},
     event::{FinalizerWrite, ProvisionCommand, ProvisionEvent, ReservationWrite, StatusWrite, WriteOutcome},
     objects::SeenRequest,
-    sight::Keeping,
 };
 use crate::testkit::{Dice, Fate, RandomLife, live, seeds};
 
@@ -211,7 +211,7 @@ impl RandomWorld {
     fn step(&mut self, event: ProvisionEvent) {
         let now = ProvisionMoment { wall: self.wall(), steady: self.now - self.leader.began };
         let controller = &mut self.leader;
-        for command in controller.core.step(now, &controller.seen.sight(&self.keeping), event) {
+        for command in controller.core.step(now, &controller.seen.cx(&self.keeping), event) {
             match command {
                 ProvisionCommand::Write(write) => controller.travelling.push(ModelWrite::Status(write)),
                 ProvisionCommand::Keep(write) => controller.travelling.push(ModelWrite::Keep(write)),

@@ -10,7 +10,7 @@ use hostler_api::{
 use serde_json::json;
 
 use super::world::{CLASS, ModelServer, World, key, read};
-use crate::{provision::sight::Keeping, testkit::Fate};
+use crate::{provision::context::Keeping, testkit::Fate};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const FOUND: &str = "True CapacityIsFound";

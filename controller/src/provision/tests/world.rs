@@ -22,10 +22,10 @@ use crate::askers::ASKER_BOX;
 use crate::provision::{
     class::ProvisionClasses,
     clock::ProvisionMoment,
+    context::{Keeping, ProvisionContext, Reservations},
     core::{ProvisionCore, ProvisionSettings},
     event::{StatusWrite, WriteOutcome},
     objects::{ProvisionObjects, SeenRequest},
-    sight::{Keeping, ProvisionSight, Reservations},
 };
 use crate::{
     hold::ReservationObject,
@@ -250,8 +250,8 @@ impl ModelServer {
     }
 
     /// What a controller is shown of it.
-    pub(super) fn sight<'a>(&'a self, keeping: &'a Keeping) -> ProvisionSight<'a> {
-        ProvisionSight { objects: &self.objects, reservations: &self.reservations, facts: &self.facts, keeping }
+    pub(super) fn cx<'a>(&'a self, keeping: &'a Keeping) -> ProvisionContext<'a> {
+        ProvisionContext { objects: &self.objects, reservations: &self.reservations, facts: &self.facts, keeping }
     }
 }
 

@@ -11,9 +11,9 @@ use hostler_api::{
 use serde_json::{Value, json};
 
 use super::super::{
+    context::{ObservedClaim, ObservedMeta, SharedContext, SharedStep, SharedWrite},
     decide::decide,
     objects::wanted,
-    sight::{SharedSight, SharedStep, SharedWrite, SightedClaim, SightedMeta},
 };
 use crate::{
     claim_write::{ClaimWrite, DELETE_PROTECTION},
@@ -24,7 +24,7 @@ use crate::{
 /// A pod.
 #[derive(Clone, Debug, Default)]
 struct ModelPod {
-    metadata: SightedMeta,
+    metadata: ObservedMeta,
     app: String,
     claims: Vec<String>,
     node: Option<String>,
@@ -44,7 +44,7 @@ struct Decision {
 #[derive(Debug, Default)]
 struct SharedCluster {
     reservations: BTreeMap<String, ReservationObject>,
-    claims: BTreeMap<ObjectKey, SightedClaim>,
+    claims: BTreeMap<ObjectKey, ObservedClaim>,
     pods: BTreeMap<ObjectKey, ModelPod>,
 }
 
@@ -52,7 +52,7 @@ impl ModelCluster for SharedCluster {
     type Event = ();
 }
 
-model_kind!(SightedClaim: metadata, |_claim| false);
+model_kind!(ObservedClaim: metadata, |_claim| false);
 // One that is on a node takes a while to end.
 model_kind!(ModelPod: metadata, |pod| pod.node.is_some());
 
@@ -62,8 +62,8 @@ impl Serves<ReservationObject> for SharedCluster {
     }
 }
 
-impl Serves<SightedClaim> for SharedCluster {
-    fn objects(&mut self) -> &mut BTreeMap<ObjectKey, SightedClaim> {
+impl Serves<ObservedClaim> for SharedCluster {
+    fn objects(&mut self) -> &mut BTreeMap<ObjectKey, ObservedClaim> {
         &mut self.claims
     }
 }
@@ -169,7 +169,7 @@ impl SharedWorld {
 
     /// A pod that names the claim comes.
     pub(super) fn come(&mut self, name: &str, app: &str) {
-        let metadata = SightedMeta { name: name.to_owned(), namespace: "ml".to_owned(), ..SightedMeta::default() };
+        let metadata = ObservedMeta { name: name.to_owned(), namespace: "ml".to_owned(), ..ObservedMeta::default() };
         let pod = ModelPod { metadata, app: app.to_owned(), claims: vec!["r-gpu".to_owned()], ..ModelPod::default() };
         drop(self.server.create(pod));
     }
@@ -204,13 +204,13 @@ impl SharedWorld {
 
     pub(super) fn foreign_claim(&mut self, name: &str) {
         let claim = json!({"metadata": {"name": name, "namespace": "ml"}, "spec": template()});
-        let claim: SightedClaim = serde_json::from_value(claim).unwrap();
+        let claim: ObservedClaim = serde_json::from_value(claim).unwrap();
         self.server.create(claim).unwrap();
     }
 
     /// A claim has nothing any more, and nobody of ours did it.
     pub(super) fn rob(&mut self, name: &str) {
-        let rob = |claim: &mut SightedClaim| claim.status = serde_json::from_value(json!({})).unwrap();
+        let rob = |claim: &mut ObservedClaim| claim.status = serde_json::from_value(json!({})).unwrap();
         self.server.update(&key(name), None, Part::Status, rob).unwrap();
         self.is_robbed = true;
     }
@@ -237,14 +237,14 @@ impl SharedWorld {
             let refusal =
                 pod.refusal.iter().map(|why| json!({"type": "PodScheduled", "status": "False", "message": why}));
             let status = json!({"phase": "Pending", "conditions": refusal.collect::<Vec<_>>()});
-            super::super::sight::ReservePod {
+            super::super::context::ReservePod {
                 metadata: pod.metadata.clone(),
                 status: serde_json::from_value(status).unwrap(),
             }
         };
         let asking = |key: &ObjectKey, pod: &ModelPod| key.name == "r-reserve" || pod.metadata.is_made_for("r");
         let pods = self.server.pods.iter();
-        decide(&SharedSight {
+        decide(&SharedContext {
             name: "r".to_owned(),
             wanted: self.reservation().map_or_else(|| Ok(Vec::new()), asked),
             reservation: self.reservation().cloned(),
@@ -287,7 +287,7 @@ impl SharedWorld {
             SharedWrite::Claim(write) => self.apply_to_claim(write),
             SharedWrite::CreatePod(..) if self.refuses_pods => return Some("pods is forbidden".to_owned()),
             SharedWrite::CreatePod(_, pod) => {
-                let metadata: SightedMeta = serde_json::from_value(pod["metadata"].clone()).unwrap();
+                let metadata: ObservedMeta = serde_json::from_value(pod["metadata"].clone()).unwrap();
                 let claims = pod["spec"]["resourceClaims"].as_array().unwrap().iter();
                 let claims = claims.map(|it| it["resourceClaimName"].as_str().unwrap().to_owned()).collect();
                 drop(self.server.create(ModelPod { metadata, claims, ..ModelPod::default() }));
@@ -325,19 +325,19 @@ impl SharedWorld {
                 let ObjectKey { namespace, name } = &new.key;
                 let metadata = json!({"name": name, "namespace": namespace, "annotations": new.annotations});
                 let claim = json!({"metadata": metadata, "spec": new.spec});
-                let claim: SightedClaim = serde_json::from_value(claim).unwrap();
+                let claim: ObservedClaim = serde_json::from_value(claim).unwrap();
                 return drop(self.server.create(claim));
             }
             ClaimWrite::Finalizers(of, _) => (of, Part::Metadata),
             ClaimWrite::Status(of, _) | ClaimWrite::Consumers(of, _) => (of, Part::Status),
             ClaimWrite::Delete(of) => {
-                if let Ok(claim) = self.server.delete::<SightedClaim>(&of.key, Some(&over(&of.uid, &of.version))) {
+                if let Ok(claim) = self.server.delete::<ObservedClaim>(&of.key, Some(&over(&of.uid, &of.version))) {
                     assert!(claim.metadata.is_made_for("r"), "somebody else's claim is deleted");
                 }
                 return;
             }
         };
-        drop(self.server.update(&of.key, Some(&over(&of.uid, &of.version)), part, |claim: &mut SightedClaim| {
+        drop(self.server.update(&of.key, Some(&over(&of.uid, &of.version)), part, |claim: &mut ObservedClaim| {
             assert!(claim.metadata.is_made_for("r"), "somebody else's claim is written");
             match write {
                 ClaimWrite::Finalizers(_, finalizers) => claim.metadata.finalizers.clone_from(finalizers),
@@ -399,7 +399,7 @@ impl SharedWorld {
     fn place(&self, key: &ObjectKey) -> Option<Result<Decision, String>> {
         let pod = &self.server.pods[key];
         let claims = pod.claims.iter().map(|name| self.server.claims.get_key_value(&ObjectKey::new("ml", name)));
-        let claims: Vec<(&ObjectKey, &SightedClaim)> = claims.collect::<Option<_>>()?;
+        let claims: Vec<(&ObjectKey, &ObservedClaim)> = claims.collect::<Option<_>>()?;
         if claims.iter().any(|(_, claim)| claim.metadata.is_going()) {
             return None;
         }
@@ -407,7 +407,7 @@ impl SharedWorld {
         nodes.dedup();
         for node in &nodes {
             let on_node = |device: &String| self.devices.iter().any(|(name, on)| name == device && on == *node);
-            let fits = |claim: &&SightedClaim| device_names(claim).iter().all(on_node);
+            let fits = |claim: &&ObservedClaim| device_names(claim).iter().all(on_node);
             let lacking: Vec<&ObjectKey> =
                 claims.iter().filter(|(_, claim)| !claim.is_allocated()).map(|(key, _)| *key).collect();
             let free = self.free_devices().into_iter().filter(|(_, on)| on == *node).map(|(device, _)| device);
@@ -457,7 +457,7 @@ impl SharedWorld {
     /// The controller of claims takes out who is gone, and frees what nobody uses.
     pub(super) fn collect(&mut self) {
         let living: Vec<String> = self.server.pods.values().map(|pod| pod.metadata.uid.clone()).collect();
-        let claims: Vec<SightedClaim> = self.server.claims.values().cloned().collect();
+        let claims: Vec<ObservedClaim> = self.server.claims.values().cloned().collect();
         for mut claim in claims {
             let before = claim.status.reserved_for.len();
             claim.status.reserved_for.retain(|it| !it.is_pod() || living.contains(&it.uid));
@@ -565,7 +565,7 @@ impl SharedWorld {
     }
 }
 
-fn device_names(claim: &SightedClaim) -> Vec<String> {
+fn device_names(claim: &ObservedClaim) -> Vec<String> {
     let results = claim.status.allocation.iter().flat_map(|it| &it.devices.results);
     results.map(|it| it.device.clone()).collect()
 }

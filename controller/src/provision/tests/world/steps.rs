@@ -54,7 +54,7 @@ impl World {
             assert!(steps < 1000, "it never comes to rest");
             self.wake = None;
             let server = self.server.clone();
-            for command in self.core.step(self.now(), &server.sight(&self.keeping), event) {
+            for command in self.core.step(self.now(), &server.cx(&self.keeping), event) {
                 let death = command_is_sent(&command).then(|| self.deaths.next()).flatten();
                 match Fate::carry_out(death, self, |_| {}, |world| world.carry_out(command)) {
                     Fated::Answered(event) => events.extend(event),

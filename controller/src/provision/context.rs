@@ -1,0 +1,36 @@
+//! The state of the cluster that the core is given, at one moment.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use hostler_allocator::plan::ClusterFacts;
+
+use super::objects::ProvisionObjects;
+use crate::hold::ReservationObject;
+
+/// All Reservations, by name.
+pub(crate) type Reservations = BTreeMap<String, Arc<ReservationObject>>;
+
+/// The state of the cluster, at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ProvisionContext<'a> {
+    /// Requests, their templates and pods.
+    pub(crate) objects: &'a ProvisionObjects,
+    /// Reservations.
+    pub(crate) reservations: &'a Reservations,
+    /// Claim templates, and devices of claims.
+    pub(crate) facts: &'a ClusterFacts,
+    /// State of keeping devices for Reservations.
+    pub(crate) keeping: &'a Keeping,
+}
+
+/// State of keeping devices for Reservations.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Keeping {
+    /// The state is not known yet.
+    #[default]
+    Unknown,
+    /// Devices are kept.
+    Kept,
+    /// Devices are not kept, and why.
+    NotKept(String),
+}

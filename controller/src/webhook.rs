@@ -1,0 +1,31 @@
+//! A mutating webhook that lets pods use kept devices: the API server calls it when a claim is made for a pod.
+//!
+//! kube-scheduler gives a kept device to any claim that tolerates its taint. Users can write that toleration into their
+//! templates; otherwise the webhook writes it into the claims that are made from them. The webhook may be down at any
+//! time: a claim that was not changed is given ordinary devices, or waits.
+//!
+//! ```text
+//!   AdmissionReview ─► review: of which pod? ─► the pod, asked for ─► decide: Reservation? ─► rewrite ─► a JSON patch
+//!   view: Reservations, templates, the release ────────────────────────┘
+//!   Secret ─► keeper ─► certificate;   keeper of the leader ─► Secret, caBundle
+//! ```
+
+mod affinity;
+mod answer;
+mod capacity;
+mod decide;
+mod installer;
+mod keys;
+mod pod;
+mod repair;
+mod review;
+mod rewrite;
+mod status;
+mod suited;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use self::{
+    answer::{WebhookParts, start},
+    status::{WebhookFigures, WebhookPhase, WebhookStatus},
+};
