@@ -460,6 +460,17 @@ impl DaemonProcess {
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         nix::sys::signal::kill(Pid::from_raw(i32::try_from(self.pid()).unwrap()), signal).unwrap();
+        // A thread that runs when the signal comes may go on for a moment.
+        if signal == Signal::SIGSTOP {
+            wait_for("the daemon's stop", || Some(self.is_stopped()).filter(|is_stopped| *is_stopped));
+        }
+    }
+
+    /// True if none of its threads can run.
+    fn is_stopped(&self) -> bool {
+        let state = |task: fs::DirEntry| fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+        tasks.flatten().map(state).all(|stat| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T')))
     }
 
     /// Waits for its end.

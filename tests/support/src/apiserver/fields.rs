@@ -171,6 +171,18 @@ fn nothing(target: &RequestTarget) -> Value {
     }
 }
 
+/// True if an object has other times of its owners' writes, and nothing else: that is no change of it.
+pub(crate) fn differ_in_times_only(old: &Value, new: &Value) -> bool {
+    let without_times = |object: &Value| {
+        let mut managers = object["metadata"]["managedFields"].clone();
+        for manager in managers.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+            manager.remove("time");
+        }
+        managers
+    };
+    unowned(old) == unowned(new) && without_times(old) == without_times(new)
+}
+
 /// Makes the writer the owner of changed fields; removed fields have no owner.
 pub(crate) fn written(call: &ApiRequest, old: Option<&Value>, object: &mut Value) {
     let before = old.map_or_else(|| nothing(&call.target), unowned);
