@@ -22,18 +22,18 @@ pub(crate) enum ClaimWrite {
     /// The claim is made. An existing one of its name is a conflict.
     Create(Box<NewClaim>),
     /// The claim has these finalizers, and no others.
-    Finalizers(WrittenClaim, Vec<String>),
+    Finalizers(ClaimVersion, Vec<String>),
     /// The claim has these devices, or none, and these consumers.
-    Status(WrittenClaim, Box<WrittenClaimStatus>),
+    Status(ClaimVersion, Box<WrittenClaimStatus>),
     /// The claim has these consumers, and what it has of devices.
-    Consumers(WrittenClaim, Vec<ResourceClaimConsumerReference>),
+    Consumers(ClaimVersion, Vec<ResourceClaimConsumerReference>),
     /// The claim is deleted, if it is this one in this version.
-    Delete(WrittenClaim),
+    Delete(ClaimVersion),
 }
 
 /// Identity and version of a claim that is written.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct WrittenClaim {
+pub(crate) struct ClaimVersion {
     pub(crate) key: ObjectKey,
     pub(crate) uid: String,
     /// The resourceVersion.

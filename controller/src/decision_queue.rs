@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-    enum Topic {
+    enum TestTopic {
         Source(String),
         Refresh,
     }
@@ -139,12 +139,12 @@ mod tests {
     }
 
     /// When refreshes come if the inventory changes ten times a second for a while.
-    fn refreshes(queue: &mut DecisionQueue<Topic>, from: u64, until: u64) -> Vec<u64> {
+    fn refreshes(queue: &mut DecisionQueue<TestTopic>, from: u64, until: u64) -> Vec<u64> {
         let mut seen = Vec::new();
         for tenth in from * 10..until * 10 {
             queue.pass(Duration::from_millis(tenth * 100));
             while let Some(topic) = queue.pop() {
-                assert_eq!(topic, Topic::Refresh);
+                assert_eq!(topic, TestTopic::Refresh);
                 queue.refreshed();
                 seen.push(tenth / 10);
             }
@@ -155,14 +155,14 @@ mod tests {
 
     #[test]
     fn while_the_inventory_goes_on_changing_it_is_looked_at_less_and_less_often() {
-        let mut queue = DecisionQueue::new(Topic::Refresh);
+        let mut queue = DecisionQueue::new(TestTopic::Refresh);
         let seen = refreshes(&mut queue, 0, 200);
         assert_eq!(&seen[..4], [1, 2, 4, 8]);
         let distances: Vec<u64> = seen.windows(2).map(|pair| pair[1] - pair[0]).collect();
         assert!(distances.iter().all(|distance| (1..=30).contains(distance)), "{distances:?}");
         let last = *seen.last().unwrap();
         queue.pass(seconds(last + 40));
-        assert_eq!(queue.pop(), Some(Topic::Refresh));
+        assert_eq!(queue.pop(), Some(TestTopic::Refresh));
         queue.refreshed();
         let again = refreshes(&mut queue, last + 100, last + 102);
         assert_eq!(again, [last + 101], "after a quiet time the first change counts soon");
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn what_gets_free_is_looked_at_at_once_however_often_others_have_taken_something_before() {
-        let mut queue = DecisionQueue::new(Topic::Refresh);
+        let mut queue = DecisionQueue::new(TestTopic::Refresh);
         let seen = refreshes(&mut queue, 0, 200);
         assert!(seen.windows(2).any(|pair| pair[1] - pair[0] == 30), "{seen:?}");
         let freed = seconds(200) + Duration::from_millis(30);
@@ -178,27 +178,27 @@ mod tests {
         assert_eq!(queue.pop(), None);
         queue.gained(Duration::ZERO);
         queue.pass(freed + FIRST_GAIN_PAUSE);
-        assert_eq!(queue.pop(), Some(Topic::Refresh));
+        assert_eq!(queue.pop(), Some(TestTopic::Refresh));
     }
 
     #[test]
     fn what_gets_free_after_answers_that_were_early_is_looked_at_in_time() {
-        let mut queue = DecisionQueue::new(Topic::Refresh);
+        let mut queue = DecisionQueue::new(TestTopic::Refresh);
         queue.gained(Duration::ZERO);
         let early = FIRST_GAIN_PAUSE / 2;
-        queue.after(early, Topic::Refresh);
+        queue.after(early, TestTopic::Refresh);
         queue.pass(early);
-        assert_eq!(queue.pop(), Some(Topic::Refresh));
+        assert_eq!(queue.pop(), Some(TestTopic::Refresh));
         queue.refreshed();
         queue.gained(Duration::ZERO);
         queue.pass(FIRST_GAIN_PAUSE);
-        assert_eq!(queue.pop(), Some(Topic::Refresh));
+        assert_eq!(queue.pop(), Some(TestTopic::Refresh));
     }
 
     #[test]
     fn what_gets_free_all_the_time_is_looked_at_once_a_second_and_less_often_where_that_takes_long() {
         for (cost, distance) in [(0, 1000), (2000, 8000)] {
-            let mut queue = DecisionQueue::new(Topic::Refresh);
+            let mut queue = DecisionQueue::new(TestTopic::Refresh);
             let mut seen: Vec<u64> = Vec::new();
             for at in 0..60_000 {
                 queue.pass(Duration::from_millis(at));
@@ -216,12 +216,12 @@ mod tests {
 
     #[test]
     fn a_change_does_not_wait_for_the_time_at_which_it_would_be_looked_at_anyway() {
-        let mut queue = DecisionQueue::new(Topic::Refresh);
-        queue.after(seconds(30), Topic::Refresh);
+        let mut queue = DecisionQueue::new(TestTopic::Refresh);
+        queue.after(seconds(30), TestTopic::Refresh);
         queue.inventory_changed();
         assert_eq!(queue.wake(), Some(SHORTEST_REFRESH));
         queue.pass(SHORTEST_REFRESH);
-        assert_eq!(queue.pop(), Some(Topic::Refresh));
+        assert_eq!(queue.pop(), Some(TestTopic::Refresh));
         queue.refreshed();
         queue.inventory_changed();
         queue.inventory_changed();
@@ -230,13 +230,13 @@ mod tests {
 
     #[test]
     fn what_comes_later_is_looked_at_once_and_told_once() {
-        let mut queue = DecisionQueue::new(Topic::Refresh);
-        queue.after(seconds(5), Topic::Source("a".to_owned()));
-        queue.after(seconds(9), Topic::Source("a".to_owned()));
+        let mut queue = DecisionQueue::new(TestTopic::Refresh);
+        queue.after(seconds(5), TestTopic::Source("a".to_owned()));
+        queue.after(seconds(9), TestTopic::Source("a".to_owned()));
         assert_eq!(queue.wake(), Some(seconds(5)));
         assert_eq!(queue.wake(), None);
         queue.pass(seconds(5));
-        assert_eq!(queue.pop(), Some(Topic::Source("a".to_owned())));
+        assert_eq!(queue.pop(), Some(TestTopic::Source("a".to_owned())));
         assert_eq!((queue.pop(), queue.wake()), (None, None));
     }
 }

@@ -36,12 +36,12 @@ pub struct Auditor {
     containers: ContainerDir,
     kubelet: PathBuf,
     metrics: Metrics,
-    known: BTreeMap<ContainerKey, KnownContainer>,
+    known: BTreeMap<ContainerKey, AuditedContainer>,
 }
 
 /// State that is kept of a container that runs.
 #[derive(Debug, Default)]
-struct KnownContainer {
+struct AuditedContainer {
     history: BindingHistory,
     /// The container's cgroup: finding it costs more than all the rest of a check.
     cgroup: Option<CpusetCgroup>,
@@ -159,7 +159,7 @@ impl Auditor {
         &self,
         container: &NotedContainer,
         table: &ClaimTable,
-        known: &mut KnownContainer,
+        known: &mut AuditedContainer,
         now: Instant,
     ) -> Vec<AuditNews> {
         let happened = match intent::intent(container, table) {
@@ -184,7 +184,7 @@ impl Auditor {
         &self,
         container: &'a NotedContainer,
         mut wanted: Pins,
-        known: &mut KnownContainer,
+        known: &mut AuditedContainer,
     ) -> Result<Option<Drift<'a>>, AuditError> {
         wanted.mems = with_kernel_memory(&self.root, &wanted.mems)?;
         if known.cgroup.is_none() {
@@ -223,7 +223,7 @@ impl Auditor {
     }
 
     /// Acts on a finding, and returns the news of it.
-    fn settle(&self, drift: Option<Drift<'_>>, known: &mut KnownContainer, now: Instant) -> Option<Happening> {
+    fn settle(&self, drift: Option<Drift<'_>>, known: &mut AuditedContainer, now: Instant) -> Option<Happening> {
         let verdict = known.history.judge(drift.is_none(), now);
         let Some(drift) = drift else {
             // A container that was given up stays so for a while, whatever is there at the moment.
@@ -245,7 +245,7 @@ impl Auditor {
         }
     }
 
-    fn repair(&self, drift: &Drift<'_>, known: &mut KnownContainer) -> Option<Happening> {
+    fn repair(&self, drift: &Drift<'_>, known: &mut AuditedContainer) -> Option<Happening> {
         // The process is looked at again: only what is its cgroup at this moment is written.
         let put_back = |cgroup: CpusetCgroup| cgroup.put_back(&drift.wanted.cpus, &drift.wanted.mems);
         match self.find(drift.container).and_then(|cgroup| Ok(put_back(cgroup)?)) {
@@ -268,7 +268,7 @@ impl Auditor {
     }
 
     /// Reports that a container is not bound as it should be, unless that was reported.
-    fn degrade(&self, known: &mut KnownContainer, drift: &Drift<'_>, text: String) -> Option<Happening> {
+    fn degrade(&self, known: &mut AuditedContainer, drift: &Drift<'_>, text: String) -> Option<Happening> {
         self.metrics.audit_failed(drift.cause.as_str());
         let remark = AuditRemark { container: drift.id().to_owned(), degraded: true, text };
         if known.remark.as_ref() == Some(&remark) {
@@ -281,7 +281,12 @@ impl Auditor {
     }
 
     /// Reports once that a container cannot be checked.
-    fn leave_unseen(&self, container: &NotedContainer, known: &mut KnownContainer, text: String) -> Option<Happening> {
+    fn leave_unseen(
+        &self,
+        container: &NotedContainer,
+        known: &mut AuditedContainer,
+        text: String,
+    ) -> Option<Happening> {
         known.cgroup = None;
         let remark = AuditRemark { container: container.id.clone(), degraded: false, text };
         if known.remark.as_ref() != Some(&remark) {

@@ -15,7 +15,7 @@ use super::{
     client::{ClientError, DaemonArgs},
     completions,
     fit::unallocated,
-    names::{ClaimName, NamespaceArgs},
+    names::{NamedClaim, NamespaceArgs},
     watch::{DaemonChanges, ListArgs, show_list},
 };
 use crate::admin::types::{AdminClaim, CreateClaim, CreateDevice};
@@ -147,18 +147,18 @@ pub(super) fn run(args: ClaimArgs, out: &mut dyn Write) -> Result<CliOutcome, Cl
         ClaimCommand::Create(args) => create(&args, out)?,
         ClaimCommand::List(args) => list(&args, out)?,
         ClaimCommand::Show(args) => {
-            let name = ClaimName::new(&args.claim, &args.namespace)?;
+            let name = NamedClaim::new(&args.claim, &args.namespace)?;
             let claim = args.daemon.client()?.get(&name.path(""))?;
             show::write(&claim, args.output, &args.daemon, out)?;
         }
         ClaimCommand::Prepare(args) => {
-            let name = ClaimName::new(&args.claim, &args.namespace)?;
+            let name = NamedClaim::new(&args.claim, &args.namespace)?;
             let claim = args.daemon.client()?.post(&name.path("/prepare"), &())?;
             show::write(&claim, args.output, &args.daemon, out)?;
         }
         ClaimCommand::Delete(args) => delete(&args, out)?,
         ClaimCommand::Forget(args) => {
-            let name = ClaimName::new(&args.claim, &args.namespace)?;
+            let name = NamedClaim::new(&args.claim, &args.namespace)?;
             args.daemon.client()?.order(Method::POST, &name.path("/forget"))?;
             writeln!(out, "claim {} forgotten", args.claim)?;
         }
@@ -179,8 +179,8 @@ fn list(args: &ClaimListArgs, out: &mut dyn Write) -> Result<(), CliFailure> {
 
 /// Deletes those that can be deleted, whatever becomes of the others.
 fn delete(args: &ClaimDeleteArgs, out: &mut dyn Write) -> Result<(), CliFailure> {
-    let names: Result<Vec<ClaimName>, CliFailure> =
-        args.claims.iter().map(|text| ClaimName::new(text, &args.namespace)).collect();
+    let names: Result<Vec<NamedClaim>, CliFailure> =
+        args.claims.iter().map(|text| NamedClaim::new(text, &args.namespace)).collect();
     let (client, force) = (args.daemon.client()?, if args.force { "&force=true" } else { "" });
     let mut refusals = Vec::new();
     for (text, name) in args.claims.iter().zip(names?) {
@@ -214,7 +214,7 @@ fn create(args: &ClaimCreateArgs, out: &mut dyn Write) -> Result<(), CliFailure>
             show(&claim, out)
         });
     }
-    let ClaimName { namespace, name } = ClaimName::new(args.name.as_deref().unwrap_or_default(), &args.namespace)?;
+    let NamedClaim { namespace, name } = NamedClaim::new(args.name.as_deref().unwrap_or_default(), &args.namespace)?;
     let mut devices = args.devices.clone();
     if devices.iter().any(device::leaves_capacity_open) {
         let inventory: device::DaemonInventory = client.get("/v1/inventory")?;

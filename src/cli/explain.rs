@@ -10,7 +10,7 @@ use super::{
     client::DaemonArgs,
     completions,
     fit::{self, ExplainFitArgs},
-    names::{ClaimName, NamespaceArgs},
+    names::{NamedClaim, NamespaceArgs},
     output::{OutputFormat, write_object},
 };
 use crate::explain::Explanation;
@@ -52,7 +52,7 @@ pub(super) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<CliOutcome,
 }
 
 fn claim(args: &ExplainClaimArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
-    let path = ClaimName::new(&args.claim, &args.namespace)?.path("/explain");
+    let path = NamedClaim::new(&args.claim, &args.namespace)?.path("/explain");
     let explanation: Explanation = args.daemon.client()?.get(&path)?;
     let explanation = args.output.for_reader(explanation);
     write_object("Explanation", &explanation, args.output, out, || in_words(&explanation))?;

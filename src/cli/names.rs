@@ -14,14 +14,14 @@ pub(super) struct NamespaceArgs {
 
 /// A claim as it is asked for.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct ClaimName {
+pub(super) struct NamedClaim {
     /// Namespace of a name.
     pub(super) namespace: String,
     /// Name or UID.
     pub(super) name: String,
 }
 
-impl ClaimName {
+impl NamedClaim {
     /// Reads what was written; the namespace may be said once.
     pub(super) fn new(text: &str, args: &NamespaceArgs) -> Result<Self, CliFailure> {
         let (said, name) = text.split_once('/').map_or((None, text), |(namespace, name)| (Some(namespace), name));
@@ -49,7 +49,7 @@ mod tests {
 
     fn name(text: &str, option: Option<&str>) -> Result<String, String> {
         let args = NamespaceArgs { namespace: option.map(str::to_owned) };
-        let name = ClaimName::new(text, &args).map_err(|failure| failure.to_string())?;
+        let name = NamedClaim::new(text, &args).map_err(|failure| failure.to_string())?;
         Ok(format!("{}/{}", name.namespace, name.name))
     }
 

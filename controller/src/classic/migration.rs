@@ -15,7 +15,7 @@ use hostler_api::ObjectKey;
 use hostler_api::classic::{ClassicMeta, NodeHardwareJournal};
 use serde::{Deserialize, de::IgnoredAny};
 
-use crate::claim_write::{ClaimWrite, DELETE_PROTECTION, WrittenClaim};
+use crate::claim_write::{ClaimVersion, ClaimWrite, DELETE_PROTECTION};
 
 /// The kind of object that an event of the server is about.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -147,7 +147,7 @@ impl Migration {
         let is_to_protect = status.allocation.is_some() && !is_deleting && !is_protected;
         let finalizers = others.chain(is_to_protect.then(|| DELETE_PROTECTION.to_owned())).collect();
         let (uid, version) = (metadata.uid.clone(), metadata.resource_version.clone());
-        let claim = WrittenClaim { key: key.clone(), uid, version };
+        let claim = ClaimVersion { key: key.clone(), uid, version };
         Some(MigrationWrite::Claim(ClaimWrite::Finalizers(claim, finalizers)))
     }
 

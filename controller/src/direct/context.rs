@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    claim_write::{ClaimWrite, WrittenClaim},
+    claim_write::{ClaimVersion, ClaimWrite},
     hold::ReservationObject,
 };
 
@@ -175,8 +175,8 @@ impl DirectPod {
 }
 
 impl DirectClaim {
-    pub(super) fn written(&self) -> WrittenClaim {
-        WrittenClaim {
+    pub(super) fn written(&self) -> ClaimVersion {
+        ClaimVersion {
             key: ObjectKey::new(&self.metadata.namespace, &self.metadata.name),
             uid: self.metadata.uid.clone(),
             version: self.metadata.resource_version.clone(),

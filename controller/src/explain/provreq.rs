@@ -27,7 +27,7 @@ use crate::{
 
 /// A page of a list.
 #[derive(Deserialize)]
-struct ListPage {
+struct RequestListPage {
     kind: String,
     #[serde(default)]
     items: Vec<Value>,
@@ -42,7 +42,7 @@ pub(super) struct RequestWorld {
 
 /// Takes the objects of a page.
 pub(super) fn take(page: &str, world: &mut RequestWorld) -> Result<(), serde_json::Error> {
-    let ListPage { kind, items } = serde_json::from_str(page)?;
+    let RequestListPage { kind, items } = serde_json::from_str(page)?;
     for item in items {
         let text = |field: &str| item["metadata"][field].as_str().unwrap_or_default().to_owned();
         let key = ObjectKey { namespace: text("namespace"), name: text("name") };

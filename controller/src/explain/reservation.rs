@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use self::{
     devices::{NodeHolds, device_lines},
-    owners::{ClaimPod, PodClaim, owner_lines},
+    owners::{ClaimPod, OwnedClaim, owner_lines},
 };
 use super::late;
 use crate::{
@@ -37,14 +37,14 @@ pub(super) struct ReservationWorld {
     /// Pods that may be owners.
     pods: Vec<ClaimPod>,
     /// Claims of these pods.
-    claims: Vec<PodClaim>,
+    claims: Vec<OwnedClaim>,
     /// Objects that could not be read, with the facts that they would have told.
     pub(super) unread: Vec<String>,
 }
 
 /// A page of a list.
 #[derive(Deserialize)]
-struct ListPage {
+struct ReservationListPage {
     kind: String,
     #[serde(default)]
     items: Vec<Value>,
@@ -53,11 +53,11 @@ struct ListPage {
 impl ReservationWorld {
     /// Takes the objects of a page.
     pub(super) fn take(&mut self, page: &str) -> Result<(), serde_json::Error> {
-        let ListPage { kind, items } = serde_json::from_str(page)?;
+        let ReservationListPage { kind, items } = serde_json::from_str(page)?;
         for item in items {
             match &*kind {
                 "PodList" => self.pods.push(ClaimPod::deserialize(item)?),
-                "ResourceClaimList" => self.claims.push(PodClaim::deserialize(item)?),
+                "ResourceClaimList" => self.claims.push(OwnedClaim::deserialize(item)?),
                 _ => {
                     let read = ReservationObject::deserialize(item)?;
                     self.reservations.insert(read.name.clone(), read);

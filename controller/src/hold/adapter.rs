@@ -41,7 +41,7 @@ pub(in crate::hold) use self::{
 };
 use self::{
     kind::PlaceError,
-    term::{HoldTerm, TermEnd},
+    term::{HoldTerm, HoldTermEnd},
 };
 pub(crate) use self::{
     pods::{PodOwner, controller_of},
@@ -114,8 +114,8 @@ async fn run(mut parts: HoldParts) {
                     pauses.reset();
                 }
                 match HoldTerm::new(&mut parts, places).run().await {
-                    TermEnd::Deposed | TermEnd::OtherRules => {}
-                    TermEnd::NotServed(what) => parts.rest(HoldPhase::NotServed(what), LOOK_AGAIN).await,
+                    HoldTermEnd::Deposed | HoldTermEnd::OtherRules => {}
+                    HoldTermEnd::NotServed(what) => parts.rest(HoldPhase::NotServed(what), LOOK_AGAIN).await,
                 }
             }
             Err(PlaceError::NotServed(what)) => parts.rest(HoldPhase::NotServed(what), LOOK_AGAIN).await,

@@ -9,7 +9,7 @@ use super::{
     objects::{DeviceKey, device_key},
     reservation::Reservation,
     settings::HoldSettings,
-    topics::Topic,
+    topics::DecisionTopic,
 };
 
 /// Delay of a node's fences: devices of a node that are closed together cost one write, and so one write of each of the
@@ -24,8 +24,8 @@ pub(super) fn rule_name(device: &DeviceKey) -> String {
 /// Queues the decision about the object that closes a device.
 pub(super) fn fence_topic(settings: &HoldSettings, device: &ReservedDevice) -> Effect {
     let topic = match device.driver == settings.own_driver {
-        true => Topic::NodeFences(device.node_name.clone()),
-        false => Topic::Rule(rule_name(&device_key(device))),
+        true => DecisionTopic::NodeFences(device.node_name.clone()),
+        false => DecisionTopic::Rule(rule_name(&device_key(device))),
     };
     Effect::DecideAfter(FENCE_DELAY, topic)
 }

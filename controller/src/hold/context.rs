@@ -12,7 +12,7 @@ use super::{
     reservation::{ClosedCheck, Problem, Reservation},
     reservations::Reservations,
     settings::HoldSettings,
-    topics::{HoldClock, Topic},
+    topics::{DecisionTopic, HoldClock},
     writes::{HoldTarget, HoldWrite},
 };
 
@@ -63,9 +63,9 @@ pub(super) enum Effect {
     ListPriorities,
     ListBudgets,
     /// Decide about a topic in this step.
-    Decide(Topic),
+    Decide(DecisionTopic),
     /// Decide about a topic later.
-    DecideAfter(Duration, Topic),
+    DecideAfter(Duration, DecisionTopic),
     /// Ask the planner soon, together with other candidates that come meanwhile.
     PlanSoon,
     Start(Timer),
@@ -105,11 +105,11 @@ impl<'a> Context<'a> {
         self.effects.push(effect);
     }
 
-    pub(super) fn decide(&mut self, topic: Topic) {
+    pub(super) fn decide(&mut self, topic: DecisionTopic) {
         self.push(Effect::Decide(topic));
     }
 
-    pub(super) fn decide_after(&mut self, delay: Duration, topic: Topic) {
+    pub(super) fn decide_after(&mut self, delay: Duration, topic: DecisionTopic) {
         self.push(Effect::DecideAfter(delay, topic));
     }
 

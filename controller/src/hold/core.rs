@@ -14,16 +14,16 @@ use super::{
     context::{Context, Effect, Timer, Timers},
     event::{HoldCommand, HoldEvent},
     fences::{decide_node, decide_rule},
-    known::{KnownCluster, PodKnowledge},
+    known::{KnownCluster, PodReading},
     objects::{DeviceKey, HoldTime},
     placeholders::decide_placeholder,
     pods::decide_pod,
     questions::Questions,
     reconcile::decide_reservation,
-    refusals::Refusals,
+    refusals::RefusalPause,
     reservations::{Related, Reservations},
     settings::HoldSettings,
-    topics::{HoldClock, Topic},
+    topics::{DecisionTopic, HoldClock},
     writes::{HoldTarget, HoldWrite},
 };
 use crate::decision_queue::DecisionQueue;
@@ -51,7 +51,7 @@ pub(crate) struct HoldCore {
     pub(super) cluster: KnownCluster,
     pub(super) timers: Timers,
     clock: HoldClock,
-    pub(super) queue: DecisionQueue<Topic>,
+    pub(super) queue: DecisionQueue<DecisionTopic>,
     pub(super) lists: Lists,
     pub(super) questions: Questions,
     /// Number of times that more devices could fit than before.
@@ -59,7 +59,7 @@ pub(crate) struct HoldCore {
     /// Pods that are being read.
     pub(super) reading: usize,
     /// Pauses between annotations of pods that are refused.
-    pub(super) annotating: Refusals,
+    pub(super) annotating: RefusalPause,
     /// Devices that could not be closed, and the end of the time for which they are left alone.
     pub(super) avoided: BTreeMap<DeviceKey, Duration>,
     pub(super) writes: InFlightWrites<HoldTarget, HoldWrite>,
@@ -75,12 +75,12 @@ impl HoldCore {
             cluster: KnownCluster::default(),
             timers: Timers::default(),
             clock: HoldClock::default(),
-            queue: DecisionQueue::new(Topic::Plan),
+            queue: DecisionQueue::new(DecisionTopic::Plan),
             lists: Lists::default(),
             questions: Questions::default(),
             gains: 0,
             reading: 0,
-            annotating: Refusals::default(),
+            annotating: RefusalPause::default(),
             avoided: BTreeMap::new(),
             writes: InFlightWrites::default(),
             commands: Vec::new(),
@@ -96,7 +96,7 @@ impl HoldCore {
             && let Some(topic) = self.queue.pop()
         {
             match topic {
-                Topic::Plan => self.plan(),
+                DecisionTopic::Plan => self.plan(),
                 topic => self.reconcile(&topic),
             }
         }
@@ -133,14 +133,14 @@ impl HoldCore {
     }
 
     /// Decides about an object, and writes it if it can be written now.
-    fn reconcile(&mut self, topic: &Topic) {
+    fn reconcile(&mut self, topic: &DecisionTopic) {
         let write = self.decide(|cx| match topic {
-            Topic::Reservation(name) => decide_reservation(cx, name),
-            Topic::NodeFences(node) => decide_node(cx, node),
-            Topic::Rule(name) => decide_rule(cx, name),
-            Topic::Pod(pod) => decide_pod(cx, pod),
-            Topic::Placeholder(name) => decide_placeholder(cx, name),
-            Topic::Plan => None,
+            DecisionTopic::Reservation(name) => decide_reservation(cx, name),
+            DecisionTopic::NodeFences(node) => decide_node(cx, node),
+            DecisionTopic::Rule(name) => decide_rule(cx, name),
+            DecisionTopic::Pod(pod) => decide_pod(cx, pod),
+            DecisionTopic::Placeholder(name) => decide_placeholder(cx, name),
+            DecisionTopic::Plan => None,
         });
         let Some(write) = write else { return };
         match self.writes.readiness(&write.target(), self.queue.now) {
@@ -192,7 +192,7 @@ impl HoldCore {
 
     fn read_pod(&mut self, pod: ObjectKey) {
         if !self.cluster.pods.contains_key(&pod) {
-            self.cluster.pods.insert(pod.clone(), PodKnowledge::Asked);
+            self.cluster.pods.insert(pod.clone(), PodReading::Asked);
             self.reading += 1;
             self.commands.push(HoldCommand::FetchPod(pod));
         }
@@ -280,8 +280,8 @@ impl HoldCore {
     fn synced(&mut self) {
         self.is_synced = true;
         self.decide_about_all();
-        self.cluster.node_fences.keys().for_each(|node| self.queue.now(Topic::NodeFences(node.clone())));
-        self.cluster.rules.keys().for_each(|rule| self.queue.now(Topic::Rule(rule.clone())));
-        self.cluster.all_placeholders().for_each(|key| self.queue.now(Topic::Placeholder(key.name.clone())));
+        self.cluster.node_fences.keys().for_each(|node| self.queue.now(DecisionTopic::NodeFences(node.clone())));
+        self.cluster.rules.keys().for_each(|rule| self.queue.now(DecisionTopic::Rule(rule.clone())));
+        self.cluster.all_placeholders().for_each(|key| self.queue.now(DecisionTopic::Placeholder(key.name.clone())));
     }
 }

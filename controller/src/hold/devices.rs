@@ -11,7 +11,7 @@ use super::{
     objects::{DeviceKey, device_key},
     parts::parts_now,
     reservation::{ClosedCheck, Reservation},
-    topics::Topic,
+    topics::DecisionTopic,
     vacant::{LEFT_ALONE, state_after_grace, state_of_vacant},
 };
 
@@ -118,7 +118,7 @@ fn check_closed(cx: &mut Context<'_>, reservation: &Reservation, devices: &mut [
     cx.push(Effect::Check(name.clone(), Some(check.clone())));
     let age = cx.now.saturating_sub(check.since);
     if age < cx.settings.settle {
-        cx.decide_after(cx.settings.settle - age, Topic::Reservation(name));
+        cx.decide_after(cx.settings.settle - age, DecisionTopic::Reservation(name));
     } else if check.list.is_none() {
         cx.push(Effect::ListClaims(name));
     } else if check.list.is_some_and(|list| cx.listed >= list) {

@@ -17,7 +17,7 @@ use super::{
     parts::is_part_closed,
     reservation::Reservation,
     reservations::Related,
-    topics::Topic,
+    topics::DecisionTopic,
     writes::HoldWrite,
 };
 
@@ -58,8 +58,8 @@ fn is_wanted(cx: &mut Context<'_>, reservation: &Reservation, device: &ReservedD
     let age = cx.clock.certain().unwrap_or_default().saturating_sub(since);
     if age < cx.settings.settle {
         let left = cx.settings.settle - age;
-        cx.decide_after(left, Topic::NodeFences(device.node_name.clone()));
-        cx.decide_after(left, Topic::Rule(rule_name(&device_key(device))));
+        cx.decide_after(left, DecisionTopic::NodeFences(device.node_name.clone()));
+        cx.decide_after(left, DecisionTopic::Rule(rule_name(&device_key(device))));
     }
     age < cx.settings.settle
 }

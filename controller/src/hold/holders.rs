@@ -9,7 +9,7 @@ use hostler_api::{
 
 use super::{
     context::Context,
-    known::PodKnowledge,
+    known::PodReading,
     objects::{AllocatedClaim, owner_of, owner_of_first_pod},
     reservation::Reservation,
 };
@@ -29,12 +29,12 @@ pub(super) fn ownership(cx: &mut Context<'_>, reservation: &Reservation, claim: 
         let key = ObjectKey::new(&claim.key.namespace, &pod.name);
         cx.read_pod(&key);
         match cx.cluster.pods.get(&key) {
-            Some(PodKnowledge::Known(Some(known))) if known.uid == pod.uid => {
+            Some(PodReading::Known(Some(known))) if known.uid == pod.uid => {
                 if reservation.object.spec.is_owned_by(&known.candidate(&key)) {
                     return ClaimOwnership::Owner(owner_of(claim, &pod.name));
                 }
             }
-            Some(PodKnowledge::Known(_)) => {}
+            Some(PodReading::Known(_)) => {}
             _ => is_known = false,
         }
     }

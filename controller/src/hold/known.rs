@@ -19,7 +19,7 @@ use super::{
 
 /// Knowledge of a pod.
 #[derive(Clone, Debug)]
-pub(super) enum PodKnowledge {
+pub(super) enum PodReading {
     Asked,
     Known(Option<Box<OwnerPod>>),
 }
@@ -40,7 +40,7 @@ pub(super) struct KnownCluster {
     tolerating: BTreeMap<String, BTreeSet<ObjectKey>>,
     /// Claims that stand for parts of devices, by the UID of the Reservation that keeps these.
     placeholders: BTreeMap<String, BTreeSet<ObjectKey>>,
-    pub(super) pods: BTreeMap<ObjectKey, PodKnowledge>,
+    pub(super) pods: BTreeMap<ObjectKey, PodReading>,
     /// The claims of a pod.
     of_pods: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
     pub(super) nodes: BTreeSet<String>,

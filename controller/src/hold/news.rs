@@ -8,13 +8,13 @@ use super::{
     closed::fence_topic,
     context::Timer,
     core::{HoldCore, PLAN_DELAY, READ_AGAIN},
-    known::PodKnowledge,
+    known::PodReading,
     objects::{NodeFences, OwnerPod, PublishedSlice, ReservationObject, device_key},
     placeholder::placeholder_name,
     published::PoolName,
     reservation::Reservation,
     reservations::Related,
-    topics::Topic,
+    topics::DecisionTopic,
     writes::HoldTarget,
 };
 
@@ -41,7 +41,7 @@ impl HoldCore {
         change.dropped.iter().for_each(|part| self.part_gone(part));
         change.devices.iter().for_each(|device| self.device_changed(device));
         self.writes.object_changed(&HoldTarget::Reservation(name.clone()));
-        self.queue.now(Topic::Reservation(name));
+        self.queue.now(DecisionTopic::Reservation(name));
     }
 
     pub(super) fn reservation_gone(&mut self, name: &str, uid: &str) {
@@ -62,7 +62,7 @@ impl HoldCore {
         let effect = fence_topic(&self.settings, device);
         self.apply(effect);
         if device.is_part() {
-            self.queue.now(Topic::Placeholder(placeholder_name(&device.share_id)));
+            self.queue.now(DecisionTopic::Placeholder(placeholder_name(&device.share_id)));
         }
     }
 
@@ -78,13 +78,13 @@ impl HoldCore {
     fn unreadable_gone(&mut self, uid: &str) {
         let Some(value) = self.reservations.remove_unreadable(uid) else { return };
         for node in self.cluster.nodes_closed_with(&value) {
-            self.queue.now(Topic::NodeFences(node.clone()));
+            self.queue.now(DecisionTopic::NodeFences(node.clone()));
         }
         for rule in self.cluster.rules.values().filter(|rule| rule.value == value) {
-            self.queue.now(Topic::Rule(rule.name.clone()));
+            self.queue.now(DecisionTopic::Rule(rule.name.clone()));
         }
         for claim in self.cluster.placeholders(uid) {
-            self.queue.now(Topic::Placeholder(claim.name.clone()));
+            self.queue.now(DecisionTopic::Placeholder(claim.name.clone()));
         }
     }
 
@@ -101,14 +101,14 @@ impl HoldCore {
         let node = fences.node.clone();
         if let Some(values) = self.cluster.node_fences(fences) {
             self.writes.object_changed(&HoldTarget::NodeFences(node.clone()));
-            self.queue.now(Topic::NodeFences(node));
+            self.queue.now(DecisionTopic::NodeFences(node));
             self.decide_about_values(&values);
         }
     }
 
     pub(super) fn rule_changed(&mut self, name: String) {
         self.writes.object_changed(&HoldTarget::Rule(name.clone()));
-        self.queue.now(Topic::Rule(name));
+        self.queue.now(DecisionTopic::Rule(name));
         self.decide_about_all();
     }
 
@@ -120,7 +120,7 @@ impl HoldCore {
         if claim.placeholder.is_some() {
             self.writes.object_changed(&HoldTarget::Claim(key.clone()));
             self.decide_about_related(&Related::Placeholder(key.name.clone()));
-            self.queue.now(Topic::Placeholder(key.name.clone()));
+            self.queue.now(DecisionTopic::Placeholder(key.name.clone()));
             self.decide_about_closed();
         }
         self.decide_about_values(&values);
@@ -130,10 +130,10 @@ impl HoldCore {
         self.reading = self.reading.saturating_sub(1);
         let Ok(pod) = pod else {
             self.cluster.pods.remove(&key);
-            self.queue.after(READ_AGAIN, Topic::Pod(key));
-            self.queue.after(READ_AGAIN, Topic::Plan);
+            self.queue.after(READ_AGAIN, DecisionTopic::Pod(key));
+            self.queue.after(READ_AGAIN, DecisionTopic::Plan);
             let names = self.reservations.names();
-            return names.into_iter().for_each(|name| self.queue.after(READ_AGAIN, Topic::Reservation(name)));
+            return names.into_iter().for_each(|name| self.queue.after(READ_AGAIN, DecisionTopic::Reservation(name)));
         };
         let (mut pools, mut values) = (Vec::new(), BTreeSet::new());
         for claim in self.cluster.claims_of_pod(&key) {
@@ -144,14 +144,14 @@ impl HoldCore {
         self.decide_about_values(&values);
         let related = Related::Pod(key.clone());
         if self.reservations.related_to(&related).next().is_some() {
-            self.queue.now(Topic::Pod(key.clone()));
+            self.queue.now(DecisionTopic::Pod(key.clone()));
             self.decide_about_related(&related);
         }
         let is_replaced = |it: &Reservation| {
             it.object.spec.replaces.as_ref().is_some_and(|pod| pod.namespace == key.namespace && pod.name == key.name)
         };
         let is_awaited = self.reservations.related_to(&related).any(is_replaced);
-        self.cluster.pods.insert(key, PodKnowledge::Known(pod));
+        self.cluster.pods.insert(key, PodReading::Known(pod));
         // Pods that make room are chosen once all of them are known.
         let seeks = |it: &Reservation| it.seeks_victims() && (it.problem.is_some() || it.is_without_free);
         if is_awaited || self.reading == 0 && self.reservations.iter().any(seeks) {
@@ -175,13 +175,13 @@ impl HoldCore {
 
     pub(super) fn decide_about_related(&mut self, related: &Related) {
         for reservation in self.reservations.related_to(related) {
-            self.queue.now(Topic::Reservation(reservation.object.name.clone()));
+            self.queue.now(DecisionTopic::Reservation(reservation.object.name.clone()));
         }
     }
 
     pub(super) fn decide_about_values(&mut self, values: &BTreeSet<String>) {
         for reservation in values.iter().filter_map(|value| self.reservations.with_value(value)) {
-            self.queue.now(Topic::Reservation(reservation.object.name.clone()));
+            self.queue.now(DecisionTopic::Reservation(reservation.object.name.clone()));
         }
     }
 
@@ -196,12 +196,12 @@ impl HoldCore {
 
     fn decide_about(&mut self, is_concerned: impl Fn(&Reservation) -> bool) {
         for reservation in self.reservations.iter().filter(|it| is_concerned(it)) {
-            self.queue.now(Topic::Reservation(reservation.object.name.clone()));
+            self.queue.now(DecisionTopic::Reservation(reservation.object.name.clone()));
         }
     }
 
     /// Plans soon, together with other Reservations that come meanwhile.
     pub(super) fn plan_soon(&mut self) {
-        self.queue.after(PLAN_DELAY, Topic::Plan);
+        self.queue.after(PLAN_DELAY, DecisionTopic::Plan);
     }
 }

@@ -1,4 +1,4 @@
-//! Refusals of candidates.
+//! RefusalPause of candidates.
 
 use std::collections::BTreeSet;
 

@@ -20,7 +20,7 @@ use super::{
     objects::{AllocatedClaim, Amounts, DeviceKey, device_key, owner_of_first_pod},
     placeholder::{has_part, placeholder_name},
     reservation::Reservation,
-    topics::Topic,
+    topics::DecisionTopic,
     vacant::state_of_vacant,
 };
 
@@ -171,8 +171,8 @@ pub(super) fn is_part_closed(
     let is_fresh = is_closed && age < cx.settings.settle;
     if is_fresh {
         let left = cx.settings.settle - age;
-        cx.decide_after(left, Topic::NodeFences(device.node_name.clone()));
-        cx.decide_after(left, Topic::Rule(rule_name(&device_key(device))));
+        cx.decide_after(left, DecisionTopic::NodeFences(device.node_name.clone()));
+        cx.decide_after(left, DecisionTopic::Rule(rule_name(&device_key(device))));
     }
     is_fresh
 }
@@ -201,7 +201,7 @@ pub(super) fn is_closed_for_all(cx: &mut Context<'_>, reservation: &Reservation,
     }
     let age = cx.age(Timer::PartClosed(key));
     if age < settle {
-        cx.decide_after(settle - age, Topic::Placeholder(placeholder_name(&device.share_id)));
+        cx.decide_after(settle - age, DecisionTopic::Placeholder(placeholder_name(&device.share_id)));
     }
     age >= settle
 }

@@ -13,7 +13,7 @@ use hostler_api::{
 };
 
 use super::objects::{AllocatedClaim, PlaceholderMark, device_key};
-use crate::claim_write::{ClaimWrite, DELETE_PROTECTION, NewClaim, WrittenClaim, WrittenClaimStatus};
+use crate::claim_write::{ClaimVersion, ClaimWrite, DELETE_PROTECTION, NewClaim, WrittenClaimStatus};
 
 /// Annotation with the name of the Reservation, for people. Claims that pods name have another annotation.
 const PART_OF: &str = "hostler.dev/part-of-reservation";
@@ -54,7 +54,7 @@ pub(super) fn next_placeholder_write(
     now: String,
 ) -> Option<ClaimWrite> {
     let PlaceholderMark { finalizers, is_deleting, .. } = claim.placeholder.clone()?;
-    let written = WrittenClaim { key: claim.key.clone(), uid: claim.uid.clone(), version: claim.version.clone() };
+    let written = ClaimVersion { key: claim.key.clone(), uid: claim.uid.clone(), version: claim.version.clone() };
     let is_protected = finalizers.iter().any(|finalizer| finalizer == DELETE_PROTECTION);
     let has_devices = !claim.devices.is_empty();
     let empty = |written| ClaimWrite::Status(written, Box::default());

@@ -17,7 +17,7 @@ use super::{
     preemption::evictions_for,
     question::{CandidateKey, HoldAnswer, HoldCandidate, HoldQuestion},
     reservation::CutPause,
-    topics::Topic,
+    topics::DecisionTopic,
 };
 
 /// Time for which devices are left alone that the planner took for free and that are taken.
@@ -105,7 +105,7 @@ impl HoldCore {
             self.queue.gained(self.questions.cost);
         }
         if answer.found.is_empty() {
-            return self.queue.after(ASK_AGAIN, Topic::Plan);
+            return self.queue.after(ASK_AGAIN, DecisionTopic::Plan);
         }
         let mut taken = taken(&self.context(), answer.found.iter().map(|(asked, _)| asked));
         let (mut refused, mut is_sound) = (Vec::new(), true);
@@ -140,7 +140,7 @@ impl HoldCore {
             (reservation.problem, reservation.is_without_free, reservation.cut_short) = (None, false, None);
             reservation.victims = if reservation.object.spec.preempts() { evictions } else { Vec::new() };
             reservation.proposal = Some(devices);
-            self.queue.now(Topic::Reservation(asked.name.clone()));
+            self.queue.now(DecisionTopic::Reservation(asked.name.clone()));
             return true;
         }
         // A plan may name a device that is left alone, since the device goes with a pod that makes room: to ask again
@@ -176,9 +176,9 @@ impl HoldCore {
         }
         reservation.problem = Some(none.problem);
         if is_cut_short {
-            self.queue.after(pause, Topic::Plan);
+            self.queue.after(pause, DecisionTopic::Plan);
         }
-        self.queue.now(Topic::Reservation(asked.name.clone()));
+        self.queue.now(DecisionTopic::Reservation(asked.name.clone()));
     }
 
     /// True if the question about the Reservation would be the same now.

@@ -16,7 +16,7 @@ use super::{
     context::Context,
     devices::devices_now,
     evictions::{replaces, wanted_evictions},
-    known::PodKnowledge,
+    known::PodReading,
     objects::device_key,
     reservation::Reservation,
     reservations::Related,
@@ -65,7 +65,7 @@ pub(super) fn owners_to_annotate(cx: &Context<'_>, reservation: &Reservation) ->
     let is_reconciled = cx.can_annotate && is_kept && !object.is_deleting;
     let owners = object.status.current_owners.iter().filter(move |it| is_reconciled && !it.uid.is_empty());
     owners.map(|owner| ObjectKey::new(&owner.namespace, &owner.name)).filter(|pod| match pods.get(pod) {
-        Some(PodKnowledge::Known(known)) => {
+        Some(PodReading::Known(known)) => {
             known.as_ref().is_some_and(|known| !known.annotations.contains_key(RESERVATION_ALLOCATED))
         }
         _ => true,
@@ -78,7 +78,7 @@ fn decide_annotation(cx: &mut Context<'_>, reservation: &Reservation, pod: &Obje
         return None;
     }
     cx.read_pod(pod);
-    let Some(PodKnowledge::Known(Some(known))) = cx.cluster.pods.get(pod) else { return None };
+    let Some(PodReading::Known(Some(known))) = cx.cluster.pods.get(pod) else { return None };
     let object = &reservation.object;
     let owner = object.status.current_owners.iter().find(|it| it.uid == known.uid);
     owner.filter(|_| !known.is_deleting).map(|owner| PodWrite::Annotate {

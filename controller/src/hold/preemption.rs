@@ -11,11 +11,11 @@ use hostler_api::{
 use super::{
     budgets::{about, pod_budgets},
     context::{Context, Effect},
-    known::PodKnowledge,
+    known::PodReading,
     objects::{DeviceKey, device_key},
     priorities::priority_of,
     reservation::{Problem, Reservation},
-    topics::Topic,
+    topics::DecisionTopic,
     victims::{MOST_READ, Victim},
 };
 
@@ -33,7 +33,7 @@ pub(super) fn preemptable(
             let problem = Problem { reason: Reason::Incomplete, message };
             let name = reservation.object.name.clone();
             cx.push(Effect::Problem(name.clone(), problem));
-            cx.decide(Topic::Reservation(name));
+            cx.decide(DecisionTopic::Reservation(name));
             None
         }
     }
@@ -48,7 +48,7 @@ fn less_important(cx: &mut Context<'_>, reservation: &Reservation, priority: i32
         let [pod] = &claim.pods[..] else { continue };
         let key = ObjectKey::new(&claim.key.namespace, &pod.name);
         match cx.cluster.pods.get(&key) {
-            Some(PodKnowledge::Known(Some(known))) if known.uid == pod.uid => {
+            Some(PodReading::Known(Some(known))) if known.uid == pod.uid => {
                 let is_owned = reservation.object.spec.is_owned_by(&known.candidate(&key));
                 let is_kept = claim.devices.iter().any(|device| kept.contains(device));
                 if known.priority >= priority || known.is_deleting || is_owned || is_kept {
@@ -59,7 +59,7 @@ fn less_important(cx: &mut Context<'_>, reservation: &Reservation, priority: i32
                 let victim = Victim { pod: key.clone(), claims: Vec::new(), priority: known.priority, budgets };
                 found.entry(key).or_insert(victim).claims.push(claim.clone());
             }
-            Some(PodKnowledge::Known(_)) => {}
+            Some(PodReading::Known(_)) => {}
             _ => unknown.push(key),
         }
     }

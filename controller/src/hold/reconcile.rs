@@ -25,7 +25,7 @@ use super::{
     pods::owners_to_annotate,
     reservation::Reservation,
     status::{NewStatus, OpenFacts},
-    topics::{RECONCILE_AGAIN, Topic},
+    topics::{DecisionTopic, RECONCILE_AGAIN},
     writes::{HoldWrite, WrittenReservation},
 };
 
@@ -53,9 +53,9 @@ pub(super) fn decide_reservation(cx: &mut Context<'_>, name: &str) -> Option<Hol
     let step = next_step(cx, reservation);
     let evicted = wanted_evictions(reservation).map(|(pod, _)| pod);
     let pods: Vec<_> = evicted.chain(owners_to_annotate(cx, reservation)).collect();
-    pods.into_iter().for_each(|pod| cx.decide(Topic::Pod(pod)));
+    pods.into_iter().for_each(|pod| cx.decide(DecisionTopic::Pod(pod)));
     for part in reservation.object.status.devices.iter().filter(|device| device.is_part()) {
-        cx.decide(Topic::Placeholder(placeholder_name(&part.share_id)));
+        cx.decide(DecisionTopic::Placeholder(placeholder_name(&part.share_id)));
         cx.push(fence_topic(cx.settings, part));
     }
     let ReservationObject { name, uid, version, finalizers, .. } = &reservation.object;
@@ -149,7 +149,7 @@ fn is_past(cx: &mut Context<'_>, until: Duration, reservation: &Reservation) -> 
     let left = cx.clock.certain().map(|now| until.saturating_sub(now));
     let is_past = left.is_some_and(|left| left.is_zero());
     if !is_past {
-        let topic = Topic::Reservation(reservation.object.name.clone());
+        let topic = DecisionTopic::Reservation(reservation.object.name.clone());
         cx.decide_after(left.unwrap_or_default().max(SHORTEST_WAIT), topic);
     }
     is_past
@@ -200,7 +200,7 @@ fn status_of_open(
         cx.push(Effect::PlanSoon);
     }
     if is_lacking {
-        cx.decide_after(RECONCILE_AGAIN, Topic::Plan);
+        cx.decide_after(RECONCILE_AGAIN, DecisionTopic::Plan);
     }
     let problem = reservation.problem.as_ref().filter(|_| is_lacking);
     // The last answer stays until the planner has answered: a controller that led before may have got it.
@@ -241,7 +241,7 @@ fn lost_node(cx: &mut Context<'_>, object: &ReservationObject) -> Option<String>
         if age >= cx.settings.grace {
             return Some(device.node_name.clone());
         }
-        cx.decide_after(cx.settings.grace - age, Topic::Reservation(object.name.clone()));
+        cx.decide_after(cx.settings.grace - age, DecisionTopic::Reservation(object.name.clone()));
     }
     None
 }

@@ -8,12 +8,12 @@ const PAUSES: Doubling = Doubling::new(Duration::from_secs(1), Duration::from_se
 
 /// The time of the next try of refused writes.
 #[derive(Debug, Default)]
-pub(super) struct Refusals {
+pub(super) struct RefusalPause {
     not_before: Duration,
     pause: Duration,
 }
 
-impl Refusals {
+impl RefusalPause {
     /// True if a write may be tried now.
     pub(super) fn are_over(&self, now: Duration) -> bool {
         self.not_before <= now

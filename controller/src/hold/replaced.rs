@@ -4,7 +4,7 @@ use hostler_api::ObjectKey;
 
 use super::{
     context::{Context, Effect, Timer},
-    known::PodKnowledge,
+    known::PodReading,
     reservation::Reservation,
     topics::RECONCILE_AGAIN,
 };
@@ -27,7 +27,7 @@ pub(super) fn replaced_node(cx: &mut Context<'_>, reservation: &Reservation) -> 
     let timer = Timer::Replaced(object.name.clone());
     let age = cx.age(timer.clone());
     let known = cx.cluster.pods.get(&key);
-    if age >= RECONCILE_AGAIN && matches!(known, Some(PodKnowledge::Known(_))) {
+    if age >= RECONCILE_AGAIN && matches!(known, Some(PodReading::Known(_))) {
         cx.push(Effect::Stop(timer.clone()));
         cx.push(Effect::Start(timer));
         cx.push(Effect::RereadPod(key));
@@ -35,10 +35,10 @@ pub(super) fn replaced_node(cx: &mut Context<'_>, reservation: &Reservation) -> 
     }
     cx.read_pod(&key);
     match known {
-        Some(PodKnowledge::Known(Some(pod))) if pod.uid == replaced.uid && !pod.node.is_empty() => {
+        Some(PodReading::Known(Some(pod))) if pod.uid == replaced.uid && !pod.node.is_empty() => {
             ReplacedNode::Node(pod.node.clone())
         }
-        Some(PodKnowledge::Known(_)) => ReplacedNode::None,
+        Some(PodReading::Known(_)) => ReplacedNode::None,
         _ => ReplacedNode::Unknown,
     }
 }

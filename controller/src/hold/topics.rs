@@ -11,7 +11,7 @@ pub(super) const RECONCILE_AGAIN: Duration = Duration::from_secs(30);
 
 /// A topic that decisions are about; in one step in this order.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(super) enum Topic {
+pub(super) enum DecisionTopic {
     Reservation(String),
     NodeFences(String),
     Rule(String),

@@ -8,7 +8,7 @@ use super::{
     context::{Context, Effect, Timer},
     objects::{DeviceKey, device_key},
     reservation::Reservation,
-    topics::Topic,
+    topics::DecisionTopic,
 };
 
 /// Time for which a device is left alone that could not be closed: its node does not answer, or cannot close the
@@ -52,6 +52,6 @@ pub(super) fn state_after_grace(
     if age >= cx.settings.grace {
         return State::Lost;
     }
-    cx.decide_after(cx.settings.grace - age, Topic::Reservation(name.clone()));
+    cx.decide_after(cx.settings.grace - age, DecisionTopic::Reservation(name.clone()));
     state
 }

@@ -8,7 +8,7 @@ use hostler_api::reservation::{DeviceOwner, ReservedDevice};
 use super::{
     closing::Closing,
     context::Context,
-    known::PodKnowledge,
+    known::PodReading,
     objects::{AllocatedClaim, DeviceKey, device_key, owner_of},
     reservation::Reservation,
 };
@@ -45,7 +45,7 @@ pub(super) fn victims(cx: &mut Context<'_>, reservation: &Reservation) -> Vec<Vi
         let [pod] = &claim.pods[..] else { continue };
         let key = ObjectKey::new(&claim.key.namespace, &pod.name);
         let known = match cx.cluster.pods.get(&key) {
-            Some(PodKnowledge::Known(Some(known))) => known,
+            Some(PodReading::Known(Some(known))) => known,
             Some(_) => continue,
             None => {
                 unknown.insert(key);

@@ -7,21 +7,21 @@ use super::{
     core::HoldCore,
     event::HoldCommand,
     evictions::{answer_of, take_answer},
-    known::PodKnowledge,
-    refusals::Refusals,
+    known::PodReading,
+    refusals::RefusalPause,
     reservations::Related,
-    topics::Topic,
+    topics::DecisionTopic,
     writes::{HoldEventNote, HoldTarget, HoldWrite, PodWrite},
 };
 
 impl HoldTarget {
-    fn topic(&self) -> Topic {
+    fn topic(&self) -> DecisionTopic {
         match self.clone() {
-            Self::Reservation(name) => Topic::Reservation(name),
-            Self::NodeFences(node) => Topic::NodeFences(node),
-            Self::Rule(name) => Topic::Rule(name),
-            Self::Pod(pod) => Topic::Pod(pod),
-            Self::Claim(key) => Topic::Placeholder(key.name),
+            Self::Reservation(name) => DecisionTopic::Reservation(name),
+            Self::NodeFences(node) => DecisionTopic::NodeFences(node),
+            Self::Rule(name) => DecisionTopic::Rule(name),
+            Self::Pod(pod) => DecisionTopic::Pod(pod),
+            Self::Claim(key) => DecisionTopic::Placeholder(key.name),
         }
     }
 }
@@ -78,7 +78,7 @@ impl HoldCore {
             let Some(reservation) = self.reservations.get_mut(&name) else { continue };
             let notice = take_answer(reservation, pod, uid, &answer);
             self.commands.extend(notice.map(HoldCommand::Tell));
-            self.queue.now(Topic::Reservation(name));
+            self.queue.now(DecisionTopic::Reservation(name));
         }
     }
 
@@ -89,14 +89,16 @@ impl HoldCore {
             WriteOutcome::Refused(_) | WriteOutcome::Forbidden(_) => {
                 let pause = self.annotating.again(self.queue.now);
                 for reservation in self.reservations.related_to(&Related::Pod(pod.clone())) {
-                    self.queue.after(pause, Topic::Reservation(reservation.object.name.clone()));
+                    self.queue.after(pause, DecisionTopic::Reservation(reservation.object.name.clone()));
                 }
                 return;
             }
-            WriteOutcome::Done | WriteOutcome::Conflict | WriteOutcome::Gone => self.annotating = Refusals::default(),
+            WriteOutcome::Done | WriteOutcome::Conflict | WriteOutcome::Gone => {
+                self.annotating = RefusalPause::default()
+            }
         }
         // A write without effect is not tried again before there is news of the pod.
-        if let Some(PodKnowledge::Known(Some(known))) = self.cluster.pods.get_mut(pod) {
+        if let Some(PodReading::Known(Some(known))) = self.cluster.pods.get_mut(pod) {
             known.annotations.insert(RESERVATION_ALLOCATED.to_owned(), value);
         }
     }

@@ -76,7 +76,7 @@ struct DeviceAnswer {
     amounts: BTreeMap<Arc<str>, AmountCounts>,
     /// Claims that have the device or parts of it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    holds: Vec<HoldAnswer>,
+    holds: Vec<DeviceHold>,
     /// The Reservation that the device is kept for, also while a claim has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     kept_for: Option<String>,
@@ -84,7 +84,7 @@ struct DeviceAnswer {
 
 /// The part of a device that a claim has.
 #[derive(Debug, Serialize)]
-struct HoldAnswer {
+struct DeviceHold {
     /// Index of the claim among the holders.
     holder: usize,
     /// Amount of each capacity.
@@ -141,7 +141,7 @@ impl DeviceAnswer {
         let StockDevice { name, pool, kind, state, holders, amounts, .. } = device;
         let hold = |holder: &hostler_allocator::plan::DeviceHolder| {
             let amounts = holder.amounts.iter().map(|(name, amount)| (name.clone(), amount.human()));
-            Some(HoldAnswer { holder: *places.get(&*holder.claim)?, amounts: amounts.collect() })
+            Some(DeviceHold { holder: *places.get(&*holder.claim)?, amounts: amounts.collect() })
         };
         Self {
             driver: kind.driver.clone(),

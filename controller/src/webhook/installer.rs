@@ -118,14 +118,14 @@ pub(super) struct CertificateKeeper {
 
 #[derive(Deserialize)]
 struct SeenSecret {
-    metadata: SeenMeta,
+    metadata: ConfigurationMeta,
     #[serde(default)]
     data: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct SeenMeta {
+struct ConfigurationMeta {
     uid: String,
     resource_version: String,
 }
@@ -219,7 +219,7 @@ impl CertificateKeeper {
         let found = self.client.find::<SeenSecret>(&self.secrets(), name).await;
         let found = found.map_err(|failure| KeeperError::ReadSecret(self.secret_name(), Box::new(failure)))?;
         let Some(secret) = found else { return Ok((None, None)) };
-        let SeenMeta { uid, resource_version } = secret.metadata;
+        let ConfigurationMeta { uid, resource_version } = secret.metadata;
         let text = secret.data.get(FIELD).and_then(|text| STANDARD.decode(text).ok());
         let keys = text.and_then(|text| serde_json::from_slice(&text).ok());
         Ok((keys, Some(ObjectVersion { uid, resource_version })))

@@ -25,8 +25,8 @@ pub(super) struct WebhookPod {
 }
 
 #[derive(Deserialize)]
-struct SeenPod {
-    metadata: SeenMeta,
+struct PendingPod {
+    metadata: PendingPodMeta,
     #[serde(default)]
     spec: PodSpec,
     #[serde(default)]
@@ -35,7 +35,7 @@ struct SeenPod {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct SeenMeta {
+struct PendingPodMeta {
     uid: String,
     #[serde(default)]
     resource_version: String,
@@ -65,7 +65,7 @@ struct SeenCondition {
     reason: String,
 }
 
-impl SeenPod {
+impl PendingPod {
     fn state(&self) -> PodState {
         let is_refusal =
             |it: &SeenCondition| it.kind == "PodScheduled" && it.status == "False" && it.reason == "Unschedulable";
@@ -79,9 +79,9 @@ impl SeenPod {
     }
 }
 
-impl From<SeenPod> for WebhookPod {
-    fn from(SeenPod { metadata, spec, status }: SeenPod) -> Self {
-        let SeenMeta { uid, labels, annotations, owner_references, .. } = metadata;
+impl From<PendingPod> for WebhookPod {
+    fn from(PendingPod { metadata, spec, status }: PendingPod) -> Self {
+        let PendingPodMeta { uid, labels, annotations, owner_references, .. } = metadata;
         let controller = controller_of(owner_references);
         let named = OwnerPod { uid, labels, annotations, ..OwnerPod::default() };
         let made_claims = status.resource_claim_statuses.into_iter().filter_map(|it| it.resource_claim_name);
@@ -100,7 +100,7 @@ pub(super) async fn pod_and_state(
     claim: &GeneratedClaim,
 ) -> Result<Option<(WebhookPod, PodState)>, ApiFailure> {
     let pods = Collection::core("Pod", "pods").of(&claim.namespace);
-    let found = client.find::<SeenPod>(&pods, &claim.pod.name).await?.map(|pod| {
+    let found = client.find::<PendingPod>(&pods, &claim.pod.name).await?.map(|pod| {
         let state = pod.state();
         (WebhookPod::from(pod), state)
     });

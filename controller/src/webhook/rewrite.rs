@@ -158,14 +158,14 @@ impl HeldClaims {
         };
         match (self.others(), problem) {
             // The request means devices that are not kept as well.
-            (Others::Mixed, Some(Problem::All)) => new(json!({ "name": name, "exactly": tolerant }), None),
+            (Others::Mixed, Some(RewriteProblem::All)) => new(json!({ "name": name, "exactly": tolerant }), None),
             (Others::Apart, Some(_)) => None,
             (_, Some(problem)) => new(json!({ "name": name, "exactly": tolerant }), Some(problem.text())),
             (Others::Never, None) => new(json!({ "name": name, "exactly": self.selective(&tolerant) }), None),
             (Others::Mixed, None) if self.has_alternatives && is_plain => either(&tolerant),
             (Others::Apart, None) if self.has_alternatives && is_plain => either(exactly),
             (Others::Mixed, None) => {
-                new(json!({ "name": name, "exactly": tolerant }), Some(Problem::NoAlternatives.text()))
+                new(json!({ "name": name, "exactly": tolerant }), Some(RewriteProblem::NoAlternatives.text()))
             }
             (Others::Apart, None) => None,
         }
@@ -204,7 +204,7 @@ impl HeldClaims {
         }
         if !fits(&first, &then, &beside, spec) {
             (first, beside) = (Vec::new(), Vec::new());
-            warning = (self.others() != Others::Apart).then(|| Problem::TooMany.text());
+            warning = (self.others() != Others::Apart).then(|| RewriteProblem::TooMany.text());
         }
         first.extend(then);
         Some(NewRequest { request: json!({ "name": name, "firstAvailable": first }), beside, warning })
@@ -236,20 +236,20 @@ impl HeldClaims {
     }
 
     /// Returns the reason why a request cannot be restricted to kept devices.
-    fn problem(&self, of: &Value, can_select: bool) -> Option<Problem> {
+    fn problem(&self, of: &Value, can_select: bool) -> Option<RewriteProblem> {
         if of["allocationMode"] == "All" {
-            Some(Problem::All)
+            Some(RewriteProblem::All)
         } else if !can_select {
-            Some(Problem::OtherDriver)
+            Some(RewriteProblem::OtherDriver)
         } else {
-            (list(&of["selectors"]).len() >= MOST_SELECTORS).then_some(Problem::Selectors)
+            (list(&of["selectors"]).len() >= MOST_SELECTORS).then_some(RewriteProblem::Selectors)
         }
     }
 }
 
 /// The reason why a request only tolerates kept devices.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Problem {
+enum RewriteProblem {
     All,
     OtherDriver,
     Selectors,
@@ -257,7 +257,7 @@ enum Problem {
     NoAlternatives,
 }
 
-impl Problem {
+impl RewriteProblem {
     fn text(self) -> String {
         let why = match self {
             Self::All => "it asks for all devices of a node",

@@ -8,7 +8,7 @@ use crate::{claims::ClaimError, kubernetes::claim_reader::ClaimReadError};
 
 /// Why a claim failed, in one word. Rules and dashboards match on these: they do not change.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-enum FailureReason {
+enum PrepareFailureReason {
     /// Another claim holds the device.
     DeviceHeld,
     /// The rest of the device is too small.
@@ -37,7 +37,7 @@ enum FailureReason {
     CleanUpFailed,
 }
 
-impl FailureReason {
+impl PrepareFailureReason {
     /// The word.
     fn as_str(self) -> &'static str {
         match self {
@@ -63,22 +63,24 @@ pub fn note(error: &ClaimError) -> Option<EventNote> {
     Some(EventNote::new(reason(error)?.as_str(), Chain(error).to_string()))
 }
 
-fn reason(error: &ClaimError) -> Option<FailureReason> {
+fn reason(error: &ClaimError) -> Option<PrepareFailureReason> {
     match error {
         ClaimError::Read { source, .. } => source.downcast_ref().and_then(read_reason),
-        ClaimError::NoSuchDevice { .. } => Some(FailureReason::DeviceGone),
-        ClaimError::Held { .. } => Some(FailureReason::DeviceHeld),
-        ClaimError::NoCapacity { .. } | ClaimError::NoCounter { .. } => Some(FailureReason::NoCapacity),
-        ClaimError::Placement { .. } => Some(FailureReason::DeviceRefused),
-        ClaimError::UnknownCapacity { .. } | ClaimError::NothingTaken { .. } => Some(FailureReason::InvalidAllocation),
+        ClaimError::NoSuchDevice { .. } => Some(PrepareFailureReason::DeviceGone),
+        ClaimError::Held { .. } => Some(PrepareFailureReason::DeviceHeld),
+        ClaimError::NoCapacity { .. } | ClaimError::NoCounter { .. } => Some(PrepareFailureReason::NoCapacity),
+        ClaimError::Placement { .. } => Some(PrepareFailureReason::DeviceRefused),
+        ClaimError::UnknownCapacity { .. } | ClaimError::NothingTaken { .. } => {
+            Some(PrepareFailureReason::InvalidAllocation)
+        }
         ClaimError::Backend { source, .. } => Some(backend_reason(source)),
-        ClaimError::NoBackend { .. } => Some(FailureReason::BackendDisabled),
+        ClaimError::NoBackend { .. } => Some(PrepareFailureReason::BackendDisabled),
         ClaimError::Store { .. } | ClaimError::Cdi { .. } | ClaimError::Metadata { .. } => {
-            Some(FailureReason::StorageFailed)
+            Some(PrepareFailureReason::StorageFailed)
         }
         ClaimError::Contested { refusal } => reason(refusal),
-        ClaimError::RollBack { .. } => Some(FailureReason::CleanUpFailed),
-        ClaimError::Quarantined { .. } | ClaimError::Edits { .. } => Some(FailureReason::Quarantined),
+        ClaimError::RollBack { .. } => Some(PrepareFailureReason::CleanUpFailed),
+        ClaimError::Quarantined { .. } | ClaimError::Edits { .. } => Some(PrepareFailureReason::Quarantined),
         // Two daemons may tell different things of one claim: the other one tells.
         ClaimError::NotQuarantined(_)
         | ClaimError::Gone(_)
@@ -93,22 +95,22 @@ fn reason(error: &ClaimError) -> Option<FailureReason> {
 }
 
 /// A claim that is gone has no place for an Event, and an API server that says no would say it to the Event as well.
-fn read_reason(error: &ClaimReadError) -> Option<FailureReason> {
+fn read_reason(error: &ClaimReadError) -> Option<PrepareFailureReason> {
     match error {
         ClaimReadError::Allocation { source: AllocationError::Field { .. }, .. } => {
-            Some(FailureReason::InvalidAllocation)
+            Some(PrepareFailureReason::InvalidAllocation)
         }
-        ClaimReadError::Allocation { .. } => Some(FailureReason::NotAllocated),
+        ClaimReadError::Allocation { .. } => Some(PrepareFailureReason::NotAllocated),
         _ => None,
     }
 }
 
-fn backend_reason(error: &BackendError) -> FailureReason {
+fn backend_reason(error: &BackendError) -> PrepareFailureReason {
     match error {
-        BackendError::Config { .. } => FailureReason::InvalidConfig,
-        BackendError::Refused { .. } | BackendError::Operation(_) => FailureReason::DeviceRefused,
-        BackendError::NotUsable { .. } => FailureReason::DeviceNotUsable,
-        BackendError::Step { .. } | BackendError::Enumerate { .. } => FailureReason::DeviceFailed,
+        BackendError::Config { .. } => PrepareFailureReason::InvalidConfig,
+        BackendError::Refused { .. } | BackendError::Operation(_) => PrepareFailureReason::DeviceRefused,
+        BackendError::NotUsable { .. } => PrepareFailureReason::DeviceNotUsable,
+        BackendError::Step { .. } | BackendError::Enumerate { .. } => PrepareFailureReason::DeviceFailed,
     }
 }
 

@@ -61,7 +61,7 @@ struct ClaimPodStatus {
 /// A claim that may belong to a pod.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct PodClaim {
+pub(super) struct OwnedClaim {
     metadata: ClaimPodMeta,
     spec: ResourceClaimSpec,
     status: PodClaimStatus,
@@ -88,7 +88,7 @@ pub(super) fn namespaces(spec: &ReservationSpec) -> Option<Vec<String>> {
 }
 
 /// Names the pods of owners that wait, and the reasons.
-pub(super) fn owner_lines(reservation: &ReservationObject, pods: &[ClaimPod], claims: &[PodClaim]) -> Vec<String> {
+pub(super) fn owner_lines(reservation: &ReservationObject, pods: &[ClaimPod], claims: &[OwnedClaim]) -> Vec<String> {
     let taint = DeviceTaint {
         key: HELD_TAINT.into(),
         value: reservation.status.toleration_value.as_deref().map(Into::into),
@@ -121,13 +121,13 @@ impl ClaimPod {
         reservation.spec.is_owned_by(&candidate)
     }
 
-    fn line(&self, claims: &[PodClaim], taint: &DeviceTaint) -> String {
+    fn line(&self, claims: &[OwnedClaim], taint: &DeviceTaint) -> String {
         let ClaimPodMeta { name, namespace, uid, .. } = &self.metadata;
-        let is_its = |claim: &&PodClaim| {
+        let is_its = |claim: &&OwnedClaim| {
             claim.metadata.namespace == *namespace
                 && claim.metadata.owner_references.iter().any(|owner| owner.kind == "Pod" && owner.uid == *uid)
         };
-        let open: Vec<&PodClaim> =
+        let open: Vec<&OwnedClaim> =
             claims.iter().filter(is_its).filter(|claim| claim.status.allocation.is_null()).collect();
         let why = if open.is_empty() {
             "it has no claim of its own that wants devices".to_owned()
@@ -143,7 +143,7 @@ impl ClaimPod {
     }
 }
 
-impl PodClaim {
+impl OwnedClaim {
     /// True if a request of the claim may get devices that are closed with this taint.
     fn tolerates(&self, taint: &DeviceTaint) -> bool {
         let does = |tolerations: &[DeviceToleration]| tolerations.iter().any(|it| it.tolerates(taint));

@@ -41,7 +41,7 @@ pub(super) enum HoldCall {
 
 /// The answer to a call.
 #[derive(Debug)]
-pub(super) enum CallAnswer {
+pub(super) enum HoldCallAnswer {
     Pod(ObjectKey, Result<Option<Box<OwnerPod>>, String>),
     Priorities(Result<PriorityClasses, String>),
     Budgets(Result<Vec<PodBudget>, String>),
@@ -73,22 +73,22 @@ pub(in crate::hold) struct HoldCaller {
 }
 
 impl HoldCaller {
-    pub(super) async fn call(&self, call: HoldCall) -> CallAnswer {
+    pub(super) async fn call(&self, call: HoldCall) -> HoldCallAnswer {
         match call {
             HoldCall::Pod(key) => {
                 let pod = pods::read(&self.client, &key).await;
-                CallAnswer::Pod(key, pod)
+                HoldCallAnswer::Pod(key, pod)
             }
-            HoldCall::Priorities => CallAnswer::Priorities(pods::priorities(&self.client).await),
-            HoldCall::Budgets => CallAnswer::Budgets(pods::budgets(&self.client).await),
-            HoldCall::Rules => CallAnswer::Rules(RulesPlace::find(&self.client, &self.scheduler).await.ok()),
-            HoldCall::Claims(list) => CallAnswer::Claims(list, self.claims().await.map_err(ListFailure::from)),
+            HoldCall::Priorities => HoldCallAnswer::Priorities(pods::priorities(&self.client).await),
+            HoldCall::Budgets => HoldCallAnswer::Budgets(pods::budgets(&self.client).await),
+            HoldCall::Rules => HoldCallAnswer::Rules(RulesPlace::find(&self.client, &self.scheduler).await.ok()),
+            HoldCall::Claims(list) => HoldCallAnswer::Claims(list, self.claims().await.map_err(ListFailure::from)),
             HoldCall::Write(write) => {
                 let (outcome, object) = match self.write(&write).await {
                     Ok(object) => (WriteOutcome::Done, object),
                     Err(failure) => (outcome_of(&write, &failure), None),
                 };
-                CallAnswer::Written { target: write.target(), what: what(&write), outcome, object }
+                HoldCallAnswer::Written { target: write.target(), what: what(&write), outcome, object }
             }
         }
     }

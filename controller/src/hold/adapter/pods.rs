@@ -67,7 +67,7 @@ pub(crate) struct PodOwner {
 
 /// A page of a list.
 #[derive(Deserialize)]
-struct ListPage<T> {
+struct PodListPage<T> {
     items: Vec<T>,
 }
 
@@ -180,7 +180,7 @@ pub(super) async fn budgets(client: &ApiClient) -> Result<Vec<PodBudget>, String
 /// Lists all objects of a kind that is only needed to make room.
 async fn listed<T: DeserializeOwned>(client: &ApiClient, all: &Collection) -> Result<Vec<T>, String> {
     let (mut objects, mut wrong) = (Vec::new(), None);
-    let mut read = |page: Vec<u8>| match serde_json::from_slice::<ListPage<T>>(&page) {
+    let mut read = |page: Vec<u8>| match serde_json::from_slice::<PodListPage<T>>(&page) {
         Ok(page) => objects.extend(page.items),
         Err(error) => wrong = Some(error),
     };

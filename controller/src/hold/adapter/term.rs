@@ -12,7 +12,7 @@ use tracing::{debug, warn};
 
 use super::{
     HoldParts,
-    calls::{ANNOTATIONS, CallAnswer, HoldCall, HoldCaller},
+    calls::{ANNOTATIONS, HoldCall, HoldCallAnswer, HoldCaller},
     event_notes::event_of,
     kind::{HoldKind, HoldPlaces},
     later::LaterRules,
@@ -36,7 +36,7 @@ const MOST_CALLS: usize = 32;
 const BETWEEN_STATUSES: Duration = Duration::from_millis(250);
 
 /// The reason why a term is over.
-pub(super) enum TermEnd {
+pub(super) enum HoldTermEnd {
     /// This process no longer leads.
     Deposed,
     /// The server no longer serves this kind.
@@ -57,7 +57,7 @@ pub(super) struct HoldTerm<'a> {
     rules: LaterRules,
     /// Failures of writes, by object and kind of write.
     troubles: Troubles<(HoldTarget, &'static str)>,
-    calls: CallPool<CallAnswer>,
+    calls: CallPool<HoldCallAnswer>,
     planned_tx: mpsc::Sender<HoldAnswer>,
     planned_rx: mpsc::Receiver<HoldAnswer>,
     began: Instant,
@@ -119,7 +119,7 @@ impl<'a> HoldTerm<'a> {
         }
     }
 
-    pub(super) async fn run(mut self) -> TermEnd {
+    pub(super) async fn run(mut self) -> HoldTermEnd {
         let (news_tx, mut news_rx) = mpsc::channel(NEWS);
         for kind in self.caller.places.kinds() {
             self.parts.watches.subscribe(kind.observed(), kind, &news_tx).await;
@@ -127,9 +127,9 @@ impl<'a> HoldTerm<'a> {
         // The reflectors hold the senders.
         drop(news_tx);
         loop {
-            let Some(until) = leads_until(&mut self.parts.leadership_rx) else { return TermEnd::Deposed };
+            let Some(until) = leads_until(&mut self.parts.leadership_rx) else { return HoldTermEnd::Deposed };
             if self.rules.is_other() && self.calls.is_idle() {
-                return TermEnd::OtherRules;
+                return HoldTermEnd::OtherRules;
             }
             self.hear_time();
             self.begin_calls();
@@ -151,7 +151,7 @@ impl<'a> HoldTerm<'a> {
                 // Cancel safe: news that were not taken stay in the channel.
                 Some((kind, news)) = news_rx.recv() => {
                     if matches!(news, ReflectorEvent::NotServed) && kind != HoldKind::Rule {
-                        return TermEnd::NotServed(kind.plural().to_owned());
+                        return HoldTermEnd::NotServed(kind.plural().to_owned());
                     }
                     self.objects.take(kind, &news).into_iter().for_each(|event| self.step(event));
                 }
@@ -245,25 +245,25 @@ impl<'a> HoldTerm<'a> {
     }
 
     /// Takes the answer to a call. The core is told of the new object before the outcome of its write: see the core.
-    fn answered(&mut self, answer: CallAnswer) {
+    fn answered(&mut self, answer: HoldCallAnswer) {
         match answer {
-            CallAnswer::Pod(key, pod) => self.step(HoldEvent::Pod(key, pod)),
-            CallAnswer::Priorities(classes) => self.step(HoldEvent::Priorities(classes)),
-            CallAnswer::Budgets(budgets) => self.step(HoldEvent::Budgets(budgets)),
-            CallAnswer::Rules(known) => self.rules.answered(known.as_ref(), Instant::now()),
-            CallAnswer::Claims(list, Ok(claims)) => {
+            HoldCallAnswer::Pod(key, pod) => self.step(HoldEvent::Pod(key, pod)),
+            HoldCallAnswer::Priorities(classes) => self.step(HoldEvent::Priorities(classes)),
+            HoldCallAnswer::Budgets(budgets) => self.step(HoldEvent::Budgets(budgets)),
+            HoldCallAnswer::Rules(known) => self.rules.answered(known.as_ref(), Instant::now()),
+            HoldCallAnswer::Claims(list, Ok(claims)) => {
                 self.lists.succeeded();
                 let news = self.objects.claims_listed(claims);
                 news.into_iter().for_each(|claim| self.step(HoldEvent::Claim(Box::new(claim))));
                 self.step(HoldEvent::ClaimsListed(list));
             }
-            CallAnswer::Claims(list, Err(failure)) => {
+            HoldCallAnswer::Claims(list, Err(failure)) => {
                 if self.lists.failed(list, &failure, Instant::now()) {
                     let error = failure.error;
                     warn!(error, "the claims that devices are compared with cannot be listed");
                 }
             }
-            CallAnswer::Written { target, what, outcome, object } => {
+            HoldCallAnswer::Written { target, what, outcome, object } => {
                 *self.status.writes.entry((what, outcome.as_str())).or_default() += 1;
                 self.log_outcome(&target, what, &outcome);
                 if what == ANNOTATIONS && matches!(outcome, WriteOutcome::Refused(_) | WriteOutcome::Forbidden(_)) {

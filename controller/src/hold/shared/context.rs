@@ -12,7 +12,7 @@ use hostler_cluster::ObjectVersion;
 use serde::Deserialize;
 
 use crate::{
-    claim_write::{DELETE_PROTECTION, WrittenClaim},
+    claim_write::{ClaimVersion, DELETE_PROTECTION},
     hold::{HoldWrite, OwnerPod, ReservationObject},
 };
 
@@ -163,8 +163,8 @@ pub(super) fn is_pin(consumer: &ResourceClaimConsumerReference) -> bool {
 }
 
 impl ObservedClaim {
-    pub(super) fn written(&self) -> WrittenClaim {
-        WrittenClaim {
+    pub(super) fn written(&self) -> ClaimVersion {
+        ClaimVersion {
             key: self.metadata.key(),
             uid: self.metadata.uid.clone(),
             version: self.metadata.resource_version.clone(),

@@ -10,7 +10,7 @@ use super::{
     cluster::key,
     world::{DRIVER, World, asks, preempts, settings, wants, wants_and},
 };
-use crate::hold::{DeviceKey, HoldEvent, HoldSettings, HoldTarget, HoldTime, ReservationObject, topics::Topic};
+use crate::hold::{DeviceKey, HoldEvent, HoldSettings, HoldTarget, HoldTime, ReservationObject, topics::DecisionTopic};
 
 /// Lets everything happen but that the planner answers; it has found something then.
 fn until_planned(world: &mut World) {
@@ -160,8 +160,8 @@ fn who_a_pod_is_matters_to_those_alone_who_keep_something_of_its_pools() {
     assert_eq!((world.held("near"), world.held("far")), (vec!["a/gpu-1".to_owned()], vec!["b/gpu-0".to_owned()]));
     let core = &mut world.controller.core;
     core.pod_read(key("old"), Ok(None));
-    let topics: Vec<Topic> = std::iter::from_fn(|| core.queue.pop()).collect();
-    assert_eq!(topics, [Topic::Reservation("near".to_owned())]);
+    let topics: Vec<DecisionTopic> = std::iter::from_fn(|| core.queue.pop()).collect();
+    assert_eq!(topics, [DecisionTopic::Reservation("near".to_owned())]);
 }
 
 #[test]

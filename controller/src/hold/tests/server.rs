@@ -17,7 +17,7 @@ use super::super::{
     PodBudget, PodRef, PodWrite, PriorityClasses, PublishedSlice, ReservationObject,
 };
 use crate::{
-    claim_write::{ClaimWrite, WrittenClaim, WrittenClaimStatus},
+    claim_write::{ClaimVersion, ClaimWrite, WrittenClaimStatus},
     testkit::{ApiError, Change, ModelCluster, ModelMeta, ModelObject, ModelServer, Part, Serves, model_kind, over},
 };
 
@@ -350,7 +350,7 @@ impl Server {
         fn mark(claim: &mut AllocatedClaim) -> &mut PlaceholderMark {
             claim.placeholder.as_mut().expect("only claims that stand for parts are written")
         }
-        let version = |it: &WrittenClaim| over(&it.uid, &it.version);
+        let version = |it: &ClaimVersion| over(&it.uid, &it.version);
         let written = match write {
             ClaimWrite::Create(new) => {
                 let reservation_uid = new.labels[RESERVATION_UID].clone();
