@@ -22,7 +22,7 @@ use hostler_reconcile::{LeaseCommand, LeaseCore, LeaseEvent, SeenLease};
 use crate::{
     hardware::{HardwareStep, StoredHardware, decide},
     model::{ClusterEvent, ClusterModel, ObservedKind, ObservedObject, SeenObject},
-    testkit::{Change, Dice, ModelCluster, ModelServer, ModelWatch, Part, Serves, model_kind, over, seeds},
+    testkit::{Change, Dice, ModelCluster, ModelServer, ModelWatch, Part, model_kind, over, seeds, serves},
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -57,35 +57,18 @@ model_kind!(SeenLease: () = |_lease| (), { version: version });
 model_kind!(StoredHardware: () = |_hardware| (), { version: version });
 model_kind!(ModelSlice: String = |slice| slice.name.clone(), { version: version });
 
-impl Serves<SeenLease> for Cluster {
-    fn objects(&mut self) -> &mut BTreeMap<(), SeenLease> {
-        &mut self.lease
-    }
-}
+serves!(Cluster, lease: SeenLease);
+serves!(Cluster, hardware: StoredHardware, |cluster, _change| {
+    cluster.hardware_writes += 1;
+    Vec::new()
+});
 
-impl Serves<StoredHardware> for Cluster {
-    fn objects(&mut self) -> &mut BTreeMap<(), StoredHardware> {
-        &mut self.hardware
+serves!(Cluster, slices: ModelSlice, |_cluster, change| {
+    match change {
+        Change::Put(slice) => vec![(slice.clone(), true)],
+        Change::Gone(slice) => vec![(slice.clone(), false)],
     }
-
-    fn changed(&mut self, _change: Change<'_, StoredHardware>) -> Vec<Self::Event> {
-        self.hardware_writes += 1;
-        Vec::new()
-    }
-}
-
-impl Serves<ModelSlice> for Cluster {
-    fn objects(&mut self) -> &mut BTreeMap<String, ModelSlice> {
-        &mut self.slices
-    }
-
-    fn changed(&mut self, change: Change<'_, ModelSlice>) -> Vec<Self::Event> {
-        match change {
-            Change::Put(slice) => vec![(slice.clone(), true)],
-            Change::Gone(slice) => vec![(slice.clone(), false)],
-        }
-    }
-}
+});
 
 impl ModelServer<Cluster> {
     fn change_slice(&mut self, name: String) {

@@ -4,11 +4,14 @@
 mod dice;
 mod fate;
 mod server;
+mod world;
 
 pub(crate) use self::{
     dice::{Dice, RandomLife, expect_enough, live, seeds},
     fate::{Fate, Fated, Fates},
     server::{
-        ApiError, Change, ModelCluster, ModelMeta, ModelObject, ModelServer, ModelWatch, Part, Serves, model_kind, over,
+        ApiError, Change, ModelCluster, ModelMeta, ModelObject, ModelServer, ModelWatch, Part, Serves, model_kind,
+        over, serves,
     },
+    world::{Model, Sorted, World},
 };

@@ -559,6 +559,41 @@ fn each_concept_has_one_place() {
     assert_none(&sources.iter().flat_map(second_copies).collect::<Vec<_>>());
 }
 
+/// What the tests of controllers share, the text that gives a second one away, and the file that may have it.
+const MODELS: &[(&str, &str, &str)] = &[
+    ("chances come from testkit::Dice", "struct Dice", "controller/src/testkit/dice.rs"),
+    ("chances come from testkit::Dice", "6_364_136_223_846_793_005", "controller/src/testkit/dice.rs"),
+    ("the fate of a write is a testkit::Fate", "enum Fate ", "controller/src/testkit/fate.rs"),
+    (
+        "versions and preconditions are those of testkit::ModelServer",
+        "struct ModelServer",
+        "controller/src/testkit/server.rs",
+    ),
+    (
+        "versions and preconditions are those of testkit::ModelServer",
+        "self.last += 1;",
+        "controller/src/testkit/server.rs",
+    ),
+    ("a controller in a world is a testkit::Controller", "struct Controller<", "controller/src/testkit/world.rs"),
+    ("the steps of a random life are those of testkit::live", "for step in 1", "controller/src/testkit/dice.rs"),
+];
+
+#[test]
+fn tests_of_controllers_have_one_model() {
+    let sources = sources();
+    let of_controller: Vec<&Source> =
+        sources.iter().filter(|source| source.file.starts_with("controller/src/")).collect();
+    for (concept, text, place) in MODELS {
+        let has_text = of_controller.iter().filter(|source| source.text.contains(text));
+        let files: Vec<&str> = has_text.map(|source| source.file.as_str()).collect();
+        assert_eq!(files, [*place], "{concept}: who has `{text}`");
+    }
+    let lines = of_controller.iter().flat_map(|source| source.text.lines().map(move |line| (&source.file, line)));
+    let own_seeds = lines.filter(|(_, line)| line.contains("for seed in ") && !line.contains("seeds("));
+    let own_seeds: Vec<String> = own_seeds.map(|(file, _)| format!("{file}: seeds are testkit::seeds")).collect();
+    assert_none(&own_seeds);
+}
+
 fn second_copies(source: &Source) -> Vec<String> {
     let is_product = source.place.is_some() && !source.file.starts_with("tests/");
     let copies = CONCEPTS.iter().filter(|(_, word, places)| {

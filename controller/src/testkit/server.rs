@@ -118,7 +118,26 @@ macro_rules! model_kind {
     };
 }
 
+/// Has a cluster serve the kinds in these maps; `|cluster, change|` returns what watchers are told.
+macro_rules! serves {
+    ($cluster:ty, $($map:ident).+: $kind:ty $(, |$this:ident, $change:ident| $told:expr)?) => {
+        impl $crate::testkit::Serves<$kind> for $cluster {
+            fn objects(
+                &mut self,
+            ) -> &mut std::collections::BTreeMap<<$kind as $crate::testkit::ModelObject>::Key, $kind> {
+                &mut self.$($map).+
+            }
+
+            $(fn changed(&mut self, $change: $crate::testkit::Change<'_, $kind>) -> Vec<Self::Event> {
+                let $this = self;
+                $told
+            })?
+        }
+    };
+}
+
 pub(crate) use model_kind;
+pub(crate) use serves;
 
 impl<T: ModelObject> ModelObject for Arc<T> {
     type Key = T::Key;
@@ -151,7 +170,7 @@ pub(crate) enum Change<'a, T> {
     Gone(&'a T),
 }
 
-/// What a server holds: a map for each kind.
+/// Objects of a server: a map for each kind.
 pub(crate) trait ModelCluster {
     /// An entry of the log.
     type Event: Clone;

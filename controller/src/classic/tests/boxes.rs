@@ -51,7 +51,7 @@ fn settle_for(world: &mut World, time: Duration) {
         if world.deliver() || world.execute_next(0) {
             continue;
         }
-        let Some(wake) = world.controller.alarm.at().filter(|wake| *wake <= until) else { break };
+        let Some(wake) = world.controller.wake.filter(|wake| *wake <= until) else { break };
         world.tick(wake);
     }
     world.doze(until - world.now);

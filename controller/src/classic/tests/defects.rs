@@ -63,10 +63,10 @@ fn while_nothing_changes_nobody_is_asked_and_nothing_is_written() {
             world.context(name, None, &["a"]);
         }
         world.settle();
-        assert_eq!((world.writes.len(), world.controller.alarm.at()), (2, None));
+        assert_eq!((world.writes.len(), world.controller.wake), (2, None));
         for minute in 1..60 {
             world.tick(Duration::from_secs(60 * minute));
-            assert!(world.controller.commands.is_empty() && world.controller.alarm.at().is_none());
+            assert!(world.controller.commands.is_empty() && world.controller.wake.is_none());
         }
         world.cards("a", 2);
         world.settle();
@@ -84,7 +84,7 @@ fn a_write_that_is_never_answered_holds_nobody_else_up() {
             world.pod(name, &[name]);
         }
         world.context("c", Some("a"), &["a"]);
-        while world.hear()
+        while world.hear_or_go_on()
             || matches!(world.controller.commands.front(), Some(ClassicCommand::FetchPod(_))) && world.execute_next(0)
         {
         }

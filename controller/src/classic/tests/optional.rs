@@ -24,7 +24,7 @@ fn optional(world: &mut World, name: &str, cards: usize) {
 
 /// Lets happen what happens at once.
 fn answer(world: &mut World) {
-    while world.hear() || world.execute_next(0) {}
+    while world.hear_or_go_on() || world.execute_next(0) {}
 }
 
 #[test]

@@ -89,7 +89,7 @@ impl Chaos {
                 if self.dice.roll(2) == 0 {
                     return self.world.doze(pause);
                 }
-                let at = self.world.controller.alarm.at().unwrap_or_default().max(self.world.now + pause);
+                let at = self.world.controller.wake.unwrap_or_default().max(self.world.now + pause);
                 self.world.tick(at);
             }
             7..=9 => self.world.control(),

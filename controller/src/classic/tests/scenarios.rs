@@ -447,7 +447,7 @@ fn a_claim_that_is_deleted_while_it_is_allocated_goes_at_any_moment() {
             world.claim("c", 1);
             world.pod("p", &["c"]);
             world.context("p", Some("a"), &["a"]);
-            while world.hear() {}
+            while world.hear_or_go_on() {}
             for _ in 0..steps {
                 let _ = world.execute_next(0) || world.deliver();
             }
@@ -574,7 +574,7 @@ fn optional_devices_are_preferred_and_done_without_where_no_node_has_them() {
         }
         world.pod("p", &["c"]);
         world.context("p", None, &["a", "b"]);
-        while world.hear() || world.execute_next(0) {}
+        while world.hear_or_go_on() || world.execute_next(0) {}
         assert_eq!(world.unsuitable("p", "c"), Some(set(&["a"])), "while b has some");
         assert_eq!(world.run(&mut Dice::new(1)).len(), 1);
         assert_eq!(world.devices("c").unwrap().len(), 2, "as many as there are");
@@ -619,7 +619,7 @@ fn a_selected_node_that_changes_never_moves_what_is_on_its_way() {
         world.claim("c", 1);
         world.pod("p", &["c"]);
         world.context("p", Some("a"), &["a", "b"]);
-        while world.hear() || world.writes.is_empty() && world.execute_next(0) {}
+        while world.hear_or_go_on() || world.writes.is_empty() && world.execute_next(0) {}
         world.context("p", Some("b"), &["a", "b"]);
         world.settle();
         assert_eq!(world.devices("c").unwrap(), ["a/card/card-0"]);
@@ -635,11 +635,11 @@ fn a_device_that_another_controller_gave_away_meanwhile_is_not_given_twice() {
         world.claim("c", 1);
         world.pod("p", &["c"]);
         world.context("p", Some("a"), &["a"]);
-        while world.hear() || world.writes.is_empty() && world.execute_next(0) {}
+        while world.hear_or_go_on() || world.writes.is_empty() && world.execute_next(0) {}
         let theirs = json!({"namespace": "default", "name": "x", "claimVersion": "1", "devices":
             [{"request": "r", "driver": DRIVER, "pool": "a/card", "device": "card-0"}]});
         world.server.edit("nodehardware", "", "a", false, |it| it["spec"]["claims"]["theirs"] = theirs).unwrap();
-        while world.hear() || world.execute_next(0) {
+        while world.hear_or_go_on() || world.execute_next(0) {
             let is_theirs = world.grants().contains(&"a theirs".to_owned());
             let is_ours = world.devices("c").is_some_and(|devices| devices == ["a/card/card-0"]);
             assert!(!(is_theirs && is_ours));
@@ -659,14 +659,14 @@ fn a_device_that_was_given_away_before_our_finalizer_was_written_is_not_given_tw
         world.pod("p", &["c"]);
         world.context("p", Some("a"), &["a"]);
         // The finalizer is about to be written: a device is chosen, and nobody was told.
-        while world.hear()
+        while world.hear_or_go_on()
             || !matches!(world.controller.commands.front(), Some(ClassicCommand::Write(_))) && world.execute_next(0)
         {
         }
         let theirs = json!({"namespace": "default", "name": "x", "claimVersion": "1", "devices":
             [{"request": "r", "driver": DRIVER, "pool": "a/card", "device": "card-0"}]});
         world.server.edit("nodehardware", "", "a", false, |it| it["spec"]["claims"]["theirs"] = theirs).unwrap();
-        while world.hear() || world.execute_next(0) {
+        while world.hear_or_go_on() || world.execute_next(0) {
             let is_theirs = world.grants().contains(&"a theirs".to_owned());
             let is_ours = world.devices("c").is_some_and(|devices| devices == ["a/card/card-0"]);
             assert!(!(is_theirs && is_ours), "{:?}", world.grants());
@@ -683,7 +683,7 @@ fn what_another_controller_gave_is_kept_until_it_is_known_that_nobody_relies_on_
         world.node("a", 1);
         world.claim("c", 1);
         let uid = world.get_claim("c").unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
-        while world.hear() || world.execute_next(0) {}
+        while world.hear_or_go_on() || world.execute_next(0) {}
         let mark = |object: &mut Value| object["metadata"]["finalizers"] = json!([FINALIZER]);
         let marked = world.server.edit("resourceclaims", "default", "c", false, mark).unwrap();
         let theirs = json!({"namespace": "default", "name": "c", "claimVersion": marked["metadata"]["resourceVersion"],

@@ -76,7 +76,7 @@ impl ModelObject for JsonObject {
     }
 }
 
-/// What the server holds.
+/// Objects of the server.
 #[derive(Debug)]
 pub(super) struct ClassicCluster {
     pub(super) version: ClassicVersion,

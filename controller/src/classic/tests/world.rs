@@ -2,7 +2,7 @@
 //! delay, lose or repeat.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
@@ -16,154 +16,47 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        alarm::Alarm,
         core::{ClassicCore, ClassicSettings},
-        dialect::{ClassicDialect, ClassicNode, ClassicPatch},
+        dialect::{ClassicDialect, ClassicNode},
         event::{ClassicCommand, ClassicEvent, ClassicEventNote, ClassicWrite},
         model::DeviceSource,
     },
     objects::{CPUS, GIBIBYTES, KINDS, device_class},
     server::{Server, WatchEvent, finalizers},
 };
-use crate::testkit::{ApiError, Fate, Fated, Fates, ModelWatch};
+use crate::testkit::{self, ApiError, Fate, Model, Sorted};
 
 pub(super) const DRIVER: &str = "hostler.dev";
 pub(super) const FINALIZER: &str = "hostler.dev/deletion-protection";
 
-/// A controller, what it has heard, and what it wants done.
-pub(super) struct Controller {
-    core: ClassicCore,
-    watch: ModelWatch,
-    pub(super) commands: VecDeque<ClassicCommand>,
-    pub(super) alarm: Alarm,
-}
-
-impl Controller {
-    fn new(settings: &ClassicSettings) -> Self {
-        Self {
-            core: ClassicCore::new(settings.clone()),
-            watch: ModelWatch::default(),
-            commands: VecDeque::new(),
-            alarm: Alarm::default(),
-        }
-    }
-}
-
-pub(super) struct World {
-    pub(super) server: Server,
+/// Parts of the world besides the server and the controller.
+pub(super) struct ClassicModel {
     pub(super) dialect: ClassicDialect,
     pub(super) settings: ClassicSettings,
-    pub(super) now: Duration,
-    /// The one that runs, or of two that one which is just running.
-    pub(super) controller: Controller,
-    /// Another one, that believes that it is the only one.
-    pub(super) rival: Option<Controller>,
-    pub(super) notices: Vec<ClassicEventNote>,
-    /// All writes that were sent.
-    pub(super) writes: Vec<ClassicWrite>,
-    pub(super) fates: Fates,
     /// A claim, and a node for which its allocation is refused.
     refused: Option<(String, String)>,
-    pub(super) restarts: usize,
 }
 
-impl World {
-    pub(super) fn new(version: ClassicVersion) -> Self {
-        let settings = ClassicSettings {
-            version,
-            driver: DRIVER.to_owned(),
-            device_classes: KINDS.map(device_class).to_vec(),
-            reserves_for_pods: true,
-            needs_devices: version == ClassicVersion::V1Alpha1,
-        };
-        let mut world = Self {
-            server: Server::new(version),
-            dialect: ClassicDialect { version, driver: DRIVER.to_owned() },
-            controller: Controller::new(&settings),
-            rival: None,
-            settings,
-            now: Duration::ZERO,
-            notices: Vec::new(),
-            writes: Vec::new(),
-            fates: Fates::default(),
-            refused: None,
-            restarts: 0,
-        };
-        KINDS.into_iter().for_each(|kind| world.class(kind, kind, json!({})));
-        world.feed(ClassicEvent::Synced);
-        world
+pub(super) type World = testkit::World<ClassicModel>;
+
+impl Model for ClassicModel {
+    type Core = ClassicCore;
+    type Server = Server;
+    type Entry = WatchEvent;
+    type Event = ClassicEvent;
+    type Command = ClassicCommand;
+    type Notice = ClassicEventNote;
+    type Write = ClassicWrite;
+    /// The object after the write.
+    type Written = Value;
+    type Answer = ();
+
+    fn core(&self) -> ClassicCore {
+        ClassicCore::new(self.settings.clone())
     }
 
-    pub(super) fn is_devices(&self) -> bool {
-        self.server.version == ClassicVersion::V1Alpha3
-    }
-
-    pub(super) fn contexts(&self) -> &'static str {
-        self.server.version.scheduling_resource()
-    }
-
-    /// Lets happen what is to happen within two minutes.
-    pub(super) fn settle(&mut self) {
-        let until = self.now + Duration::from_secs(120);
-        for _ in 0..100_000 {
-            if self.deliver() || self.execute_next(0) {
-                continue;
-            }
-            match self.controller.alarm.at().filter(|wake| *wake <= until) {
-                Some(wake) => self.tick(wake),
-                None => return,
-            }
-        }
-        panic!("there is no rest: {:?}", self.writes.iter().rev().take(6).collect::<Vec<_>>());
-    }
-
-    pub(super) fn tick(&mut self, at: Duration) {
-        self.now = at.max(self.now);
-        self.controller.alarm.ring();
-        self.feed(ClassicEvent::Tick);
-    }
-
-    /// Time passes, and whoever keeps it is busy: what happens next is heard before the alarm.
-    pub(super) fn doze(&mut self, pause: Duration) {
-        self.now += pause;
-    }
-
-    pub(super) fn feed(&mut self, event: ClassicEvent) {
-        for command in self.controller.core.step(self.now, event) {
-            match command {
-                ClassicCommand::WakeAt(at) => self.controller.alarm.set(at),
-                ClassicCommand::Tell(notice) => self.notices.push(notice),
-                command => self.controller.commands.push_back(command),
-            }
-        }
-    }
-
-    /// Delivers the next watch event, if there is one.
-    pub(super) fn deliver(&mut self) -> bool {
-        let Some(event) = self.controller.watch.next(&self.server.log).cloned() else { return false };
-        if let Some(event) = self.event(&event) {
-            self.feed(event);
-        }
-        true
-    }
-
-    /// Delivers the next watch event, or lets the core go on that said it was not done.
-    pub(super) fn hear(&mut self) -> bool {
-        let is_due = self.controller.alarm.at().is_some_and(|at| at <= self.now);
-        self.deliver()
-            || is_due && {
-                self.tick(self.now);
-                true
-            }
-    }
-
-    /// Delivers the next watch event of a kind, before those of other kinds: each kind has a watch of its own.
-    pub(super) fn deliver_of(&mut self, resource: &str) {
-        let next = self.controller.watch.next_of(&self.server.log, |event| event.resource == resource);
-        let Some(event) = next.cloned() else { return };
-        if let Some(event) = self.event(&event) {
-            self.feed(event);
-        }
+    fn log(server: &Server) -> &[WatchEvent] {
+        &server.log
     }
 
     fn event(&self, event: &WatchEvent) -> Option<ClassicEvent> {
@@ -203,61 +96,80 @@ impl World {
         })
     }
 
-    /// Executes one of the commands, if there is one.
-    pub(super) fn execute_next(&mut self, at: usize) -> bool {
-        let Some(command) = self.controller.commands.remove(at) else { return false };
+    fn everything(world: &World) -> Vec<ClassicEvent> {
+        let objects = world.server.objects.iter();
+        let mut all: Vec<WatchEvent> = objects
+            .map(|((resource, ..), object)| WatchEvent {
+                resource: resource.clone(),
+                object: object.json.clone(),
+                is_gone: false,
+            })
+            .collect();
+        // Each kind has a watch of its own: any of them can be first.
+        if world.restarts % 2 == 1 {
+            all.reverse();
+        }
+        all.iter().filter_map(|entry| world.event(entry)).chain([ClassicEvent::Synced]).collect()
+    }
+
+    fn time_passed() -> ClassicEvent {
+        ClassicEvent::Tick
+    }
+
+    fn step(world: &mut World, event: ClassicEvent) -> Vec<ClassicCommand> {
+        world.controller.core.step(world.now, event)
+    }
+
+    fn sort(command: ClassicCommand) -> Sorted<Self> {
+        match command {
+            ClassicCommand::WakeAt(at) => Sorted::WakeAt(at),
+            ClassicCommand::Tell(notice) => Sorted::Tell(notice),
+            command => Sorted::Queue(command),
+        }
+    }
+
+    fn execute(world: &mut World, command: ClassicCommand) {
         match command {
             ClassicCommand::FetchPod(key) => {
-                let pod = self.server.get("pods", &key.namespace, &key.name);
-                let pod = pod.map(|pod| self.dialect.pod(pod).unwrap());
-                self.feed(ClassicEvent::Pod(key, Ok(pod)));
+                let pod = world.server.get("pods", &key.namespace, &key.name);
+                let pod = pod.map(|pod| world.dialect.pod(pod).unwrap());
+                world.feed(ClassicEvent::Pod(key, Ok(pod)));
             }
             ClassicCommand::FindClaim(key, uid) => {
                 let is_it = |claim: &Value| claim["metadata"]["uid"] == *uid;
-                let found = self.server.get("resourceclaims", &key.namespace, &key.name).is_some_and(is_it);
-                self.feed(ClassicEvent::ClaimFound(uid, Ok(found)));
+                let found = world.server.get("resourceclaims", &key.namespace, &key.name).is_some_and(is_it);
+                world.feed(ClassicEvent::ClaimFound(uid, Ok(found)));
             }
-            ClassicCommand::Write(write) => self.send(write),
+            ClassicCommand::Write(write) => world.send(write),
             ClassicCommand::Tell(_) | ClassicCommand::WakeAt(_) => {}
         }
-        true
     }
 
-    pub(super) fn refuse(&mut self, claim: &str, node: &str) {
-        self.refused = Some((claim.to_owned(), node.to_owned()));
+    fn fate(&self, write: &ClassicWrite, planned: Option<Fate>) -> Option<Fate> {
+        let ClassicWrite::Allocation(claim, new) = write else { return planned };
+        let is_refused = self.refused.as_ref().is_some_and(|(name, node)| *name == claim.key.name && *node == new.node);
+        if is_refused { Some(Fate::Refuse) } else { planned }
     }
 
-    fn is_refused(&self, write: &ClassicWrite) -> bool {
-        let ClassicWrite::Allocation(claim, new) = write else { return false };
-        self.refused.as_ref().is_some_and(|(name, node)| *name == claim.key.name && *node == new.node)
-    }
-
-    fn send(&mut self, write: ClassicWrite) {
-        let fate = self.fates.next();
-        let fate = if self.is_refused(&write) { Some(Fate::Refuse) } else { fate };
-        self.writes.push(write.clone());
-        let patch = self.dialect.patch(&write).unwrap();
-        let overtake = |world: &mut Self| world.touch(&patch.path);
-        let answer = match Fate::carry_out(fate, self, overtake, |world| world.carry_out(&write, &patch)) {
-            Fated::Answered(answer) => answer,
-            Fated::Dead => return self.restart(),
-            Fated::Silent => Err(ApiError(500, "no answer".to_owned())),
-            Fated::Refused => Err(ApiError(422, "it shall not be".to_owned())),
+    fn overtake(world: &mut World, write: &ClassicWrite) {
+        let path = world.dialect.patch(write).unwrap().path;
+        let parts: Vec<&str> = path.split('/').collect();
+        let (resource, namespace, name) = match parts[..] {
+            [.., "namespaces", namespace, resource, name] => (resource, namespace, name),
+            [.., resource, name] => (resource, "", name),
+            _ => return,
         };
-        let target = write.target();
-        let outcome = match answer {
-            Ok(object) => self.answered(&write, &object),
-            Err(error) => error.into(),
-        };
-        self.feed(ClassicEvent::Written(target, outcome));
+        let count = world.writes.len();
+        let touched = |object: &mut Value| object["metadata"]["annotations"] = json!({"touched": count.to_string()});
+        drop(world.server.edit(resource, namespace, name, false, touched));
     }
 
     /// A claim is never allocated but in the version that its grants name. What it was given before may not be taken back yet.
-    fn carry_out(&mut self, write: &ClassicWrite, patch: &ClassicPatch) -> Result<Value, ApiError> {
-        let answer = self.server.patch(patch);
+    fn write(world: &mut World, write: &ClassicWrite) -> Result<Value, ApiError> {
+        let patch = world.dialect.patch(write).unwrap();
+        let answer = world.server.patch(&patch);
         if let (Ok(_), ClassicWrite::Allocation(claim, new)) = (&answer, write) {
-            let sources = self.server.list("nodehardware");
-            let sources = sources.iter().map(|object| self.dialect.source(object).unwrap());
+            let sources = world.sources().into_iter();
             let grants: Vec<NodeGrant> = sources.filter_map(|mut source| source.grants.remove(&claim.uid)).collect();
             let named = grants.iter().filter(|grant| grant.claim_version == claim.version);
             let named: Vec<_> = named.flat_map(|grant| &grant.devices).map(|it| (&it.pool, &it.device)).collect();
@@ -265,6 +177,63 @@ impl World {
             assert!(new.result.devices.results.iter().all(is_granted), "{} has no grant: {grants:?}", claim.key);
         }
         answer
+    }
+
+    fn written(world: &mut World, write: ClassicWrite, answer: Result<Value, ApiError>) {
+        let outcome = match answer {
+            Ok(object) => world.answered(&write, &object),
+            Err(error) => error.into(),
+        };
+        world.feed(ClassicEvent::Written(write.target(), outcome));
+    }
+}
+
+impl World {
+    pub(super) fn new(version: ClassicVersion) -> Self {
+        let settings = ClassicSettings {
+            version,
+            driver: DRIVER.to_owned(),
+            device_classes: KINDS.map(device_class).to_vec(),
+            reserves_for_pods: true,
+            needs_devices: version == ClassicVersion::V1Alpha1,
+        };
+        let dialect = ClassicDialect { version, driver: DRIVER.to_owned() };
+        let model = ClassicModel { dialect, settings, refused: None };
+        let mut world = Self::begin(Server::new(version), model, Duration::ZERO);
+        KINDS.into_iter().for_each(|kind| world.class(kind, kind, json!({})));
+        world.feed(ClassicEvent::Synced);
+        world
+    }
+
+    pub(super) fn is_devices(&self) -> bool {
+        self.server.version == ClassicVersion::V1Alpha3
+    }
+
+    pub(super) fn contexts(&self) -> &'static str {
+        self.server.version.scheduling_resource()
+    }
+
+    /// Time passes while the clock is busy: the next news is heard before the alarm.
+    pub(super) fn doze(&mut self, pause: Duration) {
+        self.now += pause;
+    }
+
+    /// Delivers the next watch event, or lets the core go on that said it was not done.
+    pub(super) fn hear_or_go_on(&mut self) -> bool {
+        let is_due = self.controller.wake.is_some_and(|at| at <= self.now);
+        self.deliver()
+            || is_due && {
+                self.tick(self.now);
+                true
+            }
+    }
+
+    pub(super) fn deliver_of(&mut self, resource: &str) {
+        self.deliver_where(|entry| entry.resource == resource);
+    }
+
+    pub(super) fn refuse(&mut self, claim: &str, node: &str) {
+        self.refused = Some((claim.to_owned(), node.to_owned()));
     }
 
     /// What is written is seen before its answer.
@@ -282,64 +251,6 @@ impl World {
         }
         let dropped = self.dialect.dropped(write, object);
         dropped.map_or(WriteOutcome::Done, |fields| WriteOutcome::Dropped(fields.to_owned()))
-    }
-
-    /// Somebody else writes the object.
-    fn touch(&mut self, path: &str) {
-        let parts: Vec<&str> = path.split('/').collect();
-        let (resource, namespace, name) = match parts[..] {
-            [.., "namespaces", namespace, resource, name] => (resource, namespace, name),
-            [.., resource, name] => (resource, "", name),
-            _ => return,
-        };
-        let count = self.writes.len();
-        let touched = |object: &mut Value| object["metadata"]["annotations"] = json!({"touched": count.to_string()});
-        let _ = self.server.edit(resource, namespace, name, false, touched);
-    }
-
-    /// A second controller is started while the first one runs.
-    pub(super) fn begin_rival(&mut self) {
-        let first = std::mem::replace(&mut self.controller, Controller::new(&self.settings));
-        self.rival = Some(first);
-        self.read_everything();
-    }
-
-    /// Of two controllers the other one is running now.
-    pub(super) fn swap(&mut self) {
-        if let Some(rival) = &mut self.rival {
-            std::mem::swap(rival, &mut self.controller);
-        }
-    }
-
-    /// The controller is started anew.
-    pub(super) fn restart(&mut self) {
-        self.restarts += 1;
-        self.controller = Controller::new(&self.settings);
-        self.read_everything();
-    }
-
-    fn read_everything(&mut self) {
-        self.controller.watch = ModelWatch::from_now(&self.server.log);
-        let mut all: Vec<WatchEvent> = self
-            .server
-            .objects
-            .iter()
-            .map(|((resource, ..), object)| WatchEvent {
-                resource: resource.clone(),
-                object: object.json.clone(),
-                is_gone: false,
-            })
-            .collect();
-        // Each kind has a watch of its own: any of them can be first.
-        if self.restarts % 2 == 1 {
-            all.reverse();
-        }
-        for event in all {
-            if let Some(event) = self.event(&event) {
-                self.feed(event);
-            }
-        }
-        self.feed(ClassicEvent::Synced);
     }
 
     pub(super) fn get_claim(&self, name: &str) -> Option<&Value> {
@@ -410,12 +321,7 @@ impl World {
     /// What must be true once nothing more happens: no write is left to be made, and nothing is left behind.
     pub(super) fn check_rest(&mut self) {
         self.check();
-        let before = self.writes.len();
-        self.settle();
-        self.restart();
-        self.settle();
-        let more: Vec<_> = self.writes[before..].iter().collect();
-        assert!(more.is_empty(), "writes at rest: {more:?}");
+        self.check_no_more_writes();
         let claims = self.server.list("resourceclaims");
         for claim in &claims {
             let is_allocated = claim["status"]["allocation"].is_object();

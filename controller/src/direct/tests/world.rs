@@ -20,10 +20,10 @@ use super::super::{
 use crate::{
     claim_write::{ClaimWrite, DELETE_PROTECTION},
     hold::{ReservationObject, tests::kept::KeptWorld},
-    testkit::{Fate, Fated, Fates, ModelCluster, ModelServer, Part, Serves, model_kind, over},
+    testkit::{Fate, Fated, Fates, ModelCluster, ModelServer, Part, model_kind, over, serves},
 };
 
-/// What the server holds.
+/// Objects of the server.
 #[derive(Default)]
 pub(super) struct DirectCluster {
     pub(super) pods: BTreeMap<ObjectKey, DirectPod>,
@@ -37,17 +37,8 @@ impl ModelCluster for DirectCluster {
 model_kind!(DirectPod: metadata, |_pod| false);
 model_kind!(DirectClaim: metadata, |_claim| false);
 
-impl Serves<DirectPod> for DirectCluster {
-    fn objects(&mut self) -> &mut BTreeMap<ObjectKey, DirectPod> {
-        &mut self.pods
-    }
-}
-
-impl Serves<DirectClaim> for DirectCluster {
-    fn objects(&mut self) -> &mut BTreeMap<ObjectKey, DirectClaim> {
-        &mut self.claims
-    }
-}
+serves!(DirectCluster, pods: DirectPod);
+serves!(DirectCluster, claims: DirectClaim);
 
 /// Pods with claims of one device each.
 pub(super) struct DirectWorld {

@@ -262,7 +262,7 @@ fn two_deaths_at_any_two_writes_do_no_harm() {
 struct Chaos {
     world: SharedWorld,
     dice: Dice,
-    /// What another controller has decided, and writes when it gets to it.
+    /// Writes that another controller has decided on, and sends when it gets to it.
     late: Vec<SharedWrite>,
     names: usize,
 }

@@ -186,7 +186,7 @@ impl World {
     pub(super) fn decide(&mut self, name: &str) -> bool {
         let found = self.server.pods.get(&key(name)).filter(|pod| !pod.is.is_deleting);
         let Some(pod) = found.cloned() else { return false };
-        self.given.hear(&self.server);
+        self.model.given.hear(&self.server);
         let is_placed = self.server.claims.get(&key(name)).is_none_or(|claim| !claim.devices.is_empty());
         if is_placed || self.in_flight.contains_key(&key(name)) {
             return false;

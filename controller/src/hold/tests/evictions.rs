@@ -7,7 +7,7 @@ use crate::hold::{HoldCommand, HoldWrite, PodWrite, ReservationObject};
 
 impl World {
     /// Nobody is asked to go before it is certain that what he has, or others, is kept for whoever he goes for.
-    pub(super) fn check_command(&self, command: &HoldCommand) {
+    pub(super) fn check_eviction(&self, command: &HoldCommand) {
         let HoldCommand::Write(HoldWrite::Pod(PodWrite::Evict { pod, uid })) = command else { return };
         // Of two controllers one may know less than the server.
         if self.rival.is_some() {

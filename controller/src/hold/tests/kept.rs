@@ -46,7 +46,8 @@ impl KeptWorld {
     /// Somebody else is given a device that was given already.
     pub(crate) fn give_twice(&mut self, stranger: &ObjectKey, device: &(String, String)) {
         let (pool, name) = device;
-        self.0.given_twice.insert(DeviceKey::new(&self.0.settings.own_driver, pool, name));
+        let device_key = DeviceKey::new(&self.0.settings.own_driver, pool, name);
+        self.0.given_twice.insert(device_key);
         let uid = format!("{}u", stranger.name);
         self.put_pod(stranger, &uid);
         self.put_claim(stranger, &uid, (&stranger.name, &uid), std::slice::from_ref(device));

@@ -341,7 +341,7 @@ fn run(mut chaos: Chaos, steps: usize) -> Outcome {
     chaos.end()
 }
 
-/// What came of lives with these seeds.
+/// Lives with these seeds, and their ends.
 fn lives(of: Range<u64>, steps: usize, trouble: Trouble) -> Vec<Outcome> {
     seeds(of).map(|seed| run(Chaos::new(seed, trouble), steps)).collect()
 }
@@ -400,7 +400,7 @@ fn parts_outlive_deaths_and_nothing_stands_for_them_in_the_end() {
     expect_enough(parts > 100, &parts);
 }
 
-/// When anybody is asked to go, what must be true then is looked at: `World::check_command`.
+/// When anybody is asked to go, what must be true then is looked at: `World::check_eviction`.
 #[test]
 fn nobody_is_evicted_for_nothing_in_any_order() {
     let evicted = sum(&lives(200..230, 1200, Trouble::Crowds), |it| it.evicted);

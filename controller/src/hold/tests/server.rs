@@ -1,4 +1,4 @@
-//! What the API server holds of the objects that matter to those who keep devices, and what it answers to writes.
+//! Objects of the API server that matter to the core, and its answers to writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,6 @@ use hostler_api::{
     resource::ResourceSlice,
     well_known::HELD_ATTRIBUTE,
 };
-use hostler_reconcile::WriteOutcome;
 use serde_json::{Value, json};
 
 use super::super::{
@@ -18,7 +17,7 @@ use super::super::{
 };
 use crate::{
     claim_write::{ClaimVersion, ClaimWrite, WrittenClaimStatus},
-    testkit::{ApiError, Change, ModelCluster, ModelMeta, ModelObject, ModelServer, Part, Serves, model_kind, over},
+    testkit::{ApiError, Change, ModelCluster, ModelMeta, ModelObject, ModelServer, Part, model_kind, over, serves},
 };
 
 /// A pod that wants devices, by a claim of its own that has its name.
@@ -40,7 +39,7 @@ pub(super) struct Eviction {
     pub(super) is_done: bool,
 }
 
-/// What the server holds.
+/// Objects of the server.
 #[derive(Debug)]
 pub(crate) struct HoldCluster {
     pub(super) reservations: BTreeMap<String, ReservationObject>,
@@ -124,106 +123,72 @@ impl ModelObject for AllocatedClaim {
     }
 }
 
-impl Serves<ReservationObject> for HoldCluster {
-    fn objects(&mut self) -> &mut BTreeMap<String, ReservationObject> {
-        &mut self.reservations
-    }
+serves!(HoldCluster, reservations: ReservationObject, |_cluster, change| {
+    vec![match change {
+        Change::Put(it) => HoldEvent::Reservation(Box::new(it.clone())),
+        Change::Gone(it) => HoldEvent::ReservationGone(it.name.clone(), it.uid.clone()),
+    }]
+});
 
-    fn changed(&mut self, change: Change<'_, ReservationObject>) -> Vec<HoldEvent> {
-        vec![match change {
-            Change::Put(it) => HoldEvent::Reservation(Box::new(it.clone())),
-            Change::Gone(it) => HoldEvent::ReservationGone(it.name.clone(), it.uid.clone()),
-        }]
-    }
-}
-
-impl Serves<PublishedSlice> for HoldCluster {
-    fn objects(&mut self) -> &mut BTreeMap<String, PublishedSlice> {
-        &mut self.slices
-    }
-
-    fn changed(&mut self, change: Change<'_, PublishedSlice>) -> Vec<HoldEvent> {
-        match change {
-            Change::Put(slice) => {
-                self.facts.add_slice(resource_slice(slice));
-                vec![HoldEvent::Slice(Box::new(slice.clone())), HoldEvent::FactsChanged(self.facts.gains())]
-            }
-            Change::Gone(slice) => {
-                self.facts.remove_slice(&slice.name);
-                vec![HoldEvent::SliceGone(slice.name.clone())]
-            }
+serves!(HoldCluster, slices: PublishedSlice, |cluster, change| {
+    match change {
+        Change::Put(slice) => {
+            cluster.facts.add_slice(resource_slice(slice));
+            vec![HoldEvent::Slice(Box::new(slice.clone())), HoldEvent::FactsChanged(cluster.facts.gains())]
+        }
+        Change::Gone(slice) => {
+            cluster.facts.remove_slice(&slice.name);
+            vec![HoldEvent::SliceGone(slice.name.clone())]
         }
     }
-}
+});
 
-impl Serves<NodeFences> for HoldCluster {
-    fn objects(&mut self) -> &mut BTreeMap<String, NodeFences> {
-        &mut self.node_fences
-    }
+serves!(HoldCluster, node_fences: NodeFences, |_cluster, change| {
+    vec![match change {
+        Change::Put(it) => HoldEvent::NodeFences(Box::new(it.clone())),
+        Change::Gone(it) => HoldEvent::NodeFencesGone(it.node.clone()),
+    }]
+});
 
-    fn changed(&mut self, change: Change<'_, NodeFences>) -> Vec<HoldEvent> {
-        vec![match change {
-            Change::Put(it) => HoldEvent::NodeFences(Box::new(it.clone())),
-            Change::Gone(it) => HoldEvent::NodeFencesGone(it.node.clone()),
-        }]
-    }
-}
-
-impl Serves<FenceRule> for HoldCluster {
-    fn objects(&mut self) -> &mut BTreeMap<String, FenceRule> {
-        &mut self.rules
-    }
-
-    fn changed(&mut self, change: Change<'_, FenceRule>) -> Vec<HoldEvent> {
-        match change {
-            Change::Put(rule) => {
-                self.facts.add_rule(taint_rule(rule));
-                vec![HoldEvent::Rule(rule.clone())]
-            }
-            Change::Gone(rule) => {
-                self.facts.remove_rule(&rule.name);
-                vec![HoldEvent::RuleGone(rule.name.clone())]
-            }
+serves!(HoldCluster, rules: FenceRule, |cluster, change| {
+    match change {
+        Change::Put(rule) => {
+            cluster.facts.add_rule(taint_rule(rule));
+            vec![HoldEvent::Rule(rule.clone())]
+        }
+        Change::Gone(rule) => {
+            cluster.facts.remove_rule(&rule.name);
+            vec![HoldEvent::RuleGone(rule.name.clone())]
         }
     }
-}
+});
 
-impl Serves<AllocatedClaim> for HoldCluster {
-    fn objects(&mut self) -> &mut BTreeMap<ObjectKey, AllocatedClaim> {
-        &mut self.claims
-    }
+serves!(HoldCluster, claims: AllocatedClaim, |cluster, change| {
+    let event = match change {
+        Change::Put(claim) => {
+            cluster.facts.add_claim(&read(json!({
+                "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+                "metadata": {"name": claim.key.name, "namespace": claim.key.namespace, "uid": claim.uid},
+                "spec": {"devices": {"requests": [
+                    {"name": "r0", "exactly": {"deviceClassName": "gpu", "count": claim.devices.len().max(1)}},
+                ]}},
+                "status": status_of(claim),
+            })));
+            HoldEvent::Claim(Box::new(claim.clone()))
+        }
+        Change::Gone(claim) => {
+            cluster.facts.remove_claim(&claim.key);
+            HoldEvent::ClaimGone(claim.key.clone(), claim.uid.clone())
+        }
+    };
+    vec![event, HoldEvent::FactsChanged(cluster.facts.gains())]
+});
 
-    fn changed(&mut self, change: Change<'_, AllocatedClaim>) -> Vec<HoldEvent> {
-        let event = match change {
-            Change::Put(claim) => {
-                self.facts.add_claim(&read(json!({
-                    "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
-                    "metadata": {"name": claim.key.name, "namespace": claim.key.namespace, "uid": claim.uid},
-                    "spec": {"devices": {"requests": [
-                        {"name": "r0", "exactly": {"deviceClassName": "gpu", "count": claim.devices.len().max(1)}},
-                    ]}},
-                    "status": status_of(claim),
-                })));
-                HoldEvent::Claim(Box::new(claim.clone()))
-            }
-            Change::Gone(claim) => {
-                self.facts.remove_claim(&claim.key);
-                HoldEvent::ClaimGone(claim.key.clone(), claim.uid.clone())
-            }
-        };
-        vec![event, HoldEvent::FactsChanged(self.facts.gains())]
-    }
-}
-
-/// What came of a write, and what the object is now.
-type Answer = (WriteOutcome, Option<HoldEvent>);
-
-fn answer<T>(written: Result<T, ApiError>, event: impl FnOnce(T) -> Option<HoldEvent>) -> Answer {
-    written.map_or_else(|error| (error.into(), None), |object| (WriteOutcome::Done, event(object)))
-}
+/// The object after a write, or the reason for which it is not written.
+type Answer = Result<Option<HoldEvent>, ApiError>;
 
 fn of_reservation(written: Result<ReservationObject, ApiError>) -> Answer {
-    answer(written, |object| Some(HoldEvent::Reservation(Box::new(object))))
+    written.map(|object| Some(HoldEvent::Reservation(Box::new(object))))
 }
 
 /// The server.
@@ -281,16 +246,20 @@ impl Server {
             HoldWrite::NodeFences { node, version, fences } => {
                 let change = |known: &mut NodeFences| known.fences.clone_from(fences);
                 let written = self.update(node, Some(&over("", version)), Part::Spec, change);
-                answer(written, |fences| Some(HoldEvent::NodeFences(Box::new(fences))))
+                written.map(|fences| Some(HoldEvent::NodeFences(Box::new(fences))))
             }
-            HoldWrite::Pod(write) => (self.write_pod(write), None),
-            HoldWrite::CreateRule(rule) if self.rules_of_others.contains(&rule.name) => (WriteOutcome::Conflict, None),
-            HoldWrite::CreateRule(rule) => answer(self.create(rule.clone()), |rule| Some(HoldEvent::Rule(rule))),
+            HoldWrite::Pod(write) => self.write_pod(write),
+            HoldWrite::CreateRule(rule) if self.rules_of_others.contains(&rule.name) => {
+                Err(ApiError(409, format!("{} is of others", rule.name)))
+            }
+            HoldWrite::CreateRule(rule) => self.create(rule.clone()).map(|rule| Some(HoldEvent::Rule(rule))),
             HoldWrite::Claim(write) => self.write_claim(write),
-            HoldWrite::DeleteRule(rule) if self.rules.get(&rule.name) != Some(rule) => (WriteOutcome::Gone, None),
+            HoldWrite::DeleteRule(rule) if self.rules.get(&rule.name) != Some(rule) => {
+                Err(ApiError(404, format!("{} is not there, or another one", rule.name)))
+            }
             HoldWrite::DeleteRule(rule) => {
                 self.remove_rule(&rule.name);
-                (WriteOutcome::Done, None)
+                Ok(None)
             }
         }
     }
@@ -312,21 +281,22 @@ impl Server {
         }
     }
 
-    fn write_pod(&mut self, write: &PodWrite) -> WriteOutcome {
+    fn write_pod(&mut self, write: &PodWrite) -> Answer {
         let (PodWrite::Evict { pod, uid } | PodWrite::Annotate { pod, uid, .. }) = write;
+        let missing = |pod: &ObjectKey| Err(ApiError(404, format!("{pod} not found")));
         let app = |pod: &ModelPod| pod.is.labels.get("app").cloned().unwrap_or_default();
-        let Some(found) = self.pods.get(pod).filter(|_| !uid.is_empty()) else { return WriteOutcome::Gone };
+        let Some(found) = self.pods.get(pod).filter(|_| !uid.is_empty()) else { return missing(pod) };
         if found.is.uid != *uid {
-            return WriteOutcome::Conflict;
+            return Err(ApiError(409, format!("{pod} is another one")));
         }
         let (of, is_going) = (app(found), found.is.is_deleting);
         let healthy = self.pods.values().filter(|it| app(it) == of && !it.is.is_deleting).count();
         let is_blocked = !is_going && self.budgets.get(&of).is_some_and(|least| healthy <= *least);
         let HoldCluster { pods, evictions, forbids_annotations, .. } = &mut self.cluster;
-        let Some(found) = pods.get_mut(pod) else { return WriteOutcome::Gone };
+        let Some(found) = pods.get_mut(pod) else { return missing(pod) };
         match write {
             PodWrite::Annotate { .. } if *forbids_annotations => {
-                return WriteOutcome::Refused("pods is forbidden".to_owned());
+                return Err(ApiError(422, "pods is forbidden".to_owned()));
             }
             PodWrite::Annotate { value, .. } => {
                 found.is.annotations.insert(RESERVATION_ALLOCATED.to_owned(), value.clone());
@@ -340,9 +310,9 @@ impl Server {
             }
         }
         if is_blocked && matches!(write, PodWrite::Evict { .. }) {
-            return WriteOutcome::Refused(format!("budget {of} is against it"));
+            return Err(ApiError(422, format!("budget {of} is against it")));
         }
-        WriteOutcome::Done
+        Ok(None)
     }
 
     /// A write of a claim that stands for a part.
@@ -370,7 +340,7 @@ impl Server {
             ClaimWrite::Delete(it) => self.delete(&it.key, Some(&version(it))),
         };
         let is_there = written.as_ref().is_ok_and(|claim| self.claims.contains_key(&claim.key));
-        answer(written, |claim| is_there.then(|| HoldEvent::Claim(Box::new(claim))))
+        written.map(|claim| is_there.then(|| HoldEvent::Claim(Box::new(claim))))
     }
 
     /// Everything that there is, as somebody is told who begins.

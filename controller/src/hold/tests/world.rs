@@ -3,7 +3,7 @@
 
 use std::{
     cell::Cell,
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
@@ -23,39 +23,22 @@ use super::{
 };
 use crate::{
     askers::ASKER_BOX,
-    testkit::{Fate, Fated, Fates, ModelWatch},
+    testkit::{self, ApiError, Model, Sorted},
 };
 
 pub(super) const DRIVER: &str = "hostler.dev";
 /// When the world began, since 1970.
 pub(super) const BEGIN: Duration = Duration::from_secs(1_800_000_000);
 
-/// A controller, what it has heard, and what it wants done.
-pub(super) struct Controller {
-    pub(super) core: HoldCore,
-    watch: ModelWatch,
-    pub(super) commands: VecDeque<HoldCommand>,
-    /// What the planner has found, and the controller was not told yet.
-    pub(super) answers: VecDeque<HoldAnswer>,
-    wake: Option<Duration>,
-}
-
-pub(super) struct World {
-    pub(super) server: Server,
+/// Parts of the world besides the server and the controller.
+pub(super) struct HoldModel {
     pub(super) settings: HoldSettings,
-    pub(super) now: Duration,
     /// The server does not say what time it is.
     pub(super) is_silent: bool,
     /// Reservations that the controller cannot understand.
     pub(super) unreadable: BTreeSet<String>,
     /// By how much the clock of the controller's machine is wrong, in seconds.
     pub(super) skew: i64,
-    pub(super) controller: Controller,
-    /// Another one, that believes that it is the only one.
-    pub(super) rival: Option<Controller>,
-    pub(super) notices: Vec<HoldEventNote>,
-    pub(super) writes: Vec<HoldWrite>,
-    pub(super) fates: Fates,
     /// Nodes whose daemons do nothing.
     pub(super) daemons_down: BTreeSet<String>,
     /// What the scheduler has decided and not written yet: a pod, and its devices.
@@ -66,12 +49,14 @@ pub(super) struct World {
     pub(super) given_twice: BTreeSet<DeviceKey>,
     /// Devices in conflict that were seen closed.
     pub(super) sealed: BTreeSet<DeviceKey>,
-    pub(super) restarts: usize,
-    /// How often the planner was asked.
+    /// How often the planner was asked, and how often it may be asked until the world is at rest.
     pub(super) questions: u64,
+    most_questions: u64,
     /// What closes devices to others.
     pub(super) means: Means,
 }
+
+pub(super) type World = testkit::World<HoldModel>;
 
 /// What closes devices to others.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -112,10 +97,129 @@ impl PublishedDevice {
     }
 }
 
-impl Controller {
-    fn new(settings: &HoldSettings) -> Self {
-        let core = HoldCore::new(settings.clone());
-        Self { core, watch: ModelWatch::default(), commands: VecDeque::new(), answers: VecDeque::new(), wake: None }
+impl Model for HoldModel {
+    type Core = HoldCore;
+    type Server = Server;
+    type Entry = HoldEvent;
+    type Event = HoldEvent;
+    type Command = HoldCommand;
+    type Notice = HoldEventNote;
+    type Write = HoldWrite;
+    /// The object after the write.
+    type Written = Option<HoldEvent>;
+    /// An answer of the planner.
+    type Answer = HoldAnswer;
+
+    fn core(&self) -> HoldCore {
+        HoldCore::new(self.settings.clone())
+    }
+
+    fn log(server: &Server) -> &[HoldEvent] {
+        &server.log
+    }
+
+    fn event(&self, entry: &HoldEvent) -> Option<HoldEvent> {
+        Some(entry.clone())
+    }
+
+    fn everything(world: &World) -> Vec<HoldEvent> {
+        // The server says with each renewal of the Lease what time it is.
+        let time = (!world.is_silent).then(|| HoldEvent::ServerTime(world.true_time()));
+        time.into_iter().chain(world.server.everything()).chain([HoldEvent::Synced]).collect()
+    }
+
+    fn time_passed() -> HoldEvent {
+        HoldEvent::Tick
+    }
+
+    fn step(world: &mut World, event: HoldEvent) -> Vec<HoldCommand> {
+        let time = world.time();
+        let event = match event {
+            HoldEvent::Reservation(object) if world.unreadable.contains(&object.name) => {
+                HoldEvent::ReservationUnreadable(object.uid)
+            }
+            event => event,
+        };
+        world.controller.core.step(time, event)
+    }
+
+    fn sort(command: HoldCommand) -> Sorted<Self> {
+        match command {
+            HoldCommand::WakeAt(at) => Sorted::WakeAt(at),
+            HoldCommand::Tell(notice) => Sorted::Tell(notice),
+            command => Sorted::Queue(command),
+        }
+    }
+
+    fn check_command(world: &World, command: &HoldCommand) {
+        world.check_eviction(command);
+    }
+
+    fn execute(world: &mut World, command: HoldCommand) {
+        match command {
+            HoldCommand::FetchPod(key) => {
+                let pod = world.server.pods.get(&key).map(|pod| Box::new(pod.is.clone()));
+                world.feed(HoldEvent::Pod(key, Ok(pod)));
+            }
+            HoldCommand::ListBudgets => {
+                let budgets = world.server.pod_budgets();
+                world.feed(HoldEvent::Budgets(budgets));
+            }
+            HoldCommand::ListPriorities => {
+                let classes = world.server.priorities.clone();
+                world.feed(HoldEvent::Priorities(classes));
+            }
+            HoldCommand::ListClaims(list) => {
+                let claims: Vec<_> = world.server.claims.values().cloned().collect();
+                claims.into_iter().for_each(|claim| world.feed(HoldEvent::Claim(Box::new(claim))));
+                world.feed(HoldEvent::ClaimsListed(list));
+            }
+            HoldCommand::Plan(question) => {
+                let snapshot = Snapshot::new(world.server.facts.clone());
+                world.questions += 1;
+                world.controller.answers.push_back(question.run(&snapshot));
+            }
+            HoldCommand::Write(write) => world.send(write),
+            HoldCommand::Tell(_) | HoldCommand::WakeAt(_) => {}
+        }
+    }
+
+    fn overtake(world: &mut World, write: &HoldWrite) {
+        match write {
+            HoldWrite::Finalizers(it, _) | HoldWrite::Status(it, _) | HoldWrite::Delete(it) => {
+                world.server.touch::<ReservationObject>(&it.name);
+            }
+            HoldWrite::NodeFences { node, .. } => world.server.touch::<NodeFences>(node),
+            HoldWrite::Claim(write) => world.server.touch::<AllocatedClaim>(write.key()),
+            HoldWrite::CreateRule(_) | HoldWrite::DeleteRule(_) | HoldWrite::Pod(_) => {}
+        }
+    }
+
+    fn write(world: &mut World, write: &HoldWrite) -> Result<Option<HoldEvent>, ApiError> {
+        world.server.write(write)
+    }
+
+    fn written(world: &mut World, write: HoldWrite, answer: Result<Option<HoldEvent>, ApiError>) {
+        let (outcome, event) = match answer {
+            Ok(event) => (WriteOutcome::Done, event),
+            Err(error) => (error.into(), None),
+        };
+        // What is written is seen before its answer.
+        event.into_iter().for_each(|event| world.feed(event));
+        world.feed(HoldEvent::Written(write.target(), outcome));
+    }
+
+    fn settling(&mut self, seconds: u64) {
+        self.most_questions = self.questions + 50 + seconds;
+    }
+
+    fn others(world: &mut World) -> bool {
+        assert!(world.questions <= world.most_questions, "the planner is asked again and again");
+        world.answer() || world.publish() || world.end_going_pods()
+    }
+
+    fn rests(world: &mut World, until: Duration) {
+        world.now = until;
     }
 }
 
@@ -157,32 +261,26 @@ impl World {
             server.facts.add_template(ObjectKey::new("default", &format!("gpus-{count}")), read(asks(count)));
             server.facts.add_template(ObjectKey::new("default", &format!("cpus-{count}")), read(asks_part(count)));
         }
-        let mut world = Self {
-            server,
-            controller: Controller::new(&settings),
-            rival: None,
+        let model = HoldModel {
             settings,
-            now: Duration::from_secs(1000),
             is_silent: false,
             unreadable: BTreeSet::new(),
             skew: 0,
-            notices: Vec::new(),
-            writes: Vec::new(),
-            fates: Fates::default(),
             daemons_down: BTreeSet::new(),
             in_flight: BTreeMap::new(),
             given: GivenDevices::default(),
             given_twice: BTreeSet::new(),
             sealed: BTreeSet::new(),
-            restarts: 0,
             questions: 0,
+            most_questions: 0,
             means,
         };
+        let mut world = Self::begin(server, model, Duration::from_secs(1000));
         for (at, count) in devices.iter().enumerate() {
             let node = char::from(b'a' + u8::try_from(at).unwrap()).to_string();
             world.node(&node, driver, *count);
         }
-        world.hear_time();
+        world.feed(HoldEvent::ServerTime(world.true_time()));
         world.feed(HoldEvent::Synced);
         world
     }
@@ -196,99 +294,10 @@ impl World {
         HoldTime { elapsed: self.now, wall: Duration::from_secs(u64::try_from(wall).unwrap()) }
     }
 
-    /// Lets happen what is to happen within two minutes.
-    pub(super) fn settle(&mut self) {
-        self.settle_for(120);
-    }
-
-    pub(super) fn settle_for(&mut self, seconds: u64) {
-        let until = self.now + Duration::from_secs(seconds);
-        let most = self.questions + 50 + seconds;
-        for _ in 0..100_000 {
-            assert!(self.questions <= most, "the planner is asked again and again");
-            if self.deliver() || self.execute_next(0) || self.answer() || self.publish() || self.end_going_pods() {
-                continue;
-            }
-            match self.controller.wake.filter(|wake| *wake <= until) {
-                Some(wake) => self.tick(wake),
-                None => {
-                    self.now = until;
-                    return;
-                }
-            }
-        }
-        panic!("there is no rest: {:#?}", self.writes.iter().rev().take(4).collect::<Vec<_>>());
-    }
-
-    pub(super) fn tick(&mut self, at: Duration) {
-        self.now = at.max(self.now);
-        self.controller.wake = self.controller.wake.filter(|wake| *wake > self.now);
-        self.feed(HoldEvent::Tick);
-    }
-
     /// Time passes until the controller wants to look again.
     pub(super) fn wake(&mut self) {
         let at = self.controller.wake.unwrap_or(self.now + Duration::from_secs(1));
         self.tick(at);
-    }
-
-    pub(super) fn feed(&mut self, event: HoldEvent) {
-        let time = self.time();
-        let event = match event {
-            HoldEvent::Reservation(object) if self.unreadable.contains(&object.name) => {
-                HoldEvent::ReservationUnreadable(object.uid)
-            }
-            event => event,
-        };
-        for command in self.controller.core.step(time, event) {
-            match command {
-                HoldCommand::WakeAt(at) => self.controller.wake = Some(at),
-                HoldCommand::Tell(notice) => self.notices.push(notice),
-                command => {
-                    self.check_command(&command);
-                    self.controller.commands.push_back(command);
-                }
-            }
-        }
-    }
-
-    /// Delivers the next watch event, if there is one.
-    pub(super) fn deliver(&mut self) -> bool {
-        let Some(event) = self.controller.watch.next(&self.server.log).cloned() else { return false };
-        self.feed(event);
-        true
-    }
-
-    /// Executes one of the commands, if there is one.
-    pub(super) fn execute_next(&mut self, at: usize) -> bool {
-        let Some(command) = self.controller.commands.remove(at) else { return false };
-        match command {
-            HoldCommand::FetchPod(key) => {
-                let pod = self.server.pods.get(&key).map(|pod| Box::new(pod.is.clone()));
-                self.feed(HoldEvent::Pod(key, Ok(pod)));
-            }
-            HoldCommand::ListBudgets => {
-                let budgets = self.server.pod_budgets();
-                self.feed(HoldEvent::Budgets(budgets));
-            }
-            HoldCommand::ListPriorities => {
-                let classes = self.server.priorities.clone();
-                self.feed(HoldEvent::Priorities(classes));
-            }
-            HoldCommand::ListClaims(list) => {
-                let claims: Vec<_> = self.server.claims.values().cloned().collect();
-                claims.into_iter().for_each(|claim| self.feed(HoldEvent::Claim(Box::new(claim))));
-                self.feed(HoldEvent::ClaimsListed(list));
-            }
-            HoldCommand::Plan(question) => {
-                let snapshot = Snapshot::new(self.server.facts.clone());
-                self.questions += 1;
-                self.controller.answers.push_back(question.run(&snapshot));
-            }
-            HoldCommand::Write(write) => self.send(write),
-            HoldCommand::Tell(_) | HoldCommand::WakeAt(_) => {}
-        }
-        true
     }
 
     /// The planner's answer is heard, if there is one.
@@ -297,75 +306,6 @@ impl World {
         let Some(answer) = self.controller.answers.pop_front() else { return false };
         self.feed(HoldEvent::Planned(answer));
         true
-    }
-
-    fn send(&mut self, write: HoldWrite) {
-        let fate = self.fates.next();
-        self.writes.push(write.clone());
-        let target = write.target();
-        let fated = Fate::carry_out(fate, self, |world| world.touch(&write), |world| world.server.write(&write));
-        let (outcome, event) = match fated {
-            Fated::Answered(answer) => answer,
-            Fated::Dead => return self.restart(),
-            Fated::Silent => (WriteOutcome::Failed("no answer".to_owned()), None),
-            Fated::Refused => (WriteOutcome::Refused("it shall not be".to_owned()), None),
-        };
-        // What is written is seen before its answer.
-        event.into_iter().for_each(|event| self.feed(event));
-        self.feed(HoldEvent::Written(target, outcome));
-    }
-
-    /// Somebody else writes the object.
-    fn touch(&mut self, write: &HoldWrite) {
-        match write {
-            HoldWrite::Finalizers(it, _) | HoldWrite::Status(it, _) | HoldWrite::Delete(it) => {
-                self.server.touch::<ReservationObject>(&it.name);
-            }
-            HoldWrite::NodeFences { node, .. } => {
-                self.server.touch::<NodeFences>(node);
-            }
-            HoldWrite::Claim(write) => {
-                self.server.touch::<AllocatedClaim>(write.key());
-            }
-            HoldWrite::CreateRule(_) | HoldWrite::DeleteRule(_) | HoldWrite::Pod(_) => {}
-        }
-    }
-
-    /// A second controller is started while the first one runs.
-    pub(super) fn begin_rival(&mut self) {
-        let first = std::mem::replace(&mut self.controller, Controller::new(&self.settings));
-        self.rival = Some(first);
-        self.read_everything();
-    }
-
-    /// Of two controllers the other one is running now.
-    pub(super) fn swap(&mut self) {
-        if let Some(rival) = &mut self.rival {
-            std::mem::swap(rival, &mut self.controller);
-        }
-    }
-
-    /// The controller is started anew.
-    pub(super) fn restart(&mut self) {
-        self.restarts += 1;
-        self.controller = Controller::new(&self.settings);
-        self.read_everything();
-    }
-
-    /// What the server says with each renewal of the Lease.
-    fn hear_time(&mut self) {
-        if !self.is_silent {
-            self.feed(HoldEvent::ServerTime(self.true_time()));
-        }
-    }
-
-    fn read_everything(&mut self) {
-        self.controller.watch = ModelWatch::from_now(&self.server.log);
-        self.hear_time();
-        for event in self.server.everything() {
-            self.feed(event);
-        }
-        self.feed(HoldEvent::Synced);
     }
 
     /// A Reservation with this spec.
@@ -462,12 +402,7 @@ impl World {
     /// What must be true once nothing more happens.
     pub(super) fn check_rest(&mut self) {
         self.check();
-        let before = self.writes.len();
-        self.settle();
-        self.restart();
-        self.settle();
-        let more: Vec<_> = self.writes[before..].iter().collect();
-        assert!(more.is_empty(), "writes at rest: {more:#?}");
+        self.check_no_more_writes();
         let mut wanted = BTreeSet::new();
         for object in self.server.reservations.values() {
             let value = self.value(&object.name);

@@ -29,7 +29,7 @@ use crate::provision::{
 };
 use crate::{
     hold::ReservationObject,
-    testkit::{self, ApiError, Fate, Fates, ModelCluster, Part, Serves, model_kind, over},
+    testkit::{self, ApiError, Fate, Fates, ModelCluster, Part, model_kind, over, serves},
 };
 
 mod steps;
@@ -76,17 +76,8 @@ model_kind!(SeenRequest: ObjectKey = |it| it.key.clone(), {
     uid: version.uid, version: version.resource_version, finalizers: finalizers, is_deleting: is_going
 });
 
-impl Serves<Arc<SeenRequest>> for ProvisionCluster {
-    fn objects(&mut self) -> &mut BTreeMap<ObjectKey, Arc<SeenRequest>> {
-        &mut self.objects.requests
-    }
-}
-
-impl Serves<Arc<ReservationObject>> for ProvisionCluster {
-    fn objects(&mut self) -> &mut BTreeMap<String, Arc<ReservationObject>> {
-        &mut self.reservations
-    }
-}
+serves!(ProvisionCluster, objects.requests: Arc<SeenRequest>);
+serves!(ProvisionCluster, reservations: Arc<ReservationObject>);
 
 impl From<ApiError> for WriteOutcome {
     fn from(ApiError(status, _): ApiError) -> Self {

@@ -18,7 +18,7 @@ use super::super::{
 use crate::{
     claim_write::{ClaimWrite, DELETE_PROTECTION},
     hold::{HoldWrite, OwnerPod, ReservationObject},
-    testkit::{Fate, Fated, Fates, ModelCluster, ModelServer, Part, Serves, model_kind, over},
+    testkit::{Fate, Fated, Fates, ModelCluster, ModelServer, Part, model_kind, over, serves},
 };
 
 /// A pod.
@@ -40,7 +40,7 @@ struct Decision {
     devices: BTreeMap<ObjectKey, String>,
 }
 
-/// What the server holds.
+/// Objects of the server.
 #[derive(Debug, Default)]
 struct SharedCluster {
     reservations: BTreeMap<String, ReservationObject>,
@@ -56,23 +56,9 @@ model_kind!(ObservedClaim: metadata, |_claim| false);
 // One that is on a node takes a while to end.
 model_kind!(ModelPod: metadata, |pod| pod.node.is_some());
 
-impl Serves<ReservationObject> for SharedCluster {
-    fn objects(&mut self) -> &mut BTreeMap<String, ReservationObject> {
-        &mut self.reservations
-    }
-}
-
-impl Serves<ObservedClaim> for SharedCluster {
-    fn objects(&mut self) -> &mut BTreeMap<ObjectKey, ObservedClaim> {
-        &mut self.claims
-    }
-}
-
-impl Serves<ModelPod> for SharedCluster {
-    fn objects(&mut self) -> &mut BTreeMap<ObjectKey, ModelPod> {
-        &mut self.pods
-    }
-}
+serves!(SharedCluster, reservations: ReservationObject);
+serves!(SharedCluster, claims: ObservedClaim);
+serves!(SharedCluster, pods: ModelPod);
 
 /// The cluster.
 #[derive(Debug)]

@@ -125,7 +125,7 @@ impl World {
     }
 }
 
-/// What the core hears of a write.
+/// Returns the outcome of a write that the core hears.
 pub(in crate::provision::tests) fn outcome(fated: Fated<WriteOutcome>) -> WriteOutcome {
     match fated {
         Fated::Answered(outcome) => outcome,
