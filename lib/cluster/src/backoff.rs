@@ -2,38 +2,32 @@
 
 use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use hostler_api::Doubling;
 
 /// Ever longer pauses. The daemons of a cluster fail at once when its API server does, and must not come back at once:
 /// each pause is between half of what it could be and the whole.
 #[derive(Debug)]
 pub struct Backoff {
-    builder: ExponentialBuilder,
-    pauses: ExponentialBackoff,
+    longest: Doubling,
+    failures: u32,
 }
 
 impl Backoff {
     /// The first pause is at most `first`, and none is longer than `longest`.
     pub fn new(first: Duration, longest: Duration) -> Self {
-        // The jitter is added: up to as much again.
-        let builder = ExponentialBuilder::default()
-            .with_min_delay(first / 2)
-            .with_max_delay(longest / 2)
-            .with_factor(2.0)
-            .with_jitter()
-            .without_max_times();
-        Self { builder, pauses: builder.build() }
+        Self { longest: Doubling::new(first, longest), failures: 0 }
     }
 
-    /// How long to wait after one more failure.
+    /// Returns the pause after one more failure.
     pub fn next_pause(&mut self) -> Duration {
-        // Without a largest number of times there is always another one.
-        self.pauses.next().unwrap_or_default()
+        let half = self.longest.after(self.failures) / 2;
+        self.failures = self.failures.saturating_add(1);
+        half + half.mul_f64(fastrand::f64())
     }
 
     /// The call has worked: the next failure is a first one.
     pub fn reset(&mut self) {
-        self.pauses = self.builder.build();
+        self.failures = 0;
     }
 }
 
