@@ -16,13 +16,13 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use hostler_api::{Chain, ClaimRef, ClaimUid};
 use hostler_cluster::{ApiFailure, RetryPauses};
+use hostler_reconcile::WriteOutcome;
 use tokio::{sync::watch, time::sleep};
 use tracing::{debug, info, warn};
 
 use self::{
     devices::{ClaimTrouble, StoredDevices},
     message::{ConditionTime, DeviceStatus},
-    store::StatusWriteOutcome,
 };
 use super::ClusterNode;
 use crate::{
@@ -164,8 +164,8 @@ impl StatusWriter {
                 continue;
             }
             match self.bring_up_to_date(&record.claim, wanted).await {
-                Ok(StatusWriteOutcome::Kept | StatusWriteOutcome::Gone) => {}
-                Ok(StatusWriteOutcome::Dropped) => return PassOutcome::Refused(DROPPED.to_owned()),
+                Ok(WriteOutcome::Dropped(_)) => return PassOutcome::Refused(DROPPED.to_owned()),
+                Ok(_) => {}
                 Err(failure) if failure.lacks_permission(DRIVER_PERMISSION) => {
                     return PassOutcome::Forbidden(failure);
                 }
@@ -210,10 +210,10 @@ impl StatusWriter {
         &mut self,
         claim: &ClaimRef,
         wanted: Vec<DeviceStatus>,
-    ) -> Result<StatusWriteOutcome, ApiFailure> {
+    ) -> Result<WriteOutcome, ApiFailure> {
         match self.known.get(&claim.uid) {
-            Some(known) if known.gone => return Ok(StatusWriteOutcome::Gone),
-            Some(known) if known.says(&wanted) => return Ok(StatusWriteOutcome::Kept),
+            Some(known) if known.gone => return Ok(WriteOutcome::Gone),
+            Some(known) if known.says(&wanted) => return Ok(WriteOutcome::Done),
             _ => {}
         }
         let mut written = self.read_and_write(claim, wanted.clone()).await;
@@ -231,32 +231,32 @@ impl StatusWriter {
         &mut self,
         claim: &ClaimRef,
         mut wanted: Vec<DeviceStatus>,
-    ) -> Result<StatusWriteOutcome, ApiFailure> {
+    ) -> Result<WriteOutcome, ApiFailure> {
         let Some(stored) = store::read(&self.cluster, claim).await? else {
             self.known.insert(claim.uid.clone(), StoredDevices::gone());
-            return Ok(StatusWriteOutcome::Gone);
+            return Ok(WriteOutcome::Gone);
         };
         let mut known = StoredDevices::new(stored.devices.clone(), stored.generation, self.cluster.driver());
         known.fit(&mut wanted);
         if known.ours == wanted {
             self.known.insert(claim.uid.clone(), known);
-            return Ok(StatusWriteOutcome::Kept);
+            return Ok(WriteOutcome::Done);
         }
         let written = store::write(&self.cluster, claim, &stored, &wanted).await;
         match &written {
-            Ok(StatusWriteOutcome::Kept) => {
+            Ok(WriteOutcome::Done) => {
                 debug!(claim.uid = %claim.uid, "wrote the status of the claim's devices");
                 known.ours = wanted;
                 if std::mem::take(&mut self.refused) {
                     info!("the status of claims is written again");
                 }
             }
-            Ok(StatusWriteOutcome::Gone) => known.gone = true,
+            Ok(WriteOutcome::Gone) => known.gone = true,
             // A permission may be granted.
             Err(failure) if failure.lacks_permission(DRIVER_PERMISSION) => return written,
             // What the server refuses for its content it would refuse again.
             Err(failure) if matches!(failure.code(), Some(400 | 422)) => known.ours = wanted,
-            Ok(StatusWriteOutcome::Dropped) | Err(_) => return written,
+            Ok(_) | Err(_) => return written,
         }
         self.known.insert(claim.uid.clone(), known);
         written

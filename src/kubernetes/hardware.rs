@@ -28,6 +28,7 @@ use hostler_api::{
     },
 };
 use hostler_cluster::{ApiFailure, ApiObject, Collection, RetryPauses, rfc3339};
+use hostler_reconcile::WriteOutcome;
 use serde::de::IgnoredAny;
 use serde_json::json;
 use tokio::{
@@ -179,7 +180,7 @@ impl HardwareReporter {
         let is_known = self.said.is_some();
         match self.write(content.clone(), are_holds_wanted).await {
             // Another client has deleted it.
-            Err(failure) if is_known && failure.code() == Some(404) && !failure.is_unknown_resource() => {
+            Err(failure) if is_known && WriteOutcome::of_failure(&failure) == WriteOutcome::Gone => {
                 self.said = None;
                 self.write(content, are_holds_wanted).await
             }
@@ -214,11 +215,9 @@ impl HardwareReporter {
     async fn look(&self) -> Result<NodeHardwareStatus, ApiFailure> {
         let (cluster, all) = (&self.parts.cluster, collection());
         let owner = cluster.client().uid(&Collection::core("Node", "nodes"), cluster.node()).await?;
-        let found = cluster.client().get::<StoredReport>(&all, cluster.node()).await;
-        match found {
-            Ok(found) if found.owner("Node") == Some(&*owner) => return Ok(found.status),
-            Err(failure) if failure.code() != Some(404) || failure.is_unknown_resource() => return Err(failure),
-            Ok(_) | Err(_) => {}
+        let found = cluster.client().find::<StoredReport>(&all, cluster.node()).await?;
+        if let Some(found) = found.filter(|found| found.owner("Node") == Some(&*owner)) {
+            return Ok(found.status);
         }
         let object = json!({
             "apiVersion": all.api_version(), "kind": all.kind(),

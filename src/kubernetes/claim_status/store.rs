@@ -2,6 +2,7 @@
 
 use hostler_api::ClaimRef;
 use hostler_cluster::ApiFailure;
+use hostler_reconcile::WriteOutcome;
 
 use super::{
     devices::is_same,
@@ -9,16 +10,8 @@ use super::{
 };
 use crate::kubernetes::{ClusterNode, claims_of};
 
-/// How a write ended.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum StatusWriteOutcome {
-    /// The API server has it.
-    Kept,
-    /// The API server took it and kept nothing.
-    Dropped,
-    /// The claim is gone, or it is another one of the same name.
-    Gone,
-}
+/// The field that servers drop whose feature gate is off.
+const FIELD: &str = "status.devices";
 
 /// Reads `claim` from the API server; nothing, if the claim is gone.
 pub(super) async fn read(cluster: &ClusterNode, claim: &ClaimRef) -> Result<Option<StoredClaim>, ApiFailure> {
@@ -38,7 +31,7 @@ pub(super) async fn write(
     claim: &ClaimRef,
     stored: &StoredClaim,
     devices: &[DeviceStatus],
-) -> Result<StatusWriteOutcome, ApiFailure> {
+) -> Result<WriteOutcome, ApiFailure> {
     let client = cluster.client();
     let claims = claims_of(client.version().await?, &claim.namespace);
     let changed = stored.with_devices(cluster.driver(), devices).map_err(|error| unreadable(claim, error))?;
@@ -46,9 +39,9 @@ pub(super) async fn write(
         Ok(kept) => {
             let kept = StoredClaim::decode(kept).map_err(|error| unreadable(claim, error))?;
             let has = |wanted: &DeviceStatus| kept.devices.iter().any(|known| is_same(known, wanted));
-            Ok(if devices.iter().all(has) { StatusWriteOutcome::Kept } else { StatusWriteOutcome::Dropped })
+            Ok(if devices.iter().all(has) { WriteOutcome::Done } else { WriteOutcome::Dropped(FIELD.to_owned()) })
         }
-        Err(failure) if is_gone(&failure) => Ok(StatusWriteOutcome::Gone),
+        Err(failure) if is_gone(&failure) => Ok(WriteOutcome::Gone),
         Err(failure) => Err(failure),
     }
 }
@@ -58,5 +51,5 @@ fn unreadable(claim: &ClaimRef, error: impl std::fmt::Display) -> ApiFailure {
 }
 
 fn is_gone(failure: &ApiFailure) -> bool {
-    failure.code() == Some(404) && !failure.is_unknown_resource()
+    WriteOutcome::of_failure(failure) == WriteOutcome::Gone
 }

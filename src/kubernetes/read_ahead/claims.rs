@@ -6,12 +6,9 @@
 //!                   └────────────┴── asked for meanwhile ──► spent
 //! ```
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
-use hostler_api::{Allocation, ClaimRef, ClaimUid};
+use hostler_api::{Allocation, ClaimRef, ClaimUid, ObjectKey};
 use tokio::sync::watch;
 
 use crate::pods::{NodePod, PodClaim, PodsOfNode};
@@ -19,23 +16,10 @@ use crate::pods::{NodePod, PodClaim, PodsOfNode};
 /// More than a kubelet has pods, of which few wait at the same time. What is beyond is read when it is asked for.
 const MOST: usize = 512;
 
-/// A claim's namespace and name.
-#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(super) struct ClaimName {
-    pub namespace: String,
-    pub name: String,
-}
-
-impl fmt::Display for ClaimName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
-
 /// A read that is to be made.
 #[derive(Debug)]
 pub(super) struct AheadRead {
-    pub claim: ClaimName,
+    pub claim: ObjectKey,
     /// UID of the pod that it was made for.
     pub pod: String,
     /// Dropped when what was found can be taken.
@@ -80,11 +64,11 @@ struct AheadClaim {
 
 /// The claims that are read ahead.
 #[derive(Debug, Default)]
-pub(super) struct AheadClaims(BTreeMap<ClaimName, AheadClaim>);
+pub(super) struct AheadClaims(BTreeMap<ObjectKey, AheadClaim>);
 
 /// The claims that were made for pods that wait to be started, with the UIDs of these pods. A claim that another pod
 /// names as well is left out.
-pub(super) fn wanted(pods: &PodsOfNode) -> BTreeMap<ClaimName, String> {
+pub(super) fn wanted(pods: &PodsOfNode) -> BTreeMap<ObjectKey, String> {
     // What is stale may be wrong, and what is read may be a claim of another pod by then.
     let PodsOfNode::Known(pods) = pods else { return BTreeMap::new() };
     let own = pods.values().filter(|pod| waits(pod)).flat_map(|pod| {
@@ -94,7 +78,7 @@ pub(super) fn wanted(pods: &PodsOfNode) -> BTreeMap<ClaimName, String> {
         });
         generated.map(|name| (claim_name(pod, name), pod.uid.clone()))
     });
-    let mut own: BTreeMap<ClaimName, String> = own.collect();
+    let mut own: BTreeMap<ObjectKey, String> = own.collect();
     let named = pods.values().flat_map(|pod| {
         let named = pod.claims.values().filter_map(|claim| match claim {
             PodClaim::Named(name) => Some(name),
@@ -102,13 +86,13 @@ pub(super) fn wanted(pods: &PodsOfNode) -> BTreeMap<ClaimName, String> {
         });
         named.map(|name| claim_name(pod, name))
     });
-    let named: BTreeSet<ClaimName> = named.collect();
+    let named: BTreeSet<ObjectKey> = named.collect();
     own.retain(|claim, _| !named.contains(claim));
     own
 }
 
-fn claim_name(pod: &NodePod, name: &str) -> ClaimName {
-    ClaimName { namespace: pod.name.namespace.clone(), name: name.to_owned() }
+fn claim_name(pod: &NodePod, name: &str) -> ObjectKey {
+    ObjectKey { namespace: pod.name.namespace.clone(), name: name.to_owned() }
 }
 
 /// True if the kubelet will still ask for the pod's claims. Before a container starts, it has asked.
@@ -119,7 +103,7 @@ fn waits(pod: &NodePod) -> bool {
 
 impl AheadClaims {
     /// These are wanted from now on, and no others.
-    pub(super) fn want(&mut self, wanted: &BTreeMap<ClaimName, String>) {
+    pub(super) fn want(&mut self, wanted: &BTreeMap<ObjectKey, String>) {
         self.0.retain(|claim, ahead| wanted.get(claim) == Some(&ahead.pod));
         for (claim, pod) in wanted {
             if self.0.len() >= MOST {
@@ -132,7 +116,7 @@ impl AheadClaims {
 
     /// The next read to make, which is under way then.
     pub(super) fn begin_next(&mut self) -> Option<AheadRead> {
-        let waits = |(_, ahead): &(&ClaimName, &mut AheadClaim)| matches!(ahead.state, AheadState::Waiting);
+        let waits = |(_, ahead): &(&ObjectKey, &mut AheadClaim)| matches!(ahead.state, AheadState::Waiting);
         let (claim, ahead) = self.0.iter_mut().find(waits)?;
         let (done_tx, done_rx) = watch::channel(());
         ahead.state = AheadState::UnderWay(done_rx);
@@ -168,7 +152,7 @@ impl AheadClaims {
     }
 
     fn state(&mut self, claim: &ClaimRef) -> Option<&mut AheadState> {
-        let name = ClaimName { namespace: claim.namespace.clone(), name: claim.name.clone() };
+        let name = ObjectKey { namespace: claim.namespace.clone(), name: claim.name.clone() };
         Some(&mut self.0.get_mut(&name)?.state)
     }
 }
