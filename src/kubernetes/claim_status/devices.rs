@@ -6,14 +6,11 @@ use hostler_backend::Health;
 use hostler_linux::IdSet;
 use serde_json::json;
 
-use super::message::{ConditionTime, DeviceCondition, DeviceData, DeviceStatus};
+use super::message::{ConditionTime, DeviceCondition, DeviceData, DeviceStatus, READY, is_same};
 use crate::{
     claims::store::{ClaimRecord, RecordDevice, RecordState},
     inventory::Inventory,
 };
-
-/// The condition that belongs to this driver.
-pub(super) const READY: &str = "Ready";
 
 /// The API server takes no more conditions of a device, from all writers together.
 const MOST_CONDITIONS: usize = 8;
@@ -51,11 +48,6 @@ pub(super) fn claim_devices(
         }
     }
     devices
-}
-
-/// True if two entries are of one device, or share, of the claim.
-pub(super) fn is_same(a: &DeviceStatus, b: &DeviceStatus) -> bool {
-    (&a.driver, &a.pool, &a.device, &a.share_id) == (&b.driver, &b.pool, &b.device, &b.share_id)
 }
 
 /// Status of a claim's devices on the API server.

@@ -17,7 +17,8 @@ use hostler_cluster::{ProtobufObject, protobuf_fields};
 use prost::{DecodeError, Message, encoding::bytes};
 use serde_json::Value;
 
-use super::devices::{READY, is_same};
+/// The condition that belongs to this driver.
+pub(super) const READY: &str = "Ready";
 
 const METADATA: u32 = 1;
 const STATUS: u32 = 3;
@@ -133,6 +134,11 @@ pub(super) struct DeviceStatus {
     pub(super) data: Option<DeviceData>,
     #[prost(string, optional, tag = "7")]
     pub(super) share_id: Option<String>,
+}
+
+/// True if two entries are of one device, or share, of the claim.
+pub(super) fn is_same(a: &DeviceStatus, b: &DeviceStatus) -> bool {
+    (&a.driver, &a.pool, &a.device, &a.share_id) == (&b.driver, &b.pool, &b.device, &b.share_id)
 }
 
 /// A condition of a device.

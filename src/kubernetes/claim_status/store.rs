@@ -4,10 +4,7 @@ use hostler_api::ClaimRef;
 use hostler_cluster::ApiFailure;
 use hostler_reconcile::WriteOutcome;
 
-use super::{
-    devices::is_same,
-    message::{DeviceStatus, StoredClaim},
-};
+use super::message::{DeviceStatus, StoredClaim, is_same};
 use crate::kubernetes::{ClusterNode, claims_of};
 
 /// The field that servers drop whose feature gate is off.
