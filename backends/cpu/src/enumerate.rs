@@ -14,14 +14,13 @@ use hostler_linux::{
 
 use crate::{
     config::{CpuBackendConfig, CpuGrouping},
+    group::{CPU_FOLDER, GroupKey},
     names::DeviceNaming,
     pick::{CorePlace, NO_CACHE, OfferedCore, OfferedCpus},
 };
 
 /// Name of the capacity: logical CPUs.
 pub(crate) const CPUS: &str = "cpus";
-/// Folder that the warnings of this backend point to.
-pub(crate) const CPU_FOLDER: &str = "/sys/devices/system/cpu";
 
 /// The devices that `config` makes of the CPUs of `topology`, and what could not be offered or understood.
 ///
@@ -56,30 +55,6 @@ struct CpuGroup<'a> {
     key: GroupKey,
     /// The online CPUs by number, with what is known of each.
     cpus: BTreeMap<u32, &'a LogicalCpu>,
-}
-
-/// Properties that the CPUs of a group have in common.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(crate) struct GroupKey {
-    /// Node number, index of the L3 cache, package or core; 0 for the machine.
-    pub(crate) place: usize,
-    /// The NUMA node, where CPUs have no L3 cache to be grouped by.
-    pub(crate) node_without_l3: Option<u32>,
-    pub(crate) core_type: CoreType,
-}
-
-impl GroupKey {
-    fn of(cpu: &LogicalCpu, mode: CpuGrouping) -> Self {
-        let place = match mode {
-            CpuGrouping::Numa => cpu.node as usize,
-            CpuGrouping::L3 => cpu.l3.unwrap_or(usize::MAX),
-            CpuGrouping::Socket => cpu.package,
-            CpuGrouping::Machine => 0,
-            CpuGrouping::Core => cpu.core,
-        };
-        let node_without_l3 = (mode == CpuGrouping::L3 && cpu.l3.is_none()).then_some(cpu.node);
-        Self { place, node_without_l3, core_type: cpu.core_type }
-    }
 }
 
 fn groups(topology: &Topology, mode: CpuGrouping) -> Vec<CpuGroup<'_>> {

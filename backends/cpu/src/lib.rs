@@ -10,6 +10,7 @@
 
 mod config;
 mod enumerate;
+mod group;
 mod irqs;
 mod names;
 mod pick;

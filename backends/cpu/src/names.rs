@@ -10,7 +10,7 @@ use hostler_linux::topology::{CoreType, CpuCore, Topology};
 
 use crate::{
     config::CpuGrouping,
-    enumerate::{CPU_FOLDER, GroupKey},
+    group::{CPU_FOLDER, GroupKey},
 };
 
 /// Names for the groups of a machine, in the order of [`GroupKey::place`].
