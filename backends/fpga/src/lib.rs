@@ -24,6 +24,7 @@ mod device;
 pub mod dfl;
 mod enumerate;
 mod health;
+mod image;
 mod known;
 pub mod manager;
 mod offer;

@@ -16,7 +16,7 @@ use hostler_linux::{
 use crate::{
     bitstream::Guid,
     dfl::{self, DflCard, DflPort, ManagementEngine},
-    plan::RegionImage,
+    image::RegionImage,
     store::BitstreamStore,
 };
 

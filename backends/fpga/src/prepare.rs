@@ -17,9 +17,10 @@ use crate::{
     FpgaDevice, ami,
     bitstream::Guid,
     dfl::{DflCard, DflPort},
+    image::{BlankImage, RegionImage},
     manager,
     place::{FpgaHardware, NotTaken, afu_id, gone, here, not_usable, shown},
-    plan::{BlankImage, FpgaPlan, RegionImage},
+    plan::FpgaPlan,
     store::chain,
     xrt,
 };
