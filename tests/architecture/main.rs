@@ -34,7 +34,6 @@ const DEBTS: &[(&str, &[&str])] = &[
     ("controller/src/stock", &["node", "sums"]),
     ("lib/allocator/src/structured", &["counters", "pools", "state"]),
     ("lib/allocator/src/structured", &["reason", "search"]),
-    ("lib/api/src", &["classic", "hardware"]),
     ("lib/cel/src", &["collections", "cost", "device", "value"]),
     ("lib/cel/src", &["evaluate", "functions", "plan"]),
     ("src/claims", &["admit", "counters", "place"]),

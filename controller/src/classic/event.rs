@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use hostler_api::{
     ObjectKey,
-    classic::{ClassicConsumer, NodeGrant, ParametersMistake},
+    classic::{ClassicConsumer, ParametersMistake},
+    hardware::NodeGrant,
     resource::AllocationResult,
 };
 use hostler_reconcile::WriteOutcome;

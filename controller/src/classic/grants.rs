@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hostler_api::classic::NodeGrant;
+use hostler_api::hardware::NodeGrant;
 
 /// Grants by UID of the claim.
 pub(super) type Grants = BTreeMap<String, NodeGrant>;

@@ -8,7 +8,7 @@ use std::{
 
 use hostler_allocator::structured::Features;
 use hostler_api::{
-    classic::NodeGrant,
+    hardware::NodeGrant,
     resource::{DeviceRequestAllocationResult, ResourceSlice},
 };
 

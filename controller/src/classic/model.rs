@@ -7,8 +7,9 @@ use std::{
 
 use hostler_api::{
     ObjectKey,
-    classic::{ClaimParametersSpec, ClassParametersSpec, ClassicConsumer, ClassicParametersReference, NodeGrant},
+    classic::{ClaimParametersSpec, ClassParametersSpec, ClassicConsumer, ClassicParametersReference},
     core::NodeSelector,
+    hardware::NodeGrant,
     resource::{DeviceClaim, DeviceClass, DeviceRequestAllocationResult},
 };
 

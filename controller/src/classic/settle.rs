@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hostler_api::{ObjectKey, classic::NodeGrant, resource::DeviceRequestAllocationResult};
+use hostler_api::{ObjectKey, hardware::NodeGrant, resource::DeviceRequestAllocationResult};
 use hostler_cluster::is_older;
 use hostler_reconcile::WriteOutcome;
 

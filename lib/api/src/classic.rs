@@ -6,7 +6,6 @@
 //! them is lost.
 
 mod generated;
-mod grant;
 mod handle;
 mod metadata;
 mod parameters;
@@ -22,7 +21,6 @@ pub use generated::{
     DriverRequests, NamedResourcesRequest, ResourceClaimParameters, ResourceClassParameters, ResourceFilter,
     ResourceRequestTerms, VendorParameters,
 };
-pub use grant::NodeGrant;
 pub use handle::{HANDLE_KIND, HandleData, HandleError, MAX_HANDLE_BYTES};
 pub use metadata::{ClassicMeta, ControllerReference};
 pub use parameters::{

@@ -11,6 +11,7 @@
 mod cluster;
 mod condition;
 mod counts;
+mod grant;
 mod life;
 mod node;
 mod state;
@@ -18,6 +19,7 @@ mod state;
 pub use cluster::{ClusterClassCounts, ClusterHardware, ClusterHardwareStatus, ClusterNodeCounts};
 pub use condition::{Condition, ConditionStatus, HardwareConditionReason, HardwareConditionType};
 pub use counts::{AmountCounts, DeviceCounts, DeviceTotals};
+pub use grant::NodeGrant;
 pub use life::{SIGN_OF_LIFE, STALE_AFTER, UNKNOWN_AFTER, until_sign_of_life};
 pub use node::{
     BackendHardware, BackendKnowledge, ClassHardware, NodeHardware, NodeHardwareSpec, NodeHardwareStatus, NodeHold,

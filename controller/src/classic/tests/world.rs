@@ -6,11 +6,7 @@ use std::{
     time::Duration,
 };
 
-use hostler_api::{
-    ObjectKey,
-    classic::{ClassicVersion, NodeGrant},
-    resource::DeviceRequestAllocationResult,
-};
+use hostler_api::{ObjectKey, classic::ClassicVersion, hardware::NodeGrant, resource::DeviceRequestAllocationResult};
 use hostler_reconcile::WriteOutcome;
 use serde_json::{Value, json};
 

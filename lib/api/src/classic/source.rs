@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ClassicMeta, NodeGrant};
+use super::ClassicMeta;
 use crate::{
-    hardware::{Condition, HardwareConditionType},
+    hardware::{Condition, HardwareConditionType, NodeGrant},
     resource::or_empty,
 };
 

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{AmountCounts, Condition, DeviceCounts, DeviceTotals, HardwareConditionType};
-use crate::{classic::NodeGrant, core::ObjectMeta};
+use super::{AmountCounts, Condition, DeviceCounts, DeviceTotals, HardwareConditionType, NodeGrant};
+use crate::core::ObjectMeta;
 
 /// The hardware of a node.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
