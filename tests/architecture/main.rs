@@ -32,8 +32,6 @@ const DEBTS: &[(&str, &[&str])] = &[
     ("controller/src/serve", &["access", "problem"]),
     ("controller/src/webhook", &["decide", "pod", "repair", "suited"]),
     ("controller/src/stock", &["node", "sums"]),
-    ("lib/allocator/src/structured", &["counters", "pools", "state"]),
-    ("lib/allocator/src/structured", &["reason", "search"]),
     ("lib/cel/src", &["collections", "cost", "device", "value"]),
     ("lib/cel/src", &["evaluate", "functions", "plan"]),
     ("src/claims", &["admit", "counters", "place"]),

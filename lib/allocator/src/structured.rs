@@ -17,7 +17,10 @@ mod claims;
 mod constraints;
 mod counters;
 mod fatal;
+mod found_pool;
 mod names;
+mod node;
+mod node_state;
 mod pools;
 mod quirks;
 mod reason;
@@ -33,7 +36,8 @@ mod version;
 
 pub use claims::CompiledClaims;
 pub use fatal::Fatal;
-pub use pools::{GatherError, NodeFacts, NodePools, SliceIndex};
+pub use node::NodeFacts;
+pub use pools::{GatherError, NodePools, SliceIndex};
 pub use quirks::{Quirk, Quirks};
 pub use reason::{AlternativeNoFit, Conflict, NoFit, Refusal, Rejection, RequestValues};
 pub use rules::apply_taint_rules;
@@ -43,10 +47,10 @@ pub use state::AllocatedState;
 pub use version::{Feature, Features, Variant};
 
 use claims::ClaimCompiler;
+use node_state::NodeState;
 use search::{DeadEnd, Search, Stop, Verdict};
 use selection::SelectionUse;
 use selectors::Selectors;
-use state::NodeState;
 
 /// One of upstream's allocators, with the classes of a cluster.
 #[derive(Debug)]

@@ -12,9 +12,10 @@ use hostler_api::{
 
 use super::{
     bits::DeviceBits,
-    pools::{NodeDevice, NodePools},
+    node::NodeDevice,
+    node_state::NodeState,
+    pools::NodePools,
     shortage::{CapacityShortage, Lack},
-    state::NodeState,
 };
 
 /// State of the amounts that a request takes of a device.

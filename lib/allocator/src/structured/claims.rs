@@ -13,6 +13,9 @@ mod compiler;
 
 pub(super) use compiler::ClaimCompiler;
 
+/// The most devices that a claim can hold.
+pub(super) const MOST_DEVICES: i64 = 32;
+
 /// Characters of a selector in a message: two lines of a terminal. A selector of a claim may have ten thousand.
 const MOST_QUOTED: usize = 160;
 

@@ -6,7 +6,8 @@ use hostler_api::resource::DeviceAttribute;
 
 use super::{
     claims::{CompiledClaims, ConstrainedAttribute, ConstraintKind},
-    pools::{NodeDevice, NodePools},
+    node::NodeDevice,
+    pools::NodePools,
     quirks::{Quirk, Quirks},
 };
 

@@ -3,8 +3,9 @@
 use hostler_api::resource::{DeviceCounterConsumption, SliceCounterSet, policy::Amount};
 
 use super::{
+    found_pool::FoundPool,
     names::NameTable,
-    pools::{FoundPool, NodeDevice},
+    node::NodeDevice,
     quirks::{Quirk, Quirks},
     state::PoolAllocations,
 };

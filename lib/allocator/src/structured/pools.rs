@@ -7,49 +7,23 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use hostler_api::{
-    core::{NodeSelector, NodeSelectorError},
-    resource::{DeviceCapacity, ResourceSlice, ResourceSliceSpec, SliceDevice},
+    core::NodeSelectorError,
+    resource::{ResourceSlice, ResourceSliceSpec, SliceDevice},
 };
 
 use super::{
     counters::{CounterLayout, CounterLayoutBuilder},
+    found_pool::{FoundPool, PoolState},
     names::NameSet,
+    node::{NodeDevice, NodeFacts, allows, is_simple},
     quirks::{Quirk, Quirks},
     version::{Feature, Features},
 };
-use hostler_cel::DeviceFacts;
 
 mod gather;
 mod index;
 
-pub(super) use gather::FoundPool;
 pub use index::SliceIndex;
-
-/// Name and labels of a node, for selectors of nodes.
-#[derive(Clone, Copy, Debug)]
-pub struct NodeFacts<'a> {
-    /// Name of the node.
-    pub name: &'a str,
-    /// Labels of the node.
-    pub labels: &'a BTreeMap<String, String>,
-}
-
-impl NodeFacts<'_> {
-    /// Returns true if the node is the one with this name, or one of those selected, or if all nodes are allowed.
-    fn is_allowed(
-        &self,
-        name: Option<&str>,
-        all: Option<bool>,
-        selector: Option<&NodeSelector>,
-    ) -> Result<bool, NodeSelectorError> {
-        match (name, all, selector) {
-            (Some(name), ..) if !name.is_empty() => Ok(name == self.name),
-            (_, Some(true), _) => Ok(true),
-            (.., Some(selector)) => selector.check().map(|()| selector.matches(self.name, self.labels)),
-            _ => Ok(false),
-        }
-    }
-}
 
 /// The reason why the devices of a node cannot be gathered.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -105,80 +79,6 @@ impl Pool<'_> {
     pub(super) fn full_name(&self) -> String {
         format!("{}/{}", self.driver, self.name)
     }
-}
-
-/// State of a pool: reasons why its devices cannot be used, if there are any.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) struct PoolState {
-    /// True if some of its slices are missing.
-    pub(super) is_incomplete: bool,
-    /// Contradiction within the pool, in words.
-    pub(super) contradiction: Option<String>,
-}
-
-impl PoolState {
-    pub(super) fn is_usable(&self) -> bool {
-        !self.is_incomplete && self.contradiction.is_none()
-    }
-
-    /// Returns the reason why devices cannot be used, in words.
-    pub(super) fn problem(&self) -> Option<String> {
-        let incomplete = self.is_incomplete.then(|| "incomplete: some of its slices are missing".to_owned());
-        incomplete.or_else(|| self.contradiction.as_ref().map(|contradiction| format!("invalid: {contradiction}")))
-    }
-}
-
-/// A device that a node may use.
-#[derive(Debug)]
-pub(super) struct NodeDevice<'a> {
-    pub(super) device: &'a SliceDevice,
-    pub(super) slice: &'a ResourceSliceSpec,
-    /// The devices of its slice.
-    pub(super) siblings: Range<usize>,
-    /// Index of its first capacity among those of all devices.
-    pub(super) first_capacity: usize,
-    /// True if one claim holds all of it, and no policy applies to its capacities.
-    pub(super) is_simple: bool,
-}
-
-impl NodeDevice<'_> {
-    /// Returns true if the node can use the device. Only devices of a slice with per-device node selection exclude
-    /// nodes.
-    pub(super) fn is_for(&self, node: &NodeFacts<'_>) -> Result<bool, NodeSelectorError> {
-        if self.slice.per_device_node_selection != Some(true) {
-            return Ok(true);
-        }
-        allows(node, self.device)
-    }
-
-    /// Returns the device as selectors see it.
-    pub(super) fn facts(&self, knows_parts: bool) -> DeviceFacts<'_> {
-        DeviceFacts {
-            driver: &self.slice.driver,
-            attributes: &self.device.attributes,
-            capacity: &self.device.capacity,
-            allow_multiple_allocations: knows_parts && self.device.allow_multiple_allocations,
-        }
-    }
-
-    /// Range of its capacities among those of all devices.
-    pub(super) fn capacities(&self) -> Range<usize> {
-        self.first_capacity..self.first_capacity + self.device.capacity.len()
-    }
-
-    /// `driver/pool/device`.
-    pub(super) fn full_name(&self) -> String {
-        format!("{}/{}/{}", self.slice.driver, self.slice.pool.name, self.device.name)
-    }
-}
-
-fn is_simple(device: &SliceDevice) -> bool {
-    let is_simple = |capacity: &DeviceCapacity| capacity.request_policy.is_none() && capacity.value.get().is_some();
-    !device.allow_multiple_allocations && device.capacity.iter().all(|(_, capacity)| is_simple(capacity))
-}
-
-fn allows(node: &NodeFacts<'_>, device: &SliceDevice) -> Result<bool, NodeSelectorError> {
-    node.is_allowed(device.node_name.as_deref(), device.all_nodes, device.node_selector.as_deref())
 }
 
 impl<'a> NodePools<'a> {

@@ -11,7 +11,7 @@ use hostler_api::{
 use super::{
     claims::CompiledClaim,
     fatal::Fatal,
-    pools::NodeDevice,
+    node::NodeDevice,
     quirks::Quirk,
     search::{Chosen, Search},
     share_id::share_id,

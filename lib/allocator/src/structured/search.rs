@@ -7,21 +7,23 @@ use std::time::Instant;
 use super::{
     bits::DeviceBits,
     capacity::CapacityUse,
-    claims::{Alternative, CompiledClaims, Failure},
+    claims::{Alternative, CompiledClaims, Failure, MOST_DEVICES},
     constraints::ConstraintUse,
     counters::CounterUse,
     fatal::Fatal,
-    pools::{NodeDevice, NodePools, Pool},
+    node::NodeDevice,
+    node_state::NodeState,
+    pools::{NodePools, Pool},
     quirks::{Quirk, Quirks},
     selection::SelectionUse,
-    state::NodeState,
     version::{Feature, Features},
 };
 
+mod conflict;
+mod explain;
 mod take;
 
-/// The most devices that a claim can hold.
-pub(super) const MOST_DEVICES: i64 = 32;
+use explain::Explaining;
 
 /// Number of looks for one reading of the clock: a reading costs as much as a look, and a look at a device with the
 /// most expensive selectors that the API server accepts takes milliseconds.
@@ -85,7 +87,7 @@ impl Budget {
 pub(super) enum Stop {
     Fatal(Fatal),
     OutOfBudget,
-    /// The reason that [`explain`](super::reason) looks for has been found.
+    /// The reason that [`Search::explain`] looks for has been found.
     Explained,
 }
 
@@ -156,7 +158,7 @@ pub(super) struct Search<'p, 'a> {
     /// The furthest claim and request that the search got to.
     furthest: (usize, usize),
     /// The request to explain, if any, and the reasons found.
-    pub(super) explaining: Option<super::reason::Explaining>,
+    explaining: Option<Explaining>,
 }
 
 impl<'p, 'a> Search<'p, 'a> {

@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hostler_api::resource::{AllocationResult, DeviceRequestAllocationResult, SliceQuantity, policy::Amount};
 
 use super::{
-    bits::DeviceBits,
     names::NameTable,
-    pools::NodePools,
     quirks::{Quirk, Quirks},
     version::{Feature, Features},
 };
@@ -19,17 +17,17 @@ pub struct AllocatedState {
     pools: NameTable<Box<str>, NameTable<Box<str>, DeviceAllocations>>,
 }
 
-type DeviceAllocations = NameTable<Box<str>, DeviceAllocation>;
+pub(super) type DeviceAllocations = NameTable<Box<str>, DeviceAllocation>;
 
 /// Allocations of one device.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct DeviceAllocation {
+pub(super) struct DeviceAllocation {
     /// True if one claim holds all of it.
-    is_whole: bool,
+    pub(super) is_whole: bool,
     /// Identities of shares.
     shares: BTreeSet<Box<str>>,
     /// The sum of all shares, where any share names its amounts.
-    consumed: Option<BTreeMap<Box<str>, Amount>>,
+    pub(super) consumed: Option<BTreeMap<Box<str>, Amount>>,
 }
 
 impl DeviceAllocation {
@@ -114,8 +112,14 @@ impl AllocatedState {
         pools.entry(pool.into()).or_default().entry(device.into()).or_default()
     }
 
-    fn pool(&self, driver: &str, pool: &str) -> Option<&DeviceAllocations> {
+    pub(super) fn pool(&self, driver: &str, pool: &str) -> Option<&DeviceAllocations> {
         self.pools.get(driver)?.get(pool).filter(|devices| !devices.is_empty())
+    }
+
+    /// Returns the allocations in a pool, for the counters that they take.
+    pub(super) fn counter_takers(&self, driver: &str, pool: &str, quirks: Quirks) -> Option<PoolAllocations<'_>> {
+        let devices = self.pool(driver, pool)?;
+        Some(PoolAllocations { devices, whole_only: quirks.has(Quirk::SharesTakeNoCounters) })
     }
 }
 
@@ -145,59 +149,6 @@ fn share_of(features: Features, result: &DeviceRequestAllocationResult) -> Optio
 fn consumed(result: &DeviceRequestAllocationResult) -> BTreeMap<String, SliceQuantity> {
     let quantities = result.consumed_capacity.iter();
     quantities.filter_map(|(name, value)| Some((name.clone(), serde_json::from_value(value.clone()).ok()?))).collect()
-}
-
-/// Allocations of claims in the pools of a node.
-#[derive(Debug)]
-pub(super) struct NodeState<'s> {
-    state: &'s AllocatedState,
-    quirks: Quirks,
-    /// Devices of which a claim holds all.
-    pub(super) whole: DeviceBits,
-    /// Devices with shares that name their amounts.
-    pub(super) shared: DeviceBits,
-    /// Amounts that shares take, by capacity; empty where no device is shared.
-    pub(super) consumed: Vec<Amount>,
-}
-
-impl<'s> NodeState<'s> {
-    pub(super) fn new(state: &'s AllocatedState, pools: &NodePools<'_>, quirks: Quirks) -> Self {
-        let none = || DeviceBits::none(pools.devices.len());
-        let mut this = Self { state, quirks, whole: none(), shared: none(), consumed: Vec::new() };
-        for pool in pools.pools.iter().filter(|pool| !pool.devices.is_empty()) {
-            let Some(allocations) = state.pool(pool.driver, pool.name) else { continue };
-            for device in pool.devices.clone() {
-                if let Some(allocation) = allocations.get(&*pools.devices[device].device.name) {
-                    this.add(device, allocation, pools);
-                }
-            }
-        }
-        this
-    }
-
-    fn add(&mut self, at: usize, allocation: &DeviceAllocation, pools: &NodePools<'_>) {
-        if allocation.is_whole {
-            self.whole.insert(at);
-        }
-        let Some(consumed) = &allocation.consumed else { return };
-        self.shared.insert(at);
-        self.consumed.resize(pools.capacities, Amount::default());
-        let device = &pools.devices[at];
-        for (slot, (name, _)) in device.capacities().zip(device.device.capacity.iter()) {
-            self.consumed[slot] = consumed.get(name).copied().unwrap_or_default();
-        }
-    }
-
-    /// Returns the amount that shares take of the capacity at this place.
-    pub(super) fn consumed(&self, slot: usize) -> Amount {
-        self.consumed.get(slot).copied().unwrap_or_default()
-    }
-
-    /// Returns the allocations in a pool.
-    pub(super) fn pool(&self, driver: &str, pool: &str) -> Option<PoolAllocations<'s>> {
-        let devices = self.state.pool(driver, pool)?;
-        Some(PoolAllocations { devices, whole_only: self.quirks.has(Quirk::SharesTakeNoCounters) })
-    }
 }
 
 /// Allocations of claims in a pool.

@@ -3,25 +3,10 @@
 use std::hash::BuildHasherDefault;
 
 use super::{
-    BTreeMap, Feature, Features, GatherError, NameSet, NodeFacts, PoolState, Quirk, Quirks, ResourceSlice, SliceIndex,
-    allows,
+    BTreeMap, Feature, Features, FoundPool, GatherError, NameSet, NodeFacts, PoolState, Quirk, Quirks, ResourceSlice,
+    SliceIndex, allows,
     index::{BadPool, by_pool_name},
 };
-
-/// A pool as it was found.
-#[derive(Debug, Default)]
-pub(in super::super) struct FoundPool<'a> {
-    pub(in super::super) driver: &'a str,
-    pub(in super::super) name: &'a str,
-    pub(in super::super) state: PoolState,
-    /// Slices with devices for the node.
-    pub(in super::super) device_slices: Vec<&'a ResourceSlice>,
-    /// Slices with devices for other nodes.
-    pub(in super::super) other_slices: Vec<&'a ResourceSlice>,
-    /// Slices with counters.
-    pub(in super::super) counter_slices: Vec<&'a ResourceSlice>,
-    has_binding_conditions: bool,
-}
 
 /// Slices for the node, by pool.
 pub(super) struct PoolSlices<'n, 'a> {

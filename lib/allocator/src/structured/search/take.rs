@@ -53,7 +53,7 @@ impl<'a> Search<'_, 'a> {
     }
 
     /// Finds a taint that matters and is not tolerated.
-    pub(in crate::structured) fn untolerated_taint(
+    pub(super) fn untolerated_taint(
         &self,
         alternative: &Alternative<'_>,
         at: &NodeDevice<'a>,
@@ -66,7 +66,7 @@ impl<'a> Search<'_, 'a> {
     }
 
     /// True if counters are known.
-    pub(in crate::structured) fn knows_counters(&self) -> bool {
+    pub(super) fn knows_counters(&self) -> bool {
         self.features.has(Feature::PartitionableDevices)
     }
 
