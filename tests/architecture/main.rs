@@ -32,8 +32,6 @@ const DEBTS: &[(&str, &[&str])] = &[
     ("controller/src/serve", &["access", "problem"]),
     ("controller/src/webhook", &["decide", "pod", "repair", "suited"]),
     ("controller/src/stock", &["node", "sums"]),
-    ("lib/cel/src", &["collections", "cost", "device", "value"]),
-    ("lib/cel/src", &["evaluate", "functions", "plan"]),
     ("src/claims", &["admit", "counters", "place"]),
     ("src/claims", &["executor", "recover", "task"]),
     ("src/claims", &["metadata", "spec", "store"]),

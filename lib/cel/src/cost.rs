@@ -7,6 +7,7 @@ use hostler_api::ExactQuantity;
 use super::{
     EvaluationError,
     value::{Shared, Value, count},
+    work::Work,
 };
 
 /// Most that a selector may cost for one device.
@@ -177,26 +178,6 @@ fn comparing(value: &Value<'_>) -> u64 {
     compared.saturating_add(1 + NEW_LIST)
 }
 
-/// Comparisons within lists and maps. Costs do not bound those either: comparing two lists of lists costs what their
-/// outer lengths say.
-#[derive(Debug, Default)]
-pub(super) struct Work(u64);
-
-/// Most comparisons of one evaluation; they still take hardly any time.
-const MOST_WORK: u64 = 20_000_000;
-
-impl Work {
-    /// Counts one comparison more; `false` once there are too many, and everything that compares gives up.
-    pub(super) fn step(&mut self) -> bool {
-        self.steps(1);
-        self.0 <= MOST_WORK
-    }
-
-    pub(super) fn steps(&mut self, steps: u64) {
-        self.0 = self.0.saturating_add(steps);
-    }
-}
-
 /// Counters of an evaluation: its cost, and the size of everything that it makes.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
@@ -258,7 +239,7 @@ impl Meter {
 
     /// Checks that comparisons did not have to give up.
     pub(super) fn check_work(&self) -> Result<(), EvaluationError> {
-        match self.work.0 > MOST_WORK {
+        match self.work.is_over() {
             true => Err(EvaluationError::Unsupported("comparing more than 20 million elements".to_owned())),
             false => Ok(()),
         }

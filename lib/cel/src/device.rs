@@ -1,15 +1,10 @@
-//! The device that a selector judges: looked into where it lies, without building maps of it.
+//! The device that a selector judges, and the search for its properties by name.
 
-use std::{cmp::Ordering, collections::BTreeMap};
+use std::cmp::Ordering;
 
-use hostler_api::resource::{DeviceAttribute, DeviceCapacity, SliceQuantity, SortedMap};
+use hostler_api::resource::{DeviceAttribute, DeviceCapacity, SortedMap};
 
-use super::{
-    EvaluationError,
-    collections::{List, Map},
-    semver::Semver,
-    value::{Shared, Value},
-};
+use super::{EvaluationError, semver::Semver};
 
 /// Facts of a device that a selector sees.
 #[derive(Clone, Copy, Debug)]
@@ -43,14 +38,6 @@ impl Property {
     }
 }
 
-/// Maps of the language that are a device, or a part of one.
-#[derive(Clone, Debug)]
-pub(super) enum DeviceMap<'a> {
-    Device(&'a DeviceFacts<'a>),
-    Domains(&'a DeviceFacts<'a>, Property),
-    Domain(&'a DeviceFacts<'a>, Property, Shared<'a, str>),
-}
-
 impl<'a> DeviceFacts<'a> {
     /// Reason why no selector can judge the device, if there is one: Kubernetes reads all attributes before it
     /// evaluates anything.
@@ -72,16 +59,8 @@ impl<'a> DeviceFacts<'a> {
         })
     }
 
-    /// The value of an attribute or a capacity.
-    pub(super) fn property(&self, property: Property, domain: &str, id: &str) -> Option<Value<'a>> {
-        match property {
-            Property::Attribute => self.named(self.attributes, domain, id).and_then(attribute_value),
-            Property::Capacity => self.named(self.capacity, domain, id).and_then(capacity_value),
-        }
-    }
-
     /// Finds a value by its full name, or by the id alone if the domain is the driver's.
-    fn named<V>(&self, map: &'a SortedMap<V>, domain: &str, id: &str) -> Option<&'a V> {
+    pub(super) fn named<V>(&self, map: &'a SortedMap<V>, domain: &str, id: &str) -> Option<&'a V> {
         if domain.contains('/') {
             return None;
         }
@@ -90,7 +69,7 @@ impl<'a> DeviceFacts<'a> {
     }
 
     /// Names, as domain and id, in their order.
-    fn names(&self, property: Property) -> impl Iterator<Item = (&'a str, &'a str)> {
+    pub(super) fn names(&self, property: Property) -> impl Iterator<Item = (&'a str, &'a str)> {
         let driver = self.driver;
         let attributes = self.attributes.iter().map(|(name, _)| name).filter(move |_| property == Property::Attribute);
         let capacity = self.capacity.iter().map(|(name, _)| name).filter(move |_| property == Property::Capacity);
@@ -105,78 +84,4 @@ fn compare_qualified(name: &str, domain: &str, id: &str) -> Ordering {
         Some((slash, rest)) => slash.cmp(&b'/').then_with(|| rest.cmp(id.as_bytes())),
         None => Ordering::Less,
     })
-}
-
-fn attribute_value(attribute: &DeviceAttribute) -> Option<Value<'_>> {
-    Some(match attribute {
-        DeviceAttribute::Int(number) => Value::Int(*number),
-        DeviceAttribute::Bool(value) => Value::Bool(*value),
-        DeviceAttribute::String(text) => Value::Text(Shared::Borrowed(text)),
-        DeviceAttribute::Version(version) => return parsed_version(version),
-        DeviceAttribute::Ints(numbers) => Value::List(List::Ints(numbers)),
-        DeviceAttribute::Bools(bools) => Value::List(List::Bools(bools)),
-        DeviceAttribute::Strings(texts) => Value::List(List::Texts(texts)),
-        DeviceAttribute::Versions(versions) => Value::List(List::Versions(versions)),
-        DeviceAttribute::Unknown(_) => return None,
-    })
-}
-
-fn capacity_value(capacity: &DeviceCapacity) -> Option<Value<'_>> {
-    match &capacity.value {
-        SliceQuantity::Exact(quantity) => Some(Value::Quantity(Shared::Borrowed(quantity))),
-        SliceQuantity::Unreadable(_) => None,
-    }
-}
-
-/// Value of a version attribute; `None` for a text that is no version, which [`DeviceFacts::fault`] finds first.
-pub(super) fn parsed_version(text: &str) -> Option<Value<'static>> {
-    Semver::parse(text).map(|version| Value::Semver(Shared::owned(version)))
-}
-
-impl<'a> DeviceMap<'a> {
-    pub(super) fn get(&self, key: &Shared<'a, str>) -> Option<Value<'a>> {
-        match self {
-            Self::Device(facts) => match &**key {
-                "driver" => Some(Value::Text(Shared::Borrowed(facts.driver))),
-                "allowMultipleAllocations" => Some(Value::Bool(facts.allow_multiple_allocations)),
-                "attributes" => Some(Value::Map(Map::Device(Self::Domains(facts, Property::Attribute)))),
-                "capacity" => Some(Value::Map(Map::Device(Self::Domains(facts, Property::Capacity)))),
-                _ => None,
-            },
-            // A domain that the device does not know is one without names.
-            Self::Domains(facts, property) => {
-                Some(Value::Map(Map::Device(Self::Domain(facts, *property, key.clone()))))
-            }
-            Self::Domain(facts, property, domain) => facts.property(*property, domain, key),
-        }
-    }
-
-    /// Result of a lookup by a key that is no text.
-    pub(super) fn without_key(&self) -> Option<Value<'a>> {
-        matches!(self, Self::Domains(..)).then(|| Value::Map(Map::new(BTreeMap::new())))
-    }
-
-    pub(super) fn contains(&self, key: &Shared<'a, str>) -> bool {
-        match self {
-            Self::Domains(facts, property) => facts.names(*property).any(|(domain, _)| *domain == **key),
-            _ => self.get(key).is_some(),
-        }
-    }
-
-    pub(super) fn entries(&self) -> Vec<(Value<'a>, Value<'a>)> {
-        let mut keys: Vec<&'a str> = match self {
-            Self::Device(_) => vec!["allowMultipleAllocations", "attributes", "capacity", "driver"],
-            Self::Domains(facts, property) => facts.names(*property).map(|(domain, _)| domain).collect(),
-            Self::Domain(facts, property, domain) => {
-                facts.names(*property).filter(|(other, _)| *other == &**domain).map(|(_, id)| id).collect()
-            }
-        };
-        keys.sort_unstable();
-        keys.dedup();
-        let entry = |key: &'a str| {
-            let key = Shared::Borrowed(key);
-            Some((Value::Text(key.clone()), self.get(&key)?))
-        };
-        keys.into_iter().filter_map(entry).collect()
-    }
 }

@@ -6,13 +6,12 @@ use std::collections::BTreeMap;
 
 use super::{
     EvaluationError,
-    collections::{Key, List, Map},
     cost::{Cost, Meter, NEW_LIST, NEW_MAP},
-    device::{DeviceFacts, DeviceMap},
+    device::DeviceFacts,
     functions::Function,
     plan::{Base, Node, Path, PropertyPath, Step, StepKey},
     regex::Regex,
-    value::Value,
+    value::{DeviceMap, Key, List, Map, Value},
 };
 
 type Evaluated<'a> = Result<Value<'a>, EvaluationError>;
@@ -55,7 +54,7 @@ enum End<'a> {
 
 /// Begins a path; steps go into optional values.
 fn begin(value: Value<'_>) -> Result<End<'_>, EvaluationError> {
-    Ok(match unless_lost(value)? {
+    Ok(match value.unless_lost()? {
         Value::Optional(None) => End::Known(Value::Optional(None)),
         Value::Optional(Some(value)) => End::Reached(Reached { value: value.reread(), is_optional: true }),
         value => End::Reached(Reached { value, is_optional: false }),
@@ -126,7 +125,7 @@ impl<'a> Evaluation<'a> {
     fn path(&mut self, path: &'a Path) -> Evaluated<'a> {
         match self.reach(path)? {
             End::Reached(Reached { value, is_optional: true }) => Ok(Value::optional(value)),
-            End::Reached(Reached { value, is_optional: false }) => unless_lost(value),
+            End::Reached(Reached { value, is_optional: false }) => value.unless_lost(),
             End::Known(value) => Ok(value),
         }
     }
@@ -136,7 +135,7 @@ impl<'a> Evaluation<'a> {
             return self.property(property, path.is_test);
         }
         let base = match &path.base {
-            Base::Device => begin(Value::Map(Map::Device(DeviceMap::Device(self.facts))))?,
+            Base::Device => begin(Value::device_map(DeviceMap::Device(self.facts)))?,
             Base::Slot(slot) => begin(self.variable(*slot)?)?,
             Base::Value(node) => begin(self.evaluate(node)?)?,
             // The steps of a branch and those behind the choice are one path.
@@ -404,7 +403,7 @@ impl<'a> Evaluation<'a> {
     fn otherwise(&mut self, [one, two]: &'a [Node; 2], is_value: bool) -> Evaluated<'a> {
         match self.evaluate(one)? {
             Value::Optional(None) => self.evaluate(two),
-            Value::Optional(Some(value)) if is_value => unless_lost((*value).clone()),
+            Value::Optional(Some(value)) if is_value => (*value).clone().unless_lost(),
             other => Ok(other),
         }
     }
@@ -417,14 +416,6 @@ pub(super) fn unless_final<T>(
     match result {
         Err(error) if error.is_final() => Err(error),
         result => Ok(result),
-    }
-}
-
-/// Refuses a value that was lost in an optional one.
-pub(super) fn unless_lost(value: Value<'_>) -> Evaluated<'_> {
-    match value {
-        Value::Lost => Err(EvaluationError::Failed("an optional value cannot be read back".to_owned())),
-        value => Ok(value),
     }
 }
 
@@ -441,7 +432,7 @@ fn look_up<'a>(value: &Value<'a>, key: &Value<'a>, may_be_absent: bool) -> Resul
     let found = match value {
         Value::Map(map) => map.get(key),
         Value::List(list) => element(list, key)?,
-        Value::Lost => unless_lost(Value::Lost).map(Some)?,
+        Value::Lost => Value::Lost.unless_lost().map(Some)?,
         _ => None,
     };
     match found {

@@ -7,7 +7,6 @@
 mod addresses;
 mod ast;
 mod clauses;
-mod collections;
 mod compile;
 mod cost;
 mod declarations;
@@ -28,6 +27,7 @@ mod types;
 mod url;
 mod value;
 mod words;
+mod work;
 
 pub use device::{DeviceFacts, Property};
 use evaluate::Evaluation;

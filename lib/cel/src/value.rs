@@ -1,19 +1,27 @@
 //! Values that expressions calculate with.
 
-use std::{cmp::Ordering, mem::discriminant, net::IpAddr, ops::Deref, sync::Arc};
+use std::{cmp::Ordering, collections::BTreeMap, mem::discriminant, net::IpAddr, ops::Deref, sync::Arc};
 
 use hostler_api::ExactQuantity;
 
 use super::{
+    EvaluationError,
     addresses::Cidr,
-    collections::{List, Map},
-    cost::Work,
     formats::NamedFormat,
     semver::Semver,
     time::{Duration, Timestamp},
     types::{DURATION, TIMESTAMP, Type},
     url::Url,
+    work::Work,
 };
+
+mod device_map;
+mod list;
+mod map;
+
+pub(super) use device_map::DeviceMap;
+pub(super) use list::List;
+pub(super) use map::{Key, Map};
 
 /// A value that is borrowed from a device or a selector, or shared with other values.
 #[derive(Debug)]
@@ -100,6 +108,22 @@ impl<'a> Value<'a> {
         Self::List(List::new(values))
     }
 
+    pub(super) fn device_map(map: DeviceMap<'a>) -> Self {
+        Self::Map(Map::Device(map))
+    }
+
+    fn empty_map() -> Self {
+        Self::Map(Map::new(BTreeMap::new()))
+    }
+
+    /// Returns the value of a version attribute; `None` for a text that is no version, which [`DeviceFacts::fault`]
+    /// finds first.
+    ///
+    /// [`DeviceFacts::fault`]: super::DeviceFacts::fault
+    fn version(text: &str) -> Option<Self> {
+        Semver::parse(text).map(|version| Self::Semver(Shared::owned(version)))
+    }
+
     pub(super) fn optional(value: Self) -> Self {
         Self::Optional(Some(Arc::new(value)))
     }
@@ -113,6 +137,14 @@ impl<'a> Value<'a> {
             Self::Sum(quantity) => Self::Sum(quantity.borrowed()),
             Self::Semver(version) => Self::Semver(version.borrowed()),
             other => other.clone(),
+        }
+    }
+
+    /// Refuses a value that was lost in an optional one.
+    pub(super) fn unless_lost(self) -> Result<Self, EvaluationError> {
+        match self {
+            Self::Lost => Err(EvaluationError::Failed("an optional value cannot be read back".to_owned())),
+            value => Ok(value),
         }
     }
 
@@ -319,4 +351,9 @@ fn compare_with_double(whole: i128, double: f64) -> Option<Ordering> {
     #[expect(clippy::cast_precision_loss, reason = "it is lost there, too")]
     let whole = whole as f64;
     whole.partial_cmp(&double)
+}
+
+/// True unless the elements differ: elements that cannot be compared count as equal.
+fn is_not_other(one: &Value<'_>, two: &Value<'_>, work: &mut Work) -> bool {
+    one.equality(two, work) != Some(false)
 }

@@ -6,14 +6,13 @@ use super::{
     super::{
         CompileError,
         ast::{Expression, Kind},
-        collections::{Key, Map},
         cost::{Cost, Meter},
         declarations::{Overload, overloads},
         functions::{Function, name_of_1_34},
         plan::{Base, Insertion, Node},
         regex::Regex,
         types::{DURATION, Type},
-        value::Value,
+        value::{Key, Map, Value},
     },
     Compiler, Typed, is_result,
 };

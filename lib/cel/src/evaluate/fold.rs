@@ -3,10 +3,9 @@
 use super::{
     super::{
         EvaluationError,
-        collections::{List, Map},
         cost::NEW_LIST,
         plan::{FoldNode, Insertion, Node},
-        value::Value,
+        value::{List, Map, Value},
     },
     Evaluated, Evaluation, Slot, no_overload, unless_final,
 };

@@ -3,10 +3,9 @@
 use super::{Body, Outcome, failed, mismatch};
 use crate::{
     EvaluationError,
-    collections::List,
     cost::Meter,
     formats::NamedFormat,
-    value::{Value, count},
+    value::{List, Value, count},
 };
 
 pub(super) const ALL: &[(&str, Body)] = &[

@@ -5,10 +5,9 @@ use std::cmp::Ordering;
 use super::{Body, Function, Outcome, failed, int, mismatch};
 use crate::{
     EvaluationError,
-    collections::List,
     cost::{LIMIT, Meter, NEW_LIST},
     time::Duration,
-    value::{Value, count},
+    value::{List, Value, count},
 };
 
 pub(super) const ALL: &[(&str, Body)] = &[

@@ -5,10 +5,8 @@ use std::{cmp::Ordering, sync::Arc};
 use super::{Body, Outcome, failed, int, mismatch, text, times};
 use crate::{
     EvaluationError,
-    collections::List,
     cost::Meter,
-    evaluate::unless_lost,
-    value::{Shared, Value, count},
+    value::{List, Shared, Value, count},
 };
 
 pub(super) const ALL: &[(&str, Body)] = &[
@@ -168,7 +166,7 @@ fn non_zero<'a>(arguments: &[Value<'a>], _: &mut Meter) -> Outcome<'a> {
 
 fn value<'a>(arguments: &[Value<'a>], _: &mut Meter) -> Outcome<'a> {
     match arguments {
-        [Value::Optional(Some(value))] => unless_lost((**value).clone()),
+        [Value::Optional(Some(value))] => (**value).clone().unless_lost(),
         [Value::Optional(None)] => failed("an optional value is absent"),
         other => mismatch(other),
     }

@@ -3,10 +3,9 @@
 use super::{Body, Outcome, failed, int, lists, mismatch, text};
 use crate::{
     EvaluationError,
-    collections::List,
     cost::Meter,
     regex::Regex,
-    value::{Value, count},
+    value::{List, Value, count},
 };
 
 pub(super) const ALL: &[(&str, Body)] = &[

@@ -4,10 +4,9 @@ use super::{Body, Outcome, convert, failed, mismatch};
 use crate::{
     EvaluationError,
     clauses::{Clause, Piece, Verb, pieces},
-    collections::{List, Map},
     cost::Meter,
     quoting::quoted,
-    value::{Shared, Value, count},
+    value::{List, Map, Shared, Value, count},
 };
 
 pub(super) const ALL: &[(&str, Body)] = &[("format", format)];

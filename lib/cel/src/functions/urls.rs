@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use super::{Body, Outcome, failed, mismatch, text};
 use crate::{
     EvaluationError,
-    collections::{Key, List, Map},
     cost::Meter,
     url::Url,
-    value::{Shared, Value, count},
+    value::{Key, List, Map, Shared, Value, count},
 };
 
 pub(super) const ALL: &[(&str, Body)] = &[

@@ -1,114 +1,23 @@
-//! Lists and maps: those that expressions make, and a device's own without copying them.
+//! Maps: those that expressions make, and a device's own without copying them.
 
 use std::{cmp::Ordering, collections::BTreeMap, net::IpAddr, sync::Arc};
 
-use super::{
-    cost::Work,
-    device::{DeviceMap, parsed_version},
+use super::{Shared, Value, device_map::DeviceMap, is_not_other};
+use crate::{
     time::{Duration, Timestamp},
-    value::{Shared, Value, count},
+    work::Work,
 };
-
-/// A list.
-#[derive(Clone, Debug)]
-pub(super) enum List<'a> {
-    Values(Arc<Vec<Value<'a>>>),
-    /// Two lists behind each other, and their length together.
-    Joined(Arc<(List<'a>, List<'a>)>, u64),
-    Texts(&'a [String]),
-    Ints(&'a [i64]),
-    Bools(&'a [bool]),
-    Versions(&'a [String]),
-}
-
-impl<'a> List<'a> {
-    pub(super) fn new(values: Vec<Value<'a>>) -> Self {
-        Self::Values(Arc::new(values))
-    }
-
-    pub(super) fn texts<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Self {
-        Self::new(texts.into_iter().map(|text| Value::text(text.as_ref())).collect())
-    }
-
-    pub(super) fn len(&self) -> u64 {
-        match self {
-            Self::Values(values) => count(values.len()),
-            Self::Joined(_, length) => *length,
-            Self::Texts(texts) | Self::Versions(texts) => count(texts.len()),
-            Self::Ints(numbers) => count(numbers.len()),
-            Self::Bools(bools) => count(bools.len()),
-        }
-    }
-
-    pub(super) fn get(&self, index: u64) -> Option<Value<'a>> {
-        if let Self::Joined(parts, _) = self {
-            let first = parts.0.len();
-            return if index < first { parts.0.get(index) } else { parts.1.get(index - first) };
-        }
-        let index = usize::try_from(index).ok()?;
-        match self {
-            Self::Values(values) => values.get(index).cloned(),
-            Self::Joined(..) => None,
-            Self::Texts(texts) => texts.get(index).map(|text| Value::Text(Shared::Borrowed(text))),
-            Self::Ints(numbers) => numbers.get(index).map(|number| Value::Int(*number)),
-            Self::Bools(bools) => bools.get(index).map(|value| Value::Bool(*value)),
-            // What is no version was refused with the whole device.
-            Self::Versions(versions) => versions.get(index).and_then(|text| parsed_version(text)),
-        }
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = Value<'a>> {
-        (0..self.len()).map_while(|index| self.get(index))
-    }
-
-    /// This list with another behind it; neither is copied.
-    pub(super) fn joined(self, other: Self) -> Self {
-        match (self.len(), other.len()) {
-            (0, _) => other,
-            (_, 0) => self,
-            (one, two) => Self::Joined(Arc::new((self, other)), one.saturating_add(two)),
-        }
-    }
-
-    /// This list with more elements, in place where nothing else holds it.
-    pub(super) fn extended(self, more: impl IntoIterator<Item = Value<'a>>) -> Self {
-        let Self::Values(mut values) = self else { return self.joined(Self::new(more.into_iter().collect())) };
-        Arc::make_mut(&mut values).extend(more);
-        Self::Values(values)
-    }
-
-    /// Reads the list back; joined lists are taken apart.
-    pub(super) fn reread(&self) -> Self {
-        match self {
-            Self::Joined(..) => Self::new(self.iter().map(|element| element.reread()).collect()),
-            other => other.clone(),
-        }
-    }
-
-    pub(super) fn contains(&self, wanted: &Value<'_>, work: &mut Work) -> bool {
-        self.iter().any(|element| wanted.equals(&element, work))
-    }
-
-    pub(super) fn equals(&self, other: &List<'_>, work: &mut Work) -> bool {
-        self.len() == other.len() && self.iter().zip(other.iter()).all(|(one, two)| is_not_other(&one, &two, work))
-    }
-}
-
-/// True unless the elements differ: elements that cannot be compared count as equal.
-fn is_not_other(one: &Value<'_>, two: &Value<'_>, work: &mut Work) -> bool {
-    one.equality(two, work) != Some(false)
-}
 
 /// A map.
 #[derive(Clone, Debug)]
-pub(super) enum Map<'a> {
+pub(crate) enum Map<'a> {
     Entries(Arc<BTreeMap<Key<'a>, Value<'a>>>),
     Device(DeviceMap<'a>),
 }
 
 /// Key by which a map that an expression makes is looked up.
 #[derive(Clone, Debug)]
-pub(super) enum Key<'a> {
+pub(crate) enum Key<'a> {
     Bool(bool),
     Int(i64),
     Uint(u64),
@@ -123,7 +32,7 @@ pub(super) enum Key<'a> {
 
 impl<'a> Key<'a> {
     /// Key of a value. Whole numbers of all types are one kind of key.
-    pub(super) fn of(value: &Value<'a>) -> Option<Self> {
+    pub(crate) fn of(value: &Value<'a>) -> Option<Self> {
         match value {
             Value::Bool(value) => Some(Self::Bool(*value)),
             Value::Int(number) => Some(Self::Int(*number)),
@@ -191,11 +100,11 @@ impl PartialEq for Key<'_> {
 impl Eq for Key<'_> {}
 
 impl<'a> Map<'a> {
-    pub(super) fn new(entries: BTreeMap<Key<'a>, Value<'a>>) -> Self {
+    pub(crate) fn new(entries: BTreeMap<Key<'a>, Value<'a>>) -> Self {
         Self::Entries(Arc::new(entries))
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Self::Entries(entries) => entries.len(),
             Self::Device(map) => map.entries().len(),
@@ -203,19 +112,19 @@ impl<'a> Map<'a> {
     }
 
     /// True if a lookup in the map takes a hash.
-    pub(super) fn is_hashed(&self) -> bool {
+    pub(crate) fn is_hashed(&self) -> bool {
         matches!(self, Self::Entries(entries) if !entries.is_empty())
     }
 
     /// Entries in the order of the keys; Kubernetes has none.
-    pub(super) fn entries(&self) -> Vec<(Value<'a>, Value<'a>)> {
+    pub(crate) fn entries(&self) -> Vec<(Value<'a>, Value<'a>)> {
         match self {
             Self::Entries(entries) => entries.iter().map(|(key, value)| (key.value(), value.clone())).collect(),
             Self::Device(map) => map.entries(),
         }
     }
 
-    pub(super) fn get(&self, key: &Value<'a>) -> Option<Value<'a>> {
+    pub(crate) fn get(&self, key: &Value<'a>) -> Option<Value<'a>> {
         match (self, key) {
             (Self::Entries(entries), key) => entries.get(&Key::of(key)?).cloned(),
             (Self::Device(map), Value::Text(key)) => map.get(key),
@@ -224,7 +133,7 @@ impl<'a> Map<'a> {
     }
 
     /// Reads the map back, which leaves of all domains those that the device knows.
-    pub(super) fn reread(&self) -> Self {
+    pub(crate) fn reread(&self) -> Self {
         match self {
             Self::Device(DeviceMap::Domains(..)) => {
                 let entries = self.entries().into_iter();
@@ -235,7 +144,7 @@ impl<'a> Map<'a> {
     }
 
     /// True if the map has the key; unlike a lookup, this check knows which domains there are.
-    pub(super) fn contains(&self, key: &Value<'a>) -> bool {
+    pub(crate) fn contains(&self, key: &Value<'a>) -> bool {
         match (self, key) {
             (Self::Device(map), Value::Text(key)) => map.contains(key),
             (Self::Device(_), _) => false,
@@ -244,7 +153,7 @@ impl<'a> Map<'a> {
     }
 
     /// This map with one entry more; `None` if the key is there already or can be none.
-    pub(super) fn inserted(self, key: &Value<'a>, value: Value<'a>) -> Option<Self> {
+    pub(crate) fn inserted(self, key: &Value<'a>, value: Value<'a>) -> Option<Self> {
         let key = Key::of(key)?;
         let mut entries = match self {
             Self::Entries(entries) => entries,
@@ -260,7 +169,7 @@ impl<'a> Map<'a> {
         Some(Self::Entries(entries))
     }
 
-    pub(super) fn equals(&self, other: &Map<'_>, work: &mut Work) -> bool {
+    pub(crate) fn equals(&self, other: &Map<'_>, work: &mut Work) -> bool {
         let (one, two) = (self.entries(), other.entries());
         let is_entry_equal =
             |((key, value), (other_key, other)): (&(Value<'a>, Value<'a>), &(Value<'_>, Value<'_>))| {
