@@ -18,6 +18,7 @@
 //! in the file, so a field that a later version adds does not break it.
 
 mod damage;
+mod entry;
 mod journal;
 
 use std::{
@@ -39,7 +40,7 @@ use hostler_files::{
 };
 use serde::{Deserialize, Serialize};
 
-use self::journal::{JournalEntry, RecordJournal};
+use self::{entry::JournalEntry, journal::RecordJournal};
 use super::metadata::DeviceMetadata;
 
 const FORMAT: EnvelopeFormat =
@@ -451,6 +452,12 @@ fn remove_file(path: &Path) -> Result<(), StoreError> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(FileError::at("remove", path)(error).into()),
         _ => Ok(()),
     }
+}
+
+/// The claims that have a file.
+fn recorded(folder: &Path) -> Result<Vec<ClaimUid>, StoreError> {
+    let uid = |name: String| ClaimUid::new(name.strip_suffix(".json")?).ok();
+    Ok(names(folder)?.into_iter().filter_map(uid).collect())
 }
 
 fn names(folder: &Path) -> Result<Vec<String>, StoreError> {

@@ -35,7 +35,6 @@ const DEBTS: &[(&str, &[&str])] = &[
     ("src/claims", &["admit", "counters", "place"]),
     ("src/claims", &["executor", "recover", "task"]),
     ("src/claims", &["metadata", "spec", "store"]),
-    ("src/claims/store", &["damage", "journal"]),
     ("src/claims/task", &["order", "owner"]),
     ("src/cli", &["capture", "doctor", "inventory", "machine"]),
     ("src/cli/diff", &["compare", "words"]),

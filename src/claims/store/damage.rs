@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 use tracing::{info, warn};
 
 use super::{
-    ClaimRecord, FORMAT, MOST_RECORD_BYTES, RecordState, StoreError, decode_numbered, file,
-    journal::{EntryReader, LastWords, recorded},
-    prepare_file, write_temporary,
+    ClaimRecord, FORMAT, MOST_RECORD_BYTES, RecordState, StoreError, decode_numbered,
+    entry::{EntryReader, LastWords},
+    file, prepare_file, recorded, write_temporary,
 };
 
 /// Size limit of a journal: far more than one has.

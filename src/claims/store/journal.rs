@@ -15,21 +15,21 @@
 //! if it is gone, the files are believed.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     io,
     path::{Path, PathBuf},
 };
 
 use hostler_api::{Chain, ClaimUid, few};
 use hostler_files::{
-    Durability, FileError, FileReplacement, Journal, JournalContent, TemporaryName, open_file, read_trusted, replace,
-    sync_folder,
+    Durability, FileError, FileReplacement, Journal, TemporaryName, open_file, read_trusted, replace, sync_folder,
 };
-use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
 use super::{
-    ClaimRecord, MOST_RECORD_BYTES, StoreError, damage, decode_numbered, file, names, remove_file, write_temporary,
+    ClaimRecord, MOST_RECORD_BYTES, StoreError, damage, decode_numbered,
+    entry::{JournalEntry, JournalHead, LastWord, LastWords, VERSION},
+    file, recorded, remove_file, write_temporary,
 };
 
 /// Name of the journal, beside the folder.
@@ -48,59 +48,6 @@ const TIDY_FROM: u64 = 50;
 
 /// Largest size, in percent of the room: a start reads no more than twice that.
 const MOST_FILLING: u64 = 12_800;
-
-/// The version of the entries, and of the records in them.
-const VERSION: u64 = 1;
-
-/// Head of the journal, common to all entries of a generation.
-#[derive(Debug, Deserialize, Serialize)]
-struct JournalHead {
-    version: u64,
-    boot: String,
-}
-
-/// Records that were written or removed together, as one line of JSON.
-#[derive(Debug)]
-pub(super) struct JournalEntry {
-    line: Vec<u8>,
-    written: Vec<ClaimUid>,
-    removed: Vec<ClaimUid>,
-}
-
-#[derive(Serialize)]
-struct EntryWriter<'a> {
-    written: &'a [&'a ClaimRecord],
-    removed: &'a [&'a ClaimUid],
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct EntryReader {
-    pub(super) written: Vec<ClaimRecord>,
-    pub(super) removed: Vec<ClaimUid>,
-}
-
-impl JournalEntry {
-    pub(super) fn written(records: &[&ClaimRecord]) -> Result<Self, StoreError> {
-        let line = serde_json::to_vec(&EntryWriter { written: records, removed: &[] });
-        let written: Vec<ClaimUid> = records.iter().map(|record| record.claim.uid.clone()).collect();
-        Self::new(line, written, Vec::new())
-    }
-
-    pub(super) fn removed(uids: &[&ClaimUid]) -> Result<Self, StoreError> {
-        let line = serde_json::to_vec(&EntryWriter { written: &[], removed: uids });
-        Self::new(line, Vec::new(), uids.iter().copied().cloned().collect())
-    }
-
-    fn new(
-        line: Result<Vec<u8>, serde_json::Error>,
-        written: Vec<ClaimUid>,
-        removed: Vec<ClaimUid>,
-    ) -> Result<Self, StoreError> {
-        let line = line.map_err(|source| StoreError::Entry { source })?;
-        Ok(Self { line, written, removed })
-    }
-}
 
 /// The journal of a folder of records, and the files that it still has to vouch for.
 #[derive(Debug)]
@@ -203,43 +150,6 @@ fn flush(path: &Path) -> Result<(), FileError> {
     }
 }
 
-/// Last record of each claim in a journal.
-pub(super) struct LastWords {
-    /// The boot in which the journal was written.
-    boot: Option<String>,
-    pub(super) claims: BTreeMap<ClaimUid, LastWord>,
-}
-
-/// Last record of one claim in a journal.
-pub(super) struct LastWord {
-    /// The number of the entry, where the version that wrote it numbered them.
-    number: Option<u64>,
-    /// Absent if the claim was taken back.
-    record: Option<ClaimRecord>,
-}
-
-impl LastWords {
-    fn read(path: &Path, content: &JournalContent) -> Result<Self, StoreError> {
-        let head: Option<JournalHead> = content.head.as_deref().and_then(|head| serde_json::from_slice(head).ok());
-        if let Some(JournalHead { version: found, .. }) = head
-            && found > VERSION
-        {
-            return Err(StoreError::JournalVersion { path: path.to_owned(), found, known: VERSION });
-        }
-        let mut claims = BTreeMap::new();
-        for line in &content.entries {
-            let number = line.number;
-            let entry: EntryReader = serde_json::from_slice(&line.content)
-                .map_err(|source| StoreError::JournalEntry { path: path.to_owned(), number, source })?;
-            let written = entry.written.into_iter().map(|record| (record.claim.uid.clone(), Some(record)));
-            let words = written.chain(entry.removed.into_iter().map(|uid| (uid, None)));
-            let number = content.is_numbered.then_some(number);
-            claims.extend(words.map(|(uid, record)| (uid, LastWord { number, record })));
-        }
-        Ok(Self { boot: head.map(|head| head.boot), claims })
-    }
-}
-
 /// The last records of claims in the journal beside `folder`, for processes that only look.
 pub(super) fn last_records(folder: &Path) -> Result<(PathBuf, Vec<ClaimRecord>), StoreError> {
     let path = folder.with_file_name(NAME);
@@ -283,12 +193,6 @@ fn tell_others_were_here(folder: &Path, path: &Path, words: &LastWords) {
     } else {
         warn!(%path, claims = few(gone), "a version without a journal worked here since, and these claims have no record");
     }
-}
-
-/// The claims that have a file.
-pub(super) fn recorded(folder: &Path) -> Result<Vec<ClaimUid>, StoreError> {
-    let uid = |name: String| ClaimUid::new(name.strip_suffix(".json")?).ok();
-    Ok(names(folder)?.into_iter().filter_map(uid).collect())
 }
 
 /// The highest number that a file of the folder has.
