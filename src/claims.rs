@@ -13,13 +13,16 @@
 //! *preparing* and *prepared* are on disk before the next arrow is followed; see [`store`]. Writer: [`task`]. Readers:
 //! health, metrics, the admin socket, through [`ClaimsHandle::table`].
 
+mod admission;
 pub mod admit;
 mod call;
 mod counters;
 mod executor;
 mod given;
+pub mod held;
 pub mod janitor;
 pub mod metadata;
+pub mod naming;
 mod place;
 pub mod recover;
 pub mod restore;

@@ -56,8 +56,8 @@ use crate::{
     claims::{
         self, ClaimsHandle, ClaimsParts, ReadClaims,
         janitor::{self, JanitorParts},
+        naming::CdiNaming,
         restore,
-        spec::CdiNaming,
     },
     config::{ClusterMode, DaemonConfig, PathsConfig, UeventMode},
     containers::ContainerDir,

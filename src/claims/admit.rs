@@ -1,31 +1,19 @@
 //! Decides whether a claim can have what it was given, and what exactly it gets. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use hostler_api::{
-    Access, Allocation, BackendName, Chain, ClaimRef, ClaimUid, Grant, QualifiedName, Quantity, few,
-    opaque::SameNumaNode,
-};
-use hostler_backend::{Backend, BackendError, Device, HeldDevice, PlanWork, Sharing};
+use hostler_api::{Access, Allocation, Chain, ClaimRef, ClaimUid, Grant, opaque::SameNumaNode};
+use hostler_backend::BackendError;
 use tracing::debug;
 
 use super::{
-    ClaimError, absent, counters,
+    ClaimError,
+    admission::AdmissionRequest,
+    held::HeldGrant,
     place::{self, PlacedGrant},
     store::RecordDevice,
 };
 use crate::{inventory::Inventory, registry::BackendRegistry};
-
-/// A device that a claim holds, with the claim's full name.
-#[derive(Clone, Debug)]
-pub struct HeldGrant<'a> {
-    /// The holder.
-    pub uid: &'a ClaimUid,
-    /// `namespace/name` of the holder.
-    pub name: &'a str,
-    /// The device that the claim holds.
-    pub device: &'a RecordDevice,
-}
 
 /// Chooses for every grant of `allocation`.
 ///
@@ -75,155 +63,6 @@ pub(super) fn in_the_way(
         is_it && held.access == Access::Use && wanted.any(|grant| grant.pool == held.pool)
     };
     holdings.iter().filter(|holding| is_wanted(&holding.device.grant)).map(|holding| holding.uid.clone()).collect()
-}
-
-/// A claim to decide on, and the facts to decide by.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct AdmissionRequest<'a> {
-    pub(super) claim: &'a ClaimRef,
-    pub(super) allocation: &'a Allocation,
-    pub(super) inventory: &'a Inventory,
-    pub(super) backends: &'a BackendRegistry,
-    pub(super) holdings: &'a [HeldGrant<'a>],
-}
-
-/// Reason why a grant cannot be met.
-#[derive(Debug)]
-pub(super) struct GrantRefusal {
-    /// The grant's place in the allocation.
-    pub(super) index: usize,
-    pub(super) error: Box<ClaimError>,
-}
-
-impl<'a> AdmissionRequest<'a> {
-    /// The device of a grant, with its backend.
-    pub(super) fn find(&self, grant: &Grant) -> Result<(&'a BackendName, &'a Device, &'a dyn Backend), ClaimError> {
-        let absent = || absent(self.inventory, &grant.pool, &grant.device);
-        let (name, device) = self.inventory.find(&grant.pool, grant.device.as_str()).ok_or_else(absent)?;
-        Ok((name, device, self.backends.get(name).ok_or_else(absent)?.as_ref()))
-    }
-
-    /// Chooses for every grant; a grant whose index is in `within` is placed on that NUMA node.
-    pub(super) fn plan_all(&self, within: &BTreeMap<usize, u32>) -> Result<Vec<RecordDevice>, GrantRefusal> {
-        let name = self.claim.full_name();
-        let mut admitted: Vec<RecordDevice> = Vec::with_capacity(self.allocation.grants.len());
-        for (index, grant) in self.allocation.grants.iter().enumerate() {
-            // Most claims have one grant: nothing is copied for those.
-            let chosen = if admitted.is_empty() {
-                self.plan_one(grant, &name, self.holdings, within.get(&index).copied())
-            } else {
-                let own = admitted.iter().map(|device| HeldGrant { uid: &self.claim.uid, name: &name, device });
-                let all: Vec<HeldGrant<'_>> = self.holdings.iter().cloned().chain(own).collect();
-                self.plan_one(grant, &name, &all, within.get(&index).copied())
-            };
-            admitted.push(chosen.map_err(|error| GrantRefusal { index, error: Box::new(error) })?);
-        }
-        Ok(admitted)
-    }
-
-    fn plan_one(
-        &self,
-        grant: &Grant,
-        claim_name: &str,
-        holdings: &[HeldGrant<'_>],
-        within: Option<u32>,
-    ) -> Result<RecordDevice, ClaimError> {
-        let (name, device, backend) = self.find(grant)?;
-        check_names(grant, device)?;
-        check_amounts(grant, device)?;
-        check_free(grant, device, holdings)?;
-        let pool = self.inventory.pools.get(name);
-        let counters = pool.map_or(Ok(Vec::new()), |pool| counters::take(grant, device, pool, holdings))?;
-        let held = held_of(holdings, name);
-        let plan = backend
-            .plan(&PlanWork { claim: &self.claim.uid, claim_name, grant, device, held: &held, within })
-            .map_err(|source| ClaimError::Backend { step: "plan", device: grant.device.clone(), source })?;
-        let (backend, grant, capacity) = (name.clone(), grant.clone(), shared_capacity(device));
-        Ok(RecordDevice { backend, grant, plan, counters, capacity, edits: Default::default(), unmet: Vec::new() })
-    }
-}
-
-/// Devices of a backend that are held.
-pub(super) fn held_of<'a>(holdings: &'a [HeldGrant<'a>], backend: &BackendName) -> Vec<HeldDevice<'a>> {
-    let own = holdings.iter().filter(|holding| holding.device.backend == *backend);
-    own.map(|holding| HeldDevice {
-        claim: holding.uid,
-        claim_name: holding.name,
-        grant: &holding.device.grant,
-        plan: &holding.device.plan,
-    })
-    .collect()
-}
-
-/// The capacity of a shared device, which all its users have together, for the record.
-fn shared_capacity(device: &Device) -> BTreeMap<QualifiedName, Quantity> {
-    let all = device.capacity.iter().filter(|_| device.sharing == Sharing::Shared);
-    all.map(|(name, capacity)| (name.clone(), capacity.value)).collect()
-}
-
-/// A misspelt capacity must not pass for one that is taken whole.
-fn check_names(grant: &Grant, device: &Device) -> Result<(), ClaimError> {
-    let Some(unknown) = grant.consumed.keys().find(|name| !device.capacity.contains_key(*name)) else { return Ok(()) };
-    let known: Vec<&str> = device.capacity.keys().map(|name| name.as_str()).collect();
-    Err(ClaimError::UnknownCapacity {
-        device: grant.device.clone(),
-        capacity: unknown.to_string(),
-        known: if known.is_empty() { "none".to_owned() } else { known.join(", ") },
-    })
-}
-
-/// Refuses to take 0 of a capacity, unless the capacity itself is 0 or the access is administrative, which takes
-/// nothing.
-fn check_amounts(grant: &Grant, device: &Device) -> Result<(), ClaimError> {
-    let is_empty = |name| device.capacity.get(name).is_some_and(|capacity| capacity.value.is_zero());
-    let nothing = grant.consumed.iter().find(|(name, amount)| amount.is_zero() && !is_empty(*name));
-    match nothing.filter(|_| grant.access == Access::Use) {
-        None => Ok(()),
-        Some((name, _)) => Err(ClaimError::NothingTaken { device: grant.device.clone(), capacity: name.to_string() }),
-    }
-}
-
-/// Checks that the device, or the wanted part of it, is free. Administrative access takes nothing.
-pub(super) fn check_free(grant: &Grant, device: &Device, holdings: &[HeldGrant<'_>]) -> Result<(), ClaimError> {
-    if grant.access == Access::Admin {
-        return Ok(());
-    }
-    let mut users = holdings.iter().filter(|holding| {
-        let held = &holding.device.grant;
-        held.access == Access::Use && held.pool == grant.pool && held.device == grant.device
-    });
-    match device.sharing {
-        Sharing::Exclusive => users.next().map_or(Ok(()), |holding| {
-            Err(ClaimError::Held {
-                device: grant.device.clone(),
-                holder: format!("{} ({})", holding.uid, holding.name),
-            })
-        }),
-        Sharing::Shared => check_capacity(grant, device, &users.collect::<Vec<_>>()),
-    }
-}
-
-fn check_capacity(grant: &Grant, device: &Device, users: &[&HeldGrant<'_>]) -> Result<(), ClaimError> {
-    for (name, capacity) in &device.capacity {
-        // A capacity that a grant does not mention is taken whole: without consumable capacities in the scheduler, a
-        // claim gets the whole device.
-        let taken = |grant: &Grant| grant.consumed.get(name).copied().unwrap_or(capacity.value);
-        let used = users.iter().fold(Quantity::default(), |sum, user| sum.plus(taken(&user.device.grant)));
-        let free = capacity.value.minus(used);
-        if taken(grant) > free {
-            let holder =
-                |user: &&HeldGrant<'_>| format!("{} ({}): {}", user.uid, user.name, taken(&user.device.grant).human());
-            let holders = few(users.iter().map(holder));
-            return Err(ClaimError::NoCapacity {
-                device: grant.device.clone(),
-                capacity: name.to_string(),
-                wanted: taken(grant).human(),
-                free: free.human(),
-                holders: if holders.is_empty() { "nobody".to_owned() } else { holders },
-            });
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 use hostler_api::{Access, DeviceName, Grant, Quantity, few, resource::policy::Amount};
 use hostler_backend::{CounterSet, CounterUse, Device};
 
-use super::{ClaimError, admit::HeldGrant};
+use super::{ClaimError, held::HeldGrant};
 use crate::inventory::Pool;
 
 /// Counters that `grant` takes of `pool`, for the record; none for administrative access.

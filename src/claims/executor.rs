@@ -6,18 +6,20 @@ use std::sync::Arc;
 
 use hostler_api::{BackendName, Chain, ClaimUid};
 use hostler_backend::{
-    Backend, BackendError, ForeignEdits, HeldDevice, OperateWork, OperationOutcome, PrepareWork, UnprepareWork,
-    VerifyWork,
+    Backend, BackendError, Device, DeviceOperation, ForeignEdits, HeldDevice, OperateWork, OperationOutcome,
+    PrepareWork, UnprepareWork, VerifyWork,
 };
 use hostler_cdi::SpecDir;
 use hostler_files::InstanceLock;
 use tracing::{debug, error, warn};
 
 use super::{
-    ClaimError, absent, metadata,
-    spec::{CdiNaming, cdi_spec},
-    store::{ClaimRecord, RecordDevice, RecordDir, RecordState},
-    task::OperateJob,
+    ClaimError, absent,
+    held::OwnedHeldGrant,
+    metadata,
+    naming::CdiNaming,
+    spec::cdi_spec,
+    store::{ClaimRecord, DeviceMetadata, RecordDevice, RecordDir, RecordState},
 };
 use crate::{containers::ContainerDir, inventory::InventoryReader, registry::BackendRegistry};
 
@@ -71,7 +73,16 @@ fn for_each_sound(claims: &mut [PreparingClaim], mut work: impl FnMut(&mut Prepa
 #[derive(Debug)]
 pub(super) struct RedescribedClaim {
     pub(super) before: Arc<ClaimRecord>,
-    pub(super) metadata: metadata::DeviceMetadata,
+    pub(super) metadata: DeviceMetadata,
+}
+
+/// Facts that a backend needs to carry an order out.
+#[derive(Debug)]
+pub(super) struct OperateJob {
+    pub(super) backend: BackendName,
+    pub(super) device: Device,
+    pub(super) operation: DeviceOperation,
+    pub(super) held: Vec<OwnedHeldGrant>,
 }
 
 impl ClaimExecutor {

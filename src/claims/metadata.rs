@@ -9,7 +9,6 @@
 //! a bind mount, which a rename would leave behind: a file that is in use changes in place.
 
 use std::{
-    collections::BTreeMap,
     ffi::OsStr,
     fs::{self, DirBuilder, OpenOptions, Permissions},
     io,
@@ -22,13 +21,12 @@ use hostler_api::{Chain, ClaimRef, ClaimUid, ObjectName};
 use hostler_backend::{AttributeValue, Device};
 use hostler_cdi::CdiMount;
 use hostler_files::FileError;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
 use super::{
-    spec::CdiNaming,
-    store::{ClaimRecord, RecordDevice},
+    naming::CdiNaming,
+    store::{Attributes, ClaimRecord, DeviceMetadata, RecordDevice},
 };
 use crate::inventory::Inventory;
 
@@ -37,21 +35,6 @@ const VERSIONS: [&str; 2] = ["metadata.resource.k8s.io/v1beta1", "metadata.resou
 
 /// Folder in which containers find the files.
 const IN_CONTAINERS: &str = "/var/run/kubernetes.io/dra-device-attributes";
-
-/// The part of a record that the files are made of.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub struct DeviceMetadata {
-    /// Grows with every change.
-    pub generation: u64,
-    /// Name by which the pod calls the claim, if it was made from a template.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pod_claim_name: Option<String>,
-    /// The attributes of each device, in the order of the record, as they stand in the files.
-    pub attributes: Vec<Attributes>,
-}
-
-/// Attributes of one device, with the type of each value: `{"resource.kubernetes.io/numaNode": {"int": 0}}`.
-pub type Attributes = BTreeMap<String, Value>;
 
 /// Reason why a file could not be written.
 #[derive(Debug, thiserror::Error)]

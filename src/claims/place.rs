@@ -15,7 +15,8 @@ use tracing::debug;
 
 use super::{
     ClaimError,
-    admit::{AdmissionRequest, GrantRefusal, held_of},
+    admission::{AdmissionRequest, GrantRefusal},
+    held::held_of,
     store::RecordDevice,
 };
 

@@ -31,7 +31,8 @@ pub(super) use self::contradictions::refuse_contradictions;
 use super::{
     ClaimError, ClaimView,
     executor::{ClaimExecutor, ClaimOutcome},
-    spec::{CdiNaming, HOLDINGS_ANNOTATION},
+    naming::CdiNaming,
+    spec::HOLDINGS_ANNOTATION,
     store::{ClaimHoldings, ClaimRecord, LoadedRecord, RecordDevice, RecordState, salvage},
 };
 use crate::{metrics::Metrics, registry::BackendRegistry};

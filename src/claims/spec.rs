@@ -1,6 +1,6 @@
 //! CDI file and device list: a record as container runtimes and the kubelet see it. Pure.
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::collections::BTreeSet;
 
 use hostler_api::{ClaimUid, opaque::MemoryMode};
 use hostler_backend::{ContainerEdits, MemoryPolicy, Pinning};
@@ -9,53 +9,16 @@ use hostler_linux::IdSet;
 
 use super::{
     PreparedDevice, metadata,
+    naming::CdiNaming,
     store::{ClaimHoldings, ClaimRecord, RecordDevice},
 };
 use crate::pinning::Pins;
-
-/// CDI class of every claim's file.
-const CLASS: &str = "claim";
 
 /// Annotation with what the claim holds, for the day on which its record cannot be read.
 pub const HOLDINGS_ANNOTATION: &str = "hostler.dev/holdings";
 
 /// Seconds after which a runtime gives up on the hook: far above what it needs, far below a kubelet's patience.
 const HOOK_TIMEOUT_SECONDS: i64 = 10;
-
-/// Parts that names in CDI files are made of.
-#[derive(Clone, Debug)]
-pub struct CdiNaming {
-    /// CDI vendor: the driver's name.
-    pub driver: String,
-    /// The binary that containers' hooks run, as the runtime sees it.
-    pub hook: PathBuf,
-    /// The folder in which hooks note containers, as the runtime sees it.
-    pub containers: PathBuf,
-    /// The folder with what containers can read about their devices, as the runtime sees it.
-    pub metadata: PathBuf,
-}
-
-impl CdiNaming {
-    /// `vendor/class` of claim files.
-    pub fn kind(&self) -> String {
-        claim_kind(&self.driver)
-    }
-
-    /// Name of a claim's CDI file, without the ending.
-    pub fn stem(&self, uid: &ClaimUid) -> String {
-        format!("{}-{CLASS}_{uid}", self.driver)
-    }
-
-    /// The claim whose CDI file has this name, if it is one.
-    pub fn claim_of_stem(&self, stem: &str) -> Option<ClaimUid> {
-        ClaimUid::new(stem.strip_prefix(&format!("{}-{CLASS}_", self.driver))?).ok()
-    }
-}
-
-/// `vendor/class` of the claim files of a driver.
-pub fn claim_kind(driver: &str) -> String {
-    format!("{driver}/{CLASS}")
-}
 
 /// CDI device name of the device at `index` of a claim. It holds the claim's UID, so it is never used again.
 fn cdi_name(uid: &ClaimUid, index: usize, device: &RecordDevice) -> String {

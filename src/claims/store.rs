@@ -39,9 +39,9 @@ use hostler_files::{
     read_trusted, trust,
 };
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use self::{entry::JournalEntry, journal::RecordJournal};
-use super::metadata::DeviceMetadata;
 
 const FORMAT: EnvelopeFormat =
     EnvelopeFormat { version: 2, field: "record", what: "a claim record", remedy: ": upgrade hostler" };
@@ -135,6 +135,21 @@ pub struct ClaimHoldings {
     /// Devices as given and chosen.
     pub devices: Vec<RecordDevice>,
 }
+
+/// The part of a record that the files with the attributes of its devices are made of.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct DeviceMetadata {
+    /// Grows with every change.
+    pub generation: u64,
+    /// Name by which the pod calls the claim, if it was made from a template.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_claim_name: Option<String>,
+    /// The attributes of each device, in the order of the record, as they stand in the files.
+    pub attributes: Vec<Attributes>,
+}
+
+/// Attributes of one device, with the type of each value: `{"resource.kubernetes.io/numaNode": {"int": 0}}`.
+pub type Attributes = BTreeMap<String, Value>;
 
 /// Reason why records could not be written, removed or listed.
 #[derive(Debug, thiserror::Error)]

@@ -7,7 +7,6 @@ mod order;
 mod owner;
 
 pub use order::{DeviceOrder, OrderObstacle, OrderStage};
-pub(super) use owner::OperateJob;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,8 +31,9 @@ use super::{
     call::{CallAnswers, CallKind, CallResult, ClaimCall},
     executor::ClaimExecutor,
     given::GivenReader,
-    metadata, recover,
-    spec::CdiNaming,
+    metadata,
+    naming::CdiNaming,
+    recover,
     store::{LoadedRecord, RecordDevice, RecordDir, StoreError},
 };
 use crate::{
@@ -94,7 +94,7 @@ pub enum ClaimsStartError {
 /// Requests to the owner.
 enum ClaimsRequest {
     Calls(Vec<ClaimCall>),
-    Operate(owner::OperateCall),
+    Operate(order::OperateCall),
     OrderNotice(order::OrderNotice),
     Plan(PlanCall),
     Rehearse(RehearseCall),

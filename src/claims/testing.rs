@@ -16,7 +16,7 @@ use hostler_backend::{
 use hostler_files::InstanceLock;
 
 use super::{
-    spec::CdiNaming,
+    naming::CdiNaming,
     store::{ClaimRecord, RecordDevice, RecordState},
 };
 use crate::{

@@ -3,7 +3,7 @@
 use hostler_linux::{IdSet, SysRoot};
 
 use crate::{
-    claims::{ClaimsHandle, spec::claim_kind},
+    claims::{ClaimsHandle, naming::claim_kind},
     config::{DaemonConfig, NriConfig, NriMode},
     inventory::InventoryReader,
     metrics::Metrics,

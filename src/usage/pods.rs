@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hostler_api::{ClaimRef, ClaimState, ClaimUid};
 
 use crate::{
-    claims::{ClaimTable, spec::CdiNaming},
+    claims::{ClaimTable, naming::CdiNaming},
     containers::{ClaimContainer, seen::SeenContainers},
     inventory::Inventory,
     pods::{PodContainerKind, PodName, PodsOfNode},

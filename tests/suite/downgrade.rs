@@ -5,10 +5,7 @@ mod release_0_1_0;
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
-use hostler::claims::{
-    metadata::DeviceMetadata,
-    store::{ClaimRecord, RecordState, decode, encode},
-};
+use hostler::claims::store::{ClaimRecord, DeviceMetadata, RecordState, decode, encode};
 use hostler_api::{Access, DeviceName, Quantity, resource::ResourceClaimConsumerReference};
 use hostler_backend::CounterUse;
 use hostler_testing::{

@@ -12,7 +12,7 @@ use std::{
 use hostler::{
     claims::{
         ClaimsHandle, ReadClaims, ReadContinuation,
-        spec::CdiNaming,
+        naming::CdiNaming,
         task::{self as claims_task, ClaimsParts},
     },
     containers::ContainerDir,

@@ -3,10 +3,7 @@
 use std::{fs, path::Path, sync::Arc};
 
 use hostler::{
-    claims::{
-        admit::{HeldGrant, admit},
-        store::RecordDevice,
-    },
+    claims::{admit::admit, held::HeldGrant, store::RecordDevice},
     inventory::{Inventory, Pool, pool_name},
     registry::BackendRegistry,
     standalone::parse,

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use hostler_api::ShareId;
+use hostler_api::{Quantity, ShareId};
+use hostler_backend::Backend;
 
 use super::{
     super::{

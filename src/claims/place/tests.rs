@@ -11,10 +11,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{
-    super::{
-        admit::{HeldGrant, admit},
-        testing::*,
-    },
+    super::{admit::admit, held::HeldGrant, testing::*},
     *,
 };
 use crate::{

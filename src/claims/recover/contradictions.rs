@@ -13,8 +13,9 @@ use hostler_linux::IdSet;
 use crate::{
     claims::{
         ClaimError,
-        admit::{HeldGrant, check_free},
+        admission::check_free,
         counters,
+        held::HeldGrant,
         store::{ClaimRecord, LoadedRecord, RecordDevice},
     },
     inventory::Inventory,

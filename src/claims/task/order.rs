@@ -25,7 +25,7 @@ use tokio::{
 use tracing::{error, info};
 use uuid::Uuid;
 
-use super::{ClaimsHandle, ClaimsRequest, owner};
+use super::{ClaimsHandle, ClaimsRequest};
 use crate::{
     claims::{ClaimError, ClaimOperation, ClaimResult},
     units::utc,
@@ -123,6 +123,43 @@ pub(super) enum OrderEnd {
     Operated(ClaimResult<OperationOutcome>),
 }
 
+/// An order, with the channels for its stages and its end.
+pub(super) struct OperateCall {
+    pub(super) id: Uuid,
+    pub(super) backend: BackendName,
+    pub(super) device: DeviceName,
+    pub(super) operation: DeviceOperation,
+    /// True if claims that come are held back while the order waits.
+    pub(super) holds: bool,
+    pub(super) stage_tx: Arc<watch::Sender<OrderStage>>,
+    pub(super) end_tx: oneshot::Sender<OrderEnd>,
+}
+
+impl OperateCall {
+    pub(super) fn new(
+        id: Uuid,
+        order: DeviceOrder,
+        stage_tx: Arc<watch::Sender<OrderStage>>,
+        end_tx: oneshot::Sender<OrderEnd>,
+    ) -> Self {
+        let DeviceOrder { backend, device, operation, patience: _ } = order;
+        Self { id, backend, device, operation, holds: true, stage_tx, end_tx }
+    }
+
+    /// Refuses the order. Its caller may have stopped waiting.
+    pub(super) fn refuse(self, error: ClaimError) {
+        drop(self.end_tx.send(OrderEnd::Refused(error)));
+    }
+
+    pub(super) fn tell(&self, obstacles: Vec<OrderObstacle>) {
+        self.stage_tx.send_replace(OrderStage::Waiting(obstacles));
+    }
+
+    pub(super) fn as_obstacle(&self) -> OrderObstacle {
+        OrderObstacle::Order { device: self.device.clone(), operation: self.operation }
+    }
+}
+
 impl ClaimsHandle {
     /// Has a backend carry out an operator's order for a device. From the moment at which it is under way no claim of
     /// the backend is admitted, prepared or taken back until the hardware has been scanned after it: they must be
@@ -172,7 +209,7 @@ impl ClaimsHandle {
     async fn wait_for_end(&self, order: DeviceOrder, stage_tx: &Arc<watch::Sender<OrderStage>>) -> OrderEnd {
         let (end_tx, mut end_rx) = oneshot::channel();
         let (id, backend, patience) = (Uuid::new_v4(), order.backend.clone(), order.patience);
-        self.send(ClaimsRequest::Operate(owner::OperateCall::new(id, order, stage_tx.clone(), end_tx))).await;
+        self.send(ClaimsRequest::Operate(OperateCall::new(id, order, stage_tx.clone(), end_tx))).await;
         let mut clock = OrderClock::start(patience);
         loop {
             let news = tokio::select! {

@@ -21,9 +21,10 @@ use super::{ClaimsRequest, PlanCall};
 use crate::{
     claims::{
         ClaimError, ClaimOperation, ClaimResult, ClaimTable, ClaimView, PreparedDevice, absent,
-        admit::{HeldGrant, admit, in_the_way},
+        admit::{admit, in_the_way},
         call::{CallKind, CallResult, ClaimCall},
         executor::{ClaimExecutor, ClaimOutcome, RedescribedClaim},
+        held::HeldGrant,
         metadata,
         recover::RecoveryStart,
         spec::prepared_devices,
@@ -34,8 +35,6 @@ use crate::{
 };
 use entry::{ClaimEntries, ClaimEntry, ClaimWork, QuarantinedEntry};
 use lanes::BackendLanes;
-pub(super) use operate::OperateCall;
-pub(in crate::claims) use operate::OperateJob;
 use operate::OperateQueues;
 use recovery::{LaneBackends, RecoveryLanes};
 use turns::RequestTurns;

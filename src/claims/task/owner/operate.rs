@@ -15,87 +15,22 @@ use std::{
     time::Duration,
 };
 
-use hostler_api::{Access, BackendName, ClaimUid, DeviceName, Grant};
-use hostler_backend::{Device, DeviceOperation, HeldDevice, OperationOutcome, duration};
-use tokio::sync::{oneshot, watch};
+use hostler_api::{Access, BackendName, DeviceName, Grant};
+use hostler_backend::{DeviceOperation, OperationOutcome, duration};
+use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::{
     super::{
         RehearseCall,
-        order::{DeviceOrder, OrderEnd, OrderNews, OrderNotice, OrderObstacle, OrderStage},
+        order::{OperateCall, OrderEnd, OrderNews, OrderNotice, OrderObstacle, OrderStage},
     },
     CallKind, ClaimCall, ClaimEntry, ClaimsOwner, FinishedWork,
 };
-use crate::claims::{ClaimError, ClaimResult, absent, admit::HeldGrant, store::RecordDevice};
+use crate::claims::{ClaimError, ClaimResult, absent, executor::OperateJob, held::OwnedHeldGrant};
 
 /// Obstacles that a message names; the others are counted.
 const NAMED_OBSTACLES: usize = 5;
-
-/// An order, with the channels for its stages and its end.
-pub(in crate::claims::task) struct OperateCall {
-    id: Uuid,
-    backend: BackendName,
-    device: DeviceName,
-    operation: DeviceOperation,
-    /// True if claims that come are held back while the order waits.
-    holds: bool,
-    stage_tx: Arc<watch::Sender<OrderStage>>,
-    end_tx: oneshot::Sender<OrderEnd>,
-}
-
-impl OperateCall {
-    pub(in crate::claims::task) fn new(
-        id: Uuid,
-        order: DeviceOrder,
-        stage_tx: Arc<watch::Sender<OrderStage>>,
-        end_tx: oneshot::Sender<OrderEnd>,
-    ) -> Self {
-        let DeviceOrder { backend, device, operation, patience: _ } = order;
-        Self { id, backend, device, operation, holds: true, stage_tx, end_tx }
-    }
-
-    /// Refuses the order. Its caller may have stopped waiting.
-    fn refuse(self, error: ClaimError) {
-        drop(self.end_tx.send(OrderEnd::Refused(error)));
-    }
-
-    fn tell(&self, obstacles: Vec<OrderObstacle>) {
-        self.stage_tx.send_replace(OrderStage::Waiting(obstacles));
-    }
-
-    fn as_obstacle(&self) -> OrderObstacle {
-        OrderObstacle::Order { device: self.device.clone(), operation: self.operation }
-    }
-}
-
-/// Facts that a backend needs to carry an order out.
-#[derive(Debug)]
-pub(in crate::claims) struct OperateJob {
-    pub(in crate::claims) backend: BackendName,
-    pub(in crate::claims) device: Device,
-    pub(in crate::claims) operation: DeviceOperation,
-    pub(in crate::claims) held: Vec<OwnedHeldGrant>,
-}
-
-/// A device that a claim holds, for a thread that outlives the borrow of the table.
-#[derive(Debug)]
-pub(in crate::claims) struct OwnedHeldGrant {
-    uid: ClaimUid,
-    name: String,
-    device: RecordDevice,
-}
-
-impl OwnedHeldGrant {
-    fn of(held: &HeldGrant<'_>) -> Self {
-        Self { uid: held.uid.clone(), name: held.name.to_owned(), device: held.device.clone() }
-    }
-
-    /// The grant as the device's backend sees it.
-    pub(in crate::claims) fn as_held(&self) -> HeldDevice<'_> {
-        HeldDevice { claim: &self.uid, claim_name: &self.name, grant: &self.device.grant, plan: &self.device.plan }
-    }
-}
 
 /// Stage of the order of a backend.
 enum OperateStage {

@@ -6,7 +6,7 @@ use hostler_backend::{DeviceOperation, OperationOutcome, OperationStep};
 use uuid::Uuid;
 
 use super::{
-    super::order::{OrderEnd, OrderNews, OrderNotice},
+    super::order::{OperateCall, OrderEnd, OrderNews, OrderNotice},
     *,
 };
 
@@ -22,7 +22,7 @@ impl TestOrder {
         let (stage_tx, stage_rx) = watch::channel(OrderStage::Waiting(Vec::new()));
         let (end_tx, end_rx) = oneshot::channel();
         let (id, order) = (Uuid::new_v4(), device_order(device, Duration::from_secs(3600)));
-        handle.send(ClaimsRequest::Operate(owner::OperateCall::new(id, order, Arc::new(stage_tx), end_tx))).await;
+        handle.send(ClaimsRequest::Operate(OperateCall::new(id, order, Arc::new(stage_tx), end_tx))).await;
         handle.ping().await;
         Self { id, stage_rx, end_rx }
     }
