@@ -1,5 +1,6 @@
 //! `hostler diff`: what is different between two machines, or two moments of one.
 
+mod change;
 mod compare;
 mod facts;
 mod words;

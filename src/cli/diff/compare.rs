@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{
+    change::{FactPair, SubjectChange},
     facts::{FactSubject, MachineFact, MachineFacts, NamedFacts},
     words,
 };
@@ -22,18 +23,6 @@ pub(super) struct SubjectDifference {
     pub(super) facts: Vec<FactChange>,
     /// All of it in one sentence.
     pub(super) text: String,
-}
-
-/// A change of a subject.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum SubjectChange {
-    /// The subject was not there before.
-    Came,
-    /// The subject is not there any more.
-    Went,
-    /// The subject is another than before.
-    Changed,
 }
 
 /// A fact before and after.
@@ -80,12 +69,4 @@ fn difference(
         after: json(pair.after),
     };
     Some(SubjectDifference { subject: subject.clone(), change, facts: pairs.iter().map(fact).collect(), text })
-}
-
-/// A fact of both sides.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct FactPair<'a> {
-    pub(super) name: &'a str,
-    pub(super) before: Option<&'a MachineFact>,
-    pub(super) after: Option<&'a MachineFact>,
 }

@@ -2,7 +2,7 @@
 
 use super::{
     DiffDocument,
-    compare::{FactPair, SubjectChange},
+    change::{FactPair, SubjectChange},
     facts::{FactSubject, MachineFact, SubjectKind},
 };
 use crate::units::count;
