@@ -21,8 +21,6 @@ const DEBTS: &[(&str, &[&str])] = &[
     ("controller/src", &["availability", "metrics", "plan", "run", "serve"]),
     ("controller/src", &["config", "hold", "model", "observe", "provision", "view"]),
     ("src/cli", &["capture", "doctor", "inventory", "machine"]),
-    ("src/cli/picture", &["boxes", "pack"]),
-    ("src/cli/picture", &["legend", "words"]),
     ("src/cli/top", &["cpus", "page", "tables"]),
     ("src/kubernetes/hardware", &["conditions", "report"]),
 ];

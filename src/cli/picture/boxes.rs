@@ -1,7 +1,7 @@
 //! Parts of a drawing: boxes with words, cells and boxes in them. Sizes are whole pixels, and text is of one width, so
 //! that what has room here has room in every viewer.
 
-use super::{legend::Tone, pack::pack};
+use super::legend::Tone;
 
 /// Width of a character, in tenths of a pixel: no usual font of one width is wider at this size.
 const CHAR_TENTHS: u32 = 74;
@@ -77,7 +77,7 @@ impl TextLine {
         Self { text: text.into(), is_heading: false, mark: None }
     }
 
-    fn width(&self) -> u32 {
+    pub(super) fn width(&self) -> u32 {
         let mark = if self.mark.is_some() { LINE + GAP } else { 0 };
         mark + text_width(&self.text)
     }
@@ -89,26 +89,6 @@ fn text_width(text: &str) -> u32 {
 }
 
 impl PictureBox {
-    /// A box around text, cells and other boxes, as large as they need.
-    pub(super) fn around(mut self, children: Vec<PictureBox>) -> Self {
-        let margin = if self.kind == BoxKind::Invisible { 0 } else { GAP };
-        let text = self.lines.iter().map(TextLine::width).max().unwrap_or(0);
-        let mut top = margin + u32::try_from(self.lines.len()).unwrap_or(u32::MAX / 100) * LINE;
-        if self.bar.is_some() {
-            top += BAR + GAP / 2;
-        }
-        let cells = u32::try_from(self.cells.len()).unwrap_or(u32::MAX / 100) * CELL.0;
-        if cells > 0 {
-            top += CELL.1;
-        }
-        let gap = if children.is_empty() || top == margin { 0 } else { GAP };
-        let packed = pack(children);
-        self.width = text.max(cells).max(packed.width) + 2 * margin;
-        self.height = top + gap + packed.height + margin;
-        self.children = packed.placed.into_iter().map(|(x, y, child)| (x + margin, y + top + gap, child)).collect();
-        self
-    }
-
     /// The same box, made larger to stand well beside its neighbours.
     pub(super) fn stretched(mut self, width: u32, height: u32) -> Self {
         (self.width, self.height) = (self.width.max(width), self.height.max(height));

@@ -8,7 +8,7 @@ use hostler_linux::IdSet;
 
 use super::{
     boxes::{BoxKind, PictureBox, PictureCell, TextLine},
-    legend::{HolderGrouping, Legend, Tone, signs},
+    legend::{HolderGrouping, Legend, Tone},
     words,
 };
 use crate::{
@@ -226,7 +226,7 @@ impl<'a> Scene<'a> {
             line(group.letter, Tone::Holder(group.colour), format!("{}  {has}", cut_middle(&group.name, LONGEST_NAME)))
         });
         let signs: Vec<TextLine> =
-            signs(self.usage).map(|(sign, tone, text)| line(sign, tone, text.to_owned())).collect();
+            words::signs(self.usage).map(|(sign, tone, text)| line(sign, tone, text.to_owned())).collect();
         let holders: Vec<TextLine> = groups.collect();
         let rows = holders.len().div_ceil(MOST_COLUMNS).max(ROWS);
         let column =

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use super::words::device_state;
 use crate::usage::holders::{CpuState, MachineUsage};
 
 /// The meaning of a letter.
@@ -78,10 +77,10 @@ pub(in crate::cli) enum Tone {
 }
 
 /// The sign of a blocked device. A legend explains it where there is one.
-const BLOCKED: (char, Tone, &str) = ('|', Tone::Blocked, "blocked");
+pub(super) const BLOCKED: (char, Tone, &str) = ('|', Tone::Blocked, "blocked");
 
 /// The signs of what no holder has, with their words.
-const SIGNS: [(char, Tone, &str); 6] = [
+pub(super) const SIGNS: [(char, Tone, &str); 6] = [
     ('.', Tone::Free, "free"),
     (':', Tone::Plain, "kept idle for a holder"),
     ('=', Tone::Reserved, "system"),
@@ -89,12 +88,6 @@ const SIGNS: [(char, Tone, &str); 6] = [
     ('!', Tone::Unhealthy, "unhealthy"),
     ('-', Tone::Offline, "offline"),
 ];
-
-/// The signs that a picture of the machine explains.
-pub(in crate::cli) fn signs(usage: &MachineUsage) -> impl Iterator<Item = (char, Tone, &'static str)> {
-    let is_blocked = usage.devices.iter().any(|device| device_state(device).tone == Tone::Blocked);
-    SIGNS.into_iter().chain(is_blocked.then_some(BLOCKED))
-}
 
 impl Legend {
     /// One letter for each claim or namespace that has something, by name.

@@ -1,6 +1,6 @@
-//! Puts boxes into rows, so that all of them together are about as wide as a page.
+//! Puts boxes into rows, so that all of them together are about as wide as a page, and a box around them.
 
-use super::boxes::{GAP, PictureBox};
+use super::boxes::{BAR, BoxKind, CELL, GAP, LINE, PictureBox, TextLine};
 
 /// A picture is so much wider than high, in tenths, where there is a choice.
 const ASPECT_TENTHS: u64 = 16;
@@ -10,14 +10,36 @@ const EXACT: usize = 16;
 
 /// Boxes, and where they are.
 #[derive(Debug, Default)]
-pub(super) struct PackedBoxes {
-    pub(super) placed: Vec<(u32, u32, PictureBox)>,
-    pub(super) width: u32,
-    pub(super) height: u32,
+struct PackedBoxes {
+    placed: Vec<(u32, u32, PictureBox)>,
+    width: u32,
+    height: u32,
+}
+
+impl PictureBox {
+    /// A box around text, cells and other boxes, as large as they need.
+    pub(super) fn around(mut self, children: Vec<PictureBox>) -> Self {
+        let margin = if self.kind == BoxKind::Invisible { 0 } else { GAP };
+        let text = self.lines.iter().map(TextLine::width).max().unwrap_or(0);
+        let mut top = margin + u32::try_from(self.lines.len()).unwrap_or(u32::MAX / 100) * LINE;
+        if self.bar.is_some() {
+            top += BAR + GAP / 2;
+        }
+        let cells = u32::try_from(self.cells.len()).unwrap_or(u32::MAX / 100) * CELL.0;
+        if cells > 0 {
+            top += CELL.1;
+        }
+        let gap = if children.is_empty() || top == margin { 0 } else { GAP };
+        let packed = pack(children);
+        self.width = text.max(cells).max(packed.width) + 2 * margin;
+        self.height = top + gap + packed.height + margin;
+        self.children = packed.placed.into_iter().map(|(x, y, child)| (x + margin, y + top + gap, child)).collect();
+        self
+    }
 }
 
 /// The boxes in their order, in rows of so many as make the best shape. Those of a row are equally high.
-pub(super) fn pack(boxes: Vec<PictureBox>) -> PackedBoxes {
+fn pack(boxes: Vec<PictureBox>) -> PackedBoxes {
     if boxes.is_empty() {
         return PackedBoxes::default();
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hostler_api::{Quantity, plain_line};
 
-use super::legend::{Legend, Tone};
+use super::legend::{BLOCKED, Legend, SIGNS, Tone};
 use crate::{
     units::{amount, bytes, count},
     usage::{
@@ -101,6 +101,12 @@ pub(in crate::cli) struct DeviceWords {
     pub(in crate::cli) tone: Tone,
     /// True if that has to be said, held or not.
     pub(in crate::cli) is_trouble: bool,
+}
+
+/// The signs that a picture of the machine explains.
+pub(in crate::cli) fn signs(usage: &MachineUsage) -> impl Iterator<Item = (char, Tone, &'static str)> {
+    let is_blocked = usage.devices.iter().any(|device| device_state(device).tone == Tone::Blocked);
+    SIGNS.into_iter().chain(is_blocked.then_some(BLOCKED))
 }
 
 /// How a device is: in service or not, working or not, held or not.
