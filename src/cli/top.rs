@@ -2,11 +2,13 @@
 
 mod cpus;
 mod keyboard;
+mod line;
 mod load;
 mod page;
 mod screen;
 mod tables;
 mod terminal;
+mod view;
 
 use std::{
     io::{self, Write},
@@ -29,9 +31,9 @@ use signal_hook::{
 use self::{
     keyboard::{Keyboard, KeyboardNews},
     load::CpuLoads,
-    page::{PageView, TopTable},
     screen::{Scroll, TopKey},
     terminal::LiveTerminal,
+    view::{PageView, TopTable},
 };
 use super::{
     CliFailure, CliOutcome,

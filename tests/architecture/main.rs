@@ -21,7 +21,6 @@ const DEBTS: &[(&str, &[&str])] = &[
     ("controller/src", &["availability", "metrics", "plan", "run", "serve"]),
     ("controller/src", &["config", "hold", "model", "observe", "provision", "view"]),
     ("src/cli", &["capture", "doctor", "inventory", "machine"]),
-    ("src/cli/top", &["cpus", "page", "tables"]),
     ("src/kubernetes/hardware", &["conditions", "report"]),
 ];
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::page::{PageLine, PageSpan};
+use super::line::{PageLine, PageSpan};
 use crate::{
     cli::picture::legend::{Legend, Mark, Tone},
     usage::{holders::CpuState, layout::LayoutCore},

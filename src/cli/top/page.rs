@@ -3,17 +3,18 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use clap::ValueEnum;
 use hostler_api::{cut_middle, plain_line};
 use hostler_linux::IdSet;
 
 use super::{
     cpus::{self, CpuMarks},
+    line::{PageLine, PageSpan},
     tables,
+    view::PageView,
 };
 use crate::{
     cli::picture::{
-        legend::{self, HolderGrouping, Legend, Tone},
+        legend::{Legend, Tone},
         words,
     },
     units::bytes,
@@ -34,111 +35,6 @@ const MOST_EQUAL: usize = 4;
 const LONGEST_PATH: usize = 40;
 /// Letters beside a device; more are counted.
 const MOST_LETTERS: usize = 6;
-
-/// The table below the machine, and the holders whose letters are in it.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
-pub(super) enum TopTable {
-    /// One line and letter for each claim
-    #[default]
-    Claim,
-    /// One line and letter for each namespace
-    Namespace,
-    /// One line for each NUMA node, letters for claims
-    Node,
-}
-
-impl TopTable {
-    /// The one after it.
-    pub(super) fn next(self) -> Self {
-        match self {
-            Self::Claim => Self::Namespace,
-            Self::Namespace => Self::Node,
-            Self::Node => Self::Claim,
-        }
-    }
-
-    fn grouping(self) -> HolderGrouping {
-        match self {
-            Self::Claim | Self::Node => HolderGrouping::Claim,
-            Self::Namespace => HolderGrouping::Namespace,
-        }
-    }
-}
-
-/// The subject of a page.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PageView<'a> {
-    pub(super) usage: &'a MachineUsage,
-    /// Percent of each CPU; empty where it is not known.
-    pub(super) loads: &'a BTreeMap<u32, u8>,
-    pub(super) table: TopTable,
-    /// Why all of this is old, if it is.
-    pub(super) away: Option<&'a str>,
-    /// True while keys and signs are explained instead.
-    pub(super) help: bool,
-}
-
-/// A line in pieces that look different.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct PageLine {
-    pub(super) spans: Vec<PageSpan>,
-}
-
-/// A piece of a line.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct PageSpan {
-    pub(super) text: String,
-    pub(super) tone: Tone,
-    pub(super) is_bold: bool,
-    pub(super) is_dim: bool,
-}
-
-impl PageSpan {
-    /// Text like any other.
-    pub(super) fn plain(text: impl Into<String>) -> Self {
-        Self { text: text.into(), ..Self::default() }
-    }
-
-    /// Less important text.
-    pub(super) fn dim(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_dim: true, ..Self::default() }
-    }
-
-    /// Text that stands out.
-    pub(super) fn bold(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_bold: true, ..Self::default() }
-    }
-
-    /// Text of a colour.
-    pub(super) fn toned(text: impl Into<String>, tone: Tone) -> Self {
-        Self { text: text.into(), tone, ..Self::default() }
-    }
-}
-
-impl PageLine {
-    /// A line of these pieces.
-    pub(super) fn of(spans: Vec<PageSpan>) -> Self {
-        Self { spans }
-    }
-
-    /// The line without looks.
-    pub(super) fn text(&self) -> String {
-        self.spans.iter().map(|span| span.text.as_str()).collect()
-    }
-
-    /// The line with no more than `width` columns; an ellipsis says where something is missing.
-    fn cut(mut self, width: usize) -> Self {
-        let mut left = width;
-        for span in &mut self.spans {
-            let length = span.text.chars().count();
-            if length > left {
-                span.text = words::cut(&span.text, left);
-            }
-            left = left.saturating_sub(length);
-        }
-        self
-    }
-}
 
 /// A page: what stays on top, what can be moved, and what stays below.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -215,7 +111,7 @@ fn head(view: &PageView<'_>, states: &BTreeMap<u32, CpuState>) -> Vec<PageLine> 
 /// Returns the meaning of each sign, in one line.
 fn signs(usage: &MachineUsage) -> PageLine {
     let mut spans = vec![PageSpan::plain("a-z holders")];
-    for (sign, tone, text) in legend::signs(usage) {
+    for (sign, tone, text) in words::signs(usage) {
         spans.push(PageSpan::plain("  "));
         spans.push(PageSpan::toned(sign.to_string(), tone));
         spans.push(PageSpan::plain(format!(" {}", text.trim_end_matches(" for a holder"))));

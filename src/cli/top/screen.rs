@@ -8,7 +8,9 @@ use ratatui_core::{
 
 use super::{
     keyboard::KeyPress,
-    page::{PageLine, PageSpan, PageView, TopTable, page},
+    line::{PageLine, PageSpan},
+    page::page,
+    view::{PageView, TopTable},
 };
 use crate::cli::picture::legend::Tone;
 

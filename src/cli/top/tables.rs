@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use hostler_api::{Quantity, cut_middle, plain_line};
 use hostler_linux::IdSet;
 
-use super::page::{PageLine, PageSpan, PageView, TopTable};
+use super::{
+    line::{PageLine, PageSpan},
+    view::{PageView, TopTable},
+};
 use crate::{
     cli::picture::{
         legend::{Legend, Tone},

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use super::*;
+use super::{super::view::TopTable, *};
 use crate::usage::testing::{MadeUpMachine, give, holder, small};
 
 /// Compares with a file of `tests/golden`, or writes it where `UPDATE_GOLDEN=1`.
@@ -79,7 +79,7 @@ fn the_help_stands_in_place_of_the_machine_and_names_every_key_and_sign() {
     for key in ["c ", "n ", "u ", "Tab", "PgUp", "Home", "?", "q Esc"] {
         assert!(help.lines().any(|line| line.starts_with(key)), "{key}: {help}");
     }
-    for (sign, _, _) in legend::signs(&with_blocked()) {
+    for (sign, _, _) in words::signs(&with_blocked()) {
         let is_explained = |line: &str| line.split("  ").next().is_some_and(|signs| signs.contains(sign));
         assert!(help.lines().any(is_explained), "{sign}: {help}");
     }

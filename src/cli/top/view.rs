@@ -1,0 +1,50 @@
+//! What a page shows.
+
+use std::collections::BTreeMap;
+
+use clap::ValueEnum;
+
+use crate::{cli::picture::legend::HolderGrouping, usage::holders::MachineUsage};
+
+/// Which table stands below the machine, and whose letters are in it.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
+pub(super) enum TopTable {
+    /// One line and letter for each claim
+    #[default]
+    Claim,
+    /// One line and letter for each namespace
+    Namespace,
+    /// One line for each NUMA node, letters for claims
+    Node,
+}
+
+impl TopTable {
+    /// The one after it.
+    pub(super) fn next(self) -> Self {
+        match self {
+            Self::Claim => Self::Namespace,
+            Self::Namespace => Self::Node,
+            Self::Node => Self::Claim,
+        }
+    }
+
+    pub(super) fn grouping(self) -> HolderGrouping {
+        match self {
+            Self::Claim | Self::Node => HolderGrouping::Claim,
+            Self::Namespace => HolderGrouping::Namespace,
+        }
+    }
+}
+
+/// What a page shows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PageView<'a> {
+    pub(super) usage: &'a MachineUsage,
+    /// Percent of each CPU; empty where nobody knows.
+    pub(super) loads: &'a BTreeMap<u32, u8>,
+    pub(super) table: TopTable,
+    /// Why all of this is old, if it is.
+    pub(super) away: Option<&'a str>,
+    /// True while keys and signs are explained instead.
+    pub(super) help: bool,
+}
