@@ -12,11 +12,14 @@
 
 mod again;
 mod allocate;
+mod attempt;
 mod context;
 mod decide;
 mod pinned;
 mod placed;
 mod reconciler;
+mod reserve;
+mod steps;
 #[cfg(test)]
 mod tests;
 

@@ -13,6 +13,7 @@ mod cluster;
 mod manifests;
 mod pods;
 mod read;
+mod request;
 mod table;
 mod workload;
 
@@ -41,12 +42,12 @@ pub(crate) use self::{
     manifests::{InputLayer, Manifests},
     pods::asked_or_alone,
     read::{InputProblem, InputText, for_each_text},
+    request::{PlanFile, PlanRequest},
 };
 
 use crate::{
     cluster_args::ClusterArgs,
     remote::{self, RemoteArgs, RemoteError},
-    serve::{PlanFile, PlanRequest},
 };
 
 /// The classes of hostler's deployment.

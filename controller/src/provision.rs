@@ -21,6 +21,7 @@
 pub(crate) mod adapter;
 mod arrive;
 mod attach;
+mod booked;
 mod booking;
 mod check;
 mod class;
@@ -29,6 +30,7 @@ mod consume;
 mod context;
 mod core;
 mod decide;
+mod decision;
 mod event;
 mod gains;
 mod membership;
@@ -41,13 +43,15 @@ mod plan_hash;
 mod room;
 mod shape;
 mod status;
+mod steps;
+mod toleration;
 mod turn;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use self::{
-    booking::booked_set,
+    booked::booked_set,
     class::{OFFICIAL_ATOMIC_SCALE_UP, OFFICIAL_CHECK_CAPACITY, ProvisionClasses},
     consume::{pod_sets, scheduled},
     context::Reservations,

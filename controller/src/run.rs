@@ -12,13 +12,11 @@
 mod capabilities;
 mod findings;
 mod life;
-mod owner;
 
 use std::{env, io, sync::Arc};
 
-use hostler_allocator::plan::PlanOptions;
-use hostler_api::{Chain, KubernetesVersion};
-use hostler_cluster::{ApiClient, ApiFailure, ApiPatience, ConnectError, pod_namespace};
+use hostler_api::Chain;
+use hostler_cluster::{ApiClient, ApiPatience, ConnectError, pod_namespace};
 use hostler_process::{
     EndedService, StopSignals, Tasks,
     log::{LogEnd, LogError, ProcessLog},
@@ -34,12 +32,12 @@ use self::{capabilities::CapabilityStarts, findings::FindingSources};
 use crate::{
     classic::adapter::ClassicStatus,
     conditions::SumsOutcome,
-    config::{CapabilitiesConfig, ControllerConfig, LeaseConfig, ListenAddress},
+    config::{ControllerConfig, LeaseConfig, ListenAddress},
     hold::adapter::HoldStatus,
+    model_owner,
     observe::Watches,
     provision::adapter::ProvisionStatus,
     serve::{self, ServeState},
-    view::ClusterView,
     webhook::{self, WebhookParts, WebhookStatus},
 };
 
@@ -61,9 +59,6 @@ pub(crate) enum RunError {
     /// There are no credentials.
     #[error("failed to prepare for talking to the API server")]
     Connect(#[source] ConnectError),
-    /// The API server cannot be asked, or has nothing to work on.
-    #[error("failed to find out what the cluster serves")]
-    Cluster(#[source] ApiFailure),
     /// The address could not be bound.
     #[error("failed to listen on {address}")]
     Listen {
@@ -151,7 +146,7 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
     let webhook = self::listener(config.webhook.listen, refused).await?;
     let modes = config.capabilities;
     let watches = Watches::start(&watching, tasks);
-    let (view_rx, pulse) = owner::start(watching.clone(), watches.clone(), modes, tasks);
+    let (view_rx, pulse) = model_owner::start(watching.clone(), watches.clone(), modes, tasks);
     let (outcome_tx, outcome_rx) = watch::channel(SumsOutcome::default());
     let (classic_tx, classic_rx) = watch::channel(ClassicStatus::default());
     let (provision_tx, provision_rx) = watch::channel(ProvisionStatus::default());
@@ -242,26 +237,4 @@ fn lead(config: &LeaseConfig, client: &ApiClient, tasks: &Tasks) -> watch::Recei
     let host = env::var("HOSTNAME").unwrap_or_else(|_| "controller".to_owned());
     let identity = format!("{host}_{}", Uuid::new_v4());
     campaign(LeaderElection { client: client.clone(), namespace, name: config.name.clone(), identity }, tasks)
-}
-
-/// Watches a cluster for a command that only reads, as long as the tasks live.
-pub(crate) async fn follow(client: ApiClient) -> Result<(Tasks, watch::Receiver<Arc<ClusterView>>), RunError> {
-    let (tasks, _) = Tasks::new();
-    client.version().await.map_err(RunError::Cluster)?;
-    let watches = Watches::start(&client, &tasks);
-    let (view_rx, _) = owner::start(client, watches, CapabilitiesConfig::default(), &tasks);
-    Ok((tasks, view_rx))
-}
-
-/// Returns the planner's options for this cluster: those of its scheduler, or of the known scheduler that is most like
-/// it.
-async fn plan_options(client: &ApiClient) -> Result<PlanOptions, ApiFailure> {
-    let minor = client.minor_release().await?;
-    let is_older = |version: &&KubernetesVersion| {
-        let known = version.as_str().split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok());
-        known.is_some_and(|known| known <= minor)
-    };
-    let [oldest, ..] = KubernetesVersion::ALL;
-    let version = KubernetesVersion::ALL.iter().rfind(is_older).copied().unwrap_or(oldest);
-    Ok(PlanOptions { version, ..PlanOptions::default() })
 }

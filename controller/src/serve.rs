@@ -16,10 +16,12 @@ mod fits;
 mod grid;
 mod labels;
 mod machine;
+mod metrics;
 mod page;
 mod places;
 mod plans;
 mod problem;
+mod read_right;
 mod revisions;
 
 use std::{sync::Arc, time::Duration};
@@ -43,8 +45,6 @@ use tokio::{
     sync::{Semaphore, watch},
 };
 use tracing::info;
-
-pub(crate) use plans::{PlanFile, PlanRequest};
 
 use crate::{
     classic::adapter::ClassicStatus, conditions::ClusterFinding, hold::adapter::HoldStatus,

@@ -4,6 +4,7 @@
 mod account;
 mod node;
 mod sums;
+mod tally;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -11,7 +12,8 @@ use hostler_api::hardware::ClusterNodeCounts;
 
 pub(crate) use account::StockAccount;
 pub(crate) use node::{NodeCell, NodeSummary};
-pub(crate) use sums::{ClusterSums, Tally, add_totals};
+pub(crate) use sums::ClusterSums;
+pub(crate) use tally::{Tally, add_totals};
 
 /// The stock of a cluster.
 #[derive(Clone, Debug, Default)]

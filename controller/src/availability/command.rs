@@ -11,7 +11,7 @@ use hostler_cli::{
     output::{DocumentFormat, write_document},
     watch::{ShownDocument, Watch, WatchArgs},
 };
-use hostler_cluster::ConnectError;
+use hostler_cluster::{ApiFailure, ConnectError};
 use tokio::runtime::{self, Runtime};
 
 use super::{Availability, AvailabilityBy, table};
@@ -19,10 +19,10 @@ use crate::{
     COMPONENT,
     cluster_args::ClusterArgs,
     held::while_read,
+    model_owner::follow,
     plan::{ClusterReadError, InputLayer, InputProblem, LiveCluster, Manifests, for_each_text},
     remote::{self, RemoteArgs, RemoteError},
     reports::NodeReports,
-    run::{self, RunError},
     stock::StockAccount,
 };
 
@@ -80,8 +80,8 @@ pub(crate) enum AvailabilityError {
     #[error(transparent)]
     Remote(#[from] RemoteError),
     /// The cluster cannot be watched.
-    #[error(transparent)]
-    Watch(#[from] RunError),
+    #[error("failed to find out what the cluster serves")]
+    Watch(#[source] ApiFailure),
     /// The answer cannot be written.
     #[error("failed to write the answer")]
     Output(#[from] io::Error),
@@ -143,7 +143,7 @@ impl AvailabilityArgs {
     /// Watches the cluster, and answers whenever the answer is another one.
     async fn follow(&self, mut show: impl FnMut(Availability) -> io::Result<()>) -> Result<(), AvailabilityError> {
         let client = self.access.client().map_err(AvailabilityError::Connect)?;
-        let (_tasks, mut view_rx) = run::follow(client).await?;
+        let (_tasks, mut view_rx) = follow(client).await.map_err(AvailabilityError::Watch)?;
         while view_rx.changed().await.is_ok() {
             let view = view_rx.borrow_and_update().clone();
             if view.missing().is_empty() {

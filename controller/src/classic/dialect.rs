@@ -21,6 +21,7 @@ mod generated;
 mod node;
 mod parameters;
 mod read;
+mod read_parameters;
 
 /// A version of the API, for one driver.
 #[derive(Clone, Debug)]

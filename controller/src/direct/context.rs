@@ -121,6 +121,14 @@ pub(super) enum DirectWrite {
     Gates(ObjectKey, ObjectVersion, Vec<String>),
 }
 
+impl DirectContext {
+    /// Returns the claims for which the Reservation keeps something.
+    pub(super) fn claims_of(&self, own: &ReservationObject) -> Vec<(&String, &DirectClaim)> {
+        let is_of_it = |name: &str| own.spec.device_claims.iter().any(|it| it.name == name);
+        self.claims.iter().filter(|(name, _)| is_of_it(name)).collect()
+    }
+}
+
 impl DirectWrite {
     /// Returns the kind of the write, in one word.
     pub(super) fn what(&self) -> &'static str {

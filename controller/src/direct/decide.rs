@@ -4,43 +4,28 @@ use std::time::UNIX_EPOCH;
 
 use hostler_allocator::plan::{NotJudged, not_judged};
 use hostler_api::{
-    ObjectKey,
-    core::{NodeSelector, PodSpec},
+    core::PodSpec,
     few,
-    reservation::{
-        MAX_DEVICE_CLAIMS, PLACED_POD_LABEL, PLACEMENT_GATE, ReservationPhase, ReservedDevice,
-        ReservedDeviceState as State,
-    },
+    reservation::{PLACED_POD_LABEL, PLACEMENT_GATE, ReservationPhase, ReservedDevice, ReservedDeviceState as State},
     resource::ResourceClaimConsumerReference,
 };
 use hostler_cluster::rfc3339;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::{
-    again::{ATTEMPT, Attempt},
     allocate::allocation,
-    context::{DirectClaim, DirectContext, DirectPod, DirectStep, DirectWrite, version_of},
-    pinned::{contradiction, pins},
+    attempt::Attempt,
+    context::{DirectClaim, DirectContext, DirectPod, DirectStep},
+    pinned::contradiction,
+    reserve::{copied, reserve},
+    steps::{clear, finalizers, release, status, ungate},
 };
 use crate::{
-    claim_write::{ClaimWrite, DELETE_PROTECTION, WrittenClaimStatus},
+    claim_write::{DELETE_PROTECTION, WrittenClaimStatus},
     hold::ReservationObject,
 };
 
-/// Fields of a pod's spec that decide where it can run, and which resources it requests.
-const OF_POD: [&str; 9] = [
-    "nodeSelector",
-    "affinity",
-    "tolerations",
-    "topologySpreadConstraints",
-    "containers",
-    "initContainers",
-    "resources",
-    "overhead",
-    "priority",
-];
-
-/// Decides the next step.
+/// Decides what is done next.
 pub(super) fn decide(cx: &DirectContext) -> DirectStep {
     let placed = cx.pod.as_ref().filter(|pod| !pod.is_over() && !pod.is_bound());
     let is_ours = |it: &&ReservationObject| placed.is_some_and(|pod| is_for(it, pod));
@@ -61,10 +46,6 @@ pub(super) fn decide(cx: &DirectContext) -> DirectStep {
 
 fn is_for(reservation: &ReservationObject, pod: &DirectPod) -> bool {
     reservation.labels.get(PLACED_POD_LABEL) == Some(&pod.metadata.uid)
-}
-
-pub(super) fn release(reservation: &ReservationObject) -> DirectWrite {
-    DirectWrite::Release(reservation.name.clone(), version_of(reservation))
 }
 
 impl DirectContext {
@@ -155,29 +136,8 @@ impl DirectContext {
     }
 }
 
-/// Adds the finalizer without which the controller of claims would not free the claim.
-pub(super) fn finalizers(claim: &DirectClaim) -> DirectStep {
-    let all = claim.metadata.finalizers.iter().cloned().chain([DELETE_PROTECTION.to_owned()]);
-    DirectStep::Write(DirectWrite::Claim(ClaimWrite::Finalizers(claim.written(), all.collect())))
-}
-
-/// Takes all devices from the claim.
-pub(super) fn clear(claim: &DirectClaim) -> DirectStep {
-    status(claim, WrittenClaimStatus::default())
-}
-
-fn status(claim: &DirectClaim, status: WrittenClaimStatus) -> DirectStep {
-    DirectStep::Write(DirectWrite::Claim(ClaimWrite::Status(claim.written(), Box::new(status))))
-}
-
-fn ungate(pod: &DirectPod) -> DirectStep {
-    let others = pod.spec.scheduling_gates.iter().filter(|gate| gate.name != PLACEMENT_GATE);
-    let key = ObjectKey::new(&pod.metadata.namespace, &pod.metadata.name);
-    DirectStep::Write(DirectWrite::Gates(key, pod.metadata.version(), others.map(|gate| gate.name.clone()).collect()))
-}
-
-/// A pod with another gate cannot start before that gate is gone: no devices are taken before ours is the last gate.
-/// Once the pod has a Reservation, it keeps its devices.
+/// A pod with another gate cannot start before that is gone: nothing is taken for it before ours is the last one. Once
+/// it has a Reservation, it keeps what it has.
 fn held_back(pod: &DirectPod) -> Option<DirectStep> {
     let others: Vec<&str> =
         pod.spec.scheduling_gates.iter().map(|gate| &*gate.name).filter(|gate| *gate != PLACEMENT_GATE).collect();
@@ -199,82 +159,4 @@ fn unjudged(pod: &DirectPod) -> Option<DirectStep> {
         "spec.{field} of the pod is not judged here ({what}), and the pod might not run where its devices are kept: leave the \
          scheduling gate {PLACEMENT_GATE} out, or leave the field out or make it a preference"
     )))
-}
-
-/// The fields of the pod's spec that a Reservation repeats.
-fn copied(pod: &DirectPod) -> Map<String, Value> {
-    OF_POD.iter().filter_map(|field| Some(((*field).to_owned(), pod.spec.more.get(*field)?.clone()))).collect()
-}
-
-/// Returns the write of a Reservation for the claims of a pod that have no devices yet. Its devices come back to it
-/// when the scheduler takes them from the pod: so the Reservation does not end with the first owner, but is deleted
-/// when the pod is bound or gone.
-pub(super) fn reserve(pod: &DirectPod, claims: &[(&String, &DirectClaim)], attempt: &Attempt) -> DirectStep {
-    let lacking: Vec<_> = claims.iter().filter(|(_, claim)| !claim.is_allocated()).collect();
-    if lacking.len() > MAX_DEVICE_CLAIMS {
-        return DirectStep::Refuse(format!(
-            "it has {} claims that are to be given devices, and a Reservation keeps devices for {MAX_DEVICE_CLAIMS} at most; \
-             put requests together in fewer claims, or leave the scheduling gate {PLACEMENT_GATE} out",
-            lacking.len()
-        ));
-    }
-    let metadata = &pod.metadata;
-    let name = attempt.name(&metadata.uid);
-    let device_claims: Vec<Value> =
-        lacking.iter().map(|(name, claim)| json!({"name": name, "spec": claim.spec})).collect();
-    let object = json!({
-        "apiVersion": "hostler.dev/v1alpha1", "kind": "Reservation",
-        "metadata": {
-            "name": name,
-            "labels": {"app.kubernetes.io/managed-by": "hostler-controller", PLACED_POD_LABEL: metadata.uid},
-        },
-        "spec": {
-            "template": {
-                "metadata": {"namespace": metadata.namespace, "annotations": {ATTEMPT: json!(attempt).to_string()}},
-                "spec": without_claims(placed(copied(pod), &pins(claims), &attempt.left_out)),
-            },
-            "deviceClaims": device_claims, "allocateOnce": false, "ttl": "0",
-            "owners": [{"object": {"namespace": metadata.namespace, "name": metadata.name, "uid": metadata.uid}}],
-        },
-    });
-    DirectStep::Write(DirectWrite::Reserve(name, Box::new(object)))
-}
-
-/// Restricts the spec to nodes that the pins allow, without the nodes that are left out.
-fn placed(mut spec: Map<String, Value>, pins: &[&NodeSelector], left_out: &[String]) -> Map<String, Value> {
-    if pins.is_empty() && left_out.is_empty() {
-        return spec;
-    }
-    let affinity = spec.remove("affinity").and_then(|it| serde_json::from_value(it).ok());
-    let mut only = PodSpec { affinity, ..PodSpec::default() };
-    pins.iter().for_each(|nodes| only.go_only(nodes));
-    left_out.iter().for_each(|node| only.leave_out(node));
-    spec.insert("affinity".to_owned(), json!(only.affinity));
-    spec
-}
-
-/// Removes the claims of containers: planning does not depend on them, and the template has none.
-fn without_claims(mut spec: Map<String, Value>) -> Value {
-    for kind in ["containers", "initContainers"] {
-        for container in spec.get_mut(kind).and_then(Value::as_array_mut).into_iter().flatten() {
-            let resources = container["resources"].take();
-            *container = json!({
-                "name": container["name"], "image": container["image"],
-                "restartPolicy": container["restartPolicy"],
-                "resources": {"requests": resources["requests"], "limits": resources["limits"]},
-            });
-        }
-    }
-    without_nulls(Value::Object(spec))
-}
-
-fn without_nulls(value: Value) -> Value {
-    match value {
-        Value::Object(fields) => {
-            let there = fields.into_iter().filter(|(_, value)| !value.is_null());
-            Value::Object(there.map(|(name, value)| (name, without_nulls(value))).collect())
-        }
-        Value::Array(items) => Value::Array(items.into_iter().map(without_nulls).collect()),
-        other => other,
-    }
 }

@@ -6,7 +6,7 @@ use hostler_api::{core::NodeSelector, few, reservation::ReservedDevice, resource
 
 use super::{
     context::{DirectClaim, DirectContext, DirectPod, DirectStep},
-    decide::{clear, release},
+    steps::{clear, release},
 };
 use crate::hold::ReservationObject;
 

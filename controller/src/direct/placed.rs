@@ -10,7 +10,8 @@ use hostler_api::{
 use hostler_cluster::rfc3339;
 
 use super::{
-    again::{Attempt, has_no_devices},
+    again::has_no_devices,
+    attempt::Attempt,
     context::{DirectContext, DirectPod, DirectWrite, version_of},
 };
 use crate::hold::ReservationObject;

@@ -21,7 +21,7 @@ use tokio::time::sleep;
 use tracing::{debug, warn};
 
 use super::{
-    again::Attempt,
+    attempt::Attempt,
     context::{DirectClaim, DirectContext, DirectPod, DirectStep, DirectWrite, LET_GO},
     decide::decide,
 };

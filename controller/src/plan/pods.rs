@@ -5,11 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use hostler_allocator::plan::PodSet;
 use hostler_api::{
     ObjectKey,
-    core::{ObjectMeta, OwnerReference, Pod, PodResourceClaim, PodSpec},
+    core::{OwnerReference, Pod, PodResourceClaim, PodSpec},
     few,
 };
 
-use super::{manifests::Manifests, read::InputProblem, workload::Workload};
+use super::{
+    manifests::Manifests,
+    read::InputProblem,
+    workload::{Workload, controller_of},
+};
 
 /// The label that names a pod's ReplicaSet within its Deployment; it is the end of the ReplicaSet's name.
 const TEMPLATE_HASH: &str = "pod-template-hash";
@@ -219,11 +223,6 @@ fn pod_set(all: &Manifests, name: String, namespace: &str, count: u32, mut spec:
 
 fn controller(pod: &Pod) -> Option<&OwnerReference> {
     controller_of(&pod.metadata)
-}
-
-/// Returns the owner that replaces the object when it is gone.
-pub(super) fn controller_of(metadata: &ObjectMeta) -> Option<&OwnerReference> {
-    metadata.owner_references.first()
 }
 
 /// Returns facts that make the answer as a whole less certain than it looks.

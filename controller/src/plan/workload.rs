@@ -4,8 +4,6 @@ use hostler_api::ObjectKey;
 use hostler_api::core::{ObjectMeta, OwnerReference, PodTemplateSpec};
 use serde::Deserialize;
 
-use super::pods::controller_of;
-
 /// A workload.
 #[derive(Clone, Debug)]
 pub(crate) struct Workload {
@@ -117,6 +115,11 @@ impl CronJob {
         let wanted = if self.spec.suspend == Some(true) { 0 } else { job.wanted(0) };
         Workload { kind: "CronJob", key, wanted, template: job.template, owner: None, unseen: None }
     }
+}
+
+/// Returns the owner that makes the object anew when it is gone.
+pub(super) fn controller_of(metadata: &ObjectMeta) -> Option<&OwnerReference> {
+    metadata.owner_references.first()
 }
 
 #[cfg(test)]

@@ -9,10 +9,11 @@ use hostler_allocator::plan::PodSet;
 use hostler_api::reservation::ReservedDeviceState;
 
 use super::{
-    booking::{BookedPart, tolerates},
+    booked::BookedPart,
     context::ProvisionContext,
     membership::members,
     objects::{ConsumerPod, SeenRequest},
+    toleration::tolerates,
 };
 use crate::hold::ReservationObject;
 

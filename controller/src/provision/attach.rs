@@ -5,7 +5,6 @@
 //! The plan is written into the request before its first step, and each step has a token that follows from the request.
 //! A controller that continues after a crash lists what is attached, and knows the request and step of each device.
 
-mod decide;
 mod journal;
 mod keeper;
 mod search;
@@ -17,7 +16,6 @@ use hostler_api::resource::ResourceSlice;
 use serde::{Deserialize, Serialize};
 
 pub(super) use self::{
-    decide::{StepDecision, is_held},
     journal::{ATTACH, AttachJournal, live},
     keeper::{AttachKeeper, AttachSettings},
     search::{AttachPlan, AttachSearch},

@@ -19,14 +19,13 @@ use hostler_api::{
         ReservationConditionType, ReservationOwner, ReservationPhase as Phase, ReservationSpec, ReservedDevice,
         ReservedDeviceState,
     },
-    resource::{
-        DeviceAllocationMode, DeviceRequest, DeviceSubRequest, DeviceTaint, DeviceToleration, ResourceClaimSpec,
-    },
-    well_known::HELD_TAINT,
+    resource::{DeviceAllocationMode, DeviceRequest, DeviceSubRequest},
 };
 use serde_json::json;
 
 use super::{
+    arrive::waiting,
+    booked::{BookedPart, REQUEST_LABEL, made_for, own, parts},
     check::PodDevice,
     context::{ProvisionContext, Reservations},
     event::{NewReservation, ReservationWrite},
@@ -35,8 +34,6 @@ use super::{
 };
 use crate::hold::{ReservationObject, WrittenReservation};
 
-/// Label with the UID of the request that a Reservation is for.
-pub(super) const REQUEST_LABEL: &str = "hostler.dev/provisioning-request-uid";
 /// Limit of the time until all devices are closed to others. A node that does not answer is given up after one minute,
 /// and other devices are closed.
 pub(super) const BOOKING_TAKES: Duration = Duration::from_secs(120);
@@ -47,17 +44,6 @@ const LASTS_LONGER: Duration = Duration::from_secs(60);
 const MOST_RESERVATIONS: usize = 64;
 /// Assumed number of devices for a request of all devices of a node.
 const ALL_DEVICES: u64 = 8;
-
-/// Some pods of a set, whose devices one Reservation keeps.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct BookedPart {
-    pub(super) name: String,
-    /// Index of the request's set.
-    pub(super) set: usize,
-    /// Index of the first pod, and number of pods.
-    from: u32,
-    pub(super) pods: u32,
-}
 
 /// Progress of closing a request's devices to others.
 #[derive(Debug)]
@@ -117,55 +103,6 @@ fn devices_of_request(request: &DeviceRequest) -> u64 {
     let exactly = request.exactly.iter().map(|it| count(it.count, &it.allocation_mode));
     let first = |it: &DeviceSubRequest| count(it.count, &it.allocation_mode);
     exactly.chain(request.first_available.iter().map(first)).max().unwrap_or(1)
-}
-
-/// Returns the Reservations that a request names in its status.
-pub(super) fn parts(request: &SeenRequest) -> Vec<BookedPart> {
-    let named = request.status.provisioning_class_details.get(RESERVATION);
-    let named = named.map(|names| names.split(',')).into_iter().flatten();
-    let mut parts: Vec<BookedPart> = named.filter_map(|name| part(request, name)).collect();
-    for at in 0..parts.len() {
-        let end = parts.get(at + 1).filter(|next| next.set == parts[at].set).map(|next| next.from);
-        let count = || request.spec.pod_sets.get(parts[at].set).and_then(|set| u32::try_from(set.count).ok());
-        parts[at].pods = end.or_else(count).unwrap_or_default().saturating_sub(parts[at].from);
-    }
-    parts
-}
-
-/// Parses a name of a Reservation of ours; `None` for other text that was written there.
-fn part(request: &SeenRequest, name: &str) -> Option<BookedPart> {
-    let place = name.strip_prefix("provreq-")?.strip_prefix(request.uid())?.strip_prefix('-')?;
-    let (set, from) = place.split_once('-')?;
-    Some(BookedPart { name: name.to_owned(), set: set.parse().ok()?, from: from.parse().ok()?, pods: 0 })
-}
-
-/// Returns all Reservations that were made for a request.
-pub(super) fn made_for<'a>(
-    request: &'a SeenRequest,
-    all: &'a Reservations,
-) -> impl Iterator<Item = &'a Arc<ReservationObject>> {
-    // Names of one request are neighbours in the map.
-    let prefix = format!("provreq-{}-", request.uid());
-    let from = all.range(prefix.clone()..).take_while(move |(name, _)| name.starts_with(&prefix));
-    from.map(|(_, it)| it).filter(|it| it.labels.get(REQUEST_LABEL).is_some_and(|uid| uid == request.uid()))
-}
-
-/// Returns all Reservations that were made for a request, with the index of their set.
-pub(super) fn booked_sets<'a>(
-    request: &'a SeenRequest,
-    all: &'a Reservations,
-) -> impl Iterator<Item = (usize, &'a ReservationObject)> {
-    made_for(request, all).filter_map(|known| Some((part(request, &known.name)?.set, &**known)))
-}
-
-/// Returns the prefix that Reservations for the same set of a request share; `None` for Reservations without a request.
-pub(crate) fn booked_set(known: &ReservationObject) -> Option<&str> {
-    known.labels.get(REQUEST_LABEL)?;
-    known.name.strip_prefix("provreq-")?.rsplit_once('-').map(|(set, _)| set)
-}
-
-fn own<'a>(request: &SeenRequest, name: &str, all: &'a Reservations) -> Option<&'a Arc<ReservationObject>> {
-    all.get(name).filter(|it| it.labels.get(REQUEST_LABEL).is_some_and(|uid| uid == request.uid()))
 }
 
 /// Returns the progress of closing the devices of a request.
@@ -265,7 +202,7 @@ pub(super) fn need(request: &SeenRequest, sets: &[PodSet], cx: &ProvisionContext
             }
         }
     }
-    let waiting = super::arrive::waiting(request, sets, &open, cx);
+    let waiting = waiting(request, sets, &open, cx);
     // The last Reservations shrink first: devices for the first pods stay kept.
     for (part, known) in open.iter().rev() {
         let spare = free.get(&part.set).copied().unwrap_or_default();
@@ -401,20 +338,4 @@ pub(super) fn tolerations(request: &SeenRequest, all: &Reservations) -> String {
     let values =
         parts(request).into_iter().filter_map(|part| own(request, &part.name, all)?.status.toleration_value.clone());
     values.collect::<Vec<_>>().join(",")
-}
-
-/// Returns true if a claim's requests tolerate the taint with this value.
-pub(super) fn tolerates(spec: &ResourceClaimSpec, value: &str) -> bool {
-    let taint = DeviceTaint {
-        key: HELD_TAINT.into(),
-        value: Some(value.into()),
-        effect: "NoSchedule".into(),
-        ..DeviceTaint::default()
-    };
-    let is_it = |tolerations: &[DeviceToleration]| tolerations.iter().any(|it| it.tolerates(&taint));
-    let of_request = |request: &DeviceRequest| {
-        request.exactly.iter().any(|it| is_it(&it.tolerations))
-            || request.first_available.iter().any(|it| is_it(&it.tolerations))
-    };
-    spec.devices.requests.iter().all(of_request)
 }

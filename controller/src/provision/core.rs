@@ -10,13 +10,14 @@ use hostler_allocator::plan::{BoxSize, PodSet};
 use hostler_api::provisioning::{ProvisioningConditionType as Type, ProvisioningReason as Reason};
 
 use super::{
-    attach::{AttachCall, AttachJournal, AttachKeeper, AttachSettings, is_held, live},
-    booking::{made_for, parts, taken_back},
+    attach::{AttachCall, AttachJournal, AttachKeeper, AttachSettings, live},
+    booked::{made_for, parts},
+    booking::taken_back,
     check::{Attaching, CheckBatch, CheckCandidate, CheckVerdict},
     class::{ProvisionClass, ProvisionClasses},
     clock::ProvisionMoment,
     context::ProvisionContext,
-    decide::{Decision, is_over},
+    decision::{Decision, is_over},
     event::{FinalizerWrite, ProvisionCommand, ProvisionEvent, ReservationWrite, StatusWrite},
     gains::GainWatch,
     memory::RequestMemory,
@@ -25,6 +26,7 @@ use super::{
     parameters::RequestParameters,
     room::booked,
     status::{TERM, notices, said},
+    steps::is_held,
     turn::WriteTurn,
 };
 use crate::{

@@ -1,6 +1,6 @@
 //! The next answer to one request, and whether the planner is asked about it.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use hostler_allocator::plan::PodSet;
 use hostler_api::{
@@ -10,53 +10,29 @@ use hostler_api::{
 use hostler_cluster::rfc3339;
 
 use super::{
-    attach::{AttachCall, AttachKeeper, StepDecision, live},
+    attach::{AttachKeeper, live},
+    booked::{made_for, parts},
     booking::{
-        BOOKING_TAKES, BookingNeed, BookingState, KeptDevices, can_be_kept, kept_devices, kept_on, kept_plan, made_for,
-        names, need, parts, state, tolerations,
+        BOOKING_TAKES, BookingNeed, BookingState, KeptDevices, can_be_kept, kept_devices, kept_on, kept_plan, names,
+        need, state, tolerations,
     },
     check::{CheckVerdict, FoundCapacity},
     clock::ProvisionMoment,
     consume::{pod_sets, scheduled},
     context::{Keeping, ProvisionContext, Reservations},
-    event::ReservationWrite,
-    memory::{LONGEST_PAUSE, RequestMemory},
+    decision::{Decision, is_over},
+    memory::RequestMemory,
     messages,
     objects::{ProvisionObjects, SeenRequest},
     parameters::{RequestParameters, unusable},
     plan_hash::plan_hash,
     status::{ConditionChange, ETA, NODE, NODES, PLAN_HASH, RESERVATION, TOLERATION},
+    steps::StepDecision,
 };
 
 /// Time to wait for templates. Some programs create templates after the request that is to own them: Kueue did for
 /// long.
 const TEMPLATES_COME: Duration = Duration::from_secs(60);
-
-/// Conditions to write for a request, and work to do.
-#[derive(Debug, Default)]
-pub(super) struct Decision {
-    pub(super) conditions: Vec<ConditionChange>,
-    pub(super) details: BTreeMap<&'static str, String>,
-    /// True if the request waits for a yes.
-    pub(super) is_open: bool,
-    /// The time at which the request has to be decided about again.
-    pub(super) due: Option<Duration>,
-    /// The pods to ask the planner about.
-    pub(super) wanted: Option<Vec<PodSet>>,
-    /// Reservations to create or shrink.
-    pub(super) keep: Vec<ReservationWrite>,
-    /// Calls that attach or detach devices.
-    pub(super) calls: Vec<AttachCall>,
-    /// The new finalizers of the request, if they change.
-    pub(super) finalizers: Option<Vec<String>>,
-}
-
-/// Returns true if the request has its last answer. A request whose `Provisioned` another writer set to Unknown is left
-/// to that writer.
-pub(super) fn is_over(request: &SeenRequest) -> bool {
-    let status = &request.status;
-    status.is(Type::Failed) || status.is(Type::BookingExpired) || status.is_unknown()
-}
 
 impl Decision {
     /// Decides about a request whose last written version was seen.
@@ -250,10 +226,6 @@ impl Decision {
         memory.not_kept(verdict, now);
     }
 
-    pub(super) fn failed(reason: Reason, message: impl Into<String>) -> Self {
-        Self { conditions: vec![ConditionChange::yes(Type::Failed, reason, message)], ..Self::default() }
-    }
-
     fn expired(parameters: &RequestParameters) -> Self {
         Self::failed(Reason::Expired, format!("no capacity was found within {}", messages::time(parameters.validity)))
     }
@@ -278,18 +250,6 @@ impl Decision {
             return None;
         };
         Some(Self { conditions: vec![ConditionChange::yes(Type::BookingExpired, reason, message)], ..Self::default() })
-    }
-
-    pub(super) fn say(&mut self, verdict: &CheckVerdict, parameters: &RequestParameters) {
-        self.details.insert(RESERVATION, String::new());
-        match verdict {
-            CheckVerdict::Found(found) => self.say_found(found, parameters, None),
-            // The plan was made, and then the templates vanished: there is nothing to tell.
-            CheckVerdict::Attachable(_) => {}
-            CheckVerdict::NotFound(message) => self.say_no(Reason::CapacityIsNotFound, message, parameters),
-            CheckVerdict::Undecided(message) => self.say_no(Reason::FailedToCheckCapacity, message, parameters),
-            CheckVerdict::Crowded(message) => self.say_later(Reason::FailedToCheckCapacity, message),
-        }
     }
 
     /// Handles a yes of the planner: devices that can be kept are closed to others before the request is told yes.
@@ -325,21 +285,6 @@ impl Decision {
         self.details.insert(ETA, rfc3339(now.wall + BOOKING_TAKES));
     }
 
-    fn say_found(&mut self, found: &FoundCapacity, parameters: &RequestParameters, not_kept: Option<&str>) {
-        let FoundCapacity { message, nodes, node, plan_hash, .. } = found;
-        let time = messages::time(parameters.booking);
-        let why = not_kept.map(|why| format!(" ({why})")).unwrap_or_default();
-        let booked = format!(
-            "{message}; for {time} no other ProvisioningRequest is told the same, but nothing keeps away pods that come \
-             without one{why}"
-        );
-        self.conditions.push(ConditionChange::yes(Type::Provisioned, Reason::CapacityIsFound, booked));
-        self.conditions.push(ConditionChange::yes(Type::CapacityAvailable, Reason::CapacityIsFound, message));
-        self.details.insert(NODES, nodes.clone());
-        self.details.insert(PLAN_HASH, plan_hash.clone());
-        self.details.extend(node.iter().map(|node| (NODE, node.clone())));
-    }
-
     /// Tells a request yes, since its devices are closed to others. Their nodes are the nodes of its pods.
     fn say_kept(&mut self, request: &SeenRequest, sets: &[PodSet], parameters: &RequestParameters, all: &Reservations) {
         let (kept, others): (Vec<&PodSet>, Vec<&PodSet>) = sets.iter().partition(|set| can_be_kept(set));
@@ -361,24 +306,6 @@ impl Decision {
         }
         self.details.insert(TOLERATION, tolerations(request, all));
         self.details.insert(PLAN_HASH, plan_hash(&kept_plan(request, all)));
-    }
-
-    fn say_no(&mut self, reason: Reason, message: &str, parameters: &RequestParameters) {
-        if !parameters.is_final {
-            return self.say_later(reason, message);
-        }
-        self.is_open = false;
-        self.conditions.push(ConditionChange::no(Type::CapacityAvailable, reason, message));
-        self.conditions.push(ConditionChange::yes(Type::Failed, reason, format!("{message}; noRetry is true")));
-    }
-
-    /// Tells a request no, for now.
-    fn say_later(&mut self, reason: Reason, message: &str) {
-        self.conditions.push(ConditionChange::no(Type::CapacityAvailable, reason, message));
-        let longest = messages::time(LONGEST_PAUSE);
-        let message =
-            format!("{message}; it is looked for again when something gets free, at the latest every {longest}");
-        self.conditions.push(ConditionChange::no(Type::Provisioned, reason, message));
     }
 }
 

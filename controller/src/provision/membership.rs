@@ -9,10 +9,11 @@ use std::{cmp::Reverse, collections::BTreeMap};
 use hostler_allocator::plan::{ClusterFacts, PodSet};
 
 use super::{
-    booking::{booked_sets, tolerates},
+    booked::booked_sets,
     context::ProvisionContext,
     objects::{ConsumerPod, SeenRequest},
     shape::PodShape,
+    toleration::tolerates,
 };
 use crate::hold::ReservationObject;
 

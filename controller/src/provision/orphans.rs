@@ -9,7 +9,8 @@ use std::{
 use hostler_api::{ObjectKey, reservation::ReservedDeviceState};
 
 use super::{
-    booking::{BOOKING_TAKES, REQUEST_LABEL, taken_back_of, unserved},
+    booked::REQUEST_LABEL,
+    booking::{BOOKING_TAKES, taken_back_of, unserved},
     context::{Keeping, ProvisionContext},
     event::ReservationWrite,
 };

@@ -6,8 +6,7 @@ use hostler_process::{
     notify::{NotifyState, period, send},
 };
 
-use super::owner::ModelPulse;
-use crate::serve::ServeState;
+use crate::{model_owner::ModelPulse, serve::ServeState};
 
 /// Tells systemd that the controller is ready. From now on the watchdog is fed.
 pub(super) fn ready(state: ServeState, pulse: ModelPulse, tasks: &Tasks) {

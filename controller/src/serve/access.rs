@@ -1,50 +1,17 @@
 //! Visitors and their rights: the API server reviews the token, and each right. No answer is kept for longer than
 //! [`COUNTS_FOR`].
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use axum::http::{HeaderMap, header::AUTHORIZATION};
-use hostler_api::{hardware, reservation::RESERVATIONS};
 use hostler_cluster::{ApiClient, ApiFailure, AskedDeed, TokenReviews, TokenVerdict, bearer_token};
 use serde::Serialize;
 
-use super::problem::ApiProblem;
+use super::{problem::ApiProblem, read_right::ReadRight};
 
 /// The time after which a visitor has surely lost a right, or a token, that was taken away. Clients ask every few
 /// seconds at most, so a visitor costs the API server five questions in that time.
 pub(crate) const COUNTS_FOR: Duration = Duration::from_secs(8);
-
-/// A right of visitors.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum ReadRight {
-    /// Nodes and sums.
-    Nodes,
-    /// The holders of devices: names of claims, pods and namespaces.
-    Holders,
-    /// Answers about pods that would fit.
-    Fits,
-    /// The Reservations for which devices are held.
-    Reservations,
-}
-
-impl ReadRight {
-    /// Returns the collection that a visitor must be allowed to list in all namespaces.
-    fn collection(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Nodes => (hardware::GROUP, hardware::NODE_HARDWARE),
-            Self::Holders => (hostler_api::resource::GROUP, "resourceclaims"),
-            Self::Fits => (hostler_api::resource::GROUP, "resourceslices"),
-            Self::Reservations => (hardware::GROUP, RESERVATIONS),
-        }
-    }
-}
-
-impl fmt::Display for ReadRight {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (group, resource) = self.collection();
-        write!(f, "list {resource}.{group}")
-    }
-}
 
 /// A client that the API server knows, and its rights.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]

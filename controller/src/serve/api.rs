@@ -25,7 +25,7 @@ use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 
 use super::{
     ServeState,
-    access::{AccessGuard, ReadRight, Visitor, bearer},
+    access::{AccessGuard, Visitor, bearer},
     changes::{GridBoard, GridFollower},
     fits::fits,
     grid::GridQuery,
@@ -33,6 +33,7 @@ use super::{
     places::{VisitorPlace, VisitorPlaces},
     plans::plans,
     problem::ApiProblem,
+    read_right::ReadRight,
 };
 use crate::{
     availability::{Availability, AvailabilityBy},

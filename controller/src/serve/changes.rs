@@ -19,10 +19,11 @@ use tokio::{
 };
 
 use super::{
-    access::{AccessGuard, ReadRight},
+    access::AccessGuard,
     grid::{GridAnswer, GridFilter},
     places::VisitorPlace,
     problem::ApiProblem,
+    read_right::ReadRight,
     revisions::Revisions,
 };
 use crate::{stock::NodeSummary, view::ClusterView};

@@ -13,8 +13,7 @@ use axum::{
 use hostler_cluster::{FigureReaders, ReaderVerdict};
 use hostler_process::FigureFormat;
 
-use super::{Audience, ServeState, access::bearer};
-use crate::metrics;
+use super::{Audience, ServeState, access::bearer, metrics};
 
 /// The route.
 pub(super) fn routes(state: ServeState, audience: Audience) -> Router {

@@ -13,12 +13,7 @@ use hostler_api::{
 use hostler_cli::output::API_VERSION;
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeSeq};
 
-use super::{
-    access::{ReadRight, Visitor},
-    labels::LabelTerms,
-    problem::ApiProblem,
-    revisions::NewEntries,
-};
+use super::{access::Visitor, labels::LabelTerms, problem::ApiProblem, read_right::ReadRight, revisions::NewEntries};
 use crate::{
     reports::ReportFreshness,
     stock::{NodeSummary, Tally},

@@ -1,46 +1,19 @@
 //! Answers `plan --controller`: like `plan` over a live cluster, from the controller's view.
 
-use std::collections::BTreeMap;
-
 use hostler_allocator::plan::{Change, PlanBoxes, PlanOptions};
-use serde::{Deserialize, Serialize};
 
 use super::{fits::told, problem::ApiProblem};
 use crate::{
     askers::ASKER_BOX,
     plan::{
-        FeatureGate, InputLayer, InputText, Manifests, PlanAnswer, PlanQuestion, asked_or_alone, features, version,
+        FeatureGate, InputLayer, InputText, Manifests, PlanAnswer, PlanFile, PlanQuestion, PlanRequest, asked_or_alone,
+        features, version,
     },
     view::ClusterView,
 };
 
 /// The most workloads and pods of one question. Others ask as well; a client with more reads the cluster itself.
 const MOST_SETS: usize = 32;
-
-/// A question.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub(crate) struct PlanRequest {
-    /// Manifests, with their names in messages. Their objects replace those of the cluster.
-    pub(crate) files: Vec<PlanFile>,
-    /// Changes that are made before planning, in their order.
-    pub(crate) what_if: Vec<String>,
-    /// The version of Kubernetes whose scheduler decides; by default the cluster's.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) kubernetes: Option<String>,
-    /// Feature gates that differ from that version's.
-    pub(crate) feature_gates: BTreeMap<String, bool>,
-}
-
-/// A text with manifests.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct PlanFile {
-    /// The file's name.
-    pub(crate) name: String,
-    /// YAML or JSON.
-    pub(crate) text: String,
-}
 
 /// Answers which pods fit where.
 pub(crate) fn plans(view: &ClusterView, request: &str) -> Result<PlanAnswer, ApiProblem> {

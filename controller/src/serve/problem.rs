@@ -11,7 +11,7 @@ use axum::{
 use hostler_cluster::ReviewError;
 use serde::Serialize;
 
-use super::access::ReadRight;
+use super::read_right::ReadRight;
 
 /// The reason why a question has no answer.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]

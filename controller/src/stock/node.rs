@@ -8,7 +8,7 @@ use hostler_api::{
     hardware::{AmountCounts, DeviceTotals},
 };
 
-use super::sums::Tally;
+use super::tally::{Tally, add_totals, subtract_totals};
 use crate::reports::{NodeReport, ReportFreshness, ReportedPool, ReportedRow};
 
 /// A node, and its devices.
@@ -151,7 +151,7 @@ fn add_cell(cells: &mut BTreeMap<Arc<DeviceKind>, NodeCell>, cell: NodeCell) {
     match cells.get_mut(&cell.kind) {
         Some(known) => {
             known.tally.add(&cell.tally);
-            super::sums::add_totals(&mut known.of_nobody, &cell.of_nobody);
+            add_totals(&mut known.of_nobody, &cell.of_nobody);
         }
         None => drop(cells.insert(cell.kind.clone(), cell)),
     }
@@ -216,7 +216,7 @@ impl NodeCell {
         totals.add(&group.counts);
         given.add(&group.given);
         let mut of_nobody = totals;
-        super::sums::subtract_totals(&mut of_nobody, &given);
+        subtract_totals(&mut of_nobody, &given);
         let amounts = group.amounts.iter().cloned().collect();
         let held_for = group.held_for.iter().cloned().collect();
         Self { kind: group.kind.clone(), tally: Tally { totals, amounts, held_for }, of_nobody }

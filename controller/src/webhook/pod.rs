@@ -7,7 +7,7 @@ use hostler_api::core::{PodResourceClaim, PodSpec};
 use hostler_cluster::{ApiClient, ApiFailure, Collection};
 use serde::Deserialize;
 
-use super::{repair::PodState, review::GeneratedClaim};
+use super::review::GeneratedClaim;
 use crate::hold::{
     OwnerPod,
     adapter::{PodOwner, controller_of},
@@ -22,6 +22,18 @@ pub(super) struct WebhookPod {
     pub(super) spec: PodSpec,
     /// The claims that were made for the pod.
     pub(super) made_claims: Vec<String>,
+}
+
+/// State of a pod, as far as it decides whether the pod may be deleted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct PodState {
+    /// The resourceVersion: another one is another state.
+    pub(super) version: String,
+    pub(super) phase: String,
+    pub(super) is_deleting: bool,
+    pub(super) has_node: bool,
+    /// True if the scheduler has looked at the pod, and found no place.
+    pub(super) is_refused: bool,
 }
 
 #[derive(Deserialize)]

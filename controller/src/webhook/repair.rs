@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use super::{
     decide::{WebhookFacts, value_of},
-    pod::WebhookPod,
+    pod::{PodState, WebhookPod},
     review::GeneratedClaim,
 };
 use crate::{hold::ReservationObject, view::ClusterView};
@@ -41,18 +41,6 @@ const GAPS: Doubling = Doubling::new(Duration::from_secs(30), Duration::from_sec
 const LONGEST_BASE: usize = 46;
 /// The most owners that are remembered. Beyond that no pod is made anew before an owner is forgotten.
 const MOST_OWNERS: usize = 1024;
-
-/// State of a pod, with the fields that decide if the pod may be deleted.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct PodState {
-    /// The resourceVersion: another version is another state.
-    pub(super) version: String,
-    pub(super) phase: String,
-    pub(super) is_deleting: bool,
-    pub(super) has_node: bool,
-    /// True if the scheduler has tried the pod, and found no node for it.
-    pub(super) is_refused: bool,
-}
 
 /// A claim without devices, and its pod.
 #[derive(Clone, Copy, Debug)]

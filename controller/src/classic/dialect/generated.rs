@@ -13,7 +13,7 @@ use hostler_api::{
 use serde_json::Value;
 use serde_path_to_error::deserialize;
 
-use super::parameters::{ReadParameters, own_key, unreadable};
+use super::read_parameters::{ReadParameters, own_key, unreadable};
 use crate::classic::model::{Parameters, ParametersKey};
 
 const CLAIM_KIND: &str = "ResourceClaimParameters";

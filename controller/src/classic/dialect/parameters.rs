@@ -1,20 +1,19 @@
 //! Parameters of both origins: hostler's own kinds, and those of 1.30.
 
 use hostler_api::classic::{
-    CLAIM_PARAMETERS_KIND, CLASS_PARAMETERS_KIND, ClaimParameters, ClassParameters, ClassicMeta, ParametersMistake,
-    check_configs,
+    CLAIM_PARAMETERS_KIND, CLASS_PARAMETERS_KIND, ClaimParameters, ClassParameters, check_configs,
 };
 use serde_json::Value;
 use serde_path_to_error::deserialize;
 
-use super::{ClassicDialect, generated};
-use crate::classic::model::{Parameters, ParametersKey};
+use super::{
+    ClassicDialect, generated,
+    read_parameters::{ReadParameters, own_key, unreadable},
+};
+use crate::classic::model::Parameters;
 
 /// Path of configurations in hostler's own kinds, and in a DeviceClass.
 pub(crate) const CONFIG: &str = "spec.config";
-
-/// Parameters under the name that claims or classes call them by, if they can be understood.
-pub(crate) type ReadParameters = (ParametersKey, Result<Box<Parameters>, ParametersMistake>);
 
 impl ClassicDialect {
     /// Returns parameters of one of the known kinds; `None` if the kind is none of them.
@@ -39,14 +38,4 @@ impl ClassicDialect {
             _ => generated::parameters(&self.driver, kind, object),
         }
     }
-}
-
-/// Returns the key with the name of the object itself.
-pub(super) fn own_key(group: &str, kind: &str, object: &Value) -> ParametersKey {
-    let metadata: ClassicMeta = super::read::read(&object["metadata"]).unwrap_or_default();
-    ParametersKey { group: group.to_owned(), kind: kind.to_owned(), namespace: metadata.namespace, name: metadata.name }
-}
-
-pub(super) fn unreadable(error: &serde_path_to_error::Error<serde_json::Error>) -> ParametersMistake {
-    ParametersMistake::new(error.path().to_string(), format!("{}; correct it", error.inner()))
 }

@@ -6,7 +6,7 @@ use hostler_api::{
 };
 
 use super::{
-    super::again::Attempt,
+    super::attempt::Attempt,
     world::{DirectWorld, devices_of},
 };
 use crate::{hold::ReservationObject, testkit::Fate};

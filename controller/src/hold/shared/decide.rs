@@ -15,6 +15,7 @@ use hostler_cluster::since_1970;
 use super::{
     context::{ObservedClaim, ReservePod, SharedContext, SharedStep, SharedWrite, WantedClaim},
     objects::{claim_key, new_claim, pod_key, reserve_pod},
+    release::{cleared, delete_pod},
     status::Stand,
 };
 use crate::{
@@ -221,7 +222,7 @@ impl SharedContext {
         if let Some(claim) = claims.iter().find(|claim| claim.is_pinned()) {
             let lost = || Stand::Lost(format!("another claim lost its devices{}", self.used_by(claim)));
             let is_unused = claim.users().is_empty();
-            return is_unused.then(|| Some(super::release::cleared(claim))).ok_or_else(lost);
+            return is_unused.then(|| Some(cleared(claim))).ok_or_else(lost);
         }
         match pod {
             None => {
@@ -262,10 +263,6 @@ impl SharedContext {
         let left = until.saturating_sub(self.now);
         (!left.is_zero()).then(|| left.max(SHORTEST_WAIT))
     }
-}
-
-pub(super) fn delete_pod(pod: &ReservePod) -> SharedWrite {
-    SharedWrite::DeletePod(pod.metadata.key(), pod.metadata.version())
 }
 
 /// Writes the entry with which the claim keeps its devices for the Reservation.

@@ -3,10 +3,7 @@
 
 use hostler_api::{few, resource::ResourceClaimConsumerReference};
 
-use super::{
-    context::{ObservedClaim, SharedContext, SharedWrite},
-    decide::delete_pod,
-};
+use super::context::{ObservedClaim, ReservePod, SharedContext, SharedWrite};
 use crate::claim_write::{ClaimWrite, DELETE_PROTECTION};
 
 /// Takes all devices from a claim without users. One write takes the devices and hostler's entry, since the controller
@@ -16,8 +13,12 @@ pub(super) fn cleared(claim: &ObservedClaim) -> SharedWrite {
     SharedWrite::Claim(ClaimWrite::Status(claim.written(), Box::default()))
 }
 
+pub(super) fn delete_pod(pod: &ReservePod) -> SharedWrite {
+    SharedWrite::DeletePod(pod.metadata.key(), pod.metadata.version())
+}
+
 impl SharedContext {
-    /// Returns the next write towards an empty Reservation; `None` where others have to act, or nothing is left.
+    /// Returns the next write towards nothing being kept; `None` where others have to do something, or nothing is left.
     pub(super) fn release(&self) -> Option<SharedWrite> {
         let mut asking = self.pods.values().filter(|pod| pod.metadata.is_made_for(&self.name)).peekable();
         if asking.peek().is_some() {

@@ -109,6 +109,18 @@ impl<'de> Visitor<'de> for PlacedVisitor {
     }
 }
 
+/// Number of the line on which `part` of `whole` begins.
+pub(super) fn line_at(whole: &str, part: &str) -> usize {
+    let start = (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize);
+    1 + whole.as_bytes()[..start.min(whole.len())].iter().filter(|byte| **byte == b'\n').count()
+}
+
+/// The parser's words; it appends a line that is one of the part that it was given.
+pub(super) fn without_place(error: &serde_json::Error) -> String {
+    let words = error.to_string();
+    words.rsplit_once(" at line ").map_or(words.clone(), |(words, _)| words.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

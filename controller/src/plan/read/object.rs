@@ -8,8 +8,7 @@ use serde_path_to_error::deserialize;
 
 use super::{
     document::DocumentText,
-    line::PlacedValue,
-    text::{line_at, without_place},
+    line::{PlacedValue, line_at, without_place},
 };
 
 /// An object that was not parsed yet.

@@ -9,6 +9,7 @@ use serde_json::{Value, value::RawValue};
 use super::{
     InputProblem, InputText,
     document::{DocumentText, documents},
+    line::{line_at, without_place},
     list::{ListText, list},
     object::{Inherited, ObjectContent, ObjectPlace, RawObject},
 };
@@ -105,18 +106,6 @@ fn json<'a>(text: &'a str, into: &mut Contents<'a>) -> Option<(serde_json::Error
             Err(error) => return Some((error, values.byte_offset())),
         }
     }
-}
-
-/// Number of the line on which `part` of `whole` begins.
-pub(super) fn line_at(whole: &str, part: &str) -> usize {
-    let start = (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize);
-    1 + whole.as_bytes()[..start.min(whole.len())].iter().filter(|byte| **byte == b'\n').count()
-}
-
-/// The parser's message without its place, which counts lines in the part that the parser was given.
-pub(super) fn without_place(error: &serde_json::Error) -> String {
-    let words = error.to_string();
-    words.rsplit_once(" at line ").map_or(words.clone(), |(words, _)| words.to_owned())
 }
 
 fn yaml<'a>(document: &DocumentText<'a>) -> Result<ObjectContent<'a>, Vec<ManifestFinding>> {

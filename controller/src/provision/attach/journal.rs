@@ -25,25 +25,25 @@ pub(in crate::provision) struct AttachJournal {
 
 impl AttachJournal {
     /// Reads the plan from a request. A text that another writer put there is no plan.
-    pub(super) fn of(request: &SeenRequest) -> Self {
+    pub(in crate::provision) fn of(request: &SeenRequest) -> Self {
         let text = request.status.provisioning_class_details.get(ATTACH);
         text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
     }
 
-    pub(super) fn with(self, steps: Vec<AttachStep>) -> Self {
+    pub(in crate::provision) fn with(self, steps: Vec<AttachStep>) -> Self {
         Self { steps, back: None, ..self }
     }
 
-    pub(super) fn taken_back(self, why: String) -> Self {
+    pub(in crate::provision) fn taken_back(self, why: String) -> Self {
         Self { back: Some(why), ..self }
     }
 
-    pub(super) fn done(self) -> Self {
+    pub(in crate::provision) fn done(self) -> Self {
         let planned = u32::try_from(self.steps.len()).unwrap_or(u32::MAX);
         Self { from: self.from.saturating_add(planned), ..Self::default() }
     }
 
-    pub(super) fn steps(&self) -> &[AttachStep] {
+    pub(in crate::provision) fn steps(&self) -> &[AttachStep] {
         &self.steps
     }
 
@@ -57,14 +57,17 @@ impl AttachJournal {
     }
 
     /// Returns the steps with their tokens.
-    pub(super) fn orders<'a>(&'a self, request: &'a SeenRequest) -> impl Iterator<Item = AttachOrder> + 'a {
+    pub(in crate::provision) fn orders<'a>(
+        &'a self,
+        request: &'a SeenRequest,
+    ) -> impl Iterator<Item = AttachOrder> + 'a {
         (self.from..).zip(&self.steps).map(|(index, step)| AttachOrder {
             token: AttachToken { request: request.uid().to_owned(), index },
             step: step.clone(),
         })
     }
 
-    pub(super) fn text(&self) -> String {
+    pub(in crate::provision) fn text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 }

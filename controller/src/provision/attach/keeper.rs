@@ -128,7 +128,7 @@ impl AttachKeeper {
     }
 
     /// Returns the devices that are attached for a request; `None` while they are unknown.
-    pub(super) fn of(&self, uid: &str) -> Option<Vec<&AttachedDevice>> {
+    pub(in crate::provision) fn of(&self, uid: &str) -> Option<Vec<&AttachedDevice>> {
         self.is_known().then(|| self.all().filter(|it| it.token.request == uid).collect())
     }
 
@@ -147,7 +147,7 @@ impl AttachKeeper {
     }
 
     /// Returns the reason why the last call with this token failed.
-    pub(super) fn failure(&self, token: &AttachToken) -> Option<&AttachFailure> {
+    pub(in crate::provision) fn failure(&self, token: &AttachToken) -> Option<&AttachFailure> {
         self.failures.get(token).map(|failure| &failure.why)
     }
 

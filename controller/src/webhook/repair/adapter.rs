@@ -27,13 +27,13 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 
-use super::{PodState, Repair, RepairPace, WaitingPod, candidates, is_left_over, repair};
+use super::{Repair, RepairPace, WaitingPod, candidates, is_left_over, repair};
 use crate::{
     config::{MeantVerb, SwitchMode},
     view::ClusterView,
     webhook::{
         decide::WebhookFacts,
-        pod::{WebhookPod, pod_and_state},
+        pod::{PodState, WebhookPod, pod_and_state},
         review::{GeneratedClaim, ReviewedClaim},
         status::{WebhookPhase, WebhookStatus},
     },

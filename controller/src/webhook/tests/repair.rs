@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::claims::{claim_of, pod, question, reservation, view, web};
 use crate::webhook::{
     decide::WebhookFacts,
-    pod::WebhookPod,
-    repair::{PodState, Repair, RepairPace, WaitingPod, candidates, is_left_over, repair},
+    pod::{PodState, WebhookPod},
+    repair::{Repair, RepairPace, WaitingPod, candidates, is_left_over, repair},
 };
 
 fn refused() -> PodState {

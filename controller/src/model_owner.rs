@@ -3,8 +3,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use hostler_api::Chain;
-use hostler_cluster::{ApiClient, Backoff, FollowEvent, RawObject};
+use hostler_allocator::plan::PlanOptions;
+use hostler_api::{Chain, KubernetesVersion};
+use hostler_cluster::{ApiClient, ApiFailure, Backoff, FollowEvent, RawObject};
 use hostler_process::Tasks;
 use hostler_reconcile::ReflectorEvent;
 use tokio::{
@@ -13,7 +14,6 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use super::plan_options;
 use crate::{
     config::CapabilitiesConfig,
     model::{ClusterEvent, ClusterModel, ModelCommand, ObservedKind, SeenObject},
@@ -189,4 +189,25 @@ impl ModelOwner {
         (self.due, self.last) = (None, Some(Instant::now()));
         self.view_tx.send_replace(Arc::new(self.model.view()));
     }
+}
+
+/// Watches a cluster for a command that only looks; as long as the tasks are there.
+pub(crate) async fn follow(client: ApiClient) -> Result<(Tasks, watch::Receiver<Arc<ClusterView>>), ApiFailure> {
+    let (tasks, _) = Tasks::new();
+    client.version().await?;
+    let watches = Watches::start(&client, &tasks);
+    let (view_rx, _) = start(client, watches, CapabilitiesConfig::default(), &tasks);
+    Ok((tasks, view_rx))
+}
+
+/// Returns the planner's options for this cluster: its scheduler, or of those that are known the one most like it.
+async fn plan_options(client: &ApiClient) -> Result<PlanOptions, ApiFailure> {
+    let minor = client.minor_release().await?;
+    let is_older = |version: &&KubernetesVersion| {
+        let known = version.as_str().split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok());
+        known.is_some_and(|known| known <= minor)
+    };
+    let [oldest, ..] = KubernetesVersion::ALL;
+    let version = KubernetesVersion::ALL.iter().rfind(is_older).copied().unwrap_or(oldest);
+    Ok(PlanOptions { version, ..PlanOptions::default() })
 }

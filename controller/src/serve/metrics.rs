@@ -5,9 +5,10 @@ use std::sync::atomic::Ordering;
 use hostler_api::hardware::DeviceState;
 use prometheus_client::{encoding::text::encode, metrics::family::Family, metrics::gauge::Gauge, registry::Registry};
 
+use super::ServeState;
 use crate::{
     availability::class_figures, classic::adapter::ClassicStatus, hold::adapter::HoldStatus,
-    provision::adapter::ProvisionStatus, serve::ServeState, webhook::WebhookFigures,
+    provision::adapter::ProvisionStatus, webhook::WebhookFigures,
 };
 
 type ClassGauge = Family<Vec<(&'static str, String)>, Gauge>;
@@ -16,7 +17,7 @@ type WriteGauge = Family<[(&'static str, &'static str); 2], Gauge>;
 type KindGauge = Family<[(&'static str, &'static str); 1], Gauge>;
 
 /// Writes all figures, in OpenMetrics.
-pub(crate) fn exposition(state: &ServeState) -> String {
+pub(super) fn exposition(state: &ServeState) -> String {
     let view = state.view_rx.borrow().clone();
     let mut registry = Registry::with_prefix("hostler_controller");
     let (objects, poisoned) = (KindGauge::default(), KindGauge::default());

@@ -7,13 +7,13 @@ use hostler_api::provisioning::{
     PROVISIONING_FINALIZER, ProvisioningConditionType as Type, ProvisioningReason as Reason,
 };
 
-use super::{ATTACH, AttachCall, AttachJournal, AttachKeeper, AttachPlan, journal::live};
-use crate::provision::{
-    booking::made_for,
+use super::{
+    attach::{ATTACH, AttachCall, AttachJournal, AttachKeeper, AttachOrder, AttachPlan, live},
+    booked::made_for,
     check::CheckVerdict,
     clock::ProvisionMoment,
     context::{Keeping, ProvisionContext},
-    decide::{Decision, is_over},
+    decision::{Decision, is_over},
     memory::RequestMemory,
     messages,
     objects::SeenRequest,
@@ -25,20 +25,20 @@ use crate::provision::{
 const SEEN_BY: Duration = Duration::from_secs(120);
 
 /// The inputs of a decision about steps.
-pub(in crate::provision) struct StepDecision<'a> {
-    pub(in crate::provision) request: &'a SeenRequest,
-    pub(in crate::provision) journal: AttachJournal,
-    pub(in crate::provision) keeper: &'a AttachKeeper,
-    pub(in crate::provision) cx: &'a ProvisionContext<'a>,
-    pub(in crate::provision) now: ProvisionMoment,
+pub(super) struct StepDecision<'a> {
+    pub(super) request: &'a SeenRequest,
+    pub(super) journal: AttachJournal,
+    pub(super) keeper: &'a AttachKeeper,
+    pub(super) cx: &'a ProvisionContext<'a>,
+    pub(super) now: ProvisionMoment,
     /// The time at which the request expires.
-    pub(in crate::provision) ends: Duration,
+    pub(super) ends: Duration,
 }
 
 impl StepDecision<'_> {
     /// Attaches the next device. When all are attached and seen, the request is planned as if its devices had always
     /// been there.
-    pub(in crate::provision) fn attach(
+    pub(super) fn attach(
         &self,
         decision: &mut Decision,
         sets: Result<Vec<PodSet>, String>,
@@ -54,8 +54,7 @@ impl StepDecision<'_> {
             return self.back(decision, "what was to be attached for it took longer than it is of use".to_owned());
         }
         let Some(listed) = keeper.of(request.uid()) else { return };
-        let is_there =
-            |order: &super::AttachOrder| listed.iter().any(|it| it.token == order.token && it.step == order.step);
+        let is_there = |order: &AttachOrder| listed.iter().any(|it| it.token == order.token && it.step == order.step);
         let (there, missing): (Vec<_>, Vec<_>) = self.journal.orders(request).partition(is_there);
         if !there.is_empty() {
             self.say_attaching(decision, there.len());
@@ -88,12 +87,7 @@ impl StepDecision<'_> {
     }
 
     /// Detaches every device of the request, the last one first, and then answers no.
-    pub(in crate::provision) fn detach(
-        &self,
-        decision: &mut Decision,
-        memory: &mut RequestMemory,
-        parameters: &RequestParameters,
-    ) {
+    pub(super) fn detach(&self, decision: &mut Decision, memory: &mut RequestMemory, parameters: &RequestParameters) {
         let why = self.journal.back().unwrap_or_default().to_owned();
         if made_for(self.request, self.cx.reservations).any(|it| !it.status.phase.is_over()) {
             // Reservations are deleted first: a kept device cannot be detached.
@@ -113,7 +107,7 @@ impl StepDecision<'_> {
     }
 
     /// Writes down that all devices are to be detached, before the first one is.
-    pub(in crate::provision) fn back(&self, decision: &mut Decision, why: String) {
+    pub(super) fn back(&self, decision: &mut Decision, why: String) {
         back(decision, self.journal.clone(), why);
     }
 
@@ -139,7 +133,7 @@ fn back(decision: &mut Decision, journal: AttachJournal, why: String) {
 
 impl Decision {
     /// Writes the plan down: first our finalizer, then the steps.
-    pub(in crate::provision) fn plan_steps(&mut self, request: &SeenRequest, plan: &AttachPlan) {
+    pub(super) fn plan_steps(&mut self, request: &SeenRequest, plan: &AttachPlan) {
         if !is_held(request) {
             self.finalizers = Some(with_own(request));
             return;
@@ -150,7 +144,7 @@ impl Decision {
     }
 
     /// Detaches all devices of a request, since they could not be kept. Returns false if nothing was attached for it.
-    pub(in crate::provision) fn takes_back(&mut self, request: &SeenRequest, why: &str) -> bool {
+    pub(super) fn takes_back(&mut self, request: &SeenRequest, why: &str) -> bool {
         let journal = live(request);
         if let Some(journal) = journal.clone() {
             back(self, journal, why.to_owned());
@@ -159,7 +153,7 @@ impl Decision {
     }
 
     /// Detaches rests of earlier plans, and removes our finalizer when everything that is attached is promised.
-    pub(in crate::provision) fn clear(
+    pub(super) fn clear(
         &mut self,
         request: &SeenRequest,
         memory: &RequestMemory,
@@ -184,7 +178,7 @@ impl Decision {
 }
 
 /// Returns true if our finalizer holds the request.
-pub(in crate::provision) fn is_held(request: &SeenRequest) -> bool {
+pub(super) fn is_held(request: &SeenRequest) -> bool {
     request.finalizers.iter().any(|it| it == PROVISIONING_FINALIZER)
 }
 
