@@ -98,7 +98,7 @@ impl ListFormat {
 /// Columns of a table.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum TableWidth {
-    /// As many as fit on most screens.
+    /// The columns that fit on most screens.
     Narrow,
     /// All.
     Wide,

@@ -47,8 +47,11 @@ impl<E: fmt::Display + From<io::Error>> Watch<E> {
         mut show: impl FnMut(T) -> io::Result<()>,
     ) -> Result<(), E> {
         show(fetch()?)?;
+        if !self.args.watch {
+            return Ok(());
+        }
         let mut is_away = false;
-        while self.args.watch {
+        loop {
             wait();
             if is_output_gone() {
                 return Ok(());
@@ -67,7 +70,6 @@ impl<E: fmt::Display + From<io::Error>> Watch<E> {
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
     }
 }
 
