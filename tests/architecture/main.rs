@@ -576,7 +576,7 @@ fn second_copies(source: &Source) -> Vec<String> {
 /// Messages are for people: state that a program needs is in fields.
 #[test]
 fn no_message_is_read_back() {
-    let broken: Vec<String> = sources().iter().flat_map(read_messages).collect();
+    let broken: Vec<String> = sources().iter().filter(|source| !source.is_test).flat_map(read_messages).collect();
     assert_none(&broken);
     let source = |text: &str| Source::new("src/a.rs", text);
     for read in ["it.message.contains(\"x\")", "message.trim_end_matches('.')", "known.message == text"] {

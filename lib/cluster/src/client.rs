@@ -23,14 +23,12 @@ use tokio::{sync::watch, time::timeout};
 
 use crate::{
     ApiFailure, ApiPatience, CallError, Collection, ConnectError, CredentialsSource, LastingRefusals, ObjectVersion,
-    StatusError,
     collection::encoded,
     connection::ApiConnector,
-    failure::Status,
     protobuf::{self, ProtobufObject},
 };
 
-use self::request::{ApiRequest, JSON, PatchKind};
+use self::request::{ApiRequest, JSON, PatchKind, refusal};
 
 /// Objects in a page of a list. The largest slices have 60 KB: 15 MB come well within the time of a call.
 pub(crate) const LIST_PAGE: u32 = 250;
@@ -479,15 +477,6 @@ async fn succeeded(answer: Response<Incoming>) -> Result<Incoming, CallError> {
     let retry_after = answer.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
     let body = answer.into_body().collect().await?.to_bytes();
     Err(CallError::Status(refusal(code.as_u16(), retry_after, &body)))
-}
-
-/// Reads a refusal. Some proxies have words of their own.
-fn refusal(code: u16, retry_after: Option<u64>, body: &[u8]) -> StatusError {
-    let said = protobuf::refusal(body).or_else(|| serde_json::from_slice(body).ok()).unwrap_or_else(|| {
-        let text = String::from_utf8_lossy(body);
-        Status { message: text.trim().to_owned(), ..Status::default() }
-    });
-    StatusError::new(code, retry_after, said)
 }
 
 pub(crate) async fn within<T>(

@@ -36,7 +36,6 @@ fn types() -> Types {
     let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src");
     let folder = fs::read_dir(source.join("hardware")).unwrap().map(|entry| entry.unwrap().path());
     let others = [
-        "classic/grant.rs",
         "classic/parameters.rs",
         "core/toleration.rs",
         "reservation.rs",

@@ -1,4 +1,4 @@
-//! Requests: the verbs of the API as methods, headers and bodies.
+//! Requests: the verbs of the API as methods, headers and bodies; and the answers that refuse them.
 
 use hyper::{
     Method, Request,
@@ -7,7 +7,7 @@ use hyper::{
 };
 use serde_json::json;
 
-use crate::ObjectVersion;
+use crate::{ObjectVersion, StatusError, failure::Status, protobuf};
 
 /// Media type of nearly all answers.
 pub(super) const JSON: &str = "application/json";
@@ -72,4 +72,13 @@ pub(super) fn delete(path: &str, ObjectVersion { uid, resource_version }: &Objec
 
 fn with_body(method: Method, path: &str, media_type: &str, body: Vec<u8>) -> ApiRequest {
     Request::builder().method(method).uri(path).header(ACCEPT, JSON).header(CONTENT_TYPE, media_type).body(body)
+}
+
+/// Reads a refusal. Some proxies have words of their own.
+pub(super) fn refusal(code: u16, retry_after: Option<u64>, body: &[u8]) -> StatusError {
+    let said = protobuf::refusal(body).or_else(|| serde_json::from_slice(body).ok()).unwrap_or_else(|| {
+        let text = String::from_utf8_lossy(body);
+        Status { message: text.trim().to_owned(), ..Status::default() }
+    });
+    StatusError::new(code, retry_after, said)
 }
