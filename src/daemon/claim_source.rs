@@ -120,9 +120,7 @@ impl ClaimSource {
     /// Watches the pods of this node, where there is a cluster that has any.
     pub(super) fn pods(&self, config: &DaemonConfig, metrics: &Metrics, tasks: &Tasks) -> PodsReader {
         match self {
-            Self::Kubernetes(cluster) if config.cluster.watch_pods => {
-                pods::start(cluster.clone(), metrics.clone(), tasks)
-            }
+            Self::Kubernetes(cluster) if config.cluster.watch_pods => pods::start(cluster, metrics.clone(), tasks),
             _ => watch::channel(PodsOfNode::Unwatched).1,
         }
     }

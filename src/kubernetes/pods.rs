@@ -38,10 +38,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 const LONGEST_REFUSED_PAUSE: Duration = Duration::from_secs(600);
 
 /// Starts the watch. It waits for the API server as long as it takes.
-pub fn start(cluster: ClusterNode, metrics: Metrics, tasks: &Tasks) -> PodsReader {
+pub fn start(cluster: &ClusterNode, metrics: Metrics, tasks: &Tasks) -> PodsReader {
     let unheard = PodsOfNode::Unknown("the API server has not answered yet".to_owned());
     let (pods_tx, pods_rx) = watch::channel(unheard);
-    let watcher = PodWatcher { watch: pod_watch(&cluster), metrics, word: LatestWord::new(pods_tx) };
+    let watcher = PodWatcher { watch: pod_watch(cluster), metrics, word: LatestWord::new(pods_tx) };
     let stop = tasks.stop_token();
     tasks.service("pods", async move {
         tokio::select! {

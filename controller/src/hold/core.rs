@@ -226,15 +226,8 @@ impl HoldCore {
                 self.writes.object_gone(&HoldTarget::NodeFences(node));
                 self.decide_about_values(&values);
             }
-            HoldEvent::Rule(rule) => {
-                let name = rule.name.clone();
-                self.cluster.rules.insert(name.clone(), rule);
-                self.rule_changed(name);
-            }
-            HoldEvent::RuleGone(name) => {
-                self.cluster.rules.remove(&name);
-                self.rule_changed(name);
-            }
+            HoldEvent::Rule(rule) => self.rule_seen(rule),
+            HoldEvent::RuleGone(name) => self.rule_gone(name),
             // Each list of all claims names all of them again: pods of known claims are not read anew.
             HoldEvent::Claim(claim) if self.cluster.is_known(&claim) => {}
             HoldEvent::Claim(claim) => {

@@ -9,7 +9,7 @@ use super::{
     context::Timer,
     core::{HoldCore, PLAN_DELAY, READ_AGAIN},
     known::PodReading,
-    objects::{NodeFences, OwnerPod, PublishedSlice, ReservationObject, device_key},
+    objects::{FenceRule, NodeFences, OwnerPod, PublishedSlice, ReservationObject, device_key},
     placeholder::placeholder_name,
     published::PoolName,
     reservation::Reservation,
@@ -106,7 +106,18 @@ impl HoldCore {
         }
     }
 
-    pub(super) fn rule_changed(&mut self, name: String) {
+    pub(super) fn rule_seen(&mut self, rule: FenceRule) {
+        let name = rule.name.clone();
+        self.cluster.rules.insert(name.clone(), rule);
+        self.rule_changed(name);
+    }
+
+    pub(super) fn rule_gone(&mut self, name: String) {
+        self.cluster.rules.remove(&name);
+        self.rule_changed(name);
+    }
+
+    fn rule_changed(&mut self, name: String) {
         self.writes.object_changed(&HoldTarget::Rule(name.clone()));
         self.queue.now(DecisionTopic::Rule(name));
         self.decide_about_all();

@@ -57,7 +57,7 @@ impl HoldCore {
         self.questions.last += 1;
         self.questions.open = Some(self.questions.last);
         self.questions.asked_at = now;
-        let question = question(&self.context(), self.questions.last, waiting, candidates);
+        let question = question(&self.context(), self.questions.last, &waiting, candidates);
         self.commands.push(HoldCommand::Plan(Box::new(question)));
     }
 
@@ -188,7 +188,7 @@ impl HoldCore {
     }
 }
 
-fn question(cx: &Context<'_>, number: u64, waiting: Vec<CandidateKey>, candidates: Vec<HoldCandidate>) -> HoldQuestion {
+fn question(cx: &Context<'_>, number: u64, waiting: &[CandidateKey], candidates: Vec<HoldCandidate>) -> HoldQuestion {
     let settings = cx.settings;
     let promised_to_others = taken(cx, waiting.iter());
     let of_candidates = taken(cx, candidates.iter().map(|candidate| &candidate.asked));

@@ -72,10 +72,9 @@ macro_rules! model_kind {
             }
 
             fn meta(&self) -> $crate::testkit::ModelMeta {
-                $crate::testkit::ModelMeta {
-                    $($meta: self.$($field).+.clone(),)*
-                    ..$crate::testkit::ModelMeta::default()
-                }
+                let meta = $crate::testkit::ModelMeta::default();
+                $(let meta = $crate::testkit::ModelMeta { $meta: self.$($field).+.clone(), ..meta };)*
+                meta
             }
 
             fn set_meta(&mut self, meta: $crate::testkit::ModelMeta) {

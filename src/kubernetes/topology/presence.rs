@@ -38,7 +38,7 @@ async fn follow(cluster: &ClusterNode, metrics: &Metrics, gone_tx: &watch::Sende
             Ok(FollowEvent::ListEnded) if is_listed => {}
             // Also right after the start, when it may have been exported already: a second export of the same writes
             // nothing.
-            Ok(FollowEvent::ListEnded | FollowEvent::Deleted(_)) => drop(gone_tx.send_replace(())),
+            Ok(FollowEvent::ListEnded | FollowEvent::Deleted(_)) => gone_tx.send_replace(()),
             Ok(FollowEvent::Applied(_) | FollowEvent::UpToDate) => {}
             Err(failure) => {
                 debug!(error = %Chain(&failure), "the watch of the exported topology has ended");

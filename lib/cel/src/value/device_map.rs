@@ -62,7 +62,7 @@ impl<'a> DeviceMap<'a> {
 
     /// Result of a lookup by a key that is no text.
     pub(crate) fn without_key(&self) -> Option<Value<'a>> {
-        matches!(self, Self::Domains(..)).then(|| Value::empty_map())
+        matches!(self, Self::Domains(..)).then(Value::empty_map)
     }
 
     pub(crate) fn contains(&self, key: &Shared<'a, str>) -> bool {
