@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::facts::MachineFact;
 
-/// What happened to a subject.
+/// The kind of a change of a subject.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum SubjectChange {

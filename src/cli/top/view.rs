@@ -1,4 +1,4 @@
-//! What a page shows.
+//! The content of a page: hardware, loads and the chosen table.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use crate::{cli::picture::legend::HolderGrouping, usage::holders::MachineUsage};
 
-/// Which table stands below the machine, and whose letters are in it.
+/// The table below the machine; it decides what letters stand for.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
 pub(super) enum TopTable {
     /// One line and letter for each claim
@@ -36,7 +36,7 @@ impl TopTable {
     }
 }
 
-/// What a page shows.
+/// The content of a page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PageView<'a> {
     pub(super) usage: &'a MachineUsage,
