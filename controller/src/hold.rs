@@ -11,6 +11,7 @@
 //! ```
 
 pub(crate) mod adapter;
+mod answering;
 mod asked;
 mod budgets;
 mod candidates;
@@ -34,7 +35,6 @@ mod objects;
 mod parts;
 mod placeholder;
 mod placeholders;
-mod planned;
 mod planning;
 mod pods;
 mod preempting;

@@ -42,6 +42,7 @@ mod parameters;
 mod plan_hash;
 mod room;
 mod shape;
+mod splits;
 mod status;
 mod steps;
 mod toleration;

@@ -113,6 +113,13 @@ impl<'a> Context<'a> {
         self.push(Effect::DecideAfter(delay, topic));
     }
 
+    /// Stops a timer that runs.
+    pub(super) fn stop(&mut self, timer: Timer) {
+        if self.timers.0.contains_key(&timer) {
+            self.push(Effect::Stop(timer));
+        }
+    }
+
     /// Returns the time since a timer was started, and starts it if it does not run.
     pub(super) fn age(&mut self, timer: Timer) -> Duration {
         match self.timers.0.get(&timer) {

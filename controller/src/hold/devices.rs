@@ -94,7 +94,7 @@ fn state_of_victims(cx: &mut Context<'_>, reservation: &Reservation, device: &Re
         return State::Lost;
     }
     if cx.is_closed_for(reservation, &key) {
-        cx.push(Effect::Stop(Timer::Amiss(reservation.object.name.clone(), key)));
+        cx.stop(Timer::Amiss(reservation.object.name.clone(), key));
         return State::Fencing;
     }
     let state = state_after_grace(cx, reservation, &key, State::Fencing);
@@ -111,11 +111,16 @@ fn check_closed(cx: &mut Context<'_>, reservation: &Reservation, devices: &mut [
     let is_checked = |device: &&ReservedDevice| device.state == State::Fencing && device.owner.is_none();
     let closing: BTreeSet<DeviceKey> = devices.iter().filter(is_checked).map(device_key).collect();
     if closing.is_empty() || !closing.iter().all(|key| cx.is_closed_for(reservation, key)) {
-        return cx.push(Effect::Check(name, None));
+        return if reservation.check.is_some() {
+            cx.push(Effect::Check(name, None))
+        };
     }
     let known = reservation.check.as_ref().filter(|check| check.devices == closing);
-    let check = known.cloned().unwrap_or(ClosedCheck { devices: closing, since: cx.now, list: None });
-    cx.push(Effect::Check(name.clone(), Some(check.clone())));
+    let new = ClosedCheck { devices: closing.clone(), since: cx.now, list: None };
+    if known.is_none() {
+        cx.push(Effect::Check(name.clone(), Some(new.clone())));
+    }
+    let check = known.unwrap_or(&new);
     let age = cx.now.saturating_sub(check.since);
     if age < cx.settings.settle {
         cx.decide_after(cx.settings.settle - age, DecisionTopic::Reservation(name));

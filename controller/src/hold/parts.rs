@@ -15,7 +15,7 @@ use hostler_api::{
 
 use super::{
     closed::rule_name,
-    context::{Context, Effect, Timer},
+    context::{Context, Timer},
     holders::{ClaimOwnership, ownership},
     objects::{AllocatedClaim, Amounts, DeviceKey, device_key, owner_of_first_pod},
     placeholder::{has_part, placeholder_name},
@@ -155,7 +155,7 @@ pub(super) fn is_part_closed(
 ) -> bool {
     let timer = Timer::Accounted(placeholder_name(&device.share_id));
     if !is_accounted(cx, device) {
-        cx.push(Effect::Stop(timer));
+        cx.stop(timer);
         return true;
     }
     let age = cx.age(timer);
@@ -196,7 +196,7 @@ pub(super) fn is_asked_for(cx: &mut Context<'_>, reservation: &Reservation) -> O
 pub(super) fn is_closed_for_all(cx: &mut Context<'_>, reservation: &Reservation, device: &ReservedDevice) -> bool {
     let (key, settle) = (device_key(device), cx.settings.settle);
     if !cx.is_closed_for(reservation, &key) {
-        cx.push(Effect::Stop(Timer::PartClosed(key)));
+        cx.stop(Timer::PartClosed(key));
         return false;
     }
     let age = cx.age(Timer::PartClosed(key));

@@ -113,61 +113,19 @@ pub(crate) struct HoldAnswer {
 }
 
 /// A candidate in the planner's terms.
+#[derive(Clone)]
 pub(super) struct PlannedCandidate<'a> {
     pub(super) candidate: &'a HoldCandidate,
     pub(super) set: PodSet,
     /// Specs of the claims, by their names in the pod.
     specs: BTreeMap<String, ResourceClaimSpec>,
     /// True if the candidate asks for parts of devices.
-    wants_parts: bool,
+    pub(super) wants_parts: bool,
     /// The limits of work and time of all namespaces.
     pub(super) boxes: &'a RefCell<PlanBoxes>,
 }
 
 impl HoldQuestion {
-    /// Asks the planner. Each candidate that gets devices leaves the rest to the candidates behind it.
-    pub(crate) fn run(&self, snapshot: &Snapshot) -> HoldAnswer {
-        let (mut facts, quotas) = (snapshot.facts().clone(), snapshot.facts().quota_book());
-        let boxes = RefCell::new(PlanBoxes::for_each_namespace(self.asker_box));
-        let candidates: Vec<PlannedCandidate<'_>> =
-            self.candidates.iter().map(|candidate| planned_candidate(candidate, &mut facts, &boxes)).collect();
-        let unclosable = self.closing.unclosable();
-        let (mut taken, mut promised) = (self.taken.clone(), self.promised.clone());
-        let (mut found, mut open) = (Vec::new(), Vec::new());
-        for candidate in &candidates {
-            let shared = self.shared.iter().filter(|_| !candidate.wants_parts).cloned();
-            let devices = self.found_as_planned(&facts, candidate, &taken.iter().cloned().chain(shared).collect());
-            let devices = devices.filter(|_| candidate.promise(&quotas, &mut promised).is_ok());
-            match devices {
-                Some(devices) => {
-                    taken.extend(devices.iter().map(device_key));
-                    found.push((candidate.candidate.asked.clone(), Ok(devices)));
-                }
-                None => open.push(candidate),
-            }
-        }
-        for group in groups(open) {
-            let own = || group.iter().flat_map(|candidate| &candidate.candidate.parts);
-            let shared = self.shared.iter().filter(|_| group.iter().all(|candidate| !candidate.wants_parts)).cloned();
-            let mut taken_here: BTreeSet<DeviceKey> = taken.iter().cloned().chain(shared).collect();
-            taken_here.retain(|key| own().all(|part| device_key(&part.device) != *key));
-            add_promised(&mut facts, &(&taken_here | &unclosable), own());
-            let plans = self.plan_together(&snapshot.with(facts.clone()), &group, &taken_here, &quotas);
-            for (candidate, plan) in group.into_iter().zip(plans) {
-                let devices = plan.and_then(|plan| self.found(candidate, &plan, &taken_here));
-                let devices = devices.or_else(|none| match none.is_hopeless {
-                    true => Err(none),
-                    false => self.found_otherwise(&mut facts, candidate, &taken_here, &unclosable, none),
-                });
-                let devices = devices.and_then(|devices| candidate.promise(&quotas, &mut promised).map(|()| devices));
-                taken_here.extend(devices.iter().flatten().map(device_key));
-                taken.extend(devices.iter().flatten().map(device_key));
-                found.push((candidate.candidate.asked.clone(), devices));
-            }
-        }
-        HoldAnswer { number: self.number, found }
-    }
-
     /// An answer without any result: the thread that should answer has ended.
     pub(crate) fn unanswered(number: u64) -> HoldAnswer {
         HoldAnswer { number, found: Vec::new() }
@@ -180,7 +138,7 @@ impl HoldQuestion {
 
     /// Makes one plan for all candidates. A candidate that does not fit as a whole, or cannot keep what it would get,
     /// leaves those devices to the others.
-    fn plan_together(
+    pub(super) fn plan_together(
         &self,
         snapshot: &Snapshot,
         candidates: &[&PlannedCandidate<'_>],
@@ -218,7 +176,7 @@ impl HoldQuestion {
 
     /// Returns devices that pods leave, where the candidate may have them; else the reason. The reason names devices
     /// that cannot be closed where only those are left.
-    fn found_otherwise(
+    pub(super) fn found_otherwise(
         &self,
         facts: &mut ClusterFacts,
         candidate: &PlannedCandidate<'_>,
@@ -324,6 +282,11 @@ impl HoldQuestion {
 }
 
 impl PlannedCandidate<'_> {
+    /// True if devices were planned for the candidate.
+    pub(super) fn has_plan(&self) -> bool {
+        !self.candidate.planned.is_empty()
+    }
+
     /// Pods whose devices the candidate may have.
     pub(super) fn victims(&self) -> &[Victim] {
         &self.candidate.victims
@@ -349,7 +312,11 @@ impl PlannedCandidate<'_> {
     }
 
     /// Promises the candidate its devices, if quotas allow that beside the promises to others by the same plan.
-    fn promise(&self, quotas: &QuotaBook<'_>, promised: &mut BTreeMap<String, QuotaAmounts>) -> Result<(), NoDevices> {
+    pub(super) fn promise(
+        &self,
+        quotas: &QuotaBook<'_>,
+        promised: &mut BTreeMap<String, QuotaAmounts>,
+    ) -> Result<(), NoDevices> {
         if let Some(none) = self.quota_problem(quotas, promised) {
             return Err(none);
         }
@@ -359,23 +326,13 @@ impl PlannedCandidate<'_> {
         Ok(())
     }
 
-    pub(super) fn hopeless(&self) -> Option<String> {
+    fn hopeless(&self) -> Option<String> {
         hopeless(&self.candidate.template.spec, &self.specs, self.candidate.asked.replicas.len())
     }
 }
 
-/// Groups of candidates that are planned together: candidates that keep whole devices need others than those that keep
-/// parts, and each candidate that keeps parts already may have further parts of its devices.
-fn groups<'w, 'a>(candidates: Vec<&'w PlannedCandidate<'a>>) -> Vec<Vec<&'w PlannedCandidate<'a>>> {
-    let (alone, others): (Vec<_>, Vec<_>) =
-        candidates.into_iter().partition(|candidate| !candidate.candidate.parts.is_empty());
-    let (parts, wholes): (Vec<_>, Vec<_>) = others.into_iter().partition(|candidate| candidate.wants_parts);
-    let all = [wholes, parts].into_iter().chain(alone.into_iter().map(|candidate| vec![candidate]));
-    all.filter(|group| !group.is_empty()).collect()
-}
-
 /// The candidate in the planner's terms; the claims that it needs are added to the facts.
-fn planned_candidate<'a>(
+pub(super) fn planned_candidate<'a>(
     candidate: &'a HoldCandidate,
     facts: &mut ClusterFacts,
     boxes: &'a RefCell<PlanBoxes>,

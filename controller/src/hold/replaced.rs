@@ -28,7 +28,7 @@ pub(super) fn replaced_node(cx: &mut Context<'_>, reservation: &Reservation) -> 
     let age = cx.age(timer.clone());
     let known = cx.cluster.pods.get(&key);
     if age >= RECONCILE_AGAIN && matches!(known, Some(PodReading::Known(_))) {
-        cx.push(Effect::Stop(timer.clone()));
+        cx.stop(timer.clone());
         cx.push(Effect::Start(timer));
         cx.push(Effect::RereadPod(key));
         return ReplacedNode::Unknown;

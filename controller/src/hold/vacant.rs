@@ -21,7 +21,7 @@ pub(super) fn state_of_vacant(cx: &mut Context<'_>, reservation: &Reservation, d
     let published = cx.cluster.device(&key).map(|(_, it)| it.is_usable);
     let is_fine = published == Some(true) && cx.is_closed_for(reservation, &key);
     if is_fine || device.state == State::Lost {
-        cx.push(Effect::Stop(Timer::Amiss(reservation.object.name.clone(), key.clone())));
+        cx.stop(Timer::Amiss(reservation.object.name.clone(), key.clone()));
     }
     match (published, is_fine, device.state) {
         (_, true, State::HandedOver) => State::Held,

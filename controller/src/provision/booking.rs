@@ -13,13 +13,11 @@ use std::{
 
 use hostler_allocator::plan::{ClusterFacts, PodSet};
 use hostler_api::{
-    ObjectKey, few,
+    few,
     reservation::{
-        MAX_REPLICAS, MAX_RESERVED_DEVICES, OwnerRequest, PlannedDevice, ReservationConditionReason as Reason,
-        ReservationConditionType, ReservationOwner, ReservationPhase as Phase, ReservationSpec, ReservedDevice,
-        ReservedDeviceState,
+        OwnerRequest, PlannedDevice, ReservationConditionReason as Reason, ReservationConditionType, ReservationOwner,
+        ReservationPhase as Phase, ReservationSpec, ReservedDevice, ReservedDeviceState,
     },
-    resource::{DeviceAllocationMode, DeviceRequest, DeviceSubRequest},
 };
 use serde_json::json;
 
@@ -30,6 +28,7 @@ use super::{
     context::{ProvisionContext, Reservations},
     event::{NewReservation, ReservationWrite},
     objects::SeenRequest,
+    splits::reservation_starts,
     status::RESERVATION,
 };
 use crate::hold::{ReservationObject, WrittenReservation};
@@ -40,10 +39,6 @@ pub(super) const BOOKING_TAKES: Duration = Duration::from_secs(120);
 /// A Reservation outlives the booking that it is for by this time: the end of a booking may be written late, and until
 /// then the promised devices must be kept.
 const LASTS_LONGER: Duration = Duration::from_secs(60);
-/// Limit of Reservations of one request. Their names stand in one detail, and each costs several writes.
-const MOST_RESERVATIONS: usize = 64;
-/// Assumed number of devices for a request of all devices of a node.
-const ALL_DEVICES: u64 = 8;
 
 /// Progress of closing a request's devices to others.
 #[derive(Debug)]
@@ -69,40 +64,10 @@ pub(super) struct BookingNeed {
     pub(super) shrinks: Vec<ReservationWrite>,
 }
 
-/// Returns true if devices for a set can be kept: only devices that pods get from claim templates. A claim that exists
-/// keeps its own devices, and binds the pods to its node, which a Reservation knows nothing of.
-pub(super) fn can_be_kept(set: &PodSet) -> bool {
-    let claims = &set.spec.resource_claims;
-    !claims.is_empty() && claims.iter().all(|claim| claim.resource_claim_template_name.is_some())
-}
-
 /// Returns the names of the Reservations that keep the devices of all sets; empty if there would be too many.
 pub(super) fn names(request: &SeenRequest, sets: &[PodSet], facts: &ClusterFacts) -> Vec<String> {
-    let mut names = Vec::new();
-    for (at, set) in sets.iter().enumerate().filter(|(_, set)| can_be_kept(set)) {
-        let most = MAX_RESERVED_DEVICES as u64 / devices_of(set, facts).max(1);
-        let most = u32::try_from(most).unwrap_or(u32::MAX).clamp(1, MAX_REPLICAS);
-        let parts = (0..set.count).step_by(most as usize);
-        names.extend(parts.map(|from| format!("provreq-{}-{at}-{from}", request.uid())));
-    }
-    if names.len() > MOST_RESERVATIONS { Vec::new() } else { names }
-}
-
-/// Returns the largest number of devices that a pod can have.
-fn devices_of(set: &PodSet, facts: &ClusterFacts) -> u64 {
-    let templates = set.spec.resource_claims.iter().filter_map(|claim| claim.resource_claim_template_name.as_deref());
-    let specs = templates.filter_map(|name| facts.template(&ObjectKey::new(&set.namespace, name)));
-    specs.flat_map(|spec| &spec.devices.requests).map(devices_of_request).sum()
-}
-
-fn devices_of_request(request: &DeviceRequest) -> u64 {
-    let count = |count: Option<i64>, mode: &DeviceAllocationMode| match mode {
-        DeviceAllocationMode::All => ALL_DEVICES,
-        _ => u64::try_from(count.unwrap_or(1)).unwrap_or(1),
-    };
-    let exactly = request.exactly.iter().map(|it| count(it.count, &it.allocation_mode));
-    let first = |it: &DeviceSubRequest| count(it.count, &it.allocation_mode);
-    exactly.chain(request.first_available.iter().map(first)).max().unwrap_or(1)
+    let starts = reservation_starts(sets, facts).into_iter();
+    starts.map(|(set, from)| format!("provreq-{}-{set}-{from}", request.uid())).collect()
 }
 
 /// Returns the progress of closing the devices of a request.

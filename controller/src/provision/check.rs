@@ -19,6 +19,7 @@ use super::{
     class::ProvisionClass,
     messages::{self, Attachable},
     plan_hash::{placements, plan_hash},
+    splits::reservation_starts,
 };
 use crate::hold::{DeviceKey, add_taken};
 
@@ -106,7 +107,7 @@ pub(super) struct FoundCapacity {
     pub(super) node: Option<String>,
     /// Hash of the plan.
     pub(super) plan_hash: String,
-    /// Devices of the pods of each set.
+    /// Devices of the pods of each set, where Reservations can keep them.
     pub(super) devices: Vec<Vec<PodDevice>>,
 }
 
@@ -127,8 +128,6 @@ impl CheckBatch {
         attach: Option<&dyn Attach>,
         elapsed: &mut dyn FnMut() -> Duration,
     ) -> CheckAnswer {
-        // Reservations are handed the devices that the plan found.
-        let options = &PlanOptions { names_devices: true, ..options.clone() };
         let boxes = RefCell::new(PlanBoxes::for_each_namespace(self.asker_box));
         let mut placed: Vec<&Vec<PodSet>> = self.bookings.iter().collect();
         let booked = with_booked(self.without_taken(snapshot), &placed, options, &mut boxes.borrow_mut());
@@ -146,7 +145,10 @@ impl CheckBatch {
                 continue;
             }
             boxes.borrow_mut().open(&candidate.namespace);
-            let plan = cluster.plan_within(&candidate.sets, options, &mut boxes.borrow_mut());
+            // Reservations are handed the devices of the plan. Larger requests have none, and would have too many names.
+            let names_devices = !reservation_starts(&candidate.sets, snapshot.facts()).is_empty();
+            let naming = PlanOptions { names_devices, ..options.clone() };
+            let plan = cluster.plan_within(&candidate.sets, &naming, &mut boxes.borrow_mut());
             if plan.sets.iter().any(|set| set.cut_short == Some(CutShort::NotReached)) && !verdicts.is_empty() {
                 // Other requests of its namespace used up the time; in a later batch the request has its turn without
                 // them.

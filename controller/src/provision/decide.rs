@@ -13,8 +13,8 @@ use super::{
     attach::{AttachKeeper, live},
     booked::{made_for, parts},
     booking::{
-        BOOKING_TAKES, BookingNeed, BookingState, KeptDevices, can_be_kept, kept_devices, kept_on, kept_plan, names,
-        need, state, tolerations,
+        BOOKING_TAKES, BookingNeed, BookingState, KeptDevices, kept_devices, kept_on, kept_plan, names, need, state,
+        tolerations,
     },
     check::{CheckVerdict, FoundCapacity},
     clock::ProvisionMoment,
@@ -26,6 +26,7 @@ use super::{
     objects::{ProvisionObjects, SeenRequest},
     parameters::{RequestParameters, unusable},
     plan_hash::plan_hash,
+    splits::can_be_kept,
     status::{ConditionChange, ETA, NODE, NODES, PLAN_HASH, RESERVATION, TOLERATION},
     steps::StepDecision,
 };
@@ -191,6 +192,9 @@ impl Decision {
             Keeping::NotKept(why) => BookingState::Lacking(format!("devices are not kept any more: {why}")),
             _ => state(request, sets, cx.reservations, parameters.booking, &memory.planned),
         };
+        if !matches!(state, BookingState::Incomplete(_)) {
+            memory.planned = Vec::new();
+        }
         match state {
             // Later, the Reservation might end before the booking does.
             BookingState::Kept if now.steady < due => self.say_kept(request, sets, parameters, cx.reservations),

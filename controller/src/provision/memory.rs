@@ -97,15 +97,15 @@ impl RequestMemory {
     }
 
     /// Stores the planner's verdict.
-    pub(super) fn checked(&mut self, verdict: CheckVerdict, now: ProvisionMoment) {
+    pub(super) fn checked(&mut self, mut verdict: CheckVerdict, now: ProvisionMoment) {
         if std::mem::take(&mut self.verifies) {
             self.due = now.steady + VERIFIED_EVERY;
         } else if !matches!(verdict, CheckVerdict::Found(_) | CheckVerdict::Attachable(_)) {
             let is_about_room = matches!(verdict, CheckVerdict::NotFound(_));
             self.told_no(if is_about_room { Duration::ZERO } else { self.pause / QUIET_PART }, now);
         }
-        if let CheckVerdict::Found(found) = &verdict {
-            self.planned.clone_from(&found.devices);
+        if let CheckVerdict::Found(found) = &mut verdict {
+            self.planned = std::mem::take(&mut found.devices);
         }
         self.verdict = Some(verdict);
     }

@@ -3,7 +3,7 @@
 use hostler_api::reservation::ReservationPhase as Phase;
 use serde_json::{Value, json};
 
-use super::world::{World, wants_and};
+use super::world::{World, wants, wants_and};
 
 fn planned(pods: u32, count: usize, devices: &[(&str, &str)]) -> Value {
     let device = |(node, device): &(&str, &str)| json!({"nodeName": node, "driver": super::world::DRIVER, "pool": node, "device": device});
@@ -57,5 +57,20 @@ fn a_plan_is_followed_once_and_not_when_a_device_of_it_is_lost() {
     world.edit_device("b", "gpu-0", |device| device.is_usable = false);
     world.settle();
     assert_eq!(world.held("r"), ["a/gpu-0"]);
+    world.check_rest();
+}
+
+/// A plan is no reason to pass those that have waited for longer.
+#[test]
+fn an_older_reservation_has_its_turn_before_a_younger_one_with_a_plan() {
+    let mut world = World::new(&[1]);
+    world.edit_device("a", "gpu-0", |device| device.is_usable = false);
+    world.reserve("old", wants(1, "web"));
+    world.settle();
+    assert_eq!(world.phase("old"), Phase::Pending);
+    world.reserve("young", planned(1, 1, &[("a", "gpu-0")]));
+    world.edit_device("a", "gpu-0", |device| device.is_usable = true);
+    world.settle();
+    assert_eq!((world.held("old"), world.held("young")), (vec!["a/gpu-0".to_owned()], Vec::new()));
     world.check_rest();
 }

@@ -1,7 +1,7 @@
 //! Devices of a request are kept by Reservations: before it is told yes, until its pods have come or its time is over, and whoever
 //! deletes it.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use hostler_api::{provisioning::ProvisioningConditionType as Type, reservation::ReservationPhase};
 use hostler_cluster::rfc3339;
@@ -43,6 +43,44 @@ fn a_yes_is_said_when_all_devices_are_kept_and_not_before() {
         world.server.reservations.values().map(|it| it.status.toleration_value.clone().unwrap()).collect();
     assert_eq!(world.details("r")["tolerationValue"], values.join(","));
     assert_eq!(world.told, [("r".to_owned(), "BookingCapacity"), ("r".to_owned(), "CapacityIsFound")]);
+    world.check_rest();
+}
+
+/// Planned anew one by one, the first Reservation could take the room of the next.
+#[test]
+fn reservations_are_handed_the_devices_of_the_plan_and_each_device_once() {
+    let mut world = World::of(&[2, 2]);
+    world.is_kept = false;
+    world.server.template("small", &ModelServer::pod_spec("one"));
+    world.server.template("wide", &ModelServer::pod_spec("two"));
+    world.ask_for("r", CLASS, &[("small", 2), ("wide", 1)], &[]);
+    world.settle();
+    let uid = world.server.request("r").uid().to_owned();
+    let planned = |set: usize| {
+        let spec = &world.server.reservations[&format!("provreq-{uid}-{set}-0")].spec;
+        spec.planned_devices.iter().map(|it| (it.node_name.clone(), it.device.clone())).collect::<BTreeSet<_>>()
+    };
+    let (small, wide) = (planned(0), planned(1));
+    assert_eq!((small.len(), wide.len()), (2, 2), "{small:?} {wide:?}");
+    assert!(small.is_disjoint(&wide), "{small:?} {wide:?}");
+    assert_eq!(wide.iter().map(|(node, _)| node).collect::<BTreeSet<_>>().len(), 1, "both are one pod's: {wide:?}");
+}
+
+/// A controller that begins between the plan and the Reservations does not know the plan; the request has its devices all the same.
+#[test]
+fn after_a_crash_reservations_have_no_plan_and_are_kept_all_the_same() {
+    let mut world = World::of(&[2]);
+    world.is_kept = false;
+    world.ask("r", 2);
+    world.settle();
+    world.server.reservations.clear();
+    world.restart();
+    world.settle();
+    assert_eq!(world.server.reservations.len(), 1);
+    assert!(world.server.reservations.values().all(|it| it.spec.planned_devices.is_empty()));
+    world.is_kept = true;
+    world.settle();
+    assert_eq!((world.provisioned("r"), world.kept()), (FOUND.to_owned(), 2));
     world.check_rest();
 }
 
