@@ -31,7 +31,7 @@ impl ClassicCore {
     }
 
     pub(super) fn written(&mut self, target: WriteTarget, outcome: WriteOutcome) {
-        let write = self.writes.ended(&target, self.queue.now, outcome == WriteOutcome::Done);
+        let write = self.writes.ended(&target, self.queue.now, &outcome, outcome == WriteOutcome::Done);
         self.look_at(&target);
         match (target, outcome) {
             // Another claim has this name by now.

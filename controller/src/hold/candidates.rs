@@ -12,7 +12,7 @@ use super::{
     context::Context,
     devices::devices_now,
     holders::current_owners,
-    objects::{DeviceKey, device_key},
+    objects::{AllocatedClaim, DeviceKey, device_key},
     parts::is_accounted,
     preemption::preemptable,
     question::{CandidateKey, HoldCandidate, VictimChoice},
@@ -105,7 +105,17 @@ pub(super) fn taken<'a>(cx: &Context<'_>, asked: impl Iterator<Item = &'a Candid
     let proposed = cx.reservations.iter().filter_map(|it| it.proposal.as_ref()).flatten();
     taken.extend(proposed.map(device_key));
     taken.extend(cx.avoided.keys().cloned());
+    taken.extend(no_longer_shared(cx));
     taken
+}
+
+/// Returns the devices that are whole now, and of which a claim got a part while they were shared. Planner and scheduler
+/// take such devices for free.
+fn no_longer_shared(cx: &Context<'_>) -> impl Iterator<Item = DeviceKey> {
+    let is_whole = |key: &&DeviceKey| cx.cluster.device(key).is_some_and(|(_, device)| !device.is_shareable);
+    let is_part_of = |claim: &AllocatedClaim, key: &DeviceKey| claim.parts.iter().any(|part| part.device == *key);
+    let has_part = move |key: &&DeviceKey| cx.cluster.claims_on(key).any(|claim| is_part_of(claim, key));
+    cx.cluster.taken().filter(is_whole).filter(has_part).cloned()
 }
 
 /// Returns the promises of each namespace that no claim has yet, without replicas of these candidates.

@@ -18,7 +18,8 @@ use super::{
     reservation::Reservation,
     reservations::Related,
     topics::DecisionTopic,
-    writes::HoldWrite,
+    vacant::is_kept_by_another,
+    writes::{HoldTarget, HoldWrite},
 };
 
 /// True if all devices of a Reservation are closed that have to be closed.
@@ -27,14 +28,14 @@ pub(super) fn are_closed(cx: &Context<'_>, reservation: &Reservation, devices: &
     fencing.all(|device| cx.is_closed_for(reservation, &device_key(device)))
 }
 
-/// True if any device is closed with this value, or is being closed.
+/// True if any device is closed with this value, or may be as soon as a write has its effect.
 pub(super) fn is_fenced(cx: &Context<'_>, value: &str) -> bool {
     let is_closing = |write: &HoldWrite| match write {
         HoldWrite::NodeFences { fences, .. } => fences.iter().any(|fence| fence.value == value),
         HoldWrite::CreateRule(rule) => rule.value == value,
         _ => false,
     };
-    cx.cluster.has_fences(value) || cx.writes.in_flight().any(is_closing)
+    cx.cluster.has_fences(value) || cx.writes.uncertain().any(is_closing)
 }
 
 /// True if a device of a Reservation shall be closed, or stay so.
@@ -43,7 +44,8 @@ fn is_wanted(cx: &mut Context<'_>, reservation: &Reservation, device: &ReservedD
     if device.conflict || is_closed && (is_in_conflict(cx, device) || is_strangers(cx, reservation, device)) {
         return true;
     }
-    if reservation.object.is_deleting {
+    let is_anothers = || device.state == ReservedDeviceState::Lost && is_kept_by_another(cx, reservation, device);
+    if reservation.object.is_deleting || is_anothers() {
         return false;
     }
     if !reservation.is_over() {
@@ -105,7 +107,9 @@ pub(super) fn decide_node(cx: &mut Context<'_>, node: &str) -> Option<HoldWrite>
         .filter(|(key, _)| key.driver == cx.settings.own_driver && is_here(key) && is_free(key))
         .map(|(key, value)| Fence { pool: key.pool, device: key.device, value });
     let fences: BTreeSet<Fence> = own.chain(left_alone.iter().copied().cloned()).collect();
-    let is_news = fences != known.fences.iter().cloned().collect();
+    // A write whose answer was lost may have closed more than is known: the answer to this write tells.
+    let is_lost = !cx.writes.lost(&HoldTarget::NodeFences(node.to_owned())).is_empty();
+    let is_news = is_lost || fences != known.fences.iter().cloned().collect();
     let (node, version) = (node.to_owned(), known.version.clone());
     is_news.then(|| HoldWrite::NodeFences { node, version, fences: fences.into_iter().collect() })
 }
@@ -118,8 +122,10 @@ fn node_of<'a>(cx: &Context<'a>, key: &DeviceKey) -> Option<&'a str> {
 
 /// Decides whether a device of another driver is closed.
 pub(super) fn decide_rule(cx: &mut Context<'_>, name: &str) -> Option<HoldWrite> {
+    let lost = cx.writes.lost(&HoldTarget::Rule(name.to_owned())).iter().find_map(HoldWrite::rule);
     let known = cx.cluster.rules.get(name).cloned();
-    let device = known.as_ref().map(|rule| rule.device.clone()).or_else(|| device_of_rule(cx, name))?;
+    let written = known.as_ref().or(lost).map(|rule| rule.device.clone());
+    let device = written.or_else(|| device_of_rule(cx, name))?;
     let has = |_: &DeviceKey| known.as_ref().map(|rule| rule.value.clone());
     // A rule that was changed to close another device closes that device for no Reservation.
     let is_its_name = rule_name(&device) == name;
@@ -131,6 +137,8 @@ pub(super) fn decide_rule(cx: &mut Context<'_>, name: &str) -> Option<HoldWrite>
         }
         (Some(rule), _) if cx.reservations.is_unreadable(&rule.value) => None,
         (Some(rule), wanted) if wanted.as_ref() != Some(&rule.value) => Some(HoldWrite::DeleteRule(rule)),
+        // The rule may have been created after all.
+        (None, None) => lost.map(|rule| HoldWrite::DeleteRule(rule.clone())),
         _ => None,
     }
 }

@@ -99,8 +99,12 @@ impl HoldCore {
 
     pub(super) fn node_fences_seen(&mut self, fences: NodeFences) {
         let node = fences.node.clone();
+        let known = self.cluster.node_fences.get(&node).map(|known| known.version.clone());
+        let is_other = known.as_ref() != Some(&fences.version);
         if let Some(values) = self.cluster.node_fences(fences) {
-            self.writes.object_changed(&HoldTarget::NodeFences(node.clone()));
+            if is_other && self.writes.object_changed(&HoldTarget::NodeFences(node.clone())) {
+                self.decide_about_closed();
+            }
             self.queue.now(DecisionTopic::NodeFences(node));
             self.decide_about_values(&values);
         }

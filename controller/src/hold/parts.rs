@@ -17,7 +17,7 @@ use super::{
     closed::rule_name,
     context::{Context, Timer},
     holders::{ClaimOwnership, ownership},
-    objects::{AllocatedClaim, Amounts, DeviceKey, device_key, owner_of_first_pod},
+    objects::{AllocatedClaim, Amounts, DeviceKey, PlaceholderMark, device_key, owner_of_first_pod},
     placeholder::{has_part, placeholder_name},
     reservation::Reservation,
     topics::DecisionTopic,
@@ -45,7 +45,7 @@ pub(super) fn parts_now(
             (0..devices.len()).filter(|at| devices[*at].is_part() && device_key(&devices[*at]) == key).collect();
         let of_device: Vec<&ReservedDevice> = here.iter().map(|at| &devices[*at]).collect();
         let holders = part_holders(cx, reservation, &key, &of_device);
-        let thief = overdrawn(cx, &key, &of_device, &holders);
+        let thief = overdrawn(cx, reservation, (&key, &of_device), &holders);
         for ((at, device), holder) in here.into_iter().zip(of_device).zip(holders) {
             parts[at] = Some(part_now(cx, reservation, device, (holder, thief.clone())));
         }
@@ -110,11 +110,12 @@ fn part_holders(
     holders
 }
 
-/// Returns the owner that took so much of a device that the promised parts no longer fit: the one that got it last.
+/// Returns the owner that took so much of a device that the promised parts no longer fit: the one that got it last. Where
+/// no pod has any of it, that is a claim that stands for a part of another Reservation.
 fn overdrawn(
     cx: &Context<'_>,
-    key: &DeviceKey,
-    parts: &[&ReservedDevice],
+    reservation: &Reservation,
+    (key, parts): (&DeviceKey, &[&ReservedDevice]),
     holders: &[PartHolder],
 ) -> Option<DeviceOwner> {
     let (_, published) = cx.cluster.device(key)?;
@@ -132,10 +133,11 @@ fn overdrawn(
             .iter()
             .filter(|part| claim.placeholder.is_none() || !is_ours(&part.share_id))
             .for_each(|part| add(&mut sum, &part.amounts));
-        others.extend(Some(claim).filter(|claim| claim.placeholder.is_none()));
+        let is_own = |mark: &PlaceholderMark| mark.reservation_uid == reservation.object.uid;
+        others.extend(Some(claim).filter(|claim| !claim.placeholder.as_ref().is_some_and(is_own)));
     }
     let is_over = published.capacity.iter().any(|(name, all)| sum.get(name).is_some_and(|it| it > all));
-    let last = others.into_iter().max_by_key(|claim| claim.version.parse::<u64>().ok());
+    let last = others.into_iter().max_by_key(|it| (it.placeholder.is_none(), it.version.parse::<u64>().ok()));
     last.filter(|_| is_over || is_whole).map(owner_of_first_pod)
 }
 

@@ -146,8 +146,7 @@ impl HoldCore {
         // A plan may name a device that is left alone, since the device goes with a pod that makes room: to ask again
         // would never end.
         let again = lost.iter().find(|device| is_current && self.avoided.contains_key(*device)).cloned();
-        // The planner may go on taking for free what a claim has: it does not know of a device that was shared when the
-        // claim got its part, and is not any more.
+        // The planner may go on taking for free what a claim has.
         let until = self.queue.now + LEAVE_ALONE;
         self.avoided.extend(lost.into_iter().map(|device| (device, until)));
         match &again {

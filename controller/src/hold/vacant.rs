@@ -24,6 +24,7 @@ pub(super) fn state_of_vacant(cx: &mut Context<'_>, reservation: &Reservation, d
         cx.stop(Timer::Amiss(reservation.object.name.clone(), key.clone()));
     }
     match (published, is_fine, device.state) {
+        (_, true, State::Lost) if is_kept_by_another(cx, reservation, device) => State::Lost,
         (_, true, State::HandedOver) => State::Held,
         (_, true, State::Lost) => State::Fencing,
         (_, true, state) => state,
@@ -38,6 +39,17 @@ pub(super) fn state_of_vacant(cx: &mut Context<'_>, reservation: &Reservation, d
         }
         (Some(true), false, _) => State::Fencing,
     }
+}
+
+/// True if another Reservation keeps the device, or a part of it. A Reservation that lost the device does not close it
+/// again: the amounts are promised to the other one.
+pub(super) fn is_kept_by_another(cx: &Context<'_>, reservation: &Reservation, device: &ReservedDevice) -> bool {
+    let key = device_key(device);
+    let is_kept = |it: &ReservedDevice| {
+        matches!(it.state, State::Fencing | State::Held | State::HandedOver) && device_key(it) == key
+    };
+    let mut others = cx.reservations.with_pool_of(&key).filter(|it| it.object.uid != reservation.object.uid);
+    others.any(|it| !it.is_over() && it.object.status.devices.iter().any(is_kept))
 }
 
 /// Returns the present state until the time of grace is over: a fault may pass by itself.

@@ -94,6 +94,14 @@ impl HoldWrite {
         matches!(self.target(), HoldTarget::NodeFences(_) | HoldTarget::Rule(_))
     }
 
+    /// The rule that is created or deleted.
+    pub(crate) fn rule(&self) -> Option<&FenceRule> {
+        match self {
+            Self::CreateRule(rule) | Self::DeleteRule(rule) => Some(rule),
+            _ => None,
+        }
+    }
+
     /// UID of the Reservation that is written.
     pub(crate) fn reservation_uid(&self) -> Option<&str> {
         match self {

@@ -34,7 +34,7 @@ impl HoldCore {
             HoldTarget::Reservation(_) | HoldTarget::NodeFences(_) => false,
             HoldTarget::Rule(name) => *outcome == WriteOutcome::Gone && !self.cluster.rules.contains_key(name),
         };
-        let write = self.writes.ended(&target, self.queue.now, *outcome == WriteOutcome::Done || is_over);
+        let write = self.writes.ended(&target, self.queue.now, outcome, *outcome == WriteOutcome::Done || is_over);
         self.queue.now(target.topic());
         match (target, write) {
             (HoldTarget::Reservation(name), write) => self.reservation_written(&name, write.as_ref(), outcome),

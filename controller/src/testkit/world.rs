@@ -13,18 +13,21 @@ use super::{
     server::{ApiError, ModelWatch},
 };
 
+/// The variable that has worlds print each event, command and write.
+const TRACE: &str = "HOSTLER_TEST_TRACE";
+
 /// A core under test, and what its world has besides.
 pub(crate) trait Model: Sized {
     type Core;
     type Server;
     /// An entry of the server's log.
     type Entry: Clone;
-    type Event;
-    type Command;
+    type Event: Debug;
+    type Command: Debug;
     type Notice;
     type Write: Clone + Debug;
     /// The answer of the server to a write.
-    type Written;
+    type Written: Debug;
     /// An answer that the controller was not told yet.
     type Answer;
 
@@ -108,6 +111,9 @@ pub(crate) struct World<M: Model> {
     pub(crate) controller: Controller<M>,
     /// Another one, that believes that it is the only one.
     pub(crate) rival: Option<Controller<M>>,
+    /// Whether there were two controllers since the world was at rest: what either of them knows may be older than what
+    /// the other one did.
+    pub(crate) is_disputed: bool,
     pub(crate) notices: Vec<M::Notice>,
     /// All writes that were sent.
     pub(crate) writes: Vec<M::Write>,
@@ -133,7 +139,7 @@ impl<M: Model> World<M> {
     pub(crate) fn begin(server: M::Server, model: M, now: Duration) -> Self {
         let controller = Controller::new(&model);
         let (notices, writes, fates) = (Vec::new(), Vec::new(), Fates::default());
-        Self { server, model, now, controller, rival: None, notices, writes, fates, restarts: 0 }
+        Self { server, model, now, controller, rival: None, is_disputed: false, notices, writes, fates, restarts: 0 }
     }
 
     /// Lets happen what is to happen within two minutes.
@@ -150,7 +156,10 @@ impl<M: Model> World<M> {
             }
             match self.controller.wake.filter(|wake| *wake <= until) {
                 Some(wake) => self.tick(wake),
-                None => return M::rests(self, until),
+                None => {
+                    self.is_disputed = self.rival.is_some();
+                    return M::rests(self, until);
+                }
             }
         }
         panic!("there is no rest: {:#?}", self.writes.iter().rev().take(6).collect::<Vec<_>>());
@@ -163,7 +172,9 @@ impl<M: Model> World<M> {
     }
 
     pub(crate) fn feed(&mut self, event: M::Event) {
+        trace(|| format!("{:?} EVENT {event:?}", self.now));
         for command in M::step(self, event) {
+            trace(|| format!("      COMMAND {command:?}"));
             match M::sort(command) {
                 Sorted::WakeAt(at) => self.controller.wake = Some(at),
                 Sorted::Tell(notice) => self.notices.push(notice),
@@ -211,11 +222,13 @@ impl<M: Model> World<M> {
             Fated::Silent => Err(ApiError(500, "no answer".to_owned())),
             Fated::Refused => Err(ApiError(422, "it shall not be".to_owned())),
         };
+        trace(|| format!("      WRITE {write:?} {fate:?} -> {answer:?}"));
         M::written(self, write, answer);
     }
 
     /// A second controller is started while the first one runs.
     pub(crate) fn begin_rival(&mut self) {
+        self.is_disputed = true;
         let next = Controller::new(&self.model);
         self.rival = Some(std::mem::replace(&mut self.controller, next));
         self.read_everything();
@@ -224,12 +237,14 @@ impl<M: Model> World<M> {
     /// Of two controllers the other one is running now.
     pub(crate) fn swap(&mut self) {
         if let Some(rival) = &mut self.rival {
+            trace(|| "SWAP".to_owned());
             std::mem::swap(rival, &mut self.controller);
         }
     }
 
     /// The controller is started anew.
     pub(crate) fn restart(&mut self) {
+        trace(|| "RESTART".to_owned());
         self.restarts += 1;
         self.controller = Controller::new(&self.model);
         self.read_everything();
@@ -248,5 +263,12 @@ impl<M: Model> World<M> {
         self.settle();
         let more = &self.writes[before..];
         assert!(more.is_empty(), "writes at rest: {more:#?}");
+    }
+}
+
+/// Prints what happens, where the environment asks for it.
+fn trace(what: impl FnOnce() -> String) {
+    if std::env::var_os(TRACE).is_some() {
+        eprintln!("{}", what());
     }
 }

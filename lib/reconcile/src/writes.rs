@@ -62,6 +62,8 @@ pub struct InFlightWrites<T, W> {
 #[derive(Debug)]
 struct WriteState<W> {
     in_flight: Option<W>,
+    /// Writes whose answers were lost, until it is known whether they had an effect.
+    lost: Vec<W>,
     not_before: Option<Duration>,
     failures: u32,
     /// True if the object is gone: nothing is remembered of it once the write has ended.
@@ -85,7 +87,7 @@ impl<T, W> Default for InFlightWrites<T, W> {
     }
 }
 
-impl<T: Clone + Ord, W> InFlightWrites<T, W> {
+impl<T: Clone + Ord, W: Clone + PartialEq> InFlightWrites<T, W> {
     /// Says whether the object may be written at this time.
     pub fn readiness(&self, target: &T, now: Duration) -> WriteReadiness {
         let Some(state) = self.states.get(target) else { return WriteReadiness::Ready };
@@ -101,6 +103,7 @@ impl<T: Clone + Ord, W> InFlightWrites<T, W> {
     pub fn begin(&mut self, target: T, write: W) {
         let state = self.states.entry(target).or_insert(WriteState {
             in_flight: None,
+            lost: Vec::new(),
             not_before: None,
             failures: 0,
             is_gone: false,
@@ -113,16 +116,29 @@ impl<T: Clone + Ord, W> InFlightWrites<T, W> {
         self.states.values().filter_map(|state| state.in_flight.as_ref())
     }
 
+    /// Returns the writes that may have an effect which is not known yet: writes in flight, and writes whose answer was
+    /// lost.
+    pub fn uncertain(&self) -> impl Iterator<Item = &W> {
+        self.states.values().flat_map(|state| state.in_flight.iter().chain(&state.lost))
+    }
+
+    /// Returns the writes of this object whose answers were lost. News of the object or the answer of another write tell
+    /// what became of them; where neither is due, the object has to be written again.
+    pub fn lost(&self, target: &T) -> &[W] {
+        self.states.get(target).map_or(&[], |state| &state.lost)
+    }
+
     /// Returns the write of this object in flight.
     pub fn of(&self, target: &T) -> Option<&W> {
         self.states.get(target)?.in_flight.as_ref()
     }
 
-    /// Notes that the object has another version now: a write that lost a conflict may succeed.
-    pub fn object_changed(&mut self, target: &T) {
-        if let Some(state) = self.states.get_mut(target) {
-            state.not_before = None;
-        }
+    /// Notes that the object has another version now: a write that lost a conflict may succeed, and a lost write of the
+    /// version before has had its effect or never will. Says whether a write was lost.
+    pub fn object_changed(&mut self, target: &T) -> bool {
+        let Some(state) = self.states.get_mut(target) else { return false };
+        state.not_before = None;
+        !std::mem::take(&mut state.lost).is_empty()
     }
 
     /// Notes that the object is gone. An outcome that still comes is not one of a write of another object with this name.
@@ -134,14 +150,25 @@ impl<T: Clone + Ord, W> InFlightWrites<T, W> {
         }
     }
 
-    /// Notes the end of a write, and returns it. `is_over` is true where no pause is to follow: the write succeeded, or its object is of
-    /// no interest any more.
-    pub fn ended(&mut self, target: &T, now: Duration, is_over: bool) -> Option<W> {
+    /// Notes the end of a write, and returns it. `is_over` is true where no pause is to follow: the write succeeded, or
+    /// its object is of no interest any more.
+    pub fn ended(&mut self, target: &T, now: Duration, outcome: &WriteOutcome, is_over: bool) -> Option<W> {
         let state = self.states.get_mut(target)?;
         let write = state.in_flight.take();
         if is_over || state.is_gone {
             self.states.remove(target);
         } else {
+            match outcome {
+                WriteOutcome::Failed(_) => {
+                    let new = write.clone().filter(|write| !state.lost.contains(write));
+                    state.lost.extend(new);
+                }
+                WriteOutcome::Done | WriteOutcome::Gone => state.lost.clear(),
+                WriteOutcome::Conflict
+                | WriteOutcome::Dropped(_)
+                | WriteOutcome::Refused(_)
+                | WriteOutcome::Forbidden(_) => {}
+            }
             state.not_before = Some(now + PAUSES.after(state.failures));
             state.failures = state.failures.saturating_add(1);
         }
@@ -155,6 +182,10 @@ mod tests {
 
     const NOW: Duration = Duration::from_secs(100);
 
+    fn failed() -> WriteOutcome {
+        WriteOutcome::Failed("no answer".to_owned())
+    }
+
     #[test]
     fn an_object_has_one_write_in_flight_and_ever_longer_pauses_between_those_that_fail() {
         let mut writes = InFlightWrites::default();
@@ -164,12 +195,12 @@ mod tests {
             writes.begin("a", 1);
             assert_eq!(writes.readiness(&"a", now), WriteReadiness::InFlight);
             assert_eq!(writes.readiness(&"b", now), WriteReadiness::Ready);
-            assert_eq!(writes.ended(&"a", now, false), Some(1));
+            assert_eq!(writes.ended(&"a", now, &failed(), false), Some(1));
             assert_eq!(writes.readiness(&"a", now), WriteReadiness::After(pause));
             now += pause;
         }
         writes.begin("a", 2);
-        assert_eq!(writes.ended(&"a", now, true), Some(2));
+        assert_eq!(writes.ended(&"a", now, &WriteOutcome::Done, true), Some(2));
         assert_eq!(writes.readiness(&"a", now), WriteReadiness::Ready);
     }
 
@@ -179,16 +210,40 @@ mod tests {
         writes.begin("a", 1);
         writes.object_gone(&"a");
         assert_eq!(writes.readiness(&"a", NOW), WriteReadiness::InFlight);
-        assert_eq!(writes.ended(&"a", NOW, false), Some(1));
+        assert_eq!(writes.ended(&"a", NOW, &failed(), false), Some(1));
         assert_eq!(writes.readiness(&"a", NOW), WriteReadiness::Ready, "no pause for an object that is gone");
         writes.begin("a", 1);
-        writes.ended(&"a", NOW, false);
+        writes.ended(&"a", NOW, &failed(), false);
         writes.object_changed(&"a");
         assert_eq!(writes.readiness(&"a", NOW), WriteReadiness::Ready);
         writes.begin("a", 2);
-        writes.ended(&"a", NOW, false);
+        writes.ended(&"a", NOW, &failed(), false);
         writes.object_gone(&"a");
         assert_eq!(writes.readiness(&"a", NOW), WriteReadiness::Ready);
-        assert_eq!(writes.ended(&"a", NOW, false), None, "an outcome without a write");
+        assert_eq!(writes.ended(&"a", NOW, &failed(), false), None, "an outcome without a write");
+    }
+    #[test]
+    fn a_write_whose_answer_was_lost_is_uncertain_until_the_object_or_another_write_tells() {
+        let mut writes = InFlightWrites::default();
+        let end = |writes: &mut InFlightWrites<_, _>, write, outcome: &WriteOutcome| {
+            writes.begin("a", write);
+            writes.ended(&"a", NOW, outcome, *outcome == WriteOutcome::Done);
+        };
+        let all = |writes: &InFlightWrites<_, i32>| writes.uncertain().copied().collect::<Vec<_>>();
+        end(&mut writes, 1, &failed());
+        assert_eq!((all(&writes), writes.lost(&"a")), (vec![1], &[1][..]));
+        // The first write may be what this one lost against.
+        end(&mut writes, 2, &WriteOutcome::Conflict);
+        assert_eq!(all(&writes), [1]);
+        assert!(writes.object_changed(&"a"));
+        assert!(all(&writes).is_empty() && !writes.object_changed(&"a"));
+        [3, 4, 3].into_iter().for_each(|write| end(&mut writes, write, &failed()));
+        writes.begin("a", 5);
+        assert_eq!(all(&writes), [5, 3, 4]);
+        writes.ended(&"a", NOW, &WriteOutcome::Done, true);
+        assert!(all(&writes).is_empty());
+        end(&mut writes, 6, &failed());
+        writes.object_gone(&"a");
+        assert!(all(&writes).is_empty());
     }
 }

@@ -120,6 +120,7 @@ impl World {
             if dice.roll(2) == 0 {
                 let device = DeviceKey { device: format!("gpu-{}", dice.roll(3)), ..rule.device.clone() };
                 self.server.put(FenceRule { device, ..rule.clone() });
+                self.edited.insert(rule.name.clone());
             }
         }
         if let Some(fences) = fences {

@@ -5,10 +5,10 @@ use serde_json::json;
 
 use super::{
     cluster::key,
-    world::{World, settings, wants, wants_and, wants_part},
+    world::{World, by_rules, settings, wants, wants_and, wants_part},
 };
 use crate::{
-    hold::{DeviceKey, HoldSettings},
+    hold::{DeviceKey, HoldCommand, HoldEvent, HoldSettings, HoldWrite},
     testkit::Fate,
 };
 
@@ -148,5 +148,63 @@ fn two_deaths_at_any_two_writes_do_no_harm() {
                 }
             }
         }
+    }
+}
+
+/// One step of a controller to which nothing is said about what closes devices.
+fn step_without_news_of_fences(world: &mut World) -> bool {
+    let is_news = |event: &HoldEvent| {
+        !matches!(event, HoldEvent::NodeFences(_) | HoldEvent::Rule(_) | HoldEvent::RuleGone(_) | HoldEvent::Slice(_))
+    };
+    world.deliver_where(is_news) || world.answer() || world.execute_next(0)
+}
+
+fn closes(command: Option<&HoldCommand>) -> bool {
+    match command {
+        Some(HoldCommand::Write(HoldWrite::NodeFences { fences, .. })) => !fences.is_empty(),
+        Some(HoldCommand::Write(HoldWrite::CreateRule(_))) => true,
+        _ => false,
+    }
+}
+
+/// A Reservation is deleted after so many writes that close its device were answered by nothing, and before any news of
+/// them.
+fn delete_after_lost_answers(fates: &[Fate]) {
+    let mut world = World::new(&[1]);
+    world.settle();
+    world.reserve("r", wants(1, "web"));
+    for fate in fates {
+        for _ in 0..100 {
+            if closes(world.controller.commands.front()) {
+                break;
+            }
+            if !step_without_news_of_fences(&mut world) {
+                world.wake();
+            }
+        }
+        assert!(closes(world.controller.commands.front()), "{fates:?}");
+        world.fates.plan(0, *fate);
+        world.execute_next(0);
+    }
+    world.server.delete_reservation("r");
+    for _ in 0..100 {
+        if !step_without_news_of_fences(&mut world) {
+            world.wake();
+        }
+        world.check();
+    }
+    world.settle();
+    assert!(world.server.reservations.is_empty(), "{fates:?}");
+    world.check_rest();
+}
+
+#[test]
+fn a_reservation_is_let_go_only_once_it_is_certain_what_lost_answers_closed() {
+    let after = [Fate::FailAfter, Fate::FailBefore];
+    for fates in
+        after.iter().flat_map(|first| [vec![*first], vec![*first, Fate::FailAfter], vec![*first, Fate::FailBefore]])
+    {
+        delete_after_lost_answers(&fates);
+        by_rules(|| delete_after_lost_answers(&fates));
     }
 }

@@ -10,7 +10,7 @@ impl World {
     pub(super) fn check_eviction(&self, command: &HoldCommand) {
         let HoldCommand::Write(HoldWrite::Pod(PodWrite::Evict { pod, uid })) = command else { return };
         // Of two controllers one may know less than the server.
-        if self.rival.is_some() {
+        if self.is_disputed {
             return;
         }
         let is_asked = |it: &&ReservationObject| {

@@ -299,6 +299,7 @@ impl Chaos {
         self.world.daemons_down.clear();
         self.world.server.budgets.clear();
         self.world.in_flight.clear();
+        (0..2).for_each(|_| self.world.control());
         // None of those that expire is left then.
         self.world.settle_for(900);
         self.world.settle();

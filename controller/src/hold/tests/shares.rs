@@ -390,3 +390,45 @@ fn what_is_kept_is_in_no_claim_of_its_owners() {
     world.pod("owner", "web", 2, &of_owners);
     assert_eq!(world.server.claims.keys().filter(|key| key.namespace == "default").count(), 1, "a pod's own counts");
 }
+
+#[test]
+pub(super) fn a_part_that_was_lost_does_not_come_back_where_another_reservation_keeps_the_device() {
+    let mut world = shared();
+    // The daemon is silent, and for a while the device has less: both are promised it, one after the other, and lose it.
+    world.daemons_down.insert("a".to_owned());
+    world.reserve("older", wants_part(5, "web", json!({})));
+    world.settle();
+    world.share("a", "gpu-0", 4);
+    world.reserve("younger", wants_part(4, "web", json!({})));
+    world.settle_for(600);
+    for name in ["older", "younger"] {
+        assert_eq!(world.devices(name, State::Lost), ["a/gpu-0"], "{name}");
+    }
+    world.daemons_down.clear();
+    world.share("a", "gpu-0", 8);
+    world.settle();
+    assert_eq!((world.phase("younger"), world.held("younger").len()), (Phase::Available, 1), "its value closes it");
+    assert_eq!((world.phase("older"), world.devices("older", State::Lost)), (Phase::Pending, vec!["a/gpu-0".into()]));
+    assert_eq!((world.accounted(), world.is_closed("a", "gpu-0")), (4, false), "the rest is for everybody");
+    world.check_rest();
+    world.server.delete_reservation("younger");
+    world.settle();
+    assert_eq!((world.phase("older"), world.accounted()), (Phase::Available, 5));
+    world.check_rest();
+}
+
+#[test]
+pub(super) fn a_device_that_is_shared_no_longer_is_not_kept_while_a_pod_has_a_part_of_it() {
+    let mut world = shared();
+    world.pod_of_part("before", "db", 4, "");
+    assert!(world.schedule("before"));
+    world.edit_device("a", "gpu-0", |device| (device.is_shareable, device.capacity) = Default::default());
+    world.reserve("r", wants(1, "web"));
+    world.settle();
+    assert_eq!((world.phase("r"), world.held("r").len()), (Phase::Pending, 0));
+    world.check_rest();
+    world.end_pod("before");
+    world.settle();
+    assert_eq!(world.held("r"), ["a/gpu-0"]);
+    world.check_rest();
+}

@@ -52,6 +52,8 @@ pub(super) struct HoldModel {
     /// How often the planner was asked, and how often it may be asked until the world is at rest.
     pub(super) questions: u64,
     most_questions: u64,
+    /// Rules that people edited: for a moment they may close something for a Reservation that is gone.
+    pub(super) edited: BTreeSet<String>,
     /// What closes devices to others.
     pub(super) means: Means,
 }
@@ -219,6 +221,7 @@ impl Model for HoldModel {
     }
 
     fn rests(world: &mut World, until: Duration) {
+        world.edited.clear();
         world.now = until;
     }
 }
@@ -273,6 +276,7 @@ impl World {
             sealed: BTreeSet::new(),
             questions: 0,
             most_questions: 0,
+            edited: BTreeSet::new(),
             means,
         };
         let mut world = Self::begin(server, model, Duration::from_secs(1000));
@@ -388,11 +392,11 @@ impl World {
         }
         self.check_parts();
         // Two controllers can close something for a Reservation that the other one has just let go; they mend it at rest.
-        if self.rival.is_none() {
+        if !self.is_disputed {
             let values: BTreeSet<String> = self.server.reservations.keys().map(|name| self.value(name)).collect();
             let closed = self.server.node_fences.values().flat_map(|it| &it.fences).map(|fence| &fence.value);
             let stray: Vec<&String> = closed
-                .chain(self.server.rules.values().map(|it| &it.value))
+                .chain(self.server.rules.values().filter(|it| !self.edited.contains(&it.name)).map(|it| &it.value))
                 .filter(|it| !values.contains(*it))
                 .collect();
             assert!(stray.is_empty(), "closed for nobody: {stray:?}");
