@@ -35,13 +35,17 @@ mod inventory;
 mod labels;
 mod migration;
 mod model;
+mod negotiations;
+mod news;
 mod offers;
-mod settle;
+mod reconcile;
+mod search;
+mod settings;
 mod state;
 mod summary;
 mod terms;
 mod topic;
-mod writes;
+mod written;
 
 #[cfg(test)]
 mod tests;

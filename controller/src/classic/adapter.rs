@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   leads ──► which version? ──► a term: watch each kind ─► ObjectReader ─► ClassicCore ─► calls ─┐
-//!     ▲            │ none of ours: look again later             ▲                                │
+//!     ▲            │ none of ours: ask again later             ▲                                │
 //!     └────────────┴── does not lead any more, or a kind is gone└──── what the server answered ◄─┘
 //! ```
 //!
@@ -40,7 +40,7 @@ use self::{
 use crate::observe::Watches;
 
 /// Pause between two checks whether the server serves a classic version.
-const LOOK_AGAIN: Duration = Duration::from_secs(10);
+const ASK_AGAIN: Duration = Duration::from_secs(10);
 
 /// Everything that allocation needs: watches, clients, names and channels.
 #[derive(Debug)]
@@ -167,7 +167,7 @@ impl ClassicParts {
 
     async fn rest(&self, phase: ClassicPhase) {
         self.tell(phase);
-        sleep(LOOK_AGAIN).await;
+        sleep(ASK_AGAIN).await;
     }
 
     fn tell(&self, phase: ClassicPhase) {

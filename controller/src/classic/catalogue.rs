@@ -1,6 +1,6 @@
 //! Classes and parameters, and the requests of claims that follow from them.
 
-use std::collections::BTreeMap;
+use std::{cell::OnceCell, collections::BTreeMap};
 
 use hostler_allocator::structured::Allocator;
 use hostler_api::{
@@ -17,7 +17,7 @@ use hostler_api::{
 
 use super::{
     dialect::CONFIG,
-    model::{ClaimWish, ClassContent, ClassicClaim, ClassicClass, Parameters, ParametersKey},
+    model::{ClaimContent, ClassContent, ClassicClaim, ClassicClass, Parameters, ParametersKey},
     terms::{ClaimTerms, heed_request_configs, requests},
 };
 
@@ -35,19 +35,20 @@ pub(super) struct Catalogue {
     usual: BTreeMap<String, DeviceClass>,
     classes: BTreeMap<String, ClassicClass>,
     parameters: BTreeMap<ParametersKey, Result<Box<Parameters>, ParametersMistake>>,
-    allocator: Option<Allocator>,
+    /// The allocator for these classes. It is built anew after each change.
+    allocator: OnceCell<Allocator>,
 }
 
 impl Catalogue {
     pub(super) fn new(driver: &str, usual: impl IntoIterator<Item = DeviceClass>) -> Self {
         let usual = usual.into_iter().map(|class| (class.metadata.name.clone(), class)).collect();
         let (classes, parameters) = (BTreeMap::new(), BTreeMap::new());
-        Self { driver: driver.to_owned(), usual, classes, parameters, allocator: None }
+        Self { driver: driver.to_owned(), usual, classes, parameters, allocator: OnceCell::new() }
     }
 
     /// Stores or removes a class. Returns true if that changes anything.
     pub(super) fn set_class(&mut self, name: String, class: Option<ClassicClass>) -> bool {
-        self.allocator = None;
+        self.allocator = OnceCell::new();
         replace(&mut self.classes, name, class)
     }
 
@@ -57,20 +58,13 @@ impl Catalogue {
         key: ParametersKey,
         parameters: Option<Result<Box<Parameters>, ParametersMistake>>,
     ) -> bool {
-        self.allocator = None;
+        self.allocator = OnceCell::new();
         replace(&mut self.parameters, key, parameters)
     }
 
-    /// Builds the allocator, with all classes as claims of today name them. It is built anew after each change.
-    pub(super) fn prepare_allocator(&mut self) {
-        if self.allocator.is_none() {
-            self.allocator = Some(Allocator::for_version(ALLOCATOR_VERSION, self.device_classes()));
-        }
-    }
-
-    /// Returns the allocator, once it is prepared.
-    pub(super) fn allocator(&self) -> Option<&Allocator> {
-        self.allocator.as_ref()
+    /// Returns the allocator, with all classes as claims of today name them.
+    pub(super) fn allocator(&self) -> &Allocator {
+        self.allocator.get_or_init(|| Allocator::for_version(ALLOCATOR_VERSION, self.device_classes()))
     }
 
     /// Returns our classes that say which nodes suit them.
@@ -108,17 +102,17 @@ impl Catalogue {
 
     /// Returns true if our driver allocates the claim.
     pub(super) fn is_ours(&self, claim: &ClassicClaim) -> bool {
-        match &claim.wish {
-            ClaimWish::Devices { controller, .. } => *controller == self.driver,
-            ClaimWish::Class { class, .. } => self.classes.get(class).is_some_and(|class| self.is_class_ours(class)),
+        match &claim.content {
+            ClaimContent::Devices { controller, .. } => *controller == self.driver,
+            ClaimContent::Class { class, .. } => self.classes.get(class).is_some_and(|class| self.is_class_ours(class)),
         }
     }
 
     /// Returns the terms of a claim of ours, from its devices or from its class and parameters.
     pub(super) fn terms(&self, claim: &ClassicClaim) -> Result<ClaimTerms, ParametersMistake> {
-        match &claim.wish {
-            ClaimWish::Devices { devices, .. } => self.terms_of_devices(claim, devices),
-            ClaimWish::Class { class, parameters, .. } => self.terms_of_class(claim, class, parameters.as_ref()),
+        match &claim.content {
+            ClaimContent::Devices { devices, .. } => self.terms_of_devices(claim, devices),
+            ClaimContent::Class { class, parameters, .. } => self.terms_of_class(claim, class, parameters.as_ref()),
         }
     }
 
@@ -210,14 +204,10 @@ impl Catalogue {
     ) -> Result<ClaimParametersSpec, ParametersMistake> {
         let Some(reference) = reference else { return Ok(one_device()) };
         let key = ParametersKey::new(reference, &claim.key.namespace);
-        match self.parameters.get(&key) {
-            Some(Ok(parameters)) => match &**parameters {
-                Parameters::Claim(parameters) => Ok(parameters.clone()),
-                Parameters::Class(_) => Err(wrong_kind(&key, CLAIM_PARAMETERS_KIND)),
-            },
-            Some(Err(mistake)) => Err(of_object(&key, mistake)),
-            None => Err(missing(&key, CLAIM_PARAMETERS_KIND)),
-        }
+        self.known_parameters(&key, CLAIM_PARAMETERS_KIND, |parameters| match parameters {
+            Parameters::Claim(parameters) => Some(parameters),
+            Parameters::Class(_) => None,
+        })
     }
 
     fn class_parameters(
@@ -226,18 +216,28 @@ impl Catalogue {
     ) -> Result<ClassParametersSpec, ParametersMistake> {
         let Some(reference) = reference else { return Ok(ClassParametersSpec::default()) };
         let key = ParametersKey::new(reference, "");
-        match self.parameters.get(&key) {
-            Some(Ok(parameters)) => match &**parameters {
-                Parameters::Class(parameters) => Ok(parameters.clone()),
-                Parameters::Claim(_) => Err(wrong_kind(&key, CLASS_PARAMETERS_KIND)),
-            },
-            Some(Err(mistake)) => Err(of_object(&key, mistake)),
-            None => Err(missing(&key, CLASS_PARAMETERS_KIND)),
+        self.known_parameters(&key, CLASS_PARAMETERS_KIND, |parameters| match parameters {
+            Parameters::Class(parameters) => Some(parameters),
+            Parameters::Claim(_) => None,
+        })
+    }
+
+    fn known_parameters<T: Clone>(
+        &self,
+        key: &ParametersKey,
+        kind: &str,
+        of_kind: impl Fn(&Parameters) -> Option<&T>,
+    ) -> Result<T, ParametersMistake> {
+        match self.parameters.get(key) {
+            Some(Ok(parameters)) => of_kind(parameters).cloned().ok_or_else(|| wrong_kind(key, kind)),
+            Some(Err(mistake)) => Err(of_object(key, mistake)),
+            None => Err(missing(key, kind)),
         }
     }
 }
 
-fn replace<K: Ord, V: PartialEq>(map: &mut BTreeMap<K, V>, key: K, value: Option<V>) -> bool {
+/// Stores or removes a value. Returns true if that changes anything.
+pub(super) fn replace<K: Ord, V: PartialEq>(map: &mut BTreeMap<K, V>, key: K, value: Option<V>) -> bool {
     if map.get(&key) == value.as_ref() {
         return false;
     }

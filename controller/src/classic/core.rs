@@ -1,26 +1,29 @@
-//! Owns the state of claims, negotiations, classes and devices, and decides what is written. One task feeds it; no
-//! other part reads it; it holds no clock.
+//! Owns the state of claims, negotiations, classes and devices, and carries out the effects of decisions. One task
+//! feeds the core; the core has no clock and no I/O.
+//!
+//! ```text
+//!   ClassicEvent ─► state ─► topics ─► decisions (functions of a Context) ─► Effects ─► ClassicCommand
+//! ```
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
-use hostler_api::{
-    ObjectKey,
-    classic::{ClassicConsumer, ClassicVersion, deletion_protection},
-    resource::DeviceClass,
-};
-use hostler_cluster::is_older;
-use hostler_reconcile::InFlightWrites;
+use hostler_api::ObjectKey;
+use hostler_reconcile::{InFlightWrites, WriteReadiness};
 
 use super::{
     catalogue::Catalogue,
-    event::{ClassicCommand, ClassicEvent, ClassicEventNote, ClassicWrite, NoticeReason, WriteTarget},
-    holdings::HoldingChange,
-    inventory::{Inventory, SourceNews},
-    model::DeviceSource,
-    state::{ClaimState, ContextState, Stranger},
+    context::{Context, Effect},
+    event::{ClassicCommand, ClassicEvent, ClassicEventNote, ClassicWrite, EventReason, WriteTarget},
+    immediate::decide_immediate,
+    inventory::Inventory,
+    labels::decide_node,
+    negotiations::decide_negotiation,
+    reconcile::{decide_claim, decide_source},
+    settings::ClassicSettings,
+    state::{Claims, NegotiationState, PodKnowledge, Stranger},
     topic::{Topic, next_in_turn},
 };
 use crate::decision_queue::DecisionQueue;
@@ -29,32 +32,15 @@ use crate::decision_queue::DecisionQueue;
 /// which events wait.
 const ANSWERS_IN_A_STEP: usize = 1;
 
-/// Settings that do not change during a term.
-#[derive(Clone, Debug)]
-pub(crate) struct ClassicSettings {
-    /// The version of the API.
-    pub(crate) version: ClassicVersion,
-    /// The driver that allocates.
-    pub(crate) driver: String,
-    /// Device classes of hostler's deployment.
-    pub(crate) device_classes: Vec<DeviceClass>,
-    /// True if a claim is reserved for the pod that it is allocated for; else the scheduler reserves it.
-    pub(crate) reserves_for_pods: bool,
-    /// True if kubelets refuse a claim without devices, as those before 1.28 do.
-    pub(crate) needs_devices: bool,
-}
-
 /// The controller of one driver.
 #[derive(Debug)]
 pub(crate) struct ClassicCore {
     pub(super) settings: ClassicSettings,
-    pub(super) finalizer: String,
-    is_synced: bool,
-    pub(super) claims: BTreeMap<ObjectKey, ClaimState>,
-    pub(super) uids: BTreeMap<String, ObjectKey>,
+    pub(super) is_synced: bool,
+    pub(super) claims: Claims,
     /// Claims that are not known although a source has a grant for them, by UID.
     pub(super) strangers: BTreeMap<String, Stranger>,
-    pub(super) contexts: BTreeMap<ObjectKey, ContextState>,
+    pub(super) negotiations: BTreeMap<ObjectKey, NegotiationState>,
     /// The negotiations that a claim matters to, by claim.
     pub(super) interested: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
     pub(super) catalogue: Catalogue,
@@ -69,12 +55,10 @@ pub(crate) struct ClassicCore {
 impl ClassicCore {
     pub(crate) fn new(settings: ClassicSettings) -> Self {
         Self {
-            finalizer: deletion_protection(&settings.driver),
             is_synced: false,
-            claims: BTreeMap::new(),
-            uids: BTreeMap::new(),
+            claims: Claims::default(),
             strangers: BTreeMap::new(),
-            contexts: BTreeMap::new(),
+            negotiations: BTreeMap::new(),
             interested: BTreeMap::new(),
             catalogue: Catalogue::new(&settings.driver, settings.device_classes.clone()),
             inventory: Inventory::new(&settings.driver),
@@ -90,214 +74,117 @@ impl ClassicCore {
     pub(crate) fn step(&mut self, now: Duration, event: ClassicEvent) -> Vec<ClassicCommand> {
         self.queue.pass(now);
         self.take(event);
+        let mut answers = 0;
+        while self.is_synced
+            && answers < ANSWERS_IN_A_STEP
+            && let Some(topic) = next_in_turn(&mut self.queue, &mut self.last_asker)
+        {
+            answers += usize::from(topic.takes_long());
+            match topic {
+                Topic::Refresh => self.refresh(),
+                Topic::Retry(key) => self.claim_changed(&key),
+                topic => self.reconcile(&topic),
+            }
+        }
         if self.is_synced {
-            self.settle();
+            self.commands.extend(self.queue.wake().map(ClassicCommand::WakeAt));
         }
         std::mem::take(&mut self.commands)
     }
 
-    fn settle(&mut self) {
-        let mut answers = 0;
-        while answers < ANSWERS_IN_A_STEP
-            && let Some(topic) = next_in_turn(&mut self.queue, &mut self.last_asker)
-        {
-            match topic {
-                Topic::Claim(key) => self.settle_claim(&key),
-                Topic::Source(name) => self.settle_source(&name),
-                Topic::Refresh => self.refresh(),
-                Topic::Retry(key) => self.claim_changed(&key),
-                Topic::Node(name) => {
-                    answers += 1;
-                    self.settle_node(&name);
-                }
-                Topic::Immediate(key) => {
-                    answers += 1;
-                    self.settle_immediate(&key);
-                }
-                Topic::Context(key) | Topic::Waiting(key) => {
-                    answers += 1;
-                    self.settle_context(&key);
-                }
-            }
-        }
-        self.commands.extend(self.queue.wake().map(ClassicCommand::WakeAt));
-    }
-
-    fn refresh(&mut self) {
-        self.queue.refreshed();
-        self.contexts.keys().for_each(|key| self.queue.now(Topic::Waiting(key.clone())));
-        let waiting = self.claims.values().filter(|state| state.claim.allocation.is_none());
-        waiting.for_each(|state| self.queue.now(Topic::Claim(state.claim.key.clone())));
-    }
-
-    fn take(&mut self, event: ClassicEvent) {
-        match event {
-            ClassicEvent::Claim(claim) => self.claim_seen(*claim),
-            ClassicEvent::ClaimGone(key, uid) => self.claim_gone(&key, &uid),
-            ClassicEvent::Class(class) => {
-                let is_news = self.catalogue.set_class(class.name.clone(), Some(*class));
-                self.catalogue_changed(is_news);
-            }
-            ClassicEvent::ClassGone(name) => {
-                let is_news = self.catalogue.set_class(name, None);
-                self.catalogue_changed(is_news);
-            }
-            ClassicEvent::Parameters(key, parameters) => {
-                let is_news = self.catalogue.set_parameters(key, Some(parameters));
-                self.catalogue_changed(is_news);
-            }
-            ClassicEvent::ParametersGone(key) => {
-                let is_news = self.catalogue.set_parameters(key, None);
-                self.catalogue_changed(is_news);
-            }
-            ClassicEvent::Node(name, state) => {
-                let is_news = self.inventory.set_node(name.clone(), Some(*state));
-                self.node_changed(name, is_news);
-            }
-            ClassicEvent::NodeGone(name) => {
-                let is_news = self.inventory.set_node(name.clone(), None);
-                self.writes.object_gone(&WriteTarget::Node(name.clone()));
-                self.node_changed(name, is_news);
-            }
-            ClassicEvent::Source(source) => self.source_seen(*source),
-            ClassicEvent::SourceGone(name) => self.source_gone(&name),
-            ClassicEvent::Context(key, context) => self.context_seen(key, *context),
-            ClassicEvent::ContextGone(key, uid) => self.context_gone(&key, &uid),
-            ClassicEvent::Pod(key, pod) => self.pod_seen(key, pod),
-            ClassicEvent::ClaimFound(uid, found) => self.claim_found(uid, &found),
-            ClassicEvent::Synced => self.synced(),
-            ClassicEvent::Written(target, outcome) => self.written(target, outcome),
-            ClassicEvent::Tick => {}
-        }
-    }
-
-    /// Answers waiting negotiations again at once if there is news: there may be devices for them.
-    fn look_again_if(&mut self, is_news: bool) {
-        if is_news {
-            self.queue.gained(Duration::ZERO);
-        }
-    }
-
-    /// Answers waiting negotiations again: at once if a device became free.
-    pub(super) fn holding_changed(&mut self, change: HoldingChange) {
-        match change {
-            HoldingChange::None => {}
-            HoldingChange::Taken => self.queue.inventory_changed(),
-            HoldingChange::Freed => self.queue.gained(Duration::ZERO),
-        }
-    }
-
-    fn catalogue_changed(&mut self, is_news: bool) {
-        self.look_again_if(is_news);
-        if is_news {
-            self.look_at_nodes();
-        }
-    }
-
-    fn node_changed(&mut self, name: String, is_news: bool) {
-        self.look_again_if(is_news);
-        if is_news {
-            self.queue.now(Topic::Node(name));
-        }
-    }
-
-    /// Queues the labels of all nodes: the classes that decide over them have changed.
-    fn look_at_nodes(&mut self) {
-        self.inventory.nodes().for_each(|node| self.queue.now(Topic::Node(node.to_owned())));
-    }
-
-    fn synced(&mut self) {
-        self.is_synced = true;
-        // Claims may have been seen before the sources that offer their devices.
-        let claims: Vec<ObjectKey> = self.claims.keys().cloned().collect();
-        claims.iter().for_each(|key| self.claim_changed(key));
-        self.contexts.keys().for_each(|key| self.queue.now(Topic::Context(key.clone())));
-        let sources: Vec<String> = self.inventory.source_names().cloned().collect();
-        sources.into_iter().for_each(|name| self.queue.now(Topic::Source(name)));
-        self.look_at_nodes();
-    }
-
-    fn source_seen(&mut self, source: DeviceSource) {
-        let name = source.name.clone();
-        if self.inventory.source_version(&name).is_some_and(|known| is_older(&source.version, known)) {
-            return;
-        }
-        let node = source.node.clone();
-        let is_given_by_others = self.inventory.is_given_by_others(&source);
-        let SourceNews { is_news, concerned, pools } = self.inventory.set_source(source);
-        if is_given_by_others {
-            self.withdraw_from(&name);
-        }
-        if self.is_synced && !pools.is_empty() {
-            self.grant_again(&pools);
-        }
-        self.after_source(&name, concerned, is_news);
-        match node {
-            Some(node) => self.node_changed(node, is_news),
-            None => self.catalogue_changed(is_news),
-        }
-    }
-
-    /// Queues claims with devices of pools that were not known before: the source may lack their grants.
-    fn grant_again(&mut self, pools: &BTreeSet<String>) {
-        let has_some = |state: &&ClaimState| {
-            let devices = state.claim.allocation.iter().filter_map(|allocation| allocation.devices.as_ref().ok());
-            devices.flatten().any(|device| pools.contains(&device.pool))
+    /// Decides about an object, carries out the effects, and writes the object if it can be written now.
+    fn reconcile(&mut self, topic: &Topic) {
+        let mut cx = Context {
+            settings: &self.settings,
+            claims: &self.claims,
+            strangers: &self.strangers,
+            negotiations: &self.negotiations,
+            catalogue: &self.catalogue,
+            inventory: &self.inventory,
+            now: self.queue.now,
+            effects: Vec::new(),
         };
-        let keys: Vec<ObjectKey> = self.claims.values().filter(has_some).map(|state| state.claim.key.clone()).collect();
-        keys.iter().for_each(|key| self.claim_changed(key));
-    }
-
-    fn source_gone(&mut self, name: &str) {
-        self.withdraw_from(name);
-        let (is_news, concerned) = self.inventory.remove_source(name);
-        self.after_source(name, concerned, is_news);
-    }
-
-    fn after_source(&mut self, name: &str, concerned: BTreeSet<String>, is_news: bool) {
-        self.look_again_if(is_news);
-        self.writes.object_changed(&WriteTarget::Source(name.to_owned()));
-        self.queue.now(Topic::Source(name.to_owned()));
-        for uid in concerned {
-            if self.inventory.written().sources(&uid).next().is_none() {
-                self.strangers.remove(&uid);
+        let write = match topic {
+            Topic::Claim(key) => decide_claim(&mut cx, key),
+            Topic::Source(name) => decide_source(&mut cx, name),
+            Topic::Node(name) => decide_node(&cx, name),
+            Topic::Context(key) | Topic::Waiting(key) => decide_negotiation(&mut cx, key),
+            Topic::Immediate(key) => {
+                decide_immediate(&mut cx, key);
+                None
             }
-            match self.uids.get(&uid).cloned() {
-                Some(key) => self.claim_changed(&key),
-                None => {
-                    let devices = self.inventory.granted(&uid);
-                    let change = self.inventory.hold(&uid, devices);
-                    self.holding_changed(change);
-                }
+            Topic::Retry(_) | Topic::Refresh => None,
+        };
+        let effects = cx.effects;
+        effects.into_iter().for_each(|effect| self.apply(effect));
+        let Some(write) = write else { return };
+        let target = write.target();
+        match self.writes.readiness(&target, self.queue.now) {
+            WriteReadiness::Ready => {
+                self.writes.begin(target, write.clone());
+                self.commands.push(ClassicCommand::Write(write));
             }
+            WriteReadiness::After(pause) => self.queue.after(pause, target.into()),
+            // The outcome of the write in flight queues the object again.
+            WriteReadiness::InFlight => {}
         }
     }
 
-    /// Withdraws allocations that the source does not confirm: other claims may have the chosen devices by now. This
-    /// holds also if the source was not asked for the grant yet, and if it still has an earlier grant of the claim.
-    fn withdraw_from(&mut self, source: &str) {
-        let lacks = |state: &&ClaimState| {
-            let chosen = state.pending.iter().flat_map(|pending| &pending.new.result.devices.results);
-            let mut chosen = chosen.filter(|device| self.inventory.source_of(device) == Some(source));
-            chosen.any(|device| !self.inventory.is_given(source, &state.claim.uid, device))
-        };
-        let concerned = self.claims.values().filter(lacks);
-        let keys: Vec<ObjectKey> = concerned.map(|state| state.claim.key.clone()).collect();
-        keys.iter().for_each(|key| self.withdraw(key));
+    fn apply(&mut self, effect: Effect) {
+        let now = self.queue.now;
+        match effect {
+            Effect::Decide(topic) => self.queue.now(topic),
+            Effect::DecideAfter(delay, topic) => self.queue.after(delay, topic),
+            Effect::ReadPod(key) => {
+                self.change_negotiation(&key, |state| state.pod = PodKnowledge::Asked);
+                self.commands.push(ClassicCommand::FetchPod(key));
+            }
+            Effect::UsePod(key) => self.change_negotiation(&key, |state| {
+                if let PodKnowledge::Known { is_fresh, .. } = &mut state.pod {
+                    *is_fresh = false;
+                }
+            }),
+            Effect::Prefer(key, since) => self.change_negotiation(&key, |state| state.preferred_since = Some(since)),
+            Effect::Answer(key, entries) => self.change_negotiation(&key, |state| state.answer = Some(entries)),
+            Effect::FindClaim(key, uid) => {
+                self.strangers.insert(uid.clone(), Stranger::Sought);
+                self.commands.push(ClassicCommand::FindClaim(key, uid));
+            }
+            Effect::Record(key, reason, message) => self.record(&key, reason, message),
+            Effect::Searched { claim, is_cut_short } => {
+                let pause = self.claims.get_mut(&claim).and_then(|state| state.searched(now, is_cut_short));
+                pause.into_iter().for_each(|pause| self.queue.after(pause, Topic::Retry(claim.clone())));
+            }
+            Effect::Allocate(key, pending) => {
+                if let Some(state) = self.claims.get_mut(&key) {
+                    state.pending = Some(pending);
+                    self.claim_changed(&key);
+                }
+            }
+            Effect::Refuse { claim, node, message } => self.refuse(&claim, &node, &message),
+        }
     }
 
-    /// Records an Event on a claim once, until the claim is allocated.
-    pub(super) fn tell(&mut self, key: &ObjectKey, reason: NoticeReason, message: impl Into<String>) {
-        let message = message.into();
+    fn change_negotiation(&mut self, key: &ObjectKey, change: impl FnOnce(&mut NegotiationState)) {
+        if let Some(state) = self.negotiations.get_mut(key) {
+            change(state);
+        }
+    }
+
+    /// Records an Event on a claim once, until the claim is allocated. Events that say why the claim waits are limited.
+    pub(super) fn record(&mut self, key: &ObjectKey, reason: EventReason, message: String) {
+        let now = self.queue.now;
         let Some(state) = self.claims.get_mut(key) else { return };
-        if state.is_first_word(&message) {
+        if (reason != EventReason::Waiting || state.may_tell_waiting(now)) && state.is_first(&message) {
             let (claim, uid) = (key.clone(), state.claim.uid.clone());
             self.commands.push(ClassicCommand::Tell(ClassicEventNote { claim, uid, reason, message }));
         }
     }
-}
 
-/// Returns a pod as a consumer of a claim.
-pub(super) fn consumer(pod: &ObjectKey, uid: &str) -> ClassicConsumer {
-    ClassicConsumer::of_pod(&*pod.name, uid)
+    fn refresh(&mut self) {
+        self.queue.refreshed();
+        self.negotiations.keys().for_each(|key| self.queue.now(Topic::Waiting(key.clone())));
+        let waiting = self.claims.iter().filter(|state| state.claim.allocation.is_none());
+        waiting.for_each(|state| self.queue.now(Topic::Claim(state.claim.key.clone())));
+    }
 }

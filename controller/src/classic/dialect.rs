@@ -11,7 +11,8 @@ use hostler_api::{
 };
 use serde_json::{Value, json};
 
-use super::event::{ClassicWrite, NewAllocation, WrittenClaim};
+use super::event::{ClassicWrite, NewAllocation};
+use crate::claim_write::ClaimVersion;
 
 pub(super) use parameters::CONFIG;
 
@@ -92,7 +93,7 @@ impl ClassicDialect {
         })
     }
 
-    fn of_claim(&self, claim: &WrittenClaim, is_status: bool, body: Value) -> ClassicPatch {
+    fn of_claim(&self, claim: &ClaimVersion, is_status: bool, body: Value) -> ClassicPatch {
         ClassicPatch { path: self.path("resourceclaims", &claim.key), is_status, is_apply: false, body }
     }
 
@@ -146,7 +147,7 @@ impl ClassicDialect {
 }
 
 /// Returns the precondition that the claim is this very object, and unchanged since it was read.
-fn precondition(claim: &WrittenClaim) -> Value {
+fn precondition(claim: &ClaimVersion) -> Value {
     json!({"uid": claim.uid, "resourceVersion": claim.version})
 }
 

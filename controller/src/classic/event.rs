@@ -14,6 +14,7 @@ use super::model::{
     ClassicClaim, ClassicClass, DeviceSource, NodeState, Parameters, ParametersKey, PodFacts, SchedulingContext,
     UnsuitableNodes,
 };
+use crate::claim_write::ClaimVersion;
 
 /// A change that was seen, or the result of a command.
 #[derive(Clone, Debug)]
@@ -87,20 +88,20 @@ pub(crate) enum ClassicCommand {
 pub(crate) struct ClassicEventNote {
     pub(crate) claim: ObjectKey,
     pub(crate) uid: String,
-    pub(crate) reason: NoticeReason,
+    pub(crate) reason: EventReason,
     pub(crate) message: String,
 }
 
 /// The reason of an Event.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum NoticeReason {
+pub(crate) enum EventReason {
     /// A user has to mend something.
     Failed,
     /// There is no device for the claim now.
     Waiting,
 }
 
-impl NoticeReason {
+impl EventReason {
     /// Returns the reason as Events carry it.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -110,23 +111,15 @@ impl NoticeReason {
     }
 }
 
-/// The claim that is written, with the version that was read.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct WrittenClaim {
-    pub(crate) key: ObjectKey,
-    pub(crate) uid: String,
-    pub(crate) version: String,
-}
-
 /// A write.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ClassicWrite {
     /// The claim has these finalizers.
-    Finalizers(WrittenClaim, Vec<String>),
+    Finalizers(ClaimVersion, Vec<String>),
     /// The claim is allocated.
-    Allocation(WrittenClaim, Box<NewAllocation>),
+    Allocation(ClaimVersion, Box<NewAllocation>),
     /// The claim is not allocated any more, and the request to deallocate it is done.
-    Deallocation(WrittenClaim),
+    Deallocation(ClaimVersion),
     /// The claims of a pod cannot be allocated on these nodes.
     Unsuitable { key: ObjectKey, uid: String, entries: UnsuitableNodes },
     /// Grants of a source, by UID of the claim; `None` removes one.
@@ -148,6 +141,14 @@ pub(crate) struct NewAllocation {
 }
 
 impl ClassicWrite {
+    /// Returns the claim that is written, if it is one.
+    pub(crate) fn claim(&self) -> Option<&ClaimVersion> {
+        match self {
+            Self::Finalizers(claim, _) | Self::Allocation(claim, _) | Self::Deallocation(claim) => Some(claim),
+            Self::Unsuitable { .. } | Self::Grants { .. } | Self::Labels { .. } => None,
+        }
+    }
+
     /// Returns the object that is written.
     pub(crate) fn target(&self) -> WriteTarget {
         match self {

@@ -14,14 +14,14 @@ use hostler_api::{
     resource::{AllocationResult, DeviceRequestAllocationResult, ResourceClaim},
 };
 
-use super::{inventory::Inventory, terms::ClaimTerms};
+use super::{inventory::Inventory, model::NodeState, terms::ClaimTerms};
 
 /// Steps of one search on one node. An honest claim takes some hundred.
 const MOST_STEPS: u64 = 100_000;
 
 /// Limit of one question over all its nodes, in devices that are examined: it bounds time, since the same thread does
 /// everything else.
-const MOST_LOOKS: u64 = 5_000_000;
+const MOST_EXAMINED: u64 = 5_000_000;
 const MOST_TIME: Duration = Duration::from_millis(500);
 /// The reason for nodes that were not examined within the limit.
 const CUT_SHORT: &str =
@@ -58,7 +58,7 @@ pub(super) struct Question<'a> {
     terms: &'a [ClaimTerms],
     /// True if a claim must have at least one device.
     needs_devices: bool,
-    looks_left: Cell<u64>,
+    budget_left: Cell<u64>,
     ends: Instant,
 }
 
@@ -69,13 +69,13 @@ impl<'a> Question<'a> {
         terms: &'a [ClaimTerms],
         needs_devices: bool,
     ) -> Self {
-        let (looks_left, ends) = (Cell::new(MOST_LOOKS), Instant::now() + MOST_TIME);
-        Self { allocator, inventory, terms, needs_devices, looks_left, ends }
+        let (budget_left, ends) = (Cell::new(MOST_EXAMINED), Instant::now() + MOST_TIME);
+        Self { allocator, inventory, terms, needs_devices, budget_left, ends }
     }
 
     /// Returns true if not all nodes could be examined.
     pub(super) fn is_cut_short(&self) -> bool {
-        self.looks_left.get() == 0 || Instant::now() >= self.ends
+        self.budget_left.get() == 0 || Instant::now() >= self.ends
     }
 
     /// Examines each of these nodes. A mistake in a device of one node does not matter where another node will do.
@@ -107,7 +107,7 @@ impl<'a> Question<'a> {
     }
 
     fn ask_one(&self, node: &str, whole: &Variation, compiled: &CompiledClaims<'_>) -> Result<NodeVerdict, Fatal> {
-        let Some(labels) = self.inventory.labels(node) else {
+        let Some(NodeState { labels, .. }) = self.inventory.node(node) else {
             return Ok(Err(self.for_all(format!("there is no node {node}"))));
         };
         let is_excluded =
@@ -153,9 +153,9 @@ impl<'a> Question<'a> {
 
     fn allocate(&self, pools: &NodePools<'_>, compiled: &CompiledClaims<'_>) -> Result<Vec<AllocationResult>, Refusal> {
         let state = self.inventory.holdings().state();
-        let mut budget = Budget::steps(MOST_STEPS).within(self.looks_left.get(), Some(self.ends));
+        let mut budget = Budget::steps(MOST_STEPS).within(self.budget_left.get(), Some(self.ends));
         let answer = self.allocator.allocate(pools, state, compiled, &mut budget);
-        self.looks_left.set(self.looks_left.get().saturating_sub(budget.looks()));
+        self.budget_left.set(self.budget_left.get().saturating_sub(budget.looks()));
         answer
     }
 

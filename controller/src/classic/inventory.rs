@@ -13,7 +13,7 @@ use hostler_api::{
 };
 
 use super::{
-    catalogue::ALLOCATOR_VERSION,
+    catalogue::{ALLOCATOR_VERSION, replace},
     grants::{GrantTable, Grants},
     holdings::{HoldingChange, Holdings},
     model::{ClassicClaim, DeviceSource, NodeAccess, NodeState},
@@ -65,24 +65,12 @@ impl Inventory {
 
     /// Stores or removes a node. Returns true if that changes anything.
     pub(super) fn set_node(&mut self, name: String, state: Option<NodeState>) -> bool {
-        if self.nodes.get(&name) == state.as_ref() {
-            return false;
-        }
-        match state {
-            Some(state) => drop(self.nodes.insert(name, state)),
-            None => drop(self.nodes.remove(&name)),
-        }
-        true
+        replace(&mut self.nodes, name, state)
     }
 
     /// Returns a node, if it exists.
     pub(super) fn node(&self, name: &str) -> Option<&NodeState> {
         self.nodes.get(name)
-    }
-
-    /// Returns the labels of a node, if it exists.
-    pub(super) fn labels(&self, node: &str) -> Option<&BTreeMap<String, String>> {
-        self.nodes.get(node).map(|state| &state.labels)
     }
 
     /// Returns the nodes that can take pods, by name.

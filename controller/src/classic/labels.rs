@@ -12,38 +12,26 @@ use hostler_api::{
     resource::{DeviceClaim, DeviceRequest, DeviceToleration, ExactDeviceRequest, ResourceClaim},
 };
 
-use super::{
-    catalogue::Catalogue,
-    core::ClassicCore,
-    event::{ClassicWrite, WriteTarget},
-    inventory::Inventory,
-    terms::claim_for,
-    topic::Topic,
-};
+use super::{catalogue::Catalogue, context::Context, event::ClassicWrite, inventory::Inventory, terms::claim_for};
 
 /// The value of these labels.
 const HAS_SOME: &str = "true";
 /// Limit of steps of the search for one device.
 const MOST_STEPS: u64 = 10_000;
 
-impl ClassicCore {
-    /// Brings the labels of a node up to date.
-    pub(super) fn settle_node(&mut self, name: &str) {
-        self.catalogue.prepare_allocator();
-        let Some(node) = self.inventory.node(name) else { return };
-        let classes = own_classes(&self.catalogue, &self.settings.driver);
-        let wanted = wanted_labels(&self.catalogue, &self.inventory, &classes, name).unwrap_or_default();
-        let is_written = |key: &String| node.labels.get(key).is_some_and(|value| value == HAS_SOME);
-        let changes = wanted.into_iter().filter(|(key, has_some)| is_written(key) != *has_some);
-        let is_named = |key: &String| classes.iter().any(|(_, keys)| keys.contains(key));
-        let is_left = |key: &&String| is_of(key, &self.settings.driver) && !is_named(key);
-        let left = node.own_labels.iter().filter(is_left).map(|key| (key.clone(), None));
-        let labels: BTreeMap<String, Option<String>> =
-            changes.map(|(key, has_some)| (key, has_some.then(|| HAS_SOME.to_owned()))).chain(left).collect();
-        if !labels.is_empty() && self.can_write(&WriteTarget::Node(name.to_owned()), Topic::Node(name.to_owned())) {
-            self.write(ClassicWrite::Labels { node: name.to_owned(), labels });
-        }
-    }
+/// Decides which labels of a node change.
+pub(super) fn decide_node(cx: &Context<'_>, name: &str) -> Option<ClassicWrite> {
+    let node = cx.inventory.node(name)?;
+    let classes = own_classes(cx.catalogue, &cx.settings.driver);
+    let wanted = wanted_labels(cx.catalogue, cx.inventory, &classes, name).unwrap_or_default();
+    let is_written = |key: &String| node.labels.get(key).is_some_and(|value| value == HAS_SOME);
+    let changes = wanted.into_iter().filter(|(key, has_some)| is_written(key) != *has_some);
+    let is_named = |key: &String| classes.iter().any(|(_, keys)| keys.contains(key));
+    let is_left = |key: &&String| is_of(key, &cx.settings.driver) && !is_named(key);
+    let left = node.own_labels.iter().filter(is_left).map(|key| (key.clone(), None));
+    let labels: BTreeMap<String, Option<String>> =
+        changes.map(|(key, has_some)| (key, has_some.then(|| HAS_SOME.to_owned()))).chain(left).collect();
+    (!labels.is_empty()).then(|| ClassicWrite::Labels { node: name.to_owned(), labels })
 }
 
 /// Returns classes with the labels of the driver's domain that they name.
@@ -63,7 +51,7 @@ fn wanted_labels(
         return None;
     }
     let offers = inventory.offers(node).ok()?;
-    let (allocator, labels) = (catalogue.allocator()?, inventory.labels(node)?);
+    let (allocator, labels) = (catalogue.allocator(), &inventory.node(node)?.labels);
     let index = SliceIndex::new(offers.iter().flat_map(|slices| slices.iter()));
     let pools = allocator.gather(NodeFacts { name: node, labels }, &index).ok()?;
     let mut wanted: BTreeMap<String, bool> = BTreeMap::new();

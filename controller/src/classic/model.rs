@@ -23,15 +23,27 @@ pub(crate) struct ClassicClaim {
     pub(crate) is_deleting: bool,
     /// UID of the pod that the claim was made for.
     pub(crate) owner: Option<String>,
-    pub(crate) wish: ClaimWish,
+    pub(crate) content: ClaimContent,
     pub(crate) allocation: Option<ClaimAllocation>,
     pub(crate) consumers: Vec<ClassicConsumer>,
     pub(crate) is_deallocation_requested: bool,
 }
 
+impl ClassicClaim {
+    /// Returns true if the controller of this driver allocated the claim.
+    pub(crate) fn is_allocated_by(&self, driver: &str) -> bool {
+        self.allocation.as_ref().is_some_and(|it| it.by == driver)
+    }
+
+    /// Returns true if the claim is being deleted or released.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_deleting || self.is_deallocation_requested
+    }
+}
+
 /// The request of a claim.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum ClaimWish {
+pub(crate) enum ClaimContent {
     /// A resource of a ResourceClass, until 1.30.
     Class { class: String, parameters: Option<ClassicParametersReference>, is_immediate: bool },
     /// Devices, from the controller of a driver, in 1.31.
@@ -112,6 +124,13 @@ pub(crate) struct SchedulingContext {
     pub(crate) selected: Option<String>,
     pub(crate) potential: BTreeSet<String>,
     pub(crate) entries: UnsuitableNodes,
+}
+
+impl SchedulingContext {
+    /// Returns true if the entries contain ours already; entries of others do not matter.
+    pub(crate) fn has_entries(&self, ours: &UnsuitableNodes) -> bool {
+        ours.iter().all(|(name, nodes)| self.entries.get(name) == Some(nodes))
+    }
 }
 
 /// Nodes on which claims cannot be allocated, by the pod's name for the claim.

@@ -2,7 +2,7 @@
 
 use super::{
     core::ClassicCore,
-    state::{ClaimState, ContextState, PodKnowledge},
+    state::{ClaimState, NegotiationState, PodKnowledge},
 };
 
 /// Counts of claims and negotiations by what they wait for. Few numbers, however many claims there are.
@@ -59,41 +59,38 @@ impl ClassicCore {
     /// Returns the counts of this moment.
     pub(crate) fn summary(&self) -> ClassicSummary {
         let mut summary = ClassicSummary::default();
-        for state in self.claims.values() {
+        for state in self.claims.iter() {
             if let Some(count) = self.count_of(state, &mut summary.claims) {
                 *count += 1;
             }
         }
-        for state in self.contexts.values() {
-            *self.waits_for(state, &mut summary.contexts) += 1;
+        for state in self.negotiations.values() {
+            *waits_for(state, &mut summary.contexts) += 1;
         }
         summary
     }
 
     fn count_of<'c>(&self, state: &ClaimState, counts: &'c mut ClaimCounts) -> Option<&'c mut usize> {
-        let is_ours = state.claim.allocation.as_ref().is_some_and(|it| it.by == self.settings.driver);
-        let is_over = state.claim.is_deleting || state.claim.is_deallocation_requested;
+        let claim = &state.claim;
         if state.pending.is_some() {
             Some(&mut counts.allocating)
-        } else if is_ours && !is_over {
+        } else if claim.is_allocated_by(&self.settings.driver) && !claim.is_over() {
             Some(&mut counts.allocated)
-        } else if self.has_finalizer(&state.claim) {
+        } else if state.is_kept {
             Some(&mut counts.releasing)
         } else {
-            let is_waiting = self.is_waiting(state) && self.catalogue.is_ours(&state.claim);
-            is_waiting.then_some(&mut counts.waiting)
+            (state.is_waiting() && self.catalogue.is_ours(claim)).then_some(&mut counts.waiting)
         }
     }
+}
 
-    fn waits_for<'c>(&self, state: &ContextState, counts: &'c mut ContextCounts) -> &'c mut usize {
-        let ContextState { context, pod, answer, .. } = state;
-        if *pod == PodKnowledge::Asked {
-            return &mut counts.api_server;
-        }
-        let Some(answer) = answer else { return &mut counts.others };
-        let mut asked = context.potential.iter().chain(&context.selected).peekable();
-        let is_somewhere =
-            asked.peek().is_none() || asked.any(|node| !answer.values().any(|nodes| nodes.contains(node)));
-        if is_somewhere { &mut counts.scheduler } else { &mut counts.devices }
+fn waits_for<'c>(state: &NegotiationState, counts: &'c mut ContextCounts) -> &'c mut usize {
+    let NegotiationState { context, pod, answer, .. } = state;
+    if *pod == PodKnowledge::Asked {
+        return &mut counts.api_server;
     }
+    let Some(answer) = answer else { return &mut counts.others };
+    let mut asked = context.potential.iter().chain(&context.selected).peekable();
+    let is_somewhere = asked.peek().is_none() || asked.any(|node| !answer.values().any(|nodes| nodes.contains(node)));
+    if is_somewhere { &mut counts.scheduler } else { &mut counts.devices }
 }

@@ -4,6 +4,7 @@ use std::mem::discriminant;
 
 use hostler_api::ObjectKey;
 
+use super::event::WriteTarget;
 use crate::decision_queue::DecisionQueue;
 
 /// A key of the work queue.
@@ -24,22 +25,29 @@ pub(super) enum Topic {
     Refresh,
 }
 
-impl Topic {
-    /// Returns the namespace of a question to the allocator, which can take long.
-    fn asker(&self) -> Option<&str> {
-        match self {
-            Self::Context(key) | Self::Immediate(key) | Self::Waiting(key) => Some(&key.namespace),
-            _ => None,
+impl From<WriteTarget> for Topic {
+    fn from(target: WriteTarget) -> Self {
+        match target {
+            WriteTarget::Claim(key) => Self::Claim(key),
+            WriteTarget::Context(key) => Self::Context(key),
+            WriteTarget::Source(name) => Self::Source(name),
+            WriteTarget::Node(name) => Self::Node(name),
         }
     }
+}
 
-    /// Returns the first topic of the same kind in the namespaces after this one.
-    fn behind(&self, namespace: &str) -> Option<Self> {
-        let key = ObjectKey { namespace: format!("{namespace}\0"), name: String::new() };
+impl Topic {
+    /// Returns true if a decision about the topic searches devices, which can take long.
+    pub(super) fn takes_long(&self) -> bool {
+        matches!(self, Self::Node(_)) || self.question().is_some()
+    }
+
+    /// Returns kind and object of a question to the allocator.
+    fn question(&self) -> Option<(fn(ObjectKey) -> Self, &ObjectKey)> {
         match self {
-            Self::Context(_) => Some(Self::Context(key)),
-            Self::Immediate(_) => Some(Self::Immediate(key)),
-            Self::Waiting(_) => Some(Self::Waiting(key)),
+            Self::Context(key) => Some((Self::Context, key)),
+            Self::Immediate(key) => Some((Self::Immediate, key)),
+            Self::Waiting(key) => Some((Self::Waiting, key)),
             _ => None,
         }
     }
@@ -48,9 +56,11 @@ impl Topic {
 /// Returns the next topic. Among questions of one kind the namespaces take turns: `last` had its turn last.
 pub(super) fn next_in_turn(queue: &mut DecisionQueue<Topic>, last: &mut String) -> Option<Topic> {
     let first = queue.pop()?;
-    let Some(from) = first.behind(last) else { return Some(first) };
+    let Some((kind, _)) = first.question() else { return Some(first) };
+    // The first question of this kind in the namespaces after the last one.
+    let from = kind(ObjectKey { namespace: format!("{last}\0"), name: String::new() });
     let topic = queue.pop_instead(first, &from, |other| discriminant(other) == discriminant(&from));
-    topic.asker().unwrap_or_default().clone_into(last);
+    topic.question().into_iter().for_each(|(_, key)| key.namespace.clone_into(last));
     Some(topic)
 }
 

@@ -21,9 +21,10 @@ use crate::{
     COMPONENT,
     classic::{
         alarm::Alarm,
-        core::{ClassicCore, ClassicSettings},
+        core::ClassicCore,
         dialect::ClassicDialect,
         event::{ClassicCommand, ClassicEvent},
+        settings::ClassicSettings,
     },
 };
 
@@ -139,9 +140,9 @@ impl<'a> Term<'a> {
                 ClassicCommand::FetchPod(key) => self.queue.push_back(ClassicCall::Pod(key)),
                 ClassicCommand::FindClaim(key, uid) => self.queue.push_back(ClassicCall::Claim(key, uid)),
                 ClassicCommand::Write(write) => self.queue.push_back(ClassicCall::Write(write)),
-                ClassicCommand::Tell(notice) => {
-                    debug!(claim.name = %notice.claim, reason = notice.reason.as_str(), message = notice.message, "told");
-                    let (subject, note) = event_of(self.version, notice);
+                ClassicCommand::Tell(note) => {
+                    debug!(claim.name = %note.claim, reason = note.reason.as_str(), message = note.message, "told");
+                    let (subject, note) = event_of(self.version, note);
                     self.events.record(subject, note);
                 }
                 ClassicCommand::WakeAt(at) => self.alarm.set(at),

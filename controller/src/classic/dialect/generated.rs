@@ -20,7 +20,7 @@ const CLAIM_KIND: &str = "ResourceClaimParameters";
 const CLASS_KIND: &str = "ResourceClassParameters";
 
 /// Names that selectors of 1.30 use, and the names of today.
-const WORDS: [(&str, &str); 7] = [
+const SELECTOR_NAMES: [(&str, &str); 7] = [
     ("attributes.quantity", "capacity"),
     ("attributes.bool", "attributes"),
     ("attributes.intslice", "attributes"),
@@ -122,7 +122,7 @@ fn today(driver: &str, selector: &str) -> String {
     let (mut out, mut rest, mut quote, mut before) = (String::new(), selector, None, ' ');
     while let Some(next) = rest.chars().next() {
         let is_start = quote.is_none() && !before.is_alphanumeric() && before != '_' && before != '.';
-        let word = WORDS.iter().find(|(word, _)| is_start && rest.starts_with(word));
+        let word = SELECTOR_NAMES.iter().find(|(word, _)| is_start && rest.starts_with(word));
         if let Some((word, name)) = word {
             out.push_str(&format!("device.{name}[\"{driver}\"]"));
             (rest, before) = (&rest[word.len()..], 't');

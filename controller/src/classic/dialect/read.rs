@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::{ClassicDialect, key};
 use crate::classic::model::{
-    ClaimAllocation, ClaimWish, ClassContent, ClassicClaim, ClassicClass, DeviceSource, OfferedSlice, PodClaim,
+    ClaimAllocation, ClaimContent, ClassContent, ClassicClaim, ClassicClass, DeviceSource, OfferedSlice, PodClaim,
     PodFacts, SchedulingContext,
 };
 
@@ -36,7 +36,7 @@ impl ClassicDialect {
                 let (by, allocation) = (status.driver_name, status.allocation);
                 let allocation = allocation.map(|it| self.allocation(by, [&*it.resource_handle]));
                 let (consumers, is_deallocation_requested) = (status.reserved_for, status.deallocation_requested);
-                claim(metadata, wish(spec), ClaimStatus { allocation, consumers, is_deallocation_requested })
+                claim(metadata, content(spec), ClaimStatus { allocation, consumers, is_deallocation_requested })
             }
             ClassicVersion::V1Alpha2 => {
                 let ResourceClaimV1Alpha2 { metadata, spec, status } = read(object)?;
@@ -47,14 +47,14 @@ impl ClassicDialect {
                     self.allocation(by.clone(), ours.map(|handle| &*handle.data))
                 });
                 let (consumers, is_deallocation_requested) = (status.reserved_for, status.deallocation_requested);
-                claim(metadata, wish(spec), ClaimStatus { allocation, consumers, is_deallocation_requested })
+                claim(metadata, content(spec), ClaimStatus { allocation, consumers, is_deallocation_requested })
             }
             ClassicVersion::V1Alpha3 => {
                 let ResourceClaimV1Alpha3 { metadata, spec, status } = read(object)?;
-                let wish = ClaimWish::Devices { devices: spec.devices, controller: spec.controller };
+                let content = ClaimContent::Devices { devices: spec.devices, controller: spec.controller };
                 let allocation = status.allocation.map(|it| self.allocation_of_devices(&it));
                 let (consumers, is_deallocation_requested) = (status.reserved_for, status.deallocation_requested);
-                claim(metadata, wish, ClaimStatus { allocation, consumers, is_deallocation_requested })
+                claim(metadata, content, ClaimStatus { allocation, consumers, is_deallocation_requested })
             }
         })
     }
@@ -144,7 +144,7 @@ impl ClassicDialect {
     }
 }
 
-fn claim(metadata: ClassicMeta, wish: ClaimWish, status: ClaimStatus) -> ClassicClaim {
+fn claim(metadata: ClassicMeta, content: ClaimContent, status: ClaimStatus) -> ClassicClaim {
     ClassicClaim {
         key: key(&metadata),
         owner: metadata.controller_uid().map(str::to_owned),
@@ -152,16 +152,16 @@ fn claim(metadata: ClassicMeta, wish: ClaimWish, status: ClaimStatus) -> Classic
         uid: metadata.uid,
         version: metadata.resource_version,
         finalizers: metadata.finalizers,
-        wish,
+        content,
         allocation: status.allocation,
         consumers: status.consumers,
         is_deallocation_requested: status.is_deallocation_requested,
     }
 }
 
-fn wish(spec: ResourceClaimSpecV1Alpha2) -> ClaimWish {
+fn content(spec: ResourceClaimSpecV1Alpha2) -> ClaimContent {
     let is_immediate = spec.allocation_mode == AllocationMode::Immediate;
-    ClaimWish::Class { class: spec.resource_class_name, parameters: spec.parameters_ref, is_immediate }
+    ClaimContent::Class { class: spec.resource_class_name, parameters: spec.parameters_ref, is_immediate }
 }
 
 /// Returns the claim that an entry of a pod means. Until 1.27 a pod's status does not name a claim that was made from a

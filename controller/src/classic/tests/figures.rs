@@ -13,10 +13,11 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        core::{ClassicCore, ClassicSettings},
+        core::ClassicCore,
         dialect::ClassicDialect,
         event::{ClassicCommand, ClassicEvent, ClassicWrite, WriteTarget},
         model::{NodeState, PodClaim, PodFacts, SchedulingContext},
+        settings::ClassicSettings,
     },
     objects::{cpus, selector, slice},
     world::DRIVER,

@@ -4,7 +4,7 @@ use hostler_api::classic::ClassicVersion;
 use serde_json::{Value, json};
 
 use super::{
-    super::event::NoticeReason,
+    super::event::EventReason,
     server::finalizers,
     world::{DRIVER, World},
 };
@@ -92,7 +92,7 @@ fn missing_parameters_are_told_once_and_mended_parameters_work_at_once() {
         world.settle();
         assert_eq!(world.devices("c").unwrap(), ["a/card/card-0"]);
         assert_eq!(world.notices.len(), 2);
-        assert!(world.notices.iter().all(|notice| notice.reason == NoticeReason::Failed));
+        assert!(world.notices.iter().all(|notice| notice.reason == EventReason::Failed));
     }
 }
 

@@ -12,10 +12,11 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        core::{ClassicCore, ClassicSettings},
+        core::ClassicCore,
         dialect::{ClassicDialect, ClassicNode},
         event::{ClassicCommand, ClassicEvent, ClassicEventNote, ClassicWrite},
         model::DeviceSource,
+        settings::ClassicSettings,
     },
     objects::{CPUS, GIBIBYTES, KINDS, device_class},
     server::{Server, WatchEvent, finalizers},
