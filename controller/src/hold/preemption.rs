@@ -12,11 +12,10 @@ use super::{
     budgets::{about, pod_budgets},
     context::{Context, Effect},
     known::PodReading,
-    objects::{DeviceKey, device_key},
     priorities::priority_of,
     reservation::{Problem, Reservation},
     topics::DecisionTopic,
-    victims::{MOST_READ, Victim},
+    victims::{MOST_READ, Victim, kept_by_others},
 };
 
 /// Returns the pods that a Reservation may evict, the least important first; `None` as long as the objects that decide
@@ -67,12 +66,6 @@ fn less_important(cx: &mut Context<'_>, reservation: &Reservation, priority: i32
     let mut victims: Vec<Victim> = found.into_values().filter(|it| !lasting.contains(&it.pod)).collect();
     victims.sort_by_key(|victim| (victim.priority, victim.pod.clone()));
     unknown.is_empty().then_some(victims)
-}
-
-/// Returns the devices that other Reservations keep, including those that owners have: they come back.
-fn kept_by_others(cx: &Context<'_>, reservation: &Reservation) -> BTreeSet<DeviceKey> {
-    let others = cx.reservations.iter().filter(|it| it.object.name != reservation.object.name && it.is_open());
-    others.flat_map(Reservation::devices_and_proposal).map(device_key).collect()
 }
 
 /// Returns the pods that have some of these devices.

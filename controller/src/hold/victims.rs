@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hostler_api::ObjectKey;
-use hostler_api::reservation::{DeviceOwner, ReservedDevice};
+use hostler_api::reservation::{DeviceOwner, ReservedDevice, ReservedDeviceState as State};
 
 use super::{
     closing::Closing,
@@ -40,7 +40,11 @@ pub(super) struct Victim {
 /// time.
 pub(super) fn victims(cx: &mut Context<'_>, reservation: &Reservation) -> Vec<Victim> {
     let (mut found, mut unknown) = (BTreeMap::<ObjectKey, Victim>::new(), BTreeSet::new());
-    for claim in cx.cluster.claims.values().filter(|it| !it.devices.is_empty()) {
+    // Devices that a pod has of this Reservation are promised to it already, by another replica.
+    let own = reservation.object.status.devices.iter().filter(|device| device.state == State::HandedOver);
+    let promised: BTreeSet<DeviceKey> = own.map(device_key).chain(kept_by_others(cx, reservation)).collect();
+    let is_promised = |claim: &&AllocatedClaim| claim.devices.iter().any(|device| promised.contains(device));
+    for claim in cx.cluster.claims.values().filter(|it| !it.devices.is_empty() && !is_promised(it)) {
         // Devices that several pods share do not become free with one of them.
         let [pod] = &claim.pods[..] else { continue };
         let key = ObjectKey::new(&claim.key.namespace, &pod.name);
@@ -61,6 +65,12 @@ pub(super) fn victims(cx: &mut Context<'_>, reservation: &Reservation) -> Vec<Vi
     }
     unknown.iter().take(MOST_READ).for_each(|pod| cx.read_pod(pod));
     found.into_values().take(MOST_VICTIMS).collect()
+}
+
+/// Returns the devices that other Reservations keep, including those that owners have: they come back.
+pub(super) fn kept_by_others(cx: &Context<'_>, reservation: &Reservation) -> BTreeSet<DeviceKey> {
+    let others = cx.reservations.iter().filter(|it| it.object.name != reservation.object.name && it.is_open());
+    others.flat_map(Reservation::devices_and_proposal).map(device_key).collect()
 }
 
 /// Returns the pods that have some of these devices.

@@ -9,7 +9,7 @@ use super::{
     world::{DRIVER, World, settings, wants_and},
 };
 use crate::{
-    hold::{DeviceKey, HoldSettings, HoldWrite},
+    hold::{DeviceKey, HoldCommand, HoldSettings, HoldWrite},
     testkit::Fate,
 };
 
@@ -35,6 +35,17 @@ impl World {
             || self.server.rules.values().any(|rule| rule.device == *device)
     }
 
+    /// A write that was sent before the second claim was seen cannot be taken back.
+    fn is_being_opened(&self, device: &DeviceKey) -> bool {
+        self.controller.commands.iter().any(|command| match command {
+            HoldCommand::Write(HoldWrite::NodeFences { node, fences, .. }) => {
+                *node == device.pool && !fences.iter().any(|fence| fence.device == device.device)
+            }
+            HoldCommand::Write(HoldWrite::DeleteRule(rule)) => rule.device == *device,
+            _ => false,
+        })
+    }
+
     /// What two claims have is not opened before neither has it, once it was closed and the status said so.
     pub(super) fn check_sealed(&mut self) {
         let unclaimed = |device: &DeviceKey| !self.server.claims.values().any(|claim| claim.devices.contains(device));
@@ -48,7 +59,8 @@ impl World {
         }
         let devices = self.server.reservations.values().flat_map(|object| &object.status.devices);
         let marked: Vec<DeviceKey> = devices.filter(|it| it.conflict && self.has_claim(it)).map(key_of).collect();
-        let closed: Vec<DeviceKey> = marked.into_iter().filter(|device| self.is_told_closed(device)).collect();
+        let is_sealed = |device: &DeviceKey| self.is_told_closed(device) && !self.is_being_opened(device);
+        let closed: Vec<DeviceKey> = marked.into_iter().filter(is_sealed).collect();
         self.sealed.extend(closed);
     }
 

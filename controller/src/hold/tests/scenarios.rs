@@ -400,6 +400,32 @@ pub(super) fn devices_of_several_owners_are_kept_only_where_that_is_allowed() {
 }
 
 #[test]
+pub(super) fn a_device_that_an_owner_has_of_this_or_another_reservation_is_not_waited_for() {
+    let mut world = World::new(&[1, 1]);
+    let more = json!({"preAllocation": true, "allocateOnce": false, "replicas": 2});
+    world.reserve("r", wants_and(1, "web", more));
+    world.settle();
+    let value = world.value("r");
+    world.pod("owner", "web", 1, &value);
+    assert!(world.schedule("owner"));
+    world.settle();
+    let (had, other) = if world.has("owner") == ["a/gpu-0"] { ("a", "b") } else { ("b", "a") };
+    world.edit_device(other, "gpu-0", |device| device.is_usable = false);
+    world.reserve("s", wants_and(1, "web", json!({"preAllocation": true})));
+    world.settle();
+    assert_eq!(world.devices("r", State::HandedOver), [format!("{had}/gpu-0")]);
+    assert_eq!(world.devices("r", State::Lost), [format!("{other}/gpu-0")]);
+    assert_eq!((world.phase("r"), world.phase("s")), (Phase::Pending, Phase::Pending));
+    assert!(world.get("s").status.devices.is_empty());
+    world.check_rest();
+    world.end_pod("owner");
+    world.settle();
+    assert_eq!(world.held("r"), [format!("{had}/gpu-0")]);
+    assert!(world.get("s").status.devices.is_empty());
+    world.check_rest();
+}
+
+#[test]
 pub(super) fn devices_of_strangers_are_never_waited_for() {
     let mut world = World::new(&[1]);
     world.pod("stranger", "db", 1, "");
