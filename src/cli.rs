@@ -5,6 +5,7 @@
 
 mod bitstream;
 mod capture;
+mod capture_manifest;
 mod cdi;
 mod claim;
 mod client;
@@ -16,8 +17,10 @@ mod doctor;
 mod explain;
 mod fit;
 pub mod hook;
+mod host_facts;
 mod inventory;
 mod machine;
+mod machine_capture;
 mod man;
 mod names;
 mod picture;

@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     held::{KeptBy, KeptReservation},
-    hold::ReservationObject,
     reports::ReportFreshness,
+    reservation_object::ReservationObject,
     stock::{ClusterStock, Tally},
 };
 

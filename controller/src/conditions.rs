@@ -17,7 +17,7 @@ use crate::{
     classic::adapter::{ClassicPhase, ClassicStatus},
     config::{CapabilitiesConfig, CapabilityMode},
     hold::adapter::HoldStatus,
-    model::{KindStatus, ObservedKind},
+    observed::{KindStatus, ObservedKind},
     provision::adapter::ProvisionStatus,
     webhook::WebhookPhase,
 };

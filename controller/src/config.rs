@@ -18,14 +18,15 @@ use hostler_process::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::observed::ObservedKind;
+
 pub(crate) use self::{
     listen::ListenAddress,
     provisioning::ProvisioningConfig,
-    reservations::ReservationsConfig,
+    reservations::{ReservationsConfig, release_of},
     switch::{MeantVerb, SwitchMode},
     webhook::WebhookConfig,
 };
-use crate::model::ObservedKind;
 
 /// The configuration file that the controller reads, if it exists, when no file is named.
 pub(crate) const DEFAULT_FILE: &str = "/etc/hostler/controller.toml";

@@ -21,7 +21,8 @@ use hostler_reconcile::{LeaseCommand, LeaseCore, LeaseEvent, SeenLease};
 
 use crate::{
     hardware::{HardwareStep, StoredHardware, decide},
-    model::{ClusterEvent, ClusterModel, ObservedKind, ObservedObject, SeenObject},
+    model::ClusterModel,
+    observed::{ClusterEvent, ObservedKind, ObservedObject, SeenObject},
     testkit::{Change, Dice, ModelCluster, ModelServer, ModelWatch, Part, model_kind, over, seeds, serves},
 };
 

@@ -67,7 +67,7 @@ pub(crate) use self::{
     event::{HoldCommand, HoldEvent},
     objects::{
         AllocatedClaim, Amounts, ClaimPart, DeviceKey, Fence, FenceRule, HoldTime, NodeFences, OwnerPod,
-        PlaceholderMark, PodBudget, PodRef, PriorityClasses, PublishedDevice, PublishedSlice, ReservationObject,
+        PlaceholderMark, PodBudget, PodRef, PriorityClasses, PublishedDevice, PublishedSlice,
     },
     question::{HoldAnswer, HoldQuestion},
     settings::HoldSettings,

@@ -5,10 +5,6 @@
 //!                         └──► ClusterModel::view ──► Arc<ClusterView>, for readers
 //! ```
 
-mod event;
-mod kind;
-mod marks;
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -20,17 +16,12 @@ use hostler_api::{ObjectKey, resource::ResourceClaim, well_known::POD_CLAIM_NAME
 use hostler_reconcile::{ObjectStamp, Store};
 
 use crate::{
-    hold::ReservationObject,
-    provision::ProvisionObjects,
+    observed::{ClusterEvent, KindStatus, ObservedKind, ObservedObject, ReservationMarks, SeenObject, marks},
     reports::NodeReports,
+    requests::ProvisionObjects,
+    reservation_object::ReservationObject,
     stock::StockAccount,
     view::{ClusterView, LazySnapshot},
-};
-
-pub(crate) use self::{
-    event::{ClusterEvent, ObservedObject, SeenObject},
-    kind::ObservedKind,
-    marks::ReservationMarks,
 };
 
 /// Work that follows from an event.
@@ -71,23 +62,6 @@ struct KindState {
     is_absent: bool,
     /// The time since when nothing was heard, and the reason.
     silent: Option<(Instant, String)>,
-}
-
-/// State of what is known of a kind, for readers.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct KindStatus {
-    /// True if a complete list was seen.
-    pub(crate) is_synced: bool,
-    /// True if the server does not know the kind, or the configuration leaves it out.
-    pub(crate) is_absent: bool,
-    /// The time since when nothing was heard, and the reason.
-    pub(crate) silent: Option<(Instant, String)>,
-    /// Number of objects.
-    pub(crate) objects: usize,
-    /// Number of objects that cannot be understood.
-    pub(crate) poisoned: usize,
-    /// One of these, and the reason.
-    pub(crate) example: Option<String>,
 }
 
 impl ClusterModel {

@@ -16,8 +16,9 @@ use tracing::{info, warn};
 
 use crate::{
     config::CapabilitiesConfig,
-    model::{ClusterEvent, ClusterModel, ModelCommand, ObservedKind, SeenObject},
+    model::{ClusterModel, ModelCommand},
     observe::{self, Watches},
+    observed::{ClusterEvent, ObservedKind, SeenObject},
     view::ClusterView,
 };
 

@@ -9,8 +9,8 @@ use hostler_reconcile::{Reflector, ReflectorEvent, ReflectorKind};
 use tokio::sync::mpsc;
 
 use crate::{
-    model::{ObservedKind, ObservedObject},
-    provision::SeenRequest,
+    observed::{ObservedKind, ObservedObject},
+    requests::SeenRequest,
 };
 
 /// Reflectors, by kind. They end when the last copy is dropped.

@@ -24,7 +24,6 @@ mod attach;
 mod booked;
 mod booking;
 mod check;
-mod class;
 mod clock;
 mod consume;
 mod context;
@@ -36,12 +35,10 @@ mod gains;
 mod membership;
 mod memory;
 mod messages;
-mod objects;
 mod orphans;
 mod parameters;
 mod plan_hash;
 mod room;
-mod shape;
 mod splits;
 mod status;
 mod steps;
@@ -53,10 +50,7 @@ mod tests;
 
 pub(crate) use self::{
     booked::booked_set,
-    class::{OFFICIAL_ATOMIC_SCALE_UP, OFFICIAL_CHECK_CAPACITY, ProvisionClasses},
     consume::{pod_sets, scheduled},
     context::Reservations,
-    objects::{ProvisionObjects, SeenRequest},
     parameters::{RequestParameters, unusable},
-    shape::PodShape,
 };

@@ -10,9 +10,9 @@ use hostler_api::{ObjectKey, hardware::DeviceState};
 use hostler_reconcile::Observed;
 
 use crate::{
-    hold::ReservationObject,
-    model::{KindStatus, ObservedKind, ReservationMarks},
-    provision::ProvisionObjects,
+    observed::{KindStatus, ObservedKind, ReservationMarks},
+    requests::ProvisionObjects,
+    reservation_object::ReservationObject,
     stock::ClusterStock,
 };
 

@@ -1,19 +1,19 @@
 //! `hostler capture`: what hostler reads of this machine, in a file that can be looked at elsewhere.
 
-pub(super) mod manifest;
-mod objects;
-mod pseudonym;
-pub(super) mod take;
-
 use std::{
     io::Write,
     path::{Path, PathBuf},
 };
 
-use super::{CliFailure, CliOutcome, machine::MachineArgs, save::save, screen};
+use super::{
+    CliFailure, CliOutcome,
+    capture_manifest::{CaptureManifest, SerialNumbers},
+    machine::MachineArgs,
+    machine_capture::{self, KeptIdentifiers},
+    save::save,
+    screen,
+};
 use crate::units;
-use manifest::{CaptureManifest, SerialNumbers};
-use take::KeptIdentifiers;
 
 /// Take what hostler reads of this machine into a file: no addresses, no host name, pseudonyms for serial numbers
 #[derive(clap::Args, Debug)]
@@ -41,7 +41,7 @@ pub(super) fn run(args: &CaptureArgs, out: &mut dyn Write) -> Result<CliOutcome,
     if args.is_to_stdout() && screen::is_terminal() {
         return Err(CliFailure::Said("standard output is a terminal: name a file with -o, or redirect it".to_owned()));
     }
-    let taken = take::take(&args.machine.open()?, args.kept)?;
+    let taken = machine_capture::take(&args.machine.open()?, args.kept)?;
     if args.is_to_stdout() {
         out.write_all(&taken.archive)?;
         return Ok(CliOutcome::Done);

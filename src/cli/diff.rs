@@ -16,12 +16,10 @@ use serde::Serialize;
 
 use super::{
     CliFailure, CliOutcome, ConfigFileArgs,
-    capture::{
-        manifest::SerialNumbers,
-        take::{self, KeptIdentifiers},
-    },
+    capture_manifest::SerialNumbers,
     inventory::scan,
     machine::OpenedMachine,
+    machine_capture::{self, KeptIdentifiers},
     output::{OutputFormat, write_json, write_yaml},
 };
 use crate::config::DaemonConfig;
@@ -141,7 +139,7 @@ fn pseudonyms(opened: &OpenedMachine) -> Option<&Option<String>> {
 /// The machine as a capture of it shows it.
 fn redacted(machine: &OpenedMachine, config: &ConfigFileArgs) -> Result<OpenedMachine, CliFailure> {
     let failed = |source| CliFailure::step("capture a machine for the comparison", source);
-    let taken = take::take(machine, KeptIdentifiers::default())?;
+    let taken = machine_capture::take(machine, KeptIdentifiers::default())?;
     let folder = archive::private_folder().map_err(failed)?;
     let file = folder.path().join("machine.tar.zst");
     fs::write(&file, &taken.archive).map_err(failed)?;

@@ -3,7 +3,6 @@
 //! Facts are gathered once ([`facts`]); every check is a pure function over them ([`host`], [`services`]).
 
 mod bundle;
-mod facts;
 mod host;
 mod services;
 
@@ -14,12 +13,12 @@ use serde::Serialize;
 
 use super::{
     CliFailure, CliOutcome,
+    host_facts::HostFacts,
     machine::{MachineArgs, OpenedMachine},
     output::{ListFormat, Listed, write_list},
 };
 use crate::config::{ConfigErrors, DaemonConfig};
 use bundle::BundleArgs;
-use facts::HostFacts;
 
 /// Say what is missing or wrong on this host for hostler, each with the fix
 #[derive(clap::Args, Debug)]
@@ -109,11 +108,6 @@ fn of_host(loaded: Result<DaemonConfig, ConfigErrors>) -> (DaemonConfig, Vec<Doc
 /// A captured machine has a kernel and hardware, and no daemon, runtime or kubelet.
 fn of_capture(capture: &OpenedMachine) -> Vec<DoctorFinding> {
     host::machine_checks(&HostFacts::of_machine(&capture.root))
-}
-
-/// Reads what [`of_capture`] will read, for a capture.
-pub(super) fn look_at_machine(root: &SysRoot) {
-    HostFacts::of_machine(root);
 }
 
 /// A wrong configuration is one more thing that is wrong; the rest is checked with the defaults.

@@ -9,7 +9,7 @@ use std::{
 use hostler_backend::BackendWarning;
 use hostler_linux::{SysRoot, archive::UnpackedCapture};
 
-use super::{CliFailure, ConfigFileArgs, capture::manifest::CaptureManifest};
+use super::{CliFailure, ConfigFileArgs, capture_manifest::CaptureManifest};
 use crate::config::DaemonConfig;
 
 /// The options of every subcommand that looks at a machine.

@@ -16,13 +16,6 @@ use std::{
 use manifests::{Lock, Manifest};
 use sources::Source;
 
-/// Modules of a folder that still need each other in a circle. The list only gets shorter.
-const DEBTS: &[(&str, &[&str])] = &[
-    ("controller/src", &["config", "hold", "model", "observe", "provision", "view"]),
-    ("src/cli", &["capture", "doctor", "inventory", "machine"]),
-    ("src/kubernetes/hardware", &["conditions", "report"]),
-];
-
 /// Imports that a crate may have. All arrows point down this list: a crate imports only crates below it.
 struct CrateRule {
     name: &'static str,
@@ -468,16 +461,14 @@ fn modules_of_the_daemon_name_only_what_their_rule_allows() {
 }
 
 #[test]
-fn no_modules_need_each_other_but_those_that_are_still_to_be_parted() {
+fn no_modules_of_a_folder_need_each_other_in_a_circle() {
     let arrows = module_arrows(&sources());
-    let found: Vec<(&str, Vec<&str>)> = arrows
+    let circles: Vec<String> = arrows
         .iter()
-        .flat_map(|(folder, arrows)| {
-            cycles(arrows).into_iter().map(move |cycle| (folder.as_str(), Vec::from_iter(cycle)))
-        })
+        .flat_map(|(folder, arrows)| cycles(arrows).into_iter().map(move |cycle| format!("{folder}: {cycle:?}")))
         .collect();
-    let debts: Vec<(&str, Vec<&str>)> = DEBTS.iter().map(|(folder, modules)| (*folder, modules.to_vec())).collect();
-    assert_eq!(found, debts, "modules of a folder that name each other in a circle");
+    assert!(arrows.len() > 20, "found only {} folders", arrows.len());
+    assert_none(&circles);
 }
 
 #[test]

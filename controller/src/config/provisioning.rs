@@ -4,7 +4,7 @@ use hostler_process::config::ConfigMistake;
 use serde::{Deserialize, Serialize};
 
 use super::is_driver_name;
-use crate::provision::{OFFICIAL_ATOMIC_SCALE_UP, OFFICIAL_CHECK_CAPACITY, ProvisionClasses};
+use crate::requests::{OFFICIAL_ATOMIC_SCALE_UP, OFFICIAL_CHECK_CAPACITY, ProvisionClasses};
 
 /// `[provisioning]`: settings of ProvisioningRequests.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]

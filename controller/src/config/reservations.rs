@@ -4,8 +4,6 @@ use hostler_process::config::ConfigMistake;
 use serde::{Deserialize, Serialize};
 
 use super::SwitchMode;
-use crate::hold::adapter::release_of;
-
 /// `[reservations]`: settings of Reservations.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default)]
@@ -72,4 +70,15 @@ impl ReservationsConfig {
         });
         settle.into_iter().chain(image).chain(scheduler).collect()
     }
+}
+
+/// Major, minor and patch release; a missing patch is 0.
+pub(crate) fn release_of(text: &str) -> Option<[u32; 3]> {
+    let number = |text: &str| {
+        let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse::<u32>().ok()
+    };
+    let mut parts = text.trim_start_matches('v').split('.');
+    let [major, minor, patch] = [(); 3].map(|()| parts.next().and_then(number));
+    Some([major?, minor?, patch.unwrap_or_default()])
 }

@@ -16,7 +16,7 @@ use super::{
     reserve::reserve,
     steps::finalizers,
 };
-use crate::{claim_write::DELETE_PROTECTION, hold::ReservationObject};
+use crate::{claim_write::DELETE_PROTECTION, reservation_object::ReservationObject};
 
 /// A scheduler that frees all claims of a pod does so within a few tries, seconds apart.
 const STUCK: Duration = Duration::from_secs(30);

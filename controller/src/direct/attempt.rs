@@ -7,7 +7,7 @@ use hostler_api::{Doubling, few, reservation::placement_name};
 use serde::{Deserialize, Serialize};
 
 use super::context::DirectClaim;
-use crate::hold::ReservationObject;
+use crate::reservation_object::ReservationObject;
 
 /// The annotation of the template that says what was tried.
 pub(super) const ATTEMPT: &str = "hostler.dev/placement-attempt";

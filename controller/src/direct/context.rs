@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::{
     claim_write::{ClaimVersion, ClaimWrite},
-    hold::ReservationObject,
+    reservation_object::ReservationObject,
 };
 
 /// Everything that decides the next step.

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     claim_write::{DELETE_PROTECTION, WrittenClaimStatus},
-    hold::ReservationObject,
+    reservation_object::ReservationObject,
 };
 
 /// Decides what is done next.

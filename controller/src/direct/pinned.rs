@@ -8,7 +8,7 @@ use super::{
     context::{DirectClaim, DirectContext, DirectPod, DirectStep},
     steps::{clear, release},
 };
-use crate::hold::ReservationObject;
+use crate::reservation_object::ReservationObject;
 
 /// Returns the nodes where the devices of a claim can be used; `None` if they can be used everywhere.
 fn pin(claim: &DirectClaim) -> Option<&NodeSelector> {

@@ -14,7 +14,7 @@ use super::{
     attempt::Attempt,
     context::{DirectContext, DirectPod, DirectWrite, version_of},
 };
-use crate::hold::ReservationObject;
+use crate::reservation_object::ReservationObject;
 
 impl DirectContext {
     /// Returns the write of the status that names the obstacle, if the status does not name it yet.

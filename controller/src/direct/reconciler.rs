@@ -28,7 +28,8 @@ use super::{
 use crate::{
     COMPONENT,
     config::{MeantVerb, SwitchMode},
-    hold::{ReservationObject, adapter::reservations},
+    hold::adapter::reservations,
+    reservation_object::ReservationObject,
     view::ClusterView,
 };
 

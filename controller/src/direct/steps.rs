@@ -5,7 +5,7 @@ use hostler_api::{ObjectKey, reservation::PLACEMENT_GATE};
 use super::context::{DirectClaim, DirectPod, DirectStep, DirectWrite, version_of};
 use crate::{
     claim_write::{ClaimWrite, DELETE_PROTECTION, WrittenClaimStatus},
-    hold::ReservationObject,
+    reservation_object::ReservationObject,
 };
 
 pub(super) fn release(reservation: &ReservationObject) -> DirectWrite {

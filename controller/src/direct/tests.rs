@@ -18,10 +18,7 @@ use super::{
     context::{DirectContext, DirectStep, DirectWrite, Gate},
     decide::decide,
 };
-use crate::{
-    hold::{OwnerPod, ReservationObject},
-    testkit::Fate,
-};
+use crate::{hold::OwnerPod, reservation_object::ReservationObject, testkit::Fate};
 
 /// The writes of a pod that is placed at the first try.
 const WORDS: [&str; 5] = ["reservation", "claim_finalizers", "claim_status", "gates", "reservation_deletion"];

@@ -19,10 +19,9 @@ use serde_json::Value;
 
 use super::late;
 use crate::{
-    hold::ReservationObject,
-    provision::{
-        ProvisionClasses, ProvisionObjects, RequestParameters, Reservations, SeenRequest, pod_sets, scheduled, unusable,
-    },
+    provision::{RequestParameters, Reservations, pod_sets, scheduled, unusable},
+    requests::{ProvisionClasses, ProvisionObjects, SeenRequest},
+    reservation_object::ReservationObject,
 };
 
 /// A page of a list.

@@ -24,7 +24,7 @@ use self::{
 use super::late;
 use crate::{
     held::{Lasting, owner_words},
-    hold::ReservationObject,
+    reservation_object::ReservationObject,
 };
 
 /// Objects that explain a Reservation.

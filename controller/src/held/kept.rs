@@ -6,7 +6,7 @@ use hostler_api::reservation::toleration_value;
 use serde::{Deserialize, Serialize};
 
 use super::{Lasting, owner_words};
-use crate::hold::{DeviceKey, ReservationObject};
+use crate::{hold::DeviceKey, reservation_object::ReservationObject};
 
 /// Facts about a Reservation, for people who see its devices.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]

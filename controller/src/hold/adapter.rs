@@ -45,7 +45,6 @@ use self::{
 };
 pub(crate) use self::{
     pods::{PodOwner, controller_of},
-    rules::release_of,
     status::{HoldPhase, HoldStatus},
 };
 use crate::{config::ReservationsConfig, observe::Watches, view::ClusterView};

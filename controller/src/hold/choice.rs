@@ -8,7 +8,7 @@ use hostler_api::{
     reservation::{OwnerCandidate, RESERVATION_ORDER, ReservationAllocatePolicy, ReservationPhase},
 };
 
-use super::objects::ReservationObject;
+use crate::reservation_object::ReservationObject;
 
 /// A pod for which a Reservation is chosen.
 #[derive(Clone, Copy, Debug)]

@@ -7,12 +7,11 @@ use hostler_api::ObjectKey;
 use hostler_reconcile::WriteOutcome;
 
 use super::{
-    objects::{
-        AllocatedClaim, FenceRule, NodeFences, OwnerPod, PodBudget, PriorityClasses, PublishedSlice, ReservationObject,
-    },
+    objects::{AllocatedClaim, FenceRule, NodeFences, OwnerPod, PodBudget, PriorityClasses, PublishedSlice},
     question::{HoldAnswer, HoldQuestion},
     writes::{HoldEventNote, HoldTarget, HoldWrite},
 };
+use crate::reservation_object::ReservationObject;
 
 /// News of the cluster, or the result of a command.
 #[derive(Clone, Debug)]

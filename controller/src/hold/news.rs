@@ -9,7 +9,7 @@ use super::{
     context::Timer,
     core::{HoldCore, PLAN_DELAY, READ_AGAIN},
     known::PodReading,
-    objects::{FenceRule, NodeFences, OwnerPod, PublishedSlice, ReservationObject, device_key},
+    objects::{FenceRule, NodeFences, OwnerPod, PublishedSlice, device_key},
     placeholder::placeholder_name,
     published::PoolName,
     reservation::Reservation,
@@ -17,6 +17,7 @@ use super::{
     topics::DecisionTopic,
     writes::HoldTarget,
 };
+use crate::reservation_object::ReservationObject;
 
 impl HoldCore {
     pub(super) fn reservation_seen(&mut self, object: ReservationObject) {

@@ -19,7 +19,6 @@ use super::{
     evictions::wanted_evictions,
     fences::{are_closed, is_fenced},
     holders::current_owners,
-    objects::ReservationObject,
     placeholder::placeholder_name,
     placeholders::has_placeholders,
     pods::owners_to_annotate,
@@ -28,6 +27,7 @@ use super::{
     topics::{DecisionTopic, RECONCILE_AGAIN},
     writes::{HoldWrite, WrittenReservation},
 };
+use crate::reservation_object::ReservationObject;
 
 /// Pause until clocks are read again, where one of them is behind.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);

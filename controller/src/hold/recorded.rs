@@ -9,9 +9,10 @@ use hostler_api::reservation::{
 };
 
 use super::{
-    objects::{DeviceKey, ReservationObject, device_key},
+    objects::{DeviceKey, device_key},
     writes::HoldEventNote,
 };
+use crate::reservation_object::ReservationObject;
 
 /// Events that were recorded about a Reservation.
 #[derive(Debug)]

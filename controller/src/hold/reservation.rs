@@ -11,10 +11,8 @@ use hostler_api::reservation::{
     ReservedDeviceState as State, toleration_value,
 };
 
-use super::{
-    objects::{DeviceKey, ReservationObject},
-    recorded::RecordedEvents,
-};
+use super::{objects::DeviceKey, recorded::RecordedEvents};
+use crate::reservation_object::ReservationObject;
 
 /// A Reservation.
 #[derive(Debug)]

@@ -8,12 +8,8 @@ use hostler_api::{
 };
 use hostler_cluster::is_older;
 
-use super::{
-    objects::{DeviceKey, ReservationObject},
-    placeholder::placeholder_name,
-    published::PoolName,
-    reservation::Reservation,
-};
+use super::{objects::DeviceKey, placeholder::placeholder_name, published::PoolName, reservation::Reservation};
+use crate::reservation_object::ReservationObject;
 
 /// An object that a Reservation depends on.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]

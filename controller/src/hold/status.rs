@@ -18,9 +18,10 @@ use hostler_cluster::rfc3339;
 
 use super::{
     evictions::{evictions, obstacle, past_evictions, to_evict},
-    objects::{ReservationObject, device_key},
+    objects::device_key,
     reservation::{Problem, Reservation},
 };
+use crate::reservation_object::ReservationObject;
 
 /// The facts about a Reservation that is not over.
 pub(super) struct OpenFacts<'a> {

@@ -11,7 +11,8 @@ use hostler_api::{
     },
 };
 
-use super::objects::{DeviceKey, ReservationObject, device_key};
+use super::objects::{DeviceKey, device_key};
+use crate::reservation_object::ReservationObject;
 
 /// A part that a Reservation keeps already.
 #[derive(Clone, Debug)]

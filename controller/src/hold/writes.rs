@@ -4,8 +4,8 @@ use std::fmt;
 
 use hostler_api::{ObjectKey, reservation::ReservationStatus};
 
-use super::objects::{Fence, FenceRule, ReservationObject};
-use crate::claim_write::ClaimWrite;
+use super::objects::{Fence, FenceRule};
+use crate::{claim_write::ClaimWrite, reservation_object::ReservationObject};
 
 /// An object that is written. At most one write of it is in flight.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]

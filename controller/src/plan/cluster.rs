@@ -5,7 +5,7 @@ use hostler_cluster::{ApiClient, ApiFailure, Collection, ConnectError};
 use serde_json::Value;
 
 use super::read::InputText;
-use crate::{cluster_args::ClusterArgs, model::ObservedKind};
+use crate::{cluster_args::ClusterArgs, observed::ObservedKind};
 
 /// The cluster's name in messages.
 pub(crate) const SOURCE: &str = "cluster";

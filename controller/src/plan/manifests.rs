@@ -19,7 +19,7 @@ use super::{
     read::{InputProblem, InputText, ObjectHead, RawObject, for_each_object},
     workload::{CronJob, Job, ReplicatedWorkload, Workload},
 };
-use crate::{hold::ReservationObject, view::LazySnapshot};
+use crate::{reservation_object::ReservationObject, view::LazySnapshot};
 
 /// A PriorityClass.
 #[derive(Clone, Debug, Deserialize)]

@@ -42,7 +42,7 @@ use crate::{
     askers::ASKER_BOX,
     config::ProvisioningConfig,
     hold::adapter::{HoldPhase, HoldStatus},
-    model::ObservedKind,
+    observed::ObservedKind,
     view::ClusterView,
 };
 

@@ -8,14 +8,11 @@ use std::sync::Arc;
 use hostler_allocator::plan::PodSet;
 use hostler_api::reservation::ReservedDeviceState;
 
-use super::{
-    booked::BookedPart,
-    context::ProvisionContext,
-    membership::members,
-    objects::{ConsumerPod, SeenRequest},
-    toleration::tolerates,
+use super::{booked::BookedPart, context::ProvisionContext, membership::members, toleration::tolerates};
+use crate::{
+    requests::{ConsumerPod, SeenRequest},
+    reservation_object::ReservationObject,
 };
-use crate::hold::ReservationObject;
 
 /// Returns for each set the number of pods that still need kept devices.
 pub(super) fn waiting(

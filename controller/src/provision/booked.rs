@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use super::{context::Reservations, objects::SeenRequest, status::RESERVATION};
-use crate::hold::ReservationObject;
+use super::{context::Reservations, status::RESERVATION};
+use crate::{requests::SeenRequest, reservation_object::ReservationObject};
 
 /// Label with the UID of the request that a Reservation is for.
 pub(super) const REQUEST_LABEL: &str = "hostler.dev/provisioning-request-uid";

@@ -27,11 +27,10 @@ use super::{
     check::PodDevice,
     context::{ProvisionContext, Reservations},
     event::{NewReservation, ReservationWrite},
-    objects::SeenRequest,
     splits::reservation_starts,
     status::RESERVATION,
 };
-use crate::hold::{ReservationObject, WrittenReservation};
+use crate::{hold::WrittenReservation, requests::SeenRequest, reservation_object::ReservationObject};
 
 /// Limit of the time until all devices are closed to others. A node that does not answer is given up after one minute,
 /// and other devices are closed.

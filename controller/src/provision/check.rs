@@ -16,12 +16,14 @@ use hostler_api::{ObjectKey, reservation::PlannedDevice};
 
 use super::{
     attach::{Attach, AttachOffer, AttachPlan, AttachSearch, AttachStep},
-    class::ProvisionClass,
     messages::{self, Attachable},
     plan_hash::{placements, plan_hash},
     splits::reservation_starts,
 };
-use crate::hold::{DeviceKey, add_taken};
+use crate::{
+    hold::{DeviceKey, add_taken},
+    requests::ProvisionClass,
+};
 
 /// The answer to all requests if the bookings cannot be placed: the room that they leave is unknown.
 const CROWDED: &str = "what is booked for ProvisioningRequests takes more work to place than there is for those of one \

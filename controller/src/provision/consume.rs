@@ -3,7 +3,7 @@
 use hostler_allocator::plan::PodSet;
 use hostler_api::ObjectKey;
 
-use super::objects::{ProvisionObjects, SeenRequest};
+use crate::requests::{ProvisionObjects, SeenRequest};
 
 /// Returns the pods of a request as sets for the planner.
 ///

@@ -4,8 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use hostler_allocator::plan::ClusterFacts;
 
-use super::objects::ProvisionObjects;
-use crate::hold::ReservationObject;
+use crate::{requests::ProvisionObjects, reservation_object::ReservationObject};
 
 /// All Reservations, by name.
 pub(crate) type Reservations = BTreeMap<String, Arc<ReservationObject>>;

@@ -14,14 +14,12 @@ use super::{
     booked::{made_for, parts},
     booking::taken_back,
     check::{Attaching, CheckBatch, CheckCandidate, CheckVerdict},
-    class::{ProvisionClass, ProvisionClasses},
     clock::ProvisionMoment,
     context::ProvisionContext,
     decision::{Decision, is_over},
     event::{FinalizerWrite, ProvisionCommand, ProvisionEvent, ReservationWrite, StatusWrite},
     gains::GainWatch,
     memory::RequestMemory,
-    objects::{ProvisionObjects, SeenRequest},
     orphans::OrphanedBookings,
     parameters::RequestParameters,
     room::booked,
@@ -32,6 +30,7 @@ use super::{
 use crate::{
     askers::in_turns,
     hold::{promised_by_reservations, taken_by_reservations},
+    requests::{ProvisionClass, ProvisionClasses, ProvisionObjects, SeenRequest},
 };
 
 /// Time to wait for marks on open requests. The edge gives up a write that takes longer.

@@ -23,13 +23,13 @@ use super::{
     decision::{Decision, is_over},
     memory::RequestMemory,
     messages,
-    objects::{ProvisionObjects, SeenRequest},
     parameters::{RequestParameters, unusable},
     plan_hash::plan_hash,
     splits::can_be_kept,
     status::{ConditionChange, ETA, NODE, NODES, PLAN_HASH, RESERVATION, TOLERATION},
     steps::StepDecision,
 };
+use crate::requests::{ProvisionObjects, SeenRequest};
 
 /// Time to wait for templates. Some programs create templates after the request that is to own them: Kueue did for
 /// long.

@@ -12,10 +12,10 @@ use super::{
     event::ReservationWrite,
     memory::LONGEST_PAUSE,
     messages,
-    objects::SeenRequest,
     parameters::RequestParameters,
     status::{ConditionChange, NODE, NODES, PLAN_HASH, RESERVATION},
 };
+use crate::requests::SeenRequest;
 
 /// Conditions to write for a request, and work to do.
 #[derive(Debug, Default)]

@@ -10,10 +10,7 @@ use std::{
 use hostler_api::reservation::ReservedDevice;
 
 use super::context::{ProvisionContext, Reservations};
-use crate::{
-    decision_queue::DecisionQueue,
-    hold::{ReservationObject, taken_by_reservations},
-};
+use crate::{decision_queue::DecisionQueue, hold::taken_by_reservations, reservation_object::ReservationObject};
 
 /// The state of everything that can make room, and the time of the next question because of it.
 #[derive(Debug)]
@@ -123,7 +120,7 @@ mod tests {
     use hostler_api::ObjectKey;
 
     use super::*;
-    use crate::provision::{context::Keeping, objects::ProvisionObjects};
+    use crate::{provision::context::Keeping, requests::ProvisionObjects};
 
     fn at(millis: u64) -> Duration {
         Duration::from_millis(millis)

@@ -8,14 +8,11 @@ use std::{cmp::Reverse, collections::BTreeMap};
 
 use hostler_allocator::plan::{ClusterFacts, PodSet};
 
-use super::{
-    booked::booked_sets,
-    context::ProvisionContext,
-    objects::{ConsumerPod, SeenRequest},
-    shape::PodShape,
-    toleration::tolerates,
+use super::{booked::booked_sets, context::ProvisionContext, toleration::tolerates};
+use crate::{
+    requests::{ConsumerPod, PodShape, SeenRequest},
+    reservation_object::ReservationObject,
 };
-use crate::hold::ReservationObject;
 
 /// Evidence from a request's Reservations about the sets of pods.
 #[derive(Debug, Default)]

@@ -13,9 +13,9 @@ use super::{
     check::{CheckVerdict, PodDevice},
     clock::{ProvisionMoment, SeenAge},
     event::{ProvisionEventNote, WriteOutcome},
-    objects::SeenRequest,
     turn::WriteTurn,
 };
+use crate::requests::SeenRequest;
 
 /// First pause after a no, as in Cluster Autoscaler. The pause doubles with each no, up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(60);

@@ -6,7 +6,8 @@ use std::{collections::BTreeMap, time::Duration};
 use hostler_allocator::plan::{Order, Plan, Refusal, SetPlan};
 use hostler_api::{few, provisioning::MAX_DETAIL_BYTES};
 
-use super::{attach::AttachStep, class::ProvisionClass};
+use super::attach::AttachStep;
+use crate::requests::ProvisionClass;
 
 /// Limit of reasons of a set in a text; those of most nodes come first.
 const REASONS: usize = 3;

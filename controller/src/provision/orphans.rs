@@ -14,7 +14,7 @@ use super::{
     context::{Keeping, ProvisionContext},
     event::ReservationWrite,
 };
-use crate::hold::ReservationObject;
+use crate::reservation_object::ReservationObject;
 
 /// Time for which the request of a Reservation may be unseen: the two kinds have separate watches, and an earlier
 /// leader may have made both.

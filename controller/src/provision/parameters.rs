@@ -7,7 +7,7 @@ use hostler_api::{
     provisioning::{MAX_POD_SETS, MAX_PODS_OF_A_SET, ProvisioningRequestSpec},
 };
 
-use super::class::PROCESSOR_INSTANCE;
+use crate::requests::PROCESSOR_INSTANCE;
 
 const NO_RETRY: &str = "noRetry";
 const VALID_UNTIL: &str = "ValidUntilSeconds";

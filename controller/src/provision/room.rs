@@ -3,9 +3,8 @@
 use hostler_allocator::plan::PodSet;
 use hostler_api::core::PodSpec;
 
-use super::{
-    booking::kept_on, consume::pod_sets, context::ProvisionContext, membership::members, objects::SeenRequest,
-};
+use super::{booking::kept_on, consume::pod_sets, context::ProvisionContext, membership::members};
+use crate::requests::SeenRequest;
 
 /// Returns the pods that are still to come. Pods with kept devices are placed on the nodes of these devices, and
 /// request no device: no other pod can get a kept device anyway.

@@ -8,7 +8,8 @@ use hostler_api::{
 };
 use hostler_cluster::rfc3339;
 
-use super::{attach::ATTACH, event::ProvisionEventNote, objects::SeenRequest};
+use super::{attach::ATTACH, event::ProvisionEventNote};
+use crate::requests::SeenRequest;
 
 /// Mark of the leader term in which the request is answered: another value in each term.
 pub(super) const TERM: &str = "controllerTerm";

@@ -16,10 +16,10 @@ use super::{
     decision::{Decision, is_over},
     memory::RequestMemory,
     messages,
-    objects::SeenRequest,
     parameters::RequestParameters,
     status::{ConditionChange, RESERVATION},
 };
+use crate::requests::SeenRequest;
 
 /// Time within which an attached device is published and seen.
 const SEEN_BY: Duration = Duration::from_secs(120);

@@ -11,8 +11,9 @@ use serde::Serialize;
 use super::{access::Visitor, problem::ApiProblem};
 use crate::{
     held::{KeptBy, KeptReservation},
-    hold::{DeviceKey, ReservationObject},
+    hold::DeviceKey,
     reports::ReportFreshness,
+    reservation_object::ReservationObject,
     view::ClusterView,
 };
 

@@ -9,7 +9,7 @@ use hostler_api::{
 };
 use serde::Deserialize;
 
-use crate::hold::{OwnerPod, ReservationObject};
+use crate::{hold::OwnerPod, reservation_object::ReservationObject};
 
 /// Reservations whose devices a pod wants.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]

@@ -9,7 +9,7 @@ use hostler_api::{
     resource::{DeviceAllocationMode, ResourceClaimSpec},
 };
 
-use crate::{hold::ReservationObject, view::ClusterView};
+use crate::{reservation_object::ReservationObject, view::ClusterView};
 
 /// The class in a quota's name.
 pub(super) fn class_of(name: &str) -> Option<&str> {

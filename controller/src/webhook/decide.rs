@@ -18,7 +18,8 @@ use super::{
     suited::{suited, together},
 };
 use crate::{
-    hold::{OfferedReservation, ReservationObject, ReservationOffer, open_reservations},
+    hold::{OfferedReservation, ReservationOffer, open_reservations},
+    reservation_object::ReservationObject,
     view::ClusterView,
 };
 

@@ -24,7 +24,7 @@ use super::{
     pod::{PodState, WebhookPod},
     review::GeneratedClaim,
 };
-use crate::{hold::ReservationObject, view::ClusterView};
+use crate::{reservation_object::ReservationObject, view::ClusterView};
 
 /// Owners that make a deleted pod anew. A pod of any other kind may be gone for good.
 const REMAKERS: [(&str, &str); 5] = [

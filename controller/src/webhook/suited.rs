@@ -7,8 +7,7 @@ use hostler_api::{
 };
 
 use crate::{
-    hold::{OfferedReservation, ReservationObject},
-    provision::{PodShape, booked_set},
+    hold::OfferedReservation, provision::booked_set, requests::PodShape, reservation_object::ReservationObject,
     view::ClusterView,
 };
 

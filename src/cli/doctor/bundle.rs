@@ -12,9 +12,9 @@ use super::DoctorFinding;
 use crate::{
     cli::{
         CliFailure,
-        capture::take::{self, KeptIdentifiers},
         client::DaemonClient,
         machine::OpenedMachine,
+        machine_capture::{self, KeptIdentifiers},
         save::save,
     },
     config::DaemonConfig,
@@ -50,7 +50,7 @@ pub(super) fn write(
 
 fn bundle(config: &DaemonConfig, findings: &[DoctorFinding], full: bool) -> Result<Vec<u8>, CliFailure> {
     let machine = OpenedMachine::here(config.clone());
-    let taken = take::take(&machine, KeptIdentifiers::default())?;
+    let taken = machine_capture::take(&machine, KeptIdentifiers::default())?;
     let conceal = ConcealedWords::new(taken.replaced, &config.node_name);
     let mut bundle = TreeSnapshot::default();
     bundle.add("README.txt", README);

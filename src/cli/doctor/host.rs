@@ -1,7 +1,7 @@
 //! The kernel and the hardware.
 
-use super::{DoctorFinding, facts::HostFacts};
-use crate::units::count;
+use super::DoctorFinding;
+use crate::{cli::host_facts::HostFacts, units::count};
 
 /// 2024-01-01: earlier than any build of hostler.
 const EARLIEST_SECONDS: u64 = 1_704_067_200;

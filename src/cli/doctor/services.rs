@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use super::{
-    DoctorFinding,
-    facts::{HostFacts, PathFacts, SocketFacts},
+use super::DoctorFinding;
+use crate::{
+    cli::host_facts::{HostFacts, PathFacts, SocketFacts},
+    config::{ClusterMode, DaemonConfig},
 };
-use crate::config::{ClusterMode, DaemonConfig};
 
 /// Folders that runtimes read where nothing else is configured.
 const USUAL_CDI_DIRS: [&str; 2] = ["/etc/cdi", "/var/run/cdi"];

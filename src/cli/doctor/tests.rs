@@ -1,6 +1,7 @@
 //! Each check, on made-up hosts.
 
-use super::{facts::PathFacts, facts::SocketFacts, *};
+use super::*;
+use crate::cli::host_facts::{PathFacts, SocketFacts};
 
 /// The check that notices, and what is wrong.
 type BrokenHost = (&'static str, fn(&mut HostFacts));

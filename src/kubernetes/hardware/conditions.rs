@@ -2,10 +2,13 @@
 
 use hostler_api::{
     few,
-    hardware::{Condition, ConditionStatus, HardwareConditionReason, HardwareConditionType, NodeHardwareStatus},
+    hardware::{
+        Condition, ConditionStatus, HardwareConditionReason, HardwareConditionType, MAX_MESSAGE_BYTES,
+        NodeHardwareStatus,
+    },
+    plain_line,
 };
 
-use super::report::cut;
 use crate::{
     claims::{ClaimOperation, ClaimTable},
     inventory::Inventory,
@@ -117,6 +120,13 @@ fn timeless(status: &NodeHardwareStatus) -> NodeHardwareStatus {
         last_report_time: None,
         ..status.clone()
     }
+}
+
+/// As much of a text as an object has room for, on one line.
+pub(super) fn cut(text: &str) -> String {
+    let mut line = plain_line(text).into_owned();
+    line.truncate(line.floor_char_boundary(MAX_MESSAGE_BYTES));
+    line
 }
 
 #[cfg(test)]

@@ -8,14 +8,13 @@ use std::collections::BTreeMap;
 use hostler_api::{
     Quantity,
     hardware::{
-        AmountCounts, BackendHardware, BackendKnowledge, ClassHardware, DeviceImpediments, DeviceState,
-        MAX_MESSAGE_BYTES, MAX_ZONES, NodeHardwareStatus, Occupancy, PartsLeft, ZoneHardware,
+        AmountCounts, BackendHardware, BackendKnowledge, ClassHardware, DeviceImpediments, DeviceState, MAX_ZONES,
+        NodeHardwareStatus, Occupancy, PartsLeft, ZoneHardware,
     },
-    plain_line,
 };
 use hostler_backend::{AttributeValue, Device};
 
-use super::conditions::conditions;
+use super::conditions::{conditions, cut};
 use crate::{
     claims::ClaimTable,
     inventory::Inventory,
@@ -199,13 +198,6 @@ fn add_amounts(
             free: only_if(state == DeviceState::Free, amount.free),
         });
     }
-}
-
-/// As much of a text as an object has room for, on one line.
-pub(super) fn cut(text: &str) -> String {
-    let mut line = plain_line(text).into_owned();
-    line.truncate(line.floor_char_boundary(MAX_MESSAGE_BYTES));
-    line
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use hostler_api::{
 };
 use hostler_cluster::Collection;
 
-use crate::model::ObservedKind;
+use crate::observed::ObservedKind;
 
 /// A kind that is watched.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]

@@ -18,7 +18,7 @@ use tracing::{info, warn};
 use super::{ClassicParts, kind::ClassicKind, status::ClassicPhase};
 use crate::{
     classic::migration::{MigratedKind, Migration, MigrationWrite},
-    model::ObservedKind,
+    observed::ObservedKind,
 };
 
 /// Capacity of the channel of reflector events. Small: a storm of changes waits on the server.

@@ -9,7 +9,7 @@ use super::{
     super::attempt::Attempt,
     world::{DirectWorld, devices_of},
 };
-use crate::{hold::ReservationObject, testkit::Fate};
+use crate::{reservation_object::ReservationObject, testkit::Fate};
 
 /// A pod with two claims that is let go to node `a`, which the scheduler does not bind it to. On `b` there are devices as well.
 fn taken_back() -> DirectWorld {

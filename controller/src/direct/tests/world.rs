@@ -19,7 +19,8 @@ use super::super::{
 };
 use crate::{
     claim_write::{ClaimWrite, DELETE_PROTECTION},
-    hold::{ReservationObject, tests::kept::KeptWorld},
+    hold::tests::kept::KeptWorld,
+    reservation_object::ReservationObject,
     testkit::{Fate, Fated, Fates, ModelCluster, ModelServer, Part, model_kind, over, serves},
 };
 

@@ -11,7 +11,7 @@ use hostler_api::{
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::hold::ReservationObject;
+use crate::reservation_object::ReservationObject;
 
 /// The number of pods that have a line of their own.
 const MOST_LINES: usize = 16;

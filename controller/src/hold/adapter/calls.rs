@@ -19,9 +19,12 @@ use super::{
     read::{self, MANAGED_BY_LABEL},
     rules::RulesPlace,
 };
-use crate::hold::{
-    AllocatedClaim, FenceRule, HoldTarget, HoldWrite, OwnerPod, PodBudget, PodWrite, PriorityClasses,
-    ReservationObject, WrittenReservation,
+use crate::{
+    hold::{
+        AllocatedClaim, FenceRule, HoldTarget, HoldWrite, OwnerPod, PodBudget, PodWrite, PriorityClasses,
+        WrittenReservation,
+    },
+    reservation_object::ReservationObject,
 };
 
 /// The kind of writes of annotations, in one word.

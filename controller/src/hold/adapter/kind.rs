@@ -8,7 +8,7 @@ use hostler_api::{
 use hostler_cluster::{ApiClient, ApiFailure, Collection, RetryPauses};
 
 use super::rules::RulesPlace;
-use crate::model::ObservedKind;
+use crate::observed::ObservedKind;
 
 /// A kind that is watched.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]

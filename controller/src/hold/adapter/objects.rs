@@ -11,7 +11,10 @@ use serde_json::Value;
 use tracing::warn;
 
 use super::{claims::SeenClaim, kind::HoldKind, read};
-use crate::hold::{AllocatedClaim, HoldEvent, HoldTarget, ReservationObject};
+use crate::{
+    hold::{AllocatedClaim, HoldEvent, HoldTarget},
+    reservation_object::ReservationObject,
+};
 
 /// Reads objects from reflector events.
 #[derive(Debug, Default)]

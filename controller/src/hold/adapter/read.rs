@@ -11,8 +11,9 @@ use hostler_cluster::since_1970;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use crate::hold::{
-    Amounts, DeviceKey, Fence, FenceRule, HoldEvent, NodeFences, PublishedDevice, PublishedSlice, ReservationObject,
+use crate::{
+    hold::{Amounts, DeviceKey, Fence, FenceRule, HoldEvent, NodeFences, PublishedDevice, PublishedSlice},
+    reservation_object::ReservationObject,
 };
 
 /// Label that marks a rule as ours.

@@ -4,6 +4,8 @@ use hostler_api::resource::GROUP;
 use hostler_cluster::{ApiClient, ApiFailure, Collection};
 use serde::{Deserialize, de::IgnoredAny};
 
+use crate::config::release_of;
+
 /// Versions in which DeviceTaintRules were served, the best first.
 const VERSIONS: [&str; 3] = ["v1", "v1beta2", "v1alpha3"];
 /// A name that no rule of ours has.
@@ -134,17 +136,6 @@ impl SchedulerPod {
         };
         self.spec.containers.iter().map(|image| tag(image).unwrap_or_default()).collect()
     }
-}
-
-/// Major, minor and patch release; a missing patch is 0.
-pub(crate) fn release_of(text: &str) -> Option<[u32; 3]> {
-    let number = |text: &str| {
-        let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
-        digits.parse::<u32>().ok()
-    };
-    let mut parts = text.trim_start_matches('v').split('.');
-    let [major, minor, patch] = [(); 3].map(|()| parts.next().and_then(number));
-    Some([major?, minor?, patch.unwrap_or_default()])
 }
 
 /// The first release whose schedulers act on rules by default: the feature gate need not be turned on.

@@ -13,7 +13,8 @@ use serde::Deserialize;
 
 use crate::{
     claim_write::{ClaimVersion, DELETE_PROTECTION},
-    hold::{HoldWrite, OwnerPod, ReservationObject},
+    hold::{HoldWrite, OwnerPod},
+    reservation_object::ReservationObject,
 };
 
 /// Everything that decides the next step.

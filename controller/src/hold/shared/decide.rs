@@ -20,7 +20,8 @@ use super::{
 };
 use crate::{
     claim_write::ClaimWrite,
-    hold::{HoldWrite, ReservationObject, WrittenReservation, reconcile::deadline},
+    hold::{HoldWrite, WrittenReservation, reconcile::deadline},
+    reservation_object::ReservationObject,
 };
 
 /// The shortest wait before clocks are read anew, where one of them is behind.

@@ -12,7 +12,7 @@ use hostler_api::{
 use serde_json::{Map, Value, json};
 
 use super::context::WantedClaim;
-use crate::{claim_write::NewClaim, hold::ReservationObject};
+use crate::{claim_write::NewClaim, reservation_object::ReservationObject};
 
 /// Fields of the pod's template that decide where it can run: the scheduler has to heed them as well. Priority is not
 /// among them: kept devices are free ones, and no pod is evicted for them.

@@ -16,7 +16,10 @@ use super::{
     context::{ObservedClaim, SharedContext, WantedClaim},
     objects::claim_key,
 };
-use crate::hold::{OwnerPod, ReservationObject, asked::class_of_spec, status::NewStatus};
+use crate::{
+    hold::{OwnerPod, asked::class_of_spec, status::NewStatus},
+    reservation_object::ReservationObject,
+};
 
 /// The stage of a Reservation before all of its devices are kept.
 pub(super) enum Stand {

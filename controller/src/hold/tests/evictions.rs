@@ -3,7 +3,10 @@
 use hostler_api::reservation::{ReservationPhase, ReservedDevice, ReservedDeviceState};
 
 use super::world::World;
-use crate::hold::{HoldCommand, HoldWrite, PodWrite, ReservationObject};
+use crate::{
+    hold::{HoldCommand, HoldWrite, PodWrite},
+    reservation_object::ReservationObject,
+};
 
 impl World {
     /// Nobody is asked to go before it is certain that what he has, or others, is kept for whoever he goes for.

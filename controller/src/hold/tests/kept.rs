@@ -7,11 +7,11 @@ use hostler_cluster::ObjectVersion;
 use serde_json::Value;
 
 use super::{
-    super::{AllocatedClaim, DeviceKey, OwnerPod, PodRef, ReservationObject},
+    super::{AllocatedClaim, DeviceKey, OwnerPod, PodRef},
     server::{ModelPod, read},
     world::World,
 };
-use crate::testkit::Part;
+use crate::{reservation_object::ReservationObject, testkit::Part};
 
 /// A cluster in which devices are kept.
 pub(crate) struct KeptWorld(World);

@@ -13,7 +13,10 @@ use super::{
     server::read,
     world::{World, wants},
 };
-use crate::hold::{OfferedReservation, ReservationObject, ReservationOffer, open_reservations};
+use crate::{
+    hold::{OfferedReservation, ReservationOffer, open_reservations},
+    reservation_object::ReservationObject,
+};
 
 const GPUS: &str = "gpu.deviceclass.resource.k8s.io/devices";
 

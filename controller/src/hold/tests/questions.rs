@@ -10,7 +10,10 @@ use super::{
     cluster::key,
     world::{DRIVER, World, asks, preempts, settings, wants, wants_and},
 };
-use crate::hold::{DeviceKey, HoldEvent, HoldSettings, HoldTarget, HoldTime, ReservationObject, topics::DecisionTopic};
+use crate::{
+    hold::{DeviceKey, HoldEvent, HoldSettings, HoldTarget, HoldTime, topics::DecisionTopic},
+    reservation_object::ReservationObject,
+};
 
 /// Lets everything happen but that the planner answers; it has found something then.
 fn until_planned(world: &mut World) {

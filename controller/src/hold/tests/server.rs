@@ -13,10 +13,11 @@ use serde_json::{Value, json};
 
 use super::super::{
     AllocatedClaim, ClaimPart, DeviceKey, FenceRule, HoldEvent, HoldWrite, NodeFences, OwnerPod, PlaceholderMark,
-    PodBudget, PodRef, PodWrite, PriorityClasses, PublishedSlice, ReservationObject,
+    PodBudget, PodRef, PodWrite, PriorityClasses, PublishedSlice,
 };
 use crate::{
     claim_write::{ClaimVersion, ClaimWrite, WrittenClaimStatus},
+    reservation_object::ReservationObject,
     testkit::{ApiError, Change, ModelCluster, ModelMeta, ModelObject, ModelServer, Part, model_kind, over, serves},
 };
 

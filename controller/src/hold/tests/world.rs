@@ -16,13 +16,14 @@ use serde_json::{Value, json};
 use super::{
     super::{
         AllocatedClaim, DeviceKey, HoldAnswer, HoldCommand, HoldCore, HoldEvent, HoldEventNote, HoldSettings, HoldTime,
-        HoldWrite, NodeFences, PublishedDevice, ReservationObject,
+        HoldWrite, NodeFences, PublishedDevice,
     },
     cluster::GivenDevices,
     server::{ModelPod, Server, read},
 };
 use crate::{
     askers::ASKER_BOX,
+    reservation_object::ReservationObject,
     testkit::{self, ApiError, Model, Sorted},
 };
 

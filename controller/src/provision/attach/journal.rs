@@ -4,7 +4,7 @@ use hostler_api::provisioning::ProvisioningConditionType as Type;
 use serde::{Deserialize, Serialize};
 
 use super::{AttachOrder, AttachStep, AttachToken};
-use crate::provision::objects::SeenRequest;
+use crate::requests::SeenRequest;
 
 /// The detail of the status that has the plan.
 pub(in crate::provision) const ATTACH: &str = "attach";

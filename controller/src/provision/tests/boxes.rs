@@ -14,9 +14,9 @@ use crate::{
     askers::ASKER_BOX,
     provision::{
         check::{Attaching, CheckBatch, CheckCandidate, CheckVerdict},
-        class::ProvisionClass,
         context::Keeping,
     },
+    requests::ProvisionClass,
 };
 
 const CUT_SHORT: &str = "takes more work than there is for one asker";

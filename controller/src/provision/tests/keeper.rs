@@ -17,8 +17,8 @@ use hostler_api::{
 
 use super::world::ModelServer;
 use crate::{
-    hold::ReservationObject,
     provision::event::{NewReservation, ReservationWrite, WriteOutcome},
+    reservation_object::ReservationObject,
     testkit::{ApiError, Part, over},
 };
 

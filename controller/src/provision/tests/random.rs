@@ -15,19 +15,20 @@ use super::{
     fabric::Fabric,
     world::{CLASS, ModelServer, outcome},
 };
-use crate::askers::ASKER_BOX;
-use crate::hold::ReservationObject;
 use crate::provision::{
     attach::{Attach, AttachCall},
     check::CheckAnswer,
-    class::ProvisionClasses,
     clock::ProvisionMoment,
     context::Keeping,
     core::{MARKS_COME, ProvisionCore, ProvisionSettings},
     event::{FinalizerWrite, ProvisionCommand, ProvisionEvent, ReservationWrite, StatusWrite, WriteOutcome},
-    objects::SeenRequest,
 };
 use crate::testkit::{Dice, Fate, RandomLife, live, seeds};
+use crate::{
+    askers::ASKER_BOX,
+    requests::{ProvisionClasses, SeenRequest},
+    reservation_object::ReservationObject,
+};
 
 const NODES: usize = 3;
 const DEVICES: usize = 3;

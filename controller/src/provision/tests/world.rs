@@ -18,18 +18,17 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{fabric::Fabric, keeper::DeviceAt};
-use crate::askers::ASKER_BOX;
 use crate::provision::{
-    class::ProvisionClasses,
     clock::ProvisionMoment,
     context::{Keeping, ProvisionContext, Reservations},
     core::{ProvisionCore, ProvisionSettings},
     event::{StatusWrite, WriteOutcome},
-    objects::{ProvisionObjects, SeenRequest},
 };
+use crate::testkit::{self, ApiError, Fate, Fates, ModelCluster, Part, model_kind, over, serves};
 use crate::{
-    hold::ReservationObject,
-    testkit::{self, ApiError, Fate, Fates, ModelCluster, Part, model_kind, over, serves},
+    askers::ASKER_BOX,
+    requests::{ProvisionClasses, ProvisionObjects, SeenRequest},
+    reservation_object::ReservationObject,
 };
 
 mod steps;

@@ -7,7 +7,8 @@ use hostler_api::{ObjectKey, core::PodResourceClaim};
 use serde_json::{Value, json};
 
 use crate::{
-    hold::{OwnerPod, ReservationObject},
+    hold::OwnerPod,
+    reservation_object::ReservationObject,
     view::ClusterView,
     webhook::{
         decide::WebhookFacts,

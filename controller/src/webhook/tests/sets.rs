@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::claims::{claim_of, pod, question, reservation, view, web};
 use crate::{
-    hold::ReservationObject,
+    reservation_object::ReservationObject,
     view::ClusterView,
     webhook::{decide::WebhookFacts, pod::WebhookPod},
 };

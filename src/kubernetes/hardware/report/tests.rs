@@ -4,7 +4,7 @@ use std::{sync::Arc, time::SystemTime};
 
 use hostler_api::{
     BackendName, ClaimRef, ClaimUid, DeviceName, Grant, QualifiedName,
-    hardware::{DeviceTotals, HardwareConditionType, MAX_OFFERED_BYTES, NodeHardware},
+    hardware::{DeviceTotals, HardwareConditionType, MAX_MESSAGE_BYTES, MAX_OFFERED_BYTES, NodeHardware},
     resource::DeviceClass,
 };
 use hostler_backend::{Capacity, DevicePlan, Health, RequestPolicy, Sharing};

@@ -23,10 +23,11 @@ use super::super::{
 use crate::{
     config::ReservationsConfig,
     hold::{
-        HoldEventNote, HoldWrite, OwnerPod, ReservationObject,
+        HoldEventNote, HoldWrite, OwnerPod,
         adapter::{HoldCaller, HoldKind},
     },
-    model::ObservedKind,
+    observed::ObservedKind,
+    reservation_object::ReservationObject,
     view::ClusterView,
 };
 

@@ -17,7 +17,8 @@ use super::super::{
 };
 use crate::{
     claim_write::{ClaimWrite, DELETE_PROTECTION},
-    hold::{HoldWrite, OwnerPod, ReservationObject},
+    hold::{HoldWrite, OwnerPod},
+    reservation_object::ReservationObject,
     testkit::{Fate, Fated, Fates, ModelCluster, ModelServer, Part, model_kind, over, serves},
 };
 

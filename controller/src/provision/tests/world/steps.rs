@@ -6,15 +6,17 @@ use hostler_allocator::plan::{BoxSize, PlanOptions, Snapshot};
 use hostler_api::ObjectKey;
 
 use super::{ModelServer, World};
-use crate::provision::{
-    attach::{Attach, AttachCall},
-    check::{CheckAnswer, CheckBatch},
-    core::ProvisionCore,
-    event::{FinalizerWrite, ProvisionCommand, ProvisionEvent, ReservationWrite, StatusWrite, WriteOutcome},
-    objects::SeenRequest,
-    tests::fabric::Fabric,
-};
 use crate::testkit::{Fate, Fated, Part};
+use crate::{
+    provision::{
+        attach::{Attach, AttachCall},
+        check::{CheckAnswer, CheckBatch},
+        core::ProvisionCore,
+        event::{FinalizerWrite, ProvisionCommand, ProvisionEvent, ReservationWrite, StatusWrite, WriteOutcome},
+        tests::fabric::Fabric,
+    },
+    requests::SeenRequest,
+};
 
 impl ModelServer {
     /// Writes the finalizers, if it goes over what is there.

@@ -10,7 +10,7 @@ use hostler_api::{
 use hostler_reconcile::ObjectStamp;
 
 use super::ObservedKind;
-use crate::{hold::ReservationObject, provision::SeenRequest};
+use crate::{requests::SeenRequest, reservation_object::ReservationObject};
 
 /// Something that was seen of the cluster.
 #[derive(Debug)]

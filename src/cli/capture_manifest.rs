@@ -3,7 +3,7 @@
 use hostler_linux::SysRoot;
 use serde::{Deserialize, Serialize};
 
-use super::super::CliFailure;
+use super::CliFailure;
 
 /// The file in the archive.
 pub(in crate::cli) const FILE: &str = "hostler-capture.json";

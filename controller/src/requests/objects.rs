@@ -11,7 +11,7 @@ use hostler_api::{
 };
 use hostler_cluster::{ObjectVersion, from_rfc3339};
 
-use super::shape::PodShape;
+use super::PodShape;
 
 /// Objects that are read for requests, at one moment. A copy shares the objects.
 #[derive(Clone, Debug, Default)]

@@ -1,5 +1,8 @@
 //! Looks at a machine as all other commands do, and copies what they looked at.
 
+mod objects;
+mod pseudonym;
+
 use std::{
     collections::BTreeMap,
     io,
@@ -13,12 +16,14 @@ use hostler_linux::{
     boot,
 };
 
+use self::pseudonym::SerialPseudonyms;
 use super::{
-    manifest::{self, CaptureManifest, SerialNumbers},
-    objects,
-    pseudonym::SerialPseudonyms,
+    CliFailure,
+    capture_manifest::{self, CaptureManifest, SerialNumbers},
+    host_facts::HostFacts,
+    inventory,
+    machine::OpenedMachine,
 };
-use crate::cli::{CliFailure, doctor, inventory, machine::OpenedMachine};
 
 const HOST_NAME: &str = "proc/sys/kernel/hostname";
 
@@ -62,7 +67,7 @@ pub(in crate::cli) fn take(machine: &OpenedMachine, kept: KeptIdentifiers) -> Re
         ..CaptureManifest::new(taken_at(machine))
     };
     snapshot.add(objects::FILE, objects::of(&snapshot, &machine.config)?);
-    snapshot.add(manifest::FILE, manifest.to_json()?);
+    snapshot.add(capture_manifest::FILE, manifest.to_json()?);
     let archive = snapshot.to_archive().map_err(|source: io::Error| CliFailure::step("pack the capture", source))?;
     Ok(MachineCapture { archive, manifest, replaced })
 }
@@ -71,7 +76,7 @@ pub(in crate::cli) fn take(machine: &OpenedMachine, kept: KeptIdentifiers) -> Re
 /// of the machine, which the capture will tell; that we are short of something is none.
 fn look(machine: &OpenedMachine, root: &SysRoot, kept: KeptIdentifiers) -> Result<Vec<String>, ReadFailure> {
     let seen = inventory::scan::scan_machine(&machine.config, root, None);
-    doctor::look_at_machine(root);
+    HostFacts::of_machine(root);
     if kept.host_name {
         root.text(HOST_NAME)?;
     }

@@ -11,7 +11,7 @@ pub(crate) const OFFICIAL_CHECK_CAPACITY: &str = "check-capacity.autoscaling.x-k
 /// Cluster Autoscaler's other class, which only Cluster Autoscaler answers.
 pub(crate) const OFFICIAL_ATOMIC_SCALE_UP: &str = "best-effort-atomic-scale-up.autoscaling.x-k8s.io";
 /// The parameter with the name of the program that shall answer.
-pub(super) const PROCESSOR_INSTANCE: &str = "processorInstance";
+pub(crate) const PROCESSOR_INSTANCE: &str = "processorInstance";
 
 /// Names of classes that this controller answers.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

@@ -14,7 +14,7 @@ use hostler_api::{
 use hostler_reconcile::ObjectStamp;
 
 use super::{ObservedKind, ObservedObject};
-use crate::hold::ReservationObject;
+use crate::reservation_object::ReservationObject;
 
 /// An object that was made for a Reservation.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -47,7 +47,7 @@ pub(crate) struct PlacedPod {
 }
 
 /// Updates the mark of an object; marks are not copied for objects that have none.
-pub(super) fn see(
+pub(crate) fn see(
     marks: &mut Arc<ReservationMarks>,
     (kind, key): (ObservedKind, &ObjectKey),
     stamp: ObjectStamp,
@@ -81,7 +81,7 @@ pub(super) fn see(
     }
 }
 
-pub(super) fn forget(marks: &mut Arc<ReservationMarks>, kind: ObservedKind, key: &ObjectKey) {
+pub(crate) fn forget(marks: &mut Arc<ReservationMarks>, kind: ObservedKind, key: &ObjectKey) {
     forget_made(marks, kind, key);
     match kind {
         ObservedKind::Pod => forget_placed(marks, key),
