@@ -51,6 +51,6 @@ mod tests;
 pub(crate) use self::{
     booked::booked_set,
     consume::{pod_sets, scheduled},
-    context::Reservations,
+    context::SeenReservations,
     parameters::{RequestParameters, unusable},
 };

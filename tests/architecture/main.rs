@@ -471,6 +471,22 @@ fn no_modules_of_a_folder_need_each_other_in_a_circle() {
     assert_none(&circles);
 }
 
+/// Who reads a name in a crate knows which type it is. Files that are made of upstream's definitions have upstream's
+/// names.
+#[test]
+fn no_crate_has_two_types_of_one_name() {
+    let sources = sources();
+    let mut files: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+    for source in sources.iter().filter(|source| !source.is_generated()) {
+        let Some((folder, _)) = &source.place else { continue };
+        source.types().into_iter().for_each(|name| files.entry((folder, name)).or_default().push(&source.file));
+    }
+    let several = files.iter().filter(|(_, files)| files.len() > 1);
+    let broken: Vec<String> = several.map(|((_, name), files)| format!("{name}: {}", files.join(", "))).collect();
+    assert!(files.len() > 1000, "found only {} types", files.len());
+    assert_none(&broken);
+}
+
 #[test]
 fn the_shape_of_every_source_file_is_as_agreed() {
     let sources = sources();

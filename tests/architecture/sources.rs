@@ -54,6 +54,21 @@ impl Source {
         (0..self.tokens.len()).filter(|at| self.tokens[*at] == word).map(after).collect()
     }
 
+    /// Returns the names of the types that the code defines outside of functions and `impl`s, test modules left out.
+    pub(crate) fn types(&self) -> Vec<&str> {
+        let mut depth = 0;
+        let mut types = Vec::new();
+        for (token, next) in self.tokens.iter().zip(self.tokens.iter().skip(1)) {
+            match token.as_str() {
+                "{" => depth += 1,
+                "}" => depth -= 1,
+                "struct" | "enum" | "trait" | "union" | "type" if depth == 0 && is_name(next) => types.push(&**next),
+                _ => {}
+            }
+        }
+        types
+    }
+
     pub(crate) fn is_generated(&self) -> bool {
         self.text.lines().take(3).any(|line| line.starts_with("//") && line.contains("@generated"))
     }
@@ -329,4 +344,11 @@ fn a_test_module_counts_neither_lines_nor_paths() {
     assert_eq!(source.lines(), 2);
     assert!(source.paths().is_empty());
     assert_eq!(Source::new("src/a.rs", "fn f() {}\n#[cfg(test)]\nmod tests;\nuse b::c;").paths().len(), 1);
+}
+
+#[test]
+fn types_are_those_that_a_module_defines() {
+    let text = "//! A.\npub(crate) struct S<T>(T);\nenum E { A }\nimpl I for S<u8> { type Item = u8; }\ntype T = S<E>;\nfn f() { \
+                struct Inner; }\ntrait R {}\n#[cfg(test)]\nmod tests { struct InTest; }\n";
+    assert_eq!(Source::new("src/a.rs", text).types(), ["S", "E", "T", "R"]);
 }

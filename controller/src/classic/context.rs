@@ -1,4 +1,4 @@
-//! The state that decisions read, and the effects that they ask for. A decision is a function of a [`Context`]: it
+//! The state that decisions read, and the effects that they ask for. A decision is a function of a [`ClassicContext`]: it
 //! changes nothing but the list of its effects, which the core carries out.
 
 use std::{collections::BTreeMap, time::Duration};
@@ -17,7 +17,7 @@ use super::{
 
 /// An effect that a decision asks for.
 #[derive(Debug)]
-pub(super) enum Effect {
+pub(super) enum ClassicEffect {
     /// Decide about a topic in this step.
     Decide(Topic),
     /// Decide about a topic later.
@@ -43,7 +43,7 @@ pub(super) enum Effect {
 }
 
 /// The state that a decision reads, and its effects.
-pub(super) struct Context<'a> {
+pub(super) struct ClassicContext<'a> {
     pub(super) settings: &'a ClassicSettings,
     pub(super) claims: &'a Claims,
     /// Claims that are not known although a source has a grant for them, by UID.
@@ -53,21 +53,21 @@ pub(super) struct Context<'a> {
     pub(super) inventory: &'a Inventory,
     pub(super) now: Duration,
     /// Effects of the decision, in order.
-    pub(super) effects: Vec<Effect>,
+    pub(super) effects: Vec<ClassicEffect>,
 }
 
-impl Context<'_> {
-    pub(super) fn push(&mut self, effect: Effect) {
+impl ClassicContext<'_> {
+    pub(super) fn push(&mut self, effect: ClassicEffect) {
         self.effects.push(effect);
     }
 
     /// Records an Event on a claim that a user has to mend.
-    pub(super) fn fail(&mut self, claim: &ObjectKey, message: impl ToString) {
-        self.push(Effect::Record(claim.clone(), EventReason::Failed, message.to_string()));
+    pub(super) fn fail(&mut self, claim: &ObjectKey, message: &impl ToString) {
+        self.push(ClassicEffect::Record(claim.clone(), EventReason::Failed, message.to_string()));
     }
 
     /// Records an Event on a claim for which there is no device now.
     pub(super) fn wait(&mut self, claim: &ObjectKey, message: &str) {
-        self.push(Effect::Record(claim.clone(), EventReason::Waiting, message.to_owned()));
+        self.push(ClassicEffect::Record(claim.clone(), EventReason::Waiting, message.to_owned()));
     }
 }

@@ -15,7 +15,7 @@ use hostler_reconcile::{InFlightWrites, WriteReadiness};
 
 use super::{
     catalogue::Catalogue,
-    context::{Context, Effect},
+    context::{ClassicContext, ClassicEffect},
     event::{ClassicCommand, ClassicEvent, ClassicEventNote, ClassicWrite, EventReason, WriteTarget},
     immediate::decide_immediate,
     inventory::Inventory,
@@ -94,7 +94,7 @@ impl ClassicCore {
 
     /// Decides about an object, carries out the effects, and writes the object if it can be written now.
     fn reconcile(&mut self, topic: &Topic) {
-        let mut cx = Context {
+        let mut cx = ClassicContext {
             settings: &self.settings,
             claims: &self.claims,
             strangers: &self.strangers,
@@ -130,38 +130,40 @@ impl ClassicCore {
         }
     }
 
-    fn apply(&mut self, effect: Effect) {
+    fn apply(&mut self, effect: ClassicEffect) {
         let now = self.queue.now;
         match effect {
-            Effect::Decide(topic) => self.queue.now(topic),
-            Effect::DecideAfter(delay, topic) => self.queue.after(delay, topic),
-            Effect::ReadPod(key) => {
+            ClassicEffect::Decide(topic) => self.queue.now(topic),
+            ClassicEffect::DecideAfter(delay, topic) => self.queue.after(delay, topic),
+            ClassicEffect::ReadPod(key) => {
                 self.change_negotiation(&key, |state| state.pod = PodKnowledge::Asked);
                 self.commands.push(ClassicCommand::FetchPod(key));
             }
-            Effect::UsePod(key) => self.change_negotiation(&key, |state| {
+            ClassicEffect::UsePod(key) => self.change_negotiation(&key, |state| {
                 if let PodKnowledge::Known { is_fresh, .. } = &mut state.pod {
                     *is_fresh = false;
                 }
             }),
-            Effect::Prefer(key, since) => self.change_negotiation(&key, |state| state.preferred_since = Some(since)),
-            Effect::Answer(key, entries) => self.change_negotiation(&key, |state| state.answer = Some(entries)),
-            Effect::FindClaim(key, uid) => {
+            ClassicEffect::Prefer(key, since) => {
+                self.change_negotiation(&key, |state| state.preferred_since = Some(since))
+            }
+            ClassicEffect::Answer(key, entries) => self.change_negotiation(&key, |state| state.answer = Some(entries)),
+            ClassicEffect::FindClaim(key, uid) => {
                 self.strangers.insert(uid.clone(), Stranger::Sought);
                 self.commands.push(ClassicCommand::FindClaim(key, uid));
             }
-            Effect::Record(key, reason, message) => self.record(&key, reason, message),
-            Effect::Searched { claim, is_cut_short } => {
+            ClassicEffect::Record(key, reason, message) => self.record(&key, reason, message),
+            ClassicEffect::Searched { claim, is_cut_short } => {
                 let pause = self.claims.get_mut(&claim).and_then(|state| state.searched(now, is_cut_short));
                 pause.into_iter().for_each(|pause| self.queue.after(pause, Topic::Retry(claim.clone())));
             }
-            Effect::Allocate(key, pending) => {
+            ClassicEffect::Allocate(key, pending) => {
                 if let Some(state) = self.claims.get_mut(&key) {
                     state.pending = Some(pending);
                     self.claim_changed(&key);
                 }
             }
-            Effect::Refuse { claim, node, message } => self.refuse(&claim, &node, &message),
+            ClassicEffect::Refuse { claim, node, message } => self.refuse(&claim, &node, &message),
         }
     }
 

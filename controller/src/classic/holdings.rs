@@ -7,7 +7,7 @@ use hostler_allocator::structured::{AllocatedState, Features};
 use hostler_api::resource::{AllocationResult, DeviceAllocationResult, DeviceRequestAllocationResult};
 
 /// Driver, pool and device.
-type DeviceKey = (String, String, String);
+type HeldDevice = (String, String, String);
 
 /// The effect of a change of one claim on others.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -26,7 +26,7 @@ pub(super) struct Holdings {
     features: Features,
     state: AllocatedState,
     claims: BTreeMap<String, Vec<DeviceRequestAllocationResult>>,
-    holders: HashMap<DeviceKey, BTreeSet<String>>,
+    holders: HashMap<HeldDevice, BTreeSet<String>>,
 }
 
 impl Holdings {
@@ -80,7 +80,7 @@ impl Holdings {
     }
 
     /// Marks a device as held again: the allocator's state knows one holder, and other claims may hold the same device.
-    fn hold_again(&mut self, key: &DeviceKey, uids: &[String]) {
+    fn hold_again(&mut self, key: &HeldDevice, uids: &[String]) {
         let devices = uids.iter().flat_map(|uid| self.claims.get(uid).into_iter().flatten());
         let mut whole =
             devices.filter(|it| self::key(it) == *key && it.share_id.is_none() && it.admin_access != Some(true));
@@ -91,7 +91,7 @@ impl Holdings {
     }
 }
 
-fn key(device: &DeviceRequestAllocationResult) -> DeviceKey {
+fn key(device: &DeviceRequestAllocationResult) -> HeldDevice {
     (device.driver.clone(), device.pool.clone(), device.device.clone())
 }
 

@@ -3,7 +3,7 @@
 use hostler_api::ObjectKey;
 
 use super::{
-    context::{Context, Effect},
+    context::{ClassicContext, ClassicEffect},
     fit::{ClaimFit, prefer_extras},
     model::NodeAccess,
     search::{AskedClaims, Verdicts, new_allocation, verdicts},
@@ -11,14 +11,14 @@ use super::{
 };
 
 /// Chooses devices for a claim as soon as it exists, on any node that has them.
-pub(super) fn decide_immediate(cx: &mut Context<'_>, key: &ObjectKey) {
+pub(super) fn decide_immediate(cx: &mut ClassicContext<'_>, key: &ObjectKey) {
     let Some(state) = cx.claims.get(key) else { return };
     if !cx.catalogue.is_ours(&state.claim) || !state.is_waiting() || state.is_busy() {
         return;
     }
     let terms = match cx.catalogue.terms(&state.claim) {
         Ok(terms) => terms,
-        Err(mistake) => return cx.fail(key, mistake),
+        Err(mistake) => return cx.fail(key, &mistake),
     };
     let waiting = vec![(vec![key.name.clone()], key.clone())];
     let asked = AskedClaims { waiting, terms: vec![terms], ..AskedClaims::default() };
@@ -32,13 +32,13 @@ pub(super) fn decide_immediate(cx: &mut Context<'_>, key: &ObjectKey) {
         return cx.wait(key, &format!("no node will do, of {} nodes: {reason}", nodes.len()));
     };
     cx.push(match new_allocation(cx.settings, &node, (&asked.terms[0], &fit), None) {
-        Ok(new) => Effect::Allocate(key.clone(), PendingAllocation { new, negotiation: None }),
-        Err(error) => Effect::Refuse { claim: key.clone(), node, message: error.to_string() },
+        Ok(new) => ClassicEffect::Allocate(key.clone(), PendingAllocation { new, negotiation: None }),
+        Err(error) => ClassicEffect::Refuse { claim: key.clone(), node, message: error.to_string() },
     });
 }
 
 /// Returns the first node with this access that has the most optional devices.
-fn best_node(cx: &Context<'_>, verdicts: &Verdicts, access: NodeAccess) -> Option<(String, ClaimFit)> {
+fn best_node(cx: &ClassicContext<'_>, verdicts: &Verdicts, access: NodeAccess) -> Option<(String, ClaimFit)> {
     let nodes: Vec<&String> = cx.inventory.open_nodes().filter(|(_, of)| *of == access).map(|(node, _)| node).collect();
     let of_node = |node: &&String| Some(((*node).clone(), verdicts.get(*node)?.clone()));
     let mut verdicts: Verdicts = nodes.iter().filter_map(of_node).collect();

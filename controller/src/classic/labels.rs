@@ -12,7 +12,9 @@ use hostler_api::{
     resource::{DeviceClaim, DeviceRequest, DeviceToleration, ExactDeviceRequest, ResourceClaim},
 };
 
-use super::{catalogue::Catalogue, context::Context, event::ClassicWrite, inventory::Inventory, terms::claim_for};
+use super::{
+    catalogue::Catalogue, context::ClassicContext, event::ClassicWrite, inventory::Inventory, terms::claim_for,
+};
 
 /// The value of these labels.
 const HAS_SOME: &str = "true";
@@ -20,7 +22,7 @@ const HAS_SOME: &str = "true";
 const MOST_STEPS: u64 = 10_000;
 
 /// Decides which labels of a node change.
-pub(super) fn decide_node(cx: &Context<'_>, name: &str) -> Option<ClassicWrite> {
+pub(super) fn decide_node(cx: &ClassicContext<'_>, name: &str) -> Option<ClassicWrite> {
     let node = cx.inventory.node(name)?;
     let classes = own_classes(cx.catalogue, &cx.settings.driver);
     let wanted = wanted_labels(cx.catalogue, cx.inventory, &classes, name).unwrap_or_default();

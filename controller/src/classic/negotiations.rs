@@ -10,7 +10,7 @@ use hostler_api::{
 };
 
 use super::{
-    context::{Context, Effect},
+    context::{ClassicContext, ClassicEffect},
     event::ClassicWrite,
     fit::{ClaimFit, Unfit, prefer_extras},
     model::{NodeAccess, PodFacts, SchedulingContext, UnsuitableNodes},
@@ -33,7 +33,7 @@ struct Negotiation<'a> {
 }
 
 /// Decides the answer to a negotiation.
-pub(super) fn decide_negotiation(cx: &mut Context<'_>, key: &ObjectKey) -> Option<ClassicWrite> {
+pub(super) fn decide_negotiation(cx: &mut ClassicContext<'_>, key: &ObjectKey) -> Option<ClassicWrite> {
     let state = cx.negotiations.get(key)?;
     let context = &state.context;
     if context.is_deleting || (context.selected.is_none() && context.potential.is_empty()) {
@@ -43,7 +43,7 @@ pub(super) fn decide_negotiation(cx: &mut Context<'_>, key: &ObjectKey) -> Optio
         PodKnowledge::Asked => return None,
         PodKnowledge::Known { facts, is_fresh } => (facts.as_ref()?, *is_fresh),
         PodKnowledge::Unknown => {
-            cx.push(Effect::ReadPod(key.clone()));
+            cx.push(ClassicEffect::ReadPod(key.clone()));
             return None;
         }
     };
@@ -56,7 +56,7 @@ pub(super) fn decide_negotiation(cx: &mut Context<'_>, key: &ObjectKey) -> Optio
 }
 
 /// Returns the claims of the pod that are ours; `None` if one of them has a mistake.
-fn asked_claims(cx: &mut Context<'_>, of: Negotiation<'_>) -> Option<AskedClaims> {
+fn asked_claims(cx: &mut ClassicContext<'_>, of: Negotiation<'_>) -> Option<AskedClaims> {
     let mut asked = AskedClaims::default();
     let mut has_mistakes = false;
     for (pod_claim, name) in of.pod.claims.iter().filter_map(|it| Some((it, it.claim.as_ref()?))) {
@@ -83,14 +83,14 @@ fn asked_claims(cx: &mut Context<'_>, of: Negotiation<'_>) -> Option<AskedClaims
             }
             Err(mistake) => {
                 has_mistakes = true;
-                cx.fail(&claim, mistake);
+                cx.fail(&claim, &mistake);
             }
         }
     }
     (!has_mistakes).then_some(asked)
 }
 
-fn answer(cx: &mut Context<'_>, of: Negotiation<'_>, asked: &AskedClaims) -> Option<ClassicWrite> {
+fn answer(cx: &mut ClassicContext<'_>, of: Negotiation<'_>, asked: &AskedClaims) -> Option<ClassicWrite> {
     let context = &of.state.context;
     let nodes = nodes_to_check(cx, context, asked);
     let mut verdicts = verdicts(cx, asked, &nodes.iter().map(String::as_str))?;
@@ -100,34 +100,34 @@ fn answer(cx: &mut Context<'_>, of: Negotiation<'_>, asked: &AskedClaims) -> Opt
         if of.is_pod_fresh {
             allocate(cx, of, asked, (node, fits));
         } else {
-            cx.push(Effect::ReadPod(of.key.clone()));
+            cx.push(ClassicEffect::ReadPod(of.key.clone()));
         }
         return None;
     }
     record_waiting(cx, context, asked, &verdicts);
     let mut entries = unsuitable(context, asked, &verdicts);
     entries.extend(asked.kept.clone());
-    cx.push(Effect::Answer(of.key.clone(), entries.clone()));
+    cx.push(ClassicEffect::Answer(of.key.clone(), entries.clone()));
     let is_written = context.has_entries(&entries);
     (!is_written).then(|| ClassicWrite::Unsuitable { key: of.key.clone(), uid: context.uid.clone(), entries })
 }
 
 /// Directs the scheduler to nodes with more optional devices, for a while: only the scheduler knows whether it can use
 /// them.
-fn prefer_more(cx: &mut Context<'_>, of: Negotiation<'_>, verdicts: &mut Verdicts) {
+fn prefer_more(cx: &mut ClassicContext<'_>, of: Negotiation<'_>, verdicts: &mut Verdicts) {
     let context = &of.state.context;
     let since = of.state.preferred_since.unwrap_or(cx.now);
     let left = (since + PREFERRED_FOR).saturating_sub(cx.now);
     let takes_pods = |node: &&String| cx.inventory.node(node).is_some_and(|it| it.access != NodeAccess::Closed);
     let candidates = context.potential.iter().chain(&context.selected).filter(takes_pods);
     if !left.is_zero() && prefer_extras(verdicts, candidates) {
-        cx.push(Effect::Prefer(of.key.clone(), since));
-        cx.push(Effect::DecideAfter(left, Topic::Context(of.key.clone())));
+        cx.push(ClassicEffect::Prefer(of.key.clone(), since));
+        cx.push(ClassicEffect::DecideAfter(left, Topic::Context(of.key.clone())));
     }
 }
 
 /// Returns the nodes that the scheduler asks about, and those that were reported as unsuitable before.
-fn nodes_to_check(cx: &Context<'_>, context: &SchedulingContext, asked: &AskedClaims) -> BTreeSet<String> {
+fn nodes_to_check(cx: &ClassicContext<'_>, context: &SchedulingContext, asked: &AskedClaims) -> BTreeSet<String> {
     let names = asked.waiting.iter().flat_map(|(names, _)| names);
     let earlier = names.filter_map(|name| context.entries.get(name)).flatten();
     let earlier = earlier.filter(|node| cx.inventory.node(node).is_some());
@@ -135,19 +135,19 @@ fn nodes_to_check(cx: &Context<'_>, context: &SchedulingContext, asked: &AskedCl
 }
 
 /// Allocates all claims on the node that the scheduler selected.
-fn allocate(cx: &mut Context<'_>, of: Negotiation<'_>, asked: &AskedClaims, (node, fits): (&str, &[ClaimFit])) {
-    cx.push(Effect::UsePod(of.key.clone()));
+fn allocate(cx: &mut ClassicContext<'_>, of: Negotiation<'_>, asked: &AskedClaims, (node, fits): (&str, &[ClaimFit])) {
+    cx.push(ClassicEffect::UsePod(of.key.clone()));
     let consumer = cx.settings.reserves_for_pods.then(|| ClassicConsumer::of_pod(&*of.key.name, &of.pod.uid));
     let mut allocations = Vec::new();
     for (((_, claim), terms), fit) in asked.waiting.iter().zip(&asked.terms).zip(fits) {
         match new_allocation(cx.settings, node, (terms, fit), consumer.clone()) {
             Ok(new) => {
                 let negotiation = Some(of.key.clone());
-                allocations.push(Effect::Allocate(claim.clone(), PendingAllocation { new, negotiation }));
+                allocations.push(ClassicEffect::Allocate(claim.clone(), PendingAllocation { new, negotiation }));
             }
             Err(error) => {
                 let (claim, node, message) = (claim.clone(), node.to_owned(), error.to_string());
-                return cx.push(Effect::Refuse { claim, node, message });
+                return cx.push(ClassicEffect::Refuse { claim, node, message });
             }
         }
     }
@@ -155,7 +155,7 @@ fn allocate(cx: &mut Context<'_>, of: Negotiation<'_>, asked: &AskedClaims, (nod
 }
 
 /// Records an Event that says why a pod fits on no node.
-fn record_waiting(cx: &mut Context<'_>, context: &SchedulingContext, asked: &AskedClaims, verdicts: &Verdicts) {
+fn record_waiting(cx: &mut ClassicContext<'_>, context: &SchedulingContext, asked: &AskedClaims, verdicts: &Verdicts) {
     let nodes: BTreeSet<&String> = context.potential.iter().chain(&context.selected).collect();
     let unfit: Vec<&Unfit> = nodes.iter().filter_map(|node| verdicts.get(*node)?.as_ref().err()).collect();
     let Some(first) = unfit.first().filter(|_| unfit.len() == nodes.len()) else { return };

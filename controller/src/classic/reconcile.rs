@@ -6,7 +6,7 @@ use hostler_api::{ObjectKey, classic::deletion_protection, hardware::NodeGrant};
 use hostler_cluster::is_older;
 
 use super::{
-    context::{Context, Effect},
+    context::{ClassicContext, ClassicEffect},
     event::ClassicWrite,
     model::{ClaimContent, ClassicClaim},
     state::{ClaimState, Stranger},
@@ -25,7 +25,7 @@ enum ClaimStep {
 }
 
 /// Decides the next write of a claim.
-pub(super) fn decide_claim(cx: &mut Context<'_>, key: &ObjectKey) -> Option<ClassicWrite> {
+pub(super) fn decide_claim(cx: &mut ClassicContext<'_>, key: &ObjectKey) -> Option<ClassicWrite> {
     let state = cx.claims.get(key)?;
     let ClassicClaim { uid, version, finalizers, content, .. } = &state.claim;
     let written = ClaimVersion { key: key.clone(), uid: uid.clone(), version: version.clone() };
@@ -34,7 +34,7 @@ pub(super) fn decide_claim(cx: &mut Context<'_>, key: &ObjectKey) -> Option<Clas
     match next_step(cx, state) {
         ClaimStep::Rest => {
             if matches!(content, ClaimContent::Class { is_immediate: true, .. }) {
-                cx.push(Effect::Decide(Topic::Immediate(key.clone())));
+                cx.push(ClassicEffect::Decide(Topic::Immediate(key.clone())));
             }
             None
         }
@@ -49,7 +49,7 @@ pub(super) fn decide_claim(cx: &mut Context<'_>, key: &ObjectKey) -> Option<Clas
     }
 }
 
-fn next_step(cx: &Context<'_>, state: &ClaimState) -> ClaimStep {
+fn next_step(cx: &ClassicContext<'_>, state: &ClaimState) -> ClaimStep {
     let ClaimState { claim, is_kept, .. } = state;
     let is_ours = claim.is_allocated_by(&cx.settings.driver);
     // An allocation that came out without our name is taken back, with the one consumer that was written with it.
@@ -78,7 +78,7 @@ fn next_step(cx: &Context<'_>, state: &ClaimState) -> ClaimStep {
 }
 
 /// Decides which grants of a source change.
-pub(super) fn decide_source(cx: &mut Context<'_>, name: &str) -> Option<ClassicWrite> {
+pub(super) fn decide_source(cx: &mut ClassicContext<'_>, name: &str) -> Option<ClassicWrite> {
     let version = cx.inventory.source_version(name)?.clone();
     let missing = cx.inventory.missing_grants(name).into_iter();
     let mut grants: BTreeMap<String, Option<NodeGrant>> = missing.map(|(uid, grant)| (uid, Some(grant))).collect();
@@ -92,7 +92,7 @@ pub(super) fn decide_source(cx: &mut Context<'_>, name: &str) -> Option<ClassicW
 
 /// Returns true if a grant can be dropped: the claim is gone, or has another version than the one that the grant is
 /// for. A controller that grants for a version allocates that version or none, and that version had our finalizer.
-fn can_release(cx: &mut Context<'_>, uid: &str, grant: &NodeGrant) -> bool {
+fn can_release(cx: &mut ClassicContext<'_>, uid: &str, grant: &NodeGrant) -> bool {
     if let Some(state) = cx.claims.with_uid(uid) {
         let ClassicClaim { version, allocation, .. } = &state.claim;
         if !state.is_kept {
@@ -103,7 +103,7 @@ fn can_release(cx: &mut Context<'_>, uid: &str, grant: &NodeGrant) -> bool {
     }
     let stranger = cx.strangers.get(uid);
     if stranger.is_none() {
-        cx.push(Effect::FindClaim(ObjectKey::new(&grant.namespace, &grant.name), uid.to_owned()));
+        cx.push(ClassicEffect::FindClaim(ObjectKey::new(&grant.namespace, &grant.name), uid.to_owned()));
     }
     stranger == Some(&Stranger::Gone)
 }

@@ -11,7 +11,7 @@ use hostler_api::{
 };
 
 use super::{
-    context::{Context, Effect},
+    context::{ClassicContext, ClassicEffect},
     event::NewAllocation,
     fit::{ClaimFit, NodeVerdict, Question, Unfit},
     model::UnsuitableNodes,
@@ -37,7 +37,7 @@ pub(super) type Verdicts = BTreeMap<String, NodeVerdict>;
 /// Checks all of the claims together on each node. Where every node fails for the same reason, an Event on the claims
 /// tells why.
 pub(super) fn verdicts<'n>(
-    cx: &mut Context<'_>,
+    cx: &mut ClassicContext<'_>,
     asked: &AskedClaims,
     nodes: &(impl Iterator<Item = &'n str> + Clone),
 ) -> Option<Verdicts> {
@@ -51,7 +51,7 @@ pub(super) fn verdicts<'n>(
         Ok(mut verdicts) => {
             add_refusals(cx, asked, &mut verdicts);
             let is_cut_short = together.is_cut_short();
-            let searched = |(_, claim): &(_, ObjectKey)| Effect::Searched { claim: claim.clone(), is_cut_short };
+            let searched = |(_, claim): &(_, ObjectKey)| ClassicEffect::Searched { claim: claim.clone(), is_cut_short };
             cx.effects.extend(asked.waiting.iter().map(searched));
             Some(verdicts)
         }
@@ -70,12 +70,12 @@ pub(super) fn verdicts<'n>(
 }
 
 /// True if the search for one of the claims was cut short lately: other claims have their turn first.
-fn is_left_alone(cx: &Context<'_>, asked: &AskedClaims) -> bool {
+fn is_left_alone(cx: &ClassicContext<'_>, asked: &AskedClaims) -> bool {
     let mut pauses = asked.waiting.iter().filter_map(|(_, claim)| cx.claims.get(claim)?.cut_short);
     pauses.any(|(_, until)| until > cx.now)
 }
 
-fn add_refusals(cx: &Context<'_>, asked: &AskedClaims, verdicts: &mut Verdicts) {
+fn add_refusals(cx: &ClassicContext<'_>, asked: &AskedClaims, verdicts: &mut Verdicts) {
     for (at, (_, claim)) in asked.waiting.iter().enumerate() {
         let Some(state) = cx.claims.get(claim) else { continue };
         for (node, reason) in state.refusals.nodes(cx.now) {

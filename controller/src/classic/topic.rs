@@ -7,6 +7,9 @@ use hostler_api::ObjectKey;
 use super::event::WriteTarget;
 use crate::decision_queue::DecisionQueue;
 
+/// Makes a question of one kind about an object.
+type QuestionKind = fn(ObjectKey) -> Topic;
+
 /// A key of the work queue.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum Topic {
@@ -43,7 +46,7 @@ impl Topic {
     }
 
     /// Returns kind and object of a question to the allocator.
-    fn question(&self) -> Option<(fn(ObjectKey) -> Self, &ObjectKey)> {
+    fn question(&self) -> Option<(QuestionKind, &ObjectKey)> {
         match self {
             Self::Context(key) => Some((Self::Context, key)),
             Self::Immediate(key) => Some((Self::Immediate, key)),

@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use super::late;
 use crate::{
-    provision::{RequestParameters, Reservations, pod_sets, scheduled, unusable},
+    provision::{RequestParameters, SeenReservations, pod_sets, scheduled, unusable},
     requests::{ProvisionClasses, ProvisionObjects, SeenRequest},
     reservation_object::ReservationObject,
 };
@@ -36,7 +36,7 @@ struct RequestListPage {
 #[derive(Debug, Default)]
 pub(super) struct RequestWorld {
     objects: ProvisionObjects,
-    reservations: Reservations,
+    reservations: SeenReservations,
 }
 
 /// Takes the objects of a page.

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 use hostler_api::ObjectKey;
 
 use super::{
-    context::{Context, Effect},
+    context::{HoldContext, HoldEffect},
     objects::{OwnerPod, PodBudget},
     victims::{Victim, VictimBudget},
 };
@@ -68,10 +68,10 @@ pub(super) fn by_budgets(all: &[Victim]) -> Vec<Vec<Victim>> {
 
 /// Returns all budgets; `None` while they are being listed. A controller whose role does not allow the list plans
 /// without budgets.
-pub(super) fn pod_budgets(cx: &mut Context<'_>) -> Option<Vec<PodBudget>> {
+pub(super) fn pod_budgets(cx: &mut HoldContext<'_>) -> Option<Vec<PodBudget>> {
     let known = cx.cluster.budgets.known(cx.now, FRESH);
     if known.is_none() {
-        cx.push(Effect::ListBudgets);
+        cx.push(HoldEffect::ListBudgets);
     }
     Some(known?.clone().unwrap_or_default())
 }

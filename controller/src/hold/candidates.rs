@@ -9,7 +9,7 @@ use hostler_api::{
 };
 
 use super::{
-    context::Context,
+    context::HoldContext,
     devices::devices_now,
     holders::current_owners,
     objects::{AllocatedClaim, DeviceKey, device_key},
@@ -23,14 +23,14 @@ use super::{
 };
 
 /// Returns the Reservations that lack devices, the oldest first.
-pub(super) fn waiting(cx: &mut Context<'_>) -> Vec<CandidateKey> {
+pub(super) fn waiting(cx: &mut HoldContext<'_>) -> Vec<CandidateKey> {
     let mut all: Vec<&Reservation> = cx.reservations.iter().collect();
     all.sort_by_key(|it| (it.object.created, &it.object.name));
     all.into_iter().filter_map(|it| asked(cx, it)).collect()
 }
 
 /// Returns the question about a Reservation as it is now, if it lacks devices.
-pub(super) fn asked(cx: &mut Context<'_>, reservation: &Reservation) -> Option<CandidateKey> {
+pub(super) fn asked(cx: &mut HoldContext<'_>, reservation: &Reservation) -> Option<CandidateKey> {
     if !reservation.is_open() || reservation.proposal.is_some() {
         return None;
     }
@@ -49,7 +49,7 @@ pub(super) fn asked(cx: &mut Context<'_>, reservation: &Reservation) -> Option<C
 }
 
 /// Returns the candidate; `None` as long as objects that it depends on are being read.
-pub(super) fn candidate(cx: &mut Context<'_>, asked: CandidateKey) -> Option<HoldCandidate> {
+pub(super) fn candidate(cx: &mut HoldContext<'_>, asked: CandidateKey) -> Option<HoldCandidate> {
     let reservation = cx.reservation(&asked.name)?;
     let (object, spec) = (&reservation.object, &reservation.object.spec);
     let mut template = spec.pod_template().ok()?;
@@ -79,7 +79,7 @@ pub(super) fn candidate(cx: &mut Context<'_>, asked: CandidateKey) -> Option<Hol
 }
 
 /// Returns the parts that a Reservation keeps for other replicas than these.
-pub(super) fn own_parts(cx: &Context<'_>, reservation: &Reservation, lacking: &[u32]) -> Vec<OwnPart> {
+pub(super) fn own_parts(cx: &HoldContext<'_>, reservation: &Reservation, lacking: &[u32]) -> Vec<OwnPart> {
     let devices = reservation.object.status.devices.iter();
     let intact = devices.filter(|device| device.is_part() && !lacking.contains(&device.replica));
     let own_part = |device: &ReservedDevice| OwnPart {
@@ -91,7 +91,7 @@ pub(super) fn own_parts(cx: &Context<'_>, reservation: &Reservation, lacking: &[
 
 /// Returns the devices that are promised to other Reservations, or that no Reservation can have for now. Devices of a
 /// candidate that lacks some can be chosen for it again.
-pub(super) fn taken<'a>(cx: &Context<'_>, asked: impl Iterator<Item = &'a CandidateKey>) -> BTreeSet<DeviceKey> {
+pub(super) fn taken<'a>(cx: &HoldContext<'_>, asked: impl Iterator<Item = &'a CandidateKey>) -> BTreeSet<DeviceKey> {
     let lacking: BTreeMap<&str, &CandidateKey> = asked.map(|asked| (&*asked.name, asked)).collect();
     let mut taken = BTreeSet::new();
     for reservation in cx.reservations.iter().filter(|it| !it.is_over()) {
@@ -111,7 +111,7 @@ pub(super) fn taken<'a>(cx: &Context<'_>, asked: impl Iterator<Item = &'a Candid
 
 /// Returns the devices that are whole now, and of which a claim got a part while they were shared. Planner and scheduler
 /// take such devices for free.
-fn no_longer_shared(cx: &Context<'_>) -> impl Iterator<Item = DeviceKey> {
+fn no_longer_shared(cx: &HoldContext<'_>) -> impl Iterator<Item = DeviceKey> {
     let is_whole = |key: &&DeviceKey| cx.cluster.device(key).is_some_and(|(_, device)| !device.is_shareable);
     let is_part_of = |claim: &AllocatedClaim, key: &DeviceKey| claim.parts.iter().any(|part| part.device == *key);
     let has_part = move |key: &&DeviceKey| cx.cluster.claims_on(key).any(|claim| is_part_of(claim, key));
@@ -119,7 +119,7 @@ fn no_longer_shared(cx: &Context<'_>) -> impl Iterator<Item = DeviceKey> {
 }
 
 /// Returns the promises of each namespace that no claim has yet, without replicas of these candidates.
-pub(super) fn promised(cx: &Context<'_>, candidates: &[HoldCandidate]) -> BTreeMap<String, QuotaAmounts> {
+pub(super) fn promised(cx: &HoldContext<'_>, candidates: &[HoldCandidate]) -> BTreeMap<String, QuotaAmounts> {
     let asked: BTreeMap<&str, &[u32]> =
         candidates.iter().map(|candidate| (&*candidate.asked.name, &candidate.asked.replicas[..])).collect();
     let mut promised: BTreeMap<String, QuotaAmounts> = BTreeMap::new();
@@ -133,7 +133,7 @@ pub(super) fn promised(cx: &Context<'_>, candidates: &[HoldCandidate]) -> BTreeM
 
 /// Returns claims that are gone before the pods of the Reservation come: those of the pod that it moves, and of pods
 /// whose devices it may have.
-fn leaving(cx: &Context<'_>, reservation: &Reservation, victims: &[Victim]) -> BTreeSet<ObjectKey> {
+fn leaving(cx: &HoldContext<'_>, reservation: &Reservation, victims: &[Victim]) -> BTreeSet<ObjectKey> {
     let moved = reservation.object.spec.replaces.as_ref();
     let pod = moved.map(|pod| ObjectKey::new(&pod.namespace, &pod.name));
     let of_pod = pod.iter().flat_map(|pod| cx.cluster.claims_of_pod(pod));
@@ -141,14 +141,14 @@ fn leaving(cx: &Context<'_>, reservation: &Reservation, victims: &[Victim]) -> B
 }
 
 /// Returns the shared devices of which a claim has a part: no Reservation can have such a device as a whole.
-pub(super) fn shared(cx: &Context<'_>) -> BTreeSet<DeviceKey> {
+pub(super) fn shared(cx: &HoldContext<'_>) -> BTreeSet<DeviceKey> {
     let is_shared = |key: &&DeviceKey| cx.cluster.device(key).is_some_and(|(_, device)| device.is_shareable);
     cx.cluster.taken().filter(is_shared).cloned().collect()
 }
 
 /// True if no other claim got the device since the planner was asked, except the claim of the pod that makes room.
 pub(super) fn is_free_still(
-    cx: &Context<'_>,
+    cx: &HoldContext<'_>,
     device: &ReservedDevice,
     own: &[OwnPart],
     taken: &BTreeSet<DeviceKey>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hostler_api::reservation::{ReservedDevice, toleration_value};
 
 use super::{
-    context::{Context, Effect},
+    context::{HoldContext, HoldEffect},
     objects::{DeviceKey, device_key},
     reservation::Reservation,
     settings::HoldSettings,
@@ -22,15 +22,15 @@ pub(super) fn rule_name(device: &DeviceKey) -> String {
 }
 
 /// Queues the decision about the object that closes a device.
-pub(super) fn fence_topic(settings: &HoldSettings, device: &ReservedDevice) -> Effect {
+pub(super) fn fence_topic(settings: &HoldSettings, device: &ReservedDevice) -> HoldEffect {
     let topic = match device.driver == settings.own_driver {
         true => DecisionTopic::NodeFences(device.node_name.clone()),
         false => DecisionTopic::Rule(rule_name(&device_key(device))),
     };
-    Effect::DecideAfter(FENCE_DELAY, topic)
+    HoldEffect::DecideAfter(FENCE_DELAY, topic)
 }
 
-impl<'a> Context<'a> {
+impl<'a> HoldContext<'a> {
     /// Value with which the device is closed now.
     pub(super) fn closed_with(&self, device: &DeviceKey) -> Option<&'a str> {
         if device.driver == self.settings.own_driver {

@@ -1,4 +1,4 @@
-//! The state that decisions read, and the effects that they ask for. A decision is a function of a [`Context`]: it
+//! The state that decisions read, and the effects that they ask for. A decision is a function of a [`HoldContext`]: it
 //! changes nothing but the list of its effects, which the core carries out.
 
 use std::{collections::BTreeMap, time::Duration};
@@ -55,7 +55,7 @@ impl Timers {
 
 /// An effect that a decision asks for.
 #[derive(Debug)]
-pub(super) enum Effect {
+pub(super) enum HoldEffect {
     /// Read a pod that is not known yet.
     ReadPod(ObjectKey),
     /// Read a pod again.
@@ -81,7 +81,7 @@ pub(super) enum Effect {
 }
 
 /// The state that a decision reads, and its effects.
-pub(super) struct Context<'a> {
+pub(super) struct HoldContext<'a> {
     pub(super) settings: &'a HoldSettings,
     pub(super) cluster: &'a KnownCluster,
     pub(super) reservations: &'a Reservations,
@@ -97,26 +97,26 @@ pub(super) struct Context<'a> {
     /// Time by the clock that does not jump.
     pub(super) now: Duration,
     /// Effects of the decision, in order.
-    pub(super) effects: Vec<Effect>,
+    pub(super) effects: Vec<HoldEffect>,
 }
 
-impl<'a> Context<'a> {
-    pub(super) fn push(&mut self, effect: Effect) {
+impl<'a> HoldContext<'a> {
+    pub(super) fn push(&mut self, effect: HoldEffect) {
         self.effects.push(effect);
     }
 
     pub(super) fn decide(&mut self, topic: DecisionTopic) {
-        self.push(Effect::Decide(topic));
+        self.push(HoldEffect::Decide(topic));
     }
 
     pub(super) fn decide_after(&mut self, delay: Duration, topic: DecisionTopic) {
-        self.push(Effect::DecideAfter(delay, topic));
+        self.push(HoldEffect::DecideAfter(delay, topic));
     }
 
     /// Stops a timer that runs.
     pub(super) fn stop(&mut self, timer: Timer) {
         if self.timers.0.contains_key(&timer) {
-            self.push(Effect::Stop(timer));
+            self.push(HoldEffect::Stop(timer));
         }
     }
 
@@ -125,7 +125,7 @@ impl<'a> Context<'a> {
         match self.timers.0.get(&timer) {
             Some(since) => self.now.saturating_sub(*since),
             None => {
-                self.push(Effect::Start(timer));
+                self.push(HoldEffect::Start(timer));
                 Duration::ZERO
             }
         }
@@ -134,7 +134,7 @@ impl<'a> Context<'a> {
     /// Reads a pod that is not known.
     pub(super) fn read_pod(&mut self, pod: &ObjectKey) {
         if !self.cluster.pods.contains_key(pod) {
-            self.push(Effect::ReadPod(pod.clone()));
+            self.push(HoldEffect::ReadPod(pod.clone()));
         }
     }
 

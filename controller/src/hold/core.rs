@@ -11,7 +11,7 @@ use hostler_api::ObjectKey;
 use hostler_reconcile::{InFlightWrites, WriteReadiness};
 
 use super::{
-    context::{Context, Effect, Timer, Timers},
+    context::{HoldContext, HoldEffect, Timer, Timers},
     event::{HoldCommand, HoldEvent},
     fences::{decide_node, decide_rule},
     known::{KnownCluster, PodReading},
@@ -107,8 +107,8 @@ impl HoldCore {
     }
 
     /// The state that decisions read.
-    pub(super) fn context(&self) -> Context<'_> {
-        Context {
+    pub(super) fn context(&self) -> HoldContext<'_> {
+        HoldContext {
             settings: &self.settings,
             cluster: &self.cluster,
             reservations: &self.reservations,
@@ -124,7 +124,7 @@ impl HoldCore {
     }
 
     /// Makes a decision, and carries out its effects.
-    pub(super) fn decide<T>(&mut self, decision: impl FnOnce(&mut Context<'_>) -> T) -> T {
+    pub(super) fn decide<T>(&mut self, decision: impl FnOnce(&mut HoldContext<'_>) -> T) -> T {
         let mut cx = self.context();
         let decided = decision(&mut cx);
         let effects = cx.effects;
@@ -154,35 +154,37 @@ impl HoldCore {
         }
     }
 
-    pub(super) fn apply(&mut self, effect: Effect) {
+    pub(super) fn apply(&mut self, effect: HoldEffect) {
         let now = self.queue.now;
         match effect {
-            Effect::ReadPod(pod) => self.read_pod(pod),
-            Effect::RereadPod(pod) => {
+            HoldEffect::ReadPod(pod) => self.read_pod(pod),
+            HoldEffect::RereadPod(pod) => {
                 self.cluster.pods.remove(&pod);
                 self.read_pod(pod);
             }
-            Effect::ListPriorities if self.cluster.priorities.asks() => self.commands.push(HoldCommand::ListPriorities),
-            Effect::ListBudgets if self.cluster.budgets.asks() => self.commands.push(HoldCommand::ListBudgets),
-            Effect::ListPriorities | Effect::ListBudgets => {}
-            Effect::Decide(topic) => self.queue.now(topic),
-            Effect::DecideAfter(delay, topic) => self.queue.after(delay, topic),
-            Effect::PlanSoon => self.plan_soon(),
-            Effect::Start(timer) => self.timers.start(timer, now),
-            Effect::Stop(timer) => self.timers.stop(&timer),
-            Effect::Avoid(device, time) => drop(self.avoided.insert(device, now + time)),
-            Effect::Check(name, check) => {
+            HoldEffect::ListPriorities if self.cluster.priorities.asks() => {
+                self.commands.push(HoldCommand::ListPriorities)
+            }
+            HoldEffect::ListBudgets if self.cluster.budgets.asks() => self.commands.push(HoldCommand::ListBudgets),
+            HoldEffect::ListPriorities | HoldEffect::ListBudgets => {}
+            HoldEffect::Decide(topic) => self.queue.now(topic),
+            HoldEffect::DecideAfter(delay, topic) => self.queue.after(delay, topic),
+            HoldEffect::PlanSoon => self.plan_soon(),
+            HoldEffect::Start(timer) => self.timers.start(timer, now),
+            HoldEffect::Stop(timer) => self.timers.stop(&timer),
+            HoldEffect::Avoid(device, time) => drop(self.avoided.insert(device, now + time)),
+            HoldEffect::Check(name, check) => {
                 if let Some(reservation) = self.reservations.get_mut(&name) {
                     reservation.check = check;
                 }
             }
-            Effect::ListClaims(name) => {
+            HoldEffect::ListClaims(name) => {
                 let list = self.list_claims();
                 if let Some(check) = self.reservations.get_mut(&name).and_then(|it| it.check.as_mut()) {
                     check.list = Some(list);
                 }
             }
-            Effect::Problem(name, problem) => {
+            HoldEffect::Problem(name, problem) => {
                 if let Some(reservation) = self.reservations.get_mut(&name) {
                     reservation.problem = Some(problem);
                 }

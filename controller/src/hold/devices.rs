@@ -6,7 +6,7 @@ use hostler_api::reservation::{DeviceOwner, ReservedDevice, ReservedDeviceState 
 
 use super::{
     conflicts::{is_in_conflict, is_strangers, released},
-    context::{Context, Effect, Timer},
+    context::{HoldContext, HoldEffect, Timer},
     holders::{ClaimOwnership, ownership},
     objects::{DeviceKey, device_key},
     parts::parts_now,
@@ -26,7 +26,7 @@ enum Holder {
 }
 
 /// Returns the devices of a Reservation as they are now, without those that it does not keep any more.
-pub(super) fn devices_now(cx: &mut Context<'_>, reservation: &Reservation) -> Vec<ReservedDevice> {
+pub(super) fn devices_now(cx: &mut HoldContext<'_>, reservation: &Reservation) -> Vec<ReservedDevice> {
     let (spec, status) = (&reservation.object.spec, &reservation.object.status);
     let (is_once, owners) = (spec.is_once(), status.current_owners.len());
     let parts = parts_now(cx, reservation, &status.devices);
@@ -47,7 +47,7 @@ pub(super) fn devices_now(cx: &mut Context<'_>, reservation: &Reservation) -> Ve
     devices
 }
 
-fn device_now(cx: &mut Context<'_>, reservation: &Reservation, device: &ReservedDevice) -> ReservedDevice {
+fn device_now(cx: &mut HoldContext<'_>, reservation: &Reservation, device: &ReservedDevice) -> ReservedDevice {
     let holder = holder(cx, reservation, device);
     // The owner has gone, and the claim that has the device now is not an owner's.
     let is_strangers = matches!(holder, Holder::Stranger(_)) && is_strangers(cx, reservation, device);
@@ -63,7 +63,7 @@ fn device_now(cx: &mut Context<'_>, reservation: &Reservation, device: &Reserved
 
 /// The holder of a device, the same in any order of the claims: an owner counts before all others, and a claim that is
 /// not known yet may be an owner's.
-fn holder(cx: &mut Context<'_>, reservation: &Reservation, device: &ReservedDevice) -> Holder {
+fn holder(cx: &mut HoldContext<'_>, reservation: &Reservation, device: &ReservedDevice) -> Holder {
     let claims = || cx.cluster.claims_on(&device_key(device)).collect::<Vec<_>>();
     let known = device.owner.as_ref().map(|owner| &*owner.uid).unwrap_or_default();
     let is_known = claims().iter().any(|claim| claim.uid == known);
@@ -84,7 +84,7 @@ fn holder(cx: &mut Context<'_>, reservation: &Reservation, device: &ReservedDevi
 
 /// The state of a device that a pod has until it is evicted. No pod is evicted before its device is closed: where the
 /// device cannot be closed, another pod is chosen.
-fn state_of_victims(cx: &mut Context<'_>, reservation: &Reservation, device: &ReservedDevice) -> State {
+fn state_of_victims(cx: &mut HoldContext<'_>, reservation: &Reservation, device: &ReservedDevice) -> State {
     if !reservation.object.spec.preempts() {
         return device.state;
     }
@@ -99,33 +99,33 @@ fn state_of_victims(cx: &mut Context<'_>, reservation: &Reservation, device: &Re
     }
     let state = state_after_grace(cx, reservation, &key, State::Fencing);
     if state == State::Lost {
-        cx.push(Effect::Avoid(key, LEFT_ALONE));
+        cx.push(HoldEffect::Avoid(key, LEFT_ALONE));
     }
     state
 }
 
 /// Closed devices become kept once it is certain that no claim got them before. After the time in which every decision
 /// of schedulers must become visible, a list of all claims shows no claim that has them.
-fn check_closed(cx: &mut Context<'_>, reservation: &Reservation, devices: &mut [ReservedDevice]) {
+fn check_closed(cx: &mut HoldContext<'_>, reservation: &Reservation, devices: &mut [ReservedDevice]) {
     let name = reservation.object.name.clone();
     let is_checked = |device: &&ReservedDevice| device.state == State::Fencing && device.owner.is_none();
     let closing: BTreeSet<DeviceKey> = devices.iter().filter(is_checked).map(device_key).collect();
     if closing.is_empty() || !closing.iter().all(|key| cx.is_closed_for(reservation, key)) {
         return if reservation.check.is_some() {
-            cx.push(Effect::Check(name, None))
+            cx.push(HoldEffect::Check(name, None))
         };
     }
     let known = reservation.check.as_ref().filter(|check| check.devices == closing);
     let new = ClosedCheck { devices: closing.clone(), since: cx.now, list: None };
     if known.is_none() {
-        cx.push(Effect::Check(name.clone(), Some(new.clone())));
+        cx.push(HoldEffect::Check(name.clone(), Some(new.clone())));
     }
     let check = known.unwrap_or(&new);
     let age = cx.now.saturating_sub(check.since);
     if age < cx.settings.settle {
         cx.decide_after(cx.settings.settle - age, DecisionTopic::Reservation(name));
     } else if check.list.is_none() {
-        cx.push(Effect::ListClaims(name));
+        cx.push(HoldEffect::ListClaims(name));
     } else if check.list.is_some_and(|list| cx.listed >= list) {
         let kept = devices.iter_mut().filter(|device| check.devices.contains(&device_key(device)));
         kept.for_each(|device| device.state = State::Held);

@@ -12,7 +12,7 @@ use hostler_cluster::since_1970;
 use super::{
     closed::rule_name,
     conflicts::{is_in_conflict, is_strangers},
-    context::Context,
+    context::HoldContext,
     objects::{DeviceKey, Fence, FenceRule, device_key},
     parts::is_part_closed,
     reservation::Reservation,
@@ -23,13 +23,13 @@ use super::{
 };
 
 /// True if all devices of a Reservation are closed that have to be closed.
-pub(super) fn are_closed(cx: &Context<'_>, reservation: &Reservation, devices: &[ReservedDevice]) -> bool {
+pub(super) fn are_closed(cx: &HoldContext<'_>, reservation: &Reservation, devices: &[ReservedDevice]) -> bool {
     let mut fencing = devices.iter().filter(|device| device.state == ReservedDeviceState::Fencing);
     fencing.all(|device| cx.is_closed_for(reservation, &device_key(device)))
 }
 
 /// True if any device is closed with this value, or may be as soon as a write has its effect.
-pub(super) fn is_fenced(cx: &Context<'_>, value: &str) -> bool {
+pub(super) fn is_fenced(cx: &HoldContext<'_>, value: &str) -> bool {
     let is_closing = |write: &HoldWrite| match write {
         HoldWrite::NodeFences { fences, .. } => fences.iter().any(|fence| fence.value == value),
         HoldWrite::CreateRule(rule) => rule.value == value,
@@ -39,7 +39,7 @@ pub(super) fn is_fenced(cx: &Context<'_>, value: &str) -> bool {
 }
 
 /// True if a device of a Reservation shall be closed, or stay so.
-fn is_wanted(cx: &mut Context<'_>, reservation: &Reservation, device: &ReservedDevice, is_closed: bool) -> bool {
+fn is_wanted(cx: &mut HoldContext<'_>, reservation: &Reservation, device: &ReservedDevice, is_closed: bool) -> bool {
     // Of two claims that have the device, the first one to go must not open it to a third claim.
     if device.conflict || is_closed && (is_in_conflict(cx, device) || is_strangers(cx, reservation, device)) {
         return true;
@@ -69,7 +69,7 @@ fn is_wanted(cx: &mut Context<'_>, reservation: &Reservation, device: &ReservedD
 /// Returns for each device the value that closes it: of several Reservations that want the device, the one that has it,
 /// then the oldest.
 fn wanted_values<'a>(
-    cx: &mut Context<'_>,
+    cx: &mut HoldContext<'_>,
     reservations: impl Iterator<Item = &'a Reservation>,
     has: impl Fn(&DeviceKey) -> Option<String>,
 ) -> BTreeMap<DeviceKey, String> {
@@ -89,7 +89,7 @@ fn wanted_values<'a>(
 }
 
 /// Decides which devices a node closes.
-pub(super) fn decide_node(cx: &mut Context<'_>, node: &str) -> Option<HoldWrite> {
+pub(super) fn decide_node(cx: &mut HoldContext<'_>, node: &str) -> Option<HoldWrite> {
     let known = cx.cluster.node_fences.get(node)?;
     let has = |key: &DeviceKey| {
         let fence = known.fences.iter().find(|fence| fence.pool == key.pool && fence.device == key.device);
@@ -115,13 +115,13 @@ pub(super) fn decide_node(cx: &mut Context<'_>, node: &str) -> Option<HoldWrite>
 }
 
 /// The node for which a Reservation has the device.
-fn node_of<'a>(cx: &Context<'a>, key: &DeviceKey) -> Option<&'a str> {
+fn node_of<'a>(cx: &HoldContext<'a>, key: &DeviceKey) -> Option<&'a str> {
     let mut devices = cx.reservations.with_pool_of(key).flat_map(|it| &it.object.status.devices);
     devices.find(|device| device_key(device) == *key).map(|device| &*device.node_name)
 }
 
 /// Decides whether a device of another driver is closed.
-pub(super) fn decide_rule(cx: &mut Context<'_>, name: &str) -> Option<HoldWrite> {
+pub(super) fn decide_rule(cx: &mut HoldContext<'_>, name: &str) -> Option<HoldWrite> {
     let lost = cx.writes.lost(&HoldTarget::Rule(name.to_owned())).iter().find_map(HoldWrite::rule);
     let known = cx.cluster.rules.get(name).cloned();
     let written = known.as_ref().or(lost).map(|rule| rule.device.clone());
@@ -143,7 +143,7 @@ pub(super) fn decide_rule(cx: &mut Context<'_>, name: &str) -> Option<HoldWrite>
     }
 }
 
-fn device_of_rule(cx: &Context<'_>, name: &str) -> Option<DeviceKey> {
+fn device_of_rule(cx: &HoldContext<'_>, name: &str) -> Option<DeviceKey> {
     let mut devices = cx.reservations.iter().flat_map(|it| &it.object.status.devices).map(device_key);
     devices.find(|key| key.driver != cx.settings.own_driver && rule_name(key) == name)
 }

@@ -8,7 +8,7 @@ use hostler_api::{
 };
 
 use super::{
-    context::Context,
+    context::HoldContext,
     known::PodReading,
     objects::{AllocatedClaim, owner_of, owner_of_first_pod},
     reservation::Reservation,
@@ -23,7 +23,7 @@ pub(super) enum ClaimOwnership {
 }
 
 /// Decides if a claim is one of the Reservation's owners. Pods that are not known are read.
-pub(super) fn ownership(cx: &mut Context<'_>, reservation: &Reservation, claim: &AllocatedClaim) -> ClaimOwnership {
+pub(super) fn ownership(cx: &mut HoldContext<'_>, reservation: &Reservation, claim: &AllocatedClaim) -> ClaimOwnership {
     let mut is_known = true;
     for pod in &claim.pods {
         let key = ObjectKey::new(&claim.key.namespace, &pod.name);
@@ -47,7 +47,7 @@ pub(super) fn ownership(cx: &mut Context<'_>, reservation: &Reservation, claim: 
 /// Returns the pods that have devices of a Reservation. If each pod takes devices from the Reservation once, also the
 /// pods that had some.
 pub(super) fn current_owners(
-    cx: &Context<'_>,
+    cx: &HoldContext<'_>,
     reservation: &Reservation,
     devices: &[ReservedDevice],
 ) -> Vec<ObjectReference> {

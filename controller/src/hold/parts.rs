@@ -15,7 +15,7 @@ use hostler_api::{
 
 use super::{
     closed::rule_name,
-    context::{Context, Timer},
+    context::{HoldContext, Timer},
     holders::{ClaimOwnership, ownership},
     objects::{AllocatedClaim, Amounts, DeviceKey, PlaceholderMark, device_key, owner_of_first_pod},
     placeholder::{has_part, placeholder_name},
@@ -34,7 +34,7 @@ enum PartHolder {
 
 /// Returns the parts among the devices of a Reservation as they are now.
 pub(super) fn parts_now(
-    cx: &mut Context<'_>,
+    cx: &mut HoldContext<'_>,
     reservation: &Reservation,
     devices: &[ReservedDevice],
 ) -> Vec<Option<ReservedDevice>> {
@@ -54,7 +54,7 @@ pub(super) fn parts_now(
 }
 
 fn part_now(
-    cx: &mut Context<'_>,
+    cx: &mut HoldContext<'_>,
     reservation: &Reservation,
     device: &ReservedDevice,
     held_by: (PartHolder, Option<DeviceOwner>),
@@ -78,7 +78,7 @@ fn part_now(
 /// Returns the owners that have the kept parts of a device: those whose claims tolerate the value by name. Parts that
 /// pods of owners had before, and parts of the rest that they get without tolerating it, do not count.
 fn part_holders(
-    cx: &mut Context<'_>,
+    cx: &mut HoldContext<'_>,
     reservation: &Reservation,
     key: &DeviceKey,
     parts: &[&ReservedDevice],
@@ -113,7 +113,7 @@ fn part_holders(
 /// Returns the owner that took so much of a device that the promised parts no longer fit: the one that got it last. Where
 /// no pod has any of it, that is a claim that stands for a part of another Reservation.
 fn overdrawn(
-    cx: &Context<'_>,
+    cx: &HoldContext<'_>,
     reservation: &Reservation,
     (key, parts): (&DeviceKey, &[&ReservedDevice]),
     holders: &[PartHolder],
@@ -142,7 +142,7 @@ fn overdrawn(
 }
 
 /// True if the claim of a part has the part, as the API server shows.
-pub(super) fn is_accounted(cx: &Context<'_>, device: &ReservedDevice) -> bool {
+pub(super) fn is_accounted(cx: &HoldContext<'_>, device: &ReservedDevice) -> bool {
     let Some(namespace) = &cx.settings.namespace else { return false };
     let key = ObjectKey { namespace: namespace.clone(), name: placeholder_name(&device.share_id) };
     cx.cluster.claims.get(&key).is_some_and(|claim| has_part(claim, device))
@@ -150,7 +150,7 @@ pub(super) fn is_accounted(cx: &Context<'_>, device: &ReservedDevice) -> bool {
 
 /// True if a device has to be closed for the sake of a kept part of it.
 pub(super) fn is_part_closed(
-    cx: &mut Context<'_>,
+    cx: &mut HoldContext<'_>,
     reservation: &Reservation,
     device: &ReservedDevice,
     is_closed: bool,
@@ -181,7 +181,7 @@ pub(super) fn is_part_closed(
 
 /// True if an owner waits: its claim tolerates the value by name, and has no devices. `None` where the pods of such a
 /// claim are not known.
-pub(super) fn is_asked_for(cx: &mut Context<'_>, reservation: &Reservation) -> Option<bool> {
+pub(super) fn is_asked_for(cx: &mut HoldContext<'_>, reservation: &Reservation) -> Option<bool> {
     let is_waiting = |claim: &&AllocatedClaim| claim.devices.is_empty() && claim.placeholder.is_none();
     let mut is_known = true;
     for claim in cx.cluster.tolerating(&reservation.value).filter(is_waiting) {
@@ -195,7 +195,7 @@ pub(super) fn is_asked_for(cx: &mut Context<'_>, reservation: &Reservation) -> O
 }
 
 /// True if a part's device has been closed for so long that no scheduler gives any of it to other pods.
-pub(super) fn is_closed_for_all(cx: &mut Context<'_>, reservation: &Reservation, device: &ReservedDevice) -> bool {
+pub(super) fn is_closed_for_all(cx: &mut HoldContext<'_>, reservation: &Reservation, device: &ReservedDevice) -> bool {
     let (key, settle) = (device_key(device), cx.settings.settle);
     if !cx.is_closed_for(reservation, &key) {
         cx.stop(Timer::PartClosed(key));

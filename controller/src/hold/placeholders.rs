@@ -9,7 +9,7 @@ use hostler_api::{
 use hostler_cluster::rfc3339;
 
 use super::{
-    context::Context,
+    context::HoldContext,
     devices::devices_now,
     objects::device_key,
     parts::{is_asked_for, is_closed_for_all},
@@ -20,7 +20,7 @@ use super::{
 use crate::claim_write::ClaimWrite;
 
 /// True if claims stand for parts of this Reservation, or are being made.
-pub(super) fn has_placeholders(cx: &Context<'_>, uid: &str) -> bool {
+pub(super) fn has_placeholders(cx: &HoldContext<'_>, uid: &str) -> bool {
     let is_making = |write: &HoldWrite| match write {
         HoldWrite::Claim(write) => matches!(
             &**write, ClaimWrite::Create(claim) if claim.labels.get(RESERVATION_UID).is_some_and(|it| it == uid)
@@ -31,7 +31,7 @@ pub(super) fn has_placeholders(cx: &Context<'_>, uid: &str) -> bool {
 }
 
 /// Decides the part that the claim with this name stands for.
-pub(super) fn decide_placeholder(cx: &mut Context<'_>, name: &str) -> Option<HoldWrite> {
+pub(super) fn decide_placeholder(cx: &mut HoldContext<'_>, name: &str) -> Option<HoldWrite> {
     let key = ObjectKey { namespace: cx.settings.namespace.clone()?, name: name.to_owned() };
     let wanted = wanted_part(cx, name);
     let now = rfc3339(UNIX_EPOCH + cx.clock.told());
@@ -49,7 +49,7 @@ pub(super) fn decide_placeholder(cx: &mut Context<'_>, name: &str) -> Option<Hol
 }
 
 /// Returns the part that the claim shall stand for, if a Reservation still keeps it and no owner has it.
-fn wanted_part(cx: &mut Context<'_>, claim: &str) -> Option<WantedPart> {
+fn wanted_part(cx: &mut HoldContext<'_>, claim: &str) -> Option<WantedPart> {
     let related = Related::Placeholder(claim.to_owned());
     let reservation = cx.reservations.related_to(&related).next().filter(|it| it.is_open())?;
     let object = &reservation.object;

@@ -9,7 +9,7 @@ use hostler_api::{Doubling, reservation::ReservedDevice};
 use super::{
     candidates::{asked, candidate, is_free_still, own_parts, promised, shared, taken, waiting},
     closing::Closing,
-    context::Context,
+    context::HoldContext,
     core::HoldCore,
     event::HoldCommand,
     no_devices::NoDevices,
@@ -187,7 +187,12 @@ impl HoldCore {
     }
 }
 
-fn question(cx: &Context<'_>, number: u64, waiting: &[CandidateKey], candidates: Vec<HoldCandidate>) -> HoldQuestion {
+fn question(
+    cx: &HoldContext<'_>,
+    number: u64,
+    waiting: &[CandidateKey],
+    candidates: Vec<HoldCandidate>,
+) -> HoldQuestion {
     let settings = cx.settings;
     let promised_to_others = taken(cx, waiting.iter());
     let of_candidates = taken(cx, candidates.iter().map(|candidate| &candidate.asked));

@@ -13,7 +13,7 @@ use hostler_api::{
 use serde_json::json;
 
 use super::{
-    context::Context,
+    context::HoldContext,
     devices::devices_now,
     evictions::{replaces, wanted_evictions},
     known::PodReading,
@@ -24,7 +24,7 @@ use super::{
 };
 
 /// Decides the write about a pod: an eviction goes before an annotation.
-pub(super) fn decide_pod(cx: &mut Context<'_>, pod: &ObjectKey) -> Option<HoldWrite> {
+pub(super) fn decide_pod(cx: &mut HoldContext<'_>, pod: &ObjectKey) -> Option<HoldWrite> {
     let related = Related::Pod(pod.clone());
     let eviction = cx.reservations.related_to(&related).find_map(|it| decide_eviction(cx, it, pod));
     let annotation = || cx.reservations.related_to(&related).find_map(|it| decide_annotation(cx, it, pod));
@@ -32,14 +32,14 @@ pub(super) fn decide_pod(cx: &mut Context<'_>, pod: &ObjectKey) -> Option<HoldWr
 }
 
 /// Decides if a Reservation evicts a pod now.
-fn decide_eviction(cx: &mut Context<'_>, reservation: &Reservation, pod: &ObjectKey) -> Option<PodWrite> {
+fn decide_eviction(cx: &mut HoldContext<'_>, reservation: &Reservation, pod: &ObjectKey) -> Option<PodWrite> {
     let (_, uid) = wanted_evictions(reservation).find(|(it, _)| it == pod)?;
     let evict = || PodWrite::Evict { pod: pod.clone(), uid: uid.to_owned() };
     is_prepared(cx, reservation, uid).then(evict)
 }
 
 /// True if it is certain that the Reservation gets its devices once the pod is gone.
-fn is_prepared(cx: &mut Context<'_>, reservation: &Reservation, uid: &str) -> bool {
+fn is_prepared(cx: &mut HoldContext<'_>, reservation: &Reservation, uid: &str) -> bool {
     let devices = devices_now(cx, reservation);
     let (spec, status) = (&reservation.object.spec, &reservation.object.status);
     let is_settled = reservation.proposal.is_none() && status.devices == devices;
@@ -58,7 +58,7 @@ fn is_prepared(cx: &mut Context<'_>, reservation: &Reservation, uid: &str) -> bo
 }
 
 /// Returns the pods that have devices of a Reservation, and may lack the annotation.
-pub(super) fn owners_to_annotate(cx: &Context<'_>, reservation: &Reservation) -> impl Iterator<Item = ObjectKey> {
+pub(super) fn owners_to_annotate(cx: &HoldContext<'_>, reservation: &Reservation) -> impl Iterator<Item = ObjectKey> {
     let (object, pods) = (&reservation.object, &cx.cluster.pods);
     // A Reservation without its finalizer is not reconciled any more.
     let is_kept = object.finalizers.iter().any(|finalizer| finalizer == RESERVATION_FINALIZER);
@@ -73,7 +73,7 @@ pub(super) fn owners_to_annotate(cx: &Context<'_>, reservation: &Reservation) ->
 }
 
 /// Decides if a pod that has devices of a Reservation is annotated now.
-fn decide_annotation(cx: &mut Context<'_>, reservation: &Reservation, pod: &ObjectKey) -> Option<PodWrite> {
+fn decide_annotation(cx: &mut HoldContext<'_>, reservation: &Reservation, pod: &ObjectKey) -> Option<PodWrite> {
     if !owners_to_annotate(cx, reservation).any(|it| it == *pod) {
         return None;
     }

@@ -10,7 +10,7 @@ use hostler_api::{
 
 use super::{
     budgets::{about, pod_budgets},
-    context::{Context, Effect},
+    context::{HoldContext, HoldEffect},
     known::PodReading,
     priorities::priority_of,
     reservation::{Problem, Reservation},
@@ -21,7 +21,7 @@ use super::{
 /// Returns the pods that a Reservation may evict, the least important first; `None` as long as the objects that decide
 /// are being read.
 pub(super) fn preemptable(
-    cx: &mut Context<'_>,
+    cx: &mut HoldContext<'_>,
     reservation: &Reservation,
     template: &PodTemplateSpec,
 ) -> Option<Vec<Victim>> {
@@ -31,14 +31,14 @@ pub(super) fn preemptable(
             let message = format!("nothing is free, and no pod can be evicted: {why}");
             let problem = Problem { reason: Reason::Incomplete, message };
             let name = reservation.object.name.clone();
-            cx.push(Effect::Problem(name.clone(), problem));
+            cx.push(HoldEffect::Problem(name.clone(), problem));
             cx.decide(DecisionTopic::Reservation(name));
             None
         }
     }
 }
 
-fn less_important(cx: &mut Context<'_>, reservation: &Reservation, priority: i32) -> Option<Vec<Victim>> {
+fn less_important(cx: &mut HoldContext<'_>, reservation: &Reservation, priority: i32) -> Option<Vec<Victim>> {
     let (kept, budgets) = (kept_by_others(cx, reservation), pod_budgets(cx)?);
     let mut found: BTreeMap<ObjectKey, Victim> = BTreeMap::new();
     let (mut unknown, mut lasting) = (Vec::new(), BTreeSet::new());
@@ -69,7 +69,7 @@ fn less_important(cx: &mut Context<'_>, reservation: &Reservation, priority: i32
 }
 
 /// Returns the pods that have some of these devices.
-pub(super) fn evictions_for(cx: &Context<'_>, devices: &[ReservedDevice]) -> Vec<PodEviction> {
+pub(super) fn evictions_for(cx: &HoldContext<'_>, devices: &[ReservedDevice]) -> Vec<PodEviction> {
     let mut evictions: Vec<PodEviction> = Vec::new();
     for owner in devices.iter().filter_map(|device| device.owner.as_ref()) {
         let claim = cx.cluster.claims.get(&ObjectKey::new(&owner.namespace, &owner.claim));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hostler_api::core::PodTemplateSpec;
 
 use super::{
-    context::{Context, Effect},
+    context::{HoldContext, HoldEffect},
     objects::PriorityClasses,
 };
 
@@ -14,10 +14,10 @@ const FRESH: Duration = Duration::from_secs(60);
 
 /// Returns the priority of a pod of this template; `None` while PriorityClasses are being listed. A number in the
 /// template itself does not count: no pod could have it.
-pub(super) fn priority_of(cx: &mut Context<'_>, template: &PodTemplateSpec) -> Option<Result<i32, String>> {
+pub(super) fn priority_of(cx: &mut HoldContext<'_>, template: &PodTemplateSpec) -> Option<Result<i32, String>> {
     let known = cx.cluster.priorities.known(cx.now, FRESH);
     if known.is_none() {
-        cx.push(Effect::ListPriorities);
+        cx.push(HoldEffect::ListPriorities);
     }
     Some(known?.as_ref().map_err(Clone::clone).and_then(|classes| priority_in(classes, template)))
 }

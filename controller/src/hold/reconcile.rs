@@ -14,7 +14,7 @@ use hostler_cluster::{from_rfc3339, since_1970};
 use super::{
     closed::fence_topic,
     conflicts::{conflicts, is_in_conflict, is_strangers, released},
-    context::{Context, Effect, Timer},
+    context::{HoldContext, HoldEffect, Timer},
     devices::devices_now,
     evictions::wanted_evictions,
     fences::{are_closed, is_fenced},
@@ -48,7 +48,7 @@ impl From<ReservationStatus> for ReservationStep {
 }
 
 /// Decides the next write of a Reservation. Queues decisions about its pods, claims and fences as well.
-pub(super) fn decide_reservation(cx: &mut Context<'_>, name: &str) -> Option<HoldWrite> {
+pub(super) fn decide_reservation(cx: &mut HoldContext<'_>, name: &str) -> Option<HoldWrite> {
     let reservation = cx.reservation(name)?;
     let step = next_step(cx, reservation);
     let evicted = wanted_evictions(reservation).map(|(pod, _)| pod);
@@ -73,11 +73,11 @@ pub(super) fn decide_reservation(cx: &mut Context<'_>, name: &str) -> Option<Hol
 }
 
 /// True if any device is still closed for the Reservation, or a claim stands for a part that it keeps.
-fn is_kept_for(cx: &Context<'_>, reservation: &Reservation) -> bool {
+fn is_kept_for(cx: &HoldContext<'_>, reservation: &Reservation) -> bool {
     is_fenced(cx, &reservation.value) || has_placeholders(cx, &reservation.object.uid)
 }
 
-fn next_step(cx: &mut Context<'_>, reservation: &Reservation) -> ReservationStep {
+fn next_step(cx: &mut HoldContext<'_>, reservation: &Reservation) -> ReservationStep {
     let object = &reservation.object;
     let has_finalizer = object.finalizers.iter().any(|finalizer| finalizer == RESERVATION_FINALIZER);
     if !reservation.is_open()
@@ -103,7 +103,7 @@ fn next_step(cx: &mut Context<'_>, reservation: &Reservation) -> ReservationStep
 }
 
 /// Returns the status of a Reservation that is over or deleted where its devices in conflict are news.
-fn news_of_conflicts(cx: &Context<'_>, reservation: &Reservation) -> Option<ReservationStatus> {
+fn news_of_conflicts(cx: &HoldContext<'_>, reservation: &Reservation) -> Option<ReservationStatus> {
     let known = &reservation.object.status;
     let mark = |device: &ReservedDevice| ReservedDevice {
         conflict: is_in_conflict(cx, device) || is_strangers(cx, reservation, device),
@@ -119,7 +119,7 @@ fn news_of_conflicts(cx: &Context<'_>, reservation: &Reservation) -> Option<Rese
 }
 
 /// A Reservation that is over is opened to others, then let go, and deleted after a while.
-fn step_of_ended(cx: &mut Context<'_>, reservation: &Reservation, has_finalizer: bool) -> ReservationStep {
+fn step_of_ended(cx: &mut HoldContext<'_>, reservation: &Reservation, has_finalizer: bool) -> ReservationStep {
     let status = &reservation.object.status;
     let is_in_conflict = status.devices.iter().any(|device| device.conflict);
     if is_in_conflict || is_kept_for(cx, reservation) {
@@ -145,7 +145,7 @@ fn step_of_ended(cx: &mut Context<'_>, reservation: &Reservation, has_finalizer:
 }
 
 /// True if all clocks are past `until`; else the Reservation is decided about again later.
-fn is_past(cx: &mut Context<'_>, until: Duration, reservation: &Reservation) -> bool {
+fn is_past(cx: &mut HoldContext<'_>, until: Duration, reservation: &Reservation) -> bool {
     let left = cx.clock.certain().map(|now| until.saturating_sub(now));
     let is_past = left.is_some_and(|left| left.is_zero());
     if !is_past {
@@ -165,7 +165,7 @@ pub(super) fn deadline(object: &ReservationObject) -> Result<Option<Duration>, T
 }
 
 /// Returns the status of a Reservation that is not over; `None` before there is anything to say.
-fn next_status(cx: &mut Context<'_>, reservation: &Reservation) -> Option<ReservationStatus> {
+fn next_status(cx: &mut HoldContext<'_>, reservation: &Reservation) -> Option<ReservationStatus> {
     let object = &reservation.object;
     let status = || NewStatus::of(reservation, cx.clock.told());
     let deadline = deadline(object);
@@ -190,14 +190,14 @@ fn next_status(cx: &mut Context<'_>, reservation: &Reservation) -> Option<Reserv
 }
 
 fn status_of_open(
-    cx: &mut Context<'_>,
+    cx: &mut HoldContext<'_>,
     reservation: &Reservation,
     (devices, owners): (Vec<ReservedDevice>, Vec<ObjectReference>),
 ) -> Option<ReservationStatus> {
     let is_lacking = !reservation.lacking(&devices, &owners).is_empty();
     let is_new = reservation.object.status.conditions.is_empty();
     if is_lacking && reservation.problem.is_none() {
-        cx.push(Effect::PlanSoon);
+        cx.push(HoldEffect::PlanSoon);
     }
     if is_lacking {
         cx.decide_after(RECONCILE_AGAIN, DecisionTopic::Plan);
@@ -219,7 +219,7 @@ fn status_of_open(
 }
 
 /// Returns the devices as they are now, with the proposal in the place of devices that the Reservation lacks.
-fn devices_or_proposal(cx: &mut Context<'_>, reservation: &Reservation) -> Vec<ReservedDevice> {
+fn devices_or_proposal(cx: &mut HoldContext<'_>, reservation: &Reservation) -> Vec<ReservedDevice> {
     let devices = devices_now(cx, reservation);
     let Some(proposal) = &reservation.proposal else { return devices };
     let is_replaced = |device: &ReservedDevice| {
@@ -232,7 +232,7 @@ fn devices_or_proposal(cx: &mut Context<'_>, reservation: &Reservation) -> Vec<R
 }
 
 /// Returns a node of the Reservation's devices that has been gone for too long.
-fn lost_node(cx: &mut Context<'_>, object: &ReservationObject) -> Option<String> {
+fn lost_node(cx: &mut HoldContext<'_>, object: &ReservationObject) -> Option<String> {
     for device in object.status.devices.iter().filter(|device| !device.node_name.is_empty()) {
         if cx.cluster.nodes.contains(&device.node_name) {
             continue;

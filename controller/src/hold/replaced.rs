@@ -3,7 +3,7 @@
 use hostler_api::ObjectKey;
 
 use super::{
-    context::{Context, Effect, Timer},
+    context::{HoldContext, HoldEffect, Timer},
     known::PodReading,
     reservation::Reservation,
     topics::RECONCILE_AGAIN,
@@ -19,7 +19,7 @@ pub(super) enum ReplacedNode {
 }
 
 /// Returns the node of the pod that the Reservation moves. The pod is read if it is not known.
-pub(super) fn replaced_node(cx: &mut Context<'_>, reservation: &Reservation) -> ReplacedNode {
+pub(super) fn replaced_node(cx: &mut HoldContext<'_>, reservation: &Reservation) -> ReplacedNode {
     let object = &reservation.object;
     let Some(replaced) = &object.spec.replaces else { return ReplacedNode::None };
     let key = ObjectKey::new(&replaced.namespace, &replaced.name);
@@ -29,8 +29,8 @@ pub(super) fn replaced_node(cx: &mut Context<'_>, reservation: &Reservation) -> 
     let known = cx.cluster.pods.get(&key);
     if age >= RECONCILE_AGAIN && matches!(known, Some(PodReading::Known(_))) {
         cx.stop(timer.clone());
-        cx.push(Effect::Start(timer));
-        cx.push(Effect::RereadPod(key));
+        cx.push(HoldEffect::Start(timer));
+        cx.push(HoldEffect::RereadPod(key));
         return ReplacedNode::Unknown;
     }
     cx.read_pod(&key);

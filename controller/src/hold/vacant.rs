@@ -5,7 +5,7 @@ use std::time::Duration;
 use hostler_api::reservation::{ReservedDevice, ReservedDeviceState as State};
 
 use super::{
-    context::{Context, Effect, Timer},
+    context::{HoldContext, HoldEffect, Timer},
     objects::{DeviceKey, device_key},
     reservation::Reservation,
     topics::DecisionTopic,
@@ -16,7 +16,7 @@ use super::{
 pub(super) const LEFT_ALONE: Duration = Duration::from_secs(300);
 
 /// Returns the state of a device that no claim has.
-pub(super) fn state_of_vacant(cx: &mut Context<'_>, reservation: &Reservation, device: &ReservedDevice) -> State {
+pub(super) fn state_of_vacant(cx: &mut HoldContext<'_>, reservation: &Reservation, device: &ReservedDevice) -> State {
     let key = device_key(device);
     let published = cx.cluster.device(&key).map(|(_, it)| it.is_usable);
     let is_fine = published == Some(true) && cx.is_closed_for(reservation, &key);
@@ -33,7 +33,7 @@ pub(super) fn state_of_vacant(cx: &mut Context<'_>, reservation: &Reservation, d
         (Some(true), false, State::Fencing) => {
             let state = state_after_grace(cx, reservation, &key, State::Fencing);
             if state == State::Lost {
-                cx.push(Effect::Avoid(key, LEFT_ALONE));
+                cx.push(HoldEffect::Avoid(key, LEFT_ALONE));
             }
             state
         }
@@ -43,7 +43,7 @@ pub(super) fn state_of_vacant(cx: &mut Context<'_>, reservation: &Reservation, d
 
 /// True if another Reservation keeps the device, or a part of it. A Reservation that lost the device does not close it
 /// again: the amounts are promised to the other one.
-pub(super) fn is_kept_by_another(cx: &Context<'_>, reservation: &Reservation, device: &ReservedDevice) -> bool {
+pub(super) fn is_kept_by_another(cx: &HoldContext<'_>, reservation: &Reservation, device: &ReservedDevice) -> bool {
     let key = device_key(device);
     let is_kept = |it: &ReservedDevice| {
         matches!(it.state, State::Fencing | State::Held | State::HandedOver) && device_key(it) == key
@@ -54,7 +54,7 @@ pub(super) fn is_kept_by_another(cx: &Context<'_>, reservation: &Reservation, de
 
 /// Returns the present state until the time of grace is over: a fault may pass by itself.
 pub(super) fn state_after_grace(
-    cx: &mut Context<'_>,
+    cx: &mut HoldContext<'_>,
     reservation: &Reservation,
     key: &DeviceKey,
     state: State,

@@ -7,7 +7,7 @@ use hostler_api::reservation::{DeviceOwner, ReservedDevice, ReservedDeviceState 
 
 use super::{
     closing::Closing,
-    context::Context,
+    context::HoldContext,
     known::PodReading,
     objects::{AllocatedClaim, DeviceKey, device_key, owner_of},
     reservation::Reservation,
@@ -38,7 +38,7 @@ pub(super) struct Victim {
 
 /// Returns the pods of owners that have devices, by name. Pods that are not known are read, and considered another
 /// time.
-pub(super) fn victims(cx: &mut Context<'_>, reservation: &Reservation) -> Vec<Victim> {
+pub(super) fn victims(cx: &mut HoldContext<'_>, reservation: &Reservation) -> Vec<Victim> {
     let (mut found, mut unknown) = (BTreeMap::<ObjectKey, Victim>::new(), BTreeSet::new());
     // Devices that a pod has of this Reservation are promised to it already, by another replica.
     let own = reservation.object.status.devices.iter().filter(|device| device.state == State::HandedOver);
@@ -68,7 +68,7 @@ pub(super) fn victims(cx: &mut Context<'_>, reservation: &Reservation) -> Vec<Vi
 }
 
 /// Returns the devices that other Reservations keep, including those that owners have: they come back.
-pub(super) fn kept_by_others(cx: &Context<'_>, reservation: &Reservation) -> BTreeSet<DeviceKey> {
+pub(super) fn kept_by_others(cx: &HoldContext<'_>, reservation: &Reservation) -> BTreeSet<DeviceKey> {
     let others = cx.reservations.iter().filter(|it| it.object.name != reservation.object.name && it.is_open());
     others.flat_map(Reservation::devices_and_proposal).map(device_key).collect()
 }

@@ -16,7 +16,7 @@ use std::{
 
 use hostler_cluster::ApiClient;
 use hostler_process::Tasks;
-use hostler_reconcile::{CallPool, EventSink, Leadership, leads_until, wait_to_lead};
+use hostler_reconcile::{CallPool, EventSink, Leadership, WriteOutcome, leads_until, wait_to_lead};
 use tokio::{
     sync::{mpsc, watch},
     time::{Instant, sleep_until},
@@ -35,7 +35,7 @@ use super::{
     clock::ProvisionMoment,
     context::{Keeping, ProvisionContext},
     core::{ProvisionCore, ProvisionSettings},
-    event::{FinalizerWrite, ProvisionCommand, ProvisionEvent, ReservationWrite, StatusWrite, WriteOutcome},
+    event::{FinalizerWrite, ProvisionCommand, ProvisionEvent, ReservationWrite, StatusWrite},
 };
 use crate::{
     COMPONENT,
@@ -298,18 +298,19 @@ impl<'a> ProvisionTerm<'a> {
     }
 
     fn written(&mut self, answer: WriteAnswer) -> ProvisionEvent {
-        let WriteAnswer { object, outcome, trouble } = answer;
+        let WriteAnswer { object, result } = answer;
+        let trouble = result.as_ref().err().and_then(WriteOutcome::trouble).map(str::to_owned);
         match &trouble {
             Some(error) if self.status.trouble != trouble => warn!(%object, error, "a request cannot be answered"),
-            _ => debug!(%object, ?outcome, "written"),
+            _ => debug!(%object, ?result, "written"),
         }
         // A write that lost against another writer, or against the object's end, leaves the last failure as it is.
-        if trouble.is_some() || matches!(outcome, WriteOutcome::Done(_)) {
+        if trouble.is_some() || result.is_ok() {
             self.status.trouble = trouble;
         }
         match object {
-            WrittenObject::Request(_, uid) => ProvisionEvent::Written(uid, outcome),
-            WrittenObject::Reservation(name) => ProvisionEvent::Kept(name, outcome),
+            WrittenObject::Request(_, uid) => ProvisionEvent::Written(uid, result),
+            WrittenObject::Reservation(name) => ProvisionEvent::Kept(name, result),
         }
     }
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{context::Reservations, status::RESERVATION};
+use super::{context::SeenReservations, status::RESERVATION};
 use crate::{requests::SeenRequest, reservation_object::ReservationObject};
 
 /// Label with the UID of the request that a Reservation is for.
@@ -45,7 +45,7 @@ fn part(request: &SeenRequest, name: &str) -> Option<BookedPart> {
 /// Returns all Reservations that were made for a request.
 pub(super) fn made_for<'a>(
     request: &'a SeenRequest,
-    all: &'a Reservations,
+    all: &'a SeenReservations,
 ) -> impl Iterator<Item = &'a Arc<ReservationObject>> {
     // Names of one request are neighbours in the map.
     let prefix = format!("provreq-{}-", request.uid());
@@ -56,7 +56,7 @@ pub(super) fn made_for<'a>(
 /// Returns all Reservations that were made for a request, with the index of their set.
 pub(super) fn booked_sets<'a>(
     request: &'a SeenRequest,
-    all: &'a Reservations,
+    all: &'a SeenReservations,
 ) -> impl Iterator<Item = (usize, &'a ReservationObject)> {
     made_for(request, all).filter_map(|known| Some((part(request, &known.name)?.set, &**known)))
 }
@@ -68,6 +68,10 @@ pub(crate) fn booked_set(known: &ReservationObject) -> Option<&str> {
 }
 
 /// Returns the Reservation of this name, if it was made for the request.
-pub(super) fn own<'a>(request: &SeenRequest, name: &str, all: &'a Reservations) -> Option<&'a Arc<ReservationObject>> {
+pub(super) fn own<'a>(
+    request: &SeenRequest,
+    name: &str,
+    all: &'a SeenReservations,
+) -> Option<&'a Arc<ReservationObject>> {
     all.get(name).filter(|it| it.labels.get(REQUEST_LABEL).is_some_and(|uid| uid == request.uid()))
 }

@@ -25,7 +25,7 @@ use super::{
     arrive::waiting,
     booked::{BookedPart, REQUEST_LABEL, made_for, own, parts},
     check::PodDevice,
-    context::{ProvisionContext, Reservations},
+    context::{ProvisionContext, SeenReservations},
     event::{NewReservation, ReservationWrite},
     splits::reservation_starts,
     status::RESERVATION,
@@ -73,7 +73,7 @@ pub(super) fn names(request: &SeenRequest, sets: &[PodSet], facts: &ClusterFacts
 pub(super) fn state(
     request: &SeenRequest,
     sets: &[PodSet],
-    all: &Reservations,
+    all: &SeenReservations,
     booking: Duration,
     planned: &[Vec<PodDevice>],
 ) -> BookingState {
@@ -199,7 +199,7 @@ pub(super) enum KeptDevices {
 }
 
 /// Compares the promise to a request with the devices that its Reservations keep.
-pub(super) fn kept_devices(request: &SeenRequest, all: &Reservations) -> KeptDevices {
+pub(super) fn kept_devices(request: &SeenRequest, all: &SeenReservations) -> KeptDevices {
     let parts = parts(request);
     let open = || parts.iter().filter_map(|part| own(request, &part.name, all)).filter(|it| !it.status.phase.is_over());
     let is_lost = |device: &&ReservedDevice| device.state == ReservedDeviceState::Lost;
@@ -239,7 +239,7 @@ pub(super) fn unserved(known: &ReservationObject) -> u32 {
 /// are deleted, since their names are needed again; once it was told yes (`is_done`), they tell which pods have come.
 pub(super) fn taken_back(
     request: &SeenRequest,
-    all: &Reservations,
+    all: &SeenReservations,
     named: &[String],
     is_done: bool,
 ) -> Vec<ReservationWrite> {
@@ -268,7 +268,7 @@ fn written(known: &ReservationObject) -> WrittenReservation {
 }
 
 /// Returns the nodes of devices that a set's Reservations keep and no pod has yet, with the number of pods on each.
-pub(super) fn kept_on(request: &SeenRequest, set: Option<usize>, all: &Reservations) -> BTreeMap<String, u32> {
+pub(super) fn kept_on(request: &SeenRequest, set: Option<usize>, all: &SeenReservations) -> BTreeMap<String, u32> {
     let mut nodes = BTreeMap::new();
     for part in parts(request).iter().filter(|part| set.is_none_or(|set| part.set == set)) {
         let Some(known) = own(request, &part.name, all).filter(|it| !it.status.phase.is_over()) else { continue };
@@ -283,7 +283,7 @@ pub(super) fn kept_on(request: &SeenRequest, set: Option<usize>, all: &Reservati
 }
 
 /// Returns the kept devices of a request, by set and pod, in a stable order.
-pub(super) fn kept_plan(request: &SeenRequest, all: &Reservations) -> Vec<String> {
+pub(super) fn kept_plan(request: &SeenRequest, all: &SeenReservations) -> Vec<String> {
     let line = |part: &BookedPart, it: &ReservedDevice| {
         let pod = part.from + it.replica;
         format!("{} {pod} {} {}/{}/{}", part.set, it.node_name, it.driver, it.pool, it.device)
@@ -298,7 +298,7 @@ pub(super) fn kept_plan(request: &SeenRequest, all: &Reservations) -> Vec<String
 }
 
 /// Returns the toleration values that claims need for the kept devices, in the order of the sets.
-pub(super) fn tolerations(request: &SeenRequest, all: &Reservations) -> String {
+pub(super) fn tolerations(request: &SeenRequest, all: &SeenReservations) -> String {
     let values =
         parts(request).into_iter().filter_map(|part| own(request, &part.name, all)?.status.toleration_value.clone());
     values.collect::<Vec<_>>().join(",")

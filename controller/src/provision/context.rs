@@ -7,7 +7,7 @@ use hostler_allocator::plan::ClusterFacts;
 use crate::{requests::ProvisionObjects, reservation_object::ReservationObject};
 
 /// All Reservations, by name.
-pub(crate) type Reservations = BTreeMap<String, Arc<ReservationObject>>;
+pub(crate) type SeenReservations = BTreeMap<String, Arc<ReservationObject>>;
 
 /// The state of the cluster, at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ pub(crate) struct ProvisionContext<'a> {
     /// Requests, their templates and pods.
     pub(crate) objects: &'a ProvisionObjects,
     /// Reservations.
-    pub(crate) reservations: &'a Reservations,
+    pub(crate) reservations: &'a SeenReservations,
     /// Claim templates, and devices of claims.
     pub(crate) facts: &'a ClusterFacts,
     /// State of keeping devices for Reservations.

@@ -19,7 +19,7 @@ use super::{
     check::{CheckVerdict, FoundCapacity},
     clock::ProvisionMoment,
     consume::{pod_sets, scheduled},
-    context::{Keeping, ProvisionContext, Reservations},
+    context::{Keeping, ProvisionContext, SeenReservations},
     decision::{Decision, is_over},
     memory::RequestMemory,
     messages,
@@ -290,7 +290,13 @@ impl Decision {
     }
 
     /// Tells a request yes, since its devices are closed to others. Their nodes are the nodes of its pods.
-    fn say_kept(&mut self, request: &SeenRequest, sets: &[PodSet], parameters: &RequestParameters, all: &Reservations) {
+    fn say_kept(
+        &mut self,
+        request: &SeenRequest,
+        sets: &[PodSet],
+        parameters: &RequestParameters,
+        all: &SeenReservations,
+    ) {
         let (kept, others): (Vec<&PodSet>, Vec<&PodSet>) = sets.iter().partition(|set| can_be_kept(set));
         let list = |sets: &[&PodSet]| few(sets.iter().map(|set| set.name.clone()));
         let mut message = format!(

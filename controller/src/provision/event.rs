@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use hostler_api::{ObjectKey, provisioning::ProvisioningRequestStatus, reservation::ReservationSpec};
 use hostler_cluster::ObjectVersion;
+use hostler_reconcile::WriteOutcome;
 
 use super::{
     attach::{AttachCall, AttachFailure, AttachToken, AttachedDevice},
@@ -19,27 +20,17 @@ pub(crate) enum ProvisionEvent {
     /// The planner's answer.
     Checked(CheckAnswer),
     /// The outcome of a write of the request with this UID.
-    Written(String, WriteOutcome),
+    Written(String, WriteResult),
     /// The outcome of a write of the Reservation with this name.
-    Kept(String, WriteOutcome),
+    Kept(String, WriteResult),
     /// The devices that are attached to nodes.
     Listed(Result<Vec<AttachedDevice>, AttachFailure>),
     /// The result of attaching or detaching a device.
     Called(AttachToken, Result<(), AttachFailure>),
 }
 
-/// The outcome of a write.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum WriteOutcome {
-    /// The object is written, in this version.
-    Done(ObjectVersion),
-    /// Another writer changed the object before.
-    Conflict,
-    /// The object is gone.
-    Gone,
-    /// The write failed, or its result is unknown.
-    Failed,
-}
+/// The version of the object after a write, or the outcome of a write that did not succeed.
+pub(crate) type WriteResult = Result<ObjectVersion, WriteOutcome>;
 
 /// A command of the core.
 #[derive(Debug)]

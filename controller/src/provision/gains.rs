@@ -9,7 +9,7 @@ use std::{
 
 use hostler_api::reservation::ReservedDevice;
 
-use super::context::{ProvisionContext, Reservations};
+use super::context::{ProvisionContext, SeenReservations};
 use crate::{decision_queue::DecisionQueue, hold::taken_by_reservations, reservation_object::ReservationObject};
 
 /// The state of everything that can make room, and the time of the next question because of it.
@@ -21,7 +21,7 @@ pub(super) struct GainWatch {
     facts: Option<u64>,
     /// The last state of Reservations. Devices are opened before their Reservation is deleted, and facts count no gain
     /// at that deletion.
-    reservations: Reservations,
+    reservations: SeenReservations,
     /// UIDs of the requests that had a booking.
     booked: BTreeSet<String>,
     /// Beginning of the current round of questions, which follow one another.
@@ -86,7 +86,7 @@ impl GainWatch {
     }
 
     /// Returns true if a Reservation released a device.
-    fn have_freed(&mut self, all: &Reservations) -> bool {
+    fn have_freed(&mut self, all: &SeenReservations) -> bool {
         let mut has_freed = false;
         self.reservations.retain(|name, known| {
             let after = all.get(name);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     fn see(gains: &mut GainWatch, now: Duration, facts: &ClusterFacts) -> bool {
-        let (objects, reservations) = (ProvisionObjects::default(), Reservations::new());
+        let (objects, reservations) = (ProvisionObjects::default(), SeenReservations::new());
         let cx = ProvisionContext { objects: &objects, reservations: &reservations, facts, keeping: &Keeping::Unknown };
         gains.see(now, &cx, BTreeSet::new())
     }

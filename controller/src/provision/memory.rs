@@ -12,7 +12,7 @@ use hostler_cluster::{ObjectVersion, from_rfc3339};
 use super::{
     check::{CheckVerdict, PodDevice},
     clock::{ProvisionMoment, SeenAge},
-    event::{ProvisionEventNote, WriteOutcome},
+    event::{ProvisionEventNote, WriteResult},
     turn::WriteTurn,
 };
 use crate::requests::SeenRequest;
@@ -151,10 +151,10 @@ impl RequestMemory {
     }
 
     /// Notes the outcome of a write. Returns the Events to record now.
-    pub(super) fn written(&mut self, outcome: WriteOutcome, now: ProvisionMoment) -> Vec<ProvisionEventNote> {
+    pub(super) fn written(&mut self, result: WriteResult, now: ProvisionMoment) -> Vec<ProvisionEventNote> {
         let notices = std::mem::take(&mut self.notices);
-        let is_done = matches!(outcome, WriteOutcome::Done(_));
-        self.write.written(outcome, now.steady);
+        let is_done = result.is_ok();
+        self.write.written(result, now.steady);
         if is_done { notices } else { Vec::new() }
     }
 

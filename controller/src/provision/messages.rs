@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use hostler_allocator::plan::{Order, Plan, Refusal, SetPlan};
+use hostler_allocator::plan::{NodeRefusal, Order, Plan, SetPlan};
 use hostler_api::{few, provisioning::MAX_DETAIL_BYTES};
 
 use super::attach::AttachStep;
@@ -119,7 +119,7 @@ fn reasons(set: &SetPlan) -> String {
     if set.placed == set.wanted {
         return share(set);
     }
-    let refusal = |refusal: &Refusal| format!("{} ({})", refusal.reason, numbered(refusal.nodes.len(), "node"));
+    let refusal = |refusal: &NodeRefusal| format!("{} ({})", refusal.reason, numbered(refusal.nodes.len(), "node"));
     let of_nodes = set.refusals.iter().map(refusal);
     let reasons: Vec<String> = set.problem.clone().into_iter().chain(of_nodes).take(REASONS).collect();
     match reasons.is_empty() {

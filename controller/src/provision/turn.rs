@@ -6,7 +6,7 @@ use std::time::Duration;
 use hostler_api::Doubling;
 use hostler_cluster::{ObjectVersion, is_older};
 
-use super::event::WriteOutcome;
+use super::event::WriteResult;
 
 /// Pauses between two tries of a write that fails.
 const PAUSES: Doubling = Doubling::new(Duration::from_millis(200), Duration::from_secs(30));
@@ -42,13 +42,13 @@ impl WriteTurn {
         self.state = WriteState::UnderWay;
     }
 
-    pub(super) fn written(&mut self, outcome: WriteOutcome, now: Duration) {
-        self.state = match outcome {
-            WriteOutcome::Done(version) => {
+    pub(super) fn written(&mut self, result: WriteResult, now: Duration) {
+        self.state = match result {
+            Ok(version) => {
                 self.pause = PAUSES.next(None);
                 WriteState::Behind(version, now + SEEN_BY)
             }
-            WriteOutcome::Conflict | WriteOutcome::Gone | WriteOutcome::Failed => {
+            Err(_) => {
                 let until = now + self.pause;
                 self.pause = PAUSES.next(Some(self.pause));
                 WriteState::Resting(until)

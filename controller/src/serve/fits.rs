@@ -1,7 +1,7 @@
 //! "Would it fit": the pasted pods are planned in the cluster as it is known now, and every node answers. Nothing is
 //! created.
 
-use hostler_allocator::plan::{CutShort, PlanBoxes, PodSet, Refusal, SetPlan, Verdict};
+use hostler_allocator::plan::{CutShort, NodeRefusal, PlanBoxes, PodSet, SetPlan, Verdict};
 use hostler_cli::output::API_VERSION;
 use serde::Serialize;
 
@@ -50,7 +50,7 @@ struct FitOfPods {
     /// Nodes that would take the pod, by name.
     room: Vec<String>,
     /// Reasons of the other nodes, the reason of most nodes first.
-    refusals: Vec<Refusal>,
+    refusals: Vec<NodeRefusal>,
     /// The point at which planning was cut short: the question took more work or time than one visitor has.
     #[serde(skip_serializing_if = "Option::is_none")]
     cut_short: Option<CutShort>,

@@ -48,7 +48,7 @@ pub use version::{Feature, Features, Variant};
 
 use claims::ClaimCompiler;
 use node_state::NodeState;
-use search::{DeadEnd, Search, Stop, Verdict};
+use search::{DeadEnd, Search, SearchVerdict, Stop};
 use selection::SelectionUse;
 use selectors::Selectors;
 
@@ -134,7 +134,7 @@ impl Allocator {
         let selection = SelectionUse::new(self.features, self.quirks, claims, pools);
         let mut search = self.start(pools, state, claims, selection, budget);
         match search.run() {
-            Ok(Verdict::Fit) => Ok(Ok(search.results()?)),
+            Ok(SearchVerdict::Fit) => Ok(Ok(search.results()?)),
             Ok(_) => Ok(Err(search.into_dead_end())),
             Err(Stop::Fatal(fatal)) => Err(fatal.into()),
             Err(Stop::OutOfBudget | Stop::Explained) => Err(Refusal::OutOfBudget { steps: search.steps() }),

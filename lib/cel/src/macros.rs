@@ -7,13 +7,13 @@ use super::{
     value::Value,
 };
 
-type Written = Result<Expression, CompileError>;
+type Expanded = Result<Expression, CompileError>;
 
 /// The variables of a walk, of which the second can be missing.
 type Names = [Option<Box<str>>; 2];
 
 /// A call without a target.
-pub(super) fn global(function: &str, mut arguments: Vec<Expression>) -> Written {
+pub(super) fn global(function: &str, mut arguments: Vec<Expression>) -> Expanded {
     if function != "has" || arguments.len() != 1 {
         return Expression::call(function, arguments);
     }
@@ -26,7 +26,7 @@ pub(super) fn global(function: &str, mut arguments: Vec<Expression>) -> Written 
 }
 
 /// A call with a target.
-pub(super) fn member(target: Expression, function: &str, arguments: Vec<Expression>) -> Written {
+pub(super) fn member(target: Expression, function: &str, arguments: Vec<Expression>) -> Expanded {
     match (function, arguments.len()) {
         ("all" | "exists" | "exists_one", 2 | 3) | ("existsOne", 3) => quantifier(function, target, arguments),
         ("map", 2 | 3) | ("transformList", 3 | 4) => transform_list(target, arguments, function == "map"),
@@ -68,7 +68,7 @@ fn constant(value: bool) -> Expression {
     Expression::literal(Value::Bool(value))
 }
 
-fn quantifier(function: &str, range: Expression, arguments: Vec<Expression>) -> Written {
+fn quantifier(function: &str, range: Expression, arguments: Vec<Expression>) -> Expanded {
     let count = arguments.len() - 1;
     let (names, mut rest) = names(arguments, count)?;
     let predicate = rest.remove(0);
@@ -90,38 +90,38 @@ fn quantifier(function: &str, range: Expression, arguments: Vec<Expression>) -> 
 }
 
 /// A walk over everything that begins with something empty.
-fn collect(range: Expression, names: Names, initial: Expression, step: Expression) -> Written {
+fn collect(range: Expression, names: Names, initial: Expression, step: Expression) -> Expanded {
     let accumulator = RESULT.into();
     fold(Fold { range, names, accumulator, initial, condition: constant(true), step, result: result() })
 }
 
-fn fold(fold: Fold) -> Written {
+fn fold(fold: Fold) -> Expanded {
     Expression::new(Kind::Fold(Box::new(fold)))
 }
 
 /// Takes a step only where the filter holds.
-fn filtered(filter: Option<Expression>, step: Expression) -> Written {
+fn filtered(filter: Option<Expression>, step: Expression) -> Expanded {
     match filter {
         Some(filter) => Expression::call("_?_:_", vec![filter, step, result()]),
         None => Ok(step),
     }
 }
 
-fn transform_list(range: Expression, arguments: Vec<Expression>, has_one_name: bool) -> Written {
+fn transform_list(range: Expression, arguments: Vec<Expression>, has_one_name: bool) -> Expanded {
     let (names, mut rest) = names(arguments, if has_one_name { 1 } else { 2 })?;
     let transform = rest.pop().into_iter();
     let step = Expression::call("_+_", vec![result(), Expression::list(transform)?])?;
     collect(range, names, Expression::list([])?, filtered(rest.pop(), step)?)
 }
 
-fn filter(range: Expression, arguments: Vec<Expression>) -> Written {
+fn filter(range: Expression, arguments: Vec<Expression>) -> Expanded {
     let element = arguments[0].clone();
     let (names, mut rest) = names(arguments, 1)?;
     let step = Expression::call("_+_", vec![result(), Expression::list([element])?])?;
     collect(range, names, Expression::list([])?, filtered(rest.pop(), step)?)
 }
 
-fn transform_map(range: Expression, arguments: Vec<Expression>, has_keys: bool) -> Written {
+fn transform_map(range: Expression, arguments: Vec<Expression>, has_keys: bool) -> Expanded {
     let key = arguments[0].clone();
     let (names, mut rest) = names(arguments, 2)?;
     let transform = rest.pop();
@@ -131,14 +131,14 @@ fn transform_map(range: Expression, arguments: Vec<Expression>, has_keys: bool) 
 }
 
 /// `name` stands for `value` in `body`: the walk over nothing whose result sees the collected value.
-fn bind(name: Box<str>, value: Expression, body: Expression) -> Written {
+fn bind(name: Box<str>, value: Expression, body: Expression) -> Expanded {
     let step = Expression::name(&name);
     let names = [Some("#unused".into()), None];
     let (range, condition) = (Expression::list([])?, constant(false));
     fold(Fold { range, names, accumulator: name, initial: value, condition, step, result: body })
 }
 
-fn bind_macro(mut arguments: Vec<Expression>) -> Written {
+fn bind_macro(mut arguments: Vec<Expression>) -> Expanded {
     let body = arguments.pop();
     let value = arguments.pop();
     let name = simple_name(arguments.remove(0))?;
@@ -148,7 +148,7 @@ fn bind_macro(mut arguments: Vec<Expression>) -> Written {
     }
 }
 
-fn optional_map(target: Expression, mut arguments: Vec<Expression>, is_wrapped: bool) -> Written {
+fn optional_map(target: Expression, mut arguments: Vec<Expression>, is_wrapped: bool) -> Expanded {
     let name = simple_name(arguments.remove(0))?;
     let value = Expression::member_call(target.clone(), "value", Vec::new())?;
     let bound = bind(name, value, arguments.remove(0))?;
@@ -159,7 +159,7 @@ fn optional_map(target: Expression, mut arguments: Vec<Expression>, is_wrapped: 
     Expression::call("_?_:_", vec![condition, present, optional("none", Vec::new())?])
 }
 
-fn sort_by(target: Expression, arguments: Vec<Expression>) -> Written {
+fn sort_by(target: Expression, arguments: Vec<Expression>) -> Expanded {
     if matches!(target.kind, Kind::Literal(_) | Kind::Map(_)) {
         return Err(CompileError::Syntax("sortBy() wants a list".to_owned()));
     }

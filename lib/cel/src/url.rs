@@ -60,7 +60,7 @@ pub(super) enum UrlError {
 
 /// Part of a URL, each with its own escapes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Part {
+enum UrlPart {
     Path,
     Host,
     Zone,
@@ -69,7 +69,7 @@ enum Part {
     Fragment,
 }
 
-impl Part {
+impl UrlPart {
     /// True if a byte stands for itself there.
     fn allows(self, byte: u8) -> bool {
         let signs: &[u8] = match self {
@@ -140,7 +140,7 @@ impl Url {
         Self::check(text)?;
         let (text, fragment) = text.split_once('#').unwrap_or((text, ""));
         let mut url = Self::without_fragment(text, false)?;
-        url.fragment = Part::Fragment.unescaped(fragment)?;
+        url.fragment = UrlPart::Fragment.unescaped(fragment)?;
         fragment.clone_into(&mut url.written_fragment);
         Ok(url)
     }
@@ -169,7 +169,7 @@ impl Url {
             return url.rootless(rest);
         }
         let path = url.take_host(rest, is_request)?;
-        url.path = Part::Path.unescaped(path)?;
+        url.path = UrlPart::Path.unescaped(path)?;
         path.clone_into(&mut url.written_path);
         Ok(url)
     }
@@ -231,7 +231,7 @@ impl Url {
 
     /// Path as it was written, where that is a valid notation.
     pub(super) fn escaped_path(&self) -> String {
-        if self.path == b"*" { "*".to_owned() } else { as_written(Part::Path, &self.path, &self.written_path) }
+        if self.path == b"*" { "*".to_owned() } else { as_written(UrlPart::Path, &self.path, &self.written_path) }
     }
 
     /// Values of each name; pairs that are not well-formed are left out.
@@ -243,7 +243,7 @@ impl Url {
         }
         for pair in pairs.into_iter().filter(|pair| !pair.is_empty() && !pair.contains(';')) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            if let (Ok(name), Ok(value)) = (Part::Query.unescaped(name), Part::Query.unescaped(value)) {
+            if let (Ok(name), Ok(value)) = (UrlPart::Query.unescaped(name), UrlPart::Query.unescaped(value)) {
                 found.entry(name).or_default().push(value);
             }
         }
@@ -275,7 +275,7 @@ impl std::fmt::Display for Url {
             write!(f, "?{}", self.query)?;
         }
         if !self.fragment.is_empty() {
-            write!(f, "#{}", as_written(Part::Fragment, &self.fragment, &self.written_fragment))?;
+            write!(f, "#{}", as_written(UrlPart::Fragment, &self.fragment, &self.written_fragment))?;
         }
         Ok(())
     }
@@ -289,18 +289,18 @@ impl Url {
             f.write_str("//")?;
         }
         if let Some(user) = &self.user {
-            f.write_str(&Part::User.escaped(&user.name))?;
+            f.write_str(&UrlPart::User.escaped(&user.name))?;
             if let Some(password) = &user.password {
-                write!(f, ":{}", Part::User.escaped(password))?;
+                write!(f, ":{}", UrlPart::User.escaped(password))?;
             }
             f.write_str("@")?;
         }
-        f.write_str(&Part::Host.escaped(&self.host))
+        f.write_str(&UrlPart::Host.escaped(&self.host))
     }
 }
 
 /// Writes a part in its original notation, or with the escapes that it needs where that is not valid.
-fn as_written(part: Part, bytes: &[u8], written: &str) -> String {
+fn as_written(part: UrlPart, bytes: &[u8], written: &str) -> String {
     let is_allowed = |byte: u8| part.allows(byte) || b"!$&'()*+,;=:@[]%".contains(&byte);
     match !written.is_empty() && written.bytes().all(is_allowed) {
         true => written.to_owned(),
@@ -326,8 +326,8 @@ fn read_user(text: &str) -> Result<User, UrlError> {
         return Err(UrlError::User);
     }
     let (name, password) = text.split_once(':').map_or((text, None), |(name, password)| (name, Some(password)));
-    let password = password.map(|password| Part::User.unescaped(password)).transpose();
-    Ok(User { name: Part::User.unescaped(name)?, password: password? })
+    let password = password.map(|password| UrlPart::User.unescaped(password)).transpose();
+    Ok(User { name: UrlPart::User.unescaped(name)?, password: password? })
 }
 
 fn read_host(text: &str) -> Result<Vec<u8>, UrlError> {
@@ -338,7 +338,7 @@ fn read_host(text: &str) -> Result<Vec<u8>, UrlError> {
     }
     // Hosts with colons were always taken, as some databases write lists of hosts with ports.
     check_port(text.rfind(':').map_or("", |at| &text[at..]))?;
-    Part::Host.unescaped(text)
+    UrlPart::Host.unescaped(text)
 }
 
 /// An address of IPv6 in brackets.
@@ -346,7 +346,7 @@ fn read_literal(text: &str) -> Result<Vec<u8>, UrlError> {
     let (inside, port) = text[1..].rsplit_once(']').ok_or(UrlError::Bracket)?;
     check_port(port)?;
     let (address, zone) = inside.split_at(inside.find("%25").unwrap_or(inside.len()));
-    let address = [Part::Host.unescaped(address)?, Part::Zone.unescaped(zone)?].concat();
+    let address = [UrlPart::Host.unescaped(address)?, UrlPart::Zone.unescaped(zone)?].concat();
     match is_address_with_zone(&String::from_utf8_lossy(&address)) {
         Some(true) => Ok([b"[", &*address, b"]", port.as_bytes()].concat()),
         Some(false) => Err(UrlError::Literal),

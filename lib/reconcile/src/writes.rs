@@ -40,6 +40,14 @@ impl WriteOutcome {
         }
     }
 
+    /// Returns the reason of a failure; `None` where the write succeeded, or just lost against another writer.
+    pub fn trouble(&self) -> Option<&str> {
+        match self {
+            Self::Done | Self::Conflict | Self::Gone => None,
+            Self::Dropped(why) | Self::Refused(why) | Self::Forbidden(why) | Self::Failed(why) => Some(why),
+        }
+    }
+
     /// Label of the outcome in figures.
     pub fn as_str(&self) -> &'static str {
         match self {

@@ -279,17 +279,12 @@ impl<'a> HoldTerm<'a> {
     /// Logs the outcome of a write. A write is tried again and again: the same failure is logged once.
     fn log_outcome(&mut self, target: &HoldTarget, what: &'static str, outcome: &WriteOutcome) {
         let object = (target.clone(), what);
-        match outcome {
-            WriteOutcome::Failed(error)
-            | WriteOutcome::Refused(error)
-            | WriteOutcome::Forbidden(error)
-            | WriteOutcome::Dropped(error) => {
-                if self.troubles.is_news(object, error) {
-                    warn!(what, %target, error, "a write for a Reservation failed");
-                }
+        match outcome.trouble() {
+            Some(error) if self.troubles.is_news(object.clone(), error) => {
+                warn!(what, %target, error, "a write for a Reservation failed");
             }
-            WriteOutcome::Done | WriteOutcome::Gone => self.troubles.mended(&object),
-            WriteOutcome::Conflict => {}
+            None if *outcome != WriteOutcome::Conflict => self.troubles.mended(&object),
+            Some(_) | None => {}
         }
     }
 

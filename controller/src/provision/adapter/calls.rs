@@ -9,7 +9,7 @@ use std::{
 };
 
 use hostler_api::{
-    Chain, ObjectKey,
+    ObjectKey,
     provisioning::{GROUP, PROVISIONING_REQUEST_KIND, PROVISIONING_REQUESTS, ProvisioningRequestStatus, VERSIONS},
     reservation::RESERVATION_KIND,
 };
@@ -17,11 +17,12 @@ use hostler_cluster::{
     ApiClient, ApiFailure, Collection, ObjectVersion,
     events::{EventNote, EventSubject},
 };
+use hostler_reconcile::WriteOutcome;
 use serde::Deserialize;
 use serde_json::json;
 
 use crate::provision::{
-    event::{FinalizerWrite, ProvisionEventNote, StatusWrite, WriteOutcome},
+    event::{FinalizerWrite, ProvisionEventNote, StatusWrite, WriteResult},
     status::{stands, taken_back},
 };
 
@@ -32,9 +33,7 @@ pub(super) const FIELD_MANAGER: &str = "hostler-controller-provisioning";
 #[derive(Debug)]
 pub(super) struct WriteAnswer {
     pub(super) object: WrittenObject,
-    pub(super) outcome: WriteOutcome,
-    /// The failure, unless the write just lost against another writer.
-    pub(super) trouble: Option<String>,
+    pub(super) result: WriteResult,
 }
 
 /// The object that was written.
@@ -97,20 +96,14 @@ impl RequestWriter {
 
     pub(super) async fn write(&self, write: StatusWrite) -> WriteAnswer {
         let object = WrittenObject::Request(write.key.clone(), write.version.uid.clone());
-        let (outcome, trouble) = match self.apply(&write).await {
-            Ok(version) => (WriteOutcome::Done(version), None),
-            Err(failure) => outcome(&failure),
-        };
-        WriteAnswer { object, outcome, trouble }
+        let written = self.apply(&write).await;
+        WriteAnswer { object, result: written.map_err(|failure| WriteOutcome::of_failure(&failure)) }
     }
 
     pub(super) async fn finalize(&self, write: FinalizerWrite) -> WriteAnswer {
         let object = WrittenObject::Request(write.key.clone(), write.version.uid.clone());
-        let (outcome, trouble) = match self.replace(&write).await {
-            Ok(version) => (WriteOutcome::Done(version), None),
-            Err(failure) => outcome(&failure),
-        };
-        WriteAnswer { object, outcome, trouble }
+        let written = self.replace(&write).await;
+        WriteAnswer { object, result: written.map_err(|failure| WriteOutcome::of_failure(&failure)) }
     }
 
     /// Returns the subject and the text of an Event.
@@ -199,14 +192,5 @@ impl RequestWriter {
         // The status would be written again and again.
         let why = "the API server has kept another status than it was given: look for webhooks that change requests";
         Err(ApiFailure::unusable(format!("write the status of {PROVISIONING_REQUEST_KIND} {key}"), why))
-    }
-}
-
-/// Returns the outcome that a failure stands for, and the failure, unless the write just lost against another writer.
-pub(super) fn outcome(failure: &ApiFailure) -> (WriteOutcome, Option<String>) {
-    match failure.code() {
-        Some(404) if !failure.is_unknown_resource() => (WriteOutcome::Gone, None),
-        Some(409) => (WriteOutcome::Conflict, None),
-        _ => (WriteOutcome::Failed, Some(Chain(failure).to_string())),
     }
 }

@@ -5,25 +5,24 @@ use hostler_api::{
     reservation::{RESERVATION_KIND, RESERVATIONS},
 };
 use hostler_cluster::{ApiClient, ApiFailure, Collection, ObjectVersion};
+use hostler_reconcile::WriteOutcome;
 use serde_json::json;
 
-use super::calls::{FIELD_MANAGER, SeenAfter, WriteAnswer, WrittenObject, outcome};
+use super::calls::{FIELD_MANAGER, SeenAfter, WriteAnswer, WrittenObject};
 use crate::{
     hold::WrittenReservation,
-    provision::event::{NewReservation, ReservationWrite, WriteOutcome},
+    provision::event::{NewReservation, ReservationWrite},
 };
 
 /// Carries out a write.
 pub(super) async fn keep(client: &ApiClient, write: ReservationWrite) -> WriteAnswer {
     let object = WrittenObject::Reservation(write.name().to_owned());
-    let (outcome, trouble) = match carry_out(client, &write).await {
-        Ok(outcome) => (outcome, None),
-        Err(failure) => outcome(&failure),
-    };
-    WriteAnswer { object, outcome, trouble }
+    let written = carry_out(client, &write).await.map_err(|failure| WriteOutcome::of_failure(&failure));
+    WriteAnswer { object, result: written.and_then(|version| version.ok_or(WriteOutcome::Gone)) }
 }
 
-async fn carry_out(client: &ApiClient, write: &ReservationWrite) -> Result<WriteOutcome, ApiFailure> {
+/// Returns the version of the Reservation after the write; `None` after it was deleted.
+async fn carry_out(client: &ApiClient, write: &ReservationWrite) -> Result<Option<ObjectVersion>, ApiFailure> {
     let all = Collection::custom(hardware::GROUP, hardware::VERSION, RESERVATION_KIND, RESERVATIONS);
     let after: SeenAfter = match write {
         ReservationWrite::Create(new) => {
@@ -43,8 +42,8 @@ async fn carry_out(client: &ApiClient, write: &ReservationWrite) -> Result<Write
         ReservationWrite::Delete(WrittenReservation { name, uid, version }) => {
             let version = ObjectVersion { uid: uid.clone(), resource_version: version.clone() };
             client.delete(&all, name, &version).await?;
-            return Ok(WriteOutcome::Gone);
+            return Ok(None);
         }
     };
-    Ok(WriteOutcome::Done(after.version()))
+    Ok(Some(after.version()))
 }

@@ -14,10 +14,11 @@ use hostler_api::{
         parse_ttl, toleration_value,
     },
 };
+use hostler_reconcile::WriteOutcome;
 
 use super::world::ModelServer;
 use crate::{
-    provision::event::{NewReservation, ReservationWrite, WriteOutcome},
+    provision::event::{NewReservation, ReservationWrite, WriteResult},
     reservation_object::ReservationObject,
     testkit::{ApiError, Part, over},
 };
@@ -46,7 +47,7 @@ fn device(replica: u32, (pool, number): &DeviceAt, node: &str) -> ReservedDevice
 
 impl ModelServer {
     /// Carries out a write of a Reservation.
-    pub(super) fn keep(&mut self, write: &ReservationWrite, now: SystemTime) -> WriteOutcome {
+    pub(super) fn keep(&mut self, write: &ReservationWrite, now: SystemTime) -> WriteResult {
         match write {
             ReservationWrite::Create(new) => {
                 let made = self.create(Arc::new(reservation(new, now)));
@@ -59,17 +60,14 @@ impl ModelServer {
             }
             ReservationWrite::Delete(of) => {
                 let deleted = self.delete(&of.name, Some(&over(&of.uid, &of.version)));
-                match self.keep_written(deleted) {
-                    WriteOutcome::Done(_) => WriteOutcome::Gone,
-                    outcome => outcome,
-                }
+                self.keep_written(deleted).and(Err(WriteOutcome::Gone))
             }
         }
     }
 
-    fn keep_written(&mut self, written: Result<Arc<ReservationObject>, ApiError>) -> WriteOutcome {
+    fn keep_written(&mut self, written: Result<Arc<ReservationObject>, ApiError>) -> WriteResult {
         self.keeps += usize::from(written.is_ok());
-        written.map_or_else(WriteOutcome::from, |it| WriteOutcome::Done(over(&it.uid, &it.version)))
+        written.map(|it| over(&it.uid, &it.version)).map_err(WriteOutcome::from)
     }
 
     /// Devices that are kept, and by which Reservation.

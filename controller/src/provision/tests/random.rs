@@ -9,6 +9,7 @@ use std::{sync::Arc, time::Duration};
 use hostler_allocator::plan::{PlanOptions, Snapshot};
 use hostler_api::provisioning::ProvisioningConditionType as Type;
 use hostler_cluster::from_rfc3339;
+use hostler_reconcile::WriteOutcome;
 use serde_json::json;
 
 use super::{
@@ -21,7 +22,7 @@ use crate::provision::{
     clock::ProvisionMoment,
     context::Keeping,
     core::{MARKS_COME, ProvisionCore, ProvisionSettings},
-    event::{FinalizerWrite, ProvisionCommand, ProvisionEvent, ReservationWrite, StatusWrite, WriteOutcome},
+    event::{FinalizerWrite, ProvisionCommand, ProvisionEvent, ReservationWrite, StatusWrite, WriteResult},
 };
 use crate::testkit::{Dice, Fate, RandomLife, live, seeds};
 use crate::{
@@ -44,12 +45,12 @@ enum ModelWrite {
 }
 
 impl ModelWrite {
-    fn answer(&self, outcome: WriteOutcome) -> ProvisionEvent {
+    fn answer(&self, result: WriteResult) -> ProvisionEvent {
         match self {
             Self::Call(_) => unreachable!("a call has an answer of its own"),
-            Self::Status(write) => ProvisionEvent::Written(write.version.uid.clone(), outcome),
-            Self::Finalize(write) => ProvisionEvent::Written(write.version.uid.clone(), outcome),
-            Self::Keep(write) => ProvisionEvent::Kept(write.name().to_owned(), outcome),
+            Self::Status(write) => ProvisionEvent::Written(write.version.uid.clone(), result),
+            Self::Finalize(write) => ProvisionEvent::Written(write.version.uid.clone(), result),
+            Self::Keep(write) => ProvisionEvent::Kept(write.name().to_owned(), result),
         }
     }
 }
@@ -276,7 +277,7 @@ impl RandomWorld {
     /// What one who does not lead any more has sent arrives.
     fn arrive_late(&mut self) {
         if let Some(write) = self.dice.take(&mut self.late) {
-            self.apply(&write);
+            drop(self.apply(&write));
         }
     }
 
@@ -288,11 +289,11 @@ impl RandomWorld {
         write.answer(outcome(Fate::carry_out(fate, self, |_| {}, |world| world.apply(write))))
     }
 
-    fn apply(&mut self, write: &ModelWrite) -> WriteOutcome {
+    fn apply(&mut self, write: &ModelWrite) -> WriteResult {
         match write {
             ModelWrite::Call(call) => {
                 self.server.call(call.clone(), None);
-                WriteOutcome::Gone
+                Err(WriteOutcome::Gone)
             }
             ModelWrite::Finalize(write) => self.server.finalize(write),
             ModelWrite::Status(write) => self.server.apply(write),
@@ -470,6 +471,6 @@ fn a_request_that_is_written_by_another_one_in_between_is_not_overwritten() {
     let [write] = &*world.leader.travelling else { panic!("it is accepted") };
     let write = write.clone();
     world.server.touch_request("r1");
-    assert_eq!(world.apply(&write), WriteOutcome::Conflict);
+    assert_eq!(world.apply(&write), Err(WriteOutcome::Conflict));
     assert!(!world.server.request("r1").status.is(Type::Accepted));
 }

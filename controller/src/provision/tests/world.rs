@@ -14,15 +14,16 @@ use hostler_api::{
     provisioning::{PodTemplate, ProvisioningConditionType as Type, ProvisioningRequest},
 };
 use hostler_cluster::rfc3339;
+use hostler_reconcile::WriteOutcome;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{fabric::Fabric, keeper::DeviceAt};
 use crate::provision::{
     clock::ProvisionMoment,
-    context::{Keeping, ProvisionContext, Reservations},
+    context::{Keeping, ProvisionContext, SeenReservations},
     core::{ProvisionCore, ProvisionSettings},
-    event::{StatusWrite, WriteOutcome},
+    event::{StatusWrite, WriteResult},
 };
 use crate::testkit::{self, ApiError, Fate, Fates, ModelCluster, Part, model_kind, over, serves};
 use crate::{
@@ -53,7 +54,7 @@ pub(super) struct ProvisionCluster {
     pub(super) facts: ClusterFacts,
     /// Devices that do not work.
     pub(super) broken: BTreeSet<DeviceAt>,
-    pub(super) reservations: Reservations,
+    pub(super) reservations: SeenReservations,
     /// What could be attached to nodes, and is.
     pub(super) fabric: Option<Arc<Fabric>>,
     /// Pools of what is attached and published, with their nodes.
@@ -77,16 +78,6 @@ model_kind!(SeenRequest: ObjectKey = |it| it.key.clone(), {
 
 serves!(ProvisionCluster, objects.requests: Arc<SeenRequest>);
 serves!(ProvisionCluster, reservations: Arc<ReservationObject>);
-
-impl From<ApiError> for WriteOutcome {
-    fn from(ApiError(status, _): ApiError) -> Self {
-        match status {
-            404 => Self::Gone,
-            409 => Self::Conflict,
-            _ => Self::Failed,
-        }
-    }
-}
 
 pub(super) type ModelServer = testkit::ModelServer<ProvisionCluster>;
 
@@ -170,15 +161,15 @@ impl ModelServer {
     }
 
     /// Writes the status, if it goes over what is there.
-    pub(super) fn apply(&mut self, write: &StatusWrite) -> WriteOutcome {
+    pub(super) fn apply(&mut self, write: &StatusWrite) -> WriteResult {
         let change = |it: &mut Arc<SeenRequest>| Arc::make_mut(it).status.clone_from(&write.status);
         let written = self.update(&write.key, Some(&write.version), Part::Status, change);
         self.request_written(written)
     }
 
-    fn request_written(&mut self, written: Result<Arc<SeenRequest>, ApiError>) -> WriteOutcome {
+    fn request_written(&mut self, written: Result<Arc<SeenRequest>, ApiError>) -> WriteResult {
         self.writes += usize::from(written.is_ok());
-        written.map_or_else(WriteOutcome::from, |request| WriteOutcome::Done(request.version.clone()))
+        written.map(|request| request.version.clone()).map_err(WriteOutcome::from)
     }
 
     /// Somebody else changes something about a request.

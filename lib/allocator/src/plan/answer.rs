@@ -63,7 +63,7 @@ pub struct SetPlan {
     /// Nodes that would take one more pod.
     pub room: Vec<String>,
     /// Reasons why the other nodes do not take one more pod, the most frequent first.
-    pub refusals: Vec<Refusal>,
+    pub refusals: Vec<NodeRefusal>,
     /// The point at which planning stopped, if it took more work or time than one asker has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut_short: Option<CutShort>,
@@ -109,7 +109,7 @@ pub struct PlacedDevice {
 
 /// A reason why nodes do not take a pod, with those nodes.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
-pub struct Refusal {
+pub struct NodeRefusal {
     /// The first reason, in words.
     pub reason: String,
     /// The nodes, by name.

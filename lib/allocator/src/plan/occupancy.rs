@@ -9,7 +9,7 @@ use super::{
     projection::Run,
     sequences::Texts,
     shapes::{Part, Shape, Shapes, slices_of},
-    snapshot::{Cluster, Share, SliceUse, Usage},
+    snapshot::{Cluster, SharedUse, SliceUse, Usage},
 };
 
 /// Number of a device that several claims can hold, of which nothing is taken; `WHOLE`: one claim has all of it. Other
@@ -102,7 +102,7 @@ impl Occupancy {
         let next = match parts {
             None => number + 1,
             Some(parts) => {
-                let mut share = Share { consumed: self.share(number) };
+                let mut share = SharedUse { consumed: self.share(number) };
                 share.add(parts);
                 self.share_number(&share)
             }
@@ -140,7 +140,7 @@ impl Occupancy {
         }
     }
 
-    fn share_number(&mut self, share: &Share) -> u32 {
+    fn share_number(&mut self, share: &SharedUse) -> u32 {
         FIRST_SHARE + self.shares.intern(&serde_json::to_string(&share.consumed).unwrap_or_default())
     }
 

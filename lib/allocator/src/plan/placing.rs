@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    answer::{PlacedDevice, Placement, Refusal, SetPlan, Verdict},
+    answer::{NodeRefusal, PlacedDevice, Placement, SetPlan, Verdict},
     boxes::CutShort,
     engine::RefusalKind,
     nodes::{self, Reason},
@@ -262,7 +262,7 @@ impl<'k, 'a> Placing<'k, 'a> {
         let name = |node: usize| self.known.cluster.nodes[node].name().to_owned();
         let mut refused: Vec<(Reason, Vec<usize>)> = refused.into_iter().collect();
         refused.sort_by(|one, other| (other.1.len(), &one.0).cmp(&(one.1.len(), &other.0)));
-        let refusal = |(reason, nodes): (Reason, Vec<usize>)| Refusal {
+        let refusal = |(reason, nodes): (Reason, Vec<usize>)| NodeRefusal {
             reason: reason.to_string(),
             nodes: nodes.into_iter().map(name).collect(),
         };

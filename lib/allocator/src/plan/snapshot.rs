@@ -14,8 +14,8 @@ use super::{
     facts::{ClusterFacts, PackedSlice},
 };
 
-pub(super) use pools::{NodePool, Pool};
-pub(super) use usage::{GivenClaim, NodeUse, Share, SliceUse, Usage};
+pub(super) use pools::{NodePool, SnapshotPool};
+pub(super) use usage::{GivenClaim, NodeUse, SharedUse, SliceUse, Usage};
 
 /// A cluster at one moment.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ pub(super) struct Cluster {
     pub(super) nodes: Arc<Vec<NodePlace>>,
     /// By name.
     pub(super) slices: Arc<Vec<(Arc<str>, Arc<PackedSlice>)>>,
-    pub(super) pools: Arc<Vec<Pool>>,
+    pub(super) pools: Arc<Vec<SnapshotPool>>,
     /// By driver and name.
     pool_numbers: Arc<HashMap<(u32, u32), usize>>,
     /// Facts that no answer can take into account, in sentences.

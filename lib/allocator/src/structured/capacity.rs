@@ -20,7 +20,7 @@ use super::{
 
 /// State of the amounts that a request takes of a device.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Share {
+enum RequestShare {
     /// The amounts have not been worked out yet.
     Unknown,
     /// The amounts have been worked out.
@@ -37,7 +37,7 @@ pub(super) struct CapacityUse<'p, 'a> {
     /// Number of different requests.
     requests: usize,
     /// Amounts, once some device is not simply held whole. Most devices are, and need no calculation.
-    amounts: Option<Amounts>,
+    amounts: Option<TakenAmounts>,
     /// Devices of which this search holds parts.
     in_use: DeviceBits,
     /// True if the amounts alone show when a device is no longer in use.
@@ -46,24 +46,24 @@ pub(super) struct CapacityUse<'p, 'a> {
 
 /// Amounts that are taken of each capacity.
 #[derive(Debug)]
-struct Amounts {
+struct TakenAmounts {
     capacities: usize,
     devices: usize,
     /// By request and device.
-    shares: Vec<Share>,
+    shares: Vec<RequestShare>,
     /// By request and capacity.
     taken: Vec<ExactQuantity>,
     /// Amounts that this search holds, by capacity.
     held: Vec<Amount>,
 }
 
-impl Amounts {
+impl TakenAmounts {
     fn new(pools: &NodePools<'_>, requests: usize) -> Self {
         let (capacities, devices) = (pools.capacities, pools.devices.len());
         Self {
             capacities,
             devices,
-            shares: vec![Share::Unknown; requests * devices],
+            shares: vec![RequestShare::Unknown; requests * devices],
             taken: vec![ExactQuantity::ZERO; requests * capacities],
             held: vec![Amount::default(); capacities],
         }
@@ -79,12 +79,12 @@ impl Amounts {
         wanted: Option<&CapacityRequirements>,
         device: usize,
         at: &NodeDevice<'_>,
-    ) -> Share {
+    ) -> RequestShare {
         let share = request * self.devices + device;
-        if self.shares[share] == Share::Unknown {
+        if self.shares[share] == RequestShare::Unknown {
             let offset = request * self.capacities;
             let taken = &mut self.taken[offset + at.first_capacity..offset + at.capacities().end];
-            self.shares[share] = if work_out(wanted, at, taken) { Share::Known } else { Share::Refused };
+            self.shares[share] = if work_out(wanted, at, taken) { RequestShare::Known } else { RequestShare::Refused };
         }
         self.shares[share]
     }
@@ -103,8 +103,8 @@ impl<'p, 'a> CapacityUse<'p, 'a> {
         if self.is_whole(wanted, device) {
             return true;
         }
-        let amounts = self.amounts.get_or_insert_with(|| Amounts::new(self.pools, self.requests));
-        if amounts.share(request, wanted, device, at) == Share::Refused {
+        let amounts = self.amounts.get_or_insert_with(|| TakenAmounts::new(self.pools, self.requests));
+        if amounts.share(request, wanted, device, at) == RequestShare::Refused {
             return false;
         }
         at.capacities().zip(at.device.capacity.iter()).all(|(slot, (_, capacity))| {
@@ -121,8 +121,8 @@ impl<'p, 'a> CapacityUse<'p, 'a> {
 
     /// Returns true if the device, were it not held by others, has the amounts that the request asks for.
     pub(super) fn is_offered(&mut self, request: usize, wanted: Option<&CapacityRequirements>, device: usize) -> bool {
-        let amounts = self.amounts.get_or_insert_with(|| Amounts::new(self.pools, self.requests));
-        amounts.share(request, wanted, device, &self.pools.devices[device]) == Share::Known
+        let amounts = self.amounts.get_or_insert_with(|| TakenAmounts::new(self.pools, self.requests));
+        amounts.share(request, wanted, device, &self.pools.devices[device]) == RequestShare::Known
     }
 
     /// Returns the first capacity that keeps the device from a request that does not fit.

@@ -99,7 +99,7 @@ impl From<Fatal> for Stop {
 
 /// The result of a part of the search.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Verdict {
+pub(super) enum SearchVerdict {
     Fit,
     NoFit,
     /// With every further choice, the claim gets more devices than it can hold.
@@ -196,10 +196,10 @@ impl<'p, 'a> Search<'p, 'a> {
     }
 
     /// Looks for devices for all claims.
-    pub(super) fn run(&mut self) -> Result<Verdict, Stop> {
+    pub(super) fn run(&mut self) -> Result<SearchVerdict, Stop> {
         self.find_all_devices()?;
         let verdict = self.at_request(0, 0)?;
-        if verdict == Verdict::TooMany {
+        if verdict == SearchVerdict::TooMany {
             return Err(Fatal::LimitExceeded { limit: MOST_DEVICES }.into());
         }
         Ok(verdict)
@@ -303,9 +303,9 @@ impl<'p, 'a> Search<'p, 'a> {
     }
 
     /// Goes on with a request, or with the next claim behind the last request.
-    fn at_request(&mut self, claim: usize, request: usize) -> Result<Verdict, Stop> {
+    fn at_request(&mut self, claim: usize, request: usize) -> Result<SearchVerdict, Stop> {
         self.step()?;
-        let Some(compiled) = self.compiled.claims.get(claim) else { return Ok(Verdict::Fit) };
+        let Some(compiled) = self.compiled.claims.get(claim) else { return Ok(SearchVerdict::Fit) };
         let Some(compiled) = compiled.requests.get(request) else { return self.at_next_claim(claim) };
         self.furthest = self.furthest.max((claim, request));
         let verdict = if compiled.has_list {
@@ -313,18 +313,18 @@ impl<'p, 'a> Search<'p, 'a> {
         } else {
             self.at_device(Place { claim, request, alternative: compiled.alternatives.start, number: 0 }, 0)?
         };
-        if verdict != Verdict::Fit && self.explaining.as_ref().is_some_and(|it| it.is_about(claim, request)) {
+        if verdict != SearchVerdict::Fit && self.explaining.as_ref().is_some_and(|it| it.is_about(claim, request)) {
             return Err(Stop::Explained);
         }
         Ok(verdict)
     }
 
-    fn at_next_claim(&mut self, claim: usize) -> Result<Verdict, Stop> {
+    fn at_next_claim(&mut self, claim: usize) -> Result<SearchVerdict, Stop> {
         let in_claim = std::mem::take(&mut self.in_claim);
         let verdict = self.at_request(claim + 1, 0)?;
         self.in_claim = in_claim;
         // Another choice in an earlier claim may leave this one with fewer devices.
-        Ok(if verdict == Verdict::TooMany { Verdict::NoFit } else { verdict })
+        Ok(if verdict == SearchVerdict::TooMany { SearchVerdict::NoFit } else { verdict })
     }
 
     fn first_available(
@@ -332,26 +332,26 @@ impl<'p, 'a> Search<'p, 'a> {
         claim: usize,
         request: usize,
         alternatives: std::ops::Range<usize>,
-    ) -> Result<Verdict, Stop> {
-        let mut verdict = Verdict::TooMany;
+    ) -> Result<SearchVerdict, Stop> {
+        let mut verdict = SearchVerdict::TooMany;
         for alternative in alternatives {
             self.step()?;
             match self.at_device(Place { claim, request, alternative, number: 0 }, 0)? {
-                Verdict::Fit => return Ok(Verdict::Fit),
-                Verdict::NoFit => verdict = Verdict::NoFit,
-                Verdict::TooMany => {}
+                SearchVerdict::Fit => return Ok(SearchVerdict::Fit),
+                SearchVerdict::NoFit => verdict = SearchVerdict::NoFit,
+                SearchVerdict::TooMany => {}
             }
         }
         Ok(verdict)
     }
 
     /// Looks for one device of an alternative, beginning at `start`, and for all devices that follow.
-    fn at_device(&mut self, place: Place, start: usize) -> Result<Verdict, Stop> {
+    fn at_device(&mut self, place: Place, start: usize) -> Result<SearchVerdict, Stop> {
         let alternative = &self.compiled.alternatives[place.alternative];
         let all = &self.all[place.alternative];
         if alternative.count.is_none() && all.is_empty() {
             self.explain_failure(place);
-            return Ok(Verdict::NoFit);
+            return Ok(SearchVerdict::NoFit);
         }
         let count = alternative.count.unwrap_or(i64::try_from(all.len()).unwrap_or(i64::MAX));
         if place.number >= count {
@@ -361,7 +361,7 @@ impl<'p, 'a> Search<'p, 'a> {
         if self.in_claim.wrapping_add(count).wrapping_sub(place.number) > MOST_DEVICES {
             self.explain_limit(place, count);
             let simple = self.quirks.has(Quirk::LimitIsNoFit);
-            return Ok(if simple { Verdict::NoFit } else { Verdict::TooMany });
+            return Ok(if simple { SearchVerdict::NoFit } else { SearchVerdict::TooMany });
         }
         match alternative.count {
             None => self.take_all(place),
@@ -370,12 +370,12 @@ impl<'p, 'a> Search<'p, 'a> {
     }
 
     /// Takes the next device of an alternative that asks for all; there is no other choice.
-    fn take_all(&mut self, place: Place) -> Result<Verdict, Stop> {
+    fn take_all(&mut self, place: Place) -> Result<SearchVerdict, Stop> {
         let at = usize::try_from(place.number).unwrap_or(usize::MAX);
         let device = self.all[place.alternative][at];
         if !self.take(place, device)? {
             self.explain_failure(place);
-            return Ok(Verdict::NoFit);
+            return Ok(SearchVerdict::NoFit);
         }
         let mut alternative = place.alternative;
         if self.quirks.has(Quirk::AllLosesAlternative) {
@@ -385,7 +385,7 @@ impl<'p, 'a> Search<'p, 'a> {
     }
 
     /// Tries one device after the other, until the rest of the search succeeds.
-    fn take_one(&mut self, place: Place, alternative: &Alternative<'_>, start: usize) -> Result<Verdict, Stop> {
+    fn take_one(&mut self, place: Place, alternative: &Alternative<'_>, start: usize) -> Result<SearchVerdict, Stop> {
         let end = self.pools.fails_at.unwrap_or(self.pools.devices.len());
         for device in start..end {
             self.budget.look()?;
@@ -394,7 +394,7 @@ impl<'p, 'a> Search<'p, 'a> {
             }
             let next = if self.quirks.has(Quirk::PermutationsWithinRequest) { 0 } else { device + 1 };
             let verdict = self.go_on(Place { number: place.number + 1, ..place }, next)?;
-            if verdict != Verdict::NoFit {
+            if verdict != SearchVerdict::NoFit {
                 return Ok(verdict);
             }
         }
@@ -402,14 +402,14 @@ impl<'p, 'a> Search<'p, 'a> {
             return Err(self.invalid_pool().into());
         }
         self.explain_failure(place);
-        Ok(Verdict::NoFit)
+        Ok(SearchVerdict::NoFit)
     }
 
     /// Goes on behind the device that was taken last, and gives the device back if the rest of the search fails.
-    fn go_on(&mut self, next: Place, start: usize) -> Result<Verdict, Stop> {
+    fn go_on(&mut self, next: Place, start: usize) -> Result<SearchVerdict, Stop> {
         self.step()?;
         let verdict = self.at_device(next, start)?;
-        if verdict != Verdict::Fit {
+        if verdict != SearchVerdict::Fit {
             self.give_back();
         }
         Ok(verdict)

@@ -17,19 +17,19 @@ pub(super) struct Formatting {
     depth: usize,
     /// Types of all parts of calls, by the address of the part.
     types: HashMap<*const Expression, Type>,
-    calls: Vec<Call>,
+    calls: Vec<FormatCall>,
 }
 
 /// A call whose text and list of values are written out.
-struct Call {
+struct FormatCall {
     text: Box<str>,
-    values: Vec<Part>,
+    values: Vec<FormattedValue>,
 }
 
 /// A value with its type, and the parts that it is written out of.
-struct Part {
+struct FormattedValue {
     ty: Type,
-    parts: Vec<Part>,
+    parts: Vec<FormattedValue>,
 }
 
 impl Formatting {
@@ -61,10 +61,10 @@ impl Formatting {
             return;
         };
         let values = elements.iter().map(|(element, _)| self.part(element)).collect();
-        self.calls.push(Call { text: (**text).into(), values });
+        self.calls.push(FormatCall { text: (**text).into(), values });
     }
 
-    fn part(&self, expression: &Expression) -> Part {
+    fn part(&self, expression: &Expression) -> FormattedValue {
         let ty = self.types.get(&std::ptr::from_ref(expression)).cloned().unwrap_or(Type::Dyn);
         let parts = match &expression.kind {
             Kind::List(elements) => elements.iter().map(|(element, _)| self.part(element)).collect(),
@@ -73,7 +73,7 @@ impl Formatting {
             }
             _ => Vec::new(),
         };
-        Part { ty, parts }
+        FormattedValue { ty, parts }
     }
 
     /// Checks that every call has the values that its text takes.
@@ -82,7 +82,7 @@ impl Formatting {
     }
 }
 
-impl Call {
+impl FormatCall {
     fn check(&self, inference: &Inference) -> Result<(), CompileError> {
         let pieces = pieces(&self.text).map_err(CompileError::Constant)?;
         let wanted = count(&pieces);
@@ -104,7 +104,7 @@ impl Call {
     }
 }
 
-impl Part {
+impl FormattedValue {
     fn fits(&self, verb: Verb, inference: &Inference) -> bool {
         let ty = inference.settled(&self.ty);
         let is_number = matches!(ty, Type::Int | Type::Uint);

@@ -11,7 +11,7 @@ use crate::units::count;
 
 /// One line for each kind of core among `cpus`: how many, of how many threads, and which CPUs.
 pub(super) fn summaries(topology: &Topology, cpus: &IdSet) -> Vec<String> {
-    let line = |(kind, cores): (CoreKind, CoresOfKind)| {
+    let line = |(kind, cores): (CoreClass, CoresOfKind)| {
         format!("{} · CPUs {}", words(kind, cores.count), list(&cores.cpus.into_iter().collect()))
     };
     kinds(topology, cpus).into_iter().map(line).collect()
@@ -37,7 +37,7 @@ pub(super) fn shape(topology: &Topology, cpus: &IdSet) -> String {
 }
 
 /// A kind of cores: their type, and how many threads of each are online here.
-type CoreKind = (CoreType, usize);
+type CoreClass = (CoreType, usize);
 
 #[derive(Default)]
 struct CoresOfKind {
@@ -45,12 +45,12 @@ struct CoresOfKind {
     cpus: Vec<u32>,
 }
 
-fn kinds(topology: &Topology, cpus: &IdSet) -> BTreeMap<CoreKind, CoresOfKind> {
+fn kinds(topology: &Topology, cpus: &IdSet) -> BTreeMap<CoreClass, CoresOfKind> {
     let mut threads: BTreeMap<usize, (CoreType, Vec<u32>)> = BTreeMap::new();
     for (number, cpu) in cpus.iter().filter_map(|number| Some((number, topology.cpus.get(&number)?))) {
         threads.entry(cpu.core).or_insert((cpu.core_type, Vec::new())).1.push(number);
     }
-    let mut kinds: BTreeMap<CoreKind, CoresOfKind> = BTreeMap::new();
+    let mut kinds: BTreeMap<CoreClass, CoresOfKind> = BTreeMap::new();
     for (core_type, threads) in threads.into_values() {
         let kind = kinds.entry((core_type, threads.len())).or_default();
         kind.count += 1;
@@ -59,7 +59,7 @@ fn kinds(topology: &Topology, cpus: &IdSet) -> BTreeMap<CoreKind, CoresOfKind> {
     kinds
 }
 
-fn words((core_type, threads): CoreKind, cores: usize) -> String {
+fn words((core_type, threads): CoreClass, cores: usize) -> String {
     let noun = match core_type {
         CoreType::Uniform => "core",
         CoreType::Performance => "performance core",

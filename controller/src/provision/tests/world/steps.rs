@@ -4,6 +4,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use hostler_allocator::plan::{BoxSize, PlanOptions, Snapshot};
 use hostler_api::ObjectKey;
+use hostler_reconcile::WriteOutcome;
 
 use super::{ModelServer, World};
 use crate::testkit::{Fate, Fated, Part};
@@ -12,7 +13,7 @@ use crate::{
         attach::{Attach, AttachCall},
         check::{CheckAnswer, CheckBatch},
         core::ProvisionCore,
-        event::{FinalizerWrite, ProvisionCommand, ProvisionEvent, ReservationWrite, StatusWrite, WriteOutcome},
+        event::{FinalizerWrite, ProvisionCommand, ProvisionEvent, ReservationWrite, StatusWrite, WriteResult},
         tests::fabric::Fabric,
     },
     requests::SeenRequest,
@@ -20,7 +21,7 @@ use crate::{
 
 impl ModelServer {
     /// Writes the finalizers, if it goes over what is there.
-    pub(in crate::provision::tests) fn finalize(&mut self, write: &FinalizerWrite) -> WriteOutcome {
+    pub(in crate::provision::tests) fn finalize(&mut self, write: &FinalizerWrite) -> WriteResult {
         let change = |it: &mut Arc<SeenRequest>| Arc::make_mut(it).finalizers.clone_from(&write.finalizers);
         let written = self.update(&write.key, Some(&write.version), Part::Metadata, change);
         self.request_written(written)
@@ -102,12 +103,12 @@ impl World {
         })
     }
 
-    fn keep(&mut self, write: &ReservationWrite) -> WriteOutcome {
+    fn keep(&mut self, write: &ReservationWrite) -> WriteResult {
         let (fate, now) = (self.keep_fates.next(), self.server_time());
         outcome(Fate::carry_out(fate, &mut self.server, |_| {}, |server| server.keep(write, now)))
     }
 
-    fn write(&mut self, write: &StatusWrite) -> WriteOutcome {
+    fn write(&mut self, write: &StatusWrite) -> WriteResult {
         let fate = self.fates.remove(&write.key.name);
         let overtake = |server: &mut ModelServer| server.touch_request(&write.key.name);
         outcome(Fate::carry_out(fate, &mut self.server, overtake, |server| server.apply(write)))
@@ -128,10 +129,10 @@ impl World {
 }
 
 /// Returns the outcome of a write that the core hears.
-pub(in crate::provision::tests) fn outcome(fated: Fated<WriteOutcome>) -> WriteOutcome {
+pub(in crate::provision::tests) fn outcome(fated: Fated<WriteResult>) -> WriteResult {
     match fated {
-        Fated::Answered(outcome) => outcome,
-        Fated::Silent | Fated::Refused | Fated::Dead => WriteOutcome::Failed,
+        Fated::Answered(result) => result,
+        Fated::Silent | Fated::Refused | Fated::Dead => Err(WriteOutcome::Failed("no answer".to_owned())),
     }
 }
 

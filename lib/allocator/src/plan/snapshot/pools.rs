@@ -21,7 +21,7 @@ type Slices = [(Arc<str>, Arc<PackedSlice>)];
 
 /// The slices of a driver's pool with the newest generation.
 #[derive(Debug)]
-pub(in crate::plan) struct Pool {
+pub(in crate::plan) struct SnapshotPool {
     pub(in crate::plan) driver: u32,
     pub(in crate::plan) name: u32,
     /// By name.
@@ -44,25 +44,31 @@ pub(in crate::plan) struct NodePool {
 }
 
 /// All pools, by driver and name.
-pub(super) fn gather(facts: &ClusterFacts, slices: &Slices) -> Vec<Pool> {
+pub(super) fn gather(facts: &ClusterFacts, slices: &Slices) -> Vec<SnapshotPool> {
     let mut members: HashMap<(u32, u32), Vec<usize>> = HashMap::new();
     for (at, (_, slice)) in slices.iter().enumerate() {
         members.entry((slice.driver, slice.pool)).or_default().push(at);
     }
     let mut clear = HashMap::new();
-    let mut pools: Vec<Pool> = members.into_values().map(|members| pool(facts, slices, members, &mut clear)).collect();
+    let mut pools: Vec<SnapshotPool> =
+        members.into_values().map(|members| pool(facts, slices, members, &mut clear)).collect();
     pools.sort_by_key(|pool| (facts.text(pool.driver), facts.text(pool.name)));
     pools
 }
 
 /// Makes a pool of its slices. `clear` has the answers for pools whose devices have the same names.
-fn pool(facts: &ClusterFacts, slices: &Slices, mut members: Vec<usize>, clear: &mut HashMap<Vec<u32>, bool>) -> Pool {
+fn pool(
+    facts: &ClusterFacts,
+    slices: &Slices,
+    mut members: Vec<usize>,
+    clear: &mut HashMap<Vec<u32>, bool>,
+) -> SnapshotPool {
     let of = |at: usize| &slices[at].1;
     let newest = members.iter().map(|at| of(*at).generation).max().unwrap_or_default();
     members.retain(|at| of(*at).generation == newest);
     let first = of(members[0]);
     let is_one_node = first.node.is_some() && members.iter().all(|at| of(*at).node == first.node);
-    Pool {
+    SnapshotPool {
         driver: first.driver,
         name: first.pool,
         node: first.node.filter(|_| is_one_node),
@@ -81,7 +87,7 @@ fn is_clear(store: &Store, columns: impl Iterator<Item = u32>) -> bool {
 }
 
 /// All nodes, by name, with the pools that they see.
-pub(super) fn places(facts: &ClusterFacts, slices: &Slices, pools: &[Pool]) -> Vec<NodePlace> {
+pub(super) fn places(facts: &ClusterFacts, slices: &Slices, pools: &[SnapshotPool]) -> Vec<NodePlace> {
     let mut own: HashMap<u32, Vec<usize>> = HashMap::new();
     for (at, pool) in pools.iter().enumerate() {
         if let Some(node) = pool.node {
@@ -116,7 +122,7 @@ impl<'a> Views<'a> {
         Self { facts, slices, frames: HashMap::new(), rests: HashMap::new(), views: Sequences::default() }
     }
 
-    fn of(&mut self, node: &Node, pool: usize, members: &Pool) -> Option<NodePool> {
+    fn of(&mut self, node: &Node, pool: usize, members: &SnapshotPool) -> Option<NodePool> {
         let mut seen = Vec::new();
         for at in &members.slices {
             let slice = self.slices[*at].1.clone();

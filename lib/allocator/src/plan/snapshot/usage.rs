@@ -34,12 +34,12 @@ pub(in crate::plan) struct SliceUse {
     /// Devices that one claim holds alone.
     pub(in crate::plan) taken: Vec<bool>,
     /// Devices that several claims hold.
-    pub(in crate::plan) shares: BTreeMap<usize, Share>,
+    pub(in crate::plan) shares: BTreeMap<usize, SharedUse>,
 }
 
 /// Taken amounts of a device that several claims hold, by name of the capacity.
 #[derive(Clone, Debug, Default)]
-pub(in crate::plan) struct Share {
+pub(in crate::plan) struct SharedUse {
     pub(in crate::plan) consumed: BTreeMap<String, ExactQuantity>,
 }
 
@@ -72,7 +72,7 @@ impl SliceUse {
     }
 }
 
-impl Share {
+impl SharedUse {
     pub(in crate::plan) fn add(&mut self, more: &BTreeMap<String, ExactQuantity>) {
         for (name, amount) in more {
             let sum = self.consumed.entry(name.clone()).or_insert(ExactQuantity::ZERO);
