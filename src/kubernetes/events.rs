@@ -4,13 +4,14 @@
 
 mod reason;
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use hostler_api::{Chain, ClaimRef};
 use hostler_cluster::{
-    ApiFailure, RetryPauses,
+    ApiFailure,
     events::{EventNote, EventOutcome, EventRecorder, EventSubject},
 };
+use hostler_reconcile::EventTries;
 use tokio::{
     sync::broadcast::{self, error::RecvError},
     time::{Instant, sleep},
@@ -26,11 +27,6 @@ use crate::{
     tasks::{Outcome, Tasks},
 };
 
-/// A server that starts anew is back by then, and has read its roles.
-const KEEP_TRYING: Duration = Duration::from_secs(30);
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(8);
-
 /// Starts the task.
 pub fn start(
     cluster: ClusterNode,
@@ -40,7 +36,7 @@ pub fn start(
     tasks: &Tasks,
 ) {
     let recorder = EventRecorder::new(cluster.client().clone(), cluster.driver(), cluster.node());
-    let teller = FailureTeller { cluster, metrics, recorder };
+    let teller = FailureTeller { cluster, metrics, recorder, tries: EventTries::default() };
     let stop = tasks.stop_token();
     tasks.service("events", async move {
         tokio::select! {
@@ -70,6 +66,7 @@ struct FailureTeller {
     cluster: ClusterNode,
     metrics: Metrics,
     recorder: EventRecorder,
+    tries: EventTries,
 }
 
 impl FailureTeller {
@@ -111,19 +108,15 @@ impl FailureTeller {
     }
 
     async fn keep_trying(&mut self, told: &ClaimEvent) -> Result<EventOutcome, ApiFailure> {
-        let end = Instant::now() + KEEP_TRYING;
-        let mut pauses = RetryPauses::new(FIRST_PAUSE, LONGEST_PAUSE, LONGEST_PAUSE);
+        let from = Instant::now();
         loop {
-            let failure = match self.warn(told).await {
-                Err(failure) if Instant::now() < end => failure,
-                done => return done,
-            };
-            let pause = match failure.code() {
-                Some(403) => pauses.after_refusal(&failure),
-                _ if failure.is_transient() => pauses.after_outage(&failure),
-                _ => return Err(failure),
-            };
-            sleep(pause).await;
+            match self.warn(told).await {
+                Ok(outcome) => {
+                    self.tries.succeeded();
+                    return Ok(outcome);
+                }
+                Err(failure) => sleep(self.tries.pause_after(failure, from)?).await,
+            }
         }
     }
 

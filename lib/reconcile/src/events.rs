@@ -36,8 +36,8 @@ struct WaitingEvent {
     note: EventNote,
     /// The time that the Event names.
     at: SystemTime,
-    /// The time at which the Event is lost, unless it has never been tried.
-    end: Instant,
+    /// The time from which on it is tried.
+    from: Instant,
 }
 
 impl EventSink {
@@ -59,54 +59,75 @@ impl EventSink {
 
     /// Records an Event about an object.
     pub fn record(&self, subject: EventSubject, note: EventNote) {
-        let event = WaitingEvent { subject, note, at: SystemTime::now(), end: Instant::now() + KEEP_TRYING };
+        let event = WaitingEvent { subject, note, at: SystemTime::now(), from: Instant::now() };
         if self.0.try_send(event).is_err() {
             debug!("too many events wait, one is left out");
         }
     }
 }
 
+/// Pauses between tries to write Events, one after the other.
+#[derive(Debug)]
+pub struct EventTries(RetryPauses);
+
+impl Default for EventTries {
+    fn default() -> Self {
+        Self(RetryPauses::new(FIRST_PAUSE, LONGEST_PAUSE, LONGEST_PAUSE))
+    }
+}
+
+impl EventTries {
+    /// Notes that an Event was written.
+    pub fn succeeded(&mut self) {
+        self.0.reset();
+    }
+
+    /// Returns the pause until the next try of an Event that is tried since `from`; the failure where half a minute is
+    /// over, or trying again cannot help. Where the server refuses for long, each Event is tried once: the others would
+    /// wait behind it.
+    ///
+    /// # Errors
+    ///
+    /// Returns the failure with which the Event is lost.
+    pub fn pause_after(&mut self, failure: ApiFailure, from: Instant) -> Result<Duration, ApiFailure> {
+        let pause = match failure.code() {
+            Some(403) => self.0.after_refusal(&failure),
+            _ if failure.is_transient() => self.0.after_outage(&failure),
+            _ => return Err(failure),
+        };
+        let is_over = self.0.is_refused_for_long() || Instant::now() + pause >= from + KEEP_TRYING;
+        if is_over { Err(failure) } else { Ok(pause) }
+    }
+}
+
 /// Writes Events, one after the other.
 struct EventWriter {
     recorder: EventRecorder,
-    pauses: RetryPauses,
+    tries: EventTries,
     /// True if the log says that Events are lost.
     is_told: bool,
 }
 
 impl EventWriter {
     fn new(recorder: EventRecorder) -> Self {
-        let pauses = RetryPauses::new(FIRST_PAUSE, LONGEST_PAUSE, LONGEST_PAUSE);
-        Self { recorder, pauses, is_told: false }
+        Self { recorder, tries: EventTries::default(), is_told: false }
     }
 
     async fn run(mut self, mut events_rx: mpsc::Receiver<WaitingEvent>) {
         while let Some(event) = events_rx.recv().await {
-            match self.keep_trying(&event).await {
+            match self.write(&event).await {
                 Ok(()) => self.is_told = false,
                 Err(failure) => self.lost(&failure),
             }
         }
     }
 
-    /// Tries until the Event is written, its time is over, or trying again cannot help. Where the server refuses for long, each is
-    /// tried once: the others would wait behind it.
-    async fn keep_trying(&mut self, event: &WaitingEvent) -> Result<(), ApiFailure> {
-        loop {
-            let Err(failure) = self.recorder.tell(&event.subject, &event.note, event.at).await else {
-                self.pauses.reset();
-                return Ok(());
-            };
-            let pause = match failure.code() {
-                Some(403) => self.pauses.after_refusal(&failure),
-                _ if failure.is_transient() => self.pauses.after_outage(&failure),
-                _ => return Err(failure),
-            };
-            if self.pauses.is_refused_for_long() || Instant::now() + pause >= event.end {
-                return Err(failure);
-            }
-            sleep(pause).await;
+    async fn write(&mut self, event: &WaitingEvent) -> Result<(), ApiFailure> {
+        while let Err(failure) = self.recorder.tell(&event.subject, &event.note, event.at).await {
+            sleep(self.tries.pause_after(failure, event.from)?).await;
         }
+        self.tries.succeeded();
+        Ok(())
     }
 
     /// People who find no Events look into the log: the first lost one stands there.

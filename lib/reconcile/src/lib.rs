@@ -28,7 +28,7 @@ mod writes;
 
 pub use calls::CallPool;
 pub use controller::{Controller, ControllerParts, Fingerprint, Observed, ReconcileMoment, Reconciler};
-pub use events::EventSink;
+pub use events::{EventSink, EventTries};
 pub use lease::{
     LeaderElection, Leadership, LeaseCommand, LeaseCore, LeaseEvent, LeaseRecord, SeenLease, ServerTime, campaign,
 };

@@ -4,7 +4,7 @@ use hostler_testing::apiserver::{ApiFault, ApiServer, ApiServerRelease, FaultEff
 
 use super::*;
 
-fn waiting(name: &str, end: Instant) -> WaitingEvent {
+fn waiting(name: &str, from: Instant) -> WaitingEvent {
     let subject = EventSubject {
         api_version: "v1".to_owned(),
         kind: "Pod",
@@ -12,7 +12,7 @@ fn waiting(name: &str, end: Instant) -> WaitingEvent {
         name: name.to_owned(),
         uid: name.to_owned(),
     };
-    WaitingEvent { subject, note: EventNote::new("Told", "a word".to_owned()), at: SystemTime::now(), end }
+    WaitingEvent { subject, note: EventNote::new("Told", "a word".to_owned()), at: SystemTime::now(), from }
 }
 
 fn writer(server: &ApiServer) -> EventWriter {
@@ -30,7 +30,7 @@ async fn an_event_that_a_server_that_has_just_started_refuses_is_written_all_the
         let server = ApiServer::of(ApiServerRelease::default()).await;
         let mut writer = writer(&server);
         server.fail(refusal(2, code));
-        writer.keep_trying(&waiting("p", Instant::now() + KEEP_TRYING)).await.unwrap();
+        writer.write(&waiting("p", Instant::now())).await.unwrap();
         assert_eq!((server.faults_left(), server.writes("events")), (0, 3), "{code}: two tries and the write");
     }
 }
@@ -40,14 +40,14 @@ async fn an_event_that_cannot_be_written_in_its_time_is_lost_and_told_once() {
     let server = ApiServer::of(ApiServerRelease::default()).await;
     let mut writer = writer(&server);
     server.fail(refusal(2, 403));
+    let long_ago = Instant::now() - KEEP_TRYING;
     for is_told in [false, true] {
         assert_eq!(writer.is_told, is_told);
-        let failure = writer.keep_trying(&waiting("p", Instant::now())).await.unwrap_err();
+        let failure = writer.write(&waiting("p", long_ago)).await.unwrap_err();
         writer.lost(&failure);
     }
     assert_eq!(server.faults_left(), 0, "each is tried once");
     server.fail(refusal(1, 422));
-    let end = Instant::now() + KEEP_TRYING;
-    assert!(writer.keep_trying(&waiting("q", end)).await.is_err(), "trying again does not help");
-    writer.keep_trying(&waiting("q", end)).await.unwrap();
+    assert!(writer.write(&waiting("q", Instant::now())).await.is_err(), "trying again does not help");
+    writer.write(&waiting("q", Instant::now())).await.unwrap();
 }
