@@ -84,9 +84,15 @@ pub(crate) fn claim(cluster: &HoldCluster, pod: &str) -> Value {
     cluster.server.get("resourceclaims", &format!("default/{name}")).unwrap()
 }
 
-/// Makes a pod that is led. What the controller knows is a moment old, and a slow answer is none: then it is made once more.
+/// Makes a pod that is led.
 async fn lead(cluster: &HoldCluster, pod: &str) {
-    loop {
+    lead_so(cluster, pod, |_| true).await;
+}
+
+/// Makes a pod that is led in this way. What the controller knows is a moment old, and a slow answer is none: then it is
+/// made once more.
+async fn lead_so(cluster: &HoldCluster, pod: &str, is_so: impl Fn(&Value) -> bool) {
+    for _ in 0..100 {
         cluster.pod(pod, "any");
         let path = format!("default/{pod}");
         let named = |view: &ApiServerView<'_>| {
@@ -95,7 +101,7 @@ async fn lead(cluster: &HoldCluster, pod: &str) {
             view.get("resourceclaims", &format!("default/{name}"))
         };
         let claim = cluster.server.until("there is a claim", named).await;
-        if claim["metadata"]["annotations"]["hostler.dev/led-to-reservation"].is_string() {
+        if claim["metadata"]["annotations"]["hostler.dev/led-to-reservation"].is_string() && is_so(&claim) {
             return;
         }
         cluster.server.delete("pods", &path);
@@ -103,6 +109,7 @@ async fn lead(cluster: &HoldCluster, pod: &str) {
         let is_gone = |view: &ApiServerView<'_>| view.get("resourceclaims", &name).is_none().then_some(());
         cluster.server.until("the claim is gone", is_gone).await;
     }
+    panic!("{pod} was never led so");
 }
 
 pub(crate) fn device(claim: &Value) -> (&str, &str) {
@@ -172,7 +179,8 @@ async fn an_owner_who_may_take_only_what_is_kept_is_given_that_and_no_second_one
     // Both are led at the same time, before either has the device; one that is not led takes the free one.
     cluster.server.edit("nodes", "n1", |node| node["spec"]["unschedulable"] = json!(true));
     for pod in ["owner", "second"] {
-        lead(&cluster, pod).await;
+        // Before the controller knows that the device is kept, it leads to others as well.
+        lead_so(&cluster, pod, |claim| claim["spec"]["devices"]["requests"][0]["exactly"].is_object()).await;
         cluster.until_refused(pod).await;
     }
     cluster.server.edit("nodes", "n1", |node| node["spec"]["unschedulable"] = json!(false));
