@@ -1,6 +1,6 @@
 //! `hostler doctor`: what is missing or wrong on this host, each with the fix.
 //!
-//! Facts are gathered once ([`facts`]); every check is a pure function over them ([`host`], [`services`]).
+//! Facts are gathered once ([`host_facts`](super::host_facts)); every check is a pure function over them ([`host`], [`services`]).
 
 mod bundle;
 mod host;
