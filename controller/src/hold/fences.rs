@@ -138,7 +138,10 @@ pub(super) fn decide_rule(cx: &mut HoldContext<'_>, name: &str) -> Option<HoldWr
         (Some(rule), _) if cx.reservations.is_unreadable(&rule.value) => None,
         (Some(rule), wanted) if wanted.as_ref() != Some(&rule.value) => Some(HoldWrite::DeleteRule(rule)),
         // The rule may have been created after all.
-        (None, None) => lost.map(|rule| HoldWrite::DeleteRule(rule.clone())),
+        (None, None) => {
+            let rule = lost.filter(|rule| !cx.reservations.is_unreadable(&rule.value))?;
+            Some(HoldWrite::DeleteRule(rule.clone()))
+        }
         _ => None,
     }
 }

@@ -1,4 +1,5 @@
-//! Writes in flight: at most one for each object, and a pause after each that did not succeed. Pure.
+//! Writes in flight: at most one for each object, a pause after each that did not succeed, and the writes whose answers
+//! were lost, as long as it is not known whether they had an effect. Pure.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -167,9 +167,17 @@ fn closes(command: Option<&HoldCommand>) -> bool {
     }
 }
 
-/// A Reservation is deleted after so many writes that close its device were answered by nothing, and before any news of
-/// them.
-fn delete_after_lost_answers(fates: &[Fate]) {
+fn go_on_without_news_of_fences(world: &mut World) {
+    for _ in 0..100 {
+        if !step_without_news_of_fences(world) {
+            world.wake();
+        }
+        world.check();
+    }
+}
+
+/// A Reservation of which so many writes that close its device were answered by nothing, before any news of them.
+fn lose_answers(fates: &[Fate]) -> World {
     let mut world = World::new(&[1]);
     world.settle();
     world.reserve("r", wants(1, "web"));
@@ -186,13 +194,13 @@ fn delete_after_lost_answers(fates: &[Fate]) {
         world.fates.plan(0, *fate);
         world.execute_next(0);
     }
+    world
+}
+
+fn delete_after_lost_answers(fates: &[Fate]) {
+    let mut world = lose_answers(fates);
     world.server.delete_reservation("r");
-    for _ in 0..100 {
-        if !step_without_news_of_fences(&mut world) {
-            world.wake();
-        }
-        world.check();
-    }
+    go_on_without_news_of_fences(&mut world);
     world.settle();
     assert!(world.server.reservations.is_empty(), "{fates:?}");
     world.check_rest();
@@ -207,4 +215,20 @@ fn a_reservation_is_let_go_only_once_it_is_certain_what_lost_answers_closed() {
         delete_after_lost_answers(&fates);
         by_rules(|| delete_after_lost_answers(&fates));
     }
+}
+
+#[test]
+fn a_rule_whose_answer_was_lost_is_left_alone_where_its_reservation_cannot_be_understood() {
+    by_rules(|| {
+        let mut world = lose_answers(&[Fate::FailAfter]);
+        world.unreadable.insert("r".to_owned());
+        world.change("r", |_| {});
+        go_on_without_news_of_fences(&mut world);
+        assert_eq!(world.server.rules.len(), 1);
+        world.unreadable.clear();
+        world.change("r", |_| {});
+        world.settle();
+        assert_eq!(world.phase("r"), Phase::Available);
+        world.check_rest();
+    });
 }

@@ -14,14 +14,20 @@ const MINUTE: Duration = Duration::from_secs(60);
 const FOUND: &str = "True CapacityIsFound";
 const NOT_FOUND: &str = "False CapacityIsNotFound";
 
-#[test]
-fn a_yes_is_said_when_all_devices_are_kept_and_not_before() {
-    let mut world = World::of(&[2, 2]);
+/// A cluster that is asked for two sets of pods, and keeps nothing yet.
+fn two_sets_asked_for(devices: &[usize]) -> World {
+    let mut world = World::of(devices);
     world.is_kept = false;
     world.server.template("small", &ModelServer::pod_spec("one"));
     world.server.template("wide", &ModelServer::pod_spec("two"));
     world.ask_for("r", CLASS, &[("small", 2), ("wide", 1)], &[]);
     world.settle();
+    world
+}
+
+#[test]
+fn a_yes_is_said_when_all_devices_are_kept_and_not_before() {
+    let mut world = two_sets_asked_for(&[2, 2]);
     assert_eq!(world.provisioned("r"), "False BookingCapacity");
     assert_eq!(world.says("r", Type::CapacityAvailable), FOUND);
     let uid = world.server.request("r").uid().to_owned();
@@ -49,12 +55,7 @@ fn a_yes_is_said_when_all_devices_are_kept_and_not_before() {
 /// Planned anew one by one, the first Reservation could take the room of the next.
 #[test]
 fn reservations_are_handed_the_devices_of_the_plan_and_each_device_once() {
-    let mut world = World::of(&[2, 2]);
-    world.is_kept = false;
-    world.server.template("small", &ModelServer::pod_spec("one"));
-    world.server.template("wide", &ModelServer::pod_spec("two"));
-    world.ask_for("r", CLASS, &[("small", 2), ("wide", 1)], &[]);
-    world.settle();
+    let world = two_sets_asked_for(&[2, 2]);
     let uid = world.server.request("r").uid().to_owned();
     let planned = |set: usize| {
         let spec = &world.server.reservations[&format!("provreq-{uid}-{set}-0")].spec;
@@ -149,12 +150,7 @@ fn which_plan_it_is_can_be_told_from_its_hash() {
 
 #[test]
 fn where_one_set_cannot_be_kept_all_is_given_back_and_the_set_is_named() {
-    let mut world = World::of(&[4]);
-    world.is_kept = false;
-    world.server.template("small", &ModelServer::pod_spec("one"));
-    world.server.template("wide", &ModelServer::pod_spec("two"));
-    world.ask_for("r", CLASS, &[("small", 2), ("wide", 1)], &[]);
-    world.settle();
+    let mut world = two_sets_asked_for(&[4]);
     // Somebody is faster with one of the devices.
     world.server.pod("other", &json!({}), Some(("n0", 0)));
     world.is_kept = true;
