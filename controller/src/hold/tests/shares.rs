@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{
     cluster::key,
     server::Server,
-    world::{DRIVER, World, settings, wants, wants_part},
+    world::{DRIVER, World, settings, wants, wants_and, wants_part},
 };
 use crate::{
     claim_write::ClaimWrite,
@@ -423,7 +423,16 @@ pub(super) fn a_device_that_is_shared_no_longer_is_not_kept_while_a_pod_has_a_pa
     world.pod_of_part("before", "db", 4, "");
     assert!(world.schedule("before"));
     world.edit_device("a", "gpu-0", |device| (device.is_shareable, device.capacity) = Default::default());
-    world.reserve("r", wants(1, "web"));
+    world.node("b", DRIVER, 1);
+    world.pod("moved", "db", 1, "");
+    assert!(world.schedule("moved"));
+    assert_eq!(world.has("moved"), ["b/gpu-0"]);
+    // The refusal of the older one says why no device will do. It must not say something else at times.
+    world.reserve("older", wants_part(2, "job", json!({})));
+    world.settle_for(1);
+    let uid = world.server.pods[&key("moved")].is.uid.clone();
+    let moved = json!({"namespace": "default", "name": "moved", "uid": uid});
+    world.reserve("r", wants_and(1, "web", json!({"replaces": moved})));
     world.settle();
     assert_eq!((world.phase("r"), world.held("r").len()), (Phase::Pending, 0));
     world.check_rest();
