@@ -15,10 +15,13 @@ SYSCONFDIR ?= /etc
 BINDIR := $(PREFIX)/bin
 MANDIR := $(PREFIX)/share/man
 UNITDIR := $(PREFIX)/lib/systemd/system
+PRESETDIR := $(PREFIX)/lib/systemd/system-preset
 # Drop-ins of the unit; a host links those that it needs, see docs/operations.md.
 DROPINDIR := $(PREFIX)/share/hostler/systemd
 # Where gdb and the backtraces of a panic look for the symbols of a stripped binary.
 DEBUGDIR := $(PREFIX)/lib/debug$(BINDIR)
+# Runs programs of another architecture while they write their man pages: RUN=qemu-aarch64-static.
+RUN ?=
 # Cargo's own variable moves the build elsewhere; follow it.
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET_DIR)/release/hostler
@@ -27,7 +30,7 @@ FIGURES := $(TARGET_DIR)/figures
 # Seconds that `make fuzz` gives each target.
 FUZZ_SECONDS ?= 60
 
-.PHONY: help build demo test test-machine test-power machine-shell lint unit-check bench fuzz install uninstall clean
+.PHONY: help build demo test test-machine test-power machine-shell lint unit-check bench fuzz install uninstall packages clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | column -t -s '|' 2>/dev/null \
@@ -175,12 +178,14 @@ install: ## Install what `make build` built: binaries, units, configuration, man
 	}; \
 	place $(RELEASE) hostler; \
 	place $(CONTROLLER) hostler-controller
+	ln -sf hostler-controller "$(DESTDIR)$(BINDIR)/kubectl-hostler"
 	$(INSTALL) -d "$(DESTDIR)$(UNITDIR)"
 	for unit in hostler hostler-controller; do \
 		sed 's|/usr/bin/hostler|$(BINDIR)/hostler|g; s|/etc/hostler|$(SYSCONFDIR)/hostler|g' "systemd/$$unit.service" \
 			>"$(DESTDIR)$(UNITDIR)/$$unit.service"; \
 		chmod 0644 "$(DESTDIR)$(UNITDIR)/$$unit.service"; \
 	done
+	$(INSTALL) -Dm 0644 systemd/hostler.preset "$(DESTDIR)$(PRESETDIR)/90-hostler.preset"
 	$(INSTALL) -d "$(DESTDIR)$(DROPINDIR)"
 	$(INSTALL) -m 0644 systemd/hostler-*.conf "$(DESTDIR)$(DROPINDIR)"
 	$(INSTALL) -Dm 0644 systemd/hostler.sysusers "$(DESTDIR)$(PREFIX)/lib/sysusers.d/hostler.conf"
@@ -197,10 +202,10 @@ install: ## Install what `make build` built: binaries, units, configuration, man
 		"$(DESTDIR)$(PREFIX)/share/zsh/site-functions" "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d"
 	for program in $(RELEASE) $(CONTROLLER); do \
 		name=$$(basename $$program); \
-		$$program man "$(DESTDIR)$(MANDIR)" && \
-		$$program completions bash >"$(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$name" && \
-		$$program completions zsh >"$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_$$name" && \
-		$$program completions fish >"$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$$name.fish" || exit 1; \
+		$(RUN) $$program man "$(DESTDIR)$(MANDIR)" && \
+		$(RUN) $$program completions bash >"$(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$name" && \
+		$(RUN) $$program completions zsh >"$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_$$name" && \
+		$(RUN) $$program completions fish >"$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$$name.fish" || exit 1; \
 	done
 	if [ -z "$(DESTDIR)" ]; then \
 		echo "installed; now: systemd-sysusers && systemd-tmpfiles --create && systemctl daemon-reload \\"; \
@@ -210,7 +215,8 @@ install: ## Install what `make build` built: binaries, units, configuration, man
 	fi
 
 uninstall: ## Remove what `make install` put there, except the configuration and the state
-	rm -f "$(DESTDIR)$(BINDIR)/hostler" "$(DESTDIR)$(BINDIR)/hostler-controller" \
+	rm -f "$(DESTDIR)$(BINDIR)/hostler" "$(DESTDIR)$(BINDIR)/hostler-controller" "$(DESTDIR)$(BINDIR)/kubectl-hostler" \
+		"$(DESTDIR)$(PRESETDIR)/90-hostler.preset" \
 		"$(DESTDIR)$(UNITDIR)/hostler.service" "$(DESTDIR)$(UNITDIR)/hostler-controller.service" \
 		"$(DESTDIR)$(PREFIX)/lib/sysusers.d/hostler.conf" "$(DESTDIR)$(PREFIX)/lib/tmpfiles.d/hostler.conf" \
 		"$(DESTDIR)$(PREFIX)/share/bash-completion/completions/hostler" \
@@ -224,6 +230,10 @@ uninstall: ## Remove what `make install` put there, except the configuration and
 		"$(DESTDIR)$(DEBUGDIR)/hostler.debug" \
 		"$(DESTDIR)$(DEBUGDIR)/hostler-controller.debug"
 	rm -rf "$(DESTDIR)$(PREFIX)/share/hostler"
+
+packages: ## Build deb and rpm packages of both programs, the kubectl plugin, SBOM and checksums (ARCHES="amd64 arm64")
+	@ARCHES="$(ARCHES)" tools/deps.sh packages
+	tools/packages.sh $(ARCHES)
 
 clean: ## Remove everything that was built
 	$(CARGO) clean

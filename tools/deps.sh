@@ -4,12 +4,15 @@
 #   tools/deps.sh build    what compiling needs: a C linker, pkg-config, libudev's headers; missing ones are an error
 #   tools/deps.sh test     the same, runc for the container tests, and promtool and kubectl, which are only unpacked into the
 #                          user's cache; without one of them the tests that need it say that they skip
+#   tools/deps.sh packages as build, and what packages are made with: dpkg, rpm, the cross compiler of the other architecture
 #   tools/deps.sh bench    as build, and hwloc's lstopo to compare with; without it those figures say that they skip
 #
 # Root installs directly, others through sudo where it asks no password. Nothing is touched when nothing is missing.
 set -eu
 
 step=${1:-build}
+# Architectures of packages, as Debian names them.
+arches=${ARCHES:-}
 
 have_udev() {
     command -v pkg-config >/dev/null 2>&1 && pkg-config --exists libudev
@@ -26,6 +29,17 @@ missing_build() {
 missing_test() {
     [ "$(id -u)" -eq 0 ] || return 0
     PATH="$PATH:/usr/sbin:/sbin" command -v runc >/dev/null 2>&1 || printf ' runc'
+}
+
+missing_packages() {
+    command -v dpkg-deb >/dev/null 2>&1 || printf ' dpkg'
+    command -v rpmbuild >/dev/null 2>&1 || printf ' rpm'
+    for arch in $arches; do
+        case $arch in
+        arm64) command -v aarch64-linux-gnu-gcc >/dev/null 2>&1 || printf ' gcc-aarch64-linux-gnu libc6-dev-arm64-cross' ;;
+        amd64) command -v x86_64-linux-gnu-gcc >/dev/null 2>&1 || printf ' gcc-x86-64-linux-gnu libc6-dev-amd64-cross' ;;
+        esac
+    done
 }
 
 missing_bench() {
@@ -84,9 +98,9 @@ TEXT
 }
 
 case "$step" in
-build | test | bench) ;;
+build | test | packages | bench) ;;
 *)
-    echo "usage: tools/deps.sh build|test|bench" >&2
+    echo "usage: tools/deps.sh build|test|packages|bench" >&2
     exit 2
     ;;
 esac
@@ -111,6 +125,13 @@ if [ "$step" = test ]; then
     unpack prometheus promtool 2.30 || echo "deps: no promtool: figures are not checked by it" >&2
     # Older ones know nothing of components.
     unpack kubernetes-client kubectl 1.27 || echo "deps: no kubectl: deploy/ is not built by a real kustomize" >&2
+fi
+
+if [ "$step" = packages ]; then
+    missing=$(missing_packages)
+    if [ -n "$missing" ]; then
+        install "$missing" || explain "$missing"
+    fi
 fi
 
 if [ "$step" = bench ]; then

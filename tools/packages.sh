@@ -1,0 +1,168 @@
+#!/bin/sh
+# Builds the packages of a release: deb and rpm of both programs, their symbols apart, an archive of the kubectl plugin, a list
+# of what they are made of (CycloneDX) and checksums.
+#
+#   tools/packages.sh [ARCH]...     ARCH as Debian names it, amd64 or arm64; without one that of this machine
+#
+# HOSTLER_PACKAGES names the folder for what is built (target/packages), RUN a program that runs those of another architecture
+# (qemu-aarch64-static). The result depends on the commit, the compiler and the packages of Debian 11 alone: two builds of
+# a commit, in two folders, are equal byte by byte.
+set -eu
+cd "$(dirname "$0")/.."
+
+say() { echo "packages: $*" >&2; }
+need() { command -v "$1" >/dev/null 2>&1 || { say "$1 is not installed: apt-get install $2"; exit 1; }; }
+need dpkg-deb dpkg
+need rpmbuild rpm
+need objdump binutils
+
+out=${HOSTLER_PACKAGES:-$PWD/target/packages}
+# What the oldest distribution that is supported has: RHEL 8.
+newest_libc=2.28
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+url=$(sed -n 's/^repository = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+revision=$(git rev-parse --short=12 HEAD)
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+export SOURCE_DATE_EPOCH
+git diff --quiet HEAD || { revision=$revision-dirty; say "the tree has changes that are not committed"; }
+
+build() {
+    arch=$1
+    triple=$2-unknown-linux-gnu
+    tools=$2-linux-gnu
+    need "$tools-gcc" "gcc-$2-linux-gnu"
+    if ! rustc --print target-libdir --target "$triple" 2>/dev/null | xargs test -d; then
+        say "the Rust toolchain has no library for $triple: rustup target add $triple"
+        exit 1
+    fi
+    sysroot=$(tools/sysroot.sh "$arch" "$PWD/target/sysroot")
+    name=$(echo "$triple" | tr a-z- A-Z_)
+    variable=$(echo "$triple" | tr - _)
+    env "CARGO_TARGET_${name}_LINKER=$tools-gcc" \
+        "CARGO_TARGET_${name}_RUSTFLAGS=-Clink-arg=--sysroot=$sysroot --remap-path-prefix=$PWD=/hostler --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo" \
+        "CC_$variable=$tools-gcc" "CFLAGS_$variable=--sysroot=$sysroot -ffile-prefix-map=$PWD=/hostler -ffile-prefix-map=${CARGO_HOME:-$HOME/.cargo}=/cargo" \
+        PKG_CONFIG_ALLOW_CROSS=1 "PKG_CONFIG_SYSROOT_DIR=$sysroot" "PKG_CONFIG_LIBDIR=$sysroot/usr/lib/$tools/pkgconfig" \
+        HOSTLER_OLD_LIBC=1 "HOSTLER_REVISION=$revision" "CARGO_TARGET_DIR=$PWD/target/packages/build" CARGO_INCREMENTAL=0 \
+        "${CARGO:-cargo}" build --release --locked --target "$triple" --package hostler --package hostler-controller --bins
+    built=$PWD/target/packages/build/$triple/release
+    for program in hostler hostler-controller; do
+        libc=$(objdump -T "$built/$program" | sed -n 's/.*(\{0,1\}GLIBC_\([0-9.]*\).*/\1/p' | sort -V | tail -n 1)
+        say "$program ($arch) needs glibc $libc"
+        if [ "$(printf '%s\n' "$newest_libc" "$libc" | sort -V | tail -n 1)" != "$newest_libc" ]; then
+            say "$program must run with glibc $newest_libc"
+            exit 1
+        fi
+    done
+}
+
+# One folder for each package, out of what `make install` installs.
+stage() {
+    stage=$out/stage-$arch
+    rm -rf "$stage"
+    mkdir -p "$stage/all"
+    umask 022
+    make -s install DESTDIR="$stage/all" RELEASE="$built/hostler" CONTROLLER="$built/hostler-controller" OBJCOPY="$tools-objcopy" RUN="${RUN:-}"
+    (cd "$stage/all" && gzip -9n usr/share/man/man?/*)
+    (cd "$stage/all" && find . ! -type d | sed 's|^\./||' | sort) | while read -r file; do
+        case $file in
+        usr/lib/debug/*controller*) package=hostler-controller-dbgsym ;;
+        usr/lib/debug/*) package=hostler-dbgsym ;;
+        *controller* | *kubectl*) package=hostler-controller ;;
+        *) package=hostler ;;
+        esac
+        mkdir -p "$stage/$package/$(dirname "$file")"
+        mv "$stage/all/$file" "$stage/$package/$file"
+    done
+    rm -rf "$stage/all"
+    find "$stage" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
+}
+
+control() {
+    cat <<TEXT
+Package: $1
+Version: $version
+Architecture: $arch
+Maintainer: hostler developers <packages@hostler.dev>
+Homepage: $url
+Section: ${section:-admin}
+Priority: optional
+Installed-Size: $(du -sk --apparent-size "$stage/$1" | cut -f 1)
+Depends: $2
+Description: $3
+$4
+TEXT
+}
+
+deb() {
+    root=$stage/deb/$1
+    mkdir -p "$stage/deb"
+    cp -a "$stage/$1" "$root"
+    mkdir -p "$root/DEBIAN" "$root/usr/share/doc/$1"
+    cp LICENSE "$root/usr/share/doc/$1/copyright"
+    control "$@" >"$root/DEBIAN/control"
+    for script in postinst prerm postrm; do
+        [ ! -e "tools/packages/$1.$script" ] || install -m 0755 "tools/packages/$1.$script" "$root/DEBIAN/$script"
+    done
+    (cd "$root" && find etc -type f 2>/dev/null | sed 's|^|/|' | sort) >"$root/DEBIAN/conffiles"
+    [ -s "$root/DEBIAN/conffiles" ] || rm "$root/DEBIAN/conffiles"
+    (cd "$root" && find usr -type f -print0 | sort -z | xargs -0 md5sum) >"$root/DEBIAN/md5sums"
+    find "$root" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
+    dpkg-deb --root-owner-group -Zxz --build "$root" "$out/$1_${version}_$arch.deb" >/dev/null
+}
+
+debs() {
+    base="libc6 (>= $newest_libc), libgcc-s1"
+    deb hostler "$base, libudev1, systemd, init-system-helpers (>= 1.52)" \
+        "prepare a host's hardware for containers and take it back clean" \
+        " A daemon that enumerates NUMA nodes, CPUs, memory, FPGAs and CXL devices,
+ prepares parts of them for containers by CDI files, and serves the kubelet's
+ Dynamic Resource Allocation API."
+    deb hostler-controller "$base, systemd, init-system-helpers (>= 1.52)" \
+        "count, plan and keep the hardware of a cluster for its pods" \
+        " The controller of a cluster whose nodes run hostler, its command line, and
+ the plugin of kubectl."
+    section=debug
+    deb hostler-dbgsym "hostler (= $version)" "symbols of hostler" " What a debugger and a backtrace need to name functions and lines."
+    deb hostler-controller-dbgsym "hostler-controller (= $version)" "symbols of hostler-controller" \
+        " What a debugger and a backtrace need to name functions and lines."
+    section=
+}
+
+rpms() {
+    for package in hostler hostler-controller hostler-dbgsym hostler-controller-dbgsym; do
+        # Folders that belong to the distribution are not ours to list. A configuration that was edited is never replaced.
+        (cd "$stage/$package" && find . ! -type d | sed 's|^\.||; s|^/etc/|%config(noreplace) /etc/|' | sort) >"$stage/$package.files"
+    done
+    rpmbuild -bb --quiet --target "$1" --define "_topdir $stage/rpm" --define "_rpmdir $out" --define "_build_name_fmt %{NAME}-%{VERSION}-%{RELEASE}.%{ARCH}.rpm" \
+        --define "_hostler_version $version" --define "_hostler_url $url" --define "_hostler_libc GLIBC_$newest_libc" \
+        --define "_hostler_stage $stage" --define "_prefix /usr" tools/packages/packages.spec
+}
+
+plugin() {
+    mkdir -p "$stage/plugin"
+    cp "$stage/hostler-controller/usr/bin/hostler-controller" "$stage/plugin/kubectl-hostler"
+    cp LICENSE "$stage/plugin/LICENSE"
+    tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -C "$stage/plugin" -c . |
+        gzip -9n >"$out/kubectl-hostler_${version}_linux_$arch.tar.gz"
+}
+
+mkdir -p "$out"
+[ $# -gt 0 ] || set -- "$(dpkg --print-architecture)"
+for each; do
+    case $each in
+    amd64) machine=x86_64 ;;
+    arm64) machine=aarch64 ;;
+    *)
+        say "there are packages for amd64 and arm64, not for $each"
+        exit 2
+        ;;
+    esac
+    build "$each" "$machine"
+    stage
+    debs
+    rpms "$machine"
+    plugin
+done
+(cd "$out" && sha256sum -- *.deb *.rpm *.tar.gz >SHA256SUMS)
+say "built in $out:"
+(cd "$out" && ls -l -- *.deb *.rpm *.tar.gz SHA256SUMS)
