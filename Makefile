@@ -30,7 +30,7 @@ FIGURES := $(TARGET_DIR)/figures
 # Seconds that `make fuzz` gives each target.
 FUZZ_SECONDS ?= 60
 
-.PHONY: help build demo test test-machine test-power machine-shell lint unit-check bench fuzz install uninstall packages clean
+.PHONY: help build demo test test-machine test-power machine-shell lint unit-check bench fuzz docs install uninstall packages clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | column -t -s '|' 2>/dev/null \
@@ -139,6 +139,21 @@ bench: ## Measure what docs/performance.md reports (UPDATE=1 writes it there)
 	HOSTLER_CONTROLLER_BIN=$(abspath $(CONTROLLER)) $(CARGO) run --release --locked --package hostler-controller --example classic
 	HOSTLER_CONTROLLER_BIN=$(abspath $(CONTROLLER)) $(CARGO) run --release --locked --package hostler-controller --example provisioning
 	HOSTLER_CONTROLLER_BIN=$(abspath $(CONTROLLER)) $(CARGO) run --release --locked --package hostler-controller --example reservations
+
+# Links from docs/ to files beside it would be dead on the site: they lead to the repository there.
+docs: ## Build the site of docs/ with search, and check its links (needs mdBook)
+	@if ! command -v mdbook >/dev/null 2>&1; then \
+		echo "docs: mdBook is not installed: cargo install mdbook --locked" >&2; \
+		exit 1; \
+	fi
+	rm -rf $(TARGET_DIR)/docs $(TARGET_DIR)/docs-pages
+	cp -R docs $(TARGET_DIR)/docs-pages
+	repository=$$(sed -n 's/^repository = "\(.*\)"/\1/p' Cargo.toml); \
+	sed -i -e "s#](\.\./#]($$repository/blob/main/#g" -e "s#^\(\[[^]]*\]: \)\.\./#\1$$repository/blob/main/#" $(TARGET_DIR)/docs-pages/*.md; \
+	sed -i "s#](\.\./\.\./#]($$repository/blob/main/#g" $(TARGET_DIR)/docs-pages/decisions/*.md
+	mdbook build $(TARGET_DIR)/docs-pages --dest-dir $(abspath $(TARGET_DIR))/docs
+	$(CARGO) test --locked --quiet --test suite -- --include-ignored pages::links pages::site
+	@echo "docs: open $(abspath $(TARGET_DIR))/docs/index.html"
 
 # cargo-fuzz links a sanitizer that only nightly compilers accept; nothing else in this tree needs nightly.
 fuzz: ## Run each fuzz target for FUZZ_SECONDS (needs nightly Rust and cargo-fuzz)
