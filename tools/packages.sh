@@ -35,7 +35,7 @@ build() {
         say "the Rust toolchain has no library for $triple: rustup target add $triple"
         exit 1
     fi
-    sysroot=$(tools/sysroot.sh "$arch" "$PWD/target/sysroot")
+    sysroot=$(tools/debian.sh "$PWD/target/sysroot" bullseye "$arch" libc6 libc6-dev linux-libc-dev libgcc-s1 libudev1 libudev-dev)
     name=$(echo "$triple" | tr a-z- A-Z_)
     variable=$(echo "$triple" | tr - _)
     env "CARGO_TARGET_${name}_LINKER=$tools-gcc" \
