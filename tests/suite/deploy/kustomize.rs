@@ -24,9 +24,9 @@ struct Resolved {
     generated: BTreeSet<String>,
 }
 
-type ObjectId = (String, String, String);
+pub(super) type ObjectId = (String, String, String);
 
-fn id(object: &Value) -> ObjectId {
+pub(super) fn id(object: &Value) -> ObjectId {
     let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
     (text("/kind"), text("/metadata/namespace"), text("/metadata/name"))
 }
@@ -164,7 +164,7 @@ fn texts(list: &Value) -> Vec<String> {
 }
 
 /// Returns the folders that a user can install.
-fn installations() -> Vec<PathBuf> {
+pub(super) fn installations() -> Vec<PathBuf> {
     let all = yaml_files(&deploy()).into_iter().filter(|path| path.ends_with("kustomization.yaml"));
     let whole = all.filter(|path| documents(path)[0]["kind"] == "Kustomization");
     whole.map(|path| path.parent().unwrap().to_owned()).collect()
@@ -280,7 +280,7 @@ fn real_kustomize() -> Option<Vec<String>> {
 }
 
 /// Returns the output of a real kustomize for folders; `None` if there is none.
-fn built(folders: &[PathBuf]) -> Option<Vec<Vec<Value>>> {
+pub(super) fn built(folders: &[PathBuf]) -> Option<Vec<Vec<Value>>> {
     let Some(command) = real_kustomize() else {
         println!("skipped: needs kustomize 5, or a kubectl with it, on the PATH");
         return None;
@@ -296,7 +296,7 @@ fn built(folders: &[PathBuf]) -> Option<Vec<Vec<Value>>> {
 }
 
 /// Returns the name without the hash that kustomize appends to generated names.
-fn plain((kind, namespace, name): ObjectId) -> ObjectId {
+pub(super) fn plain((kind, namespace, name): ObjectId) -> ObjectId {
     let plain = if kind == "ConfigMap" { name.rsplit_once('-').unwrap().0.to_owned() } else { name };
     (kind, namespace, plain)
 }
