@@ -30,7 +30,7 @@ FIGURES := $(TARGET_DIR)/figures
 # Seconds that `make fuzz` gives each target.
 FUZZ_SECONDS ?= 60
 
-.PHONY: help build demo test test-machine test-power machine-shell lint unit-check bench fuzz docs install uninstall packages clean
+.PHONY: help build demo test test-machine test-power machine-shell lint unit-check bench fuzz docs install uninstall packages image test-packages clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | column -t -s '|' 2>/dev/null \
@@ -249,6 +249,12 @@ uninstall: ## Remove what `make install` put there, except the configuration and
 packages: ## Build deb and rpm packages of both programs, the kubectl plugin, SBOM and checksums (ARCHES="amd64 arm64")
 	@ARCHES="$(ARCHES)" tools/deps.sh packages
 	tools/packages.sh $(ARCHES)
+
+image: ## Build OCI archives of both programs out of what `make packages` built (ARCHES="amd64 arm64")
+	tools/image.sh $(ARCHES)
+
+test-packages: ## Install, upgrade and purge the packages on fresh hosts of Debian 11 and 12 (root, mmdebstrap, systemd-nspawn)
+	HOSTLER_PACKAGES=$(abspath $(TARGET_DIR))/packages $(CARGO) test --locked --test packages -- --ignored --nocapture --test-threads 1
 
 clean: ## Remove everything that was built
 	$(CARGO) clean

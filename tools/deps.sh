@@ -2,8 +2,8 @@
 # Installs the system packages that a step needs and this machine lacks.
 #
 #   tools/deps.sh build    what compiling needs: a C linker, pkg-config, libudev's headers; missing ones are an error
-#   tools/deps.sh test     the same, runc for the container tests, and promtool and kubectl, which are only unpacked into the
-#                          user's cache; without one of them the tests that need it say that they skip
+#   tools/deps.sh test     the same, runc for the container tests, and promtool, prometheus and kubectl, which are only unpacked into
+#                          the user's cache; without one of them the tests that need it say that they skip
 #   tools/deps.sh packages as build, and what packages are made with: dpkg, rpm, the cross compiler of the other architecture
 #   tools/deps.sh bench    as build, and hwloc's lstopo to compare with; without it those figures say that they skip
 #
@@ -34,6 +34,7 @@ missing_test() {
 missing_packages() {
     command -v dpkg-deb >/dev/null 2>&1 || printf ' dpkg'
     command -v rpmbuild >/dev/null 2>&1 || printf ' rpm'
+    command -v jq >/dev/null 2>&1 || printf ' jq'
     for arch in $arches; do
         case $arch in
         arm64) command -v aarch64-linux-gnu-gcc >/dev/null 2>&1 || printf ' gcc-aarch64-linux-gnu libc6-dev-arm64-cross' ;;
@@ -123,6 +124,7 @@ if [ "$step" = test ]; then
         install "$missing" || echo "deps: could not install$missing: the container tests will be skipped" >&2
     fi
     unpack prometheus promtool 2.30 || echo "deps: no promtool: figures are not checked by it" >&2
+    unpack prometheus prometheus 2.30 || echo "deps: no prometheus: none scrapes the programs" >&2
     # Older ones know nothing of components.
     unpack kubernetes-client kubectl 1.27 || echo "deps: no kubectl: deploy/ is not built by a real kustomize" >&2
 fi

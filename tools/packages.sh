@@ -15,10 +15,12 @@ need() { command -v "$1" >/dev/null 2>&1 || { say "$1 is not installed: apt-get 
 need dpkg-deb dpkg
 need rpmbuild rpm
 need objdump binutils
+need jq jq
 
 out=${HOSTLER_PACKAGES:-$PWD/target/packages}
 # What the oldest distribution that is supported has: RHEL 8.
 newest_libc=2.28
+cyclonedx=0.5.7
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 url=$(sed -n 's/^repository = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 revision=$(git rev-parse --short=12 HEAD)
@@ -38,8 +40,9 @@ build() {
     sysroot=$(tools/debian.sh "$PWD/target/sysroot" bullseye "$arch" libc6 libc6-dev linux-libc-dev libgcc-s1 libudev1 libudev-dev)
     name=$(echo "$triple" | tr a-z- A-Z_)
     variable=$(echo "$triple" | tr - _)
+    # The compiler brings a libgcc_s of its own, which may need a newer C library; the host's is loaded.
     env "CARGO_TARGET_${name}_LINKER=$tools-gcc" \
-        "CARGO_TARGET_${name}_RUSTFLAGS=-Clink-arg=--sysroot=$sysroot --remap-path-prefix=$PWD=/hostler --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo" \
+        "CARGO_TARGET_${name}_RUSTFLAGS=-Clink-arg=--sysroot=$sysroot -Clink-arg=-Wl,--allow-shlib-undefined --remap-path-prefix=$PWD=/hostler --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo" \
         "CC_$variable=$tools-gcc" "CFLAGS_$variable=--sysroot=$sysroot -ffile-prefix-map=$PWD=/hostler -ffile-prefix-map=${CARGO_HOME:-$HOME/.cargo}=/cargo" \
         PKG_CONFIG_ALLOW_CROSS=1 "PKG_CONFIG_SYSROOT_DIR=$sysroot" "PKG_CONFIG_LIBDIR=$sysroot/usr/lib/$tools/pkgconfig" \
         HOSTLER_OLD_LIBC=1 "HOSTLER_REVISION=$revision" "CARGO_TARGET_DIR=$PWD/target/packages/build" CARGO_INCREMENTAL=0 \
@@ -146,6 +149,20 @@ plugin() {
         gzip -9n >"$out/kubectl-hostler_${version}_linux_$arch.tar.gz"
 }
 
+# cargo-cyclonedx writes beside each Cargo.toml; its lists differ between builds in a serial number and the time alone.
+parts() {
+    PATH="$PWD/target/tools/bin:$PATH"
+    if ! cargo-cyclonedx --version >/dev/null 2>&1 && ! cargo cyclonedx --version >/dev/null 2>&1; then
+        "${CARGO:-cargo}" install --quiet --locked --root target/tools "cargo-cyclonedx@$cyclonedx"
+    fi
+    work=$(mktemp -d)
+    git archive HEAD | tar -x -C "$work"
+    (cd "$work" && "${CARGO:-cargo}" cyclonedx --quiet --format json --spec-version 1.5 --no-build-deps --override-filename parts >&2)
+    jq --sort-keys 'del(.serialNumber)' "$work/parts.json" >"$out/hostler_$version.cdx.json"
+    jq --sort-keys 'del(.serialNumber)' "$work/controller/parts.json" >"$out/hostler-controller_$version.cdx.json"
+    rm -rf "$work"
+}
+
 mkdir -p "$out"
 [ $# -gt 0 ] || set -- "$(dpkg --print-architecture)"
 for each; do
@@ -163,6 +180,7 @@ for each; do
     rpms "$machine"
     plugin
 done
-(cd "$out" && sha256sum -- *.deb *.rpm *.tar.gz >SHA256SUMS)
+parts
+(cd "$out" && sha256sum -- *.deb *.rpm *.tar.gz *.cdx.json >SHA256SUMS)
 say "built in $out:"
-(cd "$out" && ls -l -- *.deb *.rpm *.tar.gz SHA256SUMS)
+(cd "$out" && ls -l -- *.deb *.rpm *.tar.gz *.cdx.json SHA256SUMS)
