@@ -1,7 +1,7 @@
 //! An installation in a real cluster: applied and deleted with kubectl, read as its users read it.
 
 use std::{
-    fs,
+    env, fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -18,6 +18,7 @@ use super::image::Image;
 pub const RESOURCE: &str = "/apis/resource.k8s.io/v1";
 const DAEMON: &str = "/apis/apps/v1/namespaces/hostler-system/daemonsets/hostler";
 const PODS: &str = "/api/v1/namespaces/hostler-system/pods";
+const IMAGES: &str = "HOSTLER_IMAGES";
 /// The registry path of images without a registry.
 const LIBRARY: &str = "docker.io/library";
 
@@ -61,10 +62,12 @@ impl Installation {
         Some(cluster)
     }
 
-    /// The images of this version, and a second one of the daemon.
+    /// Imports the images of this version, and a second one of the daemon. `HOSTLER_IMAGES` names the folder of those
+    /// that `make image` built; without it the binaries that were built with the tests are put into images.
     fn import_images(&self) {
         let folder = tempfile::tempdir().unwrap();
         let version = env!("CARGO_PKG_VERSION");
+        let released = env::var_os(IMAGES).map(PathBuf::from);
         let daemon = |tag: &str, revision| Image {
             name: format!("{LIBRARY}/hostler:{tag}"),
             binary: binary(),
@@ -79,10 +82,20 @@ impl Installation {
             user: "65532:65532",
             revision: "first",
         };
-        for image in [daemon(version, "first"), daemon("second", "second"), controller] {
+        let made = if released.is_some() {
+            vec![daemon("second", "second")]
+        } else {
+            vec![daemon(version, "first"), daemon("second", "second"), controller]
+        };
+        for image in made {
             let path = folder.path().join("image.tar");
             image.write(&path);
             self.node.import_image(&path);
+        }
+        for folder in released {
+            for program in ["hostler", "hostler-controller"] {
+                self.node.import_image(&folder.join(format!("{program}_{version}.oci.tar")));
+            }
         }
     }
 

@@ -18,7 +18,7 @@ pub struct Image<'a> {
     pub name: String,
     /// The program.
     pub binary: PathBuf,
-    /// Path of the program in the image, as the Containerfile says.
+    /// Path of the program in the image, as in released ones.
     pub place: &'a str,
     /// The user that runs it; root if it is empty.
     pub user: &'a str,

@@ -58,7 +58,9 @@ impl Host {
             .spawn()
             .unwrap();
         let children = format!("/proc/{0}/task/{0}/children", nspawn.id());
-        let leader = eventually("the host's systemd", || fs::read_to_string(&children).ok()?.split_whitespace().next()?.parse().ok());
+        let leader = eventually("the host's systemd", || {
+            fs::read_to_string(&children).ok()?.split_whitespace().next()?.parse().ok()
+        });
         let host = Host { name: suite.to_owned(), root, nspawn, leader };
         host.until("the host to have booted", "systemctl is-system-running | grep -qE 'running|degraded'");
         host

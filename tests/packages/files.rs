@@ -15,7 +15,8 @@ pub struct Packages {
 
 impl Packages {
     pub fn find() -> Self {
-        let folder = PathBuf::from(env::var_os("HOSTLER_PACKAGES").expect("HOSTLER_PACKAGES names the folder of the packages"));
+        let folder =
+            PathBuf::from(env::var_os("HOSTLER_PACKAGES").expect("HOSTLER_PACKAGES names the folder of the packages"));
         Packages { folder, version: env!("CARGO_PKG_VERSION").to_owned() }
     }
 
@@ -42,10 +43,14 @@ impl Packages {
         let root = work.path().join("root");
         command("dpkg-deb", &["-R", self.deb("hostler").to_str().unwrap(), root.to_str().unwrap()]);
         let control = fs::read_to_string(root.join("DEBIAN/control")).unwrap();
-        let next = control.replace(&format!("\nVersion: {}\n", self.version), &format!("\nVersion: {}\n", self.next_version()));
+        let next = control
+            .replace(&format!("\nVersion: {}\n", self.version), &format!("\nVersion: {}\n", self.next_version()));
         assert_ne!(next, control);
         fs::write(root.join("DEBIAN/control"), next).unwrap();
-        command("dpkg-deb", &["-Zgzip", "-b", root.to_str().unwrap(), folder.join("hostler-next.deb").to_str().unwrap()]);
+        command(
+            "dpkg-deb",
+            &["-Zgzip", "-b", root.to_str().unwrap(), folder.join("hostler-next.deb").to_str().unwrap()],
+        );
     }
 }
 
@@ -66,10 +71,21 @@ fn every_file_has_its_checksum_and_rpm_and_deb_have_the_same_files() {
     let packages = Packages::find();
     command("sh", &["-c", &format!("cd '{}' && sha256sum --strict --quiet -c SHA256SUMS", packages.folder.display())]);
     let machine = if architecture() == "arm64" { "aarch64" } else { "x86_64" };
-    for (deb, rpm) in [("hostler", "hostler"), ("hostler-controller", "hostler-controller"), ("hostler-dbgsym", "hostler-debuginfo")] {
+    for (deb, rpm) in
+        [("hostler", "hostler"), ("hostler-controller", "hostler-controller"), ("hostler-dbgsym", "hostler-debuginfo")]
+    {
         let rpm = packages.folder.join(format!("{rpm}-{}-1.{machine}.rpm", packages.version));
         let in_rpm = command("rpm", &["-qpl", rpm.to_str().unwrap()]);
-        let in_deb = command("sh", &["-c", &format!("dpkg-deb --fsys-tarfile '{}' | tar -t | grep -v '/$' | sed 's|^\\.||'", packages.deb(deb).display())]);
+        let in_deb = command(
+            "sh",
+            &[
+                "-c",
+                &format!(
+                    "dpkg-deb --fsys-tarfile '{}' | tar -t | grep -v '/$' | sed 's|^\\.||'",
+                    packages.deb(deb).display()
+                ),
+            ],
+        );
         // Debian wants a copyright file in a place of its own.
         let mut in_deb: Vec<&str> = in_deb.lines().filter(|file| !file.ends_with("/copyright")).collect();
         let mut in_rpm: Vec<&str> = in_rpm.lines().collect();
@@ -87,11 +103,23 @@ fn the_list_of_parts_names_every_crate_that_the_programs_are_linked_from() {
         let file = packages.folder.join(format!("{program}_{}.cdx.json", packages.version));
         let list: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
         assert_eq!(list["bomFormat"], "CycloneDX");
-        let listed: Vec<String> = list["components"].as_array().unwrap().iter().map(|part| part["name"].as_str().unwrap().to_owned()).collect();
-        let tree = command("cargo", &["tree", "--offline", "--locked", "-p", program, "-e", "normal", "--prefix", "none", "--format", "{p}"]);
+        let listed: Vec<String> = list["components"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|part| part["name"].as_str().unwrap().to_owned())
+            .collect();
+        let tree = command(
+            "cargo",
+            &["tree", "--offline", "--locked", "-p", program, "-e", "normal", "--prefix", "none", "--format", "{p}"],
+        );
         for line in tree.lines() {
             let name = line.split(' ').next().unwrap();
-            assert!(name == program || listed.iter().any(|part| part == name), "{name} is missing in {}", file.display());
+            assert!(
+                name == program || listed.iter().any(|part| part == name),
+                "{name} is missing in {}",
+                file.display()
+            );
         }
     }
 }

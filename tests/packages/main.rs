@@ -4,7 +4,12 @@
 //! `make test-packages` installs both programs and names the folder of the packages in `HOSTLER_PACKAGES`.
 
 #![allow(unreachable_pub, reason = "modules of a program")]
-#![allow(clippy::panic, clippy::print_stdout, clippy::unwrap_used, reason = "a test fails by panicking, and shows what it measured")]
+#![allow(
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, and shows what it measured"
+)]
 
 mod container;
 mod debian;
@@ -33,7 +38,12 @@ fn install(host: &Host, packages: &Packages) {
     assert!(host.run("hostler --version").contains(packages.version()));
     host.run("systemd-analyze verify --man=no /usr/lib/systemd/system/hostler.service");
     assert!(host.run("stat -c %G /run/hostler/metrics.sock").starts_with("hostler"));
-    assert_eq!(host.run("man -w hostler-claim-create 2>/dev/null || ls /usr/share/man/man1/hostler-claim-create.1.gz").lines().count(), 1);
+    assert_eq!(
+        host.run("man -w hostler-claim-create 2>/dev/null || ls /usr/share/man/man1/hostler-claim-create.1.gz")
+            .lines()
+            .count(),
+        1
+    );
     for claim in CLAIMS {
         host.run(&format!("hostler claim create {claim}"));
     }
@@ -64,7 +74,10 @@ fn life(suite: &str) {
     host.run("echo '# of the operator' >>/etc/hostler/hostler.toml");
     replace(&host, "hostler-next.deb", &packages.next_version());
     replace(&host, "hostler.deb", packages.version());
-    assert!(host.run("tail -n 1 /etc/hostler/hostler.toml").contains("of the operator"), "an edited configuration stays");
+    assert!(
+        host.run("tail -n 1 /etc/hostler/hostler.toml").contains("of the operator"),
+        "an edited configuration stays"
+    );
     let refusal = host.refused("dpkg -r hostler");
     assert!(refusal.contains("2 claims hold devices of this host"), "{refusal}");
     claims_are_held(&host);
