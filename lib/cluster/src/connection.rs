@@ -12,7 +12,7 @@ use http_body_util::Full;
 use hyper::{
     Request, Response, Uri,
     body::{Bytes, Incoming},
-    header::AUTHORIZATION,
+    header::{AUTHORIZATION, HeaderValue},
     http,
 };
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
@@ -24,7 +24,7 @@ use tracing::{info, warn};
 
 use crate::{
     ApiPatience, CallError,
-    credentials::{BearerToken, Credentials, CredentialsError, CredentialsSource},
+    credentials::{ActedUser, BearerToken, Credentials, CredentialsError, CredentialsSource},
 };
 
 /// A server that is there accepts within milliseconds.
@@ -110,17 +110,23 @@ impl ApiConnector {
     /// Sends a request to the path that it names.
     pub(crate) async fn send(&self, request: Request<Vec<u8>>) -> Result<Response<Incoming>, CallError> {
         let (mut parts, body) = request.into_parts();
-        let (http, server, token) = self.newest();
+        let (http, server, token, acts_as) = self.newest();
         parts.uri = address(&server, &parts.uri)?;
         if let Some(header) = token.and_then(|token| token.header()) {
             parts.headers.insert(AUTHORIZATION, header);
         }
+        if let Some(ActedUser { name, groups }) = acts_as {
+            parts.headers.insert("impersonate-user", HeaderValue::try_from(name).map_err(http::Error::from)?);
+            for group in groups {
+                parts.headers.append("impersonate-group", HeaderValue::try_from(group).map_err(http::Error::from)?);
+            }
+        }
         Ok(http.request(Request::from_parts(parts, Full::from(body))).await?)
     }
 
-    /// Returns the connection for a request, the server, and the token that goes with it. Requests that are under way
-    /// stay on the old connection.
-    fn newest(&self) -> (HttpClient, Uri, Option<BearerToken>) {
+    /// Returns the connection for a request, the server, and the token and the user that go with it. Requests that are
+    /// under way stay on the old connection.
+    fn newest(&self) -> (HttpClient, Uri, Option<BearerToken>, Option<ActedUser>) {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         if latest.looked.elapsed() >= self.look_interval {
             latest.looked = Instant::now();
@@ -138,8 +144,8 @@ impl ApiConnector {
                 }
             }
         }
-        let Credentials { server, token, .. } = &latest.credentials;
-        (latest.http.clone(), server.clone(), token.clone())
+        let Credentials { server, token, acts_as, .. } = &latest.credentials;
+        (latest.http.clone(), server.clone(), token.clone(), acts_as.clone())
     }
 }
 

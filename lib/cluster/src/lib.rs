@@ -37,7 +37,9 @@ pub use backoff::Backoff;
 pub use client::ApiClient;
 pub use collection::Collection;
 pub use connection::ConnectError;
-pub use credentials::{CredentialsError, CredentialsSource, pod_namespace};
+pub use credentials::{
+    ActedUser, CredentialsError, CredentialsSource, ExecProgram, ExecRunner, ExecVariable, pod_namespace,
+};
 pub use failure::{ApiFailure, CallError, StatusError};
 pub use follow::{FollowEvent, FollowScope, Follower, ListFreshness, RawObject};
 pub use object::{ApiObject, ObjectVersion, is_older};

@@ -94,6 +94,42 @@ fn what_a_privileged_daemon_does_not_do_is_refused_by_name() {
 }
 
 #[test]
+fn the_program_of_a_kubeconfig_is_started_by_the_function_of_the_caller_alone() {
+    let place = KubeconfigFolder::new();
+    let user = "{exec: {apiVersion: client.authentication.k8s.io/v1, command: bin/login, args: null, provideClusterInfo: true}}";
+    assert!(place.refusal(CLUSTER, user).contains("hostler starts no programs"));
+    let run = |program: &ExecProgram, question: &str| {
+        assert!(program.command.is_absolute() && program.command.ends_with("bin/login"), "{program:?}");
+        assert!(
+            question.contains("https://localhost:6443") && question.contains("client.authentication"),
+            "{question}"
+        );
+        Ok(br#"{"status":{"token":"given","expirationTimestamp":"1970-01-01T00:00:00Z"}}"#.to_vec())
+    };
+    let path = place.temp.path().join("kubeconfig");
+    let source = CredentialsSource { kubeconfig: Some(path), exec: Some(run), ..CredentialsSource::default() };
+    let found = Credentials::find(&source).unwrap();
+    assert_eq!(found.token.as_ref().unwrap().header().unwrap(), "Bearer given");
+    assert!(found.are_outdated(), "what it gave is over");
+}
+
+#[test]
+fn the_namespace_is_that_of_the_context() {
+    let place = KubeconfigFolder::new();
+    let path = place.temp.path().join("kubeconfig");
+    let text = "current-context: a\ncontexts:\n- {name: a, context: {cluster: k, user: u, namespace: ml}}\n\
+        - {name: b, context: {cluster: k, user: u}}\n";
+    fs::write(&path, text).unwrap();
+    let of = |context: Option<&str>| {
+        let context = context.map(str::to_owned);
+        CredentialsSource { kubeconfig: Some(path.clone()), context, ..CredentialsSource::default() }.namespace()
+    };
+    assert_eq!(of(None).unwrap().as_deref(), Some("ml"));
+    assert_eq!(of(Some("b")).unwrap(), None);
+    assert!(of(Some("c")).unwrap_err().to_string().contains("there are a, b"));
+}
+
+#[test]
 fn mistakes_name_the_file_and_the_field() {
     let place = KubeconfigFolder::new();
     for (cluster, user, expected) in [
