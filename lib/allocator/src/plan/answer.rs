@@ -112,8 +112,32 @@ pub struct PlacedDevice {
 pub struct NodeRefusal {
     /// The first reason, in words.
     pub reason: String,
+    /// The kind of the reason, for advice.
+    #[serde(skip)]
+    pub kind: RefusalKind,
     /// The nodes, by name.
     pub nodes: Vec<String>,
+}
+
+/// The kind of a reason why a node does not take a pod.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum RefusalKind {
+    /// The node's kubelet does not say that it is ready.
+    NotReady,
+    /// The node takes no new pods.
+    Cordoned,
+    /// The pod names another node, or labels that the node has not.
+    NotWanted,
+    /// The pod does not tolerate a taint of the node.
+    Taint,
+    /// A host port is taken.
+    Port,
+    /// The node lacks CPU, memory or another resource.
+    Lacking,
+    /// The claim has its devices elsewhere.
+    ClaimElsewhere,
+    /// The devices of the node do not satisfy the claims.
+    Devices,
 }
 
 impl Plan {

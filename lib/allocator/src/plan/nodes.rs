@@ -6,6 +6,7 @@ use hostler_api::core::{Node, NodeSelector, PodSpec, Taint};
 
 use super::{
     amounts,
+    answer::RefusalKind,
     pods::Wish,
     snapshot::{NodePlace, NodeUse},
 };
@@ -44,6 +45,22 @@ impl fmt::Display for Reason {
             }
             Self::ClaimElsewhere(claim) => write!(f, "the devices of claim {claim} cannot be used on the node"),
             Self::Devices(reason) => f.write_str(reason),
+        }
+    }
+}
+
+impl Reason {
+    /// Returns the kind of the reason.
+    pub(super) fn kind(&self) -> RefusalKind {
+        match self {
+            Self::NotReady => RefusalKind::NotReady,
+            Self::Unschedulable => RefusalKind::Cordoned,
+            Self::OtherNode(_) | Self::NodeSelector(_) | Self::NodeAffinity => RefusalKind::NotWanted,
+            Self::Taint(_) => RefusalKind::Taint,
+            Self::Port(_) => RefusalKind::Port,
+            Self::Lacking { .. } => RefusalKind::Lacking,
+            Self::ClaimElsewhere(_) => RefusalKind::ClaimElsewhere,
+            Self::Devices(_) => RefusalKind::Devices,
         }
     }
 }

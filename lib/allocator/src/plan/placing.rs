@@ -264,6 +264,7 @@ impl<'k, 'a> Placing<'k, 'a> {
         refused.sort_by(|one, other| (other.1.len(), &one.0).cmp(&(one.1.len(), &other.0)));
         let refusal = |(reason, nodes): (Reason, Vec<usize>)| NodeRefusal {
             reason: reason.to_string(),
+            kind: reason.kind(),
             nodes: nodes.into_iter().map(name).collect(),
         };
         let mut plan = candidate.plan;
