@@ -1,7 +1,11 @@
 //! The command line: arguments in, exit codes out.
 
+mod error;
+mod kubectl;
+mod questions;
+
 use std::{
-    io::{self, Write},
+    io::Write,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -11,20 +15,18 @@ use hostler_cli::{
     completions::{Completions, CompletionsArgs},
     config::ConfigCommand,
     exit::{CliOutcome, EXIT_CODES},
-    man::{ManArgs, ManError, ManPages, config_page},
+    man::{ManArgs, ManPages, config_page},
     program::CommandLine,
 };
 use hostler_process::config::ConfigErrors;
 
+use self::{error::CommandError, questions::QuestionCommand};
 use crate::{
-    availability::{self, AvailabilityArgs, AvailabilityError},
     config::{ControllerConfig, DEFAULT_FILE},
-    explain::{self, ExplainArgs, ExplainError},
-    held::{self, HoldsArgs, HoldsError},
-    plan::{self, PlanArgs, PlanError},
-    ready::{self, ReadyError},
-    run::{self, RunError},
+    ready, run,
 };
+
+pub(crate) use self::kubectl::program;
 
 /// The program as completion scripts know it.
 const COMPLETIONS: Completions = Completions { program: "hostler-controller", variable: "HOSTLER_CONTROLLER_COMPLETE" };
@@ -55,10 +57,8 @@ enum ControllerCommand {
         #[command(subcommand)]
         command: ConfigCommand<ConfigArgs>,
     },
-    Plan(PlanArgs),
-    Availability(AvailabilityArgs),
-    Explain(ExplainArgs),
-    Holds(HoldsArgs),
+    #[command(flatten)]
+    Question(QuestionCommand),
     /// Check whether the running controller is ready, over the probe_socket of its configuration
     Ready(ReadyArgs),
     /// Write a completion script for a shell to standard output
@@ -83,81 +83,12 @@ struct ConfigArgs {
     config: Option<PathBuf>,
 }
 
-/// Why a command could not do its work.
-#[derive(Debug, thiserror::Error)]
-enum CommandError {
-    #[error(transparent)]
-    Config(#[from] ConfigErrors),
-    #[error("failed to write the answer")]
-    Output(#[from] io::Error),
-    #[error(transparent)]
-    Input(BoxedError),
-    #[error(transparent)]
-    NoAnswer(BoxedError),
-    #[error(transparent)]
-    Run(#[from] RunError),
-    #[error(transparent)]
-    Ready(#[from] ReadyError),
-    #[error(transparent)]
-    Man(#[from] ManError),
-}
-
-/// Errors of questions are long: on the heap they take no room in every other answer.
-type BoxedError = Box<dyn std::error::Error + Send + Sync>;
-
-impl CommandError {
-    fn outcome(&self) -> CliOutcome {
-        match self {
-            Self::Config(_) => CliOutcome::WrongConfig,
-            Self::Output(error) => CliOutcome::of_output(error),
-            Self::Input(_) => CliOutcome::WrongInput,
-            Self::NoAnswer(_) => CliOutcome::NoAnswer,
-            Self::Run(_) | Self::Ready(_) | Self::Man(_) => CliOutcome::Failed,
-        }
-    }
-}
-
-impl From<PlanError> for CommandError {
-    fn from(error: PlanError) -> Self {
-        match error {
-            PlanError::Output(error) => Self::Output(error),
-            PlanError::Input(_) => Self::Input(error.into()),
-            other => Self::NoAnswer(other.into()),
-        }
-    }
-}
-
-impl From<AvailabilityError> for CommandError {
-    fn from(error: AvailabilityError) -> Self {
-        match error {
-            AvailabilityError::Output(error) => Self::Output(error),
-            AvailabilityError::Input(_) => Self::Input(error.into()),
-            other => Self::NoAnswer(other.into()),
-        }
-    }
-}
-
-impl From<HoldsError> for CommandError {
-    fn from(error: HoldsError) -> Self {
-        match error {
-            HoldsError::Output(error) => Self::Output(error),
-            other => Self::NoAnswer(other.into()),
-        }
-    }
-}
-
-impl From<ExplainError> for CommandError {
-    fn from(error: ExplainError) -> Self {
-        match error {
-            ExplainError::Output(error) => Self::Output(error),
-            ExplainError::Config(errors) => Self::Config(errors),
-            other => Self::NoAnswer(other.into()),
-        }
-    }
-}
-
-/// Reads the arguments of the process, does what they ask for and returns the exit code.
+/// Reads the arguments of the process, does what they ask for and returns the exit code. The name by which the program
+/// is called decides which commands there are.
 pub(crate) fn main() -> ExitCode {
+    if let Some(code) = kubectl::main() {
+        return code;
+    }
     let program = CommandLine {
         completions: COMPLETIONS,
         writes_bytes: |args: &ControllerArgs| matches!(args.command, ControllerCommand::Completions(_)),
@@ -171,10 +102,7 @@ fn dispatch(command: ControllerCommand, out: &mut dyn Write) -> Result<CliOutcom
     match command {
         ControllerCommand::Run(args) => run::run(&args.read()?)?,
         ControllerCommand::Config { command } => config(&command, out)?,
-        ControllerCommand::Plan(args) => return Ok(plan::run(&args, out)?),
-        ControllerCommand::Availability(args) => availability::run(&args, out)?,
-        ControllerCommand::Explain(args) => explain::run(&args, out)?,
-        ControllerCommand::Holds(args) => held::run(&args, out)?,
+        ControllerCommand::Question(question) => return question.answer(out),
         ControllerCommand::Ready(args) => return ready(&args, out),
         ControllerCommand::Completions(args) => COMPLETIONS.write(&args, out)?,
         ControllerCommand::Man(args) => man(&args, out)?,

@@ -1,12 +1,17 @@
 //! The cluster that a command asks, found as kubectl finds it.
 
+mod exec;
+mod namespace;
+
 use std::{
     env,
     ffi::OsStr,
     path::{Path, PathBuf},
 };
 
-use hostler_cluster::{ApiClient, ApiPatience, ConnectError, CredentialsSource};
+use hostler_cluster::{ActedUser, ApiClient, ApiPatience, ConnectError, CredentialsSource};
+
+pub(crate) use self::namespace::NamespaceArgs;
 
 /// The cluster that is asked.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -18,6 +23,12 @@ pub(crate) struct ClusterArgs {
     /// Context of the kubeconfig [default: its current one]
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
+    /// User to act as, which the API server must allow
+    #[arg(long = "as", value_name = "USER")]
+    acts_as: Option<String>,
+    /// Group to act as, together with --as; may be repeated
+    #[arg(long = "as-group", value_name = "GROUP", requires = "acts_as")]
+    groups: Vec<String>,
 }
 
 impl ClusterArgs {
@@ -28,15 +39,18 @@ impl ClusterArgs {
 
     /// Makes a client for commands: it reads whole clusters.
     pub(crate) fn client(&self) -> Result<ApiClient, ConnectError> {
+        ApiClient::with_patience(self.source(), ApiPatience::BULK)
+    }
+
+    fn source(&self) -> CredentialsSource {
         let home = env::var_os("HOME").map(PathBuf::from);
-        let source = CredentialsSource {
-            kubeconfig: self
-                .kubeconfig
-                .clone()
-                .or_else(|| usual(env::var_os("KUBECONFIG").as_deref(), home.as_deref())),
+        let usual = || usual(env::var_os("KUBECONFIG").as_deref(), home.as_deref());
+        CredentialsSource {
+            kubeconfig: self.kubeconfig.clone().or_else(usual),
             context: self.context.clone(),
-        };
-        ApiClient::with_patience(source, ApiPatience::BULK)
+            exec: Some(exec::run),
+            acts_as: self.acts_as.clone().map(|name| ActedUser { name, groups: self.groups.clone() }),
+        }
     }
 }
 

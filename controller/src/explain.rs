@@ -11,14 +11,17 @@ use std::{
 };
 
 use hostler_api::{Chain, ObjectKey};
+use hostler_cli::output::DocumentFormat;
+use hostler_cluster::ConnectError;
 use hostler_process::config::ConfigErrors;
 use tokio::runtime;
 
 use self::{provreq::RequestWorld, reservation::ReservationWorld};
 use crate::{
-    cluster_args::ClusterArgs,
+    cluster_args::{ClusterArgs, NamespaceArgs},
     config::ControllerConfig,
     plan::{ClusterReadError, InputText, LiveCluster},
+    why::{self, WhyError},
 };
 
 /// Say why something is as it is, what it waits for, and who is in the way
@@ -35,6 +38,27 @@ enum ExplainedKind {
     Provreq(RequestArgs),
     /// A Reservation
     Reservation(ReservationArgs),
+    /// A pod: as why, with every claim, holder, node and Event
+    Pod(PodArgs),
+    /// A ResourceClaim: who uses it, its devices, or why it has none
+    #[command(visible_alias = "resourceclaim")]
+    Claim(ClaimArgs),
+}
+
+#[derive(clap::Args, Debug)]
+struct PodArgs {
+    /// Its name, or NAMESPACE/NAME
+    name: String,
+    #[command(flatten)]
+    place: NamespaceArgs,
+}
+
+#[derive(clap::Args, Debug)]
+struct ClaimArgs {
+    /// Its name, or NAMESPACE/NAME
+    name: String,
+    #[command(flatten)]
+    place: NamespaceArgs,
 }
 
 #[derive(clap::Args, Debug)]
@@ -47,13 +71,10 @@ struct ReservationArgs {
 
 #[derive(clap::Args, Debug)]
 struct RequestArgs {
-    /// Its name
+    /// Its name, or NAMESPACE/NAME
     name: String,
-    /// Its namespace
-    #[arg(short, long, default_value = "default")]
-    namespace: String,
     #[command(flatten)]
-    access: ClusterArgs,
+    place: NamespaceArgs,
     /// The controller's configuration file, where it has other names of classes than by itself
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -65,6 +86,12 @@ pub(crate) enum ExplainError {
     /// The runtime has no threads or no timers.
     #[error("failed to start the runtime")]
     Runtime(#[source] io::Error),
+    /// The namespace is not known.
+    #[error("failed to prepare for talking to the API server")]
+    Connect(#[source] ConnectError),
+    /// The pod or the claim cannot be explained.
+    #[error(transparent)]
+    Why(#[from] WhyError),
     /// The configuration cannot be read.
     #[error(transparent)]
     Config(#[from] ConfigErrors),
@@ -78,7 +105,7 @@ pub(crate) enum ExplainError {
     #[error("there is no ProvisioningRequest {0}; name the namespace with --namespace")]
     NoRequest(ObjectKey),
     /// There is no such object.
-    #[error("there is no Reservation {0}; hostler-controller holds lists those that there are")]
+    #[error("there is no Reservation {0}; the command holds lists those that there are")]
     NoReservation(String),
     /// The answer cannot be written.
     #[error("failed to write the answer")]
@@ -87,10 +114,12 @@ pub(crate) enum ExplainError {
 
 /// Answers on `out`.
 pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<(), ExplainError> {
-    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(ExplainError::Runtime)?;
+    let runtime = || runtime::Builder::new_current_thread().enable_all().build().map_err(ExplainError::Runtime);
     let words = match &args.what {
-        ExplainedKind::Provreq(args) => runtime.block_on(args.explained())?,
-        ExplainedKind::Reservation(args) => runtime.block_on(args.explained())?,
+        ExplainedKind::Provreq(args) => runtime()?.block_on(args.explained())?,
+        ExplainedKind::Reservation(args) => runtime()?.block_on(args.explained())?,
+        ExplainedKind::Pod(args) => return Ok(why::explain(&args.name, &args.place, DocumentFormat::Wide, out)?),
+        ExplainedKind::Claim(args) => return Ok(why::explain_claim(&args.name, &args.place, out)?),
     };
     Ok(out.write_all(words.as_bytes())?)
 }
@@ -107,16 +136,16 @@ impl RequestArgs {
             Some(path) => ControllerConfig::read(path)?,
             None => ControllerConfig::default(),
         };
-        let world = self.read().await?;
-        let key = ObjectKey::new(&self.namespace, &self.name);
+        let key = self.place.key(&self.name).map_err(ExplainError::Connect)?;
+        let world = self.read(&key.namespace).await?;
         let words = provreq::explained(&key, &world, &config.provisioning.classes(), SystemTime::now());
         words.ok_or(ExplainError::NoRequest(key))
     }
 
-    async fn read(&self) -> Result<RequestWorld, ExplainError> {
-        let cluster = LiveCluster::connect(&self.access).await?;
+    async fn read(&self, namespace: &str) -> Result<RequestWorld, ExplainError> {
+        let cluster = LiveCluster::connect(&self.place.cluster).await?;
         let mut pages = Vec::new();
-        cluster.read_requests(&self.namespace, &mut |InputText { text, .. }| pages.push(text)).await?;
+        cluster.read_requests(namespace, &mut |InputText { text, .. }| pages.push(text)).await?;
         let mut world = RequestWorld::default();
         for page in pages {
             provreq::take(&page, &mut world).map_err(ExplainError::Object)?;

@@ -19,6 +19,7 @@ mod held;
 mod hold;
 mod model;
 mod model_owner;
+mod node;
 mod observe;
 mod observed;
 mod plan;
@@ -35,6 +36,7 @@ mod stock;
 mod testkit;
 mod view;
 mod webhook;
+mod why;
 
 use std::process::ExitCode;
 

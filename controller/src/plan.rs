@@ -37,11 +37,11 @@ use tokio::runtime;
 use self::{capture::NodeCapture, pods::AskedPods};
 
 pub(crate) use self::{
-    answer::PlanAnswer,
+    answer::{PlanAnswer, ReasonAnswer},
     cluster::{ClusterReadError, LiveCluster},
     manifests::{InputLayer, Manifests},
-    pods::asked_or_alone,
-    read::{InputProblem, InputText, for_each_text},
+    pods::{asked_or_alone, waiting_set},
+    read::{InputProblem, InputText, for_each_object, for_each_text},
     request::{PlanFile, PlanRequest},
 };
 

@@ -51,6 +51,8 @@ use crate::{
     provision::adapter::ProvisionStatus, view::ClusterView, webhook::WebhookFigures,
 };
 
+pub(crate) use self::machine::{DeviceAnswer, MachineAnswer, machine_of};
+
 /// The most connections at once. A page has a few; probes and scrapers have one for a moment.
 const CONNECTIONS: usize = 256;
 /// The longest age of a connection. An open page keeps one, and makes another when that ends.

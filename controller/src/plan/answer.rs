@@ -164,7 +164,7 @@ impl PodSetAnswer {
             wanted: set.wanted,
             placed: set.placed,
             nodes: set.placements.iter().map(place).collect(),
-            reasons: if set.placed < set.wanted { reasons(set) } else { Vec::new() },
+            reasons: if set.placed < set.wanted { ReasonAnswer::all_of(set) } else { Vec::new() },
             cut_short: set.cut_short,
             unsupported: set.unsupported.clone(),
             notes,
@@ -172,17 +172,18 @@ impl PodSetAnswer {
     }
 }
 
-/// Returns the reasons that keep the next pod of the set from every node.
-fn reasons(set: &SetPlan) -> Vec<ReasonAnswer> {
-    let whole =
-        set.problem.iter().map(|problem| ReasonAnswer { reason: problem.clone(), nodes: 0, examples: Vec::new() });
-    let refusals = set.refusals.iter().filter(|refusal| set.problem.as_ref() != Some(&refusal.reason));
-    let of_nodes = refusals.map(|refusal| ReasonAnswer {
-        reason: refusal.reason.clone(),
-        nodes: refusal.nodes.len(),
-        examples: refusal.nodes.iter().take(EXAMPLES).cloned().collect(),
-    });
-    whole.chain(of_nodes).collect()
+impl ReasonAnswer {
+    /// Returns the reasons that keep the next pod of the set from every node.
+    pub(crate) fn all_of(set: &SetPlan) -> Vec<Self> {
+        let whole = set.problem.iter().map(|problem| Self { reason: problem.clone(), nodes: 0, examples: Vec::new() });
+        let refusals = set.refusals.iter().filter(|refusal| set.problem.as_ref() != Some(&refusal.reason));
+        let of_nodes = refusals.map(|refusal| Self {
+            reason: refusal.reason.clone(),
+            nodes: refusal.nodes.len(),
+            examples: refusal.nodes.iter().take(EXAMPLES).cloned().collect(),
+        });
+        whole.chain(of_nodes).collect()
+    }
 }
 
 /// Counts the devices of each name, before and after.

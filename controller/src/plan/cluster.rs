@@ -95,6 +95,72 @@ impl LiveCluster {
         self.list_first(&ObservedKind::DeviceTaintRule.collections(Some(self.version)), each).await
     }
 
+    /// Gives every list that explains the pods of a namespace, or of all, to `each`; of pods and claims those of all
+    /// namespaces, which hold devices, where the user may read them. Returns the resources that the user may not read.
+    pub(crate) async fn read_for_pods(
+        &self,
+        namespace: Option<&str>,
+        each: &mut dyn FnMut(InputText),
+    ) -> Result<Vec<&'static str>, ClusterReadError> {
+        use ObservedKind as Kind;
+        let mut lacking = Vec::new();
+        let everywhere = [
+            Kind::Node,
+            Kind::DeviceClass,
+            Kind::ResourceSlice,
+            Kind::DeviceTaintRule,
+            Kind::NodeHardware,
+            Kind::Reservation,
+        ];
+        for kind in everywhere {
+            self.list_allowed(kind.plural(), &kind.collections(Some(self.version)), &mut lacking, each).await?;
+        }
+        let priorities = [Collection::custom("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses")];
+        self.list_allowed("priorityclasses", &priorities, &mut lacking, each).await?;
+        for kind in [Kind::Pod, Kind::ResourceClaim] {
+            let all = kind.collections(Some(self.version));
+            self.list_allowed(kind.plural(), &all, &mut lacking, each).await?;
+            if let Some(namespace) = namespace.filter(|_| lacking.contains(&kind.plural())) {
+                self.list_first(&of(all, Some(namespace)), each).await?;
+            }
+        }
+        for kind in [Kind::ResourceClaimTemplate, Kind::ProvisioningRequest] {
+            let all = of(kind.collections(Some(self.version)), namespace);
+            self.list_allowed(kind.plural(), &all, &mut lacking, each).await?;
+        }
+        let events = of(vec![Collection::core("Event", "events")], namespace);
+        self.list_allowed("events", &events, &mut lacking, each).await?;
+        Ok(lacking)
+    }
+
+    /// Gives the pods of a namespace, or of all, to `each`: of a cluster without an API of claims that is known here.
+    /// Returns its minor release.
+    pub(crate) async fn read_pods_alone(
+        access: &ClusterArgs,
+        namespace: Option<&str>,
+        each: &mut dyn FnMut(InputText),
+    ) -> Result<Option<u32>, ClusterReadError> {
+        let client = access.client().map_err(ClusterReadError::Connect)?;
+        let cluster = Self { client, version: ApiVersion::ALL[0] };
+        cluster.list_first(&of(vec![Collection::core("Pod", "pods")], namespace), each).await?;
+        Ok(cluster.minor_release().await.ok())
+    }
+
+    /// As [`list_first`](Self::list_first); what may not be read is added to `lacking`.
+    async fn list_allowed(
+        &self,
+        plural: &'static str,
+        alternatives: &[Collection],
+        lacking: &mut Vec<&'static str>,
+        each: &mut dyn FnMut(InputText),
+    ) -> Result<(), ClusterReadError> {
+        match self.list_first(alternatives, each).await {
+            Err(ClusterReadError::Forbidden { .. }) => lacking.push(plural),
+            done => done?,
+        }
+        Ok(())
+    }
+
     /// Gives every list about the state of ProvisioningRequests to `each`: all requests, pods and their templates of a
     /// namespace, and Reservations, where the kind is served and may be read.
     pub(crate) async fn read_requests(
@@ -181,5 +247,13 @@ impl LiveCluster {
             }
             _ => ClusterReadError::call(failure),
         })
+    }
+}
+
+/// Returns the collections of a namespace, or those of all.
+fn of(collections: Vec<Collection>, namespace: Option<&str>) -> Vec<Collection> {
+    match namespace {
+        Some(namespace) => collections.into_iter().map(|all| all.of(namespace)).collect(),
+        None => collections,
     }
 }

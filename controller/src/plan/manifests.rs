@@ -1,5 +1,7 @@
 //! All objects that were read, by kind and name.
 
+mod stock;
+
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     sync::Arc,

@@ -191,6 +191,12 @@ fn waiting(all: &Manifests, owners: &PodOwners<'_>) -> Vec<PodSet> {
     sets
 }
 
+/// Returns a pod that waits for a place as a set of its own.
+pub(crate) fn waiting_set(all: &Manifests, key: &ObjectKey) -> Option<PodSet> {
+    let pod = all.pods.get(key)?;
+    Some(pod_set(all, format!("Pod {}", key.name), &key.namespace, 1, with_given_claims(all, key, pod)))
+}
+
 fn waits(pod: &Pod) -> bool {
     let has_ended = matches!(&*pod.status.phase, "Succeeded" | "Failed");
     pod.node().is_none() && !has_ended && pod.metadata.deletion_timestamp.is_none()

@@ -23,74 +23,80 @@ use crate::{
 pub(crate) struct MachineAnswer {
     api_version: &'static str,
     kind: &'static str,
-    name: String,
+    pub(crate) name: String,
     /// True if the node exists.
-    is_there: bool,
+    pub(crate) is_there: bool,
     /// True if the node's kubelet says that it is ready.
-    is_ready: bool,
+    pub(crate) is_ready: bool,
     /// True if new pods can be scheduled to the node.
-    is_schedulable: bool,
+    pub(crate) is_schedulable: bool,
     /// Freshness of the report of the node's daemon, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    report: Option<ReportFreshness>,
+    pub(crate) report: Option<ReportFreshness>,
     /// Troubles that the node's daemon reports.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    troubles: Box<[Arc<str>]>,
+    pub(crate) troubles: Box<[Arc<str>]>,
     labels: BTreeMap<String, String>,
     /// True if the visitor may see the holders; if not, no holder is named anywhere.
     holders_shown: bool,
     /// Claims, by namespace and name. Devices refer to them by their index here.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    holders: Vec<HolderAnswer>,
+    pub(crate) holders: Vec<HolderAnswer>,
     /// True if the visitor may see for whom devices are held; if not, no Reservation is named.
     reservations_shown: bool,
     /// The Reservations that keep devices of the node, by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    reservations: Vec<KeptReservation>,
-    devices: Vec<DeviceAnswer>,
+    pub(crate) reservations: Vec<KeptReservation>,
+    pub(crate) devices: Vec<DeviceAnswer>,
 }
 
 /// A claim that has devices of the node.
 #[derive(Debug, Serialize)]
-struct HolderAnswer {
-    namespace: String,
-    name: String,
+pub(crate) struct HolderAnswer {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
     /// Pods that may use the claim.
-    pods: Vec<String>,
+    pub(crate) pods: Vec<String>,
 }
 
 /// A device.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct DeviceAnswer {
-    driver: Arc<str>,
-    pool: Arc<str>,
-    name: String,
+pub(crate) struct DeviceAnswer {
+    pub(crate) driver: Arc<str>,
+    pub(crate) pool: Arc<str>,
+    pub(crate) name: String,
     /// The NUMA node of the device, where the device has one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    numa_node: Option<u32>,
-    state: DeviceState,
+    pub(crate) numa_node: Option<u32>,
+    pub(crate) state: DeviceState,
     /// The classes that select the device.
-    classes: Arc<[Arc<str>]>,
+    pub(crate) classes: Arc<[Arc<str>]>,
     /// Amounts of each capacity that several claims can share.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     amounts: BTreeMap<Arc<str>, AmountCounts>,
     /// Claims that have the device or parts of it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    holds: Vec<DeviceHold>,
+    pub(crate) holds: Vec<DeviceHold>,
     /// The Reservation that the device is kept for, also while a claim has it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    kept_for: Option<String>,
+    pub(crate) kept_for: Option<String>,
 }
 
 /// The part of a device that a claim has.
 #[derive(Debug, Serialize)]
-struct DeviceHold {
+pub(crate) struct DeviceHold {
     /// Index of the claim among the holders.
-    holder: usize,
+    pub(crate) holder: usize,
     /// Amount of each capacity.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     amounts: BTreeMap<Arc<str>, String>,
+}
+
+/// Describes a node, for a user who has read the cluster with rights of the user's own; `None` where there is no such node.
+pub(crate) fn machine_of(view: &ClusterView, name: &str) -> Option<MachineAnswer> {
+    let all = Visitor { nodes: true, holders: true, fits: true, reservations: true, ..Visitor::default() };
+    machine(view, name, &all).ok()
 }
 
 /// Describes a node, as far as this visitor has the rights.

@@ -18,6 +18,7 @@ mod classic;
 mod cli;
 mod faults;
 mod holds;
+mod kubectl;
 mod page;
 mod plan;
 mod provisioning;

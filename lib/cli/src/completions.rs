@@ -9,7 +9,7 @@ use std::{
 };
 
 use clap::Command;
-use clap_complete::{CompleteEnv, Shell, env::Shells};
+use clap_complete::{CompleteEnv, Shell, engine::complete, env::Shells};
 
 /// A program that completes its own command line.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +59,21 @@ impl Completions {
             .try_complete(env::args_os(), folder.as_deref())
             .unwrap_or(true)
     }
+}
+
+/// The directive by which kubectl completes with nothing but the answer: not with names of files.
+const NO_FILES: &str = ":4";
+
+/// Completes a plugin's command line as kubectl asks for it: the last word is the one to complete. Each line is a word,
+/// with its explanation behind a tab; the last line is a directive.
+pub fn write_for_kubectl(mut command: Command, words: Vec<OsString>, out: &mut dyn Write) -> io::Result<()> {
+    let (at, folder) = (words.len(), env::current_dir().ok());
+    let line = std::iter::once(OsString::from(command.get_name())).chain(words).collect();
+    for word in complete(&mut command, line, at, folder.as_deref())? {
+        let help = word.get_help().map(|help| format!("\t{}", help.to_string().lines().next().unwrap_or_default()));
+        writeln!(out, "{}{}", word.get_value().to_string_lossy(), help.unwrap_or_default())?;
+    }
+    writeln!(out, "{NO_FILES}")
 }
 
 /// Zsh runs an installed script as a function when it is first needed, and expects an answer from it.

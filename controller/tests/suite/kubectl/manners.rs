@@ -1,0 +1,140 @@
+//! The plugin's own manners: its name, its commands, kubectl's flags, credentials and wrong uses.
+
+use std::{fs, os::unix::fs::PermissionsExt, process::Command};
+
+use hostler_testing::{apiserver::ApiServerRelease, skip::skipped};
+use serde_json::{Value, json};
+
+use super::{
+    link, plugin,
+    scene::{OPERATOR, PluginScene, given, pod, with_namespace},
+};
+
+#[test]
+fn the_plugin_has_its_own_name_and_the_commands_of_users_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    link(folder.path());
+    let said = |args: &[&str]| {
+        let output = plugin(folder.path(), args).output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(text).unwrap())
+    };
+    let (code, help) = said(&["--help"]);
+    assert_eq!(code, Some(0));
+    assert!(help.contains("Usage: kubectl hostler <COMMAND>"), "{help}");
+    for command in ["plan", "availability", "explain", "holds", "why", "node", "top"] {
+        assert!(help.contains(&format!("\n  {command} ")), "{command}: {help}");
+    }
+    for (args, expected) in [
+        (&["--version"][..], format!("kubectl hostler {}", env!("CARGO_PKG_VERSION"))),
+        (&["why", "--help"], "Usage: kubectl hostler why [OPTIONS] [POD]".to_owned()),
+        (&["run"], "unrecognized subcommand 'run'".to_owned()),
+        (&["config", "show"], "unrecognized subcommand 'config'".to_owned()),
+        (&["why", "-A", "train"], "cannot be used with".to_owned()),
+        (&["why", "-A", "-n", "ml"], "cannot be used with".to_owned()),
+        (&["holds", "--as-group", "g"], "--as <USER>".to_owned()),
+        (&["explain"], "Usage: kubectl hostler explain".to_owned()),
+        (&["node", "a", "b"], "unexpected argument 'b'".to_owned()),
+        (&["why", "-o", "xml"], "invalid value 'xml'".to_owned()),
+        (&["holds"], "kubectl hostler: failed to prepare for talking to the API server".to_owned()),
+    ] {
+        let (code, said) = said(args);
+        assert!(said.contains(&expected), "{args:?}: {said}");
+        assert_eq!(code, Some(if args[0].contains("--v") || args.contains(&"--help") { 0 } else { 2 }), "{args:?}");
+    }
+}
+
+#[test]
+fn kubectl_gets_completions_as_it_wants_them() {
+    let folder = tempfile::tempdir().unwrap();
+    link(folder.path());
+    let words = |args: &[&str]| {
+        let output = Command::new(folder.path().join("kubectl_complete-hostler")).args(args).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let said = words(&["av"]);
+    assert!(said.starts_with("availability\tSay how many devices") && said.ends_with("\n:4\n"), "{said}");
+    assert!(words(&["explain", ""]).contains("reservation\t"), "{}", words(&["explain", ""]));
+    assert!(words(&["why", "--name"]).starts_with("--namespace\t"), "{}", words(&["why", "--name"]));
+    assert_eq!(words(&["nonsense", "x", ""]).lines().last(), Some(":4"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kubectl_finds_the_plugin() {
+    let scene = PluginScene::new().await;
+    scene.put(given("train-gpu", "a", "train"));
+    scene.put(pod(json!({"nodeName": "n1"}), json!({"phase": "Running"})));
+    let config = with_namespace(&scene.kubeconfig(OPERATOR), "ml");
+    let path = format!("{}:{}", scene.folder.path().display(), std::env::var("PATH").unwrap());
+    let asked = |args: &[&str]| {
+        let mut command = Command::new("kubectl");
+        command.args(args).env("PATH", &path).env("KUBECONFIG", &config).env("HOME", scene.folder.path());
+        command.output().ok()
+    };
+    let Some(output) = asked(&["hostler", "why", "train"]) else { return skipped("there is no kubectl") };
+    let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert!(said.starts_with("Pod ml/train runs on node n1"), "{said}");
+    for args in [
+        &["hostler", "holds"][..],
+        &["hostler", "availability"],
+        &["hostler", "node"],
+        &["hostler", "plan", "--cluster"],
+    ] {
+        let output = asked(args).unwrap();
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let output = asked(&["hostler", "why", "absent"]).unwrap();
+    assert_eq!(output.status.code(), Some(2), "kubectl passes the exit code on");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("kubectl hostler: there is no Pod ml/absent"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn namespaces_are_those_of_the_option_the_context_or_default() {
+    let scene = PluginScene::new().await;
+    scene.put(pod(json!({"resourceClaims": []}), json!({})));
+    let at = |args: &'static [&'static str]| scene.ask(args);
+    assert!(at(&["why", "train"]).await.out.starts_with("Pod ml/train"));
+    assert!(at(&["why", "ml/train", "-n", "web"]).await.out.starts_with("Pod ml/train"));
+    let said = at(&["why", "train", "-n", "web"]).await;
+    assert!(said.err.contains("there is no Pod web/train; name the namespace with --namespace"), "{}", said.err);
+    assert!(at(&["why", "-n", "web"]).await.out.starts_with("No pod waits."));
+    assert!(at(&["why", "-A"]).await.out.starts_with("NAMESPACE  POD"));
+    let said = at(&["why", "trian"]).await;
+    assert!(said.err.contains("there is no Pod ml/trian; did you mean train?"), "{}", said.err);
+    let said = at(&["explain", "claim", "gpu"]).await;
+    assert_eq!((said.code, said.err.contains("there is no ResourceClaim ml/gpu")), (Some(2), true), "{}", said.err);
+    let said = at(&["explain", "reservation", "r"]).await;
+    assert!(said.err.contains("kubectl hostler: there is no Reservation r"), "{}", said.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_program_of_a_kubeconfig_gives_the_token() {
+    let scene = PluginScene::empty(ApiServerRelease::V1_36).await;
+    let path = scene.kubeconfig(OPERATOR);
+    let mut config: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let token = config["users"][0]["user"]["token"].as_str().unwrap().to_owned();
+    let login = scene.folder.path().join("login");
+    let answer =
+        json!({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": token}});
+    fs::write(&login, format!("#!/bin/sh\ncat <<E\n{answer}\nE\n")).unwrap();
+    fs::set_permissions(&login, fs::Permissions::from_mode(0o755)).unwrap();
+    config["users"][0]["user"] = json!({"exec": {
+        "apiVersion": "client.authentication.k8s.io/v1", "command": login, "args": null, "env": null,
+        "interactiveMode": "IfAvailable", "provideClusterInfo": false,
+    }});
+    let path = path.with_extension("exec");
+    let asked = |config: &Value| {
+        fs::write(&path, config.to_string()).unwrap();
+        let mut command = plugin(scene.folder.path(), &["holds"]);
+        command.env("KUBECONFIG", &path);
+        tokio::task::spawn_blocking(move || command.output().unwrap())
+    };
+    let output = asked(&config).await.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    config["users"][0]["user"]["exec"]["command"] = "/absent/login".into();
+    config["users"][0]["user"]["exec"]["installHint"] = "install the login program".into();
+    let output = asked(&config).await.unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("there is no /absent/login; install the login program"), "{said}");
+}
