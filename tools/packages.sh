@@ -28,6 +28,20 @@ SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 git diff --quiet HEAD || { revision=$revision-dirty; say "the tree has changes that are not committed"; }
 
+# A linker for old hosts: the folders of the old library go first, also for the code that starts a program.
+# The compiler brings a libgcc_s of its own, which may need a newer C library; the host's is loaded.
+linker() {
+    link=$PWD/target/packages/link
+    mkdir -p "$link"
+    "$tools-gcc" --sysroot="$sysroot" -O2 -fPIC -DOLDEST="\"$1\"" -c tools/packages/old-libc.c -o "$link/$tools.o"
+    cat >"$link/$tools" <<TEXT
+#!/bin/sh
+exec $tools-gcc --sysroot=$sysroot -B$sysroot/usr/lib/$tools -L$sysroot/usr/lib/$tools -L$sysroot/lib/$tools \\
+    -Wl,--allow-shlib-undefined $link/$tools.o "\$@"
+TEXT
+    chmod +x "$link/$tools"
+}
+
 build() {
     arch=$1
     triple=$2-unknown-linux-gnu
@@ -40,10 +54,11 @@ build() {
     sysroot=$(tools/debian.sh "$PWD/target/sysroot" bullseye "$arch" libc6 libc6-dev linux-libc-dev libgcc-s1 libudev1 libudev-dev)
     name=$(echo "$triple" | tr a-z- A-Z_)
     variable=$(echo "$triple" | tr - _)
-    # The compiler brings a libgcc_s of its own, which may need a newer C library; the host's is loaded.
-    env "CARGO_TARGET_${name}_LINKER=$tools-gcc" \
-        "CARGO_TARGET_${name}_RUSTFLAGS=-Clink-arg=--sysroot=$sysroot -Clink-arg=-Wl,--allow-shlib-undefined --remap-path-prefix=$PWD=/hostler --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo" \
-        "CC_$variable=$tools-gcc" "CFLAGS_$variable=--sysroot=$sysroot -ffile-prefix-map=$PWD=/hostler -ffile-prefix-map=${CARGO_HOME:-$HOME/.cargo}=/cargo" \
+    linker "$3"
+    maps="--remap-path-prefix=$PWD=/hostler --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo"
+    env "CARGO_TARGET_${name}_LINKER=$link/$tools" "CARGO_TARGET_${name}_RUSTFLAGS=$maps" \
+        "CC_$variable=$tools-gcc" \
+        "CFLAGS_$variable=--sysroot=$sysroot $(echo "$maps" | sed 's/--remap-path-prefix/-ffile-prefix-map/g')" \
         PKG_CONFIG_ALLOW_CROSS=1 "PKG_CONFIG_SYSROOT_DIR=$sysroot" "PKG_CONFIG_LIBDIR=$sysroot/usr/lib/$tools/pkgconfig" \
         HOSTLER_OLD_LIBC=1 "HOSTLER_REVISION=$revision" "CARGO_TARGET_DIR=$PWD/target/packages/build" CARGO_INCREMENTAL=0 \
         "${CARGO:-cargo}" build --release --locked --target "$triple" --package hostler --package hostler-controller --bins
@@ -167,14 +182,15 @@ mkdir -p "$out"
 [ $# -gt 0 ] || set -- "$(dpkg --print-architecture)"
 for each; do
     case $each in
-    amd64) machine=x86_64 ;;
-    arm64) machine=aarch64 ;;
+    # The first version of the C library on the machine stands for all that it has always had.
+    amd64) machine=x86_64 oldest=2.2.5 ;;
+    arm64) machine=aarch64 oldest=2.17 ;;
     *)
         say "there are packages for amd64 and arm64, not for $each"
         exit 2
         ;;
     esac
-    build "$each" "$machine"
+    build "$each" "$machine" "$oldest"
     stage
     debs
     rpms "$machine"
