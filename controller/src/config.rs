@@ -199,7 +199,7 @@ impl ControllerConfig {
     }
 
     /// Reads and checks the text of a file; returns every mistake, in the order of the text.
-    fn parse(text: &str) -> Result<Self, Vec<ConfigMistake>> {
+    pub(crate) fn parse(text: &str) -> Result<Self, Vec<ConfigMistake>> {
         let (mut reader, mut root) = ConfigReader::new(text);
         let capabilities = reader.section("capabilities", &mut root);
         let lease = reader.section("lease", &mut root);
