@@ -12,7 +12,9 @@
     reason = "a demonstration runs programs, talks, and fails by panicking"
 )]
 
-use std::{fs, process::Command};
+mod say;
+
+use std::{fs, path::Path, process::Command};
 
 use hostler_proto::dra_v1::Device;
 use hostler_testing::{
@@ -22,6 +24,8 @@ use hostler_testing::{
     kubelet::{self, Kubelet, KubeletPlugin, KubeletRelease},
 };
 use serde_json::{Value, json};
+
+use say::step;
 
 const UID: &str = "5f0c1d3e-demo";
 const NAME: &str = "train";
@@ -74,7 +78,7 @@ async fn main() {
     println!("{}", String::from_utf8_lossy(&checked.stdout));
 
     step("A container that uses the claim");
-    let container = run_container(&host, &devices);
+    let container = run_container(&host.path("cdi").join(&file));
     println!("{container}\n");
 
     step("NodeUnprepareResources: the claim is taken back");
@@ -89,10 +93,6 @@ async fn main() {
     let ended = tokio::task::spawn_blocking(move || host.stop()).await.unwrap();
     assert!(ended.success(), "the daemon ends well");
     println!("demo: all steps passed; {container}");
-}
-
-fn step(title: &str) {
-    println!("== {title}");
 }
 
 /// Writes the manifest; what it asks for is what this machine has.
@@ -125,13 +125,12 @@ async fn prepare(plugin: &mut KubeletPlugin) -> Vec<Device> {
     answers[UID].clone().unwrap_or_else(|error| panic!("prepare failed: {error}"))
 }
 
-/// Runs a container with the claim's devices, and says what became of it.
-fn run_container(host: &Host, devices: &[Device]) -> String {
+/// Runs a container with all devices of the claim's file, and says what became of it.
+fn run_container(file: &Path) -> String {
     if !containers_work_here() {
         return "no container was run: that needs root and runc (see the line above)".to_owned();
     }
-    let ids: Vec<String> = devices.iter().flat_map(|device| device.cdi_device_ids.clone()).collect();
-    let said = Container::new().inject(&host.path("cdi"), &ids).run();
+    let said = Container::new().edit(|container| apply(file, container)).run();
     let variable = |name: &str| said.env.get(name).cloned().unwrap_or_default();
     println!("in the container, /proc/self/status says CPUs {}, memory nodes {}", said.cpus, said.mems);
     for name in ["HOSTLER_CPUS", "HOSTLER_MEMS", "DEMO_CARD"] {
@@ -140,4 +139,30 @@ fn run_container(host: &Host, devices: &[Device]) -> String {
     assert_eq!(said.cpus.to_string(), variable("HOSTLER_CPUS"), "the container runs on the claim's CPUs alone");
     assert_eq!(said.mems.to_string(), variable("HOSTLER_MEMS"), "the container uses the claim's memory node alone");
     format!("a real container ran on CPUs {} and memory nodes {} alone", said.cpus, said.mems)
+}
+
+/// Changes a container as a CDI file says. A runtime has a library for that, which the tests use; here the file has
+/// variables and hooks alone, and reading it takes less than compiling that.
+fn apply(file: &Path, container: &mut Value) {
+    let file: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+    let devices = file["devices"].as_array().unwrap().iter().map(|device| &device["containerEdits"]);
+    for edits in [&file["containerEdits"]].into_iter().chain(devices).filter_map(Value::as_object) {
+        for (kind, edits) in edits {
+            let edits = edits.as_array().unwrap().iter().cloned();
+            match kind.as_str() {
+                "env" => container["process"]["env"].as_array_mut().unwrap().extend(edits),
+                "hooks" => edits.for_each(|hook| add_hook(container, hook)),
+                other => panic!("{other} of a CDI file is not for this demonstration"),
+            }
+        }
+    }
+}
+
+fn add_hook(container: &mut Value, mut hook: Value) {
+    let moment = hook.as_object_mut().unwrap().remove("hookName").unwrap();
+    let hooks = &mut container["hooks"][moment.as_str().unwrap()];
+    match hooks.as_array_mut() {
+        Some(hooks) => hooks.push(hook),
+        None => *hooks = json!([hook]),
+    }
 }

@@ -36,6 +36,14 @@ const NO_SERVERS: &[&str] = &["tokio", "kube", "tonic"];
 
 /// The table of docs/architecture.md; a test keeps the two equal.
 const CRATES: &[CrateRule] = &[
+    // Demonstrations see the programs from outside, as tests do.
+    CrateRule {
+        name: "hostler-demo",
+        folder: "examples/",
+        ours: &["hostler-proto", "hostler-testing"],
+        never: &[],
+        only: &[],
+    },
     // A tested crate cannot lend its mistakes to its tests: the daemon and the backends are not imported. The allocator
     // is checked against upstream's answers, and schedules here.
     CrateRule {

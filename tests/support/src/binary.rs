@@ -47,16 +47,18 @@ pub fn tool(name: &str) -> Option<PathBuf> {
     folders.map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// Cargo puts tests and benches into `target/<profile>/deps`, examples into `target/<profile>/examples`, and the binary
-/// into `target/<profile>`.
+/// Cargo puts tests and benches into `target/<profile>/deps`, examples into `target/<profile>/examples`, and all
+/// binaries into `target/<profile>`.
 fn beside(program: &Path) -> PathBuf {
-    let profile = program.parent().and_then(Path::parent).expect("cargo's programs are two folders deep");
+    let folder = program.parent().expect("cargo's programs are in a folder");
+    let is_below = ["deps", "examples"].iter().any(|name| folder.ends_with(name));
+    let profile = folder.parent().filter(|_| is_below).unwrap_or(folder);
     profile.join("hostler")
 }
 
 #[test]
-fn the_binary_is_beside_the_folders_of_tests_and_examples() {
-    for program in ["/t/debug/deps/crash-0a1b", "/t/debug/examples/demo"] {
+fn the_binary_is_beside_demonstrations_and_the_folders_of_tests_and_examples() {
+    for program in ["/t/debug/deps/crash-0a1b", "/t/debug/examples/figures", "/t/debug/demo"] {
         assert_eq!(beside(Path::new(program)), Path::new("/t/debug/hostler"), "{program}");
     }
     assert_eq!(beside(Path::new("/t/release/deps/figures-0a1b")), Path::new("/t/release/hostler"));

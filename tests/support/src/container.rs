@@ -10,13 +10,13 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
+#[cfg(feature = "runtimes")]
 use container_device_interface::{cache::Cache, spec_dirs::with_spec_dirs};
 use hostler_linux::{
     IdSet, SysRoot,
     cgroup::{CgroupVersion, CpusetCgroup},
 };
-use oci_spec::runtime::Spec;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::skip::skipped;
 
@@ -136,7 +136,7 @@ pub struct Container {
     id: String,
     parent: ParentCgroup,
     /// The container's configuration, for edits before the start.
-    pub spec: Spec,
+    pub spec: Value,
     /// Programs, and their arguments, in whose midst `runc` is started.
     wrapper: Vec<String>,
 }
@@ -151,12 +151,14 @@ impl Container {
     }
 
     /// Gives the container CDI devices, as a runtime does: by their names, from the files in a folder.
+    #[cfg(feature = "runtimes")]
     pub fn inject(mut self, cdi: &Path, ids: &[String]) -> Self {
         self.try_inject(cdi, ids).unwrap();
         self
     }
 
     /// Does the same as [`inject`](Self::inject); fails with the reason if it cannot be done.
+    #[cfg(feature = "runtimes")]
     pub fn try_inject(&mut self, cdi: &Path, ids: &[String]) -> Result<(), String> {
         inject(&mut self.spec, cdi, ids)
     }
@@ -174,10 +176,8 @@ impl Container {
     }
 
     /// Changes the configuration as JSON.
-    pub fn edit(mut self, edit: impl FnOnce(&mut serde_json::Value)) -> Self {
-        let mut spec = serde_json::to_value(&self.spec).unwrap();
-        edit(&mut spec);
-        self.spec = serde_json::from_value(spec).unwrap();
+    pub fn edit(mut self, edit: impl FnOnce(&mut Value)) -> Self {
+        edit(&mut self.spec);
         self
     }
 
@@ -218,7 +218,7 @@ impl Container {
 
     fn runc_run(&self, stdin: Stdio) -> Command {
         fs::create_dir_all(self.dir.path().join("rootfs")).unwrap();
-        self.spec.save(self.dir.path().join("config.json")).unwrap();
+        fs::write(self.dir.path().join("config.json"), self.spec.to_string()).unwrap();
         let mut command = self.runc("run");
         command.arg("--bundle").arg(self.dir.path()).arg(&self.id).stdin(stdin);
         command
@@ -291,11 +291,15 @@ impl Drop for RunningContainer {
 ///
 /// # Errors
 /// When a device is not there.
-pub fn inject(spec: &mut Spec, cdi: &Path, ids: &[String]) -> Result<(), String> {
+#[cfg(feature = "runtimes")]
+pub fn inject(spec: &mut Value, cdi: &Path, ids: &[String]) -> Result<(), String> {
+    let mut container = serde_json::from_value(spec.clone()).map_err(|error| error.to_string())?;
     let mut cache = Cache::default();
     with_spec_dirs(&[cdi.to_str().unwrap()])(&mut cache);
     cache.refresh().map_err(|error| error.to_string())?;
-    cache.inject_devices(Some(spec), ids.to_owned()).map(drop).map_err(|error| error.to_string())
+    cache.inject_devices(Some(&mut container), ids.to_owned()).map_err(|error| error.to_string())?;
+    *spec = serde_json::to_value(container).map_err(|error| error.to_string())?;
+    Ok(())
 }
 
 fn texts(output: &Output) -> (String, String) {
@@ -337,7 +341,7 @@ fn program() -> [String; 3] {
 
 /// Returns the configuration that every runtime writes, with as few privileges as possible. Neither limits of the
 /// process nor its standing with the OOM killer are set: that would need one more privilege.
-fn spec(rootfs: &Path, cgroup: &str) -> Spec {
+fn spec(rootfs: &Path, cgroup: &str) -> Value {
     let mut mounts = vec![
         json!({"destination": "/proc", "type": "proc", "source": "proc", "options": ["nosuid", "noexec", "nodev"]}),
         json!({"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755"]}),
@@ -352,7 +356,7 @@ fn spec(rootfs: &Path, cgroup: &str) -> Spec {
         }
     }
     let namespaces = ["pid", "ipc", "uts", "mount", "cgroup"].map(|kind| json!({"type": kind}));
-    let spec = json!({
+    json!({
         "ociVersion": "1.0.2",
         "root": {"path": rootfs},
         "process": {
@@ -361,6 +365,5 @@ fn spec(rootfs: &Path, cgroup: &str) -> Spec {
         },
         "mounts": mounts,
         "linux": {"cgroupsPath": cgroup, "namespaces": namespaces},
-    });
-    serde_json::from_value(spec).unwrap()
+    })
 }

@@ -6,6 +6,7 @@
 //!                                  └── health ──► HealthReports
 //! ```
 
+#[cfg(all(feature = "cluster", feature = "runtimes"))]
 pub mod agent;
 pub mod classic;
 mod old_dial;

@@ -24,11 +24,15 @@
 #![allow(clippy::needless_pass_by_value, reason = "a test hands over what json!() has made")]
 #![allow(missing_debug_implementations, reason = "servers, processes and containers are held, never printed")]
 
+#[cfg(feature = "cluster")]
 pub mod apiserver;
 pub mod binary;
+#[cfg(feature = "cluster")]
 pub mod browser;
+#[cfg(feature = "cluster")]
 pub mod cluster;
 pub mod container;
+#[cfg(feature = "cluster")]
 pub mod control_plane;
 pub mod controller;
 pub mod cri;
@@ -36,10 +40,14 @@ pub mod host;
 pub mod http2;
 pub mod kubelet;
 pub mod node;
+#[cfg(feature = "runtimes")]
 pub mod nri;
 pub mod pod_resources;
+#[cfg(feature = "cluster")]
 pub mod provisioning;
+#[cfg(feature = "cluster")]
 pub mod real_node;
+#[cfg(all(feature = "cluster", feature = "runtimes"))]
 pub mod scenario;
 pub mod scraper;
 pub mod skip;

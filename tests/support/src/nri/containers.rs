@@ -6,7 +6,6 @@ use hostler_proto::nri::{
     CdiDevice, Container, ContainerState, Hook, Hooks, LinuxContainer, LinuxCpu, LinuxPodSandbox, LinuxResources,
     PodSandbox,
 };
-use oci_spec::runtime::Spec;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -22,7 +21,7 @@ pub struct ContainerSpec {
     /// The container's name within the pod.
     pub name: String,
     /// The container's OCI specification.
-    pub spec: Spec,
+    pub spec: Value,
     /// CDI devices that the kubelet named.
     pub devices: Vec<String>,
     /// The container's cgroup, as runtimes write it.
@@ -41,7 +40,7 @@ impl ContainerSpec {
             namespace: "default".into(),
             pod: pod.into(),
             name: name.into(),
-            spec: serde_json::from_value(spec).unwrap(),
+            spec,
             devices: Vec::new(),
             cgroups_path: format!("/kubepods/pod{pod}/{name}"),
         }
@@ -56,9 +55,7 @@ impl ContainerSpec {
 
     /// Changes its specification as JSON.
     pub fn edit(mut self, edit: impl FnOnce(&mut Value)) -> Self {
-        let mut spec = serde_json::to_value(&self.spec).unwrap();
-        edit(&mut spec);
-        self.spec = serde_json::from_value(spec).unwrap();
+        edit(&mut self.spec);
         self
     }
 
@@ -178,9 +175,8 @@ pub(super) fn merged(resources: &LinuxResources, update: &LinuxResources) -> Lin
     LinuxResources { cpu: Some(cpu), memory: update.memory.or(resources.memory), ..resources.clone() }
 }
 
-fn resources_of(spec: &Spec) -> LinuxResources {
-    let value = serde_json::to_value(spec).unwrap();
-    let cpu = &value["linux"]["resources"]["cpu"];
+fn resources_of(spec: &Value) -> LinuxResources {
+    let cpu = &spec["linux"]["resources"]["cpu"];
     let text = |name: &str| cpu[name].as_str().unwrap_or_default().to_owned();
     let shares = cpu["shares"].as_u64().map(|value| hostler_proto::nri::OptionalUInt64 { value });
     let cpu = LinuxCpu { cpus: text("cpus"), mems: text("mems"), shares, ..LinuxCpu::default() };
