@@ -30,7 +30,7 @@ FIGURES := $(TARGET_DIR)/figures
 # Seconds that `make fuzz` gives each target.
 FUZZ_SECONDS ?= 60
 
-.PHONY: help build demo test test-machine test-power machine-shell lint unit-check bench fuzz docs install uninstall packages image test-packages clean
+.PHONY: help build demo demo-cluster test test-machine test-power machine-shell lint unit-check bench fuzz docs install uninstall packages image test-packages clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | column -t -s '|' 2>/dev/null \
@@ -42,8 +42,14 @@ build: ## Build the optimised binaries
 
 demo: ## Install what is missing, build, and show a claim's whole life on this machine
 	@tools/deps.sh test
-	$(CARGO) build --locked --package hostler --package hostler-demo --bin hostler --bin demo
+	$(CARGO) build --locked --package hostler --package hostler-demo --no-default-features --bin hostler --bin demo
 	$(TARGET_DIR)/debug/demo
+
+demo-cluster: ## Show on this machine how a cluster keeps devices for a job, then its page until Ctrl-C (ONCE=1: ends by itself)
+	@tools/deps.sh build
+	$(CARGO) build --locked --package hostler --package hostler-controller --package hostler-demo \
+		--bin hostler --bin hostler-controller --bin demo-cluster
+	$(TARGET_DIR)/debug/demo-cluster $(if $(ONCE),--once)
 
 # More than a third of the time of tests is waiting for something to happen: twice as many threads as there are processors.
 TEST_THREADS ?= $(shell echo $$(($$(nproc) * 2)))

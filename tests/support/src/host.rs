@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use hostler_linux::archive::UnpackedCapture;
 use nix::{sys::signal::Signal, unistd::Pid};
 
 use crate::binary::binary;
@@ -57,6 +58,8 @@ enum HostHardware {
     Bare,
     /// Files of the test, with the fake backend and CPUs.
     MadeUp,
+    /// A machine that was captured, with all backends.
+    Captured,
 }
 
 /// Membership of the daemon of a [`Host`] in a cluster.
@@ -85,6 +88,8 @@ pub struct Host {
     cluster: Option<ClusterMembership>,
     /// The most descriptors that a daemon may have.
     descriptors: Option<u32>,
+    /// The machine's files, where it was captured.
+    capture: Option<UnpackedCapture>,
 }
 
 impl Host {
@@ -123,11 +128,29 @@ impl Host {
         Self::make(HostHardware::Real, "", extra, Some(cluster))
     }
 
+    /// A captured machine as a node of a cluster, with the scripted devices beside its own.
+    pub fn captured(archive: &Path, script: &str, cluster: ClusterMembership) -> Self {
+        let capture = UnpackedCapture::open(archive).unwrap();
+        let mut host = Self::make(HostHardware::Captured, script, "", Some(cluster));
+        host.capture = Some(capture);
+        host.boot("00000000-0000-4000-8000-000000000001");
+        host.configure("");
+        host
+    }
+
     fn make(machine: HostHardware, script: &str, extra: &str, cluster: Option<ClusterMembership>) -> Self {
         // Short, since sockets are below it: their paths hold 107 bytes.
         let root = tempfile::Builder::new().prefix("h").tempdir_in("/tmp").unwrap();
-        let host =
-            Self { root, machine, daemon: None, env: Vec::new(), extra: extra.to_owned(), cluster, descriptors: None };
+        let host = Self {
+            root,
+            machine,
+            daemon: None,
+            env: Vec::new(),
+            extra: extra.to_owned(),
+            cluster,
+            descriptors: None,
+            capture: None,
+        };
         host.script(script);
         host.boot("00000000-0000-4000-8000-000000000001");
         // A kubelet works here: every kubelet makes this folder.
@@ -139,12 +162,12 @@ impl Host {
     fn config(&self) -> String {
         let root = self.root.path().display();
         let off: &[&str] = match self.machine {
-            HostHardware::Real => &[],
+            HostHardware::Real | HostHardware::Captured => &[],
             HostHardware::Bare => &["cpu", "memory", "fpga", "cxl"],
             HostHardware::MadeUp => &["memory", "fpga", "cxl"],
         };
         let real = self.machine == HostHardware::Real;
-        let machine = if real { String::new() } else { format!("root = \"{root}/machine\"\n") };
+        let machine = if real { String::new() } else { format!("root = {:?}\n", self.machine_root()) };
         let backends: String = off.iter().map(|name| format!("[backends.{name}]\nenabled = false\n")).collect();
         let cluster = self.cluster.as_ref().map_or_else(
             || format!("manifests = \"{root}/manifests\"\n"),
@@ -162,6 +185,11 @@ impl Host {
             kubelet = self.kubelet_root().display(),
             extra = self.extra,
         )
+    }
+
+    /// The folder whose files describe the machine, where it is not the real one.
+    fn machine_root(&self) -> PathBuf {
+        self.capture.as_ref().map_or_else(|| self.path("machine"), |capture| capture.root().path(""))
     }
 
     /// Name of the driver.
@@ -210,9 +238,9 @@ impl Host {
         fs::rename(self.path("fake.toml.new"), self.path("fake.toml")).unwrap();
     }
 
-    /// Gives a bare machine another boot id.
+    /// Gives a machine that is not the real one another boot id.
     pub fn boot(&self, id: &str) {
-        let folder = self.path("machine/proc/sys/kernel/random");
+        let folder = self.machine_root().join("proc/sys/kernel/random");
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("boot_id"), format!("{id}\n")).unwrap();
     }
