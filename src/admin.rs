@@ -15,7 +15,6 @@ mod nri;
 mod orders;
 mod pod_usage;
 mod pods;
-mod process;
 mod scrape;
 mod serve;
 mod topology;
@@ -32,10 +31,7 @@ use axum::{
     Json, Router,
     body::to_bytes,
     extract::{Request, State},
-    http::{
-        HeaderMap, StatusCode,
-        header::{ACCEPT, CONTENT_TYPE},
-    },
+    http::{HeaderMap, StatusCode, header::CONTENT_TYPE},
     middleware::{Next, from_fn},
     response::{IntoResponse, Response},
     routing::{delete, get, post, put},
@@ -45,18 +41,14 @@ use tokio::{sync::watch, time::timeout};
 pub use changes::ChangeWatchers;
 pub use failures::RecentFailures;
 pub use metrics::{MetricsSnapshot, render as render_metrics};
-pub use process::ProcessFigures;
 pub use scrape::{ScrapeParts, serve_scrapes};
 pub use serve::{ServeError, serve_admin, serve_metrics, serve_probes};
 pub use usage::MachineReader;
 
 use hostler_api::{BackendName, Chain, ClaimState};
-use hostler_process::FigureFormat;
+use hostler_process::{ProcessFigures, figures_response};
 
-use self::{
-    process::resident_bytes,
-    types::{AdminBackend, AdminClaimCounts, AdminError, AdminKubelet, AdminPublication, AdminStatus},
-};
+use self::types::{AdminBackend, AdminClaimCounts, AdminError, AdminKubelet, AdminPublication, AdminStatus};
 use crate::{
     audit::AuditReader,
     claims::ClaimsHandle,
@@ -302,7 +294,7 @@ impl AdminService {
             mode: if parts.manifests.is_some() { "standalone" } else { "kubernetes" }.to_owned(),
             uptime_seconds: parts.started.elapsed().as_secs(),
             boot_id: parts.boot_id.clone(),
-            rss_bytes: resident_bytes(),
+            rss_bytes: ProcessFigures::now().resident_bytes,
             not_ready: self.not_ready(),
             kubelet: parts.kubelet.as_ref().map(kubelet_status),
             nri: nri::status(&parts.nri),
@@ -433,9 +425,8 @@ async fn metrics(State(stage): State<DaemonStage>, headers: HeaderMap) -> Result
     let now =
         MetricsSnapshot { inventory: &inventory, claims: &claims, nri: &nri, ready, process: ProcessFigures::now() };
     let failed = |error| AdminFailure::new(StatusCode::INTERNAL_SERVER_ERROR, &error);
-    let format = FigureFormat::asked(headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()));
-    let figures = render_metrics(&admin.0.metrics, &now, format).map_err(failed)?;
-    Ok(([(CONTENT_TYPE, format.content_type())], figures).into_response())
+    let figures = render_metrics(&admin.0.metrics, &now).map_err(failed)?;
+    Ok(figures_response(&headers, figures))
 }
 
 /// Time for the owner of the claims to answer. It takes microseconds, whatever hardware and API server do.

@@ -293,21 +293,25 @@ impl Metrics {
 
     /// Registers every counter.
     pub fn register(&self, registry: &mut Registry) {
-        registry.register("claim_operations", "Answers to calls for claims, by outcome", self.operations.clone());
-        registry.register("claim_failures", "Calls for claims that failed, by why", self.failures.clone());
+        registry.register(
+            "claim_operations",
+            "Answers to Prepare and Unprepare, one for each claim; a refusal is one too",
+            self.operations.clone(),
+        );
+        registry.register("claim_failures", "Answers that were failures, by reason", self.failures.clone());
         registry.register_with_unit(
             "claim_operation",
-            "Time that work on a claim took",
+            "Time that work on a claim took; a claim that is refused at once is no work",
             Unit::Seconds,
             self.durations.clone(),
         );
         for (name, help, counters) in [
-            ("slice_writes", "ResourceSlices written", &self.slice_writes),
-            ("api_retries", "Calls to the API server that were made again", &self.api_retries),
-            ("claim_reads", "Claims read from the API server, by when", &self.claim_reads),
-            ("recovered_claims", "Claims found at the start, by what was done with them", &self.recoveries),
-            ("released_claims", "Claims taken back without the kubelet", &self.releases),
-            ("events", "Events written about claims", &self.events),
+            ("slice_writes", "ResourceSlices created, updated and deleted", &self.slice_writes),
+            ("api_retries", "Calls to the API server that were made again, by their purpose", &self.api_retries),
+            ("claim_reads", "Claims read from the API server, by way of the read", &self.claim_reads),
+            ("recovered_claims", "Claims found at the start, by the action on them", &self.recoveries),
+            ("released_claims", "Claims taken back without the kubelet, by reason", &self.releases),
+            ("events", "Events written on claims, by their reason", &self.events),
         ] {
             registry.register(name, help, counters.clone());
         }
@@ -315,12 +319,12 @@ impl Metrics {
             ("node_hardware_writes", "Writes of the NodeHardware of this node", &self.node_hardware_writes),
             ("nri_reconnects", "Connections with the container runtime that ended", &self.nri.reconnects),
             ("nri_updates_failed", "Updates of containers that the runtime could not do", &self.nri.updates_failed),
-            ("nri_containers_refused", "Containers that were refused when they were to be made", &self.nri.refused),
+            ("nri_containers_refused", "Containers that were refused when the runtime made them", &self.nri.refused),
         ] {
             registry.register(name, help, counter.clone());
         }
         self.audit.register(registry);
-        let help = "Lines of the log that were dropped since nobody read it in time";
+        let help = "Lines of the log that were not read in time and are lost";
         registry.register("log_lines_dropped", help, self.log_lines_dropped.clone());
         self.pod_resources.register(registry);
     }

@@ -9,6 +9,7 @@ mod cli;
 mod cluster_args;
 mod conditions;
 mod config;
+mod daemons;
 mod decision_queue;
 mod direct;
 mod explain;

@@ -16,6 +16,7 @@ use hostler_api::{ObjectKey, resource::ResourceClaim, well_known::POD_CLAIM_NAME
 use hostler_reconcile::{ObjectStamp, Store};
 
 use crate::{
+    daemons::DaemonPods,
     observed::{ClusterEvent, KindStatus, ObservedKind, ObservedObject, ReservationMarks, SeenObject, marks},
     reports::NodeReports,
     requests::ProvisionObjects,
@@ -49,6 +50,7 @@ pub(crate) struct ClusterModel {
     reservations: Arc<BTreeMap<String, Arc<ReservationObject>>>,
     marks: Arc<ReservationMarks>,
     waiting_claims: Arc<BTreeSet<ObjectKey>>,
+    daemons: Arc<DaemonPods>,
     /// The snapshot that the last view was made of.
     planner: Arc<LazySnapshot>,
     kinds: BTreeMap<ObservedKind, KindState>,
@@ -133,6 +135,7 @@ impl ClusterModel {
             marks: self.marks.clone(),
             reservations: self.reservations.clone(),
             waiting_claims: self.waiting_claims.clone(),
+            daemons: self.daemons.clone(),
         }
     }
 
@@ -189,6 +192,7 @@ impl ClusterModel {
             ObservedObject::DeviceTaintRule(rule) => facts.add_rule(*rule),
             ObservedObject::Pod(pod) => {
                 facts.add_pod(&pod);
+                self.note_daemon(&key, DaemonPods::node_of(&pod));
                 if self.provisioning.concerns(&key, &pod) {
                     Arc::make_mut(&mut self.provisioning).see_pod(key, &pod);
                 }
@@ -223,6 +227,7 @@ impl ClusterModel {
                 ObservedKind::DeviceTaintRule => facts.remove_rule(&key.name),
                 ObservedKind::Pod => {
                     facts.remove_pod(key);
+                    self.note_daemon(key, None);
                     self.forget_for_requests(kind, key);
                 }
                 ObservedKind::NodeHardware => self.reports.forget(&key.name),
@@ -245,6 +250,13 @@ impl ClusterModel {
             } else {
                 waiting.remove(&key)
             };
+        }
+    }
+
+    /// Notes the node of a daemon's pod; an unchanged map is not copied.
+    fn note_daemon(&mut self, key: &ObjectKey, node: Option<&str>) {
+        if self.daemons.is_news(key, node) {
+            Arc::make_mut(&mut self.daemons).note(key, node);
         }
     }
 

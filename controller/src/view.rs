@@ -10,6 +10,7 @@ use hostler_api::{ObjectKey, hardware::DeviceState};
 use hostler_reconcile::Observed;
 
 use crate::{
+    daemons::DaemonPods,
     observed::{KindStatus, ObservedKind, ReservationMarks},
     requests::ProvisionObjects,
     reservation_object::ReservationObject,
@@ -37,6 +38,8 @@ pub(crate) struct ClusterView {
     pub(crate) reservations: Arc<BTreeMap<String, Arc<ReservationObject>>>,
     /// Claims that were made for pods from templates, and were given nothing yet.
     pub(crate) waiting_claims: Arc<BTreeSet<ObjectKey>>,
+    /// Pods of the daemon.
+    pub(crate) daemons: Arc<DaemonPods>,
 }
 
 /// A snapshot for the planner, which is made when it is first asked for.

@@ -2,17 +2,17 @@
 
 mod amounts;
 
-use std::{fmt, sync::atomic::AtomicU64, time::SystemTime};
+use std::{fmt, time::SystemTime};
 
 use hostler_api::{BackendName, ClaimState};
-use hostler_process::FigureFormat;
+use hostler_process::ProcessFigures;
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
-    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    metrics::{family::Family, gauge::Gauge},
     registry::Registry,
 };
 
-use super::{nri, process::ProcessFigures};
+use super::nri;
 use crate::{claims::ClaimTable, inventory::Inventory, metrics::Metrics, nri::NriStatus};
 
 /// The state from which gauges are taken.
@@ -30,11 +30,11 @@ pub struct MetricsSnapshot<'a> {
     pub process: ProcessFigures,
 }
 
-/// Renders all metrics in a format.
+/// Renders all metrics, in OpenMetrics.
 ///
 /// # Errors
 /// Never in practice: writing to a string cannot fail.
-pub fn render(counters: &Metrics, now: &MetricsSnapshot<'_>, format: FigureFormat) -> Result<String, fmt::Error> {
+pub fn render(counters: &Metrics, now: &MetricsSnapshot<'_>) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
     let ours = registry.sub_registry_with_prefix("hostler");
     counters.register(ours);
@@ -45,11 +45,11 @@ pub fn render(counters: &Metrics, now: &MetricsSnapshot<'_>, format: FigureForma
     }
     amounts::register(ours, now.inventory, now.claims);
     register_build(ours);
-    gauge(ours, "ready", "Whether the daemon serves all that it should", i64::from(now.ready));
-    register_process(registry.sub_registry_with_prefix("process"), now.process);
+    gauge(ours, "ready", "1 if /readyz says 200: the daemon serves all that it should", i64::from(now.ready));
+    now.process.register(&mut registry);
     let mut text = String::new();
     encode(&mut text, &registry)?;
-    Ok(format.written(text))
+    Ok(text)
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
@@ -109,8 +109,9 @@ fn register_devices(registry: &mut Registry, inventory: &Inventory) {
         let lasts = since.map_or(0, |since| SystemTime::now().duration_since(*since).unwrap_or_default().as_secs());
         unanswered.get_or_create(&labels).set(i64::try_from(lasts).unwrap_or(i64::MAX));
     }
-    registry.register("backend_unknown", "Whether nothing is known of a backend's devices since the start", unknown);
-    let help = "For how long a backend has not answered a scan, once nobody waits for it any more; else 0";
+    let help = "1 while no scan of a backend has succeeded since the start: nothing is known of its devices";
+    registry.register("backend_unknown", help, unknown);
+    let help = "Time for which a backend has not answered a scan, once callers do not wait for it any more; else 0";
     registry.register("backend_unanswered_seconds", help, unanswered);
     let drained = Family::<BackendLabels, Gauge>::default();
     for backend in inventory.pools.keys() {
@@ -119,9 +120,10 @@ fn register_devices(registry: &mut Registry, inventory: &Inventory) {
     for (backend, _) in inventory.drains.keys() {
         drained.get_or_create(&BackendLabels { backend: name(backend) }).inc();
     }
-    registry.register("devices_drained", "Devices that are taken out of service, there or not", drained);
+    registry.register("devices_drained", "Devices that are out of service, there or not", drained);
     registry.register("devices", "Devices by backend and health", devices);
-    registry.register("backend_stale", "Whether the last scan of a backend failed or has not answered", stale);
+    let help = "1 while the last scan of a backend failed or is late; its last known devices are shown";
+    registry.register("backend_stale", help, stale);
 }
 
 fn register_claims(registry: &mut Registry, table: &ClaimTable) {
@@ -130,32 +132,14 @@ fn register_claims(registry: &mut Registry, table: &ClaimTable) {
         let count = table.claims.values().filter(|view| view.state() == state).count();
         claims.get_or_create(&ClaimLabels { state: state.as_str() }).set(i64::try_from(count).unwrap_or(i64::MAX));
     }
-    registry.register("claims", "Claims by state", claims);
+    registry.register("claims", "Claims: prepared, preparing (or stuck), quarantined", claims);
 }
 
 fn register_build(registry: &mut Registry) {
     let build = Family::<BuildLabels, Gauge>::default();
     let labels = BuildLabels { version: env!("CARGO_PKG_VERSION"), revision: REVISION.unwrap_or("unknown") };
     build.get_or_create(&labels).set(1);
-    registry.register("build_info", "Which build this is; always 1", build);
-}
-
-/// Registers the process's gauges under the names that every other program has for them.
-fn register_process(registry: &mut Registry, process: ProcessFigures) {
-    let cpu = Counter::<f64, AtomicU64>::default();
-    cpu.inc_by(process.cpu_seconds);
-    registry.register("cpu_seconds", "Processor time, in the kernel and outside of it", cpu);
-    let started = Gauge::<f64, AtomicU64>::default();
-    started.set(process.started_seconds);
-    registry.register("start_time_seconds", "When the process started, since the epoch", started);
-    for (name, help, value) in [
-        ("resident_memory_bytes", "Memory of the process that is in RAM", process.resident_bytes),
-        ("virtual_memory_bytes", "Address space of the process", process.virtual_bytes),
-        ("open_fds", "Open file descriptors", process.open_fds),
-        ("max_fds", "How many file descriptors can be open", process.max_fds),
-    ] {
-        gauge(registry, name, help, i64::try_from(value).unwrap_or(i64::MAX));
-    }
+    registry.register("build_info", "Version and commit of this build; always 1", build);
 }
 
 #[cfg(test)]
@@ -196,7 +180,7 @@ mod tests {
         let process = ProcessFigures { resident_bytes: 7, cpu_seconds: 0.25, ..ProcessFigures::default() };
         let nri = NriStatus { containers: 5, ..NriStatus::default() };
         let now = MetricsSnapshot { inventory: &inventory, claims: &claims, nri: &nri, ready: true, process };
-        let text = render(&metrics, &now, FigureFormat::Text).unwrap();
+        let text = render(&metrics, &now).unwrap();
         for line in [
             "hostler_claim_operations_total{operation=\"Prepare\",outcome=\"ok\"} 1",
             "hostler_claim_operations_total{operation=\"Unprepare\",outcome=\"error\"} 0",

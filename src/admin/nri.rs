@@ -27,11 +27,11 @@ pub(super) fn gauges(status: &NriStatus) -> [(&'static str, &'static str, i64); 
     let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     let is_connected = matches!(status.link, NriLink::Connected { .. });
     [
-        ("nri_connected", "Whether the container runtime tells of its containers", i64::from(is_connected)),
+        ("nri_connected", "1 while the container runtime tells of its containers", i64::from(is_connected)),
         ("nri_containers", "Containers that the runtime has told of", count(status.containers)),
         (
             "nri_quarantined",
-            "Containers that are left as they are, since their specification and records do not agree",
+            "Containers that are left as they are: their specification and records do not agree",
             count(status.quarantined.len()),
         ),
     ]

@@ -31,17 +31,17 @@ impl AuditMetrics {
     }
 
     pub(super) fn register(&self, registry: &mut Registry) {
-        registry.register("audit_looks", "Looks at all containers with claims", self.looks.clone());
         registry.register(
-            "audit_containers",
-            "Containers with claims that run, as of the last look",
-            self.containers.clone(),
+            "audit_looks",
+            "Looks at whether containers are bound as their claims say",
+            self.looks.clone(),
         );
-        let help = "Containers that are not bound as their claims say, and are left so";
+        registry.register("audit_containers", "Containers with claims, as of the last look", self.containers.clone());
+        let help = "Containers that are not bound as their claims say and are left so";
         registry.register("audit_degraded_containers", help, self.degraded.clone());
-        let help = "Containers that were bound again as their claims say, by who is likely to have changed them";
+        let help = "Containers that were bound anew, by the likely cause of their change";
         registry.register("audit_repairs", help, self.repairs.clone());
-        let help = "Containers that could not be bound again, or were changed too often, by who is likely to have changed them";
+        let help = "Containers that could not be bound anew or were changed too often, by the likely cause";
         registry.register("audit_failures", help, self.failures.clone());
     }
 }

@@ -124,20 +124,20 @@ impl PodResourcesMetrics {
     pub(super) fn register(&self, registry: &mut Registry) {
         let help = "Calls of the PodResources API";
         registry.register("pod_resources_endpoint_requests", help, self.requests.clone());
-        for (name, call) in [
-            ("list", PodResourcesCall::List),
-            ("get", PodResourcesCall::Get),
-            ("get_allocatable", PodResourcesCall::GetAllocatable),
+        for (name, method, call) in [
+            ("list", "List", PodResourcesCall::List),
+            ("get", "Get", PodResourcesCall::Get),
+            ("get_allocatable", "GetAllocatableResources", PodResourcesCall::GetAllocatable),
         ] {
             let CallCounters { requests, errors } = self.of(call);
             let (asked, failed) =
                 (format!("pod_resources_endpoint_requests_{name}"), format!("pod_resources_endpoint_errors_{name}"));
-            registry.register(asked, "Calls of the PodResources API, of one kind", requests.clone());
-            registry.register(failed, "Calls of the PodResources API that failed, of one kind", errors.clone());
+            registry.register(asked, format!("Calls of {method} of the PodResources API"), requests.clone());
+            registry.register(failed, format!("Calls of {method} that got an error"), errors.clone());
         }
-        let help = "Calls of the PodResources API that came too soon after others";
+        let help = "Calls of the PodResources API that came too soon";
         registry.register("pod_resources_endpoint_throttled", help, self.throttled.clone());
-        let help = "Whether what is told of the kubelet's own pods is not its latest answer";
+        let help = "1 while what is told of the kubelet's own pods is not its latest answer";
         registry.register("pod_resources_kubelet_stale", help, self.kubelet_stale.clone());
     }
 }

@@ -3,17 +3,14 @@
 use axum::{
     Router,
     extract::State,
-    http::{
-        HeaderMap, StatusCode,
-        header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE},
-    },
+    http::{HeaderMap, StatusCode, header::WWW_AUTHENTICATE},
     response::{IntoResponse, Response},
     routing::get,
 };
 use hostler_cluster::{FigureReaders, ReaderVerdict};
-use hostler_process::FigureFormat;
+use hostler_process::figures_response;
 
-use super::{Audience, ServeState, access::bearer, metrics};
+use super::{Audience, ServeState, access::bearer, metrics::exposition};
 
 /// The route.
 pub(super) fn routes(state: ServeState, audience: Audience) -> Router {
@@ -26,7 +23,7 @@ pub(super) fn routes(state: ServeState, audience: Audience) -> Router {
 }
 
 async fn figures(State((state, _)): State<(ServeState, FigureReaders)>, headers: HeaderMap) -> Response {
-    exposition(&state, &headers)
+    figures_response(&headers, exposition(&state))
 }
 
 async fn reviewed(State((state, readers)): State<(ServeState, FigureReaders)>, headers: HeaderMap) -> Response {
@@ -34,17 +31,12 @@ async fn reviewed(State((state, readers)): State<(ServeState, FigureReaders)>, h
         return unauthorized("a token is needed: Authorization: Bearer TOKEN\n");
     };
     match readers.judge(token).await {
-        Ok(ReaderVerdict::Allowed) => exposition(&state, &headers),
+        Ok(ReaderVerdict::Allowed) => figures_response(&headers, exposition(&state)),
         Ok(ReaderVerdict::Forbidden) => (StatusCode::FORBIDDEN, "this token may not get /metrics\n").into_response(),
         Ok(ReaderVerdict::Unknown) => unauthorized("the API server does not know this token\n"),
         // The API server's answer is in the log, and not for strangers.
         Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "tokens cannot be reviewed now\n").into_response(),
     }
-}
-
-fn exposition(state: &ServeState, headers: &HeaderMap) -> Response {
-    let format = FigureFormat::asked(headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()));
-    ([(CONTENT_TYPE, format.content_type())], format.written(metrics::exposition(state))).into_response()
 }
 
 fn unauthorized(why: &'static str) -> Response {

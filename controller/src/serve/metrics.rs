@@ -1,133 +1,194 @@
 //! Figures for Prometheus, made of the view on request.
 
-use std::sync::atomic::Ordering;
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use hostler_api::hardware::DeviceState;
-use prometheus_client::{encoding::text::encode, metrics::family::Family, metrics::gauge::Gauge, registry::Registry};
+use hostler_process::ProcessFigures;
+use prometheus_client::{
+    encoding::text::encode,
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    registry::Registry,
+};
 
 use super::ServeState;
 use crate::{
     availability::class_figures, classic::adapter::ClassicStatus, hold::adapter::HoldStatus,
-    provision::adapter::ProvisionStatus, webhook::WebhookFigures,
+    provision::adapter::ProvisionStatus, view::ClusterView, webhook::WebhookFigures,
 };
 
-type ClassGauge = Family<Vec<(&'static str, String)>, Gauge>;
-type StateGauge = KindGauge;
-type WriteGauge = Family<[(&'static str, &'static str); 2], Gauge>;
-type KindGauge = Family<[(&'static str, &'static str); 1], Gauge>;
+type LabelledGauge<const LABELS: usize> = Family<[(&'static str, String); LABELS], Gauge>;
+type CallCounter<const LABELS: usize> = Family<[(&'static str, &'static str); LABELS], Counter<u64, AtomicU64>>;
+
+/// Nodes with series of their own among those that have never reported, the first by name: an alert names some, and a
+/// cluster without any daemon has no thousands of series.
+const MOST_UNREPORTED: usize = 50;
+/// Commit of the build, if the builder has named it.
+const REVISION: Option<&str> = option_env!("HOSTLER_REVISION");
 
 /// Writes all figures, in OpenMetrics.
 pub(super) fn exposition(state: &ServeState) -> String {
+    let mut registry = Registry::default();
+    let ours = registry.sub_registry_with_prefix("hostler_controller");
     let view = state.view_rx.borrow().clone();
-    let mut registry = Registry::with_prefix("hostler_controller");
-    let (objects, poisoned) = (KindGauge::default(), KindGauge::default());
-    for (kind, status) in &view.kinds {
-        let labels = [("kind", kind.plural())];
-        objects.get_or_create(&labels).set(i64::try_from(status.objects).unwrap_or(i64::MAX));
-        poisoned.get_or_create(&labels).set(i64::try_from(status.poisoned).unwrap_or(i64::MAX));
-    }
-    let devices = ClassGauge::default();
-    for class in class_figures(&view.stock) {
-        for state in DeviceState::ALL {
-            let labels = vec![("class", class.class.clone()), ("state", state.to_string())];
-            devices.get_or_create(&labels).set(i64::from(class.totals.in_state(state)));
-        }
-    }
-    let reports = StateGauge::default();
-    let counts = view.stock.reports;
-    for (state, nodes) in [("reporting", counts.reporting), ("stale", counts.stale), ("unknown", counts.unknown)] {
-        reports.get_or_create(&[("state", state)]).set(i64::from(nodes));
-    }
-    registry.register("devices", "Devices by class and state; one that several classes select is in each", devices);
-    registry.register("reporting_nodes", "Nodes that have reported, by how fresh that is", reports);
-    registry.register("objects", "Objects that are watched", objects);
-    registry.register("unreadable_objects", "Objects among them that cannot be understood", poisoned);
-    register_process(&mut registry, state);
-    register_classic(&mut registry, &state.classic_rx.borrow());
-    register_provisioning(&mut registry, &state.provision_rx.borrow());
-    register_holds(&mut registry, &state.holds_rx.borrow());
-    register_webhook(&mut registry, &state.webhook_figures);
+    register_devices(ours, &view);
+    register_kinds(ours, &view);
+    register_state(ours, state);
+    register_classic(ours, &state.classic_rx.borrow());
+    register_provisioning(ours, &state.provision_rx.borrow());
+    register_holds(ours, &state.holds_rx.borrow());
+    register_webhook(ours, &state.webhook_figures);
+    ProcessFigures::now().register(&mut registry);
     let mut text = String::new();
     // A string takes everything.
     let _ = encode(&mut text, &registry);
     text
 }
 
+fn number(count: impl TryInto<i64>) -> i64 {
+    count.try_into().unwrap_or(i64::MAX)
+}
+
+fn gauge(registry: &mut Registry, name: &str, help: &str, value: impl TryInto<i64>) {
+    let gauge = <Gauge>::default();
+    gauge.set(number(value));
+    registry.register(name, help, gauge);
+}
+
+/// Registers a gauge with one label.
+fn gauges<T: TryInto<i64>>(
+    registry: &mut Registry,
+    (name, help, label): (&str, &str, &'static str),
+    values: impl IntoIterator<Item = (impl ToString, T)>,
+) {
+    let family = LabelledGauge::<1>::default();
+    for (value, count) in values {
+        family.get_or_create(&[(label, value.to_string())]).set(number(count));
+    }
+    registry.register(name, help, family);
+}
+
+/// Registers devices, and the nodes whose daemons report them.
+fn register_devices(registry: &mut Registry, view: &ClusterView) {
+    let devices = LabelledGauge::<2>::default();
+    for class in class_figures(&view.stock) {
+        for state in DeviceState::ALL {
+            let labels = [("class", class.class.clone()), ("state", state.to_string())];
+            devices.get_or_create(&labels).set(number(class.totals.in_state(state)));
+        }
+    }
+    let help = "Devices by class and state; a device that several classes select is in each";
+    registry.register("devices", help, devices);
+    let counts = view.stock.reports;
+    gauges(
+        registry,
+        ("reporting_nodes", "Nodes that have reported, by age of their last report", "state"),
+        [("reporting", counts.reporting), ("stale", counts.stale), ("unknown", counts.unknown)],
+    );
+    let unreported = view.daemons.unreported(&view.stock);
+    gauges(
+        registry,
+        (
+            "unreported_node",
+            "1 for each node that a pod of the daemon is for and that has never reported, the first 50 by name",
+            "node",
+        ),
+        unreported.into_iter().take(MOST_UNREPORTED).map(|node| (node, 1)),
+    );
+}
+
+/// Registers what is known of each kind of objects.
+fn register_kinds(registry: &mut Registry, view: &ClusterView) {
+    let kinds = || view.kinds.iter().map(|(kind, status)| (kind.plural(), status));
+    gauges(
+        registry,
+        ("objects", "Objects that are watched", "kind"),
+        kinds().map(|(kind, status)| (kind, status.objects)),
+    );
+    gauges(
+        registry,
+        ("unreadable_objects", "Watched objects that cannot be understood and are left out", "kind"),
+        kinds().map(|(kind, status)| (kind, status.poisoned)),
+    );
+    let silent = kinds().map(|(kind, status)| (kind, status.silent.as_ref().map_or(0, |it| it.0.elapsed().as_secs())));
+    let help = "Time for which the API server has been silent about a kind; 0 while it is watched";
+    gauges(registry, ("silent_seconds", help, "kind"), silent);
+}
+
+/// Registers the controller's findings on itself.
+fn register_state(registry: &mut Registry, state: &ServeState) {
+    let conditions = LabelledGauge::<2>::default();
+    for finding in &**state.findings_rx.borrow() {
+        let labels = [("type", finding.kind.as_str().to_owned()), ("status", finding.status.as_str().to_owned())];
+        conditions.get_or_create(&labels).set(1);
+    }
+    registry.register("condition", "1 for the status that each condition has", conditions);
+    let is_leading = state.leadership_rx.borrow().is_ours(std::time::Instant::now());
+    gauge(registry, "leads", "1 if this controller writes; the sum over all should be 1", i64::from(is_leading));
+    let is_ready = state.not_ready().is_empty();
+    gauge(registry, "ready", "1 if /readyz says 200: everything that is needed is known", i64::from(is_ready));
+    let build = LabelledGauge::<2>::default();
+    let labels = [("version", env!("CARGO_PKG_VERSION")), ("revision", REVISION.unwrap_or("unknown"))];
+    build.get_or_create(&labels.map(|(label, value)| (label, value.to_owned()))).set(1);
+    registry.register("build_info", "Version and commit of this build; always 1", build);
+}
+
 /// Registers claims that wait and for what, where claims are allocated here; zeros elsewhere.
 fn register_classic(registry: &mut Registry, status: &ClassicStatus) {
-    let (claims, contexts, writes) = (KindGauge::default(), KindGauge::default(), WriteGauge::default());
-    let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-    for (state, count) in status.summary.claims.named() {
-        claims.get_or_create(&[("state", state)]).set(number(count));
-    }
-    for (whom, count) in status.summary.contexts.named() {
-        contexts.get_or_create(&[("waits_for", whom)]).set(number(count));
-    }
-    for ((what, outcome), count) in &status.writes {
-        let count = i64::try_from(*count).unwrap_or(i64::MAX);
-        writes.get_or_create(&[("what", *what), ("outcome", *outcome)]).set(count);
-    }
-    let queued = <Gauge>::default();
-    queued.set(number(status.queued));
-    registry.register("classic_claims", "Claims of classic DRA that are this driver's, by state", claims);
-    registry.register("classic_negotiations", "Pods that negotiate about a node, by whom they wait for", contexts);
-    registry.register("classic_writes", "Writes for classic DRA since this controller leads, by outcome", writes);
-    registry.register("classic_queued_calls", "Calls that wait until others were answered", queued);
+    gauges(
+        registry,
+        ("classic_claims", "Claims of this driver in clusters of 1.26 to 1.31, by state", "state"),
+        status.summary.claims.named(),
+    );
+    gauges(
+        registry,
+        ("classic_negotiations", "Pods that negotiate about a node, by the party that they wait for", "waits_for"),
+        status.summary.contexts.named(),
+    );
+    writes(registry, "classic_writes", "Writes for claims of 1.26 to 1.31 since this controller leads", &status.writes);
+    let help = "Calls for claims of 1.26 to 1.31 that wait until others are answered";
+    gauge(registry, "classic_queued_calls", help, status.queued);
 }
 
 /// Registers ProvisioningRequests, where they are answered here.
 fn register_provisioning(registry: &mut Registry, status: &ProvisionStatus) {
-    let (requests, checks) = (KindGauge::default(), <Gauge>::default());
-    for (state, count) in &status.requests {
-        requests.get_or_create(&[("state", *state)]).set(i64::try_from(*count).unwrap_or(i64::MAX));
-    }
-    checks.set(i64::try_from(status.checks).unwrap_or(i64::MAX));
-    registry.register("provisioning_requests", "ProvisioningRequests that are answered here, by state", requests);
-    registry.register("provisioning_checks", "Questions to the planner since this controller leads", checks);
+    gauges(
+        registry,
+        ("provisioning_requests", "ProvisioningRequests that this controller answers, by state", "state"),
+        status.requests.iter().map(|(state, count)| (*state, *count)),
+    );
+    let checks = Counter::<u64, AtomicU64>::default();
+    checks.inc_by(status.checks);
+    let help = "Questions to the planner for ProvisioningRequests since this controller leads";
+    registry.register("provisioning_checks", help, checks);
 }
 
 /// Registers Reservations, where this controller leads; nothing elsewhere.
 fn register_holds(registry: &mut Registry, status: &HoldStatus) {
-    let (reservations, writes) = (KindGauge::default(), WriteGauge::default());
-    for (phase, count) in &status.reservations {
-        reservations.get_or_create(&[("phase", *phase)]).set(i64::try_from(*count).unwrap_or(i64::MAX));
+    gauges(
+        registry,
+        ("reservations", "Reservations by phase, where this controller leads", "phase"),
+        status.reservations.iter().map(|(phase, count)| (*phase, *count)),
+    );
+    writes(registry, "reservation_writes", "Writes for Reservations since this controller leads", &status.writes);
+}
+
+fn writes(registry: &mut Registry, name: &str, help: &str, counts: &BTreeMap<(&'static str, &'static str), u64>) {
+    let family = CallCounter::<2>::default();
+    for ((what, outcome), count) in counts {
+        family.get_or_create(&[("what", *what), ("outcome", *outcome)]).inc_by(*count);
     }
-    for ((what, outcome), count) in &status.writes {
-        let count = i64::try_from(*count).unwrap_or(i64::MAX);
-        writes.get_or_create(&[("what", *what), ("outcome", *outcome)]).set(count);
-    }
-    registry.register("reservations", "Reservations, by phase", reservations);
-    registry.register("reservation_writes", "Writes for Reservations since this controller leads, by outcome", writes);
+    registry.register(name, help, family);
 }
 
 /// Registers answers of the webhook, where there is one; zeros elsewhere.
 fn register_webhook(registry: &mut Registry, figures: &WebhookFigures) {
-    let answers = KindGauge::default();
+    let answers = CallCounter::<1>::default();
     let WebhookFigures { led, untouched, unanswered } = figures;
     for (what, count) in [("led", led), ("untouched", untouched), ("unanswered", unanswered)] {
-        let count = i64::try_from(count.load(Ordering::Relaxed)).unwrap_or(i64::MAX);
-        answers.get_or_create(&[("what", what)]).set(count);
+        answers.get_or_create(&[("what", what)]).inc_by(count.load(Ordering::Relaxed));
     }
-    registry.register("webhook_answers", "Claims that the webhook was asked about, by what it answered", answers);
-}
-
-/// Registers the controller's findings on itself.
-fn register_process(registry: &mut Registry, state: &ServeState) {
-    let conditions = ClassGauge::default();
-    for finding in &**state.findings_rx.borrow() {
-        let labels = vec![("type", finding.kind.as_str().to_owned()), ("status", finding.status.as_str().to_owned())];
-        conditions.get_or_create(&labels).set(1);
-    }
-    let silent = KindGauge::default();
-    for (kind, status) in &state.view_rx.borrow().kinds {
-        let seconds = status.silent.as_ref().map_or(0, |(since, _)| since.elapsed().as_secs());
-        silent.get_or_create(&[("kind", kind.plural())]).set(i64::try_from(seconds).unwrap_or(i64::MAX));
-    }
-    let (leads, ready) = (<Gauge>::default(), <Gauge>::default());
-    leads.set(i64::from(state.leadership_rx.borrow().is_ours(std::time::Instant::now())));
-    ready.set(i64::from(state.not_ready().is_empty()));
-    registry.register("condition", "Conditions, by the status that each has", conditions);
-    registry.register("silent_seconds", "For how long nothing was heard of a kind; 0 while it is watched", silent);
-    registry.register("leads", "Whether this controller writes", leads);
-    registry.register("ready", "Whether everything that is needed is known", ready);
+    registry.register("webhook_answers", "Claims that the webhook was asked about, by its answer", answers);
 }

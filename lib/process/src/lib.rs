@@ -11,6 +11,6 @@ pub mod serve;
 mod signals;
 pub mod tasks;
 
-pub use figures::FigureFormat;
+pub use figures::{ProcessFigures, figures_response};
 pub use signals::StopSignals;
 pub use tasks::{EndedService, Outcome, Tasks};

@@ -59,9 +59,9 @@ pub(super) fn register(registry: &mut Registry, inventory: &Inventory, claims: &
     for (labels, amount) in allocations(&holders, &devices) {
         allocated.get_or_create(&labels).set(units(amount));
     }
-    let help = "What devices have to give, by kind of capacity; the kind `devices` counts them";
+    let help = "Capacity of devices, by its kind: CPUs, bytes, …; the kind devices counts them";
     registry.register("device_capacity", help, capacity);
-    let help = "What claims of a namespace hold of it; a device that is shared counts for each of them";
+    let help = "Capacity that claims of a namespace hold; a shared device counts for each of them";
     registry.register("device_allocated", help, allocated);
 }
 

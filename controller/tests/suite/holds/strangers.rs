@@ -52,7 +52,7 @@ async fn a_server_that_leaves_out_what_is_written_is_told_of_and_not_asked_again
     let controller = cluster.controller().await;
     cluster.reserve("r", 1, "owner", &json!({}));
     let has_failed = async |it: &RunningController| {
-        let figure = "hostler_controller_reservation_writes{what=\"status\",outcome=\"failed\"} ";
+        let figure = "hostler_controller_reservation_writes_total{what=\"status\",outcome=\"failed\"} ";
         let (_, figures) = it.get("/metrics").await?;
         let count: u32 = figures.lines().find_map(|line| line.strip_prefix(figure))?.parse().ok()?;
         (count >= 3).then_some(())

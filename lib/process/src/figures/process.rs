@@ -1,5 +1,11 @@
 //! Figures of the kernel about this process: memory, processor time, descriptors.
 
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::{
+    metrics::{counter::Counter, gauge::Gauge},
+    registry::Registry,
+};
 use sysinfo::{Process, ProcessRefreshKind, ProcessesToUpdate, System};
 
 /// Figures of this process, at one moment. Those that the kernel does not give are zero.
@@ -38,11 +44,27 @@ impl ProcessFigures {
             max_fds: process.open_files_limit().unwrap_or_default() as u64,
         }
     }
-}
 
-/// Resident memory of this process, bytes; 0 if the system does not say.
-pub(super) fn resident_bytes() -> u64 {
-    ProcessFigures::now().resident_bytes
+    /// Registers the figures under the names that every other program has for them.
+    pub fn register(self, registry: &mut Registry) {
+        let registry = registry.sub_registry_with_prefix("process");
+        let cpu = Counter::<f64, AtomicU64>::default();
+        cpu.inc_by(self.cpu_seconds);
+        registry.register("cpu_seconds", "Processor time, in the kernel and outside of it", cpu);
+        let started = Gauge::<f64, AtomicU64>::default();
+        started.set(self.started_seconds);
+        registry.register("start_time_seconds", "Time at which the process started, since the epoch", started);
+        for (name, help, value) in [
+            ("resident_memory_bytes", "Memory of the process that is in RAM", self.resident_bytes),
+            ("virtual_memory_bytes", "Address space of the process", self.virtual_bytes),
+            ("open_fds", "Open file descriptors", self.open_fds),
+            ("max_fds", "Most file descriptors that can be open", self.max_fds),
+        ] {
+            let gauge = <Gauge>::default();
+            gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+            registry.register(name, help, gauge);
+        }
+    }
 }
 
 #[cfg(test)]
