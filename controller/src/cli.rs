@@ -22,14 +22,14 @@ use hostler_process::config::ConfigErrors;
 
 use self::{error::CommandError, questions::QuestionCommand};
 use crate::{
+    called::PROGRAM,
+    check_upgrade::{self, CheckUpgradeArgs},
     config::{ControllerConfig, DEFAULT_FILE},
     ready, run,
 };
 
-pub(crate) use self::kubectl::program;
-
 /// The program as completion scripts know it.
-const COMPLETIONS: Completions = Completions { program: "hostler-controller", variable: "HOSTLER_CONTROLLER_COMPLETE" };
+const COMPLETIONS: Completions = Completions { program: PROGRAM, variable: "HOSTLER_CONTROLLER_COMPLETE" };
 
 /// The example that `make install` puts down: its comments are the one place where the keys are explained.
 const EXAMPLE: &str = include_str!("../../systemd/controller.toml");
@@ -59,6 +59,7 @@ enum ControllerCommand {
     },
     #[command(flatten)]
     Question(QuestionCommand),
+    CheckUpgrade(CheckUpgradeArgs),
     /// Check whether the running controller is ready, over the probe_socket of its configuration
     Ready(ReadyArgs),
     /// Write a completion script for a shell to standard output
@@ -103,6 +104,7 @@ fn dispatch(command: ControllerCommand, out: &mut dyn Write) -> Result<CliOutcom
         ControllerCommand::Run(args) => run::run(&args.read()?)?,
         ControllerCommand::Config { command } => config(&command, out)?,
         ControllerCommand::Question(question) => return question.answer(out),
+        ControllerCommand::CheckUpgrade(args) => return Ok(check_upgrade::run(&args, out)?),
         ControllerCommand::Ready(args) => return ready(&args, out),
         ControllerCommand::Completions(args) => COMPLETIONS.write(&args, out)?,
         ControllerCommand::Man(args) => man(&args, out)?,

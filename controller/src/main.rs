@@ -3,6 +3,8 @@
 
 mod askers;
 mod availability;
+mod called;
+mod check_upgrade;
 mod claim_write;
 mod classic;
 mod cli;

@@ -16,8 +16,6 @@ mod pod;
 mod read;
 mod shortage;
 mod table;
-#[cfg(test)]
-mod tests;
 mod waiting;
 mod world;
 
@@ -37,7 +35,7 @@ use self::{
     answer::{WhyAnswer, claim_rows, waited_holders},
     cause::{CauseKind, PodCause},
     claims::claims_of,
-    pod::SeenPod,
+    pod::ExplainedPod,
     world::WhyWorld,
 };
 use crate::{
@@ -218,7 +216,7 @@ impl<'w> WhyView<'w> {
     }
 
     /// Returns all that is known where nothing else explains the pod.
-    fn in_words_of_the_scheduler(&self, pod: &SeenPod) -> PodCause {
+    fn in_words_of_the_scheduler(&self, pod: &ExplainedPod) -> PodCause {
         let said = pod.status.condition("PodScheduled").map(|it| it.message.trim()).filter(|it| !it.is_empty());
         let reason = match said {
             Some(said) => format!("the scheduler says: {said}"),

@@ -16,7 +16,7 @@ use tokio::runtime::{self, Runtime};
 
 use super::{Availability, AvailabilityBy, table};
 use crate::{
-    cli,
+    called,
     cluster_args::ClusterArgs,
     held::while_read,
     model_owner::follow,
@@ -137,7 +137,7 @@ impl AvailabilityArgs {
             _ => false,
         };
         let wait = || thread::sleep(BETWEEN_QUESTIONS);
-        Watch { program: cli::program(), args: self.watch, is_passing }.run(wait, fetch, show)
+        Watch { program: called::program(), args: self.watch, is_passing }.run(wait, fetch, show)
     }
 
     /// Watches the cluster, and answers whenever the answer is another one.

@@ -1,7 +1,7 @@
 //! The same program as a plugin of kubectl: by the name `kubectl-hostler`, which kubectl looks for, it has the commands
 //! that answer questions and no others; by the name `kubectl_complete-hostler` it completes their command lines.
 
-use std::{env, ffi::OsString, io, path::Path, process::ExitCode};
+use std::{env, ffi::OsString, io, process::ExitCode};
 
 use clap::{CommandFactory, Parser};
 use hostler_cli::{
@@ -10,16 +10,8 @@ use hostler_cli::{
     program::CommandLine,
 };
 
-use super::{COMPLETIONS, error::CommandError, questions::QuestionCommand};
-
-/// The file that kubectl starts for `kubectl hostler`.
-const PLUGIN: &str = "kubectl-hostler";
-
-/// The file that kubectl starts for completions of `kubectl hostler`.
-const COMPLETER: &str = "kubectl_complete-hostler";
-
-/// The plugin as its users know it.
-const NAME: &str = "kubectl hostler";
+use super::{error::CommandError, questions::QuestionCommand};
+use crate::called::{CalledAs, PLUGIN};
 
 /// What hardware the cluster has, who holds it, and why a pod waits for it
 #[derive(Debug, Parser)]
@@ -37,28 +29,18 @@ struct KubectlArgs {
     command: QuestionCommand,
 }
 
-/// Returns the name by which users call this program.
-pub(crate) fn program() -> &'static str {
-    if called() == PLUGIN { NAME } else { COMPLETIONS.program }
-}
-
 /// Answers as the plugin; `None` if the program is not called by one of the plugin's names.
 pub(super) fn main() -> Option<ExitCode> {
-    match &*called() {
-        PLUGIN => Some(plugin()),
-        COMPLETER => Some(completer()),
-        _ => None,
+    match CalledAs::now() {
+        CalledAs::Plugin => Some(plugin()),
+        CalledAs::Completer => Some(completer()),
+        CalledAs::Controller => None,
     }
-}
-
-fn called() -> String {
-    let name = env::args_os().next().unwrap_or_default();
-    Path::new(&name).file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 fn plugin() -> ExitCode {
     let program = CommandLine {
-        completions: Completions { program: NAME, variable: "KUBECTL_HOSTLER_COMPLETE" },
+        completions: Completions { program: PLUGIN, variable: "KUBECTL_HOSTLER_COMPLETE" },
         writes_bytes: |_: &KubectlArgs| false,
         dispatch: |args, out| args.command.answer(out),
         outcome: CommandError::outcome,

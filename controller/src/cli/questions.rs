@@ -7,7 +7,6 @@ use hostler_cli::exit::CliOutcome;
 use super::error::CommandError;
 use crate::{
     availability::{self, AvailabilityArgs},
-    check_upgrade::{self, CheckUpgradeArgs},
     explain::{self, ExplainArgs},
     held::{self, HoldsArgs},
     node::{self, NodeArgs, TopArgs},
@@ -25,7 +24,6 @@ pub(super) enum QuestionCommand {
     Why(WhyArgs),
     Node(NodeArgs),
     Top(TopArgs),
-    CheckUpgrade(CheckUpgradeArgs),
 }
 
 impl QuestionCommand {
@@ -33,7 +31,6 @@ impl QuestionCommand {
     pub(super) fn answer(self, out: &mut dyn Write) -> Result<CliOutcome, CommandError> {
         match self {
             Self::Plan(args) => return Ok(plan::run(&args, out)?),
-            Self::CheckUpgrade(args) => return Ok(check_upgrade::run(&args, out)?),
             Self::Availability(args) => availability::run(&args, out)?,
             Self::Explain(args) => explain::run(&args, out)?,
             Self::Holds(args) => held::run(&args, out)?,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hostler_api::hardware::DeviceTotals;
+use hostler_api::{hardware::DeviceTotals, well_known::HELD_TAINT};
 use hostler_cli::output::API_VERSION;
 use serde::Serialize;
 
@@ -66,7 +66,8 @@ impl NodeRow {
         for given in node.given.iter().filter(|given| is_meant(&given.kind.classes)) {
             *holders.entry(given.namespace.to_string()).or_default() += given.tally.totals.capacity;
         }
-        let keeper = |value: &str| kept.of_value(value).map_or_else(|| format!("held={value}"), |it| it.name.clone());
+        let keeper =
+            |value: &str| kept.of_value(value).map_or_else(|| format!("{HELD_TAINT}={value}"), |it| it.name.clone());
         let held_for = tally.held_for.iter().map(|(value, count)| (keeper(value), *count)).collect();
         Self { name: name.to_owned(), status: NodeAvailability::from(node), devices: tally.totals, holders, held_for }
     }

@@ -25,7 +25,7 @@ pub(super) fn text(rows: &NodeRows, width: TableWidth) -> String {
     };
     for row in &rows.items {
         let of_namespaces = row.holders.iter().map(|(namespace, count)| format!("{namespace} {count}"));
-        let of_reservations = row.held_for.iter().map(|(name, count)| format!("Reservation {name} {count}"));
+        let of_reservations = row.held_for.iter().map(|(name, count)| format!("kept for {name} {count}"));
         let all = of_namespaces.chain(of_reservations);
         let holders = if width == TableWidth::Wide { listed(usize::MAX, ", ", all) } else { few(all) };
         table.row(cells(&row.name, &row.devices, row.status.to_string(), or_dash(&holders)));

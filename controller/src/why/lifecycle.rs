@@ -4,17 +4,17 @@ use hostler_api::{ObjectKey, few};
 
 use super::{
     cause::{CauseKind, PodCause},
-    claims::{FoundClaim, PodClaim},
-    pod::SeenPod,
+    claims::{FoundClaim, WantedClaim},
+    pod::ExplainedPod,
     world::{SeenEvent, WhyWorld},
 };
-use crate::cli;
+use crate::called;
 
 /// The Event of a kubelet that a driver did not prepare a claim.
 const PREPARE_FAILED: &str = "FailedPrepareDynamicResources";
 
 /// Returns the cause of a pod that has a node, or has ended; `None` for a pod that waits for a node.
-pub(super) fn of_placed(world: &WhyWorld, pod: &SeenPod, claims: &[PodClaim<'_>]) -> Option<PodCause> {
+pub(super) fn of_placed(world: &WhyWorld, pod: &ExplainedPod, claims: &[WantedClaim<'_>]) -> Option<PodCause> {
     if pod.is_going() {
         let reason = "it is being deleted, and goes once its containers have ended and its finalizers are gone";
         return Some(PodCause::new(CauseKind::Deleting, reason));
@@ -33,7 +33,7 @@ pub(super) fn of_placed(world: &WhyWorld, pod: &SeenPod, claims: &[PodClaim<'_>]
     failed().or_else(|| container_waits(pod, node))
 }
 
-fn ended(pod: &SeenPod) -> PodCause {
+fn ended(pod: &ExplainedPod) -> PodCause {
     let status = &pod.status;
     let why = match (&*status.reason, &*status.message) {
         ("", "") => String::new(),
@@ -54,8 +54,8 @@ fn starting(node: &str) -> PodCause {
 }
 
 /// Names the devices of the claims: `hostler.dev/n1/fpga-0 (claim gpu)`.
-fn devices(claims: &[PodClaim<'_>]) -> Vec<String> {
-    let of_claim = |claim: &PodClaim<'_>| {
+fn devices(claims: &[WantedClaim<'_>]) -> Vec<String> {
+    let of_claim = |claim: &WantedClaim<'_>| {
         let allocation = claim.given().and_then(|it| it.status.allocation.as_ref());
         let results = allocation.map(|it| it.devices.results.as_slice()).unwrap_or_default();
         let name = |it: &hostler_api::resource::DeviceRequestAllocationResult| {
@@ -67,7 +67,7 @@ fn devices(claims: &[PodClaim<'_>]) -> Vec<String> {
 }
 
 /// Returns the newest Event about devices that could not be prepared: hostler's own says more than that of the kubelet.
-fn prepare_failure<'w>(world: &'w WhyWorld, pod: &SeenPod, claims: &[PodClaim<'_>]) -> Option<&'w SeenEvent> {
+fn prepare_failure<'w>(world: &'w WhyWorld, pod: &ExplainedPod, claims: &[WantedClaim<'_>]) -> Option<&'w SeenEvent> {
     let key = pod.key();
     let keys: Vec<&ObjectKey> = claims
         .iter()
@@ -90,7 +90,7 @@ fn prepare_failure<'w>(world: &'w WhyWorld, pod: &SeenPod, claims: &[PodClaim<'_
 
 fn prepare_failed(node: &str, event: &SeenEvent) -> PodCause {
     let reason = format!("node {node} cannot prepare its devices: {} ({})", event.message.trim(), event.reason);
-    let look = format!("{} node {node} shows the devices and their holders", cli::program());
+    let look = format!("{} node {node} shows the devices and their holders", called::program());
     let fix = match &*event.reason {
         "InvalidConfig" => "correct the configuration in the claim or its class, and make the pod anew".to_owned(),
         "BackendDisabled" => "switch on the backend in /etc/hostler/hostler.toml on that node".to_owned(),
@@ -120,7 +120,7 @@ fn silent(world: &WhyWorld, node: &str) -> Option<PodCause> {
     }
 }
 
-fn container_waits(pod: &SeenPod, node: &str) -> Option<PodCause> {
+fn container_waits(pod: &ExplainedPod, node: &str) -> Option<PodCause> {
     let (name, wait, ended) = pod.status.waiting()?;
     let mut reason = format!("on node {node}; its container {name} waits: {}", wait.reason);
     if let Some(ended) = ended {

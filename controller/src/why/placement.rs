@@ -7,12 +7,12 @@ use hostler_api::few;
 
 use super::{
     cause::{CauseKind, PodCause},
-    claims::PodClaim,
-    pod::SeenPod,
+    claims::WantedClaim,
+    pod::ExplainedPod,
 };
 
 /// Returns the cause of a pod whose devices are there, from the planner's answer.
-pub(super) fn of_nodes(pod: &SeenPod, claims: &[PodClaim<'_>], fit: &SetPlan) -> Option<PodCause> {
+pub(super) fn of_nodes(pod: &ExplainedPod, claims: &[WantedClaim<'_>], fit: &SetPlan) -> Option<PodCause> {
     if !fit.room.is_empty() {
         return Some(fits(pod, fit));
     }
@@ -39,13 +39,13 @@ pub(super) fn of_nodes(pod: &SeenPod, claims: &[PodClaim<'_>], fit: &SetPlan) ->
 }
 
 /// Returns the nodes that have a device for some request of the claims.
-fn nodes_with_devices<'c>(claims: &'c [PodClaim<'_>]) -> BTreeSet<&'c str> {
+fn nodes_with_devices<'c>(claims: &'c [WantedClaim<'_>]) -> BTreeSet<&'c str> {
     let requests = claims.iter().flat_map(|claim| &claim.requests);
     let devices = requests.flat_map(|request| request.devices.iter().filter(|device| request.may_have(device)));
     devices.filter_map(|device| device.node.as_deref()).collect()
 }
 
-fn fits(pod: &SeenPod, fit: &SetPlan) -> PodCause {
+fn fits(pod: &ExplainedPod, fit: &SetPlan) -> PodCause {
     let (room, status) = (few(&fit.room), &pod.status);
     if let Some(scheduler) = pod.other_scheduler() {
         let reason = format!("room is on {room}, but scheduler {scheduler} places it, and has not yet");

@@ -11,27 +11,27 @@ use serde::Deserialize;
 /// A pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct SeenPod {
-    metadata: SeenPodMetadata,
-    spec: SeenPodSpec,
-    pub(super) status: SeenPodStatus,
+pub(super) struct ExplainedPod {
+    metadata: ExplainedPodMetadata,
+    spec: ExplainedPodSpec,
+    pub(super) status: ExplainedPodStatus,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct SeenPodMetadata {
+struct ExplainedPodMetadata {
     name: String,
     namespace: String,
     uid: String,
     labels: BTreeMap<String, String>,
     annotations: BTreeMap<String, String>,
-    owner_references: Vec<SeenOwner>,
+    owner_references: Vec<ExplainedOwner>,
     deletion_timestamp: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct SeenOwner {
+struct ExplainedOwner {
     api_version: String,
     kind: String,
     name: String,
@@ -41,7 +41,7 @@ struct SeenOwner {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct SeenPodSpec {
+struct ExplainedPodSpec {
     node_name: String,
     scheduler_name: String,
 }
@@ -49,7 +49,7 @@ struct SeenPodSpec {
 /// Status of a pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct SeenPodStatus {
+pub(super) struct ExplainedPodStatus {
     /// `Pending`, `Running`, `Succeeded`, `Failed`.
     pub(super) phase: String,
     /// The reason of the phase, in one word.
@@ -58,7 +58,7 @@ pub(super) struct SeenPodStatus {
     pub(super) message: String,
     /// The node on which the scheduler makes room for the pod.
     pub(super) nominated_node_name: String,
-    conditions: Vec<PodCondition>,
+    conditions: Vec<ExplainedCondition>,
     init_container_statuses: Vec<ContainerStatus>,
     container_statuses: Vec<ContainerStatus>,
 }
@@ -66,7 +66,7 @@ pub(super) struct SeenPodStatus {
 /// A condition of a pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct PodCondition {
+pub(super) struct ExplainedCondition {
     #[serde(rename = "type")]
     kind: String,
     pub(super) status: String,
@@ -105,7 +105,7 @@ pub(super) struct ContainerEnd {
     pub(super) exit_code: i64,
 }
 
-impl SeenPod {
+impl ExplainedPod {
     /// Returns namespace and name.
     pub(super) fn key(&self) -> ObjectKey {
         ObjectKey::new(&self.metadata.namespace, &self.metadata.name)
@@ -136,7 +136,7 @@ impl SeenPod {
 
     /// Calls `judge` with the pod as a candidate for an owner of Reservations.
     pub(super) fn as_candidate<T>(&self, judge: impl FnOnce(&OwnerCandidate<'_>) -> T) -> T {
-        let SeenPodMetadata { name, namespace, uid, labels, annotations, owner_references, .. } = &self.metadata;
+        let ExplainedPodMetadata { name, namespace, uid, labels, annotations, owner_references, .. } = &self.metadata;
         let controller = owner_references.iter().find(|it| it.controller).map(|it| OwnerController {
             api_version: it.api_version.clone(),
             kind: it.kind.clone(),
@@ -148,9 +148,9 @@ impl SeenPod {
     }
 }
 
-impl SeenPodStatus {
+impl ExplainedPodStatus {
     /// Returns a condition.
-    pub(super) fn condition(&self, kind: &str) -> Option<&PodCondition> {
+    pub(super) fn condition(&self, kind: &str) -> Option<&ExplainedCondition> {
         self.conditions.iter().find(|condition| condition.kind == kind)
     }
 

@@ -10,19 +10,19 @@ use hostler_api::{few, hardware::DeviceState, well_known::HELD_TAINT};
 
 use super::{
     cause::{CauseKind, PodCause},
-    claims::{ClaimRequest, PodClaim},
-    pod::SeenPod,
+    claims::{ClaimRequest, WantedClaim},
+    pod::ExplainedPod,
     world::WhyWorld,
 };
 use crate::{
-    cli,
+    called,
     held::{KeptBy, KeptReservation},
     hold::DeviceKey,
     reservation_object::ReservationObject,
 };
 
 /// Returns the reason for which a claim cannot get its devices on any node, as far as the devices alone tell.
-pub(super) fn shortage(world: &WhyWorld, pod: &SeenPod, claims: &[PodClaim<'_>]) -> Option<PodCause> {
+pub(super) fn shortage(world: &WhyWorld, pod: &ExplainedPod, claims: &[WantedClaim<'_>]) -> Option<PodCause> {
     if !world.may_read("resourceslices") || !world.may_read("deviceclasses") {
         return None;
     }
@@ -36,8 +36,8 @@ pub(super) fn shortage(world: &WhyWorld, pod: &SeenPod, claims: &[PodClaim<'_>])
 /// A request that may have no devices.
 struct RequestShortage<'a, 'w> {
     world: &'w WhyWorld,
-    pod: &'a SeenPod,
-    claim: &'a PodClaim<'w>,
+    pod: &'a ExplainedPod,
+    claim: &'a WantedClaim<'w>,
     request: &'a ClaimRequest,
 }
 
@@ -67,7 +67,7 @@ impl RequestShortage<'_, '_> {
         let reason = format!("no device of the cluster is of class {class}, which {named} asks for");
         let fix = format!(
             "{0} availability shows the devices by class; {0} node shows nodes whose daemon is silent or absent",
-            cli::program()
+            called::program()
         );
         PodCause::new(CauseKind::ClassEmpty, reason).with_fix(fix)
     }
@@ -93,14 +93,15 @@ impl RequestShortage<'_, '_> {
         let words: Vec<String> = there.iter().map(|(state, _, devices)| self.words(*state, devices)).collect();
         let wants = if wanted == 1 { "1 device".to_owned() } else { format!("{wanted} devices of one node") };
         let matching = request.devices.len();
-        let reason = format!("{named} wants {wants}, and of {matching} that match {}", words.join(", "));
+        let matches = if matching == 1 { "matches" } else { "match" };
+        let reason = format!("{named} wants {wants}, and {matching} {matches}: {}", words.join(", "));
         let cause = match &there[..] {
             [(_, cause, _)] => *cause,
             _ => CauseKind::Unavailable,
         };
         let fixes: BTreeSet<&'static str> = there.iter().map(|(state, ..)| fix(*state)).collect();
         let fixes: Vec<&str> = fixes.into_iter().collect();
-        PodCause::new(cause, reason).with_fix(format!("{}: {} node shows them", fixes.join("; or "), cli::program()))
+        PodCause::new(cause, reason).with_fix(format!("{}: {} node shows them", fixes.join("; or "), called::program()))
     }
 
     /// Returns the devices in a state in which the request cannot have them.
@@ -133,10 +134,18 @@ impl RequestShortage<'_, '_> {
                     let KeptReservation { name, owners, lasts, .. } = KeptReservation::from(it);
                     names.insert(name.clone(), format!("Reservation {name} for {} ({lasts})", few(owners)));
                 }
-                None => drop(names.insert(String::new(), "a Reservation that you may not read".to_owned())),
+                None => drop(names.insert(String::new(), self.unknown_keeper(device))),
             }
         }
         names.into_values().collect()
+    }
+
+    fn unknown_keeper(&self, device: &StockDevice) -> String {
+        let value = device.held_for.as_deref().unwrap_or_default();
+        match self.world.may_read("reservations") {
+            true => format!("a Reservation that is gone ({HELD_TAINT}={value})"),
+            false => "a Reservation that you may not read".to_owned(),
+        }
     }
 
     fn keeper(&self, device: &StockDevice) -> Option<&ReservationObject> {

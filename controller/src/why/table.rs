@@ -16,7 +16,8 @@ const FEW_ROWS: usize = 4;
 /// Writes one answer.
 pub(super) fn text(answer: &WhyAnswer, width: TableWidth) -> String {
     let most = if width == TableWidth::Wide { usize::MAX } else { FEW_ROWS };
-    let mut text = format!("{}.\n", plain_line(&answer.sentence()));
+    let sentence = plain_line(&answer.sentence()).into_owned();
+    let mut text = if sentence.ends_with('?') { format!("{sentence}\n") } else { format!("{sentence}.\n") };
     if let Some(fix) = &answer.cause.fix {
         // Writing to a text does not fail.
         let _ = writeln!(text, "Fix: {}.", plain_line(fix));

@@ -10,11 +10,11 @@ use hostler_api::{
 
 use super::{
     cause::{CauseKind, PodCause},
-    claims::{FoundClaim, PodClaim},
-    pod::SeenPod,
+    claims::{FoundClaim, WantedClaim},
+    pod::ExplainedPod,
     world::WhyWorld,
 };
-use crate::cli;
+use crate::called;
 
 /// The gate of a pod that Kueue has not admitted.
 const KUEUE_GATE: &str = "kueue.x-k8s.io/admission";
@@ -23,7 +23,12 @@ const KUEUE_GATE: &str = "kueue.x-k8s.io/admission";
 const MOST_USERS: usize = 256;
 
 /// Returns the first reason for which no device is looked at.
-pub(super) fn before_devices(world: &WhyWorld, seen: &SeenPod, pod: &Pod, claims: &[PodClaim<'_>]) -> Option<PodCause> {
+pub(super) fn before_devices(
+    world: &WhyWorld,
+    seen: &ExplainedPod,
+    pod: &Pod,
+    claims: &[WantedClaim<'_>],
+) -> Option<PodCause> {
     gated(pod)
         .or_else(|| no_api(world, pod))
         .or_else(|| claims.iter().find_map(|claim| of_claim(world, seen, claim)))
@@ -60,7 +65,7 @@ fn no_api(world: &WhyWorld, pod: &Pod) -> Option<PodCause> {
     })
 }
 
-fn of_claim(world: &WhyWorld, seen: &SeenPod, claim: &PodClaim<'_>) -> Option<PodCause> {
+fn of_claim(world: &WhyWorld, seen: &ExplainedPod, claim: &WantedClaim<'_>) -> Option<PodCause> {
     let name = claim.name;
     match &claim.found {
         FoundClaim::Absent(key) if world.may_read("resourceclaims") => {
@@ -92,7 +97,8 @@ fn of_claim(world: &WhyWorld, seen: &SeenPod, claim: &PodClaim<'_>) -> Option<Po
         }
         FoundClaim::There(key, found) if found.metadata.deletion_timestamp.is_some() => {
             let users = few(found.status.reserved_for.iter().map(|user| &user.name));
-            let users = if users.is_empty() { String::new() } else { format!("; it goes once {users} have ended") };
+            let users =
+                if users.is_empty() { String::new() } else { format!("; it goes once its pods have ended: {users}") };
             let reason = format!("ResourceClaim {key} is being deleted{users}");
             let fix = "create the claim anew once it is gone";
             Some(PodCause::new(CauseKind::ClaimDeleting, reason).with_fix(fix))
@@ -111,7 +117,7 @@ fn names<'w>(keys: impl Iterator<Item = &'w ObjectKey> + 'w, of: &'w ObjectKey) 
     keys.filter(|key| key.namespace == of.namespace).map(|key| key.name.clone())
 }
 
-fn no_class(world: &WhyWorld, claim: &PodClaim<'_>) -> Option<PodCause> {
+fn no_class(world: &WhyWorld, claim: &WantedClaim<'_>) -> Option<PodCause> {
     if claim.given().is_some() || !world.may_read("deviceclasses") {
         return None;
     }
@@ -129,7 +135,7 @@ fn no_class(world: &WhyWorld, claim: &PodClaim<'_>) -> Option<PodCause> {
 fn no_capacity_yet(world: &WhyWorld, pod: &Pod, key: &ObjectKey) -> Option<PodCause> {
     let name = consumed_request(&pod.metadata)?;
     let request = ObjectKey::new(&key.namespace, name);
-    let explain = format!("{} explain provreq -n {} {name} says more", cli::program(), key.namespace);
+    let explain = format!("{} explain provreq -n {} {name} says more", called::program(), key.namespace);
     let Some(found) = world.requests.get(&request) else {
         let reason = format!("it is of ProvisioningRequest {request}, which does not exist");
         let is_known = world.may_read("provisioningrequests");

@@ -10,7 +10,7 @@ use hostler_api::{
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::pod::SeenPod;
+use super::pod::ExplainedPod;
 use crate::plan::{InputLayer, InputProblem, InputText, Manifests};
 
 /// Objects of a cluster, and of the namespace of the pods in question.
@@ -19,7 +19,7 @@ pub(super) struct WhyWorld {
     /// Everything that decides what fits where.
     pub(super) manifests: Manifests,
     /// Pods of the namespace; of all namespaces where that is asked for.
-    pub(super) pods: BTreeMap<ObjectKey, SeenPod>,
+    pub(super) pods: BTreeMap<ObjectKey, ExplainedPod>,
     /// Claims.
     pub(super) claims: BTreeMap<ObjectKey, ResourceClaim>,
     /// Classes.

@@ -107,7 +107,7 @@ async fn a_claim_that_is_not_as_the_pod_needs_it_is_told() {
                 scene.put(pod(json!({}), json!({})));
             },
             sentence: "Pod ml/train waits: its claim gpu names ResourceClaim ml/train-gpu, which does not exist; \
-                did you mean train-gpus?.",
+                did you mean train-gpus?",
             fix: "create the claim",
         },
         CauseCase {
@@ -141,13 +141,13 @@ async fn a_claim_that_is_not_as_the_pod_needs_it_is_told() {
                 scene.put(pod(json!({}), json!({})));
                 scene.server.delete("resourceclaims", "ml/train-gpu");
             },
-            sentence: "Pod ml/train waits: ResourceClaim ml/train-gpu is being deleted; it goes once other have ended.",
+            sentence: "Pod ml/train waits: ResourceClaim ml/train-gpu is being deleted; it goes once its pods have ended: other.",
             fix: "create the claim anew",
         },
         CauseCase {
             put: |scene| pending(scene, json!({}), json!({"deviceClassName": "gpus"})),
             sentence: "Pod ml/train waits: request one of its claim gpu names DeviceClass gpus, which does not exist; \
-                did you mean gpu?.",
+                did you mean gpu?",
             fix: "kubectl get deviceclasses",
         },
     ])
@@ -186,7 +186,7 @@ async fn devices_that_cannot_be_had_are_counted_with_who_has_them() {
                 scene.put(given("y", "b", "other-1"));
                 plain(scene);
             },
-            sentence: "Pod ml/train waits: request one of its claim gpu wants 1 device, and of 2 that match 2 are allocated to \
+            sentence: "Pod ml/train waits: request one of its claim gpu wants 1 device, and 2 match: 2 are allocated to \
                 pod ml/other-0, pod ml/other-1.",
             fix: "wait until a holder has ended",
         },
@@ -196,18 +196,18 @@ async fn devices_that_cannot_be_had_are_counted_with_who_has_them() {
                 devices(scene, json!([kept("a", &value)]));
                 plain(scene);
             },
-            sentence: "Pod ml/train waits: request one of its claim gpu wants 1 device, and of 1 that match 1 is kept by \
+            sentence: "Pod ml/train waits: request one of its claim gpu wants 1 device, and 1 matches: 1 is kept by \
                 Reservation night for Pod ml/other (for ever).",
             fix: "until the Reservation ends",
         },
         CauseCase {
             put: |scene| devices_out_of_service(scene, "drained", "operator"),
-            sentence: "Pod ml/train waits: request one of its claim gpu wants 1 device, and of 2 that match 2 are drained (n1).",
+            sentence: "Pod ml/train waits: request one of its claim gpu wants 1 device, and 2 match: 2 are drained (n1).",
             fix: "hostler device undrain",
         },
         CauseCase {
             put: |scene| devices_out_of_service(scene, "unhealthy", "failed"),
-            sentence: "Pod ml/train waits: request one of its claim gpu wants 1 device, and of 2 that match 2 are unhealthy (n1).",
+            sentence: "Pod ml/train waits: request one of its claim gpu wants 1 device, and 2 match: 2 are unhealthy (n1).",
             fix: "repair the devices",
         },
         CauseCase {
@@ -217,7 +217,7 @@ async fn devices_that_cannot_be_had_are_counted_with_who_has_them() {
                 scene.put(given("x", "a", "other-0"));
                 plain(scene);
             },
-            sentence: "Pod ml/train waits: request one of its claim gpu wants 1 device, and of 2 that match 1 is allocated to \
+            sentence: "Pod ml/train waits: request one of its claim gpu wants 1 device, and 2 match: 1 is allocated to \
                 pod ml/other-0, 1 is kept by Reservation night for Pod ml/other (for ever).",
             fix: "kubectl hostler node",
         },

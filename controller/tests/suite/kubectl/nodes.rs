@@ -28,7 +28,7 @@ async fn all_nodes_have_a_row_with_a_bar_and_their_holders() {
         said.out,
         "NODE   DEVICES  USE               FREE  ALLOCATED  HELD  OTHER  STATUS  HOLDERS\n\
          n1           2  ########........     1          1     0      0  ready   ml 1\n\
-         n2           3  :::::xxxxx......     1          0     1      1  ready   Reservation night 1\n\
+         n2           3  :::::xxxxx......     1          0     1      1  ready   kept for night 1\n\
          TOTAL        5  ###:::xxx.......     2          1     1      1\n\n\
          Bars: # allocated, : held, x out of service or not known, . free\n",
         "{}",

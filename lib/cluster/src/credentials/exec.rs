@@ -1,7 +1,11 @@
 //! Credentials from a program that a kubeconfig names, as `client.authentication.k8s.io` describes them. This crate starts
 //! no programs: the caller gives the function that does, or none.
 
-use std::{path::PathBuf, time::SystemTime};
+use std::{
+    io::{self, IsTerminal},
+    path::PathBuf,
+    time::SystemTime,
+};
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -85,7 +89,8 @@ impl ExecStatus {
         cluster: Option<serde_json::Value>,
         run: ExecRunner,
     ) -> Result<Self, String> {
-        let spec = ExecQuestionSpec { interactive: true, cluster: cluster.filter(|_| program.provide_cluster_info) };
+        let cluster = cluster.filter(|_| program.provide_cluster_info);
+        let spec = ExecQuestionSpec { interactive: io::stdin().is_terminal(), cluster };
         let question = ExecQuestion { api_version: &program.api_version, kind: "ExecCredential", spec };
         let question = serde_json::to_string(&question).map_err(|error| error.to_string())?;
         let answer = run(program, &question)?;
