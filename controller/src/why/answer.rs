@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{
     cause::{CauseKind, PodCause},
-    claims::{ClaimRequest, FoundClaim, WantedClaim},
+    claims::{ClaimRequest, ExplainedClaim, FoundClaim},
 };
 use crate::plan::ReasonAnswer;
 
@@ -136,7 +136,7 @@ fn state(cause: CauseKind) -> &'static str {
 }
 
 /// Returns the claims, a row for each request.
-pub(super) fn claim_rows(claims: &[WantedClaim<'_>]) -> Vec<ClaimAnswer> {
+pub(super) fn claim_rows(claims: &[ExplainedClaim<'_>]) -> Vec<ClaimAnswer> {
     let rows = claims.iter().flat_map(|claim| {
         let (object, state) = found(&claim.found);
         let row = ClaimAnswer { claim: claim.name.to_owned(), object, state, ..ClaimAnswer::default() };
@@ -187,7 +187,7 @@ fn row_of(request: &ClaimRequest, row: &ClaimAnswer) -> ClaimAnswer {
 }
 
 /// Returns the claims that have matching devices of unallocated claims, the greatest first.
-pub(super) fn waited_holders(claims: &[WantedClaim<'_>]) -> Vec<WaitedHolder> {
+pub(super) fn waited_holders(claims: &[ExplainedClaim<'_>]) -> Vec<WaitedHolder> {
     let mut holders: BTreeMap<String, WaitedHolder> = BTreeMap::new();
     let open = claims.iter().filter(|claim| claim.given().is_none()).flat_map(|claim| &claim.requests);
     for device in open.flat_map(|request| &request.devices) {

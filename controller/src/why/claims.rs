@@ -19,7 +19,7 @@ use crate::stock::ClusterStock;
 
 /// A claim of a pod.
 #[derive(Debug)]
-pub(super) struct WantedClaim<'w> {
+pub(super) struct ExplainedClaim<'w> {
     /// Name of the claim in the pod.
     pub(super) name: &'w str,
     /// The claim, or the reason why there is none.
@@ -69,16 +69,16 @@ pub(super) fn claims_of<'w>(
     pod: &'w Pod,
     options: &PlanOptions,
     stock: &ClusterStock,
-) -> Vec<WantedClaim<'w>> {
-    let mut claims: Vec<WantedClaim<'w>> =
-        pod.spec.resource_claims.iter().map(|claim| WantedClaim::find(world, key, pod, claim)).collect();
+) -> Vec<ExplainedClaim<'w>> {
+    let mut claims: Vec<ExplainedClaim<'w>> =
+        pod.spec.resource_claims.iter().map(|claim| ExplainedClaim::find(world, key, pod, claim)).collect();
     if world.may_read("resourceslices") {
         match_devices(claims.iter_mut().flat_map(|it| &mut it.requests).collect(), world, options, stock);
     }
     claims
 }
 
-impl<'w> WantedClaim<'w> {
+impl<'w> ExplainedClaim<'w> {
     fn find(world: &'w WhyWorld, pod_key: &ObjectKey, pod: &'w Pod, claim: &'w PodResourceClaim) -> Self {
         let key = |name: &str| ObjectKey::new(&pod_key.namespace, name);
         let made = pod.status.resource_claim_statuses.iter().find(|it| it.name == claim.name);

@@ -4,7 +4,7 @@ use hostler_api::{ObjectKey, few};
 
 use super::{
     cause::{CauseKind, PodCause},
-    claims::{FoundClaim, WantedClaim},
+    claims::{ExplainedClaim, FoundClaim},
     pod::ExplainedPod,
     world::{SeenEvent, WhyWorld},
 };
@@ -14,7 +14,7 @@ use crate::called;
 const PREPARE_FAILED: &str = "FailedPrepareDynamicResources";
 
 /// Returns the cause of a pod that has a node, or has ended; `None` for a pod that waits for a node.
-pub(super) fn of_placed(world: &WhyWorld, pod: &ExplainedPod, claims: &[WantedClaim<'_>]) -> Option<PodCause> {
+pub(super) fn of_placed(world: &WhyWorld, pod: &ExplainedPod, claims: &[ExplainedClaim<'_>]) -> Option<PodCause> {
     if pod.is_going() {
         let reason = "it is being deleted, and goes once its containers have ended and its finalizers are gone";
         return Some(PodCause::new(CauseKind::Deleting, reason));
@@ -54,8 +54,8 @@ fn starting(node: &str) -> PodCause {
 }
 
 /// Names the devices of the claims: `hostler.dev/n1/fpga-0 (claim gpu)`.
-fn devices(claims: &[WantedClaim<'_>]) -> Vec<String> {
-    let of_claim = |claim: &WantedClaim<'_>| {
+fn devices(claims: &[ExplainedClaim<'_>]) -> Vec<String> {
+    let of_claim = |claim: &ExplainedClaim<'_>| {
         let allocation = claim.given().and_then(|it| it.status.allocation.as_ref());
         let results = allocation.map(|it| it.devices.results.as_slice()).unwrap_or_default();
         let name = |it: &hostler_api::resource::DeviceRequestAllocationResult| {
@@ -67,7 +67,11 @@ fn devices(claims: &[WantedClaim<'_>]) -> Vec<String> {
 }
 
 /// Returns the newest Event about devices that could not be prepared: hostler's own says more than that of the kubelet.
-fn prepare_failure<'w>(world: &'w WhyWorld, pod: &ExplainedPod, claims: &[WantedClaim<'_>]) -> Option<&'w SeenEvent> {
+fn prepare_failure<'w>(
+    world: &'w WhyWorld,
+    pod: &ExplainedPod,
+    claims: &[ExplainedClaim<'_>],
+) -> Option<&'w SeenEvent> {
     let key = pod.key();
     let keys: Vec<&ObjectKey> = claims
         .iter()

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use hostler_allocator::plan::{NodeRefusal, RefusalKind, SetPlan};
+use hostler_allocator::plan::{NodeRefusal, NodeRefusalKind, SetPlan};
 use hostler_api::few;
 
 use super::{
     cause::{CauseKind, PodCause},
-    claims::WantedClaim,
+    claims::ExplainedClaim,
     pod::ExplainedPod,
 };
 
 /// Returns the cause of a pod whose devices are there, from the planner's answer.
-pub(super) fn of_nodes(pod: &ExplainedPod, claims: &[WantedClaim<'_>], fit: &SetPlan) -> Option<PodCause> {
+pub(super) fn of_nodes(pod: &ExplainedPod, claims: &[ExplainedClaim<'_>], fit: &SetPlan) -> Option<PodCause> {
     if !fit.room.is_empty() {
         return Some(fits(pod, fit));
     }
@@ -30,7 +30,9 @@ pub(super) fn of_nodes(pod: &ExplainedPod, claims: &[WantedClaim<'_>], fit: &Set
     let (reason, count) = (&refusal.reason, nodes.len());
     let named = if count == 1 { format!("node {}", nodes[0]) } else { format!("{count} nodes ({})", few(&nodes)) };
     let reason = match (near.is_some(), refusal.kind) {
-        (true, kind) if kind != RefusalKind::Devices => format!("{named} has what its claims ask for, but {reason}"),
+        (true, kind) if kind != NodeRefusalKind::Devices => {
+            format!("{named} has what its claims ask for, but {reason}")
+        }
         _ if claims.is_empty() => format!("no node takes it; {named}: {reason}"),
         _ => format!("no node has what its claims ask for together; {named}: {reason}"),
     };
@@ -39,7 +41,7 @@ pub(super) fn of_nodes(pod: &ExplainedPod, claims: &[WantedClaim<'_>], fit: &Set
 }
 
 /// Returns the nodes that have a device for some request of the claims.
-fn nodes_with_devices<'c>(claims: &'c [WantedClaim<'_>]) -> BTreeSet<&'c str> {
+fn nodes_with_devices<'c>(claims: &'c [ExplainedClaim<'_>]) -> BTreeSet<&'c str> {
     let requests = claims.iter().flat_map(|claim| &claim.requests);
     let devices = requests.flat_map(|request| request.devices.iter().filter(|device| request.may_have(device)));
     devices.filter_map(|device| device.node.as_deref()).collect()
@@ -71,15 +73,17 @@ fn fits(pod: &ExplainedPod, fit: &SetPlan) -> PodCause {
 }
 
 /// Returns the step that removes a node's refusal.
-fn fix(kind: RefusalKind, node: &str) -> String {
+fn fix(kind: NodeRefusalKind, node: &str) -> String {
     match kind {
-        RefusalKind::NotReady => format!("kubectl describe node {node} tells since when and why"),
-        RefusalKind::Cordoned => format!("kubectl uncordon {node}"),
-        RefusalKind::NotWanted => "change which nodes the pod asks for, or label the nodes with devices".to_owned(),
-        RefusalKind::Taint => "tolerate the taint in the pod, or take it from the node".to_owned(),
-        RefusalKind::Port => "use no host port, or another one".to_owned(),
-        RefusalKind::Lacking => "ask for less, or end pods on these nodes".to_owned(),
-        RefusalKind::ClaimElsewhere => "end the pods that use the claim: its devices are then given anew".to_owned(),
-        RefusalKind::Devices => "ask for less, or wait until holders have ended".to_owned(),
+        NodeRefusalKind::NotReady => format!("kubectl describe node {node} tells since when and why"),
+        NodeRefusalKind::Cordoned => format!("kubectl uncordon {node}"),
+        NodeRefusalKind::NotWanted => "change which nodes the pod asks for, or label the nodes with devices".to_owned(),
+        NodeRefusalKind::Taint => "tolerate the taint in the pod, or take it from the node".to_owned(),
+        NodeRefusalKind::Port => "use no host port, or another one".to_owned(),
+        NodeRefusalKind::Lacking => "ask for less, or end pods on these nodes".to_owned(),
+        NodeRefusalKind::ClaimElsewhere => {
+            "end the pods that use the claim: its devices are then given anew".to_owned()
+        }
+        NodeRefusalKind::Devices => "ask for less, or wait until holders have ended".to_owned(),
     }
 }

@@ -10,7 +10,7 @@ use hostler_api::{few, hardware::DeviceState, well_known::HELD_TAINT};
 
 use super::{
     cause::{CauseKind, PodCause},
-    claims::{ClaimRequest, WantedClaim},
+    claims::{ClaimRequest, ExplainedClaim},
     pod::ExplainedPod,
     world::WhyWorld,
 };
@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Returns the reason for which a claim cannot get its devices on any node, as far as the devices alone tell.
-pub(super) fn shortage(world: &WhyWorld, pod: &ExplainedPod, claims: &[WantedClaim<'_>]) -> Option<PodCause> {
+pub(super) fn shortage(world: &WhyWorld, pod: &ExplainedPod, claims: &[ExplainedClaim<'_>]) -> Option<PodCause> {
     if !world.may_read("resourceslices") || !world.may_read("deviceclasses") {
         return None;
     }
@@ -37,7 +37,7 @@ pub(super) fn shortage(world: &WhyWorld, pod: &ExplainedPod, claims: &[WantedCla
 struct RequestShortage<'a, 'w> {
     world: &'w WhyWorld,
     pod: &'a ExplainedPod,
-    claim: &'a WantedClaim<'w>,
+    claim: &'a ExplainedClaim<'w>,
     request: &'a ClaimRequest,
 }
 

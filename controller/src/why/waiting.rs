@@ -10,7 +10,7 @@ use hostler_api::{
 
 use super::{
     cause::{CauseKind, PodCause},
-    claims::{FoundClaim, WantedClaim},
+    claims::{ExplainedClaim, FoundClaim},
     pod::ExplainedPod,
     world::WhyWorld,
 };
@@ -27,7 +27,7 @@ pub(super) fn before_devices(
     world: &WhyWorld,
     seen: &ExplainedPod,
     pod: &Pod,
-    claims: &[WantedClaim<'_>],
+    claims: &[ExplainedClaim<'_>],
 ) -> Option<PodCause> {
     gated(pod)
         .or_else(|| no_api(world, pod))
@@ -65,7 +65,7 @@ fn no_api(world: &WhyWorld, pod: &Pod) -> Option<PodCause> {
     })
 }
 
-fn of_claim(world: &WhyWorld, seen: &ExplainedPod, claim: &WantedClaim<'_>) -> Option<PodCause> {
+fn of_claim(world: &WhyWorld, seen: &ExplainedPod, claim: &ExplainedClaim<'_>) -> Option<PodCause> {
     let name = claim.name;
     match &claim.found {
         FoundClaim::Absent(key) if world.may_read("resourceclaims") => {
@@ -117,7 +117,7 @@ fn names<'w>(keys: impl Iterator<Item = &'w ObjectKey> + 'w, of: &'w ObjectKey) 
     keys.filter(|key| key.namespace == of.namespace).map(|key| key.name.clone())
 }
 
-fn no_class(world: &WhyWorld, claim: &WantedClaim<'_>) -> Option<PodCause> {
+fn no_class(world: &WhyWorld, claim: &ExplainedClaim<'_>) -> Option<PodCause> {
     if claim.given().is_some() || !world.may_read("deviceclasses") {
         return None;
     }

@@ -35,7 +35,7 @@ use projection::Projection;
 use questions::Questions;
 use shapes::Shapes;
 
-pub use answer::{NodeRefusal, Order, PlacedDevice, Placement, Plan, RefusalKind, SetPlan, Verdict};
+pub use answer::{NodeRefusal, NodeRefusalKind, Order, PlacedDevice, Placement, Plan, SetPlan, Verdict};
 pub use boxes::{BoxSize, CutShort, PlanBoxes};
 pub use change::{Change, ChangeError, ParseChangeError};
 pub use engine::PlanOptions;

@@ -114,14 +114,14 @@ pub struct NodeRefusal {
     pub reason: String,
     /// The kind of the reason, for advice.
     #[serde(skip)]
-    pub kind: RefusalKind,
+    pub kind: NodeRefusalKind,
     /// The nodes, by name.
     pub nodes: Vec<String>,
 }
 
 /// The kind of a reason why a node does not take a pod.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum RefusalKind {
+pub enum NodeRefusalKind {
     /// The node's kubelet does not say that it is ready.
     NotReady,
     /// The node takes no new pods.

@@ -6,7 +6,7 @@ use hostler_api::core::{Node, NodeSelector, PodSpec, Taint};
 
 use super::{
     amounts,
-    answer::RefusalKind,
+    answer::NodeRefusalKind,
     pods::Wish,
     snapshot::{NodePlace, NodeUse},
 };
@@ -51,16 +51,16 @@ impl fmt::Display for Reason {
 
 impl Reason {
     /// Returns the kind of the reason.
-    pub(super) fn kind(&self) -> RefusalKind {
+    pub(super) fn kind(&self) -> NodeRefusalKind {
         match self {
-            Self::NotReady => RefusalKind::NotReady,
-            Self::Unschedulable => RefusalKind::Cordoned,
-            Self::OtherNode(_) | Self::NodeSelector(_) | Self::NodeAffinity => RefusalKind::NotWanted,
-            Self::Taint(_) => RefusalKind::Taint,
-            Self::Port(_) => RefusalKind::Port,
-            Self::Lacking { .. } => RefusalKind::Lacking,
-            Self::ClaimElsewhere(_) => RefusalKind::ClaimElsewhere,
-            Self::Devices(_) => RefusalKind::Devices,
+            Self::NotReady => NodeRefusalKind::NotReady,
+            Self::Unschedulable => NodeRefusalKind::Cordoned,
+            Self::OtherNode(_) | Self::NodeSelector(_) | Self::NodeAffinity => NodeRefusalKind::NotWanted,
+            Self::Taint(_) => NodeRefusalKind::Taint,
+            Self::Port(_) => NodeRefusalKind::Port,
+            Self::Lacking { .. } => NodeRefusalKind::Lacking,
+            Self::ClaimElsewhere(_) => NodeRefusalKind::ClaimElsewhere,
+            Self::Devices(_) => NodeRefusalKind::Devices,
         }
     }
 }
