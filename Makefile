@@ -20,7 +20,7 @@ PRESETDIR := $(PREFIX)/lib/systemd/system-preset
 DROPINDIR := $(PREFIX)/share/hostler/systemd
 # Where gdb and the backtraces of a panic look for the symbols of a stripped binary.
 DEBUGDIR := $(PREFIX)/lib/debug$(BINDIR)
-# Runs programs of another architecture while they write their man pages: RUN=qemu-aarch64-static.
+# Runs programs of another architecture while they write their man pages: RUN="qemu-aarch64 -L SYSROOT".
 RUN ?=
 # Cargo's own variable moves the build elsewhere; follow it.
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)

@@ -4,8 +4,8 @@
 #
 #   tools/packages.sh [ARCH]...     ARCH as Debian names it, amd64 or arm64; without one that of this machine
 #
-# HOSTLER_PACKAGES names the folder for what is built (target/packages), RUN a program that runs those of another architecture
-# (qemu-aarch64-static). The result depends on the commit, the compiler and the packages of Debian 11 alone: two builds of
+# HOSTLER_PACKAGES names the folder for what is built (target/packages). Programs of another architecture write their man pages
+# under QEMU (Debian's qemu-user or qemu-user-static). The result depends on the commit, the compiler and the packages of Debian 11 alone: two builds of
 # a commit, in two folders, are equal byte by byte.
 set -eu
 cd "$(dirname "$0")/.."
@@ -20,7 +20,7 @@ need jq jq
 out=${HOSTLER_PACKAGES:-$PWD/target/packages}
 # What the oldest distribution that is supported has: RHEL 8.
 newest_libc=2.28
-cyclonedx=0.5.7
+cyclonedx=0.5.9
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 url=$(sed -n 's/^repository = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 revision=$(git rev-parse --short=12 HEAD)
@@ -75,11 +75,16 @@ build() {
 
 # One folder for each package, out of what `make install` installs.
 stage() {
+    run=
+    if [ "$(uname -m)" != "$1" ]; then
+        run=$(command -v "qemu-$1-static" || command -v "qemu-$1") || { say "qemu-$1 is not installed: apt-get install qemu-user"; exit 1; }
+        run="$run -L $sysroot"
+    fi
     stage=$out/stage-$arch
     rm -rf "$stage"
     mkdir -p "$stage/all"
     umask 022
-    make -s install DESTDIR="$stage/all" RELEASE="$built/hostler" CONTROLLER="$built/hostler-controller" OBJCOPY="$tools-objcopy" RUN="${RUN:-}"
+    make -s install DESTDIR="$stage/all" RELEASE="$built/hostler" CONTROLLER="$built/hostler-controller" OBJCOPY="$tools-objcopy" RUN="$run"
     (cd "$stage/all" && gzip -9n usr/share/man/man?/*)
     (cd "$stage/all" && find . ! -type d | sed 's|^\./||' | sort) | while read -r file; do
         case $file in
@@ -191,7 +196,7 @@ for each; do
         ;;
     esac
     build "$each" "$machine" "$oldest"
-    stage
+    stage "$machine"
     debs
     rpms "$machine"
     plugin
