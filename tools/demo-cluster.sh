@@ -1,9 +1,9 @@
 #!/bin/sh
-# Shows on a real cluster what `make demo-cluster` shows without one: cards are kept for a job, whoever else asks for cards.
+# Shows on a real cluster what `make demo-cluster` shows without one: cards are kept for a job while other pods ask for all of them.
 #
 #   tools/demo-cluster.sh [--once] [--installed]
 #
-#   --once        end without waiting for someone to look at the page
+#   --once        end without showing the page
 #   --installed   the daemon of deploy/examples/demo, deploy/holds and deploy/provisioning are there: neither install nor remove them
 #
 # Takes Kubernetes 1.36 or later, an administrator's kubeconfig (KUBECONFIG, ~/.kube/config), kubectl, and the program
@@ -173,7 +173,7 @@ ask holds
 ask explain reservation training
 
 free=$(($(cards) - kept))
-say "Strangers come: $((free + 1)) pods that want a card each, and there are $free that are not kept"
+say "Strangers come: $((free + 1)) pods ask for a card each, and there are $free that are not kept"
 for at in $(seq 0 "$free"); do
     sed "s/NAME/stranger-$at/" "$manifests/stranger.yaml" | kube apply -f - >/dev/null
 done
@@ -195,7 +195,7 @@ both=$(comm -12 "$work/kept" "$work/taken")
 [ -z "$both" ] || fail "a stranger got a card that is kept: $both"
 echo "$free strangers have the other cards, and one waits: the two cards are kept."
 
-say "The first pod of the job comes, and says in its claim for whom the card is"
+say "The first pod of the job comes; its claim tolerates the taint of the cards that are kept for it"
 value=$(kubectl get reservation training -o jsonpath='{.status.tolerationValue}')
 sed "s/VALUE/$value/" "$manifests/owner.yaml" | kube apply -f -
 kube wait pod/training-0 --for=condition=PodScheduled --timeout="${patience}s"
@@ -222,4 +222,4 @@ if [ -z "$once" ]; then
     echo "Enter ends it, and all of it goes."
     read -r _ || true
 fi
-echo "demo-cluster: all steps passed; two cards were kept for their job, whoever else asked for cards"
+echo "demo-cluster: all steps passed; two cards were kept for their job"

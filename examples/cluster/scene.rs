@@ -1,4 +1,4 @@
-//! The cluster of the demonstration: who runs in it, and how one asks it.
+//! The cluster of the demonstration: the programs in it, and how one asks them.
 
 use std::{
     fs,

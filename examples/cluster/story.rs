@@ -79,7 +79,7 @@ async fn reserve(cluster: &DemoCluster) -> (BTreeSet<DeviceId>, String) {
 
 async fn strangers(cluster: &DemoCluster, kept: &BTreeSet<DeviceId>) {
     let free = NODES.len() * CARDS - KEPT;
-    step(&format!("Strangers come: {} pods that want a card each, and there are {free} that are not kept", free + 1));
+    step(&format!("Strangers come: {} pods ask for a card each, and there are {free} that are not kept", free + 1));
     let manifest = shipped(&format!("{MANIFESTS}/stranger.yaml"));
     let names: Vec<String> = (0..=free).map(|at| format!("stranger-{at}")).collect();
     for name in &names {
@@ -109,7 +109,7 @@ fn answers(view: &ApiServerView<'_>, names: &[String]) -> Option<Vec<String>> {
 }
 
 async fn owner(cluster: &DemoCluster, kept: &BTreeSet<DeviceId>, value: &str) {
-    step("The first pod of the job comes, and says in its claim for whom the card is");
+    step("The first pod of the job comes; its claim tolerates the taint of the cards that are kept for it");
     let before = given(cluster);
     cluster.server.create_yaml(&shipped(&format!("{MANIFESTS}/owner.yaml")).replace("VALUE", value));
     let names = ["training-0".to_owned()];
