@@ -3,8 +3,8 @@
 
 mod chart;
 mod controller;
-mod figures;
 mod kustomize;
+mod monitoring;
 mod pod;
 
 use std::{

@@ -10,37 +10,44 @@ use hostler_testing::{
 use serde_json::json;
 
 const USER: &str = "system:serviceaccount:hostler-system:hostler";
-const READER: &str = "system:serviceaccount:hostler-system:hostler-scraper";
+pub(crate) const READER: &str = "system:serviceaccount:hostler-system:hostler-scraper";
 
 /// A daemon that may do what the shipped role allows, and a reader who may do what the shipped role of readers allows.
-struct Rig {
-    server: ApiServer,
-    host: Host,
-    address: SocketAddr,
+pub(crate) struct ScrapeRig {
+    pub(crate) server: ApiServer,
+    pub(crate) host: Host,
+    pub(crate) address: SocketAddr,
     reader: String,
 }
 
-fn role(file: &str) -> Vec<PolicyRule> {
+/// Returns the rules of a shipped role.
+pub(crate) fn shipped_role(file: &str) -> Vec<PolicyRule> {
     let path = format!("{}/deploy/{file}", env!("CARGO_MANIFEST_DIR"));
     PolicyRule::from_yaml(&fs::read_to_string(path).unwrap())
 }
 
-impl Rig {
+impl ScrapeRig {
     async fn started() -> Self {
-        let mut rig = Self::listening_on("127.0.0.1:0").await;
+        Self::started_in("[[device]]\nname = \"card\"\n", |_| ()).await
+    }
+
+    /// Starts a daemon with these devices in a cluster that was prepared, and waits until it serves figures.
+    pub(crate) async fn started_in(script: &str, prepare: impl FnOnce(&ApiServer)) -> Self {
+        let mut rig = Self::listening_on("127.0.0.1:0", script, prepare).await;
         rig.address = wait_for("figures over the network", || served_at(&rig.host.log()));
         rig
     }
 
     /// Waits until the daemon is ready, whether or not it serves figures.
-    async fn listening_on(listen: &str) -> Self {
+    async fn listening_on(listen: &str, script: &str, prepare: impl FnOnce(&ApiServer)) -> Self {
         let server = ApiServer::of(ApiServerRelease::V1_36).await;
+        prepare(&server);
         server.create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node"}}));
-        server.allow(USER, role("cluster/rbac.yaml"));
+        server.allow(USER, shipped_role("cluster/rbac.yaml"));
         server.user(USER, Some("node"));
-        server.allow(READER, role("components/prometheus/scraper.yaml"));
+        server.allow(READER, shipped_role("components/prometheus/scraper.yaml"));
         let metrics = format!("[metrics]\nscrape = \"{listen}\"\n");
-        let mut host = Host::bare_with("[[device]]\nname = \"card\"\n", &metrics);
+        let mut host = Host::bare_with(script, &metrics);
         let cluster = format!("[cluster]\nmode = \"kubernetes\"\nkubeconfig = {:?}\n", server.kubeconfig(USER));
         let config = fs::read_to_string(host.path("hostler.toml")).unwrap().replace("[cluster]\n", &cluster);
         fs::write(host.path("hostler.toml"), config).unwrap();
@@ -72,7 +79,7 @@ fn served_at(log: &str) -> Option<SocketAddr> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn figures_go_over_the_network_to_readers_whom_the_api_server_lets_read_them_and_to_nobody_else() {
-    let rig = Rig::started().await;
+    let rig = ScrapeRig::started().await;
     let nosy = "system:serviceaccount:default:nosy";
     rig.server.allow(nosy, Vec::new());
     let allowed = rig.get("/metrics", Some(&rig.reader)).await;
@@ -101,7 +108,7 @@ async fn figures_go_over_the_network_to_readers_whom_the_api_server_lets_read_th
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_who_comes_again_is_not_asked_about_again() {
-    let rig = Rig::started().await;
+    let rig = ScrapeRig::started().await;
     for _ in 0..3 {
         assert_eq!(rig.code(Some(&rig.reader)).await, 200);
         assert_eq!(rig.code(Some("garbage")).await, 401);
@@ -114,7 +121,7 @@ async fn a_reader_who_comes_again_is_not_asked_about_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_gets_figures_while_the_api_server_cannot_say_who_he_is() {
-    let rig = Rig::started().await;
+    let rig = ScrapeRig::started().await;
     for resource in ["tokenreviews", "subjectaccessreviews"] {
         let how = FaultEffect::Status(500, None);
         rig.server.fail(ApiFault { verb: "create", resource, name: None, times: 1, how });
@@ -134,7 +141,7 @@ async fn nobody_gets_figures_while_the_api_server_cannot_say_who_he_is() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_is_never_read_from_a_connection_without_tls() {
-    let rig = Rig::started().await;
+    let rig = ScrapeRig::started().await;
     let (address, token) = (rig.address, rig.reader.clone());
     let answer = tokio::task::spawn_blocking(move || {
         let mut stream = std::net::TcpStream::connect(address).unwrap();
@@ -153,7 +160,7 @@ async fn a_token_is_never_read_from_a_connection_without_tls() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_port_that_somebody_else_has_keeps_no_daemon_from_its_work() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut rig = Rig::listening_on(&taken.local_addr().unwrap().to_string()).await;
+    let mut rig = ScrapeRig::listening_on(&taken.local_addr().unwrap().to_string(), "", |_| ()).await;
     // The daemon is ready all the same, reports the missing listener, and serves as soon as it can.
     rig.address = taken.local_addr().unwrap();
     wait_for("the reason", || rig.host.log().contains("no figures over the network yet").then_some(()));

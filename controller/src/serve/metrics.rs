@@ -192,3 +192,37 @@ fn register_webhook(registry: &mut Registry, figures: &WebhookFigures) {
     }
     registry.register("webhook_answers", "Claims that the webhook was asked about, by its answer", answers);
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::{body::to_bytes, http::HeaderMap};
+    use hostler_process::figures_response;
+    use hostler_testing::exposition::Exposition;
+
+    use super::*;
+
+    /// The table of docs/metrics.md is compared with a running controller as well, where nothing of this happens.
+    #[tokio::test]
+    async fn the_table_has_the_figures_of_work_that_few_clusters_have() {
+        let mut registry = Registry::default();
+        let ours = registry.sub_registry_with_prefix("hostler_controller");
+        let writes = BTreeMap::from([(("status", "done"), 2)]);
+        register_classic(ours, &ClassicStatus { writes: writes.clone(), ..ClassicStatus::default() });
+        let requests = BTreeMap::from([("open", 1)]);
+        register_provisioning(ours, &ProvisionStatus { requests, checks: 3, ..ProvisionStatus::default() });
+        let reservations = BTreeMap::from([("Available", 1)]);
+        register_holds(ours, &HoldStatus { reservations, writes, ..HoldStatus::default() });
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        let body = figures_response(&HeaderMap::new(), text).into_body();
+        let body = to_bytes(body, usize::MAX).await.unwrap();
+        let given = Exposition::parse(String::from_utf8(body.to_vec()).unwrap());
+        for series in [
+            "hostler_controller_classic_writes_total{what=\"status\",outcome=\"done\"}",
+            "hostler_controller_reservation_writes_total{what=\"status\",outcome=\"done\"}",
+        ] {
+            assert_eq!(given.value(series), Some(2.0), "{}", given.text);
+        }
+        assert_eq!(given.differences("hostler-controller"), Vec::<String>::new());
+    }
+}

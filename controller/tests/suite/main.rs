@@ -17,6 +17,7 @@ mod availability;
 mod classic;
 mod cli;
 mod faults;
+mod figures;
 mod holds;
 mod kubectl;
 mod page;

@@ -44,6 +44,8 @@ pub struct ControllerOptions {
     pub kubeconfig: PathBuf,
     /// More lines of its configuration.
     pub config: String,
+    /// The address that it listens on; empty for a loopback one. The kernel chooses its port.
+    pub listen: String,
     /// Additional variables of its environment.
     pub environment: Vec<(&'static str, String)>,
 }
@@ -54,7 +56,8 @@ impl RunningController {
         let folder = TempDir::new().expect("a folder for the configuration");
         let file = folder.path().join("controller.toml");
         // Which port is free is for the kernel to say.
-        let config = format!("kubeconfig = {:?}\nlisten = '127.0.0.1:0'\n{}", options.kubeconfig, options.config);
+        let host = if options.listen.is_empty() { "127.0.0.1" } else { &options.listen };
+        let config = format!("kubeconfig = {:?}\nlisten = '{host}:0'\n{}", options.kubeconfig, options.config);
         fs::write(&file, config).expect("the configuration is written");
         let mut process = spawn(options, &file);
         let log = Arc::new(Mutex::new(Vec::new()));

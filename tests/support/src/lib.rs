@@ -36,6 +36,7 @@ pub mod container;
 pub mod control_plane;
 pub mod controller;
 pub mod cri;
+pub mod exposition;
 pub mod host;
 pub mod http2;
 pub mod kubelet;
