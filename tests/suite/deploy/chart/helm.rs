@@ -1,11 +1,11 @@
 //! The chart as helm takes it: clean, with every switch by itself, and refusing values that mean nothing.
 
-use std::{fs, path::Path};
+use std::fs;
 
 use serde_json::{Value, json};
 
 use super::{
-    super::{documents, lost, round_trip},
+    super::{deploy, documents, lost, round_trip},
     chart,
     compare::{helm, in_file, rendered, settings},
     files,
@@ -227,8 +227,15 @@ fn notes_say_what_to_do_next_with_what_is_installed() {
     let said = notes(&["controller.classic=true", "controller.provisioning=true", "daemon.hardware=true"]);
     assert!(!said.contains("deviceClassName") && said.contains("docs/classic-dra.md"), "{said}");
     assert!(said.contains("docs/provisioning.md") && said.contains("privileged"), "{said}");
-    let pages = ["kubernetes", "reservations", "classic-dra", "provisioning", "controller", "operations"];
+}
+
+#[test]
+fn every_page_that_the_notes_name_is_there() {
+    let page = "https://github.com/hostler-dev/hostler/blob/main/docs/";
+    let text = fs::read_to_string(chart().join("templates/NOTES.txt")).unwrap().replace("{{ $docs }}/", page);
+    let pages: Vec<&str> = text.split(page).skip(1).filter_map(|rest| rest.split(['#', '\n']).next()).collect();
+    assert!(pages.len() > 5, "{pages:?}");
     for page in pages {
-        assert!(Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("docs/{page}.md")).is_file(), "{page}");
+        assert!(deploy().join("../docs").join(page).is_file(), "there is no docs/{page}");
     }
 }
