@@ -73,7 +73,8 @@ pub(super) fn claims_of<'w>(
     let mut claims: Vec<ExplainedClaim<'w>> =
         pod.spec.resource_claims.iter().map(|claim| ExplainedClaim::find(world, key, pod, claim)).collect();
     if world.may_read("resourceslices") {
-        match_devices(claims.iter_mut().flat_map(|it| &mut it.requests).collect(), world, options, stock);
+        let mut requests: Vec<&mut ClaimRequest> = claims.iter_mut().flat_map(|it| &mut it.requests).collect();
+        match_devices(&mut requests, world, options, stock);
     }
     claims
 }
@@ -143,7 +144,7 @@ fn ways(request: &DeviceRequest) -> Vec<ClaimRequest> {
 
 /// Finds the devices that match each request. The judge of devices tells to which classes a device belongs; so each
 /// request becomes a class for a moment, under a name that no class can have.
-fn match_devices(mut requests: Vec<&mut ClaimRequest>, world: &WhyWorld, options: &PlanOptions, stock: &ClusterStock) {
+fn match_devices(requests: &mut [&mut ClaimRequest], world: &WhyWorld, options: &PlanOptions, stock: &ClusterStock) {
     let mut facts: ClusterFacts = world.manifests.facts.clone();
     let names: Vec<String> = (0..requests.len()).map(|at| format!("/{at}")).collect();
     for (request, name) in requests.iter().zip(&names) {

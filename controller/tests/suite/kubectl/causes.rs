@@ -135,11 +135,10 @@ async fn a_claim_that_is_not_as_the_pod_needs_it_is_told() {
         },
         CauseCase {
             put: |scene| {
-                let mut claim = given("train-gpu", "a", "other");
-                claim["metadata"]["finalizers"] = json!(["resource.kubernetes.io/delete-protection"]);
-                scene.put(claim);
+                scene.put(given("train-gpu", "a", "other"));
                 scene.put(pod(json!({}), json!({})));
-                scene.server.delete("resourceclaims", "ml/train-gpu");
+                let time = json!("2026-11-01T10:00:00Z");
+                scene.server.edit("resourceclaims", "ml/train-gpu", |it| it["metadata"]["deletionTimestamp"] = time);
             },
             sentence: "Pod ml/train waits: ResourceClaim ml/train-gpu is being deleted; it goes once its pods have ended: other.",
             fix: "create the claim anew",
@@ -380,7 +379,7 @@ async fn the_table_shows_requests_holders_and_nodes_and_programs_get_all_of_it()
     plain(&scene);
     let said = scene.ask(&["explain", "pod", "ml/train"]).await;
     for line in [
-        "gpu    one      gpu          1      2     0          2     0      0  not allocated",
+        "gpu    one      gpu         1      2     0          2     0      0  not allocated",
         "ml/x          1  n1    other-0",
         "NODES  NAMES",
     ] {

@@ -52,12 +52,14 @@ async fn a_node_is_shown_with_devices_holders_reservations_and_the_age_of_its_re
     ] {
         assert!(said.out.contains(line), "{line}: {}", said.out);
     }
+    let states = ["capacity", "allocatable", "allocated", "held", "unhealthy", "drained", "unknown", "blocked", "free"];
+    let counts: serde_json::Map<String, Value> = states.iter().map(|state| ((*state).to_owned(), json!(0))).collect();
     scene.put(json!({
         "apiVersion": "hostler.dev/v1alpha1", "kind": "NodeHardware", "metadata": {"name": "n1"},
         "spec": {"nodeName": "n1"},
         "status": {
             "driver": "gpu.example", "hostlerVersion": "0.1.0", "kernelVersion": "6.1.0", "bootID": "b",
-            "devices": {}, "lastReportTime": "2026-01-01T00:00:00Z",
+            "devices": counts, "lastReportTime": "2026-01-01T00:00:00Z",
         },
     }));
     let said = scene.ask(&["node", "n1"]).await;
