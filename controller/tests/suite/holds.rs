@@ -10,6 +10,7 @@ mod page;
 mod partitions;
 mod parts;
 mod people;
+mod picture;
 mod refusals;
 mod repair;
 mod requests;
@@ -18,6 +19,7 @@ mod stories;
 mod strangers;
 mod switched;
 mod told;
+mod upgrade;
 mod webhook;
 
 use std::process::Command;

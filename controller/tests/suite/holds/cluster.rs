@@ -138,7 +138,7 @@ impl HoldCluster {
         self.node_with(name, &devices);
     }
 
-    fn node_with(&self, name: &str, devices: &[Value]) {
+    pub(crate) fn node_with(&self, name: &str, devices: &[Value]) {
         self.server.create(json!({
             "apiVersion": "v1", "kind": "Node", "metadata": { "name": name },
             "status": { "conditions": [{ "type": "Ready", "status": "True" }], "allocatable": { "pods": "110" } },
