@@ -19,7 +19,7 @@ use crate::{
     serve::{DeviceAnswer, MachineAnswer},
 };
 
-/// Writes the node, its classes, holders and Reservations, and the devices that nobody can have; a wide answer has
+/// Writes the node, its classes, holders and Reservations, and the devices that no claim can have; a wide answer has
 /// every device.
 pub(super) fn text(detail: &NodeDetail, width: TableWidth, now: SystemTime) -> String {
     let machine = &detail.machine;

@@ -34,7 +34,7 @@ pub(super) fn text(rows: &NodeRows, width: TableWidth) -> String {
     format!("{table}\n{LEGEND}")
 }
 
-/// Counts the devices that nobody can have, and those that nobody knows.
+/// Counts the devices that no claim can have, and those of which nothing is known.
 fn other(devices: &DeviceTotals) -> u32 {
     devices.capacity.saturating_sub(devices.free + devices.allocated + devices.held)
 }

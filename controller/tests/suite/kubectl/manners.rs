@@ -9,6 +9,7 @@ use super::{
     link, plugin,
     scene::{OPERATOR, PluginScene, given, pod, with_namespace},
 };
+use crate::rig::root;
 
 #[test]
 fn the_plugin_has_its_own_name_and_the_commands_of_users_alone() {
@@ -42,6 +43,26 @@ fn the_plugin_has_its_own_name_and_the_commands_of_users_alone() {
         assert!(said.contains(&expected), "{args:?}: {said}");
         assert_eq!(code, Some(if args[0].contains("--v") || args.contains(&"--help") { 0 } else { 2 }), "{args:?}");
     }
+}
+
+#[test]
+fn the_manifest_of_krew_has_a_place_for_each_checksum() {
+    let text = fs::read_to_string(root().join("deploy/krew/hostler.yaml")).unwrap();
+    let manifest: Value = serde_saphyr::from_str(&text).unwrap();
+    assert_eq!(manifest["apiVersion"], "krew.googlecontainertools.github.com/v1alpha2");
+    assert_eq!((&manifest["kind"], &manifest["metadata"]["name"]), (&json!("Plugin"), &json!("hostler")));
+    let short = manifest["spec"]["shortDescription"].as_str().unwrap();
+    assert!(short.len() < 50, "krew shows no more: {short}");
+    let platforms = manifest["spec"]["platforms"].as_array().unwrap();
+    let architectures = platforms.iter().map(|platform| {
+        let arch = platform["selector"]["matchLabels"]["arch"].as_str().unwrap();
+        assert_eq!(platform["sha256"], format!("SHA256-linux-{arch}"));
+        let archive = format!("/vVERSION/kubectl-hostler_VERSION_linux_{arch}.tar.gz");
+        assert!(platform["uri"].as_str().unwrap().ends_with(&archive), "{platform}");
+        assert_eq!(platform["bin"], "kubectl-hostler");
+        arch
+    });
+    assert_eq!(architectures.collect::<Vec<_>>(), ["amd64", "arm64"]);
 }
 
 #[test]
