@@ -1,5 +1,7 @@
 //! One daemon takes over from another on the same folders: probes while it stands by, and no claim lost on the way.
 
+mod records;
+
 use std::{
     collections::BTreeMap,
     fs,
