@@ -14,6 +14,7 @@
 
 mod api;
 mod availability;
+mod check_upgrade;
 mod classic;
 mod cli;
 mod faults;
