@@ -41,6 +41,7 @@ mod node_holds;
 mod nri;
 mod operator;
 mod packaging;
+mod pages;
 mod pictures;
 mod placement;
 mod pod_resources;
