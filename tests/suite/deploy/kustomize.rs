@@ -212,7 +212,7 @@ fn no_file_is_left_out() {
     let used: BTreeSet<PathBuf> =
         installations().iter().flat_map(|folder| Resolved::of(folder).unwrap().files).collect();
     let all: BTreeSet<PathBuf> = yaml_files(&deploy()).iter().map(|path| path.canonicalize().unwrap()).collect();
-    let examples = ["examples", "classic/examples"].map(|folder| deploy().join(folder).canonicalize().unwrap());
+    let examples = ["examples", "classic/examples", "krew"].map(|folder| deploy().join(folder).canonicalize().unwrap());
     let is_example = |path: &Path| path.parent().is_some_and(|folder| examples.iter().any(|one| one == folder));
     let left_out: Vec<&PathBuf> = all.difference(&used).filter(|path| !is_example(path)).collect();
     assert!(left_out.is_empty(), "{left_out:?}");
