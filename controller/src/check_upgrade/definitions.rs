@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn definitions_of_this_version_are_in_nobodys_way() {
+    fn definitions_of_this_version_need_nothing() {
         assert_eq!(findings(&cluster(of_this_version())), []);
         assert_eq!(findings(&cluster(of_this_version().into_iter().take(3).collect())), [], "without classic DRA");
     }
