@@ -38,7 +38,7 @@ help: ## Show this list
 
 build: ## Build the optimised binaries
 	@tools/deps.sh build
-	$(CARGO) build --release --locked --package hostler --package hostler-controller
+	HOSTLER_REVISION=$$(git rev-parse --short=12 HEAD 2>/dev/null) $(CARGO) build --release --locked --package hostler --package hostler-controller
 
 demo: ## Install what is missing, build, and show a claim's whole life on this machine
 	@tools/deps.sh test

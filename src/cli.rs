@@ -48,12 +48,13 @@ use hostler_cli::{
     program::CommandLine,
     screen, table,
 };
+use hostler_process::version;
 
 use crate::config::{ConfigErrors, DaemonConfig};
 
 /// Prepares this host's hardware for the containers that run on it, and takes it back clean.
 #[derive(Debug, Parser)]
-#[command(name = "hostler", version, after_help = EXIT_CODES, propagate_version = true)]
+#[command(name = "hostler", version = version(), after_help = EXIT_CODES, propagate_version = true)]
 struct Cli {
     #[command(subcommand)]
     command: CliCommand,

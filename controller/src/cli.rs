@@ -18,7 +18,7 @@ use hostler_cli::{
     man::{ManArgs, ManPages, config_page},
     program::CommandLine,
 };
-use hostler_process::config::ConfigErrors;
+use hostler_process::{config::ConfigErrors, version};
 
 use self::{error::CommandError, questions::QuestionCommand};
 use crate::{
@@ -38,7 +38,7 @@ const EXAMPLE: &str = include_str!("../../systemd/controller.toml");
 #[derive(Debug, Parser)]
 #[command(
     name = "hostler-controller",
-    version,
+    version = version(),
     propagate_version = true,
     arg_required_else_help = true,
     after_help = EXIT_CODES

@@ -5,7 +5,7 @@ mod amounts;
 use std::{fmt, time::SystemTime};
 
 use hostler_api::{BackendName, ClaimState};
-use hostler_process::ProcessFigures;
+use hostler_process::{ProcessFigures, register_build};
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{family::Family, gauge::Gauge},
@@ -68,15 +68,6 @@ struct ClaimLabels {
     state: &'static str,
 }
 
-#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
-struct BuildLabels {
-    version: &'static str,
-    revision: &'static str,
-}
-
-/// Commit of the build, if the builder has named it.
-const REVISION: Option<&str> = option_env!("HOSTLER_REVISION");
-
 fn gauge(registry: &mut Registry, name: &str, help: &str, value: i64) {
     let gauge = Gauge::<i64>::default();
     gauge.set(value);
@@ -133,13 +124,6 @@ fn register_claims(registry: &mut Registry, table: &ClaimTable) {
         claims.get_or_create(&ClaimLabels { state: state.as_str() }).set(i64::try_from(count).unwrap_or(i64::MAX));
     }
     registry.register("claims", "Claims: prepared, preparing (or stuck), quarantined", claims);
-}
-
-fn register_build(registry: &mut Registry) {
-    let build = Family::<BuildLabels, Gauge>::default();
-    let labels = BuildLabels { version: env!("CARGO_PKG_VERSION"), revision: REVISION.unwrap_or("unknown") };
-    build.get_or_create(&labels).set(1);
-    registry.register("build_info", "Version and commit of this build; always 1", build);
 }
 
 #[cfg(test)]

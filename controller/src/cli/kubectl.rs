@@ -9,6 +9,7 @@ use hostler_cli::{
     exit::EXIT_CODES,
     program::CommandLine,
 };
+use hostler_process::version;
 
 use super::{error::CommandError, questions::QuestionCommand};
 use crate::called::{CalledAs, PLUGIN};
@@ -19,7 +20,7 @@ use crate::called::{CalledAs, PLUGIN};
     name = "kubectl-hostler",
     bin_name = "kubectl hostler",
     display_name = "kubectl hostler",
-    version,
+    version = version(),
     propagate_version = true,
     arg_required_else_help = true,
     after_help = EXIT_CODES

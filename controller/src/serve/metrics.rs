@@ -6,7 +6,7 @@ use std::{
 };
 
 use hostler_api::hardware::DeviceState;
-use hostler_process::ProcessFigures;
+use hostler_process::{ProcessFigures, register_build};
 use prometheus_client::{
     encoding::text::encode,
     metrics::{counter::Counter, family::Family, gauge::Gauge},
@@ -25,8 +25,6 @@ type CallCounter<const LABELS: usize> = Family<[(&'static str, &'static str); LA
 /// Nodes with series of their own among those that have never reported, the first by name: an alert names some, and a
 /// cluster without any daemon has no thousands of series.
 const MOST_UNREPORTED: usize = 50;
-/// Commit of the build, if the builder has named it.
-const REVISION: Option<&str> = option_env!("HOSTLER_REVISION");
 
 /// Writes all figures, in OpenMetrics.
 pub(super) fn exposition(state: &ServeState) -> String {
@@ -129,10 +127,7 @@ fn register_state(registry: &mut Registry, state: &ServeState) {
     gauge(registry, "leads", "1 if this controller writes; the sum over all should be 1", i64::from(is_leading));
     let is_ready = state.not_ready().is_empty();
     gauge(registry, "ready", "1 if /readyz says 200: everything that is needed is known", i64::from(is_ready));
-    let build = LabelledGauge::<2>::default();
-    let labels = [("version", env!("CARGO_PKG_VERSION")), ("revision", REVISION.unwrap_or("unknown"))];
-    build.get_or_create(&labels.map(|(label, value)| (label, value.to_owned()))).set(1);
-    registry.register("build_info", "Version and commit of this build; always 1", build);
+    register_build(registry);
 }
 
 /// Registers claims that wait and for what, where claims are allocated here; zeros elsewhere.

@@ -10,7 +10,9 @@ pub mod notify;
 pub mod serve;
 mod signals;
 pub mod tasks;
+mod version;
 
 pub use figures::{ProcessFigures, figures_response};
 pub use signals::StopSignals;
 pub use tasks::{EndedService, Outcome, Tasks};
+pub use version::{register_build, version};
