@@ -7,7 +7,7 @@
 #   --installed   the daemon of deploy/examples/demo, deploy/holds and deploy/provisioning are there: neither install nor remove them
 #
 # Takes Kubernetes 1.36 or later, an administrator's kubeconfig (KUBECONFIG, ~/.kube/config), kubectl, and the program
-# hostler-controller (HOSTLER_CONTROLLER, the PATH, or target/). Nodes get the images hostler:0.1.0 and hostler-controller:0.1.0,
+# hostler-controller (HOSTLER_CONTROLLER, the PATH, or target/). Nodes get the images hostler:0.2.0 and hostler-controller:0.2.0,
 # or those that HOSTLER_IMAGE and HOSTLER_CONTROLLER_IMAGE name. Everything that is made is removed at the end, also after a failure.
 set -eu
 
@@ -80,7 +80,8 @@ clean_up() {
     trap - EXIT INT TERM
     say "Everything goes that was made"
     if [ -n "${forward:-}" ]; then kill "$forward" 2>/dev/null || true; fi
-    quietly() { kube delete --ignore-not-found --timeout="${patience}s" "$@" >/dev/null 2>&1 || echo "left behind: $*"; }
+    remove() { kubectl delete --ignore-not-found --timeout="${patience}s" "$@" >/dev/null 2>&1 || echo "left behind: $*"; }
+    quietly() { remove --namespace default "$@"; }
     case $made in *objects*)
         quietly pods -l 'job in (stranger, training)'
         quietly reservations training
@@ -99,7 +100,8 @@ clean_up() {
     # A controller lets go of what it keeps; it goes last but for the kinds.
     case $made in *bundles*)
         quietly reservations --all
-        for bundle in examples/demo provisioning holds; do quietly -k "deploy/$bundle"; done
+        # Most objects of bundles have a namespace of their own, which must be none but theirs.
+        for bundle in examples/demo provisioning holds; do remove -k "deploy/$bundle"; done
         ;;
     esac
     case $made in *kind*) quietly -f tests/support/kinds/provisioningrequests.yaml ;; esac

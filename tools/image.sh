@@ -26,17 +26,28 @@ build() {
 trap 'rm -rf "$work"' EXIT
 umask 022
 
+# Names of the libraries that a program or library loads. The loader is named by some, and comes by itself.
+needs() {
+    readelf -d "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | grep -v '^ld-linux'
+}
+
+# Puts the libraries of a program below the folder of libraries, and those that they load.
+add_libraries() {
+    for library in $(needs "$1"); do
+        [ ! -e "$root/lib/$machine-linux-gnu/$library" ] || continue
+        found=$(find "$libraries/lib" "$libraries/usr/lib" -name "$library" | head -n 1)
+        [ -n "$found" ] || { say "$library is in none of the packages: add its package to tools/image.sh"; exit 1; }
+        install -m 0755 "$(realpath "$found")" "$root/lib/$machine-linux-gnu/$library"
+        add_libraries "$found"
+    done
+}
+
 # The loader stands where programs look for it, the libraries where the loader does.
 root() {
     libraries=$(tools/debian.sh "$PWD/target/sysroot" bookworm "$arch" libc6 libgcc-s1 libudev1)
     mkdir -p "$root/usr/bin" "$root/lib/$machine-linux-gnu"
     install -m 0755 "$out/stage-$arch/$program/usr/bin/$program" "$root/usr/bin/$program"
-    wanted="libc.so.6 libm.so.6 libgcc_s.so.1"
-    [ "$program" = hostler-controller ] || wanted="$wanted libudev.so.1"
-    for library in $wanted; do
-        found=$(find "$libraries/lib" "$libraries/usr/lib" -name "$library" | head -n 1)
-        install -m 0755 "$(realpath "$found")" "$root/lib/$machine-linux-gnu/$library"
-    done
+    add_libraries "$root/usr/bin/$program"
     loader=$(cd "$libraries" && find lib lib64 -maxdepth 1 -name 'ld-linux*' 2>/dev/null | head -n 1)
     mkdir -p "$root/$(dirname "$loader")"
     install -m 0755 "$(realpath "$(find "$libraries/lib" -name 'ld-linux*.so.?' -type f | head -n 1)")" "$root/$loader"

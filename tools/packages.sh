@@ -156,7 +156,7 @@ rpms() {
         # Folders that belong to the distribution are not ours to list. A configuration that was edited is never replaced.
         (cd "$stage/$package" && find . ! -type d | sed 's|^\.||; s|^/etc/|%config(noreplace) /etc/|' | sort) >"$stage/$package.files"
     done
-    rpmbuild -bb --quiet --target "$1" --define "_topdir $stage/rpm" --define "_rpmdir $out" --define "_build_name_fmt %{NAME}-%{VERSION}-%{RELEASE}.%{ARCH}.rpm" \
+    rpmbuild -bb --quiet --target "$1" --define "_topdir $stage/rpm" --define "_rpmdir $out" --define "_build_name_fmt %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm" \
         --define "_hostler_version $version" --define "_hostler_url $url" --define "_hostler_libc GLIBC_$newest_libc" \
         --define "_hostler_stage $stage" --define "_prefix /usr" tools/packages/packages.spec
 }

@@ -79,7 +79,7 @@ fn life(suite: &str) {
         "an edited configuration stays"
     );
     let refusal = host.refused("dpkg -r hostler");
-    assert!(refusal.contains("2 claims hold devices of this host"), "{refusal}");
+    assert!(refusal.contains("claims that hold devices of this host: 2"), "{refusal}");
     claims_are_held(&host);
     for claim in ["train", "cache"] {
         host.run(&format!("hostler claim delete {claim}"));
