@@ -40,7 +40,7 @@ fn the_bundle_for_old_clusters_brings_daemon_controller_and_policies_that_hold()
     let Some(cluster) = Installation::find_classic() else { return };
     let bundle = Path::new("deploy/classic");
     cluster.apply(bundle);
-    cluster.until_daemons_are("0.1.0");
+    cluster.until_daemons_are("0.2.0");
     cluster.until_controllers_are_ready();
     cluster.classic_template();
     // Invalid configuration is refused when it is written, and configuration for the controller is not.

@@ -14,7 +14,7 @@ use tar::{Builder, Header};
 
 /// An image to be made.
 pub struct Image<'a> {
-    /// Name and tag, as the runtime knows it: `docker.io/library/hostler:0.1.0`.
+    /// Name and tag, as the runtime knows it: `docker.io/library/hostler:0.2.0`.
     pub name: String,
     /// The program.
     pub binary: PathBuf,

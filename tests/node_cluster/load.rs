@@ -36,7 +36,7 @@ pub fn roll_under_load(cluster: &Installation) -> String {
                 })
             })
             .collect();
-        for (tag, revision) in [("second", "hostler:second"), (env!("CARGO_PKG_VERSION"), "hostler:0.1.0")] {
+        for (tag, revision) in [("second", "hostler:second"), (env!("CARGO_PKG_VERSION"), "hostler:0.2.0")] {
             let before = pods.load(Ordering::Relaxed);
             let args = ["-n", "hostler-system", "set", "image", "daemonset/hostler", &format!("hostler={revision}")];
             cluster.kubectl(&args).unwrap();

@@ -57,7 +57,7 @@ fn copy_folder(from: &Path, to: &Path) {
 fn live_and_go(cluster: &Installation, folder: &Path) {
     let began = Instant::now();
     cluster.apply(folder);
-    cluster.until_daemons_are("0.1.0");
+    cluster.until_daemons_are("0.2.0");
     cluster.until_published();
     cluster.prepares_a_claim();
     let figures = load::roll_under_load(cluster);
@@ -93,7 +93,7 @@ fn an_overlay_with_all_components_runs_rolls_under_load_and_leaves_nothing() {
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, text.replace("reserved = \"0-1\"", "reserved = \"0\"")).unwrap();
     cluster.apply(&overlay);
-    cluster.until_daemons_are("0.1.0");
+    cluster.until_daemons_are("0.2.0");
     cluster.until_topology_is_told();
     live_and_go(&cluster, &overlay);
 }
@@ -118,7 +118,7 @@ fn each_component_alone_is_added_to_a_daemon_that_runs() {
         });
         fs::write(folder.join("kustomization.yaml"), text.to_string()).unwrap();
         cluster.apply(&folder);
-        cluster.until_daemons_are("0.1.0");
+        cluster.until_daemons_are("0.2.0");
         cluster.until_published();
         cluster.prepares_a_claim();
         println!("{name}: runs");

@@ -78,7 +78,7 @@ pub fn a_daemon_writes_the_hardware_of_its_own_node_alone(cluster: &Installation
 fn the_token_of_a_daemon_writes_the_hardware_of_its_own_node_and_of_no_other() {
     let Some(cluster) = Installation::find() else { return };
     cluster.apply(Path::new("deploy"));
-    cluster.until_daemons_are("0.1.0");
+    cluster.until_daemons_are("0.2.0");
     a_daemon_writes_the_hardware_of_its_own_node_alone(&cluster);
     cluster.delete(Path::new("deploy"));
     cluster.nothing_is_left();

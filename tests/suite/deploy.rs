@@ -218,27 +218,6 @@ fn a_daemon_whose_hardware_takes_its_time_is_alive() {
     caller.wait().unwrap();
 }
 
-/// The image is built from copied files: the compiler reads more than sources.
-#[test]
-fn nothing_that_the_build_reads_is_kept_from_the_image() {
-    let root = deploy().join("..").canonicalize().unwrap();
-    let ignored = fs::read_to_string(root.join(".dockerignore")).unwrap();
-    let ignored: Vec<PathBuf> =
-        ignored.lines().filter(|line| !line.starts_with('#')).map(|line| root.join(line)).collect();
-    for never in ["target", ".git"] {
-        assert!(ignored.contains(&root.join(never)), "{never} would be copied");
-    }
-    let mut read = vec![root.join("Cargo.toml"), root.join("Cargo.lock"), root.join("benches"), root.join("tests")];
-    for crate_folder in ["backends", "cdi", "controller", "lib", "proto", "src"] {
-        read.extend(sources(&root.join(crate_folder)));
-    }
-    let included: Vec<PathBuf> = read.iter().flat_map(|source| included(source)).collect();
-    assert!(included.len() > 1 && read.len() > 200);
-    for path in read.iter().chain(&included) {
-        assert!(!ignored.iter().any(|folder| path.starts_with(folder)), "{} is not copied", path.display());
-    }
-}
-
 /// The kubelet does not start with a word that is none of its own, and it spells the two in two ways.
 #[test]
 fn pages_spell_the_policies_of_the_kubelet_as_the_kubelet_does() {
@@ -255,18 +234,6 @@ fn pages_spell_the_policies_of_the_kubelet_as_the_kubelet_does() {
         }
     }
     assert!(found >= 6);
-}
-
-fn sources(folder: &Path) -> Vec<PathBuf> {
-    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    paths.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] }).collect()
-}
-
-/// Returns the files whose text a source embeds.
-fn included(source: &Path) -> Vec<PathBuf> {
-    let text = fs::read_to_string(source).unwrap_or_default();
-    let named = text.split("include_str!(\"").skip(1).filter_map(|rest| rest.split('"').next());
-    named.filter_map(|name| source.parent()?.join(name).canonicalize().ok()).collect()
 }
 
 /// A strategic merge patch finds containers by name, mounts by path and volumes by name: an entry that it does not find
