@@ -183,6 +183,17 @@ parts() {
     rm -rf "$work"
 }
 
+# krew takes a plugin only with the checksum of each archive.
+manifest() {
+    cp deploy/krew/hostler.yaml "$out/hostler.krew.yaml"
+    for archive in "$out"/kubectl-hostler_"${version}"_linux_*.tar.gz; do
+        arch=${archive##*_linux_}
+        arch=${arch%.tar.gz}
+        sed -i "s/SHA256-linux-$arch/$(sha256sum "$archive" | cut -d ' ' -f 1)/" "$out/hostler.krew.yaml"
+    done
+    sed -i "s/VERSION/$version/g" "$out/hostler.krew.yaml"
+}
+
 mkdir -p "$out"
 [ $# -gt 0 ] || set -- "$(dpkg --print-architecture)"
 for each; do
@@ -202,6 +213,7 @@ for each; do
     plugin
 done
 parts
+manifest
 (cd "$out" && sha256sum -- *.deb *.rpm *.tar.gz *.cdx.json >SHA256SUMS)
 say "built in $out:"
 (cd "$out" && ls -l -- *.deb *.rpm *.tar.gz *.cdx.json SHA256SUMS)
