@@ -92,7 +92,7 @@ impl Installation {
             image.write(&path);
             self.node.import_image(&path);
         }
-        for folder in released {
+        if let Some(folder) = released {
             for program in ["hostler", "hostler-controller"] {
                 self.node.import_image(&folder.join(format!("{program}_{version}.oci.tar")));
             }

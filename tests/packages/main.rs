@@ -5,10 +5,12 @@
 
 #![allow(unreachable_pub, reason = "modules of a program")]
 #![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
     clippy::panic,
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "a test fails by panicking, and shows what it measured"
+    reason = "a test fails by panicking, shows what it measured, and runs what an operator runs"
 )]
 
 mod container;

@@ -49,7 +49,7 @@ pub enum ConnectError {
 /// Sends requests over the connection that the newest credentials give. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct ApiConnector {
-    source: CredentialsSource,
+    source: Arc<CredentialsSource>,
     patience: ApiPatience,
     look_interval: Duration,
     latest: Arc<Mutex<ApiConnection>>,
@@ -99,12 +99,12 @@ impl ApiConnector {
     /// Connects with credentials that never change.
     pub(crate) fn with(credentials: Credentials, patience: ApiPatience) -> Result<Self, ConnectError> {
         let latest = Arc::new(Mutex::new(ApiConnection::of(credentials, patience)?));
-        Ok(Self { source: CredentialsSource::default(), patience, look_interval: Duration::MAX, latest })
+        Ok(Self { source: Arc::default(), patience, look_interval: Duration::MAX, latest })
     }
 
     fn new(source: CredentialsSource, patience: ApiPatience, look_interval: Duration) -> Result<Self, ConnectError> {
         let latest = Arc::new(Mutex::new(ApiConnection::new(&source, patience)?));
-        Ok(Self { source, patience, look_interval, latest })
+        Ok(Self { source: Arc::new(source), patience, look_interval, latest })
     }
 
     /// Sends a request to the path that it names.

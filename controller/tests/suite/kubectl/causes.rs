@@ -154,7 +154,7 @@ async fn a_claim_that_is_not_as_the_pod_needs_it_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn devices_that_cannot_be_had_are_counted_with_who_has_them() {
+async fn devices_that_no_node_has_are_counted() {
     check(&[
         CauseCase {
             put: |scene| {
@@ -179,6 +179,13 @@ async fn devices_that_cannot_be_had_are_counted_with_who_has_them() {
             sentence: "Pod ml/train waits: request one of its claim gpu wants 3 devices of one node, and no node has more than 2 that match.",
             fix: "2 devices match in the whole cluster",
         },
+    ])
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn devices_that_others_have_are_counted_with_who_has_them() {
+    check(&[
         CauseCase {
             put: |scene| {
                 scene.put(given("x", "a", "other-0"));

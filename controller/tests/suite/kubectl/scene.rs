@@ -1,5 +1,7 @@
 //! A cluster for questions about one pod: an API server, a node with two devices, and objects that tests add.
 
+#![allow(clippy::needless_pass_by_value, reason = "a test hands over what json!() has made")]
+
 use std::{fs, path::PathBuf};
 
 use hostler_testing::apiserver::{ApiServer, ApiServerOptions, ApiServerRelease, PolicyRule};
