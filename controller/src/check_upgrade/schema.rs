@@ -96,11 +96,15 @@ fn is_open(schema: &Value) -> bool {
     schema["type"] == "object" && schema.as_object().is_some_and(|keys| keys.keys().all(|key| key == "type"))
 }
 
-/// Returns what a schema says about one level, without its words.
+/// Returns what a schema says about one level, without its words. API servers leave empty lists out, and may write a
+/// whole number as `0.0`.
 fn rules(schema: &Value) -> Map<String, Value> {
     let all = schema.as_object().cloned().unwrap_or_default();
     let is_rule = |key: &str| !WORDS.contains(&key) && !NESTED.contains(&key);
-    all.into_iter().filter(|(key, _)| is_rule(key)).collect()
+    let is_empty = |value: &Value| value.as_array().is_some_and(Vec::is_empty);
+    let number = |value: Value| value.as_f64().map_or(value, Value::from);
+    let said = all.into_iter().filter(|(key, value)| is_rule(key) && !is_empty(value));
+    said.map(|(key, value)| (key, number(value))).collect()
 }
 
 fn fields(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
@@ -141,6 +145,13 @@ mod tests {
         found.unknown.sort();
         assert_eq!(found, expected);
         assert_eq!(difference(&new, &new), SchemaDifference::default());
+    }
+
+    #[test]
+    fn what_an_api_server_writes_otherwise_is_no_difference() {
+        let ours = json!({ "type": "integer", "required": [], "minimum": 0 });
+        let stored = json!({ "type": "integer", "minimum": 0.0 });
+        assert_eq!(difference(&stored, &ours), SchemaDifference::default());
     }
 
     #[test]

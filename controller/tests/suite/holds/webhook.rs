@@ -137,7 +137,7 @@ async fn without_a_word_in_its_template_an_owner_is_given_what_is_kept() {
     assert_eq!(choice, json!({ "name": "r", "uid": kept["metadata"]["uid"] }));
     let done = cluster.until_phase("r", "Succeeded").await;
     assert_eq!(done["status"]["currentOwners"][0]["name"], "owner");
-    controller.until_figure("hostler_controller_webhook_answers{what=\"led\"} 1").await;
+    controller.until_figure("hostler_controller_webhook_answers_total{what=\"led\"} 1").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -268,7 +268,7 @@ async fn every_controller_answers_with_the_same_certificate_whoever_leads() {
     lead(&cluster, "owner").await;
     cluster.until_bound("owner").await;
     assert_eq!(device(&claim(&cluster, "owner")).0, "card/held");
-    second.until_figure("hostler_controller_webhook_answers{what=\"led\"} 1").await;
+    second.until_figure("hostler_controller_webhook_answers_total{what=\"led\"} 1").await;
     assert_eq!(first.stop().await, Some(0));
 }
 
