@@ -38,7 +38,6 @@ fn install(host: &Host, packages: &Packages) {
     println!("{}: installed and ready in {} ms", host.name(), began.elapsed().as_millis());
     assert_eq!(host.run("systemctl is-enabled hostler"), "enabled\n");
     assert!(host.run("hostler --version").contains(packages.version()));
-    host.run("systemd-analyze verify --man=no /usr/lib/systemd/system/hostler.service");
     assert!(host.run("stat -c %G /run/hostler/metrics.sock").starts_with("hostler"));
     assert_eq!(
         host.run("man -w hostler-claim-create 2>/dev/null || ls /usr/share/man/man1/hostler-claim-create.1.gz")
