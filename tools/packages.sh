@@ -123,7 +123,7 @@ deb() {
     mkdir -p "$root/DEBIAN" "$root/usr/share/doc/$1"
     cp LICENSE "$root/usr/share/doc/$1/copyright"
     control "$@" >"$root/DEBIAN/control"
-    for script in postinst prerm postrm; do
+    for script in preinst postinst prerm postrm; do
         [ ! -e "tools/packages/$1.$script" ] || install -m 0755 "tools/packages/$1.$script" "$root/DEBIAN/$script"
     done
     (cd "$root" && find etc -type f 2>/dev/null | sed 's|^|/|' | sort) >"$root/DEBIAN/conffiles"
