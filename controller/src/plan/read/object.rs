@@ -172,9 +172,11 @@ impl RawObject<'_> {
         }
     }
 
+    /// Reads a value by way of its text: the reader of each type is in the program once, for text.
     fn typed<T: DeserializeOwned>(&self, value: &Value) -> Result<T, ManifestFinding> {
-        deserialize(value)
-            .map_err(|error| self.finding(&error.path().to_string(), in_words(&error.inner().to_string())))
+        let text = value.to_string();
+        deserialize(&mut serde_json::Deserializer::from_str(&text))
+            .map_err(|error| self.finding(&error.path().to_string(), in_words(&without_place(error.inner()))))
     }
 }
 
