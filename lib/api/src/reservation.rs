@@ -11,6 +11,7 @@ mod candidate;
 mod eviction;
 mod mode;
 mod owner;
+mod place;
 mod spec;
 mod status;
 mod ttl;
@@ -26,6 +27,7 @@ pub use owner::{
     LabelSelector, LabelSelectorOperator, LabelSelectorRequirement, OwnerController, OwnerObject, OwnerRequest,
     ReservationOwner,
 };
+pub use place::{PLACES_NAMESPACE, PLACES_PRIORITY_CLASS, PlaceOwner, ReservedPlace, ReservedPlaceState};
 pub use spec::{
     DEFAULT_TTL, NamedDeviceClaim, PlannedDevice, PreAllocationMode, PreAllocationPolicy, ReservationAllocatePolicy,
     ReservationSpec, TemplateError,

@@ -38,10 +38,19 @@ pub struct ObjectMeta {
 
 /// An object that another one belongs to.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct OwnerReference {
+    /// `apps/v1`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub api_version: String,
     /// `ReplicaSet`, `DaemonSet`, …
     pub kind: String,
     /// Name, in the same namespace.
     pub name: String,
+    /// UID.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+    /// True for the one owner that makes the object anew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub controller: Option<bool>,
 }

@@ -77,6 +77,9 @@ impl ReservationSpec {
     /// When the template is no pod, or the mode does not go with another field.
     pub fn shared_template(&self) -> Result<PodTemplateSpec, SharedClaimError> {
         let template = self.pod_template()?;
+        if template.spec.resource_claims.is_empty() && self.device_claims.is_empty() {
+            return Err(TemplateError::NoDevices.into());
+        }
         if self.replicas() != 1 {
             return Err(SharedClaimError::Replicas { replicas: self.replicas() });
         }
@@ -139,6 +142,6 @@ mod tests {
         is_told(|spec| spec["template"]["metadata"] = json!({}), "spec.template.metadata.namespace is missing");
         is_told(|spec| spec["template"]["metadata"]["namespace"] = json!("a/b"), "metadata.namespace is \"a/b\"");
         is_told(|spec| spec["template"]["spec"]["nodeName"] = json!("n1"), "kubernetes.io/hostname");
-        is_told(|spec| spec["template"]["spec"] = json!({"containers": []}), "no device is asked for");
+        is_told(|spec| spec["template"]["spec"] = json!({"containers": []}), "nothing is asked for");
     }
 }

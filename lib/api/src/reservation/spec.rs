@@ -161,9 +161,10 @@ pub enum TemplateError {
         /// Value of the field.
         value: String,
     },
-    /// The spec asks for no device.
+    /// The spec asks for nothing.
     #[error(
-        "no device is asked for; name a ResourceClaimTemplate in spec.template.spec.resourceClaims, or write spec.deviceClaims"
+        "nothing is asked for; name a ResourceClaimTemplate in spec.template.spec.resourceClaims, write spec.deviceClaims, or \
+         requests into the template's containers"
     )]
     NoDevices,
     /// Two claims have one name.
@@ -198,7 +199,7 @@ impl ReservationSpec {
             }
         }
         let claims = &template.spec.resource_claims;
-        if claims.is_empty() && self.device_claims.is_empty() {
+        if claims.is_empty() && self.device_claims.is_empty() && !self.asks_for_place() {
             return Err(TemplateError::NoDevices);
         }
         for (index, claim) in claims.iter().enumerate() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::PodEviction;
+use super::{PodEviction, ReservedPlace};
 use crate::{Quantity, hardware::Condition};
 
 /// Outcome of a Reservation. Written before anything is done, so that a controller that takes over knows what may
@@ -29,6 +29,9 @@ pub struct ReservationStatus {
     /// Devices of the Reservation.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<ReservedDevice>,
+    /// Parts of nodes that are kept beside devices: CPU, memory and what else the template's pod sets aside.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<ReservedPlace>,
     /// Number of devices that are kept and that no owner has yet.
     pub held: u32,
     /// Kept devices by the names of quotas: `<class>.deviceclass.resource.k8s.io/devices`.
@@ -207,6 +210,8 @@ pub enum ReservationConditionReason {
     Invalid,
     /// Devices are being closed to others.
     Fencing,
+    /// The scheduler has not found the CPU, the memory or the ports.
+    Placing,
     /// Pods still have the devices.
     Waiting,
     /// All devices are kept.
@@ -320,6 +325,7 @@ impl ReservationConditionReason {
             Self::Unsupported => "Unsupported",
             Self::Invalid => "Invalid",
             Self::Fencing => "Fencing",
+            Self::Placing => "Placing",
             Self::Waiting => "Waiting",
             Self::Available => "Available",
             Self::Evicting => "Evicting",

@@ -30,7 +30,7 @@ fn what_cannot_be_kept_says_so_and_how_to_mend_it() {
     let claims =
         |claims: serde_json::Value| json!({"metadata": {"namespace": "n"}, "spec": {"resourceClaims": claims}});
     for (value, message) in [
-        (json!({}), "no device is asked for"),
+        (json!({}), "nothing is asked for"),
         (json!({"template": {"spec": {"resourceClaims": "all"}}}), "no PodTemplateSpec"),
         (json!({"template": claims(json!([{"name": "a", "resourceClaimName": "b"}]))}), "names ResourceClaim b"),
         (

@@ -42,6 +42,7 @@ fn types() -> Types {
         "reservation/eviction.rs",
         "reservation/mode.rs",
         "reservation/owner.rs",
+        "reservation/place.rs",
         "reservation/spec.rs",
         "reservation/status.rs",
         "resource/claim.rs",

@@ -42,6 +42,7 @@ impl<'a> Schemas<'a> {
             ("Quantity", _) => json!({"type": "string", "maxLength": 32, "pattern": "^[0-9]+(m|[KMGTPE]i)?$"}),
             ("i64", _) => json!({"type": "integer", "format": "int64", "minimum": 0}),
             ("bool", _) => json!({"type": "boolean"}),
+            ("ExactQuantity", _) => json!({"type": "string", "maxLength": 32, "minLength": 1}),
             ("SliceQuantity", _) => json!({"type": "string", "maxLength": 32, "minLength": 1}),
             ("DeviceAllocationMode", _) => json!({"type": "string", "enum": ["ExactCount", "All"]}),
             ("ObjectMeta" | "ClassicMeta", _) => json!({"type": "object"}),
