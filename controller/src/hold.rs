@@ -35,6 +35,7 @@ mod objects;
 mod parts;
 mod placeholder;
 mod placeholders;
+mod places;
 mod planning;
 mod pods;
 mod preempting;

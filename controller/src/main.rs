@@ -25,12 +25,14 @@ mod model_owner;
 mod node;
 mod observe;
 mod observed;
+mod places;
 mod plan;
 mod provision;
 mod ready;
 mod remote;
 mod reports;
 mod requests;
+mod reservation_affinity;
 mod reservation_object;
 mod run;
 mod serve;
@@ -38,6 +40,7 @@ mod stock;
 #[cfg(test)]
 mod testkit;
 mod view;
+mod waiting_pods;
 mod webhook;
 mod why;
 

@@ -23,6 +23,7 @@ use crate::{
     reservation_object::ReservationObject,
     stock::StockAccount,
     view::{ClusterView, LazySnapshot},
+    waiting_pods::{WaitingPod, WaitingPods},
 };
 
 /// Work that follows from an event.
@@ -51,6 +52,7 @@ pub(crate) struct ClusterModel {
     marks: Arc<ReservationMarks>,
     waiting_claims: Arc<BTreeSet<ObjectKey>>,
     daemons: Arc<DaemonPods>,
+    waiting_pods: Arc<WaitingPods>,
     /// The snapshot that the last view was made of.
     planner: Arc<LazySnapshot>,
     kinds: BTreeMap<ObservedKind, KindState>,
@@ -136,6 +138,7 @@ impl ClusterModel {
             reservations: self.reservations.clone(),
             waiting_claims: self.waiting_claims.clone(),
             daemons: self.daemons.clone(),
+            waiting_pods: self.waiting_pods.clone(),
         }
     }
 
@@ -165,7 +168,7 @@ impl ClusterModel {
             Ok(_) if known.see(&key, stamp, ()).is_none() => Vec::new(),
             Ok(object) => {
                 marks::see(&mut self.marks, (kind, &key), stamp, &object, &self.reservations);
-                self.take(now, key, object);
+                self.take(now, key, stamp, object);
                 vec![ModelCommand::Publish]
             }
             Err(reason) if known.see_unreadable(&key, stamp, reason.clone(), ()).is_none() => Vec::new(),
@@ -178,7 +181,7 @@ impl ClusterModel {
         }
     }
 
-    fn take(&mut self, now: Instant, key: ObjectKey, object: ObservedObject) {
+    fn take(&mut self, now: Instant, key: ObjectKey, stamp: ObjectStamp, object: ObservedObject) {
         let facts = &mut self.facts;
         match object {
             ObservedObject::Node(node) => facts.add_node(*node),
@@ -193,6 +196,7 @@ impl ClusterModel {
             ObservedObject::Pod(pod) => {
                 facts.add_pod(&pod);
                 self.note_daemon(&key, DaemonPods::node_of(&pod));
+                self.note_waiting_pod(&key, WaitingPod::of(&pod, stamp));
                 if self.provisioning.concerns(&key, &pod) {
                     Arc::make_mut(&mut self.provisioning).see_pod(key, &pod);
                 }
@@ -228,6 +232,7 @@ impl ClusterModel {
                 ObservedKind::Pod => {
                     facts.remove_pod(key);
                     self.note_daemon(key, None);
+                    self.note_waiting_pod(key, None);
                     self.forget_for_requests(kind, key);
                 }
                 ObservedKind::NodeHardware => self.reports.forget(&key.name),
@@ -257,6 +262,15 @@ impl ClusterModel {
     fn note_daemon(&mut self, key: &ObjectKey, node: Option<&str>) {
         if self.daemons.is_news(key, node) {
             Arc::make_mut(&mut self.daemons).note(key, node);
+        }
+    }
+
+    /// Notes a pod that waits for a node; an unchanged map is not copied.
+    fn note_waiting_pod(&mut self, key: &ObjectKey, pod: Option<WaitingPod>) {
+        match pod {
+            Some(pod) => drop(Arc::make_mut(&mut self.waiting_pods).insert(key.clone(), Arc::new(pod))),
+            None if self.waiting_pods.contains_key(key) => drop(Arc::make_mut(&mut self.waiting_pods).remove(key)),
+            None => {}
         }
     }
 

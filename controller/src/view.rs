@@ -15,6 +15,7 @@ use crate::{
     requests::ProvisionObjects,
     reservation_object::ReservationObject,
     stock::ClusterStock,
+    waiting_pods::WaitingPods,
 };
 
 /// The cluster at one moment.
@@ -40,6 +41,8 @@ pub(crate) struct ClusterView {
     pub(crate) waiting_claims: Arc<BTreeSet<ObjectKey>>,
     /// Pods of the daemon.
     pub(crate) daemons: Arc<DaemonPods>,
+    /// Pods that wait for a node.
+    pub(crate) waiting_pods: Arc<WaitingPods>,
 }
 
 /// A snapshot for the planner, which is made when it is first asked for.

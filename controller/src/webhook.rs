@@ -10,7 +10,6 @@
 //!   Secret ─► keeper ─► certificate;   keeper of the leader ─► Secret, caBundle
 //! ```
 
-mod affinity;
 mod answer;
 mod capacity;
 mod decide;

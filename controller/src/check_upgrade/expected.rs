@@ -32,7 +32,7 @@ pub(super) const DEFINITIONS: [ExpectedManifest; 5] = [
 ];
 
 /// Roles of both programs.
-pub(super) const ROLES: [ExpectedManifest; 14] = [
+pub(super) const ROLES: [ExpectedManifest; 15] = [
     manifest!("deploy/cluster", "cluster/rbac.yaml", true),
     manifest!("deploy/controller", "controller/base/rbac.yaml", true),
     manifest!("deploy/classic", "classic/rbac.yaml", true),
@@ -45,6 +45,7 @@ pub(super) const ROLES: [ExpectedManifest; 14] = [
     manifest!("deploy/holds/webhook", "holds/webhook/rbac.yaml", true),
     manifest!("deploy/holds/repair", "holds/repair/rbac.yaml", true),
     manifest!("deploy/holds/direct", "holds/direct/rbac.yaml", true),
+    manifest!("deploy/holds/places", "holds/places/rbac.yaml", true),
     // Components have no folder of their own to apply: an overlay names them.
     manifest!("deploy/components/pods", "components/pods/rbac.yaml", true),
     manifest!("deploy/components/topology", "components/topology/rbac.yaml", true),

@@ -27,6 +27,9 @@ pub(crate) struct ReservationsConfig {
     /// Switch of direct mode: hostler gives pods with the scheduling gate `hostler.dev/placement` their devices, and
     /// then removes the gate.
     pub(crate) direct: SwitchMode,
+    /// Switch of places: pods in the namespace `hostler-places` keep CPU, memory, ports and what else the pods of a
+    /// Reservation take of their nodes.
+    pub(crate) places: SwitchMode,
 }
 
 impl Default for ReservationsConfig {
@@ -39,6 +42,7 @@ impl Default for ReservationsConfig {
             holds_partitions: false,
             oldest_scheduler: String::new(),
             direct: SwitchMode::Off,
+            places: SwitchMode::Off,
             reserve_image: "registry.k8s.io/pause:3.10".to_owned(),
         }
     }

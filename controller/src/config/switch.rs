@@ -25,6 +25,8 @@ pub(crate) enum SwitchMode {
 pub(crate) enum MeantVerb {
     /// Placing gated pods: `deploy/holds/direct`.
     Place,
+    /// Keeping CPU, memory and ports of nodes: `deploy/holds/places`.
+    Keep,
     /// Deleting pods that were passed by: `deploy/holds/repair`.
     Repair,
 }
@@ -33,6 +35,7 @@ impl MeantVerb {
     fn as_str(self) -> &'static str {
         match self {
             Self::Place => "place",
+            Self::Keep => "keep",
             Self::Repair => "repair",
         }
     }

@@ -74,6 +74,8 @@ pub(crate) struct HoldParts {
     pub(crate) config: ReservationsConfig,
     /// The cluster as all parts of the controller see it.
     pub(crate) view_rx: watch::Receiver<Arc<ClusterView>>,
+    /// True if parts of nodes are kept beside devices; `None` before that is known.
+    pub(crate) places_rx: watch::Receiver<Option<bool>>,
     /// The leader term of this process: it writes only while it leads.
     pub(crate) leadership_rx: watch::Receiver<Leadership>,
     /// Phase and figures, for conditions, metrics and people.

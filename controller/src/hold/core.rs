@@ -268,6 +268,11 @@ impl HoldCore {
             HoldEvent::ServerTime(time) => self.clock.server_said(time),
             HoldEvent::Synced => self.synced(),
             HoldEvent::Written(target, outcome) => self.written(target, &outcome),
+            HoldEvent::PlacesKept(kept) => {
+                if std::mem::replace(&mut self.settings.keeps_places, kept) != kept {
+                    self.decide_about_all();
+                }
+            }
             HoldEvent::Tick => {}
         }
     }

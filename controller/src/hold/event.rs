@@ -63,6 +63,8 @@ pub(crate) enum HoldEvent {
     Synced,
     /// The outcome of a write. The object as it is after the write has been told before.
     Written(HoldTarget, WriteOutcome),
+    /// Parts of nodes are kept beside devices, or not.
+    PlacesKept(Option<bool>),
     /// Time has passed.
     Tick,
 }

@@ -11,6 +11,7 @@ use super::{
     context::HoldContext,
     known::PodReading,
     objects::{AllocatedClaim, owner_of, owner_of_first_pod},
+    places::place_owners,
     reservation::Reservation,
 };
 
@@ -71,5 +72,6 @@ pub(super) fn current_owners(
         let before = known.iter().find(is_same).filter(|_| owner.uid.is_empty());
         owners.insert(before.cloned().unwrap_or(owner));
     }
+    owners.extend(place_owners(cx.settings, reservation));
     owners.into_iter().collect()
 }

@@ -21,6 +21,7 @@ use super::{
     holders::current_owners,
     placeholder::placeholder_name,
     placeholders::has_placeholders,
+    places::{NO_PLACES, PlaceStand, has_places, place_stand},
     pods::owners_to_annotate,
     reservation::Reservation,
     status::{NewStatus, OpenFacts},
@@ -72,9 +73,11 @@ pub(super) fn decide_reservation(cx: &mut HoldContext<'_>, name: &str) -> Option
     }
 }
 
-/// True if any device is still closed for the Reservation, or a claim stands for a part that it keeps.
+/// True if any device is still closed for the Reservation, a claim stands for a part that it keeps, or a pod in a place.
 fn is_kept_for(cx: &HoldContext<'_>, reservation: &Reservation) -> bool {
-    is_fenced(cx, &reservation.value) || has_placeholders(cx, &reservation.object.uid)
+    is_fenced(cx, &reservation.value)
+        || has_placeholders(cx, &reservation.object.uid)
+        || has_places(cx.settings, reservation)
 }
 
 fn next_step(cx: &mut HoldContext<'_>, reservation: &Reservation) -> ReservationStep {
@@ -181,6 +184,12 @@ fn next_status(cx: &mut HoldContext<'_>, reservation: &Reservation) -> Option<Re
     if let Some(error) = error.filter(|_| object.status.devices.is_empty()) {
         return Some(status().invalid(&Chain(&error).to_string()));
     }
+    match cx.settings.keeps_places {
+        _ if object.spec.asks_for_devices() => {}
+        Some(true) => {}
+        Some(false) => return Some(status().invalid(NO_PLACES)),
+        None => return None,
+    }
     let devices = devices_or_proposal(cx, reservation);
     let owners = current_owners(cx, reservation, &devices);
     if object.spec.is_once() && owners.len() >= object.spec.replicas() as usize {
@@ -205,7 +214,10 @@ fn status_of_open(
     let problem = reservation.problem.as_ref().filter(|_| is_lacking);
     // The last answer stays until the planner has answered: a controller that led before may have got it.
     let keeps_lack = is_lacking && problem.is_none() && reservation.object.status.lack_of_devices().is_some();
-    if devices.is_empty() && problem.is_none() && !keeps_lack && is_new {
+    let places = place_stand(cx.settings, reservation);
+    let has_news =
+        reservation.object.spec.asks_for_devices() || matches!(&places, PlaceStand::Missing(said) if said.is_empty());
+    if devices.is_empty() && problem.is_none() && !keeps_lack && is_new && has_news {
         return None;
     }
     let conflicts = conflicts(cx, &devices);
@@ -214,6 +226,7 @@ fn status_of_open(
         keeps_lack,
         conflicts: conflicts.as_deref(),
         is_closed: are_closed(cx, reservation, &devices),
+        places,
     };
     Some(NewStatus::of(reservation, cx.clock.told()).open(reservation, devices, owners, &facts))
 }
@@ -231,15 +244,17 @@ fn devices_or_proposal(cx: &mut HoldContext<'_>, reservation: &Reservation) -> V
     kept.into_iter().chain(proposal.iter().cloned()).chain(left).collect()
 }
 
-/// Returns a node of the Reservation's devices that has been gone for too long.
+/// Returns a node of the Reservation's devices or places that has been gone for too long.
 fn lost_node(cx: &mut HoldContext<'_>, object: &ReservationObject) -> Option<String> {
-    for device in object.status.devices.iter().filter(|device| !device.node_name.is_empty()) {
-        if cx.cluster.nodes.contains(&device.node_name) {
+    let of_places = object.status.places.iter().filter(|place| place.is_kept()).map(|place| &place.node_name);
+    let nodes = object.status.devices.iter().map(|device| &device.node_name).chain(of_places);
+    for node in nodes.filter(|node| !node.is_empty()) {
+        if cx.cluster.nodes.contains(node) {
             continue;
         }
-        let age = cx.age(Timer::NodeMissing(device.node_name.clone()));
+        let age = cx.age(Timer::NodeMissing(node.clone()));
         if age >= cx.settings.grace {
-            return Some(device.node_name.clone());
+            return Some(node.clone());
         }
         cx.decide_after(cx.settings.grace - age, DecisionTopic::Reservation(object.name.clone()));
     }

@@ -7,8 +7,8 @@ use std::{
 };
 
 use hostler_api::reservation::{
-    ObjectReference, PodEviction, PodEvictionState, ReservationConditionReason as Reason, ReservedDevice,
-    ReservedDeviceState as State, toleration_value,
+    ObjectReference, PLACED_POD_LABEL, PodEviction, PodEvictionState, ReservationConditionReason as Reason,
+    ReservationMode, ReservedDevice, ReservedDeviceState as State, toleration_value,
 };
 
 use super::{objects::DeviceKey, recorded::RecordedEvents};
@@ -18,6 +18,8 @@ use crate::reservation_object::ReservationObject;
 #[derive(Debug)]
 pub(super) struct Reservation {
     pub(super) object: ReservationObject,
+    /// True if the pods of the Reservation take something of their nodes besides devices.
+    pub(super) asks_for_place: bool,
     /// Value of the taint that other pods must tolerate to get the devices.
     pub(super) value: String,
     /// Devices that were chosen and are not written yet.
@@ -69,11 +71,20 @@ pub(super) struct ClosedCheck {
     pub(super) list: Option<u64>,
 }
 
+/// True if places are kept for a Reservation. The devices of a gated pod are given to that pod, which nothing but its
+/// gate holds back.
+fn asks_for_place(object: &ReservationObject) -> bool {
+    object.spec.mode() == ReservationMode::Fence
+        && !object.labels.contains_key(PLACED_POD_LABEL)
+        && object.spec.asks_for_place()
+}
+
 impl Reservation {
     pub(super) fn new(object: ReservationObject) -> Self {
         Self {
             value: toleration_value(&object.uid),
             recorded: RecordedEvents::before(&object),
+            asks_for_place: asks_for_place(&object),
             object,
             proposal: None,
             victims: Vec::new(),
@@ -92,6 +103,7 @@ impl Reservation {
         }
         if self.object.generation != object.generation {
             (self.problem, self.is_without_free, self.cut_short) = (None, false, None);
+            self.asks_for_place = asks_for_place(&object);
         }
         self.object = object;
     }
@@ -118,6 +130,9 @@ impl Reservation {
     /// Returns the replicas for which devices are to be found.
     pub(super) fn lacking(&self, devices: &[ReservedDevice], owners: &[ObjectReference]) -> Vec<u32> {
         let (spec, mut groups) = (&self.object.spec, BTreeMap::<u32, Vec<State>>::new());
+        if !spec.asks_for_devices() {
+            return Vec::new();
+        }
         let kept = devices.iter().filter(|device| device.state != State::Releasing);
         kept.for_each(|device| groups.entry(device.replica).or_default().push(device.state));
         let is_broken = |states: &Vec<State>| states.contains(&State::Lost);

@@ -16,7 +16,7 @@ use crate::reservation_object::ReservationObject;
 pub(super) enum Related {
     /// The pool of one of the Reservation's devices.
     Pool(PoolName),
-    /// The node of one of the Reservation's devices.
+    /// The node of one of the Reservation's devices or places.
     Node(String),
     /// A pod that the Reservation evicts, or that has devices of it.
     Pod(ObjectKey),
@@ -163,6 +163,8 @@ fn related(object: &ReservationObject) -> BTreeSet<Related> {
             related.insert(Related::Placeholder(placeholder_name(&device.share_id)));
         }
     }
+    let places = status.places.iter().filter(|place| !place.node_name.is_empty());
+    related.extend(places.map(|place| Related::Node(place.node_name.clone())));
     let evicted = status.evictions.iter().map(|it| ObjectKey::new(&it.namespace, &it.name));
     let owners = status.current_owners.iter().map(|it| ObjectKey::new(&it.namespace, &it.name));
     let replaced = object.spec.replaces.iter().map(|it| ObjectKey::new(&it.namespace, &it.name));

@@ -16,6 +16,9 @@ pub(crate) struct HoldSettings {
     /// True if a part of a counter set can be closed: schedulers before the fix of kubernetes#140436 take its siblings
     /// for taken.
     pub(crate) holds_partitions: bool,
+    /// True if parts of nodes are kept beside devices: CPU, memory and what else pods set aside. `None` before that is
+    /// known.
+    pub(crate) keeps_places: Option<bool>,
     /// The longest time until the API server shows an allocation that a scheduler has decided on.
     pub(crate) settle: Duration,
     /// Time for which a device may be gone, or a node not answer, before another device is chosen.

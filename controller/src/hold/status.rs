@@ -19,6 +19,7 @@ use hostler_cluster::rfc3339;
 use super::{
     evictions::{evictions, obstacle, past_evictions, to_evict},
     objects::device_key,
+    places::PlaceStand,
     reservation::{Problem, Reservation},
 };
 use crate::reservation_object::ReservationObject;
@@ -33,6 +34,8 @@ pub(super) struct OpenFacts<'a> {
     pub(super) conflicts: Option<&'a str>,
     /// True if all devices are closed that have to be closed.
     pub(super) is_closed: bool,
+    /// State of the places.
+    pub(super) places: PlaceStand,
 }
 
 /// A status in the making.
@@ -88,9 +91,10 @@ impl NewStatus {
 
     pub(super) fn with_devices(&mut self, devices: Vec<ReservedDevice>, owners: Vec<ObjectReference>) {
         let kept = || devices.iter().filter(|device| device.state != State::Releasing);
-        let nodes: BTreeSet<&String> = kept().map(|device| &device.node_name).collect();
-        let only = nodes.first().filter(|node| nodes.len() == 1 && !node.is_empty());
-        self.status.node_name = only.map(|node| (*node).clone());
+        let of_places = self.status.places.iter().map(|place| &place.node_name).filter(|node| !node.is_empty());
+        let nodes: BTreeSet<&String> = kept().map(|device| &device.node_name).chain(of_places).collect();
+        let only = nodes.first().filter(|node| nodes.len() == 1 && !node.is_empty()).map(|node| (*node).clone());
+        self.status.node_name = only;
         let is = |state: State| move |device: &&ReservedDevice| device.state == state;
         self.status.held = u32::try_from(devices.iter().filter(is(State::Held)).count()).unwrap_or(u32::MAX);
         self.status.allocatable = count(kept());
@@ -111,13 +115,18 @@ impl NewStatus {
         match said.problem {
             Some(problem) => self.say(Type::Scheduled, no, problem.reason, &problem.message),
             None if said.keeps_lack => {}
-            None if devices.is_empty() => {
+            None if devices.is_empty() && reservation.object.spec.asks_for_devices() => {
                 self.say(Type::Scheduled, no, Reason::Planning, "devices are being looked for");
             }
-            None => self.say(Type::Scheduled, yes, Reason::Scheduled, "devices are chosen"),
+            None => match &said.places {
+                PlaceStand::Missing(_) => self.say(Type::Scheduled, no, Reason::Placing, &placing(&said.places)),
+                _ if devices.is_empty() => self.say(Type::Scheduled, yes, Reason::Scheduled, "places are chosen"),
+                _ => self.say(Type::Scheduled, yes, Reason::Scheduled, "devices are chosen"),
+            },
         }
-        let (phase, reason, mut message) =
-            stand_of(&devices, said.problem.is_some() || said.keeps_lack, said.is_closed);
+        let has_problem = said.problem.is_some() || said.keeps_lack;
+        let has_problem = has_problem || devices.is_empty() && reservation.object.spec.asks_for_devices();
+        let (phase, reason, mut message) = stand_of(&devices, has_problem, said);
         let is_available = phase == Phase::Available;
         let evictions = evictions(reservation, &devices, is_available);
         if let Some(obstacle) = obstacle(&evictions).filter(|_| phase == Phase::Waiting) {
@@ -204,7 +213,7 @@ impl NewStatus {
 
 /// Phase, reason and message by the state of the devices. A Reservation waits for pods only once no other pod can get
 /// the devices that they leave.
-fn stand_of(devices: &[ReservedDevice], has_problem: bool, is_closed: bool) -> (Phase, Reason, String) {
+fn stand_of(devices: &[ReservedDevice], has_problem: bool, said: &OpenFacts<'_>) -> (Phase, Reason, String) {
     let devices: Vec<&ReservedDevice> = devices.iter().filter(|device| device.state != State::Releasing).collect();
     let of = |state: State| devices.iter().copied().filter(move |device| device.state == state);
     let lost: Vec<String> = of(State::Lost).map(lost).collect();
@@ -212,7 +221,7 @@ fn stand_of(devices: &[ReservedDevice], has_problem: bool, is_closed: bool) -> (
         return (Phase::Pending, Reason::Lost, format!("lost: {}", few(&lost)));
     }
     let busy = of(State::Fencing).filter(|device| device.owner.is_some()).count();
-    if busy > 0 && is_closed {
+    if busy > 0 && said.is_closed {
         let all = devices.len();
         let message = format!("{} of {all} devices are released; pods have the others", all - busy);
         return (Phase::Waiting, Reason::Waiting, message);
@@ -220,10 +229,24 @@ fn stand_of(devices: &[ReservedDevice], has_problem: bool, is_closed: bool) -> (
     if of(State::Fencing).next().is_some() {
         return (Phase::Pending, Reason::Fencing, "devices are being closed to others".to_owned());
     }
-    if devices.is_empty() || has_problem {
+    if has_problem {
         return (Phase::Pending, Reason::Unschedulable, "there are not all the devices that are asked for".to_owned());
     }
-    (Phase::Available, Reason::Available, format!("all {} devices are kept", devices.len()))
+    let message = match (&said.places, devices.len()) {
+        (PlaceStand::Missing(_), _) => return (Phase::Pending, Reason::Placing, placing(&said.places)),
+        (PlaceStand::Kept(places), 0) => format!("all {places} places are kept"),
+        (PlaceStand::Kept(places), count) => format!("all {count} devices and {places} places are kept"),
+        (PlaceStand::NotAsked, count) => format!("all {count} devices are kept"),
+    };
+    (Phase::Available, Reason::Available, message)
+}
+
+/// Returns the reason why a place is missing.
+fn placing(places: &PlaceStand) -> String {
+    match places {
+        PlaceStand::Missing(said) if !said.is_empty() => said.clone(),
+        _ => "the scheduler looks for CPU, memory and ports".to_owned(),
+    }
 }
 
 fn lost(device: &ReservedDevice) -> String {

@@ -7,6 +7,7 @@ use hostler_api::reservation::{ReservedDevice, ReservedDeviceState as State};
 use super::{
     context::{HoldContext, HoldEffect, Timer},
     objects::{DeviceKey, device_key},
+    places::is_without_room,
     reservation::Reservation,
     topics::DecisionTopic,
 };
@@ -18,6 +19,10 @@ pub(super) const LEFT_ALONE: Duration = Duration::from_secs(300);
 /// Returns the state of a device that no claim has.
 pub(super) fn state_of_vacant(cx: &mut HoldContext<'_>, reservation: &Reservation, device: &ReservedDevice) -> State {
     let key = device_key(device);
+    if is_without_room(cx.settings, reservation, device) {
+        cx.push(HoldEffect::Avoid(key, LEFT_ALONE));
+        return State::Lost;
+    }
     let published = cx.cluster.device(&key).map(|(_, it)| it.is_usable);
     let is_fine = published == Some(true) && cx.is_closed_for(reservation, &key);
     if is_fine || device.state == State::Lost {

@@ -9,7 +9,7 @@ use std::{
 use hostler_api::{
     ObjectKey,
     core::Pod,
-    reservation::{PLACEMENT_GATE, made_for, placement_name, reserve_pod_name},
+    reservation::{PLACEMENT_GATE, PLACES_NAMESPACE, made_for, placement_name, reserve_pod_name},
 };
 use hostler_reconcile::ObjectStamp;
 
@@ -66,9 +66,9 @@ pub(crate) fn see(
                 forget_placed(marks, key);
             }
             let made = made_for(&key.name, &pod.metadata.annotations);
-            // Only the pod that asks for devices is made for a Reservation: those that use them have owners of their
-            // own.
-            made.filter(|name| key.name == reserve_pod_name(name))
+            // Pods that ask for devices, and those that stand in places, are made for a Reservation: those that use
+            // them have owners of their own.
+            made.filter(|name| key.name == reserve_pod_name(name) || key.namespace == PLACES_NAMESPACE)
         }
         _ => return,
     };

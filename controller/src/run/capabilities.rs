@@ -16,6 +16,7 @@ use crate::{
         shared,
     },
     observe::Watches,
+    places,
     provision::adapter::{self as provision, ProvisionParts, ProvisionStatus},
     serve::ServeState,
     view::ClusterView,
@@ -49,7 +50,9 @@ impl CapabilityStarts<'_> {
             self.provision(provision_tx);
         }
         if modes.reservations.is_wanted() {
-            self.hold(holds_tx);
+            let (places_tx, places_rx) = watch::channel(None);
+            self.hold(holds_tx, places_rx);
+            places::start(&self.config.reservations, places_tx, self.parts());
             shared::start(self.config.reservations.clone(), self.parts());
             direct::start(self.config.reservations.direct, self.parts());
         }
@@ -87,7 +90,7 @@ impl CapabilityStarts<'_> {
         ControllerParts { client, view_rx, leadership_rx, tasks }
     }
 
-    fn hold(&self, status_tx: watch::Sender<HoldStatus>) {
+    fn hold(&self, status_tx: watch::Sender<HoldStatus>, places_rx: watch::Receiver<Option<bool>>) {
         let ServeState { view_rx, leadership_rx, client, tasks, .. } = self.state.clone();
         hold::start(HoldParts {
             watches: self.watches.clone(),
@@ -96,6 +99,7 @@ impl CapabilityStarts<'_> {
             namespace: namespace(&self.config.lease),
             config: self.config.reservations.clone(),
             view_rx,
+            places_rx,
             leadership_rx,
             status_tx,
             tasks,

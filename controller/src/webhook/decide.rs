@@ -10,7 +10,6 @@ use hostler_api::{
 use serde_json::{Value, json};
 
 use super::{
-    affinity::{AffinityError, ReservationAffinity, ignores_reservations},
     capacity::{capacity, class_of, wanted},
     pod::WebhookPod,
     review::{GeneratedClaim, WebhookAnswer},
@@ -19,6 +18,7 @@ use super::{
 };
 use crate::{
     hold::{OfferedReservation, ReservationOffer, open_reservations},
+    reservation_affinity::{AffinityError, ReservationAffinity, ignores_reservations},
     reservation_object::ReservationObject,
     view::ClusterView,
 };

@@ -162,8 +162,25 @@ impl ApiClient {
     /// # Errors
     /// As [`get`](Self::get), and when the server no longer remembers that moment.
     pub async fn list<F: FnMut(Vec<u8>) + ?Sized>(&self, all: &Collection, each: &mut F) -> Result<(), ApiFailure> {
+        self.list_fields(all, "", each).await
+    }
+
+    /// As [`list`](Self::list), of the objects that a field selector selects: `spec.nodeName=`.
+    ///
+    /// # Errors
+    /// As [`list`](Self::list).
+    pub async fn list_fields<F: FnMut(Vec<u8>) + ?Sized>(
+        &self,
+        all: &Collection,
+        selector: &str,
+        each: &mut F,
+    ) -> Result<(), ApiFailure> {
         let step = || format!("list {}", all.plural());
-        let mut query = format!("limit={LIST_PAGE}");
+        let selected = match selector {
+            "" => format!("limit={LIST_PAGE}"),
+            fields => format!("limit={LIST_PAGE}&fieldSelector={}", encoded(fields)),
+        };
+        let mut query = selected.clone();
         loop {
             let page = self.list_page(step, all, &query).await?;
             let end: ListEnd = serde_json::from_slice(&page)
@@ -172,7 +189,7 @@ impl ApiClient {
             if end.metadata.token.is_empty() {
                 return Ok(());
             }
-            query = format!("limit={LIST_PAGE}&continue={}", encoded(&end.metadata.token));
+            query = format!("{selected}&continue={}", encoded(&end.metadata.token));
         }
     }
 

@@ -76,6 +76,7 @@ impl<'a> HoldTerm<'a> {
         let config = &parts.config;
         let seconds = |seconds: u32| Duration::from_secs(seconds.into());
         let core = HoldCore::new(HoldSettings {
+            keeps_places: *parts.places_rx.borrow_and_update(),
             own_driver: parts.driver.clone(),
             has_rules: places.rules.close(),
             // Parts of devices can be read from that version on.
@@ -148,6 +149,11 @@ impl<'a> HoldTerm<'a> {
                 _ = self.parts.leadership_rx.changed() => {}
                 // Cancel safe: the change is read at once.
                 Ok(()) = self.parts.view_rx.changed() => self.facts_changed(),
+                // Cancel safe: the change is read at once.
+                Ok(()) = self.parts.places_rx.changed() => {
+                    let kept = *self.parts.places_rx.borrow_and_update();
+                    self.step(HoldEvent::PlacesKept(kept));
+                }
                 // Cancel safe: news that were not taken stay in the channel.
                 Some((kind, news)) = news_rx.recv() => {
                     if matches!(news, ReflectorEvent::NotServed) && kind != HoldKind::Rule {

@@ -7,9 +7,9 @@ use hostler_cluster::ObjectVersion;
 use serde_json::Value;
 
 use super::{
-    super::{AllocatedClaim, DeviceKey, OwnerPod, PodRef},
+    super::{AllocatedClaim, DeviceKey, HoldSettings, OwnerPod, PodRef},
     server::{ModelPod, read},
-    world::World,
+    world::{DRIVER, World, settings},
 };
 use crate::{reservation_object::ReservationObject, testkit::Part};
 
@@ -20,6 +20,11 @@ impl KeptWorld {
     /// Nodes `a`, `b`, … with so many devices each.
     pub(crate) fn new(devices: &[usize]) -> Self {
         Self(World::new(devices))
+    }
+
+    /// The same where places are kept as well.
+    pub(crate) fn with_places(devices: &[usize]) -> Self {
+        Self(World::with(HoldSettings { keeps_places: Some(true), ..settings() }, DRIVER, devices))
     }
 
     /// Since 1970.

@@ -75,7 +75,7 @@ pub(super) fn what_cannot_be_understood_is_said_and_nothing_else_is_done() {
     world.reserve("r", json!({"owners": [{"object": {}}], "template": {}}));
     world.settle();
     assert_eq!(world.condition("r", "Scheduled").0, "Invalid");
-    assert!(world.condition("r", "Ready").1.contains("no device is asked for"));
+    assert!(world.condition("r", "Ready").1.contains("nothing is asked for"));
     world.check_rest();
 }
 

@@ -229,6 +229,7 @@ impl Model for HoldModel {
 
 pub(super) fn settings() -> HoldSettings {
     HoldSettings {
+        keeps_places: Some(false),
         own_driver: DRIVER.to_owned(),
         has_rules: false,
         namespace: Some("hostler-controller".to_owned()),

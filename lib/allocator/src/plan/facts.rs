@@ -213,6 +213,11 @@ impl ClusterFacts {
         self.claims.get(key).map(|claim| claim.facts(&self.store.texts))
     }
 
+    /// Returns true if there is a pod of this name that has a node and has not ended.
+    pub fn has_pod(&self, key: &ObjectKey) -> bool {
+        self.pods.get(key).is_some()
+    }
+
     /// Names of the classes, in order.
     pub fn class_names(&self) -> impl Iterator<Item = &str> {
         self.classes.keys().map(String::as_str)

@@ -19,6 +19,7 @@ pub(super) const PATHS: &[(&str, &str)] = &[
     ("holds/claims", ".Values.controller.holds.claims"),
     ("holds/direct", ".Values.controller.holds.direct"),
     ("holds/evictions", ".Values.controller.holds.evictions"),
+    ("holds/places", ".Values.controller.holds.places"),
     ("holds/repair", ".Values.controller.holds.repair"),
     ("holds/rules", ".Values.controller.holds.rules"),
     ("holds/webhook", "(or .Values.controller.holds.webhook .Values.controller.holds.repair)"),

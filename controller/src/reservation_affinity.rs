@@ -14,13 +14,13 @@ use crate::{hold::OwnerPod, reservation_object::ReservationObject};
 /// Reservations whose devices a pod wants.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub(super) struct ReservationAffinity {
+pub(crate) struct ReservationAffinity {
     /// The name of the only Reservation that is wanted.
-    pub(super) name: Option<String>,
+    pub(crate) name: Option<String>,
     /// Labels that the Reservation must have.
-    pub(super) reservation_selector: BTreeMap<String, String>,
+    pub(crate) reservation_selector: BTreeMap<String, String>,
     /// Taints of Reservations that the pod tolerates.
-    pub(super) tolerations: Vec<Toleration>,
+    pub(crate) tolerations: Vec<Toleration>,
 }
 
 /// A pod's annotation that cannot be understood.
@@ -29,23 +29,23 @@ pub(super) struct ReservationAffinity {
     "the pod's annotation {RESERVATION_AFFINITY} cannot be understood, so that it is led to no Reservation: {0}; write \
      {{\"name\": …}}, {{\"reservationSelector\": {{label: value}}}} or {{\"tolerations\": […]}}"
 )]
-pub(super) struct AffinityError(serde_json::Error);
+pub(crate) struct AffinityError(serde_json::Error);
 
 impl ReservationAffinity {
     /// Reads the affinity of a pod; a pod without the annotation has no preferences.
-    pub(super) fn of(pod: &OwnerPod) -> Result<Self, AffinityError> {
+    pub(crate) fn of(pod: &OwnerPod) -> Result<Self, AffinityError> {
         let Some(text) = pod.annotations.get(RESERVATION_AFFINITY) else { return Ok(Self::default()) };
         serde_json::from_str(text).map_err(AffinityError)
     }
 
     /// True if the pod wants devices of the Reservation.
-    pub(super) fn wants(&self, reservation: &ReservationObject) -> bool {
+    pub(crate) fn wants(&self, reservation: &ReservationObject) -> bool {
         self.name.as_ref().is_none_or(|name| *name == reservation.name)
             && self.reservation_selector.iter().all(|(key, value)| reservation.labels.get(key) == Some(value))
     }
 }
 
 /// True if a pod wants devices of no Reservation.
-pub(super) fn ignores_reservations(pod: &OwnerPod) -> bool {
+pub(crate) fn ignores_reservations(pod: &OwnerPod) -> bool {
     pod.labels.get(RESERVATION_IGNORED).is_some_and(|value| value == "true")
 }

@@ -1,0 +1,384 @@
+//! The next write for the places of a Reservation. Pure: everything was read anew, and one step follows from it alone,
+//! so a controller that takes over goes on with the same write.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use hostler_api::{
+    ExactQuantity, ObjectKey,
+    core::ResourceList,
+    reservation::{
+        PlaceOwner, RESERVATION_FINALIZER, ReservationMode, ReservationStatus, ReservedDeviceState, ReservedPlace,
+        ReservedPlaceState as State,
+    },
+};
+use hostler_cluster::{ObjectVersion, since_1970};
+
+use super::{
+    context::{PlacePod, PlacesContext, PlacesStep, PlacesWrite},
+    holder::{holder, holder_name, name_problem},
+};
+use crate::reservation_object::ReservationObject;
+
+/// Time for which the scheduler may refuse a place holder before the devices are looked for on another node.
+const REFUSED_AFTER: Duration = Duration::from_secs(10);
+/// Time for which a place on a full node is refused before it is asked for there again.
+const ASK_AGAIN: Duration = Duration::from_secs(300);
+
+/// Characters of a message in the status.
+const LONGEST_MESSAGE: usize = 1024;
+
+/// Decides the next step.
+pub(super) fn decide(cx: &PlacesContext) -> PlacesStep {
+    let Some(reservation) = &cx.reservation else {
+        // Nothing of it is left but place holders.
+        return cx.holders.values().find_map(delete).map_or(PlacesStep::Rest, PlacesStep::Write);
+    };
+    let stray = cx.holders.values().filter(|pod| !cx.is_known(reservation, pod));
+    if let Some(write) = stray.filter_map(delete).next() {
+        return PlacesStep::Write(write);
+    }
+    if reservation.is_deleting || reservation.status.phase.is_over() {
+        return cx.release(reservation);
+    }
+    let is_kept = reservation.finalizers.iter().any(|it| it == RESERVATION_FINALIZER);
+    if !is_kept || !is_for_places(reservation) {
+        return PlacesStep::Rest;
+    }
+    cx.step_of_open(reservation)
+}
+
+/// True if places are kept for the Reservation.
+pub(super) fn is_for_places(reservation: &ReservationObject) -> bool {
+    use hostler_api::reservation::PLACED_POD_LABEL;
+    reservation.spec.mode() == ReservationMode::Fence
+        && !reservation.labels.contains_key(PLACED_POD_LABEL)
+        && reservation.spec.pod_template().is_ok()
+        && reservation.spec.asks_for_place()
+}
+
+/// Deletes a pod, unless it is going already.
+fn delete(pod: &PlacePod) -> Option<PlacesWrite> {
+    let is_going = pod.metadata.deletion_timestamp.is_some();
+    (!is_going).then(|| PlacesWrite::Delete(pod.metadata.name.clone(), pod.version()))
+}
+
+fn status(reservation: &ReservationObject, places: Vec<ReservedPlace>) -> PlacesStep {
+    let status = ReservationStatus { places, ..reservation.status.clone() };
+    let version = ObjectVersion { uid: reservation.uid.clone(), resource_version: reservation.version.clone() };
+    PlacesStep::Write(PlacesWrite::Status(reservation.name.clone(), version, Box::new(status)))
+}
+
+impl PlacesContext {
+    /// True if a place holder is the one of a place now, or was before it.
+    fn is_known(&self, reservation: &ReservationObject, pod: &PlacePod) -> bool {
+        let is_one = |place: &ReservedPlace| {
+            [place.number.checked_sub(1), Some(place.number)]
+                .into_iter()
+                .flatten()
+                .any(|number| holder_name(reservation, place.replica, number) == pod.metadata.name)
+        };
+        pod.is_of(reservation) && reservation.status.places.iter().any(is_one)
+    }
+
+    fn holder(&self, reservation: &ReservationObject, place: &ReservedPlace, number: u32) -> Option<&PlacePod> {
+        self.holders.get(&holder_name(reservation, place.replica, number))
+    }
+
+    /// Deletes all place holders of a Reservation that is over or deleted; then its status has no places.
+    fn release(&self, reservation: &ReservationObject) -> PlacesStep {
+        if let Some(write) = self.holders.values().find_map(delete) {
+            return PlacesStep::Write(write);
+        }
+        match self.holders.is_empty() && !reservation.status.places.is_empty() {
+            true => status(reservation, Vec::new()),
+            false => PlacesStep::Rest,
+        }
+    }
+
+    fn step_of_open(&self, reservation: &ReservationObject) -> PlacesStep {
+        let mut places = reservation.status.places.clone();
+        let requests = reservation.spec.place_requests();
+        let known = places.len();
+        for replica in (0..reservation.spec.replicas()).skip(known) {
+            places.push(ReservedPlace { replica, requests: requests.clone(), ..ReservedPlace::default() });
+        }
+        if let Some(problem) = name_problem(reservation) {
+            places.iter_mut().for_each(|place| place.message.clone_from(&problem));
+            return if places == reservation.status.places { PlacesStep::Rest } else { status(reservation, places) };
+        }
+        let places: Vec<ReservedPlace> =
+            places.into_iter().map(|place| PlaceNow { cx: self, reservation }.of(place)).collect();
+        // The status names what may be written before it is.
+        if places != reservation.status.places {
+            return status(reservation, places);
+        }
+        let mut wait = None;
+        for place in &places {
+            match (PlaceNow { cx: self, reservation }).step(place) {
+                PlacesStep::Write(write) => return PlacesStep::Write(write),
+                PlacesStep::Wait(time) => wait = wait.min(Some(time)).or(Some(time)),
+                PlacesStep::Rest => {}
+            }
+        }
+        wait.map_or(PlacesStep::Rest, PlacesStep::Wait)
+    }
+}
+
+/// A place of a Reservation, as it is now.
+struct PlaceNow<'a> {
+    cx: &'a PlacesContext,
+    reservation: &'a ReservationObject,
+}
+
+impl PlaceNow<'_> {
+    /// Returns the place as the pods show it.
+    fn of(&self, mut place: ReservedPlace) -> ReservedPlace {
+        self.follow_devices(&mut place);
+        let before: Vec<PlaceOwner> = place.owners.clone();
+        place.owners = before.iter().filter_map(|owner| self.owner_now(&place, owner)).collect();
+        // While the former place holder stands, the next one is not there or can be made anew: no owner is added, and
+        // two at most stand for one place.
+        if self.former(&place).is_none() {
+            let own = self.holder(&place, place.number);
+            place.owners.extend(self.candidate(&place, own));
+            let uids = |owners: &[PlaceOwner]| owners.iter().map(|it| it.uid.clone()).collect::<Vec<_>>();
+            if uids(&place.owners) != uids(&before) || own.is_some_and(PlacePod::is_ending) {
+                place.number += 1;
+            }
+        }
+        self.set_state(&mut place);
+        place
+    }
+
+    /// Returns the place holder before the present one.
+    fn former(&self, place: &ReservedPlace) -> Option<&PlacePod> {
+        self.holder(place, place.number.checked_sub(1)?)
+    }
+
+    /// Sets the node of the place where that is the one of devices.
+    fn follow_devices(&self, place: &mut ReservedPlace) {
+        let devices = self.reservation.status.devices.iter();
+        let mut of_replica = devices.filter(|it| {
+            it.replica == place.replica
+                && !matches!(it.state, ReservedDeviceState::Lost | ReservedDeviceState::Releasing)
+                && !it.node_name.is_empty()
+        });
+        let Some(device) = of_replica.next() else { return };
+        if device.node_name != place.node_name && place.owners.is_empty() {
+            // The holder of another node goes; no pod stands in for it before the next one.
+            place.number += u32::from(!place.node_name.is_empty());
+            place.node_name.clone_from(&device.node_name);
+            (place.state, place.message) = (State::Asking, String::new());
+        }
+    }
+
+    /// Returns an owner as it is now; none if it does not take the place, or no longer.
+    fn owner_now(&self, place: &ReservedPlace, owner: &PlaceOwner) -> Option<PlaceOwner> {
+        let is_once = self.reservation.spec.is_once();
+        if owner.bound && is_once {
+            return Some(owner.clone());
+        }
+        let key = ObjectKey::new(&owner.namespace, &owner.name);
+        let pod = self.cx.owners.get(&key).filter(|pod| pod.metadata.uid == owner.uid && !pod.is_over())?;
+        let is_going = pod.metadata.deletion_timestamp.is_some();
+        match pod.node() {
+            Some(node) => (node == place.node_name).then(|| PlaceOwner { bound: true, ..owner.clone() }),
+            None => (!is_going).then(|| owner.clone()),
+        }
+    }
+
+    /// Returns the pod that is to be given the place or a part of it: only while a place holder stands there.
+    fn candidate(&self, place: &ReservedPlace, own: Option<&PlacePod>) -> Option<PlaceOwner> {
+        let is_standing = own.is_some_and(|pod| pod.node() == Some(&place.node_name) && !pod.is_ending());
+        let is_taken = self.reservation.spec.is_once() && !place.owners.is_empty();
+        if !is_standing || is_taken || place.owners.iter().any(|owner| !owner.bound) {
+            return None;
+        }
+        let key = self.cx.candidates.get(&place.replica)?;
+        let pod = self.cx.owners.get(key)?;
+        let is_waiting = pod.node().is_none() && !pod.is_ending() && pod.spec.scheduling_gates.is_empty();
+        let owner = pod.owner();
+        let requests: ResourceList = pod.spec.requests().into_iter().filter(|(_, it)| it.sign() > 0).collect();
+        let is_fit =
+            is_waiting && self.reservation.spec.is_owned_by(&owner.candidate(key)) && place.has_room(&requests);
+        is_fit.then(|| PlaceOwner {
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+            uid: owner.uid.clone(),
+            requests,
+            bound: false,
+        })
+    }
+
+    fn set_state(&self, place: &mut ReservedPlace) {
+        let own = self.holder(place, place.number).filter(|pod| !pod.is_ending());
+        let node = own.and_then(PlacePod::node);
+        if let Some(node) = node
+            && place.owners.is_empty()
+        {
+            node.clone_into(&mut place.node_name);
+        }
+        let has_former = self.former(place).is_some_and(|pod| pod.node() == Some(&place.node_name));
+        let is_waiting = place.owners.iter().any(|owner| !owner.bound);
+        let is_standing = node.is_some() && node == Some(&place.node_name);
+        place.state = match (is_waiting, wants_holder(self.reservation, place), is_standing) {
+            (true, ..) => State::HandingOver,
+            (false, false, _) => State::HandedOver,
+            (false, true, true) => State::Held,
+            // The former place holder keeps the rest until the next one stands beside the owners.
+            (false, true, false) if has_former && self.is_enough(place) => State::HandingOver,
+            (false, true, false) if self.is_refused(place, own) => State::Refused,
+            (false, true, false) => State::Asking,
+        };
+        let refusal = own.filter(|_| !is_standing).and_then(PlacePod::refusal).map(|(message, _)| message);
+        let of_owner = || {
+            let waiting = place.owners.iter().find(|owner| !owner.bound)?;
+            let pod = self.cx.owners.get(&ObjectKey::new(&waiting.namespace, &waiting.name))?;
+            let (message, _) = pod.refusal()?;
+            Some(format!(
+                "pod {}/{} is nominated for node {}: {message}",
+                waiting.namespace, waiting.name, place.node_name
+            ))
+        };
+        place.message = match place.state {
+            State::Held | State::HandedOver => String::new(),
+            State::HandingOver => of_owner().unwrap_or_default(),
+            State::Asking | State::Refused => refusal.map(str::to_owned).unwrap_or_default(),
+        };
+        place.message = place.message.chars().take(LONGEST_MESSAGE).collect();
+        // A place without devices can be on any node.
+        let is_anywhere = place.owners.is_empty() && !has_former && !self.reservation.spec.asks_for_devices();
+        if place.state == State::Asking && is_anywhere {
+            place.node_name.clear();
+        }
+    }
+
+    /// True if the former place holder sets aside all that no owner has.
+    fn is_enough(&self, place: &ReservedPlace) -> bool {
+        let has = self.former(place).map(|pod| pod.spec.requests()).unwrap_or_default();
+        let is_in =
+            |(name, left): (&String, &ExactQuantity)| has.get(name).is_some_and(|it| it.minus(*left).sign() >= 0);
+        place.left().iter().all(is_in)
+    }
+
+    /// True if the node of the devices has no room: the scheduler has said so for a while.
+    fn is_refused(&self, place: &ReservedPlace, own: Option<&PlacePod>) -> bool {
+        self.reservation.spec.asks_for_devices()
+            && own.is_some_and(|pod| pod.node().is_none())
+            && self.refused_for(own).is_some_and(|time| time >= REFUSED_AFTER && time < ASK_AGAIN)
+            && !place.node_name.is_empty()
+    }
+
+    fn refused_for(&self, own: Option<&PlacePod>) -> Option<Duration> {
+        let since = own.and_then(PlacePod::refusal).and_then(|(_, since)| since_1970(since))?;
+        Some(self.cx.now.saturating_sub(since))
+    }
+
+    fn holder(&self, place: &ReservedPlace, number: u32) -> Option<&PlacePod> {
+        self.cx.holder(self.reservation, place, number)
+    }
+
+    /// Returns the next write for a place whose status says what is to be done.
+    fn step(&self, place: &ReservedPlace) -> PlacesStep {
+        if self.reservation.spec.asks_for_devices() && place.node_name.is_empty() {
+            // Devices come first: they are on few nodes.
+            return PlacesStep::Rest;
+        }
+        let own = self.holder(place, place.number);
+        let former = self.former(place);
+        let is_wanted = wants_holder(self.reservation, place);
+        match own {
+            // An owner went before it had its part, or the scheduler may have a node for it that was left out.
+            Some(pod)
+                if !is_wanted
+                    || former.is_some() && !is_of_size(pod, &place.left())
+                    || former.is_none() && self.leaves_out_too_much(pod) =>
+            {
+                return delete(pod).map_or(PlacesStep::Rest, PlacesStep::Write);
+            }
+            None if is_wanted => {
+                let left_out: BTreeSet<String> = match place.node_name.is_empty() {
+                    true => self.cx.busy.clone(),
+                    false => BTreeSet::new(),
+                };
+                let pod = Box::new(holder(self.reservation, place, &left_out, &self.cx.image));
+                let name = holder_name(self.reservation, place.replica, place.number);
+                return PlacesStep::Write(PlacesWrite::Create { replica: place.replica, name, left_out, pod });
+            }
+            _ => {}
+        }
+        if let Some(write) = self.nomination(place, own, former) {
+            return PlacesStep::Write(write);
+        }
+        if let Some(pod) = former.filter(|pod| pod.metadata.deletion_timestamp.is_none()) {
+            return PlacesStep::Write(self.hand_over(place, pod));
+        }
+        // The state of the place depends on the time.
+        match self.refused_for(own).filter(|_| !place.is_kept()) {
+            Some(time) if time < REFUSED_AFTER => PlacesStep::Wait(REFUSED_AFTER - time),
+            Some(time) if time < ASK_AGAIN => PlacesStep::Wait(ASK_AGAIN - time),
+            _ => PlacesStep::Rest,
+        }
+    }
+
+    /// True if the scheduler refused a place holder that leaves out nodes on which nothing is handed over any more.
+    fn leaves_out_too_much(&self, pod: &PlacePod) -> bool {
+        let is_refused = pod.node().is_none() && pod.refusal().is_some();
+        is_refused && pod.left_out().iter().any(|node| !self.cx.busy.contains(node))
+    }
+
+    /// Returns the deletion of the former place holder.
+    fn hand_over(&self, place: &ReservedPlace, former: &PlacePod) -> PlacesWrite {
+        if former.node() != Some(&place.node_name) {
+            return PlacesWrite::Delete(former.metadata.name.clone(), former.version());
+        }
+        PlacesWrite::HandOver {
+            replica: place.replica,
+            node: place.node_name.clone(),
+            holder: former.metadata.name.clone(),
+            version: former.version(),
+            next: holder_name(self.reservation, place.replica, place.number),
+        }
+    }
+
+    /// Returns the nomination of the next pod that is to come into the place: of owners always, of a place holder where
+    /// it takes over from another.
+    fn nomination(
+        &self,
+        place: &ReservedPlace,
+        own: Option<&PlacePod>,
+        former: Option<&PlacePod>,
+    ) -> Option<PlacesWrite> {
+        let owners = place.owners.iter().filter(|owner| !owner.bound);
+        let owners = owners.filter_map(|owner| self.cx.owners.get(&ObjectKey::new(&owner.namespace, &owner.name)));
+        let takes_over = former.is_some_and(|pod| pod.node() == Some(&place.node_name));
+        let own = own.filter(|_| takes_over || !place.owners.is_empty());
+        let mut pods = owners.chain(own).filter(|pod| pod.node().is_none() && !pod.is_ending());
+        let pod = pods.find(|pod| pod.status.nominated_node_name != place.node_name)?;
+        (!place.node_name.is_empty()).then(|| PlacesWrite::Nominate(pod.key(), pod.version(), place.node_name.clone()))
+    }
+}
+
+/// True if a place holder sets aside these amounts.
+fn is_of_size(pod: &PlacePod, amounts: &ResourceList) -> bool {
+    let mut own = pod.spec.requests();
+    own.retain(|_, amount| amount.sign() > 0);
+    own == *amounts
+}
+
+/// True if a place holder is to stand in the place: there are parts that no owner has. A place that goes to one owner
+/// goes to it whole, and so do ports.
+fn wants_holder(reservation: &ReservationObject, place: &ReservedPlace) -> bool {
+    let is_free = place.owners.is_empty();
+    is_free || !reservation.spec.is_once() && !place.left().is_empty()
+}
+
+/// Returns the places of a Reservation that can be given to a pod now, and their numbers of replicas.
+pub(super) fn open_places(reservation: &ReservationObject) -> BTreeMap<u32, &ReservedPlace> {
+    let is_once = reservation.spec.is_once();
+    let is_open = |place: &&ReservedPlace| place.state == State::Held && !(is_once && !place.owners.is_empty());
+    reservation.status.places.iter().filter(is_open).map(|place| (place.replica, place)).collect()
+}

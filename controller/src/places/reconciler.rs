@@ -1,0 +1,343 @@
+//! The edge of places to the API server: each Reservation with places is reconciled when one of its objects changes.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use hostler_api::{
+    Chain, ObjectKey,
+    reservation::{PLACES_NAMESPACE, ReservationStatus, ReservedPlaceState},
+    well_known::CONTROLLER_FIELD_MANAGER,
+};
+use hostler_cluster::{ApiClient, ApiFailure, Collection, ObjectVersion};
+use hostler_reconcile::{Controller, ControllerParts, Fingerprint, ReconcileMoment, Reconciler, Requeue, Troubles};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::{
+    sync::{Mutex, watch},
+    time::sleep,
+};
+use tracing::{debug, warn};
+
+use super::{
+    assign::{PlaceCandidates, assign},
+    context::{PlacePod, PlacesContext, PlacesStep, PlacesWrite},
+    decide::{decide, is_for_places},
+    gate::{HandOverGate, in_the_way},
+    holder::holder_name,
+};
+use crate::{
+    config::{MeantVerb, ReservationsConfig, SwitchMode},
+    hold::adapter::reservations,
+    observed::ObservedKind,
+    reservation_object::ReservationObject,
+    view::ClusterView,
+};
+
+/// The longest time between two reconciliations of a Reservation.
+const RECONCILE_AGAIN: Duration = Duration::from_secs(30);
+/// The pause after a write that another one came before.
+const SOON: Duration = Duration::from_millis(50);
+/// The pause before the role is asked for again, while a refusal does not count yet.
+const ASK_SOON: Duration = Duration::from_secs(1);
+
+/// Keeps places as long as this process leads, if the switch is on. Tells the part that keeps devices if places are
+/// kept.
+pub(crate) fn start(
+    config: &ReservationsConfig,
+    kept_tx: watch::Sender<Option<bool>>,
+    parts: ControllerParts<ClusterView>,
+) {
+    match config.places {
+        // A Reservation that asks for no device is refused.
+        SwitchMode::Off => drop(kept_tx.send_replace(Some(false))),
+        mode => PlacesController { mode, image: config.reserve_image.clone(), kept_tx }.start("places", parts),
+    }
+}
+
+struct PlacesController {
+    mode: SwitchMode,
+    image: String,
+    kept_tx: watch::Sender<Option<bool>>,
+}
+
+struct PlacesReconciler {
+    keeper: PlaceKeeper,
+    /// Pods that are to get places, by the latest view.
+    candidates: PlaceCandidates,
+    /// True for Reservations that ask for places, by UID and generation.
+    asking: BTreeMap<(String, i64), bool>,
+    troubles: Troubles<String>,
+}
+
+/// Reads, and makes the writes.
+#[derive(Clone)]
+struct PlaceKeeper {
+    client: ApiClient,
+    image: String,
+    /// Held by one write at a time of those that the gate is about: between what is read for it and its answer nothing
+    /// of the kind happens.
+    gate: Arc<Mutex<HandOverGate>>,
+}
+
+/// Pods of a page of a list.
+#[derive(Deserialize)]
+struct PodPage {
+    items: Vec<PlacePod>,
+}
+
+/// The result of a reconciliation.
+struct PlacesAnswer {
+    end: Requeue,
+    error: Option<String>,
+}
+
+impl Controller for PlacesController {
+    type Reconciler = PlacesReconciler;
+
+    async fn begin(&self, parts: &ControllerParts<ClusterView>) -> Result<PlacesReconciler, String> {
+        let client = parts.client.clone();
+        let is_on = loop {
+            let asked = self.mode.is_on(MeantVerb::Keep, &client).await;
+            match asked.map_err(|failure| Chain(&failure).to_string())? {
+                Some(is_on) => break is_on,
+                None => sleep(ASK_SOON).await,
+            }
+        };
+        self.kept_tx.send_replace(Some(is_on));
+        if !is_on {
+            return Err("the role of deploy/holds/places is not there".to_owned());
+        }
+        Ok(PlacesReconciler {
+            keeper: PlaceKeeper { client, image: self.image.clone(), gate: Arc::new(Mutex::new(under_way(parts))) },
+            candidates: PlaceCandidates::new(),
+            asking: BTreeMap::new(),
+            troubles: Troubles::default(),
+        })
+    }
+}
+
+impl Reconciler for PlacesReconciler {
+    type View = ClusterView;
+    type Answer = PlacesAnswer;
+
+    /// Returns each Reservation that keeps places, or kept some.
+    fn keys(&mut self, view: &ClusterView) -> BTreeMap<String, Fingerprint> {
+        self.candidates = assign(view);
+        let mut seen: BTreeMap<String, Fingerprint> = BTreeMap::new();
+        let mut asking = BTreeMap::new();
+        for reservation in view.reservations.values() {
+            let key = (reservation.uid.clone(), reservation.generation);
+            let asks = self.asking.get(&key).copied().unwrap_or_else(|| is_for_places(reservation));
+            asking.insert(key, asks);
+            if !asks && reservation.status.places.is_empty() {
+                continue;
+            }
+            let fingerprint = seen.entry(reservation.name.clone()).or_default();
+            fingerprint.add((&reservation.uid, &reservation.version));
+            for owner in reservation.status.places.iter().flat_map(|place| &place.owners) {
+                let key = ObjectKey::new(&owner.namespace, &owner.name);
+                fingerprint.add((view.waiting_pods.get(&key).map(|pod| pod.stamp), view.facts.has_pod(&key)));
+            }
+            for (replica, pod) in self.candidates.get(&reservation.name).into_iter().flatten() {
+                fingerprint.add((replica, pod));
+            }
+        }
+        self.asking = asking;
+        let of_places = |((kind, key), _): &(&(ObservedKind, ObjectKey), _)| {
+            *kind == ObservedKind::Pod && key.namespace == PLACES_NAMESPACE
+        };
+        for ((_, key), mark) in view.marks.made.iter().filter(of_places) {
+            seen.entry(mark.reservation.clone()).or_default().add((key, mark.stamp));
+        }
+        seen
+    }
+
+    fn reconcile(
+        &mut self,
+        name: &str,
+        now: ReconcileMoment<ClusterView>,
+    ) -> impl Future<Output = PlacesAnswer> + Send + 'static {
+        let candidates = self.candidates.get(name).cloned().unwrap_or_default();
+        let (keeper, name) = (self.keeper.clone(), name.to_owned());
+        async move { keeper.reconcile(&name, candidates, &now).await }
+    }
+
+    fn reconciled(&mut self, name: &str, answer: PlacesAnswer) -> Requeue {
+        match answer.error {
+            Some(error) if self.troubles.is_news(name.to_owned(), &error) => {
+                warn!(reservation = name, error, "places of a Reservation cannot be kept for now");
+            }
+            Some(_) => {}
+            None => self.troubles.mended(&name.to_owned()),
+        }
+        answer.end
+    }
+
+    fn forget(&mut self, name: &str) {
+        self.troubles.mended(&name.to_owned());
+    }
+}
+
+/// Returns the gate with the places that a leader before may have begun to hand over.
+fn under_way(parts: &ControllerParts<ClusterView>) -> HandOverGate {
+    let mut gate = HandOverGate::default();
+    let view = parts.view_rx.borrow().clone();
+    for reservation in view.reservations.values() {
+        let places = reservation.status.places.iter().filter(|place| place.state == ReservedPlaceState::HandingOver);
+        places.for_each(|it| gate.begin((reservation.name.clone(), it.replica), &it.node_name, Duration::ZERO));
+    }
+    gate
+}
+
+fn pods(namespace: &str) -> Collection {
+    Collection::core("Pod", "pods").of(namespace)
+}
+
+impl PlaceKeeper {
+    async fn reconcile(
+        &self,
+        name: &str,
+        candidates: BTreeMap<u32, ObjectKey>,
+        now: &ReconcileMoment<ClusterView>,
+    ) -> PlacesAnswer {
+        let failed =
+            |failure: &ApiFailure| PlacesAnswer { end: Requeue::Failed, error: Some(Chain(failure).to_string()) };
+        let done = |end| PlacesAnswer { end, error: None };
+        let cx = match self.read(name, candidates, now).await {
+            Ok(cx) => cx,
+            Err(failure) => return failed(&failure),
+        };
+        self.note_arrivals(name, &cx).await;
+        match decide(&cx) {
+            PlacesStep::Rest => done(Requeue::After(RECONCILE_AGAIN)),
+            PlacesStep::Wait(time) => done(Requeue::After(time.min(RECONCILE_AGAIN))),
+            PlacesStep::Write(_) if !now.may_write() => done(Requeue::Failed),
+            PlacesStep::Write(write) => {
+                debug!(reservation = name, what = write.what(), "a write for the places of a Reservation");
+                match self.write(name, &write, now.elapsed).await {
+                    Ok(end) => done(end),
+                    // The next reconciliation reads the object anew.
+                    Err(failure) if matches!(failure.code(), Some(404 | 409)) => done(Requeue::After(SOON)),
+                    Err(failure) => failed(&failure),
+                }
+            }
+        }
+    }
+
+    /// Reads everything from the server.
+    async fn read(
+        &self,
+        name: &str,
+        candidates: BTreeMap<u32, ObjectKey>,
+        now: &ReconcileMoment<ClusterView>,
+    ) -> Result<PlacesContext, ApiFailure> {
+        let reservation: Option<ReservationObject> = self.client.find(&reservations(), name).await?;
+        let marked = now.view.marks.made.iter().filter(|((kind, key), mark)| {
+            *kind == ObservedKind::Pod && key.namespace == PLACES_NAMESPACE && mark.reservation == name
+        });
+        let mut names: BTreeSet<String> = marked.map(|((_, key), _)| key.name.clone()).collect();
+        let mut owners: BTreeSet<ObjectKey> = candidates.values().cloned().collect();
+        for (reservation, place) in
+            reservation.iter().flat_map(|it| it.status.places.iter().map(move |place| (it, place)))
+        {
+            let numbers = [place.number.checked_sub(1), Some(place.number)].into_iter().flatten();
+            names.extend(numbers.map(|number| holder_name(reservation, place.replica, number)));
+            owners.extend(place.owners.iter().map(|owner| ObjectKey::new(&owner.namespace, &owner.name)));
+        }
+        let mut holders = BTreeMap::new();
+        for pod in names {
+            if let Some(found) = self.client.find::<PlacePod>(&pods(PLACES_NAMESPACE), &pod).await? {
+                holders.insert(pod, found);
+            }
+        }
+        let mut found = BTreeMap::new();
+        for key in owners {
+            if let Some(pod) = self.client.find::<PlacePod>(&pods(&key.namespace), &key.name).await? {
+                found.insert(key, pod);
+            }
+        }
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        // Times of conditions are the server's.
+        let busy = self.gate.lock().await.nodes(None, now.elapsed);
+        let now = now.server_time().unwrap_or(wall);
+        Ok(PlacesContext { busy, reservation, holders, owners: found, candidates, image: self.image.clone(), now })
+    }
+
+    /// Notes the places of which no owner is waited for any more.
+    async fn note_arrivals(&self, name: &str, cx: &PlacesContext) {
+        let places = cx.reservation.iter().flat_map(|it| &it.status.places);
+        let arrived = places.filter(|place| place.owners.iter().all(|owner| owner.bound));
+        let mut gate = self.gate.lock().await;
+        arrived.for_each(|place| gate.end(&(name.to_owned(), place.replica)));
+    }
+
+    /// Makes a write; says when to go on.
+    async fn write(&self, name: &str, write: &PlacesWrite, now: Duration) -> Result<Requeue, ApiFailure> {
+        let all = pods(PLACES_NAMESPACE);
+        match write {
+            PlacesWrite::Status(name, version, status) => self.write_status(name, version, status).await?,
+            PlacesWrite::Create { replica, name: holder, left_out, pod } => {
+                let mut gate = self.gate.lock().await;
+                // A place that is for one node stays away while another one is handed over there.
+                let made: PlacePod =
+                    PlacePod::deserialize(&**pod).map_err(|error| ApiFailure::unusable("make a pod", error))?;
+                if gate
+                    .nodes(Some(&(name.to_owned(), *replica)), now)
+                    .iter()
+                    .any(|busy| !left_out.contains(busy) && made.may_come_to(busy))
+                {
+                    return Ok(Requeue::After(SOON));
+                }
+                self.client.create::<Value>(&all, holder, &**pod).await?;
+            }
+            PlacesWrite::Delete(holder, version) => self.client.delete(&all, holder, version).await?,
+            PlacesWrite::HandOver { replica, node, holder, version, next } => {
+                let mut gate = self.gate.lock().await;
+                gate.begin((name.to_owned(), *replica), node, now);
+                let waiting = self.waiting().await?;
+                for pod in in_the_way(waiting.iter(), node, next) {
+                    self.client.delete(&all, &pod.metadata.name, &pod.version()).await?;
+                }
+                self.client.delete(&all, holder, version).await?;
+            }
+            PlacesWrite::Nominate(key, version, node) => {
+                let patch = json!({
+                    "metadata": {"uid": version.uid, "resourceVersion": version.resource_version},
+                    "status": {"nominatedNodeName": node},
+                });
+                let all = pods(&key.namespace);
+                self.client.change_status::<Value>(&all, &key.name, CONTROLLER_FIELD_MANAGER, &patch).await?;
+            }
+        }
+        Ok(Requeue::Now)
+    }
+
+    async fn write_status(
+        &self,
+        name: &str,
+        version: &ObjectVersion,
+        status: &ReservationStatus,
+    ) -> Result<(), ApiFailure> {
+        let (all, whole) = (reservations(), (&*version.resource_version, status));
+        let written: ReservationObject = self.client.write_status(&all, name, CONTROLLER_FIELD_MANAGER, whole).await?;
+        if written.status.places == status.places {
+            return Ok(());
+        }
+        let why = "the API server has kept other places than it was given: apply deploy/holds of this release";
+        Err(ApiFailure::unusable(format!("write the status of Reservation {name}"), why))
+    }
+
+    /// Lists the place holders that have no node.
+    async fn waiting(&self) -> Result<Vec<PlacePod>, ApiFailure> {
+        let (mut pods_found, mut wrong) = (Vec::new(), None);
+        let mut read = |page: Vec<u8>| match serde_json::from_slice::<PodPage>(&page) {
+            Ok(page) => pods_found.extend(page.items),
+            Err(error) => wrong = Some(ApiFailure::unusable("list place holders", error)),
+        };
+        self.client.list_fields(&pods(PLACES_NAMESPACE), "spec.nodeName=", &mut read).await?;
+        wrong.map_or(Ok(pods_found), Err)
+    }
+}

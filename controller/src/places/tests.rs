@@ -1,0 +1,160 @@
+//! Places are kept, handed over and given back, whatever happens in between.
+
+mod random;
+mod world;
+
+use hostler_api::reservation::{ReservationPhase as Phase, ReservedPlaceState as State};
+use serde_json::json;
+
+use self::world::{PlacesWorld, key};
+use crate::testkit::Fate;
+
+#[test]
+fn a_place_is_kept_against_strangers_and_given_to_its_owner() {
+    let mut world = PlacesWorld::new(&[4000], 0);
+    world.reserve("r", "3", json!({}));
+    world.until("it is kept", |world| world.phase("r") == Some(Phase::Available));
+    assert_eq!(world.state("r"), Some(State::Held));
+    for stranger in 0..4 {
+        world.pod(&format!("s{stranger}"), "", "2");
+    }
+    (0..20).for_each(|_| world.round());
+    assert!((0..4).all(|stranger| world.node(&format!("s{stranger}")).is_none()), "a stranger is in the place");
+    world.pod("p", "r", "3");
+    world.until("the owner is bound", |world| world.node("p").is_some());
+    world.until("the Reservation is over", |world| world.phase("r") == Some(Phase::Succeeded));
+    world.until("nothing is left", |world| world.holders() == 0);
+    world.until("its status is clear", |world| world.reservation("r").unwrap().status.places.is_empty());
+    assert!(
+        world.reservation("r").unwrap().finalizers.is_empty() || {
+            world.round();
+            true
+        }
+    );
+}
+
+#[test]
+fn a_reservation_of_a_place_takes_five_writes_until_it_is_available() {
+    let mut world = PlacesWorld::new(&[4000], 0);
+    world.reserve("r", "3", json!({}));
+    world.until("it is kept", |world| world.phase("r") == Some(Phase::Available));
+    // The finalizer and the phase are written by the part that keeps devices.
+    assert_eq!(world.writes, ["status", "place_holder", "status"]);
+    (0..40).for_each(|_| world.round());
+    assert_eq!(world.writes.len(), 3, "a write at rest");
+}
+
+#[test]
+fn owners_share_a_place_that_stays_and_its_rest_is_kept_all_the_time() {
+    let mut world = PlacesWorld::new(&[3000], 0);
+    world.reserve("r", "3", json!({"allocateOnce": false}));
+    world.until("it is kept", |world| world.phase("r") == Some(Phase::Available));
+    for stranger in 0..4 {
+        world.pod(&format!("s{stranger}"), "", "500m");
+    }
+    for (owner, cpu) in [("p", "1"), ("q", "1500m"), ("t", "500m")] {
+        world.pod(owner, "r", cpu);
+        world.until("the owner is bound", |world| world.node(owner).is_some());
+    }
+    (0..20).for_each(|_| world.round());
+    assert!((0..4).all(|stranger| world.node(&format!("s{stranger}")).is_none()), "{}", world.told());
+    assert_eq!((world.state("r"), world.holders()), (Some(State::HandedOver), 0), "{}", world.told());
+    world.delete(&key("q"));
+    world.until("the rest is kept again, or taken", |world| world.state("r") != Some(State::HandedOver));
+}
+
+#[test]
+fn a_pod_that_is_larger_than_the_place_or_no_owner_is_given_nothing() {
+    let mut world = PlacesWorld::new(&[4000], 0);
+    world.reserve("r", "3", json!({}));
+    world.until("it is kept", |world| world.phase("r") == Some(Phase::Available));
+    world.pod("p", "r", "3500m");
+    world.pod("q", "other", "2");
+    (0..20).for_each(|_| world.round());
+    assert_eq!((world.node("p"), world.node("q"), world.state("r")), (None, None, Some(State::Held)));
+}
+
+#[test]
+fn an_owner_that_goes_before_it_is_bound_leaves_the_place_kept() {
+    for rounds in 0..6 {
+        let mut world = PlacesWorld::new(&[3000], 0);
+        world.reserve("r", "3", json!({}));
+        world.until("it is kept", |world| world.phase("r") == Some(Phase::Available));
+        world.pod("s", "", "3");
+        world.pod("p", "r", "3");
+        let before = world.writes.len();
+        // The scheduler is away meanwhile.
+        for _ in 0..rounds {
+            world.control();
+        }
+        let is_gone_early = !world.writes[before..].contains(&"hand_over");
+        world.delete(&key("p"));
+        (0..60).for_each(|_| world.round());
+        if is_gone_early {
+            assert_eq!((world.state("r"), world.node("s")), (Some(State::Held), None), "{rounds} {}", world.told());
+        }
+    }
+}
+
+#[test]
+fn a_reservation_that_is_deleted_or_over_leaves_no_place_holder() {
+    for more in [json!({}), json!({"ttl": "20s"})] {
+        let mut world = PlacesWorld::new(&[3000], 0);
+        world.reserve("r", "3", more.clone());
+        world.until("it is kept", |world| world.phase("r") == Some(Phase::Available));
+        if more == json!({}) {
+            let version = world.reservation("r").unwrap();
+            let version = crate::testkit::over(&version.uid, &version.version);
+            world.kept.delete("r", &version);
+            world.until("it is gone", |world| world.reservation("r").is_none());
+        } else {
+            world.until("it is over", |world| world.phase("r") == Some(Phase::Failed));
+        }
+        world.until("nothing is left", |world| world.holders() == 0);
+        world.pod("s", "", "3");
+        world.until("a stranger has the node", |world| world.node("s").is_some());
+    }
+}
+
+#[test]
+fn devices_and_their_place_are_on_one_node_and_a_full_node_is_left_for_another() {
+    let mut world = PlacesWorld::new(&[1000, 4000], 2);
+    world.pod("s", "", "1");
+    world.schedule();
+    assert_eq!(world.node("s").as_deref(), Some("a"));
+    let claims = json!([{"name": "gpus", "resourceClaimTemplateName": "gpus-1"}]);
+    world.reserve(
+        "r",
+        "3",
+        json!({
+            "template": {
+                "metadata": {"namespace": "default"},
+                "spec": {
+                    "containers": [{"name": "c", "resources": {"requests": {"cpu": "3"}}}], "resourceClaims": claims,
+                },
+            },
+        }),
+    );
+    world.until("it is kept", |world| world.phase("r") == Some(Phase::Available));
+    let kept = world.reservation("r").unwrap().status.clone();
+    assert_eq!((&*kept.places[0].node_name, &*kept.devices[0].node_name), ("b", "b"), "{}", world.told());
+}
+
+#[test]
+fn deaths_at_any_two_writes_lose_no_place_and_leave_nothing() {
+    for first in 0..12 {
+        for fates in Fate::TWO_DEATHS {
+            let mut world = PlacesWorld::new(&[3000, 3000], 0);
+            world.fates.extend([(first, fates[0]), (first + 1, fates[1])]);
+            world.reserve("r", "2", json!({}));
+            world.until("it is kept", |world| world.phase("r") == Some(Phase::Available));
+            (0..6).for_each(|stranger| world.pod(&format!("s{stranger}"), "", "1"));
+            world.schedule();
+            world.pod("p", "r", "2");
+            world.until("the owner is bound", |world| world.node("p").is_some());
+            world.until("nothing is left", |world| {
+                world.holders() == 0 && world.reservation("r").is_none_or(|it| it.status.places.is_empty())
+            });
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! Places in a cluster: those who keep devices are the real ones, everybody else is here. The scheduler places pods by
+//! priority and age, and counts pods that are nominated as the real one does.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hostler_api::{
+    ExactQuantity, ObjectKey,
+    reservation::{PLACES_NAMESPACE, PlaceOwner, ReservationPhase, ReservedPlaceState},
+};
+use serde_json::{Value, json};
+
+use super::super::{
+    assign::assign,
+    context::{PlacePod, PlacesContext, PlacesStep, PlacesWrite},
+    decide::decide,
+    gate::{HandOverGate, in_the_way},
+};
+use crate::{
+    hold::tests::kept::KeptWorld,
+    reservation_object::ReservationObject,
+    testkit::{Fate, Fated, Fates, ModelCluster, ModelServer, Part, model_kind, serves},
+    view::ClusterView,
+    waiting_pods::WaitingPod,
+};
+
+/// Objects of the server.
+#[derive(Default)]
+pub(super) struct PlacesCluster {
+    pub(super) pods: BTreeMap<ObjectKey, PlacePod>,
+}
+
+impl ModelCluster for PlacesCluster {
+    type Event = ();
+}
+
+model_kind!(PlacePod: metadata, |_pod| false);
+serves!(PlacesCluster, pods: PlacePod);
+
+/// Nodes with CPUs, and pods that want them.
+pub(super) struct PlacesWorld {
+    pub(super) kept: KeptWorld,
+    pub(super) server: ModelServer<PlacesCluster>,
+    /// CPUs of each node, in thousandths.
+    nodes: BTreeMap<String, i64>,
+    /// Number of pods that were made.
+    pub(super) made: usize,
+    gate: HandOverGate,
+    pub(super) writes: Vec<&'static str>,
+    pub(super) fates: Fates,
+}
+
+pub(super) fn key(name: &str) -> ObjectKey {
+    ObjectKey::new("default", name)
+}
+
+fn milli(amount: Option<&ExactQuantity>) -> i64 {
+    amount.map_or(0, |amount| amount.rounded_milli())
+}
+
+/// CPUs that a pod sets aside, in thousandths.
+fn cpu(pod: &PlacePod) -> i64 {
+    milli(pod.spec.requests().get("cpu"))
+}
+
+fn is_holder(key: &ObjectKey) -> bool {
+    key.namespace == PLACES_NAMESPACE
+}
+
+impl PlacesWorld {
+    /// Nodes `a`, `b`, … with so many CPUs each, in thousandths, and so many devices.
+    pub(super) fn new(cpus: &[i64], devices: usize) -> Self {
+        let names = (b'a'..).map(|name| char::from(name).to_string());
+        Self {
+            kept: KeptWorld::with_places(&vec![devices; cpus.len()]),
+            server: ModelServer::default(),
+            nodes: names.zip(cpus.iter().copied()).collect(),
+            made: 0,
+            gate: HandOverGate::default(),
+            writes: Vec::new(),
+            fates: Fates::default(),
+        }
+    }
+
+    /// Makes a Reservation whose pods have the label `owner: NAME`.
+    pub(super) fn reserve(&mut self, name: &str, cpu: &str, more: Value) {
+        let mut spec = json!({
+            "owners": [{"labelSelector": {"matchLabels": {"owner": name}}}],
+            "template": {
+                "metadata": {"namespace": "default"},
+                "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]},
+            },
+            "ttl": "0",
+        });
+        let more = more.as_object().cloned().unwrap_or_default();
+        spec.as_object_mut().unwrap().extend(more);
+        let object = json!({"name": name, "metadata": {"name": name}, "spec": spec});
+        assert!(self.kept.create(object));
+    }
+
+    /// Makes a pod; one with an owner's label, if there is a name of a Reservation.
+    pub(super) fn pod(&mut self, name: &str, owner: &str, cpu: &str) {
+        self.made += 1;
+        let labels = if owner.is_empty() { json!({}) } else { json!({"owner": owner}) };
+        let pod = json!({
+            "metadata": {"name": name, "namespace": "default", "uid": format!("{name}-{}", self.made), "labels": labels},
+            "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]},
+            "status": {"phase": "Pending"},
+        });
+        self.server.put::<PlacePod>(serde_json::from_value(pod).unwrap());
+    }
+
+    pub(super) fn delete(&mut self, key: &ObjectKey) {
+        self.server.remove::<PlacePod>(key);
+    }
+
+    pub(super) fn reservation(&self, name: &str) -> Option<&ReservationObject> {
+        self.kept.reservations().find(|it| it.name == name)
+    }
+
+    pub(super) fn phase(&self, name: &str) -> Option<ReservationPhase> {
+        self.reservation(name).map(|it| it.status.phase)
+    }
+
+    pub(super) fn state(&self, name: &str) -> Option<ReservedPlaceState> {
+        self.reservation(name)?.status.places.first().map(|place| place.state)
+    }
+
+    pub(super) fn node(&self, pod: &str) -> Option<String> {
+        self.server.pods.get(&key(pod))?.node().map(str::to_owned)
+    }
+
+    pub(super) fn holders(&self) -> usize {
+        self.server.pods.keys().filter(|key| is_holder(key)).count()
+    }
+
+    /// The view by which pods are assigned.
+    fn view(&self) -> ClusterView {
+        let stamp = hostler_reconcile::ObjectStamp::from(&crate::testkit::over("u", "1"));
+        let pods = self.server.pods.iter().filter(|(key, _)| !is_holder(key));
+        let waiting = pods.filter_map(|(key, pod)| {
+            let is_waiting = pod.node().is_none() && !pod.is_ending();
+            let waiting = WaitingPod {
+                stamp,
+                owner: pod.owner(),
+                requests: pod.spec.requests(),
+                ports: pod.spec.host_ports(),
+                created: pod.metadata.uid.clone(),
+            };
+            is_waiting.then(|| (key.clone(), waiting.into()))
+        });
+        ClusterView {
+            reservations: self
+                .kept
+                .reservations()
+                .map(|it| (it.name.clone(), it.clone().into()))
+                .collect::<BTreeMap<_, _>>()
+                .into(),
+            waiting_pods: waiting.collect::<BTreeMap<_, _>>().into(),
+            ..ClusterView::default()
+        }
+    }
+
+    fn cx(&self, name: &str) -> PlacesContext {
+        let candidates = assign(&self.view()).remove(name).unwrap_or_default();
+        let reservation = self.reservation(name).cloned();
+        let holders = self.server.pods.iter().filter(|(key, pod)| {
+            is_holder(key) && pod.metadata.annotations.get("hostler.dev/reservation").is_some_and(|it| it == name)
+        });
+        let owners = reservation.iter().flat_map(|it| &it.status.places).flat_map(|place| &place.owners);
+        let owners =
+            owners.map(|owner| ObjectKey::new(&owner.namespace, &owner.name)).chain(candidates.values().cloned());
+        let owners: BTreeSet<ObjectKey> = owners.collect();
+        PlacesContext {
+            holders: holders.map(|(key, pod)| (key.name.clone(), pod.clone())).collect(),
+            owners: owners
+                .into_iter()
+                .filter_map(|key| Some((key.clone(), self.server.pods.get(&key)?.clone())))
+                .collect(),
+            candidates,
+            reservation,
+            busy: self.gate.clone().nodes(None, self.kept.now()),
+            image: "pause".to_owned(),
+            now: self.kept.now(),
+        }
+    }
+
+    pub(super) fn step(&self, name: &str) -> PlacesStep {
+        decide(&self.cx(name))
+    }
+
+    /// Each Reservation is reconciled once, also those that are gone. Says whether anything was written.
+    pub(super) fn control(&mut self) -> bool {
+        let made = self.server.pods.values().filter_map(|pod| pod.metadata.annotations.get("hostler.dev/reservation"));
+        let names: BTreeSet<String> = self.kept.reservations().map(|it| it.name.clone()).chain(made.cloned()).collect();
+        names.iter().filter(|name| self.control_one(name)).count() > 0
+    }
+
+    fn control_one(&mut self, name: &str) -> bool {
+        self.note_arrivals(name);
+        let PlacesStep::Write(write) = self.step(name) else { return false };
+        let fate = self.fates.next();
+        self.writes.push(write.what());
+        if let Fated::Dead = Fate::carry_out(fate, self, |_| {}, |world| world.apply(name, &write)) {
+            // Both are one process.
+            self.kept.restart();
+            self.begin_gate();
+        }
+        true
+    }
+
+    /// A new leader knows of places that are being handed over what their Reservations say.
+    fn begin_gate(&mut self) {
+        self.gate = HandOverGate::default();
+        for reservation in self.kept.reservations() {
+            let places = reservation.status.places.iter().filter(|it| it.state == ReservedPlaceState::HandingOver);
+            places
+                .for_each(|it| self.gate.begin((reservation.name.clone(), it.replica), &it.node_name, self.kept.now()));
+        }
+    }
+
+    fn note_arrivals(&mut self, name: &str) {
+        let places = self.reservation(name).map(|it| it.status.places.clone()).unwrap_or_default();
+        let arrived = places.iter().filter(|place| place.owners.iter().all(|owner| owner.bound));
+        arrived.for_each(|place| self.gate.end(&(name.to_owned(), place.replica)));
+    }
+
+    /// As the server takes it.
+    fn apply(&mut self, of: &str, write: &PlacesWrite) {
+        let now = self.kept.now();
+        match write {
+            PlacesWrite::Status(name, of, status) => self.kept.set_status(name, of, (**status).clone()),
+            PlacesWrite::Create { replica, name, pod, left_out } => {
+                let made: PlacePod = serde_json::from_value((**pod).clone()).unwrap();
+                if self
+                    .gate
+                    .nodes(Some(&(of.to_owned(), *replica)), now)
+                    .iter()
+                    .any(|busy| !left_out.contains(busy) && made.may_come_to(busy))
+                {
+                    return;
+                }
+                assert_eq!(pod["metadata"]["name"], **name);
+                let mut pod: PlacePod = serde_json::from_value((**pod).clone()).unwrap();
+                pod.spec.priority = Some(1_000_000_000);
+                pod.status.phase = "Pending".to_owned();
+                self.made += 1;
+                pod.metadata.uid = format!("holder-{}", self.made);
+                if !self.server.pods.contains_key(&pod.key()) {
+                    self.server.put(pod);
+                }
+            }
+            PlacesWrite::Delete(name, of) => {
+                let key = ObjectKey::new(PLACES_NAMESPACE, name);
+                drop(self.server.delete::<PlacePod>(&key, Some(of)));
+            }
+            PlacesWrite::HandOver { replica, node, holder, version, next } => {
+                self.gate.begin((of.to_owned(), *replica), node, now);
+                let waiting = self.server.pods.iter().filter(|(key, _)| is_holder(key));
+                let others: Vec<ObjectKey> =
+                    in_the_way(waiting.map(|(_, pod)| pod), node, next).map(PlacePod::key).collect();
+                others.iter().for_each(|other| self.delete(other));
+                let key = ObjectKey::new(PLACES_NAMESPACE, holder);
+                drop(self.server.delete::<PlacePod>(&key, Some(version)));
+            }
+            PlacesWrite::Nominate(key, of, node) => {
+                let nominate = |pod: &mut PlacePod| pod.status.nominated_node_name.clone_from(node);
+                drop(self.server.update(key, Some(of), Part::Status, nominate));
+            }
+        }
+        self.check();
+    }
+
+    /// CPUs of a node that pods on it leave, and pods that are nominated for it and of at least this priority.
+    fn free(&self, node: &str, priority: i32, but: &ObjectKey) -> i64 {
+        let counts = |(key, pod): &(&ObjectKey, &PlacePod)| {
+            let is_nominated = pod.node().is_none()
+                && pod.status.nominated_node_name == node
+                && pod.spec.priority.unwrap_or_default() >= priority;
+            *key != but && !pod.is_over() && (pod.node() == Some(node) || is_nominated)
+        };
+        self.nodes[node] - self.server.pods.iter().filter(counts).map(|(_, pod)| cpu(pod)).sum::<i64>()
+    }
+
+    /// The scheduler looks at every pod that waits.
+    pub(super) fn schedule(&mut self) {
+        let waiting = self.server.pods.iter().filter(|(_, pod)| pod.node().is_none() && !pod.is_ending());
+        let mut waiting: Vec<(i32, String, ObjectKey)> = waiting
+            .map(|(key, pod)| (-pod.spec.priority.unwrap_or_default(), pod.metadata.uid.clone(), key.clone()))
+            .collect();
+        waiting.sort();
+        for (_, _, key) in waiting {
+            self.schedule_pod(&key);
+        }
+        self.check();
+    }
+
+    pub(super) fn schedule_pod(&mut self, key: &ObjectKey) {
+        let Some(pod) = self.server.pods.get(key).cloned() else { return };
+        let priority = pod.spec.priority.unwrap_or_default();
+        let mut nodes: Vec<String> = self.nodes.keys().cloned().collect();
+        nodes.sort_by_key(|node| *node != pod.status.nominated_node_name);
+        let fits =
+            |node: &String| pod.spec.wants_node(node, &BTreeMap::new()) && self.free(node, priority, key) >= cpu(&pod);
+        let found = nodes.iter().find(|node| fits(node)).cloned();
+        let refusal = json!([{
+            "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node has the CPUs",
+            "lastTransitionTime": hostler_cluster::rfc3339(std::time::UNIX_EPOCH + self.kept.now()),
+        }]);
+        let is_told = !pod.status.conditions.is_empty();
+        drop(self.server.update(key, None, Part::Status, |pod: &mut PlacePod| match found {
+            Some(node) => {
+                pod.spec.node_name = Some(node);
+                pod.status.conditions.clear();
+            }
+            None if is_told => {}
+            None => pod.status.conditions = serde_json::from_value(refusal).unwrap(),
+        }));
+    }
+
+    /// What must be true at every moment: nobody is in a place but its owners.
+    pub(super) fn check(&mut self) {
+        self.kept.check();
+        let open = self.kept.reservations().filter(|it| !it.is_deleting && !it.status.phase.is_over());
+        let of = |it: &'_ ReservationObject| {
+            let is_once = it.spec.is_once();
+            it.status
+                .places
+                .iter()
+                .filter(|place| place.is_kept())
+                .cloned()
+                .map(move |place| (is_once, place))
+                .collect::<Vec<_>>()
+        };
+        let places: Vec<_> = open.flat_map(of).collect();
+        let owners: BTreeSet<&str> = places.iter().flat_map(|(_, it)| &it.owners).map(|owner| &*owner.uid).collect();
+        for (node, all) in &self.nodes {
+            let kept: i64 = places
+                .iter()
+                .filter(|(_, it)| it.node_name == *node && it.state != ReservedPlaceState::HandedOver)
+                .map(|(is_once, it)| {
+                    let of = |owner: &PlaceOwner| milli(owner.requests.get("cpu"));
+                    let is_here = |owner: &&PlaceOwner| {
+                        let pod = self.server.pods.get(&ObjectKey::new(&owner.namespace, &owner.name));
+                        pod.is_some_and(|pod| pod.metadata.uid == owner.uid)
+                    };
+                    // A place that goes to one owner goes as far as the owner needs it.
+                    if *is_once && it.state == ReservedPlaceState::HandingOver {
+                        return it.owners.iter().filter(is_here).map(of).sum();
+                    }
+                    // The part of an owner that has ended is free until it is kept again.
+                    let ended: i64 = it.owners.iter().filter(|owner| !is_here(owner)).map(of).sum();
+                    milli(it.requests.get("cpu")) - ended
+                })
+                .sum();
+            let strangers = self.server.pods.iter().filter(|(key, pod)| {
+                !is_holder(key) && pod.node() == Some(node) && !owners.contains(&*pod.metadata.uid)
+            });
+            let strangers: i64 = strangers.map(|(_, pod)| cpu(pod)).sum();
+            assert!(kept + strangers <= *all, "{kept} kept and {strangers} taken of {all} on {node}\n{}", self.told());
+        }
+        let marked = self.server.pods.keys().filter(|key| is_holder(key)).count();
+        assert!(marked <= 3 * (self.kept.reservations().count() + 1), "{}", self.told());
+    }
+
+    /// One round of everybody.
+    pub(super) fn round(&mut self) {
+        self.control();
+        self.kept.pass(1);
+        self.schedule();
+    }
+
+    pub(super) fn until(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) {
+        for _ in 0..400 {
+            if is_so(self) {
+                return;
+            }
+            self.round();
+        }
+        panic!("{what} never comes about: {}", self.told());
+    }
+
+    pub(super) fn told(&self) -> String {
+        let of = self.kept.reservations().map(|it| {
+            let places: Vec<String> = it
+                .status
+                .places
+                .iter()
+                .map(|place| format!("{} on {:?} {:?} {:?}", place.number, place.node_name, place.state, place.owners))
+                .collect();
+            format!("{} {:?} {places:?} {:?}", it.name, it.status.phase, it.status.conditions)
+        });
+        let pods = self.server.pods.iter().map(|(key, pod)| {
+            format!("{key} {} on {:?} for {:?}", cpu(pod), pod.node(), pod.status.nominated_node_name)
+        });
+        let all: Vec<String> = of.chain(pods).collect();
+        format!("{}\n{:?}", all.join("\n"), self.writes)
+    }
+}
