@@ -44,7 +44,7 @@ use hostler_cli::{
     completions::CompletionsArgs,
     exit::{CliOutcome, EXIT_CODES},
     man::{ManArgs, ManError},
-    output, plain,
+    output, parts, plain,
     program::CommandLine,
     screen, table,
 };

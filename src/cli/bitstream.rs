@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::{
     CliFailure, CliOutcome, ConfigFileArgs, completions,
     output::{ListFormat, Listed, OutputFormat, write_list, write_object},
+    parts::shape,
     table::TextTable,
     watch::{ListArgs, show_list, wait_for_files},
 };
@@ -55,7 +56,7 @@ struct BitstreamAddArgs {
     #[arg(long, value_name = "ID", value_parser = guid)]
     afu_id: Option<Guid>,
     /// Shape of the answer
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, value_parser = shape::<OutputFormat>(), default_value = "table")]
     output: OutputFormat,
     #[command(flatten)]
     config: ConfigFileArgs,
@@ -79,7 +80,7 @@ struct BitstreamVerifyArgs {
     #[arg(value_name = "NAME|DIGEST", add = ArgValueCompleter::new(completions::bitstreams))]
     references: Vec<String>,
     /// Shape of the answer
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, value_parser = shape::<ListFormat>(), default_value = "table")]
     output: ListFormat,
     #[command(flatten)]
     config: ConfigFileArgs,

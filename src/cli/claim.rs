@@ -16,6 +16,7 @@ use super::{
     completions,
     fit::unallocated,
     names::{NamedClaim, NamespaceArgs},
+    parts::{DocumentParts, PartsShape, shape},
     watch::{DaemonChanges, ListArgs, show_list},
 };
 use crate::admin::types::{AdminClaim, CreateClaim, CreateDevice};
@@ -67,7 +68,7 @@ struct ClaimCreateArgs {
     #[arg(long)]
     dry_run: bool,
     /// Shape of the answer
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, value_parser = shape::<ClaimFormat>(), default_value = "table")]
     output: ClaimFormat,
     #[command(flatten)]
     daemon: DaemonArgs,
@@ -92,7 +93,7 @@ struct ClaimShowArgs {
     #[command(flatten)]
     namespace: NamespaceArgs,
     /// Shape of the answer
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, value_parser = shape::<ClaimFormat>(), default_value = "table")]
     output: ClaimFormat,
     #[command(flatten)]
     daemon: DaemonArgs,
@@ -140,6 +141,15 @@ enum ClaimFormat {
     Podman,
     /// A drop-in for the .container file of a Quadlet, which gives it the devices
     Quadlet,
+    /// Chosen parts of it
+    #[value(skip)]
+    Parts(&'static DocumentParts),
+}
+
+impl PartsShape for ClaimFormat {
+    fn of_parts(parts: &'static DocumentParts) -> Self {
+        Self::Parts(parts)
+    }
 }
 
 pub(super) fn run(args: ClaimArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {

@@ -17,6 +17,7 @@ use super::{
     client::{ClientError, DaemonArgs, segment},
     completions,
     output::{OutputFormat, write_object},
+    parts::shape,
     watch::{DaemonChanges, ListArgs, show_list},
 };
 use crate::{
@@ -72,7 +73,7 @@ struct DeviceShowArgs {
     #[arg(add = ArgValueCompleter::new(completions::devices))]
     name: String,
     /// Shape of the answer
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, value_parser = shape::<OutputFormat>(), default_value = "table")]
     output: OutputFormat,
     #[command(flatten)]
     daemon: DaemonArgs,

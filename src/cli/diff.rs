@@ -20,7 +20,8 @@ use super::{
     inventory::scan,
     machine::OpenedMachine,
     machine_capture::{self, KeptIdentifiers},
-    output::{OutputFormat, write_json, write_yaml},
+    output::{OutputFormat, write_document},
+    parts::shape,
 };
 use crate::config::DaemonConfig;
 use compare::SubjectDifference;
@@ -41,7 +42,7 @@ pub(super) struct DiffArgs {
     #[arg(value_name = "AFTER", default_value = "-")]
     after: PathBuf,
     /// Shape of the answer
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, value_parser = shape::<OutputFormat>(), default_value = "table")]
     output: OutputFormat,
     #[command(flatten)]
     config: ConfigFileArgs,
@@ -71,11 +72,7 @@ pub(super) fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<CliOutcome, Cl
         CliFailure::Config(errors) => CliFailure::Config(errors),
         other => CliFailure::Incomparable(Box::new(other)),
     })?;
-    match args.output {
-        OutputFormat::Table => out.write_all(words::in_words(&document).as_bytes())?,
-        OutputFormat::Json => write_json(&document, out)?,
-        OutputFormat::Yaml => write_yaml(&document, out)?,
-    }
+    write_document(&document, args.output.into(), out, |_| words::in_words(&document))?;
     Ok(if document.differences.is_empty() { CliOutcome::Done } else { CliOutcome::NotInOrder })
 }
 

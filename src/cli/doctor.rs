@@ -16,6 +16,7 @@ use super::{
     host_facts::HostFacts,
     machine::{MachineArgs, OpenedMachine},
     output::{ListFormat, Listed, write_list},
+    parts::shape,
 };
 use crate::config::{ConfigErrors, DaemonConfig};
 use bundle::BundleArgs;
@@ -24,7 +25,7 @@ use bundle::BundleArgs;
 #[derive(clap::Args, Debug)]
 pub(super) struct DoctorArgs {
     /// Shape of the answer
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, value_parser = shape::<ListFormat>(), default_value = "table")]
     output: ListFormat,
     #[command(flatten)]
     bundle: BundleArgs,

@@ -12,6 +12,7 @@ use super::{
     fit::{self, ExplainFitArgs},
     names::{NamedClaim, NamespaceArgs},
     output::{OutputFormat, write_object},
+    parts::shape,
 };
 use crate::explain::Explanation;
 
@@ -38,7 +39,7 @@ struct ExplainClaimArgs {
     #[command(flatten)]
     namespace: NamespaceArgs,
     /// Shape of the answer
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, value_parser = shape::<OutputFormat>(), default_value = "table")]
     output: OutputFormat,
     #[command(flatten)]
     daemon: DaemonArgs,

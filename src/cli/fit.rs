@@ -12,6 +12,7 @@ use super::{
     CliFailure, CliOutcome,
     client::DaemonArgs,
     output::{OutputFormat, write_object},
+    parts::shape,
 };
 use crate::{
     admin::types::{ClaimFit, UnallocatedClaim},
@@ -28,7 +29,7 @@ pub(super) struct ExplainFitArgs {
     #[arg(short, long, value_name = "FILE")]
     file: PathBuf,
     /// Shape of the answer
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, value_parser = shape::<OutputFormat>(), default_value = "table")]
     output: OutputFormat,
     #[command(flatten)]
     daemon: DaemonArgs,

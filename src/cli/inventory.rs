@@ -17,6 +17,7 @@ use super::{
     CliFailure, CliOutcome,
     machine::MachineArgs,
     output::{write_json, write_yaml},
+    parts::{DocumentParts, PartsShape, shape},
     picture,
     plain::for_people,
 };
@@ -33,7 +34,7 @@ pub(super) struct InventoryArgs {
     #[arg(long)]
     backend: Option<String>,
     /// Shape of the answer
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, value_parser = shape::<InventoryFormat>(), default_value = "table")]
     output: InventoryFormat,
     #[command(flatten)]
     machine: MachineArgs,
@@ -56,6 +57,15 @@ enum InventoryFormat {
     Name,
     /// A drawing of the machine, with devices, distances and, where the daemon runs, holders
     Svg,
+    /// Chosen parts of everything
+    #[value(skip)]
+    Parts(&'static DocumentParts),
+}
+
+impl PartsShape for InventoryFormat {
+    fn of_parts(parts: &'static DocumentParts) -> Self {
+        Self::Parts(parts)
+    }
 }
 
 pub(super) fn run(args: &InventoryArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
@@ -89,6 +99,7 @@ fn render(machine: &ScannedMachine, output: InventoryFormat, out: &mut dyn Write
         InventoryFormat::Svg => out.write_all(picture::svg(&for_people(usage::of(machine))).as_bytes())?,
         InventoryFormat::Json => write_json(&document::InventoryDocument::of(machine), out)?,
         InventoryFormat::Yaml => write_yaml(&document::InventoryDocument::of(machine), out)?,
+        InventoryFormat::Parts(parts) => parts.write(&document::InventoryDocument::of(machine), out)?,
         InventoryFormat::Name => {
             for (pool, device) in machine.devices() {
                 writeln!(out, "{}", table::device_path(pool, device))?;

@@ -6,6 +6,7 @@ use super::{
     CliFailure, CliOutcome,
     client::DaemonArgs,
     output::{ListFormat, Listed, TableWidth, write_list},
+    parts::shape,
     table::{TextTable, or_dash},
 };
 use crate::{
@@ -23,7 +24,7 @@ pub(super) struct PodsArgs {
     #[arg(short, long)]
     all: bool,
     /// Shape of the answer
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, value_parser = shape::<ListFormat>(), default_value = "table")]
     output: ListFormat,
     #[command(flatten)]
     daemon: DaemonArgs,

@@ -11,6 +11,7 @@ use super::{
     CliFailure, CliOutcome,
     client::DaemonArgs,
     output::{OutputFormat, write_object},
+    parts::shape,
     table::TextTable,
 };
 use crate::{
@@ -27,7 +28,7 @@ pub(super) struct StatusArgs {
     #[arg(long)]
     rescan: bool,
     /// Shape of the answer
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, value_parser = shape::<OutputFormat>(), default_value = "table")]
     output: OutputFormat,
     #[command(flatten)]
     daemon: DaemonArgs,

@@ -38,7 +38,8 @@ use self::{
 use super::{
     CliFailure, CliOutcome,
     client::{ClientError, DaemonArgs, DaemonClient},
-    output::write_json,
+    output::{write_json, write_yaml},
+    parts::{DocumentParts, PartsShape, shape},
     picture,
     plain::for_people,
     screen as output_screen,
@@ -65,7 +66,7 @@ pub(super) struct TopArgs {
     #[arg(long, value_enum, default_value_t)]
     by: TopTable,
     /// Shape of the answer
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, value_parser = shape::<TopFormat>(), default_value = "screen")]
     output: TopFormat,
     #[command(flatten)]
     daemon: DaemonArgs,
@@ -84,6 +85,17 @@ enum TopFormat {
     Svg,
     /// For programs, as JSON
     Json,
+    /// For programs, as YAML
+    Yaml,
+    /// Chosen parts of it
+    #[value(skip)]
+    Parts(&'static DocumentParts),
+}
+
+impl PartsShape for TopFormat {
+    fn of_parts(parts: &'static DocumentParts) -> Self {
+        Self::Parts(parts)
+    }
 }
 
 pub(super) fn run(args: &TopArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
@@ -93,6 +105,8 @@ pub(super) fn run(args: &TopArgs, out: &mut dyn Write) -> Result<CliOutcome, Cli
     match args.output {
         TopFormat::Svg => out.write_all(picture::svg(&for_people(usage)).as_bytes())?,
         TopFormat::Json => write_json(&usage, out)?,
+        TopFormat::Yaml => write_yaml(&usage, out)?,
+        TopFormat::Parts(parts) => parts.write(&usage, out)?,
         TopFormat::Screen if args.once || !output_screen::is_terminal() => once(usage, args.by, out)?,
         TopFormat::Screen => live(&client, usage, args.by)?,
     }

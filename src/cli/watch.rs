@@ -4,6 +4,7 @@ use std::{io::Write, thread, time::Duration};
 
 use hostler_cli::{
     output::{ListFormat, Listed, TableWidth},
+    parts::shape,
     watch::{ShownList, Watch, WatchArgs},
 };
 
@@ -55,7 +56,7 @@ pub(super) fn wait_for_files() {
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub(super) struct ListArgs {
     /// Shape of the answer
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, value_parser = shape::<ListFormat>(), default_value = "table")]
     pub(super) output: ListFormat,
     #[command(flatten)]
     watch: WatchArgs,

@@ -220,6 +220,8 @@ fn completed(words: &[&str]) -> (Option<i32>, Vec<String>, String) {
 fn completion_knows_subcommands_and_is_silent_when_the_daemon_is_away() {
     let (code, found, error) = completed(&["clai"]);
     assert_eq!((code, &found[..], &*error), (Some(0), &["claim".to_owned()][..], ""));
+    let (_, found, _) = completed(&["inventory", "-o", "j"]);
+    assert_eq!(found, ["json", "jsonpath="]);
     let (code, found, error) = completed(&["claim", "show", "--socket", "/nonexistent/admin.sock", ""]);
     assert_eq!((code, &*error), (Some(0), ""));
     assert!(found.iter().all(|found| found.starts_with('-')), "no name, and no complaint: {found:?}");

@@ -1,5 +1,5 @@
-//! The common part of both command lines: from arguments to exit codes, the shapes of answers and their order while
-//! a user watches, the screen of standard output, text in columns, completion scripts for shells, help, and manual
+//! The common part of both command lines: from arguments to exit codes, the shapes of answers, their chosen parts and
+//! their order while a user watches, the screen of standard output, text in columns, completion scripts for shells, help, and manual
 //! pages.
 //!
 //! Nothing here knows which commands there are.
@@ -11,6 +11,7 @@ pub mod help;
 pub mod man;
 pub mod output;
 mod paint;
+pub mod parts;
 pub mod plain;
 pub mod program;
 pub mod reader;

@@ -10,6 +10,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     paint::PaintWriter,
+    parts::{DocumentParts, PartsShape},
     plain::{PlainWriter, for_people},
     screen,
     yaml::to_yaml,
@@ -28,6 +29,9 @@ pub enum OutputFormat {
     Json,
     /// For programs, as YAML
     Yaml,
+    /// Chosen parts of it
+    #[value(skip)]
+    Parts(&'static DocumentParts),
 }
 
 /// The shape of an answer about many things that is one document.
@@ -42,6 +46,9 @@ pub enum DocumentFormat {
     Json,
     /// For programs, as YAML
     Yaml,
+    /// Chosen parts of it
+    #[value(skip)]
+    Parts(&'static DocumentParts),
 }
 
 /// The shape of a list.
@@ -58,6 +65,27 @@ pub enum ListFormat {
     Yaml,
     /// Names alone, one per line, as other commands take them
     Name,
+    /// Chosen parts of it
+    #[value(skip)]
+    Parts(&'static DocumentParts),
+}
+
+impl PartsShape for OutputFormat {
+    fn of_parts(parts: &'static DocumentParts) -> Self {
+        Self::Parts(parts)
+    }
+}
+
+impl PartsShape for DocumentFormat {
+    fn of_parts(parts: &'static DocumentParts) -> Self {
+        Self::Parts(parts)
+    }
+}
+
+impl PartsShape for ListFormat {
+    fn of_parts(parts: &'static DocumentParts) -> Self {
+        Self::Parts(parts)
+    }
 }
 
 impl OutputFormat {
@@ -73,6 +101,7 @@ impl From<OutputFormat> for DocumentFormat {
             OutputFormat::Table => Self::Table,
             OutputFormat::Json => Self::Json,
             OutputFormat::Yaml => Self::Yaml,
+            OutputFormat::Parts(parts) => Self::Parts(parts),
         }
     }
 }
@@ -80,7 +109,12 @@ impl From<OutputFormat> for DocumentFormat {
 impl ListFormat {
     /// Returns an answer as its reader gets it: whole for programs, each text on one line for people.
     pub fn for_reader<T: Serialize + DeserializeOwned>(self, answer: T) -> T {
-        if matches!(self, Self::Json | Self::Yaml) { answer } else { for_people(answer) }
+        if self.is_for_programs() { answer } else { for_people(answer) }
+    }
+
+    /// True if programs read the answer: each is whole then.
+    pub(crate) fn is_for_programs(self) -> bool {
+        matches!(self, Self::Json | Self::Yaml | Self::Parts(_))
     }
 
     /// Returns the shape of the whole list; `None` for names, which are no document.
@@ -90,6 +124,7 @@ impl ListFormat {
             Self::Wide => Some(DocumentFormat::Wide),
             Self::Json => Some(DocumentFormat::Json),
             Self::Yaml => Some(DocumentFormat::Yaml),
+            Self::Parts(parts) => Some(DocumentFormat::Parts(parts)),
             Self::Name => None,
         }
     }
@@ -171,6 +206,7 @@ pub fn write_document<T: Serialize>(
         DocumentFormat::Wide => out.write_all(table(TableWidth::Wide).as_bytes()),
         DocumentFormat::Json => write_json(document, out),
         DocumentFormat::Yaml => write_yaml(document, out),
+        DocumentFormat::Parts(parts) => parts.write(document, out),
     }
 }
 

@@ -99,7 +99,7 @@ impl AnswerPlace {
         }
         match format {
             Some(DocumentFormat::Yaml) => writeln!(out, "---"),
-            Some(DocumentFormat::Table | DocumentFormat::Wide) if has_begun => writeln!(out),
+            Some(DocumentFormat::Table | DocumentFormat::Wide | DocumentFormat::Parts(_)) if has_begun => writeln!(out),
             _ => Ok(()),
         }
     }
@@ -168,7 +168,7 @@ impl ShownList {
         if before.as_ref() == Some(&values) {
             return Ok(());
         }
-        let is_whole = self.place.in_place || matches!(self.format, ListFormat::Json | ListFormat::Yaml);
+        let is_whole = self.place.in_place || self.format.is_for_programs();
         match before.filter(|_| !is_whole) {
             None => {
                 self.place.begin(self.format.document(), out)?;

@@ -85,6 +85,7 @@ pub(super) fn write(
         ClaimFormat::Table => write!(out, "{}", details(&for_people(claim.clone()), SystemTime::now()))?,
         ClaimFormat::Json => object(OutputFormat::Json, out)?,
         ClaimFormat::Yaml => object(OutputFormat::Yaml, out)?,
+        ClaimFormat::Parts(parts) => object(OutputFormat::Parts(parts), out)?,
         ClaimFormat::Name => writeln!(out, "{}", name_of(claim))?,
         ClaimFormat::Cdi => {
             for id in cdi_ids(claim)? {
