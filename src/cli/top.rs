@@ -1,9 +1,14 @@
 //! `hostler top`: the machine with its holders, live on a terminal, or once.
 
+mod choice;
 mod cpus;
+mod filter;
+mod head;
+mod history;
 mod keyboard;
 mod line;
 mod load;
+mod order;
 mod page;
 mod screen;
 mod tables;
@@ -29,9 +34,10 @@ use signal_hook::{
 };
 
 use self::{
-    keyboard::{Keyboard, KeyboardNews},
+    choice::{KeyEffect, TopChoice},
+    history::TopHistory,
+    keyboard::{KeyPress, Keyboard, KeyboardNews},
     load::CpuLoads,
-    screen::{Scroll, TopKey},
     terminal::LiveTerminal,
     view::{PageView, TopTable},
 };
@@ -72,8 +78,8 @@ pub(super) struct TopArgs {
     daemon: DaemonArgs,
 }
 
-const HELP: &str = "Keys: c claims, n namespaces, u NUMA nodes, Tab the next of these; arrows, PgUp, PgDn, Home and End \
-    move; ? explains, q ends.\nSigns: a-z A-Z holders, . free, : kept idle for a holder, | blocked, = system, ~ drained, ! unhealthy, \
+const HELP: &str = "Keys: c claims, n namespaces, u NUMA nodes, Tab the next of these; / filters, s sorts by the next column, \
+    r the other way round; arrows, PgUp, PgDn, Home and End move; ? explains, Esc leads back, q ends.\nSigns: a-z A-Z holders, . free, : kept idle for a holder, | blocked, = system, ~ drained, ! unhealthy, \
     - offline. Load of a CPU: 0 to 9, in tenths.";
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
@@ -125,7 +131,7 @@ fn once(usage: MachineUsage, table: TopTable, out: &mut dyn Write) -> Result<(),
         loads.refresh();
     }
     let usage = for_people(usage);
-    let view = PageView { usage: &usage, loads: loads.percent(), table, away: None, help: false };
+    let view = PageView::of(&usage, loads.percent(), table);
     let columns = output_screen::width().unwrap_or(USUAL_COLUMNS);
     for line in page::page(&view, columns).lines() {
         writeln!(out, "{}", line.text().trim_end())?;
@@ -141,9 +147,8 @@ fn live(client: &DaemonClient, usage: MachineUsage, table: TopTable) -> Result<(
     let mut top = LiveTop {
         loads: CpuLoads::new(usage.machine.is_here),
         usage,
-        table,
-        scroll: Scroll::default(),
-        help: false,
+        choice: TopChoice { table, ..TopChoice::default() },
+        history: TopHistory::default(),
         away: None,
         colours: output_screen::has_colours(),
     };
@@ -185,9 +190,8 @@ enum TopStep {
 struct LiveTop {
     usage: MachineUsage,
     loads: CpuLoads,
-    table: TopTable,
-    scroll: Scroll,
-    help: bool,
+    choice: TopChoice,
+    history: TopHistory,
     /// Since when the daemon does not answer, and why.
     away: Option<String>,
     colours: bool,
@@ -198,15 +202,24 @@ impl LiveTop {
         if !terminal.takes_text() {
             return Ok(());
         }
+        let (load_line, changes) = (self.history.load_line(), self.history.change_lines(Instant::now()));
+        let TopChoice { table, order, filter, is_typing, has_help, .. } = &self.choice;
         let view = PageView {
             usage: &self.usage,
             loads: self.loads.percent(),
-            table: self.table,
+            load_line: &load_line,
+            changes: &changes,
+            table: *table,
+            order: Some(*order),
+            filter: Some(filter).filter(|filter| *is_typing || !filter.is_empty()),
+            is_typing: *is_typing,
             away: self.away.as_deref(),
-            help: self.help,
+            help: *has_help,
         };
-        let (scroll, colours) = (&mut self.scroll, self.colours);
-        let drawn = terminal.draw(|buffer| screen::draw(&view, scroll, colours, buffer));
+        // The screen knows how far there is something to see.
+        let (mut scroll, colours) = (self.choice.scroll, self.colours);
+        let drawn = terminal.draw(|buffer| screen::draw(&view, &mut scroll, colours, buffer));
+        self.choice.scroll = scroll;
         drawn.map_err(|source| CliFailure::step("draw", source))
     }
 
@@ -225,41 +238,41 @@ impl LiveTop {
                 KeyboardNews::Quiet => {}
                 KeyboardNews::Interrupted if ended.load(Ordering::Relaxed) => {}
                 KeyboardNews::Interrupted => return Ok(TopStep::Continue),
-                KeyboardNews::Pressed(keys) => {
-                    let keys: Vec<TopKey> = keys.into_iter().filter_map(TopKey::of).collect();
-                    if keys.contains(&TopKey::Quit) {
-                        return Ok(TopStep::End);
-                    }
-                    if !keys.is_empty() {
-                        keys.into_iter().for_each(|key| self.press(key));
-                        return Ok(TopStep::Continue);
-                    }
-                }
+                KeyboardNews::Pressed(keys) => match self.press(&keys) {
+                    KeyEffect::Nothing => {}
+                    KeyEffect::Show => return Ok(TopStep::Continue),
+                    KeyEffect::End => return Ok(TopStep::End),
+                },
             }
         }
     }
 
-    fn press(&mut self, key: TopKey) {
-        match key {
-            TopKey::Show(table) => self.table = table,
-            TopKey::Next => self.table = self.table.next(),
-            TopKey::Move(lines) => self.scroll.move_by(lines),
-            TopKey::First => self.scroll = Scroll::default(),
-            TopKey::Help => self.help = !self.help,
-            TopKey::Last => self.scroll.move_by(isize::MAX),
-            TopKey::Quit => {}
+    /// Heeds keys that came together: the strongest effect is that of all.
+    fn press(&mut self, keys: &[KeyPress]) -> KeyEffect {
+        let mut effect = KeyEffect::Nothing;
+        for key in keys {
+            match self.choice.press(*key) {
+                KeyEffect::Nothing => {}
+                KeyEffect::Show => effect = KeyEffect::Show,
+                KeyEffect::End => return KeyEffect::End,
+            }
         }
+        effect
     }
 
     /// Asks the daemon anew. One that is away leaves what was seen last, and comes back by itself.
     fn look(&mut self, client: &DaemonClient) {
         match usage(client) {
-            Ok(usage) => (self.usage, self.away) = (usage, None),
+            Ok(usage) => {
+                self.history.note_changes(&self.usage, &usage, Instant::now());
+                (self.usage, self.away) = (usage, None);
+            }
             Err(error) if self.away.is_none() => {
                 self.away = Some(format!("{} since {}", Chain(&error), utc(SystemTime::now())));
             }
             Err(_) => {}
         }
         self.loads.refresh();
+        self.history.note_load(self.loads.mean(), Instant::now());
     }
 }

@@ -1,6 +1,6 @@
 //! CPUs as rows of letters: threads of a core beside each other, cores that share a cache as a group.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::line::{PageLine, PageSpan};
 use crate::{
@@ -18,6 +18,8 @@ pub(super) struct CpuMarks<'a> {
     pub(super) states: &'a BTreeMap<u32, CpuState>,
     /// Percent; empty where it is not known.
     pub(super) loads: &'a BTreeMap<u32, u8>,
+    /// The holders whose CPUs stand out, where others do not.
+    pub(super) holders: Option<&'a BTreeSet<usize>>,
 }
 
 /// A place in a row: a CPU, or nothing.
@@ -74,7 +76,15 @@ fn lines(row: &[Place], marks: CpuMarks<'_>, indent: usize) -> Vec<PageLine> {
 
 fn mark(cpu: u32, marks: CpuMarks<'_>) -> PageSpan {
     let nothing = Mark { sign: '?', tone: Tone::Plain };
-    let Mark { sign, tone } = marks.states.get(&cpu).map_or(nothing, |state| marks.legend.cpu(*state));
+    let state = marks.states.get(&cpu);
+    let Mark { sign, tone } = state.map_or(nothing, |state| marks.legend.cpu(*state));
+    let is_among = |holders: &BTreeSet<usize>| match state {
+        Some(CpuState::Held(holder) | CpuState::Kept(holder)) => holders.contains(holder),
+        _ => false,
+    };
+    if marks.holders.is_some_and(|holders| !is_among(holders)) {
+        return PageSpan::dim(sign);
+    }
     PageSpan { text: sign.to_string(), tone, is_bold: matches!(tone, Tone::Holder(_)), is_dim: false }
 }
 

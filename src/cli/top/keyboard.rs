@@ -27,6 +27,8 @@ pub(super) enum KeyPress {
     /// A letter with the control key.
     Control(char),
     Escape,
+    Enter,
+    Backspace,
     Tab,
     Up,
     Down,
@@ -98,6 +100,9 @@ fn presses(mut bytes: &[u8]) -> Vec<KeyPress> {
             (0x1b, Some(_)) => (None, 2),
             (0x1b, None) => (Some(KeyPress::Escape), 1),
             (b'\t', _) => (Some(KeyPress::Tab), 1),
+            (b'\r' | b'\n', _) => (Some(KeyPress::Enter), 1),
+            // Which of the two it sends is a matter of the terminal.
+            (0x08 | 0x7f, _) => (Some(KeyPress::Backspace), 1),
             (1..=26, _) => (Some(KeyPress::Control(char::from(first - 1 + b'a'))), 1),
             (b' '..=b'~', _) => (Some(KeyPress::Char(char::from(first))), 1),
             _ => (None, 1),
@@ -158,9 +163,10 @@ mod tests {
 
     #[test]
     fn keys_are_told_by_what_terminals_send() {
-        use KeyPress::{Char, Control, Down, End, Home, PageDown, PageUp, Tab, Up};
+        use KeyPress::{Backspace, Char, Control, Down, End, Enter, Home, PageDown, PageUp, Tab, Up};
         for (sent, pressed) in [
             (&b"cj \t\x03"[..], &[Char('c'), Char('j'), Char(' '), Tab, Control('c')][..]),
+            (b"/\x7f\x08\r\n\x15", &[Char('/'), Backspace, Backspace, Enter, Enter, Control('u')]),
             (b"\x1b[A\x1b[B\x1b[H\x1b[F", &[Up, Down, Home, End]),
             (b"\x1bOA\x1bOB\x1bOH\x1bOF", &[Up, Down, Home, End]),
             (b"\x1b[1~\x1b[4~\x1b[5~\x1b[6~\x1b[7~\x1b[8~", &[Home, End, PageUp, PageDown, Home, End]),

@@ -36,6 +36,13 @@ impl CpuLoads {
         self.percent = system.cpus().iter().filter_map(load).collect();
     }
 
+    /// The load of the whole machine, where it is known.
+    pub(super) fn mean(&self) -> Option<u8> {
+        let count = u32::try_from(self.percent.len()).ok()?;
+        let sum: u32 = self.percent.values().map(|percent| u32::from(*percent)).sum();
+        sum.checked_div(count).and_then(|mean| u8::try_from(mean).ok())
+    }
+
     /// By number of the CPU; empty before the second look.
     pub(super) fn percent(&self) -> &BTreeMap<u32, u8> {
         &self.percent

@@ -8,6 +8,8 @@ use hostler_linux::IdSet;
 
 use super::{
     cpus::{self, CpuMarks},
+    filter::{FilteredUsage, shown_devices},
+    head::{HELP, head, signs},
     line::{PageLine, PageSpan},
     tables,
     view::PageView,
@@ -19,7 +21,7 @@ use crate::{
     },
     units::bytes,
     usage::{
-        holders::{CpuState, DeviceUsage, MachineUsage},
+        holders::{CpuState, DeviceUsage},
         layout::LayoutCore,
         nesting::{MachinePart, parts},
     },
@@ -53,70 +55,33 @@ impl TopPage {
     }
 }
 
-/// Text of the key `?`.
-const HELP: [&str; 16] = [
-    "c            claims, each with a letter",
-    "n            namespaces, each with a letter",
-    "u            NUMA nodes",
-    "Tab          the next of these three",
-    "↑ ↓ j k      a line up or down",
-    "PgUp PgDn    ten lines",
-    "Home End     the first or the last line",
-    "?            this, and back",
-    "q Esc        end",
-    "",
-    "a-z A-Z      holders; the table below the machine names them",
-    ". :          free; kept idle for a holder, on whose core it is",
-    "|            blocked: nobody has it, and it cannot be had for what others have",
-    "= -          stays with the system; does not run, or is not there",
-    "~ !          drained; unhealthy, or not known",
-    "load 0-9     how busy each CPU is, in tenths",
-];
-
 /// Makes a page of `width` columns.
 pub(super) fn page(view: &PageView<'_>, width: usize) -> TopPage {
     let legend = Legend::of(view.usage, view.table.grouping());
     let states = view.usage.cpu_states();
-    let marks = CpuMarks { legend: &legend, states: &states, loads: view.loads };
-    let scene = PageScene { view, marks, devices: words::devices_by_node(view.usage), width };
+    let filtered = view.filter.filter(|filter| !filter.is_empty()).map(|filter| filter.of(view.usage));
+    let holders = filtered.as_ref().map(|filtered| &filtered.holders);
+    let marks = CpuMarks { legend: &legend, states: &states, loads: view.loads, holders };
+    let devices = shown_devices(view.usage, filtered.as_ref());
+    let scene = PageScene { view, marks, devices, filtered: filtered.as_ref(), width };
     let body = if view.help {
         HELP.iter().map(|line| PageLine::of(vec![PageSpan::plain(*line)])).collect()
     } else {
         let mut body = scene.machine();
         body.push(PageLine::default());
-        body.extend(tables::table(view, &legend, width));
+        body.extend(tables::table(view, &legend, filtered.as_ref(), width));
+        body.extend(changes(view.changes));
         body
     };
     let cut = |lines: Vec<PageLine>| lines.into_iter().map(|line| line.cut(width)).collect();
-    TopPage { head: cut(head(view, &states)), body: cut(body), signs: signs(view.usage).cut(width) }
+    TopPage { head: cut(head(view, &states, filtered.as_ref())), body: cut(body), signs: signs(view.usage).cut(width) }
 }
 
-fn head(view: &PageView<'_>, states: &BTreeMap<u32, CpuState>) -> Vec<PageLine> {
-    let mut lines: Vec<PageLine> =
-        words::summary(view.usage).into_iter().map(|line| PageLine::of(vec![PageSpan::plain(line)])).collect();
-    if let Some(first) = lines.first_mut() {
-        first.spans.iter_mut().for_each(|span| span.is_bold = true);
-    }
-    let known: Vec<u32> = states.keys().filter_map(|cpu| view.loads.get(cpu)).map(|load| u32::from(*load)).collect();
-    let count = u32::try_from(known.len()).unwrap_or(u32::MAX);
-    if let (Some(mean), Some(line)) = (known.iter().sum::<u32>().checked_div(count), lines.last_mut()) {
-        line.spans.push(PageSpan::plain(format!(" · load {mean} %")));
-    }
-    let trouble = |text: &str| PageLine::of(vec![PageSpan::toned(format!("! {}", plain_line(text)), Tone::Unhealthy)]);
-    lines.extend(view.away.iter().map(|why| trouble(why)));
-    lines.extend(view.usage.doubts.iter().map(|doubt| trouble(doubt)));
-    lines
-}
-
-/// Returns the meaning of each sign, in one line.
-fn signs(usage: &MachineUsage) -> PageLine {
-    let mut spans = vec![PageSpan::plain("a-z holders")];
-    for (sign, tone, text) in words::signs(usage) {
-        spans.push(PageSpan::plain("  "));
-        spans.push(PageSpan::toned(sign.to_string(), tone));
-        spans.push(PageSpan::plain(format!(" {}", text.trim_end_matches(" for a holder"))));
-    }
-    PageLine::of(spans)
+/// What has changed of late, where anything has.
+fn changes(lines: &[String]) -> Vec<PageLine> {
+    let heading = [PageLine::default(), PageLine::of(vec![PageSpan::bold("  CHANGES")])];
+    let lines: Vec<PageLine> = lines.iter().map(|line| PageLine::of(vec![PageSpan::plain(line)])).collect();
+    if lines.is_empty() { lines } else { heading.into_iter().chain(lines).collect() }
 }
 
 /// Values that are looked up for every part.
@@ -124,15 +89,18 @@ struct PageScene<'a> {
     view: &'a PageView<'a>,
     marks: CpuMarks<'a>,
     devices: BTreeMap<Option<u32>, Vec<&'a DeviceUsage>>,
+    filtered: Option<&'a FilteredUsage>,
     width: usize,
 }
 
 impl PageScene<'_> {
     fn machine(&self) -> Vec<PageLine> {
         let machine = &self.view.usage.machine;
+        let parts = parts(machine, SMALLEST_CACHE);
         let mut lines: Vec<PageLine> =
-            parts(machine, SMALLEST_CACHE).iter().flat_map(|part| self.part(part, 0)).collect();
-        for (id, _) in machine.nodes.iter().filter(|(_, node)| node.cpus.is_empty()) {
+            parts.iter().filter(|part| self.is_shown(part)).flat_map(|part| self.part(part, 0)).collect();
+        let without_cpus = machine.nodes.iter().filter(|(_, node)| node.cpus.is_empty());
+        for (id, _) in without_cpus.filter(|(id, _)| self.filtered.is_none() || self.has_devices(**id)) {
             let title = self.with_memory(format!("NUMA node {id} · no CPUs"), &[*id]);
             lines.push(PageLine::of(vec![PageSpan::bold(title)]));
             lines.extend(self.devices_of(Some(*id), INDENT));
@@ -142,7 +110,7 @@ impl PageScene<'_> {
             lines.push(PageLine::of(vec![PageSpan::bold("on no NUMA node")]));
             lines.extend(elsewhere);
         }
-        if !machine.offline.is_empty() {
+        if !machine.offline.is_empty() && self.filtered.is_none() {
             let offline = LayoutCore { cpus: machine.offline.clone(), kind: None };
             let each: Vec<LayoutCore> =
                 offline.cpus.iter().map(|cpu| LayoutCore { cpus: [cpu].into_iter().collect(), kind: None }).collect();
@@ -167,12 +135,29 @@ impl PageScene<'_> {
             let inner: IdSet = part.children.iter().flat_map(|child| child.cpus.iter()).collect();
             let own = self.cores(&part.cpus.difference(&inner));
             lines.extend(cpus::rows(&[own], self.marks, below, self.width));
-            lines.extend(part.children.iter().flat_map(|child| self.part(child, below)));
+            let children = part.children.iter().filter(|child| self.is_shown(child));
+            lines.extend(children.flat_map(|child| self.part(child, below)));
         }
         for node in &part.nodes {
             lines.extend(self.devices_of(Some(*node), below));
         }
         lines
+    }
+
+    fn has_devices(&self, node: u32) -> bool {
+        self.devices.get(&Some(node)).is_some_and(|devices| !devices.is_empty())
+    }
+
+    /// True if the filter lets a device or a holder of CPUs in it through.
+    fn is_shown(&self, part: &MachinePart) -> bool {
+        let Some(filtered) = self.filtered else { return true };
+        let is_held = |cpu: u32| match self.marks.states.get(&cpu) {
+            Some(CpuState::Held(holder) | CpuState::Kept(holder)) => filtered.holders.contains(holder),
+            _ => false,
+        };
+        part.nodes.iter().any(|node| self.has_devices(*node))
+            || part.cpus.iter().any(is_held)
+            || part.children.iter().any(|child| self.is_shown(child))
     }
 
     /// `8 × L3 32 MiB`, one for each kind of group.

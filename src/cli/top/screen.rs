@@ -1,4 +1,4 @@
-//! A page on a terminal: what fits of it, its colours, and keys.
+//! A page on a terminal: what fits of it, and its colours.
 
 use ratatui_core::{
     buffer::Buffer,
@@ -7,55 +7,15 @@ use ratatui_core::{
 };
 
 use super::{
-    keyboard::KeyPress,
+    head::KEYS,
     line::{PageLine, PageSpan},
     page::page,
-    view::{PageView, TopTable},
+    view::PageView,
 };
 use crate::cli::picture::legend::Tone;
 
 /// Colours of holders, in the order of those of drawings, in the palette that every terminal with colours has.
 const COLOURS: [u8; 12] = [39, 214, 77, 213, 141, 226, 80, 209, 110, 148, 180, 204];
-
-/// An order of a key.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum TopKey {
-    /// To end.
-    Quit,
-    /// Another table.
-    Show(TopTable),
-    /// The next table.
-    Next,
-    /// Lines further down, or up.
-    Move(isize),
-    /// The first line.
-    First,
-    /// The last line.
-    Last,
-    /// The explanation of keys and signs, or the machine again.
-    Help,
-}
-
-impl TopKey {
-    /// Returns the order of a key, if it has any.
-    pub(super) fn of(key: KeyPress) -> Option<Self> {
-        Some(match key {
-            KeyPress::Control('c') | KeyPress::Char('q') | KeyPress::Escape => Self::Quit,
-            KeyPress::Char('c') => Self::Show(TopTable::Claim),
-            KeyPress::Char('n') => Self::Show(TopTable::Namespace),
-            KeyPress::Char('u') => Self::Show(TopTable::Node),
-            KeyPress::Tab => Self::Next,
-            KeyPress::Down | KeyPress::Char('j') => Self::Move(1),
-            KeyPress::Up | KeyPress::Char('k') => Self::Move(-1),
-            KeyPress::PageDown | KeyPress::Char(' ') => Self::Move(10),
-            KeyPress::PageUp => Self::Move(-10),
-            KeyPress::Home => Self::First,
-            KeyPress::End => Self::Last,
-            KeyPress::Char('?' | 'h') => Self::Help,
-            _ => return None,
-        })
-    }
-}
 
 /// How far down the page is moved; never further than there is something to see.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -88,11 +48,7 @@ pub(super) fn draw(view: &PageView<'_>, scroll: &mut Scroll, colours: bool, buff
     }
     if foot > 0 {
         let last = (first + room).min(page.body.len());
-        let keys = format!(
-            "c claims  n namespaces  u NUMA nodes  ↑↓ move  ? help  q end · lines {}-{last}/{}",
-            first + 1,
-            page.body.len()
-        );
+        let keys = format!("{KEYS} · lines {}-{last}/{}", first + 1, page.body.len());
         put(&page.signs, area.x, area.y + area.height - 2, colours, buffer);
         put(&PageLine::of(vec![PageSpan::dim(keys)]), area.x, area.y + area.height - 1, colours, buffer);
     }
@@ -135,12 +91,12 @@ mod tests {
 
     use ratatui_core::layout::Rect;
 
-    use super::*;
+    use super::{super::view::TopTable, *};
     use crate::usage::testing::small;
 
     fn drawn(width: u16, height: u16, colours: bool, scroll: &mut Scroll) -> Buffer {
         let (usage, loads) = (small(), BTreeMap::new());
-        let view = PageView { usage: &usage, loads: &loads, table: TopTable::Claim, away: None, help: false };
+        let view = PageView::of(&usage, &loads, TopTable::Claim);
         let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
         draw(&view, scroll, colours, &mut buffer);
         buffer
@@ -149,11 +105,6 @@ mod tests {
     fn text(buffer: &Buffer) -> Vec<String> {
         let rows = buffer.content().chunks(usize::from(buffer.area().width));
         rows.map(|row| row.iter().map(|cell| cell.symbol()).collect()).collect()
-    }
-
-    #[test]
-    fn the_question_mark_asks_for_help() {
-        assert_eq!(TopKey::of(KeyPress::Char('?')), Some(TopKey::Help));
     }
 
     #[test]

@@ -6,16 +6,18 @@ use hostler_api::{Quantity, cut_middle, plain_line};
 use hostler_linux::IdSet;
 
 use super::{
+    filter::{FilteredUsage, shown_devices},
     line::{PageLine, PageSpan},
+    order::{RowOrder, SortKey},
     view::{PageView, TopTable},
 };
 use crate::{
     cli::picture::{
-        legend::{Legend, Tone},
+        legend::{Legend, LegendEntry, Tone},
         words,
     },
     units::{amount, count},
-    usage::holders::{HeldAmount, MachineUsage},
+    usage::holders::{DeviceUsage, HeldAmount, MachineUsage},
 };
 
 /// The longest list of CPUs in a column.
@@ -25,86 +27,132 @@ const SHORTEST_NAME: usize = 24;
 /// Letters of one node; more are counted.
 const MOST_LETTERS: usize = 16;
 
-/// A row: what its letter is, and its cells.
-type Row = (Option<(char, Tone)>, Vec<String>);
+/// A row of the table.
+struct TableRow {
+    letter: Option<(char, Tone)>,
+    cells: Vec<String>,
+    /// The value of each cell, for the order.
+    keys: Vec<SortKey>,
+}
 
 /// The lines of the table that is wanted.
-pub(super) fn table(view: &PageView<'_>, legend: &Legend, width: usize) -> Vec<PageLine> {
-    let usage = view.usage;
+pub(super) fn table(
+    view: &PageView<'_>,
+    legend: &Legend,
+    filtered: Option<&FilteredUsage>,
+    width: usize,
+) -> Vec<PageLine> {
     // A long name leaves room for what its holder has.
     let longest = (width / 3).max(SHORTEST_NAME);
-    match view.table {
-        TopTable::Claim if usage.holders.is_empty() => vec![PageLine::of(vec![PageSpan::plain("no claims")])],
-        TopTable::Claim => lines(&["CLAIM", "STATE", "CPUS", "HOLDS"], &claims(usage, legend, longest)),
-        TopTable::Namespace => lines(&["NAMESPACE", "CLAIMS", "HOLDS"], &namespaces(usage, legend, longest)),
-        TopTable::Node => lines(&["NUMA NODE", "HOLDERS", "FREE"], &nodes(usage, legend)),
+    let holders = TableHolders { usage: view.usage, legend, filtered, longest };
+    let rows = match view.table {
+        TopTable::Claim if view.usage.holders.is_empty() => {
+            return vec![PageLine::of(vec![PageSpan::plain("no claims")])];
+        }
+        TopTable::Claim => holders.rows(TableHolders::claim),
+        TopTable::Namespace => holders.rows(TableHolders::namespace),
+        TopTable::Node => nodes(view.usage, legend, filtered),
+    };
+    lines(headings(view.table), rows, view.order)
+}
+
+/// The headings of a table.
+pub(super) fn headings(table: TopTable) -> &'static [&'static str] {
+    match table {
+        TopTable::Claim => &["CLAIM", "STATE", "CPUS", "HOLDS"],
+        TopTable::Namespace => &["NAMESPACE", "CLAIMS", "HOLDS"],
+        TopTable::Node => &["NUMA NODE", "HOLDERS", "FREE"],
     }
 }
 
-/// A claim by itself, or several with one name: one line each, under the letter of their group.
-fn claims(usage: &MachineUsage, legend: &Legend, longest: usize) -> Vec<Row> {
-    let groups = legend.groups().iter().enumerate();
-    let row = |(place, group): (usize, &crate::cli::picture::legend::LegendEntry)| {
-        let states: BTreeSet<&str> = usage
-            .holders
-            .iter()
-            .enumerate()
-            .filter(|(holder, _)| legend.group_of(*holder) == Some(place))
-            .map(|(_, holder)| holder.state.as_str())
-            .collect();
-        let cpus = words::cut(&cpus_of(usage, legend, place).to_string(), LONGEST_CPUS);
-        let states = states.into_iter().collect::<Vec<_>>().join(", ");
-        let cells = vec![
-            cut_middle(&plain_line(&group.name), longest).into_owned(),
-            states,
-            cpus,
-            words::holdings(usage, legend, place),
-        ];
-        (Some((group.letter, Tone::Holder(group.colour))), cells)
-    };
-    groups.map(row).collect()
+/// Groups of holders, each with a row: a claim by itself, several with one name, or a namespace.
+struct TableHolders<'a> {
+    usage: &'a MachineUsage,
+    legend: &'a Legend,
+    filtered: Option<&'a FilteredUsage>,
+    longest: usize,
 }
 
-fn namespaces(usage: &MachineUsage, legend: &Legend, longest: usize) -> Vec<Row> {
-    let groups = legend.groups().iter().enumerate();
-    groups
-        .map(|(place, group)| {
-            let claims = (0..usage.holders.len()).filter(|holder| legend.group_of(*holder) == Some(place)).count();
-            let cells = vec![
-                cut_middle(&plain_line(&group.name), longest).into_owned(),
-                claims.to_string(),
-                words::holdings(usage, legend, place),
-            ];
-            (Some((group.letter, Tone::Holder(group.colour))), cells)
-        })
-        .collect()
+impl TableHolders<'_> {
+    fn rows(&self, row: fn(&Self, usize, &LegendEntry) -> TableRow) -> Vec<TableRow> {
+        let is_shown = |place: usize| {
+            self.filtered
+                .is_none_or(|filtered| filtered.holders.iter().any(|it| self.legend.group_of(*it) == Some(place)))
+        };
+        let groups = self.legend.groups().iter().enumerate().filter(|(place, _)| is_shown(*place));
+        groups.map(|(place, group)| row(self, place, group)).collect()
+    }
+
+    fn claim(&self, place: usize, group: &LegendEntry) -> TableRow {
+        let states: BTreeSet<&str> =
+            self.members(place).map(|holder| self.usage.holders[holder].state.as_str()).collect();
+        let states = states.into_iter().collect::<Vec<_>>().join(", ");
+        let cpus = self.cpus(place);
+        let shown_cpus = words::cut(&cpus.to_string(), LONGEST_CPUS);
+        let keys = vec![SortKey::Text(states.clone()), SortKey::amount(cpus.len() as u64)];
+        self.row(place, group, vec![states, shown_cpus], keys)
+    }
+
+    fn namespace(&self, place: usize, group: &LegendEntry) -> TableRow {
+        let claims = self.members(place).count();
+        self.row(place, group, vec![claims.to_string()], vec![SortKey::amount(claims as u64)])
+    }
+
+    /// The row of a group: its name, these cells, and what it has.
+    fn row(&self, place: usize, group: &LegendEntry, cells: Vec<String>, keys: Vec<SortKey>) -> TableRow {
+        let name = cut_middle(&plain_line(&group.name), self.longest).into_owned();
+        let has = words::holdings(self.usage, self.legend, place);
+        let parts = self.usage.devices.iter().flat_map(|device| &device.holds);
+        let parts = parts.filter(|hold| self.legend.group_of(hold.holder) == Some(place)).count();
+        TableRow {
+            letter: Some((group.letter, Tone::Holder(group.colour))),
+            cells: [vec![name], cells, vec![has]].concat(),
+            // Groups are in the order of their names.
+            keys: [vec![SortKey::Number(place as u64)], keys, vec![SortKey::amount(parts as u64)]].concat(),
+        }
+    }
+
+    fn members(&self, place: usize) -> impl Iterator<Item = usize> {
+        (0..self.usage.holders.len()).filter(move |holder| self.legend.group_of(*holder) == Some(place))
+    }
+
+    /// The CPUs that a group is bound to.
+    fn cpus(&self, place: usize) -> IdSet {
+        let holds = self.usage.devices.iter().flat_map(|device| &device.holds);
+        let own = holds.filter(|hold| self.legend.group_of(hold.holder) == Some(place));
+        own.fold(IdSet::new(), |all, hold| all.union(&hold.cpus))
+    }
 }
 
 /// Lists what is free on each node, over all its devices.
-fn nodes(usage: &MachineUsage, legend: &Legend) -> Vec<Row> {
-    let row = |(node, devices): (Option<u32>, Vec<&crate::usage::holders::DeviceUsage>)| {
-        let mut amounts: BTreeMap<&str, HeldAmount> = BTreeMap::new();
-        let (mut whole, mut free) = (0_usize, 0_usize);
-        let mut groups = BTreeSet::new();
-        for device in devices {
-            let can_be_had = words::device_state(device).can_be_had;
-            groups.extend(device.holds.iter().filter_map(|hold| legend.group_of(hold.holder)));
-            for (name, known) in &device.amounts {
-                let sum = amounts.entry(name).or_default();
-                sum.capacity = sum.capacity.plus(known.capacity);
-                sum.free = if can_be_had { sum.free.plus(known.free) } else { sum.free };
-            }
-            whole += usize::from(device.amounts.is_empty());
-            free += usize::from(device.amounts.is_empty() && !device.is_held() && can_be_had);
+fn nodes(usage: &MachineUsage, legend: &Legend, filtered: Option<&FilteredUsage>) -> Vec<TableRow> {
+    shown_devices(usage, filtered).into_iter().map(|(node, devices)| self::node(node, &devices, legend)).collect()
+}
+
+fn node(node: Option<u32>, devices: &[&DeviceUsage], legend: &Legend) -> TableRow {
+    let mut amounts: BTreeMap<&str, HeldAmount> = BTreeMap::new();
+    let (mut whole, mut free) = (0_usize, 0_usize);
+    let mut groups = BTreeSet::new();
+    for device in devices {
+        let can_be_had = words::device_state(device).can_be_had;
+        groups.extend(device.holds.iter().filter_map(|hold| legend.group_of(hold.holder)));
+        for (name, known) in &device.amounts {
+            let sum = amounts.entry(name).or_default();
+            sum.capacity = sum.capacity.plus(known.capacity);
+            sum.free = if can_be_had { sum.free.plus(known.free) } else { sum.free };
         }
-        let parts = amounts.iter().filter(|(_, it)| it.capacity > Quantity::default());
-        let parts = parts.map(|(name, it)| format!("{} {}/{}", plain_line(name), amount(it.free), amount(it.capacity)));
-        let devices = (whole > 0).then(|| format!("{free}/{} whole", count(whole, "device")));
-        let name = node.map_or_else(|| "none".to_owned(), |node| node.to_string());
-        let free = parts.chain(devices).collect::<Vec<_>>().join(", ");
-        (None, vec![name, letters(legend, &groups), free])
-    };
-    words::devices_by_node(usage).into_iter().map(row).collect()
+        whole += usize::from(device.amounts.is_empty());
+        free += usize::from(device.amounts.is_empty() && !device.is_held() && can_be_had);
+    }
+    let free_cpus = amounts.get("cpus").and_then(|cpus| cpus.free.as_whole()).unwrap_or_default();
+    let parts = amounts.iter().filter(|(_, it)| it.capacity > Quantity::default());
+    let parts = parts.map(|(name, it)| format!("{} {}/{}", plain_line(name), amount(it.free), amount(it.capacity)));
+    let devices = (whole > 0).then(|| format!("{free}/{} whole", count(whole, "device")));
+    let name = node.map_or_else(|| "none".to_owned(), |node| node.to_string());
+    let number = node.map_or(0, |node| u64::from(node) + 1);
+    let keys = vec![SortKey::Number(number), SortKey::amount(groups.len() as u64), SortKey::amount(free_cpus)];
+    let cells = vec![name, letters(legend, &groups), parts.chain(devices).collect::<Vec<_>>().join(", ")];
+    TableRow { letter: None, cells, keys }
 }
 
 fn letters(legend: &Legend, groups: &BTreeSet<usize>) -> String {
@@ -114,18 +162,18 @@ fn letters(legend: &Legend, groups: &BTreeSet<usize>) -> String {
     if more > 0 { format!("{shown}+{more}") } else { shown }
 }
 
-/// The CPUs that a group is bound to.
-fn cpus_of(usage: &MachineUsage, legend: &Legend, group: usize) -> IdSet {
-    let holds = usage.devices.iter().flat_map(|device| &device.holds);
-    let own = holds.filter(|hold| legend.group_of(hold.holder) == Some(group));
-    own.fold(IdSet::new(), |all, hold| all.union(&hold.cpus))
-}
-
 /// Columns as wide as their widest cell; the last one as long as it is.
-fn lines(headings: &[&str], rows: &[Row]) -> Vec<PageLine> {
-    let headings: Vec<String> = headings.iter().map(ToString::to_string).collect();
+fn lines(headings: &[&str], mut rows: Vec<TableRow>, order: Option<RowOrder>) -> Vec<PageLine> {
+    let mark = |(column, heading): (usize, &&str)| match order {
+        Some(order) => order.marked(column, heading),
+        None => (*heading).to_owned(),
+    };
+    let headings: Vec<String> = headings.iter().enumerate().map(mark).collect();
+    if let Some(order) = order {
+        rows.sort_by(|one, other| order.compare(&one.keys, &other.keys));
+    }
     let width = |column: usize| {
-        let cells = rows.iter().map(|(_, cells)| cells[column].chars().count());
+        let cells = rows.iter().map(|row| row.cells[column].chars().count());
         cells.chain([headings[column].chars().count()]).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..headings.len()).map(width).collect();
@@ -134,7 +182,7 @@ fn lines(headings: &[&str], rows: &[Row]) -> Vec<PageLine> {
         padded.join("  ").trim_end().to_owned()
     };
     let mut lines = vec![PageLine::of(vec![PageSpan::bold(format!("  {}", text(&headings)))])];
-    for (letter, cells) in rows {
+    for TableRow { letter, cells, .. } in &rows {
         let (sign, tone) = letter.map_or((" ".to_owned(), Tone::Plain), |(letter, tone)| (letter.to_string(), tone));
         let sign = PageSpan { text: sign, tone, is_bold: true, is_dim: false };
         lines.push(PageLine::of(vec![sign, PageSpan::plain(format!(" {}", text(cells)))]));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::ValueEnum;
 
+use super::{filter::PageFilter, order::RowOrder};
 use crate::{cli::picture::legend::HolderGrouping, usage::holders::MachineUsage};
 
 /// The table below the machine; it decides what letters stand for.
@@ -42,9 +43,37 @@ pub(super) struct PageView<'a> {
     pub(super) usage: &'a MachineUsage,
     /// Percent of each CPU; empty where nobody knows.
     pub(super) loads: &'a BTreeMap<u32, u8>,
+    /// The machine's load in the last frames, a sign each.
+    pub(super) load_line: &'a str,
+    /// What has changed of late, a line each.
+    pub(super) changes: &'a [String],
     pub(super) table: TopTable,
+    /// The order of the table, which marks its column; without one it is that of the names.
+    pub(super) order: Option<RowOrder>,
+    /// What is looked for, if anything is.
+    pub(super) filter: Option<&'a PageFilter>,
+    /// True while that is being typed.
+    pub(super) is_typing: bool,
     /// Why all of this is old, if it is.
     pub(super) away: Option<&'a str>,
     /// True while keys and signs are explained instead.
     pub(super) help: bool,
+}
+
+impl<'a> PageView<'a> {
+    /// The machine as it is now, whole.
+    pub(super) fn of(usage: &'a MachineUsage, loads: &'a BTreeMap<u32, u8>, table: TopTable) -> Self {
+        Self {
+            usage,
+            loads,
+            load_line: "",
+            changes: &[],
+            table,
+            order: None,
+            filter: None,
+            is_typing: false,
+            away: None,
+            help: false,
+        }
+    }
 }
