@@ -112,6 +112,8 @@ enum CliFailure {
     Man(#[from] ManError),
     #[error("{0}")]
     Said(String),
+    #[error("{0}")]
+    Usage(String),
     #[error(transparent)]
     Incomparable(Box<CliFailure>),
     #[error("failed to {step}")]
@@ -132,6 +134,7 @@ impl CliFailure {
             Self::Output(error) => CliOutcome::of_output(error),
             Self::Config(_) => CliOutcome::WrongConfig,
             Self::Incomparable(_) => CliOutcome::NoAnswer,
+            Self::Usage(_) => CliOutcome::WrongUsage,
             _ => CliOutcome::Failed,
         }
     }

@@ -8,7 +8,7 @@ use axum::{
     http::StatusCode,
 };
 use hostler_api::{
-    Chain, ClaimRef, ClaimState, ClaimUid, did_you_mean,
+    Chain, ClaimRef, ClaimState, ClaimUid, did_you_mean, listed,
     resource::{DeviceRequestAllocationResult, ResourceClaim},
 };
 use hostler_linux::IdSet;
@@ -343,7 +343,7 @@ fn find<'a>(all: &'a [AdminClaim], name: &str, namespace: &str) -> Result<&'a Ad
     by_uid.or_else(by_name).ok_or_else(|| {
         let near = near_claims(all, name, namespace);
         let text = format!("there is no claim with name or uid {name:?} in namespace {namespace:?}{near}");
-        AdminFailure(StatusCode::NOT_FOUND, format!("{text}; `hostler claim list` has all"))
+        AdminFailure(StatusCode::NOT_FOUND, listed(2, "; ", [text, "`hostler claim list` has all".to_owned()]))
     })
 }
 
@@ -356,7 +356,8 @@ pub(super) fn near_claims(all: &[AdminClaim], name: &str, namespace: &str) -> St
     if !elsewhere.is_empty() {
         return did_you_mean(name, elsewhere);
     }
-    did_you_mean(&format!("{namespace}/{name}"), all.iter().map(full).chain(all.iter().map(|claim| claim.uid.clone())))
+    // The namespace is right, or in doubt itself: it makes no name like another.
+    did_you_mean(name, all.iter().map(full).chain(all.iter().map(|claim| claim.uid.clone())))
 }
 
 fn busy_claim(busy: BusyClaim) -> AdminBusyClaim {

@@ -39,7 +39,7 @@ impl CaptureArgs {
 
 pub(super) fn run(args: &CaptureArgs, out: &mut dyn Write) -> Result<CliOutcome, CliFailure> {
     if args.is_to_stdout() && screen::is_terminal() {
-        return Err(CliFailure::Said("standard output is a terminal: name a file with -o, or redirect it".to_owned()));
+        return Err(CliFailure::Usage("standard output is a terminal: name a file with -o, or redirect it".to_owned()));
     }
     let taken = machine_capture::take(&args.machine.open()?, args.kept)?;
     if args.is_to_stdout() {

@@ -217,7 +217,7 @@ fn create(args: &ClaimCreateArgs, out: &mut dyn Write) -> Result<(), CliFailure>
         let all = unallocated(file)?;
         if args.dry_run && all.len() > 1 {
             let why = "a dry run is of one claim: what one takes, the next cannot have";
-            return Err(CliFailure::Said(format!("{why}; ask `hostler explain fit -f FILE` about several")));
+            return Err(CliFailure::Usage(format!("{why}; ask `hostler explain fit -f FILE` about several")));
         }
         return all.iter().try_for_each(|asked| {
             let claim: AdminClaim = client.post(&format!("/v1/unallocated-claims{query}"), asked)?;

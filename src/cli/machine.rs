@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::Read,
+    io::{self, Read},
     path::{Path, PathBuf},
 };
 
@@ -83,8 +83,12 @@ const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// False for a file that can be a capture; anything else is refused with what can be named.
 fn is_folder(path: &Path) -> Result<bool, CliFailure> {
+    let wanted = "name a .tar.zst file that `hostler capture` made, or a folder that holds sys/ and proc/";
     let step = |source| CliFailure::step(format!("read {}", path.display()), source);
-    let metadata = fs::metadata(path).map_err(step)?;
+    let metadata = fs::metadata(path).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => CliFailure::Said(format!("{} is not there: {wanted}", path.display())),
+        _ => step(source),
+    })?;
     if metadata.is_dir() {
         return Ok(true);
     }
@@ -94,7 +98,6 @@ fn is_folder(path: &Path) -> Result<bool, CliFailure> {
         let (mut file, _) = hostler_files::open_file(path).map_err(|error| step(error.source))?;
         file.read_exact(&mut begun).is_ok() && begun == MAGIC
     };
-    let wanted = "name a .tar.zst file that `hostler capture` made, or a folder that holds sys/ and proc/";
     is_capture.then_some(false).ok_or_else(|| CliFailure::Said(format!("{} is no capture: {wanted}", path.display())))
 }
 

@@ -26,11 +26,11 @@ impl NamedClaim {
     pub(super) fn new(text: &str, args: &NamespaceArgs) -> Result<Self, CliFailure> {
         let (said, name) = text.split_once('/').map_or((None, text), |(namespace, name)| (Some(namespace), name));
         if name.is_empty() || name.contains('/') || said == Some("") {
-            return Err(CliFailure::Said(format!("{text:?} names no claim: write NAMESPACE/NAME, NAME or UID")));
+            return Err(CliFailure::Usage(format!("{text:?} names no claim: write NAMESPACE/NAME, NAME or UID")));
         }
         let namespace = match (said, args.namespace.as_deref()) {
             (Some(said), Some(option)) if said != option => {
-                return Err(CliFailure::Said(format!("{text} is in namespace {said}, and --namespace says {option}")));
+                return Err(CliFailure::Usage(format!("{text} is in namespace {said}, and --namespace says {option}")));
             }
             (said, option) => said.or(option).unwrap_or(DEFAULT_NAMESPACE),
         };

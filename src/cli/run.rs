@@ -68,7 +68,7 @@ fn daemon(config: DaemonConfig, machine: RunningMachine, reload: ConfigReload) -
 /// The daemon with everything that it writes in a folder of its own, which goes when it ends.
 fn rehearse(root: &Path, machine: &OpenedMachine, reload: ConfigReload) -> Result<CliOutcome, CliFailure> {
     if fs::canonicalize(root).is_ok_and(|root| root == Path::new("/")) {
-        return Err(CliFailure::Said("/ is this machine, and no rehearsal: run without --root".to_owned()));
+        return Err(CliFailure::Usage("/ is this machine, and no rehearsal: run without --root".to_owned()));
     }
     let own =
         archive::private_folder().map_err(|source| CliFailure::step("make a folder for the rehearsal", source))?;

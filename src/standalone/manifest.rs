@@ -121,8 +121,8 @@ pub fn parse_unallocated(text: &str) -> Result<Vec<UnallocatedClaim>, Vec<Docume
 /// Objects of a document: none of an empty document, several of a list.
 fn items(mut document: Value) -> Vec<Value> {
     let is_list = document["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
-    match document["items"].take() {
-        Value::Array(items) if is_list => items,
+    match document.get_mut("items").map(Value::take) {
+        Some(Value::Array(items)) if is_list => items,
         _ if document.is_null() => Vec::new(),
         _ => vec![document],
     }
@@ -141,8 +141,8 @@ fn unallocated(mut object: Value) -> Result<UnallocatedObject, ManifestError> {
         Some("DeviceClass") => Ok(UnallocatedObject::Class(Box::new(strict(object, STRICT_SPEC)?))),
         Some("ResourceClaimTemplate") => {
             // The claims of a template differ in their names alone.
-            let spec = object["spec"]["spec"].take();
-            let (metadata, version) = (object["metadata"].take(), object["apiVersion"].take());
+            let mut taken = |field: &str| object.pointer_mut(field).map(Value::take).unwrap_or_default();
+            let [spec, metadata, version] = ["/spec/spec", "/metadata", "/apiVersion"].map(&mut taken);
             let claim = json!({ "apiVersion": version, "kind": "ResourceClaim", "metadata": metadata, "spec": spec });
             Ok(UnallocatedObject::Claim(Box::new(checked(strict(claim, STRICT_SPEC)?)?)))
         }

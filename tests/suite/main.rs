@@ -21,6 +21,7 @@ mod classic;
 mod classic_cluster;
 mod cli_commands;
 mod cli_daemon;
+mod cli_uses;
 mod cluster_claims;
 mod cluster_slices;
 mod config;

@@ -7,8 +7,9 @@ const SHOWN: usize = 5;
 ///
 /// A name is written `group/name`; a `name` without a group is compared with the whole and with the last part.
 pub fn did_you_mean(name: &str, known: impl IntoIterator<Item = String>) -> String {
-    // A third of the letters may be wrong; below that the guess would mislead.
-    let most = name.chars().count().div_ceil(3);
+    // A third of the letters may be wrong; below that the guess would mislead, and so would another single letter.
+    let letters = name.chars().count();
+    let most = letters.div_ceil(3).min(letters.saturating_sub(1));
     let distant = |known: String| (distance(name, &known), known);
     let mut near: Vec<(usize, String)> =
         known.into_iter().map(distant).filter(|(distance, _)| *distance <= most).collect();
@@ -38,5 +39,8 @@ mod tests {
         assert_eq!(did_you_mean("trein", known()), "; did you mean default/train or ml/train?");
         assert_eq!(did_you_mean("another", known()), "");
         assert_eq!(did_you_mean("", known()), "");
+        let letters = || ["ml/a", "ml/b", "ab"].map(str::to_owned);
+        assert_eq!(did_you_mean("a", letters()), "; did you mean ml/a?");
+        assert_eq!(did_you_mean("c", letters()), "");
     }
 }

@@ -1,11 +1,6 @@
 //! Ends of commands: exit codes, which are the same for both programs, and the words on standard error.
 //!
-//! | code | meaning |
-//! |---|---|
-//! | 0 | done, or the answer is yes; a reader that went away early (`hostler … \| head`) is no failure |
-//! | 1 | failed, or the answer is no |
-//! | 2 | wrong usage, or no answer |
-//! | 78 | the configuration is wrong |
+//! docs/exit-codes.md has the table for users; a test holds it to [`CliOutcome`].
 
 use std::{
     error::Error,
@@ -31,6 +26,8 @@ pub enum CliOutcome {
     Failed,
     /// The question has no answer.
     NoAnswer,
+    /// The command line contradicts itself, or names nothing that could be.
+    WrongUsage,
     /// The input of a question is wrong. The error has a line for each mistake.
     WrongInput,
     /// The configuration is wrong. The error has a line for each mistake, each with its own place in front, as compilers do.
@@ -50,7 +47,7 @@ impl CliOutcome {
             Self::Done => 0,
             Self::NotInOrder | Self::Failed => 1,
             // The parser of arguments ends with it as well.
-            Self::NoAnswer | Self::WrongInput => 2,
+            Self::NoAnswer | Self::WrongUsage | Self::WrongInput => 2,
             // EX_CONFIG: systemd shows it as CONFIG, and the units do not start the program again.
             Self::WrongConfig => 78,
         }
@@ -105,4 +102,34 @@ mod tests {
         let problems = io::Error::other("2 problems\n  x\n  y");
         assert_eq!(reported(&problems, CliOutcome::WrongInput), (2, "hostler: 2 problems\n  x\n  y\n".to_owned()));
     }
+
+    #[test]
+    fn the_page_about_exit_codes_has_those_that_there_are_and_the_words_of_the_help() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/exit-codes.md");
+        let page = std::fs::read_to_string(path).unwrap();
+        let rows: Vec<(u8, &str)> = page
+            .lines()
+            .filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | "))
+            .filter_map(|(code, meaning)| Some((code.parse().ok()?, meaning)))
+            .collect();
+        let mut codes: Vec<u8> = ALL.map(CliOutcome::code).to_vec();
+        codes.sort_unstable();
+        codes.dedup();
+        assert_eq!(rows.iter().map(|(code, _)| *code).collect::<Vec<_>>(), codes, "{page}");
+        let help = EXIT_CODES.strip_prefix("Exit codes: ").unwrap().trim_end_matches('.').split("; ");
+        for (row, words) in rows.iter().zip(help) {
+            let (code, meaning) = words.split_once(' ').unwrap();
+            assert!(code == row.0.to_string() && row.1.starts_with(meaning), "{words}: {row:?}");
+        }
+    }
+
+    const ALL: [CliOutcome; 7] = [
+        CliOutcome::Done,
+        CliOutcome::NotInOrder,
+        CliOutcome::Failed,
+        CliOutcome::NoAnswer,
+        CliOutcome::WrongUsage,
+        CliOutcome::WrongInput,
+        CliOutcome::WrongConfig,
+    ];
 }

@@ -98,6 +98,15 @@ fn every_example_of_the_deployment_that_holds_a_claim_is_a_question() {
 }
 
 #[test]
+fn documents_and_specs_that_are_no_objects_are_refused() {
+    let template = "apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nspec: text\n";
+    for text in ["text", "[text]", "7", "apiVersion: v1\nkind: List\nitems: [text]\n", template] {
+        assert_eq!(parse_unallocated(text).unwrap_err().len(), 1, "{text}");
+    }
+    assert!(parse_unallocated("").unwrap().is_empty() && parse_unallocated("null").unwrap().is_empty());
+}
+
+#[test]
 fn a_misspelt_kind_of_the_group_of_claims_is_refused_beside_objects_of_others() {
     let text = "apiVersion: example.com/v1\nkind: Robot\n---\napiVersion: resource.k8s.io/v1\nkind: ResourceClam\n";
     let errors = parse_unallocated(text).unwrap_err();
