@@ -114,6 +114,10 @@ pub struct AdminParts {
     pub watchers: ChangeWatchers,
     /// Claim state.
     pub claims: ClaimsHandle,
+    /// Folder of claim records.
+    pub records: PathBuf,
+    /// Folder of CDI files.
+    pub cdi: PathBuf,
     /// Reader of the audit, which tells if containers are bound as their claims say.
     pub audit_rx: AuditReader,
     /// Hardware state.

@@ -73,6 +73,9 @@ use crate::{
     tasks::Tasks,
 };
 
+/// The folder of claim records, below that of the state.
+const RECORDS: &str = "claims";
+
 /// Reasons why the daemon ended.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
@@ -256,6 +259,8 @@ async fn start(
         machine: MachineReader::new(machine.machine.root.clone(), config.paths.root == Path::new("/"), tasks),
         watchers: ChangeWatchers::new(tasks),
         claims: claims.clone(),
+        records: config.paths.state.join(RECORDS),
+        cdi: config.paths.cdi.clone(),
         audit_rx: audit.table(),
         inventory: inventory.clone(),
         manifests: source.manifests().cloned(),
@@ -438,7 +443,7 @@ async fn start_claims(
     let parts = ClaimsParts {
         inventory: inventory.clone(),
         reader,
-        records: config.paths.state.join("claims"),
+        records: config.paths.state.join(RECORDS),
         cdi: config.paths.cdi.clone(),
         naming: CdiNaming {
             driver: config.driver.clone(),

@@ -56,6 +56,7 @@ pub(super) async fn show(
 ) -> Result<Json<AdminClaim>, AdminFailure> {
     let mut claim = admin.find(&name, &namespace.namespace).await?;
     if let Ok(uid) = ClaimUid::new(&*claim.uid) {
+        claim.files = admin.files(&claim, &uid).await;
         claim.containers = admin.containers(uid).await?;
     }
     Ok(Json(claim))
@@ -276,6 +277,24 @@ impl AdminService {
         Ok(shown.collect())
     }
 
+    /// The files of a claim that are there.
+    async fn files(&self, claim: &AdminClaim, uid: &ClaimUid) -> Vec<PathBuf> {
+        let parts = &self.0;
+        let mut files = vec![
+            parts.records.join(format!("{uid}.json")),
+            parts.cdi.join(format!("{}.json", parts.claims.naming().stem(uid))),
+            parts.claims.containers().path().join(uid.as_str()),
+        ];
+        let (namespace, name) = (claim.namespace.clone(), claim.name.clone());
+        let manifest = self.manifests(move |manifests| manifests.find(&namespace, &name)).await;
+        // Another claim of the same name may have come since.
+        let is_own = |uid: Option<&String>| uid == Some(&claim.uid);
+        let manifest = manifest.ok().filter(|found| is_own(found.manifest.metadata.uid.as_ref()));
+        files.extend(manifest.map(|found| found.path));
+        let there = parts.tasks.looking(move || files.into_iter().filter(|file| file.exists()).collect()).await;
+        there.unwrap_or_default()
+    }
+
     async fn find(&self, name: &str, namespace: &str) -> Result<AdminClaim, AdminFailure> {
         find(&self.all_claims().await?, name, namespace).cloned()
     }
@@ -332,6 +351,7 @@ impl AdminService {
             devices: devices.collect(),
             notes: Vec::new(),
             containers: Vec::new(),
+            files: Vec::new(),
         }
     }
 }
@@ -407,6 +427,7 @@ fn allocated_claim(manifest: &ResourceClaim, driver: &str) -> AdminClaim {
         devices,
         notes: Vec::new(),
         containers: Vec::new(),
+        files: Vec::new(),
     }
 }
 
@@ -425,5 +446,6 @@ fn broken_claim(error: &ManifestsError) -> AdminClaim {
         devices: Vec::new(),
         notes: Vec::new(),
         containers: Vec::new(),
+        files: Vec::new(),
     }
 }

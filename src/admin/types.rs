@@ -327,6 +327,10 @@ pub struct AdminClaim {
     /// The containers that run with the claim, where one claim is asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub containers: Vec<AdminContainer>,
+    /// The claim's manifest, record and CDI file and the folder of notes about its containers, as far as they are there,
+    /// where one claim is asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<PathBuf>,
 }
 
 /// State of a claim.

@@ -1,6 +1,7 @@
 //! `hostler claim`: claims of a host without a cluster, through the running daemon.
 
 mod device;
+mod inspect;
 mod show;
 
 use std::{io::Write, path::PathBuf, time::SystemTime};
@@ -16,6 +17,7 @@ use super::{
     completions,
     fit::unallocated,
     names::{NamedClaim, NamespaceArgs},
+    output::OutputFormat,
     parts::{DocumentParts, PartsShape, shape},
     watch::{DaemonChanges, ListArgs, show_list},
 };
@@ -41,6 +43,8 @@ enum ClaimCommand {
     List(ClaimListArgs),
     /// Show one claim
     Show(ClaimShowArgs),
+    /// Show everything about one claim: state, pods and containers, files, why it is so, and its devices with all facts
+    Inspect(ClaimInspectArgs),
     /// Prepare a claim from a manifest, so that containers can use its devices; repeating it does no harm
     Prepare(ClaimShowArgs),
     /// Take a claim's devices back and delete it
@@ -95,6 +99,20 @@ struct ClaimShowArgs {
     /// Shape of the answer
     #[arg(short, long, value_parser = shape::<ClaimFormat>(), default_value = "table")]
     output: ClaimFormat,
+    #[command(flatten)]
+    daemon: DaemonArgs,
+}
+
+#[derive(clap::Args, Debug)]
+struct ClaimInspectArgs {
+    /// NAMESPACE/NAME, NAME or UID of the claim
+    #[arg(add = ArgValueCompleter::new(completions::claims))]
+    claim: String,
+    #[command(flatten)]
+    namespace: NamespaceArgs,
+    /// Shape of the answer
+    #[arg(short, long, value_parser = shape::<OutputFormat>(), default_value = "table")]
+    output: OutputFormat,
     #[command(flatten)]
     daemon: DaemonArgs,
 }
@@ -160,6 +178,10 @@ pub(super) fn run(args: ClaimArgs, out: &mut dyn Write) -> Result<CliOutcome, Cl
             let name = NamedClaim::new(&args.claim, &args.namespace)?;
             let claim = args.daemon.client()?.get(&name.path(""))?;
             show::write(&claim, args.output, &args.daemon, out)?;
+        }
+        ClaimCommand::Inspect(args) => {
+            let name = NamedClaim::new(&args.claim, &args.namespace)?;
+            inspect::run(&name, &args.daemon.client()?, args.output, out)?;
         }
         ClaimCommand::Prepare(args) => {
             let name = NamedClaim::new(&args.claim, &args.namespace)?;

@@ -1,6 +1,6 @@
 //! `hostler device`: devices, who holds them, and taken out of service, through the running daemon.
 
-mod show;
+pub(super) mod show;
 
 use std::{
     io::{self, Write},

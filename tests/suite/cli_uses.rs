@@ -46,6 +46,12 @@ const RIGHT: &[CliUse] = &[
     ("claim show train SOCKET", 0, &["claim    default/train", "state    prepared"]),
     ("claim show default/train -o cdi SOCKET", 0, &["hostler.dev/claim="]),
     ("claim show u1 -o 'jsonpath={range .devices[*]}{.device}{\"\\n\"}{end}' SOCKET", 0, &["card-0\n", "pool\n"]),
+    (
+        "claim inspect train SOCKET",
+        0,
+        &["claim    default/train", "files:\n", "device   fake/card-0\n", "what is known:\n"],
+    ),
+    ("claim inspect u1 -o jsonpath={.hardware[*].name} SOCKET", 0, &["card-0 pool"]),
     ("claim create dry -d fake/card-2 --dry-run SOCKET", 0, &["dry run: nothing was changed"]),
     ("device list SOCKET", 0, &["fake/card-7  free"]),
     ("device show card-1 -o yaml SOCKET", 0, &["kind: Device"]),

@@ -117,7 +117,7 @@ fn quadlet(claim: &AdminClaim, program: &Path, options: &str) -> Result<String, 
     ))
 }
 
-fn details(claim: &AdminClaim, now: SystemTime) -> String {
+pub(super) fn details(claim: &AdminClaim, now: SystemTime) -> String {
     let mut text =
         format!("claim    {}/{}\nuid      {}\nstate    {}\n", claim.namespace, claim.name, claim.uid, claim.state);
     if let Some(recorded) = claim.recorded {
@@ -226,6 +226,7 @@ mod tests {
             devices: vec![device],
             notes: Vec::new(),
             containers: Vec::new(),
+            files: Vec::new(),
         }
     }
 

@@ -91,7 +91,7 @@ fn drained(drain: &DeviceDrain, now: SystemTime) -> String {
 }
 
 /// Everything that is known of one device.
-pub(super) fn details(shown: &AdminDeviceDetails, now: SystemTime) -> String {
+pub(in crate::cli) fn details(shown: &AdminDeviceDetails, now: SystemTime) -> String {
     let device = &shown.device;
     let mut text = format!(
         "device   {}\npool     {}\nstate    {}\nhealth   {}\n",
