@@ -14,6 +14,7 @@ mod install;
 mod kubelet_services;
 mod life;
 mod lock;
+mod machine;
 mod necessities;
 mod notify;
 mod nri;
@@ -37,16 +38,17 @@ use hostler_cdi::SpecDir;
 use hostler_cluster::ConnectError;
 use hostler_files::{FileError, InstanceLock, TrustError, trust_folder};
 use hostler_linux::{
-    SysRoot, boot,
+    SysRoot,
     uevent::{QuietPeriod, UeventSource},
 };
 use hostler_process::StopSignals;
 use kubelet_services::KubeletServices;
 use life::DaemonLife;
+use machine::HeldMachine;
+pub use machine::RunningMachine;
 use necessities::Necessities;
 pub use reload::ConfigReload;
 use tracing::{info, warn};
-use uuid::Uuid;
 
 use crate::{
     admin::{
@@ -67,7 +69,7 @@ use crate::{
         hotplug::{self, HotplugParts},
         task::{self as inventory_task, InventoryHandle, InventoryParts},
     },
-    kubernetes::{hardware::ReportingDaemon, slices::SliceSettings},
+    kubernetes::slices::SliceSettings,
     metrics::Metrics,
     registry,
     tasks::Tasks,
@@ -154,64 +156,6 @@ pub async fn run(config: DaemonConfig, machine: RunningMachine, reload: ConfigRe
     let (patience, promised) = (config.inventory.answer_within, AtomicBool::new(false));
     let starting = notify::starting(start(config, machine, metrics, &promised, &tasks), patience);
     DaemonLife { signals, ended_rx, kubelet_sockets, tasks: tasks.clone() }.lead(starting, &promised).await
-}
-
-/// The machine that the daemon looks after.
-#[derive(Debug)]
-pub struct RunningMachine {
-    root: SysRoot,
-    boot_id: String,
-    kernel: String,
-}
-
-impl RunningMachine {
-    /// Describes the machine under `root`, which has been running since some boot.
-    ///
-    /// # Errors
-    /// When the machine does not tell since which.
-    pub fn running(root: SysRoot) -> Result<Self, DaemonError> {
-        let boot_id = boot::boot_id(&root).map_err(DaemonError::BootId)?;
-        Ok(Self { kernel: kernel(&root), root, boot_id })
-    }
-
-    /// Describes a captured machine. No record is older than the rehearsal, so any boot id will do where it has none.
-    pub fn captured(root: SysRoot) -> Self {
-        let boot_id = boot::boot_id(&root).unwrap_or_else(|_| Uuid::new_v4().to_string());
-        Self { kernel: kernel(&root), root, boot_id }
-    }
-}
-
-/// Returns the release of the machine's kernel. A report without it is still one.
-fn kernel(root: &SysRoot) -> String {
-    boot::kernel_release(root).ok().flatten().unwrap_or_else(|| "unknown".to_owned())
-}
-
-/// A machine that no other daemon looks after.
-struct HeldMachine {
-    machine: RunningMachine,
-    lock: Arc<InstanceLock>,
-}
-
-impl HeldMachine {
-    /// Holds the machine; the daemon ends when it does not hold it any more.
-    fn watched(machine: RunningMachine, lock: InstanceLock, tasks: &Tasks) -> Self {
-        let lock = Arc::new(lock);
-        lock::watch(lock.clone(), tasks);
-        Self { machine, lock }
-    }
-
-    fn boot_id(&self) -> &str {
-        &self.machine.boot_id
-    }
-
-    fn reporting(&self, config: &DaemonConfig) -> ReportingDaemon {
-        ReportingDaemon {
-            settings: SliceSettings::of(config),
-            version: env!("CARGO_PKG_VERSION"),
-            kernel: self.machine.kernel.clone(),
-            boot_id: self.machine.boot_id.clone(),
-        }
-    }
 }
 
 /// Starts everything. `promised` becomes true when others begin to rely on the daemon.
