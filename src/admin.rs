@@ -6,6 +6,7 @@
 mod changes;
 mod claims;
 mod devices;
+mod events;
 mod explain;
 mod failures;
 mod fit;
@@ -39,6 +40,7 @@ use axum::{
 use tokio::{sync::watch, time::timeout};
 
 pub use changes::ChangeWatchers;
+pub use events::EventLog;
 pub use failures::RecentFailures;
 pub use metrics::{MetricsSnapshot, render as render_metrics};
 pub use scrape::{ScrapeParts, serve_scrapes};
@@ -112,6 +114,8 @@ pub struct AdminParts {
     pub machine: MachineReader,
     /// Callers that wait for changes.
     pub watchers: ChangeWatchers,
+    /// The latest changes.
+    pub events: EventLog,
     /// Claim state.
     pub claims: ClaimsHandle,
     /// Folder of claim records.
@@ -240,6 +244,7 @@ impl AdminService {
             .route("/v1/inventory", get(inventory))
             .route("/v1/usage", get(usage::usage))
             .route("/v1/changes", get(changes::changes))
+            .route("/v1/events", get(events::events))
             .route("/v1/rescan", post(rescan))
             .route("/v1/devices", get(devices::list))
             .route("/v1/devices/{device}", get(devices::show))

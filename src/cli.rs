@@ -14,6 +14,7 @@ mod config;
 mod device;
 mod diff;
 mod doctor;
+mod events;
 mod explain;
 mod fit;
 pub mod hook;
@@ -75,6 +76,7 @@ enum CliCommand {
     Validate(validate::ValidateArgs),
     Status(status::StatusArgs),
     Top(top::TopArgs),
+    Events(events::EventsArgs),
     Ready(ready::ReadyArgs),
     Doctor(doctor::DoctorArgs),
     Explain(explain::ExplainArgs),
@@ -177,6 +179,7 @@ fn dispatch(command: CliCommand, out: &mut dyn Write) -> Result<CliOutcome, CliF
         CliCommand::Validate(args) => validate::run(&args, out),
         CliCommand::Status(args) => status::run(&args, out),
         CliCommand::Top(args) => top::run(&args, out),
+        CliCommand::Events(args) => events::run(&args, out),
         CliCommand::Ready(args) => ready::run(&args, out),
         CliCommand::Doctor(args) => doctor::run(&args, out),
         CliCommand::Explain(args) => explain::run(&args, out),

@@ -52,8 +52,8 @@ use tracing::{info, warn};
 
 use crate::{
     admin::{
-        self, AdminParts, AdminService, ChangeWatchers, DaemonStage, MachineReader, RecentFailures, ScrapeParts,
-        serve_admin, serve_metrics, serve_probes, serve_scrapes,
+        self, AdminParts, AdminService, ChangeWatchers, DaemonStage, EventLog, MachineReader, RecentFailures,
+        ScrapeParts, serve_admin, serve_metrics, serve_probes, serve_scrapes,
     },
     claims::{
         self, ClaimsHandle, ClaimsParts, ReadClaims,
@@ -152,9 +152,10 @@ pub async fn run(config: DaemonConfig, machine: RunningMachine, reload: ConfigRe
     let (tasks, ended_rx) = Tasks::new();
     let kubelet_sockets = config.kubelet.enabled.then(|| config.kubelet_sockets());
     let metrics = Metrics::counting(reload.log.dropped());
+    let events = reload.events.clone();
     reload::start(reload, &tasks).map_err(DaemonError::Signals)?;
     let (patience, promised) = (config.inventory.answer_within, AtomicBool::new(false));
-    let starting = notify::starting(start(config, machine, metrics, &promised, &tasks), patience);
+    let starting = notify::starting(start(config, machine, metrics, events, &promised, &tasks), patience);
     DaemonLife { signals, ended_rx, kubelet_sockets, tasks: tasks.clone() }.lead(starting, &promised).await
 }
 
@@ -163,6 +164,7 @@ async fn start(
     config: DaemonConfig,
     machine: RunningMachine,
     metrics: Metrics,
+    events: EventLog,
     promised: &AtomicBool,
     tasks: &Tasks,
 ) -> Result<(), DaemonError> {
@@ -184,6 +186,7 @@ async fn start(
     claims.recovered(config.inventory.answer_within).await;
     let nri = nri::start(&config, &machine.machine.root, &claims, inventory.reader(), &metrics, tasks);
     promised.store(true, Ordering::Relaxed);
+    events.follow(&config.node_name, &inventory.reader(), &claims, tasks);
     services.begin(claims.clone());
     let necessary = Necessities::of(&config, hook.clone(), source.manifests().cloned());
     remove_other_hooks(&config, hook, tasks);
@@ -202,6 +205,7 @@ async fn start(
         started,
         machine: MachineReader::new(machine.machine.root.clone(), config.paths.root == Path::new("/"), tasks),
         watchers: ChangeWatchers::new(tasks),
+        events,
         claims: claims.clone(),
         records: config.paths.state.join(RECORDS),
         cdi: config.paths.cdi.clone(),

@@ -15,7 +15,10 @@ use axum::{
 };
 use hostler_backend::duration;
 use serde::Deserialize;
-use tokio::{sync::Semaphore, time::timeout};
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    time::timeout,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{AdminFailure, AdminService, types::AdminChange};
@@ -25,7 +28,7 @@ use crate::{claims::ClaimTable, inventory::Inventory, tasks::Tasks};
 /// out.
 const MOST_WAITING: usize = 16;
 /// Longest wait of a request. A caller that still cares asks again.
-const LONGEST: Duration = Duration::from_secs(60);
+pub(super) const LONGEST: Duration = Duration::from_secs(60);
 /// Time in which most of a burst of changes is over: the whole burst gets one answer.
 const SETTLE: Duration = Duration::from_millis(50);
 
@@ -56,6 +59,16 @@ impl ChangeWatchers {
             daemon: fastrand::u64(..),
             seen: Mutex::default(),
         }
+    }
+
+    /// Returns a place to wait in, if one is free.
+    pub(super) fn place(&self) -> Option<SemaphorePermit<'_>> {
+        self.places.try_acquire().ok()
+    }
+
+    /// Returns when the daemon stops.
+    pub(super) async fn stopped(&self) {
+        self.stop.cancelled().await;
     }
 
     /// The version of a state.
@@ -92,7 +105,7 @@ pub(super) async fn changes(
     if after.as_deref() != Some(&*now) {
         return Ok(Json(AdminChange { version: now }));
     }
-    let Ok(_place) = admin.0.watchers.places.try_acquire() else {
+    let Some(_place) = admin.0.watchers.place() else {
         let error = format!("{MOST_WAITING} others wait for changes already: ask again in some seconds");
         return Err(AdminFailure(StatusCode::SERVICE_UNAVAILABLE, error));
     };
@@ -124,7 +137,7 @@ impl AdminService {
                 Ok(()) = claims_rx.changed() => {}
                 // Manifests are files: what is wrong with them is no part of a version.
                 Ok(()) = faults_rx.changed() => return,
-                () = self.0.watchers.stop.cancelled() => return,
+                () = self.0.watchers.stopped() => return,
                 else => return,
             }
         }

@@ -1,5 +1,6 @@
 //! Types of the admin socket, both ways. JSON; a field may be added, none changes its meaning.
 
+mod events;
 mod pods;
 
 use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
@@ -12,6 +13,7 @@ pub use crate::{
     standalone::{CreateClaim, CreateDevice, UnallocatedClaim},
     usage::holders::{DeviceDrain, HeldAmount, MachineUsage},
 };
+pub use events::{AdminEvent, AdminEventSubject, AdminEvents};
 pub use pods::{AdminPod, AdminPodClaim, AdminPodContainer, AdminPodDevice};
 
 /// Body of every answer that is not a success.

@@ -11,6 +11,7 @@ use super::{
     machine::{MachineArgs, OpenedMachine},
 };
 use crate::{
+    admin::EventLog,
     config::{ClusterConfig, ClusterMode, DaemonConfig, PathsConfig},
     daemon::{self, ConfigReload, RunningMachine},
     descriptors,
@@ -37,8 +38,12 @@ pub(super) fn run(args: &RunArgs) -> Result<CliOutcome, CliFailure> {
     let machine = args.machine.open()?;
     let log = ProcessLog::start(&machine.config.log).map_err(|source| CliFailure::step("start the log", source))?;
     descriptors::raise_limit();
-    let reload =
-        ConfigReload { file: args.machine.config.config.clone(), read: machine.config.clone(), log: log.clone() };
+    let reload = ConfigReload {
+        file: args.machine.config.config.clone(),
+        read: machine.config.clone(),
+        log: log.clone(),
+        events: EventLog::default(),
+    };
     let result = match &args.machine.root {
         Some(root) => rehearse(root, &machine, reload),
         None => {

@@ -17,12 +17,12 @@ use crate::admin::types::AdminChange;
 
 /// The time for which a question for changes waits. A change that the daemon is not told of, such as a new
 /// manifest, is seen when it is over.
-const WAIT: &str = "10s";
+pub(super) const WAIT: &str = "10s";
 /// Far longer than that: then the daemon hangs.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// The pause before a daemon that is away, or has no place for another watcher, is asked again, and between two
 /// looks at files.
-const PAUSE: Duration = Duration::from_secs(1);
+pub(super) const PAUSE: Duration = Duration::from_secs(1);
 
 /// Changes of what the daemon knows.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ pub(super) struct ListArgs {
     #[arg(short, long, value_parser = shape::<ListFormat>(), default_value = "table")]
     pub(super) output: ListFormat,
     #[command(flatten)]
-    watch: WatchArgs,
+    pub(super) watch: WatchArgs,
 }
 
 /// Shows the list that `fetch` returns, and again after each `wait` where that is wanted. `table` makes lines for people.
@@ -71,7 +71,11 @@ pub(super) fn show_list<T: Listed>(
     table: impl Fn(&[T], TableWidth) -> String,
 ) -> Result<(), CliFailure> {
     let mut shown = ShownList::new(args.output, args.watch);
+    watched(args.watch).run(wait, fetch, |items| shown.show(items, out, &table))
+}
+
+/// A question to the daemon, which may be away for a while.
+pub(super) fn watched(args: WatchArgs) -> Watch<CliFailure> {
     let is_passing = |failure: &CliFailure| matches!(failure, CliFailure::Client(error) if error.is_passing());
-    let watch = Watch { program: COMPLETIONS.program, args: args.watch, is_passing };
-    watch.run(wait, fetch, |items| shown.show(items, out, &table))
+    Watch { program: COMPLETIONS.program, args, is_passing }
 }

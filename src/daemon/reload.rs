@@ -9,9 +9,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info, warn};
 
 use crate::{
+    admin::{EventLog, types::AdminEventSubject},
     config::{ConfigErrors, DaemonConfig},
     log::ProcessLog,
     tasks::Tasks,
+    units::count,
 };
 
 /// The key that needs no restart.
@@ -26,6 +28,8 @@ pub struct ConfigReload {
     pub read: DaemonConfig,
     /// Log whose level may change.
     pub log: ProcessLog,
+    /// Changes for users who watch.
+    pub events: EventLog,
 }
 
 /// Reads the configuration again on every SIGHUP from now on, also while the daemon starts or stands by.
@@ -59,6 +63,8 @@ impl ConfigReload {
         match read {
             Ok(read) => self.take_over(read),
             Err(errors) => {
+                let mistakes = count(errors.problems.len(), "mistake");
+                self.note(format!("nothing has changed: the log names {mistakes} in the configuration"));
                 for mistake in errors.to_string().lines() {
                     error!(mistake, "the configuration is wrong");
                 }
@@ -70,6 +76,7 @@ impl ConfigReload {
     fn take_over(&mut self, read: DaemonConfig) {
         let mut changed = changed_keys(&self.read, &read);
         let before = changed.len();
+        self.note(if changed.is_empty() { "nothing has changed".to_owned() } else { changed.join(", ") });
         changed.retain(|key| key != LOG_LEVEL);
         if before > changed.len() {
             match self.log.set_level(&read.log.level) {
@@ -86,6 +93,10 @@ impl ConfigReload {
         if !changed.is_empty() {
             warn!(keys = changed.join(", "), "configuration read again: these keys have changed and take a restart");
         }
+    }
+
+    fn note(&self, message: String) {
+        self.events.note(AdminEventSubject::Daemon, &self.read.node_name, "reloaded", message);
     }
 }
 

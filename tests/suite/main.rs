@@ -32,6 +32,7 @@ mod deploy;
 mod devices;
 mod downgrade;
 mod enforcement;
+mod events;
 mod fpga;
 mod hang;
 mod hanging;
