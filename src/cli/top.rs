@@ -43,7 +43,7 @@ use self::{
 };
 use super::{
     CliFailure, CliOutcome,
-    client::{ClientError, DaemonArgs, DaemonClient},
+    client::{ClientError, DaemonArgs, DaemonClient, segment},
     output::{write_json, write_yaml},
     parts::{DocumentParts, PartsShape, shape},
     picture,
@@ -202,7 +202,7 @@ impl LiveTop {
         if !terminal.takes_text() {
             return Ok(());
         }
-        let (load_line, changes) = (self.history.load_line(), self.history.change_lines(Instant::now()));
+        let (load_line, changes) = (self.history.load_line(), self.history.change_lines(SystemTime::now()));
         let TopChoice { table, order, filter, is_typing, has_help, .. } = &self.choice;
         let view = PageView {
             usage: &self.usage,
@@ -264,8 +264,12 @@ impl LiveTop {
     fn look(&mut self, client: &DaemonClient) {
         match usage(client) {
             Ok(usage) => {
-                self.history.note_changes(&self.usage, &usage, Instant::now());
                 (self.usage, self.away) = (usage, None);
+                let after = self.history.cursor().map(|cursor| format!("?after={}", segment(cursor)));
+                // A machine without its latest changes is still worth a look.
+                if let Ok(events) = client.get(&format!("/v1/events{}", after.unwrap_or_default())) {
+                    self.history.note_changes(events);
+                }
             }
             Err(error) if self.away.is_none() => {
                 self.away = Some(format!("{} since {}", Chain(&error), utc(SystemTime::now())));

@@ -1,15 +1,15 @@
-//! The last minutes: the machine's load in frames, and what has come, gone or changed. Both are bounded.
+//! The last minutes: the machine's load in frames, and what the daemon saw come, go or change. Both are bounded.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
-    time::{Duration, Instant},
+    collections::VecDeque,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use hostler_api::plain_line;
 
 use crate::{
+    admin::types::{AdminEvent, AdminEvents},
     units::elapsed,
-    usage::holders::{DeviceHealth, DeviceUsage, MachineUsage},
 };
 
 /// Frames of load: as many as a line of 80 columns has room for beside the counts of CPUs.
@@ -31,8 +31,10 @@ pub(super) struct TopHistory {
     /// Percent, the latest last.
     loads: VecDeque<u8>,
     load_noted: Option<Instant>,
-    /// The latest first.
-    changes: VecDeque<(Instant, String)>,
+    /// The latest last.
+    changes: VecDeque<AdminEvent>,
+    /// The daemon's cursor behind them.
+    cursor: Option<String>,
 }
 
 impl TopHistory {
@@ -48,13 +50,18 @@ impl TopHistory {
         }
     }
 
-    /// Notes what is different between two looks at the machine.
-    pub(super) fn note_changes(&mut self, before: &MachineUsage, now: &MachineUsage, at: Instant) {
-        for change in differences(facts(before), &facts(now)) {
-            self.changes.push_front((at, change));
+    /// The cursor for the next question about changes.
+    pub(super) fn cursor(&self) -> Option<&str> {
+        self.cursor.as_deref()
+    }
+
+    /// Notes the changes that came after the cursor.
+    pub(super) fn note_changes(&mut self, events: AdminEvents) {
+        self.cursor = Some(events.cursor);
+        self.changes.extend(events.items);
+        while self.changes.len() > MOST_CHANGES {
+            self.changes.pop_front();
         }
-        self.changes.truncate(MOST_CHANGES);
-        self.changes.retain(|(then, _)| at.saturating_duration_since(*then) <= LONGEST);
     }
 
     /// One sign for each frame; empty before the first.
@@ -63,100 +70,64 @@ impl TopHistory {
         self.loads.iter().map(level).collect()
     }
 
-    /// The latest changes, each with its age.
-    pub(super) fn change_lines(&self, at: Instant) -> Vec<String> {
-        let line = |(then, change): &(Instant, String)| {
-            format!("{:>7} ago  {change}", elapsed(at.saturating_duration_since(*then)))
+    /// The latest changes, each with its age, the latest first.
+    pub(super) fn change_lines(&self, now: SystemTime) -> Vec<String> {
+        let age =
+            |event: &AdminEvent| now.duration_since(UNIX_EPOCH + Duration::from_secs(event.time)).unwrap_or_default();
+        let news: Vec<&AdminEvent> = self.changes.iter().rev().filter(|event| age(event) <= LONGEST).collect();
+        let line = |event: &&AdminEvent| {
+            let AdminEvent { subject, name, change, message, .. } = event;
+            let words = format!("{} {name} {change} {message}", subject.as_str());
+            format!("{:>7} ago  {}", elapsed(age(event)), plain_line(words.trim_end()))
         };
-        let mut lines: Vec<String> = self.changes.iter().take(SHOWN).map(line).collect();
-        if let Some(more @ 1..) = self.changes.len().checked_sub(SHOWN) {
+        let mut lines: Vec<String> = news.iter().take(SHOWN).map(line).collect();
+        if let Some(more @ 1..) = news.len().checked_sub(SHOWN) {
             lines.push(format!("{:>7}      and {more} before", ""));
         }
         lines
     }
 }
 
-/// How each claim and each device is, by what identifies it, with the name that is shown.
-type UsageFacts = BTreeMap<(&'static str, String), (String, &'static str)>;
-
-fn facts(usage: &MachineUsage) -> UsageFacts {
-    let holders = usage.holders.iter().map(|holder| {
-        let name = format!("claim {}", plain_line(&holder.full_name()));
-        (("claim", holder.uid.clone()), (name, holder.state.as_str()))
-    });
-    let devices = usage.devices.iter().map(|device| {
-        let name = format!("device {}", plain_line(&device.path()));
-        (("device", device.path()), (name, condition(device)))
-    });
-    holders.chain(devices).collect()
-}
-
-/// Whether claims can have it. Who has it says the news about claims.
-fn condition(device: &DeviceUsage) -> &'static str {
-    match (device.health, &device.drained) {
-        (DeviceHealth::Absent, _) => "absent",
-        (DeviceHealth::Unhealthy, _) => "unhealthy",
-        (_, Some(_)) => "drained",
-        (DeviceHealth::Unknown, None) => "unknown",
-        (DeviceHealth::Healthy, None) => "in service",
-    }
-}
-
-fn differences(mut before: UsageFacts, now: &UsageFacts) -> Vec<String> {
-    let mut changes = Vec::new();
-    for (key, (name, state)) in now {
-        match before.remove(key) {
-            None => changes.push(format!("{name} came, {state}")),
-            Some((_, earlier)) if earlier != *state => changes.push(format!("{name} is {state}, was {earlier}")),
-            Some(_) => {}
-        }
-    }
-    changes.extend(before.into_values().map(|(name, _)| format!("{name} went")));
-    changes
-}
-
 #[cfg(test)]
 mod tests {
-    use hostler_api::ClaimState;
-
     use super::*;
-    use crate::usage::testing::{holder, small};
+    use crate::admin::types::AdminEventSubject;
+
+    fn events(first: u64, count: u64) -> AdminEvents {
+        let event = |number: u64| AdminEvent {
+            number,
+            time: 1000 + number,
+            subject: AdminEventSubject::Claim,
+            name: format!("ml/{number}"),
+            change: "failed".to_owned(),
+            message: "no\nroom".to_owned(),
+        };
+        AdminEvents { cursor: format!("c-{first}"), missing: None, items: (first..first + count).map(event).collect() }
+    }
+
+    fn at(seconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(seconds)
+    }
 
     #[test]
-    fn what_came_went_and_changed_is_told_with_its_age() {
-        let (begin, mut history) = (Instant::now(), TopHistory::default());
-        let later = |seconds| begin + Duration::from_secs(seconds);
-        let mut now = small();
-        holder(&mut now, "ml", "new\nest");
-        now.holders[1].state = ClaimState::Preparing;
-        now.devices.iter_mut().find(|device| device.name == "card-1").unwrap().health = DeviceHealth::Healthy;
-        history.note_changes(&small(), &now, begin);
-        history.note_changes(&now, &small(), later(60));
-        let lines = history.change_lines(later(65));
-        assert_eq!(lines.len(), 6, "{lines:#?}");
-        for expected in [
-            "     5s ago  claim ml/new\\nest went",
-            "     5s ago  device fpga/card-1 is unhealthy, was in service",
-            "  1m 5s ago  claim ml/new\\nest came, prepared",
-            "  1m 5s ago  claim web/front is preparing, was prepared",
-        ] {
-            assert!(lines.iter().any(|line| line == expected), "{expected}: {lines:#?}");
-        }
-        history.note_changes(&small(), &small(), later(601));
-        assert_eq!(history.change_lines(later(601)).len(), 3, "the first ones are old");
+    fn changes_are_told_with_their_ages_until_they_are_old() {
+        let mut history = TopHistory::default();
+        assert!(history.change_lines(at(1000)).is_empty() && history.cursor().is_none());
+        history.note_changes(events(0, 1));
+        history.note_changes(events(60, 1));
+        assert_eq!(history.cursor(), Some("c-60"));
+        let latest = "     5s ago  claim ml/60 failed no\\nroom";
+        assert_eq!(history.change_lines(at(1065)), [latest, "  1m 5s ago  claim ml/0 failed no\\nroom"]);
+        assert_eq!(history.change_lines(at(1601)).len(), 1);
     }
 
     #[test]
     fn a_history_has_an_end_however_much_happens() {
         let (begin, mut history) = (Instant::now(), TopHistory::default());
-        let mut now = small();
-        for number in 0..600 {
-            holder(&mut now, "many", &format!("claim-{number}"));
-        }
-        history.note_changes(&small(), &now, begin);
-        let lines = history.change_lines(begin);
+        history.note_changes(events(0, 600));
+        let lines = history.change_lines(at(1600));
         assert_eq!((lines.len(), history.changes.len()), (SHOWN + 1, MOST_CHANGES));
-        assert!(lines[SHOWN].ends_with("and 56 before"), "{lines:#?}");
+        assert!(lines[0].contains("ml/599") && lines[SHOWN].ends_with("and 56 before"), "{lines:#?}");
         (0..1000).for_each(|frame| history.note_load(Some(50), begin + Duration::from_secs(frame)));
         assert_eq!(history.load_line().chars().count(), MOST_LOADS);
     }

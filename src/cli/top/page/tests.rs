@@ -183,10 +183,11 @@ fn a_table_is_in_the_order_of_its_marked_column() {
 
 #[test]
 fn loads_and_changes_of_the_last_minutes_are_shown_where_there_are_any() {
-    let (usage, loads, changes) = (small(), BTreeMap::from([(0, 50)]), ["     5s ago  claim ml/train came".to_owned()]);
+    let (usage, loads, changes) =
+        (small(), BTreeMap::from([(0, 50)]), ["     5s ago  claim ml/train prepared".to_owned()]);
     let view = PageView { load_line: "▁▅", changes: &changes, ..PageView::of(&usage, &loads, TopTable::Claim) };
     let page = page(&view, 80);
     assert!(page.head[1].text().ends_with(" · load 50 % ▁▅"), "{:?}", page.head);
     let last: Vec<String> = page.body.iter().rev().take(2).map(PageLine::text).collect();
-    assert_eq!(last, ["     5s ago  claim ml/train came", "  CHANGES"]);
+    assert_eq!(last, ["     5s ago  claim ml/train prepared", "  CHANGES"]);
 }
