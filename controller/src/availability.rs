@@ -23,7 +23,7 @@ use crate::{
     stock::{ClusterStock, Tally},
 };
 
-pub(crate) use command::{AvailabilityArgs, AvailabilityError, run};
+pub(crate) use command::{AvailabilityArgs, run};
 pub(crate) use figures::class_figures;
 
 /// The subject of rows.

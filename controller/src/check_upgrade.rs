@@ -26,7 +26,7 @@ use serde::Serialize;
 
 use self::deployed::DeployedObjects;
 
-pub(crate) use self::command::{CheckUpgradeArgs, CheckUpgradeError, run};
+pub(crate) use self::command::{CheckUpgradeArgs, run};
 
 /// Everything that was found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -104,15 +104,5 @@ impl UpgradeFinding {
 
     fn mended_by(self, command: impl Into<String>) -> Self {
         Self { command: Some(command.into()), ..self }
-    }
-}
-
-/// Joins the first few of several names, and counts the rest.
-fn some(names: &[impl AsRef<str>]) -> String {
-    const SHOWN: usize = 4;
-    let shown: Vec<&str> = names.iter().take(SHOWN).map(AsRef::as_ref).collect();
-    match names.len().saturating_sub(SHOWN) {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
     }
 }

@@ -5,23 +5,20 @@ mod provreq;
 mod reservation;
 
 use std::{
-    io::{self, Write},
+    io::Write,
     path::PathBuf,
     time::{Duration, SystemTime},
 };
 
-use hostler_api::{Chain, ObjectKey};
+use hostler_api::Chain;
 use hostler_cli::output::DocumentFormat;
-use hostler_cluster::ConnectError;
-use hostler_process::config::ConfigErrors;
-use tokio::runtime;
 
 use self::{provreq::RequestWorld, reservation::ReservationWorld};
 use crate::{
     cluster_args::{ClusterArgs, NamespaceArgs},
     config::ControllerConfig,
-    plan::{ClusterReadError, InputText, LiveCluster},
-    why::{self, WhyError},
+    plan::{ClusterReadError, InputText, LiveCluster, QuestionError, runtime},
+    why,
 };
 
 /// Say why something is as it is, what it waits for, and who is in the way
@@ -47,7 +44,7 @@ enum ExplainedKind {
 
 #[derive(clap::Args, Debug)]
 struct PodArgs {
-    /// Its name, or NAMESPACE/NAME
+    /// Name of the pod, or NAMESPACE/NAME
     name: String,
     #[command(flatten)]
     place: NamespaceArgs,
@@ -55,7 +52,7 @@ struct PodArgs {
 
 #[derive(clap::Args, Debug)]
 struct ClaimArgs {
-    /// Its name, or NAMESPACE/NAME
+    /// Name of the claim, or NAMESPACE/NAME
     name: String,
     #[command(flatten)]
     place: NamespaceArgs,
@@ -63,7 +60,7 @@ struct ClaimArgs {
 
 #[derive(clap::Args, Debug)]
 struct ReservationArgs {
-    /// Its name
+    /// Name of the Reservation
     name: String,
     #[command(flatten)]
     access: ClusterArgs,
@@ -71,7 +68,7 @@ struct ReservationArgs {
 
 #[derive(clap::Args, Debug)]
 struct RequestArgs {
-    /// Its name, or NAMESPACE/NAME
+    /// Name of the request, or NAMESPACE/NAME
     name: String,
     #[command(flatten)]
     place: NamespaceArgs,
@@ -80,41 +77,8 @@ struct RequestArgs {
     config: Option<PathBuf>,
 }
 
-/// The reason why there is no answer.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ExplainError {
-    /// The runtime has no threads or no timers.
-    #[error("failed to start the runtime")]
-    Runtime(#[source] io::Error),
-    /// The namespace is not known.
-    #[error("failed to prepare for talking to the API server")]
-    Connect(#[source] ConnectError),
-    /// The pod or the claim cannot be explained.
-    #[error(transparent)]
-    Why(#[from] WhyError),
-    /// The configuration cannot be read.
-    #[error(transparent)]
-    Config(#[from] ConfigErrors),
-    /// The cluster cannot be read.
-    #[error(transparent)]
-    Cluster(#[from] ClusterReadError),
-    /// The cluster's objects cannot be understood.
-    #[error("failed to read what the cluster has")]
-    Object(#[source] serde_json::Error),
-    /// There is no such object.
-    #[error("there is no ProvisioningRequest {0}; name the namespace with --namespace")]
-    NoRequest(ObjectKey),
-    /// There is no such object.
-    #[error("there is no Reservation {0}; the command holds lists those that there are")]
-    NoReservation(String),
-    /// The answer cannot be written.
-    #[error("failed to write the answer")]
-    Output(#[from] io::Error),
-}
-
 /// Answers on `out`.
-pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<(), ExplainError> {
-    let runtime = || runtime::Builder::new_current_thread().enable_all().build().map_err(ExplainError::Runtime);
+pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<(), QuestionError> {
     let words = match &args.what {
         ExplainedKind::Provreq(args) => runtime()?.block_on(args.explained())?,
         ExplainedKind::Reservation(args) => runtime()?.block_on(args.explained())?,
@@ -131,47 +95,50 @@ fn late(end: Option<SystemTime>, now: SystemTime) -> bool {
 }
 
 impl RequestArgs {
-    async fn explained(&self) -> Result<String, ExplainError> {
+    async fn explained(&self) -> Result<String, QuestionError> {
         let config = match &self.config {
             Some(path) => ControllerConfig::read(path)?,
             None => ControllerConfig::default(),
         };
-        let key = self.place.key(&self.name).map_err(ExplainError::Connect)?;
+        let key = self.place.key(&self.name).map_err(ClusterReadError::Connect)?;
         let world = self.read(&key.namespace).await?;
         let words = provreq::explained(&key, &world, &config.provisioning.classes(), SystemTime::now());
-        words.ok_or(ExplainError::NoRequest(key))
+        words.ok_or_else(|| {
+            QuestionError::no_object("ProvisioningRequest", key, "; name the namespace with --namespace")
+        })
     }
 
-    async fn read(&self, namespace: &str) -> Result<RequestWorld, ExplainError> {
+    async fn read(&self, namespace: &str) -> Result<RequestWorld, QuestionError> {
         let cluster = LiveCluster::connect(&self.place.cluster).await?;
         let mut pages = Vec::new();
         cluster.read_requests(namespace, &mut |InputText { text, .. }| pages.push(text)).await?;
         let mut world = RequestWorld::default();
         for page in pages {
-            provreq::take(&page, &mut world).map_err(ExplainError::Object)?;
+            provreq::take(&page, &mut world).map_err(QuestionError::Object)?;
         }
         Ok(world)
     }
 }
 
 impl ReservationArgs {
-    async fn explained(&self) -> Result<String, ExplainError> {
+    async fn explained(&self) -> Result<String, QuestionError> {
         let cluster = LiveCluster::connect(&self.access).await?;
         let mut world = ReservationWorld::default();
         let mut pages = Vec::new();
         cluster.read_reservations(&mut |InputText { text, .. }| pages.push(text)).await?;
-        pages.drain(..).try_for_each(|page| world.take(&page)).map_err(ExplainError::Object)?;
+        pages.drain(..).try_for_each(|page| world.take(&page)).map_err(QuestionError::Object)?;
         for node in world.nodes_to_ask(&self.name) {
             match cluster.node_hardware(&node).await {
-                Ok(hardware) => world.take_hardware(&node, hardware).map_err(ExplainError::Object)?,
+                Ok(hardware) => world.take_hardware(&node, hardware).map_err(QuestionError::Object)?,
                 Err(error) => world.unread.push(format!("node {node} was not asked: {}", Chain(&error))),
             }
         }
         let namespaces = world.owner_namespaces(&self.name);
         let read = cluster.read_owners(namespaces.as_deref(), &mut |InputText { text, .. }| pages.push(text)).await;
-        pages.drain(..).try_for_each(|page| world.take(&page)).map_err(ExplainError::Object)?;
+        pages.drain(..).try_for_each(|page| world.take(&page)).map_err(QuestionError::Object)?;
         world.unread.extend(read.err().map(|error| format!("pods of owners were not looked at: {}", Chain(&error))));
         let words = world.explained(&self.name, SystemTime::now());
-        words.ok_or_else(|| ExplainError::NoReservation(self.name.clone()))
+        let hint = "; the command holds lists those that there are";
+        words.ok_or_else(|| QuestionError::no_object("Reservation", &self.name, hint))
     }
 }

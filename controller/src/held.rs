@@ -15,7 +15,7 @@ use hostler_cli::output::API_VERSION;
 use serde::Serialize;
 
 pub(crate) use self::{
-    command::{HoldsArgs, HoldsError, run},
+    command::{HoldsArgs, run},
     kept::{KeptBy, KeptReservation},
     lasting::Lasting,
     output::while_read,

@@ -6,19 +6,13 @@ mod detail_table;
 mod rows;
 mod rows_table;
 
-use std::{
-    io::{self, Write},
-    sync::Arc,
-    time::SystemTime,
-};
+use std::{io::Write, sync::Arc, time::SystemTime};
 
 use hostler_api::{did_you_mean, hardware::NodeHardware};
 use hostler_cli::{
     output::{DocumentFormat, write_document},
     watch::{ShownDocument, WatchArgs},
 };
-use hostler_cluster::{ApiFailure, ConnectError};
-use tokio::runtime;
 
 use self::{detail::NodeDetail, rows::NodeRows};
 use crate::{
@@ -26,7 +20,7 @@ use crate::{
     held::while_read,
     model_owner::follow,
     observed::ObservedKind,
-    plan::{ClusterReadError, InputLayer, InputProblem, LiveCluster, Manifests},
+    plan::{ClusterReadError, Manifests, QuestionError, read_stock, runtime},
     serve::machine_of,
     view::ClusterView,
 };
@@ -45,7 +39,7 @@ const KINDS: [ObservedKind; 7] = [
 /// Show what a node has, how it is, and who holds it; without a name all nodes
 #[derive(clap::Args, Debug)]
 pub(crate) struct NodeArgs {
-    /// Its name
+    /// Name of the node
     name: Option<String>,
     #[command(flatten)]
     access: ClusterArgs,
@@ -70,56 +64,16 @@ pub(crate) struct TopArgs {
     output: DocumentFormat,
 }
 
-/// The reason why there is no answer.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum NodeError {
-    /// Objects of the cluster cannot be read.
-    #[error("{}", crate::plan::told(.0))]
-    Input(Vec<InputProblem>),
-    /// The runtime has no threads or no timers.
-    #[error("failed to start the runtime")]
-    Runtime(#[source] io::Error),
-    /// The cluster cannot be read.
-    #[error(transparent)]
-    Cluster(#[from] ClusterReadError),
-    /// There are no credentials.
-    #[error("failed to prepare for talking to the API server")]
-    Connect(#[source] ConnectError),
-    /// The cluster cannot be watched.
-    #[error("failed to find out what the cluster serves")]
-    Watch(#[source] ApiFailure),
-    /// There is no such node.
-    #[error("there is no node {name}{hint}")]
-    NoNode {
-        /// The name.
-        name: String,
-        /// Nodes that may be meant.
-        hint: String,
-    },
-    /// There is no such class.
-    #[error("there is no DeviceClass {name}{hint}")]
-    NoClass {
-        /// The name.
-        name: String,
-        /// Classes that may be meant.
-        hint: String,
-    },
-    /// The answer cannot be written.
-    #[error("failed to write the answer")]
-    Output(#[from] io::Error),
-}
-
 /// Answers about nodes on `out`.
-pub(crate) fn run(args: &NodeArgs, out: &mut dyn Write) -> Result<(), NodeError> {
-    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(NodeError::Runtime)?;
-    let (view, reports) = runtime.block_on(read(&args.access))?;
+pub(crate) fn run(args: &NodeArgs, out: &mut dyn Write) -> Result<(), QuestionError> {
+    let (view, reports) = runtime()?.block_on(read(&args.access))?;
     let Some(name) = &args.name else {
         let rows = NodeRows::of(&view, None);
         return Ok(write_document(&rows, args.output, out, |width| rows_table::text(&rows, width))?);
     };
     let machine = machine_of(&view, name).ok_or_else(|| {
         let known = view.stock.nodes.keys().map(ToString::to_string);
-        NodeError::NoNode { name: name.clone(), hint: did_you_mean(name, known) }
+        QuestionError::no_object("node", name, did_you_mean(name, known))
     })?;
     let report = reports.iter().find(|report| report.metadata.name == *name);
     let detail = NodeDetail::new(machine, report);
@@ -127,26 +81,25 @@ pub(crate) fn run(args: &NodeArgs, out: &mut dyn Write) -> Result<(), NodeError>
 }
 
 /// Shows all nodes on `out`, again and again.
-pub(crate) fn top(args: &TopArgs, out: &mut dyn Write) -> Result<(), NodeError> {
-    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(NodeError::Runtime)?;
-    runtime.block_on(while_read(args.show(out)))
+pub(crate) fn top(args: &TopArgs, out: &mut dyn Write) -> Result<(), QuestionError> {
+    runtime()?.block_on(while_read(args.show(out)))
 }
 
 impl TopArgs {
-    async fn show(&self, out: &mut dyn Write) -> Result<(), NodeError> {
+    async fn show(&self, out: &mut dyn Write) -> Result<(), QuestionError> {
         // What may not be read is told at once; a watch would wait for the right to it.
         let (view, _) = read(&self.access).await?;
         if let Some(class) = self.class.as_ref().filter(|class| !view.facts.class_names().any(|it| it == **class)) {
             let hint = did_you_mean(class, view.facts.class_names().map(str::to_owned));
-            return Err(NodeError::NoClass { name: class.clone(), hint });
+            return Err(QuestionError::no_object("DeviceClass", class, hint));
         }
         let mut shown = ShownDocument::new(self.output, WatchArgs { watch: !self.once });
         shown.show(NodeRows::of(&view, self.class.as_deref()), out, rows_table::text)?;
         if self.once {
             return Ok(());
         }
-        let client = self.access.client().map_err(NodeError::Connect)?;
-        let (_tasks, mut view_rx) = follow(client).await.map_err(NodeError::Watch)?;
+        let client = self.access.client().map_err(ClusterReadError::Connect)?;
+        let (_tasks, mut view_rx) = follow(client).await.map_err(ClusterReadError::call)?;
         while view_rx.changed().await.is_ok() {
             let view = view_rx.borrow_and_update().clone();
             if view.missing().iter().all(|kind| !KINDS.contains(kind)) {
@@ -158,13 +111,8 @@ impl TopArgs {
 }
 
 /// Reads the cluster once, with the reports of nodes.
-async fn read(access: &ClusterArgs) -> Result<(ClusterView, Vec<NodeHardware>), NodeError> {
-    let cluster = LiveCluster::connect(access).await?;
-    let (mut manifests, mut problems) = (Manifests::default(), Vec::new());
-    cluster.read_stock(&mut |input| manifests.read(&input, InputLayer::Base, &mut problems)).await?;
-    if !problems.is_empty() {
-        return Err(NodeError::Input(problems));
-    }
+async fn read(access: &ClusterArgs) -> Result<(ClusterView, Vec<NodeHardware>), QuestionError> {
+    let manifests = read_stock(access).await?;
     let stock = manifests.stock(SystemTime::now());
     let Manifests { facts, reservations, reports, .. } = manifests;
     Ok((ClusterView { facts, stock, reservations: Arc::new(reservations), ..ClusterView::default() }, reports))

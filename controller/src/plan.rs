@@ -13,15 +13,12 @@ mod cluster;
 mod manifests;
 mod pods;
 mod read;
+mod reading;
 mod request;
 mod table;
 mod workload;
 
-use std::{
-    io::{self, Write},
-    path::PathBuf,
-    str::FromStr,
-};
+use std::{io::Write, path::PathBuf, str::FromStr};
 
 use hostler_allocator::{
     plan::{Change, PlanBoxes, PlanOptions, PodSet, Verdict},
@@ -32,7 +29,6 @@ use hostler_cli::{
     exit::CliOutcome,
     output::{DocumentFormat, write_document},
 };
-use tokio::runtime;
 
 use self::{capture::NodeCapture, pods::AskedPods};
 
@@ -42,12 +38,13 @@ pub(crate) use self::{
     manifests::{InputLayer, Manifests},
     pods::{asked_or_alone, waiting_set},
     read::{InputProblem, InputText, for_each_object, for_each_text},
+    reading::{QuestionError, read_stock, runtime},
     request::{PlanFile, PlanRequest},
 };
 
 use crate::{
     cluster_args::ClusterArgs,
-    remote::{self, RemoteArgs, RemoteError},
+    remote::{self, RemoteArgs},
 };
 
 /// The classes of hostler's deployment.
@@ -98,35 +95,8 @@ pub(crate) struct PlanArgs {
     output: DocumentFormat,
 }
 
-/// The reason why there is no answer.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum PlanError {
-    /// The input is wrong.
-    #[error("{}", told(.0))]
-    Input(Vec<InputProblem>),
-    /// The runtime has no threads or no timers.
-    #[error("failed to start the runtime")]
-    Runtime(#[source] io::Error),
-    /// The cluster cannot be read.
-    #[error(transparent)]
-    Cluster(#[from] ClusterReadError),
-    /// The controller cannot be asked.
-    #[error(transparent)]
-    Remote(#[from] RemoteError),
-    /// The answer cannot be written.
-    #[error("failed to write the answer")]
-    Output(#[from] io::Error),
-}
-
-/// Writes each problem on a line.
-pub(crate) fn told(problems: &[InputProblem]) -> String {
-    let count = if problems.len() == 1 { "1 problem".to_owned() } else { format!("{} problems", problems.len()) };
-    let lines: Vec<String> = problems.iter().map(|problem| format!("\n  {problem}")).collect();
-    format!("{count} with what was given{}", lines.concat())
-}
-
 /// Answers, on `out`.
-pub(crate) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<CliOutcome, PlanError> {
+pub(crate) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<CliOutcome, QuestionError> {
     let answer = if args.remote.is_named() { args.ask_controller()? } else { args.answer()? };
     write_document(&answer, args.output, out, |width| table::text(&answer, width))?;
     Ok(if answer.verdict == Verdict::Fits { CliOutcome::Done } else { CliOutcome::NotInOrder })
@@ -180,17 +150,17 @@ fn change(manifests: &mut Manifests, changes: &[Change], problems: &mut Vec<Inpu
 }
 
 impl PlanArgs {
-    fn answer(&self) -> Result<PlanAnswer, PlanError> {
+    fn answer(&self) -> Result<PlanAnswer, QuestionError> {
         let (mut manifests, mut problems) = (Manifests::default(), Vec::new());
         let server = self.read(&mut manifests, &mut problems)?;
         let version = self.kubernetes.or(server).unwrap_or_default();
         let options = PlanOptions { version, features: Some(self.features(version)), ..PlanOptions::default() };
         let question = PlanQuestion { manifests, changes: &self.what_if };
-        question.answer(&options, &mut PlanBoxes::default(), problems).map_err(PlanError::Input)
+        question.answer(&options, &mut PlanBoxes::default(), problems).map_err(QuestionError::Input)
     }
 
     /// Has a controller answer, from what it knows already.
-    fn ask_controller(&self) -> Result<PlanAnswer, PlanError> {
+    fn ask_controller(&self) -> Result<PlanAnswer, QuestionError> {
         let (mut request, mut problems) = (PlanRequest::default(), Vec::new());
         for capture in &self.node_capture {
             match capture.read() {
@@ -201,14 +171,13 @@ impl PlanArgs {
         let mut take = |InputText { name, text }| request.files.push(PlanFile { name, text });
         for_each_text(&self.files, &mut problems, &mut take);
         if !problems.is_empty() {
-            return Err(PlanError::Input(problems));
+            return Err(QuestionError::Input(problems));
         }
         request.what_if = self.what_if.iter().map(ToString::to_string).collect();
         request.kubernetes = self.kubernetes.map(|version| version.to_string());
         let gate = |gate: &FeatureGate| (gate.feature.gate().to_owned(), gate.is_on);
         request.feature_gates = self.feature_gates.iter().map(gate).collect();
-        let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(PlanError::Runtime)?;
-        runtime.block_on(async {
+        runtime()?.block_on(async {
             let service = self.remote.service()?;
             Ok(remote::ask(&service, "/v1/plans", &request).await?)
         })
@@ -219,7 +188,7 @@ impl PlanArgs {
         &self,
         manifests: &mut Manifests,
         problems: &mut Vec<InputProblem>,
-    ) -> Result<Option<KubernetesVersion>, PlanError> {
+    ) -> Result<Option<KubernetesVersion>, QuestionError> {
         let server = self.read_cluster(manifests, problems)?;
         let has_cluster = self.cluster || self.access.is_named();
         if !self.node_capture.is_empty() && !has_cluster {
@@ -243,12 +212,11 @@ impl PlanArgs {
         &self,
         manifests: &mut Manifests,
         problems: &mut Vec<InputProblem>,
-    ) -> Result<Option<KubernetesVersion>, PlanError> {
+    ) -> Result<Option<KubernetesVersion>, QuestionError> {
         if !self.cluster && !self.access.is_named() {
             return Ok(None);
         }
-        let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(PlanError::Runtime)?;
-        runtime.block_on(async {
+        runtime()?.block_on(async {
             let cluster = LiveCluster::connect(&self.access).await?;
             cluster.read(&mut |input| manifests.read(&input, InputLayer::Base, problems)).await?;
             if self.kubernetes.is_some() {

@@ -19,17 +19,12 @@ mod table;
 mod waiting;
 mod world;
 
-use std::{
-    io::{self, Write},
-    time::SystemTime,
-};
+use std::{io::Write, time::SystemTime};
 
 use hostler_allocator::plan::{PlanBoxes, PlanOptions};
-use hostler_api::{ObjectKey, did_you_mean, few};
+use hostler_api::{ObjectKey, few};
 use hostler_cli::output::{API_VERSION, DocumentFormat, write_document};
-use hostler_cluster::ConnectError;
 use serde::Serialize;
-use tokio::runtime;
 
 use self::{
     answer::{WhyAnswer, claim_rows, waited_holders},
@@ -40,7 +35,7 @@ use self::{
 };
 use crate::{
     cluster_args::NamespaceArgs,
-    plan::{self, ClusterReadError, waiting_set},
+    plan::{self, ClusterReadError, QuestionError, runtime, waiting_set},
     stock::ClusterStock,
 };
 
@@ -68,42 +63,6 @@ pub(crate) struct WhyArgs {
     output: DocumentFormat,
 }
 
-/// The reason why there is no answer.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum WhyError {
-    /// The runtime has no threads or no timers.
-    #[error("failed to start the runtime")]
-    Runtime(#[source] io::Error),
-    /// There are no credentials.
-    #[error("failed to prepare for talking to the API server")]
-    Connect(#[source] ConnectError),
-    /// The cluster cannot be read.
-    #[error(transparent)]
-    Cluster(#[from] ClusterReadError),
-    /// The cluster's objects cannot be understood.
-    #[error("failed to read what the cluster has")]
-    Object(#[source] serde_json::Error),
-    /// There is no such pod.
-    #[error("there is no Pod {key}{hint}; name the namespace with --namespace")]
-    NoPod {
-        /// The pod.
-        key: ObjectKey,
-        /// Pods that may be meant.
-        hint: String,
-    },
-    /// There is no such claim.
-    #[error("there is no ResourceClaim {key}{hint}; name the namespace with --namespace")]
-    NoClaim {
-        /// The claim.
-        key: ObjectKey,
-        /// Claims that may be meant.
-        hint: String,
-    },
-    /// The answer cannot be written.
-    #[error("failed to write the answer")]
-    Output(#[from] io::Error),
-}
-
 /// Answers about several pods.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -114,11 +73,12 @@ struct WhyList<'a> {
 }
 
 /// Answers on `out`.
-pub(crate) fn run(args: &WhyArgs, out: &mut dyn Write) -> Result<(), WhyError> {
+pub(crate) fn run(args: &WhyArgs, out: &mut dyn Write) -> Result<(), QuestionError> {
     if let Some(pod) = &args.pod {
         return explain(pod, &args.place, args.output, out);
     }
-    let namespace = if args.all_namespaces { None } else { Some(args.place.namespace().map_err(WhyError::Connect)?) };
+    let namespace =
+        if args.all_namespaces { None } else { Some(args.place.namespace().map_err(ClusterReadError::Connect)?) };
     let world = read(&args.place, namespace.as_deref())?;
     let view = WhyView::new(&world, SystemTime::now());
     let waiting = world.pods.iter().filter(|(key, pod)| pod.is_pending() && is_meant(key, namespace.as_deref()));
@@ -137,31 +97,26 @@ pub(crate) fn explain(
     place: &NamespaceArgs,
     output: DocumentFormat,
     out: &mut dyn Write,
-) -> Result<(), WhyError> {
+) -> Result<(), QuestionError> {
     let name = ["pod/", "pods/", "po/"].iter().find_map(|kind| pod.strip_prefix(kind)).unwrap_or(pod);
-    let key = place.key(name).map_err(WhyError::Connect)?;
+    let key = place.key(name).map_err(ClusterReadError::Connect)?;
     let world = read(place, Some(&key.namespace))?;
-    let answer = WhyView::new(&world, SystemTime::now()).answer(&key).ok_or_else(|| {
-        let known = world.pods.keys().filter(|it| it.namespace == key.namespace).map(|it| it.name.clone());
-        WhyError::NoPod { hint: did_you_mean(&key.name, known), key: key.clone() }
-    })?;
+    let answer = WhyView::new(&world, SystemTime::now()).answer(&key);
+    let answer = answer.ok_or_else(|| QuestionError::no_object_of("Pod", &key, world.pods.keys()))?;
     Ok(write_document(&answer, output, out, |width| table::text(&answer, width))?)
 }
 
 /// Explains a claim.
-pub(crate) fn explain_claim(name: &str, place: &NamespaceArgs, out: &mut dyn Write) -> Result<(), WhyError> {
-    let key = place.key(name).map_err(WhyError::Connect)?;
+pub(crate) fn explain_claim(name: &str, place: &NamespaceArgs, out: &mut dyn Write) -> Result<(), QuestionError> {
+    let key = place.key(name).map_err(ClusterReadError::Connect)?;
     let world = read(place, Some(&key.namespace))?;
-    let words = claim::explained(&WhyView::new(&world, SystemTime::now()), &key).ok_or_else(|| {
-        let known = world.claims.keys().filter(|it| it.namespace == key.namespace).map(|it| it.name.clone());
-        WhyError::NoClaim { hint: did_you_mean(&key.name, known), key: key.clone() }
-    })?;
+    let words = claim::explained(&WhyView::new(&world, SystemTime::now()), &key);
+    let words = words.ok_or_else(|| QuestionError::no_object_of("ResourceClaim", &key, world.claims.keys()))?;
     Ok(out.write_all(words.as_bytes())?)
 }
 
-fn read(place: &NamespaceArgs, namespace: Option<&str>) -> Result<WhyWorld, WhyError> {
-    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(WhyError::Runtime)?;
-    runtime.block_on(read::read(&place.cluster, namespace))
+fn read(place: &NamespaceArgs, namespace: Option<&str>) -> Result<WhyWorld, QuestionError> {
+    runtime()?.block_on(read::read(&place.cluster, namespace))
 }
 
 /// A world, prepared for questions about its pods.

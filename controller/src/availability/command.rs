@@ -11,8 +11,7 @@ use hostler_cli::{
     output::{DocumentFormat, write_document},
     watch::{ShownDocument, Watch, WatchArgs},
 };
-use hostler_cluster::{ApiFailure, ConnectError};
-use tokio::runtime::{self, Runtime};
+use tokio::runtime::Runtime;
 
 use super::{Availability, AvailabilityBy, table};
 use crate::{
@@ -20,7 +19,7 @@ use crate::{
     cluster_args::ClusterArgs,
     held::while_read,
     model_owner::follow,
-    plan::{ClusterReadError, InputLayer, InputProblem, LiveCluster, Manifests, for_each_text},
+    plan::{ClusterReadError, InputLayer, InputProblem, Manifests, QuestionError, for_each_text, read_stock, runtime},
     remote::{self, RemoteArgs, RemoteError},
     reports::NodeReports,
     stock::StockAccount,
@@ -61,45 +60,13 @@ pub(crate) struct AvailabilityArgs {
     output: DocumentFormat,
 }
 
-/// The reason why there is no answer.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum AvailabilityError {
-    /// The input is wrong.
-    #[error("{}", crate::plan::told(.0))]
-    Input(Vec<InputProblem>),
-    /// The runtime has no threads or no timers.
-    #[error("failed to start the runtime")]
-    Runtime(#[source] io::Error),
-    /// The cluster cannot be read.
-    #[error(transparent)]
-    Cluster(#[from] ClusterReadError),
-    /// There are no credentials.
-    #[error("failed to prepare for talking to the API server")]
-    Connect(#[source] ConnectError),
-    /// The controller cannot be asked.
-    #[error(transparent)]
-    Remote(#[from] RemoteError),
-    /// The cluster cannot be watched.
-    #[error("failed to find out what the cluster serves")]
-    Watch(#[source] ApiFailure),
-    /// The answer cannot be written.
-    #[error("failed to write the answer")]
-    Output(#[from] io::Error),
-}
-
 /// Answers on `out`.
-pub(crate) fn run(args: &AvailabilityArgs, out: &mut dyn Write) -> Result<(), AvailabilityError> {
+pub(crate) fn run(args: &AvailabilityArgs, out: &mut dyn Write) -> Result<(), QuestionError> {
     if !args.files.is_empty() {
-        let (mut manifests, mut problems) = (Manifests::default(), Vec::new());
-        let mut unreadable = Vec::new();
-        for_each_text(&args.files, &mut unreadable, &mut |input| {
-            manifests.read(&input, InputLayer::Files, &mut problems);
-        });
-        problems.extend(unreadable);
-        let answer = args.answer(manifests, problems)?;
+        let answer = args.answer(args.read_files().map_err(QuestionError::Input)?);
         return Ok(write_document(&answer, args.output, out, |width| table::text(&answer, width))?);
     }
-    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(AvailabilityError::Runtime)?;
+    let runtime = runtime()?;
     let mut shown = ShownDocument::new(args.output, args.watch);
     let mut show = |answer| shown.show(answer, out, table::text);
     if args.remote.is_named() {
@@ -108,18 +75,19 @@ pub(crate) fn run(args: &AvailabilityArgs, out: &mut dyn Write) -> Result<(), Av
     runtime.block_on(while_read(async {
         match args.watch.watch {
             true => args.follow(show).await,
-            false => Ok(show(args.ask().await?)?),
+            false => Ok(show(args.answer(read_stock(&args.access).await?))?),
         }
     }))
 }
 
 impl AvailabilityArgs {
-    /// Reads the cluster once; the user needs to list, and nothing else.
-    async fn ask(&self) -> Result<Availability, AvailabilityError> {
-        let cluster = LiveCluster::connect(&self.access).await?;
-        let (mut manifests, mut problems) = (Manifests::default(), Vec::new());
-        cluster.read_stock(&mut |input| manifests.read(&input, InputLayer::Base, &mut problems)).await?;
-        self.answer(manifests, problems)
+    fn read_files(&self) -> Result<Manifests, Vec<InputProblem>> {
+        let (mut manifests, mut problems, mut unreadable) = (Manifests::default(), Vec::new(), Vec::new());
+        for_each_text(&self.files, &mut unreadable, &mut |input| {
+            manifests.read(&input, InputLayer::Files, &mut problems);
+        });
+        problems.extend(unreadable);
+        if problems.is_empty() { Ok(manifests) } else { Err(problems) }
     }
 
     /// Asks a controller, once or again and again. While it is watched, one that does not answer is asked again: it may
@@ -128,12 +96,12 @@ impl AvailabilityArgs {
         &self,
         runtime: &Runtime,
         show: impl FnMut(Availability) -> io::Result<()>,
-    ) -> Result<(), AvailabilityError> {
+    ) -> Result<(), QuestionError> {
         let service = runtime.block_on(async { self.remote.service() })?;
         let path = format!("/v1/availability?by={}", self.by.as_str());
         let fetch = || Ok(runtime.block_on(remote::get(&service, &path))?);
-        let is_passing = |error: &AvailabilityError| match error {
-            AvailabilityError::Remote(RemoteError::Call(failure)) => failure.is_transient(),
+        let is_passing = |error: &QuestionError| match error {
+            QuestionError::Remote(RemoteError::Call(failure)) => failure.is_transient(),
             _ => false,
         };
         let wait = || thread::sleep(BETWEEN_QUESTIONS);
@@ -141,9 +109,9 @@ impl AvailabilityArgs {
     }
 
     /// Watches the cluster, and answers whenever the answer is another one.
-    async fn follow(&self, mut show: impl FnMut(Availability) -> io::Result<()>) -> Result<(), AvailabilityError> {
-        let client = self.access.client().map_err(AvailabilityError::Connect)?;
-        let (_tasks, mut view_rx) = follow(client).await.map_err(AvailabilityError::Watch)?;
+    async fn follow(&self, mut show: impl FnMut(Availability) -> io::Result<()>) -> Result<(), QuestionError> {
+        let client = self.access.client().map_err(ClusterReadError::Connect)?;
+        let (_tasks, mut view_rx) = follow(client).await.map_err(ClusterReadError::call)?;
         while view_rx.changed().await.is_ok() {
             let view = view_rx.borrow_and_update().clone();
             if view.missing().is_empty() {
@@ -153,14 +121,11 @@ impl AvailabilityArgs {
         Ok(())
     }
 
-    fn answer(&self, mut manifests: Manifests, problems: Vec<InputProblem>) -> Result<Availability, AvailabilityError> {
-        if !problems.is_empty() {
-            return Err(AvailabilityError::Input(problems));
-        }
+    fn answer(&self, mut manifests: Manifests) -> Availability {
         let (now, mut reports) = (Instant::now(), NodeReports::default());
         manifests.reports.iter().for_each(|report| reports.see(now, report));
         let mut account = StockAccount::default();
         let stock = account.update(&mut manifests.facts, &mut reports);
-        Ok(Availability::of(stock, self.by).with_names(&manifests.reservations))
+        Availability::of(stock, self.by).with_names(&manifests.reservations)
     }
 }

@@ -1,20 +1,16 @@
 //! The command: arguments in, an answer and an exit code out.
 
-use std::{
-    io::{self, Write},
-    path::PathBuf,
-};
+use std::{io::Write, path::PathBuf};
 
 use hostler_cli::{
     exit::CliOutcome,
     output::{DocumentFormat, write_document},
 };
-use tokio::runtime;
 
 use super::{DeployedObjects, FindingUrgency, UpgradeAnswer, read, table};
 use crate::{
     cluster_args::ClusterArgs,
-    plan::{ClusterReadError, InputProblem},
+    plan::{QuestionError, runtime},
 };
 
 const EXAMPLES: &str = "\
@@ -44,37 +40,18 @@ pub(crate) struct CheckUpgradeArgs {
     output: DocumentFormat,
 }
 
-/// The reason why there is no answer.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum CheckUpgradeError {
-    /// The input is wrong.
-    #[error("{}", crate::plan::told(.0))]
-    Input(Vec<InputProblem>),
-    /// The runtime has no threads or no timers.
-    #[error("failed to start the runtime")]
-    Runtime(#[source] io::Error),
-    /// The cluster cannot be read.
-    #[error(transparent)]
-    Cluster(#[from] ClusterReadError),
-    /// The answer cannot be written.
-    #[error("failed to write the answer")]
-    Output(#[from] io::Error),
-}
-
 /// Answers on `out`.
-pub(crate) fn run(args: &CheckUpgradeArgs, out: &mut dyn Write) -> Result<CliOutcome, CheckUpgradeError> {
+pub(crate) fn run(args: &CheckUpgradeArgs, out: &mut dyn Write) -> Result<CliOutcome, QuestionError> {
     let answer = UpgradeAnswer::of(&args.deployed()?);
     write_document(&answer, args.output, out, |width| table::text(&answer, width))?;
     Ok(if answer.count(FindingUrgency::First) == 0 { CliOutcome::Done } else { CliOutcome::NotInOrder })
 }
 
 impl CheckUpgradeArgs {
-    fn deployed(&self) -> Result<DeployedObjects, CheckUpgradeError> {
+    fn deployed(&self) -> Result<DeployedObjects, QuestionError> {
         if !self.files.is_empty() {
-            return read::from_files(&self.files).map_err(CheckUpgradeError::Input);
+            return read::from_files(&self.files).map_err(QuestionError::Input);
         }
-        let runtime =
-            runtime::Builder::new_current_thread().enable_all().build().map_err(CheckUpgradeError::Runtime)?;
-        Ok(runtime.block_on(read::from_cluster(&self.access))?)
+        Ok(runtime()?.block_on(read::from_cluster(&self.access))?)
     }
 }

@@ -18,7 +18,7 @@ const SWITCHES: [(&str, &[&str]); 3] = [
 /// Resources that readers of figures are checked by.
 const REVIEWS: [&str; 2] = ["tokenreviews", "subjectaccessreviews"];
 
-/// The folder for sockets that 0.1 had in pods: a volume, which the daemon refuses since kubelets open it to everybody.
+/// Folder of the sockets in pods of 0.1. It is a volume, which kubelets open to all users, so the daemon refuses it.
 const OLD_RUN: &str = "/run/hostler";
 
 /// A configuration of a workload.

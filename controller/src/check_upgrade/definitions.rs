@@ -1,5 +1,6 @@
 //! Definitions of hostler's kinds: those of the cluster against those of this version.
 
+use hostler_api::few;
 use serde_json::Value;
 
 use super::{
@@ -7,7 +8,6 @@ use super::{
     deployed::{list, name_of, texts},
     expected::{DEFINITIONS, ExpectedManifest},
     schema::{SchemaDifference, difference},
-    some,
 };
 
 const KIND: &str = "CustomResourceDefinition";
@@ -54,15 +54,15 @@ fn told(title: &str, difference: &SchemaDifference, manifest: &ExpectedManifest)
         (true, true, true) => return None,
         (false, ..) => UpgradeFinding::first(
             title,
-            format!("it is of another version: the API server drops or refuses {}", some(lacking)),
+            format!("it is of another version: the API server drops or refuses {}", few(lacking)),
         ),
         (true, false, _) => {
             let words =
-                format!("it is newer than this version, which does not know {}; leave it as it is", some(unknown));
+                format!("it is newer than this version, which does not know {}; leave it as it is", few(unknown));
             return Some(UpgradeFinding::note(title, words));
         }
         (true, true, false) => {
-            UpgradeFinding::note(title, format!("it has other rules than this version for {}", some(differing)))
+            UpgradeFinding::note(title, format!("it has other rules than this version for {}", few(differing)))
         }
     };
     Some(finding.mended_by(manifest.command()))

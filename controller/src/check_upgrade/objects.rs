@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hostler_api::{
-    Chain,
+    Chain, few,
     hardware::{NODE_HARDWARE_KIND, NodeHardware},
     provisioning::{PROVISIONING_REQUEST_KIND, ProvisioningRequest},
     reservation::{RESERVATION_KIND, Reservation, ReservationOwner},
@@ -19,7 +19,6 @@ use super::{
     expected::{DEFINITIONS, ExpectedManifest},
     program_version::ProgramVersion,
     schema::unknown_parts,
-    some,
 };
 
 /// The longest booking of a ProvisioningRequest by default.
@@ -44,7 +43,7 @@ pub(super) fn findings(deployed: &DeployedObjects) -> Vec<UpgradeFinding> {
 }
 
 fn finding(urgency: FindingUrgency, kind: &str, words: String, names: &[String]) -> UpgradeFinding {
-    let title = format!("{kind} {}", some(names));
+    let title = format!("{kind} {}", few(names));
     if urgency == FindingUrgency::Note {
         return UpgradeFinding::note(title, words);
     }
@@ -65,13 +64,13 @@ fn check(kind: &str, definition: &Value, object: &Value, told: &mut ToldObjects)
     let (status, spec): (Vec<String>, Vec<String>) =
         unknown_parts(object, schema).into_iter().partition(|part| part.starts_with("status."));
     if !spec.is_empty() {
-        tell(FindingUrgency::First, format!("this version does not know {}", some(&spec)));
+        tell(FindingUrgency::First, format!("this version does not know {}", few(&spec)));
     }
     // The programs write statuses anew.
     if !status.is_empty() {
         tell(
             FindingUrgency::Note,
-            format!("this version does not know {}, and writes the status without", some(&status)),
+            format!("this version does not know {}, and writes the status without", few(&status)),
         );
     }
     let read = match kind {

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use hostler_api::hardware::NODE_HARDWARE_KIND;
+use hostler_api::{few, hardware::NODE_HARDWARE_KIND};
 use serde_json::Value;
 
 use super::{
     DeployedObjects, UpgradeFinding,
     deployed::{CONTROLLER_NAMESPACE, DAEMON_NAMESPACE, list, name_of},
     program_version::{ProgramVersion, VersionStep},
-    some,
 };
 
 /// The first release with Dynamic Resource Allocation.
@@ -72,7 +71,7 @@ fn kubelets(deployed: &DeployedObjects) -> Option<UpgradeFinding> {
     };
     let old: Vec<String> = deployed.of("Node").filter_map(minor).collect();
     let words = format!("its kubelet is older than 1.{OLDEST_KUBERNETES}: pods with claims cannot run there");
-    (!old.is_empty()).then(|| UpgradeFinding::note(format!("Node {}", some(&old)), words))
+    (!old.is_empty()).then(|| UpgradeFinding::note(format!("Node {}", few(&old)), words))
 }
 
 /// Compares the image of a workload with this version.
@@ -101,14 +100,14 @@ fn reports(deployed: &DeployedObjects) -> Vec<UpgradeFinding> {
         }
     }
     let told = |(version, nodes): (ProgramVersion, Vec<&str>)| {
-        let title = format!("daemon of {}", some(&nodes));
+        let title = format!("daemon of {}", few(&nodes));
         step(title, version, "it is")
     };
     let mut found: Vec<UpgradeFinding> = versions.into_iter().filter_map(told).collect();
     if let Some(first) = unwell.first() {
         let words = "its daemon is not ready; mend it before it is replaced";
         let command = format!("kubectl describe {} {first}", hostler_api::hardware::NODE_HARDWARE);
-        found.push(UpgradeFinding::note(format!("node {}", some(&unwell)), words).mended_by(command));
+        found.push(UpgradeFinding::note(format!("node {}", few(&unwell)), words).mended_by(command));
     }
     found
 }

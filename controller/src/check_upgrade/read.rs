@@ -35,11 +35,11 @@ pub(super) fn from_files(files: &[PathBuf]) -> Result<DeployedObjects, Vec<Input
 /// Reads a cluster.
 pub(super) async fn from_cluster(access: &ClusterArgs) -> Result<DeployedObjects, ClusterReadError> {
     let client = access.client().map_err(ClusterReadError::Connect)?;
-    let minor = client.minor_release().await.map_err(failed)?;
+    let minor = client.minor_release().await.map_err(ClusterReadError::call)?;
     let serves_claims = match client.version().await.map(drop).or(client.classic_version().await.map(drop)) {
         Ok(()) => true,
         Err(ApiFailure::NoResourceApi) => false,
-        Err(failure) => return Err(failed(failure)),
+        Err(failure) => return Err(ClusterReadError::call(failure)),
     };
     let deployed = DeployedObjects { minor: Some(minor), serves_claims: Some(serves_claims), objects: Vec::new() };
     let mut reader = ClusterReader { client, deployed };
@@ -127,7 +127,7 @@ impl ClusterReader {
         match self.client.get::<Value>(all, name).await {
             Ok(object) => self.deployed.objects.push(with_kind(object, all)),
             Err(failure) if failure.code() == Some(404) => {}
-            Err(failure) => return Err(refused("get", all, failure)),
+            Err(failure) => return Err(ClusterReadError::of("get", all, failure)),
         }
         Ok(())
     }
@@ -138,11 +138,12 @@ impl ClusterReader {
         match self.client.list(all, &mut |page| pages.push(page)).await {
             Ok(()) => {}
             Err(failure) if failure.code() == Some(404) => return Ok(false),
-            Err(failure) => return Err(refused("list", all, failure)),
+            Err(failure) => return Err(ClusterReadError::of("list", all, failure)),
         }
         for page in pages {
-            let page: ListedPage = serde_json::from_slice(&page)
-                .map_err(|error| failed(ApiFailure::unusable(format!("list {}", all.plural()), error)))?;
+            let page: ListedPage = serde_json::from_slice(&page).map_err(|error| {
+                ClusterReadError::call(ApiFailure::unusable(format!("list {}", all.plural()), error))
+            })?;
             self.deployed.objects.extend(page.items.into_iter().map(|object| with_kind(object, all)));
         }
         Ok(true)
@@ -154,15 +155,4 @@ fn with_kind(mut object: Value, all: &Collection) -> Value {
     object["apiVersion"] = all.api_version().into();
     object["kind"] = all.kind().into();
     object
-}
-
-fn refused(verb: &'static str, all: &Collection, failure: ApiFailure) -> ClusterReadError {
-    match failure.code() {
-        Some(403) => ClusterReadError::Forbidden { verb, plural: all.plural().to_owned(), source: failure.into() },
-        _ => failed(failure),
-    }
-}
-
-fn failed(failure: ApiFailure) -> ClusterReadError {
-    ClusterReadError::Call(failure.into())
 }

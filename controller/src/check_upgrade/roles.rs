@@ -3,13 +3,13 @@
 
 use std::collections::BTreeSet;
 
+use hostler_api::few;
 use serde_json::Value;
 
 use super::{
     DeployedObjects, UpgradeFinding, configuration,
     deployed::{list, name_of, texts},
     expected::{ExpectedManifest, ROLES},
-    some,
 };
 
 /// The role of the daemons, and their DaemonSet.
@@ -45,7 +45,7 @@ fn check(deployed: &DeployedObjects, manifest: &ExpectedManifest, expected: &Val
         return is_needed(deployed, name).then(finding).into_iter().collect();
     };
     let (has, needs) = (rights(there), rights(expected));
-    let names = |rights: &[&RoleRight]| some(&rights.iter().map(|right| right.words()).collect::<Vec<_>>());
+    let names = |rights: &[&RoleRight]| few(&rights.iter().map(|right| right.words()).collect::<Vec<_>>());
     let off = if name == DAEMON { configuration::unused_resources(deployed) } else { Vec::new() };
     let is_used = |right: &RoleRight| !off.contains(&&*right.resource);
     let lacks = |right: &&RoleRight| is_used(right) && !has.iter().any(|it| it.covers(right));

@@ -5,10 +5,7 @@ use std::io;
 use hostler_cli::{exit::CliOutcome, man::ManError};
 use hostler_process::config::ConfigErrors;
 
-use crate::{
-    availability::AvailabilityError, check_upgrade::CheckUpgradeError, explain::ExplainError, held::HoldsError,
-    node::NodeError, plan::PlanError, ready::ReadyError, run::RunError, why::WhyError,
-};
+use crate::{plan::QuestionError, ready::ReadyError, run::RunError};
 
 /// The reason why a command could not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -45,70 +42,12 @@ impl CommandError {
     }
 }
 
-impl From<PlanError> for CommandError {
-    fn from(error: PlanError) -> Self {
+impl From<QuestionError> for CommandError {
+    fn from(error: QuestionError) -> Self {
         match error {
-            PlanError::Output(error) => Self::Output(error),
-            PlanError::Input(_) => Self::Input(error.into()),
-            other => Self::NoAnswer(other.into()),
-        }
-    }
-}
-
-impl From<AvailabilityError> for CommandError {
-    fn from(error: AvailabilityError) -> Self {
-        match error {
-            AvailabilityError::Output(error) => Self::Output(error),
-            AvailabilityError::Input(_) => Self::Input(error.into()),
-            other => Self::NoAnswer(other.into()),
-        }
-    }
-}
-
-impl From<CheckUpgradeError> for CommandError {
-    fn from(error: CheckUpgradeError) -> Self {
-        match error {
-            CheckUpgradeError::Output(error) => Self::Output(error),
-            CheckUpgradeError::Input(_) => Self::Input(error.into()),
-            other => Self::NoAnswer(other.into()),
-        }
-    }
-}
-
-impl From<HoldsError> for CommandError {
-    fn from(error: HoldsError) -> Self {
-        match error {
-            HoldsError::Output(error) => Self::Output(error),
-            other => Self::NoAnswer(other.into()),
-        }
-    }
-}
-
-impl From<ExplainError> for CommandError {
-    fn from(error: ExplainError) -> Self {
-        match error {
-            ExplainError::Output(error) => Self::Output(error),
-            ExplainError::Config(errors) => Self::Config(errors),
-            ExplainError::Why(error) => error.into(),
-            other => Self::NoAnswer(other.into()),
-        }
-    }
-}
-
-impl From<WhyError> for CommandError {
-    fn from(error: WhyError) -> Self {
-        match error {
-            WhyError::Output(error) => Self::Output(error),
-            other => Self::NoAnswer(other.into()),
-        }
-    }
-}
-
-impl From<NodeError> for CommandError {
-    fn from(error: NodeError) -> Self {
-        match error {
-            NodeError::Output(error) => Self::Output(error),
-            NodeError::Input(_) => Self::Input(error.into()),
+            QuestionError::Output(error) => Self::Output(error),
+            QuestionError::Config(errors) => Self::Config(errors),
+            QuestionError::Input(_) => Self::Input(error.into()),
             other => Self::NoAnswer(other.into()),
         }
     }

@@ -14,7 +14,7 @@ use hostler_process::version;
 use super::{error::CommandError, questions::QuestionCommand};
 use crate::called::{CalledAs, PLUGIN};
 
-/// What hardware the cluster has, who holds it, and why a pod waits for it
+/// Shows what hardware a cluster has, who holds it, and why a pod waits for it
 #[derive(Debug, Parser)]
 #[command(
     name = "kubectl-hostler",

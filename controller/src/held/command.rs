@@ -1,10 +1,6 @@
 //! `hostler-controller holds`: reads a cluster, once or continuously.
 
-use std::{
-    collections::BTreeMap,
-    io::{self, Write},
-    time::Duration,
-};
+use std::{collections::BTreeMap, io::Write, time::Duration};
 
 use hostler_api::{
     hardware::{GROUP, VERSION},
@@ -14,11 +10,14 @@ use hostler_cli::{
     output::DocumentFormat,
     watch::{ShownDocument, WatchArgs},
 };
-use hostler_cluster::{ApiFailure, Collection, ConnectError, FollowEvent, Follower};
-use tokio::{runtime, time::sleep};
+use hostler_cluster::{Collection, FollowEvent, Follower};
+use tokio::time::sleep;
 
 use super::{HoldsAnswer, table, while_read};
-use crate::cluster_args::ClusterArgs;
+use crate::{
+    cluster_args::ClusterArgs,
+    plan::{ClusterReadError, QuestionError, runtime},
+};
 
 /// The pause between two tries to reach a server that answered before, while a user watches.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -46,30 +45,9 @@ pub(crate) struct HoldsArgs {
     output: DocumentFormat,
 }
 
-/// The reason why there is no answer.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum HoldsError {
-    /// The runtime has no threads or no timers.
-    #[error("failed to start the runtime")]
-    Runtime(#[source] io::Error),
-    /// There are no credentials.
-    #[error("failed to prepare for talking to the API server")]
-    Connect(#[source] ConnectError),
-    /// The server does not know the kind.
-    #[error("the API server has no reservations.{GROUP}; apply deploy/crds")]
-    NotServed(#[source] ApiFailure),
-    /// The cluster cannot be read.
-    #[error("failed to read the Reservations of the cluster")]
-    Read(#[source] ApiFailure),
-    /// The answer cannot be written.
-    #[error("failed to write the answer")]
-    Output(#[from] io::Error),
-}
-
 /// Answers on `out`.
-pub(crate) fn run(args: &HoldsArgs, out: &mut dyn Write) -> Result<(), HoldsError> {
-    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(HoldsError::Runtime)?;
-    runtime.block_on(while_read(args.follow(out)))
+pub(crate) fn run(args: &HoldsArgs, out: &mut dyn Write) -> Result<(), QuestionError> {
+    runtime()?.block_on(while_read(args.follow(out)))
 }
 
 /// Returns the collection of all Reservations.
@@ -85,19 +63,23 @@ struct Watched {
 }
 
 impl HoldsArgs {
-    async fn follow(&self, out: &mut dyn Write) -> Result<(), HoldsError> {
-        let client = self.access.client().map_err(HoldsError::Connect)?;
-        let mut follower = Follower::new(client, reservations());
+    async fn follow(&self, out: &mut dyn Write) -> Result<(), QuestionError> {
+        let client = self.access.client().map_err(ClusterReadError::Connect)?;
+        let all = reservations();
+        let mut follower = Follower::new(client, all.clone());
         let mut watched = Watched::default();
         let mut shown = ShownDocument::new(self.output, self.watch);
         loop {
             match follower.next().await {
                 Ok(event) => watched.take(event),
-                Err(failure) if failure.is_unknown_resource() => return Err(HoldsError::NotServed(failure)),
+                Err(failure) if failure.is_unknown_resource() => {
+                    let resource = format!("{RESERVATIONS}.{GROUP}");
+                    return Err(QuestionError::NotServed { resource, source: failure.into() });
+                }
                 // A watching user has time: the next call makes the connection anew. It may break in the middle of a
                 // list as well.
                 Err(failure) if shown.has_any() && failure.is_transient() => sleep(AGAIN).await,
-                Err(failure) => return Err(HoldsError::Read(failure)),
+                Err(failure) => return Err(ClusterReadError::of("list", &all, failure).into()),
             }
             if watched.is_listed {
                 shown.show(HoldsAnswer::of(&watched.known), out, table::text)?;

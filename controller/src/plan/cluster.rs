@@ -20,7 +20,7 @@ pub(crate) enum ClusterReadError {
     #[error("failed to read the cluster")]
     Call(#[source] Box<ApiFailure>),
     /// The cluster may not be read.
-    #[error("failed to read the cluster; whoever asks needs the verb {verb} on {plural}")]
+    #[error("failed to read the cluster; the user needs the verb {verb} on {plural}")]
     Forbidden {
         /// The verb that is lacking.
         verb: &'static str,
@@ -33,8 +33,17 @@ pub(crate) enum ClusterReadError {
 }
 
 impl ClusterReadError {
-    fn call(failure: ApiFailure) -> Self {
+    /// Makes the error about a call.
+    pub(crate) fn call(failure: ApiFailure) -> Self {
         Self::Call(failure.into())
+    }
+
+    /// Makes the error about a call for objects, which may take a right that the user lacks.
+    pub(crate) fn of(verb: &'static str, all: &Collection, failure: ApiFailure) -> Self {
+        match failure.code() {
+            Some(403) => Self::Forbidden { verb, plural: all.plural().to_owned(), source: failure.into() },
+            _ => Self::call(failure),
+        }
     }
 }
 
@@ -211,12 +220,7 @@ impl LiveCluster {
         match self.client.get(&all, node).await {
             Ok(found) => Ok(Some(found)),
             Err(failure) if failure.code() == Some(404) => Ok(None),
-            Err(failure) if failure.code() == Some(403) => Err(ClusterReadError::Forbidden {
-                verb: "get",
-                plural: all.plural().to_owned(),
-                source: failure.into(),
-            }),
-            Err(failure) => Err(ClusterReadError::call(failure)),
+            Err(failure) => Err(ClusterReadError::of("get", &all, failure)),
         }
     }
 
@@ -241,12 +245,7 @@ impl LiveCluster {
             let text = String::from_utf8_lossy(&bytes).into_owned();
             each(InputText { name: format!("{SOURCE}, {}", all.plural()), text });
         };
-        self.client.list(all, &mut page).await.map_err(|failure| match failure.code() {
-            Some(403) => {
-                ClusterReadError::Forbidden { verb: "list", plural: all.plural().to_owned(), source: failure.into() }
-            }
-            _ => ClusterReadError::call(failure),
-        })
+        self.client.list(all, &mut page).await.map_err(|failure| ClusterReadError::of("list", all, failure))
     }
 }
 

@@ -81,7 +81,7 @@ pub(super) struct ClaimAnswer {
 pub(super) struct WaitedHolder {
     /// `namespace/name` of the claim.
     pub(super) claim: String,
-    /// Its pods.
+    /// Pods that use the claim.
     pub(super) pods: Vec<String>,
     /// Number of matching devices that it has, or has a part of.
     pub(super) devices: usize,

@@ -46,7 +46,7 @@ pub(super) enum CauseKind {
     ClaimNotMade,
     /// A claim is being deleted.
     ClaimDeleting,
-    /// As many pods use a claim as can.
+    /// A claim has as many pods as a claim can have.
     ClaimFull,
     /// A request names a class that does not exist.
     NoClass,

@@ -2,14 +2,14 @@
 
 use hostler_cluster::ApiFailure;
 
-use super::{WhyError, world::WhyWorld};
+use super::world::WhyWorld;
 use crate::{
     cluster_args::ClusterArgs,
-    plan::{ClusterReadError, InputText, LiveCluster},
+    plan::{ClusterReadError, InputText, LiveCluster, QuestionError},
 };
 
 /// Reads everything that explains the pods of a namespace, or of all.
-pub(super) async fn read(access: &ClusterArgs, namespace: Option<&str>) -> Result<WhyWorld, WhyError> {
+pub(super) async fn read(access: &ClusterArgs, namespace: Option<&str>) -> Result<WhyWorld, QuestionError> {
     let mut world = WhyWorld::default();
     let mut pages: Vec<InputText> = Vec::new();
     let mut each = |page| pages.push(page);
@@ -25,6 +25,6 @@ pub(super) async fn read(access: &ClusterArgs, namespace: Option<&str>) -> Resul
         }
         Err(error) => return Err(error.into()),
     }
-    pages.iter().try_for_each(|page| world.take(page)).map_err(WhyError::Object)?;
+    pages.iter().try_for_each(|page| world.take(page)).map_err(QuestionError::Object)?;
     Ok(world)
 }

@@ -32,7 +32,7 @@ const POD: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// Tokens of pods live for an hour and are replaced when a fifth of that is left.
 const TOKEN_AGE: Duration = Duration::from_secs(60);
 
-/// What a program gave is asked for anew so long before its end.
+/// The time before their end at which credentials of a program are asked for anew.
 const SPARE: Duration = Duration::from_secs(15);
 
 /// A kubeconfig with many clusters, or the certificates of all public authorities, have less.

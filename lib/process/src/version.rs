@@ -1,4 +1,4 @@
-//! What a program says of its own build.
+//! Version and commit of a program's build, in words and as a figure.
 
 use std::sync::LazyLock;
 

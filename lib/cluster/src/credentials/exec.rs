@@ -19,7 +19,7 @@ pub struct ExecProgram {
     pub api_version: String,
     /// The program: a name that is looked for in PATH, or a path.
     pub command: PathBuf,
-    /// Its arguments.
+    /// Arguments of the program.
     #[serde(default, deserialize_with = "or_empty")]
     pub args: Vec<String>,
     /// Variables that it gets beside those of the caller.
