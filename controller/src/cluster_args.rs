@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hostler_cluster::{ActedUser, ApiClient, ApiPatience, ConnectError, CredentialsSource};
+use hostler_cluster::{ActedUser, ApiClient, ApiPatience, BearerToken, ConnectError, CredentialsSource};
 
 pub(crate) use self::namespace::NamespaceArgs;
 
@@ -23,6 +23,16 @@ pub(crate) struct ClusterArgs {
     /// Context of the kubeconfig [default: its current one]
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
+    /// Address of the API server instead of that of the kubeconfig: https://HOST:PORT
+    #[arg(short, long, value_name = "URL")]
+    server: Option<String>,
+    /// File with the certificates that vouch for the server that is asked, instead of those of the kubeconfig
+    #[arg(long, value_name = "FILE")]
+    certificate_authority: Option<PathBuf>,
+    /// Token that says who asks, instead of all credentials of the kubeconfig; others on this machine can see it in the
+    /// list of processes
+    #[arg(long, value_name = "TOKEN")]
+    token: Option<BearerToken>,
     /// User to act as, which the API server must allow
     #[arg(long = "as", value_name = "USER")]
     acts_as: Option<String>,
@@ -32,9 +42,19 @@ pub(crate) struct ClusterArgs {
 }
 
 impl ClusterArgs {
-    /// True if a kubeconfig or a context was named.
+    /// True if a cluster was named: a kubeconfig, a context or a server.
     pub(crate) fn is_named(&self) -> bool {
-        self.kubeconfig.is_some() || self.context.is_some()
+        self.kubeconfig.is_some() || self.context.is_some() || self.server.is_some()
+    }
+
+    /// Returns the file with the certificates that vouch for the server, if one was named.
+    pub(crate) fn certificate_authority(&self) -> Option<&Path> {
+        self.certificate_authority.as_deref()
+    }
+
+    /// Returns the token, if one was given.
+    pub(crate) fn token(&self) -> Option<BearerToken> {
+        self.token.clone()
     }
 
     /// Makes a client for commands: it reads whole clusters.
@@ -48,6 +68,9 @@ impl ClusterArgs {
         CredentialsSource {
             kubeconfig: self.kubeconfig.clone().or_else(usual),
             context: self.context.clone(),
+            server: self.server.clone(),
+            authority: self.certificate_authority.clone(),
+            token: self.token.clone(),
             exec: Some(exec::run),
             acts_as: self.acts_as.clone().map(|name| ActedUser { name, groups: self.groups.clone() }),
         }

@@ -178,7 +178,7 @@ impl PlanArgs {
         let gate = |gate: &FeatureGate| (gate.feature.gate().to_owned(), gate.is_on);
         request.feature_gates = self.feature_gates.iter().map(gate).collect();
         runtime()?.block_on(async {
-            let service = self.remote.service()?;
+            let service = self.remote.service(&self.access)?;
             Ok(remote::ask(&service, "/v1/plans", &request).await?)
         })
     }

@@ -2,21 +2,20 @@
 
 use std::path::PathBuf;
 
-use hostler_cluster::{ApiFailure, ConnectError, HttpService};
+use hostler_cluster::{ApiFailure, BearerToken, ConnectError, HttpService};
 use serde::{Serialize, de::DeserializeOwned};
+
+use crate::cluster_args::ClusterArgs;
 
 /// The controller to ask, instead of the API server.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct RemoteArgs {
     /// Ask the controller at this address instead of the API server: https://HOST:PORT, or http on this machine
-    #[arg(long, value_name = "URL", conflicts_with_all = ["kubeconfig", "context"], group = "input")]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["kubeconfig", "context", "server"], group = "input")]
     controller: Option<String>,
     /// File with the token that says to the controller who asks, as the API server knows it
-    #[arg(long, value_name = "FILE", requires = "controller")]
+    #[arg(long, value_name = "FILE", requires = "controller", conflicts_with = "token")]
     token_file: Option<PathBuf>,
-    /// File with the certificates that vouch for the controller
-    #[arg(long, value_name = "FILE", requires = "controller")]
-    certificate_authority: Option<PathBuf>,
 }
 
 /// The reason why a controller gives no answer.
@@ -46,9 +45,10 @@ impl RemoteArgs {
     }
 
     /// Returns the controller that is named. Needs a runtime around it.
-    pub(crate) fn service(&self) -> Result<HttpService, RemoteError> {
+    pub(crate) fn service(&self, access: &ClusterArgs) -> Result<HttpService, RemoteError> {
         let address = self.controller.as_deref().unwrap_or_default();
-        let (token, authority) = (self.token_file.as_deref(), self.certificate_authority.as_deref());
+        let token = self.token_file.clone().map(BearerToken::of_file).or_else(|| access.token());
+        let authority = access.certificate_authority();
         if address.starts_with("https:") && authority.is_none() {
             return Err(RemoteError::NoAuthority(address.to_owned()));
         }

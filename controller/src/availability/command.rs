@@ -47,7 +47,7 @@ pub(crate) struct AvailabilityArgs {
     by: AvailabilityBy,
     /// Manifests instead of a cluster: nodes, slices, classes, claims, rules, reports of nodes, Reservations; a folder
     /// is read with all that is below it; - for standard input
-    #[arg(short, long = "filename", value_name = "FILE|DIR", conflicts_with_all = ["kubeconfig", "context", "controller", "watch"])]
+    #[arg(short, long = "filename", value_name = "FILE|DIR", conflicts_with_all = ["kubeconfig", "context", "server", "controller", "watch"])]
     files: Vec<PathBuf>,
     #[command(flatten)]
     access: ClusterArgs,
@@ -97,7 +97,7 @@ impl AvailabilityArgs {
         runtime: &Runtime,
         show: impl FnMut(Availability) -> io::Result<()>,
     ) -> Result<(), QuestionError> {
-        let service = runtime.block_on(async { self.remote.service() })?;
+        let service = runtime.block_on(async { self.remote.service(&self.access) })?;
         let path = format!("/v1/availability?by={}", self.by.as_str());
         let fetch = || Ok(runtime.block_on(remote::get(&service, &path))?);
         let is_passing = |error: &QuestionError| match error {

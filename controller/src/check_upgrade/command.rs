@@ -31,7 +31,7 @@ Exit codes: 0 nothing is in the way, 1 something has to be done first, 2 wrong u
 pub(crate) struct CheckUpgradeArgs {
     /// Manifests instead of a cluster: definitions, roles, workloads, hostler's objects; a folder is read with all that
     /// is below it; - for standard input. What they do not have is not missed, unless others of its kind are there
-    #[arg(short, long = "filename", value_name = "FILE|DIR", conflicts_with_all = ["kubeconfig", "context"])]
+    #[arg(short, long = "filename", value_name = "FILE|DIR", conflicts_with_all = ["kubeconfig", "context", "server"])]
     files: Vec<PathBuf>,
     #[command(flatten)]
     access: ClusterArgs,

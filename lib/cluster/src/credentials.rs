@@ -11,6 +11,7 @@ use std::{
     net::IpAddr,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    str::FromStr,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant, SystemTime},
 };
@@ -91,6 +92,12 @@ pub struct CredentialsSource {
     pub kubeconfig: Option<PathBuf>,
     /// A context of the kubeconfig; `None`: the current one.
     pub context: Option<String>,
+    /// The server instead of that of the kubeconfig; without a kubeconfig, the only one.
+    pub server: Option<String>,
+    /// File with the certificates that vouch for the server, instead of those of the kubeconfig.
+    pub authority: Option<PathBuf>,
+    /// The token instead of all credentials of the kubeconfig or the pod.
+    pub token: Option<BearerToken>,
     /// The function that starts the program of a kubeconfig; `None`: programs are refused.
     pub exec: Option<ExecRunner>,
     /// The user that the server is to take this one for, and the groups: the user must have the right to it.
@@ -172,11 +179,11 @@ impl Credentials {
             || self.files.iter().any(|(path, before)| FileStamp::of(path).is_ok_and(|now| now != *before))
     }
 
-    /// Of a server that is no API server: its address, a file with a token, and one with the certificates that vouch
-    /// for it.
-    pub(crate) fn of_service(
+    /// Makes the credentials for a server of which nothing else is known: its address, the token, and a file with the
+    /// certificates that vouch for it.
+    pub(crate) fn of_server(
         address: &str,
-        token: Option<&Path>,
+        token: Option<BearerToken>,
         authority: Option<&Path>,
     ) -> Result<Self, CredentialsError> {
         choose_cryptography();
@@ -184,22 +191,29 @@ impl Credentials {
         let server: Uri = address.parse().map_err(|_| wrong("write https://HOST:PORT"))?;
         let roots = match (server.scheme_str(), authority) {
             (Some("https"), Some(file)) => roots(&read(file)?).map_err(|reason| wrong(&reason))?,
-            (Some("https"), None) => return Err(wrong("name the certificates that vouch for it")),
+            (Some("https"), None) => {
+                return Err(wrong(
+                    "nothing vouches for it; name the file with its certificate: --certificate-authority FILE",
+                ));
+            }
             (Some("http"), _) if token.is_none() || is_here(&server) => RootCertStore::empty(),
             (Some("http"), _) => return Err(wrong("a token goes nowhere without https")),
             _ => return Err(wrong("write https://HOST:PORT")),
         };
         let tls = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-        let token = token.map(|file| BearerToken::of_file(file.to_owned()));
         Ok(Self { server, tls, server_name: None, token, acts_as: None, end: None, files: Vec::new() })
     }
 
-    /// From a kubeconfig, or of the pod.
+    /// Finds the credentials of a kubeconfig, of a server that is named, or of the pod.
     pub(crate) fn find(source: &CredentialsSource) -> Result<Self, CredentialsError> {
         choose_cryptography();
-        let found = match &source.kubeconfig {
-            Some(path) => KubeconfigFile::read(path)?.credentials(source.context.as_deref(), source.exec)?,
-            None => of_pod(Path::new(POD))?,
+        let found = match (&source.kubeconfig, &source.server) {
+            (Some(path), _) => KubeconfigFile::read(path)?.credentials(source)?,
+            (None, Some(server)) => Self::of_server(server, source.token.clone(), source.authority.as_deref())?,
+            (None, None) => {
+                let of_pod = of_pod(Path::new(POD))?;
+                Self { token: source.token.clone().or(of_pod.token), ..of_pod }
+            }
         };
         Ok(Self { acts_as: source.acts_as.clone(), ..found })
     }
@@ -254,9 +268,9 @@ fn roots(pem: &[u8]) -> Result<RootCertStore, String> {
     if roots.is_empty() { Err("there is no certificate in it".to_owned()) } else { Ok(roots) }
 }
 
-/// A token that goes with every request. Cheap to clone.
+/// A token that goes with every request. Cheap to clone; its text is in no debug output.
 #[derive(Clone, Debug)]
-pub(crate) struct BearerToken(Arc<TokenSource>);
+pub struct BearerToken(Arc<TokenSource>);
 
 #[derive(Debug)]
 enum TokenSource {
@@ -265,8 +279,17 @@ enum TokenSource {
     File(PathBuf, Mutex<Option<(Instant, HeaderValue)>>),
 }
 
+impl FromStr for BearerToken {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(Self(Arc::new(TokenSource::Text(bearer(text.trim())?))))
+    }
+}
+
 impl BearerToken {
-    fn of_file(path: PathBuf) -> Self {
+    /// Makes the token that a file has, which may be replaced.
+    pub fn of_file(path: PathBuf) -> Self {
         Self(Arc::new(TokenSource::File(path, Mutex::default())))
     }
 
@@ -292,7 +315,11 @@ impl BearerToken {
 }
 
 fn bearer(token: &str) -> Result<HeaderValue, String> {
-    let mut header = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| "it is no token".to_owned())?;
+    let none = || "it is no token".to_owned();
+    if token.is_empty() {
+        return Err(none());
+    }
+    let mut header = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| none())?;
     header.set_sensitive(true);
     Ok(header)
 }

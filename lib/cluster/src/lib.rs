@@ -38,7 +38,7 @@ pub use client::ApiClient;
 pub use collection::Collection;
 pub use connection::ConnectError;
 pub use credentials::{
-    ActedUser, CredentialsError, CredentialsSource, ExecProgram, ExecRunner, ExecVariable, pod_namespace,
+    ActedUser, BearerToken, CredentialsError, CredentialsSource, ExecProgram, ExecRunner, ExecVariable, pod_namespace,
 };
 pub use failure::{ApiFailure, CallError, StatusError};
 pub use follow::{FollowEvent, FollowScope, Follower, ListFreshness, RawObject};

@@ -7,8 +7,10 @@ use hyper::{Request, header::CONTENT_TYPE, http};
 use serde::Deserialize;
 
 use crate::{
-    ApiFailure, ApiPatience, CallError, ConnectError, StatusError, client::within, connection::ApiConnector,
-    credentials::Credentials,
+    ApiFailure, ApiPatience, CallError, ConnectError, StatusError,
+    client::within,
+    connection::ApiConnector,
+    credentials::{BearerToken, Credentials},
 };
 
 /// A hard question takes its time, and that of the questions before it.
@@ -46,13 +48,13 @@ impl fmt::Debug for HttpService {
 }
 
 impl HttpService {
-    /// The server at an address, `https://HOST:PORT`; with a file that holds a token, and one that holds the
-    /// certificates that vouch for the server. Does not connect.
+    /// Makes the client of the server at an address, `https://HOST:PORT`; with the token of the caller, and a file that
+    /// holds the certificates that vouch for the server. Does not connect.
     ///
     /// # Errors
     /// When the address is none, or a file cannot be used.
-    pub fn new(address: &str, token: Option<&Path>, authority: Option<&Path>) -> Result<Self, ConnectError> {
-        let credentials = Credentials::of_service(address, token, authority).map_err(ConnectError::Credentials)?;
+    pub fn new(address: &str, token: Option<BearerToken>, authority: Option<&Path>) -> Result<Self, ConnectError> {
+        let credentials = Credentials::of_server(address, token, authority).map_err(ConnectError::Credentials)?;
         let connector = ApiConnector::with(credentials, ApiPatience::PROMPT)?;
         Ok(Self { connector, address: address.to_owned() })
     }
@@ -98,7 +100,8 @@ mod tests {
     #[tokio::test]
     async fn a_token_is_not_sent_where_others_can_read_it() {
         let token = tempfile::NamedTempFile::new().unwrap();
-        let service = |address: &str| HttpService::new(address, Some(token.path()), None).map(drop);
+        let token = BearerToken::of_file(token.path().to_owned());
+        let service = |address: &str| HttpService::new(address, Some(token.clone()), None).map(drop);
         assert!(service("http://127.0.0.1:9440").is_ok() && service("http://[::1]:9440").is_ok());
         for address in ["http://192.0.2.1:9440", "https://controller", "controller:9440", "ftp://127.0.0.1"] {
             assert!(service(address).is_err(), "{address}");

@@ -159,3 +159,36 @@ async fn the_program_of_a_kubeconfig_gives_the_token() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("there is no /absent/login; install the login program"), "{said}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn server_token_and_authority_stand_in_for_a_kubeconfig_in_every_command() {
+    let scene = PluginScene::new().await;
+    scene.put(pod(json!({"resourceClaims": []}), json!({})));
+    let (server, token) = (scene.server.url(), scene.server.user(OPERATOR, None));
+    let authority = scene.server.authority().display().to_string();
+    let asked = |args: &[&str]| {
+        let mut command = plugin(scene.folder.path(), args);
+        tokio::task::spawn_blocking(move || command.output().unwrap())
+    };
+    let cluster = ["--server", &server, "--token", &token, "--certificate-authority", &authority];
+    for (args, expected) in [
+        (&["why", "train", "-n", "default"][..], 2),
+        (&["why", "ml/train"], 0),
+        (&["explain", "pod", "ml/train"], 0),
+        (&["node", "n1"], 0),
+        (&["top", "--once"], 0),
+        (&["availability"], 0),
+        (&["holds"], 0),
+        (&["plan", "--cluster"], 0),
+    ] {
+        let output = asked(&[args, &cluster].concat()).await.unwrap();
+        assert_eq!(output.status.code(), Some(expected), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let wrong = asked(&["holds", "-s", &server, "--token", "other", "--certificate-authority", &authority]).await;
+    let said = String::from_utf8(wrong.unwrap().stderr).unwrap();
+    assert!(said.contains("401") || said.contains("Unauthorized"), "{said}");
+    let unknown = asked(&["holds", "-s", &server, "--token", &token]).await.unwrap();
+    let said = String::from_utf8(unknown.stderr).unwrap();
+    assert!(said.contains("name the file with its certificate: --certificate-authority FILE"), "{said}");
+    assert!(!said.contains(&token), "{said}");
+}

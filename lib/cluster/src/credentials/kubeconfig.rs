@@ -1,8 +1,8 @@
 //! Kubeconfigs: address and credentials of a context, from the fields that people and tools write.
 
 use std::{
+    env,
     path::{Path, PathBuf},
-    sync::Arc,
     time::SystemTime,
 };
 
@@ -14,7 +14,7 @@ use rustls::{
 use serde::{Deserialize, de::IgnoredAny};
 
 use super::{
-    BearerToken, Credentials, CredentialsError, ExecProgram, ExecRunner, FileStamp, TokenSource, bearer,
+    BearerToken, Credentials, CredentialsError, CredentialsSource, ExecProgram, ExecRunner, FileStamp,
     exec::ExecStatus, read, roots,
 };
 
@@ -38,7 +38,7 @@ struct NamedCluster {
     cluster: KubeconfigCluster,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 struct KubeconfigCluster {
     server: String,
@@ -85,6 +85,23 @@ struct KubeconfigUser {
     r#as: Option<IgnoredAny>,
 }
 
+impl KubeconfigCluster {
+    /// Returns the cluster with what the source names instead.
+    fn instead(&self, source: &CredentialsSource) -> Self {
+        let mut cluster = self.clone();
+        if let Some(server) = &source.server {
+            // The name in the certificate is that of the server that the kubeconfig names.
+            (cluster.server, cluster.tls_server_name) = (server.clone(), None);
+        }
+        if let Some(authority) = &source.authority {
+            // Beside the caller, not beside the kubeconfig.
+            let absolute = env::current_dir().map_or_else(|_| authority.clone(), |folder| folder.join(authority));
+            (cluster.certificate_authority, cluster.certificate_authority_data) = (Some(absolute), None);
+        }
+        cluster
+    }
+}
+
 /// A kubeconfig with its place: it names other files relative to its own folder.
 #[derive(Debug)]
 pub(super) struct KubeconfigFile {
@@ -125,20 +142,22 @@ impl KubeconfigFile {
         Ok(&found.ok_or_else(|| self.no_context(chosen, by))?.context)
     }
 
-    /// Returns the credentials of a context, or of the current one.
-    pub(super) fn credentials(
-        &self,
-        context: Option<&str>,
-        exec: Option<ExecRunner>,
-    ) -> Result<Credentials, CredentialsError> {
+    /// Returns the credentials of a context, or of the current one, with what the source names instead.
+    pub(super) fn credentials(&self, source: &CredentialsSource) -> Result<Credentials, CredentialsError> {
         let config = &self.config;
-        let context = self.context(context)?;
+        let context = self.context(source.context.as_deref())?;
         let named = |name: &str, what: &str| self.field(what, format!("there is none with the name {name:?}"));
         let cluster = config.clusters.iter().find(|cluster| cluster.name == context.cluster);
-        let cluster = &cluster.ok_or_else(|| named(&context.cluster, "clusters"))?.cluster;
-        let user = config.users.iter().find(|user| user.name == context.user);
-        let user = &user.ok_or_else(|| named(&context.user, "users"))?.user;
-        self.refuse_what_is_not_done(cluster, user, exec.is_some())?;
+        let cluster = &cluster.ok_or_else(|| named(&context.cluster, "clusters"))?.cluster.instead(source);
+        let user = match source.token {
+            // The token alone says who asks: a certificate beside it would count for more.
+            Some(_) => &KubeconfigUser::default(),
+            None => {
+                let user = config.users.iter().find(|user| user.name == context.user);
+                &user.ok_or_else(|| named(&context.user, "users"))?.user
+            }
+        };
+        self.refuse_what_is_not_done(cluster, user, source.exec.is_some())?;
         let server = cluster.server.parse().map_err(|_| {
             let reason = format!("{:?} is no address; write https://HOST:PORT", cluster.server);
             self.field("clusters[].cluster.server", reason)
@@ -146,12 +165,12 @@ impl KubeconfigFile {
         let named = [&cluster.certificate_authority, &user.client_certificate, &user.client_key];
         let mut files = self.stamp.clone();
         files.extend(FileStamp::of_all(named.into_iter().flatten().map(|file| self.beside(file)))?);
-        let (user, end) = self.with_given(user, cluster, exec)?;
+        let (user, end) = self.with_given(user, cluster, source.exec)?;
         Ok(Credentials {
             server,
             tls: self.tls(cluster, &user)?,
             server_name: cluster.tls_server_name.clone(),
-            token: self.token(&user)?,
+            token: source.token.clone().map_or_else(|| self.token(&user), |token| Ok(Some(token)))?,
             acts_as: None,
             end,
             files,
@@ -281,8 +300,8 @@ impl KubeconfigFile {
         if let Some(file) = &user.token_file {
             return Ok(Some(BearerToken::of_file(self.beside(file))));
         }
-        let Some(text) = &user.token else { return Ok(None) };
-        let header = bearer(text.trim()).map_err(|reason| self.field("users[].user.token", reason))?;
-        Ok(Some(BearerToken(Arc::new(TokenSource::Text(header)))))
+        // Tools that give another credential leave it empty.
+        let token = user.token.as_ref().filter(|text| !text.trim().is_empty()).map(|text| text.parse());
+        token.transpose().map_err(|reason: String| self.field("users[].user.token", reason))
     }
 }

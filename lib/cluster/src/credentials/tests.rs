@@ -162,6 +162,39 @@ fn names_that_lead_nowhere_are_told() {
 }
 
 #[test]
+fn a_server_a_token_and_an_authority_of_the_caller_go_before_those_of_the_kubeconfig() {
+    let place = KubeconfigFolder::new();
+    let user = "{client-certificate: ca.pem, client-key: key.pem, exec: {command: aws, apiVersion: v1}}";
+    assert!(place.refusal(CLUSTER, user).contains("hostler starts no programs"));
+    let source = CredentialsSource {
+        kubeconfig: Some(place.temp.path().join("kubeconfig")),
+        server: Some("https://other:6443".to_owned()),
+        token: Some("mine".parse().unwrap()),
+        ..CredentialsSource::default()
+    };
+    let found = Credentials::find(&source).unwrap();
+    assert_eq!((found.server.to_string(), &found.server_name), ("https://other:6443/".to_owned(), &None));
+    assert_eq!(found.token.unwrap().header().unwrap(), "Bearer mine");
+    assert!(!found.tls.client_auth_cert_resolver.has_certs(), "a certificate would count for more than the token");
+    let absent = CredentialsSource { authority: Some(place.temp.path().join("absent.pem")), ..source.clone() };
+    assert!(Credentials::find(&absent).unwrap_err().to_string().contains("absent.pem"));
+    let alone = CredentialsSource { kubeconfig: None, ..source };
+    let told = Credentials::find(&alone).unwrap_err().to_string();
+    assert!(told.contains("https://other:6443: nothing vouches for it; name the file"), "{told}");
+    let vouched = CredentialsSource { authority: Some(place.temp.path().join("ca.pem")), ..alone };
+    assert_eq!(Credentials::find(&vouched).unwrap().server.host(), Some("other"));
+}
+
+#[test]
+fn a_token_is_seen_in_no_debug_output_and_an_empty_one_is_none() {
+    let token: BearerToken = "secret".parse().unwrap();
+    assert!(!format!("{token:?}").contains("secret"), "{token:?}");
+    assert_eq!(" ".parse::<BearerToken>().unwrap_err(), "it is no token");
+    let place = KubeconfigFolder::new();
+    assert!(place.find(CLUSTER, "{token: ''}").unwrap().token.is_none());
+}
+
+#[test]
 fn a_pod_without_a_service_account_is_none() {
     let place = KubeconfigFolder::new();
     assert!(matches!(of_pod(place.temp.path()), Err(CredentialsError::NoPod)));
