@@ -31,7 +31,12 @@ impl CalledAs {
     }
 }
 
+/// True if the program was called as the plugin.
+pub(crate) fn is_plugin() -> bool {
+    CalledAs::now() == CalledAs::Plugin
+}
+
 /// Returns the name by which users call this program.
 pub(crate) fn program() -> &'static str {
-    if CalledAs::now() == CalledAs::Plugin { PLUGIN } else { PROGRAM }
+    if is_plugin() { PLUGIN } else { PROGRAM }
 }

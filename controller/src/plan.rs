@@ -43,7 +43,8 @@ pub(crate) use self::{
 };
 
 use crate::{
-    cluster_args::ClusterArgs,
+    called,
+    cluster_args::NamespaceArgs,
     remote::{self, RemoteArgs},
 };
 
@@ -64,17 +65,20 @@ Exit codes: 0 all pods that want a place get one, 1 some do not, 2 wrong usage o
 /// Say which pods fit where, and why others do not: from manifests, a live cluster, or both
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
-#[group(id = "input", required = true, multiple = true)]
+#[group(id = "input", required = !called::is_plugin(), multiple = true)]
 pub(crate) struct PlanArgs {
     /// Manifests in YAML or JSON: nodes, slices, classes, pods, claims, workloads; a folder is read with all that is
     /// below it; - for standard input. What they say goes before what a cluster says
     #[arg(short, long = "filename", value_name = "FILE|DIR", group = "input")]
     files: Vec<PathBuf>,
-    /// Read the cluster; nothing is written to it
+    /// Read the cluster; nothing is written to it. kubectl hostler does so unless told --offline
     #[arg(long, group = "input", conflicts_with = "controller")]
     cluster: bool,
+    /// Plan with files and captures alone
+    #[arg(long, requires = "input", conflicts_with_all = ["cluster", "controller", "kubeconfig", "context", "server"])]
+    offline: bool,
     #[command(flatten)]
-    access: ClusterArgs,
+    place: NamespaceArgs,
     #[command(flatten)]
     remote: RemoteArgs,
     /// Add a node with the devices of a captured machine; it is called NODE, or as the file is. Without a cluster the
@@ -152,6 +156,7 @@ fn change(manifests: &mut Manifests, changes: &[Change], problems: &mut Vec<Inpu
 impl PlanArgs {
     fn answer(&self) -> Result<PlanAnswer, QuestionError> {
         let (mut manifests, mut problems) = (Manifests::default(), Vec::new());
+        manifests.namespace = self.namespace()?;
         let server = self.read(&mut manifests, &mut problems)?;
         let version = self.kubernetes.or(server).unwrap_or_default();
         let options = PlanOptions { version, features: Some(self.features(version)), ..PlanOptions::default() };
@@ -162,6 +167,10 @@ impl PlanArgs {
     /// Has a controller answer, from what it knows already.
     fn ask_controller(&self) -> Result<PlanAnswer, QuestionError> {
         let (mut request, mut problems) = (PlanRequest::default(), Vec::new());
+        if self.place.named().is_some() {
+            problems
+                .push(InputProblem::whole("--namespace", "a controller is not told of it; write it into the files"));
+        }
         for capture in &self.node_capture {
             match capture.read() {
                 Ok(InputText { name, text }) => request.files.push(PlanFile { name, text }),
@@ -178,7 +187,7 @@ impl PlanArgs {
         let gate = |gate: &FeatureGate| (gate.feature.gate().to_owned(), gate.is_on);
         request.feature_gates = self.feature_gates.iter().map(gate).collect();
         runtime()?.block_on(async {
-            let service = self.remote.service(&self.access)?;
+            let service = self.remote.service(&self.place.cluster)?;
             Ok(remote::ask(&service, "/v1/plans", &request).await?)
         })
     }
@@ -190,8 +199,7 @@ impl PlanArgs {
         problems: &mut Vec<InputProblem>,
     ) -> Result<Option<KubernetesVersion>, QuestionError> {
         let server = self.read_cluster(manifests, problems)?;
-        let has_cluster = self.cluster || self.access.is_named();
-        if !self.node_capture.is_empty() && !has_cluster {
+        if !self.node_capture.is_empty() && !self.reads_cluster() {
             // Devices of a captured node are selected by the classes of the cluster that it joins.
             let classes = InputText { name: "classes of hostler".to_owned(), text: CLASSES.to_owned() };
             manifests.read(&classes, InputLayer::Base, problems);
@@ -208,16 +216,29 @@ impl PlanArgs {
         Ok(server)
     }
 
+    /// Returns the namespace of objects that name none. Without a cluster no kubeconfig is read.
+    fn namespace(&self) -> Result<String, QuestionError> {
+        match self.reads_cluster() {
+            true => Ok(self.place.namespace().map_err(ClusterReadError::Connect)?),
+            false => Ok(self.place.named().unwrap_or_default().to_owned()),
+        }
+    }
+
+    /// True if the cluster is read. Users of kubectl mean the cluster of their context, whatever files they name.
+    fn reads_cluster(&self) -> bool {
+        self.cluster || self.place.cluster.is_named() || (called::is_plugin() && !self.offline)
+    }
+
     fn read_cluster(
         &self,
         manifests: &mut Manifests,
         problems: &mut Vec<InputProblem>,
     ) -> Result<Option<KubernetesVersion>, QuestionError> {
-        if !self.cluster && !self.access.is_named() {
+        if !self.reads_cluster() {
             return Ok(None);
         }
         runtime()?.block_on(async {
-            let cluster = LiveCluster::connect(&self.access).await?;
+            let cluster = LiveCluster::connect(&self.place.cluster).await?;
             cluster.read(&mut |input| manifests.read(&input, InputLayer::Base, problems)).await?;
             if self.kubernetes.is_some() {
                 return Ok(None);

@@ -15,6 +15,11 @@ pub(crate) struct NamespaceArgs {
 }
 
 impl NamespaceArgs {
+    /// Returns the namespace that the command line names.
+    pub(crate) fn named(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
     /// Returns the namespace.
     pub(crate) fn namespace(&self) -> Result<String, ConnectError> {
         if let Some(name) = &self.namespace {

@@ -57,6 +57,8 @@ pub(crate) struct Manifests {
     pub(crate) reservations: BTreeMap<String, Arc<ReservationObject>>,
     /// Kinds that have no meaning here, with the number of objects.
     pub(crate) unread: BTreeMap<String, usize>,
+    /// The namespace of objects that name none; empty for `default`.
+    pub(crate) namespace: String,
     origins: BTreeMap<(String, ObjectKey), Origin>,
     /// Number of names that were generated.
     generated: usize,
@@ -140,7 +142,7 @@ impl Manifests {
             ("", "Node") => self.keep(taken, |all, _, it: Node| all.facts.add_node(it)),
             ("", "Pod") => self.keep(taken, Self::add_pod),
             ("resource.k8s.io", "ResourceSlice") => self.keep(taken, |all, _, it| all.facts.add_slice(it)),
-            ("resource.k8s.io", "ResourceClaim") => self.keep(taken, |all, key, it| all.add_claim(key, &it)),
+            ("resource.k8s.io", "ResourceClaim") => self.keep(taken, |all, key, it| all.add_claim(key, it)),
             ("resource.k8s.io", "ResourceClaimTemplate") => self.keep(taken, |all, key, it: ResourceClaimTemplate| {
                 all.templates.push(key.clone());
                 all.facts.add_template(key, it.spec.spec);
@@ -180,8 +182,9 @@ impl Manifests {
         self.pods.insert(key, pod);
     }
 
-    fn add_claim(&mut self, key: ObjectKey, claim: &ResourceClaim) {
-        self.facts.add_claim(claim);
+    fn add_claim(&mut self, key: ObjectKey, mut claim: ResourceClaim) {
+        claim.metadata.namespace.clone_from(&key.namespace);
+        self.facts.add_claim(&claim);
         self.claims.insert(key, claim.status.allocation.is_some());
     }
 
@@ -226,7 +229,8 @@ impl Manifests {
     ) -> Result<ObjectKey, ManifestFinding> {
         let namespace = match head.namespace() {
             _ if OF_THE_CLUSTER.contains(&&*head.kind) => "",
-            "" => "default",
+            "" if self.namespace.is_empty() => "default",
+            "" => &self.namespace,
             namespace => namespace,
         };
         let key = ObjectKey { namespace: namespace.to_owned(), name: head.name().to_owned() };

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     link, plugin,
-    scene::{OPERATOR, PluginScene, given, pod, with_namespace},
+    scene::{OPERATOR, PluginScene, claim, given, pod, with_namespace},
 };
 use crate::rig::root;
 
@@ -95,12 +95,7 @@ async fn kubectl_finds_the_plugin() {
     let Some(output) = asked(&["hostler", "why", "train"]) else { return skipped("there is no kubectl") };
     let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
     assert!(said.starts_with("Pod ml/train runs on node n1"), "{said}");
-    for args in [
-        &["hostler", "holds"][..],
-        &["hostler", "availability"],
-        &["hostler", "node"],
-        &["hostler", "plan", "--cluster"],
-    ] {
+    for args in [&["hostler", "holds"][..], &["hostler", "availability"], &["hostler", "node"], &["hostler", "plan"]] {
         let output = asked(args).unwrap();
         assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
@@ -191,4 +186,29 @@ async fn server_token_and_authority_stand_in_for_a_kubeconfig_in_every_command()
     let said = String::from_utf8(unknown.stderr).unwrap();
     assert!(said.contains("name the file with its certificate: --certificate-authority FILE"), "{said}");
     assert!(!said.contains(&token), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_of_the_plugin_reads_the_cluster_of_the_context_and_names_the_right_that_is_missing() {
+    let scene = PluginScene::new().await;
+    let file = scene.folder.path().join("train.yaml");
+    // The claim is in the cluster, and the file names no namespace: both are of the context's.
+    scene.put(claim("train-gpu", json!({})));
+    let mut train = pod(json!({}), json!({}));
+    train["metadata"].as_object_mut().unwrap().remove("namespace");
+    fs::write(&file, train.to_string()).unwrap();
+    let file = file.display().to_string();
+    let fits = scene.ask(&["plan", "-f", &file]).await;
+    assert_eq!((fits.code, fits.err.as_str()), (Some(0), ""), "{}", fits.out);
+    assert_eq!(scene.ask(&["plan"]).await.code, Some(0), "no pod of the cluster waits");
+    let elsewhere = scene.ask(&["plan", "-n", "web", "-f", &file]).await;
+    assert!(elsewhere.out.contains("there is no ResourceClaim web/train-gpu"), "{}{}", elsewhere.out, elsewhere.err);
+    let alone = scene.ask(&["plan", "--offline", "-f", &file]).await;
+    assert_eq!(alone.code, Some(1), "without the cluster there is no node: {}", alone.out);
+    let said = scene.ask(&["plan", "--offline"]).await;
+    assert!(said.code == Some(2) && said.err.contains("--filename"), "{}", said.err);
+    scene.allow("tenant", &[""], &["nodes", "pods"]);
+    let said = scene.ask_as("tenant", &["plan", "-f", &file]).await;
+    assert!(said.err.contains("the user needs the verb list on deviceclasses"), "{}", said.err);
+    assert_eq!((said.code, said.out.as_str()), (Some(2), ""));
 }
