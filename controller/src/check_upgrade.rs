@@ -11,10 +11,7 @@
 mod command;
 mod configuration;
 mod definitions;
-mod deployed;
-mod expected;
 mod objects;
-mod program_version;
 mod programs;
 mod read;
 mod roles;
@@ -24,9 +21,9 @@ mod table;
 use hostler_cli::output::API_VERSION;
 use serde::Serialize;
 
-use self::deployed::DeployedObjects;
-
 pub(crate) use self::command::{CheckUpgradeArgs, run};
+
+use crate::deployed::DeployedObjects;
 
 /// Everything that was found.
 #[derive(Clone, Debug, PartialEq, Serialize)]

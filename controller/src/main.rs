@@ -13,6 +13,7 @@ mod conditions;
 mod config;
 mod daemons;
 mod decision_queue;
+mod deployed;
 mod direct;
 mod explain;
 #[cfg(test)]

@@ -7,9 +7,10 @@ use hostler_cli::{
     output::{DocumentFormat, write_document},
 };
 
-use super::{DeployedObjects, FindingUrgency, UpgradeAnswer, read, table};
+use super::{FindingUrgency, UpgradeAnswer, read, table};
 use crate::{
     cluster_args::ClusterArgs,
+    deployed::DeployedObjects,
     plan::{QuestionError, runtime},
 };
 

@@ -2,11 +2,11 @@
 
 use toml::Table;
 
-use super::{
-    DeployedObjects, UpgradeFinding,
-    deployed::{CONTROLLER_NAMESPACE, DAEMON_NAMESPACE, list, name_of},
+use super::UpgradeFinding;
+use crate::{
+    config::{CapabilityMode, ControllerConfig},
+    deployed::{CONTROLLER_NAMESPACE, DAEMON_NAMESPACE, DeployedObjects},
 };
-use crate::config::{CapabilityMode, ControllerConfig};
 
 /// Switches of the daemon, each with the resources that it needs no rights for where it is off.
 const SWITCHES: [(&str, &[&str]); 3] = [
@@ -21,16 +21,10 @@ const REVIEWS: [&str; 2] = ["tokenreviews", "subjectaccessreviews"];
 /// Folder of the sockets in pods of 0.1. It is a volume, which kubelets open to all users, so the daemon refuses it.
 const OLD_RUN: &str = "/run/hostler";
 
-/// A configuration of a workload.
-struct DeployedConfig<'a> {
-    map: &'a str,
-    text: &'a str,
-}
-
 /// Checks both configurations.
 pub(super) fn findings(deployed: &DeployedObjects) -> Vec<UpgradeFinding> {
     let mut found: Vec<UpgradeFinding> = run_folder(deployed).into_iter().collect();
-    let Some(config) = of_workload(deployed, "Deployment", "controller.toml") else { return found };
+    let Some(config) = deployed.configuration("Deployment", "controller.toml") else { return found };
     let title = format!("ConfigMap {CONTROLLER_NAMESPACE}/{}", config.map);
     let edit = format!("kubectl -n {CONTROLLER_NAMESPACE} edit configmap {}", config.map);
     match ControllerConfig::parse(config.text) {
@@ -57,22 +51,11 @@ pub(super) fn unused_resources(deployed: &DeployedObjects) -> Vec<&'static str> 
 }
 
 fn daemon(deployed: &DeployedObjects) -> Option<Table> {
-    of_workload(deployed, "DaemonSet", "hostler.toml")?.text.parse().ok()
-}
-
-/// Returns a file of the ConfigMap that the workload of a kind mounts.
-fn of_workload<'a>(deployed: &'a DeployedObjects, kind: &str, file: &str) -> Option<DeployedConfig<'a>> {
-    let name = if kind == "DaemonSet" { "hostler" } else { "hostler-controller" };
-    let workload = deployed.objects.iter().find(|it| it["kind"] == kind && name_of(it) == name)?;
-    let volumes = list(&workload["spec"]["template"]["spec"]["volumes"]);
-    let maps = volumes.filter_map(|volume| volume["configMap"]["name"].as_str());
-    let map = |name| deployed.named("ConfigMap", name).and_then(|map| Some((name, map["data"][file].as_str()?)));
-    let (map, text) = maps.filter_map(map).next()?;
-    Some(DeployedConfig { map, text })
+    deployed.configuration("DaemonSet", "hostler.toml")?.text.parse().ok()
 }
 
 fn run_folder(deployed: &DeployedObjects) -> Option<UpgradeFinding> {
-    let config = of_workload(deployed, "DaemonSet", "hostler.toml")?;
+    let config = deployed.configuration("DaemonSet", "hostler.toml")?;
     let run = daemon(deployed)?.get("paths")?.get("run")?.as_str()?.to_owned();
     let words = format!(
         "paths.run is {run:?}, which the daemon of this version refuses in a pod; write \"/run/hostler/daemon\""

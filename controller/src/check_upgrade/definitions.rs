@@ -4,11 +4,10 @@ use hostler_api::few;
 use serde_json::Value;
 
 use super::{
-    DeployedObjects, UpgradeFinding,
-    deployed::{list, name_of, texts},
-    expected::{DEFINITIONS, ExpectedManifest},
+    UpgradeFinding,
     schema::{SchemaDifference, difference},
 };
+use crate::deployed::{DEFINITIONS, DeployedObjects, ExpectedManifest, list, name_of, texts};
 
 const KIND: &str = "CustomResourceDefinition";
 

@@ -12,14 +12,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_path_to_error::deserialize;
 
-use super::{
-    DeployedObjects, FindingUrgency, UpgradeFinding,
-    definitions::schema_of,
-    deployed::{list, name_of},
-    expected::{DEFINITIONS, ExpectedManifest},
-    program_version::ProgramVersion,
-    schema::unknown_parts,
-};
+use super::{FindingUrgency, UpgradeFinding, definitions::schema_of, schema::unknown_parts};
+use crate::deployed::{DEFINITIONS, DeployedObjects, ExpectedManifest, ProgramVersion, list, name_of};
 
 /// The longest booking of a ProvisioningRequest by default.
 const LONGEST_BOOKING_SECONDS: u64 = 3600;
@@ -97,9 +91,8 @@ fn place(object: &Value) -> String {
 
 /// True if the controller that runs is older than a minor version.
 fn is_from_before(deployed: &DeployedObjects, major: u32, minor: u32) -> bool {
-    let controller =
-        deployed.objects.iter().find(|it| it["kind"] == "Deployment" && name_of(it) == "hostler-controller");
-    let containers = controller.into_iter().flat_map(|it| list(&it["spec"]["template"]["spec"]["containers"]));
+    let containers =
+        deployed.workload("Deployment").into_iter().flat_map(|it| list(&it["spec"]["template"]["spec"]["containers"]));
     let mut versions = containers.filter_map(|it| ProgramVersion::of_image(it["image"].as_str()?));
     versions.any(|version| version.is_before(major, minor))
 }

@@ -5,11 +5,8 @@ use std::collections::BTreeMap;
 use hostler_api::{few, hardware::NODE_HARDWARE_KIND};
 use serde_json::Value;
 
-use super::{
-    DeployedObjects, UpgradeFinding,
-    deployed::{CONTROLLER_NAMESPACE, DAEMON_NAMESPACE, list, name_of},
-    program_version::{ProgramVersion, VersionStep},
-};
+use super::UpgradeFinding;
+use crate::deployed::{DeployedObjects, ProgramVersion, VersionStep, WORKLOADS, list, name_of};
 
 /// The first release with Dynamic Resource Allocation.
 const OLDEST_KUBERNETES: u32 = 26;
@@ -28,8 +25,9 @@ pub(super) fn findings(deployed: &DeployedObjects) -> Vec<UpgradeFinding> {
     let mut found: Vec<UpgradeFinding> =
         deployed.minor.and_then(|minor| kubernetes(deployed, minor)).into_iter().collect();
     found.extend(kubelets(deployed));
-    found.extend(workload(deployed, "Deployment", "hostler-controller", CONTROLLER_NAMESPACE));
-    found.extend(workload(deployed, "DaemonSet", "hostler", DAEMON_NAMESPACE));
+    found.extend(
+        WORKLOADS.iter().rev().filter_map(|(kind, _, namespace, name)| workload(deployed, kind, name, namespace)),
+    );
     found.extend(reports(deployed));
     found
 }
@@ -76,7 +74,7 @@ fn kubelets(deployed: &DeployedObjects) -> Option<UpgradeFinding> {
 
 /// Compares the image of a workload with this version.
 fn workload(deployed: &DeployedObjects, kind: &str, name: &str, namespace: &str) -> Option<UpgradeFinding> {
-    let there = deployed.objects.iter().find(|it| it["kind"] == kind && name_of(it) == name)?;
+    let there = deployed.workload(kind)?;
     let containers = list(&there["spec"]["template"]["spec"]["containers"]);
     let image = containers.filter_map(|it| it["image"].as_str()).next()?;
     let title = format!("{kind} {namespace}/{name}");

@@ -1,29 +1,14 @@
 //! Roles of both programs: what the deployed ones allow against what this version needs. Roles that are not deployed are
 //! bundles that are not installed.
 
-use std::collections::BTreeSet;
-
 use hostler_api::few;
 use serde_json::Value;
 
-use super::{
-    DeployedObjects, UpgradeFinding, configuration,
-    deployed::{list, name_of, texts},
-    expected::{ExpectedManifest, ROLES},
-};
+use super::{UpgradeFinding, configuration};
+use crate::deployed::{DeployedObjects, ExpectedManifest, ROLES, RoleRight, name_of, rights};
 
 /// The role of the daemons, and their DaemonSet.
 const DAEMON: &str = "hostler";
-
-/// A verb on a resource: `list pods`, `get resourceslices.resource.k8s.io`.
-#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-struct RoleRight {
-    verb: String,
-    group: String,
-    resource: String,
-    /// True if the right is for objects of certain names.
-    is_named: bool,
-}
 
 /// Compares all roles.
 pub(super) fn findings(deployed: &DeployedObjects) -> Vec<UpgradeFinding> {
@@ -61,43 +46,6 @@ fn check(deployed: &DeployedObjects, manifest: &ExpectedManifest, expected: &Val
 fn is_needed(deployed: &DeployedObjects, role: &str) -> bool {
     let is_there = |kind| deployed.named(kind, role).is_some();
     ["DaemonSet", "Deployment"].into_iter().any(is_there) && deployed.lacks("ClusterRole", role)
-}
-
-/// Returns every right of a role.
-fn rights(role: &Value) -> BTreeSet<RoleRight> {
-    let mut all = BTreeSet::new();
-    for rule in list(&role["rules"]) {
-        let is_named = list(&rule["resourceNames"]).next().is_some();
-        for group in texts(&rule["apiGroups"]) {
-            for resource in texts(&rule["resources"]) {
-                let right = |verb: &str| RoleRight {
-                    verb: verb.to_owned(),
-                    group: group.to_owned(),
-                    resource: resource.to_owned(),
-                    is_named,
-                };
-                all.extend(texts(&rule["verbs"]).map(right));
-            }
-        }
-    }
-    all
-}
-
-impl RoleRight {
-    /// True if this right includes another one. Names are not compared: some contain the driver, which installations
-    /// may call otherwise.
-    fn covers(&self, other: &Self) -> bool {
-        let is_in = |own: &str, other: &str| own == "*" || own == other;
-        is_in(&self.verb, &other.verb)
-            && is_in(&self.group, &other.group)
-            && is_in(&self.resource, &other.resource)
-            && (!self.is_named || other.is_named)
-    }
-
-    fn words(&self) -> String {
-        let dot = if self.group.is_empty() { "" } else { "." };
-        format!("{} {}{dot}{}", self.verb, self.resource, self.group)
-    }
 }
 
 #[cfg(test)]

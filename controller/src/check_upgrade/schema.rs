@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::deployed::list;
+use crate::deployed::list;
 
 /// Keys of a schema that tell nothing about which objects it takes.
 const WORDS: [&str; 2] = ["description", "title"];

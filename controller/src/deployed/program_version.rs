@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A version of both programs: `0.2.0`. What stands behind the three numbers is not compared.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(super) struct ProgramVersion {
+pub(crate) struct ProgramVersion {
     major: u32,
     minor: u32,
     patch: u32,
@@ -12,7 +12,7 @@ pub(super) struct ProgramVersion {
 
 /// The way from one version to another.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum VersionStep {
+pub(crate) enum VersionStep {
     /// Both have the same formats and objects.
     Same,
     /// To the next minor version.
@@ -25,12 +25,12 @@ pub(super) enum VersionStep {
 
 impl ProgramVersion {
     /// The version of this program.
-    pub(super) fn own() -> Option<Self> {
+    pub(crate) fn own() -> Option<Self> {
         Self::parse(env!("CARGO_PKG_VERSION"))
     }
 
     /// Reads a version.
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let numbers = text.strip_prefix('v').unwrap_or(text);
         let end = numbers.find(|c: char| c != '.' && !c.is_ascii_digit()).unwrap_or(numbers.len());
         let mut numbers = numbers[..end].split('.').map(|number| number.parse().ok());
@@ -39,14 +39,14 @@ impl ProgramVersion {
     }
 
     /// Reads the tag of an image: `registry.example.org/hostler:0.2.0`.
-    pub(super) fn of_image(image: &str) -> Option<Self> {
+    pub(crate) fn of_image(image: &str) -> Option<Self> {
         let named = image.split_once('@').map_or(image, |(named, _)| named);
         let last = named.rsplit_once('/').map_or(named, |(_, last)| last);
         Self::parse(last.split_once(':')?.1)
     }
 
     /// Returns the way from this version to another one. Each minor version reads and writes what its neighbours do.
-    pub(super) fn step_to(self, other: Self) -> VersionStep {
+    pub(crate) fn step_to(self, other: Self) -> VersionStep {
         let further = |minor| VersionStep::TooFar(Self { minor, patch: 0, ..self });
         match (self.minor, other.minor) {
             _ if self.major != other.major => further(self.minor + 1),
@@ -59,7 +59,7 @@ impl ProgramVersion {
     }
 
     /// True if the version is older than a minor version.
-    pub(super) fn is_before(self, major: u32, minor: u32) -> bool {
+    pub(crate) fn is_before(self, major: u32, minor: u32) -> bool {
         (self.major, self.minor) < (major, minor)
     }
 }

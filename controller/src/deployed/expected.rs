@@ -4,11 +4,11 @@ use serde_json::Value;
 
 /// A manifest of `deploy/`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ExpectedManifest {
+pub(crate) struct ExpectedManifest {
     /// The folder that `kubectl apply -k` takes.
-    pub(super) folder: &'static str,
+    pub(crate) folder: &'static str,
     /// True if clusters may do without it: it is compared where it is deployed.
-    pub(super) is_optional: bool,
+    pub(crate) is_optional: bool,
     text: &'static str,
 }
 
@@ -23,7 +23,7 @@ macro_rules! manifest {
 }
 
 /// hostler's own kinds.
-pub(super) const DEFINITIONS: [ExpectedManifest; 5] = [
+pub(crate) const DEFINITIONS: [ExpectedManifest; 5] = [
     manifest!("deploy/crds", "crds/nodehardware.yaml", false),
     manifest!("deploy/crds", "crds/clusterhardware.yaml", false),
     manifest!("deploy/crds", "crds/reservations.yaml", false),
@@ -32,7 +32,7 @@ pub(super) const DEFINITIONS: [ExpectedManifest; 5] = [
 ];
 
 /// Roles of both programs.
-pub(super) const ROLES: [ExpectedManifest; 15] = [
+pub(crate) const ROLES: [ExpectedManifest; 15] = [
     manifest!("deploy/cluster", "cluster/rbac.yaml", true),
     manifest!("deploy/controller", "controller/base/rbac.yaml", true),
     manifest!("deploy/classic", "classic/rbac.yaml", true),
@@ -53,13 +53,13 @@ pub(super) const ROLES: [ExpectedManifest; 15] = [
 
 impl ExpectedManifest {
     /// Returns the objects of the manifest.
-    pub(super) fn objects(&self) -> Vec<Value> {
+    pub(crate) fn objects(&self) -> Vec<Value> {
         // A test reads all of them: a manifest of this program that is no YAML does not get this far.
         serde_saphyr::from_multiple(self.text).unwrap_or_default()
     }
 
     /// Returns the command that applies the manifest.
-    pub(super) fn command(&self) -> String {
+    pub(crate) fn command(&self) -> String {
         match self.folder.starts_with("deploy/components") {
             true => "kubectl apply -k OVERLAY".to_owned(),
             false => format!("kubectl apply -k {}", self.folder),
