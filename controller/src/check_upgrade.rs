@@ -21,7 +21,11 @@ mod table;
 use hostler_cli::output::API_VERSION;
 use serde::Serialize;
 
-pub(crate) use self::command::{CheckUpgradeArgs, run};
+pub(crate) use self::{
+    command::{CheckUpgradeArgs, run},
+    definitions::findings as definition_findings,
+    programs::kubernetes as kubernetes_finding,
+};
 
 use crate::deployed::DeployedObjects;
 
@@ -46,20 +50,20 @@ pub(crate) struct UpgradeAnswer {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct UpgradeFinding {
     /// The moment for it.
-    urgency: FindingUrgency,
+    pub(crate) urgency: FindingUrgency,
     /// The object: `CustomResourceDefinition reservations.hostler.dev`.
-    object: String,
+    pub(crate) object: String,
     /// The difference, in words.
-    message: String,
+    pub(crate) message: String,
     /// The command that mends it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    command: Option<String>,
+    pub(crate) command: Option<String>,
 }
 
 /// The moment at which a finding has to be mended.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum FindingUrgency {
+pub(crate) enum FindingUrgency {
     /// Before the programs are replaced.
     First,
     /// Any time, or by itself.

@@ -15,6 +15,7 @@ mod daemons;
 mod decision_queue;
 mod deployed;
 mod direct;
+mod doctor;
 mod explain;
 #[cfg(test)]
 mod faults;

@@ -48,8 +48,8 @@ use crate::{
     remote::{self, RemoteArgs},
 };
 
-/// The classes of hostler's deployment.
-const CLASSES: &str = include_str!("../../deploy/cluster/deviceclasses.yaml");
+/// The DeviceClasses of hostler's deployment.
+pub(crate) const HOSTLER_CLASSES: &str = include_str!("../../deploy/cluster/deviceclasses.yaml");
 
 const EXAMPLES: &str = "\
 Changes for --what-if, which are made in their order before anything is asked:
@@ -201,7 +201,7 @@ impl PlanArgs {
         let server = self.read_cluster(manifests, problems)?;
         if !self.node_capture.is_empty() && !self.reads_cluster() {
             // Devices of a captured node are selected by the classes of the cluster that it joins.
-            let classes = InputText { name: "classes of hostler".to_owned(), text: CLASSES.to_owned() };
+            let classes = InputText { name: "classes of hostler".to_owned(), text: HOSTLER_CLASSES.to_owned() };
             manifests.read(&classes, InputLayer::Base, problems);
         }
         for capture in &self.node_capture {

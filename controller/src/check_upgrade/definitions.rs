@@ -12,7 +12,7 @@ use crate::deployed::{DEFINITIONS, DeployedObjects, ExpectedManifest, list, name
 const KIND: &str = "CustomResourceDefinition";
 
 /// Compares all definitions.
-pub(super) fn findings(deployed: &DeployedObjects) -> Vec<UpgradeFinding> {
+pub(crate) fn findings(deployed: &DeployedObjects) -> Vec<UpgradeFinding> {
     let expected = DEFINITIONS.iter().flat_map(|manifest| manifest.objects().into_iter().map(move |it| (manifest, it)));
     expected.flat_map(|(manifest, definition)| check(deployed, manifest, &definition)).collect()
 }

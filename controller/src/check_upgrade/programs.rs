@@ -22,8 +22,11 @@ const PAGE: &str = "docs/upgrading.md";
 
 /// Checks releases and versions.
 pub(super) fn findings(deployed: &DeployedObjects) -> Vec<UpgradeFinding> {
-    let mut found: Vec<UpgradeFinding> =
-        deployed.minor.and_then(|minor| kubernetes(deployed, minor)).into_iter().collect();
+    let mut found: Vec<UpgradeFinding> = deployed
+        .minor
+        .and_then(|minor| kubernetes(deployed, minor).or_else(|| classic_role(deployed, minor)))
+        .into_iter()
+        .collect();
     found.extend(kubelets(deployed));
     found.extend(
         WORKLOADS.iter().rev().filter_map(|(kind, _, namespace, name)| workload(deployed, kind, name, namespace)),
@@ -32,7 +35,8 @@ pub(super) fn findings(deployed: &DeployedObjects) -> Vec<UpgradeFinding> {
     found
 }
 
-fn kubernetes(deployed: &DeployedObjects, minor: u32) -> Option<UpgradeFinding> {
+/// Compares the release of the API server with those that this version works with.
+pub(crate) fn kubernetes(deployed: &DeployedObjects, minor: u32) -> Option<UpgradeFinding> {
     let title = format!("Kubernetes 1.{minor}");
     if minor < OLDEST_KUBERNETES {
         let words = "it has no Dynamic Resource Allocation; 1.26 is the first release that has";
@@ -52,13 +56,17 @@ fn kubernetes(deployed: &DeployedObjects, minor: u32) -> Option<UpgradeFinding> 
                 .mended_by(format!("kube-apiserver {gate}--runtime-config=resource.k8s.io/{version}=true")),
         );
     }
-    if minor <= LAST_CLASSIC && deployed.named("ClusterRole", "hostler-controller-classic").is_none() {
-        let folder = if minor < 30 { "deploy/classic-1.26" } else { "deploy/classic" };
-        let words = "claims are allocated by hostler's controller there, and its role for that is missing";
-        return Some(UpgradeFinding::first(title, words).mended_by(format!("kubectl apply -k {folder}")));
-    }
     let words = format!("it is newer than 1.{NEWEST_KUBERNETES}, the last release that this version was tried with");
     (minor > NEWEST_KUBERNETES).then(|| UpgradeFinding::note(title, words))
+}
+
+/// Looks for the role of a controller that allocates.
+fn classic_role(deployed: &DeployedObjects, minor: u32) -> Option<UpgradeFinding> {
+    let is_lacking = minor <= LAST_CLASSIC && deployed.named("ClusterRole", "hostler-controller-classic").is_none();
+    let folder = if minor < 30 { "deploy/classic-1.26" } else { "deploy/classic" };
+    let words = "claims are allocated by hostler's controller there, and its role for that is missing";
+    let finding = || UpgradeFinding::first(format!("Kubernetes 1.{minor}"), words);
+    is_lacking.then(|| finding().mended_by(format!("kubectl apply -k {folder}")))
 }
 
 /// Kubelets that know no claims.

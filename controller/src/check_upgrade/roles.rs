@@ -30,7 +30,11 @@ fn check(deployed: &DeployedObjects, manifest: &ExpectedManifest, expected: &Val
         return is_needed(deployed, name).then(finding).into_iter().collect();
     };
     let (has, needs) = (rights(there), rights(expected));
-    let names = |rights: &[&RoleRight]| few(&rights.iter().map(|right| right.words()).collect::<Vec<_>>());
+    let names = |rights: &[&RoleRight]| {
+        let mut words: Vec<String> = rights.iter().map(|right| right.words()).collect();
+        words.dedup();
+        few(words)
+    };
     let off = if name == DAEMON { configuration::unused_resources(deployed) } else { Vec::new() };
     let is_used = |right: &RoleRight| !off.contains(&&*right.resource);
     let lacks = |right: &&RoleRight| is_used(right) && !has.iter().any(|it| it.covers(right));

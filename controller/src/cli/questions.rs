@@ -7,6 +7,7 @@ use hostler_cli::exit::CliOutcome;
 use super::error::CommandError;
 use crate::{
     availability::{self, AvailabilityArgs},
+    doctor::{self, DoctorArgs},
     explain::{self, ExplainArgs},
     held::{self, HoldsArgs},
     node::{self, NodeArgs, TopArgs},
@@ -24,6 +25,7 @@ pub(super) enum QuestionCommand {
     Why(WhyArgs),
     Node(NodeArgs),
     Top(TopArgs),
+    Doctor(DoctorArgs),
 }
 
 impl QuestionCommand {
@@ -31,6 +33,7 @@ impl QuestionCommand {
     pub(super) fn answer(self, out: &mut dyn Write) -> Result<CliOutcome, CommandError> {
         match self {
             Self::Plan(args) => return Ok(plan::run(&args, out)?),
+            Self::Doctor(args) => return Ok(doctor::run(&args, out)?),
             Self::Availability(args) => availability::run(&args, out)?,
             Self::Explain(args) => explain::run(&args, out)?,
             Self::Holds(args) => held::run(&args, out)?,

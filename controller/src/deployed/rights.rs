@@ -9,27 +9,34 @@ use super::{list, texts};
 /// A verb on a resource: `list pods`, `get resourceslices.resource.k8s.io`.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct RoleRight {
-    verb: String,
-    group: String,
-    resource: String,
-    /// True if the right is for objects of certain names.
-    is_named: bool,
+    /// The verb.
+    pub(crate) verb: String,
+    /// The group; empty for the core one.
+    pub(crate) group: String,
+    /// The plural, or `plural/subresource`.
+    pub(crate) resource: String,
+    /// The name of the one object that the right is for; `None`: all objects.
+    pub(crate) name: Option<String>,
 }
 
 /// Returns every right of a role.
 pub(crate) fn rights(role: &Value) -> BTreeSet<RoleRight> {
     let mut all = BTreeSet::new();
     for rule in list(&role["rules"]) {
-        let is_named = list(&rule["resourceNames"]).next().is_some();
+        let named: Vec<Option<String>> = texts(&rule["resourceNames"]).map(|name| Some(name.to_owned())).collect();
+        let names = if named.is_empty() { vec![None] } else { named };
         for group in texts(&rule["apiGroups"]) {
             for resource in texts(&rule["resources"]) {
-                let right = |verb: &str| RoleRight {
-                    verb: verb.to_owned(),
-                    group: group.to_owned(),
-                    resource: resource.to_owned(),
-                    is_named,
-                };
-                all.extend(texts(&rule["verbs"]).map(right));
+                for verb in texts(&rule["verbs"]) {
+                    let [verb, group, resource] = [verb, group, resource].map(str::to_owned);
+                    let right = |name: &Option<String>| RoleRight {
+                        verb: verb.clone(),
+                        group: group.clone(),
+                        resource: resource.clone(),
+                        name: name.clone(),
+                    };
+                    all.extend(names.iter().map(right));
+                }
             }
         }
     }
@@ -44,7 +51,7 @@ impl RoleRight {
         is_in(&self.verb, &other.verb)
             && is_in(&self.group, &other.group)
             && is_in(&self.resource, &other.resource)
-            && (!self.is_named || other.is_named)
+            && (self.name.is_none() || other.name.is_some())
     }
 
     /// Returns the right as people name it.

@@ -26,7 +26,7 @@ fn deployed(file: &str) -> Vec<Value> {
 }
 
 /// The objects that `check-upgrade` looks at, as this version deploys them.
-fn of_this_version() -> Vec<Value> {
+pub(crate) fn of_this_version() -> Vec<Value> {
     let files = [
         "crds/nodehardware.yaml",
         "crds/clusterhardware.yaml",
@@ -47,7 +47,7 @@ fn workload(kind: &str, namespace: &str, name: &str, version: &str) -> Value {
 }
 
 /// A cluster with these objects, and both programs in this version.
-async fn cluster(objects: &[Value]) -> ApiServer {
+pub(crate) async fn cluster(objects: &[Value]) -> ApiServer {
     let server = ApiServer::of(ApiServerRelease::default()).await;
     for (group, kind, plural, scope) in KINDS {
         let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });

@@ -6,7 +6,7 @@ mod verdicts;
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{ApiClient, ApiFailure, Collection};
 
@@ -26,6 +26,18 @@ pub struct ApiIdentity {
 
 /// Tokens have about a kilobyte.
 const LONGEST_TOKEN_BYTES: usize = 16 << 10;
+
+impl ApiIdentity {
+    /// Makes the identity of a service account, with the groups that the API server gives it.
+    pub fn service_account(namespace: &str, name: &str) -> Self {
+        let groups = ["system:serviceaccounts", "system:authenticated"].map(str::to_owned);
+        Self {
+            username: format!("system:serviceaccount:{namespace}:{name}"),
+            groups: groups.into_iter().chain([format!("system:serviceaccounts:{namespace}")]).collect(),
+            ..Self::default()
+        }
+    }
+}
 
 /// The token in the value of an `Authorization` header, if there is one that could be one.
 pub fn bearer_token(authorization: &str) -> Option<&str> {
@@ -54,6 +66,38 @@ pub enum AskedDeed<'a> {
         /// The plural.
         resource: &'a str,
     },
+    /// With objects of a kind, as a role can limit it.
+    Object {
+        /// `list`.
+        verb: &'a str,
+        /// The group; empty for the core one.
+        group: &'a str,
+        /// The plural, or `plural/subresource`.
+        resource: &'a str,
+        /// The namespace; `None`: all of them.
+        namespace: Option<&'a str>,
+        /// The name; `None`: all of them.
+        name: Option<&'a str>,
+    },
+}
+
+impl AskedDeed<'_> {
+    /// Writes the question into the `spec` of a review.
+    fn ask(self, spec: &mut Value) {
+        match self {
+            Self::Path { verb, path } => spec["nonResourceAttributes"] = json!({ "path": path, "verb": verb }),
+            Self::Everywhere { verb, group, resource } => {
+                spec["resourceAttributes"] = json!({ "group": group, "resource": resource, "verb": verb });
+            }
+            Self::Object { verb, group, resource, namespace, name } => {
+                let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+                spec["resourceAttributes"] = json!({
+                    "verb": verb, "group": group, "resource": resource, "subresource": subresource,
+                    "namespace": namespace.unwrap_or_default(), "name": name.unwrap_or_default(),
+                });
+            }
+        }
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -97,12 +141,18 @@ impl ApiClient {
     /// # Errors
     /// As [`get`](Self::get): a no is no error.
     pub async fn is_allowed(&self, verb: &str, group: &str, resource: &str) -> Result<bool, ApiFailure> {
-        let (plural, group_of_reviews) = ("selfsubjectaccessreviews", "authorization.k8s.io");
-        let reviews = Collection::new(group_of_reviews, "v1", "SelfSubjectAccessReview", plural);
-        let asked = json!({
-            "apiVersion": reviews.api_version(), "kind": reviews.kind(),
-            "spec": { "resourceAttributes": { "group": group, "resource": resource, "verb": verb } },
-        });
+        self.may(AskedDeed::Everywhere { verb, group, resource }).await
+    }
+
+    /// True if this client may do this.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get): a no is no error.
+    pub async fn may(&self, deed: AskedDeed<'_>) -> Result<bool, ApiFailure> {
+        let (plural, group) = ("selfsubjectaccessreviews", "authorization.k8s.io");
+        let reviews = Collection::new(group, "v1", "SelfSubjectAccessReview", plural);
+        let mut asked = json!({ "apiVersion": reviews.api_version(), "kind": reviews.kind(), "spec": {} });
+        deed.ask(&mut asked["spec"]);
         let answer: AccessReview = self.ask("ask for its own rights", &reviews, &asked).await?;
         Ok(answer.status.allowed)
     }
@@ -117,14 +167,7 @@ impl ApiClient {
             "apiVersion": reviews.api_version(), "kind": reviews.kind(),
             "spec": { "user": who.username, "uid": who.uid, "groups": who.groups, "extra": who.extra },
         });
-        match deed {
-            AskedDeed::Path { verb, path } => {
-                asked["spec"]["nonResourceAttributes"] = json!({ "path": path, "verb": verb });
-            }
-            AskedDeed::Everywhere { verb, group, resource } => {
-                asked["spec"]["resourceAttributes"] = json!({ "group": group, "resource": resource, "verb": verb });
-            }
-        }
+        deed.ask(&mut asked["spec"]);
         let answer: AccessReview = self.ask("have access reviewed", &reviews, &asked).await?;
         Ok(answer.status.allowed)
     }

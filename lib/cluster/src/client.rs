@@ -112,7 +112,11 @@ impl ApiClient {
         }
     }
 
-    async fn offered_versions(&self) -> Result<Vec<String>, ApiFailure> {
+    /// The versions of `resource.k8s.io` that the server serves, its favourite first.
+    ///
+    /// # Errors
+    /// When the server does not answer, or has none.
+    pub async fn offered_versions(&self) -> Result<Vec<String>, ApiFailure> {
         let step = || "list the API groups".to_owned();
         let groups = self.call::<ServedGroups>(step, request::get("/apis")).await?.groups;
         let group = groups.into_iter().find(|group| group.name == GROUP).ok_or(ApiFailure::NoResourceApi)?;

@@ -1,5 +1,7 @@
 //! Each check, on made-up hosts.
 
+use hostler_cli::doctor::FindingLevel;
+
 use super::*;
 use crate::cli::host_facts::{PathFacts, SocketFacts};
 
@@ -145,13 +147,4 @@ fn a_wrong_configuration_is_a_finding_per_mistake() {
     let shown: Vec<&str> = found.iter().map(|finding| &*finding.fix).collect();
     assert_eq!(shown, ["did you mean \"driver\"?", "write one of off, error, warn, info, debug, trace"]);
     assert!(found[0].found.contains("h.toml:1: drivr: "), "{}", found[0].found);
-}
-
-#[test]
-fn people_read_marks_fixes_and_a_sum() {
-    let text = in_words(&[DoctorFinding::ok("sysfs", "fine"), DoctorFinding::fail("boot id", "gone", "mount /proc")]);
-    assert_eq!(
-        text,
-        "ok    sysfs    fine\nFAIL  boot id  gone\n               → mount /proc\n\n1 ok, 0 to look at, 1 failed\n"
-    );
 }

@@ -23,7 +23,7 @@ fn the_plugin_has_its_own_name_and_the_commands_of_users_alone() {
     let (code, help) = said(&["--help"]);
     assert_eq!(code, Some(0));
     assert!(help.contains("Usage: kubectl hostler <COMMAND>"), "{help}");
-    for command in ["plan", "availability", "explain", "holds", "why", "node", "top"] {
+    for command in ["plan", "availability", "explain", "holds", "why", "node", "top", "doctor"] {
         assert!(help.contains(&format!("\n  {command} ")), "{command}: {help}");
     }
     for (args, expected) in [

@@ -79,7 +79,8 @@ impl ApiUser {
         self.may_in(None, verb, group, resource, name)
     }
 
-    fn may_in(&self, namespace: Option<&str>, verb: &str, group: &str, resource: &str, name: &str) -> bool {
+    /// Returns true if the user may do this in a namespace, or in all.
+    pub(crate) fn may_in(&self, namespace: Option<&str>, verb: &str, group: &str, resource: &str, name: &str) -> bool {
         let is_here = |rule: &&PolicyRule| rule.namespace.is_none() || rule.namespace.as_deref() == namespace;
         let allows = |rule: &PolicyRule| rule.allows(verb, group, resource, name);
         self.rules.as_ref().is_none_or(|rules| rules.iter().filter(is_here).any(allows))

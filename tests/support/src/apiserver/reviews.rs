@@ -73,7 +73,8 @@ fn may_object(user: &ApiUser, asked: &Value) -> bool {
         (resource, "") => resource.to_owned(),
         (resource, sub) => format!("{resource}/{sub}"),
     };
-    user.may(text(asked, "verb"), text(asked, "group"), &resource, text(asked, "name"))
+    let namespace = asked["namespace"].as_str().filter(|name| !name.is_empty());
+    user.may_in(namespace, text(asked, "verb"), text(asked, "group"), &resource, text(asked, "name"))
 }
 
 fn text<'a>(asked: &'a Value, field: &str) -> &'a str {
