@@ -3,18 +3,24 @@
 
 mod detail;
 mod detail_table;
+mod keys;
 mod rows;
 mod rows_table;
 
-use std::{io::Write, sync::Arc, time::SystemTime};
+use std::{future, io::Write, sync::Arc, time::SystemTime};
 
 use hostler_api::{did_you_mean, hardware::NodeHardware};
 use hostler_cli::{
-    output::{DocumentFormat, write_document},
+    output::{DocumentFormat, TableWidth, write_document},
+    screen,
     watch::{ShownDocument, WatchArgs},
 };
 
-use self::{detail::NodeDetail, rows::NodeRows};
+use self::{
+    detail::NodeDetail,
+    keys::{KEYS, WatchKey, WatchKeyboard},
+    rows::NodeRows,
+};
 use crate::{
     cluster_args::ClusterArgs,
     held::while_read,
@@ -48,7 +54,7 @@ pub(crate) struct NodeArgs {
     output: DocumentFormat,
 }
 
-/// Show all nodes and their holders, and again whenever anything changes, until interrupted
+/// Show all nodes and their holders, and again whenever anything changes, until q or an interruption
 #[derive(clap::Args, Debug)]
 pub(crate) struct TopArgs {
     #[command(flatten)]
@@ -93,20 +99,66 @@ impl TopArgs {
             let hint = did_you_mean(class, view.facts.class_names().map(str::to_owned));
             return Err(QuestionError::no_object("DeviceClass", class, hint));
         }
-        let mut shown = ShownDocument::new(self.output, WatchArgs { watch: !self.once });
-        shown.show(NodeRows::of(&view, self.class.as_deref()), out, rows_table::text)?;
         if self.once {
-            return Ok(());
+            return Ok(self.shown().show(self.rows(&view), out, rows_table::text)?);
         }
+        // Before anything is shown: a user answers what is seen.
+        let mut keyboard = if screen::is_terminal() { WatchKeyboard::open()? } else { None };
+        let (mut shown, mut has_help) = (self.shown(), false);
+        shown.show(self.rows(&view), out, |rows, width| Self::text(rows, width, keyboard.is_some(), has_help))?;
         let client = self.access.client().map_err(ClusterReadError::Connect)?;
         let (_tasks, mut view_rx) = follow(client).await.map_err(ClusterReadError::call)?;
-        while view_rx.changed().await.is_ok() {
-            let view = view_rx.borrow_and_update().clone();
-            if view.missing().iter().all(|kind| !KINDS.contains(kind)) {
-                shown.show(NodeRows::of(&view, self.class.as_deref()), out, rows_table::text)?;
+        let mut view = Arc::new(view);
+        loop {
+            tokio::select! {
+                // Cancel safe: a change that was not taken is seen by the next call.
+                changed = view_rx.changed() => {
+                    if changed.is_err() {
+                        return Ok(());
+                    }
+                    let newest = view_rx.borrow_and_update().clone();
+                    if newest.missing().iter().any(|kind| KINDS.contains(kind)) {
+                        continue;
+                    }
+                    view = newest;
+                }
+                // Cancel safe: a key that was not read stays in the terminal.
+                key = next_key(&mut keyboard) => match key {
+                    WatchKey::End => return Ok(()),
+                    WatchKey::Help => {
+                        has_help = !has_help;
+                        // The document is the same, and is shown again.
+                        shown = self.shown();
+                    }
+                },
             }
+            shown.show(self.rows(&view), out, |rows, width| Self::text(rows, width, keyboard.is_some(), has_help))?;
         }
-        Ok(())
+    }
+
+    fn shown(&self) -> ShownDocument<NodeRows> {
+        ShownDocument::new(self.output, WatchArgs { watch: !self.once })
+    }
+
+    fn rows(&self, view: &ClusterView) -> NodeRows {
+        NodeRows::of(view, self.class.as_deref())
+    }
+
+    fn text(rows: &NodeRows, width: TableWidth, has_keys: bool, has_help: bool) -> String {
+        let keys = match (has_keys, has_help) {
+            (false, _) => "",
+            (true, false) => "q ends it, ? shows the keys\n",
+            (true, true) => KEYS,
+        };
+        rows_table::text(rows, width) + keys
+    }
+}
+
+/// Waits for a key; without a keyboard for ever.
+async fn next_key(keyboard: &mut Option<WatchKeyboard>) -> WatchKey {
+    match keyboard {
+        Some(keyboard) => keyboard.next().await,
+        None => future::pending().await,
     }
 }
 

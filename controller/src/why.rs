@@ -159,7 +159,7 @@ impl<'w> WhyView<'w> {
             .or_else(|| placement::of_nodes(seen, &claims, fit.as_ref()?))
             .unwrap_or_else(|| self.in_words_of_the_scheduler(seen));
         let mut answer = WhyAnswer::new(key, cause);
-        answer.claims = claim_rows(&claims);
+        answer.claims = claim_rows(world, seen, &claims);
         if !is_placed {
             answer.holders = waited_holders(&claims);
         }

@@ -10,6 +10,8 @@ use serde::Serialize;
 use super::{
     cause::{CauseKind, PodCause},
     claims::{ClaimRequest, ExplainedClaim, FoundClaim},
+    pod::ExplainedPod,
+    world::WhyWorld,
 };
 use crate::plan::ReasonAnswer;
 
@@ -135,10 +137,10 @@ fn state(cause: CauseKind) -> &'static str {
     }
 }
 
-/// Returns the claims, a row for each request.
-pub(super) fn claim_rows(claims: &[ExplainedClaim<'_>]) -> Vec<ClaimAnswer> {
+/// Returns the claims of a pod, a row for each request.
+pub(super) fn claim_rows(world: &WhyWorld, pod: &ExplainedPod, claims: &[ExplainedClaim<'_>]) -> Vec<ClaimAnswer> {
     let rows = claims.iter().flat_map(|claim| {
-        let (object, state) = found(&claim.found);
+        let (object, state) = found(world, pod, &claim.found);
         let row = ClaimAnswer { claim: claim.name.to_owned(), object, state, ..ClaimAnswer::default() };
         let of_request = |request: &ClaimRequest| ClaimAnswer { ..row_of(request, &row) };
         match &claim.requests[..] {
@@ -149,11 +151,18 @@ pub(super) fn claim_rows(claims: &[ExplainedClaim<'_>]) -> Vec<ClaimAnswer> {
     rows.collect()
 }
 
-fn found(claim: &FoundClaim<'_>) -> (String, String) {
+fn found(world: &WhyWorld, pod: &ExplainedPod, claim: &FoundClaim<'_>) -> (String, String) {
+    let absent = |plural: &str| {
+        if world.may_read(plural) { "does not exist" } else { "not found, or may not be read" }.to_owned()
+    };
     let of = |kind: &str, key: &hostler_api::ObjectKey| format!("{kind} {}", key.name);
     match claim {
-        FoundClaim::Absent(key) => (of("ResourceClaim", key), "absent".to_owned()),
-        FoundClaim::NoTemplate(key) => (of("ResourceClaimTemplate", key), "absent".to_owned()),
+        // Kubernetes deletes claims that it made for a pod when the pod has ended.
+        FoundClaim::Absent(key) if pod.has_ended() && world.may_read("resourceclaims") => {
+            (of("ResourceClaim", key), "deleted: the pod has ended".to_owned())
+        }
+        FoundClaim::Absent(key) => (of("ResourceClaim", key), absent("resourceclaims")),
+        FoundClaim::NoTemplate(key) => (of("ResourceClaimTemplate", key), absent("resourceclaimtemplates")),
         FoundClaim::NotMade(key) => (of("ResourceClaimTemplate", key), "no claim made yet".to_owned()),
         FoundClaim::There(key, claim) => {
             let results = claim.status.allocation.as_ref().map(|it| &it.devices.results);

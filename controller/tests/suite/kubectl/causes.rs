@@ -1,9 +1,11 @@
 //! `kubectl hostler why`: each cause for which a pod waits is told in a sentence, with what helps.
 
-use hostler_testing::apiserver::ApiServerRelease;
+use hostler_testing::apiserver::{ApiServerRelease, PolicyRule};
 use serde_json::{Value, json};
 
-use super::scene::{PluginScene, claim, class, event, given, kept, node, out_of_service, pod, reserve, slice};
+use super::scene::{
+    OPERATOR, PluginScene, claim, class, event, given, kept, node, out_of_service, pod, reserve, slice,
+};
 
 /// A cause: objects beside node n1, class gpu and the devices a and b; the sentence; and a word of the fix.
 struct CauseCase {
@@ -407,4 +409,29 @@ async fn the_table_shows_requests_holders_and_nodes_and_programs_get_all_of_it()
         said.out,
         "ResourceClaim ml/x: it has 1 device\n  request one: device gpu.example/n1/a\n  used by other-0\n"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_is_not_there_is_told_in_words_of_its_reason() {
+    let state = async |scene: &PluginScene, user: &str| {
+        let said = scene.ask_as(user, &["why", "train", "-o", "json"]).await;
+        let answer: Value = serde_json::from_str(&said.out).unwrap_or_else(|_| panic!("{}", said.err));
+        answer["claims"][0]["state"].as_str().unwrap().to_owned()
+    };
+    let ended = PluginScene::new().await;
+    ended.put(pod(json!({}), json!({"phase": "Succeeded"})));
+    assert_eq!(state(&ended, OPERATOR).await, "deleted: the pod has ended");
+    let waiting = PluginScene::new().await;
+    waiting.put(pod(json!({}), json!({})));
+    assert_eq!(state(&waiting, OPERATOR).await, "does not exist");
+    let list = |group: &str, resource: &str, namespace: Option<&str>| PolicyRule {
+        api_groups: vec![group.to_owned()],
+        resources: vec![resource.to_owned()],
+        verbs: vec!["list".to_owned()],
+        namespace: namespace.map(str::to_owned),
+        ..PolicyRule::default()
+    };
+    let rules = vec![list("", "pods", None), list("resource.k8s.io", "resourceclaims", Some("ml"))];
+    waiting.server.allow("tenant", rules);
+    assert_eq!(state(&waiting, "tenant").await, "not found, or may not be read");
 }

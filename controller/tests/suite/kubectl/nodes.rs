@@ -1,10 +1,22 @@
 //! `kubectl hostler node` and `top`.
 
 use std::{
-    io::{BufRead, BufReader},
-    process::Stdio,
+    fs::OpenOptions,
+    io::{BufRead, BufReader, Read, Write},
+    os::{fd::AsFd, unix::fs::OpenOptionsExt},
+    process::{Child, Command, Stdio},
 };
 
+use nix::{
+    fcntl::OFlag,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    pty::{PtyMaster, grantpt, posix_openpt, ptsname_r, unlockpt},
+    sys::{
+        signal::{Signal, kill},
+        termios::{LocalFlags, tcgetattr},
+    },
+    unistd::Pid,
+};
 use serde_json::{Value, json};
 
 use super::{
@@ -100,4 +112,75 @@ async fn top_shows_the_nodes_again_whenever_anything_changes() {
     let said = scene.ask(&["top", "--once", "--class", "gp"]).await;
     assert_eq!(said.code, Some(2));
     assert!(said.err.contains("there is no DeviceClass gp; did you mean gpu?"), "{}", said.err);
+}
+
+/// A terminal without a session of its own.
+struct Terminal {
+    master: PtyMaster,
+    path: String,
+    shown: String,
+}
+
+impl Terminal {
+    fn new() -> Self {
+        let master = posix_openpt(OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let path = ptsname_r(&master).unwrap();
+        Self { master, path, shown: String::new() }
+    }
+
+    fn start(&self, mut command: Command) -> Child {
+        let end = || -> Stdio {
+            let no_control = OFlag::O_NOCTTY.bits();
+            OpenOptions::new().read(true).write(true).custom_flags(no_control).open(&self.path).unwrap().into()
+        };
+        command.env("TERM", "xterm").stdin(end()).stdout(end()).stderr(end()).spawn().unwrap()
+    }
+
+    /// Reads until a text was shown.
+    fn until(&mut self, text: &str) {
+        let mut bytes = [0; 4096];
+        while !self.shown.contains(text) {
+            let ready = poll(&mut [PollFd::new(self.master.as_fd(), PollFlags::POLLIN)], PollTimeout::from(60_000_u16));
+            assert!(ready.unwrap() > 0, "waited in vain for {text:?} behind {:?}", self.shown);
+            let length = self.master.read(&mut bytes).unwrap();
+            self.shown.push_str(&String::from_utf8_lossy(&bytes[..length]));
+        }
+    }
+
+    fn press(&mut self, keys: &[u8]) {
+        self.master.write_all(keys).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_a_terminal_top_shows_its_keys_and_ends_with_q() {
+    let scene = scene().await;
+    let command = |args: &[&str]| {
+        let mut command = plugin(scene.folder.path(), args);
+        command.env("KUBECONFIG", with_namespace(&scene.kubeconfig(OPERATOR), "ml"));
+        command
+    };
+    let (first, second) = (command(&["top"]), command(&["top"]));
+    let watched = tokio::task::spawn_blocking(move || {
+        let mut terminal = Terminal::new();
+        let mut child = terminal.start(first);
+        terminal.until("q ends it, ? shows the keys");
+        assert!(!terminal.shown.contains("Ctrl-C"), "{}", terminal.shown);
+        terminal.press(b"x?");
+        terminal.until("Keys: q, Escape or Ctrl-C end it");
+        terminal.press(b"q");
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+        let flags = tcgetattr(&terminal.master).unwrap().local_flags;
+        assert!(flags.contains(LocalFlags::ICANON | LocalFlags::ECHO), "the terminal is as before");
+        let mut child = terminal.start(second);
+        terminal.shown.clear();
+        terminal.until("q ends it");
+        kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGTERM).unwrap();
+        child.wait().unwrap();
+        let flags = tcgetattr(&terminal.master).unwrap().local_flags;
+        assert!(flags.contains(LocalFlags::ICANON | LocalFlags::ECHO), "also after a signal");
+    });
+    watched.await.unwrap();
 }
