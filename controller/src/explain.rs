@@ -100,7 +100,7 @@ impl RequestArgs {
             Some(path) => ControllerConfig::read(path)?,
             None => ControllerConfig::default(),
         };
-        let key = self.place.key(&self.name).map_err(ClusterReadError::Connect)?;
+        let key = self.place.key(&self.name).map_err(ClusterReadError::connect)?;
         let world = self.read(&key.namespace).await?;
         let words = provreq::explained(&key, &world, &config.provisioning.classes(), SystemTime::now());
         words.ok_or_else(|| {

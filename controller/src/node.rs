@@ -106,7 +106,7 @@ impl TopArgs {
         let mut keyboard = if screen::is_terminal() { WatchKeyboard::open()? } else { None };
         let (mut shown, mut has_help) = (self.shown(), false);
         shown.show(self.rows(&view), out, |rows, width| Self::text(rows, width, keyboard.is_some(), has_help))?;
-        let client = self.access.client().map_err(ClusterReadError::Connect)?;
+        let client = self.access.client().map_err(ClusterReadError::connect)?;
         let (_tasks, mut view_rx) = follow(client).await.map_err(ClusterReadError::call)?;
         let mut view = Arc::new(view);
         loop {

@@ -219,7 +219,7 @@ impl PlanArgs {
     /// Returns the namespace of objects that name none. Without a cluster no kubeconfig is read.
     fn namespace(&self) -> Result<String, QuestionError> {
         match self.reads_cluster() {
-            true => Ok(self.place.namespace().map_err(ClusterReadError::Connect)?),
+            true => Ok(self.place.namespace().map_err(ClusterReadError::connect)?),
             false => Ok(self.place.named().unwrap_or_default().to_owned()),
         }
     }

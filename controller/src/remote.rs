@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use hostler_cluster::{ApiFailure, BearerToken, ConnectError, HttpService};
+use hostler_cluster::{ApiFailure, BearerToken, ConnectError, CredentialsError, HttpService};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::cluster_args::ClusterArgs;
@@ -23,7 +23,15 @@ pub(crate) struct RemoteArgs {
 pub(crate) enum RemoteError {
     /// The address or a file cannot be used.
     #[error("failed to prepare for asking the controller")]
+    Credentials(#[source] CredentialsError),
+    /// There is no connection to make.
+    #[error("failed to prepare for asking the controller")]
     Connect(#[source] ConnectError),
+    /// The controller does not know who asks.
+    #[error(
+        "the controller does not know who asks; name a token that the API server knows: --token-file FILE or --token TOKEN"
+    )]
+    NoToken(#[source] ApiFailure),
     /// No certificate authority vouches for the controller.
     #[error("nothing vouches for {0}; name the file with its certificate: --certificate-authority FILE")]
     NoAuthority(String),
@@ -36,6 +44,12 @@ pub(crate) enum RemoteError {
     /// The controller is of another version.
     #[error("the controller's answer cannot be read; it may be of another version")]
     Answer(#[source] serde_json::Error),
+}
+
+impl RemoteError {
+    fn call(failure: ApiFailure) -> Self {
+        if failure.code() == Some(401) { Self::NoToken(failure) } else { Self::Call(failure) }
+    }
 }
 
 impl RemoteArgs {
@@ -52,7 +66,10 @@ impl RemoteArgs {
         if address.starts_with("https:") && authority.is_none() {
             return Err(RemoteError::NoAuthority(address.to_owned()));
         }
-        HttpService::new(address, token, authority).map_err(RemoteError::Connect)
+        HttpService::new(address, token, authority).map_err(|error| match error {
+            ConnectError::Credentials(error) => RemoteError::Credentials(error),
+            other => RemoteError::Connect(other),
+        })
     }
 }
 
@@ -63,12 +80,12 @@ pub(crate) async fn ask<T: DeserializeOwned>(
     question: &impl Serialize,
 ) -> Result<T, RemoteError> {
     let question = serde_json::to_vec(question).map_err(RemoteError::Question)?;
-    let answer = service.ask(path, question).await.map_err(RemoteError::Call)?;
+    let answer = service.ask(path, question).await.map_err(RemoteError::call)?;
     serde_json::from_slice(&answer).map_err(RemoteError::Answer)
 }
 
 /// Asks for the document at a path.
 pub(crate) async fn get<T: DeserializeOwned>(service: &HttpService, path: &str) -> Result<T, RemoteError> {
-    let answer = service.get(path).await.map_err(RemoteError::Call)?;
+    let answer = service.get(path).await.map_err(RemoteError::call)?;
     serde_json::from_slice(&answer).map_err(RemoteError::Answer)
 }

@@ -78,7 +78,7 @@ pub(crate) fn run(args: &WhyArgs, out: &mut dyn Write) -> Result<(), QuestionErr
         return explain(pod, &args.place, args.output, out);
     }
     let namespace =
-        if args.all_namespaces { None } else { Some(args.place.namespace().map_err(ClusterReadError::Connect)?) };
+        if args.all_namespaces { None } else { Some(args.place.namespace().map_err(ClusterReadError::connect)?) };
     let world = read(&args.place, namespace.as_deref())?;
     let view = WhyView::new(&world, SystemTime::now());
     let waiting = world.pods.iter().filter(|(key, pod)| pod.is_pending() && is_meant(key, namespace.as_deref()));
@@ -99,7 +99,7 @@ pub(crate) fn explain(
     out: &mut dyn Write,
 ) -> Result<(), QuestionError> {
     let name = ["pod/", "pods/", "po/"].iter().find_map(|kind| pod.strip_prefix(kind)).unwrap_or(pod);
-    let key = place.key(name).map_err(ClusterReadError::Connect)?;
+    let key = place.key(name).map_err(ClusterReadError::connect)?;
     let world = read(place, Some(&key.namespace))?;
     let answer = WhyView::new(&world, SystemTime::now()).answer(&key);
     let answer = answer.ok_or_else(|| QuestionError::no_object_of("Pod", &key, world.pods.keys()))?;
@@ -108,7 +108,7 @@ pub(crate) fn explain(
 
 /// Explains a claim.
 pub(crate) fn explain_claim(name: &str, place: &NamespaceArgs, out: &mut dyn Write) -> Result<(), QuestionError> {
-    let key = place.key(name).map_err(ClusterReadError::Connect)?;
+    let key = place.key(name).map_err(ClusterReadError::connect)?;
     let world = read(place, Some(&key.namespace))?;
     let words = claim::explained(&WhyView::new(&world, SystemTime::now()), &key);
     let words = words.ok_or_else(|| QuestionError::no_object_of("ResourceClaim", &key, world.claims.keys()))?;

@@ -110,7 +110,7 @@ impl AvailabilityArgs {
 
     /// Watches the cluster, and answers whenever the answer is another one.
     async fn follow(&self, mut show: impl FnMut(Availability) -> io::Result<()>) -> Result<(), QuestionError> {
-        let client = self.access.client().map_err(ClusterReadError::Connect)?;
+        let client = self.access.client().map_err(ClusterReadError::connect)?;
         let (_tasks, mut view_rx) = follow(client).await.map_err(ClusterReadError::call)?;
         while view_rx.changed().await.is_ok() {
             let view = view_rx.borrow_and_update().clone();

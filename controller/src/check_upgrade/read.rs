@@ -30,7 +30,7 @@ pub(super) fn from_files(files: &[PathBuf]) -> Result<DeployedObjects, Vec<Input
 
 /// Reads a cluster.
 pub(super) async fn from_cluster(access: &ClusterArgs) -> Result<DeployedObjects, ClusterReadError> {
-    let client = access.client().map_err(ClusterReadError::Connect)?;
+    let client = access.client().map_err(ClusterReadError::connect)?;
     let minor = client.minor_release().await.map_err(ClusterReadError::call)?;
     let serves_claims = match client.version().await.map(drop).or(client.classic_version().await.map(drop)) {
         Ok(()) => true,

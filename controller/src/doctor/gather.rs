@@ -36,7 +36,7 @@ pub(super) async fn gather(
     access: &ClusterArgs,
     file: Option<&Path>,
 ) -> Result<Result<DoctorFacts, DoctorFinding>, ClusterReadError> {
-    let client = access.client().map_err(ClusterReadError::Connect)?;
+    let client = access.client().map_err(ClusterReadError::connect)?;
     let minor = match client.minor_release().await {
         Ok(minor) => minor,
         Err(failure) => return Ok(Err(silence(&failure))),

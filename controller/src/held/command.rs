@@ -64,7 +64,7 @@ struct Watched {
 
 impl HoldsArgs {
     async fn follow(&self, out: &mut dyn Write) -> Result<(), QuestionError> {
-        let client = self.access.client().map_err(ClusterReadError::Connect)?;
+        let client = self.access.client().map_err(ClusterReadError::connect)?;
         let all = reservations();
         let mut follower = Follower::new(client, all.clone());
         let mut watched = Watched::default();

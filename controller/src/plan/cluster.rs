@@ -1,7 +1,7 @@
 //! Reads a live cluster: everything that decides where pods go. Writes nothing.
 
 use hostler_api::{hardware, resource::ApiVersion};
-use hostler_cluster::{ApiClient, ApiFailure, Collection, ConnectError};
+use hostler_cluster::{ApiClient, ApiFailure, Collection, ConnectError, CredentialsError};
 use serde_json::Value;
 
 use super::read::InputText;
@@ -16,6 +16,12 @@ pub(crate) enum ClusterReadError {
     /// There are no credentials.
     #[error("failed to prepare for talking to the API server")]
     Connect(#[source] ConnectError),
+    /// Nothing names a cluster.
+    #[error(
+        "no cluster is named, and this is no pod: name one with --kubeconfig or --server, or the variable KUBECONFIG; \
+         without them ~/.kube/config is read"
+    )]
+    NoCluster,
     /// A call failed.
     #[error("failed to read the cluster")]
     Call(#[source] Box<ApiFailure>),
@@ -33,6 +39,14 @@ pub(crate) enum ClusterReadError {
 }
 
 impl ClusterReadError {
+    /// Makes the error about credentials that cannot be found.
+    pub(crate) fn connect(error: ConnectError) -> Self {
+        match error {
+            ConnectError::Credentials(CredentialsError::NoPod) => Self::NoCluster,
+            other => Self::Connect(other),
+        }
+    }
+
     /// Makes the error about a call.
     pub(crate) fn call(failure: ApiFailure) -> Self {
         Self::Call(failure.into())
@@ -57,7 +71,7 @@ pub(crate) struct LiveCluster {
 impl LiveCluster {
     /// Connects to a cluster, and finds out what it serves.
     pub(crate) async fn connect(access: &ClusterArgs) -> Result<Self, ClusterReadError> {
-        let client = access.client().map_err(ClusterReadError::Connect)?;
+        let client = access.client().map_err(ClusterReadError::connect)?;
         let version = client.version().await.map_err(ClusterReadError::call)?;
         Ok(Self { client, version })
     }
@@ -149,7 +163,7 @@ impl LiveCluster {
         namespace: Option<&str>,
         each: &mut dyn FnMut(InputText),
     ) -> Result<Option<u32>, ClusterReadError> {
-        let client = access.client().map_err(ClusterReadError::Connect)?;
+        let client = access.client().map_err(ClusterReadError::connect)?;
         let cluster = Self { client, version: ApiVersion::ALL[0] };
         cluster.list_first(&of(vec![Collection::core("Pod", "pods")], namespace), each).await?;
         Ok(cluster.minor_release().await.ok())

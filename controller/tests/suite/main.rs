@@ -28,4 +28,5 @@ mod provisioning;
 mod rig;
 mod run;
 mod transcript;
+mod uses;
 mod visit;

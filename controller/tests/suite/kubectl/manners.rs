@@ -37,7 +37,7 @@ fn the_plugin_has_its_own_name_and_the_commands_of_users_alone() {
         (&["explain"], "Usage: kubectl hostler explain".to_owned()),
         (&["node", "a", "b"], "unexpected argument 'b'".to_owned()),
         (&["why", "-o", "xml"], "invalid value 'xml'".to_owned()),
-        (&["holds"], "kubectl hostler: failed to prepare for talking to the API server".to_owned()),
+        (&["holds"], "kubectl hostler: no cluster is named, and this is no pod: name one with --kubeconfig".to_owned()),
     ] {
         let (code, said) = said(args);
         assert!(said.contains(&expected), "{args:?}: {said}");
