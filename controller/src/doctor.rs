@@ -21,6 +21,7 @@ use hostler_cli::{
     doctor::{DoctorFinding, in_words, outcome},
     exit::CliOutcome,
     output::{ListFormat, write_list},
+    parts::shape,
 };
 
 use self::facts::DoctorFacts;
@@ -48,7 +49,7 @@ pub(crate) struct DoctorArgs {
     #[command(flatten)]
     access: ClusterArgs,
     /// How the answer looks
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, value_parser = shape::<ListFormat>(), default_value = "table")]
     output: ListFormat,
 }
 

@@ -12,6 +12,7 @@ use std::{future, io::Write, sync::Arc, time::SystemTime};
 use hostler_api::{did_you_mean, hardware::NodeHardware};
 use hostler_cli::{
     output::{DocumentFormat, TableWidth, write_document},
+    parts::shape,
     screen,
     watch::{ShownDocument, WatchArgs},
 };
@@ -50,7 +51,7 @@ pub(crate) struct NodeArgs {
     #[command(flatten)]
     access: ClusterArgs,
     /// How the answer looks; wide has every device
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, value_parser = shape::<DocumentFormat>(), default_value = "table")]
     output: DocumentFormat,
 }
 
@@ -66,7 +67,7 @@ pub(crate) struct TopArgs {
     #[arg(long)]
     once: bool,
     /// How the answer looks
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, value_parser = shape::<DocumentFormat>(), default_value = "table")]
     output: DocumentFormat,
 }
 

@@ -28,6 +28,7 @@ use hostler_api::{Chain, KubernetesVersion, did_you_mean};
 use hostler_cli::{
     exit::CliOutcome,
     output::{DocumentFormat, write_document},
+    parts::shape,
 };
 
 use self::{capture::NodeCapture, pods::AskedPods};
@@ -95,7 +96,7 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "NAME=BOOL", value_delimiter = ',')]
     feature_gates: Vec<FeatureGate>,
     /// How the answer looks; wide has every node
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, value_parser = shape::<DocumentFormat>(), default_value = "table")]
     output: DocumentFormat,
 }
 

@@ -23,7 +23,10 @@ use std::{io::Write, time::SystemTime};
 
 use hostler_allocator::plan::{PlanBoxes, PlanOptions};
 use hostler_api::{ObjectKey, few};
-use hostler_cli::output::{API_VERSION, DocumentFormat, write_document};
+use hostler_cli::{
+    output::{API_VERSION, DocumentFormat, write_document},
+    parts::shape,
+};
 use serde::Serialize;
 
 use self::{
@@ -59,7 +62,7 @@ pub(crate) struct WhyArgs {
     #[command(flatten)]
     place: NamespaceArgs,
     /// How the answer looks; wide has every holder, node and Event
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, value_parser = shape::<DocumentFormat>(), default_value = "table")]
     output: DocumentFormat,
 }
 

@@ -9,6 +9,7 @@ use std::{
 
 use hostler_cli::{
     output::{DocumentFormat, write_document},
+    parts::shape,
     watch::{ShownDocument, Watch, WatchArgs},
 };
 use tokio::runtime::Runtime;
@@ -56,7 +57,7 @@ pub(crate) struct AvailabilityArgs {
     #[command(flatten)]
     watch: WatchArgs,
     /// How the answer looks; wide has every state, amounts and classes
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, value_parser = shape::<DocumentFormat>(), default_value = "table")]
     output: DocumentFormat,
 }
 

@@ -5,6 +5,7 @@ use std::{io::Write, path::PathBuf};
 use hostler_cli::{
     exit::CliOutcome,
     output::{DocumentFormat, write_document},
+    parts::shape,
 };
 
 use super::{FindingUrgency, UpgradeAnswer, read, table};
@@ -37,7 +38,7 @@ pub(crate) struct CheckUpgradeArgs {
     #[command(flatten)]
     access: ClusterArgs,
     /// How the answer looks; wide has the commands in a column of their own
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, value_parser = shape::<DocumentFormat>(), default_value = "table")]
     output: DocumentFormat,
 }
 

@@ -8,6 +8,7 @@ use hostler_api::{
 };
 use hostler_cli::{
     output::DocumentFormat,
+    parts::shape,
     watch::{ShownDocument, WatchArgs},
 };
 use hostler_cluster::{Collection, FollowEvent, Follower};
@@ -41,7 +42,7 @@ pub(crate) struct HoldsArgs {
     #[command(flatten)]
     watch: WatchArgs,
     /// How the answer looks: table has a row for each Reservation, wide one for each device
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, value_parser = shape::<DocumentFormat>(), default_value = "table")]
     output: DocumentFormat,
 }
 

@@ -291,8 +291,8 @@ mod tests {
         let made = |mode| PathFacts::Present { is_dir: true, mode, uid: 0 };
         for folder in [STATE, RUN, MANIFESTS] {
             let finding = folder.finding(&made(folder.mode), Path::new("/x"));
-            assert_eq!(finding.level, super::super::FindingLevel::Ok, "{finding:?}");
+            assert_eq!(finding.level, hostler_cli::doctor::FindingLevel::Ok, "{finding:?}");
         }
-        assert_eq!(cdi(&made(CDI_MODE), Path::new("/x")).level, super::super::FindingLevel::Ok);
+        assert_eq!(cdi(&made(CDI_MODE), Path::new("/x")).level, hostler_cli::doctor::FindingLevel::Ok);
     }
 }
