@@ -13,6 +13,7 @@
 mod figures;
 mod led;
 mod modes;
+mod places;
 mod races;
 mod refused;
 mod requests;
@@ -53,12 +54,15 @@ fn apply(node: &RealNode, objects: &[Value]) {
             "ClusterRoleBinding" => "clusterrolebindings",
             "Role" => "roles",
             "RoleBinding" => "rolebindings",
+            "Namespace" => "namespaces",
+            "PriorityClass" => "priorityclasses",
             other => panic!("{other} is not applied here"),
         };
         let name = object["metadata"]["name"].as_str().unwrap();
         let namespace =
             object["metadata"]["namespace"].as_str().map(|it| format!("namespaces/{it}/")).unwrap_or_default();
-        let path = format!("/apis/{version}/{namespace}{plural}/{name}?fieldManager=test&force=true");
+        let root = if version == "v1" { "/api" } else { "/apis" };
+        let path = format!("{root}/{version}/{namespace}{plural}/{name}?fieldManager=test&force=true");
         let answer = node.ask("PATCH", &path, "application/apply-patch+yaml", object);
         answer.unwrap_or_else(|(code, message)| panic!("{kind} {name}: {code}: {message}"));
     }

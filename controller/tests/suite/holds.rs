@@ -11,6 +11,7 @@ mod partitions;
 mod parts;
 mod people;
 mod picture;
+mod places;
 mod refusals;
 mod repair;
 mod requests;
