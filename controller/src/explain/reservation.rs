@@ -2,6 +2,7 @@
 
 mod devices;
 mod owners;
+mod places;
 
 use std::{collections::BTreeMap, fmt::Write, time::SystemTime};
 
@@ -20,6 +21,7 @@ use serde_json::Value;
 use self::{
     devices::{NodeHolds, device_lines},
     owners::{ClaimPod, OwnedClaim, owner_lines},
+    places::place_lines,
 };
 use super::late;
 use crate::{
@@ -97,13 +99,9 @@ impl ReservationWorld {
         let reservation = self.reservations.get(name)?;
         let (spec, status) = (&reservation.spec, &reservation.status);
         let owners: Vec<String> = spec.owners.iter().map(owner_words).collect();
-        let mut text = format!(
-            "Reservation {name}: {}, {} of {} devices held, for {}\n",
-            status.phase.as_str(),
-            status.held,
-            status.devices.len(),
-            few(owners)
-        );
+        let devices = format!("{} of {} devices held", status.held, status.devices.len());
+        let kept = if spec.asks_for_devices() { devices } else { "CPU, memory and ports alone".to_owned() };
+        let mut text = format!("Reservation {name}: {}, {kept}, for {}\n", status.phase.as_str(), few(owners));
         for line in self.lines(reservation, now) {
             // Writing to a text does not fail.
             let _ = writeln!(text, "  {line}");
@@ -121,12 +119,14 @@ impl ReservationWorld {
         }
         let mut lines = stand(reservation);
         lines.extend(device_lines(&status.devices, &self.holds));
+        lines.extend(place_lines(&status.places));
         lines.extend(status.evictions.iter().map(eviction));
         lines.extend(until(reservation, now));
         if is_in_need(reservation) {
             lines.extend(self.others(reservation));
         }
-        lines.extend(status.toleration_value.as_deref().map(toleration));
+        let value = status.toleration_value.as_deref().filter(|_| reservation.spec.asks_for_devices());
+        lines.extend(value.map(toleration));
         if status.phase == Phase::Available {
             lines.extend(owner_lines(reservation, &self.pods, &self.claims));
         }

@@ -1,7 +1,13 @@
 //! Places of a Reservation (CPU, memory, ports), as far as they decide its state. The controller of places
 //! (`crate::places`) keeps them and writes them into the status; here they are read.
 
-use hostler_api::reservation::{ObjectReference, ReservedDevice, ReservedPlace, ReservedPlaceState};
+use std::collections::BTreeMap;
+
+use hostler_api::{
+    Quantity,
+    core::ResourceList,
+    reservation::{ObjectReference, ReservedDevice, ReservedPlace, ReservedPlaceState},
+};
 
 use super::{reservation::Reservation, settings::HoldSettings};
 
@@ -56,4 +62,26 @@ pub(super) fn place_owners(settings: &HoldSettings, reservation: &Reservation) -
         uid: owner.uid.clone(),
     });
     reference.collect()
+}
+
+/// Adds the amounts of places that are kept to those of devices, and to the part that owners have.
+pub(super) fn add_amounts(
+    places: &[ReservedPlace],
+    allocatable: &mut BTreeMap<String, Quantity>,
+    allocated: &mut BTreeMap<String, Quantity>,
+) {
+    for place in places.iter().filter(|place| place.is_kept()) {
+        add(allocatable, &place.requests);
+        place.owners.iter().filter(|owner| owner.bound).for_each(|owner| add(allocated, &owner.requests));
+    }
+}
+
+fn add(sums: &mut BTreeMap<String, Quantity>, amounts: &ResourceList) {
+    for (name, amount) in amounts {
+        // Amounts of pods are no finer than thousandths.
+        if let Ok(amount) = amount.to_string().parse::<Quantity>() {
+            let sum = sums.entry(name.clone()).or_default();
+            *sum = sum.plus(amount);
+        }
+    }
 }

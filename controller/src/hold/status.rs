@@ -19,7 +19,7 @@ use hostler_cluster::rfc3339;
 use super::{
     evictions::{evictions, obstacle, past_evictions, to_evict},
     objects::device_key,
-    places::PlaceStand,
+    places::{PlaceStand, add_amounts},
     reservation::{Problem, Reservation},
 };
 use crate::reservation_object::ReservationObject;
@@ -99,6 +99,7 @@ impl NewStatus {
         self.status.held = u32::try_from(devices.iter().filter(is(State::Held)).count()).unwrap_or(u32::MAX);
         self.status.allocatable = count(kept());
         self.status.allocated = count(devices.iter().filter(is(State::HandedOver)));
+        add_amounts(&self.status.places, &mut self.status.allocatable, &mut self.status.allocated);
         self.status.devices = devices;
         self.status.current_owners = owners;
     }

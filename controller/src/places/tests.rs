@@ -3,10 +3,14 @@
 mod random;
 mod world;
 
-use hostler_api::reservation::{ReservationPhase as Phase, ReservedPlaceState as State};
+use hostler_api::{
+    Quantity,
+    reservation::{ReservationPhase as Phase, ReservedPlaceState as State},
+};
 use serde_json::json;
 
 use self::world::{PlacesWorld, key};
+use super::context::{PlacesStep, PlacesWrite};
 use crate::testkit::Fate;
 
 #[test]
@@ -21,16 +25,17 @@ fn a_place_is_kept_against_strangers_and_given_to_its_owner() {
     (0..20).for_each(|_| world.round());
     assert!((0..4).all(|stranger| world.node(&format!("s{stranger}")).is_none()), "a stranger is in the place");
     world.pod("p", "r", "3");
+    let amounts = |world: &PlacesWorld| {
+        let status = &world.reservation("r").unwrap().status;
+        (status.allocatable.get("cpu").copied(), status.allocated.get("cpu").copied())
+    };
+    assert_eq!(amounts(&world), (Some(Quantity::whole(3)), None));
     world.until("the owner is bound", |world| world.node("p").is_some());
     world.until("the Reservation is over", |world| world.phase("r") == Some(Phase::Succeeded));
     world.until("nothing is left", |world| world.holders() == 0);
     world.until("its status is clear", |world| world.reservation("r").unwrap().status.places.is_empty());
-    assert!(
-        world.reservation("r").unwrap().finalizers.is_empty() || {
-            world.round();
-            true
-        }
-    );
+    world.until("nothing keeps it", |world| world.reservation("r").unwrap().finalizers.is_empty());
+    assert_eq!(world.reservation("r").unwrap().status.current_owners[0].name, "p");
 }
 
 #[test]
@@ -157,4 +162,40 @@ fn deaths_at_any_two_writes_lose_no_place_and_leave_nothing() {
             });
         }
     }
+}
+
+#[test]
+fn each_replica_has_a_place_and_each_place_gets_one_owner() {
+    let mut world = PlacesWorld::new(&[2000, 2000], 0);
+    world.reserve("r", "1", json!({"replicas": 3}));
+    world.until("all are kept", |world| world.phase("r") == Some(Phase::Available));
+    (0..3).for_each(|stranger| world.pod(&format!("s{stranger}"), "", "1"));
+    world.schedule();
+    for owner in ["p", "q", "t"] {
+        world.pod(owner, "r", "1");
+    }
+    world.until("all owners are bound", |world| ["p", "q", "t"].iter().all(|owner| world.node(owner).is_some()));
+    world.until("the Reservation is over", |world| world.phase("r") == Some(Phase::Succeeded));
+    assert_eq!(world.reservation("r").unwrap().status.current_owners.len(), 3);
+    world.until("nothing is left", |world| world.holders() == 0);
+}
+
+#[test]
+fn ports_extended_resources_and_huge_pages_are_set_aside_by_the_place_holder() {
+    let mut world = PlacesWorld::new(&[4000], 0);
+    let containers = json!([{
+        "name": "c", "ports": [{"containerPort": 80, "hostPort": 8080}],
+        "resources": {"requests": {"cpu": "1", "example.com/card": "1", "hugepages-2Mi": "4Mi"}},
+    }]);
+    let template = json!({"metadata": {"namespace": "default"}, "spec": {
+        "containers": containers, "tolerations": [{"key": "k", "operator": "Exists"}], "nodeSelector": {},
+    }});
+    world.reserve("r", "1", json!({"template": template}));
+    world.until("it is asked for", |world| world.holders() == 1);
+    let PlacesStep::Write(PlacesWrite::Create { pod, .. }) = world.first_holder("r") else { panic!("no place holder") };
+    let (spec, container) = (&pod["spec"], &pod["spec"]["containers"][0]);
+    assert_eq!(container["ports"][0]["hostPort"], 8080);
+    assert_eq!(container["resources"]["limits"], json!({"example.com/card": "1", "hugepages-2Mi": "4Mi"}));
+    assert_eq!(container["resources"]["requests"]["cpu"], "1");
+    assert_eq!((&spec["tolerations"][0]["key"], &spec["priorityClassName"]), (&json!("k"), &json!("hostler-place")));
 }

@@ -184,6 +184,12 @@ impl PlacesWorld {
         }
     }
 
+    /// Returns the step by which a Reservation's first place holder is made.
+    pub(super) fn first_holder(&self, name: &str) -> PlacesStep {
+        let cx = self.cx(name);
+        decide(&PlacesContext { holders: BTreeMap::new(), ..cx })
+    }
+
     pub(super) fn step(&self, name: &str) -> PlacesStep {
         decide(&self.cx(name))
     }
