@@ -10,7 +10,7 @@ use serde_json::Value;
 pub(crate) use self::{
     expected::{DEFINITIONS, ExpectedManifest, ROLES},
     program_version::{ProgramVersion, VersionStep},
-    read::ObjectReader,
+    read::DeployedReader,
     rights::{RoleRight, rights},
 };
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{
     cluster_args::ClusterArgs,
-    deployed::{DEFINITIONS, DeployedObjects, ExpectedManifest, ObjectReader, ROLES, list, name_of},
+    deployed::{DEFINITIONS, DeployedObjects, DeployedReader, ExpectedManifest, ROLES, list, name_of},
     plan::{ClusterReadError, InputProblem, for_each_object, for_each_text},
 };
 
@@ -38,13 +38,13 @@ pub(super) async fn from_cluster(access: &ClusterArgs) -> Result<DeployedObjects
         Err(failure) => return Err(ClusterReadError::call(failure)),
     };
     let known = DeployedObjects { minor: Some(minor), serves_claims: Some(serves_claims), objects: Vec::new() };
-    let mut reader = ObjectReader::new(client, known);
+    let mut reader = DeployedReader::new(client, known);
     read(&mut reader).await?;
     // What is not read would be taken for missing.
     reader.refusals.into_iter().next().map_or(Ok(reader.deployed), Err)
 }
 
-async fn read(reader: &mut ObjectReader) -> Result<(), ClusterReadError> {
+async fn read(reader: &mut DeployedReader) -> Result<(), ClusterReadError> {
     let custom = |group, kind, plural| Collection::custom(group, "v1", kind, plural);
     for expected in DEFINITIONS.iter().flat_map(ExpectedManifest::objects) {
         let all = custom("apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions");
@@ -67,7 +67,7 @@ async fn read(reader: &mut ObjectReader) -> Result<(), ClusterReadError> {
 }
 
 /// Reads hostler's objects in the version in which the cluster stores them, and requests for capacity.
-async fn read_objects(reader: &mut ObjectReader) -> Result<(), ClusterReadError> {
+async fn read_objects(reader: &mut DeployedReader) -> Result<(), ClusterReadError> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let stored = |definition: &Value| {
         let spec = &definition["spec"];

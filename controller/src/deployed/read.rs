@@ -9,7 +9,7 @@ use crate::plan::ClusterReadError;
 
 /// Reads objects of a cluster, each with `apiVersion` and `kind`.
 #[derive(Debug)]
-pub(crate) struct ObjectReader {
+pub(crate) struct DeployedReader {
     client: ApiClient,
     /// Objects that were read.
     pub(crate) deployed: DeployedObjects,
@@ -23,7 +23,7 @@ struct ListedPage {
     items: Vec<Value>,
 }
 
-impl ObjectReader {
+impl DeployedReader {
     /// Makes a reader that has read nothing, for a cluster of which these facts are known.
     pub(crate) fn new(client: ApiClient, deployed: DeployedObjects) -> Self {
         Self { client, deployed, refusals: Vec::new() }

@@ -5,7 +5,6 @@ use std::time::SystemTime;
 use hostler_cli::doctor::DoctorFinding;
 use hostler_process::config::ConfigMistake;
 
-use super::rights::BundleRights;
 use crate::{config::ControllerConfig, deployed::DeployedObjects};
 
 /// Facts about a cluster.
@@ -49,6 +48,28 @@ pub(super) struct DoctorConfig {
     pub(super) config: ControllerConfig,
     /// Mistakes in it.
     pub(super) mistakes: Vec<ConfigMistake>,
+}
+
+/// The need for the rights of a bundle.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum BundleNeed {
+    /// The controller cannot do without: it is a part of every controller, or switched on by name.
+    Needed,
+    /// The controller does without the work if the bundle is not installed.
+    Optional,
+}
+
+/// A bundle with the answer of the API server.
+#[derive(Clone, Debug)]
+pub(super) struct BundleRights {
+    pub(super) folder: &'static str,
+    pub(super) need: BundleNeed,
+    /// True if the controller has any right that no other bundle gives.
+    pub(super) is_installed: bool,
+    /// Number of rights that the bundle gives.
+    pub(super) all: usize,
+    /// Rights that the controller lacks, in words.
+    pub(super) lacking: Vec<String>,
 }
 
 impl DoctorFacts {

@@ -18,14 +18,14 @@ use hostler_cluster::{ApiClient, ApiFailure, ApiIdentity, Collection};
 use hostler_process::config::ConfigErrors;
 
 use super::{
-    facts::{DoctorConfig, DoctorFacts, RefusedRead},
-    rights::{BundleRights, WantedBundle, wanted},
+    facts::{BundleRights, DoctorConfig, DoctorFacts, RefusedRead},
+    rights::{WantedBundle, wanted},
 };
 use crate::{
     cluster_args::ClusterArgs,
     config::{ControllerConfig, DEFAULT_FILE},
     deployed::{
-        CONTROLLER_NAMESPACE, DEFINITIONS, DeployedObjects, ExpectedManifest, ObjectReader, WORKLOADS, name_of,
+        CONTROLLER_NAMESPACE, DEFINITIONS, DeployedObjects, DeployedReader, ExpectedManifest, WORKLOADS, name_of,
     },
     observed::ObservedKind,
     plan::ClusterReadError,
@@ -47,12 +47,12 @@ pub(super) async fn gather(
     let is_classic = current.is_none() && client.classic_version().await.is_ok();
     let serves_claims = Some(current.is_some() || is_classic);
     let known = DeployedObjects { minor: Some(minor), serves_claims, objects: Vec::new() };
-    let mut reader = ObjectReader::new(client.clone(), known);
+    let mut reader = DeployedReader::new(client.clone(), known);
     reader.workloads().await?;
     let config = configuration(file, &reader.deployed);
     read(&mut reader, current, &config.config).await?;
     let (rights_of, rights) = rights(&client, &reader.deployed, &wanted(&config.config, is_classic)).await;
-    let ObjectReader { deployed, refusals, .. } = reader;
+    let DeployedReader { deployed, refusals, .. } = reader;
     Ok(Ok(DoctorFacts {
         now: SystemTime::now(),
         release,
@@ -111,7 +111,7 @@ fn configuration(file: Option<&Path>, deployed: &DeployedObjects) -> DoctorConfi
 
 /// Reads all objects of which checks speak, beside the workloads.
 async fn read(
-    reader: &mut ObjectReader,
+    reader: &mut DeployedReader,
     version: Option<ApiVersion>,
     config: &ControllerConfig,
 ) -> Result<(), ClusterReadError> {

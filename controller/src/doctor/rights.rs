@@ -4,7 +4,7 @@ use hostler_api::few;
 use hostler_cli::doctor::DoctorFinding;
 use hostler_cluster::AskedDeed;
 
-use super::facts::DoctorFacts;
+use super::facts::{BundleNeed, BundleRights, DoctorFacts};
 use crate::{
     config::{CapabilityMode, ControllerConfig, ListenAddress, SwitchMode},
     deployed::{ExpectedManifest, ROLES, RoleRight, rights},
@@ -15,15 +15,6 @@ const CONTROLLER: &str = "deploy/controller";
 
 /// Folders with roles of the daemons.
 const OF_DAEMONS: [&str; 2] = ["deploy/cluster", "deploy/components"];
-
-/// The need for the rights of a bundle.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum BundleNeed {
-    /// The controller cannot do without: it is a part of every controller, or switched on by name.
-    Needed,
-    /// The controller does without the work if the bundle is not installed.
-    Optional,
-}
 
 /// A bundle whose work the configuration wants.
 #[derive(Clone, Debug)]
@@ -42,19 +33,6 @@ pub(super) struct AskedRight {
     namespace: Option<String>,
     /// True if no other bundle gives the right: it tells if the bundle is installed.
     pub(super) is_own: bool,
-}
-
-/// A bundle with the answer of the API server.
-#[derive(Clone, Debug)]
-pub(super) struct BundleRights {
-    pub(super) folder: &'static str,
-    pub(super) need: BundleNeed,
-    /// True if the controller has any right that no other bundle gives.
-    pub(super) is_installed: bool,
-    /// Number of rights that the bundle gives.
-    pub(super) all: usize,
-    /// Rights that the controller lacks, in words.
-    pub(super) lacking: Vec<String>,
 }
 
 impl AskedRight {

@@ -11,8 +11,8 @@ use hostler_cluster::{from_rfc3339, rfc3339};
 use serde_json::{Value, json};
 
 use super::{
-    facts::{DoctorConfig, RefusedRead},
-    rights::{BundleNeed, BundleRights, wanted},
+    facts::{BundleNeed, BundleRights, DoctorConfig, RefusedRead},
+    rights::wanted,
     *,
 };
 use crate::{
