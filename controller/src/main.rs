@@ -27,6 +27,7 @@ mod model_owner;
 mod node;
 mod observe;
 mod observed;
+mod owner_pod;
 mod places;
 mod plan;
 mod provision;
@@ -41,8 +42,8 @@ mod serve;
 mod stock;
 #[cfg(test)]
 mod testkit;
+mod unscheduled_pods;
 mod view;
-mod waiting_pods;
 mod webhook;
 mod why;
 

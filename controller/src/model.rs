@@ -22,8 +22,8 @@ use crate::{
     requests::ProvisionObjects,
     reservation_object::ReservationObject,
     stock::StockAccount,
+    unscheduled_pods::{UnscheduledPod, UnscheduledPods},
     view::{ClusterView, LazySnapshot},
-    waiting_pods::{WaitingPod, WaitingPods},
 };
 
 /// Work that follows from an event.
@@ -52,7 +52,7 @@ pub(crate) struct ClusterModel {
     marks: Arc<ReservationMarks>,
     waiting_claims: Arc<BTreeSet<ObjectKey>>,
     daemons: Arc<DaemonPods>,
-    waiting_pods: Arc<WaitingPods>,
+    unscheduled_pods: Arc<UnscheduledPods>,
     /// The snapshot that the last view was made of.
     planner: Arc<LazySnapshot>,
     kinds: BTreeMap<ObservedKind, KindState>,
@@ -138,7 +138,7 @@ impl ClusterModel {
             reservations: self.reservations.clone(),
             waiting_claims: self.waiting_claims.clone(),
             daemons: self.daemons.clone(),
-            waiting_pods: self.waiting_pods.clone(),
+            unscheduled_pods: self.unscheduled_pods.clone(),
         }
     }
 
@@ -196,7 +196,7 @@ impl ClusterModel {
             ObservedObject::Pod(pod) => {
                 facts.add_pod(&pod);
                 self.note_daemon(&key, DaemonPods::node_of(&pod));
-                self.note_waiting_pod(&key, WaitingPod::of(&pod, stamp));
+                self.note_unscheduled_pod(&key, UnscheduledPod::of(&pod, stamp));
                 if self.provisioning.concerns(&key, &pod) {
                     Arc::make_mut(&mut self.provisioning).see_pod(key, &pod);
                 }
@@ -232,7 +232,7 @@ impl ClusterModel {
                 ObservedKind::Pod => {
                     facts.remove_pod(key);
                     self.note_daemon(key, None);
-                    self.note_waiting_pod(key, None);
+                    self.note_unscheduled_pod(key, None);
                     self.forget_for_requests(kind, key);
                 }
                 ObservedKind::NodeHardware => self.reports.forget(&key.name),
@@ -266,10 +266,12 @@ impl ClusterModel {
     }
 
     /// Notes a pod that waits for a node; an unchanged map is not copied.
-    fn note_waiting_pod(&mut self, key: &ObjectKey, pod: Option<WaitingPod>) {
+    fn note_unscheduled_pod(&mut self, key: &ObjectKey, pod: Option<UnscheduledPod>) {
         match pod {
-            Some(pod) => drop(Arc::make_mut(&mut self.waiting_pods).insert(key.clone(), Arc::new(pod))),
-            None if self.waiting_pods.contains_key(key) => drop(Arc::make_mut(&mut self.waiting_pods).remove(key)),
+            Some(pod) => drop(Arc::make_mut(&mut self.unscheduled_pods).insert(key.clone(), Arc::new(pod))),
+            None if self.unscheduled_pods.contains_key(key) => {
+                drop(Arc::make_mut(&mut self.unscheduled_pods).remove(key))
+            }
             None => {}
         }
     }

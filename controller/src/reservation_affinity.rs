@@ -9,7 +9,7 @@ use hostler_api::{
 };
 use serde::Deserialize;
 
-use crate::{hold::OwnerPod, reservation_object::ReservationObject};
+use crate::{owner_pod::OwnerPod, reservation_object::ReservationObject};
 
 /// Reservations whose devices a pod wants.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]

@@ -15,7 +15,7 @@ use crate::{
     requests::ProvisionObjects,
     reservation_object::ReservationObject,
     stock::ClusterStock,
-    waiting_pods::WaitingPods,
+    unscheduled_pods::UnscheduledPods,
 };
 
 /// The cluster at one moment.
@@ -42,7 +42,7 @@ pub(crate) struct ClusterView {
     /// Pods of the daemon.
     pub(crate) daemons: Arc<DaemonPods>,
     /// Pods that wait for a node.
-    pub(crate) waiting_pods: Arc<WaitingPods>,
+    pub(crate) unscheduled_pods: Arc<UnscheduledPods>,
 }
 
 /// A snapshot for the planner, which is made when it is first asked for.

@@ -193,10 +193,7 @@ fn claims_are_named_alike_by_every_command() {
         &["explain", "claim", "ml/aa"],
     ] {
         let refused = daemon.refused(args);
-        assert!(
-            refused.contains("there is no ") && refused.contains("did you mean ml/a?"),
-            "{args:?}: {refused}"
-        );
+        assert!(refused.contains("there is no ") && refused.contains("did you mean ml/a?"), "{args:?}: {refused}");
     }
     let refused = daemon.refused(&["claim", "show", "a"]);
     assert!(refused.contains("did you mean ml/a?"), "another namespace has it: {refused}");

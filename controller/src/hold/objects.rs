@@ -9,7 +9,8 @@ use hostler_api::{
     reservation::{DeviceOwner, ReservedDevice},
 };
 
-pub(crate) use self::pods::{OwnerPod, PodBudget, PodRef, PriorityClasses};
+pub(crate) use self::pods::{PodBudget, PodRef, PriorityClasses};
+pub(crate) use crate::owner_pod::OwnerPod;
 
 /// Amounts of capacities, by name.
 pub(crate) type Amounts = BTreeMap<String, Quantity>;

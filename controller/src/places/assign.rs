@@ -12,8 +12,8 @@ use super::decide::open_places;
 use crate::{
     reservation_affinity::{ReservationAffinity, ignores_reservations},
     reservation_object::ReservationObject,
+    unscheduled_pods::UnscheduledPod,
     view::ClusterView,
-    waiting_pods::WaitingPod,
 };
 
 /// Pods that are to get places: by Reservation and replica.
@@ -40,7 +40,8 @@ pub(super) fn assign(view: &ClusterView) -> PlaceCandidates {
     }
     let taken = view.reservations.values().flat_map(|it| &it.status.places).flat_map(|place| &place.owners);
     let taken: BTreeSet<&str> = taken.map(|owner| &*owner.uid).collect();
-    let mut pods: Vec<(&ObjectKey, &WaitingPod)> = view.waiting_pods.iter().map(|(key, pod)| (key, &**pod)).collect();
+    let mut pods: Vec<(&ObjectKey, &UnscheduledPod)> =
+        view.unscheduled_pods.iter().map(|(key, pod)| (key, &**pod)).collect();
     pods.retain(|(_, pod)| !taken.contains(&*pod.owner.uid));
     pods.sort_by_key(|(key, pod)| (&pod.created, *key));
     for (key, pod) in pods {
@@ -66,7 +67,7 @@ fn fit(
     reservation: &ReservationObject,
     replicas: &BTreeSet<u32>,
     key: &ObjectKey,
-    pod: &WaitingPod,
+    pod: &UnscheduledPod,
 ) -> Option<(String, u32)> {
     let wants = || {
         let affinity = ReservationAffinity::of(&pod.owner).ok()?;

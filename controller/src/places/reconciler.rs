@@ -84,7 +84,7 @@ struct PlaceKeeper {
 
 /// Pods of a page of a list.
 #[derive(Deserialize)]
-struct PodPage {
+struct PlacePodPage {
     items: Vec<PlacePod>,
 }
 
@@ -139,7 +139,7 @@ impl Reconciler for PlacesReconciler {
             fingerprint.add((&reservation.uid, &reservation.version));
             for owner in reservation.status.places.iter().flat_map(|place| &place.owners) {
                 let key = ObjectKey::new(&owner.namespace, &owner.name);
-                fingerprint.add((view.waiting_pods.get(&key).map(|pod| pod.stamp), view.facts.has_pod(&key)));
+                fingerprint.add((view.unscheduled_pods.get(&key).map(|pod| pod.stamp), view.facts.has_pod(&key)));
             }
             for (replica, pod) in self.candidates.get(&reservation.name).into_iter().flatten() {
                 fingerprint.add((replica, pod));
@@ -333,7 +333,7 @@ impl PlaceKeeper {
     /// Lists the place holders that have no node.
     async fn waiting(&self) -> Result<Vec<PlacePod>, ApiFailure> {
         let (mut pods_found, mut wrong) = (Vec::new(), None);
-        let mut read = |page: Vec<u8>| match serde_json::from_slice::<PodPage>(&page) {
+        let mut read = |page: Vec<u8>| match serde_json::from_slice::<PlacePodPage>(&page) {
             Ok(page) => pods_found.extend(page.items),
             Err(error) => wrong = Some(ApiFailure::unusable("list place holders", error)),
         };

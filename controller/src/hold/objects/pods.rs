@@ -2,29 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hostler_api::ObjectKey;
-use hostler_api::reservation::{LabelSelector, OwnerCandidate, OwnerController};
+use hostler_api::{ObjectKey, reservation::LabelSelector};
 
 /// A pod in a claim's namespace.
 #[derive(Clone, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct PodRef {
     pub(crate) name: String,
     pub(crate) uid: String,
-}
-
-/// A pod that has devices or may own them.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct OwnerPod {
-    pub(crate) uid: String,
-    pub(crate) labels: BTreeMap<String, String>,
-    pub(crate) annotations: BTreeMap<String, String>,
-    /// The owner reference that is marked as controller; its namespace is left empty.
-    pub(crate) controller: Option<OwnerController>,
-    /// The pod's node; empty as long as it has none.
-    pub(crate) node: String,
-    pub(crate) priority: i32,
-    /// True if the pod is being deleted.
-    pub(crate) is_deleting: bool,
 }
 
 /// Priorities by PriorityClass.
@@ -45,18 +29,4 @@ pub(crate) struct PodBudget {
     pub(crate) allowed: u64,
     /// Pods that are being deleted already, and are counted.
     pub(crate) going: BTreeSet<String>,
-}
-
-impl OwnerPod {
-    /// The pod with the fields that are compared with owners.
-    pub(crate) fn candidate<'a>(&'a self, key: &'a ObjectKey) -> OwnerCandidate<'a> {
-        OwnerCandidate {
-            namespace: &key.namespace,
-            name: &key.name,
-            uid: &self.uid,
-            labels: &self.labels,
-            annotations: &self.annotations,
-            controller: self.controller.as_ref(),
-        }
-    }
 }

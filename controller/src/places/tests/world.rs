@@ -19,8 +19,8 @@ use crate::{
     hold::tests::kept::KeptWorld,
     reservation_object::ReservationObject,
     testkit::{Fate, Fated, Fates, ModelCluster, ModelServer, Part, model_kind, serves},
+    unscheduled_pods::UnscheduledPod,
     view::ClusterView,
-    waiting_pods::WaitingPod,
 };
 
 /// Objects of the server.
@@ -139,7 +139,7 @@ impl PlacesWorld {
         let pods = self.server.pods.iter().filter(|(key, _)| !is_holder(key));
         let waiting = pods.filter_map(|(key, pod)| {
             let is_waiting = pod.node().is_none() && !pod.is_ending();
-            let waiting = WaitingPod {
+            let waiting = UnscheduledPod {
                 stamp,
                 owner: pod.owner(),
                 requests: pod.spec.requests(),
@@ -155,7 +155,7 @@ impl PlacesWorld {
                 .map(|it| (it.name.clone(), it.clone().into()))
                 .collect::<BTreeMap<_, _>>()
                 .into(),
-            waiting_pods: waiting.collect::<BTreeMap<_, _>>().into(),
+            unscheduled_pods: waiting.collect::<BTreeMap<_, _>>().into(),
             ..ClusterView::default()
         }
     }

@@ -10,14 +10,14 @@ use hostler_api::{
 };
 use hostler_reconcile::ObjectStamp;
 
-use crate::hold::OwnerPod;
+use crate::owner_pod::OwnerPod;
 
 /// Pods without a node that the scheduler may place.
-pub(crate) type WaitingPods = BTreeMap<ObjectKey, Arc<WaitingPod>>;
+pub(crate) type UnscheduledPods = BTreeMap<ObjectKey, Arc<UnscheduledPod>>;
 
 /// A pod that waits for a node.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct WaitingPod {
+pub(crate) struct UnscheduledPod {
     /// Version of the pod.
     pub(crate) stamp: ObjectStamp,
     /// Identity, labels, annotations and controller.
@@ -30,7 +30,7 @@ pub(crate) struct WaitingPod {
     pub(crate) created: String,
 }
 
-impl WaitingPod {
+impl UnscheduledPod {
     /// Returns the pod if it waits for the scheduler: it has no node and no gate, and is not ending.
     pub(crate) fn of(pod: &Pod, stamp: ObjectStamp) -> Option<Self> {
         let meta = &pod.metadata;
