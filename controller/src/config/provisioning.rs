@@ -24,6 +24,8 @@ pub(crate) struct ProvisioningConfig {
     pub(crate) scale_down_unneeded_seconds: u32,
     /// The largest `bookingSeconds` of a request.
     pub(crate) longest_booking_seconds: u32,
+    /// Seconds for which requests that are over are kept for people; 0: for ever.
+    pub(crate) keep_seconds: u32,
 }
 
 impl Default for ProvisioningConfig {
@@ -38,6 +40,8 @@ impl Default for ProvisioningConfig {
             scale_down_unneeded_seconds: 600,
             // Six times the usual booking: devices that are booked keep other requests waiting.
             longest_booking_seconds: 3600,
+            // A week, as Cluster Autoscaler does.
+            keep_seconds: 7 * 24 * 3600,
         }
     }
 }

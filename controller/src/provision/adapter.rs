@@ -14,7 +14,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use hostler_cluster::ApiClient;
+use hostler_api::ObjectKey;
+use hostler_cluster::{ApiClient, ObjectVersion};
 use hostler_process::Tasks;
 use hostler_reconcile::{CallPool, EventSink, Leadership, WriteOutcome, leads_until, wait_to_lead};
 use tokio::{
@@ -129,6 +130,7 @@ enum ProvisionWrite {
     Status(StatusWrite),
     Reservation(ReservationWrite),
     Finalizers(FinalizerWrite),
+    Deletion(ObjectKey, ObjectVersion),
 }
 
 /// Waits until the status of Reservations changes.
@@ -167,6 +169,7 @@ impl<'a> ProvisionTerm<'a> {
             attaches: parts.attach.is_some(),
             unneeded: Duration::from_secs(config.scale_down_unneeded_seconds.into()),
             longest_booking: Duration::from_secs(config.longest_booking_seconds.into()),
+            keep: Some(Duration::from_secs(config.keep_seconds.into())).filter(|keep| !keep.is_zero()),
             asker_box: ASKER_BOX,
         });
         let (checked_tx, checked_rx) = mpsc::channel(1);
@@ -232,6 +235,9 @@ impl<'a> ProvisionTerm<'a> {
                 ProvisionCommand::Write(write) => self.queue.push_back(ProvisionWrite::Status(write)),
                 ProvisionCommand::Keep(write) => self.queue.push_back(ProvisionWrite::Reservation(write)),
                 ProvisionCommand::Finalize(write) => self.queue.push_back(ProvisionWrite::Finalizers(write)),
+                ProvisionCommand::Delete(key, version) => {
+                    self.queue.push_back(ProvisionWrite::Deletion(key, version));
+                }
                 ProvisionCommand::Call(call) => self.call(call),
                 ProvisionCommand::Tell(notice) => {
                     debug!(request = %notice.key, reason = notice.reason, message = notice.message, "told");
@@ -256,6 +262,7 @@ impl<'a> ProvisionTerm<'a> {
                 match write {
                     ProvisionWrite::Status(write) => writer.write(write).await,
                     ProvisionWrite::Finalizers(write) => writer.finalize(write).await,
+                    ProvisionWrite::Deletion(key, version) => writer.delete(key, version).await,
                     ProvisionWrite::Reservation(write) => keep(writer.client(), write).await,
                 }
             });

@@ -53,6 +53,8 @@ pub(crate) struct ProvisionSettings {
     pub(crate) unneeded: Duration,
     /// Limit of the time for which a request may book.
     pub(crate) longest_booking: Duration,
+    /// Time for which requests that are over are kept; `None`: for ever.
+    pub(crate) keep: Option<Duration>,
     /// Limit of work and time for all requests of a namespace in one round of questions.
     pub(crate) asker_box: BoxSize,
 }
@@ -240,6 +242,9 @@ impl ProvisionCore {
             decision.clear(request, memory, &self.attach, cx);
         }
         let is_over = is_over(request);
+        if is_over && decision.finalizers.is_none() && !is_held(request) {
+            decision.delete_after(self.settings.keep, request, memory, now);
+        }
         let named: Vec<String> = match is_over {
             true => Vec::new(),
             false => parts(request).into_iter().map(|part| part.name).collect(),
@@ -289,6 +294,10 @@ impl ProvisionCore {
             (None, Some(finalizers)) => {
                 memory.write_begins(Vec::new());
                 return Some(ProvisionCommand::Finalize(FinalizerWrite { key, version, finalizers }));
+            }
+            (None, None) if decision.is_deleted => {
+                memory.write_begins(Vec::new());
+                return Some(ProvisionCommand::Delete(key, version));
             }
             (None, None) if memory.is_current(&request.version, now) => memory.verdict = None,
             (None, None) => {}

@@ -9,8 +9,9 @@ use hostler_api::provisioning::{ProvisioningConditionType as Type, ProvisioningR
 use super::{
     attach::AttachCall,
     check::{CheckVerdict, FoundCapacity},
+    clock::ProvisionMoment,
     event::ReservationWrite,
-    memory::LONGEST_PAUSE,
+    memory::{LONGEST_PAUSE, RequestMemory},
     messages,
     parameters::RequestParameters,
     status::{ConditionChange, NODE, NODES, PLAN_HASH, RESERVATION},
@@ -34,6 +35,8 @@ pub(super) struct Decision {
     pub(super) calls: Vec<AttachCall>,
     /// The new finalizers of the request, if they change.
     pub(super) finalizers: Option<Vec<String>>,
+    /// True if the request has been over for long enough, and is deleted.
+    pub(super) is_deleted: bool,
 }
 
 /// Returns true if the request has its last answer. A request whose `Provisioned` another writer set to Unknown is left
@@ -46,6 +49,21 @@ pub(super) fn is_over(request: &SeenRequest) -> bool {
 impl Decision {
     pub(super) fn failed(reason: Reason, message: impl Into<String>) -> Self {
         Self { conditions: vec![ConditionChange::yes(Type::Failed, reason, message)], ..Self::default() }
+    }
+
+    /// Deletes a request that was over for so long. A request that another writer has taken over is left to that one.
+    pub(super) fn delete_after(
+        &mut self,
+        keep: Option<Duration>,
+        request: &SeenRequest,
+        memory: &mut RequestMemory,
+        now: ProvisionMoment,
+    ) {
+        let Some(keep) = keep.filter(|_| !request.status.is_unknown()) else { return };
+        let Some(ended) = memory.ended(&request.status, now) else { return };
+        let until = ended.reaches(keep);
+        self.is_deleted = now.steady >= until;
+        self.due = Some(self.due.map_or(until, |due| due.min(until)));
     }
 
     pub(super) fn say(&mut self, verdict: &CheckVerdict, parameters: &RequestParameters) {

@@ -41,6 +41,8 @@ pub(crate) enum ProvisionCommand {
     Keep(ReservationWrite),
     /// Writes the finalizers of a request.
     Finalize(FinalizerWrite),
+    /// Deletes a request, if it is this one in this version.
+    Delete(ObjectKey, ObjectVersion),
     /// Calls the implementation that attaches devices to nodes.
     Call(AttachCall),
     /// Records an Event.

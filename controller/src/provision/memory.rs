@@ -52,6 +52,8 @@ pub(super) struct RequestMemory {
     pub(super) attached: Option<Duration>,
     /// Age of closing its devices to others, with the time of the condition.
     closing: Option<(String, SeenAge)>,
+    /// Age of its end, with the time of the condition.
+    ended: Option<(String, SeenAge)>,
     /// Events to record once the status is written.
     notices: Vec<ProvisionEventNote>,
     write: WriteTurn,
@@ -71,6 +73,7 @@ impl RequestMemory {
             verifies: false,
             attached: None,
             closing: None,
+            ended: None,
             notices: Vec::new(),
             write: WriteTurn::default(),
         };
@@ -94,6 +97,15 @@ impl RequestMemory {
         let condition = status.condition(ProvisioningConditionType::CapacityAvailable);
         let since = condition.map_or("", |condition| &condition.last_transition_time);
         age_since(&mut self.closing, since, now)
+    }
+
+    /// Returns the time for which the request is over; `None` if that is not known.
+    pub(super) fn ended(&mut self, status: &ProvisioningRequestStatus, now: ProvisionMoment) -> Option<SeenAge> {
+        use ProvisioningConditionType::{BookingExpired, Failed};
+        let is_true = |kind| status.condition(kind).filter(|it| it.status == ConditionStatus::True);
+        let condition = is_true(Failed).or_else(|| is_true(BookingExpired))?;
+        from_rfc3339(&condition.last_transition_time)?;
+        Some(age_since(&mut self.ended, &condition.last_transition_time, now))
     }
 
     /// Stores the planner's verdict.

@@ -106,6 +106,14 @@ impl RequestWriter {
         WriteAnswer { object, result: written.map_err(|failure| WriteOutcome::of_failure(&failure)) }
     }
 
+    /// Deletes a request. One that is gone by now is none of this controller's.
+    pub(super) async fn delete(&self, key: ObjectKey, version: ObjectVersion) -> WriteAnswer {
+        let all = Self::collection(self.place.load(Ordering::Relaxed)).of(&key.namespace);
+        let deleted = self.client.delete(&all, &key.name, &version).await;
+        let result = deleted.map(|()| version.clone()).map_err(|failure| WriteOutcome::of_failure(&failure));
+        WriteAnswer { object: WrittenObject::Request(key, version.uid), result }
+    }
+
     /// Returns the subject and the text of an Event.
     pub(super) fn event_of(&self, notice: ProvisionEventNote) -> (EventSubject, EventNote) {
         let ProvisionEventNote { key, uid, is_warning, reason, message } = notice;

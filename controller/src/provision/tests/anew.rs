@@ -81,3 +81,36 @@ fn an_earlier_booking_that_is_seen_late_refuses_nothing_either() {
     assert_eq!((told(&world), world.kept()), ((FOUND.to_owned(), String::new()), 1));
     world.check_rest();
 }
+
+#[test]
+fn a_request_that_is_over_is_deleted_after_its_time_and_another_writer_s_is_not() {
+    let mut world = World::of(&[1]);
+    world.keep_for(3600 * SECOND);
+    world.ask_with("a", 2, &[("noRetry", "true")]);
+    world.ask("b", 1);
+    world.settle();
+    assert_eq!((told(&world).1.starts_with("True"), world.provisioned("b")), (true, FOUND.to_owned()));
+    world.pass(3590 * SECOND);
+    assert!(world.server.requests.contains_key(&key("a")), "its time is not over");
+    world.pass(20 * SECOND);
+    assert!(!world.server.requests.contains_key(&key("a")), "its time is over");
+    // The booking of the other one ended after ten minutes.
+    assert!(world.server.requests.contains_key(&key("b")));
+    world.pass(700 * SECOND);
+    assert!(!world.server.requests.contains_key(&key("b")));
+}
+
+#[test]
+fn a_controller_that_begins_late_deletes_by_the_time_in_the_request() {
+    let mut world = World::of(&[1]);
+    world.keep_for(3600 * SECOND);
+    world.ask_with("a", 2, &[("noRetry", "true")]);
+    world.settle();
+    world.pass(1800 * SECOND);
+    world.restart();
+    world.settle();
+    world.pass(1790 * SECOND);
+    assert!(world.server.requests.contains_key(&key("a")));
+    world.pass(20 * SECOND);
+    assert!(!world.server.requests.contains_key(&key("a")));
+}

@@ -76,6 +76,7 @@ impl ModelController {
             attaches: seen.fabric.is_some(),
             unneeded: 600 * SECOND,
             longest_booking: 3600 * SECOND,
+            keep: None,
             asker_box: ASKER_BOX,
         };
         let (travelling, answers) = (Vec::new(), Vec::new());
@@ -226,6 +227,7 @@ impl RandomWorld {
                     let answer = batch.run(&snapshot, &PlanOptions::default(), attach, &mut || Duration::ZERO);
                     controller.check = Some(answer);
                 }
+                ProvisionCommand::Delete(key, _) => panic!("{key} is deleted, though requests are kept for ever"),
                 ProvisionCommand::WakeAt(_) | ProvisionCommand::Tell(_) => {}
             }
         }

@@ -279,6 +279,7 @@ impl World {
             attaches: false,
             unneeded: Duration::from_secs(600),
             longest_booking: Duration::from_secs(3600),
+            keep: None,
             asker_box: ASKER_BOX,
         };
         Self {

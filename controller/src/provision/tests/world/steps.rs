@@ -49,6 +49,12 @@ impl World {
         self.restart();
     }
 
+    /// The controller is started anew, and deletes requests that were over for so long.
+    pub(in crate::provision::tests) fn keep_for(&mut self, keep: Duration) {
+        self.settings.keep = Some(keep);
+        self.restart();
+    }
+
     /// Until nothing is to be done but to wait.
     pub(in crate::provision::tests) fn settle(&mut self) {
         let (mut events, mut steps) = (VecDeque::from([ProvisionEvent::Changed]), 0);
@@ -82,6 +88,10 @@ impl World {
             ProvisionCommand::Write(write) => ProvisionEvent::Written(write.version.uid.clone(), self.write(&write)),
             ProvisionCommand::Finalize(write) => {
                 ProvisionEvent::Written(write.version.uid.clone(), self.server.finalize(&write))
+            }
+            ProvisionCommand::Delete(key, version) => {
+                let deleted = self.server.delete::<Arc<SeenRequest>>(&key, Some(&version));
+                ProvisionEvent::Written(version.uid.clone(), deleted.map(|_| version).map_err(WriteOutcome::from))
             }
             ProvisionCommand::Keep(write) => ProvisionEvent::Kept(write.name().to_owned(), self.keep(&write)),
             ProvisionCommand::Call(call) => {
@@ -139,7 +149,10 @@ pub(in crate::provision::tests) fn outcome(fated: Fated<WriteResult>) -> WriteRe
 /// True for a write or a call: a controller can die with it.
 fn command_is_sent(command: &ProvisionCommand) -> bool {
     match command {
-        ProvisionCommand::Write(_) | ProvisionCommand::Finalize(_) | ProvisionCommand::Keep(_) => true,
+        ProvisionCommand::Write(_)
+        | ProvisionCommand::Finalize(_)
+        | ProvisionCommand::Delete(..)
+        | ProvisionCommand::Keep(_) => true,
         ProvisionCommand::Call(call) => *call != AttachCall::List,
         ProvisionCommand::Tell(_) | ProvisionCommand::Check(_) | ProvisionCommand::WakeAt(_) => false,
     }
