@@ -82,8 +82,8 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<(), Questio
     let words = match &args.what {
         ExplainedKind::Provreq(args) => runtime()?.block_on(args.explained())?,
         ExplainedKind::Reservation(args) => runtime()?.block_on(args.explained())?,
-        ExplainedKind::Pod(args) => return Ok(why::explain(&args.name, &args.place, DocumentFormat::Wide, out)?),
-        ExplainedKind::Claim(args) => return Ok(why::explain_claim(&args.name, &args.place, out)?),
+        ExplainedKind::Pod(args) => return why::explain(&args.name, &args.place, DocumentFormat::Wide, out),
+        ExplainedKind::Claim(args) => return why::explain_claim(&args.name, &args.place, out),
     };
     Ok(out.write_all(words.as_bytes())?)
 }
@@ -104,7 +104,7 @@ impl RequestArgs {
         let world = self.read(&key.namespace).await?;
         let words = provreq::explained(&key, &world, &config.provisioning.classes(), SystemTime::now());
         words.ok_or_else(|| {
-            QuestionError::no_object("ProvisioningRequest", key, "; name the namespace with --namespace")
+            QuestionError::no_object("ProvisioningRequest", &key, "; name the namespace with --namespace")
         })
     }
 

@@ -102,7 +102,7 @@ impl AvailabilityArgs {
         let path = format!("/v1/availability?by={}", self.by.as_str());
         let fetch = || Ok(runtime.block_on(remote::get(&service, &path))?);
         let is_passing = |error: &QuestionError| match error {
-            QuestionError::Remote(RemoteError::Call(failure)) => failure.is_transient(),
+            QuestionError::Remote(error) => matches!(&**error, RemoteError::Call(failure) if failure.is_transient()),
             _ => false,
         };
         let wait = || thread::sleep(BETWEEN_QUESTIONS);

@@ -51,17 +51,23 @@ pub(crate) enum QuestionError {
         /// The way to the name that was meant, from a semicolon on; may be empty.
         hint: String,
     },
-    /// The controller cannot be asked.
+    /// The controller cannot be asked. On the heap: every result would have to have room for it.
     #[error(transparent)]
-    Remote(#[from] RemoteError),
+    Remote(Box<RemoteError>),
     /// The answer cannot be written.
     #[error("failed to write the answer")]
     Output(#[from] io::Error),
 }
 
+impl From<RemoteError> for QuestionError {
+    fn from(error: RemoteError) -> Self {
+        Self::Remote(error.into())
+    }
+}
+
 impl QuestionError {
     /// Makes the error about an object that does not exist.
-    pub(crate) fn no_object(kind: &'static str, name: impl ToString, hint: impl Into<String>) -> Self {
+    pub(crate) fn no_object(kind: &'static str, name: &impl ToString, hint: impl Into<String>) -> Self {
         Self::NoObject { kind, name: name.to_string(), hint: hint.into() }
     }
 
