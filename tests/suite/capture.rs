@@ -382,7 +382,8 @@ fn this_machine_is_compared_where_nothing_else_is_named_and_nonsense_is_no_diffe
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
     assert!(text(&output.stdout).ends_with(" → this machine: no difference\n"));
     fs::write(&file, "nonsense").unwrap();
-    for (before, problem) in [(&*file, "c.tar.zst is no capture: name a .tar.zst"), ("/nonexistent", "failed to read")]
+    for (before, problem) in
+        [(&*file, "c.tar.zst is no capture: name a .tar.zst"), ("/nonexistent", "/nonexistent is not there: name a")]
     {
         let output = hostler(&["diff", before, "-"]);
         assert_eq!((output.status.code(), &*text(&output.stdout)), (Some(2), ""), "{before}");
