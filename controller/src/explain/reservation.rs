@@ -100,7 +100,7 @@ impl ReservationWorld {
         let (spec, status) = (&reservation.spec, &reservation.status);
         let owners: Vec<String> = spec.owners.iter().map(owner_words).collect();
         let devices = format!("{} of {} devices held", status.held, status.devices.len());
-        let kept = if spec.asks_for_devices() { devices } else { "CPU, memory and ports alone".to_owned() };
+        let kept = if has_devices(reservation) { devices } else { "CPU, memory and ports alone".to_owned() };
         let mut text = format!("Reservation {name}: {}, {kept}, for {}\n", status.phase.as_str(), few(owners));
         for line in self.lines(reservation, now) {
             // Writing to a text does not fail.
@@ -125,7 +125,7 @@ impl ReservationWorld {
         if is_in_need(reservation) {
             lines.extend(self.others(reservation));
         }
-        let value = status.toleration_value.as_deref().filter(|_| reservation.spec.asks_for_devices());
+        let value = status.toleration_value.as_deref().filter(|_| has_devices(reservation));
         lines.extend(value.map(toleration));
         if status.phase == Phase::Available {
             lines.extend(owner_lines(reservation, &self.pods, &self.claims));
@@ -145,6 +145,11 @@ impl ReservationWorld {
         let words: Vec<String> = words.collect();
         (!words.is_empty()).then(|| format!("other Reservations keep devices: {}", few(words)))
     }
+}
+
+/// True if the Reservation is about devices, too.
+fn has_devices(reservation: &ReservationObject) -> bool {
+    reservation.spec.asks_for_devices() || !reservation.status.devices.is_empty()
 }
 
 /// Tells the state of the Reservation, since when, and why.
