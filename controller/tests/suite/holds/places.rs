@@ -1,5 +1,7 @@
 //! CPU of nodes: the running controller has a pod stand where it is kept, and has its owner come in that pod's place.
 
+use std::fs;
+
 use hostler_testing::{
     apiserver::{ApiServerView, LoggedRequest},
     controller::RunningController,
@@ -7,7 +9,7 @@ use hostler_testing::{
 use serde_json::{Value, json};
 
 use super::cluster::HoldCluster;
-use crate::rig::USER;
+use crate::rig::{USER, root};
 
 /// A node with four CPUs.
 async fn cluster(parts: &[&str]) -> HoldCluster {
@@ -15,6 +17,8 @@ async fn cluster(parts: &[&str]) -> HoldCluster {
     cluster.run_kubelets();
     cluster.node("n1", 1);
     cluster.server.edit("nodes", "n1", |node| node["status"]["allocatable"]["cpu"] = json!("4"));
+    let namespace = root().join("deploy/holds/places/namespace.yaml");
+    cluster.server.create_yaml(&fs::read_to_string(namespace).unwrap());
     cluster.allow(parts);
     cluster
 }
