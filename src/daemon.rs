@@ -159,6 +159,34 @@ pub async fn run(config: DaemonConfig, machine: RunningMachine, reload: ConfigRe
     DaemonLife { signals, ended_rx, kubelet_sockets, tasks: tasks.clone() }.lead(starting, &promised).await
 }
 
+/// A daemon that has the lock of the machine, and no claims yet.
+struct BegunDaemon {
+    inventory: InventoryHandle,
+    stage: DaemonStage,
+    services: KubeletServices,
+    probes: ServedByStandby,
+    machine: HeldMachine,
+}
+
+/// Looks at the machine, takes its lock, and opens the sockets of the kubelet.
+async fn begin(
+    config: &DaemonConfig,
+    machine: RunningMachine,
+    metrics: &Metrics,
+    tasks: &Tasks,
+) -> Result<BegunDaemon, DaemonError> {
+    private_folders(&config.paths)?;
+    let inventory = start_inventory(config, &machine.root, tasks).await;
+    let stage = DaemonStage::default();
+    let mut services = KubeletServices::new(config, inventory.reader(), metrics.clone(), tasks);
+    let (lock, probes) = lock(config, &stage, &mut services, tasks).await?;
+    let machine = HeldMachine::watched(machine, lock, tasks);
+    // The kubelet needs up to a second to find them, in which the claims are recovered: calls wait for that.
+    services.open().await.map_err(DaemonError::Kubelet)?;
+    inventory.load_drains().await.map_err(DaemonError::Drains)?;
+    Ok(BegunDaemon { inventory, stage, services, probes, machine })
+}
+
 /// Starts everything. `promised` becomes true when others begin to rely on the daemon.
 async fn start(
     config: DaemonConfig,
@@ -169,21 +197,13 @@ async fn start(
     tasks: &Tasks,
 ) -> Result<(), DaemonError> {
     let started = Instant::now();
-    private_folders(&config.paths)?;
-    let inventory = start_inventory(&config, &machine.root, tasks).await;
-    let stage = DaemonStage::default();
-    let mut services = KubeletServices::new(&config, inventory.reader(), metrics.clone(), tasks);
-    let (lock, probes) = lock(&config, &stage, &mut services, tasks).await?;
-    let machine = HeldMachine::watched(machine, lock, tasks);
-    // The kubelet needs up to a second to find them, in which the claims are recovered: calls wait for that.
-    services.open().await.map_err(DaemonError::Kubelet)?;
-    inventory.load_drains().await.map_err(DaemonError::Drains)?;
+    let begun = begin(&config, machine, &metrics, tasks).await?;
+    let BegunDaemon { inventory, stage, services, probes, machine } = begun;
     let source = ClaimSource::open(&config, tasks).map_err(DaemonError::Cluster)?;
     let hook = install_hook(&config, tasks).await?;
     let pods_rx = source.pods(&config, &metrics, tasks);
     let reader = source.reader(pods_rx.clone(), &metrics, &inventory.reader(), tasks);
     let claims = start_claims(&config, &hook, &inventory, reader, &machine, &metrics, tasks).await?;
-    claims.recovered(config.inventory.answer_within).await;
     let nri = nri::start(&config, &machine.machine.root, &claims, inventory.reader(), &metrics, tasks);
     promised.store(true, Ordering::Relaxed);
     events.follow(&config.node_name, &inventory.reader(), &claims, tasks);
@@ -194,10 +214,10 @@ async fn start(
     let audit = waiting_audit.handle();
     source.tell(&config, &claims, &audit, &inventory.reader(), &metrics, tasks);
     waiting_audit.start(tasks);
-    start_janitor(&config, &source, &claims, &metrics, tasks);
-    start_restoring(&source, &claims, &inventory, &machine, tasks);
-    let tellers = (pods_rx.clone(), nri.seen_rx.clone());
-    let pod_usage = pod_resources::start(&config, tellers, &claims, &inventory, &metrics, tasks).await?;
+    start_upkeep(&config, &source, &claims, &inventory, &machine, &metrics, tasks);
+    let pod_usage =
+        pod_resources::start(&config, (pods_rx.clone(), nri.seen_rx.clone()), &claims, &inventory, &metrics, tasks)
+            .await?;
     let published = source.publish(&config, machine.reporting(&config), &claims, &inventory, &metrics, tasks);
     let admin = AdminService::new(AdminParts {
         node: config.node_name.clone(),
@@ -227,7 +247,7 @@ async fn start(
         tasks: tasks.clone(),
     });
     start_scrapes(&config, &source, &stage, tasks);
-    serve(&config, &admin, stage, probes, tasks).await.map_err(DaemonError::Admin)?;
+    serve(&config, &admin, stage, probes, tasks).await?;
     info!(node = config.node_name, took_ms = started.elapsed().as_millis(), "ready");
     notify::ready(&admin, tasks);
     Ok(())
@@ -240,15 +260,15 @@ async fn serve(
     stage: DaemonStage,
     probes: ServedByStandby,
     tasks: &Tasks,
-) -> Result<(), admin::ServeError> {
+) -> Result<(), DaemonError> {
     stage.live(admin.clone());
     if !probes.has_probes {
-        serve_probes(stage.clone(), config.probe_socket(), tasks).await?;
+        serve_probes(stage.clone(), config.probe_socket(), tasks).await.map_err(DaemonError::Admin)?;
     }
     if !probes.has_figures {
-        serve_metrics(stage, config.metrics_listen(), tasks).await?;
+        serve_metrics(stage, config.metrics_listen(), tasks).await.map_err(DaemonError::Admin)?;
     }
-    serve_admin(admin.clone(), config.admin_socket(), tasks).await
+    serve_admin(admin.clone(), config.admin_socket(), tasks).await.map_err(DaemonError::Admin)
 }
 
 fn private_folders(paths: &PathsConfig) -> Result<(), DaemonError> {
@@ -408,7 +428,9 @@ async fn start_claims(
     let blocking_tasks = tasks.clone();
     let started = tasks.blocking(move || claims::start(parts, &blocking_tasks)).await;
     let ended = |error| DaemonError::Ended { name: "recovery", source: Some(Box::from(error)) };
-    started.map_err(ended)?.map_err(DaemonError::Claims)
+    let claims = started.map_err(ended)?.map_err(DaemonError::Claims)?;
+    claims.recovered(config.inventory.answer_within).await;
+    Ok(claims)
 }
 
 /// Serves metrics to readers on other hosts, where they are wanted and the API server can tell who the readers are.
@@ -418,15 +440,18 @@ fn start_scrapes(config: &DaemonConfig, source: &ClaimSource, stage: &DaemonStag
     serve_scrapes(parts, tasks);
 }
 
-/// Starts the restoring of claims, but not in a cluster: there the kubelet asks again for every claim whose pod is
-/// still wanted, and the others are not to come back.
-fn start_restoring(
+/// Starts the janitor, and the restoring of claims, but not in a cluster: there the kubelet asks again for every claim
+/// whose pod is still wanted, and the others are not to come back.
+fn start_upkeep(
+    config: &DaemonConfig,
     source: &ClaimSource,
     claims: &ClaimsHandle,
     inventory: &InventoryHandle,
     machine: &HeldMachine,
+    metrics: &Metrics,
     tasks: &Tasks,
 ) {
+    start_janitor(config, source, claims, metrics, tasks);
     if source.manifests().is_some() {
         restore::start(claims.clone(), &inventory.reader(), machine.boot_id().to_owned(), tasks);
     }

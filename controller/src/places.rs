@@ -16,7 +16,9 @@ mod assign;
 mod context;
 mod decide;
 mod gate;
+mod gate_owner;
 mod holder;
+mod pods;
 mod reconciler;
 #[cfg(test)]
 mod tests;

@@ -268,12 +268,14 @@ impl HoldCore {
             HoldEvent::ServerTime(time) => self.clock.server_said(time),
             HoldEvent::Synced => self.synced(),
             HoldEvent::Written(target, outcome) => self.written(target, &outcome),
-            HoldEvent::PlacesKept(kept) => {
-                if std::mem::replace(&mut self.settings.keeps_places, kept) != kept {
-                    self.decide_about_all();
-                }
-            }
+            HoldEvent::PlacesKept(kept) => self.places_kept(kept),
             HoldEvent::Tick => {}
+        }
+    }
+
+    fn places_kept(&mut self, kept: Option<bool>) {
+        if std::mem::replace(&mut self.settings.keeps_places, kept) != kept {
+            self.decide_about_all();
         }
     }
 

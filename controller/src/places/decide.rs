@@ -379,6 +379,6 @@ fn wants_holder(reservation: &ReservationObject, place: &ReservedPlace) -> bool 
 /// Returns the places of a Reservation that can be given to a pod now, and their numbers of replicas.
 pub(super) fn open_places(reservation: &ReservationObject) -> BTreeMap<u32, &ReservedPlace> {
     let is_once = reservation.spec.is_once();
-    let is_open = |place: &&ReservedPlace| place.state == State::Held && !(is_once && !place.owners.is_empty());
+    let is_open = |place: &&ReservedPlace| place.state == State::Held && (!is_once || place.owners.is_empty());
     reservation.status.places.iter().filter(is_open).map(|place| (place.replica, place)).collect()
 }

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -11,22 +10,20 @@ use hostler_api::{
     reservation::{PLACES_NAMESPACE, ReservationStatus, ReservedPlaceState},
     well_known::CONTROLLER_FIELD_MANAGER,
 };
-use hostler_cluster::{ApiClient, ApiFailure, Collection, ObjectVersion};
+use hostler_cluster::{ApiClient, ApiFailure, ObjectVersion};
 use hostler_reconcile::{Controller, ControllerParts, Fingerprint, ReconcileMoment, Reconciler, Requeue, Troubles};
-use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::{
-    sync::{Mutex, watch},
-    time::sleep,
-};
+use tokio::{sync::watch, time::sleep};
 use tracing::{debug, warn};
 
 use super::{
     assign::{PlaceCandidates, assign},
     context::{PlacePod, PlacesContext, PlacesStep, PlacesWrite},
     decide::{decide, is_for_places},
-    gate::{HandOverGate, in_the_way},
+    gate::HandOverGate,
+    gate_owner::{GateHandle, GatedResult, GatedWrite},
     holder::holder_name,
+    pods::{SOON, place_holders, pods},
 };
 use crate::{
     config::{MeantVerb, ReservationsConfig, SwitchMode},
@@ -38,8 +35,6 @@ use crate::{
 
 /// The longest time between two reconciliations of a Reservation.
 const RECONCILE_AGAIN: Duration = Duration::from_secs(30);
-/// The pause after a write that another one came before.
-const SOON: Duration = Duration::from_millis(50);
 /// The pause before the role is asked for again, while a refusal does not count yet.
 const ASK_SOON: Duration = Duration::from_secs(1);
 
@@ -77,15 +72,7 @@ struct PlacesReconciler {
 struct PlaceKeeper {
     client: ApiClient,
     image: String,
-    /// Held by one write at a time of those that the gate is about: between what is read for it and its answer nothing
-    /// of the kind happens.
-    gate: Arc<Mutex<HandOverGate>>,
-}
-
-/// Pods of a page of a list.
-#[derive(Deserialize)]
-struct PlacePodPage {
-    items: Vec<PlacePod>,
+    gate: GateHandle,
 }
 
 /// The result of a reconciliation.
@@ -111,7 +98,11 @@ impl Controller for PlacesController {
             return Err("the role of deploy/holds/places is not there".to_owned());
         }
         Ok(PlacesReconciler {
-            keeper: PlaceKeeper { client, image: self.image.clone(), gate: Arc::new(Mutex::new(under_way(parts))) },
+            keeper: PlaceKeeper {
+                client: client.clone(),
+                image: self.image.clone(),
+                gate: GateHandle::start(under_way(parts), client, &parts.tasks),
+            },
             candidates: PlaceCandidates::new(),
             asking: BTreeMap::new(),
             troubles: Troubles::default(),
@@ -192,10 +183,6 @@ fn under_way(parts: &ControllerParts<ClusterView>) -> HandOverGate {
     gate
 }
 
-fn pods(namespace: &str) -> Collection {
-    Collection::core("Pod", "pods").of(namespace)
-}
-
 impl PlaceKeeper {
     async fn reconcile(
         &self,
@@ -217,7 +204,7 @@ impl PlaceKeeper {
             PlacesStep::Write(_) if !now.may_write() => done(Requeue::Failed),
             PlacesStep::Write(write) => {
                 debug!(reservation = name, what = write.what(), "a write for the places of a Reservation");
-                match self.write(name, &write, now.elapsed).await {
+                match self.write(name, write, now.elapsed).await {
                     Ok(end) => done(end),
                     // The next reconciliation reads the object anew.
                     Err(failure) if matches!(failure.code(), Some(404 | 409)) => done(Requeue::After(SOON)),
@@ -249,7 +236,7 @@ impl PlaceKeeper {
         }
         let mut holders = BTreeMap::new();
         for pod in names {
-            if let Some(found) = self.client.find::<PlacePod>(&pods(PLACES_NAMESPACE), &pod).await? {
+            if let Some(found) = self.client.find::<PlacePod>(&place_holders(), &pod).await? {
                 holders.insert(pod, found);
             }
         }
@@ -261,7 +248,7 @@ impl PlaceKeeper {
         }
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         // Times of conditions are the server's.
-        let busy = self.gate.lock().await.nodes(None, now.elapsed);
+        let busy = self.gate.nodes(now.elapsed).await;
         let now = now.server_time().unwrap_or(wall);
         Ok(PlacesContext { busy, reservation, holders, owners: found, candidates, image: self.image.clone(), now })
     }
@@ -270,39 +257,14 @@ impl PlaceKeeper {
     async fn note_arrivals(&self, name: &str, cx: &PlacesContext) {
         let places = cx.reservation.iter().flat_map(|it| &it.status.places);
         let arrived = places.filter(|place| place.owners.iter().all(|owner| owner.bound));
-        let mut gate = self.gate.lock().await;
-        arrived.for_each(|place| gate.end(&(name.to_owned(), place.replica)));
+        self.gate.arrived(arrived.map(|place| (name.to_owned(), place.replica)).collect()).await;
     }
 
     /// Makes a write; says when to go on.
-    async fn write(&self, name: &str, write: &PlacesWrite, now: Duration) -> Result<Requeue, ApiFailure> {
-        let all = pods(PLACES_NAMESPACE);
+    async fn write(&self, name: &str, write: PlacesWrite, now: Duration) -> GatedResult {
         match write {
-            PlacesWrite::Status(name, version, status) => self.write_status(name, version, status).await?,
-            PlacesWrite::Create { replica, name: holder, left_out, pod } => {
-                let mut gate = self.gate.lock().await;
-                // A place that is for one node stays away while another one is handed over there.
-                let made: PlacePod =
-                    PlacePod::deserialize(&**pod).map_err(|error| ApiFailure::unusable("make a pod", error))?;
-                if gate
-                    .nodes(Some(&(name.to_owned(), *replica)), now)
-                    .iter()
-                    .any(|busy| !left_out.contains(busy) && made.may_come_to(busy))
-                {
-                    return Ok(Requeue::After(SOON));
-                }
-                self.client.create::<Value>(&all, holder, &**pod).await?;
-            }
-            PlacesWrite::Delete(holder, version) => self.client.delete(&all, holder, version).await?,
-            PlacesWrite::HandOver { replica, node, holder, version, next } => {
-                let mut gate = self.gate.lock().await;
-                gate.begin((name.to_owned(), *replica), node, now);
-                let waiting = self.waiting().await?;
-                for pod in in_the_way(waiting.iter(), node, next) {
-                    self.client.delete(&all, &pod.metadata.name, &pod.version()).await?;
-                }
-                self.client.delete(&all, holder, version).await?;
-            }
+            PlacesWrite::Status(name, version, status) => self.write_status(&name, &version, &status).await?,
+            PlacesWrite::Delete(holder, version) => self.client.delete(&place_holders(), &holder, &version).await?,
             PlacesWrite::Nominate(key, version, node) => {
                 let patch = json!({
                     "metadata": {"uid": version.uid, "resourceVersion": version.resource_version},
@@ -310,6 +272,10 @@ impl PlaceKeeper {
                 });
                 let all = pods(&key.namespace);
                 self.client.change_status::<Value>(&all, &key.name, CONTROLLER_FIELD_MANAGER, &patch).await?;
+            }
+            PlacesWrite::Create { .. } | PlacesWrite::HandOver { .. } => {
+                let write = GatedWrite { reservation: name.to_owned(), write, now };
+                return self.gate.write(write).await.unwrap_or(Ok(Requeue::Failed));
             }
         }
         Ok(Requeue::Now)
@@ -328,16 +294,5 @@ impl PlaceKeeper {
         }
         let why = "the API server has kept other places than it was given: apply deploy/holds of this release";
         Err(ApiFailure::unusable(format!("write the status of Reservation {name}"), why))
-    }
-
-    /// Lists the place holders that have no node.
-    async fn waiting(&self) -> Result<Vec<PlacePod>, ApiFailure> {
-        let (mut pods_found, mut wrong) = (Vec::new(), None);
-        let mut read = |page: Vec<u8>| match serde_json::from_slice::<PlacePodPage>(&page) {
-            Ok(page) => pods_found.extend(page.items),
-            Err(error) => wrong = Some(ApiFailure::unusable("list place holders", error)),
-        };
-        self.client.list_fields(&pods(PLACES_NAMESPACE), "spec.nodeName=", &mut read).await?;
-        wrong.map_or(Ok(pods_found), Err)
     }
 }

@@ -16,7 +16,7 @@ use crate::testkit::Fate;
 #[test]
 fn a_place_is_kept_against_strangers_and_given_to_its_owner() {
     let mut world = PlacesWorld::new(&[4000], 0);
-    world.reserve("r", "3", json!({}));
+    world.reserve("r", "3", &json!({}));
     world.until("it is kept", |world| world.phase("r") == Some(Phase::Available));
     assert_eq!(world.state("r"), Some(State::Held));
     for stranger in 0..4 {
@@ -41,7 +41,7 @@ fn a_place_is_kept_against_strangers_and_given_to_its_owner() {
 #[test]
 fn a_reservation_of_a_place_takes_five_writes_until_it_is_available() {
     let mut world = PlacesWorld::new(&[4000], 0);
-    world.reserve("r", "3", json!({}));
+    world.reserve("r", "3", &json!({}));
     world.until("it is kept", |world| world.phase("r") == Some(Phase::Available));
     // The finalizer and the phase are written by the part that keeps devices.
     assert_eq!(world.writes, ["status", "place_holder", "status"]);
@@ -52,7 +52,7 @@ fn a_reservation_of_a_place_takes_five_writes_until_it_is_available() {
 #[test]
 fn owners_share_a_place_that_stays_and_its_rest_is_kept_all_the_time() {
     let mut world = PlacesWorld::new(&[3000], 0);
-    world.reserve("r", "3", json!({"allocateOnce": false}));
+    world.reserve("r", "3", &json!({"allocateOnce": false}));
     world.until("it is kept", |world| world.phase("r") == Some(Phase::Available));
     for stranger in 0..4 {
         world.pod(&format!("s{stranger}"), "", "500m");
@@ -71,7 +71,7 @@ fn owners_share_a_place_that_stays_and_its_rest_is_kept_all_the_time() {
 #[test]
 fn a_pod_that_is_larger_than_the_place_or_no_owner_is_given_nothing() {
     let mut world = PlacesWorld::new(&[4000], 0);
-    world.reserve("r", "3", json!({}));
+    world.reserve("r", "3", &json!({}));
     world.until("it is kept", |world| world.phase("r") == Some(Phase::Available));
     world.pod("p", "r", "3500m");
     world.pod("q", "other", "2");
@@ -83,7 +83,7 @@ fn a_pod_that_is_larger_than_the_place_or_no_owner_is_given_nothing() {
 fn an_owner_that_goes_before_it_is_bound_leaves_the_place_kept() {
     for rounds in 0..6 {
         let mut world = PlacesWorld::new(&[3000], 0);
-        world.reserve("r", "3", json!({}));
+        world.reserve("r", "3", &json!({}));
         world.until("it is kept", |world| world.phase("r") == Some(Phase::Available));
         world.pod("s", "", "3");
         world.pod("p", "r", "3");
@@ -105,7 +105,7 @@ fn an_owner_that_goes_before_it_is_bound_leaves_the_place_kept() {
 fn a_reservation_that_is_deleted_or_over_leaves_no_place_holder() {
     for more in [json!({}), json!({"ttl": "20s"})] {
         let mut world = PlacesWorld::new(&[3000], 0);
-        world.reserve("r", "3", more.clone());
+        world.reserve("r", "3", &more);
         world.until("it is kept", |world| world.phase("r") == Some(Phase::Available));
         if more == json!({}) {
             let version = world.reservation("r").unwrap();
@@ -131,7 +131,7 @@ fn devices_and_their_place_are_on_one_node_and_a_full_node_is_left_for_another()
     world.reserve(
         "r",
         "3",
-        json!({
+        &json!({
             "template": {
                 "metadata": {"namespace": "default"},
                 "spec": {
@@ -151,7 +151,7 @@ fn deaths_at_any_two_writes_lose_no_place_and_leave_nothing() {
         for fates in Fate::TWO_DEATHS {
             let mut world = PlacesWorld::new(&[3000, 3000], 0);
             world.fates.extend([(first, fates[0]), (first + 1, fates[1])]);
-            world.reserve("r", "2", json!({}));
+            world.reserve("r", "2", &json!({}));
             world.until("it is kept", |world| world.phase("r") == Some(Phase::Available));
             (0..6).for_each(|stranger| world.pod(&format!("s{stranger}"), "", "1"));
             world.schedule();
@@ -167,7 +167,7 @@ fn deaths_at_any_two_writes_lose_no_place_and_leave_nothing() {
 #[test]
 fn each_replica_has_a_place_and_each_place_gets_one_owner() {
     let mut world = PlacesWorld::new(&[2000, 2000], 0);
-    world.reserve("r", "1", json!({"replicas": 3}));
+    world.reserve("r", "1", &json!({"replicas": 3}));
     world.until("all are kept", |world| world.phase("r") == Some(Phase::Available));
     (0..3).for_each(|stranger| world.pod(&format!("s{stranger}"), "", "1"));
     world.schedule();
@@ -190,7 +190,7 @@ fn ports_extended_resources_and_huge_pages_are_set_aside_by_the_place_holder() {
     let template = json!({"metadata": {"namespace": "default"}, "spec": {
         "containers": containers, "tolerations": [{"key": "k", "operator": "Exists"}], "nodeSelector": {},
     }});
-    world.reserve("r", "1", json!({"template": template}));
+    world.reserve("r", "1", &json!({"template": template}));
     world.until("it is asked for", |world| world.holders() == 1);
     let PlacesStep::Write(PlacesWrite::Create { pod, .. }) = world.first_holder("r") else { panic!("no place holder") };
     let (spec, container) = (&pod["spec"], &pod["spec"]["containers"][0]);

@@ -91,7 +91,7 @@ mod tests {
 
     fn facts(subject: AdminEventSubject, facts: &[(&str, &'static str, &str)]) -> EventFacts {
         let fact = |(name, state, reason): &(&str, &'static str, &str)| {
-            ((*name).to_owned(), EventFact { name: (*name).to_owned(), state: *state, reason: (*reason).to_owned() })
+            ((*name).to_owned(), EventFact { name: (*name).to_owned(), state, reason: (*reason).to_owned() })
         };
         EventFacts { subject, facts: facts.iter().map(fact).collect() }
     }

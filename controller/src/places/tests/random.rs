@@ -64,7 +64,7 @@ impl RandomLife for Chaos {
             22 => {
                 let name = ["r", "q"][dice.roll(2)];
                 if world.reservation(name).is_none() {
-                    world.reserve(name, ["2", "1500m"][dice.roll(2)], json!({"allocateOnce": dice.one_in(2)}));
+                    world.reserve(name, ["2", "1500m"][dice.roll(2)], &json!({"allocateOnce": dice.one_in(2)}));
                 }
             }
             _ => {

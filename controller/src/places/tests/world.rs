@@ -82,7 +82,7 @@ impl PlacesWorld {
     }
 
     /// Makes a Reservation whose pods have the label `owner: NAME`.
-    pub(super) fn reserve(&mut self, name: &str, cpu: &str, more: Value) {
+    pub(super) fn reserve(&mut self, name: &str, cpu: &str, more: &Value) {
         let mut spec = json!({
             "owners": [{"labelSelector": {"matchLabels": {"owner": name}}}],
             "template": {

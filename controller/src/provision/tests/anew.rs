@@ -91,13 +91,13 @@ fn a_request_that_is_over_is_deleted_after_its_time_and_another_writer_s_is_not(
     world.settle();
     assert_eq!((told(&world).1.starts_with("True"), world.provisioned("b")), (true, FOUND.to_owned()));
     world.pass(3590 * SECOND);
-    assert!(world.server.requests.contains_key(&key("a")), "its time is not over");
+    assert!(world.server.objects.requests.contains_key(&key("a")), "its time is not over");
     world.pass(20 * SECOND);
-    assert!(!world.server.requests.contains_key(&key("a")), "its time is over");
+    assert!(!world.server.objects.requests.contains_key(&key("a")), "its time is over");
     // The booking of the other one ended after ten minutes.
-    assert!(world.server.requests.contains_key(&key("b")));
+    assert!(world.server.objects.requests.contains_key(&key("b")));
     world.pass(700 * SECOND);
-    assert!(!world.server.requests.contains_key(&key("b")));
+    assert!(!world.server.objects.requests.contains_key(&key("b")));
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn a_controller_that_begins_late_deletes_by_the_time_in_the_request() {
     world.restart();
     world.settle();
     world.pass(1790 * SECOND);
-    assert!(world.server.requests.contains_key(&key("a")));
+    assert!(world.server.objects.requests.contains_key(&key("a")));
     world.pass(20 * SECOND);
-    assert!(!world.server.requests.contains_key(&key("a")));
+    assert!(!world.server.objects.requests.contains_key(&key("a")));
 }

@@ -1,0 +1,135 @@
+//! The owner of the gate: a task that makes the writes which the gate is about, one after the other. Between what is
+//! read for such a write and its answer nothing else of the kind happens.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use hostler_cluster::{ApiClient, ApiFailure};
+use hostler_process::Tasks;
+use hostler_reconcile::Requeue;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+
+use super::{
+    context::{PlacePod, PlacesWrite},
+    gate::{HandOverGate, PlaceKey, in_the_way},
+    pods::{SOON, place_holders},
+};
+
+/// Calls that wait for the owner.
+const CALLS: usize = 16;
+
+/// Result of a write: when to go on.
+pub(super) type GatedResult = Result<Requeue, ApiFailure>;
+
+/// A write for the places of a Reservation.
+#[derive(Debug)]
+pub(super) struct GatedWrite {
+    /// Name of the Reservation.
+    pub(super) reservation: String,
+    pub(super) write: PlacesWrite,
+    /// Time since the term began.
+    pub(super) now: Duration,
+}
+
+enum GateCall {
+    Nodes(Duration, oneshot::Sender<BTreeSet<String>>),
+    Arrived(Vec<PlaceKey>),
+    Write(Box<GatedWrite>, oneshot::Sender<GatedResult>),
+}
+
+/// Reaches the owner of the gate. The owner ends with the last of these.
+#[derive(Clone, Debug)]
+pub(super) struct GateHandle(mpsc::Sender<GateCall>);
+
+/// Page of a list of pods.
+#[derive(Deserialize)]
+struct PlacePodPage {
+    items: Vec<PlacePod>,
+}
+
+struct GateOwner {
+    gate: HandOverGate,
+    client: ApiClient,
+}
+
+impl GateHandle {
+    /// Starts the owner of a gate.
+    pub(super) fn start(gate: HandOverGate, client: ApiClient, tasks: &Tasks) -> Self {
+        let (calls_tx, mut calls_rx) = mpsc::channel(CALLS);
+        tasks.job(async move {
+            let mut owner = GateOwner { gate, client };
+            while let Some(call) = calls_rx.recv().await {
+                owner.answer(call).await;
+            }
+        });
+        Self(calls_tx)
+    }
+
+    /// Returns the nodes on which places are being handed over.
+    pub(super) async fn nodes(&self, now: Duration) -> BTreeSet<String> {
+        let (nodes_tx, nodes_rx) = oneshot::channel();
+        let _ = self.0.send(GateCall::Nodes(now, nodes_tx)).await;
+        nodes_rx.await.unwrap_or_default()
+    }
+
+    /// Notes places of which no owner is waited for any more.
+    pub(super) async fn arrived(&self, places: Vec<PlaceKey>) {
+        let _ = self.0.send(GateCall::Arrived(places)).await;
+    }
+
+    /// Makes a write. `None` where the owner has ended with the term.
+    pub(super) async fn write(&self, write: GatedWrite) -> Option<GatedResult> {
+        let (result_tx, result_rx) = oneshot::channel();
+        let _ = self.0.send(GateCall::Write(Box::new(write), result_tx)).await;
+        result_rx.await.ok()
+    }
+}
+
+impl GateOwner {
+    /// Answers a call. An asker that has gone meanwhile hears no answer.
+    async fn answer(&mut self, call: GateCall) {
+        match call {
+            GateCall::Nodes(now, nodes_tx) => drop(nodes_tx.send(self.gate.nodes(None, now))),
+            GateCall::Arrived(places) => places.iter().for_each(|place| self.gate.end(place)),
+            GateCall::Write(write, result_tx) => drop(result_tx.send(self.write(*write).await)),
+        }
+    }
+
+    async fn write(&mut self, GatedWrite { reservation, write, now }: GatedWrite) -> GatedResult {
+        match write {
+            PlacesWrite::Create { replica, name, left_out, pod } => {
+                // A place that is for one node stays away while another one is handed over there.
+                let unusable = |error| ApiFailure::unusable("make a place holder", error);
+                let made = PlacePod::deserialize(&*pod).map_err(unusable)?;
+                let busy = self.gate.nodes(Some(&(reservation, replica)), now);
+                if busy.iter().any(|node| !left_out.contains(node) && made.may_come_to(node)) {
+                    return Ok(Requeue::After(SOON));
+                }
+                self.client.create::<Value>(&place_holders(), &name, &*pod).await?;
+            }
+            PlacesWrite::HandOver { replica, node, holder, version, next } => {
+                self.gate.begin((reservation, replica), &node, now);
+                let waiting = self.waiting().await?;
+                for pod in in_the_way(waiting.iter(), &node, &next) {
+                    self.client.delete(&place_holders(), &pod.metadata.name, &pod.version()).await?;
+                }
+                self.client.delete(&place_holders(), &holder, &version).await?;
+            }
+            // Others are made without the gate.
+            PlacesWrite::Status(..) | PlacesWrite::Delete(..) | PlacesWrite::Nominate(..) => {}
+        }
+        Ok(Requeue::Now)
+    }
+
+    /// Lists the place holders that have no node.
+    async fn waiting(&self) -> Result<Vec<PlacePod>, ApiFailure> {
+        let (mut found, mut wrong) = (Vec::new(), None);
+        let mut read = |page: Vec<u8>| match serde_json::from_slice::<PlacePodPage>(&page) {
+            Ok(page) => found.extend(page.items),
+            Err(error) => wrong = Some(ApiFailure::unusable("list place holders", error)),
+        };
+        self.client.list_fields(&place_holders(), "spec.nodeName=", &mut read).await?;
+        wrong.map_or(Ok(found), Err)
+    }
+}
