@@ -20,7 +20,7 @@ const RIGHT: &[CliUse] = &[
     ("--version", 0, &["hostler "]),
     ("help claim create", 0, &["claim create [OPTIONS] -f <FILE>", "jsonpath="]),
     ("claim --help", 0, &["inspect", "Show everything about one claim"]),
-    ("inventory --root machine", 0, &["cpu/numa0", "memory/node0"]),
+    ("inventory --root machine", 0, &["numa0", "memory=1 GiB"]),
     ("inventory --root machine -o name", 0, &["cpu/numa0\n"]),
     ("inventory --root machine -o tree", 0, &["package 0"]),
     ("inventory --root machine -o jsonpath={.devices[?(@.backend==\"cpu\")].name}", 0, &["numa0"]),

@@ -89,6 +89,18 @@ fn ask(server: &ApiServer, name: &str, pods: usize, version: &str) {
     }));
 }
 
+/// A request that fails at once: it would book for longer than the controller allows.
+fn ask_for_too_long(server: &ApiServer, name: &str) {
+    server.create(json!({
+        "apiVersion": "autoscaling.x-k8s.io/v1", "kind": "ProvisioningRequest",
+        "metadata": { "name": name, "namespace": "default" },
+        "spec": {
+            "provisioningClassName": CLASS, "parameters": { "bookingSeconds": "7200" },
+            "podSets": [{ "podTemplateRef": { "name": "ppt-r-main" }, "count": 1 }],
+        },
+    }));
+}
+
 /// A workload of so many pods with a device each, as Kueue asks for it.
 fn workload(name: &str, pods: usize) -> KueueWorkload<'_> {
     KueueWorkload {
@@ -403,10 +415,16 @@ fn is_answer(call: &LoggedRequest) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn its_roles_allow_all_that_it_asks_and_nothing_of_them_is_in_vain() {
     let server = cluster(1, "v1").await;
-    let controller = controller(&server).await;
+    let mut options = switched_on(&server);
+    options.config.push_str("[provisioning]\nkeep_seconds = 1\n");
+    let controller = RunningController::start(&options).await;
     ask(&server, "r", 1, "v1");
     until(&server, "r", "Provisioned", FOUND).await;
     server.until("people are told", |view| (!view.list("events").is_empty()).then_some(())).await;
+    ask_for_too_long(&server, "long");
+    let is_gone = |view: &ApiServerView<'_>| view.get("provisioningrequests", "default/long").is_none().then_some(());
+    server.until("the request that has failed is deleted", is_gone).await;
+    assert!(server.get("provisioningrequests", "default/r").is_some(), "the other one is not over");
     assert_eq!(controller.stop().await, Some(0));
     let asked: Vec<LoggedRequest> = server.log().into_iter().filter(|call| call.user == USER).collect();
     let refused: Vec<&LoggedRequest> = asked.iter().filter(|call| call.status == 403).collect();
