@@ -48,7 +48,10 @@ fn a_card_and_the_cpus_of_its_node_are_kept_and_go_to_the_owner() {
         events.iter().any(|it| it.contains("Insufficient cpu")).then_some(())
     });
     cluster.pod_with_cpus("owner", "1200m", Some("kept"));
-    eventually("the owner's container", || cluster.node.pid("owner"));
+    let owner = cluster.node.of("/api/v1", "pods/owner");
+    eventually("the owner to run", || {
+        cluster.node.get(&owner).filter(|pod| pod["status"]["phase"] == "Running").map(drop)
+    });
     let done = cluster.until_phase("e2e-place", "Succeeded");
     assert_eq!(done["status"]["currentOwners"][0]["name"], "owner");
     eventually("no place holder", || cluster.node.get(HOLDERS)?["items"].as_array()?.is_empty().then_some(()));
