@@ -26,7 +26,7 @@ struct ClaimInspection {
     pods: Vec<InspectedPod>,
     /// Why it is as it is; absent where the daemon cannot say.
     explanation: Option<Explanation>,
-    /// Its devices that are known, with health, capacities and attributes.
+    /// Devices of the claim that are known, with health, capacities and attributes.
     hardware: Vec<AdminDeviceDetails>,
 }
 

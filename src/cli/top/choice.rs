@@ -1,10 +1,10 @@
-//! What the user has chosen to see. Pure: a choice and a key make the next choice.
+//! The choice of the user. Pure: a choice and a key make the next choice.
 
 use super::{
     filter::PageFilter, keyboard::KeyPress, order::RowOrder, screen::Scroll, tables::headings, view::TopTable,
 };
 
-/// What is shown of the machine, and how.
+/// Choice of the tables, their order and their filter.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct TopChoice {
     pub(super) table: TopTable,

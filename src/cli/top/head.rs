@@ -1,4 +1,4 @@
-//! What stands above the machine and below it: counts, load, trouble, the filter, signs and keys.
+//! Lines above the machine and below it: counts, load, trouble, the filter, signs and keys.
 
 use std::collections::BTreeMap;
 

@@ -16,7 +16,7 @@ use crate::{
 const MOST_LOADS: usize = 24;
 /// Keys make frames as well, which say no more about the load.
 const BETWEEN_LOADS: Duration = Duration::from_millis(900);
-/// What is older is no news.
+/// Age from which a change is not shown any more.
 const LONGEST: Duration = Duration::from_secs(600);
 /// Changes that are kept: of six hundred claims that come at once, the last ones.
 const MOST_CHANGES: usize = 64;
@@ -25,7 +25,7 @@ const SHOWN: usize = 8;
 /// Levels of load, from none to all.
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// What the live view remembers.
+/// Memory of the live view.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TopHistory {
     /// Percent, the latest last.

@@ -77,7 +77,7 @@ pub(super) fn page(view: &PageView<'_>, width: usize) -> TopPage {
     TopPage { head: cut(head(view, &states, filtered.as_ref())), body: cut(body), signs: signs(view.usage).cut(width) }
 }
 
-/// What has changed of late, where anything has.
+/// Lines about the latest changes, if there are any.
 fn changes(lines: &[String]) -> Vec<PageLine> {
     let heading = [PageLine::default(), PageLine::of(vec![PageSpan::bold("  CHANGES")])];
     let lines: Vec<PageLine> = lines.iter().map(|line| PageLine::of(vec![PageSpan::plain(line)])).collect();

@@ -45,12 +45,12 @@ pub(super) struct PageView<'a> {
     pub(super) loads: &'a BTreeMap<u32, u8>,
     /// The machine's load in the last frames, a sign each.
     pub(super) load_line: &'a str,
-    /// What has changed of late, a line each.
+    /// The latest changes, a line each.
     pub(super) changes: &'a [String],
     pub(super) table: TopTable,
     /// The order of the table, which marks its column; without one it is that of the names.
     pub(super) order: Option<RowOrder>,
-    /// What is looked for, if anything is.
+    /// Text of the filter, if there is one.
     pub(super) filter: Option<&'a PageFilter>,
     /// True while that is being typed.
     pub(super) is_typing: bool,

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::table::TextTable;
 
-/// What stands in a column where an item has nothing at its path.
+/// Text of a column where an item has nothing at its path.
 const NONE: &str = "<none>";
 
 /// Headings, each with the path of its cells.

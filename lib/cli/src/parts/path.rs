@@ -33,7 +33,7 @@ enum PathStep {
     Item(i64),
     /// Items from a place to one before another, every so many.
     Slice { from: Option<i64>, to: Option<i64>, step: usize },
-    /// What each of these finds.
+    /// Values that each of these finds.
     Several(Vec<PathStep>),
     /// The items of which something is true.
     Filter(PathFilter),
