@@ -214,6 +214,6 @@ for each; do
 done
 parts
 manifest
-(cd "$out" && sha256sum -- *.deb *.rpm *.tar.gz *.cdx.json >SHA256SUMS)
+(cd "$out" && sha256sum -- *"$version"*.deb *"$version"*.rpm *"$version"*.tar.gz *"$version"*.cdx.json >SHA256SUMS)
 say "built in $out:"
 (cd "$out" && ls -l -- *.deb *.rpm *.tar.gz *.cdx.json SHA256SUMS)
