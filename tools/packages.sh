@@ -30,6 +30,8 @@ git diff --quiet HEAD || { revision=$revision-dirty; say "the tree has changes t
 
 # A linker for old hosts: the folders of the old library go first, also for the code that starts a program.
 # The compiler brings a libgcc_s of its own, which may need a newer C library; the host's is loaded.
+# The standard library does without some functions where they are missing. Asking for them by the version that has them would keep
+# a program from starting on an older host: --wrap has it ask for names that no library has, so they are missing on every host.
 linker() {
     link=$PWD/target/packages/link
     mkdir -p "$link"
@@ -37,7 +39,7 @@ linker() {
     cat >"$link/$tools" <<TEXT
 #!/bin/sh
 exec $tools-gcc --sysroot=$sysroot -B$sysroot/usr/lib/$tools -L$sysroot/usr/lib/$tools -L$sysroot/lib/$tools \\
-    -Wl,--allow-shlib-undefined $link/$tools.o "\$@"
+    -Wl,--allow-shlib-undefined -Wl,--wrap=gettid -Wl,--wrap=posix_spawn_file_actions_addchdir_np $link/$tools.o "\$@"
 TEXT
     chmod +x "$link/$tools"
 }
@@ -169,7 +171,7 @@ plugin() {
         gzip -9n >"$out/kubectl-hostler_${version}_linux_$arch.tar.gz"
 }
 
-# cargo-cyclonedx writes beside each Cargo.toml; its lists differ between builds in a serial number and the time alone.
+# cargo-cyclonedx writes beside each Cargo.toml; its lists differ between builds in a serial number, the time and the folder alone.
 parts() {
     PATH="$PWD/target/tools/bin:$PATH"
     if ! cargo-cyclonedx --version >/dev/null 2>&1 && ! cargo cyclonedx --version >/dev/null 2>&1; then
@@ -178,8 +180,8 @@ parts() {
     work=$(mktemp -d)
     git archive HEAD | tar -x -C "$work"
     (cd "$work" && "${CARGO:-cargo}" cyclonedx --quiet --format json --spec-version 1.5 --no-build-deps --override-filename parts >&2)
-    jq --sort-keys 'del(.serialNumber)' "$work/parts.json" >"$out/hostler_$version.cdx.json"
-    jq --sort-keys 'del(.serialNumber)' "$work/controller/parts.json" >"$out/hostler-controller_$version.cdx.json"
+    jq --sort-keys 'del(.serialNumber)' "$work/parts.json" | sed "s|$work|/hostler|g" >"$out/hostler_$version.cdx.json"
+    jq --sort-keys 'del(.serialNumber)' "$work/controller/parts.json" | sed "s|$work|/hostler|g" >"$out/hostler-controller_$version.cdx.json"
     rm -rf "$work"
 }
 
