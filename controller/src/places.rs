@@ -9,7 +9,7 @@
 //!
 //! ```text
 //!   ClusterView ─► assign: which waiting pod gets which place ┐
-//!   Reservation, place holders, owners, read anew ────────────┴─► decide (pure) ─► one write
+//!   Reservation, place holders, owners, read anew ────────────┴─► decide (pure) ─► writes
 //! ```
 
 mod assign;

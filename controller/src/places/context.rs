@@ -97,7 +97,8 @@ pub(super) enum PlacesStep {
     Rest,
     /// Nothing before this time has passed, if nothing changes.
     Wait(Duration),
-    Write(PlacesWrite),
+    /// One after the other: the status alone, or no two for one place.
+    Write(Vec<PlacesWrite>),
 }
 
 /// A write. Each names the version that it was decided on.

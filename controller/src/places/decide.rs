@@ -1,5 +1,5 @@
-//! The next write for the places of a Reservation. Pure: everything was read anew, and one step follows from it alone,
-//! so a controller that takes over goes on with the same write.
+//! The next writes for the places of a Reservation. Pure: everything was read anew, and one step follows from it alone,
+//! so a controller that takes over goes on with the same writes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +18,7 @@ use hostler_cluster::{ObjectVersion, since_1970};
 
 use super::{
     context::{PlacePod, PlacesContext, PlacesStep, PlacesWrite},
-    holder::{holder, holder_name, name_problem},
+    holder::{holder, holder_name, known_holders, name_problem},
 };
 use crate::reservation_object::ReservationObject;
 
@@ -29,16 +29,21 @@ const ASK_AGAIN: Duration = Duration::from_secs(300);
 
 /// Characters of a message in the status.
 const LONGEST_MESSAGE: usize = 1024;
+/// Characters of all messages of a status: its object must fit into the API server's store.
+const ALL_MESSAGES: usize = 256 * 1024;
+/// Writes that follow from what was read once. Others wait meanwhile, and what was read grows old.
+const MOST_WRITES: usize = 64;
 
 /// Decides the next step.
 pub(super) fn decide(cx: &PlacesContext) -> PlacesStep {
     let Some(reservation) = &cx.reservation else {
         // Nothing of it is left but place holders.
-        return cx.holders.values().find_map(delete).map_or(PlacesStep::Rest, PlacesStep::Write);
+        return writes(cx.holders.values().filter_map(delete)).unwrap_or(PlacesStep::Rest);
     };
-    let stray = cx.holders.values().filter(|pod| !cx.is_known(reservation, pod));
-    if let Some(write) = stray.filter_map(delete).next() {
-        return PlacesStep::Write(write);
+    let known = known_holders(reservation);
+    let strays = cx.holders.values().filter(|pod| !pod.is_of(reservation) || !known.contains(&pod.metadata.name));
+    if let Some(step) = writes(strays.filter_map(delete)) {
+        return step;
     }
     if reservation.is_deleting || reservation.status.phase.is_over() {
         return cx.release(reservation);
@@ -65,32 +70,27 @@ fn delete(pod: &PlacePod) -> Option<PlacesWrite> {
     (!is_going).then(|| PlacesWrite::Delete(pod.metadata.name.clone(), pod.version()))
 }
 
+/// Returns the first of these writes; none if there are none.
+fn writes(all: impl Iterator<Item = PlacesWrite>) -> Option<PlacesStep> {
+    let first: Vec<PlacesWrite> = all.take(MOST_WRITES).collect();
+    (!first.is_empty()).then_some(PlacesStep::Write(first))
+}
+
 fn status(reservation: &ReservationObject, places: Vec<ReservedPlace>) -> PlacesStep {
     let status = ReservationStatus { places, ..reservation.status.clone() };
     let version = ObjectVersion { uid: reservation.uid.clone(), resource_version: reservation.version.clone() };
-    PlacesStep::Write(PlacesWrite::Status(reservation.name.clone(), version, Box::new(status)))
+    PlacesStep::Write(vec![PlacesWrite::Status(reservation.name.clone(), version, Box::new(status))])
 }
 
 impl PlacesContext {
-    /// True if a place holder is the one of a place now, or was before it.
-    fn is_known(&self, reservation: &ReservationObject, pod: &PlacePod) -> bool {
-        let is_one = |place: &ReservedPlace| {
-            [place.number.checked_sub(1), Some(place.number)]
-                .into_iter()
-                .flatten()
-                .any(|number| holder_name(reservation, place.replica, number) == pod.metadata.name)
-        };
-        pod.is_of(reservation) && reservation.status.places.iter().any(is_one)
-    }
-
     fn holder(&self, reservation: &ReservationObject, place: &ReservedPlace, number: u32) -> Option<&PlacePod> {
         self.holders.get(&holder_name(reservation, place.replica, number))
     }
 
     /// Deletes all place holders of a Reservation that is over or deleted; then its status has no places.
     fn release(&self, reservation: &ReservationObject) -> PlacesStep {
-        if let Some(write) = self.holders.values().find_map(delete) {
-            return PlacesStep::Write(write);
+        if let Some(step) = writes(self.holders.values().filter_map(delete)) {
+            return step;
         }
         match self.holders.is_empty() && !reservation.status.places.is_empty() {
             true => status(reservation, Vec::new()),
@@ -115,16 +115,23 @@ impl PlacesContext {
         if places != reservation.status.places {
             return status(reservation, places);
         }
-        let mut wait = None;
+        let (mut found, mut wait) = (Vec::new(), None);
         for place in &places {
             match (PlaceNow { cx: self, reservation }).step(place) {
-                PlacesStep::Write(write) => return PlacesStep::Write(write),
-                PlacesStep::Wait(time) => wait = wait.min(Some(time)).or(Some(time)),
-                PlacesStep::Rest => {}
+                PlaceStep::Write(write) => found.push(write),
+                PlaceStep::Wait(time) => wait = wait.min(Some(time)).or(Some(time)),
+                PlaceStep::Rest => {}
             }
         }
-        wait.map_or(PlacesStep::Rest, PlacesStep::Wait)
+        writes(found.into_iter()).unwrap_or_else(|| wait.map_or(PlacesStep::Rest, PlacesStep::Wait))
     }
+}
+
+/// The next step for one place.
+enum PlaceStep {
+    Rest,
+    Wait(Duration),
+    Write(PlacesWrite),
 }
 
 /// A place of a Reservation, as it is now.
@@ -248,7 +255,8 @@ impl PlaceNow<'_> {
             State::HandingOver => of_owner().unwrap_or_default(),
             State::Asking | State::Refused => refusal.map(str::to_owned).unwrap_or_default(),
         };
-        place.message = place.message.chars().take(LONGEST_MESSAGE).collect();
+        let longest = ALL_MESSAGES / self.reservation.spec.replicas().max(1) as usize;
+        place.message = place.message.chars().take(longest.min(LONGEST_MESSAGE)).collect();
         // A place without devices can be on any node.
         let is_anywhere = place.owners.is_empty() && !has_former && !self.reservation.spec.asks_for_devices();
         if place.state == State::Asking && is_anywhere {
@@ -282,10 +290,10 @@ impl PlaceNow<'_> {
     }
 
     /// Returns the next write for a place whose status says what is to be done.
-    fn step(&self, place: &ReservedPlace) -> PlacesStep {
+    fn step(&self, place: &ReservedPlace) -> PlaceStep {
         if self.reservation.spec.asks_for_devices() && place.node_name.is_empty() {
             // Devices come first: they are on few nodes.
-            return PlacesStep::Rest;
+            return PlaceStep::Rest;
         }
         let own = self.holder(place, place.number);
         let former = self.former(place);
@@ -297,7 +305,7 @@ impl PlaceNow<'_> {
                     || former.is_some() && !is_of_size(pod, &place.left())
                     || former.is_none() && self.leaves_out_too_much(pod) =>
             {
-                return delete(pod).map_or(PlacesStep::Rest, PlacesStep::Write);
+                return delete(pod).map_or(PlaceStep::Rest, PlaceStep::Write);
             }
             None if is_wanted => {
                 let left_out: BTreeSet<String> = match place.node_name.is_empty() {
@@ -306,21 +314,21 @@ impl PlaceNow<'_> {
                 };
                 let pod = Box::new(holder(self.reservation, place, &left_out, &self.cx.image));
                 let name = holder_name(self.reservation, place.replica, place.number);
-                return PlacesStep::Write(PlacesWrite::Create { replica: place.replica, name, left_out, pod });
+                return PlaceStep::Write(PlacesWrite::Create { replica: place.replica, name, left_out, pod });
             }
             _ => {}
         }
         if let Some(write) = self.nomination(place, own, former) {
-            return PlacesStep::Write(write);
+            return PlaceStep::Write(write);
         }
         if let Some(pod) = former.filter(|pod| pod.metadata.deletion_timestamp.is_none()) {
-            return PlacesStep::Write(self.hand_over(place, pod));
+            return PlaceStep::Write(self.hand_over(place, pod));
         }
         // The state of the place depends on the time.
         match self.refused_for(own).filter(|_| !place.is_kept()) {
-            Some(time) if time < REFUSED_AFTER => PlacesStep::Wait(REFUSED_AFTER - time),
-            Some(time) if time < ASK_AGAIN => PlacesStep::Wait(ASK_AGAIN - time),
-            _ => PlacesStep::Rest,
+            Some(time) if time < REFUSED_AFTER => PlaceStep::Wait(REFUSED_AFTER - time),
+            Some(time) if time < ASK_AGAIN => PlaceStep::Wait(ASK_AGAIN - time),
+            _ => PlaceStep::Rest,
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use hostler_cluster::{ApiClient, ApiFailure};
+use hostler_cluster::{ApiClient, ApiFailure, ListSelector};
 use hostler_process::Tasks;
 use hostler_reconcile::Requeue;
 use serde::Deserialize;
@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::{
     context::{PlacePod, PlacesWrite},
     gate::{HandOverGate, PlaceKey, in_the_way},
-    pods::{SOON, place_holders},
+    pods::{SOON, list_place_holders, place_holders},
 };
 
 /// Calls that wait for the owner.
@@ -41,12 +41,6 @@ enum GateCall {
 /// Reaches the owner of the gate. The owner ends with the last of these.
 #[derive(Clone, Debug)]
 pub(super) struct GateHandle(mpsc::Sender<GateCall>);
-
-/// Page of a list of pods.
-#[derive(Deserialize)]
-struct PlacePodPage {
-    items: Vec<PlacePod>,
-}
 
 struct GateOwner {
     gate: HandOverGate,
@@ -110,7 +104,7 @@ impl GateOwner {
             }
             PlacesWrite::HandOver { replica, node, holder, version, next } => {
                 self.gate.begin((reservation, replica), &node, now);
-                let waiting = self.waiting().await?;
+                let waiting = list_place_holders(&self.client, ListSelector::Fields("spec.nodeName=")).await?;
                 for pod in in_the_way(waiting.iter(), &node, &next) {
                     self.client.delete(&place_holders(), &pod.metadata.name, &pod.version()).await?;
                 }
@@ -120,16 +114,5 @@ impl GateOwner {
             PlacesWrite::Status(..) | PlacesWrite::Delete(..) | PlacesWrite::Nominate(..) => {}
         }
         Ok(Requeue::Now)
-    }
-
-    /// Lists the place holders that have no node.
-    async fn waiting(&self) -> Result<Vec<PlacePod>, ApiFailure> {
-        let (mut found, mut wrong) = (Vec::new(), None);
-        let mut read = |page: Vec<u8>| match serde_json::from_slice::<PlacePodPage>(&page) {
-            Ok(page) => found.extend(page.items),
-            Err(error) => wrong = Some(ApiFailure::unusable("list place holders", error)),
-        };
-        self.client.list_fields(&place_holders(), "spec.nodeName=", &mut read).await?;
-        wrong.map_or(Ok(found), Err)
     }
 }

@@ -6,7 +6,8 @@ use hostler_api::{
     core::{NodeSelector, PodSpec, PodTemplateSpec, ResourceList},
     limits::MAX_OBJECT_NAME,
     reservation::{
-        PLACES_NAMESPACE, PLACES_PRIORITY_CLASS, RESERVATION_ANNOTATION, RESERVATION_UID_ANNOTATION, ReservedPlace,
+        PLACES_NAMESPACE, PLACES_PRIORITY_CLASS, RESERVATION_ANNOTATION, RESERVATION_UID, RESERVATION_UID_ANNOTATION,
+        ReservedPlace,
     },
 };
 use serde::Deserialize;
@@ -25,6 +26,13 @@ const NOBODY: u32 = 65_532;
 pub(super) fn holder_name(reservation: &ReservationObject, replica: u32, number: u32) -> String {
     let uid: String = reservation.uid.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
     format!("{}-place-{uid}-{replica}-{number}", reservation.name)
+}
+
+/// Returns the names of the place holders of all places: the present one of each, and the one before it.
+pub(super) fn known_holders(reservation: &ReservationObject) -> BTreeSet<String> {
+    let numbers = |place: &ReservedPlace| [place.number.checked_sub(1), Some(place.number)].into_iter().flatten();
+    let places = reservation.status.places.iter();
+    places.flat_map(|place| numbers(place).map(|number| holder_name(reservation, place.replica, number))).collect()
 }
 
 /// Returns the reason why no place holder can have the Reservation's name in its own, if so.
@@ -86,6 +94,7 @@ pub(super) fn holder(
             "name": holder_name(reservation, place.replica, place.number), "namespace": PLACES_NAMESPACE,
             "labels": {
                 "app.kubernetes.io/name": "hostler-place", "app.kubernetes.io/managed-by": "hostler-controller",
+                RESERVATION_UID: reservation.uid,
             },
             "annotations": {
                 RESERVATION_ANNOTATION: reservation.name, RESERVATION_UID_ANNOTATION: reservation.uid,

@@ -7,10 +7,10 @@ use std::{
 
 use hostler_api::{
     Chain, ObjectKey,
-    reservation::{PLACES_NAMESPACE, ReservationStatus, ReservedPlaceState},
+    reservation::{PLACES_NAMESPACE, RESERVATION_UID, ReservationStatus, ReservedPlaceState},
     well_known::CONTROLLER_FIELD_MANAGER,
 };
-use hostler_cluster::{ApiClient, ApiFailure, ObjectVersion};
+use hostler_cluster::{ApiClient, ApiFailure, ListSelector, ObjectVersion};
 use hostler_reconcile::{Controller, ControllerParts, Fingerprint, ReconcileMoment, Reconciler, Requeue, Troubles};
 use serde_json::{Value, json};
 use tokio::{sync::watch, time::sleep};
@@ -22,8 +22,8 @@ use super::{
     decide::{decide, is_for_places},
     gate::HandOverGate,
     gate_owner::{GateHandle, GatedResult, GatedWrite},
-    holder::holder_name,
-    pods::{SOON, place_holders, pods},
+    holder::known_holders,
+    pods::{SOON, list_place_holders, place_holders, pods},
 };
 use crate::{
     config::{MeantVerb, ReservationsConfig, SwitchMode},
@@ -37,6 +37,10 @@ use crate::{
 const RECONCILE_AGAIN: Duration = Duration::from_secs(30);
 /// The pause before the role is asked for again, while a refusal does not count yet.
 const ASK_SOON: Duration = Duration::from_secs(1);
+
+/// Places of a Reservation whose holders are read by their names: more are listed, which costs the server a look at all
+/// place holders.
+const MOST_BY_NAME: usize = 8;
 
 /// Keeps places as long as this process leads, if the switch is on. Tells the part that keeps devices if places are
 /// kept.
@@ -201,17 +205,34 @@ impl PlaceKeeper {
         match decide(&cx) {
             PlacesStep::Rest => done(Requeue::After(RECONCILE_AGAIN)),
             PlacesStep::Wait(time) => done(Requeue::After(time.min(RECONCILE_AGAIN))),
-            PlacesStep::Write(_) if !now.may_write() => done(Requeue::Failed),
-            PlacesStep::Write(write) => {
-                debug!(reservation = name, what = write.what(), "a write for the places of a Reservation");
-                match self.write(name, write, now.elapsed).await {
-                    Ok(end) => done(end),
-                    // The next reconciliation reads the object anew.
-                    Err(failure) if matches!(failure.code(), Some(404 | 409)) => done(Requeue::After(SOON)),
-                    Err(failure) => failed(&failure),
-                }
+            PlacesStep::Write(writes) => match self.write_each(name, writes, now).await {
+                Ok(end) => done(end),
+                Err(failure) => failed(&failure),
+            },
+        }
+    }
+
+    /// Makes writes until one fails. One that another one came before is decided anew by the next reconciliation.
+    async fn write_each(
+        &self,
+        name: &str,
+        writes: Vec<PlacesWrite>,
+        now: &ReconcileMoment<ClusterView>,
+    ) -> GatedResult {
+        let mut end = Requeue::Now;
+        for write in writes {
+            if !now.may_write() {
+                return Ok(Requeue::Failed);
+            }
+            debug!(reservation = name, what = write.what(), "a write for the places of a Reservation");
+            match self.write(name, write, now.elapsed).await {
+                Ok(Requeue::Now) => {}
+                Ok(later) => end = later,
+                Err(failure) if matches!(failure.code(), Some(404 | 409)) => end = Requeue::After(SOON),
+                Err(failure) => return Err(failure),
             }
         }
+        Ok(end)
     }
 
     /// Reads everything from the server.
@@ -222,35 +243,49 @@ impl PlaceKeeper {
         now: &ReconcileMoment<ClusterView>,
     ) -> Result<PlacesContext, ApiFailure> {
         let reservation: Option<ReservationObject> = self.client.find(&reservations(), name).await?;
-        let marked = now.view.marks.made.iter().filter(|((kind, key), mark)| {
-            *kind == ObservedKind::Pod && key.namespace == PLACES_NAMESPACE && mark.reservation == name
-        });
-        let mut names: BTreeSet<String> = marked.map(|((_, key), _)| key.name.clone()).collect();
-        let mut owners: BTreeSet<ObjectKey> = candidates.values().cloned().collect();
-        for (reservation, place) in
-            reservation.iter().flat_map(|it| it.status.places.iter().map(move |place| (it, place)))
-        {
-            let numbers = [place.number.checked_sub(1), Some(place.number)].into_iter().flatten();
-            names.extend(numbers.map(|number| holder_name(reservation, place.replica, number)));
-            owners.extend(place.owners.iter().map(|owner| ObjectKey::new(&owner.namespace, &owner.name)));
-        }
-        let mut holders = BTreeMap::new();
-        for pod in names {
-            if let Some(found) = self.client.find::<PlacePod>(&place_holders(), &pod).await? {
-                holders.insert(pod, found);
-            }
-        }
-        let mut found = BTreeMap::new();
-        for key in owners {
-            if let Some(pod) = self.client.find::<PlacePod>(&pods(&key.namespace), &key.name).await? {
-                found.insert(key, pod);
+        let holders = self.read_holders(name, reservation.as_ref(), &now.view).await?;
+        let is_once = reservation.as_ref().is_some_and(|it| it.spec.is_once());
+        let places = reservation.iter().flat_map(|it| &it.status.places);
+        // An owner that has the whole place keeps it, whatever becomes of the pod.
+        let named = places.flat_map(|place| &place.owners).filter(|owner| !(is_once && owner.bound));
+        let named = named.map(|owner| ObjectKey::new(&owner.namespace, &owner.name));
+        let mut owners = BTreeMap::new();
+        for key in named.chain(candidates.values().cloned()).collect::<BTreeSet<ObjectKey>>() {
+            if let Some(found) = self.client.find::<PlacePod>(&pods(&key.namespace), &key.name).await? {
+                owners.insert(key, found);
             }
         }
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         // Times of conditions are the server's.
         let busy = self.gate.nodes(now.elapsed).await;
         let now = now.server_time().unwrap_or(wall);
-        Ok(PlacesContext { busy, reservation, holders, owners: found, candidates, image: self.image.clone(), now })
+        Ok(PlacesContext { busy, reservation, holders, owners, candidates, image: self.image.clone(), now })
+    }
+
+    /// Reads the place holders of a Reservation: a few by their names, many at once.
+    async fn read_holders(
+        &self,
+        name: &str,
+        reservation: Option<&ReservationObject>,
+        view: &ClusterView,
+    ) -> Result<BTreeMap<String, PlacePod>, ApiFailure> {
+        if let Some(reservation) = reservation.filter(|it| it.status.places.len() > MOST_BY_NAME) {
+            let labels = format!("{RESERVATION_UID}={}", reservation.uid);
+            let all = list_place_holders(&self.client, ListSelector::Labels(&labels)).await?;
+            return Ok(all.into_iter().map(|pod| (pod.metadata.name.clone(), pod)).collect());
+        }
+        let marked = view.marks.made.iter().filter(|((kind, key), mark)| {
+            *kind == ObservedKind::Pod && key.namespace == PLACES_NAMESPACE && mark.reservation == name
+        });
+        let mut names: BTreeSet<String> = marked.map(|((_, key), _)| key.name.clone()).collect();
+        names.extend(reservation.map(known_holders).unwrap_or_default());
+        let mut holders = BTreeMap::new();
+        for pod in names {
+            if let Some(found) = self.client.find::<PlacePod>(&place_holders(), &pod).await? {
+                holders.insert(pod, found);
+            }
+        }
+        Ok(holders)
     }
 
     /// Notes the places of which no owner is waited for any more.

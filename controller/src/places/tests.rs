@@ -50,6 +50,32 @@ fn a_reservation_of_a_place_takes_five_writes_until_it_is_available() {
 }
 
 #[test]
+fn a_thousand_places_take_one_write_each_and_a_few_for_all() {
+    let mut world = PlacesWorld::new(&[1024], 0);
+    world.reserve("r", "1m", &json!({"replicas": 1024}));
+    world.until("it is kept", |world| world.phase("r") == Some(Phase::Available));
+    let (made, others): (Vec<&str>, Vec<&str>) = world.writes.iter().partition(|what| **what == "place_holder");
+    assert_eq!(made.len(), 1024);
+    assert!(others.len() <= 20, "{others:?}");
+}
+
+#[test]
+fn the_object_of_a_thousand_refused_places_fits_into_the_store() {
+    let mut world = PlacesWorld::new(&[0], 0);
+    world.reserve("r", "1m", &json!({"replicas": 1024}));
+    world.until("all are asked for", |world| world.holders() == 1024);
+    world.refuse_all(&"no node has the CPUs. ".repeat(100));
+    let has_messages = |world: &PlacesWorld| {
+        let places = &world.reservation("r").unwrap().status.places;
+        places.len() == 1024 && places.iter().all(|place| place.message.starts_with("no node has the CPUs. no"))
+    };
+    world.until("the status says why", has_messages);
+    let status = serde_json::to_vec(&world.reservation("r").unwrap().status).unwrap();
+    // etcd takes 1.5 MB, and there are spec and managed fields as well.
+    assert!(status.len() < 700_000, "{} bytes", status.len());
+}
+
+#[test]
 fn owners_share_a_place_that_stays_and_its_rest_is_kept_all_the_time() {
     let mut world = PlacesWorld::new(&[3000], 0);
     world.reserve("r", "3", &json!({"allocateOnce": false}));
@@ -192,7 +218,8 @@ fn ports_extended_resources_and_huge_pages_are_set_aside_by_the_place_holder() {
     }});
     world.reserve("r", "1", &json!({"template": template}));
     world.until("it is asked for", |world| world.holders() == 1);
-    let PlacesStep::Write(PlacesWrite::Create { pod, .. }) = world.first_holder("r") else { panic!("no place holder") };
+    let PlacesStep::Write(writes) = world.first_holder("r") else { panic!("no place holder") };
+    let [PlacesWrite::Create { pod, .. }] = &*writes else { panic!("no place holder") };
     let (spec, container) = (&pod["spec"], &pod["spec"]["containers"][0]);
     assert_eq!(container["ports"][0]["hostPort"], 8080);
     assert_eq!(container["resources"]["limits"], json!({"example.com/card": "1", "hugepages-2Mi": "4Mi"}));

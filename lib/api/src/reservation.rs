@@ -89,7 +89,7 @@ pub fn placement_name(pod_uid: &str) -> String {
 }
 
 /// Pods for which one Reservation may keep devices.
-pub const MAX_REPLICAS: u32 = 128;
+pub const MAX_REPLICAS: u32 = 1024;
 /// The annotation, in JSON, with which a pod names the Reservations that it is to be led to.
 pub const RESERVATION_AFFINITY: &str = "hostler.dev/reservation-affinity";
 /// The label with which a pod says `true` that it is to be led to no Reservation.

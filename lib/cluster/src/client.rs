@@ -30,6 +30,7 @@ use crate::{
 };
 
 pub(crate) use self::list::LIST_PAGE;
+pub use self::list::ListSelector;
 use self::request::{ApiRequest, JSON, PatchKind, refusal};
 
 /// Calls the API server. Cheap to clone; all clones share one connection.

@@ -34,7 +34,7 @@ pub use access::{
     ApiIdentity, AskedDeed, FigureReaders, ReaderVerdict, ReviewError, TokenReviews, TokenVerdict, bearer_token,
 };
 pub use backoff::Backoff;
-pub use client::ApiClient;
+pub use client::{ApiClient, ListSelector};
 pub use collection::Collection;
 pub use connection::ConnectError;
 pub use credentials::{

@@ -1,5 +1,6 @@
 //! The loop of a controller: while this process leads, each key is reconciled when it changes and again after a while
-//! ([`WorkQueue`] says when). Reconciling reads everything anew, and ends with at most one write.
+//! ([`WorkQueue`] says when). Reconciling reads everything anew, and ends with writes that each name the version that was
+//! read.
 
 use std::{
     collections::BTreeMap,

@@ -203,13 +203,16 @@ impl PlacesWorld {
 
     fn control_one(&mut self, name: &str) -> bool {
         self.note_arrivals(name);
-        let PlacesStep::Write(write) = self.step(name) else { return false };
-        let fate = self.fates.next();
-        self.writes.push(write.what());
-        if let Fated::Dead = Fate::carry_out(fate, self, |_| {}, |world| world.apply(name, &write)) {
-            // Both are one process.
-            self.kept.restart();
-            self.begin_gate();
+        let PlacesStep::Write(writes) = self.step(name) else { return false };
+        for write in writes {
+            let fate = self.fates.next();
+            self.writes.push(write.what());
+            if let Fated::Dead = Fate::carry_out(fate, self, |_| {}, |world| world.apply(name, &write)) {
+                // Both are one process.
+                self.kept.restart();
+                self.begin_gate();
+                break;
+            }
         }
         true
     }
@@ -323,6 +326,17 @@ impl PlacesWorld {
         }));
     }
 
+    /// Every place holder without a node is refused in these words.
+    pub(super) fn refuse_all(&mut self, message: &str) {
+        let holders: Vec<ObjectKey> = self.server.pods.keys().filter(|key| is_holder(key)).cloned().collect();
+        for holder in holders {
+            let refuse = |pod: &mut PlacePod| {
+                pod.status.conditions.iter_mut().for_each(|it| message.clone_into(&mut it.message));
+            };
+            drop(self.server.update(&holder, None, Part::Status, refuse));
+        }
+    }
+
     /// What must be true at every moment: nobody is in a place but its owners.
     pub(super) fn check(&mut self) {
         self.kept.check();
@@ -365,7 +379,8 @@ impl PlacesWorld {
             assert!(kept + strangers <= *all, "{kept} kept and {strangers} taken of {all} on {node}\n{}", self.told());
         }
         let marked = self.server.pods.keys().filter(|key| is_holder(key)).count();
-        assert!(marked <= 3 * (self.kept.reservations().count() + 1), "{}", self.told());
+        let places: usize = self.kept.reservations().map(|it| it.spec.replicas() as usize).sum();
+        assert!(marked <= 3 * (places + 1), "{}", self.told());
     }
 
     /// One round of everybody.

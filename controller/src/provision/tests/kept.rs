@@ -413,18 +413,18 @@ fn who_stops_keeping_devices_in_between_has_the_request_looked_at_again() {
 /// A Reservation keeps devices for so many pods at most.
 #[test]
 fn a_large_set_is_kept_by_several_reservations() {
-    let mut world = World::of(&[100, 100]);
+    let mut world = World::of(&[600, 600]);
     for node in ["n0", "n1"] {
         world.server.facts.add_node(super::world::read(json!({
             "metadata": {"name": node, "labels": {"kubernetes.io/hostname": node}},
-            "status": {"allocatable": {"cpu": "200", "memory": "64Gi", "pods": "200"}},
+            "status": {"allocatable": {"cpu": "1k", "memory": "4Ti", "pods": "1k"}},
         })));
     }
-    world.ask("r", 150);
+    world.ask("r", 1100);
     world.settle();
-    assert_eq!((world.provisioned("r"), world.kept()), (FOUND.to_owned(), 150));
+    assert_eq!((world.provisioned("r"), world.kept()), (FOUND.to_owned(), 1100));
     let replicas: Vec<_> = world.server.reservations.values().map(|it| it.spec.replicas()).collect();
-    assert_eq!(replicas, [128, 22]);
+    assert_eq!(replicas, [1024, 76]);
 }
 
 #[test]

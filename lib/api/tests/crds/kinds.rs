@@ -534,7 +534,7 @@ fn of_reservation_statuses() -> Vec<(&'static str, Value)> {
         ("ReservationStatus.nodeName", long.clone()),
         ("ReservationStatus.tolerationValue", json!({"maxLength": 16})),
         ("ReservationStatus.devices", json!({"maxItems": MAX_RESERVED_DEVICES})),
-        ("ReservationStatus.places", json!({"maxItems": 128})),
+        ("ReservationStatus.places", json!({"maxItems": MAX_REPLICAS})),
         ("ReservedPlace.nodeName", long.clone()),
         ("ReservedPlace.message", json!({"maxLength": 1024})),
         ("ReservedPlace.requests", quotas.clone()),

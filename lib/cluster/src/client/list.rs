@@ -8,6 +8,17 @@ use crate::{ApiFailure, CallError, Collection, collection::encoded};
 /// Objects in a page of a list. The largest slices have 60 KB: 15 MB come well within the time of a call.
 pub(crate) const LIST_PAGE: u32 = 250;
 
+/// The objects of a list that are wanted.
+#[derive(Clone, Copy, Debug)]
+pub enum ListSelector<'a> {
+    /// All of them.
+    All,
+    /// Those with these fields: `spec.nodeName=`.
+    Fields(&'a str),
+    /// Those with these labels: `app=web`.
+    Labels(&'a str),
+}
+
 /// The end of a page of a list, which leads to the next page.
 #[derive(Deserialize)]
 struct ListEnd {
@@ -28,23 +39,24 @@ impl ApiClient {
     /// # Errors
     /// As [`get`](Self::get), and when the server no longer remembers that moment.
     pub async fn list<F: FnMut(Vec<u8>) + ?Sized>(&self, all: &Collection, each: &mut F) -> Result<(), ApiFailure> {
-        self.list_fields(all, "", each).await
+        self.list_selected(all, ListSelector::All, each).await
     }
 
-    /// As [`list`](Self::list), of the objects that a field selector selects: `spec.nodeName=`.
+    /// As [`list`](Self::list), of the objects that are selected.
     ///
     /// # Errors
     /// As [`list`](Self::list).
-    pub async fn list_fields<F: FnMut(Vec<u8>) + ?Sized>(
+    pub async fn list_selected<F: FnMut(Vec<u8>) + ?Sized>(
         &self,
         all: &Collection,
-        selector: &str,
+        selector: ListSelector<'_>,
         each: &mut F,
     ) -> Result<(), ApiFailure> {
         let step = || format!("list {}", all.plural());
         let selected = match selector {
-            "" => format!("limit={LIST_PAGE}"),
-            fields => format!("limit={LIST_PAGE}&fieldSelector={}", encoded(fields)),
+            ListSelector::All => format!("limit={LIST_PAGE}"),
+            ListSelector::Fields(fields) => format!("limit={LIST_PAGE}&fieldSelector={}", encoded(fields)),
+            ListSelector::Labels(labels) => format!("limit={LIST_PAGE}&labelSelector={}", encoded(labels)),
         };
         let mut query = selected.clone();
         loop {
