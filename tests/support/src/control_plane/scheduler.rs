@@ -9,7 +9,7 @@
 //!
 //! A claim is written in the order of kube-scheduler: first the finalizer, then the status with allocation, time and
 //! reservation at once. An allocation of another writer is accepted, and only reserved for. Of several nodes the one
-//! with the fewest pods wins, then the first by name: there are no scores.
+//! with the fewest pods wins, then the first by name: there are no scores but for nominations and preferences by name.
 
 mod attempt;
 mod given;

@@ -97,6 +97,35 @@ async fn a_pod_with_a_template_gets_claim_name_and_node_step_by_step() {
     assert_eq!(steps(&server, &mut controllers), Vec::<&str>::new());
 }
 
+/// As the real one was seen to do.
+#[tokio::test]
+async fn a_pod_that_is_nominated_is_counted_on_its_node_also_while_it_is_gated() {
+    let server = cluster(0).await;
+    let cpus = |name: &str, priority: i32, gates: &Value| {
+        let container = json!({ "name": "m", "image": "none", "resources": { "requests": { "cpu": "6" } } });
+        json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "namespace": "default" },
+            "spec": { "containers": [container], "priority": priority, "schedulingGates": gates },
+        })
+    };
+    let node = |pod: &str| server.get("pods", &format!("default/{pod}")).unwrap()["spec"]["nodeName"].clone();
+    server.create(cpus("gated", 0, &json!([{ "name": "g" }])));
+    server.edit("pods", "default/gated", |pod| pod["status"]["nominatedNodeName"] = json!("n"));
+    server.create(cpus("other", 0, &json!([])));
+    let mut controllers = ControlPlane::new();
+    controllers.settle(&server);
+    assert_eq!((node("gated"), node("other")), (Value::Null, Value::Null));
+    server.edit("pods", "default/gated", |pod| drop(pod["spec"].as_object_mut().unwrap().remove("schedulingGates")));
+    controllers.settle(&server);
+    assert_eq!((node("gated"), node("other")), (json!("n"), Value::Null));
+    server.delete("pods", "default/gated");
+    server.create(cpus("again", 0, &json!([{ "name": "g" }])));
+    server.edit("pods", "default/again", |pod| pod["status"]["nominatedNodeName"] = json!("n"));
+    server.create(cpus("higher", 1, &json!([])));
+    controllers.settle(&server);
+    assert_eq!(node("higher"), json!("n"), "nominations count for pods of the same or a lower priority");
+}
+
 #[tokio::test]
 async fn a_claim_that_somebody_else_allocates_in_between_is_not_taken() {
     let server = cluster(2).await;

@@ -56,7 +56,9 @@ impl<'a> Attempt<'a> {
         let decisive = DECISIVE.iter().flat_map(|plural| self.view.list(plural));
         let placed = self.pods.iter().filter(|pod| !text(&pod["spec"], "nodeName").is_empty());
         let pending = self.bindings.iter().map(|binding| uid(&binding.pod).to_owned());
-        decisive.map(|object| version(&object)).chain(placed.map(version)).chain(pending).collect()
+        let nominated = self.pods.iter().filter(|pod| !text(&pod["status"], "nominatedNodeName").is_empty());
+        let nominated = nominated.map(|pod| format!("{}>{}", uid(pod), text(&pod["status"], "nominatedNodeName")));
+        decisive.map(|object| version(&object)).chain(placed.map(version)).chain(pending).chain(nominated).collect()
     }
 
     pub(super) fn place(&self, pod: &Value) -> Answer {
@@ -81,15 +83,15 @@ impl<'a> Attempt<'a> {
         }
         let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
         let mut unavailable: Vec<&Value> = Vec::new();
-        let mut found: Vec<(usize, Binding)> = Vec::new();
+        let mut found: Vec<((i64, usize), Binding)> = Vec::new();
         for node in &nodes {
-            let others = self.pods_on(&node.metadata.name);
+            let others = self.pods_on(&node.metadata.name, pod);
             let tried = self.on_node(pod, node, &others, &claims, &pending);
             match tried {
                 Ok(allocations) => {
                     let binding =
                         Binding { pod: pod.clone(), node: node.metadata.name.clone(), allocations, failure: None };
-                    found.push((others.len(), binding));
+                    found.push(((rank(pod, &binding.node), others.len()), binding));
                 }
                 Err(NodeRefusal::Node(why)) => *reasons.entry(why).or_default() += 1,
                 Err(NodeRefusal::Claims(names)) => {
@@ -99,7 +101,7 @@ impl<'a> Attempt<'a> {
                 Err(NodeRefusal::Everywhere(why)) => return refuse(&why),
             }
         }
-        found.sort_by_key(|(pods, binding)| (*pods, binding.node.clone()));
+        found.sort_by_key(|(rank, binding)| (*rank, binding.node.clone()));
         if let Some((_, binding)) = found.into_iter().next() {
             return Answer::Place(binding);
         }
@@ -130,12 +132,24 @@ impl<'a> Attempt<'a> {
         missing.map(|(request, class)| format!("request {request}: device class {class} does not exist"))
     }
 
-    /// Returns the pods of a node, also those that are being bound to it.
-    fn pods_on(&self, node: &str) -> Vec<Pod> {
+    /// Returns the pods of a node as the scheduler counts them for a pod: also those that are being bound to it, and
+    /// those of the same or a higher priority that are nominated for it, gated ones as well.
+    fn pods_on(&self, node: &str, asking: &Value) -> Vec<Pod> {
         let is_done = |pod: &&Value| matches!(text(&pod["status"], "phase"), "Succeeded" | "Failed");
         let there = self.pods.iter().filter(|pod| text(&pod["spec"], "nodeName") == node && !is_done(pod));
         let coming = self.bindings.iter().filter(|binding| binding.node == node).map(|binding| &binding.pod);
-        typed(there.chain(coming).cloned().collect())
+        let is_bound = |pod: &Value| {
+            !text(&pod["spec"], "nodeName").is_empty() || self.bindings.iter().any(|it| uid(&it.pod) == uid(pod))
+        };
+        let nominated = self.pods.iter().filter(|pod| {
+            text(&pod["status"], "nominatedNodeName") == node
+                && !is_done(pod)
+                && pod["metadata"]["deletionTimestamp"].is_null()
+                && !is_bound(pod)
+                && uid(pod) != uid(asking)
+                && priority(pod) >= priority(asking)
+        });
+        typed(there.chain(coming).chain(nominated).cloned().collect())
     }
 
     fn on_node(
@@ -205,6 +219,24 @@ enum NodeRefusal {
     Claims(Vec<String>),
     /// No node makes a difference.
     Everywhere(String),
+}
+
+fn priority(pod: &Value) -> i64 {
+    pod["spec"]["priority"].as_i64().unwrap_or_default()
+}
+
+/// Returns the rank of a node for a pod, the best first: the node that it is nominated for, then by preferences.
+fn rank(pod: &Value, node: &str) -> i64 {
+    if text(&pod["status"], "nominatedNodeName") == node {
+        return i64::MIN;
+    }
+    let preferred = list(&pod["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]);
+    let names = |term: &Value| {
+        list(&term["preference"]["matchFields"])
+            .iter()
+            .any(|it| it["key"] == "metadata.name" && list(&it["values"]).iter().any(|name| name == node))
+    };
+    -preferred.iter().filter(|term| names(term)).map(|term| term["weight"].as_i64().unwrap_or_default()).sum::<i64>()
 }
 
 fn is_usable_on(claim: &Value, node: &Node) -> bool {
