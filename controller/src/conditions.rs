@@ -12,12 +12,16 @@ use std::{collections::BTreeMap, iter, time::SystemTime};
 use hostler_api::hardware::{CLUSTER_HARDWARE, Condition, ConditionStatus, GROUP};
 use hostler_cluster::rfc3339;
 
-use self::{keeping::keeping, webhook::webhook_finding};
+use self::{
+    keeping::keeping,
+    webhook::{gates_finding, webhook_finding},
+};
 use crate::{
     classic::adapter::{ClassicPhase, ClassicStatus},
     config::{CapabilitiesConfig, CapabilityMode},
     hold::adapter::HoldStatus,
     observed::{KindStatus, ObservedKind},
+    pod_gates::GatesPhase,
     provision::adapter::ProvisionStatus,
     webhook::WebhookPhase,
 };
@@ -75,6 +79,8 @@ pub(crate) enum FindingKind {
     Reservations,
     /// Pods are led to these devices.
     Webhook,
+    /// Pods wait by the gate `hostler.dev/reservation`.
+    PodGates,
 }
 
 impl FindingKind {
@@ -90,6 +96,7 @@ impl FindingKind {
             Self::Reservations => "Reservations",
             Self::ProvisioningRequests => "ProvisioningRequests",
             Self::Webhook => "Webhook",
+            Self::PodGates => "PodGates",
         }
     }
 }
@@ -125,7 +132,7 @@ pub(crate) fn findings(
     classic: &ClassicStatus,
     provision: &ProvisionStatus,
     holds: &HoldStatus,
-    webhook: Option<&WebhookPhase>,
+    webhook: Option<(&WebhookPhase, GatesPhase)>,
 ) -> Vec<ClusterFinding> {
     let mut all = vec![
         synced(modes, kinds),
@@ -137,7 +144,8 @@ pub(crate) fn findings(
         answering(modes.provisioning, kinds.get(&ObservedKind::ProvisioningRequest), provision),
         keeping(modes.reservations, holds),
     ];
-    all.extend(webhook.map(webhook_finding));
+    all.extend(webhook.map(|(phase, _)| webhook_finding(phase)));
+    all.extend(webhook.and_then(|(_, gates)| gates_finding(gates)));
     all
 }
 

@@ -30,6 +30,7 @@ mod observed;
 mod owner_pod;
 mod places;
 mod plan;
+mod pod_gates;
 mod provision;
 mod ready;
 mod remote;

@@ -21,6 +21,11 @@ mod holder;
 mod pods;
 mod reconciler;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
-pub(crate) use reconciler::start;
+pub(crate) use self::{
+    assign::{ExpectedPlaces, expected_places, owners_on_the_way},
+    context::PlacePod,
+    holder::former_holder,
+    reconciler::start,
+};

@@ -24,7 +24,11 @@ use hostler_process::{
     serve::{CertificateError, bind_private},
 };
 use hostler_reconcile::{LeaderElection, Leadership, campaign};
-use tokio::{net::TcpListener, runtime, sync::watch};
+use tokio::{
+    net::{TcpListener, UnixListener},
+    runtime,
+    sync::watch,
+};
 use tracing::{error, info};
 use uuid::Uuid;
 
@@ -32,10 +36,11 @@ use self::{capabilities::CapabilityStarts, findings::FindingSources};
 use crate::{
     classic::adapter::ClassicStatus,
     conditions::SumsOutcome,
-    config::{ControllerConfig, LeaseConfig, ListenAddress},
+    config::{ControllerConfig, LeaseConfig, ListenAddress, SwitchMode},
     hold::adapter::HoldStatus,
     model_owner,
     observe::Watches,
+    pod_gates::{GatesPhase, WaitRules, watch_switch},
     provision::adapter::ProvisionStatus,
     serve::{self, ServeState},
     webhook::{self, WebhookParts, WebhookStatus},
@@ -139,9 +144,7 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
     // In a busy process watches fill their connection: calls that must not wait have another one.
     let (watching, calling) = (connect(ApiPatience::BULK)?, connect(ApiPatience::PROMPT)?);
     let listener = self::listener(config.listen, |address, source| RunError::Listen { address, source }).await?;
-    let path = config.probe_socket();
-    let probes = config.has_probes().then(|| bind_private(path)).transpose();
-    let probes = probes.map_err(|source| RunError::Listen { address: path.display().to_string(), source })?;
+    let probes = probe_listener(config)?;
     let refused = |address, source| RunError::ListenWebhook { address, source };
     let webhook = self::listener(config.webhook.listen, refused).await?;
     let modes = config.capabilities;
@@ -152,6 +155,7 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
     let (provision_tx, provision_rx) = watch::channel(ProvisionStatus::default());
     let (holds_tx, holds_rx) = watch::channel(HoldStatus::default());
     let (webhook_tx, webhook_rx) = watch::channel(WebhookStatus::default());
+    let gates_rx = watch_switch(config.webhook.gates, calling.clone(), tasks);
     let sources = FindingSources {
         modes,
         view_rx: view_rx.clone(),
@@ -160,11 +164,10 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
         provision_rx: provision_rx.clone(),
         holds_rx: holds_rx.clone(),
         webhook_rx: webhook.as_ref().map(|_| webhook_rx),
+        gates_rx: gates_rx.clone(),
     };
     let findings_rx = findings::start(sources, tasks);
-    let leads = modes.leads() || config.webhook.leads();
-    let leadership_rx =
-        if leads { lead(&config.lease, &calling, tasks) } else { watch::channel(Leadership::default()).1 };
+    let leadership_rx = leadership(config, &calling, tasks);
     let state = ServeState {
         view_rx,
         findings_rx,
@@ -176,7 +179,7 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
         client: calling,
         tasks: tasks.clone(),
     };
-    CapabilityStarts { config, watching, watches, state: state.clone() }.start(
+    CapabilityStarts { config, watching, watches, state: state.clone(), gates_rx: gates_rx.clone() }.start(
         outcome_tx,
         classic_tx,
         provision_tx,
@@ -189,17 +192,29 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
         serve::start_probes(state.clone(), listener, tasks);
     }
     if let Some(listener) = webhook {
-        serve_webhook(config, &state, webhook_tx, listener).map_err(RunError::Certificate)?;
+        serve_webhook(config, &state, (webhook_tx, gates_rx), listener).map_err(RunError::Certificate)?;
     }
     life::ready(state, pulse, tasks);
     Ok(())
+}
+
+/// Follows who leads; competes for it, if the configuration has work for a leader.
+fn leadership(config: &ControllerConfig, client: &ApiClient, tasks: &Tasks) -> watch::Receiver<Leadership> {
+    let leads = config.capabilities.leads() || config.webhook.leads();
+    if leads { lead(&config.lease, client, tasks) } else { watch::channel(Leadership::default()).1 }
+}
+
+fn probe_listener(config: &ControllerConfig) -> Result<Option<UnixListener>, RunError> {
+    let path = config.probe_socket();
+    let probes = config.has_probes().then(|| bind_private(path)).transpose();
+    probes.map_err(|source| RunError::Listen { address: path.display().to_string(), source })
 }
 
 /// Starts the webhook that lets pods use kept devices.
 fn serve_webhook(
     config: &ControllerConfig,
     state: &ServeState,
-    status_tx: watch::Sender<WebhookStatus>,
+    (status_tx, gates_rx): (watch::Sender<WebhookStatus>, watch::Receiver<GatesPhase>),
     listener: TcpListener,
 ) -> Result<(), CertificateError> {
     let ServeState { view_rx, leadership_rx, webhook_figures, client, tasks, .. } = state.clone();
@@ -211,6 +226,8 @@ fn serve_webhook(
         view_rx,
         leadership_rx,
         status_tx,
+        gates_rx,
+        rules: wait_rules(config),
         figures: webhook_figures,
         tasks,
     };
@@ -223,6 +240,16 @@ async fn listener(
 ) -> Result<Option<TcpListener>, RunError> {
     let ListenAddress::Tcp(address) = address else { return Ok(None) };
     TcpListener::bind(address).await.map(Some).map_err(|source| refused(address.to_string(), source))
+}
+
+/// Returns what pods can wait for.
+fn wait_rules(config: &ControllerConfig) -> WaitRules {
+    let modes = config.capabilities;
+    WaitRules {
+        places: modes.reservations.is_wanted() && config.reservations.places != SwitchMode::Off,
+        requests: modes.provisioning.is_wanted().then(|| config.provisioning.classes()),
+        own_namespace: namespace(&config.lease),
+    }
 }
 
 /// Returns the controller's own namespace.

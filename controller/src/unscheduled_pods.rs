@@ -4,16 +4,57 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use hostler_api::{
     ObjectKey,
-    core::{ContainerPort, Pod, ResourceList},
+    core::{ContainerPort, Pod, PodSchedulingGate, ResourceList},
     provisioning::CONSUME_ANNOTATIONS,
-    reservation::{OwnerController, RESERVATION_AFFINITY},
+    reservation::{OwnerController, PLACEMENT_GATE, RESERVATION_AFFINITY, RESERVATION_GATE},
 };
+use hostler_cluster::ObjectVersion;
 use hostler_reconcile::ObjectStamp;
 
 use crate::owner_pod::OwnerPod;
 
-/// Pods without a node that the scheduler may place.
+/// Pods without a node that the scheduler may place, and pods that wait by the gate `hostler.dev/reservation`.
 pub(crate) type UnscheduledPods = BTreeMap<ObjectKey, Arc<UnscheduledPod>>;
+
+/// The scheduling gates of a pod.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub(crate) enum PodGates {
+    /// None: the scheduler may place the pod.
+    #[default]
+    Open,
+    /// `hostler.dev/reservation` alone: the pod can be given a place.
+    Own,
+    /// `hostler.dev/reservation` and gates of other programs, for which the pod waits as well.
+    OwnAndOthers,
+    /// `hostler.dev/reservation` and the gate of direct mode, which gives the pod its devices and its node.
+    OwnAndPlacement,
+    /// Gates of other programs alone.
+    Others,
+}
+
+impl PodGates {
+    /// Sums up the gates of a pod.
+    pub(crate) fn of(gates: &[PodSchedulingGate]) -> Self {
+        let has = |name: &str| gates.iter().any(|gate| gate.name == name);
+        match (has(RESERVATION_GATE), has(PLACEMENT_GATE), gates.len()) {
+            (_, _, 0) => Self::Open,
+            (false, ..) => Self::Others,
+            (true, true, _) => Self::OwnAndPlacement,
+            (true, false, 1) => Self::Own,
+            (true, false, _) => Self::OwnAndOthers,
+        }
+    }
+
+    /// True if `hostler.dev/reservation` is among them.
+    pub(crate) fn has_own(self) -> bool {
+        !matches!(self, Self::Open | Self::Others)
+    }
+
+    /// True if the pod can be given a place: nothing else holds it back.
+    pub(crate) fn let_a_place(self) -> bool {
+        matches!(self, Self::Open | Self::Own)
+    }
+}
 
 /// A pod that waits for a node.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,18 +67,35 @@ pub(crate) struct UnscheduledPod {
     pub(crate) requests: ResourceList,
     /// Ports of the node that it takes.
     pub(crate) ports: Vec<ContainerPort>,
-    /// Creation time, RFC 3339.
+    /// Creation time, RFC 3339; empty for a pod that is being made.
     pub(crate) created: String,
+    /// Scheduling gates.
+    pub(crate) gates: PodGates,
 }
 
 impl UnscheduledPod {
-    /// Returns the pod if it waits for the scheduler: it has no node and no gate, and is not ending.
+    /// Returns the pod if it waits for the scheduler or for us: it has no node and no gates of other programs alone, and
+    /// is not ending.
     pub(crate) fn of(pod: &Pod, stamp: ObjectStamp) -> Option<Self> {
         let meta = &pod.metadata;
         let ends = meta.deletion_timestamp.is_some() || matches!(&*pod.status.phase, "Succeeded" | "Failed");
-        if pod.node().is_some() || ends || !pod.spec.scheduling_gates.is_empty() {
+        let gates = PodGates::of(&pod.spec.scheduling_gates);
+        if pod.node().is_some() || ends || gates == PodGates::Others {
             return None;
         }
+        Some(Self::new(pod, stamp, gates))
+    }
+
+    /// Returns a pod that is being made, as it would be with the gate `hostler.dev/reservation`.
+    pub(crate) fn in_the_making(pod: &Pod) -> Self {
+        let nothing = ObjectVersion { uid: String::new(), resource_version: String::new() };
+        let mut gates = pod.spec.scheduling_gates.clone();
+        gates.push(PodSchedulingGate { name: RESERVATION_GATE.to_owned() });
+        Self::new(pod, ObjectStamp::from(&nothing), PodGates::of(&gates))
+    }
+
+    fn new(pod: &Pod, stamp: ObjectStamp, gates: PodGates) -> Self {
+        let meta = &pod.metadata;
         let is_read =
             |annotation: &str| annotation == RESERVATION_AFFINITY || CONSUME_ANNOTATIONS.contains(&annotation);
         let annotations = meta.annotations.iter().filter(|(key, _)| is_read(key));
@@ -57,6 +115,6 @@ impl UnscheduledPod {
             ..OwnerPod::default()
         };
         let created = meta.creation_timestamp.clone().unwrap_or_default();
-        Some(Self { stamp, owner, requests: pod.spec.requests(), ports: pod.spec.host_ports(), created })
+        Self { stamp, owner, requests: pod.spec.requests(), ports: pod.spec.host_ports(), created, gates }
     }
 }

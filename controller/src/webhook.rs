@@ -1,4 +1,5 @@
-//! A mutating webhook that lets pods use kept devices: the API server calls it when a claim is made for a pod.
+//! A mutating webhook that lets pods use kept devices and places: the API server calls it when a claim is made for a pod,
+//! and when a pod is made.
 //!
 //! kube-scheduler gives a kept device to any claim that tolerates its taint. Users can write that toleration into their
 //! templates; otherwise the webhook writes it into the claims that are made from them. The webhook may be down at any
@@ -7,12 +8,14 @@
 //! ```text
 //!   AdmissionReview ─► review: of which pod? ─► the pod, asked for ─► decide: Reservation? ─► rewrite ─► a JSON patch
 //!   view: Reservations, templates, the release ────────────────────────┘
+//!   AdmissionReview of a pod ─► gates, with the view: what does it wait for? ─► a patch with the gate
 //!   Secret ─► keeper ─► certificate;   keeper of the leader ─► Secret, caBundle
 //! ```
 
 mod answer;
 mod capacity;
 mod decide;
+mod gates;
 mod installer;
 mod keys;
 mod pod;

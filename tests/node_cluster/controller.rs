@@ -11,7 +11,7 @@ const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/hostler-controller/deployment
 const PODS: &str = "/api/v1/namespaces/hostler-controller/pods";
 
 /// Every bundle of the controller that can be applied.
-const BUNDLES: [&str; 11] = [
+const BUNDLES: [&str; 12] = [
     "deploy/controller",
     "deploy/examples/controller",
     "deploy/provisioning",
@@ -20,6 +20,7 @@ const BUNDLES: [&str; 11] = [
     "deploy/holds/claims",
     "deploy/holds/direct",
     "deploy/holds/evictions",
+    "deploy/holds/gates",
     "deploy/holds/repair",
     "deploy/holds/rules",
     "deploy/holds/webhook",

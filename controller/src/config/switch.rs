@@ -27,6 +27,8 @@ pub(crate) enum MeantVerb {
     Place,
     /// Keeping CPU, memory and ports of nodes: `deploy/holds/places`.
     Keep,
+    /// Having pods wait by a scheduling gate: `deploy/holds/gates`.
+    Gate,
     /// Deleting pods that were passed by: `deploy/holds/repair`.
     Repair,
 }
@@ -36,6 +38,7 @@ impl MeantVerb {
         match self {
             Self::Place => "place",
             Self::Keep => "keep",
+            Self::Gate => "gate",
             Self::Repair => "repair",
         }
     }

@@ -27,6 +27,9 @@ pub(crate) struct WebhookConfig {
     /// Switch of repair: pods whose claims were made without the webhook are deleted, so that their owners make them
     /// anew.
     pub(crate) repair: SwitchMode,
+    /// Switch of gates: owners of places, and pods of ProvisioningRequests that are not decided, wait by the scheduling
+    /// gate `hostler.dev/reservation`.
+    pub(crate) gates: SwitchMode,
 }
 
 impl Default for WebhookConfig {
@@ -39,6 +42,7 @@ impl Default for WebhookConfig {
             service: name.to_owned(),
             configuration: name.to_owned(),
             repair: SwitchMode::Off,
+            gates: SwitchMode::Off,
         }
     }
 }
@@ -47,6 +51,11 @@ impl WebhookConfig {
     /// Returns the certificate and key that come from outside.
     pub(crate) fn files(&self) -> Option<(&PathBuf, &PathBuf)> {
         self.certificate.as_ref().zip(self.key.as_ref())
+    }
+
+    /// Returns the name of the MutatingWebhookConfiguration that has pods asked about.
+    pub(crate) fn configuration_of_pods(&self) -> String {
+        format!("{}-pods", self.configuration)
     }
 
     /// True if any of the work is the leader's alone.
@@ -73,7 +82,7 @@ impl WebhookConfig {
             let what = format!("is {:?}, which no object can be called", self.service);
             mistakes.push(ConfigMistake::new("webhook.service", what, fix));
         }
-        if self.configuration.len() > 253 || !self.configuration.split('.').all(is_driver_name) {
+        if self.configuration_of_pods().len() > 253 || !self.configuration.split('.').all(is_driver_name) {
             let fix = "write the name of the MutatingWebhookConfiguration: lower-case letters, digits, '-' and '.'";
             let what = format!("is {:?}, which no object can be called", self.configuration);
             mistakes.push(ConfigMistake::new("webhook.configuration", what, fix));

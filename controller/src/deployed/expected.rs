@@ -32,7 +32,7 @@ pub(crate) const DEFINITIONS: [ExpectedManifest; 5] = [
 ];
 
 /// Roles of both programs.
-pub(crate) const ROLES: [ExpectedManifest; 15] = [
+pub(crate) const ROLES: [ExpectedManifest; 16] = [
     manifest!("deploy/cluster", "cluster/rbac.yaml", true),
     manifest!("deploy/controller", "controller/base/rbac.yaml", true),
     manifest!("deploy/classic", "classic/rbac.yaml", true),
@@ -44,6 +44,7 @@ pub(crate) const ROLES: [ExpectedManifest; 15] = [
     manifest!("deploy/holds/evictions", "holds/evictions/rbac.yaml", true),
     manifest!("deploy/holds/webhook", "holds/webhook/rbac.yaml", true),
     manifest!("deploy/holds/repair", "holds/repair/rbac.yaml", true),
+    manifest!("deploy/holds/gates", "holds/gates/rbac.yaml", true),
     manifest!("deploy/holds/direct", "holds/direct/rbac.yaml", true),
     manifest!("deploy/holds/places", "holds/places/rbac.yaml", true),
     // Components have no folder of their own to apply: an overlay names them.

@@ -93,6 +93,7 @@ fn need(folder: &str, config: &ControllerConfig, is_classic: bool) -> Option<Bun
         }
         "deploy/holds/webhook" => with(config.webhook.listen != ListenAddress::Off),
         "deploy/holds/repair" => keeps.and_then(|_| of_switch(config.webhook.repair)),
+        "deploy/holds/gates" => of_switch(config.webhook.gates),
         "deploy/holds/direct" => keeps.and_then(|_| of_switch(config.reservations.direct)),
         "deploy/holds/places" => keeps.and_then(|_| of_switch(config.reservations.places)),
         _ => None,
@@ -123,13 +124,15 @@ fn is_used(resource: &str, config: &ControllerConfig) -> bool {
 }
 
 fn named(mut asked: AskedRight, config: &ControllerConfig) -> AskedRight {
+    let is_of_pods = asked.right.name.as_ref().is_some_and(|name| name.ends_with("-pods"));
     let name = match &*asked.right.resource {
-        "leases" => &config.lease.name,
-        "mutatingwebhookconfigurations" => &config.webhook.configuration,
-        "secrets" => &config.webhook.service,
+        "leases" => config.lease.name.clone(),
+        "mutatingwebhookconfigurations" if is_of_pods => config.webhook.configuration_of_pods(),
+        "mutatingwebhookconfigurations" => config.webhook.configuration.clone(),
+        "secrets" => config.webhook.service.clone(),
         _ => return asked,
     };
-    asked.right.name = asked.right.name.map(|_| name.clone());
+    asked.right.name = asked.right.name.map(|_| name);
     if let Some(namespace) = config.lease.namespace.as_ref().filter(|_| asked.right.resource == "leases") {
         asked.namespace = Some(namespace.clone());
     }

@@ -46,22 +46,23 @@ pub(super) struct PlacesContext {
 
 /// A pod: a place holder or an owner.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(super) struct PlacePod {
+pub(crate) struct PlacePod {
     pub(super) metadata: PlacePodMeta,
     #[serde(default)]
-    pub(super) spec: PodSpec,
+    pub(crate) spec: PodSpec,
     #[serde(default)]
-    pub(super) status: PlacePodStatus,
+    pub(crate) status: PlacePodStatus,
 }
 
 /// Metadata of a pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct PlacePodMeta {
+pub(crate) struct PlacePodMeta {
     pub(super) name: String,
     pub(super) namespace: String,
     pub(super) uid: String,
     pub(super) resource_version: String,
+    pub(super) creation_timestamp: Option<String>,
     pub(super) deletion_timestamp: Option<String>,
     pub(super) finalizers: Vec<String>,
     pub(super) labels: BTreeMap<String, String>,
@@ -72,16 +73,16 @@ pub(super) struct PlacePodMeta {
 /// The status of a pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct PlacePodStatus {
+pub(crate) struct PlacePodStatus {
     pub(super) phase: String,
-    pub(super) nominated_node_name: String,
+    pub(crate) nominated_node_name: String,
     pub(super) conditions: Vec<PlacePodCondition>,
 }
 
 /// A condition of a pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct PlacePodCondition {
+pub(crate) struct PlacePodCondition {
     #[serde(rename = "type")]
     pub(super) kind: String,
     pub(super) status: String,
@@ -130,22 +131,41 @@ impl PlacesWrite {
 }
 
 impl PlacePod {
-    pub(super) fn key(&self) -> ObjectKey {
+    #[cfg(test)]
+    pub(crate) fn set_created(&mut self, time: String) {
+        self.metadata.creation_timestamp = Some(time);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn annotate(&mut self, name: &str, value: &str) {
+        self.metadata.annotations.insert(name.to_owned(), value.to_owned());
+    }
+
+    pub(crate) fn key(&self) -> ObjectKey {
         ObjectKey::new(&self.metadata.namespace, &self.metadata.name)
     }
 
-    pub(super) fn version(&self) -> ObjectVersion {
+    pub(crate) fn uid(&self) -> &str {
+        &self.metadata.uid
+    }
+
+    /// Returns the creation time, RFC 3339.
+    pub(crate) fn created(&self) -> Option<&str> {
+        self.metadata.creation_timestamp.as_deref()
+    }
+
+    pub(crate) fn version(&self) -> ObjectVersion {
         let PlacePodMeta { uid, resource_version, .. } = self.metadata.clone();
         ObjectVersion { uid, resource_version }
     }
 
     /// Returns the pod's node, if it has one.
-    pub(super) fn node(&self) -> Option<&str> {
+    pub(crate) fn node(&self) -> Option<&str> {
         self.spec.node_name.as_deref().filter(|node| !node.is_empty())
     }
 
     /// True if the pod takes nothing of its node any more, or will not for long.
-    pub(super) fn is_ending(&self) -> bool {
+    pub(crate) fn is_ending(&self) -> bool {
         self.metadata.deletion_timestamp.is_some() || self.is_over()
     }
 
@@ -167,7 +187,7 @@ impl PlacePod {
     }
 
     /// Returns the scheduler's reason for not placing the pod, and the time since when.
-    pub(super) fn refusal(&self) -> Option<(&str, &str)> {
+    pub(crate) fn refusal(&self) -> Option<(&str, &str)> {
         let is_refusal =
             |it: &&PlacePodCondition| it.kind == "PodScheduled" && it.status == "False" && it.reason == "Unschedulable";
         self.status.conditions.iter().find(is_refusal).map(|it| (&*it.message, &*it.last_transition_time))

@@ -1,10 +1,7 @@
 //! The next writes for the places of a Reservation. Pure: everything was read anew, and one step follows from it alone,
 //! so a controller that takes over goes on with the same writes.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use hostler_api::{
     ExactQuantity, ObjectKey,
@@ -20,7 +17,7 @@ use super::{
     context::{PlacePod, PlacesContext, PlacesStep, PlacesWrite},
     holder::{holder, holder_name, known_holders, name_problem},
 };
-use crate::reservation_object::ReservationObject;
+use crate::{reservation_object::ReservationObject, unscheduled_pods::PodGates};
 
 /// Time for which the scheduler may refuse a place holder before the devices are looked for on another node.
 const REFUSED_AFTER: Duration = Duration::from_secs(10);
@@ -199,14 +196,18 @@ impl PlaceNow<'_> {
 
     /// Returns the pod that is to be given the place or a part of it: only while a place holder stands there.
     fn candidate(&self, place: &ReservedPlace, own: Option<&PlacePod>) -> Option<PlaceOwner> {
-        let is_standing = own.is_some_and(|pod| pod.node() == Some(&place.node_name) && !pod.is_ending());
+        // The part of an owner that has just ended is nobody's until a larger place holder stands there.
+        let is_whole = |pod: &PlacePod| has_amounts(pod, &place.left());
+        let is_standing =
+            own.is_some_and(|pod| pod.node() == Some(&place.node_name) && !pod.is_ending() && is_whole(pod));
         let is_taken = self.reservation.spec.is_once() && !place.owners.is_empty();
         if !is_standing || is_taken || place.owners.iter().any(|owner| !owner.bound) {
             return None;
         }
         let key = self.cx.candidates.get(&place.replica)?;
         let pod = self.cx.owners.get(key)?;
-        let is_waiting = pod.node().is_none() && !pod.is_ending() && pod.spec.scheduling_gates.is_empty();
+        let is_waiting =
+            pod.node().is_none() && !pod.is_ending() && PodGates::of(&pod.spec.scheduling_gates).let_a_place();
         let owner = pod.owner();
         let requests: ResourceList = pod.spec.requests().into_iter().filter(|(_, it)| it.sign() > 0).collect();
         let is_fit =
@@ -266,10 +267,7 @@ impl PlaceNow<'_> {
 
     /// True if the former place holder sets aside all that no owner has.
     fn is_enough(&self, place: &ReservedPlace) -> bool {
-        let has = self.former(place).map(|pod| pod.spec.requests()).unwrap_or_default();
-        let is_in =
-            |(name, left): (&String, &ExactQuantity)| has.get(name).is_some_and(|it| it.minus(*left).sign() >= 0);
-        place.left().iter().all(is_in)
+        self.former(place).is_some_and(|pod| has_amounts(pod, &place.left()))
     }
 
     /// True if the node of the devices has no room: the scheduler has said so for a while.
@@ -370,6 +368,13 @@ impl PlaceNow<'_> {
     }
 }
 
+/// True if a place holder sets aside these amounts, or more: a runtime may add some.
+fn has_amounts(pod: &PlacePod, amounts: &ResourceList) -> bool {
+    let has = pod.spec.requests();
+    let is_in = |(name, left): (&String, &ExactQuantity)| has.get(name).is_some_and(|it| it.minus(*left).sign() >= 0);
+    amounts.iter().all(is_in)
+}
+
 /// True if a place holder sets aside these amounts.
 fn is_of_size(pod: &PlacePod, amounts: &ResourceList) -> bool {
     let mut own = pod.spec.requests();
@@ -382,11 +387,4 @@ fn is_of_size(pod: &PlacePod, amounts: &ResourceList) -> bool {
 fn wants_holder(reservation: &ReservationObject, place: &ReservedPlace) -> bool {
     let is_free = place.owners.is_empty();
     is_free || !reservation.spec.is_once() && !place.left().is_empty()
-}
-
-/// Returns the places of a Reservation that can be given to a pod now, and their numbers of replicas.
-pub(super) fn open_places(reservation: &ReservationObject) -> BTreeMap<u32, &ReservedPlace> {
-    let is_once = reservation.spec.is_once();
-    let is_open = |place: &&ReservedPlace| place.state == State::Held && (!is_once || place.owners.is_empty());
-    reservation.status.places.iter().filter(is_open).map(|place| (place.replica, place)).collect()
 }

@@ -35,6 +35,11 @@ pub(super) fn known_holders(reservation: &ReservationObject) -> BTreeSet<String>
     places.flat_map(|place| numbers(place).map(|number| holder_name(reservation, place.replica, number))).collect()
 }
 
+/// Returns the name of the place holder that stood in the place before the present one, if there was one.
+pub(crate) fn former_holder(reservation: &ReservationObject, place: &ReservedPlace) -> Option<String> {
+    Some(holder_name(reservation, place.replica, place.number.checked_sub(1)?))
+}
+
 /// Returns the reason why no place holder can have the Reservation's name in its own, if so.
 pub(super) fn name_problem(reservation: &ReservationObject) -> Option<String> {
     let longest = holder_name(reservation, reservation.spec.replicas(), u32::MAX);

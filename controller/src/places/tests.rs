@@ -1,7 +1,7 @@
 //! Places are kept, handed over and given back, whatever happens in between.
 
 mod random;
-mod world;
+pub(crate) mod world;
 
 use hostler_api::{
     Quantity,

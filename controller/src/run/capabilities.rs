@@ -4,7 +4,7 @@ use hostler_cluster::ApiClient;
 use hostler_reconcile::ControllerParts;
 use tokio::sync::watch;
 
-use super::namespace;
+use super::{namespace, wait_rules};
 use crate::{
     classic::adapter::{self as classic, ClassicParts, ClassicStatus},
     conditions::SumsOutcome,
@@ -17,6 +17,7 @@ use crate::{
     },
     observe::Watches,
     places,
+    pod_gates::{self, GateParts, GatesPhase},
     provision::adapter::{self as provision, ProvisionParts, ProvisionStatus},
     serve::ServeState,
     view::ClusterView,
@@ -29,6 +30,8 @@ pub(super) struct CapabilityStarts<'a> {
     pub(super) watching: ApiClient,
     pub(super) watches: Watches,
     pub(super) state: ServeState,
+    /// Whether pods are gated.
+    pub(super) gates_rx: watch::Receiver<GatesPhase>,
 }
 
 impl CapabilityStarts<'_> {
@@ -49,8 +52,11 @@ impl CapabilityStarts<'_> {
         if modes.provisioning.is_wanted() {
             self.provision(provision_tx);
         }
+        let (places_tx, places_rx) = watch::channel(None);
+        let gates =
+            GateParts { rules: wait_rules(self.config), gates_rx: self.gates_rx.clone(), places_rx: places_rx.clone() };
+        pod_gates::start(gates, self.parts());
         if modes.reservations.is_wanted() {
-            let (places_tx, places_rx) = watch::channel(None);
             self.hold(holds_tx, places_rx);
             places::start(&self.config.reservations, places_tx, self.parts());
             shared::start(self.config.reservations.clone(), self.parts());

@@ -13,6 +13,7 @@ use crate::{
     conditions::{ClusterFinding, SumsOutcome, findings},
     config::CapabilitiesConfig,
     hold::adapter::HoldStatus,
+    pod_gates::GatesPhase,
     provision::adapter::ProvisionStatus,
     view::ClusterView,
     webhook::WebhookStatus,
@@ -32,6 +33,8 @@ pub(super) struct FindingSources {
     pub(super) holds_rx: watch::Receiver<HoldStatus>,
     /// Status of the webhook; absent where there is none.
     pub(super) webhook_rx: Option<watch::Receiver<WebhookStatus>>,
+    /// Whether pods are gated.
+    pub(super) gates_rx: watch::Receiver<GatesPhase>,
 }
 
 impl FindingSources {
@@ -40,7 +43,9 @@ impl FindingSources {
         let (outcome, classic) = (self.outcome_rx.borrow_and_update(), self.classic_rx.borrow_and_update());
         let (provision, holds) = (self.provision_rx.borrow_and_update(), self.holds_rx.borrow_and_update());
         let webhook = self.webhook_rx.as_mut().map(|webhook_rx| webhook_rx.borrow_and_update().phase.clone());
-        findings(self.modes, &view.kinds, &outcome, &classic, &provision, &holds, webhook.as_ref()).into()
+        let gates = *self.gates_rx.borrow_and_update();
+        let webhook = webhook.as_ref().map(|phase| (phase, gates));
+        findings(self.modes, &view.kinds, &outcome, &classic, &provision, &holds, webhook).into()
     }
 
     /// Waits until the webhook's status changes.
@@ -73,6 +78,7 @@ pub(super) fn start(mut sources: FindingSources, tasks: &Tasks) -> FindingsReade
                 Ok(()) = sources.classic_rx.changed() => {}
                 Ok(()) = sources.provision_rx.changed() => {}
                 Ok(()) = sources.holds_rx.changed() => {}
+                Ok(()) = sources.gates_rx.changed() => {}
                 () = FindingSources::webhook_changed(&mut sources.webhook_rx) => {}
                 // Cancel safe: the token stays cancelled.
                 () = stop.cancelled() => return Ok(()),

@@ -181,11 +181,15 @@ fn writes(registry: &mut Registry, name: &str, help: &str, counts: &BTreeMap<(&'
 /// Registers answers of the webhook, where there is one; zeros elsewhere.
 fn register_webhook(registry: &mut Registry, figures: &WebhookFigures) {
     let answers = CallCounter::<1>::default();
-    let WebhookFigures { led, untouched, unanswered } = figures;
-    for (what, count) in [("led", led), ("untouched", untouched), ("unanswered", unanswered)] {
+    let WebhookFigures { led, untouched, unanswered, gated } = figures;
+    for (what, count) in [("led", led), ("untouched", untouched), ("unanswered", unanswered), ("gated", gated)] {
         answers.get_or_create(&[("what", what)]).inc_by(count.load(Ordering::Relaxed));
     }
-    registry.register("webhook_answers", "Claims that the webhook was asked about, by its answer", answers);
+    registry.register(
+        "webhook_answers",
+        "Claims and gated pods that the webhook was asked about, by its answer",
+        answers,
+    );
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 /// The variable that has random tests live through one seed only.
 const SEED: &str = "HOSTLER_TEST_SEED";
+/// The variable that has random tests live through so many seeds.
+const SEEDS: &str = "HOSTLER_TEST_SEEDS";
 
 /// A source of chances. A panic tells its seed, and the step that the life was in.
 #[derive(Debug)]
@@ -70,14 +72,20 @@ pub(crate) fn live(life: &mut impl RandomLife, steps: usize) {
 }
 
 fn only_seed() -> Option<u64> {
-    let seed = std::env::var(SEED).ok()?;
-    Some(seed.parse().unwrap_or_else(|_| panic!("{SEED} is a number, not {seed}")))
+    number(SEED)
 }
 
-/// Returns the seeds of a test: these, or the one that the environment names.
+fn number(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is a number, not {text}")))
+}
+
+/// Returns the seeds of a test: these, the one that the environment names, or as many as it says.
 pub(crate) fn seeds(all: impl IntoIterator<Item = u64>) -> impl Iterator<Item = u64> {
-    let only = only_seed();
-    only.into_iter().chain(all.into_iter().take_while(move |_| only.is_none()))
+    let (only, many) = (only_seed(), number(SEEDS));
+    let many = many.filter(|_| only.is_none());
+    let own = all.into_iter().take_while(move |_| only.is_none() && many.is_none());
+    only.into_iter().chain(0..many.unwrap_or_default()).chain(own)
 }
 
 /// Asserts that lives came to something. One life alone need not.

@@ -1,5 +1,5 @@
 //! Answers the API server, over TLS, within its time limit. Every client that can connect may ask: questions are
-//! limited in bytes, in time and in number, and a claim whose question gets no answer is made as it is.
+//! limited in bytes, in time and in number, and an object whose question gets no answer is made as it is.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -15,13 +15,14 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
-use hostler_api::Chain;
+use hostler_api::{Chain, core::Pod};
 use hostler_cluster::ApiClient;
 use hostler_process::{
     Tasks,
     serve::{self, CertificateError, ConnectionServer, GivenCertificate},
 };
 use hostler_reconcile::Leadership;
+use serde::de::DeserializeOwned;
 use tokio::{
     net::TcpListener,
     sync::{Semaphore, watch},
@@ -31,13 +32,18 @@ use tracing::{debug, info, warn};
 
 use super::{
     decide::WebhookFacts,
+    gates::GateFacts,
     installer::CertificateKeeper,
     pod::pod_of,
     repair::adapter::Repairer,
-    review::{AdmissionRequest, AdmissionReview, WebhookAnswer},
+    review::{AdmissionRequest, AdmissionReview, ReviewedClaim, WebhookAnswer},
     status::{WebhookFigures, WebhookStatus},
 };
-use crate::{config::WebhookConfig, view::ClusterView};
+use crate::{
+    config::WebhookConfig,
+    pod_gates::{GatesPhase, WaitRules},
+    view::ClusterView,
+};
 
 /// The most open connections: each API server has a few.
 const CONNECTIONS: usize = 64;
@@ -70,6 +76,10 @@ pub(crate) struct WebhookParts {
     pub(crate) leadership_rx: watch::Receiver<Leadership>,
     /// The status of the webhook, for its readers.
     pub(crate) status_tx: watch::Sender<WebhookStatus>,
+    /// Whether pods are gated.
+    pub(crate) gates_rx: watch::Receiver<GatesPhase>,
+    /// What pods can wait for.
+    pub(crate) rules: WaitRules,
     /// Counts of answers by kind.
     pub(crate) figures: Arc<WebhookFigures>,
     /// The tasks that run the webhook.
@@ -82,13 +92,17 @@ struct WebhookState {
     client: ApiClient,
     driver: Arc<str>,
     view_rx: watch::Receiver<Arc<ClusterView>>,
+    leadership_rx: watch::Receiver<Leadership>,
+    gates_rx: watch::Receiver<GatesPhase>,
+    rules: Arc<WaitRules>,
     figures: Arc<WebhookFigures>,
     calls: Arc<Semaphore>,
 }
 
 /// Answers until the process stops, with or without the leader term.
 pub(crate) fn start(parts: WebhookParts, listener: TcpListener) -> Result<(), CertificateError> {
-    let WebhookParts { client, config, namespace, driver, view_rx, leadership_rx, status_tx, figures, tasks } = parts;
+    let WebhookParts { client, config, namespace, driver, view_rx, leadership_rx, status_tx, tasks, .. } = parts;
+    let WebhookParts { gates_rx, rules, figures, .. } = parts;
     if let Ok(address) = listener.local_addr() {
         info!(webhook = %address, "the webhook listens");
     }
@@ -104,7 +118,16 @@ pub(crate) fn start(parts: WebhookParts, listener: TcpListener) -> Result<(), Ce
         status_rx: status_tx.subscribe(),
         recorder: Repairer::recorder(&client),
     };
-    let state = WebhookState { client: client.clone(), driver: driver.into(), view_rx, figures, calls };
+    let state = WebhookState {
+        client: client.clone(),
+        driver: driver.into(),
+        view_rx,
+        leadership_rx: leadership_rx.clone(),
+        gates_rx: gates_rx.clone(),
+        rules: rules.into(),
+        figures,
+        calls,
+    };
     let server = ConnectionServer::new(router(state), OLDEST, &tasks);
     let (places, own_tasks) = (Arc::new(Semaphore::new(CONNECTIONS)), tasks.clone());
     tasks.service("webhook", async move {
@@ -117,6 +140,7 @@ pub(crate) fn start(parts: WebhookParts, listener: TcpListener) -> Result<(), Ce
         namespace,
         certificate,
         leadership_rx,
+        gates_rx,
         status_tx,
         tasks: tasks.clone(),
         shown: None,
@@ -144,6 +168,7 @@ fn until_stop(tasks: &Tasks, name: &'static str, service: impl Future<Output = (
 fn router(state: WebhookState) -> Router {
     Router::new()
         .route("/claims", post(claims))
+        .route("/pods", post(pods))
         .with_state(state)
         .layer(DefaultBodyLimit::max(MOST_BYTES))
         .layer(from_fn(within_time))
@@ -153,19 +178,35 @@ fn router(state: WebhookState) -> Router {
 async fn within_time(request: Request, next: Next) -> Response {
     let length = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     if length.is_some_and(|length| length > MOST_BYTES) {
-        return (StatusCode::PAYLOAD_TOO_LARGE, "no claim is so large\n").into_response();
+        return (StatusCode::PAYLOAD_TOO_LARGE, "no object is so large\n").into_response();
     }
     let late = |_| (StatusCode::REQUEST_TIMEOUT, "it took too long\n").into_response();
     timeout(WHOLE_TIME, next.run(request)).await.unwrap_or_else(late)
 }
 
+/// Reads a question.
+fn request_of<T: DeserializeOwned>(body: &[u8]) -> Result<AdmissionRequest<T>, (StatusCode, &'static str)> {
+    let review = serde_json::from_slice::<AdmissionReview<T>>(body);
+    review.map(|review| review.request).map_err(|error| {
+        debug!(error = %error, "a question that is none");
+        (StatusCode::BAD_REQUEST, "that is no AdmissionReview of admission.k8s.io/v1\n")
+    })
+}
+
+async fn pods(State(state): State<WebhookState>, body: Bytes) -> Response {
+    let request = match request_of::<Pod>(&body) {
+        Ok(request) => request,
+        Err(refusal) => return refusal.into_response(),
+    };
+    let uid = request.uid.clone();
+    let answer = request.created_pod().map(|pod| state.answer_about(&pod)).unwrap_or_default();
+    Json(answer.review(&uid)).into_response()
+}
+
 async fn claims(State(state): State<WebhookState>, body: Bytes) -> Response {
-    let request = match serde_json::from_slice::<AdmissionReview>(&body) {
-        Ok(review) => review.request,
-        Err(error) => {
-            debug!(error = %error, "a question that is none");
-            return (StatusCode::BAD_REQUEST, "that is no AdmissionReview of admission.k8s.io/v1\n").into_response();
-        }
+    let request = match request_of::<ReviewedClaim>(&body) {
+        Ok(request) => request,
+        Err(refusal) => return refusal.into_response(),
     };
     let uid = request.uid.clone();
     let answer = timeout(ANSWER_TIME, state.answer(request))
@@ -175,7 +216,19 @@ async fn claims(State(state): State<WebhookState>, body: Bytes) -> Response {
 }
 
 impl WebhookState {
-    async fn answer(&self, request: AdmissionRequest) -> WebhookAnswer {
+    /// Answers about a pod, without a call: the API server waits, and every pod is asked about.
+    fn answer_about(&self, pod: &Pod) -> WebhookAnswer {
+        let (view, leadership) = (self.view_rx.borrow().clone(), self.leadership_rx.borrow().clone());
+        let phase = *self.gates_rx.borrow();
+        let answer = GateFacts { view: &view, rules: &self.rules, phase, leadership: &leadership }.answer(pod);
+        if !answer.patch.is_empty() {
+            self.figures.gated.fetch_add(1, Ordering::Relaxed);
+            debug!(namespace = %pod.metadata.namespace, pod = %pod.metadata.name, "a pod is made with a gate");
+        }
+        answer
+    }
+
+    async fn answer(&self, request: AdmissionRequest<ReviewedClaim>) -> WebhookAnswer {
         let Some(claim) = request.generated_claim() else { return WebhookAnswer::default() };
         let view = self.view_rx.borrow().clone();
         let facts = WebhookFacts { view: &view, own_driver: &self.driver };

@@ -26,7 +26,7 @@ use super::{
     keys::{KeyStep, ServingPair, VALID, WebhookKeys, next_step},
     status::{WebhookPhase, WebhookStatus},
 };
-use crate::config::WebhookConfig;
+use crate::{config::WebhookConfig, pod_gates::GatesPhase};
 
 /// The field of the Secret that holds the keys.
 const FIELD: &str = "keys.json";
@@ -60,6 +60,8 @@ enum KeeperError {
     ReadConfiguration(String, #[source] Box<ApiFailure>),
     #[error("failed to write caBundle of MutatingWebhookConfiguration {}{}", .0, advice(.1))]
     WriteConfiguration(String, #[source] Box<ApiFailure>),
+    #[error("failed to read or write MutatingWebhookConfiguration {}{}", .0, advice_on_gates(.1))]
+    ConfigurationOfPods(String, #[source] Box<ApiFailure>),
 }
 
 /// Advice on a failure that the webhook's bundle repairs: the bundle brings the role and the configuration.
@@ -71,6 +73,15 @@ fn advice(failure: &ApiFailure) -> &'static str {
     }
 }
 
+/// Advice on a failure that the bundle of gates repairs.
+fn advice_on_gates(failure: &ApiFailure) -> &'static str {
+    match failure.code() {
+        Some(403) => "; apply deploy/holds/gates, whose role allows it",
+        Some(404) => "; apply deploy/holds/gates, which brings it",
+        _ => "",
+    }
+}
+
 impl KeeperError {
     /// Returns the refusal for lack of a role, if the error is one.
     fn refusal(&self) -> Option<&ApiFailure> {
@@ -78,7 +89,8 @@ impl KeeperError {
             Self::ReadSecret(_, failure)
             | Self::WriteSecret(_, failure)
             | Self::ReadConfiguration(_, failure)
-            | Self::WriteConfiguration(_, failure) => Some(&**failure).filter(|it| it.code() == Some(403)),
+            | Self::WriteConfiguration(_, failure)
+            | Self::ConfigurationOfPods(_, failure) => Some(&**failure).filter(|it| it.code() == Some(403)),
             Self::File(_) | Self::Thread | Self::Certificate(_) | Self::Encode(_) => None,
         }
     }
@@ -109,6 +121,8 @@ pub(super) struct CertificateKeeper {
     pub(super) namespace: String,
     pub(super) certificate: Arc<GivenCertificate>,
     pub(super) leadership_rx: watch::Receiver<Leadership>,
+    /// Whether pods are gated: then the API server has to trust the certificate for pods as well.
+    pub(super) gates_rx: watch::Receiver<GatesPhase>,
     pub(super) status_tx: watch::Sender<WebhookStatus>,
     /// The tasks that read files.
     pub(super) tasks: Tasks,
@@ -152,9 +166,10 @@ impl CertificateKeeper {
                 }
             }
             tokio::select! {
-                // Both are cancel safe: they only wait, and the next turn of the loop reads the change.
+                // All are cancel safe: they only wait, and the next turn of the loop reads the change.
                 () = sleep(pause) => {}
                 Ok(()) = self.leadership_rx.changed() => {}
+                Ok(()) = self.gates_rx.changed() => {}
             }
         }
     }
@@ -231,15 +246,15 @@ impl CertificateKeeper {
 
     /// Makes the next write, if there is one; returns true if it did.
     async fn step(&self, keys: Option<WebhookKeys>, secret: Option<ObjectVersion>) -> Result<bool, KeeperError> {
-        let webhooks = if keys.is_some() { Some(self.configuration().await?) } else { None };
-        let bundle = webhooks.as_ref().map(bundle_of).unwrap_or_default();
+        let configurations = if keys.is_some() { self.configurations().await? } else { Vec::new() };
+        let bundle = bundle_of_all(&configurations);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let Some(step) = next_step(keys.as_ref(), &bundle, &self.names(), now) else { return Ok(false) };
         match (step, keys) {
             (KeyStep::Make, _) => self.write_keys(&WebhookKeys::new(self.make(now)?), secret).await?,
             (KeyStep::Prepare, Some(keys)) => self.write_keys(&keys.with_next(self.make(now)?), secret).await?,
             (KeyStep::Keep(keys), _) => self.write_keys(&keys, secret).await?,
-            (KeyStep::Bundle(bundle), _) => self.write_bundle(webhooks.unwrap_or_default(), &bundle).await?,
+            (KeyStep::Bundle(bundle), _) => self.write_bundles(configurations, &bundle).await?,
             (KeyStep::Prepare, None) => {}
         }
         Ok(true)
@@ -273,24 +288,48 @@ impl CertificateKeeper {
         but_for_others(written).map_err(|failure| KeeperError::WriteSecret(self.secret_name(), Box::new(failure)))
     }
 
-    async fn configuration(&self) -> Result<Value, KeeperError> {
-        let name = &self.config.configuration;
-        let found = self.client.get(&configurations(), name).await;
-        found.map_err(|failure| KeeperError::ReadConfiguration(name.clone(), Box::new(failure)))
+    /// Reads the configuration for claims, and the one for pods where pods are gated.
+    async fn configurations(&self) -> Result<Vec<Value>, KeeperError> {
+        let mut found = Vec::new();
+        for name in self.names_of_configurations() {
+            let read = self.client.get(&configurations(), &name).await;
+            found.push(read.map_err(|failure| self.failed_to_read(name, failure))?);
+        }
+        Ok(found)
     }
 
-    /// Writes the bundle. Lists are written as a whole: the version makes sure that no other writer has changed them.
-    async fn write_bundle(&self, mut configuration: Value, bundle: &str) -> Result<(), KeeperError> {
-        let encoded = json!(STANDARD.encode(bundle));
-        for webhook in configuration["webhooks"].as_array_mut().into_iter().flatten() {
-            webhook["clientConfig"]["caBundle"] = encoded.clone();
+    fn names_of_configurations(&self) -> Vec<String> {
+        let is_gating = *self.gates_rx.borrow() == GatesPhase::On;
+        let of_pods = is_gating.then(|| self.config.configuration_of_pods());
+        std::iter::once(self.config.configuration.clone()).chain(of_pods).collect()
+    }
+
+    fn failed_to_read(&self, name: String, failure: ApiFailure) -> KeeperError {
+        match name == self.config.configuration {
+            true => KeeperError::ReadConfiguration(name, Box::new(failure)),
+            false => KeeperError::ConfigurationOfPods(name, Box::new(failure)),
         }
-        let metadata = &configuration["metadata"];
-        let metadata = json!({ "uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"] });
-        let patch = json!({ "metadata": metadata, "webhooks": configuration["webhooks"] });
-        let name = &self.config.configuration;
-        let written = self.client.change::<Value>(&configurations(), name, CONTROLLER_FIELD_MANAGER, &patch).await;
-        but_for_others(written).map_err(|failure| KeeperError::WriteConfiguration(name.clone(), Box::new(failure)))
+    }
+
+    /// Writes the bundle where it is another one. Lists are written as a whole: the version makes sure that no other
+    /// writer has changed them.
+    async fn write_bundles(&self, all: Vec<Value>, bundle: &str) -> Result<(), KeeperError> {
+        let encoded = json!(STANDARD.encode(bundle));
+        for mut configuration in all.into_iter().filter(|it| bundle_of(it) != bundle) {
+            for webhook in configuration["webhooks"].as_array_mut().into_iter().flatten() {
+                webhook["clientConfig"]["caBundle"] = encoded.clone();
+            }
+            let metadata = &configuration["metadata"];
+            let name = metadata["name"].as_str().unwrap_or_default().to_owned();
+            let metadata = json!({ "uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"] });
+            let patch = json!({ "metadata": metadata, "webhooks": configuration["webhooks"] });
+            let written = self.client.change::<Value>(&configurations(), &name, CONTROLLER_FIELD_MANAGER, &patch).await;
+            but_for_others(written).map_err(|failure| match name == self.config.configuration {
+                true => KeeperError::WriteConfiguration(name, Box::new(failure)),
+                false => KeeperError::ConfigurationOfPods(name, Box::new(failure)),
+            })?;
+        }
+        Ok(())
     }
 }
 
@@ -305,6 +344,13 @@ fn but_for_others(written: Result<Value, ApiFailure>) -> Result<(), ApiFailure> 
 fn configurations() -> Collection {
     let (group, kind) = ("admissionregistration.k8s.io", "MutatingWebhookConfiguration");
     Collection::custom(group, "v1", kind, "mutatingwebhookconfigurations")
+}
+
+/// Returns the `caBundle` of all configurations; empty unless they have one and the same.
+fn bundle_of_all(all: &[Value]) -> String {
+    let mut bundles = all.iter().map(bundle_of);
+    let first = bundles.next().unwrap_or_default();
+    if bundles.all(|it| it == first) { first } else { String::new() }
 }
 
 /// Returns the `caBundle` of all webhooks of a configuration; empty unless they have one and the same.

@@ -1,10 +1,14 @@
 //! The API server's question and the webhook's answer: AdmissionReview (`admission.k8s.io/v1`), with the fields that
-//! concern claims of pods.
+//! concern claims of pods, and pods.
 
 use std::collections::BTreeMap;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use hostler_api::{resource::GROUP, well_known::POD_CLAIM_NAME};
+use hostler_api::{
+    core::{ObjectMeta, Pod},
+    resource::GROUP,
+    well_known::POD_CLAIM_NAME,
+};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
@@ -15,14 +19,14 @@ const MOST_OF_A_WARNING: usize = 256;
 
 /// A question of the API server.
 #[derive(Debug, Deserialize)]
-pub(super) struct AdmissionReview {
-    pub(super) request: AdmissionRequest,
+pub(super) struct AdmissionReview<T> {
+    pub(super) request: AdmissionRequest<T>,
 }
 
 /// An object that is about to be written.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct AdmissionRequest {
+pub(super) struct AdmissionRequest<T> {
     /// UID of the question, which the answer repeats.
     pub(super) uid: String,
     #[serde(default)]
@@ -33,8 +37,7 @@ pub(super) struct AdmissionRequest {
     sub_resource: String,
     #[serde(default)]
     namespace: String,
-    #[serde(default)]
-    object: Option<ReviewedClaim>,
+    object: Option<T>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -89,16 +92,30 @@ pub(super) struct GeneratedClaim {
     pub(super) spec: Value,
 }
 
-impl AdmissionRequest {
+impl<T> AdmissionRequest<T> {
+    /// Returns the object in its namespace, if it is made and of this kind.
+    fn creation(self, group: &str, plural: &str) -> Option<(String, T)> {
+        let Self { operation, resource, sub_resource, namespace, object, .. } = self;
+        let is_kind = resource.group == group && resource.version == "v1" && resource.resource == plural;
+        let is_creation = operation == "CREATE" && is_kind && sub_resource.is_empty();
+        Some((namespace, object.filter(|_| is_creation)?))
+    }
+}
+
+impl AdmissionRequest<Pod> {
+    /// Returns the pod that is made.
+    pub(super) fn created_pod(self) -> Option<Pod> {
+        let (namespace, pod) = self.creation("", "pods")?;
+        Some(Pod { metadata: ObjectMeta { namespace, ..pod.metadata }, ..pod })
+    }
+}
+
+impl AdmissionRequest<ReviewedClaim> {
     /// Returns the claim, if it is made for a pod from a template. Claims that a scheduler makes for extended resources
     /// have no name in the pod, and stay as they are: the scheduler has chosen their devices.
     pub(super) fn generated_claim(self) -> Option<GeneratedClaim> {
-        let Self { operation, resource, sub_resource, namespace, object, .. } = self;
-        let is_claim = resource.group == GROUP && resource.version == "v1" && resource.resource == "resourceclaims";
-        if operation != "CREATE" || !is_claim || !sub_resource.is_empty() {
-            return None;
-        }
-        object?.generated(namespace)
+        let (namespace, claim) = self.creation(GROUP, "resourceclaims")?;
+        claim.generated(namespace)
     }
 }
 
@@ -129,17 +146,17 @@ fn is_name(name: &str) -> bool {
         && !name.contains("..")
 }
 
-/// An answer: the claim is made, with these changes.
+/// An answer: the object is made, with these changes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct WebhookAnswer {
-    /// JSON patch (RFC 6902); empty: the claim stays as it is.
+    /// JSON patch (RFC 6902); empty: the object stays as it is.
     pub(super) patch: Vec<Value>,
-    /// Warnings for the client that makes the claim.
+    /// Warnings for the client that makes the object.
     pub(super) warnings: Vec<String>,
 }
 
 impl WebhookAnswer {
-    /// Leaves the claim as it is, and says why.
+    /// Leaves the object as it is, and says why.
     pub(super) fn warning(text: impl Into<String>) -> Self {
         Self { patch: Vec::new(), warnings: vec![text.into()] }
     }

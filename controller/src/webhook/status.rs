@@ -23,7 +23,7 @@ pub(crate) enum WebhookPhase {
     Answering,
 }
 
-/// Numbers of claims since the start, by the webhook's answer.
+/// Numbers of claims and pods since the start, by the webhook's answer.
 #[derive(Debug, Default)]
 pub(crate) struct WebhookFigures {
     /// Claims that were changed to use a Reservation.
@@ -32,4 +32,6 @@ pub(crate) struct WebhookFigures {
     pub(crate) untouched: AtomicU64,
     /// Claims for which no answer could be found.
     pub(crate) unanswered: AtomicU64,
+    /// Pods that were made with a gate.
+    pub(crate) gated: AtomicU64,
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::needless_pass_by_value, reason = "values are made for the call")]
 
 mod claims;
+mod gates;
 mod keys;
 mod repair;
 mod rewriting;

@@ -5,7 +5,7 @@ use hostler_api::{
     core::Pod,
     did_you_mean, few,
     provisioning::{ProvisioningConditionType, ProvisioningRequestStatus, consumed_request},
-    reservation::PLACEMENT_GATE,
+    reservation::{PLACEMENT_GATE, RESERVATION_GATE},
 };
 
 use super::{
@@ -14,7 +14,7 @@ use super::{
     pod::ExplainedPod,
     world::WhyWorld,
 };
-use crate::called;
+use crate::{called, reservation_object::ReservationObject};
 
 /// The gate of a pod that Kueue has not admitted.
 const KUEUE_GATE: &str = "kueue.x-k8s.io/admission";
@@ -29,27 +29,51 @@ pub(super) fn before_devices(
     pod: &Pod,
     claims: &[ExplainedClaim<'_>],
 ) -> Option<PodCause> {
-    gated(pod)
+    gated(world, seen, pod)
         .or_else(|| no_api(world, pod))
         .or_else(|| claims.iter().find_map(|claim| of_claim(world, seen, claim)))
         .or_else(|| claims.iter().find_map(|claim| no_class(world, claim)))
         .or_else(|| no_capacity_yet(world, pod, &seen.key()))
 }
 
-fn gated(pod: &Pod) -> Option<PodCause> {
+fn gated(world: &WhyWorld, seen: &ExplainedPod, pod: &Pod) -> Option<PodCause> {
     let gates: Vec<&str> = pod.spec.scheduling_gates.iter().map(|gate| &*gate.name).collect();
     let fix = match *gates.first()? {
         KUEUE_GATE => "Kueue removes it once the workload is admitted: kubectl get workloads shows the queue",
+        RESERVATION_GATE => {
+            "hostler's controller removes it once the place of the pod is free or its ProvisioningRequest decided; Events of the \
+             pod and kubectl hostler explain reservation tell more"
+        }
         PLACEMENT_GATE => {
             "hostler's controller removes it once it has found devices for the pod; Events of the pod tell what it found"
         }
         _ => "the program that set the gate removes it; nothing else can let the pod go",
     };
     let reason = match gates[..] {
+        [RESERVATION_GATE] if let Some(what) = waited_for(world, seen, pod) => {
+            format!("scheduling gate {RESERVATION_GATE} holds it back until it has what it waits for: {what}")
+        }
         [gate] => format!("scheduling gate {gate} holds it back: no scheduler looks at it"),
         _ => format!("scheduling gates {} hold it back: no scheduler looks at it", few(&gates)),
     };
     Some(PodCause::new(CauseKind::Gated, reason).with_fix(fix))
+}
+
+/// Returns what a pod with the gate of owners waits for, as far as the objects that may be read tell.
+fn waited_for(world: &WhyWorld, seen: &ExplainedPod, pod: &Pod) -> Option<String> {
+    let key = seen.key();
+    if let Some(name) = consumed_request(&pod.metadata) {
+        let request = ObjectKey::new(&key.namespace, name);
+        let status = world.requests.get(&request).map(|found| &found.status);
+        let decided = [ProvisioningConditionType::Provisioned, ProvisioningConditionType::Failed];
+        if !status.is_some_and(|status| decided.into_iter().any(|kind| status.is(kind))) {
+            return Some(format!("the decision on ProvisioningRequest {request}"));
+        }
+    }
+    let mut open = world.manifests.reservations.values().filter(|it| !it.status.phase.is_over());
+    let is_its = |it: &ReservationObject| seen.as_candidate(|pod| it.spec.is_owned_by(pod));
+    let found = open.find(|it| !it.status.places.is_empty() && is_its(it))?;
+    Some(format!("a place of Reservation {}", found.name))
 }
 
 fn no_api(world: &WhyWorld, pod: &Pod) -> Option<PodCause> {

@@ -6,6 +6,7 @@ mod cluster;
 mod conflicts;
 mod direct;
 mod evictions;
+mod gates;
 mod page;
 mod partitions;
 mod parts;

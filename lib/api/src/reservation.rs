@@ -57,6 +57,9 @@ pub const RESERVATION_ORDER: &str = "hostler.dev/reservation-order";
 pub const MAX_PAST_EVICTIONS: usize = 64;
 /// The scheduling gate of pods that are given their devices and their node before the scheduler sees them.
 pub const PLACEMENT_GATE: &str = "hostler.dev/placement";
+/// The scheduling gate of owners that wait for their place, and of pods that wait for the decision on their
+/// ProvisioningRequest. The webhook sets it, and the controller that leads removes it.
+pub const RESERVATION_GATE: &str = "hostler.dev/reservation";
 /// The label of a Reservation that was made for a gated pod: the UID of the pod.
 pub const PLACED_POD_LABEL: &str = "hostler.dev/placed-pod";
 /// Annotation of claims and pods that are made for a Reservation: its name.

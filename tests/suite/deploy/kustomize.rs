@@ -199,6 +199,7 @@ fn every_folder_that_can_be_installed_comes_to_objects() {
         "holds/evictions",
         "holds/claims",
         "holds/direct",
+        "holds/gates",
         "holds/places",
         "holds/rules",
         "examples/controller",

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use hostler_api::{
+    core::PodSchedulingGate,
     few,
-    reservation::{OwnerCandidate, OwnerController, ReservationOwner, ReservationSpec},
+    reservation::{OwnerCandidate, OwnerController, RESERVATION_GATE, ReservationOwner, ReservationSpec},
     resource::{DeviceTaint, DeviceToleration, ResourceClaimSpec},
     well_known::HELD_TAINT,
 };
@@ -50,6 +51,7 @@ struct ClaimPodOwner {
 #[serde(rename_all = "camelCase", default)]
 struct ClaimPodSpec {
     node_name: String,
+    scheduling_gates: Vec<PodSchedulingGate>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -129,7 +131,10 @@ impl ClaimPod {
         };
         let open: Vec<&OwnedClaim> =
             claims.iter().filter(is_its).filter(|claim| claim.status.allocation.is_null()).collect();
-        let why = if open.is_empty() {
+        let is_gated = self.spec.scheduling_gates.iter().any(|gate| gate.name == RESERVATION_GATE);
+        let why = if is_gated {
+            format!("its scheduling gate {RESERVATION_GATE} goes when its place is free")
+        } else if open.is_empty() {
             "it has no claim of its own that wants devices".to_owned()
         } else if open.iter().any(|claim| claim.tolerates(taint)) {
             "it tolerates what is kept, and the scheduler says in its Events what it lacks".to_owned()

@@ -19,14 +19,14 @@ use crate::{
     hold::tests::kept::KeptWorld,
     reservation_object::ReservationObject,
     testkit::{Fate, Fated, Fates, ModelCluster, ModelServer, Part, model_kind, serves},
-    unscheduled_pods::UnscheduledPod,
+    unscheduled_pods::{PodGates, UnscheduledPod},
     view::ClusterView,
 };
 
 /// Objects of the server.
 #[derive(Default)]
-pub(super) struct PlacesCluster {
-    pub(super) pods: BTreeMap<ObjectKey, PlacePod>,
+pub(crate) struct PlacesCluster {
+    pub(crate) pods: BTreeMap<ObjectKey, PlacePod>,
 }
 
 impl ModelCluster for PlacesCluster {
@@ -37,19 +37,21 @@ model_kind!(PlacePod: metadata, |_pod| false);
 serves!(PlacesCluster, pods: PlacePod);
 
 /// Nodes with CPUs, and pods that want them.
-pub(super) struct PlacesWorld {
-    pub(super) kept: KeptWorld,
-    pub(super) server: ModelServer<PlacesCluster>,
+pub(crate) struct PlacesWorld {
+    pub(crate) kept: KeptWorld,
+    pub(crate) server: ModelServer<PlacesCluster>,
     /// CPUs of each node, in thousandths.
     nodes: BTreeMap<String, i64>,
     /// Number of pods that were made.
-    pub(super) made: usize,
+    pub(crate) made: usize,
     gate: HandOverGate,
-    pub(super) writes: Vec<&'static str>,
-    pub(super) fates: Fates,
+    /// CPUs of owners that ended, by Reservation and replica: they are free until the place is held again.
+    freed: BTreeMap<(String, u32), i64>,
+    pub(crate) writes: Vec<&'static str>,
+    pub(crate) fates: Fates,
 }
 
-pub(super) fn key(name: &str) -> ObjectKey {
+pub(crate) fn key(name: &str) -> ObjectKey {
     ObjectKey::new("default", name)
 }
 
@@ -62,13 +64,25 @@ fn cpu(pod: &PlacePod) -> i64 {
     milli(pod.spec.requests().get("cpu"))
 }
 
+/// A pod as views have it.
+pub(crate) fn unscheduled(pod: &PlacePod) -> UnscheduledPod {
+    UnscheduledPod {
+        stamp: hostler_reconcile::ObjectStamp::from(&crate::testkit::over("u", "1")),
+        owner: pod.owner(),
+        requests: pod.spec.requests(),
+        ports: pod.spec.host_ports(),
+        created: pod.metadata.uid.clone(),
+        gates: PodGates::of(&pod.spec.scheduling_gates),
+    }
+}
+
 fn is_holder(key: &ObjectKey) -> bool {
     key.namespace == PLACES_NAMESPACE
 }
 
 impl PlacesWorld {
     /// Nodes `a`, `b`, … with so many CPUs each, in thousandths, and so many devices.
-    pub(super) fn new(cpus: &[i64], devices: usize) -> Self {
+    pub(crate) fn new(cpus: &[i64], devices: usize) -> Self {
         let names = (b'a'..).map(|name| char::from(name).to_string());
         Self {
             kept: KeptWorld::with_places(&vec![devices; cpus.len()]),
@@ -76,13 +90,14 @@ impl PlacesWorld {
             nodes: names.zip(cpus.iter().copied()).collect(),
             made: 0,
             gate: HandOverGate::default(),
+            freed: BTreeMap::new(),
             writes: Vec::new(),
             fates: Fates::default(),
         }
     }
 
     /// Makes a Reservation whose pods have the label `owner: NAME`.
-    pub(super) fn reserve(&mut self, name: &str, cpu: &str, more: &Value) {
+    pub(crate) fn reserve(&mut self, name: &str, cpu: &str, more: &Value) {
         let mut spec = json!({
             "owners": [{"labelSelector": {"matchLabels": {"owner": name}}}],
             "template": {
@@ -98,7 +113,7 @@ impl PlacesWorld {
     }
 
     /// Makes a pod; one with an owner's label, if there is a name of a Reservation.
-    pub(super) fn pod(&mut self, name: &str, owner: &str, cpu: &str) {
+    pub(crate) fn pod(&mut self, name: &str, owner: &str, cpu: &str) {
         self.made += 1;
         let labels = if owner.is_empty() { json!({}) } else { json!({"owner": owner}) };
         let pod = json!({
@@ -109,43 +124,44 @@ impl PlacesWorld {
         self.server.put::<PlacePod>(serde_json::from_value(pod).unwrap());
     }
 
-    pub(super) fn delete(&mut self, key: &ObjectKey) {
+    pub(crate) fn delete(&mut self, key: &ObjectKey) {
+        let ended = self.server.pods.get(key).map(|pod| pod.uid().to_owned());
+        for reservation in self.kept.reservations().filter(|it| !it.spec.is_once()) {
+            for place in &reservation.status.places {
+                let of_pod = place.owners.iter().filter(|owner| Some(&owner.uid) == ended.as_ref());
+                let part: i64 = of_pod.map(|owner| milli(owner.requests.get("cpu"))).sum();
+                *self.freed.entry((reservation.uid.clone(), place.replica)).or_default() += part;
+            }
+        }
         self.server.remove::<PlacePod>(key);
     }
 
-    pub(super) fn reservation(&self, name: &str) -> Option<&ReservationObject> {
+    pub(crate) fn reservation(&self, name: &str) -> Option<&ReservationObject> {
         self.kept.reservations().find(|it| it.name == name)
     }
 
-    pub(super) fn phase(&self, name: &str) -> Option<ReservationPhase> {
+    pub(crate) fn phase(&self, name: &str) -> Option<ReservationPhase> {
         self.reservation(name).map(|it| it.status.phase)
     }
 
-    pub(super) fn state(&self, name: &str) -> Option<ReservedPlaceState> {
+    pub(crate) fn state(&self, name: &str) -> Option<ReservedPlaceState> {
         self.reservation(name)?.status.places.first().map(|place| place.state)
     }
 
-    pub(super) fn node(&self, pod: &str) -> Option<String> {
+    pub(crate) fn node(&self, pod: &str) -> Option<String> {
         self.server.pods.get(&key(pod))?.node().map(str::to_owned)
     }
 
-    pub(super) fn holders(&self) -> usize {
+    pub(crate) fn holders(&self) -> usize {
         self.server.pods.keys().filter(|key| is_holder(key)).count()
     }
 
     /// The view by which pods are assigned.
-    fn view(&self) -> ClusterView {
-        let stamp = hostler_reconcile::ObjectStamp::from(&crate::testkit::over("u", "1"));
+    pub(crate) fn view(&self) -> ClusterView {
         let pods = self.server.pods.iter().filter(|(key, _)| !is_holder(key));
         let waiting = pods.filter_map(|(key, pod)| {
-            let is_waiting = pod.node().is_none() && !pod.is_ending();
-            let waiting = UnscheduledPod {
-                stamp,
-                owner: pod.owner(),
-                requests: pod.spec.requests(),
-                ports: pod.spec.host_ports(),
-                created: pod.metadata.uid.clone(),
-            };
+            let waiting = unscheduled(pod);
+            let is_waiting = pod.node().is_none() && !pod.is_ending() && waiting.gates != PodGates::Others;
             is_waiting.then(|| (key.clone(), waiting.into()))
         });
         ClusterView {
@@ -195,7 +211,7 @@ impl PlacesWorld {
     }
 
     /// Each Reservation is reconciled once, also those that are gone. Says whether anything was written.
-    pub(super) fn control(&mut self) -> bool {
+    pub(crate) fn control(&mut self) -> bool {
         let made = self.server.pods.values().filter_map(|pod| pod.metadata.annotations.get("hostler.dev/reservation"));
         let names: BTreeSet<String> = self.kept.reservations().map(|it| it.name.clone()).chain(made.cloned()).collect();
         names.iter().filter(|name| self.control_one(name)).count() > 0
@@ -208,13 +224,18 @@ impl PlacesWorld {
             let fate = self.fates.next();
             self.writes.push(write.what());
             if let Fated::Dead = Fate::carry_out(fate, self, |_| {}, |world| world.apply(name, &write)) {
-                // Both are one process.
-                self.kept.restart();
-                self.begin_gate();
+                self.die();
                 break;
             }
         }
         true
+    }
+
+    /// Another controller takes over.
+    pub(crate) fn die(&mut self) {
+        // Whoever keeps devices is the same process.
+        self.kept.restart();
+        self.begin_gate();
     }
 
     /// A new leader knows of places that are being handed over what their Reservations say.
@@ -291,8 +312,10 @@ impl PlacesWorld {
     }
 
     /// The scheduler looks at every pod that waits.
-    pub(super) fn schedule(&mut self) {
-        let waiting = self.server.pods.iter().filter(|(_, pod)| pod.node().is_none() && !pod.is_ending());
+    pub(crate) fn schedule(&mut self) {
+        let is_waiting =
+            |pod: &PlacePod| pod.node().is_none() && !pod.is_ending() && pod.spec.scheduling_gates.is_empty();
+        let waiting = self.server.pods.iter().filter(|(_, pod)| is_waiting(pod));
         let mut waiting: Vec<(i32, String, ObjectKey)> = waiting
             .map(|(key, pod)| (-pod.spec.priority.unwrap_or_default(), pod.metadata.uid.clone(), key.clone()))
             .collect();
@@ -303,7 +326,7 @@ impl PlacesWorld {
         self.check();
     }
 
-    pub(super) fn schedule_pod(&mut self, key: &ObjectKey) {
+    pub(crate) fn schedule_pod(&mut self, key: &ObjectKey) {
         let Some(pod) = self.server.pods.get(key).cloned() else { return };
         let priority = pod.spec.priority.unwrap_or_default();
         let mut nodes: Vec<String> = self.nodes.keys().cloned().collect();
@@ -338,7 +361,7 @@ impl PlacesWorld {
     }
 
     /// What must be true at every moment: nobody is in a place but its owners.
-    pub(super) fn check(&mut self) {
+    pub(crate) fn check(&mut self) {
         self.kept.check();
         let open = self.kept.reservations().filter(|it| !it.is_deleting && !it.status.phase.is_over());
         let of = |it: &'_ ReservationObject| {
@@ -348,16 +371,25 @@ impl PlacesWorld {
                 .iter()
                 .filter(|place| place.is_kept())
                 .cloned()
-                .map(move |place| (is_once, place))
+                .map(move |place| (is_once, it.uid.clone(), place))
                 .collect::<Vec<_>>()
         };
         let places: Vec<_> = open.flat_map(of).collect();
-        let owners: BTreeSet<&str> = places.iter().flat_map(|(_, it)| &it.owners).map(|owner| &*owner.uid).collect();
+        let owners: BTreeSet<&str> = places.iter().flat_map(|(_, _, it)| &it.owners).map(|owner| &*owner.uid).collect();
+        for (_, uid, place) in places.iter().filter(|(.., place)| place.state == ReservedPlaceState::Held) {
+            let is_here = |owner: &PlaceOwner| {
+                let pod = self.server.pods.get(&ObjectKey::new(&owner.namespace, &owner.name));
+                pod.is_some_and(|pod| pod.uid() == owner.uid)
+            };
+            if place.owners.iter().all(is_here) {
+                self.freed.remove(&(uid.clone(), place.replica));
+            }
+        }
         for (node, all) in &self.nodes {
             let kept: i64 = places
                 .iter()
-                .filter(|(_, it)| it.node_name == *node && it.state != ReservedPlaceState::HandedOver)
-                .map(|(is_once, it)| {
+                .filter(|(_, _, it)| it.node_name == *node && it.state != ReservedPlaceState::HandedOver)
+                .map(|(is_once, uid, it)| {
                     let of = |owner: &PlaceOwner| milli(owner.requests.get("cpu"));
                     let is_here = |owner: &&PlaceOwner| {
                         let pod = self.server.pods.get(&ObjectKey::new(&owner.namespace, &owner.name));
@@ -368,8 +400,8 @@ impl PlacesWorld {
                         return it.owners.iter().filter(is_here).map(of).sum();
                     }
                     // The part of an owner that has ended is free until it is kept again.
-                    let ended: i64 = it.owners.iter().filter(|owner| !is_here(owner)).map(of).sum();
-                    milli(it.requests.get("cpu")) - ended
+                    let freed = self.freed.get(&(uid.clone(), it.replica)).copied().unwrap_or_default();
+                    (milli(it.requests.get("cpu")) - freed).max(0)
                 })
                 .sum();
             let strangers = self.server.pods.iter().filter(|(key, pod)| {
@@ -384,13 +416,13 @@ impl PlacesWorld {
     }
 
     /// One round of everybody.
-    pub(super) fn round(&mut self) {
+    pub(crate) fn round(&mut self) {
         self.control();
         self.kept.pass(1);
         self.schedule();
     }
 
-    pub(super) fn until(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) {
+    pub(crate) fn until(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) {
         for _ in 0..400 {
             if is_so(self) {
                 return;
@@ -400,7 +432,7 @@ impl PlacesWorld {
         panic!("{what} never comes about: {}", self.told());
     }
 
-    pub(super) fn told(&self) -> String {
+    pub(crate) fn told(&self) -> String {
         let of = self.kept.reservations().map(|it| {
             let places: Vec<String> = it
                 .status

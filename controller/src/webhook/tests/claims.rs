@@ -13,7 +13,7 @@ use crate::{
     webhook::{
         decide::WebhookFacts,
         pod::WebhookPod,
-        review::{AdmissionReview, GeneratedClaim, WebhookAnswer},
+        review::{AdmissionReview, GeneratedClaim, ReviewedClaim, WebhookAnswer},
     },
 };
 
@@ -42,7 +42,7 @@ pub(super) fn question(more: &[(&str, Value)]) -> Value {
 }
 
 pub(super) fn claim_of(question: Value) -> Option<GeneratedClaim> {
-    serde_json::from_value::<AdmissionReview>(question).unwrap().request.generated_claim()
+    serde_json::from_value::<AdmissionReview<ReviewedClaim>>(question).unwrap().request.generated_claim()
 }
 
 pub(super) fn reservation(name: &str, more: Value) -> ReservationObject {

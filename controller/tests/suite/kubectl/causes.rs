@@ -65,6 +65,20 @@ async fn a_pod_that_no_scheduler_looks_at_is_told_why() {
             fix: "hostler's controller removes it",
         },
         CauseCase {
+            put: |scene| {
+                pending(scene, json!({"schedulingGates": [{"name": "hostler.dev/reservation"}]}), json!({}));
+                scene.server.create(json!({
+                    "apiVersion": "hostler.dev/v1alpha1", "kind": "Reservation", "metadata": {"name": "evening"},
+                    "spec": {"template": {"metadata": {"namespace": "ml"}}, "owners": [{"object": {"namespace": "ml", "name": "train"}}]},
+                }));
+                let place = json!({"number": 0, "state": "Held", "requests": {"cpu": "1"}, "nodeName": "n1"});
+                scene.server.set_status("reservations", "evening", json!({"phase": "Available", "held": 0, "places": [place]}));
+            },
+            sentence: "Pod ml/train waits: scheduling gate hostler.dev/reservation holds it back until it has what it waits for: \
+                       a place of Reservation evening.",
+            fix: "once the place of the pod is free",
+        },
+        CauseCase {
             put: |scene| pending(scene, json!({"schedulingGates": [{"name": "a"}, {"name": "b"}]}), json!({})),
             sentence: "Pod ml/train waits: scheduling gates a, b hold it back: no scheduler looks at it.",
             fix: "the program that set the gate removes it",

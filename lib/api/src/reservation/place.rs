@@ -92,6 +92,11 @@ impl ReservedPlace {
         })
     }
 
+    /// True if the place is being given to the pod with this UID.
+    pub fn is_given_to(&self, uid: &str) -> bool {
+        self.owners.iter().any(|owner| !owner.bound && owner.uid == uid)
+    }
+
     /// True if the place is kept, or owners have it.
     pub fn is_kept(&self) -> bool {
         !matches!(self.state, ReservedPlaceState::Asking | ReservedPlaceState::Refused)

@@ -33,6 +33,7 @@ const BUNDLES: &[(&[&str], &[&str])] = &[
     (&["holds/claims"], &["daemon.enabled=false", "controller.holds.claims=true"]),
     (&["holds/direct"], &["daemon.enabled=false", "controller.holds.direct=true"]),
     (&["holds/evictions"], &["daemon.enabled=false", "controller.holds.evictions=true"]),
+    (&["holds/gates"], &["daemon.enabled=false", "controller.holds.gates=true"]),
     (&["holds/places"], &["daemon.enabled=false", "controller.holds.places=true"]),
     (&["holds/repair"], &["daemon.enabled=false", "controller.holds.repair=true"]),
     (&["holds/rules"], &["daemon.enabled=false", "controller.holds.rules=true"]),

@@ -1,0 +1,377 @@
+//! The edge of gated pods to the API server: each is reconciled when it, what it waits for or its place changes.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use hostler_api::{
+    Chain, ObjectKey,
+    reservation::{PLACES_NAMESPACE, RESERVATION_GATE, ReservationAllocatePolicy, ReservedPlace},
+    well_known::CONTROLLER_FIELD_MANAGER,
+};
+use hostler_cluster::{
+    ApiClient, ApiFailure, Collection,
+    events::{EventNote, EventSubject},
+    since_1970,
+};
+use hostler_reconcile::{
+    Controller, ControllerParts, EventSink, Fingerprint, ObjectStamp, ReconcileMoment, Reconciler, Requeue,
+};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tracing::{debug, warn};
+
+use super::{
+    context::{GateContext, GateStep, GateWrite, GrantedPlace},
+    decide::decide,
+    switch::GatesPhase,
+    waits::{PodWait, WaitRules, wait_of},
+};
+use crate::{
+    COMPONENT,
+    hold::adapter::reservations,
+    observed::ObservedKind,
+    places::{ExpectedPlaces, PlacePod, expected_places, former_holder, owners_on_the_way},
+    reservation_object::ReservationObject,
+    view::ClusterView,
+};
+
+/// The longest time between two reconciliations of a pod.
+const RECONCILE_AGAIN: Duration = Duration::from_secs(30);
+/// The pause after a write that another one came before.
+const SOON: Duration = Duration::from_millis(50);
+/// Age from which on people are told what a pod waits for: most are let go before.
+const TOLD_AFTER: Duration = Duration::from_secs(10);
+/// Reason of Events about what a pod waits for.
+const WAITS: &str = "WaitsByGate";
+/// Reason of Events about gates that cannot be removed.
+const STUCK: &str = "GateNotRemoved";
+
+/// Parts of the reconciler.
+#[derive(Debug)]
+pub(crate) struct GateParts {
+    pub(crate) rules: WaitRules,
+    /// Whether pods are gated.
+    pub(crate) gates_rx: watch::Receiver<GatesPhase>,
+    /// Whether this process keeps places; `None` until it is found out.
+    pub(crate) places_rx: watch::Receiver<Option<bool>>,
+}
+
+/// Removes gates as long as this process leads, also where no pod is gated any more: some may have been before.
+pub(crate) fn start(parts: GateParts, controller: ControllerParts<ClusterView>) {
+    GatesController(parts).start("pod gates", controller);
+}
+
+struct GatesController(GateParts);
+
+struct GateReconciler {
+    client: ApiClient,
+    rules: WaitRules,
+    gates_rx: watch::Receiver<GatesPhase>,
+    places_rx: watch::Receiver<Option<bool>>,
+    /// Gated pods of the latest view.
+    gated: BTreeMap<String, GatedPod>,
+    events: EventSink,
+    /// Events that were written, by UID of the pod.
+    told: BTreeSet<(String, GateNote)>,
+}
+
+/// A gated pod of a view.
+#[derive(Clone, Debug)]
+struct GatedPod {
+    key: ObjectKey,
+    uid: String,
+    created: String,
+    wait: PodWait,
+    /// The Reservation that is giving the pod a place.
+    granted_by: Option<String>,
+}
+
+/// Something to tell people.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+struct GateNote {
+    reason: &'static str,
+    message: String,
+}
+
+/// The result of a reconciliation.
+struct GateAnswer {
+    end: Requeue,
+    note: Option<(String, GateNote)>,
+}
+
+impl Controller for GatesController {
+    type Reconciler = GateReconciler;
+
+    async fn begin(&self, parts: &ControllerParts<ClusterView>) -> Result<GateReconciler, String> {
+        let client = parts.client.clone();
+        let GateParts { rules, gates_rx, places_rx } = &self.0;
+        Ok(GateReconciler {
+            events: EventSink::start(COMPONENT, client.clone(), &parts.tasks),
+            client,
+            rules: rules.clone(),
+            gates_rx: gates_rx.clone(),
+            places_rx: places_rx.clone(),
+            gated: BTreeMap::new(),
+            told: BTreeSet::new(),
+        })
+    }
+}
+
+impl GateReconciler {
+    /// Returns what pods can wait for now; `None` until it is known whether pods are gated.
+    fn rules_now(&self) -> Option<WaitRules> {
+        let keeps_places = *self.places_rx.borrow() != Some(false);
+        match *self.gates_rx.borrow() {
+            GatesPhase::Unknown => None,
+            GatesPhase::On => Some(WaitRules { places: self.rules.places && keeps_places, ..self.rules.clone() }),
+            GatesPhase::Off | GatesPhase::NotInstalled | GatesPhase::Forbidden => Some(WaitRules::default()),
+        }
+    }
+
+    /// True if places that were promised are still handed over.
+    fn hands_over(&self) -> bool {
+        self.rules.places && *self.places_rx.borrow() != Some(false)
+    }
+}
+
+impl Reconciler for GateReconciler {
+    type View = ClusterView;
+    type Answer = GateAnswer;
+
+    /// Returns each gated pod.
+    fn keys(&mut self, view: &ClusterView) -> BTreeMap<String, Fingerprint> {
+        self.gated.clear();
+        let mut seen: BTreeMap<String, Fingerprint> = BTreeMap::new();
+        let is_any = view.unscheduled_pods.values().any(|pod| pod.gates.has_own());
+        let Some(rules) = self.rules_now().filter(|_| is_any) else { return seen };
+        let places = if rules.places { expected_places(view, None) } else { ExpectedPlaces::new() };
+        let granted: BTreeMap<ObjectKey, &str> = match self.hands_over() {
+            true => owners_on_the_way(view)
+                .map(|(reservation, owner)| (ObjectKey::new(&owner.namespace, &owner.name), reservation))
+                .collect(),
+            false => BTreeMap::new(),
+        };
+        let holders = holders_by_reservation(view);
+        for (key, pod) in view.unscheduled_pods.iter().filter(|(_, pod)| pod.gates.has_own()) {
+            let wait = wait_of(view, &rules, &places, key, pod);
+            let granted_by = granted.get(key).copied();
+            let fingerprint = seen.entry(key.to_string()).or_default();
+            fingerprint.add((pod.stamp, &wait, granted_by));
+            if let Some(name) = granted_by {
+                fingerprint.add(view.reservations.get(name).map(|it| &it.version));
+                fingerprint.add(holders.get(name));
+            }
+            let gated = GatedPod {
+                key: key.clone(),
+                uid: pod.owner.uid.clone(),
+                created: pod.created.clone(),
+                wait,
+                granted_by: granted_by.map(str::to_owned),
+            };
+            self.gated.insert(key.to_string(), gated);
+        }
+        seen
+    }
+
+    fn reconcile(
+        &mut self,
+        name: &str,
+        now: ReconcileMoment<ClusterView>,
+    ) -> impl Future<Output = GateAnswer> + Send + 'static {
+        let (client, gated) = (self.client.clone(), self.gated.get(name).cloned());
+        async move {
+            match gated {
+                Some(gated) => GateKeeper { client, gated }.reconcile(&now).await,
+                None => GateAnswer::new(Requeue::Now),
+            }
+        }
+    }
+
+    /// Takes the result of a reconciliation. An Event tells each reason once.
+    fn reconciled(&mut self, name: &str, answer: GateAnswer) -> Requeue {
+        if let (Some((uid, note)), Some(gated)) = (answer.note, self.gated.get(name)) {
+            let key = gated.key.clone();
+            if self.told.insert((uid.clone(), note.clone())) {
+                if note.reason == STUCK {
+                    warn!(pod = name, error = note.message, "the gate of a pod cannot be removed for now");
+                }
+                self.events.record(subject(key, uid), EventNote::new(note.reason, note.message));
+            }
+        }
+        answer.end
+    }
+
+    fn forget(&mut self, name: &str) {
+        if let Some(gated) = self.gated.remove(name) {
+            self.told.retain(|(uid, _)| *uid != gated.uid);
+        }
+    }
+
+    async fn changed(&mut self) {
+        tokio::select! {
+            // Both are cancel safe: a changed value still differs from the one that was read.
+            Ok(()) = self.gates_rx.changed() => {}
+            Ok(()) = self.places_rx.changed() => {}
+            // Neither changes any more.
+            else => std::future::pending().await,
+        }
+    }
+}
+
+/// Returns hashes of the place holders of each Reservation: their names and versions.
+fn holders_by_reservation(view: &ClusterView) -> BTreeMap<&str, Vec<(&str, ObjectStamp)>> {
+    let mut holders: BTreeMap<&str, Vec<(&str, ObjectStamp)>> = BTreeMap::new();
+    for ((kind, key), mark) in &view.marks.made {
+        if *kind == ObservedKind::Pod && key.namespace == PLACES_NAMESPACE {
+            holders.entry(&mark.reservation).or_default().push((key.name.as_str(), mark.stamp));
+        }
+    }
+    holders
+}
+
+fn subject(key: ObjectKey, uid: String) -> EventSubject {
+    EventSubject { api_version: "v1".to_owned(), kind: "Pod", namespace: key.namespace, name: key.name, uid }
+}
+
+impl GateAnswer {
+    fn new(end: Requeue) -> Self {
+        Self { end, note: None }
+    }
+}
+
+/// Reconciles one pod.
+struct GateKeeper {
+    client: ApiClient,
+    gated: GatedPod,
+}
+
+impl GateKeeper {
+    async fn reconcile(self, now: &ReconcileMoment<ClusterView>) -> GateAnswer {
+        // Times of creation are the server's.
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let time = now.server_time().unwrap_or(wall);
+        // A pod that was given nothing yet is not read: its view changes with what it waits for.
+        let step = match (&self.gated.wait, &self.gated.granted_by) {
+            (PodWait::Place(_) | PodWait::Decision(_), None) => GateStep::Hold(self.gated.wait.clone(), None),
+            _ => match self.read(time).await {
+                Ok(cx) => decide(&cx),
+                Err(failure) => return self.failed(&failure),
+            },
+        };
+        match step {
+            GateStep::Rest => GateAnswer::new(Requeue::After(RECONCILE_AGAIN)),
+            GateStep::Hold(wait, left) => self.hold(&wait, left, time),
+            GateStep::Write(_) if !now.may_write() => GateAnswer::new(Requeue::Failed),
+            GateStep::Write(write) => match self.write(&write).await {
+                Ok(()) => GateAnswer::new(Requeue::Now),
+                // The next reconciliation reads the pod anew.
+                Err(failure) if matches!(failure.code(), Some(404 | 409)) => GateAnswer::new(Requeue::After(SOON)),
+                Err(failure) => self.failed(&failure),
+            },
+        }
+    }
+
+    /// Keeps the gate, and has people told once the pod has waited for a while.
+    fn hold(&self, wait: &PodWait, left: Option<Duration>, now: Duration) -> GateAnswer {
+        let age = since_1970(&self.gated.created).map(|created| now.saturating_sub(created)).unwrap_or_default();
+        let until_told = TOLD_AFTER.saturating_sub(age);
+        if !until_told.is_zero() {
+            let again = left.map_or(until_told, |left| left.min(until_told));
+            return GateAnswer::new(Requeue::After(again));
+        }
+        let note = GateNote { reason: WAITS, message: told(wait) };
+        let again = left.map_or(RECONCILE_AGAIN, |left| left.min(RECONCILE_AGAIN));
+        GateAnswer { end: Requeue::After(again), note: Some((self.gated.uid.clone(), note)) }
+    }
+
+    /// Reports a failure; one that only people can repair is an Event.
+    fn failed(&self, failure: &ApiFailure) -> GateAnswer {
+        let advice = match failure.code() {
+            Some(403) if self.client.refusals().refused(STUCK) => "; apply deploy/holds/gates, whose role allows it",
+            Some(400 | 422) => "",
+            _ => {
+                debug!(pod = %self.gated.key, error = %Chain(failure), "a gated pod cannot be looked at for now");
+                return GateAnswer::new(Requeue::Failed);
+            }
+        };
+        let message = format!("{}{advice}; or remove the scheduling gate {RESERVATION_GATE} by hand", Chain(failure));
+        let note = GateNote { reason: STUCK, message };
+        GateAnswer { end: Requeue::Failed, note: Some((self.gated.uid.clone(), note)) }
+    }
+
+    /// Reads everything from the server.
+    async fn read(&self, now: Duration) -> Result<GateContext, ApiFailure> {
+        let key = &self.gated.key;
+        let pod: Option<PlacePod> = self.client.find(&pods(&key.namespace), &key.name).await?;
+        let mut place = None;
+        if let (Some(name), Some(pod)) = (&self.gated.granted_by, &pod) {
+            place = self.place(name, pod).await?;
+        }
+        Ok(GateContext { pod, wait: self.gated.wait.clone(), place, now })
+    }
+
+    /// Reads the place that a Reservation gives to the pod.
+    async fn place(&self, name: &str, pod: &PlacePod) -> Result<Option<GrantedPlace>, ApiFailure> {
+        let found: Option<ReservationObject> = self.client.find(&reservations(), name).await?;
+        let open = found.as_ref().filter(|it| !it.is_deleting && !it.status.phase.is_over());
+        let Some((reservation, place)) = open.and_then(|it| {
+            let is_its = |place: &&ReservedPlace| place.is_given_to(pod.uid());
+            Some((it, it.status.places.iter().find(is_its)?))
+        }) else {
+            return Ok(None);
+        };
+        let is_free = match former_holder(reservation, place) {
+            Some(holder) => self.client.find::<Value>(&pods(PLACES_NAMESPACE), &holder).await?.is_none(),
+            None => true,
+        };
+        let is_only = reservation.spec.allocate_policy == Some(ReservationAllocatePolicy::Restricted);
+        let (reservation, node) = (name.to_owned(), place.node_name.clone());
+        Ok(Some(GrantedPlace { reservation, node, is_free, is_only }))
+    }
+
+    async fn write(&self, write: &GateWrite) -> Result<(), ApiFailure> {
+        debug!(pod = %write.pod, is_led = write.affinity.is_some(), "the gate of a pod goes");
+        match self.send(write, true).await {
+            // The pod is nominated for its node all the same.
+            Err(failure) if failure.code() == Some(422) && write.affinity.is_some() => self.send(write, false).await,
+            written => written,
+        }
+    }
+
+    async fn send(&self, write: &GateWrite, is_led: bool) -> Result<(), ApiFailure> {
+        let (all, patch) = (pods(&write.pod.namespace), patch(write, is_led));
+        self.client.change::<Value>(&all, &write.pod.name, CONTROLLER_FIELD_MANAGER, &patch).await.map(drop)
+    }
+}
+
+/// Returns the patch that removes the gate.
+fn patch(write: &GateWrite, is_led: bool) -> Value {
+    let gates: Vec<Value> = write.gates.iter().map(|name| json!({"name": name})).collect();
+    let mut spec = json!({ "schedulingGates": gates });
+    if let Some(affinity) = write.affinity.as_ref().filter(|_| is_led) {
+        spec["affinity"] = json!({ "nodeAffinity": affinity });
+    }
+    json!({
+        "metadata": {"uid": write.version.uid, "resourceVersion": write.version.resource_version}, "spec": spec,
+    })
+}
+
+/// Returns what people are told of a pod that waits.
+fn told(wait: &PodWait) -> String {
+    let by = format!("by the scheduling gate {RESERVATION_GATE}");
+    match wait {
+        PodWait::Nothing => format!("the pod waits for nothing any more, and its gate {RESERVATION_GATE} goes"),
+        PodWait::Place(name) => format!("the pod waits for a place of Reservation {name}, {by}"),
+        PodWait::Request(request) => {
+            format!("the pod waits for ProvisioningRequest {request}, which is not there, {by}; for a minute at most")
+        }
+        PodWait::Decision(request) => format!("the pod waits for the decision on ProvisioningRequest {request}, {by}"),
+    }
+}
+
+/// Returns the pods of a namespace.
+fn pods(namespace: &str) -> Collection {
+    Collection::core("Pod", "pods").of(namespace)
+}
