@@ -6,7 +6,7 @@ use hostler_api::{
     ObjectKey,
     core::{ContainerPort, Pod, PodSchedulingGate, ResourceList},
     provisioning::CONSUME_ANNOTATIONS,
-    reservation::{OwnerController, PLACEMENT_GATE, RESERVATION_AFFINITY, RESERVATION_GATE},
+    reservation::{EXACT_MATCH_RESERVATION, OwnerController, PLACEMENT_GATE, RESERVATION_AFFINITY, RESERVATION_GATE},
 };
 use hostler_cluster::ObjectVersion;
 use hostler_reconcile::ObjectStamp;
@@ -96,8 +96,10 @@ impl UnscheduledPod {
 
     fn new(pod: &Pod, stamp: ObjectStamp, gates: PodGates) -> Self {
         let meta = &pod.metadata;
-        let is_read =
-            |annotation: &str| annotation == RESERVATION_AFFINITY || CONSUME_ANNOTATIONS.contains(&annotation);
+        let is_read = |annotation: &str| {
+            [RESERVATION_AFFINITY, EXACT_MATCH_RESERVATION].contains(&annotation)
+                || CONSUME_ANNOTATIONS.contains(&annotation)
+        };
         let annotations = meta.annotations.iter().filter(|(key, _)| is_read(key));
         let controller = meta.owner_references.iter().find(|owner| owner.controller == Some(true));
         let owner = OwnerPod {

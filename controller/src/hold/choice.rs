@@ -5,7 +5,7 @@ use std::{cmp::Reverse, collections::BTreeMap};
 use hostler_api::{
     Quantity,
     core::Toleration,
-    reservation::{OwnerCandidate, RESERVATION_ORDER, ReservationAllocatePolicy, ReservationPhase},
+    reservation::{OwnerCandidate, RESERVATION_ORDER, ReservationPhase},
 };
 
 use crate::reservation_object::ReservationObject;
@@ -70,7 +70,7 @@ impl OfferedReservation<'_> {
     /// elsewhere.
     fn fits(&self, (name, wanted): (&String, &Quantity), taken: &BTreeMap<String, Quantity>) -> bool {
         let Some(all) = self.capacity.get(name) else { return true };
-        let is_strict = self.reservation.spec.allocate_policy == Some(ReservationAllocatePolicy::Restricted);
+        let is_strict = self.reservation.spec.restricts(name);
         let taken = taken.get(name).copied().unwrap_or_default();
         if is_strict { taken.plus(*wanted) <= *all } else { taken < *all || wanted.is_zero() }
     }

@@ -1,15 +1,20 @@
 //! Pods whose devices are kept for a Reservation while the pods still have them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use hostler_api::ObjectKey;
-use hostler_api::reservation::{DeviceOwner, ReservedDevice, ReservedDeviceState as State};
+use hostler_api::reservation::{
+    DeviceOwner, PRE_ALLOCATABLE_PRIORITY, PreAllocationMode, ReservedDevice, ReservedDeviceState as State,
+};
 
 use super::{
     closing::Closing,
     context::HoldContext,
     known::PodReading,
-    objects::{AllocatedClaim, DeviceKey, device_key, owner_of},
+    objects::{AllocatedClaim, DeviceKey, OwnerPod, device_key, owner_of},
     reservation::Reservation,
 };
 
@@ -36,10 +41,12 @@ pub(super) struct Victim {
     pub(super) budgets: Vec<VictimBudget>,
 }
 
-/// Returns the pods of owners that have devices, by name. Pods that are not known are read, and considered another
-/// time.
+/// Returns the pods that have devices which may be kept: pods of the owners by name; with mode Cluster pods whose labels
+/// permit it, those with the greatest number in their annotation first. Pods that are not known are read, and considered
+/// another time.
 pub(super) fn victims(cx: &mut HoldContext<'_>, reservation: &Reservation) -> Vec<Victim> {
-    let (mut found, mut unknown) = (BTreeMap::<ObjectKey, Victim>::new(), BTreeSet::new());
+    let waits_in_order = reservation.object.spec.pre_allocation_mode() == PreAllocationMode::Cluster;
+    let (mut found, mut unknown) = (BTreeMap::<_, Victim>::new(), BTreeSet::new());
     // Devices that a pod has of this Reservation are promised to it already, by another replica.
     let own = reservation.object.status.devices.iter().filter(|device| device.state == State::HandedOver);
     let promised: BTreeSet<DeviceKey> = own.map(device_key).chain(kept_by_others(cx, reservation)).collect();
@@ -56,15 +63,21 @@ pub(super) fn victims(cx: &mut HoldContext<'_>, reservation: &Reservation) -> Ve
                 continue;
             }
         };
-        if reservation.object.spec.is_owned_by(&known.candidate(&key)) {
+        if reservation.object.spec.may_wait_for(&known.candidate(&key)) {
+            let order = Reverse(waits_in_order.then(|| pre_allocatable_priority(known)));
             // These pods go by themselves: no budget counts.
             let budgets = Vec::new();
             let victim = Victim { pod: key.clone(), claims: Vec::new(), priority: known.priority, budgets };
-            found.entry(key).or_insert(victim).claims.push(claim.clone());
+            found.entry((order, key)).or_insert(victim).claims.push(claim.clone());
         }
     }
     unknown.iter().take(MOST_READ).for_each(|pod| cx.read_pod(pod));
     found.into_values().take(MOST_VICTIMS).collect()
+}
+
+/// The number by which a pod of mode Cluster is chosen.
+fn pre_allocatable_priority(pod: &OwnerPod) -> i64 {
+    pod.annotations.get(PRE_ALLOCATABLE_PRIORITY).and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
 /// Returns the devices that other Reservations keep, including those that owners have: they come back.

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hostler_allocator::plan::QUOTA_OF_DEVICES;
 use hostler_api::{
     ObjectKey,
     core::ResourceList,
@@ -61,6 +62,7 @@ struct GivenPlace<'a> {
 
 /// The places of a Reservation that pods can get.
 struct ReservationOffer<'a> {
+    view: &'a ClusterView,
     reservation: &'a ReservationObject,
     places: Vec<PlaceOffer<'a>>,
 }
@@ -101,7 +103,7 @@ fn distribute<'a>(
 
 /// Returns the places that pods can get now or soon, in the order in which they are given.
 fn offers(view: &ClusterView) -> Vec<ReservationOffer<'_>> {
-    let of = |reservation| ReservationOffer { reservation, places: places(reservation) };
+    let of = |reservation| ReservationOffer { view, reservation, places: places(reservation) };
     let mut offers: Vec<ReservationOffer<'_>> =
         view.reservations.values().map(|it| of(&**it)).filter(|it| !it.places.is_empty()).collect();
     offers.sort_by_cached_key(|ReservationOffer { reservation, .. }| {
@@ -155,7 +157,7 @@ impl<'a> ReservationOffer<'a> {
     /// Returns the first of the places that is for the pod; only one that is open, if that is asked for.
     fn find(&mut self, key: &ObjectKey, pod: &UnscheduledPod, is_open: bool) -> Option<&mut PlaceOffer<'a>> {
         let is_wanted = |offer: &PlaceOffer<'_>| offer.is_open || !is_open;
-        if !self.places.iter().any(is_wanted) || !is_for(self.reservation, key, pod) {
+        if !self.places.iter().any(is_wanted) || !is_for(self.view, self.reservation, key, pod) {
             return None;
         }
         let is_once = self.reservation.spec.is_once();
@@ -181,14 +183,17 @@ impl PlaceOffer<'_> {
 }
 
 /// True if the Reservation is for the pod.
-fn is_for(reservation: &ReservationObject, key: &ObjectKey, pod: &UnscheduledPod) -> bool {
+fn is_for(view: &ClusterView, reservation: &ReservationObject, key: &ObjectKey, pod: &UnscheduledPod) -> bool {
     if !reservation.spec.is_owned_by(&pod.owner.candidate(key)) || ignores_reservations(&pod.owner) {
         return false;
     }
     ReservationAffinity::of(&pod.owner).is_ok_and(|affinity| {
         let is_borne =
             reservation.spec.taints.iter().all(|taint| affinity.tolerations.iter().any(|it| it.tolerates(taint)));
-        is_borne && affinity.wants(reservation)
+        // Of devices the webhook knows how many the pod asks for.
+        let is_known = |name: &str| !name.ends_with(QUOTA_OF_DEVICES);
+        let is_exact = affinity.is_exactly(&pod.requests, &reservation.spec.place_requests(), is_known);
+        is_borne && is_exact && affinity.wants(reservation, view)
     })
 }
 

@@ -106,6 +106,20 @@ fn a_pod_that_is_larger_than_the_place_or_no_owner_is_given_nothing() {
 }
 
 #[test]
+fn a_pod_that_wants_exactly_as_much_is_given_no_larger_place() {
+    let mut world = PlacesWorld::new(&[8000], 0);
+    world.reserve("r", "3", &json!({}));
+    world.until("it is kept", |world| world.phase("r") == Some(Phase::Available));
+    let exactly = json!({"hostler.dev/exact-match-reservation": r#"{"resourceNames": ["cpu"]}"#});
+    world.pod_that_says("less", "r", "2", &exactly);
+    (0..20).for_each(|_| world.round());
+    assert_eq!((world.state("r"), world.holders()), (Some(State::Held), 1), "{}", world.told());
+    world.pod_that_says("exact", "r", "3000m", &exactly);
+    world.until("the owner has it", |world| world.phase("r") == Some(Phase::Succeeded));
+    assert_eq!(world.reservation("r").unwrap().status.current_owners[0].name, "exact");
+}
+
+#[test]
 fn an_owner_that_goes_before_it_is_bound_leaves_the_place_kept() {
     for rounds in 0..6 {
         let mut world = PlacesWorld::new(&[3000], 0);

@@ -27,6 +27,16 @@ pub(super) fn capacity(view: &ClusterView, reservation: &ReservationObject) -> B
     if status.phase == ReservationPhase::Available {
         return capacity;
     }
+    for (name, count) in for_one_pod(view, reservation) {
+        let known = capacity.entry(name).or_default();
+        *known = (*known).max(count.times(Quantity::whole(spec.replicas().into())));
+    }
+    capacity
+}
+
+/// The devices that a Reservation keeps for each of its pods.
+pub(super) fn for_one_pod(view: &ClusterView, reservation: &ReservationObject) -> BTreeMap<String, Quantity> {
+    let spec = &reservation.spec;
     let namespace = spec.template["metadata"]["namespace"].as_str().unwrap_or_default();
     let claims = spec.template["spec"]["resourceClaims"].as_array().into_iter().flatten();
     let templates = claims.filter_map(|it| it["resourceClaimTemplateName"].as_str());
@@ -35,13 +45,9 @@ pub(super) fn capacity(view: &ClusterView, reservation: &ReservationObject) -> B
     let mut sums: BTreeMap<String, Quantity> = BTreeMap::new();
     for (name, count) in asked.flatten() {
         let sum = sums.entry(name).or_default();
-        *sum = sum.plus(count.times(Quantity::whole(spec.replicas().into())));
+        *sum = sum.plus(count);
     }
-    for (name, count) in sums {
-        let known = capacity.entry(name).or_default();
-        *known = (*known).max(count);
-    }
-    capacity
+    sums
 }
 
 /// Numbers of devices of each class that a claim wants, as quotas count them: for each class the most of any

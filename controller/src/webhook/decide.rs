@@ -1,16 +1,18 @@
 //! Chooses the Reservation whose devices a claim may get, and the changes of the claim that follow. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use hostler_allocator::plan::QUOTA_OF_DEVICES;
 use hostler_api::{
     ObjectKey, Quantity,
-    reservation::{CLAIM_RESERVATION, ReservationAllocatePolicy, toleration_value},
+    core::ResourceList,
+    reservation::{CLAIM_RESERVATION, ReservationSpec, toleration_value},
     resource::ResourceClaimSpec,
 };
 use serde_json::{Value, json};
 
 use super::{
-    capacity::{capacity, class_of, wanted},
+    capacity::{capacity, class_of, for_one_pod, wanted},
     pod::WebhookPod,
     review::{GeneratedClaim, WebhookAnswer},
     rewrite::{HeldClaims, Rewrite, rewrite, tolerates_held},
@@ -84,7 +86,13 @@ impl WebhookFacts<'_> {
         let wants = self.wants(claim, pod);
         let offer =
             ReservationOffer { pod: pod.owner.candidate(&key), tolerations: &affinity.tolerations, wants: &wants };
-        let suited = suited(self.view, pod, &offer.pod).into_iter().filter(|it| affinity.wants(it));
+        let asked = all_amounts(&wants, pod.spec.requests());
+        let is_exact = |it: &ReservationObject| {
+            let kept = all_amounts(&for_one_pod(self.view, it), it.spec.place_requests());
+            affinity.is_exactly(&asked, &kept, |_| true)
+        };
+        let suited = suited(self.view, pod, &offer.pod).into_iter();
+        let suited = suited.filter(|it| affinity.wants(it, self.view) && is_exact(it));
         let offered =
             suited.map(|reservation| OfferedReservation { reservation, capacity: capacity(self.view, reservation) });
         let open = open_reservations(offered, &offer);
@@ -115,6 +123,7 @@ impl WebhookFacts<'_> {
         let held_claims = HeldClaims {
             values: reservations.iter().map(|it| value_of(it)).collect(),
             policy: reservation.spec.allocate_policy.unwrap_or_default(),
+            unrestricted: unrestricted(&reservation.spec, classes.keys()),
             has_room,
             classes,
             has_alternatives: has_alternatives(self.view),
@@ -139,13 +148,24 @@ impl WebhookFacts<'_> {
         for one in chosen {
             // It is not known which Reservation will give the devices: an alternative that takes nothing does no harm
             // beside another one.
-            let is_aligned = one.reservation.spec.allocate_policy != Some(ReservationAllocatePolicy::Restricted);
-            for class in one.capacity.keys().filter_map(|name| class_of(name)) {
-                classes.entry(class.to_owned()).or_insert(is_aligned);
+            for (name, class) in one.capacity.keys().filter_map(|name| Some((name, class_of(name)?))) {
+                classes.entry(class.to_owned()).or_insert(!one.reservation.spec.restricts(name));
             }
         }
         classes
     }
+}
+
+/// Classes that a Restricted Reservation does not restrict.
+fn unrestricted<'a>(spec: &ReservationSpec, classes: impl Iterator<Item = &'a String>) -> BTreeSet<String> {
+    let is_open = |class: &&String| !spec.restricts(&format!("{class}{QUOTA_OF_DEVICES}"));
+    classes.filter(is_open).cloned().collect()
+}
+
+/// Devices and other amounts in one list.
+fn all_amounts(devices: &BTreeMap<String, Quantity>, mut amounts: ResourceList) -> ResourceList {
+    amounts.extend(devices.iter().map(|(name, count)| (name.clone(), (*count).into())));
+    amounts
 }
 
 /// The value that claims tolerate to get devices of a Reservation. It follows from the UID, so it is known before any

@@ -13,7 +13,7 @@
 //! Constraints and configurations that name a request name all its alternatives as well; those that name an alternative
 //! get the one beside it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hostler_api::{
     reservation::ReservationAllocatePolicy,
@@ -44,6 +44,8 @@ pub(super) struct HeldClaims {
     pub(super) values: Vec<String>,
     /// The policy about devices that are not kept.
     pub(super) policy: ReservationAllocatePolicy,
+    /// Classes that the policy is not about: of these, other devices may be taken as well.
+    pub(super) unrestricted: BTreeSet<String>,
     /// True if all devices that the pod asks for are kept and not taken.
     pub(super) has_room: bool,
     /// Classes of the kept devices; true if all devices of the class publish their Reservation, so that selectors can
@@ -128,8 +130,10 @@ enum Others {
 }
 
 impl HeldClaims {
-    fn others(&self) -> Others {
+    fn others(&self, request: &Value) -> Others {
+        let is_unrestricted = self.unrestricted.contains(text(&request["deviceClassName"]));
         match (self.policy, self.has_room) {
+            (ReservationAllocatePolicy::Restricted, _) if is_unrestricted => Others::Mixed,
             (ReservationAllocatePolicy::Aligned, _) => Others::Mixed,
             (ReservationAllocatePolicy::Restricted, true) => Others::Never,
             (ReservationAllocatePolicy::Restricted, false) => Others::Apart,
@@ -156,7 +160,7 @@ impl HeldClaims {
             let alternatives = [alternative(HELD, &self.selective(&tolerant)), alternative(ANY, others)];
             new(json!({ "name": name, "firstAvailable": alternatives }), None)
         };
-        match (self.others(), problem) {
+        match (self.others(exactly), problem) {
             // The request means devices that are not kept as well.
             (Others::Mixed, Some(RewriteProblem::All)) => new(json!({ "name": name, "exactly": tolerant }), None),
             (Others::Apart, Some(_)) => None,
@@ -187,7 +191,7 @@ impl HeldClaims {
                 then.push(one.clone());
                 continue;
             };
-            match (self.others(), self.problem(one, *can_select)) {
+            match (self.others(one), self.problem(one, *can_select)) {
                 (Others::Never, None) => then.push(self.selective(&tolerant)),
                 (others @ (Others::Mixed | Others::Apart), None) => {
                     let held = format!("{HELD}-{}", text(&one["name"]));
@@ -204,7 +208,8 @@ impl HeldClaims {
         }
         if !fits(&first, &then, &beside, spec) {
             (first, beside) = (Vec::new(), Vec::new());
-            warning = (self.others() != Others::Apart).then(|| RewriteProblem::TooMany.text());
+            let is_apart = is.iter().all(|one| self.others(one) == Others::Apart);
+            warning = (!is_apart).then(|| RewriteProblem::TooMany.text());
         }
         first.extend(then);
         Some(NewRequest { request: json!({ "name": name, "firstAvailable": first }), beside, warning })

@@ -95,6 +95,13 @@ pub fn placement_name(pod_uid: &str) -> String {
 pub const MAX_REPLICAS: u32 = 1024;
 /// The annotation, in JSON, with which a pod names the Reservations that it is to be led to.
 pub const RESERVATION_AFFINITY: &str = "hostler.dev/reservation-affinity";
+/// The annotation, in JSON, with which a pod names resources of which a Reservation must keep exactly what the pod asks
+/// for.
+pub const EXACT_MATCH_RESERVATION: &str = "hostler.dev/exact-match-reservation";
+/// The label with which a pod says `true` that its devices may be kept for other pods, once it ends.
+pub const PRE_ALLOCATABLE: &str = "hostler.dev/pre-allocatable";
+/// The annotation with the number by which such pods are chosen, the greatest first; 0 where there is none.
+pub const PRE_ALLOCATABLE_PRIORITY: &str = "hostler.dev/pre-allocatable-priority";
 /// The label with which a pod says `true` that it is to be led to no Reservation.
 pub const RESERVATION_IGNORED: &str = "hostler.dev/reservation-ignored";
 /// The annotation of a claim that says, in JSON, to which Reservation it was led: name and uid.

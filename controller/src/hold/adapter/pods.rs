@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hostler_api::{
     Chain, ObjectKey,
     provisioning::CONSUME_ANNOTATIONS,
-    reservation::{LabelSelector, OwnerController, RESERVATION_ALLOCATED},
+    reservation::{LabelSelector, OwnerController, PRE_ALLOCATABLE_PRIORITY, RESERVATION_ALLOCATED},
 };
 use hostler_cluster::{ApiClient, ApiFailure, Collection};
 use hostler_reconcile::WriteOutcome;
@@ -141,7 +141,7 @@ impl SeenPod {
 }
 
 fn is_read(annotation: &str) -> bool {
-    annotation == RESERVATION_ALLOCATED || CONSUME_ANNOTATIONS.contains(&annotation)
+    [RESERVATION_ALLOCATED, PRE_ALLOCATABLE_PRIORITY].contains(&annotation) || CONSUME_ANNOTATIONS.contains(&annotation)
 }
 
 fn pods(key: &ObjectKey) -> Collection {

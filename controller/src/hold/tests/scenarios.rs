@@ -1,6 +1,9 @@
 //! Scenarios, in the order of a Reservation's life.
 
-use hostler_api::reservation::{ReservationPhase as Phase, ReservedDeviceState as State};
+use hostler_api::{
+    ObjectKey,
+    reservation::{PRE_ALLOCATABLE, PRE_ALLOCATABLE_PRIORITY, ReservationPhase as Phase, ReservedDeviceState as State},
+};
 use serde_json::json;
 
 use super::world::{DRIVER, Means, World, settings, wants, wants_and};
@@ -373,6 +376,31 @@ pub(super) fn devices_of_running_owners_are_kept_for_those_who_come_after_them()
     assert!(!world.schedule("other"), "it is closed before it is free");
     world.settle();
     assert_eq!((world.phase("r"), world.held("r").len()), (Phase::Available, 2));
+    world.check_rest();
+}
+
+#[test]
+fn with_mode_cluster_pods_that_permit_it_make_room_the_greatest_number_first_and_owners_do_not() {
+    let mut world = World::new(&[3]);
+    for (pod, app) in [("owner", "web"), ("first", "db"), ("later", "db")] {
+        world.pod(pod, app, 1, "");
+        assert!(world.schedule(pod));
+    }
+    for (pod, priority) in [("first", "7"), ("later", "-1")] {
+        let key = ObjectKey::new("default", pod);
+        let pod = &mut world.server.pods.get_mut(&key).unwrap().is;
+        pod.labels.insert(PRE_ALLOCATABLE.to_owned(), "true".to_owned());
+        pod.annotations.insert(PRE_ALLOCATABLE_PRIORITY.to_owned(), priority.to_owned());
+    }
+    let policy = json!({"preAllocation": true, "preAllocationPolicy": {"mode": "Cluster"}});
+    world.reserve("r", wants_and(1, "web", policy));
+    world.settle();
+    assert_eq!((world.phase("r"), world.reason("r")), (Phase::Waiting, "Waiting"));
+    let [device] = &world.get("r").status.devices[..] else { panic!("{:?}", world.get("r").status) };
+    assert_eq!(device.owner.as_ref().unwrap().pod, "first");
+    world.end_pod("first");
+    world.settle();
+    assert_eq!((world.phase("r"), world.held("r").len()), (Phase::Available, 1));
     world.check_rest();
 }
 

@@ -114,10 +114,18 @@ impl PlacesWorld {
 
     /// Makes a pod; one with an owner's label, if there is a name of a Reservation.
     pub(crate) fn pod(&mut self, name: &str, owner: &str, cpu: &str) {
+        self.pod_that_says(name, owner, cpu, &json!({}));
+    }
+
+    /// Makes such a pod with annotations.
+    pub(super) fn pod_that_says(&mut self, name: &str, owner: &str, cpu: &str, annotations: &Value) {
         self.made += 1;
         let labels = if owner.is_empty() { json!({}) } else { json!({"owner": owner}) };
         let pod = json!({
-            "metadata": {"name": name, "namespace": "default", "uid": format!("{name}-{}", self.made), "labels": labels},
+            "metadata": {
+                "name": name, "namespace": "default", "uid": format!("{name}-{}", self.made), "labels": labels,
+                "annotations": annotations,
+            },
             "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]},
             "status": {"phase": "Pending"},
         });

@@ -179,6 +179,41 @@ fn a_pod_says_itself_where_it_wants_to_be_led() {
 }
 
 #[test]
+fn a_pod_that_wants_exactly_as_much_is_led_to_what_is_kept_for_one_pod() {
+    let claims = |count: u32| {
+        let request = json!({ "name": "r", "exactly": { "deviceClassName": "gpu", "count": count } });
+        json!([{ "name": "c", "spec": { "devices": { "requests": [request] } } }])
+    };
+    let two = reservation("two", json!({ "deviceClaims": claims(2) }));
+    let mut ones = reservation("ones", json!({ "deviceClaims": claims(1), "replicas": 2 }));
+    ones.created = Duration::from_secs(9);
+    let view = view(vec![two, ones]);
+    let exactly = |names: &'static str| web(&[("hostler.dev/exact-match-reservation", names)]);
+    assert_eq!(led(&view, &web(&[])).as_deref(), Some("two"), "the older one");
+    let names = r#"{"resourceNames": ["gpu.deviceclass.resource.k8s.io/devices"]}"#;
+    assert_eq!(led(&view, &exactly(names)).as_deref(), Some("ones"), "one gpu for each of two pods");
+    let more = r#"{"resourceNames": ["gpu.deviceclass.resource.k8s.io/devices", "cpu"]}"#;
+    assert_eq!(led(&view, &exactly(more)).as_deref(), Some("ones"), "nobody asks for CPU");
+    let wrong = answer(&view, question(&[]), &exactly("gpu"));
+    assert!(wrong.patch.is_empty() && wrong.warnings[0].contains("exact-match-reservation"), "{wrong:?}");
+}
+
+#[test]
+fn restricted_is_about_the_resources_that_are_named() {
+    let strict = |names: Value| {
+        let spec = json!({ "allocatePolicy": "Restricted", "restrictedResources": names });
+        answer(&view(vec![reservation("strict", spec)]), question(&[("/request/object/spec", three())]), &web(&[]))
+    };
+    fn three() -> Value {
+        json!({ "devices": { "requests": [{ "name": "r", "exactly": { "deviceClassName": "gpu", "count": 3 } }] } })
+    }
+    assert!(strict(json!([])).patch.is_empty(), "three of two");
+    assert!(strict(json!([GPUS])).patch.is_empty(), "three of two");
+    let aligned = strict(json!(["cpu"]));
+    assert!(!aligned.patch.is_empty(), "of others than the named ones a pod may have more: {aligned:?}");
+}
+
+#[test]
 fn what_is_closed_or_over_leads_nobody() {
     let mut closed = reservation("closed", json!({ "unschedulable": true }));
     assert_eq!(led(&view(vec![closed.clone()]), &web(&[])), None);

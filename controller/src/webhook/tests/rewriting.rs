@@ -1,6 +1,6 @@
 //! How claims are written anew. The allocator is asked what such a claim is given.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hostler_allocator::structured::{AllocatedState, Allocator, Budget, NodeFacts, SliceIndex};
 use hostler_api::{
@@ -16,7 +16,8 @@ const VALUE: &str = "0123456789abcdef";
 
 fn held_claims(policy: ReservationAllocatePolicy) -> HeldClaims {
     let classes = BTreeMap::from([("gpu".to_owned(), true), ("nic".to_owned(), false)]);
-    HeldClaims { values: vec![VALUE.to_owned()], policy, has_room: true, classes, has_alternatives: true }
+    let values = vec![VALUE.to_owned()];
+    HeldClaims { values, policy, unrestricted: BTreeSet::new(), has_room: true, classes, has_alternatives: true }
 }
 
 fn spec(requests: Value) -> Value {

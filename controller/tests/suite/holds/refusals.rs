@@ -126,6 +126,11 @@ fn what_is_kept() -> Vec<RefusedSpec> {
             "ttl and expires contradict each other; leave one of both out",
             json!({ "ttl": "0", "expires": "2030-01-01T00:00:00Z" }),
         ),
+        case(
+            json!({ "ttl": "24h0m0s", "expires": "2030-01-01T00:00:00Z" }),
+            "ttl and expires contradict each other",
+            json!({ "ttl": "24h", "expires": "2030-01-01T00:00:00Z" }),
+        ),
         case(json!({ "replicas": 0 }), "replicas", json!({ "replicas": 128 })),
         case(
             json!({ "preAllocationPolicy": { "enableMultiple": true } }),
@@ -133,9 +138,14 @@ fn what_is_kept() -> Vec<RefusedSpec> {
             json!({ "preAllocationPolicy": { "enableMultiple": true }, "preAllocation": true }),
         ),
         case(
+            json!({ "preAllocation": true, "preAllocationPolicy": { "mode": "Node" } }),
+            "supported values: \"Default\", \"Cluster\"",
             json!({ "preAllocation": true, "preAllocationPolicy": { "mode": "Cluster" } }),
-            "supported values: \"Default\"",
-            json!({ "preAllocation": true, "preAllocationPolicy": { "mode": "Default" } }),
+        ),
+        case(
+            json!({ "restrictedResources": ["cpu"] }),
+            "write allocatePolicy: Restricted, or leave it out",
+            json!({ "restrictedResources": ["cpu"], "allocatePolicy": "Restricted" }),
         ),
         case(
             json!({ "preAllocation": true, "preemptionPolicy": "PreemptLowerPriority" }),

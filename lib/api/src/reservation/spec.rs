@@ -5,7 +5,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ParseTtlError, ReplacedPod, ReservationMode, ReservationOwner, ReservationPreemptionPolicy, parse_ttl};
+use super::{
+    PRE_ALLOCATABLE, ParseTtlError, ReplacedPod, ReservationMode, ReservationOwner, ReservationPreemptionPolicy,
+    parse_ttl,
+};
 use crate::{
     core::{PodTemplateSpec, Taint},
     names::{is_dns_label, is_subdomain},
@@ -34,11 +37,10 @@ pub struct ReservationSpec {
     pub replicas: Option<u32>,
     /// Owners, whose pods may have the devices: a pod that one of these matches. All fields of one entry must match.
     pub owners: Vec<ReservationOwner>,
-    /// Lifetime from creation, such as 30m or 24h; 24h where neither this nor expires is there, and for ever where it
-    /// is 0.
+    /// Lifetime from creation, such as 30m; for ever where it is 0. It does not count where expires is written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl: Option<String>,
-    /// End of the lifetime, RFC 3339; then no ttl may be written but 0.
+    /// End of the lifetime, RFC 3339; no other ttl may be written beside it than 0 and the default one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires: Option<String>,
     /// Keeps devices that pods of the owners have now, for those that come after them; until they are free the
@@ -62,6 +64,10 @@ pub struct ReservationSpec {
     /// Policy for other devices that owners take beside those that are kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocate_policy: Option<ReservationAllocatePolicy>,
+    /// Resources, named as in status.allocatable, that Restricted is about; all that are kept where none is named. Of
+    /// other resources owners may take more than is kept.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub restricted_resources: Vec<String>,
     /// If true, no new pod is led to the Reservation; kept devices stay kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unschedulable: Option<bool>,
@@ -126,6 +132,8 @@ pub enum PreAllocationMode {
     /// Pods of the owners.
     #[default]
     Default,
+    /// Pods of the whole cluster whose labels permit it (`hostler.dev/pre-allocatable: "true"`).
+    Cluster,
 }
 
 /// Error: the spec of a Reservation cannot be understood.
@@ -248,6 +256,27 @@ impl ReservationSpec {
     /// True if the Reservation may keep devices of several pods.
     pub fn takes_multiple(&self) -> bool {
         self.pre_allocation_policy.as_ref().and_then(|it| it.enable_multiple).unwrap_or(false)
+    }
+
+    /// Returns which pods the Reservation may wait for.
+    pub fn pre_allocation_mode(&self) -> PreAllocationMode {
+        self.pre_allocation_policy.as_ref().and_then(|it| it.mode).unwrap_or_default()
+    }
+
+    /// True if the Reservation may keep devices that this pod has now: a pod of the owners, or, with mode Cluster, a pod
+    /// whose labels permit it.
+    pub fn may_wait_for(&self, pod: &super::OwnerCandidate<'_>) -> bool {
+        match self.pre_allocation_mode() {
+            PreAllocationMode::Default => self.is_owned_by(pod),
+            PreAllocationMode::Cluster => pod.labels.get(PRE_ALLOCATABLE).is_some_and(|value| value == "true"),
+        }
+    }
+
+    /// True if owners get this resource, named as in status.allocatable, from what is kept alone.
+    pub fn restricts(&self, resource: &str) -> bool {
+        let is_named = || self.restricted_resources.iter().any(|name| name == resource);
+        self.allocate_policy == Some(ReservationAllocatePolicy::Restricted)
+            && (self.restricted_resources.is_empty() || is_named())
     }
 
     /// True if the Reservation evicts pods of lower priority.

@@ -143,6 +143,8 @@ fn reservations() -> CustomKind {
             column("Ready", "string", ".status.conditions[?(@.type==\"Ready\")].reason"),
             column("Held", "integer", ".status.held"),
             column("Owners", "string", ".status.currentOwners[*].name"),
+            column("TTL", "string", ".spec.ttl"),
+            column("Expires", "string", ".spec.expires"),
             column("Age", "date", ".metadata.creationTimestamp"),
             wide("Allocatable", "string", ".status.allocatable"),
             wide("Value", "string", ".status.tolerationValue"),
@@ -452,8 +454,14 @@ fn of_specs_of_reservations() -> Value {
             "mode SharedClaim makes claims for pods; write the pods' namespace into template.metadata.namespace",
         ),
         (
-            "!has(self.expires) || !has(self.ttl) || self.ttl in ['0', '0s']",
+            // The default is there beside every `expires`.
+            "!has(self.expires) || !has(self.ttl) || self.ttl in ['0', '0s', '24h']",
             "ttl and expires contradict each other; leave one of both out",
+        ),
+        (
+            "!has(self.restrictedResources) || self.restrictedResources.size() == 0 || (has(self.allocatePolicy) && \
+             self.allocatePolicy == 'Restricted')",
+            "restrictedResources says what is Restricted; write allocatePolicy: Restricted, or leave it out",
         ),
         (
             "has(self.template) || (has(self.deviceClaims) && self.deviceClaims.size() > 0)",
@@ -486,7 +494,14 @@ fn of_reservation_specs() -> Vec<(&'static str, Value)> {
         ),
         ("ReservationSpec.mode", json!({"default": "Fence"})),
         ("ReservationSpec.replicas", json!({"minimum": 1, "maximum": MAX_REPLICAS, "default": 1})),
-        ("ReservationSpec.ttl", json!({"maxLength": 32, "pattern": "^(0|([0-9]+([.][0-9]+)?(h|m|s|ms|us))+)$"})),
+        (
+            "ReservationSpec.restrictedResources",
+            json!({"maxItems": MOST, "items": {"type": "string", "maxLength": 316, "minLength": 1}}),
+        ),
+        (
+            "ReservationSpec.ttl",
+            json!({"default": "24h", "maxLength": 32, "pattern": "^(0|([0-9]+([.][0-9]+)?(h|m|s|ms|us))+)$"}),
+        ),
         ("ReservationSpec.expires", json!({"format": "date-time", "maxLength": 64})),
         ("ReservationSpec.preAllocation", json!({"default": false})),
         ("ReservationSpec.plannedDevices", json!({"maxItems": MAX_RESERVED_DEVICES})),
