@@ -25,6 +25,7 @@ use crate::{
     called::PROGRAM,
     check_upgrade::{self, CheckUpgradeArgs},
     config::{ControllerConfig, DEFAULT_FILE},
+    convert::{self, ConvertArgs},
     ready, run,
 };
 
@@ -60,6 +61,7 @@ enum ControllerCommand {
     #[command(flatten)]
     Question(QuestionCommand),
     CheckUpgrade(CheckUpgradeArgs),
+    Convert(ConvertArgs),
     /// Check whether the running controller is ready, over the probe_socket of its configuration
     Ready(ReadyArgs),
     /// Write a completion script for a shell to standard output
@@ -105,6 +107,7 @@ fn dispatch(command: ControllerCommand, out: &mut dyn Write) -> Result<CliOutcom
         ControllerCommand::Config { command } => config(&command, out)?,
         ControllerCommand::Question(question) => return question.answer(out),
         ControllerCommand::CheckUpgrade(args) => return Ok(check_upgrade::run(&args, out)?),
+        ControllerCommand::Convert(args) => return Ok(convert::run(&args, out)?),
         ControllerCommand::Ready(args) => return ready(&args, out),
         ControllerCommand::Completions(args) => COMPLETIONS.write(&args, out)?,
         ControllerCommand::Man(args) => man(&args, out)?,

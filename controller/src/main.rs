@@ -11,6 +11,7 @@ mod cli;
 mod cluster_args;
 mod conditions;
 mod config;
+mod convert;
 mod daemons;
 mod decision_queue;
 mod deployed;

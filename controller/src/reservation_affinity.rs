@@ -55,6 +55,13 @@ pub(crate) struct AffinityError {
 const AFFINITY_EXAMPLE: &str = "{\"name\": …}, {\"reservationSelector\": {label: value}}, {\"tolerations\": […]} or \
      {\"requiredDuringSchedulingIgnoredDuringExecution\": {\"reservationSelectorTerms\": […]}}";
 
+impl AffinityError {
+    /// Returns the mistake and the fix, without the annotation.
+    pub(crate) fn mistake(&self) -> String {
+        format!("it cannot be understood: {}; write {}", self.error, self.example)
+    }
+}
+
 impl ReservationAffinity {
     /// Reads the affinity of a pod; a pod without the annotations has no preferences.
     pub(crate) fn of(pod: &OwnerPod) -> Result<Self, AffinityError> {

@@ -17,6 +17,7 @@ mod availability;
 mod check_upgrade;
 mod classic;
 mod cli;
+mod convert;
 mod doctor;
 mod faults;
 mod figures;

@@ -35,6 +35,8 @@ const RIGHT: &[Use] = &[
     ("plan -f cluster.yaml -f pod.yaml -o json", 0, &["\"verdict\": \"fits\""]),
     ("check-upgrade -f TREE/deploy/crds", 0, &["nothing is in the way"]),
     ("check-upgrade -f TREE/deploy/crds/reservations.yaml", 1, &["kubectl apply -k deploy/crds"]),
+    ("convert --help", 0, &["-o json | kubectl apply -f -", "Exit codes: 0 all is written"]),
+    ("convert -f pod.yaml", 0, &["---\napiVersion: v1\nkind: Pod"]),
     ("holds --kubeconfig SERVER", 0, &["NAME"]),
     ("availability --kubeconfig SERVER --by node", 0, &["n1"]),
     ("node n1 --kubeconfig SERVER", 0, &["Node n1"]),
@@ -96,6 +98,8 @@ const WRONG: &[Use] = &[
     ("ready --config good.toml", 1, &["the controller does not answer on ", "is it running"]),
     ("completions tcsh", 2, &["[possible values: ", "bash"]),
     ("man", 2, &["<DIR>"]),
+    ("convert", 2, &["--filename <FILE|DIR>"]),
+    ("convert -f pod.yaml -o table", 2, &["[possible values: yaml, json]"]),
     ("check-upgrade -f broken.yaml", 2, &["broken.yaml: document 1"]),
     ("doctor --kubeconfig absent", 2, &["failed to read absent"]),
 ];
