@@ -16,6 +16,8 @@ pub(crate) struct ProvisioningConfig {
     pub(crate) check_capacity_aliases: Vec<String>,
     /// More names of the class that gives all or nothing.
     pub(crate) atomic_scale_up_aliases: Vec<String>,
+    /// Answers Cluster Autoscaler's class that gives all or nothing: for clusters where no other program does.
+    pub(crate) answers_best_effort_atomic: bool,
     /// The most requests that are planned together.
     pub(crate) batch: u32,
     /// Seconds after which planning begins no further request of them.
@@ -34,6 +36,7 @@ impl Default for ProvisioningConfig {
             instance: "hostler".to_owned(),
             check_capacity_aliases: Vec::new(),
             atomic_scale_up_aliases: Vec::new(),
+            answers_best_effort_atomic: false,
             // The same as Cluster Autoscaler's.
             batch: 10,
             time_box_seconds: 10,
@@ -53,6 +56,7 @@ impl ProvisioningConfig {
             instance: self.instance.clone(),
             check_capacity: self.check_capacity_aliases.clone(),
             atomic_scale_up: self.atomic_scale_up_aliases.clone(),
+            best_effort_atomic: self.answers_best_effort_atomic,
         }
     }
 
@@ -80,7 +84,12 @@ impl ProvisioningConfig {
 fn alias(key: &'static str, name: &str) -> Option<ConfigMistake> {
     if [OFFICIAL_CHECK_CAPACITY, OFFICIAL_ATOMIC_SCALE_UP].contains(&name) {
         let what = format!("has {name:?}, which Cluster Autoscaler answers");
-        let fix = "leave it out; a request of the check class that names this controller in processorInstance is answered anyway";
+        let fix = match name {
+            OFFICIAL_ATOMIC_SCALE_UP => "leave it out, and write provisioning.answers_best_effort_atomic = true",
+            _ => {
+                "leave it out; a request of the check class that names this controller in processorInstance is answered anyway"
+            }
+        };
         return Some(ConfigMistake::new(key, what, fix));
     }
     if is_class_name(name) {

@@ -20,7 +20,7 @@ use serde_json::Value;
 use super::late;
 use crate::{
     provision::{RequestParameters, SeenReservations, pod_sets, scheduled, unusable},
-    requests::{ProvisionClasses, ProvisionObjects, SeenRequest},
+    requests::{OFFICIAL_ATOMIC_SCALE_UP, ProvisionClasses, ProvisionObjects, SeenRequest},
     reservation_object::ReservationObject,
 };
 
@@ -105,6 +105,12 @@ fn lines(request: &SeenRequest, world: &RequestWorld, classes: &ProvisionClasses
 
 fn not_ours(request: &SeenRequest, classes: &ProvisionClasses) -> String {
     let instance = &classes.instance;
+    if request.spec.provisioning_class_name == OFFICIAL_ATOMIC_SCALE_UP && !classes.best_effort_atomic {
+        return format!(
+            "nobody here answers class {OFFICIAL_ATOMIC_SCALE_UP}: use atomic-scale-up.hostler.dev, or where no Cluster \
+             Autoscaler answers, switch on provisioning.answers_best_effort_atomic"
+        );
+    }
     format!(
         "nobody here answers class {}: use check-capacity.hostler.dev, or with the official check class the parameter \
          processorInstance: {instance}, or name the class in provisioning.check_capacity_aliases",

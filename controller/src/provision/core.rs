@@ -30,7 +30,7 @@ use super::{
 use crate::{
     askers::in_turns,
     hold::{promised_by_reservations, taken_by_reservations},
-    requests::{ProvisionClass, ProvisionClasses, ProvisionObjects, SeenRequest},
+    requests::{OFFICIAL_ATOMIC_SCALE_UP, ProvisionClass, ProvisionClasses, ProvisionObjects, SeenRequest},
 };
 
 /// Time to wait for marks on open requests. The edge gives up a write that takes longer.
@@ -206,6 +206,7 @@ impl ProvisionCore {
             .values()
             .filter(|request| !request.is_going)
             .filter_map(|request| Some((request.clone(), self.settings.classes.of(&request.spec)?)))
+            .filter(|(request, _)| !is_of_another(request))
             .collect();
         ours.sort_by(|(one, _), (other, _)| (one.created, &one.key).cmp(&(other.created, &other.key)));
         ours
@@ -426,6 +427,14 @@ impl ProvisionCore {
     fn wake(&mut self, at: Option<Duration>) {
         self.wake = self.wake.into_iter().chain(at).min();
     }
+}
+
+/// True if another program has accepted a request of a class that it answers, too: two answers contradict each other.
+fn is_of_another(request: &SeenRequest) -> bool {
+    let SeenRequest { spec, status, .. } = request;
+    spec.provisioning_class_name == OFFICIAL_ATOMIC_SCALE_UP
+        && status.is(Type::Accepted)
+        && !status.provisioning_class_details.contains_key(TERM)
 }
 
 /// Returns the reason to refuse a request that books for longer than the configuration allows; `None` once it was told

@@ -8,7 +8,8 @@ const ATOMIC_SCALE_UP: &str = "atomic-scale-up.hostler.dev";
 /// Cluster Autoscaler's class for checks. Several programs can answer it in one cluster: each answers requests with its
 /// name.
 pub(crate) const OFFICIAL_CHECK_CAPACITY: &str = "check-capacity.autoscaling.x-k8s.io";
-/// Cluster Autoscaler's other class, which only Cluster Autoscaler answers.
+/// Cluster Autoscaler's other class. It is answered only where the configuration says so: no parameter keeps Cluster
+/// Autoscaler from answering it, too.
 pub(crate) const OFFICIAL_ATOMIC_SCALE_UP: &str = "best-effort-atomic-scale-up.autoscaling.x-k8s.io";
 /// The parameter with the name of the program that shall answer.
 pub(crate) const PROCESSOR_INSTANCE: &str = "processorInstance";
@@ -22,6 +23,8 @@ pub(crate) struct ProvisionClasses {
     pub(crate) check_capacity: Vec<String>,
     /// Additional names of the class that promises all or nothing.
     pub(crate) atomic_scale_up: Vec<String>,
+    /// True if Cluster Autoscaler's class that promises all or nothing is answered.
+    pub(crate) best_effort_atomic: bool,
 }
 
 /// The kind of answer that a request asks for.
@@ -46,6 +49,7 @@ impl ProvisionClasses {
             CHECK_CAPACITY => Some(ProvisionClass::CheckCapacity),
             ATOMIC_SCALE_UP => Some(ProvisionClass::AtomicScaleUp),
             OFFICIAL_CHECK_CAPACITY => named.map(|_| ProvisionClass::CheckCapacity),
+            OFFICIAL_ATOMIC_SCALE_UP => self.best_effort_atomic.then_some(ProvisionClass::AtomicScaleUp),
             _ if is_alias(&self.check_capacity) => Some(ProvisionClass::CheckCapacity),
             _ if is_alias(&self.atomic_scale_up) => Some(ProvisionClass::AtomicScaleUp),
             _ => None,
@@ -75,6 +79,7 @@ mod tests {
             instance: "hostler".to_owned(),
             check_capacity: vec!["check-capacity.kubernetes.io".to_owned()],
             atomic_scale_up: vec!["atomic-scale-up.kubernetes.io".to_owned()],
+            best_effort_atomic: false,
         };
         let (check, atomic) = (Some(ProvisionClass::CheckCapacity), Some(ProvisionClass::AtomicScaleUp));
         for (class, instance, by_nameless, by_named) in [
@@ -96,5 +101,8 @@ mod tests {
             assert_eq!(asked(&nameless, class, instance), by_nameless, "{class} {instance:?}, no instance");
             assert_eq!(asked(&named, class, instance), by_named, "{class} {instance:?}, instance hostler");
         }
+        let switched_on = ProvisionClasses { best_effort_atomic: true, ..named };
+        let best_effort = |instance| asked(&switched_on, OFFICIAL_ATOMIC_SCALE_UP, instance);
+        assert_eq!([None, Some("hostler"), Some("other")].map(best_effort), [atomic, atomic, None]);
     }
 }

@@ -89,6 +89,18 @@ fn ask(server: &ApiServer, name: &str, pods: usize, version: &str) {
     }));
 }
 
+/// A request for so many pods of a template that is there, of Cluster Autoscaler's class for all or nothing.
+fn ask_for_all_or_nothing(server: &ApiServer, name: &str, pods: usize, parameters: &Value) {
+    server.create(json!({
+        "apiVersion": "autoscaling.x-k8s.io/v1", "kind": "ProvisioningRequest",
+        "metadata": { "name": name, "namespace": "default" },
+        "spec": {
+            "provisioningClassName": "best-effort-atomic-scale-up.autoscaling.x-k8s.io", "parameters": parameters,
+            "podSets": [{ "podTemplateRef": { "name": "ppt-known-main" }, "count": pods }],
+        },
+    }));
+}
+
 /// A request that fails at once: it would book for longer than the controller allows.
 fn ask_for_too_long(server: &ApiServer, name: &str) {
     server.create(json!({
@@ -194,6 +206,35 @@ async fn a_request_is_told_yes_another_one_no_and_pods_use_up_the_booking() {
     }
     let used = until(&server, "first", "BookingExpired", ["True", "CapacityBookingConsumed"]).await;
     assert_eq!(used, "all 2 pods have their node");
+    assert_eq!(controller.stop().await, Some(0));
+}
+
+/// 38: where no Cluster Autoscaler answers, and the configuration says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn best_effort_atomic_requests_are_answered_where_nothing_else_answers_them() {
+    let server = cluster(3, "v1").await;
+    ask(&server, "known", 1, "v1");
+    ask_for_all_or_nothing(&server, "theirs", 1, &json!({}));
+    let accepted = json!({
+        "type": "Accepted", "status": "True", "reason": "Accepted", "message": "accepted by ClusterAutoscaler",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    server.set_status("provisioningrequests", "theirs", json!({ "conditions": [accepted] }));
+    let config = format!("{ON}[provisioning]\nanswers_best_effort_atomic = true\n");
+    let controller = RunningController::start(&ControllerOptions { config, ..options(&server) }).await;
+    until(&server, "known", "Provisioned", FOUND).await;
+    let no_retry = json!({ "noRetry": "true" });
+    ask_for_all_or_nothing(&server, "fits", 2, &json!({}));
+    until(&server, "fits", "Provisioned", FOUND).await;
+    ask_for_all_or_nothing(&server, "waits", 1, &json!({}));
+    let message = until(&server, "waits", "Provisioned", NOT_FOUND).await;
+    assert!(message.contains("nothing is booked, and nothing can be attached to nodes here"), "{message}");
+    ask_for_all_or_nothing(&server, "fails", 1, &no_retry);
+    until(&server, "fails", "Failed", ["True", "CapacityIsNotFound"]).await;
+    assert_eq!(condition(&server.get("provisioningrequests", "theirs").unwrap(), "Provisioned"), None);
+    // What is booked is free again with its request, and whoever waits has it.
+    server.delete("provisioningrequests", "default/fits");
+    until(&server, "waits", "Provisioned", FOUND).await;
     assert_eq!(controller.stop().await, Some(0));
 }
 
