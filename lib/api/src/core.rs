@@ -3,7 +3,10 @@
 //!
 //! Types have the names of Kubernetes' own, and fields that are not known are let through.
 
+mod affinity;
+mod label_selector;
 mod metadata;
+mod namespace;
 mod node;
 mod pod;
 mod quota;
@@ -13,11 +16,16 @@ mod toleration;
 
 use serde::{Deserialize, Deserializer};
 
+pub use affinity::{
+    Affinity, NodeAffinity, PodAffinity, PodAffinityTerm, PreferredSchedulingTerm, TopologySpreadConstraint,
+};
+pub use label_selector::{LabelSelector, LabelSelectorOperator, LabelSelectorRequirement};
 pub use metadata::{ObjectMeta, OwnerReference};
+pub use namespace::{NAMESPACE_NAME_LABEL, Namespace};
 pub use node::{Node, NodeCondition, NodeSpec, NodeStatus, ResourceList};
 pub use pod::{
-    Affinity, Container, ContainerPort, NodeAffinity, Pod, PodAffinity, PodResourceClaim, PodSchedulingGate, PodSpec,
-    PodStatus, PodTemplateSpec, PreferredSchedulingTerm, ResourceRequirements, TopologySpreadConstraint, Volume,
+    Container, ContainerPort, Pod, PodResourceClaim, PodSchedulingGate, PodSpec, PodStatus, PodTemplateSpec,
+    ResourceRequirements, Volume,
 };
 pub use quota::{ResourceQuota, ResourceQuotaSpec};
 pub use selector::{NodeSelector, NodeSelectorError, NodeSelectorOperator, NodeSelectorRequirement, NodeSelectorTerm};

@@ -23,10 +23,7 @@ use serde::{Deserialize, Serialize};
 pub use candidate::OwnerCandidate;
 pub use eviction::{PodEviction, PodEvictionState, ReplacedPod, ReservationPreemptionPolicy};
 pub use mode::{ReservationMode, SharedClaimError};
-pub use owner::{
-    LabelSelector, LabelSelectorOperator, LabelSelectorRequirement, OwnerController, OwnerObject, OwnerRequest,
-    ReservationOwner,
-};
+pub use owner::{OwnerController, OwnerObject, OwnerRequest, ReservationOwner};
 pub use place::{PLACES_NAMESPACE, PLACES_PRIORITY_CLASS, PlaceOwner, ReservedPlace, ReservedPlaceState};
 pub use spec::{
     DEFAULT_TTL, NamedDeviceClaim, PlannedDevice, PreAllocationMode, PreAllocationPolicy, ReservationAllocatePolicy,
@@ -37,6 +34,8 @@ pub use status::{
     ReservationStatus, ReservedClaim, ReservedDevice, ReservedDeviceState,
 };
 pub use ttl::{ParseTtlError, parse_ttl};
+
+pub use crate::core::{LabelSelector, LabelSelectorOperator, LabelSelectorRequirement};
 
 use crate::{
     core::ObjectMeta,

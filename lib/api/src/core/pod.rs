@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{NodeSelector, NodeSelectorTerm, ObjectMeta, ResourceList, Toleration};
+use super::{Affinity, NodeSelector, NodeSelectorTerm, ObjectMeta, ResourceList, Toleration, TopologySpreadConstraint};
 
 /// A pod.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -190,77 +190,6 @@ pub struct ContainerPort {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
 fn is_zero(port: &u16) -> bool {
     *port == 0
-}
-
-/// Affinity to nodes and to other pods.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Affinity {
-    /// Nodes that the pod must or should run on.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub node_affinity: Option<NodeAffinity>,
-    /// Pods that this pod runs near.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pod_affinity: Option<PodAffinity>,
-    /// Pods that this pod runs far from.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pod_anti_affinity: Option<PodAffinity>,
-}
-
-/// NodeAffinity: nodes that a pod must or should run on.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct NodeAffinity {
-    /// The only nodes that the pod may run on.
-    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution", skip_serializing_if = "Option::is_none")]
-    pub required: Option<NodeSelector>,
-    /// Nodes that are preferred to others.
-    #[serde(
-        rename = "preferredDuringSchedulingIgnoredDuringExecution",
-        deserialize_with = "super::or_default",
-        skip_serializing_if = "Vec::is_empty"
-    )]
-    pub preferred: Vec<PreferredSchedulingTerm>,
-}
-
-/// PreferredSchedulingTerm: nodes that are preferred.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(default)]
-pub struct PreferredSchedulingTerm {
-    /// Weight of the preference.
-    pub weight: i32,
-    /// Term that matches the preferred nodes.
-    pub preference: NodeSelectorTerm,
-}
-
-/// PodAffinity or PodAntiAffinity; only the presence of terms is read.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(default)]
-pub struct PodAffinity {
-    /// Terms that must be true.
-    #[serde(
-        rename = "requiredDuringSchedulingIgnoredDuringExecution",
-        deserialize_with = "super::or_default",
-        skip_serializing_if = "Vec::is_empty"
-    )]
-    pub required: Vec<serde_json::Value>,
-}
-
-/// TopologySpreadConstraint: terms by which pods are spread.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct TopologySpreadConstraint {
-    /// Label of nodes whose values make the domains.
-    pub topology_key: String,
-    /// `DoNotSchedule`, which is also meant by an empty text, or `ScheduleAnyway`.
-    pub when_unsatisfiable: String,
-}
-
-impl TopologySpreadConstraint {
-    /// True if pods wait rather than break the constraint.
-    pub fn is_required(&self) -> bool {
-        self.when_unsatisfiable != "ScheduleAnyway"
-    }
 }
 
 /// A volume; only volumes that decide where a pod can run say their kind.

@@ -1,11 +1,9 @@
 //! Owners: pods for which devices are kept.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
 use super::OwnerCandidate;
-use crate::provisioning::CONSUME_ANNOTATIONS;
+use crate::{core::LabelSelector, provisioning::CONSUME_ANNOTATIONS};
 
 /// Pods for which devices are kept. All fields that are written must match; an owner without fields matches no pod.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -77,45 +75,6 @@ pub struct OwnerRequest {
     pub name: String,
 }
 
-/// LabelSelector: labels that objects have.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct LabelSelector {
-    /// Labels with these values.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub match_labels: BTreeMap<String, String>,
-    /// Further requirements on labels.
-    #[serde(deserialize_with = "crate::resource::or_empty", skip_serializing_if = "Vec::is_empty")]
-    pub match_expressions: Vec<LabelSelectorRequirement>,
-}
-
-/// Requirement on a label.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct LabelSelectorRequirement {
-    /// Key of the label.
-    pub key: String,
-    /// Comparison with the values.
-    pub operator: LabelSelectorOperator,
-    /// The values that are meant, for In and NotIn.
-    #[serde(deserialize_with = "crate::resource::or_empty", skip_serializing_if = "Vec::is_empty")]
-    pub values: Vec<String>,
-}
-
-/// Comparison of a label.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-pub enum LabelSelectorOperator {
-    /// The label is present with one of the values.
-    #[default]
-    In,
-    /// The label is absent, or has another value.
-    NotIn,
-    /// The label is present.
-    Exists,
-    /// The label is absent.
-    DoesNotExist,
-}
-
 /// True if the two texts agree; an empty `wanted` agrees with any.
 fn agrees(wanted: &str, is: &str) -> bool {
     wanted.is_empty() || wanted == is
@@ -174,26 +133,5 @@ impl OwnerRequest {
     fn has(&self, pod: &OwnerCandidate<'_>) -> bool {
         let said = CONSUME_ANNOTATIONS.iter().find_map(|key| pod.annotations.get(*key));
         self.namespace == pod.namespace && said == Some(&self.name)
-    }
-}
-
-impl LabelSelector {
-    /// True if an object with these labels matches.
-    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
-            && self.match_expressions.iter().all(|it| it.matches(labels))
-    }
-}
-
-impl LabelSelectorRequirement {
-    fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
-        let value = labels.get(&self.key);
-        let is_in = value.is_some_and(|value| self.values.contains(value));
-        match self.operator {
-            LabelSelectorOperator::In => is_in,
-            LabelSelectorOperator::NotIn => !is_in,
-            LabelSelectorOperator::Exists => value.is_some(),
-            LabelSelectorOperator::DoesNotExist => value.is_none(),
-        }
     }
 }

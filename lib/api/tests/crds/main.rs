@@ -37,6 +37,7 @@ fn types() -> Types {
     let folder = fs::read_dir(source.join("hardware")).unwrap().map(|entry| entry.unwrap().path());
     let others = [
         "classic/parameters.rs",
+        "core/label_selector.rs",
         "core/toleration.rs",
         "reservation.rs",
         "reservation/eviction.rs",
