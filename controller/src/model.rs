@@ -208,6 +208,7 @@ impl ClusterModel {
             ObservedObject::NodeHardware(report) => self.reports.see(now, &report),
             ObservedObject::PodTemplate(template) => Arc::make_mut(&mut self.provisioning).see_template(key, *template),
             ObservedObject::ResourceQuota(quota) => facts.add_quota(key, &quota),
+            ObservedObject::Namespace(namespace) => facts.add_namespace(*namespace),
             ObservedObject::ProvisioningRequest(request) => Arc::make_mut(&mut self.provisioning).see_request(*request),
             ObservedObject::Reservation(seen) => {
                 Arc::make_mut(&mut self.reservations).insert(seen.name.clone(), Arc::from(seen));
@@ -237,6 +238,7 @@ impl ClusterModel {
                 }
                 ObservedKind::NodeHardware => self.reports.forget(&key.name),
                 ObservedKind::ResourceQuota => facts.remove_quota(key),
+                ObservedKind::Namespace => facts.remove_namespace(&key.name),
                 ObservedKind::PodTemplate | ObservedKind::ProvisioningRequest => self.forget_for_requests(kind, key),
                 ObservedKind::Reservation => drop(Arc::make_mut(&mut self.reservations).remove(&key.name)),
             }

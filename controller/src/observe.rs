@@ -71,6 +71,7 @@ pub(crate) fn read(kind: ObservedKind, object: &RawObject) -> Result<ObservedObj
         ObservedKind::NodeHardware => object.read().map(ObservedObject::NodeHardware),
         ObservedKind::PodTemplate => object.read().map(ObservedObject::PodTemplate),
         ObservedKind::ResourceQuota => object.read().map(ObservedObject::ResourceQuota),
+        ObservedKind::Namespace => object.read().map(ObservedObject::Namespace),
         ObservedKind::ProvisioningRequest => {
             let seen =
                 |request| ObservedObject::ProvisioningRequest(Box::new(SeenRequest::new(object.version(), request)));

@@ -158,5 +158,6 @@ pub(crate) fn claim_object(node: usize, device: usize) -> Value {
 pub(crate) fn pods(count: u32) -> PodSet {
     let spec = json!({"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "two"}],
         "containers": [{"name": "c", "resources": {"requests": {"cpu": "1", "memory": "4Gi"}}}]});
-    PodSet { name: "set".to_owned(), namespace: "default".to_owned(), count, spec: read(spec) }
+    let (name, namespace) = ("set".to_owned(), "default".to_owned());
+    PodSet { name, namespace, count, spec: read(spec), ..PodSet::default() }
 }

@@ -2,7 +2,7 @@
 
 use std::time::UNIX_EPOCH;
 
-use hostler_allocator::plan::{NotJudged, not_judged};
+use hostler_allocator::plan::{NotJudged, not_kept};
 use hostler_api::{
     core::PodSpec,
     few,
@@ -154,9 +154,9 @@ fn held_back(pod: &DirectPod) -> Option<DirectStep> {
 fn unjudged(pod: &DirectPod) -> Option<DirectStep> {
     // A spec that cannot be understood is refused when it is planned.
     let spec: PodSpec = serde_json::from_value(Value::Object(copied(pod))).ok()?;
-    let NotJudged { field, what, .. } = not_judged(&spec).into_iter().next()?;
+    let NotJudged { field, what, .. } = not_kept(&spec).into_iter().next()?;
     Some(DirectStep::Refuse(format!(
-        "spec.{field} of the pod is not judged here ({what}), and the pod might not run where its devices are kept: leave the \
+        "spec.{field} of the pod cannot be kept ({what}), and the pod might not run where its devices are kept: leave the \
          scheduling gate {PLACEMENT_GATE} out, or leave the field out or make it a preference"
     )))
 }

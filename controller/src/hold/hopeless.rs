@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use hostler_allocator::plan::{NotJudged, not_judged};
+use hostler_allocator::plan::{NotJudged, not_kept};
 use hostler_api::{
     core::PodSpec,
     reservation::MAX_RESERVED_DEVICES,
@@ -54,11 +54,11 @@ fn fewest(request: &DeviceRequest) -> usize {
     exactly.chain(subrequests).min().unwrap_or_default()
 }
 
-/// Names the first field that decides where pods run and is not judged here.
+/// Names the first field that decides where pods run, and by which devices would be kept where the pods may not be.
 fn refused_field(spec: &PodSpec) -> Option<String> {
-    let NotJudged { field, what, .. } = not_judged(spec).into_iter().next()?;
+    let NotJudged { field, what, .. } = not_kept(spec).into_iter().next()?;
     Some(format!(
-        "spec.template.spec.{field} is not judged here ({what}), and the pods might not run where their devices are kept: leave it \
+        "spec.template.spec.{field} cannot be kept ({what}), and the pods might not run where their devices are kept: leave it \
          out, make it a preference, or write one Reservation for each place with a nodeSelector"
     ))
 }

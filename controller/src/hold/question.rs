@@ -358,7 +358,7 @@ pub(super) fn planned_candidate<'a>(
     let wants_parts = specs.values().any(has_parts);
     PlannedCandidate {
         candidate,
-        set: PodSet { name: name.clone(), namespace, count, spec },
+        set: PodSet { name: name.clone(), namespace, count, labels: candidate.template.metadata.labels.clone(), spec },
         specs,
         wants_parts,
         boxes,

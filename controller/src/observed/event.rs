@@ -2,7 +2,7 @@
 
 use hostler_api::{
     ObjectKey,
-    core::{Node, Pod, ResourceQuota},
+    core::{Namespace, Node, Pod, ResourceQuota},
     hardware::NodeHardware,
     provisioning::PodTemplate,
     resource::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice},
@@ -69,6 +69,8 @@ pub(crate) enum ObservedObject {
     PodTemplate(Box<PodTemplate>),
     /// A quota.
     ResourceQuota(Box<ResourceQuota>),
+    /// A namespace.
+    Namespace(Box<Namespace>),
     /// A request for capacity.
     ProvisioningRequest(Box<SeenRequest>),
     /// A Reservation.

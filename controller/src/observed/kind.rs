@@ -30,6 +30,9 @@ pub(crate) enum ObservedKind {
     /// Quotas of namespaces, which promises are counted against. Absent where they may not be read: then none is
     /// counted.
     ResourceQuota,
+    /// Namespaces, whose labels terms about pods can select. Absent where they may not be read: then such terms are not
+    /// judged.
+    Namespace,
     /// Requests for capacity. Absent where the kind is not installed, or may not be read.
     ProvisioningRequest,
     /// Reservations. Absent where the kind is not installed, or may not be read.
@@ -41,7 +44,7 @@ const RULE_VERSIONS: [&str; 3] = ["v1", "v1beta2", "v1alpha3"];
 
 impl ObservedKind {
     /// All kinds, in the order in which they are of use to each other.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Node,
         Self::DeviceClass,
         Self::ResourceSlice,
@@ -52,6 +55,7 @@ impl ObservedKind {
         Self::Pod,
         Self::PodTemplate,
         Self::ResourceQuota,
+        Self::Namespace,
         Self::ProvisioningRequest,
         Self::Reservation,
     ];
@@ -69,6 +73,7 @@ impl ObservedKind {
             Self::NodeHardware => hardware::NODE_HARDWARE,
             Self::PodTemplate => "podtemplates",
             Self::ResourceQuota => "resourcequotas",
+            Self::Namespace => "namespaces",
             Self::ProvisioningRequest => provisioning::PROVISIONING_REQUESTS,
             Self::Reservation => reservation::RESERVATIONS,
         }
@@ -87,6 +92,7 @@ impl ObservedKind {
             Self::NodeHardware => hardware::NODE_HARDWARE_KIND,
             Self::PodTemplate => "PodTemplate",
             Self::ResourceQuota => "ResourceQuota",
+            Self::Namespace => "Namespace",
             Self::ProvisioningRequest => provisioning::PROVISIONING_REQUEST_KIND,
             Self::Reservation => reservation::RESERVATION_KIND,
         }
@@ -94,14 +100,18 @@ impl ObservedKind {
 
     /// True if there is as good as none where it may not be read: its readers see less, and nothing wrong.
     pub(crate) fn is_optional(self) -> bool {
-        matches!(self, Self::Reservation | Self::ProvisioningRequest | Self::PodTemplate | Self::ResourceQuota)
+        use ObservedKind as Kind;
+        matches!(
+            self,
+            Kind::Reservation | Kind::ProvisioningRequest | Kind::PodTemplate | Kind::ResourceQuota | Kind::Namespace
+        )
     }
 
     /// Returns the collections of its objects in a cluster with this version of `resource.k8s.io`, or none of today's;
     /// the best one first.
     pub(crate) fn collections(self, version: Option<ApiVersion>) -> Vec<Collection> {
         match self {
-            Self::Node | Self::Pod | Self::PodTemplate | Self::ResourceQuota => {
+            Self::Node | Self::Pod | Self::PodTemplate | Self::ResourceQuota | Self::Namespace => {
                 vec![Collection::core(self.name(), self.plural())]
             }
             Self::DeviceTaintRule => {

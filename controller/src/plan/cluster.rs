@@ -100,6 +100,15 @@ impl LiveCluster {
         }
     }
 
+    /// Gives every namespace to `each`, where the user may read them. Without them, terms about pods that look at their
+    /// labels are not judged, and the answer says so.
+    async fn read_namespaces(&self, each: &mut dyn FnMut(InputText)) -> Result<(), ClusterReadError> {
+        match self.list_first(&ObservedKind::Namespace.collections(Some(self.version)), each).await {
+            Err(ClusterReadError::Forbidden { .. }) => Ok(()),
+            read => read,
+        }
+    }
+
     /// Gives every list to `each`, page by page.
     pub(crate) async fn read(&self, each: &mut dyn FnMut(InputText)) -> Result<(), ClusterReadError> {
         let resource = |kind, plural| Collection::resource(self.version, kind, plural);
@@ -113,6 +122,7 @@ impl LiveCluster {
         ] {
             self.list(&all, each).await?;
         }
+        self.read_namespaces(each).await?;
         self.list_first(&[Collection::custom("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses")], each)
             .await?;
         self.list_first(&ObservedKind::DeviceTaintRule.collections(Some(self.version)), each).await
@@ -138,6 +148,7 @@ impl LiveCluster {
         for kind in everywhere {
             self.list_allowed(kind.plural(), &kind.collections(Some(self.version)), &mut lacking, each).await?;
         }
+        self.read_namespaces(each).await?;
         let priorities = [Collection::custom("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses")];
         self.list_allowed("priorityclasses", &priorities, &mut lacking, each).await?;
         for kind in [Kind::Pod, Kind::ResourceClaim] {

@@ -10,7 +10,7 @@ use std::{
 use hostler_allocator::plan::{ClusterFacts, Snapshot};
 use hostler_api::{
     ManifestFinding, ObjectKey,
-    core::{Node, ObjectMeta, Pod},
+    core::{Namespace, Node, ObjectMeta, Pod},
     hardware::{self, NodeHardware},
     reservation::RESERVATION_KIND,
     resource::{ResourceClaim, ResourceClaimTemplate},
@@ -95,9 +95,10 @@ const VERSIONS: [(&str, &[&str]); 6] = [
 const RULE_VERSIONS: &[&str] = &["v1", "v1beta2", "v1alpha3"];
 
 /// Kinds without a namespace.
-const OF_THE_CLUSTER: [&str; 7] = [
+const OF_THE_CLUSTER: [&str; 8] = [
     "DeviceClass",
     "DeviceTaintRule",
+    "Namespace",
     "Node",
     hardware::NODE_HARDWARE_KIND,
     "PriorityClass",
@@ -140,6 +141,7 @@ impl Manifests {
         let (group, kind) = (taken.head.group().to_owned(), taken.head.kind.clone());
         match (&*group, &*kind) {
             ("", "Node") => self.keep(taken, |all, _, it: Node| all.facts.add_node(it)),
+            ("", "Namespace") => self.keep(taken, |all, _, it: Namespace| all.facts.add_namespace(it)),
             ("", "Pod") => self.keep(taken, Self::add_pod),
             ("resource.k8s.io", "ResourceSlice") => self.keep(taken, |all, _, it| all.facts.add_slice(it)),
             ("resource.k8s.io", "ResourceClaim") => self.keep(taken, |all, key, it| all.add_claim(key, it)),

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hostler_allocator::plan::PodSet;
+use hostler_allocator::plan::{PodSet, shared_labels};
 use hostler_api::{
     ObjectKey,
-    core::{OwnerReference, Pod, PodResourceClaim, PodSpec},
+    core::{ObjectMeta, OwnerReference, Pod, PodResourceClaim, PodSpec, PodTemplateSpec},
     few,
 };
 
@@ -17,6 +17,9 @@ use super::{
 
 /// The label that names a pod's ReplicaSet within its Deployment; it is the end of the ReplicaSet's name.
 const TEMPLATE_HASH: &str = "pod-template-hash";
+
+/// The name of a template of which no pod was made yet; no hash has a dash.
+const NEW_TEMPLATE: &str = "to-be-made";
 
 /// Pods that are alike and need a place, with facts about them.
 #[derive(Clone, Debug)]
@@ -104,7 +107,8 @@ fn pod_with(kind: &str, key: &ObjectKey) -> PodSet {
     };
     let claim = PodResourceClaim { name: "claim".to_owned(), ..claim };
     let spec = PodSpec { resource_claims: vec![claim], ..PodSpec::default() };
-    PodSet { name: format!("{kind} {}", key.name), namespace: key.namespace.clone(), count: 1, spec }
+    let (name, namespace) = (format!("{kind} {}", key.name), key.namespace.clone());
+    PodSet { name, namespace, count: 1, spec, ..PodSet::default() }
 }
 
 /// Returns the pods that workloads lack.
@@ -118,7 +122,11 @@ fn of_workloads(all: &Manifests, owners: &PodOwners<'_>) -> Vec<AskedPods> {
             notes.push(format!("{there} of its {} pods have their place", workload.wanted));
         }
         let name = format!("{} {}", workload.kind, workload.key.name);
-        let set = pod_set(all, name, &workload.key.namespace, count, workload.template.spec.clone());
+        let template = PodTemplateSpec {
+            metadata: ObjectMeta { labels: owners.labels(all, workload), ..ObjectMeta::default() },
+            spec: workload.template.spec.clone(),
+        };
+        let set = pod_set(all, name, &workload.key.namespace, count, template);
         Some(AskedPods { set, notes })
     });
     asked.collect()
@@ -159,6 +167,24 @@ impl<'a> PodOwners<'a> {
         owner.is_some_and(|owner| self.find(&workload.key.namespace, &owner.kind, &owner.name).is_some())
     }
 
+    /// Returns the labels of the pods that a workload makes. Those of a Deployment have the name of their template,
+    /// which terms can look at: the one that all its pods have, or else a new one.
+    fn labels(&self, all: &Manifests, workload: &Workload) -> BTreeMap<String, String> {
+        let mut labels = workload.template.metadata.labels.clone();
+        if workload.kind == "Deployment" {
+            let own = |(key, pod): &(&ObjectKey, &Pod)| self.of(key, pod) == Some((workload.kind, &workload.key));
+            let pods = all.pods.iter().filter(own);
+            let hashes: BTreeSet<&String> =
+                pods.filter_map(|(_, pod)| pod.metadata.labels.get(TEMPLATE_HASH)).collect();
+            let hash = match hashes.first().filter(|_| hashes.len() == 1) {
+                Some(hash) => (*hash).clone(),
+                None => NEW_TEMPLATE.to_owned(),
+            };
+            labels.insert(TEMPLATE_HASH.to_owned(), hash);
+        }
+        labels
+    }
+
     /// Counts the pods of each workload that have a node.
     fn running(&self, all: &Manifests) -> BTreeMap<WorkloadName<'a>, u32> {
         let mut running = BTreeMap::new();
@@ -179,8 +205,8 @@ fn waiting(all: &Manifests, owners: &PodOwners<'_>) -> Vec<PodSet> {
             None => format!("Pod {}", key.name),
         };
         let set = pod_set(all, name.clone(), &key.namespace, 1, with_given_claims(all, key, pod));
-        match last.get(&(&*key.namespace, name.clone())).map(|at| &mut sets[*at]).filter(|known| known.spec == set.spec)
-        {
+        let is_alike = |known: &&mut PodSet| known.spec == set.spec && known.labels == set.labels;
+        match last.get(&(&*key.namespace, name.clone())).map(|at| &mut sets[*at]).filter(is_alike) {
             Some(known) => known.count += 1,
             None => {
                 last.insert((&key.namespace, name), sets.len());
@@ -202,8 +228,8 @@ fn waits(pod: &Pod) -> bool {
     pod.node().is_none() && !has_ended && pod.metadata.deletion_timestamp.is_none()
 }
 
-/// Returns the pod's spec. A claim that was made for the pod and has its devices already is one that the spec names.
-fn with_given_claims(all: &Manifests, key: &ObjectKey, pod: &Pod) -> PodSpec {
+/// Returns the pod's spec, and the labels that it shares with others of its workload. A claim that was made for the pod and has its devices already is one that the spec names.
+fn with_given_claims(all: &Manifests, key: &ObjectKey, pod: &Pod) -> PodTemplateSpec {
     let mut spec = pod.spec.clone();
     for claim in &mut spec.resource_claims {
         let made = pod.status.resource_claim_statuses.iter().find(|status| status.name == claim.name);
@@ -214,17 +240,21 @@ fn with_given_claims(all: &Manifests, key: &ObjectKey, pod: &Pod) -> PodSpec {
             claim.resource_claim_name = Some(name);
         }
     }
-    spec
+    PodTemplateSpec {
+        metadata: ObjectMeta { labels: shared_labels(&pod.metadata.labels), ..ObjectMeta::default() },
+        spec,
+    }
 }
 
 /// Makes a set, with the priority that the cluster would write into the pods.
-fn pod_set(all: &Manifests, name: String, namespace: &str, count: u32, mut spec: PodSpec) -> PodSet {
+fn pod_set(all: &Manifests, name: String, namespace: &str, count: u32, template: PodTemplateSpec) -> PodSet {
+    let PodTemplateSpec { metadata, mut spec } = template;
     let class = match spec.priority_class_name.as_deref() {
         None | Some("") => all.priorities.values().find(|class| class.global_default),
         Some(name) => all.priorities.get(name),
     };
     spec.priority = spec.priority.or(class.map(|class| class.value));
-    PodSet { name, namespace: namespace.to_owned(), count, spec }
+    PodSet { name, namespace: namespace.to_owned(), count, labels: metadata.labels, spec }
 }
 
 fn controller(pod: &Pod) -> Option<&OwnerReference> {

@@ -4,6 +4,9 @@ use hostler_api::ObjectKey;
 use hostler_api::core::{ObjectMeta, OwnerReference, PodTemplateSpec};
 use serde::Deserialize;
 
+/// Labels of the pods of a Job, with its name.
+const JOB_NAME_LABELS: [&str; 2] = ["batch.kubernetes.io/job-name", "job-name"];
+
 /// A workload.
 #[derive(Clone, Debug)]
 pub(crate) struct Workload {
@@ -86,7 +89,10 @@ impl JobSpec {
 impl Job {
     pub(super) fn workload(self, key: ObjectKey) -> Workload {
         let wanted = self.spec.wanted(self.status.succeeded);
-        Workload { kind: "Job", key, wanted, template: self.spec.template, owner: None, unseen: None }
+        let mut template = self.spec.template;
+        // The job controller gives its pods the name of their job.
+        template.metadata.labels.extend(JOB_NAME_LABELS.map(|label| (label.to_owned(), key.name.clone())));
+        Workload { kind: "Job", key, wanted, template, owner: None, unseen: None }
     }
 }
 

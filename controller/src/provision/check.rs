@@ -157,8 +157,9 @@ impl CheckBatch {
                 continue;
             }
             let mut verdict = verdict(candidate, &plan);
-            if let (Some(attach), Attaching::Possible, Verdict::DoesNotFit) =
-                (attach, candidate.attaching, plan.verdict())
+            // Nothing is attached for a request that could not be told yes then.
+            if let (Some(attach), Attaching::Possible, Verdict::DoesNotFit, false) =
+                (attach, candidate.attaching, plan.verdict(), candidate.has_pod_terms())
             {
                 let with =
                     |offers: &[AttachOffer]| self.plan_with(snapshot, options, &placed, offers, candidate, &boxes);
@@ -243,6 +244,12 @@ impl CheckBatch {
 }
 
 impl CheckCandidate {
+    /// Returns true if pods of the request must run near or far from others, or be spread. A booking keeps room, and
+    /// not what other pods do until its pods come.
+    fn has_pod_terms(&self) -> bool {
+        self.sets.iter().any(PodSet::has_pod_terms)
+    }
+
     /// Returns the candidate's namespace, and the amounts of its pods there.
     fn quota_amounts(&self, snapshot: &Snapshot) -> (String, QuotaAmounts) {
         (ObjectKey::new(&self.namespace, "").namespace, snapshot.facts().quota_amounts(&self.sets))
@@ -277,6 +284,9 @@ fn attaching(found: Result<Vec<AttachStep>, usize>, plan: &Plan, candidate: &Che
 
 fn verdict(candidate: &CheckCandidate, plan: &Plan) -> CheckVerdict {
     match plan.verdict() {
+        Verdict::Fits if candidate.has_pod_terms() => {
+            CheckVerdict::Undecided(messages::not_promised(plan, &candidate.sets))
+        }
         Verdict::Fits => CheckVerdict::Found(FoundCapacity {
             message: messages::found(plan),
             nodes: messages::nodes(plan),

@@ -1,7 +1,7 @@
 //! The part of a booking that is still unused: pods that exist and have a node need no room any more.
 
 use hostler_allocator::plan::PodSet;
-use hostler_api::ObjectKey;
+use hostler_api::{ObjectKey, core::PodTemplateSpec};
 
 use crate::requests::{ProvisionObjects, SeenRequest};
 
@@ -15,9 +15,10 @@ pub(crate) fn pod_sets(request: &SeenRequest, world: &ProvisionObjects) -> Resul
     let sets = request.spec.pod_sets.iter().map(|set| {
         let name = &set.pod_template_ref.name;
         let key = ObjectKey { namespace: namespace.clone(), name: name.clone() };
-        let spec = world.templates.get(&key).ok_or_else(|| key.to_string())?;
+        let template = world.templates.get(&key).ok_or_else(|| key.to_string())?;
         let count = u32::try_from(set.count).unwrap_or_default();
-        Ok(PodSet { name: name.clone(), namespace: namespace.clone(), count, spec: (**spec).clone() })
+        let PodTemplateSpec { metadata, spec } = (**template).clone();
+        Ok(PodSet { name: name.clone(), namespace: namespace.clone(), count, labels: metadata.labels, spec })
     });
     sets.collect()
 }

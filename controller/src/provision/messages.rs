@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use hostler_allocator::plan::{NodeRefusal, Order, Plan, SetPlan};
+use hostler_allocator::plan::{NodeRefusal, Order, Plan, PodSet, SetPlan};
 use hostler_api::{few, provisioning::MAX_DETAIL_BYTES};
 
 use super::attach::AttachStep;
@@ -65,6 +65,17 @@ impl Attachable {
             }
         }
     }
+}
+
+/// Returns the text for a plan with room for all pods that cannot be booked for them.
+pub(super) fn not_promised(plan: &Plan, sets: &[PodSet]) -> String {
+    let bound = sets.iter().filter(|set| set.has_pod_terms()).map(|set| &*set.name);
+    short(format!(
+        "{}, as it is now; it cannot be promised, since other pods decide by then where those of {} may be: they have a \
+         required podAffinity or podAntiAffinity, or topologySpreadConstraints with DoNotSchedule",
+        found(plan),
+        few(bound)
+    ))
 }
 
 /// Returns the text for a plan without a decision.

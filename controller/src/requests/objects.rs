@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
 use hostler_api::{
     ObjectKey,
-    core::{Pod, PodSpec},
+    core::{Pod, PodTemplateSpec},
     provisioning::{
         PodTemplate, ProvisioningRequest, ProvisioningRequestSpec, ProvisioningRequestStatus, consumed_request,
     },
@@ -19,7 +19,7 @@ pub(crate) struct ProvisionObjects {
     /// All requests, also those that other programs answer.
     pub(crate) requests: BTreeMap<ObjectKey, Arc<SeenRequest>>,
     /// Pod templates.
-    pub(crate) templates: BTreeMap<ObjectKey, Arc<PodSpec>>,
+    pub(crate) templates: BTreeMap<ObjectKey, Arc<PodTemplateSpec>>,
     /// Pods that name their request.
     pub(crate) consumers: BTreeMap<ObjectKey, Arc<ConsumerPod>>,
 }
@@ -92,7 +92,7 @@ impl ProvisionObjects {
 
     /// Stores a template.
     pub(crate) fn see_template(&mut self, key: ObjectKey, template: PodTemplate) {
-        self.templates.insert(key, Arc::new(template.template.spec));
+        self.templates.insert(key, Arc::new(template.template));
     }
 
     /// Returns true if a pod belongs to a request, or did.

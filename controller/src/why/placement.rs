@@ -81,6 +81,13 @@ fn fix(kind: NodeRefusalKind, node: &str) -> String {
         NodeRefusalKind::Taint => "tolerate the taint in the pod, or take it from the node".to_owned(),
         NodeRefusalKind::Port => "use no host port, or another one".to_owned(),
         NodeRefusalKind::Lacking => "ask for less, or end pods on these nodes".to_owned(),
+        NodeRefusalKind::Spread => {
+            "make room in the domains with the fewest of its pods, or allow a greater maxSkew".to_owned()
+        }
+        NodeRefusalKind::OtherPods => {
+            "change its podAffinity or podAntiAffinity, or wait until the pods that these are about start or end"
+                .to_owned()
+        }
         NodeRefusalKind::ClaimElsewhere => {
             "end the pods that use the claim: its devices are then given anew".to_owned()
         }

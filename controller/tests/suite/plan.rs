@@ -10,7 +10,7 @@ use std::{
 
 use hostler_testing::apiserver::{ApiServer, ApiServerRelease, PolicyRule};
 use nix::{sys::stat::Mode, unistd::mkfifo};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     rig::root,
@@ -94,6 +94,59 @@ fn objects_as_kubectl_lists_them_give_the_same_answer() {
         let piped = plan(&["-f", "-", "-o", "json"], &folder, text.as_bytes());
         assert_eq!(serde_json::from_slice::<Value>(&piped.stdout).unwrap(), expected);
     }
+}
+
+/// Pods of a template that was changed are another group; those of a Job have its name; namespaces have labels.
+#[test]
+fn labels_that_controllers_give_to_pods_count() {
+    let hostname = "kubernetes.io/hostname";
+    let node = |name: &str| {
+        json!({"apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": name, "labels": {hostname: name}}, "status": {"allocatable": {"cpu": "8", "pods": "9"}}})
+    };
+    let namespace =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml", "labels": {"team": "x"}}});
+    let far = |selector: &Value, more: Value| {
+        let mut term = json!({"topologyKey": hostname, "labelSelector": selector});
+        term.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}})
+    };
+    let template = |labels: Value, affinity: Value| json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c"}], "affinity": affinity}});
+    let web = json!({"matchLabels": {"app": "web"}});
+    let own = far(&web, json!({"matchLabelKeys": ["pod-template-hash"]}));
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "ml"},
+        "spec": {"replicas": 2, "template": template(json!({"app": "web"}), own)}});
+    let pod = |name: &str, hash: &str| {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "ml",
+        "labels": {"app": "web", "pod-template-hash": hash},
+        "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": format!("web-{hash}"), "uid": "u"}]},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c"}]}})
+    };
+    let of_job = json!({"matchLabels": {"job-name": "train"}});
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train", "namespace": "other"},
+        "spec": {"parallelism": 3, "template": template(json!({}), far(&of_job, json!({})))}});
+    let lone = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "lone", "namespace": "other"},
+        "spec": {"containers": [{"name": "c"}], "affinity":
+            far(&web, json!({"namespaceSelector": {"matchLabels": {"team": "x"}}}))}});
+    let placed = |objects: &[&Value]| {
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string();
+        let output = plan(&["-f", "-", "-o", "json"], &cases(), list.as_bytes());
+        let answer: Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
+        let sets = answer["podSets"].as_array().unwrap().iter().map(|set| {
+            let nodes = set["nodes"].as_array().unwrap().iter().map(|node| node["node"].as_str().unwrap().to_owned());
+            nodes.collect::<Vec<String>>().join(" ")
+        });
+        (sets.collect::<Vec<String>>().join(", "), answer["verdict"].as_str().unwrap().to_owned())
+    };
+    let (n1, n2, nodes) = (node("n1"), node("n2"), |sets: &str, verdict: &str| (sets.to_owned(), verdict.to_owned()));
+    let seen = pod("web-77-a", "77");
+    assert_eq!(placed(&[&n1, &n2, &deployment, &seen]), nodes("n2", "fits"), "one of two runs on n1");
+    let other = pod("web-66-a", "66");
+    assert_eq!(placed(&[&n1, &n2, &deployment, &seen, &other]), nodes("", "fits"), "both run");
+    assert_eq!(placed(&[&n1, &n2, &job]), nodes("n1 n2", "does-not-fit"));
+    assert_eq!(placed(&[&n1, &n2, &namespace, &seen, &lone]), nodes("n2", "fits"));
+    assert_eq!(placed(&[&n1, &n2, &seen, &lone]), nodes("n1", "undecided"), "who knows the labels of ml?");
 }
 
 #[test]

@@ -26,12 +26,13 @@ use allocator::{cases, cel, plan};
 
 type Section = (&'static str, fn());
 
-const SECTIONS: [Section; 5] = [
+const SECTIONS: [Section; 6] = [
     ("cel", cel::measure),
     ("cases", cases::measure),
     ("fit", plan::fit),
     ("plan", plan::plan),
     ("mixed", plan::mixed),
+    ("terms", plan::terms),
 ];
 
 fn main() {

@@ -14,9 +14,12 @@ mod facts;
 #[cfg(test)]
 mod fixtures;
 mod left;
+mod neighbours;
 mod nodes;
 mod occupancy;
 mod placing;
+mod pod_groups;
+mod pod_terms;
 mod pods;
 mod projection;
 mod questions;
@@ -30,6 +33,7 @@ mod tests;
 
 use occupancy::Occupancy;
 use placing::{Known, Placing};
+use pod_groups::PodCensus;
 use pods::Wish;
 use projection::Projection;
 use questions::Questions;
@@ -41,7 +45,8 @@ pub use change::{Change, ChangeError, ParseChangeError};
 pub use engine::PlanOptions;
 pub use facts::{ClaimFacts, ClusterFacts, FactChanges, QUOTA_OF_CLAIMS, QUOTA_OF_DEVICES, QuotaAmounts, QuotaBook};
 pub use left::{ClusterLeft, DeviceCount, NodeLeft};
-pub use pods::{NotJudged, PodSet, not_judged};
+pub use pod_terms::shared_labels;
+pub use pods::{NotJudged, PodSet, not_judged, not_kept};
 pub use questions::CUT_SHORT;
 pub use snapshot::Snapshot;
 pub use stock::{DeviceGroup, DeviceHolder, DeviceJudge, DeviceKind, GivenDevices, PoolId, PoolStock, StockDevice};
@@ -103,6 +108,7 @@ impl Snapshot {
             cluster: &self.cluster,
             shapes: Shapes::new(&self.cluster, &mut projection),
             occupancy: Occupancy::default(),
+            census: PodCensus::default(),
             questions: Questions::new(&self.cluster, engine, projection, std::mem::take(boxes)),
         }
     }

@@ -63,7 +63,7 @@ fn slots() -> ModelServer {
 
 fn pods(namespace: &str, template: &str) -> Vec<PodSet> {
     let spec = read(ModelServer::pod_spec(template));
-    vec![PodSet { name: "set".to_owned(), namespace: namespace.to_owned(), count: 1, spec }]
+    vec![PodSet { name: "set".to_owned(), namespace: namespace.to_owned(), count: 1, spec, ..PodSet::default() }]
 }
 
 fn candidate(name: &str, namespace: &str, template: &str) -> CheckCandidate {

@@ -259,15 +259,34 @@ fn a_claim_that_exists_is_one_for_all_pods_of_a_set() {
 fn what_is_not_looked_at_is_named_and_never_called_room() {
     let mut world = World::of(&[4]);
     let mut spec = ModelServer::pod_spec("one");
-    spec["topologySpreadConstraints"] = json!([{"topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]);
+    spec["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "x"}}]);
     world.server.template("r", &spec);
     world.ask_for("r", CLASS, &[("r", 2)], &[]);
     world.ask_for("once", CLASS, &[("r", 2)], &[("noRetry", "true")]);
     world.settle();
     assert_eq!(world.provisioned("r"), "False FailedToCheckCapacity");
     let message = world.message("r", Type::Provisioned);
-    assert!(message.contains("not looked at: topologySpreadConstraints over zone with DoNotSchedule"), "{message}");
+    assert!(message.contains("not looked at: volume data claims storage"), "{message}");
     assert_eq!(world.says("once", Type::Failed), "True FailedToCheckCapacity");
+}
+
+#[test]
+fn pods_that_depend_on_others_are_told_no_and_never_yes() {
+    let mut world = World::of(&[4, 4]);
+    let mut spec = ModelServer::pod_spec("one");
+    // Templates without labels: every pod of the namespace is meant.
+    spec["affinity"] = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+        [{"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}]}});
+    world.server.template("apart", &spec);
+    world.ask_for("few", CLASS, &[("apart", 2)], &[]);
+    world.ask_for("many", CLASS, &[("apart", 3)], &[]);
+    world.settle();
+    assert_eq!(world.provisioned("few"), "False FailedToCheckCapacity");
+    let message = world.message("few", Type::Provisioned);
+    assert!(message.contains("cannot be promised") && message.contains("those of apart"), "{message}");
+    assert_eq!(world.provisioned("many"), "False CapacityIsNotFound");
+    let message = world.message("many", Type::Provisioned);
+    assert!(message.contains("apart 2 of 3: a pod that podAntiAffinity avoids is in the same"), "{message}");
 }
 
 /// 38

@@ -41,6 +41,27 @@ pub(crate) fn mixed() -> ClusterFacts {
     facts
 }
 
+/// All nodes of one model, with 20 pods of ten workloads on each.
+pub(crate) fn with_pods() -> ClusterFacts {
+    let mut facts = uniform();
+    for at in 0..20 * NODES {
+        facts.add_pod(&read(json!({
+            "metadata": {"name": format!("pod-{at}"), "namespace": "default", "labels":
+                {"app": format!("app-{}", at % 10), "pod-template-hash": "77d5c", "statefulset.kubernetes.io/pod-name": format!("pod-{at}")}},
+            "spec": {"nodeName": format!("node-{:05}", at / 20), "containers": [{"name": "c"}]}})));
+    }
+    facts
+}
+
+/// Pods that are spread over all nodes.
+pub(crate) fn spread() -> PodSet {
+    let mut set = pods(0, PODS);
+    set.labels = [("app".to_owned(), "app-0".to_owned())].into();
+    set.spec.topology_spread_constraints = read(json!([{"topologyKey": "kubernetes.io/hostname", "maxSkew": 1,
+        "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"app": "app-0"}}}]));
+    set
+}
+
 fn classes_and_templates() -> ClusterFacts {
     let mut facts = ClusterFacts::default();
     facts.add_class(read(json!({"metadata": {"name": "gpu"}, "spec": {"selectors":
@@ -107,5 +128,6 @@ fn add_claims(facts: &mut ClusterFacts, node: usize, rng: &mut Rng) {
 pub(crate) fn pods(set: usize, count: u32) -> PodSet {
     let spec = json!({"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": format!("t{set}")}],
         "containers": [{"name": "c", "resources": {"requests": {"cpu": "1", "memory": format!("{}Gi", 1 + set % 4)}}}]});
-    PodSet { name: format!("set-{set}"), namespace: "default".to_owned(), count, spec: read(spec) }
+    let (name, namespace) = (format!("set-{set}"), "default".to_owned());
+    PodSet { name, namespace, count, spec: read(spec), ..PodSet::default() }
 }

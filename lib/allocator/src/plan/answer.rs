@@ -134,6 +134,10 @@ pub enum NodeRefusalKind {
     Port,
     /// The node lacks CPU, memory or another resource.
     Lacking,
+    /// The pods would be spread too unevenly.
+    Spread,
+    /// Pods that the pod must run near are not there, or such that it must run far from are.
+    OtherPods,
     /// The claim has its devices elsewhere.
     ClaimElsewhere,
     /// The devices of the node do not satisfy the claims.

@@ -16,6 +16,7 @@ use hostler_api::{
 
 use super::{
     facts::{ClusterFacts, PackedClaim, PackedPod, PackedSlice},
+    pod_terms::shared_labels,
     pods::PodSet,
 };
 
@@ -310,15 +311,18 @@ impl ClusterFacts {
         self.looking_for_a_node(going)
     }
 
-    /// Groups evicted pods into sets: pods of one owner with the same spec are one set.
+    /// Groups evicted pods into sets: pods of one owner with the same spec and labels are one set.
     fn looking_for_a_node(&self, going: Vec<(Arc<ObjectKey>, PackedPod)>) -> Vec<PodSet> {
-        let mut sets: BTreeMap<(String, String, u32), PodSet> = BTreeMap::new();
+        let mut sets: BTreeMap<(String, String, u32, BTreeMap<String, String>), PodSet> = BTreeMap::new();
         for (key, pod) in going.into_iter().filter(|(_, pod)| !pod.is_of_node) {
             let name = pod.owner.map_or_else(|| format!("Pod {}", key.name), |owner| self.text(owner).to_owned());
-            let set = sets.entry((key.namespace.clone(), name.clone(), pod.spec)).or_insert_with(|| PodSet {
+            let labels = shared_labels(&self.label_map(pod.labels));
+            let alike = (key.namespace.clone(), name.clone(), pod.spec, labels.clone());
+            let set = sets.entry(alike).or_insert_with(|| PodSet {
                 name,
                 namespace: key.namespace.clone(),
                 count: 0,
+                labels,
                 spec: pod.spec(&self.store.texts),
             });
             set.count += 1;

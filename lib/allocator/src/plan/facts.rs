@@ -15,11 +15,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use hostler_api::{
     ObjectKey,
-    core::{Node, ObjectMeta, Pod},
+    core::{NAMESPACE_NAME_LABEL, Namespace, Node, ObjectMeta, Pod},
     resource::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimSpec, ResourceSlice},
 };
 
 use super::{
+    pod_terms::NamespaceLabels,
     sequences::{Sequences, Texts},
     shards::Shards,
 };
@@ -27,7 +28,7 @@ use super::{
 pub use changes::FactChanges;
 pub use claims::ClaimFacts;
 pub(super) use claims::{PackedClaim, PackedResult};
-pub(super) use pods::PackedPod;
+pub(super) use pods::{PackedPod, PodLabels};
 pub(super) use pools::{PoolFacts, PoolGiven, PoolKey};
 pub use quotas::{QUOTA_OF_CLAIMS, QUOTA_OF_DEVICES, QuotaAmounts, QuotaBook};
 pub(super) use slices::{ABSENT, PackedAttribute, PackedSlice, from_json};
@@ -55,6 +56,8 @@ pub struct ClusterFacts {
     /// The limits of quotas, by their names.
     quotas: BTreeMap<ObjectKey, BTreeMap<String, u64>>,
     pub(super) pods: Shards<Arc<ObjectKey>, PackedPod>,
+    /// The known namespaces; terms that look at the labels of others have no answer.
+    pub(super) namespaces: Arc<NamespaceLabels>,
     /// Slices and given devices of each pool, by its key.
     pub(super) pools: Shards<PoolKey, PoolFacts>,
     pub(super) changes: FactChanges,
@@ -125,7 +128,7 @@ impl ClusterFacts {
     /// Adds a pod, or takes news of it. Only one that has a node and has not ended holds anything.
     pub fn add_pod(&mut self, pod: &Pod) {
         let key = Arc::new(ObjectKey::new(&pod.metadata.namespace, &pod.metadata.name));
-        match PackedPod::pack(pod, &mut self.store.texts) {
+        match PackedPod::pack(pod, &mut self.store) {
             Some(packed) if self.pods.get(&*key) != Some(&packed) => {
                 // A pod that is resized may take less than before.
                 if self.pods.insert(key, packed).is_some() {
@@ -137,6 +140,18 @@ impl ClusterFacts {
             None => self.remove_pod(&key),
         }
         self.compact_if_due();
+    }
+
+    /// Adds a namespace, or takes news of it.
+    pub fn add_namespace(&mut self, namespace: Namespace) {
+        let ObjectMeta { name, mut labels, .. } = namespace.metadata;
+        // A file may leave the label to the API server.
+        labels.entry(NAMESPACE_NAME_LABEL.to_owned()).or_insert_with(|| name.clone());
+        if self.namespaces.get(&name) != Some(&labels) {
+            self.changes.other();
+            self.changes.gained();
+            Arc::make_mut(&mut self.namespaces).insert(name, labels);
+        }
     }
 
     /// Forgets a node.
@@ -190,6 +205,14 @@ impl ClusterFacts {
         if self.pods.remove(key).is_some() {
             self.changes.gained();
             self.changes.pods();
+        }
+    }
+
+    /// Forgets a namespace.
+    pub fn remove_namespace(&mut self, name: &str) {
+        if self.namespaces.contains_key(name) {
+            self.changes.other();
+            Arc::make_mut(&mut self.namespaces).remove(name);
         }
     }
 

@@ -76,7 +76,8 @@ pub(super) fn pod(name: &str, node: &str, metadata: &str) -> Pod {
 
 /// Pods whose specification is this, in JSON.
 pub(super) fn pods(name: &str, count: u32, spec: &str) -> PodSet {
-    PodSet { name: name.to_owned(), namespace: "default".to_owned(), count, spec: read(&format!("{{{spec}}}")) }
+    let spec = read(&format!("{{{spec}}}"));
+    PodSet { name: name.to_owned(), namespace: "default".to_owned(), count, spec, ..PodSet::default() }
 }
 
 /// Part of the spec of a pod that gets a claim from this template, in JSON.

@@ -25,6 +25,12 @@ pub(super) enum Reason {
     NodeAffinity,
     Port(u16),
     Lacking { resource: String, asked: i64 },
+    NoSpreadTopology(String),
+    Spread { key: String, max_skew: i64 },
+    NoTopology(String),
+    NotNear(String),
+    TooNear(String),
+    Repelled(String),
     ClaimElsewhere(String),
     Devices(String),
 }
@@ -43,6 +49,14 @@ impl fmt::Display for Reason {
             Self::Lacking { resource, asked } => {
                 write!(f, "not enough {resource}: {} of it are not free", amounts::shown(resource, *asked))
             }
+            Self::NoSpreadTopology(key) => write!(f, "the node has no label {key}, over which the pods are spread"),
+            Self::Spread { key, max_skew } => {
+                write!(f, "one more pod there would exceed maxSkew {max_skew} of the topology spread over {key}")
+            }
+            Self::NoTopology(key) => write!(f, "the node has no label {key}, which podAffinity is about"),
+            Self::NotNear(key) => write!(f, "no pod that podAffinity wants is in the same {key}"),
+            Self::TooNear(key) => write!(f, "a pod that podAntiAffinity avoids is in the same {key}"),
+            Self::Repelled(key) => write!(f, "a pod in the same {key} avoids it by podAntiAffinity"),
             Self::ClaimElsewhere(claim) => write!(f, "the devices of claim {claim} cannot be used on the node"),
             Self::Devices(reason) => f.write_str(reason),
         }
@@ -59,6 +73,8 @@ impl Reason {
             Self::Taint(_) => NodeRefusalKind::Taint,
             Self::Port(_) => NodeRefusalKind::Port,
             Self::Lacking { .. } => NodeRefusalKind::Lacking,
+            Self::NoSpreadTopology(_) | Self::Spread { .. } => NodeRefusalKind::Spread,
+            Self::NoTopology(_) | Self::NotNear(_) | Self::TooNear(_) | Self::Repelled(_) => NodeRefusalKind::OtherPods,
             Self::ClaimElsewhere(_) => NodeRefusalKind::ClaimElsewhere,
             Self::Devices(_) => NodeRefusalKind::Devices,
         }
@@ -100,7 +116,8 @@ fn wanted_node(node: &Node, spec: &PodSpec) -> Option<Reason> {
     Some(Reason::OtherNode(wanted.to_owned()))
 }
 
-fn taint(node: &Node, spec: &PodSpec) -> Option<Reason> {
+/// Returns the taint of the node that the pod does not tolerate.
+pub(super) fn taint(node: &Node, spec: &PodSpec) -> Option<Reason> {
     let taint = node.spec.taints.iter().find(|taint| taint.keeps_away() && !bears(spec, taint))?;
     Some(Reason::Taint(taint.to_string()))
 }
@@ -114,7 +131,8 @@ fn bears_unschedulable(spec: &PodSpec) -> bool {
     bears(spec, &taint)
 }
 
-fn labels(place: &NodePlace, spec: &PodSpec) -> Option<Reason> {
+/// Returns the label of the node that the pod lacks there, or its node affinity.
+pub(super) fn labels(place: &NodePlace, spec: &PodSpec) -> Option<Reason> {
     let labels = &place.node.metadata.labels;
     if let Some((key, value)) = spec.node_selector.iter().find(|(key, value)| labels.get(*key) != Some(value)) {
         return Some(Reason::NodeSelector(format!("{key}={value}")));

@@ -1,20 +1,25 @@
 //! Placing sets of pods, one after the other: nodes in order, each filled as far as it goes.
 
+mod in_turn;
 mod stage;
 mod take;
+mod together;
 
 use std::{
     collections::{HashMap, HashSet},
     rc::Rc,
+    sync::Arc,
 };
 
 use super::{
     answer::{NodeRefusal, PlacedDevice, Placement, SetPlan, Verdict},
     boxes::CutShort,
     engine::RefusalKind,
+    neighbours::PlacedPods,
     nodes::{self, Reason},
     occupancy::Occupancy,
-    pods::Wish,
+    pod_groups::{PodCensus, PodGroups},
+    pods::{Unsupported, Wish},
     questions::{Answer, GivenDevice, Questions, Takes},
     shapes::{Shape, Shapes, slices_of},
     snapshot::{Cluster, Usage},
@@ -29,6 +34,7 @@ pub(super) struct Known<'a> {
     pub(super) shapes: Shapes,
     pub(super) occupancy: Occupancy,
     pub(super) questions: Questions<'a>,
+    pub(super) census: PodCensus<'a>,
 }
 
 impl Known<'_> {
@@ -52,6 +58,16 @@ struct Candidate<'w> {
     order: Vec<usize>,
     /// By index of the node: the reason why it never takes a pod of the set.
     never: Vec<Option<Reason>>,
+    /// What other pods say of the set's, and these of each other.
+    groups: PodGroups,
+    /// Constraints that no answer considers.
+    unjudged: Vec<Unsupported>,
+    /// Nodes of the pods that were placed.
+    nodes: Vec<(usize, u32)>,
+    /// Places of nodes in the plan, for pods that are placed one by one.
+    places: HashMap<usize, usize>,
+    /// The domain in which all pods of the set are to be, if the set chose one.
+    home: Option<u32>,
     plan: SetPlan,
     /// True if the allocator gave up on some node.
     gave_up: bool,
@@ -77,14 +93,24 @@ impl<'k, 'a> Placing<'k, 'a> {
     /// Places as many pods of the set as fit.
     pub(super) fn place(&mut self, wish: &Wish) -> SetPlan {
         let mut candidate = self.opened(wish);
-        while candidate.plan.placed < wish.count && candidate.may_go_on() {
-            match self.stage(wish) {
-                Ok(stage) if self.fill(&stage, &mut candidate) > 0 => {}
+        if wish.count > 1 && candidate.groups.begins_anywhere() {
+            candidate = self.place_together(candidate);
+        } else {
+            self.fill_stages(&mut candidate);
+        }
+        self.note_placed(&mut candidate);
+        self.explained(candidate)
+    }
+
+    /// Places the pods of the set, stage after stage.
+    fn fill_stages(&mut self, candidate: &mut Candidate<'_>) {
+        while candidate.plan.placed < candidate.wish.count && candidate.may_go_on() {
+            match self.stage(candidate.wish) {
+                Ok(stage) if self.fill(&stage, candidate) > 0 => {}
                 Ok(_) => break,
                 Err(problem) => candidate.plan.problem = Some(problem),
             }
         }
-        self.explained(candidate)
     }
 
     /// Names the nodes that would take a pod of the set, and the reasons why the others would not.
@@ -103,8 +129,18 @@ impl<'k, 'a> Placing<'k, 'a> {
         candidate
     }
 
-    fn candidate<'w>(&self, wish: &'w Wish) -> Candidate<'w> {
+    /// Notes the pods of the set for the terms of others.
+    fn note_placed(&mut self, candidate: &mut Candidate<'_>) {
+        if let Some(identity) = candidate.wish.identity.clone().filter(|_| !candidate.nodes.is_empty()) {
+            let nodes = std::mem::take(&mut candidate.nodes);
+            self.usage.pods.push(Arc::new(PlacedPods { identity, nodes }));
+        }
+    }
+
+    fn candidate<'w>(&mut self, wish: &'w Wish) -> Candidate<'w> {
         let places = &self.known.cluster.nodes;
+        let groups = self.known.census.groups(self.known.cluster, &self.usage, wish);
+        let unjudged: Vec<Unsupported> = wish.unsupported.iter().cloned().chain(groups.unjudged()).collect();
         Candidate {
             wish,
             order: self.order(),
@@ -120,9 +156,14 @@ impl<'k, 'a> Placing<'k, 'a> {
                 room: Vec::new(),
                 refusals: Vec::new(),
                 cut_short: None,
-                unsupported: wish.unsupported.iter().map(|it| it.what.clone()).collect(),
+                unsupported: unjudged.iter().map(|it| it.what.clone()).collect(),
                 notes: wish.notes.clone(),
             },
+            groups,
+            unjudged,
+            nodes: Vec::new(),
+            places: HashMap::new(),
+            home: None,
             gave_up: false,
         }
     }
@@ -145,17 +186,27 @@ impl<'k, 'a> Placing<'k, 'a> {
             return 0;
         }
         let most = before.saturating_add(stage.most).min(candidate.wish.count);
-        let (mut at, mut refused) = (0, Refused { changes: self.known.occupancy.changes(), ..Refused::default() });
-        while at < candidate.order.len() && candidate.plan.placed < most && candidate.may_go_on() {
-            let node = candidate.order[at];
-            let is_possible =
-                candidate.never[node].is_none() && stage.allows(&self.known.cluster.nodes[node]).is_none();
-            let back = is_possible.then(|| self.fill_node(at, most, stage, candidate, &mut refused)).flatten();
-            at = back.unwrap_or(at + 1);
+        if candidate.groups.is_moving() {
+            self.fill_in_turn(most, stage, candidate);
+        } else {
+            self.fill_in_order(most, stage, candidate);
         }
         let placed = candidate.plan.placed - before;
         self.use_claims(stage, placed);
         placed
+    }
+
+    /// Fills one node after the other.
+    fn fill_in_order(&mut self, most: u32, stage: &Stage, candidate: &mut Candidate<'_>) {
+        let (mut at, mut refused) = (0, Refused { changes: self.known.occupancy.changes(), ..Refused::default() });
+        while at < candidate.order.len() && candidate.plan.placed < most && candidate.may_go_on() {
+            let node = candidate.order[at];
+            let is_possible = candidate.never[node].is_none()
+                && candidate.groups.allows(node)
+                && stage.allows(&self.known.cluster.nodes[node]).is_none();
+            let back = is_possible.then(|| self.fill_node(at, most, stage, candidate, &mut refused)).flatten();
+            at = back.unwrap_or(at + 1);
+        }
     }
 
     /// Fills a node. Returns the place of an earlier node, if that would take a pod now.
@@ -188,6 +239,7 @@ impl<'k, 'a> Placing<'k, 'a> {
         if placement.pods > 0 {
             self.usage.node_mut(node).add(&candidate.wish.holds, i64::from(placement.pods));
             candidate.plan.placed += placement.pods;
+            candidate.nodes.push((node, placement.pods));
             candidate.plan.add(placement);
         }
         back
@@ -240,6 +292,7 @@ impl<'k, 'a> Placing<'k, 'a> {
             let place = &self.known.cluster.nodes[*node];
             let is_looked_at = candidate.never[*node].is_none()
                 && nodes::not_now(place, self.usage.node(*node), candidate.wish).is_none()
+                && candidate.groups.allows(*node)
                 && stage.allows(place).is_none();
             let answer = is_looked_at.then(|| self.known.ask(*node, claims))?;
             let Answer::Refused(refusal) = answer else { return None };
@@ -269,7 +322,7 @@ impl<'k, 'a> Placing<'k, 'a> {
         };
         let mut plan = candidate.plan;
         plan.refusals = refused.into_iter().map(refusal).collect();
-        plan.verdict = verdict(&plan, candidate.wish, candidate.gave_up);
+        plan.verdict = verdict(&plan, &candidate.unjudged, candidate.gave_up);
         plan
     }
 
@@ -277,6 +330,7 @@ impl<'k, 'a> Placing<'k, 'a> {
         let place = &self.known.cluster.nodes[node];
         let early = (candidate.never[node].clone())
             .or_else(|| nodes::not_now(place, self.usage.node(node), candidate.wish))
+            .or_else(|| candidate.groups.refuses(node))
             .or_else(|| stage.allows(place));
         if early.is_some() {
             return early;
@@ -335,12 +389,12 @@ impl SetPlan {
     }
 }
 
-fn verdict(plan: &SetPlan, wish: &Wish, gave_up: bool) -> Verdict {
+fn verdict(plan: &SetPlan, unjudged: &[Unsupported], gave_up: bool) -> Verdict {
     let is_placed = plan.placed == plan.wanted && plan.problem.is_none();
     let is_open = if is_placed {
-        !wish.unsupported.is_empty()
+        !unjudged.is_empty()
     } else {
-        gave_up || plan.cut_short.is_some() || wish.unsupported.iter().any(|it| it.may_help)
+        gave_up || plan.cut_short.is_some() || unjudged.iter().any(|it| it.may_help)
     };
     match (is_open, is_placed) {
         (true, _) => Verdict::Undecided,

@@ -1,15 +1,19 @@
 //! Sets of pods with one spec: their claims on a node and on devices, and the parts of the spec that no answer
 //! considers.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use hostler_api::{
     ObjectKey,
-    core::{PodAffinity, PodResourceClaim, PodSpec},
+    core::{Affinity, PodResourceClaim, PodSpec},
     resource::{DeviceClass, ResourceClaimSpec},
 };
 
-use super::{facts::ClusterFacts, snapshot::NodeUse};
+use super::{
+    facts::ClusterFacts,
+    pod_terms::{PodIdentity, PodTerm, has_pod_terms},
+    snapshot::NodeUse,
+};
 
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
 /// Start of the name of a resource, before the name of a class, by which pods ask for devices without a claim.
@@ -27,6 +31,8 @@ pub struct PodSet {
     pub namespace: String,
     /// Number of pods.
     pub count: u32,
+    /// Labels of each pod.
+    pub labels: BTreeMap<String, String>,
     /// Spec of each pod.
     pub spec: PodSpec,
 }
@@ -41,6 +47,8 @@ pub(super) struct Wish {
     pub(super) spec: PodSpec,
     /// Resources and ports that a pod takes of its node.
     pub(super) holds: NodeUse,
+    /// The pods as other pods' terms see them; none for a set without pods.
+    pub(super) identity: Option<Arc<PodIdentity>>,
     /// In the order of the pod.
     pub(super) claims: Vec<ClaimWish>,
     /// Constraints on where pods run that are not looked at.
@@ -82,6 +90,16 @@ fn taken_of_node(spec: &PodSpec) -> NodeUse {
     if spec.containers.is_empty() { NodeUse::default() } else { NodeUse::of_pod(spec) }
 }
 
+/// Returns what terms see of the pods. A set without containers has no pods, so terms do not see any.
+fn identity(set: &PodSet, namespace: &str) -> Option<PodIdentity> {
+    let far = set.spec.affinity.as_ref().map_or(&[][..], Affinity::far);
+    (!set.spec.containers.is_empty()).then(|| PodIdentity {
+        namespace: namespace.to_owned(),
+        labels: set.labels.clone(),
+        far: PodTerm::of_incoming(far, namespace, &set.labels),
+    })
+}
+
 impl Wish {
     pub(super) fn new(set: &PodSet, facts: &ClusterFacts) -> Self {
         let (mut claims, mut problem) = (Vec::new(), None);
@@ -91,11 +109,13 @@ impl Wish {
                 Err(missing) => problem = problem.or(Some(missing)),
             }
         }
+        let namespace = ObjectKey::new(&set.namespace, "").namespace;
         let (priority, mut notes) = priority(&set.spec);
         notes.extend(notes_of(&set.spec));
         Self {
             name: set.name.clone(),
-            namespace: ObjectKey::new(&set.namespace, "").namespace,
+            identity: identity(set, &namespace).map(Arc::new),
+            namespace,
             count: set.count,
             priority,
             spec: set.spec.clone(),
@@ -165,7 +185,7 @@ fn unsupported(spec: &PodSpec, facts: &ClusterFacts) -> Vec<Unsupported> {
     of_spec.chain(helps).collect()
 }
 
-/// A field of a pod that decides where it runs, and that plans do not look at.
+/// A field of a pod that decides where it runs, and that plans do not look at, or Reservations cannot keep.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct NotJudged {
     /// The path below the pod's spec.
@@ -176,32 +196,52 @@ pub struct NotJudged {
     may_help: bool,
 }
 
+impl NotJudged {
+    fn limit(field: String, what: String) -> Self {
+        Self { field, what, may_help: false }
+    }
+}
+
 /// Lists all fields of a pod that decide where it runs, and that plans do not look at.
 pub fn not_judged(spec: &PodSpec) -> Vec<NotJudged> {
-    let limit = |field: String, what: String| NotJudged { field, what, may_help: false };
-    let affinity = spec.affinity.as_ref();
-    let terms = [
-        ("podAffinity", affinity.and_then(|it| it.pod_affinity.as_ref())),
-        ("podAntiAffinity", affinity.and_then(|it| it.pod_anti_affinity.as_ref())),
-    ];
-    let required = |(kind, terms): (&str, Option<&PodAffinity>)| {
-        let field = format!("affinity.{kind}.requiredDuringSchedulingIgnoredDuringExecution");
-        terms.is_some_and(|it| !it.required.is_empty()).then(|| limit(field, format!("required {kind}")))
-    };
-    let spread = spec.topology_spread_constraints.iter().enumerate().filter(|(_, spread)| spread.is_required());
-    let spread = spread.map(|(at, it)| {
-        let what = format!("topologySpreadConstraints over {} with DoNotSchedule", it.topology_key);
-        limit(format!("topologySpreadConstraints[{at}]"), what)
-    });
     let volumes = spec.volumes.iter().enumerate().filter(|(_, volume)| volume.is_claimed());
-    let volumes = volumes.map(|(at, it)| limit(format!("volumes[{at}]"), format!("volume {} claims storage", it.name)));
+    let volumes = volumes
+        .map(|(at, it)| NotJudged::limit(format!("volumes[{at}]"), format!("volume {} claims storage", it.name)));
     let other = spec.scheduler_name.as_deref().filter(|name| !["", DEFAULT_SCHEDULER].contains(name));
     let other = other.map(|name| NotJudged {
         field: "schedulerName".to_owned(),
         what: format!("schedulerName {name}: another scheduler places its pods"),
         may_help: true,
     });
-    spread.chain(terms.into_iter().filter_map(required)).chain(volumes).chain(other).collect()
+    volumes.chain(other).collect()
+}
+
+/// Lists all fields of a pod that decide where it runs, and by which devices that are kept for it may come to lie where
+/// it cannot run: those about other pods, which come and go meanwhile, and those that plans do not look at.
+pub fn not_kept(spec: &PodSpec) -> Vec<NotJudged> {
+    let affinity = spec.affinity.as_ref();
+    let terms = [
+        ("podAffinity", affinity.map_or(&[][..], Affinity::near)),
+        ("podAntiAffinity", affinity.map_or(&[][..], Affinity::far)),
+    ];
+    let required = terms.into_iter().filter(|(_, terms)| !terms.is_empty()).map(|(kind, _)| {
+        let field = format!("affinity.{kind}.requiredDuringSchedulingIgnoredDuringExecution");
+        NotJudged::limit(field, format!("required {kind}"))
+    });
+    let spread = spec.topology_spread_constraints.iter().enumerate().filter(|(_, spread)| spread.is_required());
+    let spread = spread.map(|(at, it)| {
+        let what = format!("topologySpreadConstraints over {} with DoNotSchedule", it.topology_key);
+        NotJudged::limit(format!("topologySpreadConstraints[{at}]"), what)
+    });
+    spread.chain(required).chain(not_judged(spec)).collect()
+}
+
+impl PodSet {
+    /// Returns true if the pods must run near or far from others, or be spread: no booking of devices or of room holds
+    /// that for them.
+    pub fn has_pod_terms(&self) -> bool {
+        has_pod_terms(&self.spec)
+    }
 }
 
 /// Lists resources of the pod, requested like CPU and memory, that are devices.

@@ -12,6 +12,7 @@ use hostler_api::core::{Node, NodeSelector};
 use super::{
     amounts::Amounts,
     facts::{ClusterFacts, PackedSlice},
+    neighbours::{RepellingPods, all_repelling},
 };
 
 pub(super) use pools::{NodePool, SnapshotPool};
@@ -35,6 +36,8 @@ pub(super) struct Cluster {
     pub(super) pools: Arc<Vec<SnapshotPool>>,
     /// By driver and name.
     pool_numbers: Arc<HashMap<(u32, u32), usize>>,
+    /// Pods that run and keep others away.
+    pub(super) repelling: Arc<Vec<RepellingPods>>,
     /// Facts that no answer can take into account, in sentences.
     pub(super) unseen: Arc<Vec<String>>,
 }
@@ -61,8 +64,7 @@ impl NodePlace {
 impl Snapshot {
     /// Makes a snapshot of these facts.
     pub fn new(mut facts: ClusterFacts) -> Self {
-        let mut unseen = rules::unseen(&facts);
-        unseen.extend(usage::unseen(&facts));
+        let unseen = rules::unseen(&facts);
         let slices = rules::tainted(&mut facts);
         let pools = pools::gather(&facts, &slices);
         let nodes = pools::places(&facts, &slices, &pools);
@@ -70,8 +72,10 @@ impl Snapshot {
             pools.iter().enumerate().map(|(at, pool)| ((pool.driver, pool.name), at)).collect();
         // From here on changes are only those that are added to the snapshot's facts.
         facts.take_changes();
+        let repelling = all_repelling(&facts, |name| find_node(&nodes, name));
         let cluster = Cluster {
             facts,
+            repelling: repelling.into(),
             nodes: nodes.into(),
             slices: slices.into(),
             pools: pools.into(),
@@ -111,7 +115,7 @@ impl Snapshot {
 
 impl Cluster {
     pub(super) fn node(&self, name: &str) -> Option<usize> {
-        self.nodes.binary_search_by(|node| node.name().cmp(name)).ok()
+        find_node(&self.nodes, name)
     }
 
     /// Finds a device by name: the slice, and the place in it.
@@ -120,4 +124,8 @@ impl Cluster {
         let at = |slice: &usize| Some((*slice, self.slices[*slice].1.position(device, &self.facts.store)?));
         pool.slices.iter().find_map(at)
     }
+}
+
+fn find_node(nodes: &[NodePlace], name: &str) -> Option<usize> {
+    nodes.binary_search_by(|node| node.name().cmp(name)).ok()
 }

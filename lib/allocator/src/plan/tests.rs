@@ -141,11 +141,11 @@ fn what_is_missing_is_named() {
 
 #[test]
 fn what_is_not_looked_at_is_named_and_leaves_the_answer_open() {
-    let spread = r#""containers":[{"name":"c"}],"topologySpreadConstraints":[{"topologyKey":"zone","whenUnsatisfiable":"DoNotSchedule"}]"#;
-    let fits = &plan(cluster(&[0]), &[pods("a", 1, spread)]).sets[0];
+    let volume = r#""containers":[{"name":"c"}],"volumes":[{"name":"data","persistentVolumeClaim":{"claimName":"x"}}]"#;
+    let fits = &plan(cluster(&[0]), &[pods("a", 1, volume)]).sets[0];
     assert_eq!(fits.verdict, Verdict::Undecided);
-    assert_eq!(fits.unsupported, ["topologySpreadConstraints over zone with DoNotSchedule"]);
-    let does_not = &plan(cluster(&[0]), &[pods("a", 200, spread)]).sets[0];
+    assert_eq!(fits.unsupported, ["volume data claims storage"]);
+    let does_not = &plan(cluster(&[0]), &[pods("a", 200, volume)]).sets[0];
     assert_eq!(does_not.verdict, Verdict::DoesNotFit, "it could only fit on fewer nodes");
 }
 

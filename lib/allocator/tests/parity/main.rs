@@ -11,6 +11,7 @@
 )]
 
 mod case;
+mod clusters;
 mod committed;
 mod generate;
 mod hostler;

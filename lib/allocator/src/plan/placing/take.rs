@@ -18,7 +18,7 @@ impl Placing<'_, '_> {
         wish: &Wish,
         placement: &mut Placement,
     ) {
-        let Known { cluster, shapes, occupancy, questions } = &mut *self.known;
+        let Known { cluster, shapes, occupancy, questions, .. } = &mut *self.known;
         let shape = shapes.of(node);
         let given = questions.given(given);
         let mut chosen = Vec::with_capacity(given.devices.len());

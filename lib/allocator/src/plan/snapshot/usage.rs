@@ -14,7 +14,8 @@ use hostler_api::{
 use super::Cluster;
 use crate::plan::{
     amounts::Amounts,
-    facts::{ClusterFacts, PackedPod, PackedResult, from_json},
+    facts::{PackedPod, PackedResult, from_json},
+    neighbours::PlacedPods,
 };
 
 /// Usage of a cluster.
@@ -26,6 +27,8 @@ pub(in crate::plan) struct Usage {
     nodes: Vec<Arc<NodeUse>>,
     /// Claims that plans have allocated, or let more pods use.
     pub(in crate::plan) claims: HashMap<ObjectKey, GivenClaim>,
+    /// Pods that plans have placed.
+    pub(in crate::plan) pods: Vec<Arc<PlacedPods>>,
 }
 
 /// Taken devices of a slice.
@@ -147,22 +150,5 @@ impl NodeUse {
     pub(in crate::plan) fn add(&mut self, pod: &Self, times: i64) {
         self.amounts.add(&pod.amounts, times);
         self.ports.extend(pod.ports.iter().cloned());
-    }
-}
-
-/// Reports the requirements of running pods on other pods that are not looked at, in sentences.
-pub(super) fn unseen(facts: &ClusterFacts) -> Vec<String> {
-    let mut known: HashMap<u32, bool> = HashMap::new();
-    let mut repels = |pod: &PackedPod| {
-        *known.entry(pod.spec).or_insert_with(|| {
-            let affinity = pod.spec(&facts.store.texts).affinity.and_then(|affinity| affinity.pod_anti_affinity);
-            affinity.is_some_and(|affinity| !affinity.required.is_empty())
-        })
-    };
-    match facts.pods.values().filter(|pod| repels(pod)).count() {
-        0 => Vec::new(),
-        pods => vec![format!(
-            "pods that keep others away from their nodes (required podAntiAffinity) are not looked at: {pods} of them run"
-        )],
     }
 }

@@ -3,7 +3,7 @@
 
 mod random;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hostler_api::resource::{AllocationResult, ResourceClaim, ResourceSlice};
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ use hostler_api::KubernetesVersion;
 
 use super::*;
 use crate::structured::{AllocatedState, Allocator, Budget, Features, NodeFacts, Quirks, Refusal, SliceIndex, Variant};
-use random::{RandomCluster, RandomSet};
+use random::{Apart, RandomCluster, RandomSet};
 
 /// Who got what: node, then request and device.
 type Gets = (String, Vec<[String; 4]>);
@@ -54,14 +54,14 @@ impl<'a> Simulation<'a> {
     /// Places the pods of a set; `Err` as soon as the scheduler gives up on them.
     fn place(&mut self, set: &RandomSet) -> (Vec<Gets>, bool) {
         let order = self.order();
-        let mut placed = Vec::new();
+        let mut placed: Vec<Gets> = Vec::new();
         if order.iter().any(|node| self.cpus[node] >= set.cpus && matches!(self.ask(node, set), Err(Refusal::Fatal(_))))
         {
             return (placed, true);
         }
         'pods: for _ in 0..set.count {
             for node in &order {
-                if self.cpus[node] < set.cpus {
+                if self.cpus[node] < set.cpus || !self.allows(node, set, &placed) {
                     continue;
                 }
                 match self.ask(node, set) {
@@ -77,6 +77,24 @@ impl<'a> Simulation<'a> {
             break;
         }
         (placed, false)
+    }
+
+    /// Whether the other pods of the set let one more be on the node.
+    fn allows(&self, node: &str, set: &RandomSet, placed: &[Gets]) -> bool {
+        let rack = |node: &str| {
+            let node = self.cluster.nodes.iter().find(|it| it.metadata.name == node).unwrap();
+            node.metadata.labels["rack"].clone()
+        };
+        let pods = |of: &str| placed.iter().filter(|(node, _)| rack(node) == of).count();
+        let here = pods(&rack(node));
+        match set.apart {
+            None => true,
+            Some(Apart::Far) => here == 0,
+            Some(Apart::Spread) => {
+                let least = self.cluster.nodes.iter().map(|node| pods(&node.metadata.labels["rack"])).min().unwrap();
+                here <= least
+            }
+        }
     }
 
     /// Nodes with the fewest untouched devices of their own first.
@@ -117,13 +135,16 @@ impl<'a> Simulation<'a> {
     }
 }
 
+/// Pods that have devices are told by their numbers; others of a node are alike.
 fn planned(set: &SetPlan) -> Vec<Gets> {
     let mut gets: BTreeMap<u32, Gets> = BTreeMap::new();
-    let mut pod = 0;
+    let with_devices: BTreeSet<u32> = set.placements.iter().flat_map(|it| &it.devices).map(|it| it.pod).collect();
+    let mut others = (0..set.placed).filter(|pod| !with_devices.contains(pod));
     for placement in &set.placements {
-        for _ in 0..placement.pods {
+        let own: BTreeSet<u32> = placement.devices.iter().map(|it| it.pod).collect();
+        let rest = placement.pods as usize - own.len();
+        for pod in own.into_iter().chain(others.by_ref().take(rest).collect::<Vec<u32>>()) {
             gets.insert(pod, (placement.node.clone(), Vec::new()));
-            pod += 1;
         }
         for device in &placement.devices {
             let texts = [&device.request, &device.driver, &device.pool, &device.device].map(|text| text.to_string());
@@ -131,6 +152,14 @@ fn planned(set: &SetPlan) -> Vec<Gets> {
         }
     }
     gets.into_values().collect()
+}
+
+/// Pods that are placed one by one are told node by node.
+fn told(set: &RandomSet, mut gets: Vec<Gets>) -> Vec<Gets> {
+    if set.apart.is_some() {
+        gets.sort();
+    }
+    gets
 }
 
 fn compare(seed: u64) -> Result<(), TestCaseError> {
@@ -143,7 +172,7 @@ fn compare(seed: u64) -> Result<(), TestCaseError> {
         let plan = snapshot.plan(&[set.pods()], &options);
         let (expected, is_fatal) = simulation.place(set);
         let context = || format!("seed {seed}\n{}\n{:#?}", cluster.describe(), plan.sets[0]);
-        prop_assert_eq!(planned(&plan.sets[0]), expected, "{}", context());
+        prop_assert_eq!(told(set, planned(&plan.sets[0])), told(set, expected), "{}", context());
         prop_assert_eq!(plan.sets[0].problem.is_some(), is_fatal, "{}", context());
         snapshot = plan.after().clone();
     }
@@ -159,7 +188,8 @@ fn compare_together(seed: u64) -> Result<(), TestCaseError> {
     let sets: Vec<PodSet> = cluster.sets.iter().map(RandomSet::pods).collect();
     let plan = Snapshot::new(cluster.facts()).attempt_as_given(&sets, &options);
     for (set, plan) in cluster.sets.iter().zip(&plan.sets) {
-        prop_assert_eq!(planned(plan), simulation.place(set).0, "seed {}\n{}", seed, cluster.describe());
+        let expected = told(set, simulation.place(set).0);
+        prop_assert_eq!(told(set, planned(plan)), expected, "seed {}\n{}", seed, cluster.describe());
     }
     Ok(())
 }

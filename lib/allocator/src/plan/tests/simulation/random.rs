@@ -28,11 +28,22 @@ pub(super) struct RandomCluster {
     pub(super) sets: Vec<RandomSet>,
 }
 
+/// What pods of a set want of each other, by the racks of their nodes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Apart {
+    /// One pod in each rack.
+    Far,
+    /// No rack has two pods more than another.
+    Spread,
+}
+
 /// Pods with claims of their own.
 pub(super) struct RandomSet {
     name: String,
     pub(super) count: u32,
     pub(super) cpus: i64,
+    /// What the pods want of each other.
+    pub(super) apart: Option<Apart>,
     specs: Vec<ResourceClaimSpec>,
 }
 
@@ -52,9 +63,23 @@ impl RandomSet {
             .map(|at| json!({"name": format!("c{at}"), "resourceClaimTemplateName": format!("{}-c{at}", self.name)}))
             .collect();
         let cpus = self.cpus.to_string();
-        let spec = json!({"resourceClaims": claims,
+        let mut spec = json!({"resourceClaims": claims,
             "containers": [{"name": "c", "resources": {"requests": {"cpu": cpus}}}]});
-        PodSet { name: self.name.clone(), namespace: "default".to_owned(), count: self.count, spec: read(spec) }
+        let own = json!({"matchLabels": {"set": self.name}});
+        match self.apart {
+            None => {}
+            Some(Apart::Far) => {
+                let term = json!([{"topologyKey": "rack", "labelSelector": own}]);
+                spec["affinity"] = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}});
+            }
+            Some(Apart::Spread) => {
+                spec["topologySpreadConstraints"] = json!([{"topologyKey": "rack", "maxSkew": 1,
+                    "whenUnsatisfiable": "DoNotSchedule", "labelSelector": own}]);
+            }
+        }
+        let labels = [("set".to_owned(), self.name.clone())].into();
+        let (name, namespace) = (self.name.clone(), "default".to_owned());
+        PodSet { name, namespace, count: self.count, labels, spec: read(spec) }
     }
 }
 
@@ -108,7 +133,7 @@ impl RandomCluster {
         let sets: Vec<String> = self
             .sets
             .iter()
-            .map(|set| format!("{} × {} cpus {}: {}", set.name, set.count, set.cpus, json!(set.specs)))
+            .map(|set| format!("{} × {} cpus {} {:?}: {}", set.name, set.count, set.cpus, set.apart, json!(set.specs)))
             .collect();
         [slices, claims, sets].concat().join("\n")
     }
@@ -242,7 +267,8 @@ fn held(rng: &mut Rng, slices: &[ResourceSlice]) -> Vec<ResourceClaim> {
 
 fn set(rng: &mut Rng, at: usize) -> RandomSet {
     let specs = (0..rng.usize(0..=2)).map(|_| read(spec(rng))).collect();
-    RandomSet { name: format!("set{at}"), count: rng.u32(1..=6), cpus: rng.i64(0..=2), specs }
+    let apart = [None, None, Some(Apart::Far), Some(Apart::Spread)][rng.usize(0..4)];
+    RandomSet { name: format!("set{at}"), count: rng.u32(1..=6), cpus: rng.i64(0..=2), apart, specs }
 }
 
 fn spec(rng: &mut Rng) -> Value {
