@@ -6,7 +6,11 @@ use std::{
     time::Duration,
 };
 
-use hostler_api::{ObjectKey, reservation::ReservedDeviceState};
+use hostler_api::{
+    ObjectKey,
+    reservation::{ReservedDevice, ReservedDeviceState},
+    well_known::HELD_TAINT,
+};
 
 use super::{
     booked::REQUEST_LABEL,
@@ -31,6 +35,19 @@ pub(super) struct OrphanedBookings {
     /// Names of requests whose devices are not open to others yet, and the time until which a new request of the same
     /// name waits.
     opening: BTreeMap<ObjectKey, Duration>,
+    /// Devices of such bookings as long as their taints are seen, by Reservation: the watches of Reservations and of
+    /// slices are separate, and the planner may see the taint of a Reservation that is gone.
+    tainted: BTreeMap<String, TaintedDevices>,
+}
+
+/// Devices that were kept for a request that is gone.
+#[derive(Debug)]
+struct TaintedDevices {
+    requests: Vec<ObjectKey>,
+    until: Duration,
+    /// Value of the taint.
+    value: String,
+    devices: Vec<ReservedDevice>,
 }
 
 impl OrphanedBookings {
@@ -54,6 +71,9 @@ impl OrphanedBookings {
             let since = *self.since.entry(uid.clone()).or_insert(now);
             if now < since + OPENED_AFTER && is_opening(known) {
                 self.opening.extend(requests_of(known).map(|request| (request, since + OPENED_AFTER)));
+                if let Some(devices) = TaintedDevices::of(known, since + OPENED_AFTER) {
+                    self.tainted.insert(known.name.clone(), devices);
+                }
             }
             let due = since + ORPHANED_AFTER;
             if now < due {
@@ -62,6 +82,10 @@ impl OrphanedBookings {
                 writes.extend(taken_back_of(known, true));
             }
         }
+        self.tainted.retain(|_, it| now < it.until && it.are_seen(cx));
+        let tainted =
+            self.tainted.values().flat_map(|it| it.requests.iter().map(|request| (request.clone(), it.until)));
+        self.opening.extend(tainted);
         (writes, next)
     }
 
@@ -70,6 +94,20 @@ impl OrphanedBookings {
     /// request's own earlier booking would cause a no.
     pub(super) fn opened_by(&self, request: &ObjectKey) -> Option<Duration> {
         self.opening.get(request).copied()
+    }
+}
+
+impl TaintedDevices {
+    fn of(known: &ReservationObject, until: Duration) -> Option<Self> {
+        let closed = known.status.devices.iter().filter(|it| it.state != ReservedDeviceState::HandedOver);
+        let value = known.status.toleration_value.clone()?;
+        Some(Self { requests: requests_of(known).collect(), until, value, devices: closed.cloned().collect() })
+    }
+
+    /// Returns true if the planner would still see the taint on a device.
+    fn are_seen(&self, cx: &ProvisionContext<'_>) -> bool {
+        let mut devices = self.devices.iter();
+        devices.any(|it| cx.facts.has_taint([&it.driver, &it.pool, &it.device], HELD_TAINT, &self.value))
     }
 }
 

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use hostler_api::provisioning::ProvisioningConditionType as Type;
 
-use super::world::{World, key};
+use serde_json::json;
+
+use super::world::{World, key, read};
 
 const SECOND: Duration = Duration::from_secs(1);
 const FOUND: &str = "True CapacityIsFound";
@@ -78,6 +80,33 @@ fn an_earlier_booking_that_is_seen_late_refuses_nothing_either() {
     world.settle();
     assert_eq!(told(&world), ("False BookingCapacity".to_owned(), String::new()));
     world.pass(11 * SECOND);
+    assert_eq!((told(&world), world.kept()), ((FOUND.to_owned(), String::new()), 1));
+    world.check_rest();
+}
+
+/// The watches of Reservations and of slices are separate: a slice may be seen as it was while its device was kept.
+#[test]
+fn a_taint_that_is_seen_for_longer_than_its_reservation_refuses_nothing_either() {
+    let mut world = World::of(&[1]);
+    world.ask("a", 1);
+    world.settle();
+    let value = world.server.reservations.values().next().unwrap().status.toleration_value.clone().unwrap();
+    let slice = |taints: serde_json::Value| {
+        read(json!({
+            "metadata": {"name": "n0-gpu"},
+            "spec": {
+                "driver": "gpu.example", "nodeName": "n0", "devices": [{"name": "gpu-0", "taints": taints}],
+                "pool": {"name": "n0", "generation": 1, "resourceSliceCount": 1},
+            },
+        }))
+    };
+    world.server.facts.add_slice(slice(json!([{"key": "hostler.dev/held", "value": value, "effect": "NoSchedule"}])));
+    ask_anew(&mut world, "a", 1);
+    world.pass(11 * SECOND);
+    assert!(world.server.reservations.is_empty());
+    assert_eq!(told(&world), (String::new(), String::new()));
+    world.server.facts.add_slice(slice(json!([])));
+    world.settle();
     assert_eq!((told(&world), world.kept()), ((FOUND.to_owned(), String::new()), 1));
     world.check_rest();
 }

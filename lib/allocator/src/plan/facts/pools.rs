@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use super::{ClusterFacts, PackedClaim, PackedSlice};
 use crate::plan::sequences::Texts;
-use hostler_api::ObjectKey;
+use hostler_api::{
+    ObjectKey,
+    resource::{DeviceTaint, DeviceTaintRuleSpec, DeviceTaintSelector},
+};
 
 /// Numbers of driver and pool.
 pub(in crate::plan) type PoolKey = (u32, u32);
@@ -90,6 +93,25 @@ impl ClusterFacts {
         let pool = self.pool_key(driver, pool).and_then(|key| self.pools.get(&key));
         let number = self.store.texts.find(device);
         pool.zip(number).is_some_and(|(pool, number)| pool.given.iter().any(|given| given.device == number))
+    }
+
+    /// Returns true if a taint of this key and value is on the device: in a slice, or by a rule.
+    pub fn has_taint(&self, names: [&str; 3], key: &str, value: &str) -> bool {
+        let is_meant = |taint: &DeviceTaint| &*taint.key == key && taint.value.as_deref() == Some(value);
+        let [driver, pool, device] = names;
+        let slices = self.pool_key(driver, pool).and_then(|key| self.pools.get(&key)).map(|pool| &pool.slices);
+        let number = self.store.texts.find(device);
+        let mut published = slices.into_iter().flatten().filter_map(|name| {
+            let slice = self.slices.get(name)?;
+            Some(slice.rest(slice.position(number?, &self.store)?, &self.store).taints)
+        });
+        let is_selected = |selector: &DeviceTaintSelector| {
+            let fields = [&selector.driver, &selector.pool, &selector.device];
+            fields.into_iter().zip(names).all(|(field, name)| field.as_deref().is_none_or(|field| field == name))
+        };
+        let by_rule =
+            |rule: &DeviceTaintRuleSpec| is_meant(&rule.taint) && rule.device_selector.as_ref().is_none_or(is_selected);
+        published.any(|taints| taints.iter().any(is_meant)) || self.rules.values().any(|rule| by_rule(&rule.spec))
     }
 
     /// Returns the key of a pool; `None` if its driver or name is unknown.
