@@ -155,6 +155,7 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
     let (provision_tx, provision_rx) = watch::channel(ProvisionStatus::default());
     let (holds_tx, holds_rx) = watch::channel(HoldStatus::default());
     let (webhook_tx, webhook_rx) = watch::channel(WebhookStatus::default());
+    let webhook_rx = webhook.as_ref().map(|_| webhook_rx);
     let gates_rx = watch_switch(config.webhook.gates, calling.clone(), tasks);
     let sources = FindingSources {
         modes,
@@ -163,7 +164,7 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
         classic_rx: classic_rx.clone(),
         provision_rx: provision_rx.clone(),
         holds_rx: holds_rx.clone(),
-        webhook_rx: webhook.as_ref().map(|_| webhook_rx),
+        webhook_rx: webhook_rx.clone(),
         gates_rx: gates_rx.clone(),
     };
     let findings_rx = findings::start(sources, tasks);
@@ -179,7 +180,7 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
         client: calling,
         tasks: tasks.clone(),
     };
-    CapabilityStarts { config, watching, watches, state: state.clone(), gates_rx: gates_rx.clone() }.start(
+    CapabilityStarts { config, watching, watches, state: state.clone(), gates_rx: gates_rx.clone(), webhook_rx }.start(
         outcome_tx,
         classic_tx,
         provision_tx,

@@ -45,6 +45,7 @@ use crate::{
     hold::adapter::{HoldPhase, HoldStatus},
     observed::ObservedKind,
     view::ClusterView,
+    webhook::WebhookStatus,
 };
 
 pub(crate) use self::status::ProvisionStatus;
@@ -65,6 +66,8 @@ pub(crate) struct ProvisionParts {
     pub(crate) view_rx: watch::Receiver<Arc<ClusterView>>,
     /// Status of Reservations; `None` if they are switched off.
     pub(crate) holds_rx: Option<watch::Receiver<HoldStatus>>,
+    /// Status of the webhook; `None` if it is switched off.
+    pub(crate) webhook_rx: Option<watch::Receiver<WebhookStatus>>,
     /// The implementation that attaches devices to nodes; `None` if there is none.
     pub(crate) attach: Option<Arc<dyn Attach>>,
     /// State of the lease: this process writes only while it leads.
@@ -115,6 +118,11 @@ impl ProvisionParts {
             HoldPhase::NotServed(what) => Keeping::NotKept(format!("the API server has no {what}: apply deploy/holds")),
             HoldPhase::Forbidden(why) => Keeping::NotKept(format!("{why}: apply deploy/holds")),
         }
+    }
+
+    /// True if the webhook leads pods to the kept devices.
+    fn leads_pods(&self) -> bool {
+        self.webhook_rx.as_ref().is_some_and(|webhook_rx| webhook_rx.borrow().is_installed())
     }
 
     /// Waits until this process leads, and the first lists are complete.
@@ -229,6 +237,7 @@ impl<'a> ProvisionTerm<'a> {
             reservations: &view.reservations,
             facts: &view.facts,
             keeping: &keeping,
+            leads_pods: self.parts.leads_pods(),
         };
         for command in self.core.step(now, &cx, event) {
             match command {

@@ -1,14 +1,21 @@
 //! Pods of a request that exist: which of them still wait for kept devices. Pure.
 //!
 //! A pod that took kept devices is their owner from then on. A pod that got other devices, or whose claims do not
-//! tolerate the kept ones, needs no kept device any more: the devices kept for it are opened to every pod.
+//! tolerate the kept ones, needs no kept device any more: the devices kept for it are opened to every pod. But the
+//! webhook's repair replaces the claim of a pod that waits with a single one, so that such a pod still needs them: pods
+//! that a batch system creates before it asks have claims that no webhook could change.
 
 use std::sync::Arc;
 
-use hostler_allocator::plan::PodSet;
+use hostler_allocator::plan::{ClaimFacts, PodSet};
 use hostler_api::reservation::ReservedDeviceState;
 
-use super::{booked::BookedPart, context::ProvisionContext, membership::members, toleration::tolerates};
+use super::{
+    booked::BookedPart,
+    context::ProvisionContext,
+    membership::members,
+    toleration::{has_chosen, tolerates},
+};
 use crate::{
     requests::{ConsumerPod, SeenRequest},
     reservation_object::ReservationObject,
@@ -41,12 +48,18 @@ fn needs_nothing(pod: &ConsumerPod, kept: &[&ReservationObject], cx: &ProvisionC
     let Some(claims) = claims else { return false };
     let waits = |value: &str| claims.iter().any(|it| it.devices.is_none() && tolerates(&it.spec, value));
     let mut values = kept.iter().filter_map(|it| it.status.toleration_value.as_deref());
-    if values.any(waits) {
+    if values.any(waits) || cx.leads_pods && !kept.is_empty() && is_repaired(pod, &claims) {
         return false;
     }
     // A kept device that the pod has, and that its Reservation does not call handed over yet, will be.
     let mut devices = claims.iter().filter_map(|it| it.devices.as_ref()).flatten();
     !devices.any(|device| kept.iter().any(|it| is_kept(it, device)))
+}
+
+/// Returns true if the webhook's repair replaces the claim of a pod: its only one, which has no devices.
+fn is_repaired(pod: &ConsumerPod, claims: &[ClaimFacts]) -> bool {
+    let is_empty = |claim: &ClaimFacts| claim.devices.is_none() && !has_chosen(&claim.spec);
+    pod.shape.claims_made() == 1 && matches!(claims, [only] if is_empty(only)) && !pod.is_scheduled
 }
 
 fn is_kept(known: &ReservationObject, [driver, pool, device]: &[String; 3]) -> bool {

@@ -20,6 +20,9 @@ pub(crate) struct ProvisionContext<'a> {
     pub(crate) facts: &'a ClusterFacts,
     /// State of keeping devices for Reservations.
     pub(crate) keeping: &'a Keeping,
+    /// True if the webhook is installed. Its repair gives a waiting pod that it missed a claim that tolerates the kept
+    /// devices.
+    pub(crate) leads_pods: bool,
 }
 
 /// State of keeping devices for Reservations.

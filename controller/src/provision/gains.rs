@@ -128,7 +128,8 @@ mod tests {
 
     fn see(gains: &mut GainWatch, now: Duration, facts: &ClusterFacts) -> bool {
         let (objects, reservations) = (ProvisionObjects::default(), SeenReservations::new());
-        let cx = ProvisionContext { objects: &objects, reservations: &reservations, facts, keeping: &Keeping::Unknown };
+        let keeping = &Keeping::Unknown;
+        let cx = ProvisionContext { objects: &objects, reservations: &reservations, facts, keeping, leads_pods: false };
         gains.see(now, &cx, BTreeSet::new())
     }
 

@@ -13,10 +13,16 @@ pub(super) fn tolerates(spec: &ResourceClaimSpec, value: &str) -> bool {
         effect: "NoSchedule".into(),
         ..DeviceTaint::default()
     };
-    let is_it = |tolerations: &[DeviceToleration]| tolerations.iter().any(|it| it.tolerates(&taint));
-    let of_request = |request: &DeviceRequest| {
-        request.exactly.iter().any(|it| is_it(&it.tolerations))
-            || request.first_available.iter().any(|it| is_it(&it.tolerations))
-    };
-    spec.devices.requests.iter().all(of_request)
+    spec.devices.requests.iter().all(|request| has_toleration(request, |it| it.tolerates(&taint)))
+}
+
+/// Returns true if the author of a claim chose what it may have of the kept devices: no webhook changes it.
+pub(super) fn has_chosen(spec: &ResourceClaimSpec) -> bool {
+    let is_held = |it: &DeviceToleration| it.key == HELD_TAINT || (it.key.is_empty() && it.operator == "Exists");
+    spec.devices.requests.iter().any(|request| has_toleration(request, is_held))
+}
+
+fn has_toleration(request: &DeviceRequest, is_it: impl Fn(&DeviceToleration) -> bool) -> bool {
+    let exactly = request.exactly.iter().flat_map(|it| &it.tolerations);
+    exactly.chain(request.first_available.iter().flat_map(|it| &it.tolerations)).any(is_it)
 }

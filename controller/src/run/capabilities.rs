@@ -21,6 +21,7 @@ use crate::{
     provision::adapter::{self as provision, ProvisionParts, ProvisionStatus},
     serve::ServeState,
     view::ClusterView,
+    webhook::WebhookStatus,
 };
 
 /// Inputs of the parts.
@@ -32,6 +33,8 @@ pub(super) struct CapabilityStarts<'a> {
     pub(super) state: ServeState,
     /// Whether pods are gated.
     pub(super) gates_rx: watch::Receiver<GatesPhase>,
+    /// Status of the webhook; absent where there is none.
+    pub(super) webhook_rx: Option<watch::Receiver<WebhookStatus>>,
 }
 
 impl CapabilityStarts<'_> {
@@ -84,11 +87,21 @@ impl CapabilityStarts<'_> {
 
     fn provision(&self, status_tx: watch::Sender<ProvisionStatus>) {
         let ServeState { view_rx, holds_rx, leadership_rx, client, tasks, .. } = self.state.clone();
-        let config = self.config.provisioning.clone();
+        let (config, webhook_rx) = (self.config.provisioning.clone(), self.webhook_rx.clone());
         let holds_rx = self.config.capabilities.reservations.is_wanted().then_some(holds_rx);
         // No provider attaches devices to nodes yet.
         let attach = None;
-        provision::start(ProvisionParts { client, config, view_rx, holds_rx, attach, leadership_rx, status_tx, tasks });
+        provision::start(ProvisionParts {
+            client,
+            config,
+            view_rx,
+            holds_rx,
+            webhook_rx,
+            attach,
+            leadership_rx,
+            status_tx,
+            tasks,
+        });
     }
 
     fn parts(&self) -> ControllerParts<ClusterView> {

@@ -9,6 +9,13 @@ pub(crate) struct WebhookStatus {
     pub(crate) phase: WebhookPhase,
 }
 
+impl WebhookStatus {
+    /// True unless the webhook's role is missing: without it the controller cannot read claims, and changes none.
+    pub(crate) fn is_installed(&self) -> bool {
+        !matches!(self.phase, WebhookPhase::NotInstalled(_))
+    }
+}
+
 /// The phase of the webhook.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) enum WebhookPhase {

@@ -256,6 +256,33 @@ fn a_pod_that_cannot_have_what_is_kept_has_it_opened_and_one_that_can_has_not() 
     world.check_rest();
 }
 
+/// Kueue holds plain pods back by a gate: their claims are made before it asks, and the webhook could change none of them.
+#[test]
+fn a_pod_whose_claim_the_webhook_will_replace_still_waits_for_what_is_kept() {
+    let mut world = World::of(&[3]);
+    world.server.leads_pods = true;
+    world.ask("r", 3);
+    world.settle();
+    for pod in ["early", "other"] {
+        world.server.waiting_pod(pod, "r", None);
+    }
+    world.settle();
+    assert_eq!(world.kept(), 3, "a pod that came without a request would be given what is opened");
+    world.check_rest();
+    let kept = world.server.held().into_keys().next().unwrap();
+    world.bind("early", "r", &kept.0, kept.1);
+    assert_eq!(world.kept(), 2);
+    // A claim that names another Reservation is left alone.
+    world.server.waiting_pod("strange", "r", Some("0123456789abcdef"));
+    world.settle();
+    assert_eq!(world.kept(), 1);
+    // Without the webhook no claim is replaced.
+    world.server.leads_pods = false;
+    world.settle();
+    assert_eq!(world.kept(), 0);
+    world.check_rest();
+}
+
 /// Nothing in a pod says of which set it is: what it has does, and what it can have.
 #[test]
 fn of_two_sets_that_look_the_same_a_pod_is_of_the_one_whose_devices_it_takes() {

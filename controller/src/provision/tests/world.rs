@@ -61,6 +61,8 @@ pub(super) struct ProvisionCluster {
     pub(super) attached: BTreeMap<String, String>,
     /// By pool, how many devices it has. Pools of nodes have their names.
     pub(super) devices: BTreeMap<String, usize>,
+    /// Whether the webhook is installed.
+    pub(super) leads_pods: bool,
     /// Which pods have which devices.
     pub(super) given: BTreeMap<DeviceAt, String>,
     /// Writes of requests, and of Reservations.
@@ -232,7 +234,8 @@ impl ModelServer {
 
     /// What a controller is shown of it.
     pub(super) fn cx<'a>(&'a self, keeping: &'a Keeping) -> ProvisionContext<'a> {
-        ProvisionContext { objects: &self.objects, reservations: &self.reservations, facts: &self.facts, keeping }
+        let ProvisionCluster { objects, reservations, facts, leads_pods, .. } = &**self;
+        ProvisionContext { objects, reservations, facts, keeping, leads_pods: *leads_pods }
     }
 }
 

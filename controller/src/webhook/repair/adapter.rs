@@ -35,7 +35,7 @@ use crate::{
         decide::WebhookFacts,
         pod::{PodState, WebhookPod, pod_and_state},
         review::{GeneratedClaim, ReviewedClaim},
-        status::{WebhookPhase, WebhookStatus},
+        status::WebhookStatus,
     },
 };
 
@@ -96,7 +96,7 @@ impl Repairer {
         loop {
             sleep(LOOK_AGAIN).await;
             let view = self.view_rx.borrow().clone();
-            if !self.leads() || !self.is_installed() {
+            if !self.leads() || !self.status_rx.borrow().is_installed() {
                 memory.told.clear();
                 continue;
             }
@@ -106,11 +106,6 @@ impl Repairer {
                 }
             }
         }
-    }
-
-    /// True unless the webhook's role is missing: without it the controller cannot read claims, and changes none.
-    fn is_installed(&self) -> bool {
-        !matches!(self.status_rx.borrow().phase, WebhookPhase::NotInstalled(_))
     }
 
     fn leads(&self) -> bool {
