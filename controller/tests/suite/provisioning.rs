@@ -47,6 +47,17 @@ async fn cluster_of(nodes: usize, versions: &[&str]) -> ApiServer {
     server
 }
 
+/// The same cluster, with room for pods on two nodes.
+fn with_cpus(server: ApiServer) -> ApiServer {
+    for node in ["n0", "n1"] {
+        server.edit("nodes", node, |object| {
+            object["metadata"]["labels"] = json!({ "kubernetes.io/os": "linux" });
+            object["status"]["allocatable"] = json!({ "cpu": "8", "pods": "110" });
+        });
+    }
+    server
+}
+
 /// What the controller may do.
 fn rules() -> Vec<PolicyRule> {
     let files = ["deploy/controller/base/rbac.yaml", "deploy/provisioning/rbac.yaml"];
@@ -269,13 +280,7 @@ async fn the_examples_ask_what_they_say_and_are_answered() {
 /// 42: with its labels, owners, parameters and selectors, and both versions of the kind.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_kueue_writes_is_answered_as_what_people_write() {
-    let server = cluster_of(2, &["v1", "v1beta1"]).await;
-    for node in ["n0", "n1"] {
-        server.edit("nodes", node, |object| {
-            object["metadata"]["labels"] = json!({ "kubernetes.io/os": "linux" });
-            object["status"]["allocatable"] = json!({ "cpu": "8", "pods": "110" });
-        });
-    }
+    let server = with_cpus(cluster_of(2, &["v1", "v1beta1"]).await);
     let _controller = controller(&server).await;
     let train = workload("train", 2);
     let request = server.create(train.request(1));
@@ -309,6 +314,42 @@ async fn what_kueue_writes_is_answered_as_what_people_write() {
     let second = server.create(again.request(2));
     server.create(again.template(&second));
     until(&server, &again.request_name(2), "Provisioned", FOUND).await;
+}
+
+/// 42: Kueue 0.13 and later make the template first, as their Workload's, and then hand it to the request.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_template_that_is_its_workloads_before_it_is_its_requests_is_the_same() {
+    let server = with_cpus(cluster(2, "v1").await);
+    let _controller = controller(&server).await;
+    let train = workload("train", 2);
+    let mut request = train.request(1);
+    let owners = request["metadata"]["ownerReferences"].clone();
+    let mut early = train.template(&request);
+    early["metadata"]["ownerReferences"] = owners;
+    let early = server.create(early);
+    request = server.create(request);
+    let name = train.request_name(1);
+    until(&server, &name, "Accepted", ["True", "Accepted"]).await;
+    let owners = train.template(&request)["metadata"]["ownerReferences"].clone();
+    server.try_merge(&early, &json!({ "metadata": { "ownerReferences": owners } })).map_err(|it| it.code).unwrap();
+    until(&server, &name, "Provisioned", FOUND).await;
+    // The pods of the Job have the annotations that Kueue writes, and a label of their node besides what the template has.
+    for at in 0..2 {
+        server.create(json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": format!("train-{at}"), "namespace": "default", "annotations": {
+                    "autoscaling.x-k8s.io/consume-provisioning-request": name,
+                    "autoscaling.x-k8s.io/provisioning-class-name": CLASS,
+                },
+            },
+            "spec": {
+                "nodeName": format!("n{at}"), "containers": [{ "name": "c", "image": "i" }],
+                "nodeSelector": { "kubernetes.io/hostname": format!("n{at}"), "kubernetes.io/os": "linux" },
+            },
+        }));
+    }
+    until(&server, &name, "BookingExpired", ["True", "CapacityBookingConsumed"]).await;
 }
 
 /// 42
