@@ -180,12 +180,9 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
         client: calling,
         tasks: tasks.clone(),
     };
-    CapabilityStarts { config, watching, watches, state: state.clone(), gates_rx: gates_rx.clone(), webhook_rx }.start(
-        outcome_tx,
-        classic_tx,
-        provision_tx,
-        holds_tx,
-    );
+    let capabilities =
+        CapabilityStarts { config, watching, watches, state: state.clone(), gates_rx: gates_rx.clone(), webhook_rx };
+    capabilities.start(outcome_tx, classic_tx, provision_tx, holds_tx);
     if let Some(listener) = listener {
         serve::start(state.clone(), listener, tasks).map_err(RunError::Certificate)?;
     }
