@@ -1,4 +1,4 @@
-//! Which conversion an object needs, by its kind.
+//! The conversion that an object needs, by its kind.
 
 use std::collections::BTreeMap;
 

@@ -90,7 +90,7 @@ fn distribute<'a>(
     let mut pods: Vec<(&ObjectKey, &UnscheduledPod)> =
         view.unscheduled_pods.iter().map(|(key, pod)| (key, &**pod)).collect();
     pods.retain(|(_, pod)| !taken.contains(&*pod.owner.uid));
-    // Pods that other gates hold back come last: nobody knows when these go.
+    // Pods that other gates hold back come last: these gates may stay for long.
     pods.sort_by_key(|(key, pod)| (!pod.gates.let_a_place(), &pod.created, *key));
     for (key, pod) in pods.into_iter().chain(newcomer) {
         let may_have = pod.gates.let_a_place();
@@ -114,14 +114,14 @@ fn offers(view: &ClusterView) -> Vec<ReservationOffer<'_>> {
     offers
 }
 
-/// Returns the places of a Reservation that are open, or will be soon as far as anybody knows.
+/// Returns the places of a Reservation that are open, or will be soon as far as is known.
 fn places(reservation: &ReservationObject) -> Vec<PlaceOffer<'_>> {
     if reservation.is_deleting || reservation.spec.unschedulable.unwrap_or(false) {
         return Vec::new();
     }
     let phase = reservation.status.phase;
     let is_available = phase == ReservationPhase::Available;
-    // Nobody knows when devices come.
+    // Devices may take long to come.
     let is_soon = is_available || phase == ReservationPhase::Pending && !reservation.spec.asks_for_devices();
     let is_once = reservation.spec.is_once();
     let offer = |place| PlaceOffer { place, promised: Vec::new(), is_open: is_available && is_open(place, is_once) };

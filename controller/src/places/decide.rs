@@ -196,7 +196,7 @@ impl PlaceNow<'_> {
 
     /// Returns the pod that is to be given the place or a part of it: only while a place holder stands there.
     fn candidate(&self, place: &ReservedPlace, own: Option<&PlacePod>) -> Option<PlaceOwner> {
-        // The part of an owner that has just ended is nobody's until a larger place holder stands there.
+        // The part of an owner that has just ended is kept for no pod until a larger place holder stands there.
         let is_whole = |pod: &PlacePod| has_amounts(pod, &place.left());
         let is_standing =
             own.is_some_and(|pod| pod.node() == Some(&place.node_name) && !pod.is_ending() && is_whole(pod));

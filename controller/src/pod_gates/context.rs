@@ -13,7 +13,7 @@ use crate::places::PlacePod;
 pub(super) struct GateContext {
     /// The pod of the name, if there is one.
     pub(super) pod: Option<PlacePod>,
-    /// What the pod waits for.
+    /// The reason why the pod waits.
     pub(super) wait: PodWait,
     /// The place that the pod is being given, if it is given one.
     pub(super) place: Option<GrantedPlace>,

@@ -1,4 +1,4 @@
-//! Whether a gated pod loses its gate. Pure: everything was read anew, so a controller that takes over goes on with the
+//! The decision whether a gated pod loses its gate. Pure: everything was read anew, so a controller that takes over goes on with the
 //! same write.
 
 use std::time::Duration;

@@ -52,9 +52,9 @@ const STUCK: &str = "GateNotRemoved";
 #[derive(Debug)]
 pub(crate) struct GateParts {
     pub(crate) rules: WaitRules,
-    /// Whether pods are gated.
+    /// State of the switch that has pods gated.
     pub(crate) gates_rx: watch::Receiver<GatesPhase>,
-    /// Whether this process keeps places; `None` until it is found out.
+    /// True if this process keeps places; `None` until it is found out.
     pub(crate) places_rx: watch::Receiver<Option<bool>>,
 }
 

@@ -1,4 +1,4 @@
-//! Whether pods are gated at all: a task finds out for the whole process. Pods must not be gated where nobody may let
+//! The switch that has pods gated: a task finds out for the whole process whether it is on. Pods must not be gated where no controller may let
 //! them go.
 
 use std::time::Duration;
@@ -18,10 +18,10 @@ const ASK_SOON: Duration = Duration::from_secs(1);
 /// The right without which no gate can be removed, under which its refusals are remembered.
 const RIGHT: &str = "patch pods";
 
-/// Whether pods are gated.
+/// State of the switch that has pods gated.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum GatesPhase {
-    /// It is being found out.
+    /// The state is being found out.
     #[default]
     Unknown,
     /// Switched off by configuration.

@@ -1,4 +1,4 @@
-//! What a pod waits for. Pure: it is asked when a pod is made, and by the leader about each gated pod.
+//! The reason why a pod waits. Pure: the question is asked when a pod is made, and by the leader about each gated pod.
 
 use hostler_api::{
     ObjectKey,
@@ -17,7 +17,7 @@ use crate::{
 /// Namespace of the cluster's own pods.
 const SYSTEM_NAMESPACE: &str = "kube-system";
 
-/// What a pod waits for.
+/// The reason why a pod waits.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub(crate) enum PodWait {
     /// The pod waits for nothing of ours.
@@ -31,7 +31,7 @@ pub(crate) enum PodWait {
     Decision(ObjectKey),
 }
 
-/// What pods can wait for in this cluster.
+/// Rules for what pods can wait for in this cluster.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WaitRules {
     /// True if places are kept for Reservations.

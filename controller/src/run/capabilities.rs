@@ -31,7 +31,7 @@ pub(super) struct CapabilityStarts<'a> {
     pub(super) watching: ApiClient,
     pub(super) watches: Watches,
     pub(super) state: ServeState,
-    /// Whether pods are gated.
+    /// State of the switch that has pods gated.
     pub(super) gates_rx: watch::Receiver<GatesPhase>,
     /// Status of the webhook; absent where there is none.
     pub(super) webhook_rx: Option<watch::Receiver<WebhookStatus>>,

@@ -33,7 +33,7 @@ pub(super) struct FindingSources {
     pub(super) holds_rx: watch::Receiver<HoldStatus>,
     /// Status of the webhook; absent where there is none.
     pub(super) webhook_rx: Option<watch::Receiver<WebhookStatus>>,
-    /// Whether pods are gated.
+    /// State of the switch that has pods gated.
     pub(super) gates_rx: watch::Receiver<GatesPhase>,
 }
 

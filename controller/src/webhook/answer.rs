@@ -76,9 +76,9 @@ pub(crate) struct WebhookParts {
     pub(crate) leadership_rx: watch::Receiver<Leadership>,
     /// The status of the webhook, for its readers.
     pub(crate) status_tx: watch::Sender<WebhookStatus>,
-    /// Whether pods are gated.
+    /// State of the switch that has pods gated.
     pub(crate) gates_rx: watch::Receiver<GatesPhase>,
-    /// What pods can wait for.
+    /// Rules for what pods can wait for.
     pub(crate) rules: WaitRules,
     /// Counts of answers by kind.
     pub(crate) figures: Arc<WebhookFigures>,

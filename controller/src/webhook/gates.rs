@@ -1,4 +1,4 @@
-//! Which pods get the gate `hostler.dev/reservation` when they are made. Pure: the answer follows from what the controller
+//! The choice of pods that get the gate `hostler.dev/reservation` when they are made. Pure: the answer follows from what the controller
 //! knows already, so that every controller answers at once, whether it leads or not.
 
 use std::time::Instant;

@@ -121,7 +121,7 @@ pub(super) struct CertificateKeeper {
     pub(super) namespace: String,
     pub(super) certificate: Arc<GivenCertificate>,
     pub(super) leadership_rx: watch::Receiver<Leadership>,
-    /// Whether pods are gated: then the API server has to trust the certificate for pods as well.
+    /// State of the switch that has pods gated: while it is on, the API server has to trust the certificate for pods as well.
     pub(super) gates_rx: watch::Receiver<GatesPhase>,
     pub(super) status_tx: watch::Sender<WebhookStatus>,
     /// The tasks that read files.

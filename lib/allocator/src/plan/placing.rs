@@ -58,7 +58,7 @@ struct Candidate<'w> {
     order: Vec<usize>,
     /// By index of the node: the reason why it never takes a pod of the set.
     never: Vec<Option<Reason>>,
-    /// What other pods say of the set's, and these of each other.
+    /// Terms of other pods about the set's, and of these about each other.
     groups: PodGroups,
     /// Constraints that no answer considers.
     unjudged: Vec<Unsupported>,

@@ -1,4 +1,4 @@
-//! Where the pods of a set may be for the sake of other pods: required pod affinity and anti-affinity, the anti-affinity
+//! The nodes where the pods of a set may be for the sake of other pods: required pod affinity and anti-affinity, the anti-affinity
 //! of pods that stand already, and topology spread, as kube-scheduler's filters decide them.
 //!
 //! Pods are counted by domain, so a node's answer is a look at a few counts. Where the set's own pods change these

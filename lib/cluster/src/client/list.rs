@@ -11,11 +11,11 @@ pub(crate) const LIST_PAGE: u32 = 250;
 /// The objects of a list that are wanted.
 #[derive(Clone, Copy, Debug)]
 pub enum ListSelector<'a> {
-    /// All of them.
+    /// All objects.
     All,
-    /// Those with these fields: `spec.nodeName=`.
+    /// Objects with these fields: `spec.nodeName=`.
     Fields(&'a str),
-    /// Those with these labels: `app=web`.
+    /// Objects with these labels: `app=web`.
     Labels(&'a str),
 }
 
