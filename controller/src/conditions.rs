@@ -23,7 +23,7 @@ use crate::{
     observed::{KindStatus, ObservedKind},
     pod_gates::GatesPhase,
     provision::adapter::ProvisionStatus,
-    webhook::WebhookPhase,
+    webhook_status::WebhookPhase,
 };
 
 /// The message about work that is switched off.

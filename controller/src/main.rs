@@ -47,6 +47,7 @@ mod testkit;
 mod unscheduled_pods;
 mod view;
 mod webhook;
+mod webhook_status;
 mod why;
 
 use std::process::ExitCode;

@@ -43,7 +43,8 @@ use crate::{
     pod_gates::{GatesPhase, WaitRules, watch_switch},
     provision::adapter::ProvisionStatus,
     serve::{self, ServeState},
-    webhook::{self, WebhookParts, WebhookStatus},
+    webhook::{self, WebhookParts},
+    webhook_status::WebhookStatus,
 };
 
 /// The default namespace of the Lease: where `deploy/controller` has it.

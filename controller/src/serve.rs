@@ -48,7 +48,7 @@ use tracing::info;
 
 use crate::{
     classic::adapter::ClassicStatus, conditions::ClusterFinding, hold::adapter::HoldStatus,
-    provision::adapter::ProvisionStatus, view::ClusterView, webhook::WebhookFigures,
+    provision::adapter::ProvisionStatus, view::ClusterView, webhook_status::WebhookFigures,
 };
 
 pub(crate) use self::machine::{DeviceAnswer, MachineAnswer, machine_of};

@@ -22,12 +22,8 @@ mod pod;
 mod repair;
 mod review;
 mod rewrite;
-mod status;
 mod suited;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::{
-    answer::{WebhookParts, start},
-    status::{WebhookFigures, WebhookPhase, WebhookStatus},
-};
+pub(crate) use self::answer::{WebhookParts, start};

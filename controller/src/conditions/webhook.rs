@@ -3,7 +3,7 @@
 use hostler_api::hardware::ConditionStatus;
 
 use super::{ClusterFinding, FindingKind};
-use crate::{pod_gates::GatesPhase, webhook::WebhookPhase};
+use crate::{pod_gates::GatesPhase, webhook_status::WebhookPhase};
 
 /// Makes the finding on the webhook. The controller is ready without it, as the API server makes claims without it.
 pub(super) fn webhook_finding(phase: &WebhookPhase) -> ClusterFinding {

@@ -60,8 +60,8 @@ struct GivenPlace<'a> {
     is_open: bool,
 }
 
-/// The places of a Reservation that pods can get.
-struct ReservationOffer<'a> {
+/// A Reservation with places that pods can get.
+struct OpenReservation<'a> {
     view: &'a ClusterView,
     reservation: &'a ReservationObject,
     places: Vec<PlaceOffer<'a>>,
@@ -102,11 +102,11 @@ fn distribute<'a>(
 }
 
 /// Returns the places that pods can get now or soon, in the order in which they are given.
-fn offers(view: &ClusterView) -> Vec<ReservationOffer<'_>> {
-    let of = |reservation| ReservationOffer { view, reservation, places: places(reservation) };
-    let mut offers: Vec<ReservationOffer<'_>> =
+fn offers(view: &ClusterView) -> Vec<OpenReservation<'_>> {
+    let of = |reservation| OpenReservation { view, reservation, places: places(reservation) };
+    let mut offers: Vec<OpenReservation<'_>> =
         view.reservations.values().map(|it| of(&**it)).filter(|it| !it.places.is_empty()).collect();
-    offers.sort_by_cached_key(|ReservationOffer { reservation, .. }| {
+    offers.sort_by_cached_key(|OpenReservation { reservation, .. }| {
         let order = reservation.labels.get(RESERVATION_ORDER).and_then(|text| text.parse::<i64>().ok());
         let order = order.filter(|order| *order != 0);
         (order.is_none(), order, reservation.created, reservation.name.clone())
@@ -141,7 +141,7 @@ fn is_coming(place: &ReservedPlace, is_once: bool) -> bool {
     is_on_the_way && place.message.is_empty() && (!is_once || place.owners.is_empty())
 }
 
-impl<'a> ReservationOffer<'a> {
+impl<'a> OpenReservation<'a> {
     /// Gives the pod a place, if there is one for it.
     fn give<'p>(&mut self, key: &'p ObjectKey, pod: &'a UnscheduledPod, is_open: bool) -> Option<GivenPlace<'p>>
     where

@@ -45,7 +45,7 @@ use crate::{
     hold::adapter::{HoldPhase, HoldStatus},
     observed::ObservedKind,
     view::ClusterView,
-    webhook::WebhookStatus,
+    webhook_status::WebhookStatus,
 };
 
 pub(crate) use self::status::ProvisionStatus;

@@ -21,7 +21,7 @@ use crate::{
     provision::adapter::{self as provision, ProvisionParts, ProvisionStatus},
     serve::ServeState,
     view::ClusterView,
-    webhook::WebhookStatus,
+    webhook_status::WebhookStatus,
 };
 
 /// Inputs of the parts.

@@ -16,7 +16,7 @@ use crate::{
     pod_gates::GatesPhase,
     provision::adapter::ProvisionStatus,
     view::ClusterView,
-    webhook::WebhookStatus,
+    webhook_status::WebhookStatus,
 };
 
 /// Reader of the findings.

@@ -16,7 +16,7 @@ use prometheus_client::{
 use super::ServeState;
 use crate::{
     availability::class_figures, classic::adapter::ClassicStatus, hold::adapter::HoldStatus,
-    provision::adapter::ProvisionStatus, view::ClusterView, webhook::WebhookFigures,
+    provision::adapter::ProvisionStatus, view::ClusterView, webhook_status::WebhookFigures,
 };
 
 type LabelledGauge<const LABELS: usize> = Family<[(&'static str, String); LABELS], Gauge>;

@@ -37,12 +37,12 @@ use super::{
     pod::pod_of,
     repair::adapter::Repairer,
     review::{AdmissionRequest, AdmissionReview, ReviewedClaim, WebhookAnswer},
-    status::{WebhookFigures, WebhookStatus},
 };
 use crate::{
     config::WebhookConfig,
     pod_gates::{GatesPhase, WaitRules},
     view::ClusterView,
+    webhook_status::{WebhookFigures, WebhookStatus},
 };
 
 /// The most open connections: each API server has a few.

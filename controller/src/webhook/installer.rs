@@ -22,11 +22,12 @@ use serde_json::{Value, json};
 use tokio::{sync::watch, time::sleep};
 use tracing::{debug, info, warn};
 
-use super::{
-    keys::{KeyStep, ServingPair, VALID, WebhookKeys, next_step},
-    status::{WebhookPhase, WebhookStatus},
+use super::keys::{KeyStep, ServingPair, VALID, WebhookKeys, next_step};
+use crate::{
+    config::WebhookConfig,
+    pod_gates::GatesPhase,
+    webhook_status::{WebhookPhase, WebhookStatus},
 };
-use crate::{config::WebhookConfig, pod_gates::GatesPhase};
 
 /// The field of the Secret that holds the keys.
 const FIELD: &str = "keys.json";

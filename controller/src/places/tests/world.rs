@@ -119,6 +119,7 @@ impl PlacesWorld {
 
     /// Makes such a pod with annotations.
     pub(super) fn pod_that_says(&mut self, name: &str, owner: &str, cpu: &str, annotations: &Value) {
+        self.note_end(&key(name));
         self.made += 1;
         let labels = if owner.is_empty() { json!({}) } else { json!({"owner": owner}) };
         let pod = json!({
@@ -133,6 +134,12 @@ impl PlacesWorld {
     }
 
     pub(crate) fn delete(&mut self, key: &ObjectKey) {
+        self.note_end(key);
+        self.server.remove::<PlacePod>(key);
+    }
+
+    /// Notes the parts of shared places that a pod leaves.
+    fn note_end(&mut self, key: &ObjectKey) {
         let ended = self.server.pods.get(key).map(|pod| pod.uid().to_owned());
         for reservation in self.kept.reservations().filter(|it| !it.spec.is_once()) {
             for place in &reservation.status.places {
@@ -141,7 +148,6 @@ impl PlacesWorld {
                 *self.freed.entry((reservation.uid.clone(), place.replica)).or_default() += part;
             }
         }
-        self.server.remove::<PlacePod>(key);
     }
 
     pub(crate) fn reservation(&self, name: &str) -> Option<&ReservationObject> {

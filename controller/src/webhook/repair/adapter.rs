@@ -35,8 +35,8 @@ use crate::{
         decide::WebhookFacts,
         pod::{PodState, WebhookPod, pod_and_state},
         review::{GeneratedClaim, ReviewedClaim},
-        status::WebhookStatus,
     },
+    webhook_status::WebhookStatus,
 };
 
 /// Pause between two rounds. A scheduler needs a moment for its first refusal of a pod as well.
