@@ -149,7 +149,8 @@ impl PlaceNow<'_> {
             let own = self.holder(&place, place.number);
             place.owners.extend(self.candidate(&place, own));
             let uids = |owners: &[PlaceOwner]| owners.iter().map(|it| it.uid.clone()).collect::<Vec<_>>();
-            if uids(&place.owners) != uids(&before) || own.is_some_and(PlacePod::is_ending) {
+            let is_too_small = own.is_some_and(|pod| pod.node().is_some() && !has_amounts(pod, &place.left()));
+            if uids(&place.owners) != uids(&before) || is_too_small || own.is_some_and(PlacePod::is_ending) {
                 place.number += 1;
             }
         }
@@ -231,7 +232,8 @@ impl PlaceNow<'_> {
         }
         let has_former = self.former(place).is_some_and(|pod| pod.node() == Some(&place.node_name));
         let is_waiting = place.owners.iter().any(|owner| !owner.bound);
-        let is_standing = node.is_some() && node == Some(&place.node_name);
+        let is_whole = own.is_some_and(|pod| has_amounts(pod, &place.left()));
+        let is_standing = node.is_some() && node == Some(&place.node_name) && is_whole;
         place.state = match (is_waiting, wants_holder(self.reservation, place), is_standing) {
             (true, ..) => State::HandingOver,
             (false, false, _) => State::HandedOver,
@@ -375,9 +377,11 @@ fn has_amounts(pod: &PlacePod, amounts: &ResourceList) -> bool {
     amounts.iter().all(is_in)
 }
 
-/// True if a place holder sets aside these amounts.
+/// True if a place holder was made for these amounts. The API server adds the overhead of a runtime class.
 fn is_of_size(pod: &PlacePod, amounts: &ResourceList) -> bool {
-    let mut own = pod.spec.requests();
+    let mut spec = pod.spec.clone();
+    spec.overhead.clear();
+    let mut own = spec.requests();
     own.retain(|_, amount| amount.sign() > 0);
     own == *amounts
 }

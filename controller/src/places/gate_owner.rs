@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     context::{PlacePod, PlacesWrite},
-    gate::{HandOverGate, PlaceKey, in_the_way},
+    gate::{HandOverGate, PlaceKey},
     pods::{SOON, list_place_holders, place_holders},
 };
 
@@ -67,7 +67,7 @@ impl GateHandle {
         nodes_rx.await.unwrap_or_default()
     }
 
-    /// Notes places of which no owner is waited for any more.
+    /// Notes places of which no pod is waited for any more.
     pub(super) async fn arrived(&self, places: Vec<PlaceKey>) {
         let _ = self.0.send(GateCall::Arrived(places)).await;
     }
@@ -103,9 +103,9 @@ impl GateOwner {
                 self.client.create::<Value>(&place_holders(), &name, &*pod).await?;
             }
             PlacesWrite::HandOver { replica, node, holder, version, next } => {
-                self.gate.begin((reservation, replica), &node, now);
+                self.gate.begin((reservation, replica), &node, next, now);
                 let waiting = list_place_holders(&self.client, ListSelector::Fields("spec.nodeName=")).await?;
-                for pod in in_the_way(waiting.iter(), &node, &next) {
+                for pod in self.gate.in_the_way(waiting.iter(), &node) {
                     self.client.delete(&place_holders(), &pod.metadata.name, &pod.version()).await?;
                 }
                 self.client.delete(&place_holders(), &holder, &version).await?;

@@ -7,7 +7,7 @@ use std::{
 
 use hostler_api::{
     Chain, ObjectKey,
-    reservation::{PLACES_NAMESPACE, RESERVATION_UID, ReservationStatus, ReservedPlaceState},
+    reservation::{PLACES_NAMESPACE, RESERVATION_UID, ReservationStatus},
     well_known::CONTROLLER_FIELD_MANAGER,
 };
 use hostler_cluster::{ApiClient, ApiFailure, ListSelector, ObjectVersion};
@@ -20,7 +20,7 @@ use super::{
     assign::{PlaceCandidates, assign},
     context::{PlacePod, PlacesContext, PlacesStep, PlacesWrite},
     decide::{decide, is_for_places},
-    gate::HandOverGate,
+    gate::{HandOverGate, has_all},
     gate_owner::{GateHandle, GatedResult, GatedWrite},
     holder::known_holders,
     pods::{SOON, list_place_holders, place_holders, pods},
@@ -101,11 +101,13 @@ impl Controller for PlacesController {
         if !is_on {
             return Err("the role of deploy/holds/places is not there".to_owned());
         }
+        let view = parts.view_rx.borrow().clone();
+        let gate = HandOverGate::of(view.reservations.values().map(|it| &**it), Duration::ZERO);
         Ok(PlacesReconciler {
             keeper: PlaceKeeper {
                 client: client.clone(),
                 image: self.image.clone(),
-                gate: GateHandle::start(under_way(parts), client, &parts.tasks),
+                gate: GateHandle::start(gate, client, &parts.tasks),
             },
             candidates: PlaceCandidates::new(),
             asking: BTreeMap::new(),
@@ -174,17 +176,6 @@ impl Reconciler for PlacesReconciler {
     fn forget(&mut self, name: &str) {
         self.troubles.mended(&name.to_owned());
     }
-}
-
-/// Returns the gate with the places that a leader before may have begun to hand over.
-fn under_way(parts: &ControllerParts<ClusterView>) -> HandOverGate {
-    let mut gate = HandOverGate::default();
-    let view = parts.view_rx.borrow().clone();
-    for reservation in view.reservations.values() {
-        let places = reservation.status.places.iter().filter(|place| place.state == ReservedPlaceState::HandingOver);
-        places.for_each(|it| gate.begin((reservation.name.clone(), it.replica), &it.node_name, Duration::ZERO));
-    }
-    gate
 }
 
 impl PlaceKeeper {
@@ -288,10 +279,10 @@ impl PlaceKeeper {
         Ok(holders)
     }
 
-    /// Notes the places of which no owner is waited for any more.
+    /// Notes the places of which no pod is waited for any more.
     async fn note_arrivals(&self, name: &str, cx: &PlacesContext) {
         let places = cx.reservation.iter().flat_map(|it| &it.status.places);
-        let arrived = places.filter(|place| place.owners.iter().all(|owner| owner.bound));
+        let arrived = places.filter(|place| has_all(place));
         self.gate.arrived(arrived.map(|place| (name.to_owned(), place.replica)).collect()).await;
     }
 

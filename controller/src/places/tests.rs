@@ -142,6 +142,27 @@ fn an_owner_that_goes_before_it_is_bound_leaves_the_place_kept() {
 }
 
 #[test]
+fn a_place_holder_that_became_too_small_is_replaced_also_when_the_one_before_it_is_gone() {
+    let mut world = PlacesWorld::new(&[3000], 0);
+    world.reserve("r", "3", &json!({"allocateOnce": false}));
+    world.until("it is kept", |world| world.phase("r") == Some(Phase::Available));
+    world.pod("p", "r", "1");
+    let is_next_made = |world: &PlacesWorld| world.holders() == 2;
+    while !is_next_made(&world) {
+        assert!(world.control(), "{}", world.told());
+    }
+    world.delete(&key("p"));
+    while !world.reservation("r").unwrap().status.places[0].owners.is_empty() {
+        assert!(world.control());
+    }
+    // The write of a leader before comes late.
+    world.end_oldest_holder();
+    world.until("the whole place is held", |world| world.state("r") == Some(State::Held));
+    world.pod("q", "r", "3");
+    world.until("an owner of all of it is bound", |world| world.node("q").is_some());
+}
+
+#[test]
 fn a_reservation_that_is_deleted_or_over_leaves_no_place_holder() {
     for more in [json!({}), json!({"ttl": "20s"})] {
         let mut world = PlacesWorld::new(&[3000], 0);

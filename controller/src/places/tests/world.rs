@@ -13,7 +13,7 @@ use super::super::{
     assign::assign,
     context::{PlacePod, PlacesContext, PlacesStep, PlacesWrite},
     decide::decide,
-    gate::{HandOverGate, in_the_way},
+    gate::{HandOverGate, has_all},
 };
 use crate::{
     hold::tests::kept::KeptWorld,
@@ -254,17 +254,12 @@ impl PlacesWorld {
 
     /// A new leader knows of places that are being handed over what their Reservations say.
     fn begin_gate(&mut self) {
-        self.gate = HandOverGate::default();
-        for reservation in self.kept.reservations() {
-            let places = reservation.status.places.iter().filter(|it| it.state == ReservedPlaceState::HandingOver);
-            places
-                .for_each(|it| self.gate.begin((reservation.name.clone(), it.replica), &it.node_name, self.kept.now()));
-        }
+        self.gate = HandOverGate::of(self.kept.reservations(), self.kept.now());
     }
 
     fn note_arrivals(&mut self, name: &str) {
         let places = self.reservation(name).map(|it| it.status.places.clone()).unwrap_or_default();
-        let arrived = places.iter().filter(|place| place.owners.iter().all(|owner| owner.bound));
+        let arrived = places.iter().filter(|place| has_all(place));
         arrived.for_each(|place| self.gate.end(&(name.to_owned(), place.replica)));
     }
 
@@ -298,10 +293,10 @@ impl PlacesWorld {
                 drop(self.server.delete::<PlacePod>(&key, Some(of)));
             }
             PlacesWrite::HandOver { replica, node, holder, version, next } => {
-                self.gate.begin((of.to_owned(), *replica), node, now);
+                self.gate.begin((of.to_owned(), *replica), node, next.clone(), now);
                 let waiting = self.server.pods.iter().filter(|(key, _)| is_holder(key));
-                let others: Vec<ObjectKey> =
-                    in_the_way(waiting.map(|(_, pod)| pod), node, next).map(PlacePod::key).collect();
+                let others = self.gate.in_the_way(waiting.map(|(_, pod)| pod), node).map(PlacePod::key);
+                let others: Vec<ObjectKey> = others.collect();
                 others.iter().for_each(|other| self.delete(other));
                 let key = ObjectKey::new(PLACES_NAMESPACE, holder);
                 drop(self.server.delete::<PlacePod>(&key, Some(version)));
@@ -361,6 +356,13 @@ impl PlacesWorld {
             None if is_told => {}
             None => pod.status.conditions = serde_json::from_value(refusal).unwrap(),
         }));
+    }
+
+    /// The place holder that was made first ends.
+    pub(super) fn end_oldest_holder(&mut self) {
+        let oldest = self.server.pods.iter().filter(|(key, _)| is_holder(key)).min_by_key(|(_, pod)| pod.uid());
+        let key = oldest.map(|(key, _)| key.clone()).unwrap();
+        self.delete(&key);
     }
 
     /// Every place holder without a node is refused in these words.
