@@ -84,15 +84,28 @@ impl PlacesContext {
         self.holders.get(&holder_name(reservation, place.replica, number))
     }
 
-    /// Deletes all place holders of a Reservation that is over or deleted; then its status has no places.
+    /// Deletes all place holders of a Reservation that is over or deleted, and withdraws the nominations of owners that
+    /// are not bound: one would be counted in what another Reservation keeps there. Then its status has no places.
     fn release(&self, reservation: &ReservationObject) -> PlacesStep {
-        if let Some(step) = writes(self.holders.values().filter_map(delete)) {
+        let withdrawn = reservation.status.places.iter().flat_map(|place| self.withdrawals(place));
+        if let Some(step) = writes(self.holders.values().filter_map(delete).chain(withdrawn)) {
             return step;
         }
         match self.holders.is_empty() && !reservation.status.places.is_empty() {
             true => status(reservation, Vec::new()),
             false => PlacesStep::Rest,
         }
+    }
+
+    fn withdrawals(&self, place: &ReservedPlace) -> impl Iterator<Item = PlacesWrite> {
+        place.owners.iter().filter(|owner| !owner.bound).filter_map(|owner| {
+            let pod = self.owners.get(&ObjectKey::new(&owner.namespace, &owner.name))?;
+            let is_nominated = pod.metadata.uid == owner.uid
+                && pod.node().is_none()
+                && !pod.is_ending()
+                && pod.status.nominated_node_name == place.node_name;
+            is_nominated.then(|| PlacesWrite::Nominate(pod.key(), pod.version(), String::new()))
+        })
     }
 
     fn step_of_open(&self, reservation: &ReservationObject) -> PlacesStep {

@@ -163,6 +163,26 @@ fn a_place_holder_that_became_too_small_is_replaced_also_when_the_one_before_it_
 }
 
 #[test]
+fn the_nomination_of_an_owner_goes_with_the_place_that_it_was_not_given() {
+    let mut world = PlacesWorld::new(&[3000], 0);
+    world.reserve("r", "3", &json!({}));
+    world.until("it is kept", |world| world.phase("r") == Some(Phase::Available));
+    world.pod("p", "r", "3");
+    let nominated = |world: &PlacesWorld| world.server.pods[&key("p")].status.nominated_node_name.clone();
+    while nominated(&world).is_empty() {
+        assert!(world.control(), "{}", world.told());
+    }
+    let it = world.reservation("r").unwrap();
+    let version = crate::testkit::over(&it.uid, &it.version);
+    world.kept.delete("r", &version);
+    for _ in 0..60 {
+        world.control();
+        world.kept.pass(1);
+    }
+    assert_eq!((world.reservation("r").is_none(), nominated(&world)), (true, String::new()), "{}", world.told());
+}
+
+#[test]
 fn a_reservation_that_is_deleted_or_over_leaves_no_place_holder() {
     for more in [json!({}), json!({"ttl": "20s"})] {
         let mut world = PlacesWorld::new(&[3000], 0);
