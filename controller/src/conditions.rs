@@ -77,6 +77,8 @@ pub(crate) enum FindingKind {
     ProvisioningRequests,
     /// Devices are kept for their promised owners.
     Reservations,
+    /// Reservations of Koordinator are served.
+    KoordinatorReservations,
     /// Pods are led to these devices.
     Webhook,
     /// Pods wait by the gate `hostler.dev/reservation`.
@@ -95,6 +97,7 @@ impl FindingKind {
             Self::ClassicAllocation => "ClassicAllocation",
             Self::Reservations => "Reservations",
             Self::ProvisioningRequests => "ProvisioningRequests",
+            Self::KoordinatorReservations => "KoordinatorReservations",
             Self::Webhook => "Webhook",
             Self::PodGates => "PodGates",
         }
@@ -144,6 +147,10 @@ pub(crate) fn findings(
         answering(modes.provisioning, kinds.get(&ObservedKind::ProvisioningRequest), provision),
         keeping(modes.reservations, holds),
     ];
+    if modes.koordinator.is_wanted() {
+        let served = kinds.get(&ObservedKind::KoordinatorReservation);
+        all.push(of_kind(FindingKind::KoordinatorReservations, modes.koordinator, served));
+    }
     all.extend(webhook.map(|(phase, _)| webhook_finding(phase)));
     all.extend(webhook.and_then(|(_, gates)| gates_finding(gates)));
     all
@@ -210,6 +217,10 @@ fn mend(kind: FindingKind) -> &'static str {
         FindingKind::ProvisioningRequests => {
             "the API server has no ProvisioningRequests, or shows the controller none; install the kind as Cluster Autoscaler has it \
              (autoscaling.x-k8s.io), and apply deploy/provisioning"
+        }
+        FindingKind::KoordinatorReservations => {
+            "the API server has no Reservations of scheduling.koordinator.sh, or shows the controller none; install \
+             Koordinator's kind, and apply deploy/holds/koordinator"
         }
         _ => "the API server does not know the kind; install the CRDs: kubectl apply -k deploy/crds",
     }

@@ -112,6 +112,8 @@ pub(crate) struct CapabilitiesConfig {
     pub(crate) provisioning: CapabilityMode,
     /// Keeping devices for their promised owners (Reservation), as the one controller that leads.
     pub(crate) reservations: CapabilityMode,
+    /// Serving Koordinator's Reservations in place, beside those of hostler. Off by itself: it takes rights of its own.
+    pub(crate) koordinator: CapabilityMode,
 }
 
 impl Default for CapabilitiesConfig {
@@ -124,6 +126,7 @@ impl Default for CapabilitiesConfig {
             classic_dra: auto,
             provisioning: CapabilityMode::Off,
             reservations: auto,
+            koordinator: CapabilityMode::Off,
         }
     }
 }
@@ -180,6 +183,8 @@ impl CapabilitiesConfig {
             ObservedKind::DeviceTaintRule => self.device_taint_rules,
             ObservedKind::PodTemplate | ObservedKind::ProvisioningRequest => self.provisioning,
             ObservedKind::Reservation => self.reservations,
+            ObservedKind::KoordinatorReservation if self.reservations.is_wanted() => self.koordinator,
+            ObservedKind::KoordinatorReservation => CapabilityMode::Off,
             ObservedKind::ResourceQuota if self.reservations == CapabilityMode::Off => self.provisioning,
             ObservedKind::ResourceQuota => self.reservations,
             _ => CapabilityMode::On,

@@ -17,12 +17,12 @@ mod template;
 
 use std::fmt;
 
-pub(crate) use self::command::{ConvertArgs, run};
+pub(crate) use self::{
+    command::{ConvertArgs, run},
+    pod::own_keys,
+    reservation::of_koordinator,
+};
 
-/// Group of Koordinator's Reservation.
-const KOORDINATOR_GROUP: &str = "scheduling.koordinator.sh";
-/// The version of the group that is read.
-const KOORDINATOR_VERSION: &str = "v1alpha1";
 /// Name of Koordinator's scheduler.
 const KOORDINATOR_SCHEDULER: &str = "koord-scheduler";
 
@@ -73,6 +73,15 @@ impl ConvertProblem {
     /// Makes the problem of a text that is no JSON of a kind.
     fn of_json(field: impl Into<String>, error: &serde_json::Error, example: &str) -> Self {
         Self::new(field, format!("it cannot be understood: {error}; write {example}"))
+    }
+}
+
+impl fmt::Display for ConvertProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.field.is_empty() {
+            true => f.write_str(&self.reason),
+            false => write!(f, "{}: {}", self.field, self.reason),
+        }
     }
 }
 

@@ -23,6 +23,7 @@ mod faults;
 mod hardware;
 mod held;
 mod hold;
+mod koordinator;
 mod model;
 mod model_owner;
 mod node;

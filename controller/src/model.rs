@@ -49,6 +49,7 @@ pub(crate) struct ClusterModel {
     options: PlanOptions,
     provisioning: Arc<ProvisionObjects>,
     reservations: Arc<BTreeMap<String, Arc<ReservationObject>>>,
+    koordinator: Arc<BTreeMap<String, ObjectStamp>>,
     marks: Arc<ReservationMarks>,
     waiting_claims: Arc<BTreeSet<ObjectKey>>,
     daemons: Arc<DaemonPods>,
@@ -136,6 +137,7 @@ impl ClusterModel {
             provisioning: self.provisioning.clone(),
             marks: self.marks.clone(),
             reservations: self.reservations.clone(),
+            koordinator: self.koordinator.clone(),
             waiting_claims: self.waiting_claims.clone(),
             daemons: self.daemons.clone(),
             unscheduled_pods: self.unscheduled_pods.clone(),
@@ -213,6 +215,9 @@ impl ClusterModel {
             ObservedObject::Reservation(seen) => {
                 Arc::make_mut(&mut self.reservations).insert(seen.name.clone(), Arc::from(seen));
             }
+            ObservedObject::KoordinatorReservation => {
+                Arc::make_mut(&mut self.koordinator).insert(key.name, stamp);
+            }
         }
     }
 
@@ -241,6 +246,9 @@ impl ClusterModel {
                 ObservedKind::Namespace => facts.remove_namespace(&key.name),
                 ObservedKind::PodTemplate | ObservedKind::ProvisioningRequest => self.forget_for_requests(kind, key),
                 ObservedKind::Reservation => drop(Arc::make_mut(&mut self.reservations).remove(&key.name)),
+                ObservedKind::KoordinatorReservation => {
+                    Arc::make_mut(&mut self.koordinator).remove(&key.name);
+                }
             }
         }
         vec![ModelCommand::Publish]

@@ -78,6 +78,7 @@ pub(crate) fn read(kind: ObservedKind, object: &RawObject) -> Result<ObservedObj
             object.read().map(seen)
         }
         ObservedKind::Reservation => object.read().map(ObservedObject::Reservation),
+        ObservedKind::KoordinatorReservation => Ok(ObservedObject::KoordinatorReservation),
     };
     read.map_err(|error| Chain(&error).to_string())
 }

@@ -7,7 +7,7 @@ use std::{
 
 use hostler_allocator::plan::{ClusterFacts, DeviceJudge, PlanOptions, Snapshot, StockDevice};
 use hostler_api::{ObjectKey, hardware::DeviceState};
-use hostler_reconcile::Observed;
+use hostler_reconcile::{ObjectStamp, Observed};
 
 use crate::{
     daemons::DaemonPods,
@@ -37,6 +37,8 @@ pub(crate) struct ClusterView {
     pub(crate) provisioning: Arc<ProvisionObjects>,
     /// Reservations, by name.
     pub(crate) reservations: Arc<BTreeMap<String, Arc<ReservationObject>>>,
+    /// Reservations of Koordinator, by name.
+    pub(crate) koordinator: Arc<BTreeMap<String, ObjectStamp>>,
     /// Claims that were made for pods from templates, and were given nothing yet.
     pub(crate) waiting_claims: Arc<BTreeSet<ObjectKey>>,
     /// Pods of the daemon.

@@ -8,7 +8,8 @@
 //! ```text
 //!   AdmissionReview ─► review: of which pod? ─► the pod, asked for ─► decide: Reservation? ─► rewrite ─► a JSON patch
 //!   view: Reservations, templates, the release ────────────────────────┘
-//!   AdmissionReview of a pod ─► gates, with the view: what does it wait for? ─► a patch with the gate
+//!   AdmissionReview of a pod ─► koordinator: which Reservation does it name in Koordinator's keys? ─► a patch with hostler's keys
+//!                            └► gates, with the view: what does it wait for? ─► a patch with the gate
 //!   Secret ─► keeper ─► certificate;   keeper of the leader ─► Secret, caBundle
 //! ```
 
@@ -18,6 +19,7 @@ mod decide;
 mod gates;
 mod installer;
 mod keys;
+mod koordinator;
 mod pod;
 mod repair;
 mod review;

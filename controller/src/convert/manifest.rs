@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use hostler_api::reservation::{KOORDINATOR_GROUP, KOORDINATOR_VERSION};
 use serde_json::{Value, json};
 
 use super::{
-    ConvertNote, ConvertProblem, KOORDINATOR_GROUP, KOORDINATOR_SCHEDULER, KOORDINATOR_VERSION,
+    ConvertNote, ConvertProblem, KOORDINATOR_SCHEDULER,
     pod::pod,
     reservation::{ConvertedReservation, reservation},
 };

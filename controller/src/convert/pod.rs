@@ -49,6 +49,18 @@ pub(super) fn pod(labels: &mut KeyValues, annotations: &mut KeyValues) -> Result
     Ok(notes)
 }
 
+/// Returns hostler's labels and annotations for those of Koordinator that a pod has, beside which it has none yet.
+///
+/// # Errors
+/// As [`pod`].
+pub(crate) fn own_keys(labels: &KeyValues, annotations: &KeyValues) -> Result<[KeyValues; 2], ConvertProblem> {
+    let (mut own_labels, mut own_annotations) = (labels.clone(), annotations.clone());
+    pod(&mut own_labels, &mut own_annotations)?;
+    own_labels.retain(|key, _| !labels.contains_key(key));
+    own_annotations.retain(|key, _| !annotations.contains_key(key));
+    Ok([own_labels, own_annotations])
+}
+
 /// Path of a label in messages.
 pub(super) fn label(key: &str) -> String {
     format!("metadata.labels[{key}]")

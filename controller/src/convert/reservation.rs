@@ -100,22 +100,30 @@ pub(super) struct ConvertedReservation {
     pub(super) notes: Vec<ConvertNote>,
 }
 
-/// Converts a Reservation.
+/// Converts a Reservation. One that is over is left out.
 ///
 /// # Errors
 /// When a field cannot be understood, or hostler cannot serve the Reservation at all.
 pub(super) fn reservation(object: &Value) -> Result<ConvertedReservation, ConvertProblem> {
-    let read: KoordinatorReservation = serde_path_to_error::deserialize(object)
-        .map_err(|error| ConvertProblem::new(error.path().to_string(), error.inner().to_string()))?;
-    let KoordinatorReservation { mut metadata, spec, status } = read;
-    if metadata.name.is_empty() && metadata.generate_name.is_empty() {
-        return Err(ConvertProblem::new("metadata.name", "it is missing; give the Reservation a name"));
-    }
+    let KoordinatorReservation { metadata, status, .. } = read(object)?;
     let over = metadata.deletion_timestamp.is_some().then_some("being deleted");
     let over = over.or_else(|| matches!(&*status.phase, "Failed" | "Succeeded").then_some(&*status.phase));
     if let Some(state) = over {
         let reason = format!("it is {state} and keeps nothing; it is left out");
         return Ok(ConvertedReservation { object: None, notes: vec![ConvertNote::differs("status.phase", reason)] });
+    }
+    let (object, notes) = of_koordinator(object)?;
+    Ok(ConvertedReservation { object: Some(object), notes })
+}
+
+/// Converts a Reservation, whatever its status says; returns what differs as well.
+///
+/// # Errors
+/// As [`reservation`].
+pub(crate) fn of_koordinator(object: &Value) -> Result<(Value, Vec<ConvertNote>), ConvertProblem> {
+    let KoordinatorReservation { mut metadata, spec, .. } = read(object)?;
+    if metadata.name.is_empty() && metadata.generate_name.is_empty() {
+        return Err(ConvertProblem::new("metadata.name", "it is missing; give the Reservation a name"));
     }
     let mut notes = unknown(&object["spec"]);
     let restricted = restricted(&mut metadata)?;
@@ -124,7 +132,12 @@ pub(super) fn reservation(object: &Value) -> Result<ConvertedReservation, Conver
     notes.extend(owners::notes(&spec.owners, spec.home())?);
     spec.pod_template().map_err(|error| ConvertProblem::new("", Chain(&error).to_string()))?;
     let spec = serde_json::to_value(spec).map_err(|error| ConvertProblem::new("spec", error.to_string()))?;
-    Ok(ConvertedReservation { object: Some(written(&metadata, &spec)), notes })
+    Ok((written(&metadata, &spec), notes))
+}
+
+fn read(object: &Value) -> Result<KoordinatorReservation, ConvertProblem> {
+    serde_path_to_error::deserialize(object)
+        .map_err(|error| ConvertProblem::new(error.path().to_string(), error.inner().to_string()))
 }
 
 /// Returns the object, without empty fields.

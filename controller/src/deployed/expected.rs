@@ -32,7 +32,7 @@ pub(crate) const DEFINITIONS: [ExpectedManifest; 5] = [
 ];
 
 /// Roles of both programs.
-pub(crate) const ROLES: [ExpectedManifest; 16] = [
+pub(crate) const ROLES: [ExpectedManifest; 17] = [
     manifest!("deploy/cluster", "cluster/rbac.yaml", true),
     manifest!("deploy/controller", "controller/base/rbac.yaml", true),
     manifest!("deploy/classic", "classic/rbac.yaml", true),
@@ -47,6 +47,7 @@ pub(crate) const ROLES: [ExpectedManifest; 16] = [
     manifest!("deploy/holds/gates", "holds/gates/rbac.yaml", true),
     manifest!("deploy/holds/direct", "holds/direct/rbac.yaml", true),
     manifest!("deploy/holds/places", "holds/places/rbac.yaml", true),
+    manifest!("deploy/holds/koordinator", "holds/koordinator/rbac.yaml", true),
     // Components have no folder of their own to apply: an overlay names them.
     manifest!("deploy/components/pods", "components/pods/rbac.yaml", true),
     manifest!("deploy/components/topology", "components/topology/rbac.yaml", true),

@@ -94,6 +94,7 @@ fn need(folder: &str, config: &ControllerConfig, is_classic: bool) -> Option<Bun
         "deploy/holds/webhook" => with(config.webhook.listen != ListenAddress::Off),
         "deploy/holds/repair" => keeps.and_then(|_| of_switch(config.webhook.repair)),
         "deploy/holds/gates" => of_switch(config.webhook.gates),
+        "deploy/holds/koordinator" => keeps.and_then(|_| of_mode(config.capabilities.koordinator)),
         "deploy/holds/direct" => keeps.and_then(|_| of_switch(config.reservations.direct)),
         "deploy/holds/places" => keeps.and_then(|_| of_switch(config.reservations.places)),
         _ => None,

@@ -75,4 +75,6 @@ pub(crate) enum ObservedObject {
     ProvisioningRequest(Box<SeenRequest>),
     /// A Reservation.
     Reservation(Box<ReservationObject>),
+    /// A Reservation of Koordinator. It is read where it is served.
+    KoordinatorReservation,
 }

@@ -37,6 +37,8 @@ pub(crate) enum ObservedKind {
     ProvisioningRequest,
     /// Reservations. Absent where the kind is not installed, or may not be read.
     Reservation,
+    /// Reservations of Koordinator. Absent where the kind is not installed, or may not be read.
+    KoordinatorReservation,
 }
 
 /// The versions in which rules were served, the best first. They are absent where their gate is off.
@@ -44,7 +46,7 @@ const RULE_VERSIONS: [&str; 3] = ["v1", "v1beta2", "v1alpha3"];
 
 impl ObservedKind {
     /// All kinds, in the order in which they are of use to each other.
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Node,
         Self::DeviceClass,
         Self::ResourceSlice,
@@ -58,6 +60,7 @@ impl ObservedKind {
         Self::Namespace,
         Self::ProvisioningRequest,
         Self::Reservation,
+        Self::KoordinatorReservation,
     ];
 
     /// Returns the name in messages and labels: `resourceslices`.
@@ -76,6 +79,7 @@ impl ObservedKind {
             Self::Namespace => "namespaces",
             Self::ProvisioningRequest => provisioning::PROVISIONING_REQUESTS,
             Self::Reservation => reservation::RESERVATIONS,
+            Self::KoordinatorReservation => "reservations.scheduling.koordinator.sh",
         }
     }
 
@@ -94,7 +98,7 @@ impl ObservedKind {
             Self::ResourceQuota => "ResourceQuota",
             Self::Namespace => "Namespace",
             Self::ProvisioningRequest => provisioning::PROVISIONING_REQUEST_KIND,
-            Self::Reservation => reservation::RESERVATION_KIND,
+            Self::Reservation | Self::KoordinatorReservation => reservation::RESERVATION_KIND,
         }
     }
 
@@ -103,7 +107,12 @@ impl ObservedKind {
         use ObservedKind as Kind;
         matches!(
             self,
-            Kind::Reservation | Kind::ProvisioningRequest | Kind::PodTemplate | Kind::ResourceQuota | Kind::Namespace
+            Kind::Reservation
+                | Kind::KoordinatorReservation
+                | Kind::ProvisioningRequest
+                | Kind::PodTemplate
+                | Kind::ResourceQuota
+                | Kind::Namespace
         )
     }
 
@@ -119,6 +128,14 @@ impl ObservedKind {
             }
             Self::NodeHardware | Self::Reservation => {
                 vec![Collection::custom(hardware::GROUP, hardware::VERSION, self.name(), self.plural())]
+            }
+            Self::KoordinatorReservation => {
+                vec![Collection::custom(
+                    reservation::KOORDINATOR_GROUP,
+                    reservation::KOORDINATOR_VERSION,
+                    self.name(),
+                    reservation::RESERVATIONS,
+                )]
             }
             Self::ProvisioningRequest => provisioning::VERSIONS
                 .map(|version| Collection::custom(provisioning::GROUP, version, self.name(), self.plural()))

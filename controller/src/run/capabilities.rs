@@ -15,6 +15,7 @@ use crate::{
         adapter::{self as hold, HoldParts, HoldStatus},
         shared,
     },
+    koordinator,
     observe::Watches,
     places,
     pod_gates::{self, GateParts, GatesPhase},
@@ -64,6 +65,9 @@ impl CapabilityStarts<'_> {
             places::start(&self.config.reservations, places_tx, self.parts());
             shared::start(self.config.reservations.clone(), self.parts());
             direct::start(self.config.reservations.direct, self.parts());
+            if modes.koordinator.is_wanted() {
+                koordinator::start(self.parts());
+            }
         }
     }
 

@@ -34,6 +34,7 @@ use super::{
     decide::WebhookFacts,
     gates::GateFacts,
     installer::CertificateKeeper,
+    koordinator::translate,
     pod::pod_of,
     repair::adapter::Repairer,
     review::{AdmissionRequest, AdmissionReview, ReviewedClaim, WebhookAnswer},
@@ -199,7 +200,7 @@ async fn pods(State(state): State<WebhookState>, body: Bytes) -> Response {
         Err(refusal) => return refusal.into_response(),
     };
     let uid = request.uid.clone();
-    let answer = request.created_pod().map(|pod| state.answer_about(&pod)).unwrap_or_default();
+    let answer = request.created_pod().map(|pod| state.answer_about(pod)).unwrap_or_default();
     Json(answer.review(&uid)).into_response()
 }
 
@@ -217,14 +218,17 @@ async fn claims(State(state): State<WebhookState>, body: Bytes) -> Response {
 
 impl WebhookState {
     /// Answers about a pod, without a call: the API server waits, and every pod is asked about.
-    fn answer_about(&self, pod: &Pod) -> WebhookAnswer {
+    fn answer_about(&self, mut pod: Pod) -> WebhookAnswer {
         let (view, leadership) = (self.view_rx.borrow().clone(), self.leadership_rx.borrow().clone());
         let phase = *self.gates_rx.borrow();
-        let answer = GateFacts { view: &view, rules: &self.rules, phase, leadership: &leadership }.answer(pod);
-        if !answer.patch.is_empty() {
+        let mut answer = translate(&view, &mut pod);
+        let gate = GateFacts { view: &view, rules: &self.rules, phase, leadership: &leadership }.answer(&pod);
+        if !gate.patch.is_empty() {
             self.figures.gated.fetch_add(1, Ordering::Relaxed);
             debug!(namespace = %pod.metadata.namespace, pod = %pod.metadata.name, "a pod is made with a gate");
         }
+        answer.patch.extend(gate.patch);
+        answer.warnings.extend(gate.warnings);
         answer
     }
 

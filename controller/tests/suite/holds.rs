@@ -7,6 +7,7 @@ mod conflicts;
 mod direct;
 mod evictions;
 mod gates;
+mod koordinator;
 mod page;
 mod partitions;
 mod parts;

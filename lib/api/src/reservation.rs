@@ -46,6 +46,10 @@ use crate::{
 pub const RESERVATION_KIND: &str = "Reservation";
 /// Plural of the kind.
 pub const RESERVATIONS: &str = "reservations";
+/// Group of Koordinator's Reservation.
+pub const KOORDINATOR_GROUP: &str = "scheduling.koordinator.sh";
+/// The version of that group that is known.
+pub const KOORDINATOR_VERSION: &str = "v1alpha1";
 /// Finalizer: keeps a Reservation until nothing is kept for it any more.
 pub const RESERVATION_FINALIZER: &str = "hostler.dev/reservation";
 /// The annotation of pods that were given devices of a Reservation: its name and UID, as JSON.

@@ -200,6 +200,7 @@ fn every_folder_that_can_be_installed_comes_to_objects() {
         "holds/claims",
         "holds/direct",
         "holds/gates",
+        "holds/koordinator",
         "holds/places",
         "holds/rules",
         "examples/controller",

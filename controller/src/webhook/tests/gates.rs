@@ -12,8 +12,10 @@ use crate::{
     pod_gates::{GatesPhase, WaitRules},
     reservation_object::ReservationObject,
     view::ClusterView,
-    webhook::{gates::GateFacts, review::AdmissionReview},
+    webhook::{gates::GateFacts, koordinator::translate, review::AdmissionReview},
 };
+
+const KOORDINATORS_AFFINITY: &str = "scheduling.koordinator.sh/reservation-affinity";
 
 /// A view in which a place of two CPUs is kept for pods with the label `app: web`.
 fn view() -> ClusterView {
@@ -88,4 +90,32 @@ fn no_pod_is_gated_where_no_controller_leads_that_lets_it_go() {
     let incomplete = ClusterView { kinds: BTreeMap::new(), ..view };
     let answer = patch(&incomplete, GatesPhase::On, &led(Some("other"), None), question("CREATE", &json!({})));
     assert!(answer.is_empty(), "not everything is known yet");
+}
+
+#[test]
+fn koordinators_keys_of_a_pod_are_given_hostlers_where_its_reservations_are_served() {
+    let mut pod: Pod = serde_json::from_value(json!({
+        "metadata": {
+            "name": "p", "namespace": "default", "labels": { "scheduling.koordinator.sh/reservation-ignored": "true" },
+            "annotations": { KOORDINATORS_AFFINITY: r#"{"name": "night"}"# },
+        },
+        "spec": {},
+    }))
+    .unwrap();
+    let mut view = view();
+    let answer = translate(&view, &mut pod.clone());
+    let expected = json!([
+        { "op": "add", "path": "/metadata/labels/hostler.dev~1reservation-ignored", "value": "true" },
+        { "op": "add", "path": "/metadata/annotations/hostler.dev~1reservation-affinity", "value": r#"{"name":"night"}"# },
+    ]);
+    assert_eq!((Value::from(answer.patch), answer.warnings.len()), (expected, 0));
+    translate(&view, &mut pod);
+    assert_eq!(pod.metadata.annotations["hostler.dev/reservation-affinity"], r#"{"name":"night"}"#);
+    assert_eq!(translate(&view, &mut pod).patch.len(), 0, "a pod that has hostler's keys keeps them");
+    pod.metadata.annotations = BTreeMap::from([(KOORDINATORS_AFFINITY.to_owned(), "{".to_owned())]);
+    let answer = translate(&view, &mut pod);
+    assert_eq!(answer.patch.len(), 0);
+    assert!(answer.warnings[0].contains("metadata.annotations[scheduling.koordinator.sh/reservation-affinity]"));
+    view.kinds.get_mut(&ObservedKind::KoordinatorReservation).unwrap().is_absent = true;
+    assert_eq!(translate(&view, &mut pod).warnings.len(), 0, "they mean nothing here");
 }

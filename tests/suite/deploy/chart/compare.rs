@@ -34,6 +34,7 @@ const BUNDLES: &[(&[&str], &[&str])] = &[
     (&["holds/direct"], &["daemon.enabled=false", "controller.holds.direct=true"]),
     (&["holds/evictions"], &["daemon.enabled=false", "controller.holds.evictions=true"]),
     (&["holds/gates"], &["daemon.enabled=false", "controller.holds.gates=true"]),
+    (&["holds/koordinator"], &["daemon.enabled=false", "controller.holds.koordinator=true"]),
     (&["holds/places"], &["daemon.enabled=false", "controller.holds.places=true"]),
     (&["holds/repair"], &["daemon.enabled=false", "controller.holds.repair=true"]),
     (&["holds/rules"], &["daemon.enabled=false", "controller.holds.rules=true"]),

@@ -20,7 +20,8 @@ pub(super) const PATHS: &[(&str, &str)] = &[
     ("holds/direct", ".Values.controller.holds.direct"),
     ("holds/evictions", ".Values.controller.holds.evictions"),
     ("holds/gates", ".Values.controller.holds.gates"),
-    ("holds/places", ".Values.controller.holds.places"),
+    ("holds/koordinator", ".Values.controller.holds.koordinator"),
+    ("holds/places", "(or .Values.controller.holds.places .Values.controller.holds.koordinator)"),
     ("holds/repair", ".Values.controller.holds.repair"),
     ("holds/rules", ".Values.controller.holds.rules"),
     (
