@@ -1,4 +1,4 @@
-//! The admission policy against claims that tolerate holds: the API accepts it, its meaning is that of the code, and it
+//! The admission policies of Reservations: that which says what a place cannot do, and that against claims that tolerate holds: the API accepts it, its meaning is that of the code, and it
 //! refuses claims that would take held devices and no others. A real API server is asked in `holds_cluster`.
 use hostler_api::well_known::HELD_TAINT;
 use hostler_testing::apiserver::AdmissionPolicy;
@@ -6,6 +6,7 @@ use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, Val
 use serde_json::{Value, json};
 
 const POLICY: &str = include_str!("../../deploy/holds/base/policy.yaml");
+const PLACES: &str = include_str!("../../deploy/holds/places/policy.yaml");
 
 fn documents() -> Vec<Value> {
     serde_saphyr::from_multiple(POLICY).unwrap()
@@ -139,5 +140,42 @@ fn claims_that_ask_for_nothing_or_tolerate_nothing_are_let_through() {
     let empty = empty.into_iter().map(|it| json!({ "kind": "ResourceClaim", "spec": it["spec"] }));
     for object in asked("v1", &plain).into_iter().chain(empty) {
         assert_eq!(policy.refusals(&object), Vec::<String>::new(), "{object}");
+    }
+}
+
+#[test]
+fn what_a_place_cannot_do_is_said_when_a_reservation_is_written() {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(PLACES).unwrap();
+    typed::<ValidatingAdmissionPolicy>(&documents[0]);
+    let binding: ValidatingAdmissionPolicyBinding = typed(&documents[1]);
+    assert_eq!(binding.spec.validation_actions, ["Warn"], "nothing is refused");
+    let policy = AdmissionPolicy::new(&documents[0]);
+    let said = |pod: Value| {
+        policy.refusals(&json!({
+            "apiVersion": "hostler.dev/v1alpha1", "kind": "Reservation", "metadata": { "name": "r" },
+            "spec": { "template": { "spec": pod } },
+        }))
+    };
+    let terms = json!({ "requiredDuringSchedulingIgnoredDuringExecution": [{ "topologyKey": "zone" }] });
+    let (near, far) = (json!({ "podAffinity": terms }), json!({ "podAntiAffinity": terms }));
+    let spread = json!([{ "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule" }]);
+    let claims = json!([{ "name": "gpu", "resourceClaimTemplateName": "one" }]);
+    for of_places in [
+        json!({}),
+        json!({ "schedulerName": "default-scheduler" }),
+        json!({ "affinity": near }),
+        json!({ "topologySpreadConstraints": spread }),
+        json!({ "resourceClaims": claims }),
+    ] {
+        assert_eq!(said(of_places.clone()), Vec::<String>::new(), "{of_places}");
+    }
+    for (pod, field) in [
+        (json!({ "schedulerName": "other" }), "schedulerName"),
+        (json!({ "affinity": near, "resourceClaims": claims }), "affinity"),
+        (json!({ "affinity": far, "resourceClaims": claims }), "affinity"),
+        (json!({ "topologySpreadConstraints": spread, "resourceClaims": claims }), "topologySpreadConstraints"),
+    ] {
+        let said = said(pod);
+        assert!(matches!(&said[..], [it] if it.contains(&format!(": spec.template.spec.{field}: "))), "{said:?}");
     }
 }

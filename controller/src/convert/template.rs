@@ -20,15 +20,15 @@ pub(super) fn template(template: &mut Value) -> Vec<ConvertNote> {
     if let Some(node) = spec.remove("nodeName").and_then(|name| name.as_str().map(str::to_owned)) {
         go_to(spec, &node);
     }
-    for kind in ["podAffinity", "podAntiAffinity"] {
+    let has_claims = spec.get("resourceClaims").and_then(Value::as_array).is_some_and(|claims| !claims.is_empty());
+    for kind in ["podAffinity", "podAntiAffinity"].into_iter().filter(|_| has_claims) {
         let affinity = spec.get_mut("affinity").and_then(|all| all.get_mut(kind)).and_then(Value::as_object_mut);
         if affinity.and_then(|it| it.remove("requiredDuringSchedulingIgnoredDuringExecution")).is_some() {
             let field = format!("spec.template.spec.affinity.{kind}.requiredDuringSchedulingIgnoredDuringExecution");
-            let reason = "no Reservation judges terms about other pods; choose nodes by nodeAffinity, if need be";
+            let reason = "devices are chosen without terms about other pods; choose nodes by nodeAffinity, if need be";
             notes.push(ConvertNote::missing(field, reason));
         }
     }
-    let has_claims = spec.get("resourceClaims").and_then(Value::as_array).is_some_and(|claims| !claims.is_empty());
     if let Some(spread) = spec.get_mut("topologySpreadConstraints").and_then(Value::as_array_mut).filter(|_| has_claims)
     {
         let all = spread.len();

@@ -86,7 +86,8 @@ fn the_end_of_a_reservation_that_exists_stays_where_it_is() {
 #[test]
 fn a_pod_that_names_its_node_goes_there_whatever_else_it_asks_of_nodes() {
     let terms = |pod: Value| {
-        let (object, notes) = converted(json!({}), json!({ "template": { "spec": pod } }));
+        let (object, notes) =
+            converted(json!({}), json!({ "template": { "metadata": { "namespace": "ml" }, "spec": pod } }));
         assert_eq!(object["spec"]["template"]["spec"]["nodeName"], Value::Null);
         let affinity = object["spec"]["template"]["spec"]["affinity"]["nodeAffinity"].clone();
         let terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"].clone();
@@ -100,8 +101,13 @@ fn a_pod_that_names_its_node_goes_there_whatever_else_it_asks_of_nodes() {
     let nodes = json!({ "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [{ "matchExpressions": zone }] } });
     let near = json!({ "requiredDuringSchedulingIgnoredDuringExecution": [{ "topologyKey": "zone" }] });
     let both = json!({ "nodeAffinity": nodes, "podAffinity": near });
-    let (terms, missing) = terms(json!({ "nodeName": "n1", "containers": container, "affinity": both }));
-    assert_eq!(terms, json!([{ "matchExpressions": zone, "matchFields": here }]));
+    let asks = |claims: Value| {
+        let pod = json!({ "nodeName": "n1", "containers": container, "affinity": both, "resourceClaims": claims });
+        terms(pod)
+    };
+    let places = asks(json!([]));
+    assert_eq!(places, (json!([{ "matchExpressions": zone, "matchFields": here }]), String::new()), "places heed all");
+    let (_, missing) = asks(json!([{ "name": "gpu", "resourceClaimTemplateName": "one" }]));
     assert_eq!(missing, "spec.template.spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution");
 }
 

@@ -1,9 +1,9 @@
 //! The place holder: a pod that sets aside what a place has, and does nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hostler_api::{
-    core::{NodeSelector, PodSpec, PodTemplateSpec, ResourceList},
+    core::{Affinity, NodeSelector, PodSpec, PodTemplateSpec, ResourceList},
     limits::MAX_OBJECT_NAME,
     reservation::{
         PLACES_NAMESPACE, PLACES_PRIORITY_CLASS, RESERVATION_ANNOTATION, RESERVATION_UID, RESERVATION_UID_ANNOTATION,
@@ -63,6 +63,7 @@ pub(super) fn holder(
         typed.go_only(&NodeSelector::of_node(&place.node_name));
     }
     left_out.iter().for_each(|node| typed.leave_out(node));
+    let affinity = typed.affinity.map(|affinity| about_others(affinity, place, reservation.spec.home()));
     let left_out: Vec<&str> = left_out.iter().map(String::as_str).collect();
     let mut spec: Map<String, Value> = OF_TEMPLATE
         .iter()
@@ -79,7 +80,7 @@ pub(super) fn holder(
     let limits: ResourceList =
         amounts.iter().filter(|(name, _)| is_extended(name)).map(|(name, amount)| (name.clone(), *amount)).collect();
     let own = json!({
-        "affinity": typed.affinity,
+        "affinity": affinity,
         "restartPolicy": "Always", "terminationGracePeriodSeconds": 0, "automountServiceAccountToken": false,
         "enableServiceLinks": false, "priorityClassName": PLACES_PRIORITY_CLASS,
         "securityContext": {
@@ -97,10 +98,7 @@ pub(super) fn holder(
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
             "name": holder_name(reservation, place.replica, place.number), "namespace": PLACES_NAMESPACE,
-            "labels": {
-                "app.kubernetes.io/name": "hostler-place", "app.kubernetes.io/managed-by": "hostler-controller",
-                RESERVATION_UID: reservation.uid,
-            },
+            "labels": labels(reservation, place),
             "annotations": {
                 RESERVATION_ANNOTATION: reservation.name, RESERVATION_UID_ANNOTATION: reservation.uid,
                 LEFT_OUT: left_out.join(","),
@@ -111,6 +109,38 @@ pub(super) fn holder(
         },
         "spec": spec,
     })
+}
+
+/// Returns the affinity with terms about pods of the template's namespace and about other places. A place that is not
+/// full any more stays where its owners are.
+fn about_others(mut affinity: Affinity, place: &ReservedPlace, home: &str) -> Affinity {
+    if !place.owners.is_empty() {
+        return Affinity { pod_affinity: None, pod_anti_affinity: None, ..affinity };
+    }
+    let kinds = [&mut affinity.pod_affinity, &mut affinity.pod_anti_affinity];
+    for term in kinds.into_iter().flatten().flat_map(|kind| &mut kind.required) {
+        if term.namespaces.is_empty() && term.namespace_selector.is_none() {
+            term.namespaces.push(home.to_owned());
+        }
+        if term.namespaces.iter().any(|namespace| namespace == home) {
+            term.namespaces.push(PLACES_NAMESPACE.to_owned());
+        }
+    }
+    affinity
+}
+
+/// Returns the labels of a place holder. While it stands for a whole pod, terms about pods select it as that pod.
+fn labels(reservation: &ReservationObject, place: &ReservedPlace) -> BTreeMap<String, String> {
+    let own = [("app.kubernetes.io/name", "hostler-place"), ("app.kubernetes.io/managed-by", "hostler-controller")];
+    let mut labels: BTreeMap<String, String> =
+        own.map(|(key, value)| (key.to_owned(), value.to_owned())).into_iter().collect();
+    if place.owners.is_empty() {
+        let of_template = reservation.spec.template["metadata"]["labels"].as_object().into_iter().flatten();
+        let written = of_template.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
+        labels.extend(written);
+    }
+    labels.insert(RESERVATION_UID.to_owned(), reservation.uid.clone());
+    labels
 }
 
 /// Returns the ports of the node that the place keeps: all of them until an owner comes.

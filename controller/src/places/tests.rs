@@ -7,7 +7,7 @@ use hostler_api::{
     Quantity,
     reservation::{ReservationPhase as Phase, ReservedPlaceState as State},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use self::world::{PlacesWorld, key};
 use super::context::{PlacesStep, PlacesWrite};
@@ -259,6 +259,37 @@ fn each_replica_has_a_place_and_each_place_gets_one_owner() {
     world.until("the Reservation is over", |world| world.phase("r") == Some(Phase::Succeeded));
     assert_eq!(world.reservation("r").unwrap().status.current_owners.len(), 3);
     world.until("nothing is left", |world| world.holders() == 0);
+}
+
+#[test]
+fn terms_about_pods_mean_the_pods_of_the_template_and_other_places() {
+    let mut world = PlacesWorld::new(&[2000], 0);
+    let term = |more: &Value| {
+        let mut term = json!({"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}});
+        term.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        term
+    };
+    let own = |terms: &[Value]| json!({"requiredDuringSchedulingIgnoredDuringExecution": terms});
+    let elsewhere = json!({"namespaces": ["other"]});
+    let affinity = json!({"podAffinity": own(&[term(&elsewhere)]), "podAntiAffinity": own(&[term(&json!({}))])});
+    let template = json!({"metadata": {"namespace": "default", "labels": {"app": "web"}}, "spec": {
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}], "affinity": affinity,
+    }});
+    world.reserve("r", "2", &json!({"template": template, "allocateOnce": false}));
+    world.until("it is asked for", |world| world.holders() == 1);
+    let PlacesStep::Write(writes) = world.first_holder("r") else { panic!("no place holder") };
+    let [PlacesWrite::Create { pod, .. }] = &*writes else { panic!("no place holder") };
+    let home = json!({"namespaces": ["default", "hostler-places"]});
+    assert_eq!(pod["spec"]["affinity"]["podAntiAffinity"], own(&[term(&home)]));
+    assert_eq!(pod["spec"]["affinity"]["podAffinity"], own(&[term(&elsewhere)]));
+    let labels = &pod["metadata"]["labels"];
+    assert_eq!((&labels["app"], &labels["app.kubernetes.io/name"]), (&json!("web"), &json!("hostler-place")));
+    world.until("it is kept", |world| world.phase("r") == Some(Phase::Available));
+    world.pod("p", "r", "1");
+    world.until("an owner is bound", |world| world.node("p").is_some());
+    world.until("the rest is held", |world| world.state("r") == Some(State::Held));
+    let rest = world.server.pods.values().find(|pod| pod.key().namespace == "hostler-places").unwrap();
+    assert!(rest.spec.affinity.as_ref().unwrap().far().is_empty(), "it stands beside the owner");
 }
 
 #[test]
