@@ -49,16 +49,19 @@ pub(super) fn pod(labels: &mut KeyValues, annotations: &mut KeyValues) -> Result
     Ok(notes)
 }
 
-/// Returns hostler's labels and annotations for those of Koordinator that a pod has, beside which it has none yet.
-///
-/// # Errors
-/// As [`pod`].
-pub(crate) fn own_keys(labels: &KeyValues, annotations: &KeyValues) -> Result<[KeyValues; 2], ConvertProblem> {
+/// Returns hostler's labels and annotations for those of Koordinator that a pod has, beside which it has none yet. What
+/// cannot be understood gets hostler's keys as it is, and the problem is returned: such a pod is given nothing.
+pub(crate) fn own_keys(labels: &KeyValues, annotations: &KeyValues) -> ([KeyValues; 2], Option<ConvertProblem>) {
     let (mut own_labels, mut own_annotations) = (labels.clone(), annotations.clone());
-    pod(&mut own_labels, &mut own_annotations)?;
+    let problem = pod(&mut own_labels, &mut own_annotations).err();
+    if problem.is_some() {
+        own_annotations.clone_from(annotations);
+        rename(&mut own_annotations, keys::AFFINITY, RESERVATION_AFFINITY);
+        rename(&mut own_annotations, keys::EXACT_MATCH, EXACT_MATCH_RESERVATION);
+    }
     own_labels.retain(|key, _| !labels.contains_key(key));
     own_annotations.retain(|key, _| !annotations.contains_key(key));
-    Ok([own_labels, own_annotations])
+    ([own_labels, own_annotations], problem)
 }
 
 /// Path of a label in messages.

@@ -16,16 +16,13 @@ pub(super) fn translate(view: &ClusterView, pod: &mut Pod) -> WebhookAnswer {
         return WebhookAnswer::default();
     }
     let metadata = &mut pod.metadata;
-    match own_keys(&metadata.labels, &metadata.annotations) {
-        Ok([labels, annotations]) => {
-            let mut patch = added("/metadata/labels", &metadata.labels, &labels);
-            patch.extend(added("/metadata/annotations", &metadata.annotations, &annotations));
-            metadata.labels.extend(labels);
-            metadata.annotations.extend(annotations);
-            WebhookAnswer { patch, warnings: Vec::new() }
-        }
-        Err(problem) => WebhookAnswer::warning(format!("hostler leads the pod to no Reservation: {problem}")),
-    }
+    let ([labels, annotations], problem) = own_keys(&metadata.labels, &metadata.annotations);
+    let mut patch = added("/metadata/labels", &metadata.labels, &labels);
+    patch.extend(added("/metadata/annotations", &metadata.annotations, &annotations));
+    metadata.labels.extend(labels);
+    metadata.annotations.extend(annotations);
+    let warnings = problem.iter().map(|problem| format!("no Reservation takes the pod: {problem}")).collect();
+    WebhookAnswer { patch, warnings }
 }
 
 fn added(path: &str, before: &BTreeMap<String, String>, new: &BTreeMap<String, String>) -> Vec<Value> {
