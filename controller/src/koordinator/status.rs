@@ -22,14 +22,14 @@ const SERVED: &str = "Served";
 /// Types of conditions that both have.
 const COMMON: [&str; 2] = ["Scheduled", "Ready"];
 
-/// Whether an object of Koordinator is served.
+/// State of an object of Koordinator.
 #[derive(Clone, Debug)]
 pub(super) enum Served {
-    /// It is, and this differs.
+    /// Served, with these differences.
     Yes(Vec<ConvertNote>),
-    /// It is not, and why.
+    /// Not served, for this reason.
     No { reason: &'static str, message: String },
-    /// As the object says.
+    /// Served, in the words that the object has.
     Told(String),
 }
 
