@@ -129,6 +129,7 @@ async fn read(
     let webhooks =
         custom("admissionregistration.k8s.io", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations");
     reader.get(&webhooks, &config.webhook.configuration).await?;
+    reader.get(&webhooks, &config.webhook.configuration_of_pods()).await?;
     reader.get(&Collection::core("Service", "services").of(namespace), &config.webhook.service).await?;
     reader.list(&custom("discovery.k8s.io", "EndpointSlice", "endpointslices").of(namespace)).await?;
     for all in ObservedKind::DeviceClass.collections(version) {

@@ -162,7 +162,7 @@ fn a_cluster_in_order_has_nothing_to_fix() {
 
 #[test]
 fn what_keeps_hostler_from_working_is_a_failure() {
-    let cases: [BrokenCluster; 17] = [
+    let cases: [BrokenCluster; 18] = [
         ("resource.k8s.io", |facts| {
             (facts.claim_versions, facts.deployed.serves_claims) = (Vec::new(), Some(false));
         }),
@@ -181,6 +181,12 @@ fn what_keeps_hostler_from_working_is_a_failure() {
         ("rights", |facts| bundle(facts, "deploy/holds").lacking.push("patch nodehardware.hostler.dev".to_owned())),
         ("webhook", |facts| of_webhook(facts, "caBundle", "")),
         ("webhook", |facts| of_webhook(facts, "caBundle", "AAAA")),
+        ("webhook", |facts| {
+            let mut of_pods = object(facts, "MutatingWebhookConfiguration").clone();
+            of_pods["metadata"]["name"] = "hostler-webhook-pods".into();
+            of_pods["webhooks"][0]["clientConfig"]["caBundle"] = "".into();
+            facts.deployed.objects.push(of_pods);
+        }),
         ("webhook", |facts| without(facts, "Service")),
         ("webhook", |facts| object(facts, "EndpointSlice")["endpoints"][0]["conditions"]["ready"] = false.into()),
         ("daemons", |facts| object(facts, "DaemonSet")["status"]["numberReady"] = 0.into()),

@@ -15,6 +15,8 @@ use crate::{
 
 const CHECK: &str = "webhook";
 
+/// Kind of the configurations.
+const KIND: &str = "MutatingWebhookConfiguration";
 /// The command that installs the webhook.
 const APPLY: &str = "kubectl apply -k deploy/holds/webhook";
 
@@ -30,23 +32,29 @@ pub(super) fn check(facts: &DoctorFacts) -> DoctorFinding {
     if let Some(unread) = facts.unread(CHECK, &["mutatingwebhookconfigurations", "services"]) {
         return unread;
     }
-    let title = format!("MutatingWebhookConfiguration {}", config.configuration);
-    let Some(there) = facts.deployed.named("MutatingWebhookConfiguration", &config.configuration) else {
+    let names = [config.configuration.clone(), config.configuration_of_pods()];
+    let all = names.iter().filter_map(|name| facts.deployed.named(KIND, name).map(|there| (name, there)));
+    let clients: Vec<(&String, &Value)> =
+        all.flat_map(|(name, there)| list(&there["webhooks"]).map(move |hook| (name, &hook["clientConfig"]))).collect();
+    if facts.deployed.named(KIND, &config.configuration).is_none() {
+        let title = format!("{KIND} {}", config.configuration);
         let found = format!("not installed: there is no {title}; pods name the taint of kept devices themselves");
         return DoctorFinding::ok(CHECK, found);
-    };
-    let clients = || list(&there["webhooks"]).map(|hook| &hook["clientConfig"]);
-    for client in clients() {
+    }
+    for (name, client) in &clients {
         let bundle = client["caBundle"].as_str().unwrap_or_default();
-        if let Some(finding) = authority(facts, &title, bundle) {
+        if let Some(finding) = authority(facts, &format!("{KIND} {name}"), bundle) {
             return finding;
         }
         if let Some(finding) = service(facts, &client["service"]) {
             return finding;
         }
     }
-    let count = clients().count();
-    DoctorFinding::ok(CHECK, format!("{title}: {count} of {count} webhooks with a certificate authority and a Service"))
+    let (count, installed) = (clients.len(), names.iter().filter(|name| facts.deployed.named(KIND, name).is_some()));
+    let titles: Vec<&str> = installed.map(String::as_str).collect();
+    let found =
+        format!("{KIND} {}: {count} of {count} webhooks with a certificate authority and a Service", titles.join(", "));
+    DoctorFinding::ok(CHECK, found)
 }
 
 /// The API server calls nothing that no authority vouches for.

@@ -26,8 +26,8 @@ pub(super) struct KoordinatorContext {
 /// A Reservation of Koordinator.
 #[derive(Clone, Debug)]
 pub(super) struct KoordinatorObject {
-    pub(super) meta: SeenMeta,
-    pub(super) status: KoordinatorStatus,
+    pub(super) meta: ServedMeta,
+    pub(super) status: ServedStatus,
     /// The whole object.
     pub(super) object: Value,
 }
@@ -35,7 +35,7 @@ pub(super) struct KoordinatorObject {
 /// A Reservation of hostler's.
 #[derive(Clone, Debug)]
 pub(super) struct OwnReservation {
-    pub(super) meta: SeenMeta,
+    pub(super) meta: ServedMeta,
     pub(super) status: ReservationStatus,
     /// The whole object.
     pub(super) object: Value,
@@ -44,7 +44,7 @@ pub(super) struct OwnReservation {
 /// Metadata that decide.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct SeenMeta {
+pub(super) struct ServedMeta {
     pub(super) name: String,
     pub(super) uid: String,
     pub(super) resource_version: String,
@@ -56,7 +56,7 @@ pub(super) struct SeenMeta {
 /// Status of a Reservation of Koordinator, as far as it is read.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct KoordinatorStatus {
+pub(super) struct ServedStatus {
     pub(super) phase: String,
     pub(super) conditions: Vec<Condition>,
 }
@@ -93,8 +93,8 @@ impl KoordinatorObject {
     /// Reads an object. Status fields that cannot be understood count as missing: they are written anew.
     pub(super) fn of(object: Value) -> Self {
         Self {
-            meta: SeenMeta::of(&object),
-            status: KoordinatorStatus::deserialize(&object["status"]).unwrap_or_default(),
+            meta: ServedMeta::of(&object),
+            status: ServedStatus::deserialize(&object["status"]).unwrap_or_default(),
             object,
         }
     }
@@ -115,11 +115,11 @@ impl OwnReservation {
             Value::Null => ReservationStatus::default(),
             status => ReservationStatus::deserialize(status)?,
         };
-        Ok(Self { meta: SeenMeta::of(&object), status, object })
+        Ok(Self { meta: ServedMeta::of(&object), status, object })
     }
 }
 
-impl SeenMeta {
+impl ServedMeta {
     fn of(object: &Value) -> Self {
         Self::deserialize(&object["metadata"]).unwrap_or_default()
     }
