@@ -147,9 +147,11 @@ pub(crate) fn findings(
         answering(modes.provisioning, kinds.get(&ObservedKind::ProvisioningRequest), provision),
         keeping(modes.reservations, holds),
     ];
-    if modes.koordinator.is_wanted() {
-        let served = kinds.get(&ObservedKind::KoordinatorReservation);
-        all.push(of_kind(FindingKind::KoordinatorReservations, modes.koordinator, served));
+    let koordinators = kinds.get(&ObservedKind::KoordinatorReservation);
+    let is_there = koordinators.is_some_and(|kind| kind.is_synced && !kind.is_absent);
+    // Most clusters have no Koordinator: that is nothing to be told of.
+    if modes.koordinator == CapabilityMode::On || modes.koordinator.is_wanted() && is_there {
+        all.push(of_kind(FindingKind::KoordinatorReservations, modes.koordinator, koordinators));
     }
     all.extend(webhook.map(|(phase, _)| webhook_finding(phase)));
     all.extend(webhook.and_then(|(_, gates)| gates_finding(gates)));

@@ -25,9 +25,7 @@ pub(super) fn decide(cx: &KoordinatorContext) -> Option<KoordinatorWrite> {
             // Reservations that are over go after their time, and Koordinator's with them.
             Served::was(theirs).then(|| KoordinatorWrite::DeleteTheirs(theirs.meta.version()))
         }
-        (Some(theirs), Some(own)) if own.status.phase.is_over() => {
-            tell(cx, theirs, Some(own), &Served::was_served(theirs))
-        }
+        (Some(theirs), Some(own)) if own.status.phase.is_over() => tell(cx, theirs, Some(own), &Served::before(theirs)),
         (Some(theirs), own) => serve(cx, theirs, own.as_ref()),
     }
 }
@@ -95,14 +93,12 @@ fn wanted(theirs: &KoordinatorObject) -> Result<(Value, Vec<ConvertNote>), Conve
     Ok((wanted, notes))
 }
 
-/// Returns the Reservation with what is wanted. Labels and annotations of others stay.
+/// Returns the Reservation with what is wanted: labels and annotations decide as the spec does.
 fn changed(own: &Value, wanted: &Value) -> Value {
     let mut changed = own.clone();
     changed["spec"] = wanted["spec"].clone();
     for field in ["labels", "annotations"] {
-        for (key, value) in wanted["metadata"][field].as_object().into_iter().flatten() {
-            changed["metadata"][field][key] = value.clone();
-        }
+        changed["metadata"][field] = wanted["metadata"][field].clone();
     }
     changed
 }

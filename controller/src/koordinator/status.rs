@@ -39,9 +39,10 @@ impl Served {
         told(theirs).is_some_and(|it| it.status == ConditionStatus::True)
     }
 
-    /// Returns what the object says.
-    pub(super) fn was_served(theirs: &KoordinatorObject) -> Self {
-        Self::Told(told(theirs).map(|it| it.message.clone()).unwrap_or_default())
+    /// Returns the state of an object whose Reservation is over, with what the object says of it.
+    pub(super) fn before(theirs: &KoordinatorObject) -> Self {
+        let told = told(theirs).filter(|it| it.status == ConditionStatus::True);
+        told.map_or_else(|| Self::Yes(Vec::new()), |it| Self::Told(it.message.clone()))
     }
 
     fn condition(&self, theirs: &KoordinatorObject, now: Duration) -> Condition {

@@ -195,18 +195,23 @@ fn a_reservation_that_is_deleted_by_hand_is_made_anew_unless_it_was_over() {
 }
 
 #[test]
-fn a_change_follows_and_labels_of_others_stay() {
+fn a_change_follows_with_its_labels() {
     let mut objects = Objects::of(koordinators(&json!({})));
     objects.settle();
-    objects.own.as_mut().unwrap()["metadata"]["labels"]["team"] = json!("ml");
+    objects.theirs.as_mut().unwrap()["metadata"]["labels"] =
+        json!({"scheduling.koordinator.sh/reservation-order": "1"});
+    objects.settle();
+    assert_eq!(objects.own.as_ref().unwrap()["metadata"]["labels"]["hostler.dev/reservation-order"], "1");
+    objects.theirs.as_mut().unwrap()["metadata"]["labels"] = json!({});
     objects.own.as_mut().unwrap()["metadata"]["finalizers"] = json!(["hostler.dev/reservation"]);
     objects.settle();
     objects.theirs.as_mut().unwrap()["spec"]["unschedulable"] = json!(true);
     objects.settle();
     let own = objects.own.clone().unwrap();
-    assert_eq!((&own["spec"]["unschedulable"], &own["metadata"]["labels"]["team"]), (&json!(true), &json!("ml")));
+    assert_eq!(own["spec"]["unschedulable"], true);
+    assert_eq!(own["metadata"]["labels"], json!({(KOORDINATOR_UID): "k-1"}), "a label that went is gone");
     assert_eq!(own["metadata"]["finalizers"], json!(["hostler.dev/reservation"]));
-    assert_eq!(objects.writes, ["creation", "status", "change"]);
+    assert_eq!(objects.writes, ["creation", "status", "change", "change", "change"]);
 }
 
 #[test]
@@ -260,6 +265,13 @@ fn why_one_is_not_served_is_said_and_nothing_of_others_is_touched() {
     objects.apply(write);
     assert_eq!(objects.served(), ["False", "Refused", "no"]);
     assert_eq!(refused(&objects.cx(), "no"), None, "it is said once");
+    objects.settle();
+    let write = refused(&objects.cx(), "no").unwrap();
+    objects.apply(write);
+    let mut over = available();
+    over["phase"] = json!("Failed");
+    objects.says(over).settle();
+    assert_eq!(objects.served(), ["True", "Served", "hostler keeps it as Reservation night of hostler.dev"]);
 }
 
 #[test]
