@@ -358,7 +358,14 @@ pub(super) fn planned_candidate<'a>(
     let wants_parts = specs.values().any(has_parts);
     PlannedCandidate {
         candidate,
-        set: PodSet { name: name.clone(), namespace, count, labels: candidate.template.metadata.labels.clone(), spec },
+        set: PodSet {
+            name: name.clone(),
+            namespace,
+            count,
+            labels: candidate.template.metadata.labels.clone(),
+            spec,
+            ..PodSet::default()
+        },
         specs,
         wants_parts,
         boxes,

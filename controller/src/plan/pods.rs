@@ -126,7 +126,8 @@ fn of_workloads(all: &Manifests, owners: &PodOwners<'_>) -> Vec<AskedPods> {
             metadata: ObjectMeta { labels: owners.labels(all, workload), ..ObjectMeta::default() },
             spec: workload.template.spec.clone(),
         };
-        let set = pod_set(all, name, &workload.key.namespace, count, template);
+        let mut set = pod_set(all, name, &workload.key.namespace, count, template);
+        set.nominated = owners.nominated(all, workload);
         Some(AskedPods { set, notes })
     });
     asked.collect()
@@ -185,6 +186,14 @@ impl<'a> PodOwners<'a> {
         labels
     }
 
+    /// Returns the pods of a workload that are nominated for a node.
+    fn nominated(&self, all: &Manifests, workload: &Workload) -> Vec<ObjectKey> {
+        let own = |(key, pod): &(&ObjectKey, &Pod)| {
+            pod.nominated_node().is_some() && self.of(key, pod) == Some((workload.kind, &workload.key))
+        };
+        all.pods.iter().filter(own).map(|(key, _)| key.clone()).collect()
+    }
+
     /// Counts the pods of each workload that have a node.
     fn running(&self, all: &Manifests) -> BTreeMap<WorkloadName<'a>, u32> {
         let mut running = BTreeMap::new();
@@ -205,12 +214,16 @@ fn waiting(all: &Manifests, owners: &PodOwners<'_>) -> Vec<PodSet> {
             None => format!("Pod {}", key.name),
         };
         let set = pod_set(all, name.clone(), &key.namespace, 1, with_given_claims(all, key, pod));
+        let nominated = pod.nominated_node().map(|_| key.clone());
         let is_alike = |known: &&mut PodSet| known.spec == set.spec && known.labels == set.labels;
         match last.get(&(&*key.namespace, name.clone())).map(|at| &mut sets[*at]).filter(is_alike) {
-            Some(known) => known.count += 1,
+            Some(known) => {
+                known.count += 1;
+                known.nominated.extend(nominated);
+            }
             None => {
                 last.insert((&key.namespace, name), sets.len());
-                sets.push(set);
+                sets.push(PodSet { nominated: nominated.into_iter().collect(), ..set });
             }
         }
     }
@@ -220,7 +233,8 @@ fn waiting(all: &Manifests, owners: &PodOwners<'_>) -> Vec<PodSet> {
 /// Returns a pod that waits for a place as a set of its own.
 pub(crate) fn waiting_set(all: &Manifests, key: &ObjectKey) -> Option<PodSet> {
     let pod = all.pods.get(key)?;
-    Some(pod_set(all, format!("Pod {}", key.name), &key.namespace, 1, with_given_claims(all, key, pod)))
+    let set = pod_set(all, format!("Pod {}", key.name), &key.namespace, 1, with_given_claims(all, key, pod));
+    Some(PodSet { nominated: vec![key.clone()], ..set })
 }
 
 fn waits(pod: &Pod) -> bool {
@@ -254,7 +268,7 @@ fn pod_set(all: &Manifests, name: String, namespace: &str, count: u32, template:
         Some(name) => all.priorities.get(name),
     };
     spec.priority = spec.priority.or(class.map(|class| class.value));
-    PodSet { name, namespace: namespace.to_owned(), count, labels: metadata.labels, spec }
+    PodSet { name, namespace: namespace.to_owned(), count, labels: metadata.labels, spec, ..PodSet::default() }
 }
 
 fn controller(pod: &Pod) -> Option<&OwnerReference> {

@@ -18,7 +18,14 @@ pub(crate) fn pod_sets(request: &SeenRequest, world: &ProvisionObjects) -> Resul
         let template = world.templates.get(&key).ok_or_else(|| key.to_string())?;
         let count = u32::try_from(set.count).unwrap_or_default();
         let PodTemplateSpec { metadata, spec } = (**template).clone();
-        Ok(PodSet { name: name.clone(), namespace: namespace.clone(), count, labels: metadata.labels, spec })
+        Ok(PodSet {
+            name: name.clone(),
+            namespace: namespace.clone(),
+            count,
+            labels: metadata.labels,
+            spec,
+            ..PodSet::default()
+        })
     });
     sets.collect()
 }

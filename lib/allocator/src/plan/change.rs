@@ -321,9 +321,9 @@ impl ClusterFacts {
             let set = sets.entry(alike).or_insert_with(|| PodSet {
                 name,
                 namespace: key.namespace.clone(),
-                count: 0,
                 labels,
                 spec: pod.spec(&self.store.texts),
+                ..PodSet::default()
             });
             set.count += 1;
         }

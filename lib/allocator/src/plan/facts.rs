@@ -6,6 +6,7 @@
 mod changes;
 mod claims;
 mod compact;
+mod nominated;
 mod pods;
 mod pools;
 mod quotas;
@@ -28,6 +29,7 @@ use super::{
 pub use changes::FactChanges;
 pub use claims::ClaimFacts;
 pub(super) use claims::{PackedClaim, PackedResult};
+pub(super) use nominated::NominatedPod;
 pub(super) use pods::{PackedPod, PodLabels};
 pub(super) use pools::{PoolFacts, PoolGiven, PoolKey};
 pub use quotas::{QUOTA_OF_CLAIMS, QUOTA_OF_DEVICES, QuotaAmounts, QuotaBook};
@@ -56,6 +58,8 @@ pub struct ClusterFacts {
     /// The limits of quotas, by their names.
     quotas: BTreeMap<ObjectKey, BTreeMap<String, u64>>,
     pub(super) pods: Shards<Arc<ObjectKey>, PackedPod>,
+    /// Pods that wait and are nominated for a node.
+    pub(super) nominated: Arc<BTreeMap<ObjectKey, Arc<NominatedPod>>>,
     /// The known namespaces; terms that look at the labels of others have no answer.
     pub(super) namespaces: Arc<NamespaceLabels>,
     /// Slices and given devices of each pool, by its key.
@@ -125,9 +129,10 @@ impl ClusterFacts {
         }
     }
 
-    /// Adds a pod, or takes news of it. Only one that has a node and has not ended holds anything.
+    /// Adds a pod, or takes news of it. Only one that has not ended, and has a node or is nominated for one, counts.
     pub fn add_pod(&mut self, pod: &Pod) {
         let key = Arc::new(ObjectKey::new(&pod.metadata.namespace, &pod.metadata.name));
+        self.see_nominated(&key, pod);
         match PackedPod::pack(pod, &mut self.store) {
             Some(packed) if self.pods.get(&*key) != Some(&packed) => {
                 // A pod that is resized may take less than before.
@@ -137,7 +142,7 @@ impl ClusterFacts {
                 self.changes.pods();
             }
             Some(_) => {}
-            None => self.remove_pod(&key),
+            None => self.forget_standing(&key),
         }
         self.compact_if_due();
     }
@@ -202,6 +207,11 @@ impl ClusterFacts {
 
     /// Forgets a pod.
     pub fn remove_pod(&mut self, key: &ObjectKey) {
+        self.forget_nominated(key);
+        self.forget_standing(key);
+    }
+
+    fn forget_standing(&mut self, key: &ObjectKey) {
         if self.pods.remove(key).is_some() {
             self.changes.gained();
             self.changes.pods();

@@ -4,12 +4,7 @@ use std::fmt;
 
 use hostler_api::core::{Node, NodeSelector, PodSpec, Taint};
 
-use super::{
-    amounts,
-    answer::NodeRefusalKind,
-    pods::Wish,
-    snapshot::{NodePlace, NodeUse},
-};
+use super::{amounts, answer::NodeRefusalKind, node_use::NodeUse, pods::Wish, snapshot::NodePlace};
 
 /// The taint that a node has as long as it takes no new pods.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
@@ -24,9 +19,17 @@ pub(super) enum Reason {
     NodeSelector(String),
     NodeAffinity,
     Port(u16),
-    Lacking { resource: String, asked: i64 },
+    Lacking {
+        resource: String,
+        asked: i64,
+    },
+    /// The other reason holds only for the sake of nominated pods.
+    Nominated(Box<Reason>),
     NoSpreadTopology(String),
-    Spread { key: String, max_skew: i64 },
+    Spread {
+        key: String,
+        max_skew: i64,
+    },
     NoTopology(String),
     NotNear(String),
     TooNear(String),
@@ -48,6 +51,9 @@ impl fmt::Display for Reason {
             Self::Lacking { resource, .. } if resource == amounts::PODS => f.write_str("the node has its most pods"),
             Self::Lacking { resource, asked } => {
                 write!(f, "not enough {resource}: {} of it are not free", amounts::shown(resource, *asked))
+            }
+            Self::Nominated(reason) => {
+                write!(f, "{reason} beside pods that are nominated for the node (status.nominatedNodeName)")
             }
             Self::NoSpreadTopology(key) => write!(f, "the node has no label {key}, over which the pods are spread"),
             Self::Spread { key, max_skew } => {
@@ -73,6 +79,7 @@ impl Reason {
             Self::Taint(_) => NodeRefusalKind::Taint,
             Self::Port(_) => NodeRefusalKind::Port,
             Self::Lacking { .. } => NodeRefusalKind::Lacking,
+            Self::Nominated(reason) => reason.kind(),
             Self::NoSpreadTopology(_) | Self::Spread { .. } => NodeRefusalKind::Spread,
             Self::NoTopology(_) | Self::NotNear(_) | Self::TooNear(_) | Self::Repelled(_) => NodeRefusalKind::OtherPods,
             Self::ClaimElsewhere(_) => NodeRefusalKind::ClaimElsewhere,

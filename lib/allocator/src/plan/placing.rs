@@ -6,6 +6,7 @@ mod take;
 mod together;
 
 use std::{
+    borrow::Cow,
     collections::{HashMap, HashSet},
     rc::Rc,
     sync::Arc,
@@ -16,13 +17,14 @@ use super::{
     boxes::CutShort,
     engine::RefusalKind,
     neighbours::PlacedPods,
+    node_use::NodeUse,
     nodes::{self, Reason},
     occupancy::Occupancy,
     pod_groups::{PodCensus, PodGroups},
     pods::{Unsupported, Wish},
     questions::{Answer, GivenDevice, Questions, Takes},
     shapes::{Shape, Shapes, slices_of},
-    snapshot::{Cluster, Usage},
+    snapshot::{Cluster, NodePlace, Usage},
 };
 
 use stage::Stage;
@@ -60,6 +62,8 @@ struct Candidate<'w> {
     never: Vec<Option<Reason>>,
     /// Terms of other pods about the set's, and of these about each other.
     groups: PodGroups,
+    /// Resources that nodes keep for nominated pods.
+    reserved: HashMap<usize, NodeUse>,
     /// Constraints that no answer considers.
     unjudged: Vec<Unsupported>,
     /// Nodes of the pods that were placed.
@@ -123,6 +127,7 @@ impl<'k, 'a> Placing<'k, 'a> {
     fn opened<'w>(&mut self, wish: &'w Wish) -> Candidate<'w> {
         let boxes = &mut self.known.questions.boxes;
         boxes.open(&wish.namespace);
+        self.usage.forget_nominated(&wish.nominated);
         let cut_short = (boxes.is_empty() && !wish.claims.is_empty()).then_some(CutShort::NotReached);
         let mut candidate = self.candidate(wish);
         candidate.plan.cut_short = cut_short;
@@ -140,6 +145,10 @@ impl<'k, 'a> Placing<'k, 'a> {
     fn candidate<'w>(&mut self, wish: &'w Wish) -> Candidate<'w> {
         let places = &self.known.cluster.nodes;
         let groups = self.known.census.groups(self.known.cluster, &self.usage, wish);
+        let mut reserved: HashMap<usize, NodeUse> = HashMap::new();
+        self.usage
+            .nominated(wish.priority)
+            .for_each(|(node, pod)| reserved.entry(node).or_default().add(&pod.holds, 1));
         let unjudged: Vec<Unsupported> = wish.unsupported.iter().cloned().chain(groups.unjudged()).collect();
         Candidate {
             wish,
@@ -160,6 +169,7 @@ impl<'k, 'a> Placing<'k, 'a> {
                 notes: wish.notes.clone(),
             },
             groups,
+            reserved,
             unjudged,
             nodes: Vec::new(),
             places: HashMap::new(),
@@ -220,7 +230,7 @@ impl<'k, 'a> Placing<'k, 'a> {
     ) -> Option<usize> {
         let node = candidate.order[at];
         let place = &self.known.cluster.nodes[node];
-        let room = nodes::room(place, self.usage.node(node), candidate.wish);
+        let room = nodes::room(place, &candidate.taken(&self.usage, node), candidate.wish);
         let room = u32::try_from(room.max(0)).unwrap_or(u32::MAX).min(most - candidate.plan.placed);
         let mut placement = Placement { node: place.name().to_owned(), pods: 0, devices: Vec::new() };
         let mut back = None;
@@ -291,7 +301,7 @@ impl<'k, 'a> Placing<'k, 'a> {
         candidate.order.iter().find_map(|node| {
             let place = &self.known.cluster.nodes[*node];
             let is_looked_at = candidate.never[*node].is_none()
-                && nodes::not_now(place, self.usage.node(*node), candidate.wish).is_none()
+                && nodes::not_now(place, &candidate.taken(&self.usage, *node), candidate.wish).is_none()
                 && candidate.groups.allows(*node)
                 && stage.allows(place).is_none();
             let answer = is_looked_at.then(|| self.known.ask(*node, claims))?;
@@ -329,7 +339,7 @@ impl<'k, 'a> Placing<'k, 'a> {
     fn reason(&mut self, node: usize, stage: &Stage, candidate: &mut Candidate<'_>) -> Option<Reason> {
         let place = &self.known.cluster.nodes[node];
         let early = (candidate.never[node].clone())
-            .or_else(|| nodes::not_now(place, self.usage.node(node), candidate.wish))
+            .or_else(|| candidate.not_now(place, &self.usage, node))
             .or_else(|| candidate.groups.refuses(node))
             .or_else(|| stage.allows(place));
         if early.is_some() {
@@ -358,6 +368,22 @@ impl Candidate<'_> {
 
     fn cut_short(&mut self) {
         self.plan.cut_short.get_or_insert(CutShort::Begun);
+    }
+
+    /// Returns what the set finds taken of a node.
+    fn taken<'u>(&self, usage: &'u Usage, node: usize) -> Cow<'u, NodeUse> {
+        let mut taken = Cow::Borrowed(usage.node(node));
+        if let Some(reserved) = self.reserved.get(&node) {
+            taken.to_mut().add(reserved, 1);
+        }
+        taken
+    }
+
+    /// Returns the reason why no further pod of the set can be on the node for now.
+    fn not_now(&self, place: &NodePlace, usage: &Usage, node: usize) -> Option<Reason> {
+        let reason = nodes::not_now(place, &self.taken(usage, node), self.wish)?;
+        let is_alone = nodes::not_now(place, usage.node(node), self.wish).is_some();
+        Some(if is_alone { reason } else { Reason::Nominated(Box::new(reason)) })
     }
 
     /// Returns true while placing may go on.

@@ -5,10 +5,11 @@
 //! counts, pods are placed one by one; where they do not, nodes are filled as for any other set.
 
 mod census;
+mod nominated;
 mod spread;
 mod topology;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use hostler_api::core::LabelSelector;
 
@@ -16,6 +17,7 @@ use super::{nodes::Reason, pods::Unsupported};
 
 pub(super) use census::PodCensus;
 
+use nominated::NominatedCounts;
 use spread::SpreadCount;
 use topology::DomainCounts;
 
@@ -35,6 +37,8 @@ pub(super) struct PodGroups {
     spread: Vec<SpreadCount>,
     /// Selectors of those constraints.
     selectors: Vec<Option<LabelSelector>>,
+    /// Counts of pods that are nominated for a node; they count on that node alone.
+    nominated: HashMap<usize, NominatedCounts>,
     /// Terms that could not be answered, with the namespaces whose labels are not known.
     unknown: BTreeMap<UnknownTerm, Vec<String>>,
 }
@@ -66,8 +70,9 @@ impl PodGroups {
 
     /// Returns true if the node may take a pod of the set by now.
     pub(super) fn allows(&self, node: usize) -> bool {
-        self.spread.iter().all(|it| it.allows(node))
+        self.spread().all(|(at, it)| it.allows(node, self.more(node, at)))
             && self.is_near(node)
+            && self.nominated.get(&node).is_none_or(NominatedCounts::allows)
             && self.far.iter().chain(&self.repelling).all(|it| it.at(node).is_none_or(|pods| pods == 0))
     }
 
@@ -76,15 +81,25 @@ impl PodGroups {
         if self.allows(node) {
             return None;
         }
-        let spread = self.spread.iter().find_map(|it| it.refuses(node));
+        let spread = self.spread().find_map(|(at, it)| it.refuses(node, self.more(node, at)));
+        let nominated = self.nominated.get(&node);
         let key_of = |counts: &[DomainCounts]| {
             let found = counts.iter().find(|it| it.at(node).is_some_and(|pods| pods > 0));
             found.map(|it| it.key.clone())
         };
         spread
             .or_else(|| self.not_near(node))
-            .or_else(|| key_of(&self.far).map(Reason::TooNear))
-            .or_else(|| key_of(&self.repelling).map(Reason::Repelled))
+            .or_else(|| key_of(&self.far).or_else(|| nominated?.far.clone()).map(Reason::TooNear))
+            .or_else(|| key_of(&self.repelling).or_else(|| nominated?.repelling.clone()).map(Reason::Repelled))
+    }
+
+    fn spread(&self) -> impl Iterator<Item = (usize, &SpreadCount)> {
+        self.spread.iter().enumerate()
+    }
+
+    /// Number of nominated pods of the node that count for a constraint.
+    fn more(&self, node: usize, constraint: usize) -> u64 {
+        self.nominated.get(&node).and_then(|it| it.spread.get(constraint)).copied().unwrap_or_default()
     }
 
     /// Notes that a pod of the set is placed on the node.

@@ -30,7 +30,7 @@ pub(super) trait SelectedPod {
 }
 
 /// Pods that are alike to all terms, and their own terms against other pods.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct PodIdentity {
     pub(super) namespace: String,
     pub(super) labels: BTreeMap<String, String>,

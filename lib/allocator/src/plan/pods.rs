@@ -11,16 +11,14 @@ use hostler_api::{
 
 use super::{
     facts::ClusterFacts,
+    node_use::NodeUse,
     pod_terms::{PodIdentity, PodTerm, has_pod_terms},
-    snapshot::NodeUse,
+    priority::priority,
 };
 
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
 /// Start of the name of a resource, before the name of a class, by which pods ask for devices without a claim.
 const DEVICE_CLASS_RESOURCE: &str = "deviceclass.resource.kubernetes.io/";
-/// Priorities that the API server gives to the two classes that every cluster has.
-const SYSTEM_PRIORITIES: [(&str, i32); 2] =
-    [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
 /// Pods that are alike, as a workload makes them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -33,6 +31,8 @@ pub struct PodSet {
     pub count: u32,
     /// Labels of each pod.
     pub labels: BTreeMap<String, String>,
+    /// Pods of the set that are nominated for a node: the room that is left for them there is the set's.
+    pub nominated: Vec<ObjectKey>,
     /// Spec of each pod.
     pub spec: PodSpec,
 }
@@ -44,6 +44,7 @@ pub(super) struct Wish {
     pub(super) namespace: String,
     pub(super) count: u32,
     pub(super) priority: i32,
+    pub(super) nominated: Vec<ObjectKey>,
     pub(super) spec: PodSpec,
     /// Resources and ports that a pod takes of its node.
     pub(super) holds: NodeUse,
@@ -118,6 +119,7 @@ impl Wish {
             namespace,
             count: set.count,
             priority,
+            nominated: set.nominated.clone(),
             spec: set.spec.clone(),
             holds: taken_of_node(&set.spec),
             unsupported: unsupported(&set.spec, facts),
@@ -152,17 +154,6 @@ fn look_up(claim: &PodResourceClaim, namespace: &str, facts: &ClusterFacts) -> R
             Ok(ClaimWish::Own(found.clone()))
         }
         (None, None) => Err(format!("resource claim {} of the pod names neither a claim nor a template", claim.name)),
-    }
-}
-
-fn priority(spec: &PodSpec) -> (i32, Vec<String>) {
-    match (spec.priority, spec.priority_class_name.as_deref().filter(|name| !name.is_empty())) {
-        (Some(priority), _) => (priority, Vec::new()),
-        (None, None) => (0, Vec::new()),
-        (None, Some(class)) => match SYSTEM_PRIORITIES.iter().find(|(name, _)| *name == class) {
-            Some((_, priority)) => (*priority, Vec::new()),
-            None => (0, vec![format!("priorityClassName {class} says no number; priority 0 was assumed")]),
-        },
     }
 }
 

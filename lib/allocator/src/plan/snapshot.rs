@@ -16,7 +16,7 @@ use super::{
 };
 
 pub(super) use pools::{NodePool, SnapshotPool};
-pub(super) use usage::{GivenClaim, NodeUse, SharedUse, SliceUse, Usage};
+pub(super) use usage::{GivenClaim, SharedUse, SliceUse, Usage};
 
 /// A cluster at one moment.
 #[derive(Clone, Debug)]

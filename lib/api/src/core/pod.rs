@@ -114,6 +114,9 @@ impl PodSpec {
 pub struct PodStatus {
     /// `Pending`, `Running`, `Succeeded` or `Failed`.
     pub phase: String,
+    /// Node that the scheduler, or a controller before it, chose for the pod; a hint until the pod has a node.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub nominated_node_name: String,
     /// Claims that were made for the pod from templates.
     #[serde(deserialize_with = "super::or_default", skip_serializing_if = "Vec::is_empty")]
     pub resource_claim_statuses: Vec<PodResourceClaim>,
@@ -219,6 +222,12 @@ impl Pod {
         self.node().is_some() && !matches!(&*self.status.phase, "Succeeded" | "Failed")
     }
 
+    /// Name of the node that the pod is nominated for: the pod waits, and schedulers leave room for it there.
+    pub fn nominated_node(&self) -> Option<&str> {
+        let is_waiting = self.node().is_none() && !matches!(&*self.status.phase, "Succeeded" | "Failed");
+        Some(&*self.status.nominated_node_name).filter(|name| is_waiting && !name.is_empty())
+    }
+
     /// Name of the pod's node.
     pub fn node(&self) -> Option<&str> {
         self.spec.node_name.as_deref().filter(|name| !name.is_empty())
@@ -255,5 +264,13 @@ mod tests {
         assert!(pod("n", "").is_on_a_node());
         assert!(!pod("", "Pending").is_on_a_node());
         assert!(!pod("n", "Succeeded").is_on_a_node());
+        let nominated = |node: &str, phase: &str| {
+            let mut pod = pod(node, phase);
+            pod.status.nominated_node_name = "m".into();
+            pod.nominated_node().map(str::to_owned)
+        };
+        assert_eq!(nominated("", "Pending"), Some("m".to_owned()));
+        assert_eq!(nominated("n", "Pending"), None);
+        assert_eq!(nominated("", "Failed"), None);
     }
 }

@@ -51,7 +51,7 @@ impl Placing<'_, '_> {
                 continue;
             }
             let place = &self.known.cluster.nodes[*node];
-            if nodes::not_now(place, self.usage.node(*node), candidate.wish).is_some() {
+            if nodes::not_now(place, &candidate.taken(&self.usage, *node), candidate.wish).is_some() {
                 full = true;
                 continue;
             }
@@ -68,8 +68,8 @@ impl Placing<'_, '_> {
         // A node never has more room for the set than before.
         if full {
             let (cluster, usage) = (self.known.cluster, &self.usage);
-            let wish = candidate.wish;
-            open.nodes.retain(|node| nodes::not_now(&cluster.nodes[*node], usage.node(*node), wish).is_none());
+            let taken = |node: usize| candidate.taken(usage, node);
+            open.nodes.retain(|node| nodes::not_now(&cluster.nodes[*node], &taken(*node), candidate.wish).is_none());
         }
         found
     }

@@ -63,7 +63,7 @@ impl Placing<'_, '_> {
         for node in candidate.order.iter().filter(|node| candidate.never[**node].is_none()) {
             let Some(home) = candidate.groups.home(*node) else { continue };
             let place = &self.known.cluster.nodes[*node];
-            let room = nodes::room(place, self.usage.node(*node), candidate.wish);
+            let room = nodes::room(place, &candidate.taken(&self.usage, *node), candidate.wish);
             let at = *places.entry(home).or_insert(homes.len());
             match homes.get_mut(at) {
                 Some((_, sum)) => *sum = sum.saturating_add(room),

@@ -45,6 +45,7 @@ impl<'a> PodCensus<'a> {
             standing.iter().for_each(|pods| count.add(pods, pods.is_going, &pods.nodes));
             usage.pods.iter().for_each(|pods| count.add(&*pods.identity, false, &pods.nodes));
         }
+        usage.nominated(wish.priority).for_each(|(node, pod)| count.add_nominated(node, &pod.identity, wish));
         count.groups
     }
 }
@@ -197,6 +198,46 @@ impl GroupCount<'_, '_> {
                 nodes.iter().for_each(|(node, pods)| constraint.add(*node, u64::from(*pods)));
             }
         }
+    }
+
+    /// Counts a pod that is nominated for a node. kube-scheduler does not ask the filter about other pods for a pod
+    /// that has no such term, while no pod that stands keeps it away: then no nominated one does.
+    fn add_nominated(&mut self, node: usize, pod: &PodIdentity, wish: &Wish) {
+        let identity = self.identity;
+        let own = wish.spec.affinity.as_ref();
+        let is_asked = own.is_some_and(|it| !it.near().is_empty() || !it.far().is_empty())
+            || self.groups.repelling.iter().any(|it| it.counts.iter().any(|pods| *pods > 0));
+        if is_asked {
+            let far = self.first_of(node, &identity.far, pod, TermOwner::Incoming);
+            let repelling = self.first_of(node, &pod.far, identity, TermOwner::Standing);
+            let counts = self.groups.nominated.entry(node).or_default();
+            counts.far = counts.far.take().or(far);
+            counts.repelling = counts.repelling.take().or(repelling);
+        }
+        if pod.namespace == identity.namespace && !self.groups.selectors.is_empty() {
+            let counts = self.groups.nominated.entry(node).or_default();
+            let counted = self.groups.selectors.iter().map(|it| u64::from(selects(it.as_ref(), pod)));
+            let before = counts.spread.iter().copied().chain(std::iter::repeat(0));
+            counts.spread = counted.zip(before).map(|(one, other)| one + other).collect();
+        }
+    }
+
+    /// Returns the label of the first term that selects the pod and whose domains the node is in.
+    fn first_of(&mut self, node: usize, terms: &[PodTerm], pod: &PodIdentity, owner: TermOwner) -> Option<String> {
+        let is_in = |term: &&PodTerm| self.cluster.nodes[node].node.metadata.labels.contains_key(&term.topology_key);
+        let mut unknown = false;
+        let found = terms.iter().filter(is_in).find(|term| match self.selects(term, pod, owner) {
+            Selected::Unknown => {
+                unknown = true;
+                false
+            }
+            answer => answer == Selected::Yes,
+        });
+        if found.is_none() && unknown {
+            let term = if owner == TermOwner::Incoming { UnknownTerm::Far } else { UnknownTerm::Repelling };
+            self.note_unknown(term, &pod.namespace);
+        }
+        found.map(|term| term.topology_key.clone())
     }
 
     /// Returns true if all terms of the set's affinity select the pod. A term without an answer is taken as one that

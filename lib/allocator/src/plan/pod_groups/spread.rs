@@ -67,13 +67,14 @@ impl SpreadCount {
         self.add(node, self.counts.own);
     }
 
-    pub(super) fn allows(&self, node: usize) -> bool {
-        self.skew(node).is_some_and(|skew| skew <= self.max_skew)
+    /// Returns true if the node may take a pod of the set, with so many `more` that are nominated for the node.
+    pub(super) fn allows(&self, node: usize, more: u64) -> bool {
+        self.skew(node, more).is_some_and(|skew| skew <= self.max_skew)
     }
 
-    pub(super) fn refuses(&self, node: usize) -> Option<Reason> {
+    pub(super) fn refuses(&self, node: usize, more: u64) -> Option<Reason> {
         let key = self.counts.key.clone();
-        match self.skew(node) {
+        match self.skew(node, more) {
             None => Some(Reason::NoSpreadTopology(key)),
             Some(skew) if skew > self.max_skew => Some(Reason::Spread { key, max_skew: self.max_skew }),
             Some(_) => None,
@@ -81,17 +82,32 @@ impl SpreadCount {
     }
 
     /// Returns by how much the node's domain would exceed the emptiest one with one more pod.
-    fn skew(&self, node: usize) -> Option<i64> {
-        let pods = self.counts.at(node)? + u64::from(self.selects_own);
-        let least = if self.is_scarce { 0 } else { self.least };
+    fn skew(&self, node: usize, more: u64) -> Option<i64> {
+        let pods = self.counts.at(node)? + more + u64::from(self.selects_own);
+        let least = match more {
+            _ if self.is_scarce => 0,
+            0 => self.least,
+            more => self.least_with(node, more),
+        };
         Some(i64::try_from(pods).unwrap_or(i64::MAX) - i64::try_from(least).unwrap_or(i64::MAX))
     }
 
+    /// Numbers of pods in the domains that can be the emptiest one, with the numbers of these.
+    fn counted(&self) -> impl Iterator<Item = (usize, u64)> {
+        let counts = self.counts.counts.iter().copied().enumerate();
+        counts.zip(&self.is_counted).filter(|(_, is_counted)| **is_counted).map(|(count, _)| count)
+    }
+
+    /// Number of pods in the emptiest domain, with so many `more` in that of the node.
+    fn least_with(&self, node: usize, more: u64) -> u64 {
+        let domain = self.counts.topology.domain(node).map(|domain| domain as usize);
+        let pods = self.counted().map(|(at, pods)| if Some(at) == domain { pods + more } else { pods });
+        pods.min().unwrap_or_default()
+    }
+
     fn find_emptiest(&mut self) {
-        let counted =
-            || self.counts.counts.iter().zip(&self.is_counted).filter(|(_, is)| **is).map(|(count, _)| *count);
-        let least = counted().min().unwrap_or_default();
-        let emptiest = counted().filter(|count| *count == least).count();
+        let least = self.counted().map(|(_, pods)| pods).min().unwrap_or_default();
+        let emptiest = self.counted().filter(|(_, pods)| *pods == least).count();
         (self.least, self.emptiest) = (least, emptiest);
     }
 }

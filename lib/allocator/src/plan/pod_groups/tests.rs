@@ -195,3 +195,42 @@ fn placing_one_by_one_ends_with_the_box_of_the_asker() {
     let set = &plan.sets[0];
     assert_eq!((set.placed, set.cut_short, set.verdict), (2, Some(CutShort::Begun), Verdict::Undecided));
 }
+
+fn nominated(name: &str, node: &str) -> Pod {
+    let mut pod = pod(name, "", "");
+    pod.status.nominated_node_name = node.to_owned();
+    pod
+}
+
+#[test]
+fn room_for_a_nominated_pod_is_its_own_sets_until_that_is_placed() {
+    let mut facts = zones(&[1]);
+    facts.add_pod(&nominated("w", "a0"));
+    let own = PodSet { nominated: vec![ObjectKey::new("default", "w")], ..app("own", 1, "") };
+    let other = app("other", 8, "");
+    let placed = |sets: &[PodSet]| planned(&facts, sets).iter().map(|it| it.placed).collect::<Vec<_>>();
+    assert_eq!(placed(std::slice::from_ref(&other)), [7], "room is left for the pod");
+    let refusals = planned(&facts, std::slice::from_ref(&other)).remove(0).refusals;
+    let reason =
+        "not enough cpu: 1 of it are not free beside pods that are nominated for the node (status.nominatedNodeName)";
+    assert_eq!(refusals[0].reason, reason);
+    assert_eq!(placed(&[own.clone(), other.clone()]), [1, 7], "the pod is not counted twice");
+    assert_eq!(placed(&[other, own.clone()]), [7, 1], "its room is left to it");
+    assert_eq!(placed(&[PodSet { count: 8, ..own }]), [8], "its set does not wait for it");
+}
+
+#[test]
+fn a_nominated_pod_that_goes_or_comes_to_a_node_leaves_its_room() {
+    let mut facts = zones(&[1]);
+    let placed = |facts: &ClusterFacts| planned(facts, &[app("other", 9, "")])[0].placed;
+    facts.add_pod(&nominated("w", "a0"));
+    let (before, gains) = (placed(&facts), facts.gains());
+    facts.add_pod(&pod("w", "a0", ""));
+    assert_eq!((before, placed(&facts)), (7, 7), "the pod on its node takes what was left for it");
+    facts.remove_pod(&ObjectKey::new("default", "w"));
+    assert_eq!(placed(&facts), 8);
+    facts.add_pod(&nominated("v", "a0"));
+    facts.add_pod(&nominated("v", ""));
+    assert_eq!(placed(&facts), 8);
+    assert!(facts.gains() > gains);
+}

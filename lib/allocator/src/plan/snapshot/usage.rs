@@ -6,16 +6,13 @@ use std::{
     sync::Arc,
 };
 
-use hostler_api::{
-    ExactQuantity, ObjectKey,
-    core::{ContainerPort, NodeSelector, PodSpec},
-};
+use hostler_api::{ExactQuantity, ObjectKey, core::NodeSelector};
 
 use super::Cluster;
 use crate::plan::{
-    amounts::Amounts,
-    facts::{PackedPod, PackedResult, from_json},
+    facts::{NominatedPod, PackedPod, PackedResult, from_json},
     neighbours::PlacedPods,
+    node_use::NodeUse,
 };
 
 /// Usage of a cluster.
@@ -29,6 +26,8 @@ pub(in crate::plan) struct Usage {
     pub(in crate::plan) claims: HashMap<ObjectKey, GivenClaim>,
     /// Pods that plans have placed.
     pub(in crate::plan) pods: Vec<Arc<PlacedPods>>,
+    /// Pods that are nominated for a node and were not placed by a plan, with the index of the node.
+    pub(in crate::plan) nominated: Arc<Vec<(usize, ObjectKey, Arc<NominatedPod>)>>,
 }
 
 /// Taken devices of a slice.
@@ -44,13 +43,6 @@ pub(in crate::plan) struct SliceUse {
 #[derive(Clone, Debug, Default)]
 pub(in crate::plan) struct SharedUse {
     pub(in crate::plan) consumed: BTreeMap<String, ExactQuantity>,
-}
-
-/// Taken resources and ports of a node.
-#[derive(Clone, Debug, Default)]
-pub(in crate::plan) struct NodeUse {
-    pub(in crate::plan) amounts: Amounts,
-    pub(in crate::plan) ports: Vec<ContainerPort>,
 }
 
 /// A claim that a plan has allocated, or lets more pods use.
@@ -94,7 +86,24 @@ impl Usage {
             }
         }
         usage.add_pods(cluster);
+        let nominated = cluster.facts.nominated.iter();
+        let of_node =
+            |(key, pod): (&ObjectKey, &Arc<NominatedPod>)| Some((cluster.node(&pod.node)?, key.clone(), pod.clone()));
+        usage.nominated = Arc::new(nominated.filter_map(of_node).collect());
         usage
+    }
+
+    /// Forgets that these pods are nominated: a plan places them.
+    pub(in crate::plan) fn forget_nominated(&mut self, keys: &[ObjectKey]) {
+        if self.nominated.iter().any(|(_, key, _)| keys.contains(key)) {
+            Arc::make_mut(&mut self.nominated).retain(|(_, key, _)| !keys.contains(key));
+        }
+    }
+
+    /// Returns the pods for which kube-scheduler leaves room when it looks at a pod of this priority, with the index
+    /// of their node.
+    pub(in crate::plan) fn nominated(&self, priority: i32) -> impl Iterator<Item = (usize, &NominatedPod)> {
+        self.nominated.iter().filter(move |(_, _, pod)| pod.priority >= priority).map(|(node, _, pod)| (*node, &**pod))
     }
 
     pub(in crate::plan) fn slice(&self, slice: usize) -> Option<&SliceUse> {
@@ -138,17 +147,5 @@ impl Usage {
             let holds = known.entry(pod.spec).or_insert_with(|| NodeUse::of_pod(&pod.spec(&facts.store.texts)));
             self.node_mut(node).add(holds, times);
         }
-    }
-}
-
-impl NodeUse {
-    /// Returns the resources and ports that a pod takes.
-    pub(in crate::plan) fn of_pod(spec: &PodSpec) -> Self {
-        Self { amounts: Amounts::of_pod(&spec.requests()), ports: spec.host_ports() }
-    }
-
-    pub(in crate::plan) fn add(&mut self, pod: &Self, times: i64) {
-        self.amounts.add(&pod.amounts, times);
-        self.ports.extend(pod.ports.iter().cloned());
     }
 }

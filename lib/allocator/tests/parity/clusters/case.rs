@@ -15,7 +15,7 @@ pub(crate) struct ClusterCase {
     pub(crate) nodes: Vec<Value>,
     /// Namespaces.
     pub(crate) namespaces: Vec<Value>,
-    /// Pods that run.
+    /// Pods that run, and pods that wait and are nominated for a node.
     pub(crate) pods: Vec<Value>,
     /// Pods to place.
     pub(crate) set: AskedSet,
@@ -65,7 +65,14 @@ impl ClusterCase {
 
     fn set(&self, count: u32) -> PodSet {
         let AskedSet { namespace, labels, spec, .. } = &self.set;
-        PodSet { name: "set".to_owned(), namespace: namespace.clone(), count, labels: labels.clone(), spec: read(spec) }
+        PodSet {
+            name: "set".to_owned(),
+            namespace: namespace.clone(),
+            count,
+            labels: labels.clone(),
+            spec: read(spec),
+            ..PodSet::default()
+        }
     }
 
     /// Places the pods one by one, each in the cluster with those before it.

@@ -14,14 +14,45 @@ const KEYS: [(u32, &str); 4] = [(10, "zone"), (7, "rack"), (7, "kubernetes.io/ho
 pub(super) fn cluster(seed: u64) -> ClusterCase {
     let rng = &mut Rng::with_seed(seed);
     let nodes = rng.usize(2..=6);
-    ClusterCase {
+    let mut case = ClusterCase {
         name: format!("random/{seed}"),
         nodes: (0..nodes).map(|at| node(rng, at)).collect(),
         namespaces: NAMESPACES.map(|name| namespace(rng, name)).into(),
         pods: (0..rng.usize(0..=8)).map(|at| pod(rng, at, nodes)).collect(),
         set: set(rng),
         answer: None,
+    };
+    let rng = &mut Rng::with_seed(!seed);
+    if chance(rng, 50) {
+        add_priorities(rng, &mut case, nodes);
     }
+    case
+}
+
+/// Adds pods that wait and are nominated for a node, priorities, and ports of nodes.
+fn add_priorities(rng: &mut Rng, case: &mut ClusterCase, nodes: usize) {
+    if chance(rng, 70) {
+        case.set.spec["priority"] = json!(rng.i32(-1..=1));
+    }
+    if chance(rng, 30) {
+        case.set.spec["containers"][0]["ports"] = ports(rng);
+    }
+    let first = case.pods.len();
+    for at in first..first + rng.usize(1..=5) {
+        let mut nominated = pod(rng, at, nodes);
+        let node = nominated["spec"]["nodeName"].take();
+        nominated["spec"]["priority"] = json!(rng.i32(-1..=1));
+        if chance(rng, 30) {
+            nominated["spec"]["containers"][0]["ports"] = ports(rng);
+        }
+        nominated["status"] = json!({"phase": "Pending", "nominatedNodeName": node});
+        case.pods.push(nominated);
+    }
+}
+
+fn ports(rng: &mut Rng) -> Value {
+    let port = one_of(rng, &[8080, 8081]);
+    json!([{"containerPort": 80, "hostPort": port, "protocol": one_of(rng, &["TCP", "UDP"])}])
 }
 
 fn node(rng: &mut Rng, at: usize) -> Value {

@@ -79,7 +79,7 @@ impl RandomSet {
         }
         let labels = [("set".to_owned(), self.name.clone())].into();
         let (name, namespace) = (self.name.clone(), "default".to_owned());
-        PodSet { name, namespace, count: self.count, labels, spec: read(spec) }
+        PodSet { name, namespace, count: self.count, labels, spec: read(spec), ..PodSet::default() }
     }
 }
 
