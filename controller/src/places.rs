@@ -24,7 +24,7 @@ mod reconciler;
 pub(crate) mod tests;
 
 pub(crate) use self::{
-    assign::{ExpectedPlaces, expected_places, owners_on_the_way},
+    assign::{ExpectedPlaces, OwnerOnTheWay, expected_places, owners_on_the_way},
     context::PlacePod,
     holder::former_holder,
     reconciler::start,

@@ -45,8 +45,8 @@ pub(crate) fn expected_places(view: &ClusterView, newcomer: Option<(&ObjectKey, 
         return expected;
     }
     distribute(view, newcomer, |given| drop(expected.insert(given.pod.clone(), given.reservation.to_owned())));
-    for (reservation, owner) in owners_on_the_way(view) {
-        expected.insert(ObjectKey::new(&owner.namespace, &owner.name), reservation.to_owned());
+    for OwnerOnTheWay { reservation, owner, .. } in owners_on_the_way(view) {
+        expected.insert(ObjectKey::new(&owner.namespace, &owner.name), reservation.name.clone());
     }
     expected
 }
@@ -197,11 +197,20 @@ fn is_for(view: &ClusterView, reservation: &ReservationObject, key: &ObjectKey, 
     })
 }
 
-/// Returns the pods that are being given places, with the Reservation of each.
-pub(crate) fn owners_on_the_way(view: &ClusterView) -> impl Iterator<Item = (&str, &PlaceOwner)> {
+/// A pod that is being given a place.
+pub(crate) struct OwnerOnTheWay<'v> {
+    pub(crate) reservation: &'v ReservationObject,
+    pub(crate) place: &'v ReservedPlace,
+    pub(crate) owner: &'v PlaceOwner,
+}
+
+/// Returns the pods that are being given places.
+pub(crate) fn owners_on_the_way(view: &ClusterView) -> impl Iterator<Item = OwnerOnTheWay<'_>> {
     let open = view.reservations.values().filter(|it| !it.is_deleting && !it.status.phase.is_over());
-    open.flat_map(|it| {
-        let owners = it.status.places.iter().flat_map(|place| &place.owners);
-        owners.filter(|owner| !owner.bound).map(move |owner| (&*it.name, owner))
+    open.flat_map(|reservation| {
+        reservation.status.places.iter().flat_map(move |place| {
+            let owners = place.owners.iter().filter(|owner| !owner.bound);
+            owners.map(move |owner| OwnerOnTheWay { reservation, place, owner })
+        })
     })
 }

@@ -44,6 +44,29 @@ pub(super) struct PlacesContext {
     pub(super) now: Duration,
 }
 
+/// An object as a write left it.
+#[derive(Clone, Debug)]
+pub(super) enum PlacesWritten {
+    Reservation(Box<ReservationObject>),
+    Pod(Box<PlacePod>),
+}
+
+impl PlacesContext {
+    /// Takes an object as our own write left it. The next step may then follow without another read: everything that
+    /// it writes still names the version that it was decided on.
+    pub(super) fn take(&mut self, written: PlacesWritten) {
+        match written {
+            PlacesWritten::Reservation(reservation) => self.reservation = Some(*reservation),
+            PlacesWritten::Pod(pod) => {
+                let known = self.owners.get_mut(&pod.key()).or_else(|| self.holders.get_mut(&pod.metadata.name));
+                if let Some(known) = known {
+                    *known = *pod;
+                }
+            }
+        }
+    }
+}
+
 /// A pod: a place holder or an owner.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct PlacePod {

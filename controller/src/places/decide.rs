@@ -31,6 +31,10 @@ const ALL_MESSAGES: usize = 256 * 1024;
 /// Writes that follow from what was read once. Others wait meanwhile, and what was read grows old.
 const MOST_WRITES: usize = 64;
 
+/// Steps that follow from one read: the status that names an owner, nominations, and the deletion of place holders.
+/// A Reservation of a thousand places is large, and so is the list of their holders.
+pub(super) const STEPS_BY_READ: usize = 3;
+
 /// Decides the next step.
 pub(super) fn decide(cx: &PlacesContext) -> PlacesStep {
     let Some(reservation) = &cx.reservation else {

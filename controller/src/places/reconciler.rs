@@ -12,16 +12,16 @@ use hostler_api::{
 };
 use hostler_cluster::{ApiClient, ApiFailure, ListSelector, ObjectVersion};
 use hostler_reconcile::{Controller, ControllerParts, Fingerprint, ReconcileMoment, Reconciler, Requeue, Troubles};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::{sync::watch, time::sleep};
 use tracing::{debug, warn};
 
 use super::{
     assign::{PlaceCandidates, assign},
-    context::{PlacePod, PlacesContext, PlacesStep, PlacesWrite},
-    decide::{decide, is_for_places},
+    context::{PlacePod, PlacesContext, PlacesStep, PlacesWrite, PlacesWritten},
+    decide::{STEPS_BY_READ, decide, is_for_places},
     gate::{HandOverGate, has_all},
-    gate_owner::{GateHandle, GatedResult, GatedWrite},
+    gate_owner::{GateHandle, GatedWrite},
     holder::known_holders,
     pods::{SOON, list_place_holders, place_holders, pods},
 };
@@ -77,6 +77,14 @@ struct PlaceKeeper {
     client: ApiClient,
     image: String,
     gate: GateHandle,
+}
+
+/// The result of a write.
+enum Written {
+    /// The object as it is now.
+    Object(PlacesWritten),
+    /// No more than when to go on.
+    Done(Requeue),
 }
 
 /// The result of a reconciliation.
@@ -188,38 +196,45 @@ impl PlaceKeeper {
         let failed =
             |failure: &ApiFailure| PlacesAnswer { end: Requeue::Failed, error: Some(Chain(failure).to_string()) };
         let done = |end| PlacesAnswer { end, error: None };
-        let cx = match self.read(name, candidates, now).await {
+        let mut cx = match self.read(name, candidates, now).await {
             Ok(cx) => cx,
             Err(failure) => return failed(&failure),
         };
         self.note_arrivals(name, &cx).await;
-        match decide(&cx) {
-            PlacesStep::Rest => done(Requeue::After(RECONCILE_AGAIN)),
-            PlacesStep::Wait(time) => done(Requeue::After(time.min(RECONCILE_AGAIN))),
-            PlacesStep::Write(writes) => match self.write_each(name, writes, now).await {
-                Ok(end) => done(end),
-                Err(failure) => failed(&failure),
-            },
+        for _ in 0..STEPS_BY_READ {
+            match decide(&cx) {
+                PlacesStep::Rest => return done(Requeue::After(RECONCILE_AGAIN)),
+                PlacesStep::Wait(time) => return done(Requeue::After(time.min(RECONCILE_AGAIN))),
+                PlacesStep::Write(writes) => match self.write_each(name, writes, now, &mut cx).await {
+                    Ok(None) => {}
+                    Ok(Some(end)) => return done(end),
+                    Err(failure) => return failed(&failure),
+                },
+            }
         }
+        done(Requeue::Now)
     }
 
-    /// Makes writes until one fails. One that another one came before is decided anew by the next reconciliation.
+    /// Makes writes until one fails. One that another one came before is decided anew by the next reconciliation. `None`
+    /// where the next step follows from what the writes left.
     async fn write_each(
         &self,
         name: &str,
         writes: Vec<PlacesWrite>,
         now: &ReconcileMoment<ClusterView>,
-    ) -> GatedResult {
-        let mut end = Requeue::Now;
+        cx: &mut PlacesContext,
+    ) -> Result<Option<Requeue>, ApiFailure> {
+        let mut end = None;
         for write in writes {
             if !now.may_write() {
-                return Ok(Requeue::Failed);
+                return Ok(Some(Requeue::Failed));
             }
             debug!(reservation = name, what = write.what(), "a write for the places of a Reservation");
             match self.write(name, write, now.elapsed).await {
-                Ok(Requeue::Now) => {}
-                Ok(later) => end = later,
-                Err(failure) if matches!(failure.code(), Some(404 | 409)) => end = Requeue::After(SOON),
+                Ok(Written::Object(object)) => cx.take(object),
+                Ok(Written::Done(Requeue::Now)) => end = end.or(Some(Requeue::Now)),
+                Ok(Written::Done(later)) => end = Some(later),
+                Err(failure) if matches!(failure.code(), Some(404 | 409)) => end = Some(Requeue::After(SOON)),
                 Err(failure) => return Err(failure),
             }
         }
@@ -286,25 +301,31 @@ impl PlaceKeeper {
         self.gate.arrived(arrived.map(|place| (name.to_owned(), place.replica)).collect()).await;
     }
 
-    /// Makes a write; says when to go on.
-    async fn write(&self, name: &str, write: PlacesWrite, now: Duration) -> GatedResult {
+    /// Makes a write.
+    async fn write(&self, name: &str, write: PlacesWrite, now: Duration) -> Result<Written, ApiFailure> {
         match write {
-            PlacesWrite::Status(name, version, status) => self.write_status(&name, &version, &status).await?,
-            PlacesWrite::Delete(holder, version) => self.client.delete(&place_holders(), &holder, &version).await?,
+            PlacesWrite::Status(name, version, status) => {
+                let written = self.write_status(&name, &version, &status).await?;
+                Ok(Written::Object(PlacesWritten::Reservation(Box::new(written))))
+            }
+            PlacesWrite::Delete(holder, version) => {
+                self.client.delete(&place_holders(), &holder, &version).await?;
+                Ok(Written::Done(Requeue::Now))
+            }
             PlacesWrite::Nominate(key, version, node) => {
                 let patch = json!({
                     "metadata": {"uid": version.uid, "resourceVersion": version.resource_version},
                     "status": {"nominatedNodeName": node},
                 });
                 let all = pods(&key.namespace);
-                self.client.change_status::<Value>(&all, &key.name, CONTROLLER_FIELD_MANAGER, &patch).await?;
+                let pod = self.client.change_status(&all, &key.name, CONTROLLER_FIELD_MANAGER, &patch).await?;
+                Ok(Written::Object(PlacesWritten::Pod(Box::new(pod))))
             }
             PlacesWrite::Create { .. } | PlacesWrite::HandOver { .. } => {
                 let write = GatedWrite { reservation: name.to_owned(), write, now };
-                return self.gate.write(write).await.unwrap_or(Ok(Requeue::Failed));
+                self.gate.write(write).await.unwrap_or(Ok(Requeue::Failed)).map(Written::Done)
             }
         }
-        Ok(Requeue::Now)
     }
 
     async fn write_status(
@@ -312,11 +333,11 @@ impl PlaceKeeper {
         name: &str,
         version: &ObjectVersion,
         status: &ReservationStatus,
-    ) -> Result<(), ApiFailure> {
+    ) -> Result<ReservationObject, ApiFailure> {
         let (all, whole) = (reservations(), (&*version.resource_version, status));
         let written: ReservationObject = self.client.write_status(&all, name, CONTROLLER_FIELD_MANAGER, whole).await?;
         if written.status.places == status.places {
-            return Ok(());
+            return Ok(written);
         }
         let why = "the API server has kept other places than it was given: apply deploy/holds of this release";
         Err(ApiFailure::unusable(format!("write the status of Reservation {name}"), why))

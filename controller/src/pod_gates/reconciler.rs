@@ -7,7 +7,7 @@ use std::{
 
 use hostler_api::{
     Chain, ObjectKey,
-    reservation::{PLACES_NAMESPACE, RESERVATION_GATE, ReservationAllocatePolicy, ReservedPlace},
+    reservation::{PLACES_NAMESPACE, RESERVATION_GATE, ReservationAllocatePolicy},
     well_known::CONTROLLER_FIELD_MANAGER,
 };
 use hostler_cluster::{
@@ -30,10 +30,8 @@ use super::{
 };
 use crate::{
     COMPONENT,
-    hold::adapter::reservations,
     observed::ObservedKind,
-    places::{ExpectedPlaces, PlacePod, expected_places, former_holder, owners_on_the_way},
-    reservation_object::ReservationObject,
+    places::{ExpectedPlaces, OwnerOnTheWay, PlacePod, expected_places, former_holder, owners_on_the_way},
     view::ClusterView,
 };
 
@@ -84,8 +82,23 @@ struct GatedPod {
     uid: String,
     created: String,
     wait: PodWait,
-    /// The Reservation that is giving the pod a place.
-    granted_by: Option<String>,
+    /// The place that the pod is being given.
+    granted: Option<SeenGrant>,
+}
+
+/// A place that a pod is being given, as a view shows it. That is enough of the Reservation, which is large where it has a
+/// thousand places: the nomination of the pod and the end of the former place holder are read anew.
+#[derive(Clone, Debug, Hash)]
+struct SeenGrant {
+    reservation: String,
+    owner: String,
+    node: String,
+    /// True if the Reservation's owners go to no other node.
+    is_only: bool,
+    /// Name of the former place holder.
+    holder: Option<String>,
+    /// The former place holder, as long as it stands there.
+    standing: Option<ObjectStamp>,
 }
 
 /// Something to tell people.
@@ -147,29 +160,18 @@ impl Reconciler for GateReconciler {
         let is_any = view.unscheduled_pods.values().any(|pod| pod.gates.has_own());
         let Some(rules) = self.rules_now().filter(|_| is_any) else { return seen };
         let places = if rules.places { expected_places(view, None) } else { ExpectedPlaces::new() };
-        let granted: BTreeMap<ObjectKey, &str> = match self.hands_over() {
+        let mut granted: BTreeMap<ObjectKey, SeenGrant> = match self.hands_over() {
             true => owners_on_the_way(view)
-                .map(|(reservation, owner)| (ObjectKey::new(&owner.namespace, &owner.name), reservation))
+                .map(|it| (ObjectKey::new(&it.owner.namespace, &it.owner.name), SeenGrant::of(view, &it)))
                 .collect(),
             false => BTreeMap::new(),
         };
-        let holders = holders_by_reservation(view);
         for (key, pod) in view.unscheduled_pods.iter().filter(|(_, pod)| pod.gates.has_own()) {
             let wait = wait_of(view, &rules, &places, key, pod);
-            let granted_by = granted.get(key).copied();
-            let fingerprint = seen.entry(key.to_string()).or_default();
-            fingerprint.add((pod.stamp, &wait, granted_by));
-            if let Some(name) = granted_by {
-                fingerprint.add(view.reservations.get(name).map(|it| &it.version));
-                fingerprint.add(holders.get(name));
-            }
-            let gated = GatedPod {
-                key: key.clone(),
-                uid: pod.owner.uid.clone(),
-                created: pod.created.clone(),
-                wait,
-                granted_by: granted_by.map(str::to_owned),
-            };
+            let granted = granted.remove(key);
+            seen.entry(key.to_string()).or_default().add((pod.stamp, &wait, &granted));
+            let gated =
+                GatedPod { key: key.clone(), uid: pod.owner.uid.clone(), created: pod.created.clone(), wait, granted };
             self.gated.insert(key.to_string(), gated);
         }
         seen
@@ -220,15 +222,20 @@ impl Reconciler for GateReconciler {
     }
 }
 
-/// Returns hashes of the place holders of each Reservation: their names and versions.
-fn holders_by_reservation(view: &ClusterView) -> BTreeMap<&str, Vec<(&str, ObjectStamp)>> {
-    let mut holders: BTreeMap<&str, Vec<(&str, ObjectStamp)>> = BTreeMap::new();
-    for ((kind, key), mark) in &view.marks.made {
-        if *kind == ObservedKind::Pod && key.namespace == PLACES_NAMESPACE {
-            holders.entry(&mark.reservation).or_default().push((key.name.as_str(), mark.stamp));
+impl SeenGrant {
+    fn of(view: &ClusterView, on_the_way: &OwnerOnTheWay<'_>) -> Self {
+        let OwnerOnTheWay { reservation, place, owner } = on_the_way;
+        let holder = former_holder(reservation, place);
+        let key = holder.as_ref().map(|name| (ObservedKind::Pod, ObjectKey::new(PLACES_NAMESPACE, name)));
+        Self {
+            reservation: reservation.name.clone(),
+            owner: owner.uid.clone(),
+            node: place.node_name.clone(),
+            is_only: reservation.spec.allocate_policy == Some(ReservationAllocatePolicy::Restricted),
+            standing: key.and_then(|key| view.marks.made.get(&key)).map(|mark| mark.stamp),
+            holder,
         }
     }
-    holders
 }
 
 fn subject(key: ObjectKey, uid: String) -> EventSubject {
@@ -252,9 +259,12 @@ impl GateKeeper {
         // Times of creation are the server's.
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let time = now.server_time().unwrap_or(wall);
-        // A pod that was given nothing yet is not read: its view changes with what it waits for.
-        let step = match (&self.gated.wait, &self.gated.granted_by) {
+        // The view of a pod changes with what it waits for; before that it is not read.
+        let step = match (&self.gated.wait, &self.gated.granted) {
             (PodWait::Place(_) | PodWait::Decision(_), None) => GateStep::Hold(self.gated.wait.clone(), None),
+            (_, Some(SeenGrant { reservation, standing: Some(_), .. })) => {
+                GateStep::Hold(PodWait::Place(reservation.clone()), None)
+            }
             _ => match self.read(time).await {
                 Ok(cx) => decide(&cx),
                 Err(failure) => return self.failed(&failure),
@@ -265,7 +275,8 @@ impl GateKeeper {
             GateStep::Hold(wait, left) => self.hold(&wait, left, time),
             GateStep::Write(_) if !now.may_write() => GateAnswer::new(Requeue::Failed),
             GateStep::Write(write) => match self.write(&write).await {
-                Ok(()) => GateAnswer::new(Requeue::Now),
+                // The pod is none of the view's gated ones soon.
+                Ok(()) => GateAnswer::new(Requeue::After(RECONCILE_AGAIN)),
                 // The next reconciliation reads the pod anew.
                 Err(failure) if matches!(failure.code(), Some(404 | 409)) => GateAnswer::new(Requeue::After(SOON)),
                 Err(failure) => self.failed(&failure),
@@ -306,28 +317,22 @@ impl GateKeeper {
         let key = &self.gated.key;
         let pod: Option<PlacePod> = self.client.find(&pods(&key.namespace), &key.name).await?;
         let mut place = None;
-        if let (Some(name), Some(pod)) = (&self.gated.granted_by, &pod) {
-            place = self.place(name, pod).await?;
+        if let (Some(granted), Some(pod)) = (&self.gated.granted, &pod) {
+            place = self.place(granted, pod).await?;
         }
         Ok(GateContext { pod, wait: self.gated.wait.clone(), place, now })
     }
 
-    /// Reads the place that a Reservation gives to the pod.
-    async fn place(&self, name: &str, pod: &PlacePod) -> Result<Option<GrantedPlace>, ApiFailure> {
-        let found: Option<ReservationObject> = self.client.find(&reservations(), name).await?;
-        let open = found.as_ref().filter(|it| !it.is_deleting && !it.status.phase.is_over());
-        let Some((reservation, place)) = open.and_then(|it| {
-            let is_its = |place: &&ReservedPlace| place.is_given_to(pod.uid());
-            Some((it, it.status.places.iter().find(is_its)?))
-        }) else {
+    /// Reads whether the place that a Reservation gives to the pod is free.
+    async fn place(&self, granted: &SeenGrant, pod: &PlacePod) -> Result<Option<GrantedPlace>, ApiFailure> {
+        let SeenGrant { reservation, owner, node, is_only, holder, .. } = granted.clone();
+        if owner != pod.uid() {
             return Ok(None);
-        };
-        let is_free = match former_holder(reservation, place) {
+        }
+        let is_free = match holder {
             Some(holder) => self.client.find::<Value>(&pods(PLACES_NAMESPACE), &holder).await?.is_none(),
             None => true,
         };
-        let is_only = reservation.spec.allocate_policy == Some(ReservationAllocatePolicy::Restricted);
-        let (reservation, node) = (name.to_owned(), place.node_name.clone());
         Ok(Some(GrantedPlace { reservation, node, is_free, is_only }))
     }
 

@@ -175,7 +175,7 @@ impl DirectWorld {
                 self.kept.create((**object).clone());
             }
             DirectWrite::Release(name, of) => self.kept.delete(name, of),
-            DirectWrite::Status(name, of, status) => self.kept.set_status(name, of, (**status).clone()),
+            DirectWrite::Status(name, of, status) => drop(self.kept.set_status(name, of, (**status).clone())),
             DirectWrite::Claim(write) => self.apply_to_claim(write),
             DirectWrite::Gates(pod, of, gates) => {
                 drop(self.server.update(pod, Some(of), Part::Spec, |pod: &mut DirectPod| {

@@ -74,9 +74,14 @@ impl KeptWorld {
     }
 
     /// Says something of one, if it is this one in this version.
-    pub(crate) fn set_status(&mut self, name: &str, version: &ObjectVersion, status: ReservationStatus) {
+    pub(crate) fn set_status(
+        &mut self,
+        name: &str,
+        version: &ObjectVersion,
+        status: ReservationStatus,
+    ) -> Option<ReservationObject> {
         let change = |it: &mut ReservationObject| it.status = status;
-        drop(self.0.server.update(&name.to_owned(), Some(version), Part::Status, change));
+        self.0.server.update(&name.to_owned(), Some(version), Part::Status, change).ok()
     }
 
     /// There is this pod, and nothing keeps it from being an owner.

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use super::super::{
     assign::assign,
-    context::{PlacePod, PlacesContext, PlacesStep, PlacesWrite},
-    decide::decide,
+    context::{PlacePod, PlacesContext, PlacesStep, PlacesWrite, PlacesWritten},
+    decide::{STEPS_BY_READ, decide},
     gate::{HandOverGate, has_all},
 };
 use crate::{
@@ -233,12 +233,23 @@ impl PlacesWorld {
 
     fn control_one(&mut self, name: &str) -> bool {
         self.note_arrivals(name);
-        let PlacesStep::Write(writes) = self.step(name) else { return false };
-        for write in writes {
-            let fate = self.fates.next();
-            self.writes.push(write.what());
-            if let Fated::Dead = Fate::carry_out(fate, self, |_| {}, |world| world.apply(name, &write)) {
-                self.die();
+        let mut cx = self.cx(name);
+        for step in 0..STEPS_BY_READ {
+            let PlacesStep::Write(writes) = decide(&cx) else { return step > 0 };
+            let mut follows = true;
+            for write in writes {
+                let fate = self.fates.next();
+                self.writes.push(write.what());
+                match Fate::carry_out(fate, self, |_| {}, |world| world.apply(name, &write)) {
+                    Fated::Answered(Some(written)) => cx.take(written),
+                    Fated::Dead => {
+                        self.die();
+                        return true;
+                    }
+                    Fated::Answered(None) | Fated::Refused | Fated::Silent => follows = false,
+                }
+            }
+            if !follows {
                 break;
             }
         }
@@ -263,11 +274,15 @@ impl PlacesWorld {
         arrived.for_each(|place| self.gate.end(&(name.to_owned(), place.replica)));
     }
 
-    /// As the server takes it.
-    fn apply(&mut self, of: &str, write: &PlacesWrite) {
+    /// As the server takes it. Returns the object that was written, if the next step may follow from it.
+    fn apply(&mut self, of: &str, write: &PlacesWrite) -> Option<PlacesWritten> {
         let now = self.kept.now();
+        let mut written = None;
         match write {
-            PlacesWrite::Status(name, of, status) => self.kept.set_status(name, of, (**status).clone()),
+            PlacesWrite::Status(name, of, status) => {
+                let reservation = self.kept.set_status(name, of, (**status).clone());
+                written = reservation.map(|it| PlacesWritten::Reservation(Box::new(it)));
+            }
             PlacesWrite::Create { replica, name, pod, left_out } => {
                 let made: PlacePod = serde_json::from_value((**pod).clone()).unwrap();
                 if self
@@ -276,7 +291,7 @@ impl PlacesWorld {
                     .iter()
                     .any(|busy| !left_out.contains(busy) && made.may_come_to(busy))
                 {
-                    return;
+                    return None;
                 }
                 assert_eq!(pod["metadata"]["name"], **name);
                 let mut pod: PlacePod = serde_json::from_value((**pod).clone()).unwrap();
@@ -303,10 +318,12 @@ impl PlacesWorld {
             }
             PlacesWrite::Nominate(key, of, node) => {
                 let nominate = |pod: &mut PlacePod| pod.status.nominated_node_name.clone_from(node);
-                drop(self.server.update(key, Some(of), Part::Status, nominate));
+                let pod = self.server.update(key, Some(of), Part::Status, nominate).ok();
+                written = pod.map(|pod| PlacesWritten::Pod(Box::new(pod)));
             }
         }
         self.check();
+        written
     }
 
     /// CPUs of a node that pods on it leave, and pods that are nominated for it and of at least this priority.
