@@ -126,7 +126,24 @@ fn places(reservation: &ReservationObject) -> Vec<PlaceOffer<'_>> {
     let is_once = reservation.spec.is_once();
     let offer = |place| PlaceOffer { place, promised: Vec::new(), is_open: is_available && is_open(place, is_once) };
     let is_offered = |offer: &PlaceOffer<'_>| offer.is_open || is_soon && is_coming(offer.place, is_once);
-    reservation.status.places.iter().map(offer).filter(is_offered).collect()
+    let mut offers: Vec<PlaceOffer<'_>> = reservation.status.places.iter().map(offer).filter(is_offered).collect();
+    if is_once {
+        spread(&mut offers, &reservation.status.places);
+    }
+    offers
+}
+
+/// Puts places of different nodes first: those of one node are handed over one after the other.
+fn spread(offers: &mut [PlaceOffer<'_>], places: &[ReservedPlace]) {
+    let mut on_node: BTreeMap<&str, usize> = BTreeMap::new();
+    for place in places.iter().filter(|place| place.state == ReservedPlaceState::HandingOver) {
+        *on_node.entry(&place.node_name).or_default() += 1;
+    }
+    offers.sort_by_cached_key(|PlaceOffer { place, .. }| {
+        let before = on_node.entry(&place.node_name).or_default();
+        *before += 1;
+        (*before, place.replica)
+    });
 }
 
 /// True if a place can be given to a pod now.

@@ -14,6 +14,7 @@ use hostler_cluster::ObjectVersion;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::gate::{HandOverGate, PlaceKey};
 use crate::{
     hold::{
         OwnerPod,
@@ -36,34 +37,26 @@ pub(super) struct PlacesContext {
     pub(super) owners: BTreeMap<ObjectKey, PlacePod>,
     /// The pod that is to be given a place, by replica.
     pub(super) candidates: BTreeMap<u32, ObjectKey>,
-    /// Nodes on which places are being handed over.
-    pub(super) busy: BTreeSet<String>,
+    /// Places of all Reservations that are being handed over.
+    pub(super) handing_over: HandingOver,
     /// Image of place holders.
     pub(super) image: String,
     /// Time since 1970.
     pub(super) now: Duration,
 }
 
-/// An object as a write left it.
-#[derive(Clone, Debug)]
-pub(super) enum PlacesWritten {
-    Reservation(Box<ReservationObject>),
-    Pod(Box<PlacePod>),
+/// Places that are being handed over.
+#[derive(Clone, Debug, Default)]
+pub(super) struct HandingOver {
+    /// Their nodes.
+    pub(super) nodes: BTreeSet<String>,
+    /// Those of them whose owners are expected to come any moment, with their nodes.
+    pub(super) fresh: Vec<(PlaceKey, String)>,
 }
 
-impl PlacesContext {
-    /// Takes an object as our own write left it. The next step may then follow without another read: everything that
-    /// it writes still names the version that it was decided on.
-    pub(super) fn take(&mut self, written: PlacesWritten) {
-        match written {
-            PlacesWritten::Reservation(reservation) => self.reservation = Some(*reservation),
-            PlacesWritten::Pod(pod) => {
-                let known = self.owners.get_mut(&pod.key()).or_else(|| self.holders.get_mut(&pod.metadata.name));
-                if let Some(known) = known {
-                    *known = *pod;
-                }
-            }
-        }
+impl HandingOver {
+    pub(super) fn of(gate: &mut HandOverGate, now: Duration) -> Self {
+        Self { nodes: gate.nodes(None, now), fresh: gate.fresh(now) }
     }
 }
 
@@ -121,15 +114,24 @@ pub(super) enum PlacesStep {
     Rest,
     /// Nothing before this time has passed, if nothing changes.
     Wait(Duration),
-    /// One after the other: the status alone, or no two for one place.
-    Write(Vec<PlacesWrite>),
+    /// The status of the Reservation. The next step may follow from the object as this write left it: all that it writes
+    /// names the version that it was decided on.
+    Status(Box<PlacesStatus>),
+    /// The writes for each place, one after the other until one of them fails.
+    Write(Vec<Vec<PlacesWrite>>),
+}
+
+/// The status that is to be written, over this version of the Reservation.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct PlacesStatus {
+    pub(super) name: String,
+    pub(super) version: ObjectVersion,
+    pub(super) status: ReservationStatus,
 }
 
 /// A write. Each names the version that it was decided on.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum PlacesWrite {
-    /// Writes the status of the Reservation.
-    Status(String, ObjectVersion, Box<ReservationStatus>),
     /// Creates the place holder of a replica, which leaves out these nodes. An existing one of its name is a conflict.
     Create { replica: u32, name: String, left_out: BTreeSet<String>, pod: Box<Value> },
     /// Deletes a place holder.
@@ -144,7 +146,6 @@ impl PlacesWrite {
     /// Returns the kind of the write, in one word.
     pub(super) fn what(&self) -> &'static str {
         match self {
-            Self::Status(..) => "status",
             Self::Create { .. } => "place_holder",
             Self::Delete(..) => "place_holder_deletion",
             Self::HandOver { .. } => "hand_over",

@@ -14,7 +14,7 @@ use hostler_api::{
 use hostler_cluster::{ObjectVersion, since_1970};
 
 use super::{
-    context::{PlacePod, PlacesContext, PlacesStep, PlacesWrite},
+    context::{PlacePod, PlacesContext, PlacesStatus, PlacesStep, PlacesWrite},
     holder::{holder, holder_name, known_holders, name_problem},
 };
 use crate::{reservation_object::ReservationObject, unscheduled_pods::PodGates};
@@ -24,16 +24,15 @@ const REFUSED_AFTER: Duration = Duration::from_secs(10);
 /// Time for which a place on a full node is refused before it is asked for there again.
 const ASK_AGAIN: Duration = Duration::from_secs(300);
 
+/// Pause before a place is handed over on a node where another one is.
+const HAND_OVER_AGAIN: Duration = Duration::from_millis(200);
+
 /// Characters of a message in the status.
 const LONGEST_MESSAGE: usize = 1024;
 /// Characters of all messages of a status: its object must fit into the API server's store.
 const ALL_MESSAGES: usize = 256 * 1024;
-/// Writes that follow from what was read once. Others wait meanwhile, and what was read grows old.
-const MOST_WRITES: usize = 64;
-
-/// Steps that follow from one read: the status that names an owner, nominations, and the deletion of place holders.
-/// A Reservation of a thousand places is large, and so is the list of their holders.
-pub(super) const STEPS_BY_READ: usize = 3;
+/// Places that are written for after what was read once. Others wait meanwhile, and what was read grows old.
+const MOST_CHAINS: usize = 64;
 
 /// Decides the next step.
 pub(super) fn decide(cx: &PlacesContext) -> PlacesStep {
@@ -71,16 +70,21 @@ fn delete(pod: &PlacePod) -> Option<PlacesWrite> {
     (!is_going).then(|| PlacesWrite::Delete(pod.metadata.name.clone(), pod.version()))
 }
 
-/// Returns the first of these writes; none if there are none.
+/// Returns the first of these writes, none of which depends on another; none if there are none.
 fn writes(all: impl Iterator<Item = PlacesWrite>) -> Option<PlacesStep> {
-    let first: Vec<PlacesWrite> = all.take(MOST_WRITES).collect();
+    chains(all.map(|write| vec![write]))
+}
+
+/// Returns the first of these chains; none if there are none.
+fn chains(all: impl Iterator<Item = Vec<PlacesWrite>>) -> Option<PlacesStep> {
+    let first: Vec<Vec<PlacesWrite>> = all.take(MOST_CHAINS).collect();
     (!first.is_empty()).then_some(PlacesStep::Write(first))
 }
 
 fn status(reservation: &ReservationObject, places: Vec<ReservedPlace>) -> PlacesStep {
     let status = ReservationStatus { places, ..reservation.status.clone() };
     let version = ObjectVersion { uid: reservation.uid.clone(), resource_version: reservation.version.clone() };
-    PlacesStep::Write(vec![PlacesWrite::Status(reservation.name.clone(), version, Box::new(status))])
+    PlacesStep::Status(Box::new(PlacesStatus { name: reservation.name.clone(), version, status }))
 }
 
 impl PlacesContext {
@@ -112,6 +116,13 @@ impl PlacesContext {
         })
     }
 
+    /// True if another place on the node of this one is being handed over, and its owner is on the way.
+    fn is_fresh(&self, reservation: &ReservationObject, place: &ReservedPlace) -> bool {
+        self.handing_over.fresh.iter().any(|((name, replica), node)| {
+            *node == place.node_name && (name, *replica) != (&reservation.name, place.replica)
+        })
+    }
+
     fn step_of_open(&self, reservation: &ReservationObject) -> PlacesStep {
         let mut places = reservation.status.places.clone();
         let requests = reservation.spec.place_requests();
@@ -129,15 +140,25 @@ impl PlacesContext {
         if places != reservation.status.places {
             return status(reservation, places);
         }
-        let (mut found, mut wait) = (Vec::new(), None);
+        let (mut found, mut waits, mut begun) = (Vec::new(), Vec::new(), BTreeSet::new());
         for place in &places {
             match (PlaceNow { cx: self, reservation }).step(place) {
-                PlaceStep::Write(write) => found.push(write),
-                PlaceStep::Wait(time) => wait = wait.min(Some(time)).or(Some(time)),
+                PlaceStep::Write(chain) => {
+                    let is_hand_over = chain.iter().any(|write| matches!(write, PlacesWrite::HandOver { .. }));
+                    // Schedulers count a nominated pod beside the place holder that still stands. Another owner that
+                    // comes to the node meanwhile would find no room there.
+                    if is_hand_over && (self.is_fresh(reservation, place) || !begun.insert(&*place.node_name)) {
+                        waits.push(HAND_OVER_AGAIN);
+                    } else {
+                        found.push(chain);
+                    }
+                }
+                PlaceStep::Wait(time) => waits.push(time),
                 PlaceStep::Rest => {}
             }
         }
-        writes(found.into_iter()).unwrap_or_else(|| wait.map_or(PlacesStep::Rest, PlacesStep::Wait))
+        let wait = waits.into_iter().min();
+        chains(found.into_iter()).unwrap_or_else(|| wait.map_or(PlacesStep::Rest, PlacesStep::Wait))
     }
 }
 
@@ -145,7 +166,8 @@ impl PlacesContext {
 enum PlaceStep {
     Rest,
     Wait(Duration),
-    Write(PlacesWrite),
+    /// One after the other.
+    Write(Vec<PlacesWrite>),
 }
 
 /// A place of a Reservation, as it is now.
@@ -322,24 +344,24 @@ impl PlaceNow<'_> {
                     || former.is_some() && !is_of_size(pod, &place.left())
                     || former.is_none() && self.leaves_out_too_much(pod) =>
             {
-                return delete(pod).map_or(PlaceStep::Rest, PlaceStep::Write);
+                return delete(pod).map_or(PlaceStep::Rest, |write| PlaceStep::Write(vec![write]));
             }
             None if is_wanted => {
                 let left_out: BTreeSet<String> = match place.node_name.is_empty() {
-                    true => self.cx.busy.clone(),
+                    true => self.cx.handing_over.nodes.clone(),
                     false => BTreeSet::new(),
                 };
                 let pod = Box::new(holder(self.reservation, place, &left_out, &self.cx.image));
                 let name = holder_name(self.reservation, place.replica, place.number);
-                return PlaceStep::Write(PlacesWrite::Create { replica: place.replica, name, left_out, pod });
+                return PlaceStep::Write(vec![PlacesWrite::Create { replica: place.replica, name, left_out, pod }]);
             }
             _ => {}
         }
-        if let Some(write) = self.nomination(place, own, former) {
-            return PlaceStep::Write(write);
-        }
-        if let Some(pod) = former.filter(|pod| pod.metadata.deletion_timestamp.is_none()) {
-            return PlaceStep::Write(self.hand_over(place, pod));
+        let mut chain = self.nominations(place, own, former);
+        let leaving = former.filter(|pod| pod.metadata.deletion_timestamp.is_none());
+        chain.extend(leaving.map(|pod| self.hand_over(place, pod)));
+        if !chain.is_empty() {
+            return PlaceStep::Write(chain);
         }
         // The state of the place depends on the time.
         match self.refused_for(own).filter(|_| !place.is_kept()) {
@@ -352,7 +374,7 @@ impl PlaceNow<'_> {
     /// True if the scheduler refused a place holder that leaves out nodes on which nothing is handed over any more.
     fn leaves_out_too_much(&self, pod: &PlacePod) -> bool {
         let is_refused = pod.node().is_none() && pod.refusal().is_some();
-        is_refused && pod.left_out().iter().any(|node| !self.cx.busy.contains(node))
+        is_refused && pod.left_out().iter().any(|node| !self.cx.handing_over.nodes.contains(node))
     }
 
     /// Returns the deletion of the former place holder.
@@ -369,21 +391,22 @@ impl PlaceNow<'_> {
         }
     }
 
-    /// Returns the nomination of the next pod that is to come into the place: of owners always, of a place holder where
+    /// Returns the nominations of the pods that are to come into the place: of owners always, of a place holder where
     /// it takes over from another.
-    fn nomination(
+    fn nominations(
         &self,
         place: &ReservedPlace,
         own: Option<&PlacePod>,
         former: Option<&PlacePod>,
-    ) -> Option<PlacesWrite> {
+    ) -> Vec<PlacesWrite> {
+        let node = &place.node_name;
         let owners = place.owners.iter().filter(|owner| !owner.bound);
         let owners = owners.filter_map(|owner| self.cx.owners.get(&ObjectKey::new(&owner.namespace, &owner.name)));
         let takes_over = former.is_some_and(|pod| pod.node() == Some(&place.node_name));
         let own = own.filter(|_| takes_over || !place.owners.is_empty());
-        let mut pods = owners.chain(own).filter(|pod| pod.node().is_none() && !pod.is_ending());
-        let pod = pods.find(|pod| pod.status.nominated_node_name != place.node_name)?;
-        (!place.node_name.is_empty()).then(|| PlacesWrite::Nominate(pod.key(), pod.version(), place.node_name.clone()))
+        let pods = owners.chain(own).filter(|pod| pod.node().is_none() && !pod.is_ending());
+        let pods = pods.filter(|pod| !node.is_empty() && pod.status.nominated_node_name != *node);
+        pods.map(|pod| PlacesWrite::Nominate(pod.key(), pod.version(), node.clone())).collect()
     }
 }
 

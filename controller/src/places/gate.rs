@@ -18,6 +18,9 @@ use crate::reservation_object::ReservationObject;
 /// ever.
 const LONGEST: Duration = Duration::from_secs(60);
 
+/// The time in which the owner of a place usually comes to its node.
+const USUAL: Duration = Duration::from_secs(2);
+
 /// A place: the name of its Reservation, and the replica.
 pub(super) type PlaceKey = (String, u32);
 
@@ -66,6 +69,12 @@ impl HandOverGate {
         others.map(|(_, begun)| begun.node.clone()).collect()
     }
 
+    /// Returns the places that are being handed over since not long ago, with their nodes.
+    pub(super) fn fresh(&self, now: Duration) -> Vec<(PlaceKey, String)> {
+        let fresh = self.begun.iter().filter(|(_, begun)| now.saturating_sub(begun.since) < USUAL);
+        fresh.map(|(place, begun)| (place.clone(), begun.node.clone())).collect()
+    }
+
     /// Returns the place holders that have no node and may come to this one. Those that are to come stay: the scheduler
     /// counts them among each other, and what they take was their former place holder's.
     pub(super) fn in_the_way<'a>(
@@ -107,6 +116,8 @@ mod tests {
         let nodes = |gate: &mut HandOverGate, but, now| gate.nodes(but, now).into_iter().collect::<Vec<_>>();
         assert_eq!(nodes(&mut gate, Some(&own), now), ["b"]);
         assert_eq!(nodes(&mut gate, None, now), ["a", "b"]);
+        assert_eq!(gate.fresh(now)[0], (("q".to_owned(), 0), "b".to_owned()));
+        assert!(gate.fresh(now + USUAL).is_empty());
         gate.end(&own);
         assert_eq!(nodes(&mut gate, None, now), ["b"]);
         assert_eq!(nodes(&mut gate, None, now + LONGEST), [""; 0]);

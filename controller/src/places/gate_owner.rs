@@ -1,7 +1,7 @@
 //! The owner of the gate: a task that makes the writes which the gate is about, one after the other. Between what is
 //! read for such a write and its answer nothing else of the kind happens.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use hostler_cluster::{ApiClient, ApiFailure, ListSelector};
 use hostler_process::Tasks;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    context::{PlacePod, PlacesWrite},
+    context::{HandingOver, PlacePod, PlacesWrite},
     gate::{HandOverGate, PlaceKey},
     pods::{SOON, list_place_holders, place_holders},
 };
@@ -33,7 +33,7 @@ pub(super) struct GatedWrite {
 }
 
 enum GateCall {
-    Nodes(Duration, oneshot::Sender<BTreeSet<String>>),
+    HandingOver(Duration, oneshot::Sender<HandingOver>),
     Arrived(Vec<PlaceKey>),
     Write(Box<GatedWrite>, oneshot::Sender<GatedResult>),
 }
@@ -60,11 +60,11 @@ impl GateHandle {
         Self(calls_tx)
     }
 
-    /// Returns the nodes on which places are being handed over.
-    pub(super) async fn nodes(&self, now: Duration) -> BTreeSet<String> {
-        let (nodes_tx, nodes_rx) = oneshot::channel();
-        let _ = self.0.send(GateCall::Nodes(now, nodes_tx)).await;
-        nodes_rx.await.unwrap_or_default()
+    /// Returns what is being handed over.
+    pub(super) async fn handing_over(&self, now: Duration) -> HandingOver {
+        let (state_tx, state_rx) = oneshot::channel();
+        let _ = self.0.send(GateCall::HandingOver(now, state_tx)).await;
+        state_rx.await.unwrap_or_default()
     }
 
     /// Notes places of which no pod is waited for any more.
@@ -84,7 +84,7 @@ impl GateOwner {
     /// Answers a call. An asker that has gone meanwhile hears no answer.
     async fn answer(&mut self, call: GateCall) {
         match call {
-            GateCall::Nodes(now, nodes_tx) => drop(nodes_tx.send(self.gate.nodes(None, now))),
+            GateCall::HandingOver(now, state_tx) => drop(state_tx.send(HandingOver::of(&mut self.gate, now))),
             GateCall::Arrived(places) => places.iter().for_each(|place| self.gate.end(place)),
             GateCall::Write(write, result_tx) => drop(result_tx.send(self.write(*write).await)),
         }
@@ -111,7 +111,7 @@ impl GateOwner {
                 self.client.delete(&place_holders(), &holder, &version).await?;
             }
             // Others are made without the gate.
-            PlacesWrite::Status(..) | PlacesWrite::Delete(..) | PlacesWrite::Nominate(..) => {}
+            PlacesWrite::Delete(..) | PlacesWrite::Nominate(..) => {}
         }
         Ok(Requeue::Now)
     }

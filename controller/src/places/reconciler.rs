@@ -7,21 +7,21 @@ use std::{
 
 use hostler_api::{
     Chain, ObjectKey,
-    reservation::{PLACES_NAMESPACE, RESERVATION_UID, ReservationStatus},
+    reservation::{PLACES_NAMESPACE, RESERVATION_UID},
     well_known::CONTROLLER_FIELD_MANAGER,
 };
-use hostler_cluster::{ApiClient, ApiFailure, ListSelector, ObjectVersion};
+use hostler_cluster::{ApiClient, ApiFailure, ListSelector};
 use hostler_reconcile::{Controller, ControllerParts, Fingerprint, ReconcileMoment, Reconciler, Requeue, Troubles};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{sync::watch, time::sleep};
 use tracing::{debug, warn};
 
 use super::{
     assign::{PlaceCandidates, assign},
-    context::{PlacePod, PlacesContext, PlacesStep, PlacesWrite, PlacesWritten},
-    decide::{STEPS_BY_READ, decide, is_for_places},
+    context::{HandingOver, PlacePod, PlacesContext, PlacesStatus, PlacesStep, PlacesWrite},
+    decide::{decide, is_for_places},
     gate::{HandOverGate, has_all},
-    gate_owner::{GateHandle, GatedWrite},
+    gate_owner::{GateHandle, GatedResult, GatedWrite},
     holder::known_holders,
     pods::{SOON, list_place_holders, place_holders, pods},
 };
@@ -77,14 +77,6 @@ struct PlaceKeeper {
     client: ApiClient,
     image: String,
     gate: GateHandle,
-}
-
-/// The result of a write.
-enum Written {
-    /// The object as it is now.
-    Object(PlacesWritten),
-    /// No more than when to go on.
-    Done(Requeue),
 }
 
 /// The result of a reconciliation.
@@ -200,42 +192,52 @@ impl PlaceKeeper {
             Ok(cx) => cx,
             Err(failure) => return failed(&failure),
         };
-        self.note_arrivals(name, &cx).await;
-        for _ in 0..STEPS_BY_READ {
-            match decide(&cx) {
-                PlacesStep::Rest => return done(Requeue::After(RECONCILE_AGAIN)),
-                PlacesStep::Wait(time) => return done(Requeue::After(time.min(RECONCILE_AGAIN))),
-                PlacesStep::Write(writes) => match self.write_each(name, writes, now, &mut cx).await {
-                    Ok(None) => {}
-                    Ok(Some(end)) => return done(end),
-                    Err(failure) => return failed(&failure),
-                },
+        self.see_handing_over(name, &mut cx, now.elapsed).await;
+        let mut step = decide(&cx);
+        if let PlacesStep::Status(status) = step {
+            match self.write_status(*status, now).await {
+                Ok(Ok(written)) => {
+                    cx.reservation = Some(written);
+                    self.see_handing_over(name, &mut cx, now.elapsed).await;
+                }
+                Ok(Err(end)) => return done(end),
+                Err(failure) => return failed(&failure),
             }
+            step = decide(&cx);
         }
-        done(Requeue::Now)
+        match step {
+            PlacesStep::Rest => done(Requeue::After(RECONCILE_AGAIN)),
+            PlacesStep::Wait(time) => done(Requeue::After(time.min(RECONCILE_AGAIN))),
+            PlacesStep::Status(_) => done(Requeue::Now),
+            PlacesStep::Write(chains) => match self.write_each(name, chains, now).await {
+                Ok(end) => done(end),
+                Err(failure) => failed(&failure),
+            },
+        }
     }
 
-    /// Makes writes until one fails. One that another one came before is decided anew by the next reconciliation. `None`
-    /// where the next step follows from what the writes left.
+    /// Makes the writes for each place until one of them fails. One that another one came before is decided anew by the
+    /// next reconciliation.
     async fn write_each(
         &self,
         name: &str,
-        writes: Vec<PlacesWrite>,
+        chains: Vec<Vec<PlacesWrite>>,
         now: &ReconcileMoment<ClusterView>,
-        cx: &mut PlacesContext,
-    ) -> Result<Option<Requeue>, ApiFailure> {
-        let mut end = None;
-        for write in writes {
-            if !now.may_write() {
-                return Ok(Some(Requeue::Failed));
-            }
-            debug!(reservation = name, what = write.what(), "a write for the places of a Reservation");
-            match self.write(name, write, now.elapsed).await {
-                Ok(Written::Object(object)) => cx.take(object),
-                Ok(Written::Done(Requeue::Now)) => end = end.or(Some(Requeue::Now)),
-                Ok(Written::Done(later)) => end = Some(later),
-                Err(failure) if matches!(failure.code(), Some(404 | 409)) => end = Some(Requeue::After(SOON)),
-                Err(failure) => return Err(failure),
+    ) -> GatedResult {
+        let mut end = Requeue::Now;
+        for chain in chains {
+            for write in chain {
+                if !now.may_write() {
+                    return Ok(Requeue::Failed);
+                }
+                debug!(reservation = name, what = write.what(), "a write for the places of a Reservation");
+                match self.write(name, write, now.elapsed).await {
+                    Ok(Requeue::Now) => continue,
+                    Ok(later) => end = later,
+                    Err(failure) if matches!(failure.code(), Some(404 | 409)) => end = Requeue::After(SOON),
+                    Err(failure) => return Err(failure),
+                }
+                break;
             }
         }
         Ok(end)
@@ -263,9 +265,9 @@ impl PlaceKeeper {
         }
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         // Times of conditions are the server's.
-        let busy = self.gate.nodes(now.elapsed).await;
         let now = now.server_time().unwrap_or(wall);
-        Ok(PlacesContext { busy, reservation, holders, owners, candidates, image: self.image.clone(), now })
+        let (handing_over, image) = (HandingOver::default(), self.image.clone());
+        Ok(PlacesContext { handing_over, reservation, holders, owners, candidates, image, now })
     }
 
     /// Reads the place holders of a Reservation: a few by their names, many at once.
@@ -294,52 +296,54 @@ impl PlaceKeeper {
         Ok(holders)
     }
 
-    /// Notes the places of which no pod is waited for any more.
-    async fn note_arrivals(&self, name: &str, cx: &PlacesContext) {
+    /// Notes the places of which no pod is waited for any more, and looks at those that are left.
+    async fn see_handing_over(&self, name: &str, cx: &mut PlacesContext, now: Duration) {
         let places = cx.reservation.iter().flat_map(|it| &it.status.places);
         let arrived = places.filter(|place| has_all(place));
         self.gate.arrived(arrived.map(|place| (name.to_owned(), place.replica)).collect()).await;
+        cx.handing_over = self.gate.handing_over(now).await;
     }
 
-    /// Makes a write.
-    async fn write(&self, name: &str, write: PlacesWrite, now: Duration) -> Result<Written, ApiFailure> {
+    /// Makes a write; says when to go on.
+    async fn write(&self, name: &str, write: PlacesWrite, now: Duration) -> GatedResult {
         match write {
-            PlacesWrite::Status(name, version, status) => {
-                let written = self.write_status(&name, &version, &status).await?;
-                Ok(Written::Object(PlacesWritten::Reservation(Box::new(written))))
-            }
-            PlacesWrite::Delete(holder, version) => {
-                self.client.delete(&place_holders(), &holder, &version).await?;
-                Ok(Written::Done(Requeue::Now))
-            }
+            PlacesWrite::Delete(holder, version) => self.client.delete(&place_holders(), &holder, &version).await?,
             PlacesWrite::Nominate(key, version, node) => {
                 let patch = json!({
                     "metadata": {"uid": version.uid, "resourceVersion": version.resource_version},
                     "status": {"nominatedNodeName": node},
                 });
                 let all = pods(&key.namespace);
-                let pod = self.client.change_status(&all, &key.name, CONTROLLER_FIELD_MANAGER, &patch).await?;
-                Ok(Written::Object(PlacesWritten::Pod(Box::new(pod))))
+                self.client.change_status::<Value>(&all, &key.name, CONTROLLER_FIELD_MANAGER, &patch).await?;
             }
             PlacesWrite::Create { .. } | PlacesWrite::HandOver { .. } => {
                 let write = GatedWrite { reservation: name.to_owned(), write, now };
-                self.gate.write(write).await.unwrap_or(Ok(Requeue::Failed)).map(Written::Done)
+                return self.gate.write(write).await.unwrap_or(Ok(Requeue::Failed));
             }
         }
+        Ok(Requeue::Now)
     }
 
+    /// Writes the status. Returns the Reservation as it is now; or, where another write came before, when to go on.
     async fn write_status(
         &self,
-        name: &str,
-        version: &ObjectVersion,
-        status: &ReservationStatus,
-    ) -> Result<ReservationObject, ApiFailure> {
-        let (all, whole) = (reservations(), (&*version.resource_version, status));
-        let written: ReservationObject = self.client.write_status(&all, name, CONTROLLER_FIELD_MANAGER, whole).await?;
-        if written.status.places == status.places {
-            return Ok(written);
+        PlacesStatus { name, version, status }: PlacesStatus,
+        now: &ReconcileMoment<ClusterView>,
+    ) -> Result<Result<ReservationObject, Requeue>, ApiFailure> {
+        if !now.may_write() {
+            return Ok(Err(Requeue::Failed));
         }
-        let why = "the API server has kept other places than it was given: apply deploy/holds of this release";
-        Err(ApiFailure::unusable(format!("write the status of Reservation {name}"), why))
+        debug!(reservation = name, what = "status", "a write for the places of a Reservation");
+        let (all, whole) = (reservations(), (&*version.resource_version, &status));
+        let written = self.client.write_status::<ReservationObject>(&all, &name, CONTROLLER_FIELD_MANAGER, whole).await;
+        match written {
+            Ok(written) if written.status.places == status.places => Ok(Ok(written)),
+            Ok(_) => {
+                let why = "the API server has kept other places than it was given: apply deploy/holds of this release";
+                Err(ApiFailure::unusable(format!("write the status of Reservation {name}"), why))
+            }
+            Err(failure) if matches!(failure.code(), Some(404 | 409)) => Ok(Err(Requeue::After(SOON))),
+            Err(failure) => Err(failure),
+        }
     }
 }

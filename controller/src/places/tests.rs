@@ -278,7 +278,7 @@ fn terms_about_pods_mean_the_pods_of_the_template_and_other_places() {
     world.reserve("r", "2", &json!({"template": template, "allocateOnce": false}));
     world.until("it is asked for", |world| world.holders() == 1);
     let PlacesStep::Write(writes) = world.first_holder("r") else { panic!("no place holder") };
-    let [PlacesWrite::Create { pod, .. }] = &*writes else { panic!("no place holder") };
+    let [PlacesWrite::Create { pod, .. }] = &*writes[0] else { panic!("no place holder") };
     let home = json!({"namespaces": ["default", "hostler-places"]});
     assert_eq!(pod["spec"]["affinity"]["podAntiAffinity"], own(&[term(&home)]));
     assert_eq!(pod["spec"]["affinity"]["podAffinity"], own(&[term(&elsewhere)]));
@@ -290,6 +290,34 @@ fn terms_about_pods_mean_the_pods_of_the_template_and_other_places() {
     world.until("the rest is held", |world| world.state("r") == Some(State::Held));
     let rest = world.server.pods.values().find(|pod| pod.key().namespace == "hostler-places").unwrap();
     assert!(rest.spec.affinity.as_ref().unwrap().far().is_empty(), "it stands beside the owner");
+}
+
+#[test]
+fn places_of_one_node_are_handed_over_one_after_the_other() {
+    // Schedulers count a nominated owner beside the place holder that still stands: there is no room for another one.
+    let mut world = PlacesWorld::new(&[4000], 0);
+    world.reserve("r", "2", &json!({"replicas": 2}));
+    world.until("it is kept", |world| world.phase("r") == Some(Phase::Available));
+    world.pod("p", "r", "2");
+    world.pod("q", "r", "2");
+    let before = world.writes.len();
+    world.control();
+    world.control();
+    assert_eq!(world.writes[before..], ["status", "nomination", "hand_over"], "the first owner is not bound yet");
+    world.until("both have their place", |world| world.node("p").is_some() && world.node("q").is_some());
+}
+
+#[test]
+fn owners_that_come_at_once_get_places_of_different_nodes() {
+    let mut world = PlacesWorld::new(&[4000, 4000], 0);
+    world.reserve("r", "2", &json!({"replicas": 4}));
+    world.until("it is kept", |world| world.phase("r") == Some(Phase::Available));
+    let before = world.writes.len();
+    world.pod("p", "r", "2");
+    world.pod("q", "r", "2");
+    world.control();
+    let both = ["status", "nomination", "hand_over", "nomination", "hand_over"];
+    assert_eq!(world.writes[before..], both, "neither waits for the other");
 }
 
 #[test]
@@ -305,7 +333,7 @@ fn ports_extended_resources_and_huge_pages_are_set_aside_by_the_place_holder() {
     world.reserve("r", "1", &json!({"template": template}));
     world.until("it is asked for", |world| world.holders() == 1);
     let PlacesStep::Write(writes) = world.first_holder("r") else { panic!("no place holder") };
-    let [PlacesWrite::Create { pod, .. }] = &*writes else { panic!("no place holder") };
+    let [PlacesWrite::Create { pod, .. }] = &*writes[0] else { panic!("no place holder") };
     let (spec, container) = (&pod["spec"], &pod["spec"]["containers"][0]);
     assert_eq!(container["ports"][0]["hostPort"], 8080);
     assert_eq!(container["resources"]["limits"], json!({"example.com/card": "1", "hugepages-2Mi": "4Mi"}));

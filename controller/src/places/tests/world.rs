@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use super::super::{
     assign::assign,
-    context::{PlacePod, PlacesContext, PlacesStep, PlacesWrite, PlacesWritten},
-    decide::{STEPS_BY_READ, decide},
+    context::{HandingOver, PlacePod, PlacesContext, PlacesStep, PlacesWrite},
+    decide::decide,
     gate::{HandOverGate, has_all},
 };
 use crate::{
@@ -208,7 +208,7 @@ impl PlacesWorld {
                 .collect(),
             candidates,
             reservation,
-            busy: self.gate.clone().nodes(None, self.kept.now()),
+            handing_over: HandingOver::of(&mut self.gate.clone(), self.kept.now()),
             image: "pause".to_owned(),
             now: self.kept.now(),
         }
@@ -218,10 +218,6 @@ impl PlacesWorld {
     pub(super) fn first_holder(&self, name: &str) -> PlacesStep {
         let cx = self.cx(name);
         decide(&PlacesContext { holders: BTreeMap::new(), ..cx })
-    }
-
-    pub(super) fn step(&self, name: &str) -> PlacesStep {
-        decide(&self.cx(name))
     }
 
     /// Each Reservation is reconciled once, also those that are gone. Says whether anything was written.
@@ -234,26 +230,42 @@ impl PlacesWorld {
     fn control_one(&mut self, name: &str) -> bool {
         self.note_arrivals(name);
         let mut cx = self.cx(name);
-        for step in 0..STEPS_BY_READ {
-            let PlacesStep::Write(writes) = decide(&cx) else { return step > 0 };
-            let mut follows = true;
-            for write in writes {
-                let fate = self.fates.next();
-                self.writes.push(write.what());
-                match Fate::carry_out(fate, self, |_| {}, |world| world.apply(name, &write)) {
-                    Fated::Answered(Some(written)) => cx.take(written),
-                    Fated::Dead => {
-                        self.die();
-                        return true;
-                    }
-                    Fated::Answered(None) | Fated::Refused | Fated::Silent => follows = false,
-                }
+        let mut step = decide(&cx);
+        if let PlacesStep::Status(status) = step {
+            match self.write("status", |world| world.kept.set_status(&status.name, &status.version, status.status)) {
+                Fated::Answered(Some(written)) => cx.reservation = Some(written),
+                _ => return true,
             }
-            if !follows {
-                break;
+            self.note_arrivals(name);
+            cx.handing_over = HandingOver::of(&mut self.gate, self.kept.now());
+            step = decide(&cx);
+            if !matches!(step, PlacesStep::Write(_)) {
+                return true;
+            }
+        }
+        let PlacesStep::Write(chains) = step else { return false };
+        for chain in chains {
+            for write in chain {
+                match self.write(write.what(), |world| world.apply(name, &write)) {
+                    Fated::Answered(true) => {}
+                    Fated::Dead => return true,
+                    _ => break,
+                }
             }
         }
         true
+    }
+
+    /// Makes a write, if its fate allows.
+    fn write<A>(&mut self, what: &'static str, write: impl FnOnce(&mut Self) -> A) -> Fated<A> {
+        let fate = self.fates.next();
+        self.writes.push(what);
+        let fated = Fate::carry_out(fate, self, |_| {}, write);
+        self.check();
+        if let Fated::Dead = fated {
+            self.die();
+        }
+        fated
     }
 
     /// Another controller takes over.
@@ -274,15 +286,10 @@ impl PlacesWorld {
         arrived.for_each(|place| self.gate.end(&(name.to_owned(), place.replica)));
     }
 
-    /// As the server takes it. Returns the object that was written, if the next step may follow from it.
-    fn apply(&mut self, of: &str, write: &PlacesWrite) -> Option<PlacesWritten> {
+    /// As the server takes it; says if it did.
+    fn apply(&mut self, of: &str, write: &PlacesWrite) -> bool {
         let now = self.kept.now();
-        let mut written = None;
         match write {
-            PlacesWrite::Status(name, of, status) => {
-                let reservation = self.kept.set_status(name, of, (**status).clone());
-                written = reservation.map(|it| PlacesWritten::Reservation(Box::new(it)));
-            }
             PlacesWrite::Create { replica, name, pod, left_out } => {
                 let made: PlacePod = serde_json::from_value((**pod).clone()).unwrap();
                 if self
@@ -291,7 +298,7 @@ impl PlacesWorld {
                     .iter()
                     .any(|busy| !left_out.contains(busy) && made.may_come_to(busy))
                 {
-                    return None;
+                    return false;
                 }
                 assert_eq!(pod["metadata"]["name"], **name);
                 let mut pod: PlacePod = serde_json::from_value((**pod).clone()).unwrap();
@@ -299,13 +306,15 @@ impl PlacesWorld {
                 pod.status.phase = "Pending".to_owned();
                 self.made += 1;
                 pod.metadata.uid = format!("holder-{}", self.made);
-                if !self.server.pods.contains_key(&pod.key()) {
+                let is_new = !self.server.pods.contains_key(&pod.key());
+                if is_new {
                     self.server.put(pod);
                 }
+                is_new
             }
             PlacesWrite::Delete(name, of) => {
                 let key = ObjectKey::new(PLACES_NAMESPACE, name);
-                drop(self.server.delete::<PlacePod>(&key, Some(of)));
+                self.server.delete::<PlacePod>(&key, Some(of)).is_ok()
             }
             PlacesWrite::HandOver { replica, node, holder, version, next } => {
                 self.gate.begin((of.to_owned(), *replica), node, next.clone(), now);
@@ -314,16 +323,13 @@ impl PlacesWorld {
                 let others: Vec<ObjectKey> = others.collect();
                 others.iter().for_each(|other| self.delete(other));
                 let key = ObjectKey::new(PLACES_NAMESPACE, holder);
-                drop(self.server.delete::<PlacePod>(&key, Some(version)));
+                self.server.delete::<PlacePod>(&key, Some(version)).is_ok()
             }
             PlacesWrite::Nominate(key, of, node) => {
                 let nominate = |pod: &mut PlacePod| pod.status.nominated_node_name.clone_from(node);
-                let pod = self.server.update(key, Some(of), Part::Status, nominate).ok();
-                written = pod.map(|pod| PlacesWritten::Pod(Box::new(pod)));
+                self.server.update(key, Some(of), Part::Status, nominate).is_ok()
             }
         }
-        self.check();
-        written
     }
 
     /// CPUs of a node that pods on it leave, and pods that are nominated for it and of at least this priority.
