@@ -48,6 +48,8 @@ pub mod pod_resources;
 pub mod provisioning;
 #[cfg(feature = "cluster")]
 pub mod real_node;
+#[cfg(feature = "redfish")]
+pub mod redfish;
 #[cfg(all(feature = "cluster", feature = "runtimes"))]
 pub mod scenario;
 pub mod scraper;
