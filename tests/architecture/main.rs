@@ -124,6 +124,14 @@ const CRATES: &[CrateRule] = &[
         never: &["kube", "k8s-openapi", "udev", "tonic", "axum", "clap"],
         only: &[],
     },
+    // The core is pure; the edge that speaks Redfish spawns nothing and knows no Kubernetes.
+    CrateRule {
+        name: "hostler-fabric",
+        folder: "lib/fabric/",
+        ours: &["hostler-api", "hostler-files"],
+        never: &["kube", "k8s-openapi", "udev", "tonic", "axum", "clap"],
+        only: &[],
+    },
     // Pure: a caller brings the facts, and can ask again with others.
     CrateRule {
         name: "hostler-allocator",

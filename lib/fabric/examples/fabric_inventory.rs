@@ -1,0 +1,78 @@
+//! Shows the fabric of a real service, and attaches and detaches a device there.
+//!
+//! ```text
+//!   HOSTLER_REDFISH=http://127.0.0.1:5000 [HOSTLER_REDFISH_AGENTS=http://…,…] cargo run --example fabric_inventory
+//!       [attach KEY UUID GCXLID | state KEY | detach KEY | isolate GCXLID]
+//! ```
+
+#![allow(clippy::print_stdout, reason = "this is a program for people")]
+
+use std::{env, error::Error};
+
+use hostler_fabric::{
+    AttachKey, AttachRequest, AttachTarget, FabricInventory, FabricProvider,
+    redfish::{RedfishProvider, RedfishSettings},
+};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let agents = env::var("HOSTLER_REDFISH_AGENTS").unwrap_or_default();
+    let settings = RedfishSettings {
+        address: env::var("HOSTLER_REDFISH")?,
+        allow_plain_http: true,
+        agents: agents.split(',').filter(|agent| !agent.is_empty()).map(str::to_owned).collect(),
+        ..RedfishSettings::default()
+    };
+    let provider = RedfishProvider::new(&settings)?;
+    let words: Vec<String> = env::args().skip(1).collect();
+    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => show(&provider.inventory().await?),
+        ["attach", key, host, device] => {
+            let target = AttachTarget::Device(device.parse()?);
+            let request = AttachRequest { key: AttachKey::new(key)?, host: host.parse()?, target };
+            println!("{:#?}", provider.attach(&request).await);
+        }
+        ["state", key] => println!("{:#?}", provider.state(&AttachKey::new(key)?).await),
+        ["detach", key] => println!("{:#?}", provider.detach(&AttachKey::new(key)?).await),
+        ["isolate", device] => println!("{:#?}", provider.isolate(device.parse()?).await),
+        _ => return Err("unknown words; see the first lines of the source".into()),
+    }
+    Ok(())
+}
+
+fn show(inventory: &FabricInventory) {
+    for domain in &inventory.domains {
+        println!("domain {} {:?}", domain.path, domain.uuid);
+    }
+    for host in &inventory.hosts {
+        println!("host {} {:?} {:?} {:?}", host.path, host.uuid, host.initiators, host.unusable);
+    }
+    for device in &inventory.devices {
+        let name = device.identity.map(|it| it.to_string()).unwrap_or_default();
+        println!(
+            "device {name} {} {:?} {:?} bytes, {:?}, endpoints {:?}, {} chunks, {:?}",
+            device.path,
+            device.kind,
+            device.size_bytes,
+            device.status.state,
+            device.endpoints,
+            device.chunks.len(),
+            device.unusable
+        );
+    }
+    for domain in &inventory.memory_domains {
+        let (size, free) = (domain.size_bytes, domain.free_bytes);
+        println!(
+            "memory {} {size:?} bytes, {free:?} free, {} chunks, creation {}",
+            domain.path,
+            domain.chunks.len(),
+            domain.allows_chunk_creation
+        );
+    }
+    for it in &inventory.connections {
+        println!("connection {} key {:?} host {} devices {:?}", it.path, it.key, it.host_text(), it.devices);
+    }
+    for problem in &inventory.problems {
+        println!("problem {problem}");
+    }
+}

@@ -1,0 +1,97 @@
+//! Faults of the fabric in memory.
+
+use std::time::Duration;
+
+use crate::{AttachPlan, DeviceIdentity, FabricInventory, InventoryParts, ObjectPath};
+
+/// A way to fail.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum FabricFault {
+    /// Every call takes so long.
+    Slow(Duration),
+    /// The next calls find nothing that answers, and change nothing.
+    Unavailable(u32),
+    /// The next changes are made, and their answers are lost.
+    AnswerLost(u32),
+    /// Attachments take another free device than was asked for.
+    WrongDevice,
+    /// A device is offline in every second inventory.
+    FlappingLink(DeviceIdentity),
+    /// The inventory shows every device twice.
+    Contradiction,
+    /// Attachments are under way until their state was read so often.
+    Pending(u32),
+    /// Attachments are under way until [`finish`](super::FakeFabric::finish).
+    NeverEnds,
+}
+
+/// The faults that are set.
+#[derive(Debug, Default)]
+pub(super) struct FaultTable {
+    pub(super) slow: Duration,
+    unavailable: u32,
+    lost: u32,
+    is_wrong: bool,
+    flapping: Option<DeviceIdentity>,
+    is_down: bool,
+    contradicts: bool,
+    /// The reads until an attachment ends; `Some(None)`: it never does.
+    pub(super) pending: Option<Option<u32>>,
+}
+
+impl FaultTable {
+    pub(super) fn inject(&mut self, fault: FabricFault) {
+        match fault {
+            FabricFault::Slow(time) => self.slow = time,
+            FabricFault::Unavailable(calls) => self.unavailable = calls,
+            FabricFault::AnswerLost(calls) => self.lost = calls,
+            FabricFault::WrongDevice => self.is_wrong = true,
+            FabricFault::FlappingLink(device) => self.flapping = Some(device),
+            FabricFault::Contradiction => self.contradicts = true,
+            FabricFault::Pending(reads) => self.pending = Some(Some(reads)),
+            FabricFault::NeverEnds => self.pending = Some(None),
+        }
+    }
+
+    pub(super) fn is_unavailable(&mut self) -> bool {
+        take_one(&mut self.unavailable)
+    }
+
+    pub(super) fn loses_answer(&mut self) -> bool {
+        take_one(&mut self.lost)
+    }
+
+    /// The inventory as the faults show it.
+    pub(super) fn shown(&mut self, mut parts: InventoryParts) -> FabricInventory {
+        if let Some(device) = self.flapping {
+            self.is_down = !self.is_down;
+            let state = if self.is_down { "UnavailableOffline" } else { "Enabled" };
+            let flapping = parts.devices.iter_mut().filter(|it| it.identity == Some(device));
+            flapping.for_each(|it| it.status.state = Some(state.to_owned()));
+        }
+        if self.contradicts {
+            let mut twins = parts.devices.clone();
+            twins.iter_mut().for_each(|twin| twin.path = ObjectPath::new(format!("{}-twin", twin.path)));
+            parts.devices.extend(twins);
+        }
+        FabricInventory::conclude(parts)
+    }
+
+    /// The plan with the device that is attached in truth.
+    pub(super) fn redirected(&self, inventory: &FabricInventory, plan: AttachPlan) -> AttachPlan {
+        let is_other_free = |identity| identity != plan.device && inventory.connections_of(identity).next().is_none();
+        let other = inventory.devices.iter().find(|it| it.unusable.is_none() && it.identity.is_some_and(is_other_free));
+        match other {
+            Some(other) if self.is_wrong => {
+                AttachPlan { targets: other.endpoints.clone(), chunks: other.chunks.clone(), ..plan }
+            }
+            _ => plan,
+        }
+    }
+}
+
+fn take_one(left: &mut u32) -> bool {
+    let is_left = *left > 0;
+    *left = left.saturating_sub(1);
+    is_left
+}

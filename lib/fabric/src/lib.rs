@@ -1,0 +1,39 @@
+//! Devices behind switches: what a fabric manager has, and attaching it to hosts and detaching it again.
+//!
+//! ```text
+//!   a manager's answers ──► InventoryParts ──► FabricInventory: objects, and problems ──► plan_attach: do it, done, refused
+//!                              (a provider reads)    (pure)                                   (pure)
+//! ```
+//!
+//! - [`FabricInventory`] is concluded from [`InventoryParts`]. An object that contradicts another one is listed with
+//!   the reason, and never attached.
+//! - [`FabricProvider`] reads, attaches, detaches and isolates. A call that is repeated with its [`AttachKey`] is success.
+//! - [`FabricOutcome`] tells apart: done, under way, not done, unknown. A missing answer never counts as "not done".
+//! - [`redfish`] speaks to a Redfish service, [`fake`] is a fabric in memory that fails on demand.
+
+mod error;
+pub mod fake;
+mod identity;
+mod inventory;
+mod key;
+mod outcome;
+mod plan;
+mod provider;
+pub mod redfish;
+mod request;
+mod watch;
+
+pub use self::{
+    error::FabricError,
+    identity::{DeviceIdentity, IdentityError, ObjectPath, SystemUuid, UuidError},
+    inventory::{
+        DeviceKind, FabricConnection, FabricDevice, FabricEndpoint, FabricHost, FabricInventory, InventoryParts,
+        InventoryProblem, MemoryChunk, MemoryDomain, ObjectStatus, SwitchDomain,
+    },
+    key::{AttachKey, KeyError},
+    outcome::{FabricOperation, FabricOutcome, Isolation},
+    plan::{AttachPlan, AttachRefusal, AttachStep, plan_attach},
+    provider::{FabricProvider, Provider},
+    request::{AttachRequest, AttachTarget},
+    watch::{FabricHint, FabricWatch},
+};

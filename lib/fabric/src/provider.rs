@@ -1,0 +1,93 @@
+//! The trait of fabric managers, and the managers that there are.
+
+use std::{future::Future, time::Duration};
+
+use crate::{
+    AttachKey, AttachRequest, DeviceIdentity, FabricConnection, FabricError, FabricInventory, FabricOutcome,
+    FabricWatch, Isolation, fake::FakeFabric, redfish::RedfishProvider,
+};
+
+/// A manager of a fabric.
+///
+/// Every call ends by itself. An error is a refusal, or a failure before anything was changed; once a manager may have
+/// changed something, the result is a [`FabricOutcome`].
+pub trait FabricProvider: Sync {
+    /// Reads everything that the manager has.
+    fn inventory(&self) -> impl Future<Output = Result<FabricInventory, FabricError>> + Send;
+
+    /// Attaches a device or chunk to a host. A request that was carried out under its key before is success; a key that
+    /// was used for another request, and a device that another connection holds, are refusals.
+    fn attach(
+        &self,
+        request: &AttachRequest,
+    ) -> impl Future<Output = Result<FabricOutcome<FabricConnection>, FabricError>> + Send;
+
+    /// Reads the state of an attachment: its connection, the work on it, or that there is none.
+    fn state(
+        &self,
+        key: &AttachKey,
+    ) -> impl Future<Output = Result<FabricOutcome<FabricConnection>, FabricError>> + Send;
+
+    /// Detaches the device that was attached under a key. Where none is, the call succeeds.
+    fn detach(&self, key: &AttachKey) -> impl Future<Output = Result<FabricOutcome<()>, FabricError>> + Send;
+
+    /// Takes a device from every host, whichever connections there are: for hosts that cannot be reached any more.
+    fn isolate(
+        &self,
+        device: DeviceIdentity,
+    ) -> impl Future<Output = Result<FabricOutcome<Isolation>, FabricError>> + Send;
+
+    /// Returns a watch that reads the inventory after each pause and hints at changes.
+    fn watch(&self, pause: Duration) -> FabricWatch<'_, Self>
+    where
+        Self: Sized,
+    {
+        FabricWatch::new(self, pause)
+    }
+}
+
+/// The managers that there are.
+#[derive(Clone, Debug)]
+pub enum Provider {
+    /// A Redfish service.
+    Redfish(RedfishProvider),
+    /// A fabric in memory.
+    Fake(FakeFabric),
+}
+
+impl FabricProvider for Provider {
+    async fn inventory(&self) -> Result<FabricInventory, FabricError> {
+        match self {
+            Self::Redfish(provider) => provider.inventory().await,
+            Self::Fake(provider) => provider.inventory().await,
+        }
+    }
+
+    async fn attach(&self, request: &AttachRequest) -> Result<FabricOutcome<FabricConnection>, FabricError> {
+        match self {
+            Self::Redfish(provider) => provider.attach(request).await,
+            Self::Fake(provider) => provider.attach(request).await,
+        }
+    }
+
+    async fn state(&self, key: &AttachKey) -> Result<FabricOutcome<FabricConnection>, FabricError> {
+        match self {
+            Self::Redfish(provider) => provider.state(key).await,
+            Self::Fake(provider) => provider.state(key).await,
+        }
+    }
+
+    async fn detach(&self, key: &AttachKey) -> Result<FabricOutcome<()>, FabricError> {
+        match self {
+            Self::Redfish(provider) => provider.detach(key).await,
+            Self::Fake(provider) => provider.detach(key).await,
+        }
+    }
+
+    async fn isolate(&self, device: DeviceIdentity) -> Result<FabricOutcome<Isolation>, FabricError> {
+        match self {
+            Self::Redfish(provider) => provider.isolate(device).await,
+            Self::Fake(provider) => provider.isolate(device).await,
+        }
+    }
+}

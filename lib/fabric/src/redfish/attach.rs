@@ -1,0 +1,245 @@
+//! Attaching: plan from what is read, write once, and read again before anything is said.
+
+use std::sync::Arc;
+
+use hyper::Method;
+
+use super::{
+    FabricReading, RedfishClient, RedfishError, conclude,
+    record::{FabricRecord, ReadConnection},
+    service::WriteCall,
+    task::{self, KnownOperation, TaskProgress},
+    transport::HttpAnswer,
+};
+use crate::{
+    AttachKey, AttachPlan, AttachRefusal, AttachRequest, AttachStep, FabricConnection, FabricError, FabricOperation,
+    FabricOutcome,
+    plan::{devices_text, is_of},
+    plan_attach,
+};
+
+impl RedfishClient {
+    pub(super) async fn attach(&self, request: &AttachRequest) -> Result<FabricOutcome<FabricConnection>, FabricError> {
+        let _turn = self.turn.acquire().await;
+        let (reading, step) = self.planned(request).await?;
+        let plan = match step {
+            AttachStep::Already(connection) => {
+                self.operations.remove(&request.key);
+                return Ok(FabricOutcome::Done(connection));
+            }
+            AttachStep::Connect(plan) => plan,
+        };
+        if let Some((key, known)) = self.operations.holder(plan.device, &plan.key) {
+            let connection = format!("{key} (under way)");
+            return Err(AttachRefusal::DeviceHeld { device: plan.device, connection, host: known.host }.into());
+        }
+        if let Some(operation) = self.running(&request.key).await? {
+            return Ok(FabricOutcome::UnderWay(operation));
+        }
+        let Some(record) = reading.records.iter().find(|record| record.fabric == plan.domain) else {
+            return Err(AttachRefusal::Apart { host: plan.host, device: plan.device }.into());
+        };
+        let (collection, body) = (record.collection(), record.body(&plan));
+        let call = WriteCall { method: Method::POST, path: &collection, body: Some(&body), etag: None };
+        let written = record.service.write(call).await;
+        self.settle(request, &plan, &reading, record, written).await
+    }
+
+    /// Plans a request. A refusal that older hardware may explain is checked against the hardware of now.
+    async fn planned(&self, request: &AttachRequest) -> Result<(FabricReading, AttachStep), FabricError> {
+        let recent = self.recent_hardware().await?;
+        let reading = self.reading(Arc::clone(&recent)).await?;
+        match plan_attach(&reading.inventory, request) {
+            Ok(step) => Ok((reading, step)),
+            Err(AttachRefusal::DeviceHeld { device, connection, host }) => {
+                Err(AttachRefusal::DeviceHeld { device, connection, host }.into())
+            }
+            Err(_) => {
+                let reading = self.reading(self.read_hardware().await?).await?;
+                let step = plan_attach(&reading.inventory, request)?;
+                Ok((reading, step))
+            }
+        }
+    }
+
+    /// Says what a write has done, after reading it again.
+    async fn settle(
+        &self,
+        request: &AttachRequest,
+        plan: &AttachPlan,
+        reading: &FabricReading,
+        record: &FabricRecord,
+        written: Result<HttpAnswer, RedfishError>,
+    ) -> Result<FabricOutcome<FabricConnection>, FabricError> {
+        if let Ok(answer) = &written
+            && task::is_accepted(answer)
+        {
+            return self.accepted(request, plan, reading, record, answer).await;
+        }
+        let read = match self.made(record, &request.key, &written).await {
+            Ok(read) => read,
+            Err(error) => return Ok(FabricOutcome::unknown(unread(&written_text(record, &written), &error))),
+        };
+        match read {
+            Some(read) => self.verified(request, plan, reading, read),
+            None => Ok(absent(record, written)),
+        }
+    }
+
+    /// The connection after a write: under the path that the answer names, or with the key.
+    async fn made(
+        &self,
+        record: &FabricRecord,
+        key: &AttachKey,
+        written: &Result<HttpAnswer, RedfishError>,
+    ) -> Result<Option<ReadConnection>, RedfishError> {
+        let named = written.as_ref().ok().filter(|answer| answer.is_success()).and_then(|answer| {
+            let own = || answer.json().and_then(|body| body.get("@odata.id")?.as_str().map(str::to_owned));
+            answer.location.clone().or_else(own).as_deref().and_then(super::document::path_of)
+        });
+        // A location may lead anywhere; only a connection of this key is believed.
+        if let Some(path) = named.filter(|path| path.is_within(&record.fabric) && *path != record.fabric)
+            && let Some(read) = record.read_connection(&path).await?
+            && read.connection.key.as_ref() == Some(key)
+        {
+            return Ok(Some(read));
+        }
+        record.find(key).await
+    }
+
+    fn verified(
+        &self,
+        request: &AttachRequest,
+        plan: &AttachPlan,
+        reading: &FabricReading,
+        read: ReadConnection,
+    ) -> Result<FabricOutcome<FabricConnection>, FabricError> {
+        let path = read.connection.path.clone();
+        let mut connections = reading.inventory.connections.clone();
+        connections.retain(|connection| connection.path != path);
+        connections.push(read.connection);
+        let inventory = conclude(&reading.hardware, connections, Vec::new());
+        let Some(connection) = inventory.connections.iter().find(|connection| connection.path == path) else {
+            return Ok(FabricOutcome::unknown(format!("{path} was read and cannot be found among the connections")));
+        };
+        self.operations.remove(&request.key);
+        if is_of(&inventory, request, connection) {
+            return Ok(FabricOutcome::Done(connection.clone()));
+        }
+        Err(FabricError::Mismatch {
+            service: self.name().to_owned(),
+            key: request.key.clone(),
+            found: format!("{} to {}", devices_text(connection), connection.host_text()),
+            asked: format!("device {} to {}", plan.device, plan.host),
+        })
+    }
+
+    async fn accepted(
+        &self,
+        request: &AttachRequest,
+        plan: &AttachPlan,
+        reading: &FabricReading,
+        record: &FabricRecord,
+        answer: &HttpAnswer,
+    ) -> Result<FabricOutcome<FabricConnection>, FabricError> {
+        // Services that are quick may be done already; a failure to read tells nothing.
+        if let Ok(Some(read)) = record.find(&request.key).await {
+            return self.verified(request, plan, reading, read);
+        }
+        let monitor = task::monitor_of(answer);
+        let operation = FabricOperation { monitor, state: None, percent: None };
+        let (device, host) = (Some(plan.device), plan.host.to_string());
+        self.operations.insert(&request.key, KnownOperation { operation: operation.clone(), device, host });
+        Ok(FabricOutcome::UnderWay(operation))
+    }
+
+    pub(super) async fn state(&self, key: &AttachKey) -> Result<FabricOutcome<FabricConnection>, FabricError> {
+        let known = self.operations.get(key);
+        let is_detaching = known.as_ref().is_some_and(|known| known.device.is_none());
+        if !is_detaching && let Some(connection) = self.connection(key).await? {
+            self.operations.remove(key);
+            return Ok(FabricOutcome::Done(connection));
+        }
+        let progress = match &known {
+            Some(known) => self.progress(known).await?,
+            None => self.running(key).await?.map_or(TaskProgress::Forgotten, TaskProgress::Running),
+        };
+        let ended = match progress {
+            TaskProgress::Running(operation) => return Ok(FabricOutcome::UnderWay(operation)),
+            TaskProgress::Ended => "; the service says that it has ended the work".to_owned(),
+            TaskProgress::Failed(reason) => format!("; the service ended the work: {reason}"),
+            TaskProgress::Forgotten => String::new(),
+        };
+        // The work may have ended between the two reads.
+        let connection = self.connection(key).await?;
+        self.operations.remove(key);
+        let reason = || format!("{} has no connection with key {key}{ended}", self.name());
+        Ok(connection.map_or_else(|| FabricOutcome::not_done(reason()), FabricOutcome::Done))
+    }
+
+    async fn connection(&self, key: &AttachKey) -> Result<Option<FabricConnection>, RedfishError> {
+        let reading = self.reading(self.recent_hardware().await?).await?;
+        Ok(reading.inventory.connection(key).cloned())
+    }
+
+    /// The work on a key that a service has not ended.
+    pub(super) async fn running(&self, key: &AttachKey) -> Result<Option<FabricOperation>, RedfishError> {
+        if let Some(known) = self.operations.get(key) {
+            return match self.progress(&known).await? {
+                TaskProgress::Running(operation) => Ok(Some(operation)),
+                _ => Ok(None),
+            };
+        }
+        let parallel = self.services.parallel;
+        for service in std::iter::once(&self.services.main).chain(self.services.agents.values()) {
+            if let Some(operation) = task::search(service, key, parallel).await? {
+                return Ok(Some(operation));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn progress(&self, known: &KnownOperation) -> Result<TaskProgress, RedfishError> {
+        let Some(monitor) = &known.operation.monitor else { return Ok(TaskProgress::Running(known.operation.clone())) };
+        let mut last = TaskProgress::Forgotten;
+        // The monitor lies at the manager of record; the other services answer that they have none.
+        for service in std::iter::once(&self.services.main).chain(self.services.agents.values()) {
+            last = task::progress(service, monitor).await?;
+            if last != TaskProgress::Forgotten {
+                break;
+            }
+        }
+        Ok(last)
+    }
+}
+
+/// The outcome of a write after which there is no connection.
+fn absent(record: &FabricRecord, written: Result<HttpAnswer, RedfishError>) -> FabricOutcome<FabricConnection> {
+    let text = written_text(record, &written);
+    match written {
+        Err(error) if error.was_not_sent() => FabricOutcome::not_done(text),
+        // The service may still be at it: only a connection that is there later tells.
+        Err(_) => FabricOutcome::unknown(format!("{text}, and there is no connection yet; ask again")),
+        Ok(answer) if answer.is_success() => {
+            FabricOutcome::unknown(format!("{text}, but there is no connection yet; ask again"))
+        }
+        // A gateway that gave up says nothing about the service behind it.
+        Ok(answer) if [408, 502, 504].contains(&answer.status) => {
+            FabricOutcome::unknown(format!("{text}, and there is no connection yet; ask again"))
+        }
+        Ok(_) => FabricOutcome::not_done(format!("{text}, and there is no connection")),
+    }
+}
+
+/// The end of a write for people.
+pub(super) fn written_text(record: &FabricRecord, written: &Result<HttpAnswer, RedfishError>) -> String {
+    match written {
+        Ok(answer) if answer.is_success() => format!("{} answered {}", record.service.name(), answer.status),
+        Ok(answer) => record.service.refused("the write to", record.collection().as_str(), answer).to_string(),
+        Err(error) => hostler_api::Chain(error).to_string(),
+    }
+}
+
+pub(super) fn unread(written: &str, error: &RedfishError) -> String {
+    format!("{written}; then the connections could not be read: {}", hostler_api::Chain(error))
+}

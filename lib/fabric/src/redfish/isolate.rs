@@ -1,0 +1,94 @@
+//! Taking a device from every host: its connections are removed, or else its port is disabled.
+
+use hyper::Method;
+use serde_json::json;
+
+use super::{FabricReading, RedfishClient, service::WriteCall};
+use crate::{
+    AttachRefusal, DeviceIdentity, FabricConnection, FabricDevice, FabricError, FabricInventory, FabricOutcome,
+    Isolation, ObjectPath,
+};
+
+impl RedfishClient {
+    pub(super) async fn isolate(&self, identity: DeviceIdentity) -> Result<FabricOutcome<Isolation>, FabricError> {
+        let reading = self.reading(self.recent_hardware().await?).await?;
+        let Some(device) = reading.inventory.device(identity) else {
+            return Err(AttachRefusal::UnknownTarget { target: format!("device {identity}") }.into());
+        };
+        let mut removed = Vec::new();
+        for connection in reading.inventory.connections_of(identity) {
+            match self.remove_connection(&reading, connection).await? {
+                FabricOutcome::Done(()) => removed.push(connection.id.clone()),
+                kept => return self.cut(&reading.inventory, device, kept).await,
+            }
+        }
+        Ok(FabricOutcome::Done(Isolation::Removed { connections: removed }))
+    }
+
+    async fn remove_connection(
+        &self,
+        reading: &FabricReading,
+        connection: &FabricConnection,
+    ) -> Result<FabricOutcome<()>, FabricError> {
+        let Some(record) = reading.records.iter().find(|record| connection.path.is_within(&record.fabric)) else {
+            return Ok(FabricOutcome::not_done(format!("{} lies in no known fabric", connection.path)));
+        };
+        let Some(read) = record.read_connection(&connection.path).await? else { return Ok(FabricOutcome::Done(())) };
+        let key = read.connection.key.clone();
+        self.remove(record, key.as_ref(), read).await
+    }
+
+    /// Disables the port of a device whose connection stays, if the port is the device's alone.
+    async fn cut(
+        &self,
+        inventory: &FabricInventory,
+        device: &FabricDevice,
+        kept: FabricOutcome<()>,
+    ) -> Result<FabricOutcome<Isolation>, FabricError> {
+        let reason = match &kept {
+            FabricOutcome::NotDone { reason } | FabricOutcome::Unknown { reason } => reason.clone(),
+            FabricOutcome::Done(()) | FabricOutcome::UnderWay(_) => {
+                return Ok(kept.map(|()| Isolation::Removed { connections: Vec::new() }));
+            }
+        };
+        let unsupported = |why: &str| FabricError::Unsupported {
+            service: self.name().to_owned(),
+            step: "isolate the device",
+            reason: format!("{reason}; {why}"),
+        };
+        let Some(port) = own_port(inventory, device) else {
+            return Err(unsupported("and the device has no port of its own that could be disabled"));
+        };
+        let body = json!({"InterfaceEnabled": false});
+        let service = &self.services.main;
+        let etag = service.read(&port).await?.and_then(|read| read.etag);
+        let call = WriteCall { method: Method::PATCH, path: &port, body: Some(&body), etag };
+        let written = service.write(call).await;
+        let is_disabled = |read: &super::service::ReadDocument| {
+            read.document.at(&["InterfaceEnabled"]).and_then(serde_json::Value::as_bool) == Some(false)
+        };
+        match service.read(&port).await? {
+            Some(read) if is_disabled(&read) => Ok(FabricOutcome::Done(Isolation::PortDisabled { port })),
+            _ => match written {
+                Ok(answer) if [404, 405, 501].contains(&answer.status) => {
+                    Err(unsupported("and its port cannot be disabled"))
+                }
+                _ => Ok(FabricOutcome::Unknown {
+                    reason: format!("{reason}; and port {port} does not show as disabled"),
+                }),
+            },
+        }
+    }
+}
+
+/// The port that leads to a device and to no other one.
+fn own_port(inventory: &FabricInventory, device: &FabricDevice) -> Option<ObjectPath> {
+    let endpoints = device.endpoints.iter().filter_map(|path| inventory.endpoint(path));
+    let mut ports = endpoints.flat_map(|endpoint| &endpoint.ports);
+    let is_shared = |port: &ObjectPath| {
+        let others = inventory.devices.iter().filter(|other| other.path != device.path);
+        let mut others = others.flat_map(|other| &other.endpoints).filter_map(|path| inventory.endpoint(path));
+        others.any(|endpoint| endpoint.ports.contains(port))
+    };
+    ports.find(|port| !is_shared(port)).cloned()
+}

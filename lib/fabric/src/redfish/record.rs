@@ -1,0 +1,171 @@
+//! Connections at their manager of record: the service, or the agent that manages the fabric, whose word counts.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use hyper::header::HeaderValue;
+use serde_json::{Value, json};
+
+use super::{
+    RedfishError,
+    document::Document,
+    service::RedfishService,
+    settings::ServiceAddress,
+    walk::{FoundCollection, ServiceWalk},
+};
+use crate::{AttachKey, AttachPlan, FabricConnection, InventoryProblem, ObjectPath};
+
+/// What the name of a connection begins with. Services that choose an Id of their own keep the key in the name.
+const NAME_PREFIX: &str = "hostler ";
+const CONNECTIONS: &str = "Connections";
+
+/// The connections of one fabric, at their manager of record.
+#[derive(Clone, Debug)]
+pub(super) struct FabricRecord {
+    pub(super) fabric: ObjectPath,
+    pub(super) service: Arc<RedfishService>,
+    /// The collection as it was found. Some services have none before its first member.
+    found: Option<FoundCollection>,
+    parallel: usize,
+}
+
+/// A connection as it was read, to remove it only if it still is the same.
+#[derive(Clone, Debug)]
+pub(super) struct ReadConnection {
+    pub(super) connection: FabricConnection,
+    pub(super) etag: Option<HeaderValue>,
+}
+
+/// Services that may be managers of record.
+#[derive(Clone, Debug)]
+pub(super) struct RecordServices {
+    pub(super) main: Arc<RedfishService>,
+    pub(super) agents: BTreeMap<ServiceAddress, Arc<RedfishService>>,
+    pub(super) parallel: usize,
+}
+
+impl RecordServices {
+    /// Finds the manager of record of each fabric. A fabric that a named agent does not know is an error: without it,
+    /// nothing tells which devices are free.
+    pub(super) async fn records(
+        &self,
+        fabrics: &[Document],
+        problems: &mut Vec<InventoryProblem>,
+    ) -> Result<Vec<FabricRecord>, RedfishError> {
+        let mut records = Vec::with_capacity(fabrics.len());
+        for fabric in fabrics {
+            let service = self.manager(fabric, problems).await?;
+            let walk = ServiceWalk::new(&service, self.parallel);
+            let Some(own) = walk.read(&fabric.path).await? else { return Err(unknown_fabric(&service, &fabric.path)) };
+            let found = walk.collection(&own, CONNECTIONS).await?;
+            problems.extend(walk.into_problems());
+            records.push(FabricRecord { fabric: fabric.path.clone(), service, found, parallel: self.parallel });
+        }
+        Ok(records)
+    }
+
+    async fn manager(
+        &self,
+        fabric: &Document,
+        problems: &mut Vec<InventoryProblem>,
+    ) -> Result<Arc<RedfishService>, RedfishError> {
+        let Some(source) = fabric.managing_agent() else { return Ok(Arc::clone(&self.main)) };
+        let source = self.main.read(&source).await?.map(|read| read.document);
+        let host = source.as_ref().and_then(|source| source.text("HostName"));
+        let allowed = host.and_then(ServiceAddress::parse).and_then(|address| self.agents.get(&address));
+        if let Some(agent) = allowed {
+            return Ok(Arc::clone(agent));
+        }
+        // What a service names may hold anything; an address with a password in it is not repeated.
+        let shown =
+            host.and_then(ServiceAddress::parse).map_or_else(|| "an unknown agent".to_owned(), |it| it.to_string());
+        let reason = format!(
+            "names {shown}, which is not among the agents of the settings; connections are read at {} instead; add the \
+             agent if the service keeps connections that the agent has removed",
+            self.main.name()
+        );
+        problems.push(InventoryProblem::new(&fabric.path, "Oem.ManagingAgent", reason));
+        Ok(Arc::clone(&self.main))
+    }
+}
+
+fn unknown_fabric(service: &RedfishService, fabric: &ObjectPath) -> RedfishError {
+    service.missing(fabric, "without it the connections are unknown; if this is an agent, remove it from agents")
+}
+
+impl FabricRecord {
+    /// The collection, or the place where it will be.
+    pub(super) fn collection(&self) -> ObjectPath {
+        self.found.as_ref().map_or_else(|| self.fabric.below(CONNECTIONS), |found| found.path.clone())
+    }
+
+    /// Every connection of the fabric.
+    pub(super) async fn connections(
+        &self,
+        problems: &mut Vec<InventoryProblem>,
+    ) -> Result<Vec<FabricConnection>, RedfishError> {
+        let Some(found) = &self.found else { return Ok(Vec::new()) };
+        let walk = ServiceWalk::new(&self.service, self.parallel);
+        let documents = walk.members_of(found.clone()).await?;
+        problems.extend(walk.into_problems());
+        Ok(documents.iter().map(connection_of).collect())
+    }
+
+    /// The connection with a key: under its own path, or wherever the service has put it.
+    pub(super) async fn find(&self, key: &AttachKey) -> Result<Option<ReadConnection>, RedfishError> {
+        if let Some(read) = self.read_connection(&self.collection().below(key.as_str())).await? {
+            return Ok(Some(read));
+        }
+        let walk = ServiceWalk::new(&self.service, self.parallel);
+        let Some(fabric) = walk.read(&self.fabric).await? else {
+            return Err(unknown_fabric(&self.service, &self.fabric));
+        };
+        let Some(found) = walk.collection(&fabric, CONNECTIONS).await? else { return Ok(None) };
+        let documents = walk.members_of(found).await?;
+        match documents.iter().map(connection_of).find(|it| it.key.as_ref() == Some(key)) {
+            Some(connection) => self.read_connection(&connection.path).await,
+            None => Ok(None),
+        }
+    }
+
+    pub(super) async fn read_connection(&self, path: &ObjectPath) -> Result<Option<ReadConnection>, RedfishError> {
+        let read = self.service.read(path).await?;
+        Ok(read.map(|read| ReadConnection { connection: connection_of(&read.document), etag: read.etag }))
+    }
+
+    /// The body that makes a connection. The Id is the key, so that a repeated call can be recognised.
+    pub(super) fn body(&self, plan: &AttachPlan) -> Value {
+        let links = |paths: &[ObjectPath]| -> Vec<Value> { paths.iter().map(|it| json!({"@odata.id": it})).collect() };
+        let chunk =
+            |path: &ObjectPath| json!({"AccessCapabilities": ["Read", "Write"], "MemoryChunk": {"@odata.id": path}});
+        let mut body = json!({
+            "@odata.type": "#Connection.v1_2_0.Connection",
+            "@odata.id": self.collection().below(plan.key.as_str()),
+            "Id": plan.key,
+            "Name": format!("{NAME_PREFIX}{}", plan.key),
+            "ConnectionType": "Memory",
+            "Links": {"InitiatorEndpoints": links(&plan.initiators), "TargetEndpoints": links(&plan.targets)},
+        });
+        if !plan.chunks.is_empty() {
+            body["MemoryChunkInfo"] = plan.chunks.iter().map(chunk).collect();
+        }
+        body
+    }
+}
+
+fn connection_of(document: &Document) -> FabricConnection {
+    let id = document.text("Id").unwrap_or_else(|| document.path.name()).to_owned();
+    let named = document.text("Name").and_then(|name| name.strip_prefix(NAME_PREFIX));
+    let key = named.and_then(|name| AttachKey::new(name).ok()).or_else(|| AttachKey::new(id.clone()).ok());
+    let infos = document.at(&["MemoryChunkInfo"]).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let chunk_of = |info: &Value| info.get("MemoryChunk").map(super::document::links_of).unwrap_or_default();
+    FabricConnection {
+        path: document.path.clone(),
+        id,
+        key,
+        chunks: infos.iter().flat_map(chunk_of).collect(),
+        initiators: document.links(&["Links", "InitiatorEndpoints"]),
+        targets: document.links(&["Links", "TargetEndpoints"]),
+        status: document.status(),
+        ..FabricConnection::default()
+    }
+}

@@ -1,0 +1,50 @@
+//! Hints that a fabric has changed, by reading it again and again.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::{FabricError, FabricInventory, FabricProvider};
+
+/// A watch of a manager. It runs only while [`next`](Self::next) is awaited.
+#[derive(Debug)]
+pub struct FabricWatch<'a, P> {
+    provider: &'a P,
+    pause: Duration,
+    last: Option<FabricInventory>,
+    is_first: bool,
+}
+
+/// A hint of a watch. It tells that reading is worth while, and promises nothing: changes between two reads are one hint
+/// or none.
+#[derive(Debug)]
+pub enum FabricHint {
+    /// The inventory differs from the last one; the first read is such a change.
+    Changed(Box<FabricInventory>),
+    /// The inventory could not be read. Nothing is known to have changed.
+    Unread(FabricError),
+}
+
+impl<'a, P: FabricProvider> FabricWatch<'a, P> {
+    pub(crate) fn new(provider: &'a P, pause: Duration) -> Self {
+        Self { provider, pause, last: None, is_first: true }
+    }
+
+    /// Waits for the next hint. The first read has no pause before it. A call that is dropped loses no change: the next
+    /// one compares with the last inventory that was returned.
+    pub async fn next(&mut self) -> FabricHint {
+        loop {
+            if !std::mem::take(&mut self.is_first) {
+                sleep(self.pause).await;
+            }
+            match self.provider.inventory().await {
+                Err(error) => return FabricHint::Unread(error),
+                Ok(inventory) if self.last.as_ref() == Some(&inventory) => {}
+                Ok(inventory) => {
+                    self.last = Some(inventory.clone());
+                    return FabricHint::Changed(Box::new(inventory));
+                }
+            }
+        }
+    }
+}
