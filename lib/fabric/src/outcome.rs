@@ -24,7 +24,8 @@ pub enum FabricOutcome<T> {
 /// Work that a manager has accepted and not ended.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct FabricOperation {
-    /// The manager's object for the work, if it has one.
+    /// The manager's object for the work. `None`: the manager names none, so only the connection tells that the work has
+    /// ended, and nothing tells that it has failed.
     pub monitor: Option<ObjectPath>,
     /// The state in the manager's own words, such as `Running`.
     pub state: Option<String>,

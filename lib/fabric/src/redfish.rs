@@ -88,7 +88,8 @@ impl RedfishProvider {
             let service = Arc::new(RedfishService::new(&agent, settings)?);
             agents.insert(agent, service);
         }
-        let services = RecordServices { main, agents, parallel: settings.parallel_reads.into() };
+        let (parallel, trusts_service) = (settings.parallel_reads.into(), settings.trust_service);
+        let services = RecordServices { main, agents, parallel, trusts_service };
         Ok(Self(Arc::new(RedfishClient {
             services,
             hardware_age: Duration::from_secs(settings.hardware_age_seconds.into()),
@@ -138,6 +139,17 @@ impl RedfishClient {
         }
         let inventory = conclude(&hardware, connections, problems);
         Ok(FabricReading { inventory, records, hardware })
+    }
+}
+
+/// The outcome for a connection that no service shows: it is not done, unless some service may not know.
+fn absent<T>(records: &[FabricRecord], sure: FabricOutcome<T>) -> FabricOutcome<T> {
+    let doubt = records.iter().find_map(|record| Some((record, record.doubt.as_ref()?)));
+    match doubt {
+        Some((record, doubt)) => {
+            FabricOutcome::unknown(format!("no connection is shown, but {} {doubt}", record.fabric))
+        }
+        None => sure,
     }
 }
 

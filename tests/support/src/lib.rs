@@ -10,6 +10,8 @@
 //!                                   └──► nri: a container runtime with its containers; cri: a client of a real one
 //! ```
 //!
+//! Beside them stands redfish, the manager of a fabric of switches, with every way to fail that real ones have.
+//!
 //! Nothing here knows the programs' own code: what is tested cannot lend its mistakes to its tests.
 
 #![allow(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hyper::Method;
 
 use super::{
-    FabricReading, RedfishClient, RedfishError, conclude,
+    FabricReading, RedfishClient, RedfishError, absent, conclude,
     record::{FabricRecord, ReadConnection},
     service::WriteCall,
     task::{self, KnownOperation, TaskProgress},
@@ -50,16 +50,23 @@ impl RedfishClient {
         let recent = self.recent_hardware().await?;
         let reading = self.reading(Arc::clone(&recent)).await?;
         match plan_attach(&reading.inventory, request) {
-            Ok(step) => Ok((reading, step)),
-            Err(AttachRefusal::DeviceHeld { device, connection, host }) => {
-                Err(AttachRefusal::DeviceHeld { device, connection, host }.into())
-            }
-            Err(_) => {
-                let reading = self.reading(self.read_hardware().await?).await?;
-                let step = plan_attach(&reading.inventory, request)?;
-                Ok((reading, step))
-            }
+            Ok(AttachStep::Connect(plan)) if !self.is_still(&reading, &plan).await? => {}
+            Ok(step) => return Ok((reading, step)),
+            Err(refusal @ AttachRefusal::DeviceHeld { .. }) => return Err(refusal.into()),
+            Err(_) => {}
         }
+        let reading = self.reading(self.read_hardware().await?).await?;
+        let step = plan_attach(&reading.inventory, request)?;
+        Ok((reading, step))
+    }
+
+    /// True if the device of a plan is the one that was there when the hardware was read: people swap devices.
+    async fn is_still(&self, reading: &FabricReading, plan: &AttachPlan) -> Result<bool, RedfishError> {
+        let Some(device) = reading.inventory.device(plan.device) else { return Ok(false) };
+        let read = self.services.main.read(&device.path).await?;
+        let identities = read.map(|read| read.document.identities());
+        // A device that tells no identity has it from its endpoint.
+        Ok(identities.is_some_and(|told| told.is_empty() || told == [plan.device]))
     }
 
     /// Says what a write has done, after reading it again.
@@ -82,7 +89,7 @@ impl RedfishClient {
         };
         match read {
             Some(read) => self.verified(request, plan, reading, read),
-            None => Ok(absent(record, written)),
+            None => Ok(absent(&reading.records, unmade(record, written))),
         }
     }
 
@@ -156,9 +163,11 @@ impl RedfishClient {
     pub(super) async fn state(&self, key: &AttachKey) -> Result<FabricOutcome<FabricConnection>, FabricError> {
         let known = self.operations.get(key);
         let is_detaching = known.as_ref().is_some_and(|known| known.device.is_none());
-        if !is_detaching && let Some(connection) = self.connection(key).await? {
+        let reading = self.reading(self.recent_hardware().await?).await?;
+        let connection = reading.inventory.connection(key).filter(|_| !is_detaching);
+        if let Some(connection) = connection {
             self.operations.remove(key);
-            return Ok(FabricOutcome::Done(connection));
+            return Ok(FabricOutcome::Done(connection.clone()));
         }
         let progress = match &known {
             Some(known) => self.progress(known).await?,
@@ -171,15 +180,13 @@ impl RedfishClient {
             TaskProgress::Forgotten => String::new(),
         };
         // The work may have ended between the two reads.
-        let connection = self.connection(key).await?;
-        self.operations.remove(key);
-        let reason = || format!("{} has no connection with key {key}{ended}", self.name());
-        Ok(connection.map_or_else(|| FabricOutcome::not_done(reason()), FabricOutcome::Done))
-    }
-
-    async fn connection(&self, key: &AttachKey) -> Result<Option<FabricConnection>, RedfishError> {
         let reading = self.reading(self.recent_hardware().await?).await?;
-        Ok(reading.inventory.connection(key).cloned())
+        self.operations.remove(key);
+        if let Some(connection) = reading.inventory.connection(key) {
+            return Ok(FabricOutcome::Done(connection.clone()));
+        }
+        let reason = format!("{} has no connection with key {key}{ended}", self.name());
+        Ok(absent(&reading.records, FabricOutcome::not_done(reason)))
     }
 
     /// The work on a key that a service has not ended.
@@ -214,7 +221,7 @@ impl RedfishClient {
 }
 
 /// The outcome of a write after which there is no connection.
-fn absent(record: &FabricRecord, written: Result<HttpAnswer, RedfishError>) -> FabricOutcome<FabricConnection> {
+fn unmade(record: &FabricRecord, written: Result<HttpAnswer, RedfishError>) -> FabricOutcome<FabricConnection> {
     let text = written_text(record, &written);
     match written {
         Err(error) if error.was_not_sent() => FabricOutcome::not_done(text),

@@ -71,7 +71,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_first_error_ends_all() {
-        let futures = (0..3).map(|at| async move { if at == 1 { Err(at) } else { Ok(std::future::pending().await) } });
+        let futures = (0..3).map(|at| async move {
+            if at == 1 {
+                return Err(at);
+            }
+            std::future::pending::<()>().await;
+            Ok(())
+        });
         assert_eq!(all::<(), _, _>(futures, 3).await, Err(1));
         assert_eq!(all(std::iter::empty::<std::future::Ready<Result<(), ()>>>(), 3).await, Ok(Vec::new()));
     }

@@ -3,7 +3,7 @@
 use hyper::Method;
 
 use super::{
-    RedfishClient, RedfishError,
+    RedfishClient, RedfishError, absent,
     attach::{unread, written_text},
     record::{FabricRecord, ReadConnection},
     service::WriteCall,
@@ -29,7 +29,7 @@ impl RedfishClient {
             Some(operation) => Ok(FabricOutcome::UnderWay(operation)),
             None => {
                 self.operations.remove(key);
-                Ok(FabricOutcome::Done(()))
+                Ok(absent(&records, FabricOutcome::Done(())))
             }
         }
     }
@@ -55,7 +55,7 @@ impl RedfishClient {
             let again = record.read_connection(&path).await;
             match (written, again) {
                 (Ok(answer), Ok(Some(changed))) if answer.status == 412 && tries < MOST_TRIES => read = changed,
-                (written, again) => return Ok(self.removed(record, key, written, again)),
+                (written, again) => return Ok(self.removed(record, key, &written, again)),
             }
         }
     }
@@ -64,10 +64,10 @@ impl RedfishClient {
         &self,
         record: &FabricRecord,
         key: Option<&AttachKey>,
-        written: Result<HttpAnswer, RedfishError>,
+        written: &Result<HttpAnswer, RedfishError>,
         again: Result<Option<ReadConnection>, RedfishError>,
     ) -> FabricOutcome<()> {
-        let text = written_text(record, &written);
+        let text = written_text(record, written);
         match again {
             Ok(None) => {
                 key.into_iter().for_each(|key| self.operations.remove(key));
@@ -76,8 +76,8 @@ impl RedfishClient {
             Err(error) => FabricOutcome::unknown(unread(&text, &error)),
             Ok(Some(read)) => {
                 let shown = format!("{text}, and it still shows {}", read.connection.path);
-                let is_told = matches!(&written, Ok(answer) if !answer.is_success() && answer.status < 500);
-                let never_sent = matches!(&written, Err(error) if error.was_not_sent());
+                let is_told = matches!(written, Ok(answer) if !answer.is_success() && answer.status < 500);
+                let never_sent = matches!(written, Err(error) if error.was_not_sent());
                 if is_told || never_sent {
                     FabricOutcome::not_done(shown)
                 } else {

@@ -18,7 +18,7 @@ pub enum RedfishError {
         path: String,
         /// The failure of the connection.
         #[source]
-        source: legacy::Error,
+        source: Box<legacy::Error>,
     },
     /// The connection ended before the answer.
     #[error("{service} ended the connection before it answered {method} {path}")]
@@ -26,12 +26,12 @@ pub enum RedfishError {
         /// The address of the service.
         service: String,
         /// The method of the call.
-        method: String,
+        method: &'static str,
         /// The path of the call.
         path: String,
         /// The failure of the connection.
         #[source]
-        source: legacy::Error,
+        source: Box<legacy::Error>,
     },
     /// The answer did not come in time.
     #[error("{service} did not answer {method} {path} within {seconds} s; it may be overloaded")]
@@ -39,7 +39,7 @@ pub enum RedfishError {
         /// The address of the service.
         service: String,
         /// The method of the call.
-        method: String,
+        method: &'static str,
         /// The path of the call.
         path: String,
         /// The time that it had.
@@ -83,7 +83,7 @@ pub enum RedfishError {
         /// The address of the service.
         service: String,
         /// The method of the call.
-        method: String,
+        method: &'static str,
         /// The path of the call.
         path: String,
         /// The HTTP status.

@@ -3,7 +3,7 @@
 use hyper::Method;
 use serde_json::json;
 
-use super::{FabricReading, RedfishClient, service::WriteCall};
+use super::{FabricReading, RedfishClient, record::FabricRecord, service::WriteCall};
 use crate::{
     AttachRefusal, DeviceIdentity, FabricConnection, FabricDevice, FabricError, FabricInventory, FabricOutcome,
     Isolation, ObjectPath,
@@ -30,7 +30,10 @@ impl RedfishClient {
         reading: &FabricReading,
         connection: &FabricConnection,
     ) -> Result<FabricOutcome<()>, FabricError> {
-        let Some(record) = reading.records.iter().find(|record| connection.path.is_within(&record.fabric)) else {
+        let has = |record: &&FabricRecord| {
+            connection.path.is_within(&record.fabric) || connection.path.is_within(&record.collection())
+        };
+        let Some(record) = reading.records.iter().find(has) else {
             return Ok(FabricOutcome::not_done(format!("{} lies in no known fabric", connection.path)));
         };
         let Some(read) = record.read_connection(&connection.path).await? else { return Ok(FabricOutcome::Done(())) };

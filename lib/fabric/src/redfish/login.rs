@@ -142,7 +142,7 @@ impl ServiceLogin {
         if !answer.is_success() {
             return Err(RedfishError::Status {
                 service: transport.service.clone(),
-                method: "POST".to_owned(),
+                method: "POST",
                 path: SESSIONS.to_owned(),
                 status: answer.status,
                 // Some services repeat the password in their answer.

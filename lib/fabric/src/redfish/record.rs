@@ -26,6 +26,8 @@ pub(super) struct FabricRecord {
     /// The collection as it was found. Some services have none before its first member.
     found: Option<FoundCollection>,
     parallel: usize,
+    /// The reason why a connection that is not shown may exist; `None`: the word of the service counts.
+    pub(super) doubt: Option<String>,
 }
 
 /// A connection as it was read, to remove it only if it still is the same.
@@ -41,6 +43,8 @@ pub(super) struct RecordServices {
     pub(super) main: Arc<RedfishService>,
     pub(super) agents: BTreeMap<ServiceAddress, Arc<RedfishService>>,
     pub(super) parallel: usize,
+    /// The word of the service counts, also where it names an agent that is not among these.
+    pub(super) trusts_service: bool,
 }
 
 impl RecordServices {
@@ -53,38 +57,39 @@ impl RecordServices {
     ) -> Result<Vec<FabricRecord>, RedfishError> {
         let mut records = Vec::with_capacity(fabrics.len());
         for fabric in fabrics {
-            let service = self.manager(fabric, problems).await?;
+            let (service, doubt) = self.manager(fabric).await?;
+            problems
+                .extend(doubt.iter().map(|it| InventoryProblem::new(&fabric.path, "Oem.ManagingAgent", it.clone())));
             let walk = ServiceWalk::new(&service, self.parallel);
             let Some(own) = walk.read(&fabric.path).await? else { return Err(unknown_fabric(&service, &fabric.path)) };
             let found = walk.collection(&own, CONNECTIONS).await?;
             problems.extend(walk.into_problems());
-            records.push(FabricRecord { fabric: fabric.path.clone(), service, found, parallel: self.parallel });
+            let (fabric, parallel) = (fabric.path.clone(), self.parallel);
+            records.push(FabricRecord { fabric, service, found, parallel, doubt });
         }
         Ok(records)
     }
 
-    async fn manager(
-        &self,
-        fabric: &Document,
-        problems: &mut Vec<InventoryProblem>,
-    ) -> Result<Arc<RedfishService>, RedfishError> {
-        let Some(source) = fabric.managing_agent() else { return Ok(Arc::clone(&self.main)) };
+    /// The manager of record, or the service with the reason why its word may not count.
+    async fn manager(&self, fabric: &Document) -> Result<(Arc<RedfishService>, Option<String>), RedfishError> {
+        let main = || Arc::clone(&self.main);
+        let Some(source) = fabric.managing_agent() else { return Ok((main(), None)) };
         let source = self.main.read(&source).await?.map(|read| read.document);
-        let host = source.as_ref().and_then(|source| source.text("HostName"));
-        let allowed = host.and_then(ServiceAddress::parse).and_then(|address| self.agents.get(&address));
-        if let Some(agent) = allowed {
-            return Ok(Arc::clone(agent));
+        let address = source.as_ref().and_then(|source| source.text("HostName")).and_then(ServiceAddress::parse);
+        if let Some(agent) = address.as_ref().and_then(|address| self.agents.get(address)) {
+            return Ok((Arc::clone(agent), None));
+        }
+        if self.trusts_service {
+            return Ok((main(), None));
         }
         // What a service names may hold anything; an address with a password in it is not repeated.
-        let shown =
-            host.and_then(ServiceAddress::parse).map_or_else(|| "an unknown agent".to_owned(), |it| it.to_string());
-        let reason = format!(
-            "names {shown}, which is not among the agents of the settings; connections are read at {} instead; add the \
-             agent if the service keeps connections that the agent has removed",
+        let agent = address.map_or_else(|| "an agent without an address".to_owned(), |address| address.to_string());
+        let doubt = format!(
+            "names {agent}, which is not among the agents of the settings, so connections are read at {} and may be \
+             missing there; add it to agents, or set trust_service",
             self.main.name()
         );
-        problems.push(InventoryProblem::new(&fabric.path, "Oem.ManagingAgent", reason));
-        Ok(Arc::clone(&self.main))
+        Ok((main(), Some(doubt)))
     }
 }
 

@@ -86,7 +86,7 @@ impl RedfishService {
     pub(super) fn missing(&self, path: &ObjectPath, fix: &'static str) -> RedfishError {
         RedfishError::Status {
             service: self.name().to_owned(),
-            method: "GET".to_owned(),
+            method: "GET",
             path: path.as_str().to_owned(),
             status: 404,
             said: String::new(),
@@ -159,10 +159,10 @@ impl RedfishService {
     }
 
     /// The error for a status that ends a call.
-    pub(super) fn refused(&self, method: &str, path: &str, answer: &HttpAnswer) -> RedfishError {
+    pub(super) fn refused(&self, method: &'static str, path: &str, answer: &HttpAnswer) -> RedfishError {
         RedfishError::Status {
             service: self.name().to_owned(),
-            method: method.to_owned(),
+            method,
             path: path.to_owned(),
             status: answer.status,
             said: answer.said(),

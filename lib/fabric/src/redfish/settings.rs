@@ -31,6 +31,9 @@ pub struct RedfishSettings {
     /// Addresses of agents whose word counts for the connections of fabrics that they manage. The credentials are sent
     /// to them too. An agent that the service names and that is not listed here is never asked.
     pub agents: Vec<String>,
+    /// Takes the service's own word for connections that it does not show, also where it names an agent that is not
+    /// listed. Without it such a connection is unknown: services were seen to miss connections that their agents have.
+    pub trust_service: bool,
     /// The longest time for a connection, in seconds.
     pub connect_seconds: u32,
     /// The longest time for a read, in seconds.
@@ -75,6 +78,7 @@ impl Default for RedfishSettings {
             authentication: AuthenticationKind::None,
             allow_plain_http: false,
             agents: Vec::new(),
+            trust_service: false,
             connect_seconds: 5,
             read_seconds: 30,
             // Binding a device and training its link takes tens of seconds, and some services do it before they answer.

@@ -136,7 +136,7 @@ pub(super) async fn search(
     let Some(link) = root.links(&["Tasks"]).into_iter().next() else { return Ok(None) };
     let Some(tasks) = walk.read(&link).await? else { return Ok(None) };
     let tasks = walk.members(&tasks, "Tasks").await?;
-    Ok(tasks.iter().find(|task| is_running(task) && is_for(task, key)).map(|task| operation_of(task)))
+    Ok(tasks.iter().find(|task| is_running(task) && is_for(task, key)).map(operation_of))
 }
 
 fn is_running(task: &Document) -> bool {

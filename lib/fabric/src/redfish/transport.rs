@@ -76,10 +76,11 @@ impl Transport {
         let exchanged = timeout(call.time, async {
             let response = client.request(request).await.map_err(|source| {
                 let (service, path) = (self.service.clone(), call.path.to_owned());
+                let source = Box::new(source);
                 if source.is_connect() {
                     RedfishError::Connect { service, path, source }
                 } else {
-                    RedfishError::Lost { service, method: call.method.to_string(), path, source }
+                    RedfishError::Lost { service, method: method_name(&call.method), path, source }
                 }
             })?;
             self.answer(call, response).await
@@ -87,7 +88,7 @@ impl Transport {
         exchanged.await.unwrap_or_else(|_| {
             Err(RedfishError::TimedOut {
                 service: self.service.clone(),
-                method: call.method.to_string(),
+                method: method_name(&call.method),
                 path: call.path.to_owned(),
                 seconds: call.time.as_secs(),
             })
@@ -140,6 +141,16 @@ impl Transport {
         }
         let source = io::Error::other(error);
         RedfishError::Body { service: self.service.clone(), path: call.path.to_owned(), source }
+    }
+}
+
+/// The name of a method, of those that are used here.
+fn method_name(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::POST => "POST",
+        Method::PATCH => "PATCH",
+        _ => "DELETE",
     }
 }
 

@@ -58,7 +58,7 @@ async fn an_attachment_is_made_listed_repeated_and_removed() {
     let stored = service.document(&format!("{FABRIC}/Connections/a")).unwrap();
     assert_eq!(stored["Links"]["InitiatorEndpoints"][0]["@odata.id"], format!("{FABRIC}/Endpoints/I1"));
     assert_eq!(stored["MemoryChunkInfo"].as_array().unwrap().len(), 1);
-    assert_eq!(provider.inventory().await.unwrap().connections, [made.clone()]);
+    assert_eq!(provider.inventory().await.unwrap().connections, std::slice::from_ref(&made));
     assert_eq!(provider.state(&key("a")).await.unwrap(), FabricOutcome::Done(made));
     assert!(attach(&provider, "a", 1, 0).await.is_done());
     assert_eq!(service.count("POST"), 1, "the repeated call found the connection");
@@ -225,6 +225,22 @@ async fn another_device_than_was_asked_for_is_an_error_that_names_both() {
     let error = provider.attach(&request("a", 0, 0)).await.unwrap_err().to_string();
     assert!(error.contains(&device(0).to_string()) && error.contains(&device(1).to_string()), "{error}");
     assert!(provider.detach(&key("a")).await.unwrap().is_done());
+}
+
+#[tokio::test]
+async fn a_device_that_was_swapped_a_moment_ago_is_not_attached_for_the_old_one() {
+    let service = PlayedRedfish::rack(1, 2).await;
+    let provider = provider(&service);
+    provider.inventory().await.unwrap();
+    service.change(|documents| {
+        let swapped = documents.get_mut("/redfish/v1/Chassis/Pool/PCIeDevices/0/CXLLogicalDevices/1").unwrap();
+        swapped["Identifiers"][0]["DurableName"] = json!("4C-1D-96-00-00-00-00-77:0001");
+        let endpoint = documents.get_mut(&format!("{FABRIC}/Endpoints/T0")).unwrap();
+        endpoint["ConnectedEntities"][0]["Identifiers"] = json!([]);
+    });
+    let refused = provider.attach(&request("a", 0, 0)).await.unwrap_err().to_string();
+    assert!(refused.contains("has no device 4C-1D-96-00-00-00-00-00:0001"), "{refused}");
+    assert_eq!(service.count("POST"), 0);
 }
 
 #[tokio::test]

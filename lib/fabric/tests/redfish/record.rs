@@ -56,6 +56,16 @@ async fn an_agent_that_the_settings_do_not_name_is_never_asked() {
     let inventory = provider.inventory().await.unwrap();
     let problems: Vec<String> = inventory.problems.iter().map(ToString::to_string).collect();
     assert!(problems[0].contains("Oem.ManagingAgent: names http://127.0.0.1:"), "{problems:?}");
+    for outcome in [provider.state(&key("b")).await.unwrap().map(drop), provider.detach(&key("b")).await.unwrap()] {
+        let outcome = text(&outcome);
+        assert!(outcome.starts_with("Unknown: no connection is shown, but") && outcome.contains("trust_service"));
+    }
+    let trusting = RedfishSettings { trust_service: true, ..settings(&service) };
+    let trusting = RedfishProvider::new(&trusting).unwrap();
+    assert!(matches!(trusting.state(&key("b")).await.unwrap(), FabricOutcome::NotDone { .. }));
+    assert!(trusting.detach(&key("b")).await.unwrap().is_done());
+    assert_eq!(trusting.inventory().await.unwrap().problems, []);
+
     service.set(|knobs| (knobs.zombies, knobs.writes) = (true, [PlayedWrite::EndAfter].into()));
     let outcome = text(&provider.detach(&key("a")).await.unwrap());
     assert!(outcome.starts_with("Unknown") && outcome.contains("add it to agents"), "{outcome}");

@@ -133,7 +133,7 @@ async fn send_body<S: AsyncWrite + Unpin>(stream: &mut S, body: PlayedBody, docu
         }
         PlayedBody::Text => stream.write_all(with_length(5, "hello").as_bytes()).await,
         PlayedBody::Pages => {
-            let next = format!("/redfish/v1/Fabrics?skip={}", fastrand_like(document));
+            let next = format!("/redfish/v1/Fabrics?skip={}", page_number(document));
             let page = serde_json::json!({"Members": [], "Members@odata.nextLink": next}).to_string();
             stream.write_all(with_length(page.len(), &page).as_bytes()).await
         }
@@ -157,12 +157,12 @@ async fn send_body<S: AsyncWrite + Unpin>(stream: &mut S, body: PlayedBody, docu
 }
 
 /// A number that makes pages differ, so that no client notices the circle by their addresses.
-fn fastrand_like(document: &str) -> u128 {
+fn page_number(document: &str) -> u128 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map(|it| it.as_nanos());
     since.unwrap_or_default() + document.len() as u128
 }
 
-const BLOCK: [u8; 64 << 10] = [b' '; 64 << 10];
+static BLOCK: [u8; 64 << 10] = [b' '; 64 << 10];
 
 async fn repeat<S: AsyncWrite + Unpin>(stream: &mut S, blocks: usize) -> io::Result<()> {
     for _ in 0..blocks {
