@@ -34,9 +34,19 @@ async fn a_session_is_made_once_and_again_after_it_has_expired() {
     assert!(attach(&provider, "a", 0, 0).await.is_done());
     provider.inventory().await.unwrap();
     assert_eq!(service.logins(), 1);
+    // Requests overlap only if each takes a while.
+    service.set(|knobs| knobs.slow_reads = std::time::Duration::from_millis(5));
     service.expire_sessions();
     assert_eq!(provider.inventory().await.unwrap().connections.len(), 1);
-    assert_eq!(service.logins(), 2, "reads at once ask for one login");
+    assert_eq!(service.logins(), 2);
+    service.expire_sessions();
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let provider = provider.clone();
+        calls.spawn(async move { provider.inventory().await.unwrap().connections.len() });
+    }
+    assert_eq!(calls.join_all().await, [1; 8]);
+    assert_eq!(service.logins(), 3, "calls at once ask for one login");
     service.expire_sessions();
     assert!(provider.detach(&crate::support::key("a")).await.unwrap().is_done());
     provider.log_out().await;

@@ -50,9 +50,12 @@ async fn connections_are_those_of_an_agent_that_the_settings_name() {
 #[tokio::test]
 async fn an_agent_that_the_settings_do_not_name_is_never_asked() {
     let (service, agent) = aggregated().await;
-    let provider = RedfishProvider::new(&settings(&service)).unwrap();
+    let other = PlayedRedfish::rack(2, 2).await;
+    let listed = RedfishSettings { agents: vec![other.url()], ..settings(&service) };
+    let provider = RedfishProvider::new(&listed).unwrap();
     assert!(attach(&provider, "a", 0, 0).await.is_done());
     assert_eq!((service.connections().len(), agent.seen().len()), (1, 0));
+    assert_eq!(other.connections().len(), 0, "an agent of another fabric");
     let inventory = provider.inventory().await.unwrap();
     let problems: Vec<String> = inventory.problems.iter().map(ToString::to_string).collect();
     assert!(problems[0].contains("Oem.ManagingAgent: names http://127.0.0.1:"), "{problems:?}");
