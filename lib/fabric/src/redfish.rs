@@ -144,13 +144,14 @@ impl RedfishClient {
 
 /// The outcome for a connection that no service shows: it is not done, unless some service may not know.
 fn absent<T>(records: &[FabricRecord], sure: FabricOutcome<T>) -> FabricOutcome<T> {
-    let doubt = records.iter().find_map(|record| Some((record, record.doubt.as_ref()?)));
-    match doubt {
-        Some((record, doubt)) => {
-            FabricOutcome::unknown(format!("no connection is shown, but {} {doubt}", record.fabric))
-        }
-        None => sure,
-    }
+    let Some((record, doubt)) = records.iter().find_map(|record| Some((record, record.doubt.as_ref()?))) else {
+        return sure;
+    };
+    let said = match sure {
+        FabricOutcome::NotDone { reason } | FabricOutcome::Unknown { reason } => reason,
+        FabricOutcome::Done(_) | FabricOutcome::UnderWay(_) => "no connection is shown".to_owned(),
+    };
+    FabricOutcome::unknown(format!("{said}; but {} {doubt}", record.fabric))
 }
 
 fn conclude(
