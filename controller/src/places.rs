@@ -17,6 +17,7 @@ mod context;
 mod decide;
 mod gate;
 mod gate_owner;
+mod handing_over;
 mod holder;
 mod pods;
 mod reconciler;

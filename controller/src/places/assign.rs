@@ -23,6 +23,9 @@ pub(super) type PlaceCandidates = BTreeMap<String, BTreeMap<u32, ObjectKey>>;
 /// Pods that have a place to wait for, with the Reservation of each.
 pub(crate) type ExpectedPlaces = BTreeMap<ObjectKey, String>;
 
+/// Steps in which the part of a node's places is told: there are fewer places than these.
+const SPREAD_STEPS: usize = 1 << 20;
+
 /// Returns the pods that are to get places now, the oldest pod first. Of several Reservations a pod gets the one with the
 /// lowest order that is not 0, then the oldest.
 pub(super) fn assign(view: &ClusterView) -> PlaceCandidates {
@@ -133,16 +136,20 @@ fn places(reservation: &ReservationObject) -> Vec<PlaceOffer<'_>> {
     offers
 }
 
-/// Puts places of different nodes first: those of one node are handed over one after the other.
+/// Puts places of different nodes first: those of one node are handed over one after the other. Nodes with many places
+/// come more often, so that in the end not all places that are left are on one of them.
 fn spread(offers: &mut [PlaceOffer<'_>], places: &[ReservedPlace]) {
-    let mut on_node: BTreeMap<&str, usize> = BTreeMap::new();
+    let (mut begun, mut left): (BTreeMap<&str, usize>, BTreeMap<&str, usize>) = Default::default();
     for place in places.iter().filter(|place| place.state == ReservedPlaceState::HandingOver) {
-        *on_node.entry(&place.node_name).or_default() += 1;
+        *begun.entry(&place.node_name).or_default() += 1;
+    }
+    for offer in &*offers {
+        *left.entry(&offer.place.node_name).or_default() += 1;
     }
     offers.sort_by_cached_key(|PlaceOffer { place, .. }| {
-        let before = on_node.entry(&place.node_name).or_default();
+        let before = begun.entry(&place.node_name).or_default();
         *before += 1;
-        (*before, place.replica)
+        (*before * SPREAD_STEPS / left.get(&*place.node_name).copied().unwrap_or(1).max(1), place.replica)
     });
 }
 

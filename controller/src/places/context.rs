@@ -14,7 +14,7 @@ use hostler_cluster::ObjectVersion;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::gate::{HandOverGate, PlaceKey};
+use super::handing_over::HandingOver;
 use crate::{
     hold::{
         OwnerPod,
@@ -43,21 +43,6 @@ pub(super) struct PlacesContext {
     pub(super) image: String,
     /// Time since 1970.
     pub(super) now: Duration,
-}
-
-/// Places that are being handed over.
-#[derive(Clone, Debug, Default)]
-pub(super) struct HandingOver {
-    /// Their nodes.
-    pub(super) nodes: BTreeSet<String>,
-    /// Those of them whose owners are expected to come any moment, with their nodes.
-    pub(super) fresh: Vec<(PlaceKey, String)>,
-}
-
-impl HandingOver {
-    pub(super) fn of(gate: &mut HandOverGate, now: Duration) -> Self {
-        Self { nodes: gate.nodes(None, now), fresh: gate.fresh(now) }
-    }
 }
 
 /// A pod: a place holder or an owner.

@@ -11,7 +11,11 @@ use std::{
 
 use hostler_api::reservation::{ReservedPlace, ReservedPlaceState as State};
 
-use super::{context::PlacePod, holder::holder_name};
+use super::{
+    context::PlacePod,
+    handing_over::{HandingOver, PlaceKey},
+    holder::holder_name,
+};
 use crate::reservation_object::ReservationObject;
 
 /// The longest time for which others leave out a node; an owner that the scheduler refuses would keep them away for
@@ -20,9 +24,6 @@ const LONGEST: Duration = Duration::from_secs(60);
 
 /// The time in which the owner of a place usually comes to its node.
 const USUAL: Duration = Duration::from_secs(2);
-
-/// A place: the name of its Reservation, and the replica.
-pub(super) type PlaceKey = (String, u32);
 
 /// Places that are being handed over.
 #[derive(Clone, Debug, Default)]
@@ -69,10 +70,11 @@ impl HandOverGate {
         others.map(|(_, begun)| begun.node.clone()).collect()
     }
 
-    /// Returns the places that are being handed over since not long ago, with their nodes.
-    pub(super) fn fresh(&self, now: Duration) -> Vec<(PlaceKey, String)> {
+    /// Returns the places that are being handed over.
+    pub(super) fn handing_over(&mut self, now: Duration) -> HandingOver {
+        let nodes = self.nodes(None, now);
         let fresh = self.begun.iter().filter(|(_, begun)| now.saturating_sub(begun.since) < USUAL);
-        fresh.map(|(place, begun)| (place.clone(), begun.node.clone())).collect()
+        HandingOver { nodes, fresh: fresh.map(|(place, begun)| (place.clone(), begun.node.clone())).collect() }
     }
 
     /// Returns the place holders that have no node and may come to this one. Those that are to come stay: the scheduler
@@ -116,8 +118,8 @@ mod tests {
         let nodes = |gate: &mut HandOverGate, but, now| gate.nodes(but, now).into_iter().collect::<Vec<_>>();
         assert_eq!(nodes(&mut gate, Some(&own), now), ["b"]);
         assert_eq!(nodes(&mut gate, None, now), ["a", "b"]);
-        assert_eq!(gate.fresh(now)[0], (("q".to_owned(), 0), "b".to_owned()));
-        assert!(gate.fresh(now + USUAL).is_empty());
+        assert_eq!(gate.handing_over(now).fresh[0], (("q".to_owned(), 0), "b".to_owned()));
+        assert!(gate.handing_over(now + USUAL).fresh.is_empty());
         gate.end(&own);
         assert_eq!(nodes(&mut gate, None, now), ["b"]);
         assert_eq!(nodes(&mut gate, None, now + LONGEST), [""; 0]);

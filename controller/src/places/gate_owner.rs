@@ -11,8 +11,9 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    context::{HandingOver, PlacePod, PlacesWrite},
-    gate::{HandOverGate, PlaceKey},
+    context::{PlacePod, PlacesWrite},
+    gate::HandOverGate,
+    handing_over::{HandingOver, PlaceKey},
     pods::{SOON, list_place_holders, place_holders},
 };
 
@@ -84,7 +85,7 @@ impl GateOwner {
     /// Answers a call. An asker that has gone meanwhile hears no answer.
     async fn answer(&mut self, call: GateCall) {
         match call {
-            GateCall::HandingOver(now, state_tx) => drop(state_tx.send(HandingOver::of(&mut self.gate, now))),
+            GateCall::HandingOver(now, state_tx) => drop(state_tx.send(self.gate.handing_over(now))),
             GateCall::Arrived(places) => places.iter().for_each(|place| self.gate.end(place)),
             GateCall::Write(write, result_tx) => drop(result_tx.send(self.write(*write).await)),
         }

@@ -18,10 +18,11 @@ use tracing::{debug, warn};
 
 use super::{
     assign::{PlaceCandidates, assign},
-    context::{HandingOver, PlacePod, PlacesContext, PlacesStatus, PlacesStep, PlacesWrite},
+    context::{PlacePod, PlacesContext, PlacesStatus, PlacesStep, PlacesWrite},
     decide::{decide, is_for_places},
     gate::{HandOverGate, has_all},
     gate_owner::{GateHandle, GatedResult, GatedWrite},
+    handing_over::HandingOver,
     holder::known_holders,
     pods::{SOON, list_place_holders, place_holders, pods},
 };

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::super::{
     assign::assign,
-    context::{HandingOver, PlacePod, PlacesContext, PlacesStep, PlacesWrite},
+    context::{PlacePod, PlacesContext, PlacesStep, PlacesWrite},
     decide::decide,
     gate::{HandOverGate, has_all},
 };
@@ -208,7 +208,7 @@ impl PlacesWorld {
                 .collect(),
             candidates,
             reservation,
-            handing_over: HandingOver::of(&mut self.gate.clone(), self.kept.now()),
+            handing_over: self.gate.clone().handing_over(self.kept.now()),
             image: "pause".to_owned(),
             now: self.kept.now(),
         }
@@ -237,7 +237,7 @@ impl PlacesWorld {
                 _ => return true,
             }
             self.note_arrivals(name);
-            cx.handing_over = HandingOver::of(&mut self.gate, self.kept.now());
+            cx.handing_over = self.gate.handing_over(self.kept.now());
             step = decide(&cx);
             if !matches!(step, PlacesStep::Write(_)) {
                 return true;
