@@ -58,9 +58,9 @@ impl HandOverGate {
         self.begun.insert(place, HandOver { node: node.to_owned(), since: now, next });
     }
 
-    /// Notes that no pod of a place is waited for.
-    pub(super) fn end(&mut self, place: &PlaceKey) {
-        self.begun.remove(place);
+    /// Notes for which replicas of a Reservation pods are still waited for.
+    pub(super) fn keep(&mut self, reservation: &str, waiting: &BTreeSet<u32>) {
+        self.begun.retain(|(name, replica), _| name != reservation || waiting.contains(replica));
     }
 
     /// Returns the nodes on which other places than this one are handed over: place holders leave them out.
@@ -93,8 +93,14 @@ impl HandOverGate {
     }
 }
 
+/// Returns the replicas of a Reservation for which pods are waited for; none of one that is gone.
+pub(super) fn waiting(reservation: Option<&ReservationObject>) -> BTreeSet<u32> {
+    let places = reservation.into_iter().flat_map(|it| &it.status.places);
+    places.filter(|place| !has_all(place)).map(|place| place.replica).collect()
+}
+
 /// True if no pod is waited for: the owners are bound, and the rest is held or cannot be.
-pub(super) fn has_all(place: &ReservedPlace) -> bool {
+fn has_all(place: &ReservedPlace) -> bool {
     let is_settled = match place.state {
         State::Held | State::HandedOver | State::Refused => true,
         State::Asking => place.owners.is_empty(),
@@ -120,7 +126,9 @@ mod tests {
         assert_eq!(nodes(&mut gate, None, now), ["a", "b"]);
         assert_eq!(gate.handing_over(now).fresh[0], (("q".to_owned(), 0), "b".to_owned()));
         assert!(gate.handing_over(now + USUAL).fresh.is_empty());
-        gate.end(&own);
+        gate.keep("r", &BTreeSet::from([0]));
+        assert_eq!(nodes(&mut gate, None, now), ["a", "b"]);
+        gate.keep("r", &BTreeSet::new());
         assert_eq!(nodes(&mut gate, None, now), ["b"]);
         assert_eq!(nodes(&mut gate, None, now + LONGEST), [""; 0]);
     }

@@ -1,7 +1,7 @@
 //! The owner of the gate: a task that makes the writes which the gate is about, one after the other. Between what is
 //! read for such a write and its answer nothing else of the kind happens.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use hostler_cluster::{ApiClient, ApiFailure, ListSelector};
 use hostler_process::Tasks;
@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::{
     context::{PlacePod, PlacesWrite},
     gate::HandOverGate,
-    handing_over::{HandingOver, PlaceKey},
+    handing_over::HandingOver,
     pods::{SOON, list_place_holders, place_holders},
 };
 
@@ -35,7 +35,7 @@ pub(super) struct GatedWrite {
 
 enum GateCall {
     HandingOver(Duration, oneshot::Sender<HandingOver>),
-    Arrived(Vec<PlaceKey>),
+    Waiting(String, BTreeSet<u32>),
     Write(Box<GatedWrite>, oneshot::Sender<GatedResult>),
 }
 
@@ -68,9 +68,9 @@ impl GateHandle {
         state_rx.await.unwrap_or_default()
     }
 
-    /// Notes places of which no pod is waited for any more.
-    pub(super) async fn arrived(&self, places: Vec<PlaceKey>) {
-        let _ = self.0.send(GateCall::Arrived(places)).await;
+    /// Notes for which replicas of a Reservation pods are still waited for.
+    pub(super) async fn keep(&self, reservation: &str, waiting: BTreeSet<u32>) {
+        let _ = self.0.send(GateCall::Waiting(reservation.to_owned(), waiting)).await;
     }
 
     /// Makes a write. `None` where the owner has ended with the term.
@@ -86,7 +86,7 @@ impl GateOwner {
     async fn answer(&mut self, call: GateCall) {
         match call {
             GateCall::HandingOver(now, state_tx) => drop(state_tx.send(self.gate.handing_over(now))),
-            GateCall::Arrived(places) => places.iter().for_each(|place| self.gate.end(place)),
+            GateCall::Waiting(reservation, waiting) => self.gate.keep(&reservation, &waiting),
             GateCall::Write(write, result_tx) => drop(result_tx.send(self.write(*write).await)),
         }
     }

@@ -8,8 +8,8 @@ pub(super) type PlaceKey = (String, u32);
 /// Places that are being handed over.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HandingOver {
-    /// Their nodes.
+    /// Nodes of these places.
     pub(super) nodes: BTreeSet<String>,
-    /// Those of them whose owners are expected to come any moment, with their nodes.
+    /// Places whose owners are expected any moment, with their nodes.
     pub(super) fresh: Vec<(PlaceKey, String)>,
 }

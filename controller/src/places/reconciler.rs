@@ -20,7 +20,7 @@ use super::{
     assign::{PlaceCandidates, assign},
     context::{PlacePod, PlacesContext, PlacesStatus, PlacesStep, PlacesWrite},
     decide::{decide, is_for_places},
-    gate::{HandOverGate, has_all},
+    gate::{HandOverGate, waiting},
     gate_owner::{GateHandle, GatedResult, GatedWrite},
     handing_over::HandingOver,
     holder::known_holders,
@@ -297,11 +297,10 @@ impl PlaceKeeper {
         Ok(holders)
     }
 
-    /// Notes the places of which no pod is waited for any more, and looks at those that are left.
+    /// Notes the places of which no pod is waited for any more, also because they are given up, and looks at those that
+    /// are left.
     async fn see_handing_over(&self, name: &str, cx: &mut PlacesContext, now: Duration) {
-        let places = cx.reservation.iter().flat_map(|it| &it.status.places);
-        let arrived = places.filter(|place| has_all(place));
-        self.gate.arrived(arrived.map(|place| (name.to_owned(), place.replica)).collect()).await;
+        self.gate.keep(name, waiting(cx.reservation.as_ref())).await;
         cx.handing_over = self.gate.handing_over(now).await;
     }
 

@@ -308,6 +308,26 @@ fn places_of_one_node_are_handed_over_one_after_the_other() {
 }
 
 #[test]
+fn a_reservation_that_goes_with_its_owner_keeps_no_other_place_of_the_node_waiting() {
+    let mut world = PlacesWorld::new(&[4000], 0);
+    world.reserve("r", "2", &json!({}));
+    world.reserve("s", "2", &json!({}));
+    world.until("both are kept", |world| ["r", "s"].iter().all(|name| world.phase(name) == Some(Phase::Available)));
+    world.pod("p", "r", "2");
+    world.pod("q", "s", "2");
+    world.control();
+    world.schedule();
+    assert_eq!((world.node("p").is_some(), world.node("q")), (true, None));
+    let it = world.reservation("r").unwrap();
+    let version = crate::testkit::over(&it.uid, &it.version);
+    world.kept.delete("r", &version);
+    // No time passes.
+    while world.control() {}
+    world.schedule();
+    assert!(world.node("q").is_some(), "{}", world.told());
+}
+
+#[test]
 fn owners_that_come_at_once_get_places_of_different_nodes() {
     let mut world = PlacesWorld::new(&[4000, 4000], 0);
     world.reserve("r", "2", &json!({"replicas": 4}));

@@ -13,7 +13,7 @@ use super::super::{
     assign::assign,
     context::{PlacePod, PlacesContext, PlacesStep, PlacesWrite},
     decide::decide,
-    gate::{HandOverGate, has_all},
+    gate::{HandOverGate, waiting},
 };
 use crate::{
     hold::tests::kept::KeptWorld,
@@ -281,9 +281,8 @@ impl PlacesWorld {
     }
 
     fn note_arrivals(&mut self, name: &str) {
-        let places = self.reservation(name).map(|it| it.status.places.clone()).unwrap_or_default();
-        let arrived = places.iter().filter(|place| has_all(place));
-        arrived.for_each(|place| self.gate.end(&(name.to_owned(), place.replica)));
+        let waiting = waiting(self.reservation(name));
+        self.gate.keep(name, &waiting);
     }
 
     /// As the server takes it; says if it did.
