@@ -113,7 +113,7 @@ fn pod_with(kind: &str, key: &ObjectKey) -> PodSet {
 
 /// Returns the pods that workloads lack.
 fn of_workloads(all: &Manifests, owners: &PodOwners<'_>) -> Vec<AskedPods> {
-    let running = owners.running(all);
+    let (running, mut nominated) = (owners.running(all), owners.nominated(all));
     let asked = all.workloads.iter().filter(|workload| !owners.is_part(workload)).filter_map(|workload| {
         let there = running.get(&(workload.kind, &workload.key)).copied().unwrap_or_default();
         let count = workload.wanted.checked_sub(there).filter(|lacking| *lacking > 0)?;
@@ -127,7 +127,7 @@ fn of_workloads(all: &Manifests, owners: &PodOwners<'_>) -> Vec<AskedPods> {
             spec: workload.template.spec.clone(),
         };
         let mut set = pod_set(all, name, &workload.key.namespace, count, template);
-        set.nominated = owners.nominated(all, workload);
+        set.nominated = nominated.remove(&(workload.kind, &workload.key)).unwrap_or_default();
         Some(AskedPods { set, notes })
     });
     asked.collect()
@@ -186,12 +186,15 @@ impl<'a> PodOwners<'a> {
         labels
     }
 
-    /// Returns the pods of a workload that are nominated for a node.
-    fn nominated(&self, all: &Manifests, workload: &Workload) -> Vec<ObjectKey> {
-        let own = |(key, pod): &(&ObjectKey, &Pod)| {
-            pod.nominated_node().is_some() && self.of(key, pod) == Some((workload.kind, &workload.key))
-        };
-        all.pods.iter().filter(own).map(|(key, _)| key.clone()).collect()
+    /// Returns the pods of each workload that are nominated for a node.
+    fn nominated(&self, all: &Manifests) -> BTreeMap<WorkloadName<'a>, Vec<ObjectKey>> {
+        let mut nominated: BTreeMap<WorkloadName<'a>, Vec<ObjectKey>> = BTreeMap::new();
+        for (key, pod) in all.pods.iter().filter(|(_, pod)| pod.nominated_node().is_some()) {
+            if let Some(owner) = self.of(key, pod) {
+                nominated.entry(owner).or_default().push(key.clone());
+            }
+        }
+        nominated
     }
 
     /// Counts the pods of each workload that have a node.

@@ -45,7 +45,8 @@ impl<'a> PodCensus<'a> {
             standing.iter().for_each(|pods| count.add(pods, pods.is_going, &pods.nodes));
             usage.pods.iter().for_each(|pods| count.add(&*pods.identity, false, &pods.nodes));
         }
-        usage.nominated(wish.priority).for_each(|(node, pod)| count.add_nominated(node, &pod.identity, wish));
+        let is_asked = count.is_filter_asked(wish);
+        usage.nominated(wish.priority).for_each(|(node, pod)| count.add_nominated(node, &pod.identity, is_asked));
         count.groups
     }
 }
@@ -200,14 +201,18 @@ impl GroupCount<'_, '_> {
         }
     }
 
-    /// Counts a pod that is nominated for a node. kube-scheduler does not ask the filter about other pods for a pod
-    /// that has no such term, while no pod that stands keeps it away: then no nominated one does.
-    fn add_nominated(&mut self, node: usize, pod: &PodIdentity, wish: &Wish) {
+    /// Returns true if kube-scheduler asks its filter about other pods: the set has such terms itself, or pods that stand
+    /// keep it away.
+    fn is_filter_asked(&self, wish: &Wish) -> bool {
+        let has_own = wish.spec.affinity.as_ref().is_some_and(|it| !it.near().is_empty() || !it.far().is_empty());
+        has_own || self.groups.repelling.iter().any(|it| it.counts.iter().any(|pods| *pods > 0))
+    }
+
+    /// Counts a pod that is nominated for a node. Where the filter about other pods is not asked, no nominated one keeps
+    /// the set away.
+    fn add_nominated(&mut self, node: usize, pod: &PodIdentity, is_filter_asked: bool) {
         let identity = self.identity;
-        let own = wish.spec.affinity.as_ref();
-        let is_asked = own.is_some_and(|it| !it.near().is_empty() || !it.far().is_empty())
-            || self.groups.repelling.iter().any(|it| it.counts.iter().any(|pods| *pods > 0));
-        if is_asked {
+        if is_filter_asked {
             let far = self.first_of(node, &identity.far, pod, TermOwner::Incoming);
             let repelling = self.first_of(node, &pod.far, identity, TermOwner::Standing);
             let counts = self.groups.nominated.entry(node).or_default();
