@@ -17,16 +17,16 @@ pub struct AttachKey(String);
 /// The reason why a text is no key.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum KeyError {
-    /// It has no characters.
+    /// The text has no characters.
     #[error("the key of an attachment is empty; give 1 to 63 characters")]
     Empty,
-    /// It has too many characters.
+    /// The text has too many characters.
     #[error("the key of an attachment has {length} bytes; 63 are the most")]
     Long {
-        /// Its length in bytes.
+        /// Length of the text in bytes.
         length: usize,
     },
-    /// It has a character that a path or a manager would misread.
+    /// The text has a character that a path or a manager would misread.
     #[error("the key {key:?} of an attachment has {found:?}; A-Z, a-z, 0-9, '.', '_' and '-' are allowed")]
     Character {
         /// The text.
@@ -34,7 +34,7 @@ pub enum KeyError {
         /// The first such character.
         found: char,
     },
-    /// It would name a folder instead of an object.
+    /// The text would name a folder instead of an object.
     #[error("the key {key:?} of an attachment names a folder in a path; give another one")]
     Folder {
         /// The text.

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{AttachKey, AttachPlan, FabricConnection, InventoryProblem, ObjectPath};
 
-/// What the name of a connection begins with. Services that choose an Id of their own keep the key in the name.
+/// Beginning of the name of a connection. Services that choose an Id of their own keep the key in the name.
 const NAME_PREFIX: &str = "hostler ";
 const CONNECTIONS: &str = "Connections";
 
