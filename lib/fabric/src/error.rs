@@ -1,4 +1,4 @@
-//! The errors of calls: refusals, and failures before anything was changed.
+//! The errors of calls: refusals, failures before anything was changed, and a manager that did something else.
 
 use crate::{AttachKey, AttachRefusal, redfish::RedfishError};
 

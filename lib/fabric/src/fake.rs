@@ -228,7 +228,9 @@ impl FakeState {
     }
 
     fn detach(&mut self, key: &AttachKey) -> FabricOutcome<()> {
-        self.under_way.remove(key);
+        if self.under_way.contains_key(key) {
+            return FabricOutcome::UnderWay(running());
+        }
         self.parts.connections.retain(|connection| connection.key.as_ref() != Some(key));
         if self.faults.loses_answer() { lost() } else { FabricOutcome::Done(()) }
     }
@@ -274,7 +276,9 @@ impl FabricProvider for FakeFabric {
         }
         let removed: Vec<&FabricConnection> = inventory.connections_of(device).collect();
         state.parts.connections.retain(|connection| !removed.iter().any(|it| it.path == connection.path));
-        state.under_way.retain(|_, work| work.plan.device != device);
+        if state.under_way.values().any(|work| work.plan.device == device) {
+            return Ok(FabricOutcome::UnderWay(running()));
+        }
         let connections = removed.iter().map(|connection| connection.id.clone()).collect();
         Ok(if state.faults.loses_answer() { lost() } else { FabricOutcome::Done(Isolation::Removed { connections }) })
     }

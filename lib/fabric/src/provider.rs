@@ -9,8 +9,9 @@ use crate::{
 
 /// A manager of a fabric.
 ///
-/// Every call ends by itself. An error is a refusal, or a failure before anything was changed; once a manager may have
-/// changed something, the result is a [`FabricOutcome`].
+/// Every call ends by itself. An error is a refusal, or a failure before anything was changed, but for
+/// [`Mismatch`](FabricError::Mismatch): the manager then made another connection, under the key. Once a manager may have
+/// changed something else, the result is a [`FabricOutcome`].
 pub trait FabricProvider: Sync {
     /// Reads everything that the manager has.
     fn inventory(&self) -> impl Future<Output = Result<FabricInventory, FabricError>> + Send;
@@ -28,10 +29,12 @@ pub trait FabricProvider: Sync {
         key: &AttachKey,
     ) -> impl Future<Output = Result<FabricOutcome<FabricConnection>, FabricError>> + Send;
 
-    /// Detaches the device that was attached under a key. Where none is, the call succeeds.
+    /// Detaches the device that was attached under a key. Where none is, the call succeeds. An attachment that is under
+    /// way is not ended: the call says so, and is to be repeated.
     fn detach(&self, key: &AttachKey) -> impl Future<Output = Result<FabricOutcome<()>, FabricError>> + Send;
 
-    /// Takes a device from every host, whichever connections there are: for hosts that cannot be reached any more.
+    /// Takes a device from every host, whichever connections there are: for hosts that cannot be reached any more. Only
+    /// "done" means that no host has the device.
     fn isolate(
         &self,
         device: DeviceIdentity,

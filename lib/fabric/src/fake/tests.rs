@@ -56,6 +56,9 @@ async fn work_under_way_holds_its_device_until_it_ends() {
     for _ in 0..10 {
         assert!(matches!(fabric.state(&key("a")).await.unwrap(), FabricOutcome::UnderWay(_)));
     }
+    assert!(matches!(fabric.detach(&key("a")).await.unwrap(), FabricOutcome::UnderWay(_)), "it would come back");
+    let isolated = fabric.isolate(FakeFabric::device(0)).await.unwrap();
+    assert!(matches!(isolated, FabricOutcome::UnderWay(_)), "{isolated:?}");
     assert!(fabric.finish(&key("a")));
     assert!(fabric.state(&key("a")).await.unwrap().is_done());
 }

@@ -3,7 +3,7 @@
 use hyper::Method;
 use serde_json::json;
 
-use super::{FabricReading, RedfishClient, record::FabricRecord, service::WriteCall};
+use super::{FabricReading, RedfishClient, absent, record::FabricRecord, service::WriteCall};
 use crate::{
     AttachRefusal, DeviceIdentity, FabricConnection, FabricDevice, FabricError, FabricInventory, FabricOutcome,
     Isolation, ObjectPath,
@@ -22,7 +22,14 @@ impl RedfishClient {
                 kept => return self.cut(&reading.inventory, device, kept).await,
             }
         }
-        Ok(FabricOutcome::Done(Isolation::Removed { connections: removed }))
+        // Work under way would give the device to a host again.
+        if let Some(key) = self.operations.attaching(identity)
+            && let Some(operation) = self.running(&key).await?
+        {
+            return Ok(FabricOutcome::UnderWay(operation));
+        }
+        // A connection that another manager alone knows may hold the device.
+        Ok(absent(&reading.records, FabricOutcome::Done(Isolation::Removed { connections: removed })))
     }
 
     async fn remove_connection(

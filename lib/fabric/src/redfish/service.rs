@@ -147,15 +147,19 @@ impl RedfishService {
     /// Sends a request, and once more after a new login if the service does not know this client: it has done nothing.
     async fn send(&self, mut call: HttpCall<'_>) -> Result<HttpAnswer, RedfishError> {
         let own: Vec<(HeaderName, HeaderValue)> = call.headers.clone();
-        for is_last in [false, true] {
-            let granted = self.login.header(&self.transport).await?;
-            call.headers = own.iter().cloned().chain(granted.header.clone()).collect();
-            let answer = self.transport.exchange(&call).await?;
-            if answer.status != 401 || !self.login.forget(&granted) || is_last {
-                return Ok(answer);
-            }
+        let granted = self.login.header(&self.transport).await?;
+        call.headers.extend(granted.header.clone());
+        let answer = self.transport.exchange(&call).await?;
+        if answer.status != 401 || !self.login.forget(&granted) {
+            return Ok(answer);
         }
-        self.transport.exchange(&call).await
+        let granted = self.login.header(&self.transport).await?;
+        call.headers = own.into_iter().chain(granted.header.clone()).collect();
+        let answer = self.transport.exchange(&call).await?;
+        if answer.status == 401 {
+            self.login.forget(&granted);
+        }
+        Ok(answer)
     }
 
     /// The error for a status that ends a call.

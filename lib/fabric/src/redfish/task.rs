@@ -65,6 +65,11 @@ impl OperationTable {
         others.next().map(|(other, known)| (other.clone(), known.clone()))
     }
 
+    /// The key of work that attaches a device.
+    pub(super) fn attaching(&self, device: DeviceIdentity) -> Option<AttachKey> {
+        self.lock().iter().find(|(_, known)| known.device == Some(device)).map(|(key, _)| key.clone())
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<AttachKey, KnownOperation>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -180,6 +180,7 @@ async fn work_that_was_accepted_is_under_way_until_its_task_ends() {
         let FabricOutcome::UnderWay(operation) = first.state(&key("a")).await.unwrap() else { panic!("{fate:?}") };
         assert_eq!((operation.state.as_deref(), operation.percent), (Some("Running"), Some(40)));
         assert!(matches!(first.detach(&key("a")).await.unwrap(), FabricOutcome::UnderWay(_)));
+        assert!(matches!(first.isolate(device(0)).await.unwrap(), FabricOutcome::UnderWay(_)));
 
         let restarted = provider(&service);
         assert!(matches!(restarted.state(&key("a")).await.unwrap(), FabricOutcome::UnderWay(_)), "found by its task");

@@ -7,7 +7,7 @@ use hostler_fabric::{
 use hostler_testing::redfish::{FABRIC, PlayedRedfish, PlayedWrite};
 use serde_json::json;
 
-use crate::support::{attach, key, settings, text};
+use crate::support::{attach, device, key, settings, text};
 
 const SOURCE: &str = "/redfish/v1/AggregationService/AggregationSources/1";
 
@@ -66,6 +66,8 @@ async fn an_agent_that_the_settings_do_not_name_is_never_asked() {
             "{outcome}"
         );
     }
+    let isolated = text(&provider.isolate(device(1)).await.unwrap());
+    assert!(isolated.starts_with("Unknown") && isolated.contains("no connection is shown; but"), "{isolated}");
     let trusting = RedfishSettings { trust_service: true, ..settings(&service) };
     let trusting = RedfishProvider::new(&trusting).unwrap();
     assert!(matches!(trusting.state(&key("b")).await.unwrap(), FabricOutcome::NotDone { .. }));
