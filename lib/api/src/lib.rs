@@ -8,6 +8,7 @@ pub mod classic;
 mod config_problem;
 pub mod core;
 mod doubling;
+pub mod fabric;
 mod finding;
 mod fingerprint;
 mod grant;

@@ -8,16 +8,16 @@ use std::{
     time::Duration,
 };
 
+use hostler_api::fabric::{DeviceIdentity, SystemUuid};
 use tokio::time::sleep;
 
 pub use self::faults::FabricFault;
 
 use self::faults::FaultTable;
 use crate::{
-    AttachKey, AttachPlan, AttachRefusal, AttachRequest, AttachStep, DeviceIdentity, DeviceKind, FabricConnection,
-    FabricDevice, FabricEndpoint, FabricError, FabricHost, FabricInventory, FabricOperation, FabricOutcome,
-    FabricProvider, InventoryParts, Isolation, MemoryChunk, MemoryDomain, ObjectPath, ObjectStatus, SwitchDomain,
-    SystemUuid, plan_attach,
+    AttachKey, AttachPlan, AttachRefusal, AttachRequest, AttachStep, DeviceKind, FabricConnection, FabricDevice,
+    FabricEndpoint, FabricError, FabricHost, FabricInventory, FabricOperation, FabricOutcome, FabricProvider,
+    InventoryParts, Isolation, MemoryChunk, MemoryDomain, ObjectPath, ObjectStatus, SwitchDomain, plan_attach,
 };
 
 const NAME: &str = "the fabric in memory";

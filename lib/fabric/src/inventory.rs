@@ -6,7 +6,9 @@ mod held;
 
 use std::fmt;
 
-use crate::{AttachKey, DeviceIdentity, ObjectPath, SystemUuid};
+use hostler_api::fabric::{DeviceIdentity, SystemUuid};
+
+use crate::{AttachKey, ObjectPath};
 
 /// Objects of a fabric as a provider has read them. Fields that only a comparison of objects can fill are empty.
 #[derive(Clone, Debug, Default)]

@@ -13,10 +13,10 @@
 
 mod error;
 pub mod fake;
-mod identity;
 mod inventory;
 mod key;
 mod outcome;
+mod path;
 mod plan;
 mod provider;
 pub mod redfish;
@@ -25,13 +25,13 @@ mod watch;
 
 pub use self::{
     error::FabricError,
-    identity::{DeviceIdentity, IdentityError, ObjectPath, SystemUuid, UuidError},
     inventory::{
         DeviceKind, FabricConnection, FabricDevice, FabricEndpoint, FabricHost, FabricInventory, InventoryParts,
         InventoryProblem, MemoryChunk, MemoryDomain, ObjectStatus, SwitchDomain,
     },
     key::{AttachKey, KeyError},
     outcome::{FabricOperation, FabricOutcome, Isolation},
+    path::ObjectPath,
     plan::{AttachPlan, AttachRefusal, AttachStep, plan_attach},
     provider::{FabricProvider, Provider},
     request::{AttachRequest, AttachTarget},

@@ -1,8 +1,9 @@
 //! Decides from an inventory whether a request is carried out, was carried out before, or is refused. Pure.
 
+use hostler_api::fabric::{DeviceIdentity, SystemUuid};
+
 use crate::{
-    AttachKey, AttachRequest, AttachTarget, DeviceIdentity, FabricConnection, FabricDevice, FabricHost,
-    FabricInventory, ObjectPath, SystemUuid,
+    AttachKey, AttachRequest, AttachTarget, FabricConnection, FabricDevice, FabricHost, FabricInventory, ObjectPath,
 };
 
 /// The next step for a request.

@@ -2,9 +2,11 @@
 
 use std::{future::Future, time::Duration};
 
+use hostler_api::fabric::DeviceIdentity;
+
 use crate::{
-    AttachKey, AttachRequest, DeviceIdentity, FabricConnection, FabricError, FabricInventory, FabricOutcome,
-    FabricWatch, Isolation, fake::FakeFabric, redfish::RedfishProvider,
+    AttachKey, AttachRequest, FabricConnection, FabricError, FabricInventory, FabricOutcome, FabricWatch, Isolation,
+    fake::FakeFabric, redfish::RedfishProvider,
 };
 
 /// A manager of a fabric.

@@ -30,6 +30,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use hostler_api::fabric::DeviceIdentity;
 use tokio::sync::Semaphore;
 
 pub use self::{
@@ -46,8 +47,8 @@ use self::{
     walk::ServiceWalk,
 };
 use crate::{
-    AttachKey, AttachRequest, DeviceIdentity, FabricConnection, FabricError, FabricInventory, FabricOutcome,
-    FabricProvider, InventoryProblem, Isolation,
+    AttachKey, AttachRequest, FabricConnection, FabricError, FabricInventory, FabricOutcome, FabricProvider,
+    InventoryProblem, Isolation,
 };
 
 /// A client of a Redfish service. Cheap to clone.

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use hostler_api::fabric::{DeviceIdentity, SystemUuid};
 use serde::{Deserialize, Serialize};
 
-use crate::{AttachKey, DeviceIdentity, ObjectPath, SystemUuid};
+use crate::{AttachKey, ObjectPath};
 
 /// A request to attach something to a host. A request that is repeated with its key is the same request.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{AmountCounts, Condition, DeviceCounts, DeviceTotals, HardwareConditionType, NodeGrant};
-use crate::core::ObjectMeta;
+use crate::{core::ObjectMeta, fabric::SystemUuid};
 
 /// The hardware of a node.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -68,6 +68,10 @@ pub struct NodeHardwareStatus {
     /// Identity of the boot, another one after each boot.
     #[serde(rename = "bootID")]
     pub boot_id: String,
+    /// UUID of the node's system board, by which fabric managers know the node; absent where the board tells none that
+    /// can be used.
+    #[serde(rename = "systemUUID", skip_serializing_if = "Option::is_none")]
+    pub system_uuid: Option<SystemUuid>,
     /// All devices of all backends that are known.
     pub devices: DeviceTotals,
     /// Backends, by name.

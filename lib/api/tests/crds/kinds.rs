@@ -1,6 +1,8 @@
 //! The kinds, and what their types do not say: how many there may be of what, which numbers must agree, and what
 //! `kubectl get` shows.
 
+mod fabric;
+
 use hostler_api::{
     classic::{CLAIM_PARAMETERS_KIND, CLASS_PARAMETERS_KIND},
     hardware::{
@@ -28,6 +30,8 @@ pub(crate) struct CustomKind {
     short_names: &'static [&'static str],
     about: &'static str,
     columns: Vec<Column>,
+    /// Fields that objects can be selected by.
+    selectable: &'static [&'static str],
 }
 
 /// A column of `kubectl get`.
@@ -49,7 +53,7 @@ fn wide(name: &'static str, kind: &'static str, path: &'static str) -> Column {
 }
 
 pub(crate) fn all() -> Vec<CustomKind> {
-    [kinds_of_hardware(), kinds_of_parameters(), vec![reservations()]].concat()
+    [kinds_of_hardware(), kinds_of_parameters(), vec![reservations(), fabric::attachments()]].concat()
 }
 
 fn kinds_of_hardware() -> Vec<CustomKind> {
@@ -79,6 +83,7 @@ fn kinds_of_hardware() -> Vec<CustomKind> {
                 wide("Kernel", "string", ".status.kernelVersion"),
                 wide("Boot", "string", ".status.bootID"),
             ],
+            selectable: &[],
         },
         CustomKind {
             kind: CLUSTER_HARDWARE_KIND,
@@ -94,6 +99,7 @@ fn kinds_of_hardware() -> Vec<CustomKind> {
                 column("Unknown", "integer", ".status.nodes.unknown"),
                 column("Changed", "date", ".status.lastChangeTime"),
             ],
+            selectable: &[],
         },
     ]
 }
@@ -114,6 +120,7 @@ fn kinds_of_parameters() -> Vec<CustomKind> {
                 column("Shareable", "boolean", ".spec.shareable"),
                 column("Age", "date", ".metadata.creationTimestamp"),
             ],
+            selectable: &[],
         },
         CustomKind {
             kind: CLASS_PARAMETERS_KIND,
@@ -124,6 +131,7 @@ fn kinds_of_parameters() -> Vec<CustomKind> {
             short_names: &[],
             about: "What all claims of a ResourceClass that names it get, in clusters of 1.26 to 1.30.",
             columns: vec![column("Age", "date", ".metadata.creationTimestamp")],
+            selectable: &[],
         },
     ]
 }
@@ -150,6 +158,7 @@ fn reservations() -> CustomKind {
             wide("Value", "string", ".status.tolerationValue"),
             wide("Message", "string", ".status.conditions[?(@.type==\"Ready\")].message"),
         ],
+        selectable: &[],
     }
 }
 
@@ -161,6 +170,10 @@ impl CustomKind {
             "name": VERSION, "served": true, "storage": true, "additionalPrinterColumns": columns,
             "schema": {"openAPIV3Schema": schema},
         });
+        if !self.selectable.is_empty() {
+            let fields: Vec<Value> = self.selectable.iter().map(|path| json!({"jsonPath": path})).collect();
+            version["selectableFields"] = json!(fields);
+        }
         if self.has_status {
             version["subresources"] = json!({"status": {}});
         }
@@ -214,6 +227,7 @@ pub(crate) fn limits() -> Vec<(&'static str, Value)> {
         of_reservation_rules(),
         of_reservation_specs(),
         of_reservation_statuses(),
+        fabric::limits(),
     ]
     .concat()
 }

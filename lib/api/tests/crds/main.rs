@@ -12,6 +12,7 @@ use std::{collections::BTreeSet, env, fs, path::PathBuf};
 
 use hostler_api::{
     classic::{ClaimParameters, ClassParameters},
+    fabric::FabricAttachment,
     hardware::{ClusterHardware, NodeHardware},
     reservation::Reservation,
 };
@@ -39,6 +40,7 @@ fn types() -> Types {
         "classic/parameters.rs",
         "core/label_selector.rs",
         "core/toleration.rs",
+        "fabric/attachment.rs",
         "reservation.rs",
         "reservation/eviction.rs",
         "reservation/mode.rs",
@@ -158,6 +160,7 @@ fn types_read_and_write_exactly_the_fields_of_their_schema() {
             "ClaimParameters" => kept::<ClaimParameters>(&full),
             "ClassParameters" => kept::<ClassParameters>(&full),
             "Reservation" => kept::<Reservation>(&full),
+            "FabricAttachment" => kept::<FabricAttachment>(&full),
             other => panic!("{other} is compared with no type"),
         };
         let mut written = BTreeSet::new();

@@ -44,6 +44,12 @@ impl<'a> Schemas<'a> {
             ("bool", _) => json!({"type": "boolean"}),
             ("ExactQuantity", _) => json!({"type": "string", "maxLength": 32, "minLength": 1}),
             ("SliceQuantity", _) => json!({"type": "string", "maxLength": 32, "minLength": 1}),
+            ("DeviceIdentity", _) => {
+                json!({"type": "string", "maxLength": 28, "pattern": "^[0-9A-F]{2}(-[0-9A-F]{2}){7}:[0-9A-F]{4}$"})
+            }
+            ("SystemUuid", _) => {
+                json!({"type": "string", "maxLength": 36, "pattern": "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"})
+            }
             ("DeviceAllocationMode", _) => json!({"type": "string", "enum": ["ExactCount", "All"]}),
             ("ObjectMeta" | "ClassicMeta", _) => json!({"type": "object"}),
             // What it is, other types say, and more than this version knows.
@@ -128,6 +134,8 @@ pub(crate) fn example(name: &str, schema: &Value) -> Value {
         // Different ones, since some are left out where they are the same.
         "integer" => json!(name.len()),
         "boolean" => json!(true),
+        _ if name == "device" && schema["pattern"].is_string() => json!("4C-1D-96-FF-FE-DD-D8-35:0001"),
+        _ if name == "systemUUID" => json!("918eda4d-2b69-432f-b0d3-dc2a8d80a351"),
         _ => schema.get("enum").map_or_else(|| json!(name.len().to_string()), |values| values[0].clone()),
     }
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::{AttachPlan, DeviceIdentity, FabricInventory, InventoryParts, ObjectPath};
+use hostler_api::fabric::DeviceIdentity;
+
+use crate::{AttachPlan, FabricInventory, InventoryParts, ObjectPath};
 
 /// A way to fail.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hostler_api::fabric::{DeviceIdentity, SystemUuid};
+
 use super::{FabricInventory, InventoryParts, InventoryProblem, held};
-use crate::{DeviceIdentity, FabricEndpoint, MemoryDomain, ObjectPath, SystemUuid};
+use crate::{FabricEndpoint, MemoryDomain, ObjectPath};
 
 impl FabricInventory {
     /// Compares the parts with each other. Nothing is dropped: an object that contradicts another one is marked as

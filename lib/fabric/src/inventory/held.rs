@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use hostler_api::fabric::{DeviceIdentity, SystemUuid};
+
 use super::{FabricConnection, FabricHost, FabricInventory, InventoryProblem, MemoryChunk};
-use crate::{AttachKey, DeviceIdentity, ObjectPath, SystemUuid};
+use crate::{AttachKey, ObjectPath};
 
 /// Fills hosts and devices of connections.
 pub(super) fn link(inventory: &mut FabricInventory) {

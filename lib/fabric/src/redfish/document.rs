@@ -1,8 +1,9 @@
 //! A document of a service, read loosely: a link may be an object, a list or a text, and any field may be missing.
 
+use hostler_api::fabric::DeviceIdentity;
 use serde_json::Value;
 
-use crate::{DeviceIdentity, ObjectPath, ObjectStatus};
+use crate::{ObjectPath, ObjectStatus};
 
 /// Sizes in Redfish are in MiB.
 const MIB: u64 = 1 << 20;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hostler_api::fabric::SystemUuid;
 use serde_json::Value;
 
 use super::{
@@ -65,9 +66,9 @@ fn domain_of(fabric: &Document) -> SwitchDomain {
 }
 
 fn host_of(walk: &ServiceWalk<'_>, system: &Document) -> FabricHost {
-    let parsed = system.text("UUID").map(str::parse);
+    let parsed = system.text("UUID").map(str::parse::<SystemUuid>);
     if let Some(Err(error)) = &parsed {
-        walk.report(InventoryProblem::new(&system.path, "UUID", crate::UuidError::to_string(error)));
+        walk.report(InventoryProblem::new(&system.path, "UUID", error.to_string()));
     }
     let uuid = parsed.and_then(Result::ok);
     FabricHost { path: system.path.clone(), uuid, status: system.status(), ..FabricHost::default() }

@@ -1,12 +1,12 @@
 //! Taking a device from every host: its connections are removed, or else its port is disabled.
 
+use hostler_api::fabric::DeviceIdentity;
 use hyper::Method;
 use serde_json::json;
 
 use super::{FabricReading, RedfishClient, absent, record::FabricRecord, service::WriteCall};
 use crate::{
-    AttachRefusal, DeviceIdentity, FabricConnection, FabricDevice, FabricError, FabricInventory, FabricOutcome,
-    Isolation, ObjectPath,
+    AttachRefusal, FabricConnection, FabricDevice, FabricError, FabricInventory, FabricOutcome, Isolation, ObjectPath,
 };
 
 impl RedfishClient {

@@ -5,6 +5,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use hostler_api::fabric::DeviceIdentity;
 use serde_json::Value;
 
 use super::{
@@ -14,7 +15,7 @@ use super::{
     transport::HttpAnswer,
     walk::ServiceWalk,
 };
-use crate::{AttachKey, DeviceIdentity, FabricOperation, ObjectPath};
+use crate::{AttachKey, FabricOperation, ObjectPath};
 
 /// States in which a task has ended without having done its work.
 const FAILED: [&str; 3] = ["Killed", "Exception", "Cancelled"];

@@ -9,8 +9,9 @@ mod support;
 
 use std::time::{Duration, Instant};
 
+use hostler_api::fabric::DeviceIdentity;
 use hostler_fabric::{
-    DeviceIdentity, FabricHint, FabricOutcome, FabricProvider, Isolation,
+    FabricHint, FabricOutcome, FabricProvider, Isolation,
     redfish::{RedfishProvider, RedfishSettings},
 };
 use hostler_testing::redfish::{FABRIC, PlayedBody, PlayedRedfish, PlayedWrite, RootPath};

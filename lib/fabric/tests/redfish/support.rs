@@ -6,8 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use hostler_api::fabric::DeviceIdentity;
 use hostler_fabric::{
-    AttachKey, AttachRequest, AttachTarget, DeviceIdentity, FabricConnection, FabricOutcome, FabricProvider,
+    AttachKey, AttachRequest, AttachTarget, FabricConnection, FabricOutcome, FabricProvider,
     redfish::{RedfishProvider, RedfishSettings},
 };
 use hostler_testing::redfish::{PlayedRedfish, device_text, host_uuid};

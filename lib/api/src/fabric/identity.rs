@@ -1,19 +1,14 @@
-//! The names of devices, hosts and objects that stay the same while paths and connections change.
+//! The names of devices and hosts that stay the same while paths and connections change.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-/// A path of an object at its manager, such as `/redfish/v1/Systems/1`. Without a slash at its end.
-#[derive(Clone, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
-#[serde(transparent)]
-pub struct ObjectPath(String);
-
 /// A device as host and manager both see it: the CXL serial number, and the logical device behind it.
 ///
 /// Its text is that of the format GCXLID: `4C-1D-96-FF-FE-DD-D8-35:0001`. The serial number is what sysfs calls
 /// `serial` of a memdev. Managers count logical devices from 1 even where there is only one.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct DeviceIdentity {
     /// The serial number of the device.
@@ -47,49 +42,21 @@ pub struct UuidError {
     pub text: String,
 }
 
-impl ObjectPath {
-    /// Makes a path of a text; slashes at its end are dropped.
-    pub fn new(path: impl AsRef<str>) -> Self {
-        Self(path.as_ref().trim_end_matches('/').to_owned())
+impl DeviceIdentity {
+    /// Returns the name of the device in its pool, and of its FabricAttachment: `4c1d96fffeddd835-0001`.
+    pub fn device_name(self) -> String {
+        format!("{:016x}-{:04x}", self.serial, self.logical_device)
     }
 
-    /// The text of the path.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// The path of an object below this one.
-    #[must_use]
-    pub fn below(&self, name: &str) -> Self {
-        Self(format!("{}/{name}", self.0))
-    }
-
-    /// The last part of the path.
-    pub fn name(&self) -> &str {
-        self.0.rsplit('/').next().unwrap_or_default()
-    }
-
-    /// The path itself, and each path above it.
-    pub(crate) fn and_above(&self) -> impl Iterator<Item = Self> {
-        let next = |path: &Self| path.0.rsplit_once('/').map(|(above, _)| Self(above.to_owned()));
-        std::iter::successors(Some(self.clone()), next)
-    }
-
-    /// True if the path is `other` or lies below it.
-    pub fn is_within(&self, other: &Self) -> bool {
-        self.0.strip_prefix(&other.0).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    }
-}
-
-impl fmt::Display for ObjectPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl From<&str> for ObjectPath {
-    fn from(path: &str) -> Self {
-        Self::new(path)
+    /// The identity of the device with such a name.
+    pub fn of_device_name(name: &str) -> Option<Self> {
+        let (serial, logical_device) = name.split_once('-')?;
+        let identity = Self {
+            serial: u64::from_str_radix(serial, 16).ok()?,
+            logical_device: u16::from_str_radix(logical_device, 16).ok()?,
+        };
+        // One spelling only: two names for one device would be two devices.
+        (identity.device_name() == name).then_some(identity)
     }
 }
 
@@ -208,6 +175,17 @@ mod tests {
     }
 
     #[test]
+    fn the_name_of_a_device_leads_back_to_it() {
+        let identity: DeviceIdentity = "00-00-00-00-00-00-10-01:0001".parse().unwrap();
+        assert_eq!(identity.device_name(), "0000000000001001-0001");
+        assert_eq!(DeviceIdentity::of_device_name("0000000000001001-0001"), Some(identity));
+        for bad in ["1001-1", "0000000000001001-1", "00000000000010AB-0001", "+000000000001001-0001", "memory-1001", ""]
+        {
+            assert_eq!(DeviceIdentity::of_device_name(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
     fn the_uuid_of_a_host_is_in_lower_case_and_not_blank() {
         let uuid: SystemUuid = " 918EDA4D-2B69-432F-B0D3-DC2A8D80A351 ".parse().unwrap();
         assert_eq!(uuid.as_str(), "918eda4d-2b69-432f-b0d3-dc2a8d80a351");
@@ -220,15 +198,5 @@ mod tests {
         ] {
             assert!(bad.parse::<SystemUuid>().is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn a_path_is_within_another_by_whole_parts() {
-        let system = ObjectPath::new("/redfish/v1/Systems/1/");
-        assert_eq!(system.as_str(), "/redfish/v1/Systems/1");
-        assert_eq!(system.name(), "1");
-        assert!(system.below("Processors").is_within(&system));
-        assert!(system.is_within(&system));
-        assert!(!ObjectPath::new("/redfish/v1/Systems/10").is_within(&system));
     }
 }
