@@ -26,14 +26,18 @@ impl Container {
         guest.ok(&format!("mkdir -p /sys/fs/cgroup/{name} /run/{name}"));
         guest.ok(&format!("mkfifo /run/{name}/go"));
         guest.write(&format!("/run/{name}/program"), &program(name));
-        // A shell of its own: the pages of a process move with it to the nodes of its cgroup, and if the machine's only busybox
-        // were on emulated CXL memory, everything would crawl.
+        // A shell of its own: the pages of a process move with it to the nodes of its cgroup.
         guest.ok(&format!("cp /bin/busybox /run/{name}/busybox"));
         guest.ok(&format!(
             "/run/{name}/busybox sh /run/{name}/program </dev/null >/run/{name}/log 2>&1 & echo $! >/run/{name}/pid"
         ));
         let pid = guest.ok(&format!("cat /run/{name}/pid")).parse().unwrap();
-        guest.ok(&format!("echo {pid} >/sys/fs/cgroup/{name}/cgroup.procs"));
+        // When its nodes change, Linux moves pages of a process from the first of the old nodes to the first of the new ones,
+        // from the second to the second, and so on. All are moved to node 0 here, so that none gets to CXL memory
+        // later: [`DISTANCES`](crate::emulator::DISTANCES) says why it must not.
+        let cgroups = "/sys/fs/cgroup";
+        guest.ok(&format!("mkdir -p {cgroups}/start && echo 0 >{cgroups}/start/cpuset.mems"));
+        guest.ok(&format!("for to in start {name}; do echo {pid} >{cgroups}/$to/cgroup.procs || exit 1; done"));
         Self { name: name.to_owned(), pid }
     }
 

@@ -124,7 +124,9 @@ impl Guest {
     /// Runs a command of the guest's shell.
     pub fn run(&mut self, command: &str) -> Said {
         let line = BASE64_STANDARD.encode(command);
-        writeln!(self.wire.get_mut(), "{line}").unwrap();
+        if let Err(error) = writeln!(self.wire.get_mut(), "{line}") {
+            self.emulator.lost(&format!("cannot be told {command}: {error}"));
+        }
         let answer = self.line();
         let mut fields = answer.split(' ');
         let code = fields.next().and_then(|code| code.parse().ok());
@@ -227,7 +229,7 @@ impl Guest {
         let mut line = String::new();
         match self.wire.read_line(&mut line) {
             Ok(read) if read > 0 => line.trim_end_matches('\n').to_owned(),
-            ended => panic!("the machine is silent ({ended:?})\n{}", self.emulator.console()),
+            ended => self.emulator.lost(&format!("is silent: {ended:?}")),
         }
     }
 }

@@ -66,9 +66,8 @@ fn a_card_is_a_node_of_memory_for_one_claim_and_free_again_after_it() {
     assert!(refusal.contains("default/train"), "{refusal}");
 
     let container = Container::with_claim(&mut guest, "train", &claim);
-    // Processor 5 is isolated: nobody gets it who does not ask. Node 0 is there for the kernel: without it, nothing that
-    // needs a pipe could run here.
-    let bound = Bound { cpus: "0-4".into(), mems: "0,5".into() };
+    // Node 0 is there for the kernel: without it, nothing that needs a pipe could run here.
+    let bound = Bound { cpus: "0-5".into(), mems: "0,5".into() };
     assert_eq!(container.bound(&mut guest), bound);
     container.run(&mut guest, "test $(echo through a pipe | wc -w) = 3");
     guest.ok("mkdir /run/train/files; mount -t tmpfs -o mpol=bind:5 files /run/train/files");
