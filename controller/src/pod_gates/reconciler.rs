@@ -1,7 +1,7 @@
 //! The edge of gated pods to the API server: each is reconciled when it, what it waits for or its place changes.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -39,6 +39,8 @@ use crate::{
 const RECONCILE_AGAIN: Duration = Duration::from_secs(30);
 /// The pause after a write that another one came before.
 const SOON: Duration = Duration::from_millis(50);
+/// The time after which an Event tells a reason again: API servers keep Events for an hour.
+const TOLD_AGAIN: Duration = Duration::from_secs(1800);
 /// Age from which on people are told what a pod waits for: most are let go before.
 const TOLD_AFTER: Duration = Duration::from_secs(10);
 /// Reason of Events about what a pod waits for.
@@ -71,8 +73,8 @@ struct GateReconciler {
     /// Gated pods of the latest view.
     gated: BTreeMap<String, GatedPod>,
     events: EventSink,
-    /// Events that were written, by UID of the pod.
-    told: BTreeSet<(String, GateNote)>,
+    /// Events that were written, by UID of the pod, with the time of the term.
+    told: BTreeMap<(String, GateNote), Duration>,
 }
 
 /// A gated pod of a view.
@@ -112,6 +114,8 @@ struct GateNote {
 struct GateAnswer {
     end: Requeue,
     note: Option<(String, GateNote)>,
+    /// Time since the term began.
+    elapsed: Duration,
 }
 
 impl Controller for GatesController {
@@ -127,7 +131,7 @@ impl Controller for GatesController {
             gates_rx: gates_rx.clone(),
             places_rx: places_rx.clone(),
             gated: BTreeMap::new(),
-            told: BTreeSet::new(),
+            told: BTreeMap::new(),
         })
     }
 }
@@ -184,19 +188,23 @@ impl Reconciler for GateReconciler {
     ) -> impl Future<Output = GateAnswer> + Send + 'static {
         let (client, gated) = (self.client.clone(), self.gated.get(name).cloned());
         async move {
-            match gated {
+            let answer = match gated {
                 Some(gated) => GateKeeper { client, gated }.reconcile(&now).await,
                 None => GateAnswer::new(Requeue::Now),
-            }
+            };
+            GateAnswer { elapsed: now.elapsed, ..answer }
         }
     }
 
-    /// Takes the result of a reconciliation. An Event tells each reason once.
+    /// Takes the result of a reconciliation. An Event tells each reason, and again after a while: servers forget Events.
     fn reconciled(&mut self, name: &str, answer: GateAnswer) -> Requeue {
         if let (Some((uid, note)), Some(gated)) = (answer.note, self.gated.get(name)) {
             let key = gated.key.clone();
-            if self.told.insert((uid.clone(), note.clone())) {
-                if note.reason == STUCK {
+            let last = self.told.get(&(uid.clone(), note.clone()));
+            if last.is_none_or(|last| answer.elapsed.saturating_sub(*last) >= TOLD_AGAIN) {
+                let is_new = last.is_none();
+                self.told.insert((uid.clone(), note.clone()), answer.elapsed);
+                if is_new && note.reason == STUCK {
                     warn!(pod = name, error = note.message, "the gate of a pod cannot be removed for now");
                 }
                 self.events.record(subject(key, uid), EventNote::new(note.reason, note.message));
@@ -207,7 +215,7 @@ impl Reconciler for GateReconciler {
 
     fn forget(&mut self, name: &str) {
         if let Some(gated) = self.gated.remove(name) {
-            self.told.retain(|(uid, _)| *uid != gated.uid);
+            self.told.retain(|(uid, _), _| *uid != gated.uid);
         }
     }
 
@@ -244,7 +252,7 @@ fn subject(key: ObjectKey, uid: String) -> EventSubject {
 
 impl GateAnswer {
     fn new(end: Requeue) -> Self {
-        Self { end, note: None }
+        Self { end, note: None, elapsed: Duration::ZERO }
     }
 }
 
@@ -294,22 +302,24 @@ impl GateKeeper {
         }
         let note = GateNote { reason: WAITS, message: told(wait) };
         let again = left.map_or(RECONCILE_AGAIN, |left| left.min(RECONCILE_AGAIN));
-        GateAnswer { end: Requeue::After(again), note: Some((self.gated.uid.clone(), note)) }
+        GateAnswer { note: Some((self.gated.uid.clone(), note)), ..GateAnswer::new(Requeue::After(again)) }
     }
 
     /// Reports a failure; one that only people can repair is an Event.
     fn failed(&self, failure: &ApiFailure) -> GateAnswer {
         let advice = match failure.code() {
-            Some(403) if self.client.refusals().refused(STUCK) => "; apply deploy/holds/gates, whose role allows it",
-            Some(400 | 422) => "",
+            Some(403) if self.client.refusals().refused(STUCK) => {
+                "apply deploy/holds/gates, whose role allows it, or change the policy or webhook that refuses it"
+            }
+            Some(400 | 422) => "change the policy or webhook that refuses it",
             _ => {
                 debug!(pod = %self.gated.key, error = %Chain(failure), "a gated pod cannot be looked at for now");
                 return GateAnswer::new(Requeue::Failed);
             }
         };
-        let message = format!("{}{advice}; or remove the scheduling gate {RESERVATION_GATE} by hand", Chain(failure));
+        let message = format!("{}; {advice}, or remove the scheduling gate {RESERVATION_GATE} by hand", Chain(failure));
         let note = GateNote { reason: STUCK, message };
-        GateAnswer { end: Requeue::Failed, note: Some((self.gated.uid.clone(), note)) }
+        GateAnswer { note: Some((self.gated.uid.clone(), note)), ..GateAnswer::new(Requeue::Failed) }
     }
 
     /// Reads everything from the server.
@@ -339,8 +349,10 @@ impl GateKeeper {
     async fn write(&self, write: &GateWrite) -> Result<(), ApiFailure> {
         debug!(pod = %write.pod, is_led = write.affinity.is_some(), "the gate of a pod goes");
         match self.send(write, true).await {
-            // The pod is nominated for its node all the same.
-            Err(failure) if failure.code() == Some(422) && write.affinity.is_some() => self.send(write, false).await,
+            // The pod is nominated for its node all the same. Policies and webhooks refuse with any of these codes.
+            Err(failure) if matches!(failure.code(), Some(400 | 403 | 422)) && write.affinity.is_some() => {
+                self.send(write, false).await
+            }
             written => written,
         }
     }

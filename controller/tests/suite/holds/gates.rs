@@ -4,7 +4,7 @@
 use std::{fs, net::SocketAddr};
 
 use hostler_testing::{
-    apiserver::{ApiServerView, LoggedRequest},
+    apiserver::{ApiFault, ApiServerView, FaultEffect, LoggedRequest},
     controller::RunningController,
     provisioning::definition,
 };
@@ -240,4 +240,22 @@ async fn without_the_role_no_pod_is_gated_and_a_condition_says_so() {
     pod(&cluster, "owner", "owner", "3", &json!({}));
     assert!(!is_gated(&seen(&cluster, "owner")));
     assert_eq!(cluster.until_bound("owner").await, "n1");
+}
+
+/// Policies and webhooks of a cluster refuse with any of these codes.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_whose_affinity_is_refused_is_let_go_without_it() {
+    for code in [400, 403, 422] {
+        let cluster = cluster().await;
+        let _controller = gating(&cluster, "\"auto\"", "").await;
+        reserve(&cluster, "3", &json!({}));
+        cluster.until_phase("r", "Available").await;
+        let fault = ApiFault::new("patch", "pods", 1, FaultEffect::Status(code, None));
+        cluster.server.fail(ApiFault { name: Some("owner".to_owned()), ..fault });
+        gated(&cluster, "owner", "owner", "3", &json!({})).await;
+        assert_eq!(cluster.until_bound("owner").await, "n1");
+        let owner = seen(&cluster, "owner");
+        assert!(!is_gated(&owner) && owner["spec"]["affinity"].is_null(), "{code}: {owner}");
+        assert_eq!(cluster.server.faults_left(), 0, "{code}");
+    }
 }
