@@ -6,6 +6,6 @@ mod shape;
 
 pub(crate) use self::{
     class::{OFFICIAL_ATOMIC_SCALE_UP, OFFICIAL_CHECK_CAPACITY, PROCESSOR_INSTANCE, ProvisionClass, ProvisionClasses},
-    objects::{ConsumerPod, ProvisionObjects, SeenRequest},
+    objects::{CONTROLLER_TERM, ConsumerPod, ProvisionObjects, SeenRequest},
     shape::PodShape,
 };

@@ -20,7 +20,7 @@ use serde_json::Value;
 use super::late;
 use crate::{
     provision::{RequestParameters, SeenReservations, pod_sets, scheduled, unusable},
-    requests::{OFFICIAL_ATOMIC_SCALE_UP, ProvisionClasses, ProvisionObjects, SeenRequest},
+    requests::{OFFICIAL_ATOMIC_SCALE_UP, PROCESSOR_INSTANCE, ProvisionClasses, ProvisionObjects, SeenRequest},
     reservation_object::ReservationObject,
 };
 
@@ -83,7 +83,10 @@ pub(super) fn explained(
 }
 
 fn lines(request: &SeenRequest, world: &RequestWorld, classes: &ProvisionClasses, now: SystemTime) -> Vec<String> {
-    if classes.of(&request.spec).is_none() {
+    if request.is_of_another() {
+        return vec!["another program has accepted it, so hostler leaves it to that program".to_owned()];
+    }
+    if classes.of(&request.spec).is_none() && !request.is_answered() {
         return vec![not_ours(request, classes)];
     }
     let status = &request.status;
@@ -105,6 +108,12 @@ fn lines(request: &SeenRequest, world: &RequestWorld, classes: &ProvisionClasses
 
 fn not_ours(request: &SeenRequest, classes: &ProvisionClasses) -> String {
     let instance = &classes.instance;
+    if let Some(named) = request.spec.parameters.get(PROCESSOR_INSTANCE).filter(|named| *named != instance) {
+        return format!(
+            "it names processorInstance {named}, which answers it; hostler-controller is {instance} here \
+             (provisioning.instance)"
+        );
+    }
     if request.spec.provisioning_class_name == OFFICIAL_ATOMIC_SCALE_UP && !classes.best_effort_atomic {
         return format!(
             "nobody here answers class {OFFICIAL_ATOMIC_SCALE_UP}: use atomic-scale-up.hostler.dev, or where no Cluster \
@@ -326,6 +335,17 @@ mod tests {
         let none = serde_json::json!({});
         let text = answer(&[request("r", "check-capacity.autoscaling.x-k8s.io", &none, &serde_json::json!([]))], true);
         assert!(text.contains("processorInstance: hostler"), "{text}");
+        let other = serde_json::json!({"processorInstance": "other"});
+        let text = answer(&[request("r", CLASS, &other, &serde_json::json!([]))], true);
+        assert!(text.contains("it names processorInstance other") && text.contains("is hostler here"), "{text}");
+        let accepted = serde_json::json!([condition("Accepted", "True", "")]);
+        let mut official = request("r", OFFICIAL_ATOMIC_SCALE_UP, &none, &accepted);
+        let text = answer(&[official.clone()], true);
+        assert!(text.contains("another program has accepted it"), "{text}");
+        // The switch that has it answered is the controller's, and not known here.
+        official["status"]["provisioningClassDetails"] = serde_json::json!({"controllerTerm": "t"});
+        let text = answer(&[official], true);
+        assert!(text.contains("it was seen, and waits to be looked at"), "{text}");
         let parameters = serde_json::json!({"ValidUntilSeconds": "soon"});
         let text = answer(&[request("r", CLASS, &parameters, &serde_json::json!([]))], true);
         assert!(text.contains("it will fail: spec.parameters.ValidUntilSeconds is \"soon\""), "{text}");

@@ -23,14 +23,14 @@ use super::{
     orphans::OrphanedBookings,
     parameters::RequestParameters,
     room::booked,
-    status::{TERM, notices, said},
+    status::{notices, said},
     steps::is_held,
     turn::WriteTurn,
 };
 use crate::{
     askers::in_turns,
     hold::{promised_by_reservations, taken_by_reservations},
-    requests::{OFFICIAL_ATOMIC_SCALE_UP, ProvisionClass, ProvisionClasses, ProvisionObjects, SeenRequest},
+    requests::{CONTROLLER_TERM, ProvisionClass, ProvisionClasses, ProvisionObjects, SeenRequest},
 };
 
 /// Time to wait for marks on open requests. The edge gives up a write that takes longer.
@@ -206,7 +206,7 @@ impl ProvisionCore {
             .values()
             .filter(|request| !request.is_going)
             .filter_map(|request| Some((request.clone(), self.settings.classes.of(&request.spec)?)))
-            .filter(|(request, _)| !is_of_another(request))
+            .filter(|(request, _)| !request.is_of_another())
             .collect();
         ours.sort_by(|(one, _), (other, _)| (one.created, &one.key).cmp(&(other.created, &other.key)));
         ours
@@ -253,7 +253,7 @@ impl ProvisionCore {
         let is_done = is_over || request.status.is(Type::Provisioned);
         decision.keep.extend(taken_back(request, cx.reservations, &named, is_done));
         if decision.is_open {
-            decision.details.insert(TERM, self.settings.term.clone());
+            decision.details.insert(CONTROLLER_TERM, self.settings.term.clone());
         }
         if !self.is_marked(request) || !request.status.is(Type::Accepted) {
             decision.wanted = None;
@@ -408,7 +408,7 @@ impl ProvisionCore {
 
     fn is_marked(&self, request: &SeenRequest) -> bool {
         request.status.is(Type::Provisioned)
-            || request.status.provisioning_class_details.get(TERM) == Some(&self.settings.term)
+            || request.status.provisioning_class_details.get(CONTROLLER_TERM) == Some(&self.settings.term)
     }
 
     /// Returns the booking of a request.
@@ -427,14 +427,6 @@ impl ProvisionCore {
     fn wake(&mut self, at: Option<Duration>) {
         self.wake = self.wake.into_iter().chain(at).min();
     }
-}
-
-/// True if another program has accepted a request of a class that it answers, too: two answers contradict each other.
-fn is_of_another(request: &SeenRequest) -> bool {
-    let SeenRequest { spec, status, .. } = request;
-    spec.provisioning_class_name == OFFICIAL_ATOMIC_SCALE_UP
-        && status.is(Type::Accepted)
-        && !status.provisioning_class_details.contains_key(TERM)
 }
 
 /// Returns the reason to refuse a request that books for longer than the configuration allows; `None` once it was told

@@ -9,10 +9,8 @@ use hostler_api::{
 use hostler_cluster::rfc3339;
 
 use super::{attach::ATTACH, event::ProvisionEventNote};
-use crate::requests::SeenRequest;
+use crate::requests::{CONTROLLER_TERM, SeenRequest};
 
-/// Mark of the leader term in which the request is answered: another value in each term.
-pub(super) const TERM: &str = "controllerTerm";
 /// Nodes with room.
 pub(super) const NODES: &str = "nodes";
 /// The node, if there is only one.
@@ -26,7 +24,7 @@ pub(super) const ETA: &str = "eta";
 /// Hash of the plan that the request was told yes for: it changes if any pod or any kept device has another place.
 pub(super) const PLAN_HASH: &str = "plan-hash";
 /// All details that this controller writes.
-const DETAILS: [&str; 8] = [TERM, NODES, NODE, RESERVATION, TOLERATION, ETA, PLAN_HASH, ATTACH];
+const DETAILS: [&str; 8] = [CONTROLLER_TERM, NODES, NODE, RESERVATION, TOLERATION, ETA, PLAN_HASH, ATTACH];
 
 /// Reasons that make a warning: the request waits, and a user should know.
 const LACKS: [ProvisioningReason; 4] = [

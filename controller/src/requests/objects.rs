@@ -6,12 +6,16 @@ use hostler_api::{
     ObjectKey,
     core::{Pod, PodTemplateSpec},
     provisioning::{
-        PodTemplate, ProvisioningRequest, ProvisioningRequestSpec, ProvisioningRequestStatus, consumed_request,
+        PodTemplate, ProvisioningConditionType, ProvisioningRequest, ProvisioningRequestSpec,
+        ProvisioningRequestStatus, consumed_request,
     },
 };
 use hostler_cluster::{ObjectVersion, from_rfc3339};
 
-use super::PodShape;
+use super::{OFFICIAL_ATOMIC_SCALE_UP, PodShape};
+
+/// The detail of a request's status that marks the leader term in which it is answered: another value in each term.
+pub(crate) const CONTROLLER_TERM: &str = "controllerTerm";
 
 /// Objects that are read for requests, at one moment. A copy shares the objects.
 #[derive(Clone, Debug, Default)]
@@ -76,6 +80,18 @@ impl SeenRequest {
     /// Returns the UID.
     pub(crate) fn uid(&self) -> &str {
         &self.version.uid
+    }
+
+    /// True if hostler's controller has answered the request, or begun to.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.status.provisioning_class_details.contains_key(CONTROLLER_TERM)
+    }
+
+    /// True if another program has accepted a request of a class that it answers, too: two answers contradict each other.
+    pub(crate) fn is_of_another(&self) -> bool {
+        self.spec.provisioning_class_name == OFFICIAL_ATOMIC_SCALE_UP
+            && self.status.is(ProvisioningConditionType::Accepted)
+            && !self.is_answered()
     }
 
     /// Returns the number of pods of all sets.
