@@ -166,10 +166,13 @@ impl CertificateKeeper {
                     debug!("the API server may not have read its roles yet: the webhook's Secret is asked for again");
                 }
             }
+            // A renewal of the lease is no news.
+            let led = self.leads();
+            let other = async { self.leadership_rx.wait_for(|it| it.is_ours(Instant::now()) != led).await.map(drop) };
             tokio::select! {
                 // All are cancel safe: they only wait, and the next turn of the loop reads the change.
                 () = sleep(pause) => {}
-                Ok(()) = self.leadership_rx.changed() => {}
+                Ok(()) = other => {}
                 Ok(()) = self.gates_rx.changed() => {}
             }
         }
