@@ -286,6 +286,8 @@ impl<'a> HoldTerm<'a> {
     fn log_outcome(&mut self, target: &HoldTarget, what: &'static str, outcome: &WriteOutcome) {
         let object = (target.clone(), what);
         match outcome.trouble() {
+            // One role stands behind all pods.
+            Some(_) if what == ANNOTATIONS && self.status.is_silent_to_pods => {}
             Some(error) if self.troubles.is_news(object.clone(), error) => {
                 warn!(what, %target, error, "a write for a Reservation failed");
             }
