@@ -33,6 +33,7 @@ mod owner_pod;
 mod places;
 mod plan;
 mod pod_gates;
+mod pooled;
 mod provision;
 mod ready;
 mod remote;

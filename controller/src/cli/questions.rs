@@ -12,6 +12,7 @@ use crate::{
     held::{self, HoldsArgs},
     node::{self, NodeArgs, TopArgs},
     plan::{self, PlanArgs},
+    pooled::{self, FabricArgs},
     why::{self, WhyArgs},
 };
 
@@ -22,6 +23,7 @@ pub(super) enum QuestionCommand {
     Availability(AvailabilityArgs),
     Explain(ExplainArgs),
     Holds(HoldsArgs),
+    Fabric(FabricArgs),
     Why(WhyArgs),
     Node(NodeArgs),
     Top(TopArgs),
@@ -37,6 +39,7 @@ impl QuestionCommand {
             Self::Availability(args) => availability::run(&args, out)?,
             Self::Explain(args) => explain::run(&args, out)?,
             Self::Holds(args) => held::run(&args, out)?,
+            Self::Fabric(args) => pooled::run(&args, out)?,
             Self::Why(args) => why::run(&args, out)?,
             Self::Node(args) => node::run(&args, out)?,
             Self::Top(args) => node::top(&args, out)?,
