@@ -21,7 +21,10 @@ use std::{
 
 use hostler_api::{Chain, resource::SliceContent};
 use hostler_cluster::{ApiFailure, Collection, FollowScope, ListFreshness, WritePace};
-use hostler_reconcile::ObjectWatch;
+use hostler_reconcile::{
+    ObjectWatch,
+    slices::{DesiredPool, Dropped, Feature, SliceDeletion, SliceWrite, plan, probe},
+};
 use tokio::{
     sync::watch,
     task::JoinSet,
@@ -35,10 +38,8 @@ use self::{
 };
 use super::{
     ClusterNode,
-    features::{Dropped, Feature, probe},
     holds::{HoldsReader, HoldsWord},
-    plan::{SliceDeletion, SliceWrite, plan},
-    slices::{DesiredPool, SliceSettings, desired_slices},
+    slices::{SliceSettings, desired_slices},
     slices_of, wait_until,
 };
 use crate::{
@@ -284,7 +285,7 @@ impl Publisher {
         let missing = self.known.iter().filter(|(_, kept)| !**kept).map(|(feature, _)| *feature).collect();
         let inventory = self.parts.inventory.latest();
         let desired = desired_slices(&inventory, &held.in_force(&inventory), &self.parts.settings, &missing);
-        let plan = plan(self.slices.iter(), &desired, writer.owner());
+        let plan = plan(self.slices.iter(), &desired, Some(writer.owner()));
         self.note_left_out(&desired);
         if plan.is_empty() {
             return self.synced();

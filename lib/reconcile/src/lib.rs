@@ -9,6 +9,8 @@
 //!                                                     └────── WriteOutcome ◄──┘          EventSink ──► Events
 //! ```
 //!
+//! [`slices`] plans ResourceSlices, for each program that publishes some.
+//!
 //! A process that reads each kind in one place only needs no task between: it has an [`ObjectWatch`], a `Store` and `WriteOutcome`s.
 //!
 //! A [`Leadership`] says whether this process may write. A leader term begins with nothing but what the API server says, and ends with
@@ -20,6 +22,7 @@ mod events;
 mod lease;
 mod queue;
 mod reflector;
+pub mod slices;
 mod store;
 mod term;
 mod troubles;

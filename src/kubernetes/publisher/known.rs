@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 
 use hostler_api::ObjectKey;
 use hostler_cluster::{FollowEvent, ObjectVersion, RawObject};
-use hostler_reconcile::{ObjectStamp, Store};
+use hostler_reconcile::{ObjectStamp, Store, slices::PublishedSlice};
 use tracing::warn;
 
-use crate::kubernetes::{ResourceSlice, plan::PublishedSlice};
+use crate::kubernetes::ResourceSlice;
 
 /// Consequence of an event or an answer for the publisher.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
