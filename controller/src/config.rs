@@ -185,6 +185,8 @@ impl CapabilitiesConfig {
             ObservedKind::Reservation => self.reservations,
             ObservedKind::KoordinatorReservation if self.reservations.is_wanted() => self.koordinator,
             ObservedKind::KoordinatorReservation => CapabilityMode::Off,
+            // Nothing attaches devices yet.
+            ObservedKind::FabricAttachment => CapabilityMode::Off,
             ObservedKind::ResourceQuota if self.reservations == CapabilityMode::Off => self.provisioning,
             ObservedKind::ResourceQuota => self.reservations,
             _ => CapabilityMode::On,

@@ -17,7 +17,10 @@ use hostler_reconcile::{ObjectStamp, Store};
 
 use crate::{
     daemons::DaemonPods,
-    observed::{ClusterEvent, KindStatus, ObservedKind, ObservedObject, ReservationMarks, SeenObject, marks},
+    observed::{
+        AttachmentObject, ClusterEvent, FabricObjects, KindStatus, ObservedKind, ObservedObject, ReservationMarks,
+        SeenObject, marks,
+    },
     reports::NodeReports,
     requests::ProvisionObjects,
     reservation_object::ReservationObject,
@@ -51,6 +54,7 @@ pub(crate) struct ClusterModel {
     reservations: Arc<BTreeMap<String, Arc<ReservationObject>>>,
     koordinator: Arc<BTreeMap<String, ObjectStamp>>,
     marks: Arc<ReservationMarks>,
+    fabric: Arc<FabricObjects>,
     waiting_claims: Arc<BTreeSet<ObjectKey>>,
     daemons: Arc<DaemonPods>,
     unscheduled_pods: Arc<UnscheduledPods>,
@@ -138,6 +142,7 @@ impl ClusterModel {
             marks: self.marks.clone(),
             reservations: self.reservations.clone(),
             koordinator: self.koordinator.clone(),
+            fabric: self.fabric.clone(),
             waiting_claims: self.waiting_claims.clone(),
             daemons: self.daemons.clone(),
             unscheduled_pods: self.unscheduled_pods.clone(),
@@ -191,6 +196,7 @@ impl ClusterModel {
             ObservedObject::DeviceClass(class) => facts.add_class(*class),
             ObservedObject::ResourceClaim(claim) => {
                 facts.add_claim(&claim);
+                FabricObjects::see_claim(&mut self.fabric, &key, stamp, &claim);
                 self.note_waiting(key, is_waiting(&claim));
             }
             ObservedObject::ResourceClaimTemplate(template) => facts.add_template(key, template.spec.spec),
@@ -207,7 +213,10 @@ impl ClusterModel {
             ObservedObject::NodeHardware(report) if report.spec.node_name.is_empty() => {
                 self.reports.forget(&report.metadata.name);
             }
-            ObservedObject::NodeHardware(report) => self.reports.see(now, &report),
+            ObservedObject::NodeHardware(report) => {
+                FabricObjects::see_node(&mut self.fabric, &report);
+                self.reports.see(now, &report);
+            }
             ObservedObject::PodTemplate(template) => Arc::make_mut(&mut self.provisioning).see_template(key, *template),
             ObservedObject::ResourceQuota(quota) => facts.add_quota(key, &quota),
             ObservedObject::Namespace(namespace) => facts.add_namespace(*namespace),
@@ -217,6 +226,10 @@ impl ClusterModel {
             }
             ObservedObject::KoordinatorReservation => {
                 Arc::make_mut(&mut self.koordinator).insert(key.name, stamp);
+            }
+            ObservedObject::FabricAttachment(attachment) => {
+                let object = Arc::new(AttachmentObject { stamp, attachment: *attachment });
+                Arc::make_mut(&mut self.fabric).attachments.insert(key.name, object);
             }
         }
     }
@@ -231,6 +244,7 @@ impl ClusterModel {
                 ObservedKind::DeviceClass => facts.remove_class(&key.name),
                 ObservedKind::ResourceClaim => {
                     facts.remove_claim(key);
+                    FabricObjects::forget_claim(&mut self.fabric, key);
                     self.note_waiting(key.clone(), false);
                 }
                 ObservedKind::ResourceClaimTemplate => facts.remove_template(key),
@@ -241,13 +255,19 @@ impl ClusterModel {
                     self.note_unscheduled_pod(key, None);
                     self.forget_for_requests(kind, key);
                 }
-                ObservedKind::NodeHardware => self.reports.forget(&key.name),
+                ObservedKind::NodeHardware => {
+                    FabricObjects::forget_node(&mut self.fabric, &key.name);
+                    self.reports.forget(&key.name);
+                }
                 ObservedKind::ResourceQuota => facts.remove_quota(key),
                 ObservedKind::Namespace => facts.remove_namespace(&key.name),
                 ObservedKind::PodTemplate | ObservedKind::ProvisioningRequest => self.forget_for_requests(kind, key),
                 ObservedKind::Reservation => drop(Arc::make_mut(&mut self.reservations).remove(&key.name)),
                 ObservedKind::KoordinatorReservation => {
                     Arc::make_mut(&mut self.koordinator).remove(&key.name);
+                }
+                ObservedKind::FabricAttachment => {
+                    Arc::make_mut(&mut self.fabric).attachments.remove(&key.name);
                 }
             }
         }

@@ -79,6 +79,7 @@ pub(crate) fn read(kind: ObservedKind, object: &RawObject) -> Result<ObservedObj
         }
         ObservedKind::Reservation => object.read().map(ObservedObject::Reservation),
         ObservedKind::KoordinatorReservation => Ok(ObservedObject::KoordinatorReservation),
+        ObservedKind::FabricAttachment => object.read().map(ObservedObject::FabricAttachment),
     };
     read.map_err(|error| Chain(&error).to_string())
 }

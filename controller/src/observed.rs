@@ -1,6 +1,7 @@
 //! The kinds of objects that are watched, and the events in which they are told.
 
 mod event;
+mod fabric;
 mod kind;
 pub(crate) mod marks;
 
@@ -8,6 +9,7 @@ use std::time::Instant;
 
 pub(crate) use self::{
     event::{ClusterEvent, ObservedObject, SeenObject},
+    fabric::{AttachmentObject, FabricObjects},
     kind::ObservedKind,
     marks::ReservationMarks,
 };

@@ -11,7 +11,7 @@ use hostler_reconcile::{ObjectStamp, Observed};
 
 use crate::{
     daemons::DaemonPods,
-    observed::{KindStatus, ObservedKind, ReservationMarks},
+    observed::{FabricObjects, KindStatus, ObservedKind, ReservationMarks},
     requests::ProvisionObjects,
     reservation_object::ReservationObject,
     stock::ClusterStock,
@@ -39,6 +39,9 @@ pub(crate) struct ClusterView {
     pub(crate) reservations: Arc<BTreeMap<String, Arc<ReservationObject>>>,
     /// Reservations of Koordinator, by name.
     pub(crate) koordinator: Arc<BTreeMap<String, ObjectStamp>>,
+    /// Devices behind switches, as the cluster tells of them.
+    #[expect(dead_code, reason = "read by the room that attaches devices")]
+    pub(crate) fabric: Arc<FabricObjects>,
     /// Claims that were made for pods from templates, and were given nothing yet.
     pub(crate) waiting_claims: Arc<BTreeSet<ObjectKey>>,
     /// Pods of the daemon.

@@ -3,6 +3,7 @@
 use hostler_api::{
     ObjectKey,
     core::{Namespace, Node, Pod, ResourceQuota},
+    fabric::FabricAttachment,
     hardware::NodeHardware,
     provisioning::PodTemplate,
     resource::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice},
@@ -77,4 +78,6 @@ pub(crate) enum ObservedObject {
     Reservation(Box<ReservationObject>),
     /// A Reservation of Koordinator. It is read where it is served.
     KoordinatorReservation,
+    /// A device behind a switch that a node has.
+    FabricAttachment(Box<FabricAttachment>),
 }

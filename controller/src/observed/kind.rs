@@ -1,7 +1,7 @@
 //! The kinds of objects that are watched.
 
 use hostler_api::{
-    hardware, provisioning, reservation,
+    fabric, hardware, provisioning, reservation,
     resource::{ApiVersion, GROUP},
 };
 use hostler_cluster::Collection;
@@ -39,6 +39,8 @@ pub(crate) enum ObservedKind {
     Reservation,
     /// Reservations of Koordinator. Absent where the kind is not installed, or may not be read.
     KoordinatorReservation,
+    /// Devices behind switches that nodes have. Absent where the kind is not installed, or may not be read.
+    FabricAttachment,
 }
 
 /// The versions in which rules were served, the best first. They are absent where their gate is off.
@@ -46,7 +48,7 @@ const RULE_VERSIONS: [&str; 3] = ["v1", "v1beta2", "v1alpha3"];
 
 impl ObservedKind {
     /// All kinds, in the order in which they are of use to each other.
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Node,
         Self::DeviceClass,
         Self::ResourceSlice,
@@ -61,6 +63,7 @@ impl ObservedKind {
         Self::ProvisioningRequest,
         Self::Reservation,
         Self::KoordinatorReservation,
+        Self::FabricAttachment,
     ];
 
     /// Returns the name in messages and labels: `resourceslices`.
@@ -80,6 +83,7 @@ impl ObservedKind {
             Self::ProvisioningRequest => provisioning::PROVISIONING_REQUESTS,
             Self::Reservation => reservation::RESERVATIONS,
             Self::KoordinatorReservation => "reservations.scheduling.koordinator.sh",
+            Self::FabricAttachment => fabric::FABRIC_ATTACHMENTS,
         }
     }
 
@@ -99,6 +103,7 @@ impl ObservedKind {
             Self::Namespace => "Namespace",
             Self::ProvisioningRequest => provisioning::PROVISIONING_REQUEST_KIND,
             Self::Reservation | Self::KoordinatorReservation => reservation::RESERVATION_KIND,
+            Self::FabricAttachment => fabric::FABRIC_ATTACHMENT_KIND,
         }
     }
 
@@ -109,6 +114,7 @@ impl ObservedKind {
             self,
             Kind::Reservation
                 | Kind::KoordinatorReservation
+                | Kind::FabricAttachment
                 | Kind::ProvisioningRequest
                 | Kind::PodTemplate
                 | Kind::ResourceQuota
@@ -126,7 +132,7 @@ impl ObservedKind {
             Self::DeviceTaintRule => {
                 RULE_VERSIONS.map(|version| Collection::custom(GROUP, version, self.name(), self.plural())).into()
             }
-            Self::NodeHardware | Self::Reservation => {
+            Self::NodeHardware | Self::Reservation | Self::FabricAttachment => {
                 vec![Collection::custom(hardware::GROUP, hardware::VERSION, self.name(), self.plural())]
             }
             Self::KoordinatorReservation => {

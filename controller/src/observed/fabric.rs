@@ -1,0 +1,198 @@
+//! Devices behind switches as the cluster tells of them: their FabricAttachments, and the claims that have them.
+#![expect(dead_code, reason = "read by the room that attaches devices")]
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use hostler_api::{
+    ObjectKey,
+    core::{NodeSelector, NodeSelectorOperator},
+    fabric::{FabricAttachment, SystemUuid, of_fabric_pool},
+    hardware::NodeHardware,
+    resource::ResourceClaim,
+};
+use hostler_reconcile::ObjectStamp;
+
+/// A FabricAttachment, in one of its versions.
+#[derive(Clone, Debug)]
+pub(crate) struct AttachmentObject {
+    pub(crate) stamp: ObjectStamp,
+    pub(crate) attachment: FabricAttachment,
+}
+
+/// A claim that has a device behind a switch by its allocation.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct FabricClaim {
+    pub(crate) key: ObjectKey,
+    pub(crate) uid: String,
+    /// The pool of the device.
+    pub(crate) pool: String,
+    /// The node of the allocation; absent where the allocation names none, or several.
+    pub(crate) node: Option<String>,
+    pub(crate) stamp: ObjectStamp,
+}
+
+/// Everything that the cluster tells of devices behind switches.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FabricObjects {
+    /// FabricAttachments, by the name of the device.
+    pub(crate) attachments: BTreeMap<String, Arc<AttachmentObject>>,
+    /// Claims, by the name of the device.
+    pub(crate) claims: BTreeMap<String, Vec<FabricClaim>>,
+    /// UUIDs of nodes' system boards, by the name of the node.
+    pub(crate) system_uuids: BTreeMap<String, SystemUuid>,
+    /// Devices of each claim that is in `claims`.
+    devices: BTreeMap<ObjectKey, Vec<String>>,
+}
+
+impl AttachmentObject {
+    /// True if the deletion of the object was requested.
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.attachment.metadata.deletion_timestamp.is_some()
+    }
+}
+
+impl FabricObjects {
+    /// Updates what is known of a claim; nothing is copied for claims that never had such a device.
+    pub(crate) fn see_claim(known: &mut Arc<Self>, key: &ObjectKey, stamp: ObjectStamp, claim: &ResourceClaim) {
+        let had = known.devices.contains_key(key);
+        let allocation = claim.status.allocation.as_ref();
+        let results = allocation.into_iter().flat_map(|it| &it.devices.results);
+        let found: Vec<(&str, &str)> = results
+            .filter(|result| of_fabric_pool(&result.pool).is_some())
+            .map(|result| (result.pool.as_str(), result.device.as_str()))
+            .collect();
+        if !had && found.is_empty() {
+            return;
+        }
+        let known = Arc::make_mut(known);
+        known.drop_claim(key);
+        let node = allocation.and_then(|it| it.node_selector.as_ref()).and_then(only_node);
+        for (pool, device) in &found {
+            known.claims.entry((*device).to_owned()).or_default().push(FabricClaim {
+                key: key.clone(),
+                uid: claim.metadata.uid.clone().unwrap_or_default(),
+                pool: (*pool).to_owned(),
+                node: node.clone(),
+                stamp,
+            });
+        }
+        if !found.is_empty() {
+            known.devices.insert(key.clone(), found.iter().map(|(_, device)| (*device).to_owned()).collect());
+        }
+    }
+
+    /// Forgets a claim.
+    pub(crate) fn forget_claim(known: &mut Arc<Self>, key: &ObjectKey) {
+        if known.devices.contains_key(key) {
+            Arc::make_mut(known).drop_claim(key);
+        }
+    }
+
+    /// Updates the UUID of a node; an unchanged one is not copied.
+    pub(crate) fn see_node(known: &mut Arc<Self>, report: &NodeHardware) {
+        let (name, uuid) = (&report.metadata.name, &report.status.system_uuid);
+        if known.system_uuids.get(name) == uuid.as_ref() {
+            return;
+        }
+        match uuid {
+            Some(uuid) => drop(Arc::make_mut(known).system_uuids.insert(name.clone(), uuid.clone())),
+            None => Self::forget_node(known, name),
+        }
+    }
+
+    /// Forgets a node.
+    pub(crate) fn forget_node(known: &mut Arc<Self>, name: &str) {
+        if known.system_uuids.contains_key(name) {
+            Arc::make_mut(known).system_uuids.remove(name);
+        }
+    }
+
+    fn drop_claim(&mut self, key: &ObjectKey) {
+        for device in self.devices.remove(key).unwrap_or_default() {
+            if let Some(claims) = self.claims.get_mut(&device) {
+                claims.retain(|claim| claim.key != *key);
+                if claims.is_empty() {
+                    self.claims.remove(&device);
+                }
+            }
+        }
+    }
+}
+
+/// The one node that a selector names by its name, as the scheduler writes it for devices that bind to a node.
+pub(crate) fn only_node(selector: &NodeSelector) -> Option<String> {
+    let [term] = selector.node_selector_terms.as_slice() else { return None };
+    let mut fields = term.match_fields.iter();
+    let (Some(field), None) = (fields.next(), fields.next()) else { return None };
+    match field.values.as_slice() {
+        [node] if field.key == "metadata.name" && field.operator == NodeSelectorOperator::In => Some(node.clone()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hostler_cluster::ObjectVersion;
+    use serde_json::json;
+
+    use super::*;
+
+    fn claim(devices: &[&str], node: &str) -> ResourceClaim {
+        let results: Vec<_> = devices
+            .iter()
+            .map(|device| {
+                let (pool, device) = device.rsplit_once('/').unwrap();
+                json!({"request": "r", "driver": "hostler.dev", "pool": pool, "device": device})
+            })
+            .collect();
+        let term = json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]});
+        serde_json::from_value(json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "c", "uid": "u"},
+            "status": {"allocation": {
+                "devices": {"results": results}, "nodeSelector": {"nodeSelectorTerms": [term]},
+            }},
+        }))
+        .unwrap()
+    }
+
+    fn stamp(version: u64) -> ObjectStamp {
+        ObjectStamp::from(&ObjectVersion { uid: "u".to_owned(), resource_version: version.to_string() })
+    }
+
+    #[test]
+    fn claims_are_known_by_their_devices_behind_switches() {
+        let key = ObjectKey::new("default", "c");
+        let mut known = Arc::<FabricObjects>::default();
+        let untouched = known.clone();
+        FabricObjects::see_claim(&mut known, &key, stamp(1), &claim(&["n1/cxl/memory-1"], "n1"));
+        assert!(Arc::ptr_eq(&known, &untouched), "a device of a node is copied for nothing");
+
+        let both = claim(&["fabric/m/d/a", "n1/cpu/numa-0", "fabric/m/d/b"], "n1");
+        FabricObjects::see_claim(&mut known, &key, stamp(2), &both);
+        assert_eq!(known.claims.keys().collect::<Vec<_>>(), ["a", "b"]);
+        let of_a = &known.claims["a"][0];
+        assert_eq!((of_a.uid.as_str(), of_a.pool.as_str(), of_a.node.as_deref()), ("u", "fabric/m/d", Some("n1")));
+
+        FabricObjects::see_claim(&mut known, &key, stamp(3), &claim(&["fabric/m/d/b"], "n2"));
+        assert_eq!(known.claims.keys().collect::<Vec<_>>(), ["b"]);
+        assert_eq!(known.claims["b"].len(), 1, "the earlier allocation is forgotten");
+        FabricObjects::forget_claim(&mut known, &key);
+        assert!(known.claims.is_empty() && known.devices.is_empty());
+    }
+
+    #[test]
+    fn a_node_is_known_by_the_uuid_of_its_last_report() {
+        let report = |uuid: Option<&str>| -> NodeHardware {
+            serde_json::from_value(json!({"metadata": {"name": "n1"}, "status": {"systemUUID": uuid}})).unwrap()
+        };
+        let uuid = "918eda4d-2b69-432f-b0d3-dc2a8d80a351";
+        let mut known = Arc::<FabricObjects>::default();
+        FabricObjects::see_node(&mut known, &report(Some(uuid)));
+        assert_eq!(known.system_uuids["n1"].as_str(), uuid);
+        let before = known.clone();
+        FabricObjects::see_node(&mut known, &report(Some(uuid)));
+        assert!(Arc::ptr_eq(&known, &before), "an unchanged report is copied");
+        FabricObjects::see_node(&mut known, &report(None));
+        assert!(known.system_uuids.is_empty());
+    }
+}
