@@ -10,7 +10,6 @@
 //! there already: not after a restart, not for an echo of an own write. Slices outlive the daemon; the kubelet deletes
 //! them when it misses the driver for too long.
 
-mod known;
 mod write;
 
 use std::{
@@ -23,7 +22,7 @@ use hostler_api::{Chain, resource::SliceContent};
 use hostler_cluster::{ApiFailure, Collection, FollowScope, ListFreshness, WritePace};
 use hostler_reconcile::{
     ObjectWatch,
-    slices::{DesiredPool, Dropped, Feature, SliceDeletion, SliceWrite, plan, probe},
+    slices::{DesiredPool, Dropped, Feature, KnownSlices, SliceChange, SliceDeletion, SliceWrite, plan, probe},
 };
 use tokio::{
     sync::watch,
@@ -32,10 +31,7 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 
-use self::{
-    known::{KnownSlices, SliceChange},
-    write::{SliceAnswer, SliceWriter},
-};
+use self::write::{SliceAnswer, SliceWriter};
 use super::{
     ClusterNode,
     holds::{HoldsReader, HoldsWord},
@@ -413,14 +409,14 @@ impl Publisher {
         self.pace.succeeded();
         self.holds_generation.published = Some(self.holds_generation.written);
         if self.publication_tx.borrow().state != PublicationState::Synced {
-            info!(slices = self.slices.len(), "devices are published");
+            info!(slices = self.slices.count(), "devices are published");
         }
         self.say(PublicationState::Synced);
     }
 
     fn say(&self, state: PublicationState) {
         let dropped = self.reported.iter().map(|it| format!("{} (feature gate {})", it.fields(), it.gate())).collect();
-        let slices = self.slices.len();
+        let slices = self.slices.count();
         let left_out = self.left_out.clone();
         let new = Publication { state, slices, dropped, left_out, holds_generation: self.holds_generation.published };
         self.publication_tx.send_if_modified(|latest| {

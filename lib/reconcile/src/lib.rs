@@ -38,7 +38,7 @@ pub use lease::{
 pub use queue::{Requeue, WorkQueue};
 pub use reflector::{Reflector, ReflectorEvent, ReflectorKind};
 pub use store::{ObjectStamp, Store, Unreadable};
-pub use term::{leads_until, reach, wait_to_lead};
+pub use term::{lead_ended, leads_until, reach, wait_to_lead};
 pub use troubles::Troubles;
 pub use watch::ObjectWatch;
 pub use writes::{InFlightWrites, WriteOutcome, WriteReadiness};

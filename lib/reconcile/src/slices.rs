@@ -1,7 +1,8 @@
-//! ResourceSlices of a pool, for every program that publishes some: the slices that should exist, the plan of the writes that
-//! make them of those that exist, and the features that a server may lack. Pure.
+//! ResourceSlices of a pool, for every program that publishes some: the slices that should exist, those that exist, the plan of
+//! the writes that make the one of the other, and the features that a server may lack. Pure.
 
 mod features;
+mod known;
 mod plan;
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -14,6 +15,7 @@ use hostler_api::{
 
 pub use self::{
     features::{Feature, dropped, probe},
+    known::{KnownSlices, SliceChange},
     plan::{PublishedSlice, SliceDeletion, SlicePlan, SliceWrite, plan},
 };
 

@@ -104,7 +104,7 @@ fn an_answer_that_comes_after_later_news_of_the_watch_changes_nothing() {
     assert_eq!(known.put("b", slice(("v", 7), "x")), SliceChange::Deleted);
     assert_eq!(known.deleted("a", ("u", 9)), SliceChange::Deleted);
     assert_eq!(known.put("a", slice(("u", 8), "x")), SliceChange::Deleted);
-    assert_eq!(known.len(), 0);
+    assert_eq!(known.count(), 0);
     known.written("a", ("w", 10), "x");
     assert_eq!(known.versions(), [("a", "10")]);
 }
