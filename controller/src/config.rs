@@ -313,6 +313,29 @@ mod tests {
     }
 
     #[test]
+    fn each_manager_is_read_by_itself_and_all_of_their_mistakes_are_told() {
+        let text = "[fabric]\nworkers = 0\n[[fabric.managers]]\nname = 'row.1'\nredfish = { address = 'http://fm' }\nadress = 1\n\
+                    nodes = { n1 = 'x', n2 = '918eda4d-2b69-432f-b0d3-dc2a8d80a351' }\n[[fabric.managers]]\nname = 'a'\n\
+                    [fabric.managers.fake]\nhosts = ['918eda4d-2b69-432f-b0d3-dc2a8d80a351', '918EDA4D-2b69-432f-b0d3-dc2a8d80a351']\n\
+                    gib = 0\n[[fabric.managers]]\nname = 'a'";
+        assert_eq!(
+            read(text).unwrap_err(),
+            "FILE:2: fabric.workers: is 0; write 1 to 64\n\
+             FILE:4: fabric.managers[0].name: is \"row.1\", which no pool can be called; write lower-case letters, digits, and \
+             hyphens inside\n\
+             FILE:5: fabric.managers[0].redfish.address: is http, which others can read; write https, or set allow_plain_http\n\
+             FILE:6: fabric.managers[0].adress: is no key that hostler knows; remove it; known here: name, redfish, fake, nodes\n\
+             FILE:7: fabric.managers[0].nodes.n1: \"x\" is no UUID of a system; one reads 918eda4d-2b69-432f-b0d3-dc2a8d80a351, \
+             and is not all zeros or all ones\n\
+             FILE:11: fabric.managers[1].fake.hosts: has \"918EDA4D-2b69-432f-b0d3-dc2a8d80a351\" twice; write each UUID once\n\
+             FILE:12: fabric.managers[1].fake.gib: is 0; write 1 to 1048576\n\
+             FILE:13: fabric.managers[2]: has no address; write redfish = { address = \"https://HOST:PORT\", … }, or \
+             fake = { hosts = […] } for a trial\n\
+             FILE:14: fabric.managers[2].name: is \"a\", as that of another manager; give each manager its own name"
+        );
+    }
+
+    #[test]
     fn every_mistake_is_told_with_its_line_and_its_fix() {
         let text =
             "kubconfig = '/x'\nlisten = 'everywhere'\n[lease]\nname = 'A/b'\n[capabilities]\nnode_reports = 'no'";
@@ -360,26 +383,6 @@ mod tests {
              \"registry.k8s.io/pause:3.10\"\n\
              FILE:3: reservations.settle_seconds: is 0; write at least 1: as long as a scheduler takes from its decision to the \
              allocation that everybody sees"
-        );
-        let text = "[fabric]\nworkers = 0\n[[fabric.managers]]\nname = 'row.1'\nredfish = { address = 'http://fm' }\nadress = 1\n\
-                    nodes = { n1 = 'x', n2 = '918eda4d-2b69-432f-b0d3-dc2a8d80a351' }\n[[fabric.managers]]\nname = 'a'\n\
-                    [fabric.managers.fake]\nhosts = ['918eda4d-2b69-432f-b0d3-dc2a8d80a351', '918EDA4D-2b69-432f-b0d3-dc2a8d80a351']\n\
-                    gib = 0\n[[fabric.managers]]\nname = 'a'";
-        assert_eq!(
-            read(text).unwrap_err(),
-            "FILE:2: fabric.workers: is 0; write 1 to 64\n\
-             FILE:4: fabric.managers[0].name: is \"row.1\", which no pool can be called; write lower-case letters, digits, and \
-             hyphens inside\n\
-             FILE:5: fabric.managers[0].redfish.address: is http, which others can read; write https, or set allow_plain_http\n\
-             FILE:6: fabric.managers[0].adress: is no key that hostler knows; remove it; known here: name, redfish, fake, nodes\n\
-             FILE:7: fabric.managers[0].nodes.n1: \"x\" is no UUID of a system; one reads 918eda4d-2b69-432f-b0d3-dc2a8d80a351, \
-             and is not all zeros or all ones\n\
-             FILE:11: fabric.managers[1].fake.hosts[1]: is \"918EDA4D-2b69-432f-b0d3-dc2a8d80a351\", as \
-             fabric.managers[1].fake.hosts[0]; write each UUID once\n\
-             FILE:12: fabric.managers[1].fake.gib: is 0; write 1 to 1048576\n\
-             FILE:13: fabric.managers[2]: has no address; write redfish = { address = \"https://HOST:PORT\", … }, or \
-             fake = { hosts = […] } for a trial\n\
-             FILE:14: fabric.managers[2].name: is \"a\", as that of another manager; give each manager its own name"
         );
         let error = read("kubeconfig = 'x'").unwrap_err();
         assert_eq!(error, "FILE:1: kubeconfig: is x, which is relative; write an absolute path");

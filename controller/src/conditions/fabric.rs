@@ -52,8 +52,8 @@ fn left_out(status: &FabricStatus, before: &str) -> String {
 mod tests {
     use super::*;
 
-    fn said(status: FabricStatus) -> String {
-        fabric_finding(CapabilityMode::Auto, &status).unwrap().line()
+    fn said(status: &FabricStatus) -> String {
+        fabric_finding(CapabilityMode::Auto, status).unwrap().line()
     }
 
     fn offering() -> FabricStatus {
@@ -64,22 +64,22 @@ mod tests {
     #[test]
     fn the_worst_is_said_first_and_lists_are_short() {
         assert_eq!(
-            said(FabricStatus::default()),
+            said(&FabricStatus::default()),
             "FabricManagers=Unknown (NotLeading): the controller that leads reads the managers"
         );
-        assert_eq!(said(offering()), "FabricManagers=True (Offering): devices are offered");
+        assert_eq!(said(&offering()), "FabricManagers=True (Offering): devices are offered");
         let left_out: Vec<String> = (0..9).map(|at| format!("d{at}: broken")).collect();
-        let line = said(FabricStatus { left_out: left_out.clone(), ..offering() });
+        let line = said(&FabricStatus { left_out: left_out.clone(), ..offering() });
         assert!(line.ends_with("others are not: d0: broken, d1: broken, d2: broken and 6 more"), "{line}");
         let contradictions = vec!["row1: two hosts".to_owned()];
         let contradicting = FabricStatus { contradictions, left_out, ..offering() };
-        let line = said(contradicting.clone());
+        let line = said(&contradicting);
         assert!(line.starts_with("FabricManagers=False (Contradictions): row1: two hosts; not offered: d0"), "{line}");
         let managers = [("row1".to_owned(), Some("no answer".to_owned())), ("row2".to_owned(), None)].into();
-        let line = said(FabricStatus { managers, ..contradicting });
+        let line = said(&FabricStatus { managers, ..contradicting });
         assert!(line.starts_with("FabricManagers=False (Unread)") && line.ends_with(": row1: no answer"), "{line}");
         let phase = FabricPhase::FieldsDropped("taints (feature gate DRADeviceTaints)".to_owned());
-        let line = said(FabricStatus { phase, ..offering() });
+        let line = said(&FabricStatus { phase, ..offering() });
         assert!(line.contains("False (FieldsDropped)") && line.contains("gate DRADeviceTaints"), "{line}");
     }
 

@@ -176,23 +176,19 @@ impl FakeManagerConfig {
             let what = format!("has {} hosts", self.hosts.len());
             mistakes.push(ConfigMistake::new(&hosts, what, format!("write the UUIDs of 1 to {FAKE_HOSTS} nodes")));
         }
-        mistakes
-            .extend(uuid_mistakes(self.hosts.iter().enumerate().map(|(at, uuid)| (format!("{hosts}[{at}]"), uuid))));
+        mistakes.extend(uuid_mistakes(self.hosts.iter().map(|uuid| (hosts.clone(), uuid))));
         mistakes
     }
 }
 
 /// Mistakes of texts that are to be UUIDs, each of one host.
 fn uuid_mistakes<'a>(texts: impl Iterator<Item = (String, &'a String)>) -> Vec<ConfigMistake> {
-    let mut seen = BTreeMap::new();
+    let mut seen = BTreeSet::new();
     let mistake = |(key, text): (String, &String)| match text.parse::<SystemUuid>() {
         // The error says what one reads like.
         Err(error) => Some(ConfigMistake::new(key, error.to_string(), "")),
-        Ok(uuid) => {
-            let other = seen.get(&uuid).cloned();
-            let Some(other) = other else { return seen.insert(uuid, key).and(None) };
-            Some(ConfigMistake::new(key, format!("is {text:?}, as {other}"), "write each UUID once"))
-        }
+        Ok(uuid) if seen.insert(uuid.clone()) => None,
+        Ok(_) => Some(ConfigMistake::new(key, format!("has {text:?} twice"), "write each UUID once")),
     };
     texts.filter_map(mistake).collect()
 }
