@@ -1,4 +1,4 @@
-//! Devices behind switches: what their managers have, and the slices in which they are offered.
+//! Devices behind switches: the readings of their managers, and the slices in which they are offered.
 //!
 //! ```text
 //!   managers ──► board: latest readings ──► publish: one pool for each switch domain ──► ResourceSlices

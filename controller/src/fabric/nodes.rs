@@ -1,4 +1,4 @@
-//! Which node is which host of a manager: by the UUID of the system board, which both know. Pure.
+//! The hosts of a manager that nodes are: by the UUID of the system board, which both know. Pure.
 
 use std::collections::BTreeMap;
 

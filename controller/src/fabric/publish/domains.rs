@@ -15,7 +15,7 @@ use crate::fabric::nodes::{HOSTNAME, Hostnames, hosts_in};
 
 const MAX_POOL_NAME: usize = 253;
 
-/// What a manager has, and which nodes are its hosts.
+/// The inventory of a manager, and the nodes that its hosts are.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ManagerScene<'a> {
     pub(super) name: &'a str,
