@@ -1,7 +1,7 @@
 //! The node's edge to the Kubernetes API server: reads claims, publishes ResourceSlices, writes back what became of claims.
 //!
 //! ```text
-//!   inventory (watch) ──► slices (pure) ──► plan (pure) ──► publisher ──► ResourceSlices
+//!   inventory (watch) ──► slices (pure) ──► hostler_reconcile::slices::plan (pure) ──► publisher ──► ResourceSlices
 //!   claims task ──ReadClaims──► claim_reader ──► ResourceClaims; those of 1.26 to 1.31 through classic_claim
 //!   Pods of this node ──► pods ──┬► whoever joins claims with pods
 //!                                └► read_ahead, between the claims task and claim_reader
@@ -19,11 +19,9 @@ pub mod claim_reader;
 pub mod claim_status;
 mod classic_claim;
 pub mod events;
-pub mod features;
 pub mod hardware;
 pub mod holds;
 pub mod observe;
-pub mod plan;
 pub mod pods;
 pub mod publisher;
 pub mod read_ahead;

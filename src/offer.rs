@@ -18,13 +18,13 @@ use hostler_api::{
         AllocationResult, DeviceClass, DeviceRequestAllocationResult, ResourceClaim, ResourceSlice, SliceQuantity,
     },
 };
+use hostler_reconcile::slices::Dropped;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     claims::{ClaimTable, ClaimView},
     inventory::Inventory,
     kubernetes::{
-        features::Dropped,
         holds::HoldsInForce,
         slices::{SliceSettings, desired_slices},
     },

@@ -4,6 +4,7 @@
 //! A cluster without a kind or a gate gets everything else; only what is switched on by configuration, and cannot be
 //! done, keeps the controller from being ready.
 
+mod fabric;
 mod keeping;
 mod webhook;
 
@@ -12,6 +13,7 @@ use std::{collections::BTreeMap, iter, time::SystemTime};
 use hostler_api::hardware::{CLUSTER_HARDWARE, Condition, ConditionStatus, GROUP};
 use hostler_cluster::rfc3339;
 
+pub(crate) use self::fabric::fabric_finding;
 use self::{
     keeping::keeping,
     webhook::{gates_finding, webhook_finding},
@@ -79,6 +81,8 @@ pub(crate) enum FindingKind {
     Reservations,
     /// Reservations of Koordinator are served.
     KoordinatorReservations,
+    /// Managers of devices behind switches are read, and their devices offered.
+    FabricManagers,
     /// Pods are led to these devices.
     Webhook,
     /// Pods wait by the gate `hostler.dev/reservation`.
@@ -98,6 +102,7 @@ impl FindingKind {
             Self::Reservations => "Reservations",
             Self::ProvisioningRequests => "ProvisioningRequests",
             Self::KoordinatorReservations => "KoordinatorReservations",
+            Self::FabricManagers => "FabricManagers",
             Self::Webhook => "Webhook",
             Self::PodGates => "PodGates",
         }

@@ -1,5 +1,6 @@
 //! The controller's configuration: every key, its default, and the mistakes that it can have.
 
+mod fabric;
 mod listen;
 mod provisioning;
 mod reservations;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::observed::ObservedKind;
 
 pub(crate) use self::{
+    fabric::{FabricConfig, FabricManagerConfig, FakeManagerConfig},
     listen::ListenAddress,
     provisioning::ProvisioningConfig,
     reservations::{ReservationsConfig, release_of},
@@ -51,6 +53,8 @@ pub(crate) struct ControllerConfig {
     pub(crate) probe_socket: Option<PathBuf>,
     /// Work that the controller does where the cluster has all that the work takes.
     pub(crate) capabilities: CapabilitiesConfig,
+    /// Managers of devices behind switches.
+    pub(crate) fabric: FabricConfig,
     /// Settings of ProvisioningRequests.
     pub(crate) provisioning: ProvisioningConfig,
     /// Settings of Reservations.
@@ -87,6 +91,7 @@ impl Default for ControllerConfig {
             listen: ListenAddress::default(),
             probe_socket: None,
             capabilities: CapabilitiesConfig::default(),
+            fabric: FabricConfig::default(),
             provisioning: ProvisioningConfig::default(),
             reservations: ReservationsConfig::default(),
             webhook: WebhookConfig::default(),
@@ -114,6 +119,10 @@ pub(crate) struct CapabilitiesConfig {
     pub(crate) reservations: CapabilityMode,
     /// Serving Koordinator's Reservations in place, beside those of hostler. Off by itself: it takes rights of its own.
     pub(crate) koordinator: CapabilityMode,
+    /// Offering and attaching devices behind switches, as the one controller that leads. No key: it is wanted where
+    /// there is a manager in `[fabric]`.
+    #[serde(skip)]
+    pub(crate) fabric: CapabilityMode,
 }
 
 impl Default for CapabilitiesConfig {
@@ -127,6 +136,7 @@ impl Default for CapabilitiesConfig {
             provisioning: CapabilityMode::Off,
             reservations: auto,
             koordinator: CapabilityMode::Off,
+            fabric: CapabilityMode::Off,
         }
     }
 }
@@ -171,7 +181,7 @@ impl Default for LeaseConfig {
 impl CapabilitiesConfig {
     /// True if any of the work is the leader's alone.
     pub(crate) fn leads(&self) -> bool {
-        [self.cluster_hardware, self.classic_dra, self.provisioning, self.reservations]
+        [self.cluster_hardware, self.classic_dra, self.provisioning, self.reservations, self.fabric]
             .into_iter()
             .any(CapabilityMode::is_wanted)
     }
@@ -185,8 +195,7 @@ impl CapabilitiesConfig {
             ObservedKind::Reservation => self.reservations,
             ObservedKind::KoordinatorReservation if self.reservations.is_wanted() => self.koordinator,
             ObservedKind::KoordinatorReservation => CapabilityMode::Off,
-            // Nothing attaches devices yet.
-            ObservedKind::FabricAttachment => CapabilityMode::Off,
+            ObservedKind::FabricAttachment => self.fabric,
             ObservedKind::ResourceQuota if self.reservations == CapabilityMode::Off => self.provisioning,
             ObservedKind::ResourceQuota => self.reservations,
             _ => CapabilityMode::On,
@@ -196,7 +205,7 @@ impl CapabilitiesConfig {
 }
 
 /// Sections that are parsed one by one.
-const SECTIONS: &[&str] = &["capabilities", "lease", "log", "provisioning", "reservations", "webhook"];
+const SECTIONS: &[&str] = &["capabilities", "fabric", "lease", "log", "provisioning", "reservations", "webhook"];
 
 impl ControllerConfig {
     /// Reads and checks a file.
@@ -208,14 +217,18 @@ impl ControllerConfig {
     /// Reads and checks the text of a file; returns every mistake, in the order of the text.
     pub(crate) fn parse(text: &str) -> Result<Self, Vec<ConfigMistake>> {
         let (mut reader, mut root) = ConfigReader::new(text);
-        let capabilities = reader.section("capabilities", &mut root);
+        let mut capabilities: CapabilitiesConfig = reader.section("capabilities", &mut root);
+        let fabric = FabricConfig::read(&mut reader, &mut root);
+        if !fabric.managers.is_empty() {
+            capabilities.fabric = CapabilityMode::Auto;
+        }
         let lease = reader.section("lease", &mut root);
         let log = reader.section("log", &mut root);
         let provisioning = reader.section("provisioning", &mut root);
         let reservations = reader.section("reservations", &mut root);
         let webhook = reader.section("webhook", &mut root);
         let scalars: Self = reader.keys("", root, SECTIONS);
-        let config = Self { capabilities, lease, log, provisioning, reservations, webhook, ..scalars };
+        let config = Self { capabilities, fabric, lease, log, provisioning, reservations, webhook, ..scalars };
         config.mistakes().into_iter().for_each(|mistake| reader.mistake(mistake));
         let (mut problems, _) = reader.end();
         problems.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
@@ -235,6 +248,7 @@ impl ControllerConfig {
                 "write the name that the daemons have as `driver`: at most 63 lower-case letters, digits, '-' and '.'";
             mistakes.push(ConfigMistake::new("driver", format!("is {:?}, which is no driver", self.driver), fix));
         }
+        mistakes.extend(self.fabric.mistakes());
         mistakes.extend(self.provisioning.mistakes());
         mistakes.extend(self.reservations.mistakes());
         mistakes.extend(self.webhook.mistakes());
@@ -284,12 +298,41 @@ mod tests {
     fn what_is_printed_means_the_same() {
         let text = "kubeconfig = '/etc/hostler/kubeconfig'\nlisten = '0.0.0.0:9440'\n[lease]\nnamespace = 'hw'\n\
                     [capabilities]\nnode_reports = 'off'\ncluster_hardware = 'on'\n[reservations]\ndirect = true\n\
-                    [webhook]\nrepair = 'auto'\n[log]\nformat = 'json'";
+                    [webhook]\nrepair = 'auto'\n[log]\nformat = 'json'\n\
+                    [[fabric.managers]]\nname = 'row1'\nnodes = { n1 = '918eda4d-2b69-432f-b0d3-dc2a8d80a351' }\n\
+                    redfish = { address = 'https://fm', authority = '/ca.pem' }\n\
+                    [[fabric.managers]]\nname = 'trial'\nfake = { hosts = ['918eda4d-2b69-432f-b0d3-dc2a8d80a351'], devices = 5 }";
         let config = read(text).unwrap();
         assert_eq!(config.capabilities.node_reports, CapabilityMode::Off);
+        assert_eq!(config.fabric.managers.len(), 2);
+        assert!(config.capabilities.watches(ObservedKind::FabricAttachment));
+        assert!(!CapabilitiesConfig::default().watches(ObservedKind::FabricAttachment));
         assert_eq!(read(&config.to_string()).unwrap(), config);
         assert_eq!(read("").unwrap(), ControllerConfig::default());
         assert_eq!(read(&ControllerConfig::default().to_string()).unwrap(), ControllerConfig::default());
+    }
+
+    #[test]
+    fn each_manager_is_read_by_itself_and_all_of_their_mistakes_are_told() {
+        let text = "[fabric]\nworkers = 0\n[[fabric.managers]]\nname = 'row.1'\nredfish = { address = 'http://fm' }\nadress = 1\n\
+                    nodes = { n1 = 'x', n2 = '918eda4d-2b69-432f-b0d3-dc2a8d80a351' }\n[[fabric.managers]]\nname = 'a'\n\
+                    [fabric.managers.fake]\nhosts = ['918eda4d-2b69-432f-b0d3-dc2a8d80a351', '918EDA4D-2b69-432f-b0d3-dc2a8d80a351']\n\
+                    gib = 0\n[[fabric.managers]]\nname = 'a'";
+        assert_eq!(
+            read(text).unwrap_err(),
+            "FILE:2: fabric.workers: is 0; write 1 to 64\n\
+             FILE:4: fabric.managers[0].name: is \"row.1\", which no pool can be called; write lower-case letters, digits, and \
+             hyphens inside\n\
+             FILE:5: fabric.managers[0].redfish.address: is http, which others can read; write https, or set allow_plain_http\n\
+             FILE:6: fabric.managers[0].adress: is no key that hostler knows; remove it; known here: name, redfish, fake, nodes\n\
+             FILE:7: fabric.managers[0].nodes.n1: \"x\" is no UUID of a system; one reads 918eda4d-2b69-432f-b0d3-dc2a8d80a351, \
+             and is not all zeros or all ones\n\
+             FILE:11: fabric.managers[1].fake.hosts: has \"918EDA4D-2b69-432f-b0d3-dc2a8d80a351\" twice; write each UUID once\n\
+             FILE:12: fabric.managers[1].fake.gib: is 0; write 1 to 1048576\n\
+             FILE:13: fabric.managers[2]: has no address; write redfish = { address = \"https://HOST:PORT\", … }, or \
+             fake = { hosts = […] } for a trial\n\
+             FILE:14: fabric.managers[2].name: is \"a\", as that of another manager; give each manager its own name"
+        );
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod deployed;
 mod direct;
 mod doctor;
 mod explain;
+mod fabric;
 #[cfg(test)]
 mod faults;
 mod hardware;

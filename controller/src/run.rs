@@ -37,6 +37,7 @@ use crate::{
     classic::adapter::ClassicStatus,
     conditions::SumsOutcome,
     config::{ControllerConfig, LeaseConfig, ListenAddress, SwitchMode},
+    fabric::FabricStatus,
     hold::adapter::HoldStatus,
     model_owner,
     observe::Watches,
@@ -155,6 +156,7 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
     let (classic_tx, classic_rx) = watch::channel(ClassicStatus::default());
     let (provision_tx, provision_rx) = watch::channel(ProvisionStatus::default());
     let (holds_tx, holds_rx) = watch::channel(HoldStatus::default());
+    let (fabric_tx, fabric_rx) = watch::channel(FabricStatus::default());
     let (webhook_tx, webhook_rx) = watch::channel(WebhookStatus::default());
     let webhook_rx = webhook.as_ref().map(|_| webhook_rx);
     let gates_rx = watch_switch(config.webhook.gates, calling.clone(), tasks);
@@ -165,6 +167,7 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
         classic_rx: classic_rx.clone(),
         provision_rx: provision_rx.clone(),
         holds_rx: holds_rx.clone(),
+        fabric_rx: fabric_rx.clone(),
         webhook_rx: webhook_rx.clone(),
         gates_rx: gates_rx.clone(),
     };
@@ -176,6 +179,7 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
         classic_rx,
         provision_rx,
         holds_rx,
+        fabric_rx,
         leadership_rx,
         webhook_figures: Arc::default(),
         client: calling,
@@ -183,6 +187,7 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
     };
     let capabilities =
         CapabilityStarts { config, watching, watches, state: state.clone(), gates_rx: gates_rx.clone(), webhook_rx };
+    capabilities.start_fabric(fabric_tx);
     capabilities.start(outcome_tx, classic_tx, provision_tx, holds_tx);
     if let Some(listener) = listener {
         serve::start(state.clone(), listener, tasks).map_err(RunError::Certificate)?;

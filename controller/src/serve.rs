@@ -47,7 +47,7 @@ use tokio::{
 use tracing::info;
 
 use crate::{
-    classic::adapter::ClassicStatus, conditions::ClusterFinding, hold::adapter::HoldStatus,
+    classic::adapter::ClassicStatus, conditions::ClusterFinding, fabric::FabricStatus, hold::adapter::HoldStatus,
     provision::adapter::ProvisionStatus, view::ClusterView, webhook_status::WebhookFigures,
 };
 
@@ -73,6 +73,8 @@ pub(crate) struct ServeState {
     pub(crate) provision_rx: watch::Receiver<ProvisionStatus>,
     /// State of keeping devices.
     pub(crate) holds_rx: watch::Receiver<HoldStatus>,
+    /// State of the offer of devices behind switches.
+    pub(crate) fabric_rx: watch::Receiver<FabricStatus>,
     /// Counts of the webhook's answers.
     pub(crate) webhook_figures: Arc<WebhookFigures>,
     /// Leadership of this process.

@@ -10,7 +10,6 @@
 //! there already: not after a restart, not for an echo of an own write. Slices outlive the daemon; the kubelet deletes
 //! them when it misses the driver for too long.
 
-mod known;
 mod write;
 
 use std::{
@@ -21,7 +20,10 @@ use std::{
 
 use hostler_api::{Chain, resource::SliceContent};
 use hostler_cluster::{ApiFailure, Collection, FollowScope, ListFreshness, WritePace};
-use hostler_reconcile::ObjectWatch;
+use hostler_reconcile::{
+    ObjectWatch,
+    slices::{DesiredPool, Dropped, Feature, KnownSlices, SliceChange, SliceDeletion, SliceWrite, plan, probe},
+};
 use tokio::{
     sync::watch,
     task::JoinSet,
@@ -29,16 +31,11 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 
-use self::{
-    known::{KnownSlices, SliceChange},
-    write::{SliceAnswer, SliceWriter},
-};
+use self::write::{SliceAnswer, SliceWriter};
 use super::{
     ClusterNode,
-    features::{Dropped, Feature, probe},
     holds::{HoldsReader, HoldsWord},
-    plan::{SliceDeletion, SliceWrite, plan},
-    slices::{DesiredPool, SliceSettings, desired_slices},
+    slices::{SliceSettings, desired_slices},
     slices_of, wait_until,
 };
 use crate::{
@@ -284,7 +281,7 @@ impl Publisher {
         let missing = self.known.iter().filter(|(_, kept)| !**kept).map(|(feature, _)| *feature).collect();
         let inventory = self.parts.inventory.latest();
         let desired = desired_slices(&inventory, &held.in_force(&inventory), &self.parts.settings, &missing);
-        let plan = plan(self.slices.iter(), &desired, writer.owner());
+        let plan = plan(self.slices.iter(), &desired, Some(writer.owner()));
         self.note_left_out(&desired);
         if plan.is_empty() {
             return self.synced();
@@ -412,14 +409,14 @@ impl Publisher {
         self.pace.succeeded();
         self.holds_generation.published = Some(self.holds_generation.written);
         if self.publication_tx.borrow().state != PublicationState::Synced {
-            info!(slices = self.slices.len(), "devices are published");
+            info!(slices = self.slices.count(), "devices are published");
         }
         self.say(PublicationState::Synced);
     }
 
     fn say(&self, state: PublicationState) {
         let dropped = self.reported.iter().map(|it| format!("{} (feature gate {})", it.fields(), it.gate())).collect();
-        let slices = self.slices.len();
+        let slices = self.slices.count();
         let left_out = self.left_out.clone();
         let new = Publication { state, slices, dropped, left_out, holds_generation: self.holds_generation.published };
         self.publication_tx.send_if_modified(|latest| {

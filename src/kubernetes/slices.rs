@@ -6,17 +6,14 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use hostler_api::{
     BackendName, DeviceName,
-    core::ObjectMeta,
-    limits::{MAX_ADVANCED_DEVICES, MAX_COUNTER_SETS, MAX_DEVICES, MAX_OBJECT_NAME},
-    resource::{ResourcePool, ResourceSlice, ResourceSliceSpec, SliceContent, SliceCounterSet},
+    limits::{MAX_ADVANCED_DEVICES, MAX_COUNTER_SETS, MAX_DEVICES},
+    resource::{SliceContent, SliceCounterSet},
 };
 use hostler_backend::{CounterSet, Device};
+use hostler_reconcile::slices::{DesiredPool, DesiredSlice, Dropped, Feature, slice_name};
 
 pub(super) use self::device::{DeviceObjections, taints};
-use super::{
-    features::{Dropped, Feature},
-    holds::HoldsInForce,
-};
+use super::holds::HoldsInForce;
 use crate::{
     config::{DaemonConfig, NodeAllocatableNames},
     inventory::{Inventory, Pool, UnknownPool},
@@ -45,49 +42,6 @@ impl SliceSettings {
             node_allocatable: config.cluster.node_allocatable,
         }
     }
-}
-
-/// A pool as it should be.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DesiredPool {
-    /// Name of the pool.
-    pub name: String,
-    /// Slices of the pool; none where it has no devices. A node without a kind of hardware costs the cluster nothing.
-    pub slices: Vec<DesiredSlice>,
-    /// Devices that cannot be published to this server, and why.
-    pub left_out: Vec<String>,
-    /// True if the devices of the pool are not known: the slices that are on the server stay as they are.
-    pub unknown: bool,
-}
-
-impl DesiredPool {
-    /// Returns the slices as objects of their own, for readers without an API server.
-    pub fn objects(&self, node: &str, driver: &str) -> Vec<ResourceSlice> {
-        let count = i64::try_from(self.slices.len()).unwrap_or(i64::MAX);
-        let object = |slice: &DesiredSlice| ResourceSlice {
-            metadata: ObjectMeta { name: slice.name.clone(), ..ObjectMeta::default() },
-            spec: ResourceSliceSpec {
-                driver: driver.to_owned(),
-                pool: ResourcePool { name: self.name.clone(), generation: 1, resource_slice_count: count },
-                node_name: Some(node.to_owned()),
-                node_selector: None,
-                all_nodes: None,
-                per_device_node_selection: None,
-                devices: slice.content.devices.clone(),
-                shared_counters: slice.content.shared_counters.clone(),
-            },
-        };
-        self.slices.iter().map(object).collect()
-    }
-}
-
-/// A slice as it should be.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DesiredSlice {
-    /// Name of the object. Sorts as the slices do.
-    pub name: String,
-    /// Content of the slice.
-    pub content: Arc<SliceContent>,
 }
 
 /// The pools of all backends, with the devices that are held.
@@ -186,17 +140,6 @@ fn unresolved(device: &Device, pool: &Pool, dropped: &Dropped) -> Option<&'stati
 fn chunks<T>(items: Vec<T>, most: usize) -> impl Iterator<Item = Vec<T>> {
     let mut items = items.into_iter().peekable();
     std::iter::from_fn(move || items.peek().is_some().then(|| items.by_ref().take(most).collect()))
-}
-
-/// The same for the same slice at every start, so that slices are found again; sorted as the slices are, since that is
-/// the order in which devices are tried. The hash tells apart what is left out of the text.
-fn slice_name(index: usize, driver: &str, pool: &str) -> String {
-    let hash = crc32fast::hash(format!("{driver}\0{pool}").as_bytes());
-    let mut name = format!("{index:05x}-{driver}-{}", pool.replace('/', "-"));
-    name.truncate(MAX_OBJECT_NAME - "-01234567".len());
-    // A part of a name ends with a letter or digit.
-    name.truncate(name.trim_end_matches(|end: char| !end.is_ascii_alphanumeric()).len());
-    format!("{name}-{hash:08x}")
 }
 
 #[cfg(test)]

@@ -23,19 +23,21 @@ macro_rules! manifest {
 }
 
 /// hostler's own kinds.
-pub(crate) const DEFINITIONS: [ExpectedManifest; 5] = [
+pub(crate) const DEFINITIONS: [ExpectedManifest; 6] = [
     manifest!("deploy/crds", "crds/nodehardware.yaml", false),
     manifest!("deploy/crds", "crds/clusterhardware.yaml", false),
     manifest!("deploy/crds", "crds/reservations.yaml", false),
+    manifest!("deploy/crds/fabric", "crds/fabric/fabricattachments.yaml", true),
     manifest!("deploy/crds/classic", "crds/classic/claimparameters.yaml", true),
     manifest!("deploy/crds/classic", "crds/classic/classparameters.yaml", true),
 ];
 
 /// Roles of both programs.
-pub(crate) const ROLES: [ExpectedManifest; 17] = [
+pub(crate) const ROLES: [ExpectedManifest; 18] = [
     manifest!("deploy/cluster", "cluster/rbac.yaml", true),
     manifest!("deploy/controller", "controller/base/rbac.yaml", true),
     manifest!("deploy/classic", "classic/rbac.yaml", true),
+    manifest!("deploy/fabric", "fabric/rbac.yaml", true),
     manifest!("deploy/provisioning", "provisioning/rbac.yaml", true),
     manifest!("deploy/holds", "holds/base/rbac.yaml", true),
     manifest!("deploy/holds/rules", "holds/rules/rbac.yaml", true),

@@ -86,6 +86,8 @@ fn need(folder: &str, config: &ControllerConfig, is_classic: bool) -> Option<Bun
     match folder {
         CONTROLLER => Some(BundleNeed::Needed),
         "deploy/classic" => of_mode(config.capabilities.classic_dra).filter(|_| is_classic).map(|_| BundleNeed::Needed),
+        // A manager is configured: without the role nothing of it is of use.
+        "deploy/fabric" => of_mode(config.capabilities.fabric).map(|_| BundleNeed::Needed),
         "deploy/provisioning" => of_mode(config.capabilities.provisioning),
         "deploy/holds" => keeps,
         "deploy/holds/rules" | "deploy/holds/claims" | "deploy/holds/annotations" | "deploy/holds/evictions" => {

@@ -1,5 +1,4 @@
 //! Devices behind switches as the cluster tells of them: their FabricAttachments, and the claims that have them.
-#![expect(dead_code, reason = "read by the room that attaches devices")]
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,6 +14,7 @@ use hostler_reconcile::ObjectStamp;
 /// A FabricAttachment, in one of its versions.
 #[derive(Clone, Debug)]
 pub(crate) struct AttachmentObject {
+    #[expect(dead_code, reason = "read by the part that attaches devices")]
     pub(crate) stamp: ObjectStamp,
     pub(crate) attachment: FabricAttachment,
 }

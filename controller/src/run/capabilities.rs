@@ -10,6 +10,7 @@ use crate::{
     conditions::SumsOutcome,
     config::ControllerConfig,
     direct,
+    fabric::{self, FabricStatus},
     hardware::HardwareController,
     hold::{
         adapter::{self as hold, HoldParts, HoldStatus},
@@ -68,6 +69,13 @@ impl CapabilityStarts<'_> {
             if modes.koordinator.is_wanted() {
                 koordinator::start(self.parts());
             }
+        }
+    }
+
+    /// Offers devices behind switches, where the configuration has managers of some.
+    pub(super) fn start_fabric(&self, status_tx: watch::Sender<FabricStatus>) {
+        if self.config.capabilities.fabric.is_wanted() {
+            fabric::start(&self.config.fabric, &self.config.driver, status_tx, || self.parts());
         }
     }
 

@@ -10,8 +10,9 @@ use tracing::{info, warn};
 
 use crate::{
     classic::adapter::ClassicStatus,
-    conditions::{ClusterFinding, SumsOutcome, findings},
+    conditions::{ClusterFinding, SumsOutcome, fabric_finding, findings},
     config::CapabilitiesConfig,
+    fabric::FabricStatus,
     hold::adapter::HoldStatus,
     pod_gates::GatesPhase,
     provision::adapter::ProvisionStatus,
@@ -31,6 +32,7 @@ pub(super) struct FindingSources {
     pub(super) classic_rx: watch::Receiver<ClassicStatus>,
     pub(super) provision_rx: watch::Receiver<ProvisionStatus>,
     pub(super) holds_rx: watch::Receiver<HoldStatus>,
+    pub(super) fabric_rx: watch::Receiver<FabricStatus>,
     /// Status of the webhook; absent where there is none.
     pub(super) webhook_rx: Option<watch::Receiver<WebhookStatus>>,
     /// State of the switch that has pods gated.
@@ -45,7 +47,9 @@ impl FindingSources {
         let webhook = self.webhook_rx.as_mut().map(|webhook_rx| webhook_rx.borrow_and_update().phase.clone());
         let gates = *self.gates_rx.borrow_and_update();
         let webhook = webhook.as_ref().map(|phase| (phase, gates));
-        findings(self.modes, &view.kinds, &outcome, &classic, &provision, &holds, webhook).into()
+        let mut all = findings(self.modes, &view.kinds, &outcome, &classic, &provision, &holds, webhook);
+        all.extend(fabric_finding(self.modes.fabric, &self.fabric_rx.borrow_and_update()));
+        all.into()
     }
 
     /// Waits until the webhook's status changes.
@@ -78,6 +82,7 @@ pub(super) fn start(mut sources: FindingSources, tasks: &Tasks) -> FindingsReade
                 Ok(()) = sources.classic_rx.changed() => {}
                 Ok(()) = sources.provision_rx.changed() => {}
                 Ok(()) = sources.holds_rx.changed() => {}
+                Ok(()) = sources.fabric_rx.changed() => {}
                 Ok(()) = sources.gates_rx.changed() => {}
                 () = FindingSources::webhook_changed(&mut sources.webhook_rx) => {}
                 // Cancel safe: the token stays cancelled.

@@ -15,7 +15,7 @@ use prometheus_client::{
 
 use super::ServeState;
 use crate::{
-    availability::class_figures, classic::adapter::ClassicStatus, hold::adapter::HoldStatus,
+    availability::class_figures, classic::adapter::ClassicStatus, fabric::FabricStatus, hold::adapter::HoldStatus,
     provision::adapter::ProvisionStatus, view::ClusterView, webhook_status::WebhookFigures,
 };
 
@@ -37,6 +37,7 @@ pub(super) fn exposition(state: &ServeState) -> String {
     register_classic(ours, &state.classic_rx.borrow());
     register_provisioning(ours, &state.provision_rx.borrow());
     register_holds(ours, &state.holds_rx.borrow());
+    register_fabric(ours, &state.fabric_rx.borrow());
     register_webhook(ours, &state.webhook_figures);
     ProcessFigures::now().register(&mut registry);
     let mut text = String::new();
@@ -170,6 +171,28 @@ fn register_holds(registry: &mut Registry, status: &HoldStatus) {
     writes(registry, "reservation_writes", "Writes for Reservations since this controller leads", &status.writes);
 }
 
+/// Registers devices behind switches and their managers, where this controller leads; nothing elsewhere.
+fn register_fabric(registry: &mut Registry, status: &FabricStatus) {
+    let devices = LabelledGauge::<2>::default();
+    for ((pool, state), count) in &status.devices {
+        devices.get_or_create(&[("pool", pool.clone()), ("state", (*state).to_owned())]).set(number(*count));
+    }
+    registry.register(
+        "fabric_devices",
+        "Devices behind switches by pool and state, where this controller leads",
+        devices,
+    );
+    gauges(
+        registry,
+        (
+            "fabric_manager_read",
+            "1 if the last read of the fabric manager succeeded, where this controller leads",
+            "manager",
+        ),
+        status.managers.iter().map(|(name, error)| (name, i64::from(error.is_none()))),
+    );
+}
+
 fn writes(registry: &mut Registry, name: &str, help: &str, counts: &BTreeMap<(&'static str, &'static str), u64>) {
     let family = CallCounter::<2>::default();
     for ((what, outcome), count) in counts {
@@ -211,6 +234,9 @@ mod tests {
         register_provisioning(ours, &ProvisionStatus { requests, checks: 3, ..ProvisionStatus::default() });
         let reservations = BTreeMap::from([("Available", 1)]);
         register_holds(ours, &HoldStatus { reservations, writes, ..HoldStatus::default() });
+        let devices = [(("fabric/row1/cxl".to_owned(), "free"), 3)].into();
+        let managers = [("row1".to_owned(), None)].into();
+        register_fabric(ours, &FabricStatus { devices, managers, ..FabricStatus::default() });
         let mut text = String::new();
         encode(&mut text, &registry).unwrap();
         let body = figures_response(&HeaderMap::new(), text).into_body();
@@ -222,6 +248,8 @@ mod tests {
         ] {
             assert_eq!(given.value(series), Some(2.0), "{}", given.text);
         }
+        let series = "hostler_controller_fabric_devices{pool=\"fabric/row1/cxl\",state=\"free\"}";
+        assert_eq!(given.value(series), Some(3.0), "{}", given.text);
         assert_eq!(given.differences("hostler-controller"), Vec::<String>::new());
     }
 }

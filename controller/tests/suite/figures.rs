@@ -39,6 +39,8 @@ async fn the_table_has_every_figure_of_the_controller_with_its_type_labels_and_m
         given.missing("hostler-controller"),
         [
             "hostler_controller_classic_writes_total",
+            "hostler_controller_fabric_devices",
+            "hostler_controller_fabric_manager_read",
             "hostler_controller_provisioning_requests",
             "hostler_controller_reservation_writes_total",
             "hostler_controller_reservations",

@@ -19,6 +19,7 @@ mod classic;
 mod cli;
 mod convert;
 mod doctor;
+mod fabric;
 mod faults;
 mod figures;
 mod holds;

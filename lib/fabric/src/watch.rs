@@ -19,7 +19,7 @@ pub struct FabricWatch<'a, P> {
 /// or none.
 #[derive(Debug)]
 pub enum FabricHint {
-    /// The inventory differs from the last one; the first read is such a change.
+    /// The inventory differs from the last one. The first read is such a change, and so is the first after failures.
     Changed(Box<FabricInventory>),
     /// The inventory could not be read. Nothing is known to have changed.
     Unread(FabricError),
@@ -38,7 +38,11 @@ impl<'a, P: FabricProvider> FabricWatch<'a, P> {
                 sleep(self.pause).await;
             }
             match self.provider.inventory().await {
-                Err(error) => return FabricHint::Unread(error),
+                Err(error) => {
+                    // The next inventory is news, even one that says the same: the manager answers again.
+                    self.last = None;
+                    return FabricHint::Unread(error);
+                }
                 Ok(inventory) if self.last.as_ref() == Some(&inventory) => {}
                 Ok(inventory) => {
                     self.last = Some(inventory.clone());

@@ -9,6 +9,8 @@
 //!                                                     └────── WriteOutcome ◄──┘          EventSink ──► Events
 //! ```
 //!
+//! [`slices`] plans ResourceSlices, for each program that publishes some.
+//!
 //! A process that reads each kind in one place only needs no task between: it has an [`ObjectWatch`], a `Store` and `WriteOutcome`s.
 //!
 //! A [`Leadership`] says whether this process may write. A leader term begins with nothing but what the API server says, and ends with
@@ -20,6 +22,7 @@ mod events;
 mod lease;
 mod queue;
 mod reflector;
+pub mod slices;
 mod store;
 mod term;
 mod troubles;
@@ -35,7 +38,7 @@ pub use lease::{
 pub use queue::{Requeue, WorkQueue};
 pub use reflector::{Reflector, ReflectorEvent, ReflectorKind};
 pub use store::{ObjectStamp, Store, Unreadable};
-pub use term::{leads_until, reach, wait_to_lead};
+pub use term::{lead_ended, leads_until, reach, wait_to_lead};
 pub use troubles::Troubles;
 pub use watch::ObjectWatch;
 pub use writes::{InFlightWrites, WriteOutcome, WriteReadiness};

@@ -36,6 +36,18 @@ pub async fn wait_to_lead<V: Observed>(
     }
 }
 
+/// Waits until this process does not lead any more. Cancel safe.
+pub async fn lead_ended(leadership_rx: &mut watch::Receiver<Leadership>) {
+    while let Some(until) = leads_until(leadership_rx) {
+        tokio::select! {
+            // Cancel safe: it only waits.
+            () = sleep_until(until) => {}
+            // Cancel safe: a change is looked at in the next round.
+            _ = leadership_rx.changed() => {}
+        }
+    }
+}
+
 /// Waits for a moment; for ever where there is none.
 pub async fn reach(moment: Option<Instant>) {
     match moment {

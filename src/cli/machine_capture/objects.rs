@@ -11,6 +11,7 @@ use hostler_linux::{
     archive::{TreeSnapshot, UnpackedCapture, private_folder},
     topology::Topology,
 };
+use hostler_reconcile::slices::Dropped;
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -21,7 +22,6 @@ use crate::{
     config::DaemonConfig,
     inventory::{Inventory, Pool},
     kubernetes::{
-        features::Dropped,
         holds::HoldsInForce,
         slices::{SliceSettings, desired_slices},
     },

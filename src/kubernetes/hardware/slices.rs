@@ -1,13 +1,13 @@
 //! The offer of a node where there are no ResourceSlices: the same slices, in its NodeHardware. Pure.
 
 use hostler_api::hardware::{MAX_OFFERED_BYTES, MAX_OFFERED_SLICES};
+use hostler_reconcile::slices::Dropped;
 use serde_json::Value;
 use tracing::warn;
 
 use crate::{
     inventory::Inventory,
     kubernetes::{
-        features::Dropped,
         holds::HoldsInForce,
         slices::{SliceSettings, desired_slices},
     },

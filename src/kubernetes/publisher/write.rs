@@ -4,15 +4,13 @@ use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
 use hostler_api::resource::{ApiVersion, ResourcePool, SliceContent, SliceCounterSet, SliceDevice};
 use hostler_cluster::{ApiFailure, Collection, ObjectVersion};
-use hostler_reconcile::WriteOutcome;
+use hostler_reconcile::{
+    WriteOutcome,
+    slices::{Dropped, Feature, PublishedSlice, SliceDeletion, SliceWrite, dropped},
+};
 use serde::Serialize;
 
-use crate::kubernetes::{
-    ClusterNode, ResourceSlice,
-    features::{Dropped, Feature, dropped},
-    plan::{PublishedSlice, SliceDeletion, SliceWrite},
-    slices_of,
-};
+use crate::kubernetes::{ClusterNode, ResourceSlice, slices_of};
 
 /// End of a call.
 #[derive(Debug)]

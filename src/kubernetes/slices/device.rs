@@ -13,13 +13,10 @@ use hostler_api::{
     well_known::{HELD_ATTRIBUTE, HELD_FOR_ATTRIBUTE, HELD_TAINT, TaintReason},
 };
 use hostler_backend::{AttributeValue, Capacity, CounterUse, Device, Health, NodeAllocatable, RequestPolicy, Sharing};
+use hostler_reconcile::slices::{Dropped, Feature};
 
 use super::SliceSettings;
-use crate::{
-    config::NodeAllocatableNames,
-    inventory::Drain,
-    kubernetes::features::{Dropped, Feature},
-};
+use crate::{config::NodeAllocatableNames, inventory::Drain};
 
 /// Obstacles to a new claim on a device, beside its health.
 #[derive(Clone, Copy, Debug, Default)]

@@ -9,7 +9,6 @@ use hostler_api::{
 use hostler_backend::{
     AttributeValue, BindingConditions, Capacity, CounterUse, Health, NodeAllocatable, RequestPolicy, Sharing,
 };
-use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
@@ -364,37 +363,4 @@ fn what_a_device_takes_of_the_node_goes_by_the_names_of_the_configured_version()
             "memory": {"mapping": {"capacityKey": "size", "capacityMultiplier": "1"}},
         }})
     );
-}
-
-#[test]
-fn names_tell_pools_apart_even_where_their_text_does_not() {
-    assert!(slice_name(17, "hostler.dev", "node/cpu").starts_with("00011-hostler.dev-node-cpu-"));
-    assert_ne!(slice_name(0, "d", "a/b-c"), slice_name(0, "d", "a-b/c"));
-    let long = "x".repeat(250);
-    assert_ne!(slice_name(0, "d", &format!("{long}/a")), slice_name(0, "d", &format!("{long}/b")));
-}
-
-fn is_dns_subdomain(name: &str) -> bool {
-    let is_label = |label: &str| {
-        let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
-        edge(label.chars().next())
-            && edge(label.chars().last())
-            && label.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
-    };
-    name.len() <= 253 && name.split('.').all(is_label)
-}
-
-proptest! {
-    #[test]
-    fn every_name_is_a_dns_subdomain_that_sorts_by_its_index(
-        index in 0_usize..100_000,
-        driver in "[a-z]([a-z0-9]{1,8}[.-]){0,5}[a-z0-9]",
-        node in "[a-z0-9]([a-z0-9]{1,30}[.-]){0,9}[a-z0-9]",
-        backend in "[a-z]{1,40}",
-    ) {
-        let pool = format!("{node}/{backend}");
-        let name = slice_name(index, &driver, &pool);
-        prop_assert!(is_dns_subdomain(&name), "{}", name);
-        prop_assert!(name < slice_name(index + 1, &driver, &pool));
-    }
 }

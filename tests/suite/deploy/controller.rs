@@ -109,7 +109,7 @@ fn the_role_of_the_controller_changes_nothing_of_others() {
 #[test]
 fn the_installed_configuration_names_every_key() {
     let installed = keys("systemd/controller.toml");
-    for section in ["capabilities", "provisioning", "reservations", "webhook", "lease", "log"] {
+    for section in ["capabilities", "fabric", "provisioning", "reservations", "webhook", "lease", "log"] {
         assert!(installed[section].is_table(), "{section}");
     }
     let unit = fs::read_to_string(deploy().join("../systemd/hostler-controller.service")).unwrap();

@@ -176,8 +176,12 @@ fn every_folder_that_can_be_installed_comes_to_objects() {
     for folder in &installations {
         let resolved = Resolved::of(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
         let central = match folder {
-            folder if folder.ends_with("crds") || folder.ends_with("crds/classic") => "CustomResourceDefinition",
-            folder if ["classic", "classic-1.26", "provisioning"].iter().any(|name| folder.ends_with(name)) => {
+            folder if folder.ends_with("crds") || folder.parent().is_some_and(|it| it.ends_with("crds")) => {
+                "CustomResourceDefinition"
+            }
+            folder
+                if ["classic", "classic-1.26", "fabric", "provisioning"].iter().any(|name| folder.ends_with(name)) =>
+            {
                 "Deployment"
             }
             folder if folder.components().any(|part| part.as_os_str() == "controller") => "Deployment",
@@ -194,6 +198,7 @@ fn every_folder_that_can_be_installed_comes_to_objects() {
         "controller",
         "controller/base",
         "base",
+        "fabric",
         "holds",
         "holds/annotations",
         "holds/evictions",
@@ -374,7 +379,7 @@ fn bundles_of_the_controller_end_in_one_state_in_whatever_order_they_are_applied
     let is_of_controller = |folder: &PathBuf| {
         let below = folder.strip_prefix(deploy()).unwrap().to_str().unwrap().to_owned();
         // `classic` brings the same controller to clusters before 1.32, and stays when they are upgraded.
-        ["controller", "provisioning", "holds", "crds", "classic", "examples/controller"]
+        ["controller", "fabric", "provisioning", "holds", "crds", "classic", "examples/controller"]
             .iter()
             .any(|it| below == *it || below.starts_with(&format!("{it}/")))
     };

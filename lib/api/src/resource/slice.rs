@@ -76,6 +76,8 @@ pub struct ResourcePool {
 /// Published content of a slice: devices or counters, never both.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SliceContent {
+    /// Nodes that can use the devices, where these are not one node's.
+    pub node_selector: Option<Box<NodeSelector>>,
     /// Devices in the order of preference.
     pub devices: Vec<SliceDevice>,
     /// Counters that devices of the pool draw on.

@@ -112,6 +112,9 @@ async fn a_watch_hints_at_changes_and_at_failures() {
     assert!(matches!(watch.next().await, FabricHint::Unread(_)));
     assert!(fabric.attach(&request("a", 0, 0)).await.unwrap().is_done());
     assert!(matches!(watch.next().await, FabricHint::Changed(_)), "the connection");
+    fabric.inject(FabricFault::Unavailable(1));
+    assert!(matches!(watch.next().await, FabricHint::Unread(_)));
+    assert!(matches!(watch.next().await, FabricHint::Changed(_)), "the manager answers again, and says the same");
 }
 
 #[tokio::test]

@@ -75,6 +75,34 @@ impl<'t> ConfigReader<'t> {
         }
     }
 
+    /// Takes the tables of a list (`[[path]]`) out of its parent, each with its path: `path[0]` and so on.
+    pub fn tables(&mut self, path: &str, parent: &mut DeTable<'t>) -> Vec<(String, DeTable<'t>)> {
+        let name = path.rsplit_once('.').map_or(path, |(_, name)| name);
+        let Some((key, value)) = parent.remove_entry(name) else { return Vec::new() };
+        self.lines.0.insert(path.to_owned(), self.line(key.span().start));
+        let items = match value.into_inner() {
+            DeValue::Array(items) => items,
+            other => return self.refuse_list(path, other.type_str()),
+        };
+        let mut tables = Vec::new();
+        for (at, item) in items.into_iter().enumerate() {
+            let place = format!("{path}[{at}]");
+            self.lines.0.insert(place.clone(), self.line(item.span().start));
+            match item.into_inner() {
+                DeValue::Table(table) => tables.push((place, table)),
+                other => tables.extend(self.refuse_list(&place, other.type_str())),
+            }
+        }
+        tables
+    }
+
+    fn refuse_list(&mut self, place: &str, found: &str) -> Vec<(String, DeTable<'t>)> {
+        let path = place.split('[').next().unwrap_or_default();
+        let what = format!("is a list of sections, not a {found}");
+        self.mistake(ConfigMistake::new(place, what, format!("write [[{path}]] before each of them")));
+        Vec::new()
+    }
+
     /// Reads each key by itself, and then all that are right together. `also_known` are read elsewhere.
     pub fn keys<T: DeserializeOwned + Default>(
         &mut self,
@@ -161,6 +189,25 @@ fn suggestion(key: &str, known: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_section_of_a_list_has_its_place_and_its_line() {
+        let (mut reader, mut root) = ConfigReader::new("[[list.of]]\na = 1\n\n[[list.of]]\na = 2\n");
+        let mut list = reader.table("list", &mut root);
+        let tables = reader.tables("list.of", &mut list);
+        let places: Vec<&str> = tables.iter().map(|(place, _)| place.as_str()).collect();
+        assert_eq!(places, ["list.of[0]", "list.of[1]"]);
+        reader.mistake(ConfigMistake::new("list.of[1].b", "is missing", ""));
+        assert_eq!(reader.end().0[0].line, Some(4));
+        for (text, expected) in [
+            ("list = 1", "list: is a list of sections, not a integer; write [[list]] before each of them"),
+            ("list = [1]", "list[0]: is a list of sections, not a integer; write [[list]] before each of them"),
+        ] {
+            let (mut reader, mut root) = ConfigReader::new(text);
+            assert!(reader.tables("list", &mut root).is_empty());
+            assert_eq!(reader.end().0[0].to_string(), expected);
+        }
+    }
 
     #[test]
     fn a_key_that_two_types_know_is_listed_once() {

@@ -27,6 +27,7 @@ const BUNDLES: &[(&[&str], &[&str])] = &[
     (&["crds"], &["controller.enabled=false", "daemon.enabled=false"]),
     (&["controller"], &["daemon.enabled=false"]),
     (&["controller/base"], &["daemon.enabled=false", "crds=false"]),
+    (&["fabric"], &["daemon.enabled=false", "controller.fabric=true"]),
     (&["provisioning"], &["daemon.enabled=false", "controller.provisioning=true"]),
     (&["holds", "holds/base"], &["daemon.enabled=false", "controller.holds.base=true"]),
     (&["holds/annotations"], &["daemon.enabled=false", "controller.holds.annotations=true"]),
@@ -155,8 +156,8 @@ fn every_folder_that_can_be_installed_is_compared_with_the_chart() {
     let compared: Vec<&str> = BUNDLES.iter().flat_map(|(folders, _)| *folders).copied().collect();
     for folder in installations() {
         let folder = folder.strip_prefix(deploy()).unwrap().to_str().unwrap();
-        // The parameters of `classic` are of no use alone, and an overlay may bring what is its own.
-        let is_left_out = folder == "crds/classic" || folder.starts_with("examples/");
+        // Kinds of one capability are of no use alone, and an overlay may bring what is its own.
+        let is_left_out = folder.starts_with("crds/") || folder.starts_with("examples/");
         assert!(is_left_out || compared.contains(&folder), "{folder}: BUNDLES has no values for it");
     }
 }

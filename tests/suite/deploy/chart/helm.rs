@@ -123,6 +123,7 @@ fn values_that_mean_nothing_are_refused_by_name() {
             "controller.holds.rules needs controller.enabled",
         ),
         (&["controller.enabled=false", "controller.classic=true"], "controller.classic needs controller.enabled"),
+        (&["controller.enabled=false", "controller.fabric=true"], "controller.fabric needs controller.enabled"),
         (&["daemon.config=x", "daemon.logLevel=debug"], "write log.level into daemon.config"),
     ] {
         let said = refusal(values);

@@ -14,6 +14,8 @@ pub(super) const PATHS: &[(&str, &str)] = &[
     ("controller/base", ".Values.controller.enabled"),
     ("crds", ".Values.crds"),
     ("crds/classic", "(and .Values.crds .Values.controller.classic)"),
+    ("crds/fabric", "(and .Values.crds .Values.controller.fabric)"),
+    ("fabric", ".Values.controller.fabric"),
     ("holds/annotations", ".Values.controller.holds.annotations"),
     ("holds/base", "(has true (values .Values.controller.holds))"),
     ("holds/claims", ".Values.controller.holds.claims"),

@@ -1,18 +1,18 @@
-//! The slices of this driver and node on the API server: from lists, from the watch, and from the answers to writes, in
+//! The slices of a publisher on the API server: from lists, from the watch, and from the answers to writes, in
 //! any order. Pure.
 
 use std::collections::BTreeSet;
 
-use hostler_api::ObjectKey;
-use hostler_cluster::{FollowEvent, ObjectVersion, RawObject};
-use hostler_reconcile::{ObjectStamp, Store};
+use hostler_api::{ObjectKey, resource::ResourceSliceSpec};
+use hostler_cluster::{ApiObject, FollowEvent, ObjectVersion, RawObject};
 use tracing::warn;
 
-use crate::kubernetes::{ResourceSlice, plan::PublishedSlice};
+use super::PublishedSlice;
+use crate::{ObjectStamp, Store};
 
 /// Consequence of an event or an answer for the publisher.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum SliceChange {
+pub enum SliceChange {
     /// Nothing that was not known.
     None,
     /// A slice is other than it was known to be.
@@ -23,7 +23,7 @@ pub(super) enum SliceChange {
 
 /// The slices, by name.
 #[derive(Debug, Default)]
-pub(super) struct KnownSlices {
+pub struct KnownSlices {
     store: Store<PublishedSlice>,
     /// UIDs of slices that the publisher deletes: their end is no news.
     deleting: BTreeSet<String>,
@@ -32,28 +32,28 @@ pub(super) struct KnownSlices {
 
 impl KnownSlices {
     /// Slices with their names.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &PublishedSlice)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &PublishedSlice)> {
         self.store.iter().map(|(key, slice)| (&*key.name, slice))
     }
 
     /// Number of slices.
-    pub(super) fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.store.len()
     }
 
     /// True if a complete list has come since [`relist`](Self::relist).
-    pub(super) fn is_listed(&self) -> bool {
+    pub fn is_listed(&self) -> bool {
         self.is_listed
     }
 
     /// A new list is on its way, and no write.
-    pub(super) fn relist(&mut self) {
+    pub fn relist(&mut self) {
         self.is_listed = false;
         self.store.forget_deletions();
     }
 
     /// Takes an event of the watch.
-    pub(super) fn observe(&mut self, event: &FollowEvent) -> SliceChange {
+    pub fn observe(&mut self, event: &FollowEvent) -> SliceChange {
         match event {
             FollowEvent::ListStarted => {
                 self.is_listed = false;
@@ -70,7 +70,7 @@ impl KnownSlices {
     }
 
     /// Takes the answer to a write or a read, unless the watch has told more by now.
-    pub(super) fn put(&mut self, name: &str, slice: PublishedSlice) -> SliceChange {
+    pub fn put(&mut self, name: &str, slice: PublishedSlice) -> SliceChange {
         let (key, stamp) = (key(name), ObjectStamp::from(&slice.version));
         if self.store.is_news(&key, stamp) {
             self.store.see(&key, stamp, slice);
@@ -88,24 +88,24 @@ impl KnownSlices {
     }
 
     /// The publisher is about to delete this version of a slice.
-    pub(super) fn deleting(&mut self, version: &ObjectVersion) {
+    pub fn deleting(&mut self, version: &ObjectVersion) {
         self.deleting.insert(version.uid.clone());
     }
 
     /// A slice that had this version is known not to be there.
-    pub(super) fn remove(&mut self, name: &str, last: &ObjectVersion) {
+    pub fn remove(&mut self, name: &str, last: &ObjectVersion) {
         self.store.remove(&key(name), ObjectStamp::from(last));
     }
 
     /// Takes a slice as the server tells it. One that makes no sense hides no other; what is known of it stays.
     fn read(&mut self, object: &RawObject) -> SliceChange {
-        match object.read::<ResourceSlice>() {
+        match object.read::<ApiObject<ResourceSliceSpec>>() {
             Ok(slice) => match PublishedSlice::of(slice) {
                 Some((name, slice)) => self.see(&name, slice),
                 None => SliceChange::None,
             },
             Err(error) => {
-                warn!(slice = object.name(), error = %error, "failed to read a slice of this node");
+                warn!(slice = object.name(), error = %error, "failed to read a slice of this publisher");
                 // It belongs to the list all the same.
                 self.store.is_news(&object.key(), ObjectStamp::from(&object.version()));
                 SliceChange::None

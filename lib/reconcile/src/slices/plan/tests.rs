@@ -56,9 +56,9 @@ impl Server {
 
     /// Plans and applies until there is nothing to do: how many slices were written, and how many deleted.
     fn converge(&mut self, desired: &[DesiredPool]) -> (usize, usize) {
-        let first = plan(existing(&self.slices), desired, OWNER);
+        let first = plan(existing(&self.slices), desired, Some(OWNER));
         self.apply(&first);
-        let second = plan(existing(&self.slices), desired, OWNER);
+        let second = plan(existing(&self.slices), desired, Some(OWNER));
         assert_eq!(second, SlicePlan::default(), "the second plan after {first:?}");
         self.assert_complete(desired);
         (first.writes.len(), first.deletes.len())
@@ -140,11 +140,11 @@ fn a_pool_of_which_nothing_is_known_stays_as_it_is_beside_others_that_come_chang
     let before = untouched(&server);
     assert_eq!(before.len(), 2);
     let desired = [unknown, other("second", "e"), other("fourth", "f")];
-    let planned = plan(existing(&server.slices), &desired, OWNER);
+    let planned = plan(existing(&server.slices), &desired, Some(OWNER));
     server.apply(&planned);
     assert_eq!((planned.writes.len(), planned.deletes.len()), (2, 1));
     assert_eq!(untouched(&server), before);
-    assert!(plan(existing(&server.slices), &desired, OWNER).is_empty());
+    assert!(plan(existing(&server.slices), &desired, Some(OWNER)).is_empty());
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn a_slice_that_somebody_deleted_comes_back_with_its_generation() {
 fn an_interrupted_generation_is_finished() {
     let mut server = server_with(&pool(&[&["a"], &["b"], &["c"]]));
     let desired = pool(&[&["x"], &["y"], &["z"]]);
-    let interrupted = plan(existing(&server.slices), &desired, OWNER);
+    let interrupted = plan(existing(&server.slices), &desired, Some(OWNER));
     server.write(&interrupted.writes[1]);
     assert_eq!(server.converge(&desired), (2, 0));
     assert_eq!(server.generation(), 2);
@@ -245,7 +245,7 @@ fn slices_under_names_of_an_earlier_kind_are_replaced_by_a_newer_generation_firs
             let slice = server.slices.remove(name).unwrap();
             server.slices.insert(format!("random-{name}"), slice);
         }
-        let first = plan(existing(&server.slices), &desired, OWNER);
+        let first = plan(existing(&server.slices), &desired, Some(OWNER));
         assert!(first.writes.iter().all(|write| write.pool.generation > before), "{first:?}");
         assert_eq!(server.converge(&desired), (2, renamed.len()));
     }
@@ -277,7 +277,7 @@ fn a_name_that_another_pool_has_taken_is_freed_first() {
     let mut server = Server::default();
     let other = ResourcePool { name: "other".to_owned(), generation: 1, resource_slice_count: 1 };
     server.put("00000-pool", other, Arc::default(), Some(OWNER));
-    let first = plan(existing(&server.slices), &desired, OWNER);
+    let first = plan(existing(&server.slices), &desired, Some(OWNER));
     assert_eq!((first.writes.len(), first.deletes.len()), (0, 1));
     server.apply(&first);
     assert_eq!(server.converge(&desired), (1, 0));
@@ -337,13 +337,43 @@ fn partitions_and_binding_conditions_come_and_go() {
     let mut desired = vec![pool_of("pool", vec![vec![], vec![advanced]])];
     let sets = SliceContent {
         shared_counters: vec![SliceCounterSet { name: "card".into(), counters: counters() }],
-        devices: vec![],
+        ..SliceContent::default()
     };
     desired[0].slices[0].content = Arc::new(sets);
     let plain = pool(&[&["a"]]);
     let mut server = server_with(&plain);
     assert_eq!(server.converge(&desired), (2, 0));
     assert_eq!(server.converge(&plain), (1, 1));
+}
+
+/// Of two slices with different nodes a reader would take the one and miss the other.
+#[test]
+fn other_nodes_of_several_slices_are_a_new_generation_and_of_one_slice_a_change_in_place() {
+    let desired = |slices: &[&[&str]], node: &str| {
+        let mut desired = pool(slices);
+        for slice in &mut desired[0].slices {
+            let selector = serde_json::json!({"nodeSelectorTerms": [{"matchExpressions": [
+                {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]},
+            ]}]});
+            Arc::make_mut(&mut slice.content).node_selector = serde_json::from_value(selector).unwrap();
+        }
+        desired
+    };
+    for (slices, writes, generation) in [(&[&["a"][..]][..], 1, 1), (&[&["a"], &["b"]], 2, 2)] {
+        let mut server = server_with(&desired(slices, "n1"));
+        assert_eq!(server.converge(&desired(slices, "n2")), (writes, 0));
+        assert_eq!(server.generation(), generation);
+    }
+}
+
+#[test]
+fn slices_of_no_node_have_no_owner_and_are_not_written_for_its_sake() {
+    let (mut server, desired) = (Server::default(), pool(&[&["a"]]));
+    let slice = &desired[0].slices[0];
+    let pool = ResourcePool { name: "pool".to_owned(), generation: 1, resource_slice_count: 1 };
+    server.put(&slice.name, pool, slice.content.clone(), None);
+    assert!(plan(existing(&server.slices), &desired, None).is_empty());
+    assert_eq!(plan(existing(&server.slices), &desired, Some(OWNER)).writes.len(), 1);
 }
 
 #[test]
@@ -373,7 +403,7 @@ fn any_server() -> impl Strategy<Value = Server> {
     let slice = (0_u8..4, any::<bool>(), 1_i64..5, 1_i64..5, any::<bool>());
     (any_pools(), proptest::collection::vec(slice, 0..4), any::<u8>()).prop_map(|(pools, strangers, lost)| {
         let mut server = Server::default();
-        server.apply(&plan([], &pools, OWNER));
+        server.apply(&plan([], &pools, Some(OWNER)));
         let names: Vec<String> = server.slices.keys().cloned().collect();
         for (at, name) in names.iter().enumerate() {
             if lost & (1 << (at % 8)) != 0 {
@@ -393,7 +423,7 @@ proptest! {
     #[test]
     fn any_server_converges_with_one_write_per_slice(mut server in any_server(), desired in any_pools()) {
         let before = server.clone();
-        let first = plan(existing(&server.slices), &desired, OWNER);
+        let first = plan(existing(&server.slices), &desired, Some(OWNER));
         let mut names: Vec<&String> = first.writes.iter().map(|write| &write.name).collect();
         names.sort();
         prop_assert!(names.windows(2).all(|pair| pair[0] != pair[1]));
@@ -413,7 +443,7 @@ proptest! {
         old in any_pools(), new in any_pools(), order in any::<prop::sample::Index>(),
     ) {
         let mut server = server_with(&old);
-        let mut plan = plan(existing(&server.slices), &new, OWNER);
+        let mut plan = plan(existing(&server.slices), &new, Some(OWNER));
         if !plan.writes.is_empty() {
             let at = order.index(plan.writes.len());
             plan.writes.rotate_left(at);

@@ -26,7 +26,7 @@ fn object(name: &str, (uid, version): (&str, u64), device: &str) -> RawObject {
 fn slice(id: (&str, u64), device: &str) -> PublishedSlice {
     let devices = vec![SliceDevice { name: device.into(), ..SliceDevice::default() }];
     let pool = ResourcePool { name: "n1/cpu".to_owned(), generation: 1, resource_slice_count: 1 };
-    let content = Arc::new(SliceContent { devices, shared_counters: Vec::new() });
+    let content = Arc::new(SliceContent { devices, ..SliceContent::default() });
     PublishedSlice { version: version(id.0, id.1), pool, owner: None, content, sent: None }
 }
 
@@ -68,7 +68,7 @@ fn the_echo_of_a_write_is_nothing_new() {
 
 #[test]
 fn what_was_sent_is_known_whether_the_answer_or_its_echo_comes_first() {
-    let sent = || Some(Arc::new(SliceContent { devices: Vec::new(), shared_counters: Vec::new() }));
+    let sent = || Some(Arc::new(SliceContent::default()));
     for echo_first in [false, true] {
         let mut known = KnownSlices::default();
         if echo_first {
@@ -104,7 +104,7 @@ fn an_answer_that_comes_after_later_news_of_the_watch_changes_nothing() {
     assert_eq!(known.put("b", slice(("v", 7), "x")), SliceChange::Deleted);
     assert_eq!(known.deleted("a", ("u", 9)), SliceChange::Deleted);
     assert_eq!(known.put("a", slice(("u", 8), "x")), SliceChange::Deleted);
-    assert_eq!(known.len(), 0);
+    assert_eq!(known.count(), 0);
     known.written("a", ("w", 10), "x");
     assert_eq!(known.versions(), [("a", "10")]);
 }

@@ -11,12 +11,9 @@ use std::{
 };
 
 use hostler_api::resource::{ResourcePool, ResourceSliceSpec, SliceContent, SliceDevice};
-use hostler_cluster::ObjectVersion;
+use hostler_cluster::{ApiObject, ObjectVersion};
 
-use super::{
-    ResourceSlice,
-    slices::{DesiredPool, DesiredSlice},
-};
+use super::{DesiredPool, DesiredSlice};
 
 /// A slice on the server.
 #[derive(Clone, Debug)]
@@ -25,7 +22,7 @@ pub struct PublishedSlice {
     pub version: ObjectVersion,
     /// Pool of the slice.
     pub pool: ResourcePool,
-    /// UID of the Node that owns it.
+    /// UID of the Node that owns it, if one does.
     pub owner: Option<String>,
     /// Content of the slice.
     pub content: Arc<SliceContent>,
@@ -35,12 +32,12 @@ pub struct PublishedSlice {
 
 impl PublishedSlice {
     /// The slice with its name; nothing of an object that no API server gives: one without a name.
-    pub fn of(slice: ResourceSlice) -> Option<(String, Self)> {
+    pub fn of(slice: ApiObject<ResourceSliceSpec>) -> Option<(String, Self)> {
         let (name, version) = (slice.name()?.to_owned(), slice.version());
         let owner = slice.controller("Node").map(str::to_owned);
-        let ResourceSliceSpec { pool, devices, shared_counters, .. } = slice.spec;
+        let ResourceSliceSpec { pool, node_selector, devices, shared_counters, .. } = slice.spec;
         let devices = devices.into_iter().map(SliceDevice::unwrapped).collect();
-        let content = Arc::new(SliceContent { devices, shared_counters });
+        let content = Arc::new(SliceContent { node_selector, devices, shared_counters });
         Some((name, Self { version, pool, owner, content, sent: None }))
     }
 
@@ -60,7 +57,8 @@ impl PublishedSlice {
 
 fn is_same_but_for_taints(one: &SliceContent, other: &SliceContent) -> bool {
     let untainted = |device: &SliceDevice| SliceDevice { taints: Vec::new(), ..device.clone() };
-    one.shared_counters == other.shared_counters
+    one.node_selector == other.node_selector
+        && one.shared_counters == other.shared_counters
         && one.devices.len() == other.devices.len()
         && one.devices.iter().zip(&other.devices).all(|(one, other)| untainted(one) == untainted(other))
 }
@@ -103,11 +101,12 @@ pub struct SliceDeletion {
     pub version: ObjectVersion,
 }
 
-/// Makes `desired` of `existing`, which are all slices of this driver and node by name. `owner` is the UID of the Node.
+/// Makes `desired` of `existing`, which are all slices of the publisher by name. `owner` is the UID of the Node that
+/// owns them, if one does.
 pub fn plan<'a>(
     existing: impl IntoIterator<Item = (&'a str, &'a PublishedSlice)>,
     desired: &[DesiredPool],
-    owner: &str,
+    owner: Option<&str>,
 ) -> SlicePlan {
     let existing: Members<'a> = existing.into_iter().collect();
     let mut plan = SlicePlan::default();
@@ -136,7 +135,7 @@ pub fn plan<'a>(
 
 type Members<'a> = BTreeMap<&'a str, &'a PublishedSlice>;
 
-fn pool_writes(members: &Members<'_>, pool: &DesiredPool, owner: &str) -> Vec<SliceWrite> {
+fn pool_writes(members: &Members<'_>, pool: &DesiredPool, owner: Option<&str>) -> Vec<SliceWrite> {
     let target = ResourcePool {
         name: pool.name.clone(),
         generation: generation(members, pool),
@@ -146,7 +145,7 @@ fn pool_writes(members: &Members<'_>, pool: &DesiredPool, owner: &str) -> Vec<Sl
     let write = |slice: &DesiredSlice| {
         let existing = members.get(&*slice.name);
         let is_right = |existing: &&&PublishedSlice| {
-            existing.pool == target && existing.says(&slice.content) && existing.owner.as_deref() == Some(owner)
+            existing.pool == target && existing.says(&slice.content) && existing.owner.as_deref() == owner
         };
         (existing.filter(is_right).is_none()).then(|| SliceWrite {
             name: slice.name.clone(),

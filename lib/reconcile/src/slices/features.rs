@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 
 use hostler_api::resource::{DeviceTaint, SliceContent, SliceDevice};
 
+use super::Dropped;
+
 /// A feature gate of the API server that devices can depend on.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Feature {
@@ -19,9 +21,6 @@ pub enum Feature {
     /// Devices that are a part of the node's own resources.
     NodeAllocatable,
 }
-
-/// Features that a server does not have.
-pub type Dropped = BTreeSet<Feature>;
 
 impl Feature {
     /// All of them.

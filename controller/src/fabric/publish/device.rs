@@ -1,0 +1,187 @@
+//! One device as it is offered: its entry in the slice, or the reason why it has none. Pure.
+
+use std::time::Duration;
+
+use hostler_api::{
+    Quantity,
+    fabric::{ATTACH_FAILED_CONDITION, ATTACHED_CONDITION, AttachmentPhase, DeviceIdentity, FABRIC_TAINT},
+    limits::MAX_ATTRIBUTE_BYTES,
+    resource::{DeviceAttribute, DeviceCapacity, DeviceTaint, SliceDevice},
+};
+use hostler_cluster::since_1970;
+use hostler_fabric::{DeviceKind, FabricDevice, FabricInventory};
+
+use crate::observed::AttachmentObject;
+
+/// States of a device in which nothing can be attached.
+const NOT_WORKING: [&str; 3] = ["Absent", "Disabled", "UnavailableOffline"];
+
+/// State of a device that is offered.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum OfferState {
+    /// The device is attached to no node.
+    Free,
+    /// The device is being attached.
+    Attaching,
+    /// A node has the device.
+    Attached,
+    /// A node gives the device back.
+    Releasing,
+    /// The device could not be attached.
+    Failed,
+}
+
+impl OfferState {
+    /// The state that follows from the FabricAttachment of a device.
+    pub(super) fn of(attachment: Option<&AttachmentObject>) -> Self {
+        let Some(object) = attachment else { return Self::Free };
+        let (spec, status) = (&object.attachment.spec, &object.attachment.status);
+        match status.phase {
+            AttachmentPhase::Detached => Self::Free,
+            AttachmentPhase::Failed => Self::Failed,
+            _ if spec.release || object.is_deleted() => Self::Releasing,
+            AttachmentPhase::Releasing | AttachmentPhase::Detaching => Self::Releasing,
+            AttachmentPhase::Pending | AttachmentPhase::Attaching | AttachmentPhase::Attached => Self::Attaching,
+            // What is not understood may be attached.
+            AttachmentPhase::Ready | AttachmentPhase::Unknown => Self::Attached,
+        }
+    }
+
+    /// Returns the state as one word: the value of the taint, and a label.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Free => "free",
+            Self::Attaching => "attaching",
+            Self::Attached => "attached",
+            Self::Releasing => "releasing",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// The taints of a device in this state.
+    pub(super) fn taints(self) -> Vec<DeviceTaint> {
+        let taint = || DeviceTaint {
+            key: FABRIC_TAINT.into(),
+            value: Some(self.as_str().into()),
+            effect: "NoSchedule".into(),
+            time_added: None,
+        };
+        if self == Self::Free { Vec::new() } else { vec![taint()] }
+    }
+}
+
+/// The place of a device, and what the cluster says of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DevicePlace<'a> {
+    pub(super) manager: &'a str,
+    pub(super) domain: &'a str,
+    pub(super) inventory: &'a FabricInventory,
+    pub(super) attachment: Option<&'a AttachmentObject>,
+    /// Managers and domains that show a device with this identity, beside this one.
+    pub(super) elsewhere: Option<&'a str>,
+    /// Time since 1970.
+    pub(super) now: Duration,
+}
+
+/// Returns the entry of a device without its taints.
+///
+/// # Errors
+/// The reason why the device is not offered.
+pub(super) fn entry(
+    identity: DeviceIdentity,
+    device: &FabricDevice,
+    place: &DevicePlace<'_>,
+) -> Result<SliceDevice, String> {
+    obstacle(identity, device, place).map_or(Ok(()), Err)?;
+    let text = |text: &str| DeviceAttribute::String(text.into());
+    let kind = match device.kind {
+        DeviceKind::Accelerator => "accelerator",
+        // A device that shows memory and no kind is used as memory.
+        DeviceKind::Memory | DeviceKind::Unknown => "memory",
+    };
+    let mut attributes = vec![
+        ("kind", text(kind)),
+        ("serial", text(&format!("{:#x}", identity.serial))),
+        ("switchDomain", text(&format!("{}/{}", place.manager, place.domain))),
+    ];
+    if device.kind == DeviceKind::Memory {
+        attributes.push(("cxlType", DeviceAttribute::Int(3)));
+    }
+    let enclosure = device.enclosure.as_ref().map(|path| path.name());
+    attributes.extend(enclosure.filter(|name| is_attribute(name)).map(|name| ("enclosure", text(name))));
+    let size = device.size_bytes.filter(|bytes| *bytes > 0).map(Quantity::whole);
+    let capacity = size.map(|size| ("memory", DeviceCapacity { value: size.into(), request_policy: None }));
+    Ok(SliceDevice {
+        name: identity.device_name().into(),
+        attributes: attributes.into_iter().collect(),
+        capacity: capacity.into_iter().collect(),
+        binds_to_node: true,
+        binding_conditions: vec![ATTACHED_CONDITION.to_owned()],
+        binding_failure_conditions: vec![ATTACH_FAILED_CONDITION.to_owned()],
+        ..SliceDevice::default()
+    })
+}
+
+/// True if the API server takes the text as an attribute.
+pub(super) fn is_attribute(text: &str) -> bool {
+    (1..=MAX_ATTRIBUTE_BYTES).contains(&text.len())
+}
+
+/// The reason why a device is not offered.
+fn obstacle(identity: DeviceIdentity, device: &FabricDevice, place: &DevicePlace<'_>) -> Option<String> {
+    if let Some(why) = &device.unusable {
+        return Some(why.clone());
+    }
+    if let Some(elsewhere) = place.elsewhere {
+        return Some(format!("{elsewhere} has a device of the same identity: give each device its own serial number"));
+    }
+    if device.kind == DeviceKind::Unknown && device.size_bytes.is_none_or(|bytes| bytes == 0) {
+        return Some("its manager tells neither its kind nor the size of its memory".to_owned());
+    }
+    if let Some(why) = place.attachment.and_then(|object| elsewhere_attached(object, place)) {
+        return Some(why);
+    }
+    foreign_connection(identity, place).or_else(|| out_of_order(device)).or_else(|| pause(place))
+}
+
+/// The reason against a device whose FabricAttachment is about another pool.
+fn elsewhere_attached(object: &AttachmentObject, place: &DevicePlace<'_>) -> Option<String> {
+    let (spec, status) = (&object.attachment.spec, &object.attachment.status);
+    let is_here = (&*spec.manager, &*spec.domain) == (place.manager, place.domain);
+    (status.phase.is_under_way() && !is_here)
+        .then(|| format!("its FabricAttachment is about {}/{}, which has not let go of it", spec.manager, spec.domain))
+}
+
+/// The reason against a device that a connection holds which no FabricAttachment explains.
+fn foreign_connection(identity: DeviceIdentity, place: &DevicePlace<'_>) -> Option<String> {
+    let own = place.attachment.map(key_of);
+    let is_foreign = |key: Option<&str>| key.is_none() || key != own.as_deref();
+    let mut connections = place.inventory.connections_of(identity);
+    let other = connections.find(|connection| is_foreign(connection.key.as_ref().map(|key| key.as_str())))?;
+    Some(format!(
+        "connection {} gives it to {}, and hostler did not make that; remove the connection, or leave the device to its user",
+        other.path,
+        other.host_text()
+    ))
+}
+
+/// The key under which the manager knows an attachment.
+fn key_of(object: &AttachmentObject) -> String {
+    let attachment = &object.attachment;
+    format!("{}-{}", attachment.metadata.uid.as_deref().unwrap_or_default(), attachment.spec.attempt)
+}
+
+/// The reason against a device of which the manager says that it does not work, in Redfish's words.
+fn out_of_order(device: &FabricDevice) -> Option<String> {
+    let state = device.status.state.as_deref().filter(|state| NOT_WORKING.contains(state))?;
+    Some(format!("its manager says that it is {state}; see to the device and its link"))
+}
+
+/// The reason against a device that has failed lately.
+fn pause(place: &DevicePlace<'_>) -> Option<String> {
+    let status = &place.attachment?.attachment.status;
+    let until = status.retry_at.as_deref().filter(|_| status.phase == AttachmentPhase::Detached)?;
+    let is_over = since_1970(until).is_none_or(|until| until <= place.now);
+    (!is_over)
+        .then(|| format!("{} attachments failed one after the other; it is offered again at {until}", status.failures))
+}

@@ -1,0 +1,353 @@
+//! The edge of the offer to the API server: the slices of each pool are reconciled when anything that decides them
+//! changes. The slices on the server are watched, and nothing is written that is there.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use hostler_api::{
+    Chain,
+    fabric::{ATTACH_FAILED_CONDITION, ATTACHED_CONDITION, of_fabric_pool},
+    resource::{ApiVersion, SliceContent, SliceDevice},
+};
+use hostler_cluster::{FollowScope, ListFreshness};
+use hostler_reconcile::{
+    Controller, ControllerParts, Fingerprint, ObjectWatch, ReconcileMoment, Reconciler, Requeue, Troubles,
+    slices::{DesiredPool, Dropped, KnownSlices, PublishedSlice, SliceChange, SlicePlan, plan},
+};
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use super::{
+    device::OfferState,
+    domains::ManagerScene,
+    offer::{FabricOffer, OfferScene, offer, published},
+    write::{SliceAnswers, SliceCalls, slices_of},
+};
+use crate::{
+    config::FabricConfig,
+    fabric::{
+        board::FabricReadings,
+        nodes::{Hostnames, hostnames},
+        status::{FabricPhase, FabricStatus},
+    },
+    observed::ObservedKind,
+    view::ClusterView,
+};
+
+/// The longest time between two reconciliations of a pool: a device may be offered again by then.
+const RECONCILE_AGAIN: Duration = Duration::from_secs(30);
+/// Pause after a write that another one came before: the watch tells what is there.
+const SOON: Duration = Duration::from_millis(200);
+
+const TOO_OLD: &str = "devices are attached to the node that the scheduler chose from Kubernetes 1.34 on; upgrade the cluster, or \
+                       leave fabric.managers out of the controller's configuration";
+
+/// Inputs of publishing.
+#[derive(Debug)]
+pub(crate) struct PublishParts {
+    pub(crate) config: Arc<FabricConfig>,
+    /// Driver of the devices.
+    pub(crate) driver: String,
+    pub(crate) readings_rx: watch::Receiver<Arc<FabricReadings>>,
+    pub(crate) status_tx: watch::Sender<FabricStatus>,
+}
+
+/// Publishes as long as this process leads.
+pub(crate) fn publish(publishing: PublishParts, parts: ControllerParts<ClusterView>) {
+    PublishController(publishing).start("fabric offer", parts);
+}
+
+struct PublishController(PublishParts);
+
+struct PublishReconciler {
+    config: Arc<FabricConfig>,
+    calls: SliceCalls,
+    readings_rx: watch::Receiver<Arc<FabricReadings>>,
+    status_tx: watch::Sender<FabricStatus>,
+    watch: ObjectWatch,
+    known: KnownSlices,
+    /// Needed features that the server does not have; `None`: that is not known yet.
+    dropped: Option<Dropped>,
+    troubles: Troubles<String>,
+    /// The latest trouble of each pool.
+    failing: BTreeMap<String, String>,
+    /// The reason why slices cannot be watched now.
+    unwatched: Option<String>,
+    /// True if the server has FabricAttachments.
+    is_served: bool,
+}
+
+/// The offer with the managers that it was made of.
+struct PlannedOffer {
+    offer: FabricOffer,
+    plans: BTreeMap<String, SlicePlan>,
+}
+
+impl Controller for PublishController {
+    type Reconciler = PublishReconciler;
+
+    async fn begin(&self, parts: &ControllerParts<ClusterView>) -> Result<PublishReconciler, String> {
+        let client = parts.client.clone();
+        let version = match client.version().await {
+            Ok(ApiVersion::V1Beta1) => Err(TOO_OLD.to_owned()),
+            version => version.map_err(|failure| Chain(&failure).to_string()),
+        };
+        let version = version.inspect_err(|why| {
+            self.0.status_tx.send_modify(|status| status.phase = FabricPhase::Failed(why.clone()));
+        })?;
+        let selector = format!("spec.driver={},spec.nodeName=", self.0.driver);
+        let title = "the ResourceSlices of devices behind switches";
+        let scope = FollowScope::selected(slices_of(version), &selector, ListFreshness::Newest, title);
+        let mut known = KnownSlices::default();
+        known.relist();
+        Ok(PublishReconciler {
+            config: self.0.config.clone(),
+            watch: ObjectWatch::new(client.clone(), scope),
+            calls: SliceCalls { client, driver: self.0.driver.as_str().into(), slices: Arc::new(slices_of(version)) },
+            readings_rx: self.0.readings_rx.clone(),
+            status_tx: self.0.status_tx.clone(),
+            known,
+            dropped: None,
+            troubles: Troubles::default(),
+            failing: BTreeMap::new(),
+            unwatched: None,
+            is_served: true,
+        })
+    }
+}
+
+impl Reconciler for PublishReconciler {
+    type View = ClusterView;
+    type Answer = SliceAnswers;
+
+    /// Returns each pool that is to exist, or exists, with the writes that it takes.
+    fn keys(&mut self, view: &ClusterView) -> BTreeMap<String, Fingerprint> {
+        self.is_served = is_served(view);
+        let Some(planned) = self.planned(view) else {
+            self.tell(None);
+            return BTreeMap::new();
+        };
+        self.tell(Some(&planned.offer));
+        let fingerprint = |plan: &SlicePlan| {
+            let mut seen = Fingerprint::default();
+            seen.add(format!("{plan:?}"));
+            seen
+        };
+        planned.plans.iter().map(|(pool, plan)| (pool.clone(), fingerprint(plan))).collect()
+    }
+
+    fn reconcile(
+        &mut self,
+        pool: &str,
+        now: ReconcileMoment<ClusterView>,
+    ) -> impl Future<Output = SliceAnswers> + Send + 'static {
+        let plan = self.planned(&now.view).and_then(|mut planned| planned.plans.remove(pool)).unwrap_or_default();
+        // As long as a feature is missing, the server is asked again: a gate may be switched on.
+        let is_asked = self.dropped.as_ref().is_none_or(|dropped| !dropped.is_empty());
+        let example = (is_asked && (!plan.writes.is_empty() || self.dropped.is_some())).then(example);
+        for delete in &plan.deletes {
+            self.known.deleting(&delete.version);
+        }
+        self.calls.clone().carry_out(plan, example, now)
+    }
+
+    fn reconciled(&mut self, pool: &str, answer: SliceAnswers) -> Requeue {
+        let requeue = self.take(pool, answer);
+        let phase = self.phase();
+        self.status_tx.send_if_modified(|status| {
+            let is_other = status.phase != phase;
+            status.phase = phase;
+            is_other
+        });
+        requeue
+    }
+
+    fn forget(&mut self, pool: &str) {
+        self.mended(pool);
+    }
+
+    async fn changed(&mut self) {
+        loop {
+            tokio::select! {
+                // Cancel safe: a change is seen as long as it was not looked at.
+                Ok(()) = self.readings_rx.changed() => return,
+                // Cancel safe: see there.
+                event = self.watch.next() => match event {
+                    Ok(event) => {
+                        let was_unwatched = self.unwatched.take().is_some();
+                        if self.known.observe(&event) != SliceChange::None || was_unwatched {
+                            return;
+                        }
+                    }
+                    Err(failure) => {
+                        self.unwatched = Some(Chain(&failure).to_string());
+                        return;
+                    }
+                },
+            }
+        }
+    }
+}
+
+impl Drop for PublishReconciler {
+    /// The next leader says how things are.
+    fn drop(&mut self) {
+        self.status_tx.send_replace(FabricStatus::default());
+    }
+}
+
+impl PublishReconciler {
+    /// Takes the answers of the server for a pool.
+    fn take(&mut self, pool: &str, answer: SliceAnswers) -> Requeue {
+        let has_written = !answer.written.is_empty() || !answer.deleted.is_empty();
+        for (name, slice) in answer.written {
+            self.known.put(&name, slice);
+        }
+        for gone in answer.deleted {
+            self.known.remove(&gone.name, &gone.version);
+        }
+        let has_learned = answer.dropped.is_some_and(|dropped| self.learn(dropped));
+        if let Some(failure) = answer.failure {
+            let is_late = failure.code() == Some(409);
+            let error = Chain(&failure).to_string();
+            if !is_late && self.troubles.is_news(pool.to_owned(), &error) {
+                warn!(pool, error, "the slices of a switch domain cannot be written");
+            }
+            if is_late {
+                return Requeue::After(SOON);
+            }
+            self.failing.insert(pool.to_owned(), error);
+            return Requeue::Failed;
+        }
+        self.mended(pool);
+        match has_written || has_learned || answer.is_interrupted {
+            true => Requeue::Now,
+            false => Requeue::After(RECONCILE_AGAIN),
+        }
+    }
+
+    /// Decides what is to be written; nothing as long as something that decides it is not known.
+    fn planned(&mut self, view: &ClusterView) -> Option<PlannedOffer> {
+        if !self.known.is_listed() || !is_served(view) {
+            return None;
+        }
+        let readings = self.readings_rx.borrow_and_update().clone();
+        let hosts: Vec<(&str, Hostnames)> = self
+            .config
+            .managers
+            .iter()
+            .filter_map(|manager| Some((&*manager.name, hostnames(view, manager, readings.inventory(&manager.name)?))))
+            .collect();
+        let scene = |(name, hostnames)| {
+            let inventory = readings.inventory(name)?;
+            Some(ManagerScene { name, inventory, hostnames })
+        };
+        let managers: Vec<ManagerScene<'_>> =
+            hosts.iter().map(|(name, hosts)| (*name, hosts)).filter_map(scene).collect();
+        let names = self.config.managers.iter().map(|manager| &*manager.name);
+        let unread = names.filter(|name| readings.inventory(name).is_none()).collect();
+        let ours = || self.known.iter().filter(|(_, slice)| of_fabric_pool(&slice.pool.name).is_some());
+        let scene = OfferScene {
+            driver: &self.calls.driver,
+            managers,
+            unread,
+            objects: &view.fabric,
+            published: published(ours().map(|(_, slice)| slice)),
+            now: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+        };
+        let offer = offer(&scene);
+        let is_lacking = self.dropped.as_ref().is_some_and(|dropped| !dropped.is_empty());
+        let plans = offer.pools.iter().map(|(name, pool)| {
+            let existing: Vec<(&str, &PublishedSlice)> = ours().filter(|(_, slice)| slice.pool.name == *name).collect();
+            let pool = if is_lacking { withdrawn(pool) } else { pool.clone() };
+            (name.clone(), plan(existing, &[pool], None))
+        });
+        let plans = plans.collect();
+        Some(PlannedOffer { offer, plans })
+    }
+
+    /// Remembers whether the server has the needed features; returns true if that is news.
+    fn learn(&mut self, dropped: Dropped) -> bool {
+        let is_news = self.dropped.as_ref() != Some(&dropped);
+        if is_news && !dropped.is_empty() {
+            let fields = fields(&dropped);
+            warn!(fields, "devices behind switches are not offered: the API server drops fields");
+        } else if is_news && self.dropped.is_some() {
+            info!("the API server keeps the fields of devices behind switches");
+        }
+        self.dropped = Some(dropped);
+        is_news
+    }
+
+    fn mended(&mut self, pool: &str) {
+        self.failing.remove(pool);
+        self.troubles.mended(&pool.to_owned());
+    }
+
+    fn tell(&self, offer: Option<&FabricOffer>) {
+        let readings = self.readings_rx.borrow();
+        let error = |name: &str| match readings.inventory(name) {
+            None => Some(readings.error(name).unwrap_or("not read yet").to_owned()),
+            Some(_) => readings.error(name).map(str::to_owned),
+        };
+        let managers = self.config.managers.iter().map(|manager| (manager.name.clone(), error(&manager.name)));
+        let status = FabricStatus {
+            phase: self.phase(),
+            managers: managers.collect(),
+            contradictions: offer.map(|offer| offer.contradictions.clone()).unwrap_or_default(),
+            left_out: offer.map(|offer| offer.left_out.clone()).unwrap_or_default(),
+            devices: offer.map(|offer| offer.devices.clone()).unwrap_or_default(),
+        };
+        self.status_tx.send_if_modified(|last| {
+            let is_other = *last != status;
+            *last = status;
+            is_other
+        });
+    }
+
+    fn phase(&self) -> FabricPhase {
+        if !self.is_served {
+            FabricPhase::NotServed
+        } else if !self.known.is_listed() {
+            FabricPhase::Listing(self.unwatched.clone())
+        } else if let Some(dropped) = self.dropped.as_ref().filter(|dropped| !dropped.is_empty()) {
+            FabricPhase::FieldsDropped(fields(dropped))
+        } else if let Some(why) = self.failing.values().next().or(self.unwatched.as_ref()) {
+            FabricPhase::Failed(why.clone())
+        } else {
+            FabricPhase::Offering
+        }
+    }
+}
+
+/// True if the server has FabricAttachments, and shows them: nothing could be attached without.
+fn is_served(view: &ClusterView) -> bool {
+    view.kinds.get(&ObservedKind::FabricAttachment).is_some_and(|status| !status.is_absent)
+}
+
+/// The pool without its slices: pods would be given devices that are never attached.
+fn withdrawn(pool: &DesiredPool) -> DesiredPool {
+    DesiredPool { slices: Vec::new(), ..pool.clone() }
+}
+
+/// A device with all features without which nothing is offered.
+fn example() -> SliceContent {
+    let device = SliceDevice {
+        name: "probe".into(),
+        taints: OfferState::Attached.taints(),
+        binds_to_node: true,
+        binding_conditions: vec![ATTACHED_CONDITION.to_owned()],
+        binding_failure_conditions: vec![ATTACH_FAILED_CONDITION.to_owned()],
+        ..SliceDevice::default()
+    };
+    let node_selector = Some(Box::new(hostler_api::core::NodeSelector::of_node("probe")));
+    SliceContent { node_selector, devices: vec![device], ..SliceContent::default() }
+}
+
+fn fields(dropped: &Dropped) -> String {
+    let fields = dropped.iter().map(|feature| format!("{} (feature gate {})", feature.fields(), feature.gate()));
+    fields.collect::<Vec<_>>().join(", ")
+}
