@@ -1,5 +1,6 @@
 //! The controller's configuration: every key, its default, and the mistakes that it can have.
 
+mod fabric;
 mod listen;
 mod provisioning;
 mod reservations;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::observed::ObservedKind;
 
 pub(crate) use self::{
+    fabric::FabricConfig,
     listen::ListenAddress,
     provisioning::ProvisioningConfig,
     reservations::{ReservationsConfig, release_of},

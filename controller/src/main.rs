@@ -18,6 +18,8 @@ mod deployed;
 mod direct;
 mod doctor;
 mod explain;
+#[expect(dead_code, unused_imports, reason = "started where managers are configured")]
+mod fabric;
 #[cfg(test)]
 mod faults;
 mod hardware;

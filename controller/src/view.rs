@@ -40,7 +40,6 @@ pub(crate) struct ClusterView {
     /// Reservations of Koordinator, by name.
     pub(crate) koordinator: Arc<BTreeMap<String, ObjectStamp>>,
     /// Devices behind switches, as the cluster tells of them.
-    #[expect(dead_code, reason = "read by the room that attaches devices")]
     pub(crate) fabric: Arc<FabricObjects>,
     /// Claims that were made for pods from templates, and were given nothing yet.
     pub(crate) waiting_claims: Arc<BTreeSet<ObjectKey>>,

@@ -61,6 +61,7 @@ const CRATES: &[CrateRule] = &[
             "hostler-api",
             "hostler-cli",
             "hostler-cluster",
+            "hostler-fabric",
             "hostler-files",
             "hostler-process",
             "hostler-reconcile",

@@ -1,5 +1,4 @@
 //! Devices behind switches as the cluster tells of them: their FabricAttachments, and the claims that have them.
-#![expect(dead_code, reason = "read by the room that attaches devices")]
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,0 +1,5 @@
+//! The life of attachments: each line of the table, and all of them in any order.
+
+mod random;
+mod table;
+mod world;
