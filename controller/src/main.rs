@@ -18,7 +18,7 @@ mod deployed;
 mod direct;
 mod doctor;
 mod explain;
-#[expect(dead_code, unused_imports, reason = "started where managers are configured")]
+#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "started where managers are configured"))]
 mod fabric;
 #[cfg(test)]
 mod faults;

@@ -32,7 +32,9 @@ pub(super) fn after_call(
     answer: ManagerAnswer,
 ) -> CallEnd {
     match (call, answer) {
-        (ManagerCall::Attach(_) | ManagerCall::Progress(_), ManagerAnswer::Connection(answer)) => cx.attach_ended(seen, answer),
+        (ManagerCall::Attach(_) | ManagerCall::Progress(_), ManagerAnswer::Connection(answer)) => {
+            cx.attach_ended(seen, answer)
+        }
         (ManagerCall::Settle(_), ManagerAnswer::Connection(answer)) => cx.settled(seen, answer.map(drop_value)),
         (ManagerCall::LookFor(_), ManagerAnswer::Connection(answer)) => cx.looked(seen, answer.map(drop_value)),
         (ManagerCall::Verify(shown), ManagerAnswer::Connection(answer)) => match answer {

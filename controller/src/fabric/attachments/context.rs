@@ -114,7 +114,9 @@ pub(super) enum AttachmentWrite {
     Spec(Box<FabricAttachmentSpec>),
     Status(Box<FabricAttachmentStatus>),
     /// Adds the finalizer, or takes it away.
-    Finalizer { is_wanted: bool },
+    Finalizer {
+        is_wanted: bool,
+    },
     Delete,
     Claim(Box<ClaimConditions>),
 }

@@ -80,7 +80,8 @@ impl AttachmentContext {
             let is_kept = !seen.is_deleting() || seen.status().used;
             is_free
                 && is_kept
-                && self.retry_at(seen) <= self.now && self.next_claim().is_some_and(|next| next.uid == claim.uid)
+                && self.retry_at(seen) <= self.now
+                && self.next_claim().is_some_and(|next| next.uid == claim.uid)
         };
         let waits = |claim: &&DeviceClaim| {
             !claim.is_failed() && holder.is_none_or(|holder| holder.uid != claim.uid) && !is_next(claim)
@@ -132,7 +133,9 @@ impl AttachmentContext {
             Phase::Ready => self.tell(claim, ClaimNews::Attached),
             Phase::Failed => self.failed(seen, claim),
             // Another writer took the order back: the node may have heard it.
-            Phase::Releasing | Phase::Detaching => spec_write(FabricAttachmentSpec { release: true, ..seen.spec().clone() }),
+            Phase::Releasing | Phase::Detaching => {
+                spec_write(FabricAttachmentSpec { release: true, ..seen.spec().clone() })
+            }
             Phase::Detached | Phase::Unknown => AttachmentStep::Rest,
         }
     }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use hostler_api::fabric::{AttachmentPhase as Phase, FabricAttachmentSpec, FabricAttachmentStatus, NodeDeviceState};
 
+use hostler_fabric::{AttachKey, KeyError};
+
 use super::{
     context::{AttachmentContext, AttachmentStep, AttachmentWrite, ManagerCall, SeenAttachment, ShownConnection},
     decide::status_write,
@@ -40,16 +42,26 @@ impl AttachmentContext {
                 status_write(status)
             }
             // A node that does not see the device may never report: the manager may know that nothing is attached.
-            None | Some(NodeDeviceState::Absent) => self.call(seen.key().map(ManagerCall::LookFor)),
+            None | Some(NodeDeviceState::Absent) => self.call(self.attached_key(seen).map(ManagerCall::LookFor)),
             Some(_) => AttachmentStep::Rest,
         }
     }
 
     fn detach(&self, seen: &SeenAttachment) -> AttachmentStep {
-        // Without a claim, the attempt is about a connection that was made too late.
-        let late = self.late_connection(seen).map(|it| it.key.clone());
-        let key = late.filter(|_| seen.spec().claim.is_none()).map_or_else(|| seen.key(), Ok);
-        self.call(key.map(ManagerCall::Detach))
+        let report = seen.attachment.node_report();
+        let is_back = report.is_some_and(|report| report.state != NodeDeviceState::Released);
+        if is_back && !self.is_node_gone(seen) {
+            // The node was started anew, and its kernel has found the device once more.
+            return status_write(self.phase(seen, Phase::Releasing, "Releasing", &seen.status().message));
+        }
+        self.call(self.attached_key(seen).map(ManagerCall::Detach))
+    }
+
+    /// The key under which the device may be attached. Without a claim, the attempt is about a connection that was made
+    /// too late, under the key of an earlier one.
+    fn attached_key(&self, seen: &SeenAttachment) -> Result<AttachKey, KeyError> {
+        let late = self.late_connection(seen).filter(|_| seen.spec().claim.is_none());
+        late.map_or_else(|| seen.key(), |late| Ok(late.key.clone()))
     }
 
     fn call<E>(&self, call: Result<ManagerCall, E>) -> AttachmentStep {

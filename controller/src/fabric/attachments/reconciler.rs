@@ -45,22 +45,23 @@ pub(crate) struct AttachmentParts {
     pub(crate) driver: String,
     /// The latest readings of all managers.
     pub(crate) readings_rx: watch::Receiver<Arc<FabricReadings>>,
+    /// Time for which a call may still be carried out after its caller has lost the Lease.
+    pub(crate) late_call: Duration,
+}
+
+impl AttachmentParts {
+    /// Parts with the time for which calls may be late.
+    pub(crate) fn new(config: FabricConfig, driver: String, readings_rx: watch::Receiver<Arc<FabricReadings>>) -> Self {
+        Self { config, driver, readings_rx, late_call: LATE_CALL }
+    }
 }
 
 /// Attaches and detaches devices as long as this process leads.
 pub(crate) fn start(parts: AttachmentParts, controller: ControllerParts<ClusterView>) {
-    start_with(parts, LATE_CALL, controller);
+    AttachmentsController(parts).start("fabric attachments", controller);
 }
 
-/// As [`start`], where calls that were sent may be carried out so much later.
-pub(super) fn start_with(parts: AttachmentParts, late_call: Duration, controller: ControllerParts<ClusterView>) {
-    AttachmentsController { parts, late_call }.start("fabric attachments", controller);
-}
-
-struct AttachmentsController {
-    parts: AttachmentParts,
-    late_call: Duration,
-}
+struct AttachmentsController(AttachmentParts);
 
 pub(super) struct AttachmentReconciler {
     keeper: AttachmentKeeper,
@@ -89,9 +90,9 @@ impl Controller for AttachmentsController {
         let client = parts.client.clone();
         let version = client.version().await.map_err(|failure| Chain(&failure).to_string())?;
         let events = EventSink::start(COMPONENT, client.clone(), &parts.tasks);
-        let AttachmentParts { config, driver, readings_rx } = &self.parts;
+        let AttachmentParts { config, driver, readings_rx, late_call } = &self.0;
         let attach = Duration::from_secs(config.attach_seconds.into());
-        let limits = AttachmentLimits { attach, late_call: self.late_call };
+        let limits = AttachmentLimits { attach, late_call: *late_call };
         let (config, driver) = (config.clone(), driver.clone());
         let reader = AttachmentReader { client, version, driver, config, limits };
         let keeper = AttachmentKeeper { reader, readings_rx: readings_rx.clone() };
@@ -215,7 +216,9 @@ impl AttachmentKeeper {
             match decide(&cx) {
                 AttachmentStep::Rest => return AttachmentAnswer::new(Requeue::After(RECONCILE_AGAIN)),
                 AttachmentStep::Until(at) => {
-                    return AttachmentAnswer::new(Requeue::After(at.saturating_sub(cx.now).clamp(SOON, RECONCILE_AGAIN)));
+                    return AttachmentAnswer::new(Requeue::After(
+                        at.saturating_sub(cx.now).clamp(SOON, RECONCILE_AGAIN),
+                    ));
                 }
                 AttachmentStep::Write(write) => return self.write(&cx, write, moment).await,
                 AttachmentStep::Call(call) => {
@@ -272,9 +275,7 @@ impl AttachmentKeeper {
                 AttachmentAnswer { end: Requeue::Now, error: None, note: note_of(cx, &write) }
             }
             // Another write came before.
-            Err(failure) if matches!(failure.code(), Some(404 | 409)) => {
-                AttachmentAnswer::new(Requeue::After(SOON))
-            }
+            Err(failure) if matches!(failure.code(), Some(404 | 409)) => AttachmentAnswer::new(Requeue::After(SOON)),
             Err(failure) => AttachmentAnswer::failed(Chain(&failure).to_string()),
         }
     }

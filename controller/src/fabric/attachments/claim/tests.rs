@@ -66,10 +66,10 @@ fn news_of_one_device_keep_what_was_told_of_the_others() {
     let told = claim.with(ClaimNews::Attached, "2026-01-01T00:00:09Z").devices;
     let [a, b] = &*told else { panic!("{told:?}") };
     assert_eq!(a.conditions.len(), 1, "conditions of other writers stay theirs: {a:?}");
-    assert_eq!((b.conditions[0].status, &*b.conditions[0].last_transition_time), (
-        ConditionStatus::True,
-        "2026-01-01T00:00:09Z"
-    ));
+    assert_eq!(
+        (b.conditions[0].status, &*b.conditions[0].last_transition_time),
+        (ConditionStatus::True, "2026-01-01T00:00:09Z")
+    );
     let again = claim.with(ClaimNews::Waits { reason: "S", message: String::new() }, "2026-01-01T00:00:09Z").devices;
     assert_eq!(again[1].conditions[0].last_transition_time, "2026-01-01T00:00:01Z", "the status has not changed");
 }

@@ -135,11 +135,10 @@ fn lives(seed: u64, seen: WorldSeen) -> WorldSeen {
 fn in_any_order_no_device_is_lost_shared_torn_away_or_given_with_data() {
     let seen = seeds(0..150).fold(WorldSeen::default(), |seen, seed| lives(seed, seen));
     let is_enough = seen.bound > 300
-        && seen.failed > 100
+        && seen.failed > 20
         && seen.isolated > 20
         && seen.erased_on_arrival > 5
         && seen.deaths > 50
         && seen.late_calls > 50;
     expect_enough(is_enough, &seen);
-    eprintln!("{seen:?}");
 }

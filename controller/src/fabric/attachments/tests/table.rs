@@ -192,7 +192,10 @@ fn a_free_device_is_given_to_the_next_claim_in_an_attempt_of_its_own_and_erased_
     let next = spec(decide(&cx));
     assert_eq!((next.attempt, next.erase, next.release), (1, true, false));
     assert_eq!(next.claim, Some(claim("next").named()));
-    let begun = with(Phase::Detached, |cx| attachment(cx).spec = next.clone());
+    let begun = with(Phase::Detached, |cx| {
+        cx.claims = vec![claim("next")];
+        attachment(cx).spec = next.clone();
+    });
     assert_eq!(status(decide(&begun)).phase, Phase::Pending);
 }
 
@@ -236,10 +239,13 @@ fn a_claim_whose_node_cannot_have_the_device_fails_before_anything_is_asked_and_
         ("NodeGone", with(Phase::Pending, |cx| cx.nodes.get_mut("n1").unwrap().exists = false)),
         ("SameSerial", with(Phase::Pending, |cx| cx.twins.push(twin(true)))),
         ("DeadlineExceeded", with(Phase::Pending, |cx| cx.now = ALLOCATED + 480 * SECOND)),
-        ("NoNode", with(Phase::Pending, |cx| {
-            cx.claims[0].node = None;
-            attachment(cx).spec.node_name = String::new();
-        })),
+        (
+            "NoNode",
+            with(Phase::Pending, |cx| {
+                cx.claims[0].node = None;
+                attachment(cx).spec.node_name = String::new();
+            }),
+        ),
     ] {
         let failed = status(decide(&cx));
         assert_eq!((failed.phase, &*failed.reason, failed.failures), (Phase::Failed, reason, 0));
@@ -354,7 +360,8 @@ fn a_node_is_told_to_let_go_when_no_claim_has_the_device_as_the_spec_says() {
     assert!(spec(decide(&gone)).release);
     let elsewhere = with(Phase::Ready, |cx| {
         cx.claims[0].node = Some("n2".to_owned());
-        cx.claims[0].told = claim("c").with(ClaimNews::Waits { reason: "Releasing", message: String::new() }, "t").devices;
+        cx.claims[0].told =
+            claim("c").with(ClaimNews::Waits { reason: "Releasing", message: String::new() }, "t").devices;
     });
     assert!(spec(decide(&elsewhere)).release);
     let mut deleted = with(Phase::Ready, |cx| {
@@ -422,6 +429,14 @@ fn a_device_is_detached_when_its_node_has_let_go_of_it_and_only_then() {
 }
 
 #[test]
+fn a_node_that_takes_its_report_back_is_waited_for_once_more() {
+    let back = released(Phase::Detaching, |cx| reports(cx, State::Releasing, None));
+    assert_eq!(status(decide(&back)).phase, Phase::Releasing);
+    let gone = released(Phase::Detaching, |cx| reports(cx, State::Released, None));
+    assert_eq!(decide(&gone), AttachmentStep::Call(ManagerCall::Detach(key())));
+}
+
+#[test]
 fn a_detached_device_says_when_it_is_offered_again() {
     let detaching = |failures| {
         released(Phase::Detaching, |cx| {
@@ -475,10 +490,7 @@ fn an_object_goes_when_nothing_must_be_remembered() {
         old(cx);
         attachment(cx).metadata.deletion_timestamp = Some("t".to_owned());
     };
-    assert_eq!(
-        decide(&detached(&deleted)),
-        AttachmentStep::Write(AttachmentWrite::Finalizer { is_wanted: false })
-    );
+    assert_eq!(decide(&detached(&deleted)), AttachmentStep::Write(AttachmentWrite::Finalizer { is_wanted: false }));
 }
 
 #[test]
@@ -495,6 +507,8 @@ fn a_device_that_was_attached_too_late_is_taken_back_by_an_attempt_of_its_own() 
     attachment(&mut cx).status = late;
     assert!(spec(decide(&cx)).release, "the node lets go of it as of any other");
     attachment(&mut cx).spec.release = true;
+    attachment(&mut cx).status.phase = Phase::Releasing;
+    assert_eq!(decide(&cx), AttachmentStep::Call(ManagerCall::LookFor(key())), "under the key that it has");
     attachment(&mut cx).status.phase = Phase::Detaching;
     assert_eq!(decide(&cx), AttachmentStep::Call(ManagerCall::Detach(key())), "under the key that it has");
 }
@@ -506,7 +520,8 @@ fn a_claim_of_a_device_that_is_anothers_waits_and_gets_another_device_in_time() 
         cx.claims.push(claim("other"));
     });
     assert!(matches!(news(decide(&cx)), ClaimNews::Waits { reason: "Releasing", .. }));
-    cx.claims[1].told = claim("other").with(ClaimNews::Waits { reason: "Releasing", message: String::new() }, "t").devices;
+    cx.claims[1].told =
+        claim("other").with(ClaimNews::Waits { reason: "Releasing", message: String::new() }, "t").devices;
     assert_eq!(decide(&cx), AttachmentStep::Rest);
     cx.now = ALLOCATED + 480 * SECOND;
     assert!(matches!(news(decide(&cx)), ClaimNews::Failed { .. }));

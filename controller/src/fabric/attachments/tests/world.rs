@@ -406,7 +406,11 @@ impl FabricWorld {
             let retry_at = it.status.retry_at.as_deref().and_then(since_1970).unwrap_or_default();
             it.status.phase != AttachmentPhase::Detached || retry_at > self.now
         });
-        if is_closed { self.tainted.insert(device) } else { self.tainted.remove(&device) };
+        if is_closed {
+            self.tainted.insert(device)
+        } else {
+            self.tainted.remove(&device)
+        };
     }
 
     /// The daemon of the device's node looks at the device and reports. A daemon that refuses does not let go now.
@@ -461,7 +465,8 @@ impl FabricWorld {
         let Some(given) = claim.given.clone() else {
             let is_free = |device: &u32| {
                 let mut others = self.server.claims.values();
-                !self.tainted.contains(device) && !others.any(|it| it.given.as_ref().is_some_and(|it| it.device == *device))
+                !self.tainted.contains(device)
+                    && !others.any(|it| it.given.as_ref().is_some_and(|it| it.device == *device))
             };
             let free: Vec<u32> = (0..self.devices).filter(is_free).collect();
             let node = dice.roll(self.machines.len());
@@ -492,9 +497,9 @@ impl FabricWorld {
         let given = claim.given.unwrap();
         let machine = &self.machines[given.node as usize];
         let is_there = self.connections().iter().any(|(it, host, _)| (*it, *host) == (given.device, given.node));
-        let is_its = self.attachment(given.device).is_some_and(|it| {
-            !it.spec.release && it.spec.claim.as_ref().is_some_and(|named| named.uid == claim.uid)
-        });
+        let is_its = self
+            .attachment(given.device)
+            .is_some_and(|it| !it.spec.release && it.spec.claim.as_ref().is_some_and(|named| named.uid == claim.uid));
         if !machine.is_on || !is_there || !is_its || machine.containers.contains_key(&given.device) {
             return;
         }
@@ -528,10 +533,29 @@ impl FabricWorld {
     pub(super) fn switch(&mut self, node: u32) {
         let is_on = !self.machines[node as usize].is_on;
         self.machines[node as usize] = Machine { is_on, ..Machine::default() };
-        if !is_on {
+        if is_on {
+            self.withdraw(node);
+        } else {
             let of_node = |it: &&ModelClaim| it.given.as_ref().is_some_and(|given| given.node == node);
             let gone: Vec<String> = self.server.claims.values().filter(of_node).map(|it| it.name.clone()).collect();
             gone.iter().for_each(|name| self.delete_pod(name, false));
+        }
+    }
+
+    /// A daemon that begins with a kernel takes back what it said of devices that the kernel has: nothing was let go of.
+    fn withdraw(&mut self, node: u32) {
+        for (device, host, _) in self.connections() {
+            let name = device_name(device);
+            let is_of = |it: &&ModelAttachment| host == node && it.spec.node_name == node_name(node);
+            if self.server.attachments.get(&name).filter(is_of).is_none() {
+                continue;
+            }
+            let change = |it: &mut ModelAttachment| {
+                if let Some(report) = it.status.node.as_mut().filter(|it| it.state == NodeDeviceState::Released) {
+                    (report.state, report.erased) = (NodeDeviceState::Releasing, None);
+                }
+            };
+            self.server.update(&name, None, Part::Status, change).unwrap();
         }
     }
 
@@ -547,7 +571,9 @@ impl FabricWorld {
         }
         let keys: Vec<String> = self.uids.keys().cloned().collect();
         for uid in keys {
-            (0..40).for_each(|attempt| drop(self.fabric.finish(&AttachKey::new(format!("{uid}-{attempt}")).unwrap())));
+            for attempt in 0..40 {
+                self.fabric.finish(&AttachKey::new(format!("{uid}-{attempt}")).unwrap());
+            }
         }
         self.check();
     }
@@ -585,7 +611,10 @@ impl FabricWorld {
             let is_attached =
                 connections.iter().any(|it| (it.0, it.1, it.2.as_str()) == (given.device, given.node, &*key));
             assert!(is_attached, "attached is true of {seen:?}, and the device is not there: {attachment:#?}");
-            assert!(self.ready.contains(&(attachment.uid.clone(), attachment.spec.attempt)), "no node reported it ready");
+            assert!(
+                self.ready.contains(&(attachment.uid.clone(), attachment.spec.attempt)),
+                "no node reported it ready"
+            );
         }
     }
 
