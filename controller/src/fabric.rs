@@ -1,11 +1,13 @@
-//! Devices behind switches: the readings of their managers, and the slices in which they are offered.
+//! Devices behind switches: the readings of their managers, the slices in which they are offered, and the attachments of
+//! those that nodes have.
 //!
 //! ```text
 //!   managers ──► board: latest readings ──► publish: one pool for each switch domain ──► ResourceSlices
 //!                           ▲                  ▲
-//!            nodes: which node is which host   └── FabricAttachments, claims
+//!            nodes: which node is which host   └── FabricAttachments, claims ──► attachments: attach, detach
 //! ```
 
+mod attachments;
 pub(crate) mod board;
 pub(crate) mod nodes;
 mod publish;
@@ -16,11 +18,14 @@ use std::sync::Arc;
 use hostler_reconcile::ControllerParts;
 use tokio::sync::watch;
 
-use self::publish::{PublishParts, publish};
 pub(crate) use self::status::{FabricPhase, FabricStatus};
+use self::{
+    attachments::AttachmentParts,
+    publish::{PublishParts, publish},
+};
 use crate::{config::FabricConfig, view::ClusterView};
 
-/// Reads the managers, and offers their devices, as long as this process leads.
+/// Reads the managers, offers their devices, and attaches those that claims are given, as long as this process leads.
 pub(crate) fn start(
     config: &FabricConfig,
     driver: &str,
@@ -29,5 +34,6 @@ pub(crate) fn start(
 ) {
     let config = Arc::new(config.clone());
     let readings_rx = board::start(&config, &parts());
+    attachments::start(AttachmentParts::new((*config).clone(), driver.to_owned(), readings_rx.clone()), parts());
     publish(PublishParts { config, driver: driver.to_owned(), readings_rx, status_tx }, parts());
 }

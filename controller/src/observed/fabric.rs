@@ -44,13 +44,6 @@ pub(crate) struct FabricObjects {
     devices: BTreeMap<ObjectKey, Vec<String>>,
 }
 
-impl AttachmentObject {
-    /// True if the deletion of the object was requested.
-    pub(crate) fn is_deleted(&self) -> bool {
-        self.attachment.metadata.deletion_timestamp.is_some()
-    }
-}
-
 impl FabricObjects {
     /// Updates what is known of a claim; nothing is copied for claims that never had such a device.
     pub(crate) fn see_claim(known: &mut Arc<Self>, key: &ObjectKey, stamp: ObjectStamp, claim: &ResourceClaim) {

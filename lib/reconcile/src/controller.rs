@@ -19,7 +19,7 @@ use tracing::debug;
 
 use crate::{CallPool, Leadership, Requeue, ServerTime, WorkQueue, leads_until, wait_to_lead};
 
-/// Keys that are reconciled at the same time.
+/// Keys that are reconciled at the same time, unless a reconciler says otherwise.
 const MOST_AT_ONCE: usize = 8;
 /// Pause before another try to begin a term.
 const BEGIN_AGAIN: Duration = Duration::from_secs(10);
@@ -65,6 +65,11 @@ pub trait Reconciler: Send {
 
     /// Drops what is remembered of a key that does not exist any more.
     fn forget(&mut self, key: &str);
+
+    /// Returns how many keys are reconciled at the same time.
+    fn most_at_once(&self) -> usize {
+        MOST_AT_ONCE
+    }
 
     /// Waits until something besides the view may have changed fingerprints. Cancel safe.
     fn changed(&mut self) -> impl Future<Output = ()> + Send {
@@ -162,20 +167,24 @@ struct Term<'a, R: Reconciler> {
     queue: WorkQueue<String>,
     known: BTreeMap<String, Fingerprint>,
     began: Instant,
+    most_at_once: usize,
     calls: CallPool<(String, R::Answer)>,
 }
 
 impl<'a, R: Reconciler> Term<'a, R> {
     fn new(parts: &'a mut ControllerParts<R::View>, reconciler: R) -> Self {
-        let calls = CallPool::new(&parts.tasks, MOST_AT_ONCE);
-        Self { parts, reconciler, queue: WorkQueue::default(), known: BTreeMap::new(), began: Instant::now(), calls }
+        // A pool without room would never end.
+        let most_at_once = reconciler.most_at_once().max(1);
+        let calls = CallPool::new(&parts.tasks, most_at_once);
+        let (queue, known, began) = (WorkQueue::default(), BTreeMap::new(), Instant::now());
+        Self { parts, reconciler, queue, known, began, most_at_once, calls }
     }
 
     async fn run(mut self) {
         self.compare_keys();
         while let Some(until) = leads_until(&mut self.parts.leadership_rx) {
             self.begin_due();
-            let next = self.queue.next(MOST_AT_ONCE).map_or(until, |at| (self.began + at).min(until));
+            let next = self.queue.next(self.most_at_once).map_or(until, |at| (self.began + at).min(until));
             tokio::select! {
                 // Answers of the API server count before more is asked of it.
                 biased;
@@ -214,7 +223,7 @@ impl<'a, R: Reconciler> Term<'a, R> {
 
     fn begin_due(&mut self) {
         let elapsed = self.began.elapsed();
-        while let Some(key) = self.queue.begin(elapsed, MOST_AT_ONCE) {
+        while let Some(key) = self.queue.begin(elapsed, self.most_at_once) {
             if !self.known.contains_key(&key) {
                 self.ended(&key, Requeue::Now);
                 continue;

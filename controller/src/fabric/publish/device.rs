@@ -39,7 +39,7 @@ impl OfferState {
         match status.phase {
             AttachmentPhase::Detached => Self::Free,
             AttachmentPhase::Failed => Self::Failed,
-            _ if spec.release || object.is_deleted() => Self::Releasing,
+            _ if spec.release || object.attachment.metadata.deletion_timestamp.is_some() => Self::Releasing,
             AttachmentPhase::Releasing | AttachmentPhase::Detaching => Self::Releasing,
             AttachmentPhase::Pending | AttachmentPhase::Attaching | AttachmentPhase::Attached => Self::Attaching,
             // What is not understood may be attached.

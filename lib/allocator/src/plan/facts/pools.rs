@@ -97,7 +97,15 @@ impl ClusterFacts {
 
     /// Returns true if a taint of this key and value is on the device: in a slice, or by a rule.
     pub fn has_taint(&self, names: [&str; 3], key: &str, value: &str) -> bool {
-        let is_meant = |taint: &DeviceTaint| &*taint.key == key && taint.value.as_deref() == Some(value);
+        self.has_taint_where(names, |taint| &*taint.key == key && taint.value.as_deref() == Some(value))
+    }
+
+    /// Returns true if a taint of this key keeps new claims off the device: in a slice, or by a rule.
+    pub fn is_closed_by(&self, names: [&str; 3], key: &str) -> bool {
+        self.has_taint_where(names, |taint| &*taint.key == key && taint.prevents_allocation())
+    }
+
+    fn has_taint_where(&self, names: [&str; 3], is_meant: impl Fn(&DeviceTaint) -> bool) -> bool {
         let [driver, pool, device] = names;
         let slices = self.pool_key(driver, pool).and_then(|key| self.pools.get(&key)).map(|pool| &pool.slices);
         let number = self.store.texts.find(device);
@@ -111,7 +119,7 @@ impl ClusterFacts {
         };
         let by_rule =
             |rule: &DeviceTaintRuleSpec| is_meant(&rule.taint) && rule.device_selector.as_ref().is_none_or(is_selected);
-        published.any(|taints| taints.iter().any(is_meant)) || self.rules.values().any(|rule| by_rule(&rule.spec))
+        published.any(|taints| taints.iter().any(&is_meant)) || self.rules.values().any(|rule| by_rule(&rule.spec))
     }
 
     /// Returns the key of a pool; `None` if its driver or name is unknown.

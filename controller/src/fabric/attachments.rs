@@ -1,0 +1,22 @@
+//! The life of an attachment: a device that the scheduler gave to a claim is attached to the claim's node, and detached
+//! when the claim has let go of it. The table of all steps: docs/architecture.md.
+//!
+//! ```text
+//!   FabricAttachment, claims, nodes, read anew ┐                       ┌─► one write
+//!   inventory of the manager, slices ──────────┴─► decide (pure) ──────┤
+//!                                                                      └─► one call ──► after_call (pure) ──► one write
+//! ```
+
+mod after_call;
+mod claim;
+mod context;
+mod decide;
+mod detached;
+mod notes;
+mod read;
+mod reconciler;
+mod status;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use self::reconciler::{AttachmentParts, start};

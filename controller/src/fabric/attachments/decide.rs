@@ -1,0 +1,278 @@
+//! The next step of an attachment. Pure: everything was read anew, and one write or one call follows from it alone, so a
+//! controller that takes over goes on with the same steps.
+
+use std::time::Duration;
+
+use hostler_api::fabric::{
+    AttachmentPhase as Phase, FabricAttachmentSpec, FabricAttachmentStatus, NodeDeviceState, of_fabric_pool,
+};
+use hostler_cluster::since_1970;
+use hostler_fabric::{AttachRequest, AttachTarget};
+
+use super::{
+    claim::{ClaimNews, DeviceClaim},
+    context::{AttachmentContext, AttachmentStep, AttachmentWrite, HostFact, ManagerCall, SeenAttachment},
+    status::{Failure, time},
+};
+
+/// Time before the deadline from which on no attempt begins: hardware that is found takes seconds.
+pub(super) const TOO_LATE: Duration = Duration::from_secs(30);
+/// Pause before the published slice is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// The reason of an attach that the manager has begun.
+pub(super) const UNDER_WAY: &str = "UnderWay";
+/// The reason for which a claim waits for a device that is not free yet.
+pub(super) const RELEASING: &str = "Releasing";
+
+/// Decides the next step.
+pub(super) fn decide(cx: &AttachmentContext) -> AttachmentStep {
+    let Some(seen) = &cx.seen else { return cx.first_attempt() };
+    if !seen.has_finalizer() && !seen.is_deleting() {
+        return AttachmentStep::Write(AttachmentWrite::Finalizer { is_wanted: true });
+    }
+    if let Some(write) = cx.tell_others(seen) {
+        return AttachmentStep::Write(write);
+    }
+    match (seen.status().phase, seen.spec().release) {
+        (Phase::Detached, _) => cx.detached(seen),
+        (_, true) => cx.released(seen),
+        (_, false) => cx.held(seen),
+    }
+}
+
+pub(super) fn spec_write(spec: FabricAttachmentSpec) -> AttachmentStep {
+    AttachmentStep::Write(AttachmentWrite::Spec(Box::new(spec)))
+}
+
+pub(super) fn status_write(status: FabricAttachmentStatus) -> AttachmentStep {
+    AttachmentStep::Write(AttachmentWrite::Status(Box::new(status)))
+}
+
+impl AttachmentContext {
+    /// Creates the attachment for the first claim that has the device.
+    fn first_attempt(&self) -> AttachmentStep {
+        let Some(claim) = self.next_claim() else { return AttachmentStep::Rest };
+        match of_fabric_pool(&claim.pool) {
+            Some((manager, domain)) => AttachmentStep::Write(AttachmentWrite::Create(Box::new(FabricAttachmentSpec {
+                manager: manager.to_owned(),
+                domain: domain.to_owned(),
+                device: self.device,
+                node_name: claim.node.clone().unwrap_or_default(),
+                claim: Some(claim.named()),
+                ..FabricAttachmentSpec::default()
+            }))),
+            None => AttachmentStep::Rest,
+        }
+    }
+
+    /// The claim that the device is attached for next.
+    pub(super) fn next_claim(&self) -> Option<&DeviceClaim> {
+        // The scheduler itself gives a claim up whose time is over.
+        self.claims.iter().find(|claim| !claim.is_failed() && self.now + TOO_LATE < self.deadline(claim))
+    }
+
+    /// Tells claims that have the device while the attachment is another claim's: they wait, or are given another
+    /// device.
+    fn tell_others(&self, seen: &SeenAttachment) -> Option<AttachmentWrite> {
+        let holder = self.holder(seen).filter(|_| !seen.spec().release);
+        let is_next = |claim: &DeviceClaim| {
+            let is_free = seen.status().phase == Phase::Detached && seen.spec().release;
+            let is_kept = !seen.is_deleting() || seen.status().used;
+            is_free
+                && is_kept
+                && self.retry_at(seen) <= self.now
+                && self.next_claim().is_some_and(|next| next.uid == claim.uid)
+        };
+        let waits = |claim: &&DeviceClaim| {
+            !claim.is_failed() && holder.is_none_or(|holder| holder.uid != claim.uid) && !is_next(claim)
+        };
+        let now = time(self.now);
+        self.claims.iter().filter(waits).find_map(|claim| {
+            let message = self.reason_to_wait(seen);
+            // A device without the taint would be given to the claim again at once.
+            if self.now >= self.deadline(claim) && self.is_tainted {
+                let news = ClaimNews::Failed { reason: RELEASING.to_owned(), message };
+                return Some(AttachmentWrite::Claim(claim.with(news, &now)));
+            }
+            let news = ClaimNews::Waits { reason: RELEASING, message };
+            (!claim.is_told_to_wait(RELEASING)).then(|| AttachmentWrite::Claim(claim.with(news, &now)))
+        })
+    }
+
+    fn reason_to_wait(&self, seen: &SeenAttachment) -> String {
+        let (spec, status) = (seen.spec(), seen.status());
+        let name = self.device.device_name();
+        let of = match &spec.claim {
+            Some(claim) => format!(", which claim {}/{} had", claim.namespace, claim.name),
+            None => String::new(),
+        };
+        let phase = status.phase.as_str();
+        format!(
+            "device {name} is not free yet: it is {phase} on node {:?}{of}; see kubectl describe fabricattachment {name}",
+            spec.node_name
+        )
+    }
+
+    /// Time since 1970 before which the device is not offered again.
+    pub(super) fn retry_at(&self, seen: &SeenAttachment) -> Duration {
+        seen.status().retry_at.as_deref().and_then(since_1970).unwrap_or_default()
+    }
+
+    /// The attachment is for a claim, as long as that has the device.
+    fn held(&self, seen: &SeenAttachment) -> AttachmentStep {
+        let Some(claim) = self.holder(seen) else { return self.let_go(seen, None) };
+        // A device that holds data forgets them with its object: a node erases it first.
+        if seen.is_deleting() && !seen.spec().erase {
+            return self.let_go(seen, Some(claim));
+        }
+        match seen.status().phase {
+            Phase::Pending => self.pending(seen, claim),
+            Phase::Attaching => self.attaching(seen),
+            Phase::Attached => self.attached(seen),
+            Phase::Ready if claim.is_told_attached() => AttachmentStep::Rest,
+            Phase::Ready => self.tell(claim, ClaimNews::Attached),
+            Phase::Failed => self.failed(seen, claim),
+            // Another writer took the order back: the node may have heard it.
+            Phase::Releasing | Phase::Detaching => {
+                spec_write(FabricAttachmentSpec { release: true, ..seen.spec().clone() })
+            }
+            Phase::Detached | Phase::Unknown => AttachmentStep::Rest,
+        }
+    }
+
+    fn tell(&self, claim: &DeviceClaim, news: ClaimNews) -> AttachmentStep {
+        AttachmentStep::Write(AttachmentWrite::Claim(claim.with(news, &time(self.now))))
+    }
+
+    fn failing(&self, seen: &SeenAttachment, failure: &Failure) -> AttachmentStep {
+        AttachmentStep::Write(self.fail(seen, failure))
+    }
+
+    /// Has the node let go of the device. No claim has it any more, or somebody deletes the object.
+    fn let_go(&self, seen: &SeenAttachment, claim: Option<&DeviceClaim>) -> AttachmentStep {
+        if let Some(claim) = claim.filter(|claim| claim.is_told_attached()) {
+            let message = "the FabricAttachment of the device was deleted: the node lets go of the device".to_owned();
+            return self.tell(claim, ClaimNews::Waits { reason: RELEASING, message });
+        }
+        // A node that lets go of a device before it has come would see it come after it said so.
+        let may_come = matches!(seen.status().phase, Phase::Attaching | Phase::Failed | Phase::Unknown);
+        if may_come && seen.was_asked() && !self.is_node_gone(seen) {
+            return seen.key().map_or(AttachmentStep::Rest, |key| AttachmentStep::Call(ManagerCall::Settle(key)));
+        }
+        spec_write(FabricAttachmentSpec { release: true, ..seen.spec().clone() })
+    }
+
+    /// The reason why the device cannot be attached to the node, and the host if there is none.
+    fn host(&self, seen: &SeenAttachment) -> Result<HostFact, Failure> {
+        let node = &seen.spec().node_name;
+        if node.is_empty() {
+            let why = "the allocation of the claim names no single node: give the device binding conditions and \
+                       bindsToNode in its ResourceSlice";
+            return Err(Failure::of_node("NoNode", why));
+        }
+        let Some(facts) = self.nodes.get(node).filter(|facts| !facts.is_gone()) else {
+            return Err(Failure::of_node("NodeGone", format!("node {node} is deleted or out of service")));
+        };
+        let twin = self.twins.iter().find(|twin| twin.may_be_attached && twin.node == *node);
+        if let Some(twin) = twin {
+            let why = format!(
+                "node {node} has {} or is getting it, which has the same serial number: the node cannot tell the two \
+                 apart; use them on two nodes",
+                twin.name
+            );
+            return Err(Failure::of_node("SameSerial", why));
+        }
+        match &facts.host {
+            HostFact::Unknown(why) => Err(Failure::of_node("NoHost", why.clone())),
+            host => Ok(host.clone()),
+        }
+    }
+
+    fn pending(&self, seen: &SeenAttachment, claim: &DeviceClaim) -> AttachmentStep {
+        let deadline = self.deadline(claim);
+        match self.host(seen) {
+            Err(failure) => self.failing(seen, &failure.unattached()),
+            Ok(HostFact::Unread(why)) if self.now >= deadline => {
+                self.failing(seen, &Failure::of_device("DeadlineExceeded", why).unattached())
+            }
+            Ok(HostFact::Unread(_)) => AttachmentStep::Until(deadline),
+            Ok(_) if self.now >= deadline => {
+                let why = "the time to attach the device was over before the manager was asked";
+                self.failing(seen, &Failure::of_node("DeadlineExceeded", why).unattached())
+            }
+            Ok(_) => {
+                let mut status = self.phase(seen, Phase::Attaching, "Asked", "the fabric manager attaches the device");
+                status.deadline = Some(time(deadline));
+                status_write(status)
+            }
+        }
+    }
+
+    /// Time since 1970 at which the attempt is given up.
+    pub(super) fn end(&self, seen: &SeenAttachment) -> Duration {
+        seen.status().deadline.as_deref().and_then(since_1970).unwrap_or_default()
+    }
+
+    fn attaching(&self, seen: &SeenAttachment) -> AttachmentStep {
+        let end = self.end(seen);
+        if self.now >= end {
+            let why = format!("the device was not attached in time: {}", seen.status().message);
+            return self.failing(seen, &Failure::of_device("DeadlineExceeded", why));
+        }
+        match (self.host(seen), seen.key()) {
+            (Err(failure), _) => self.failing(seen, &failure),
+            (_, Err(error)) => self.failing(seen, &Failure::of_device("NoKey", error.to_string())),
+            // An attach that is under way is not begun again: its state tells the end.
+            (Ok(_), Ok(key)) if seen.status().reason == UNDER_WAY => AttachmentStep::Call(ManagerCall::Progress(key)),
+            (Ok(HostFact::Known(host)), Ok(key)) => {
+                let target = AttachTarget::Device(self.device);
+                AttachmentStep::Call(ManagerCall::Attach(AttachRequest { key, host, target }))
+            }
+            (Ok(_), _) => AttachmentStep::Until(end),
+        }
+    }
+
+    fn attached(&self, seen: &SeenAttachment) -> AttachmentStep {
+        if self.is_node_gone(seen) {
+            let why = format!("node {} is deleted or out of service", seen.spec().node_name);
+            return self.failing(seen, &Failure::of_node("NodeGone", why));
+        }
+        let report = seen.attachment.node_report();
+        let is_ready = report.is_some_and(|report| report.state == NodeDeviceState::Ready);
+        let is_erased = report.is_some_and(|report| report.erased.is_some());
+        if is_ready && (is_erased || !seen.spec().erase) {
+            let mut status = self.phase(seen, Phase::Ready, "Ready", "the node has the device, and has checked it");
+            (status.used, status.failures, status.retry_at) = (true, 0, None);
+            return status_write(status);
+        }
+        if is_ready {
+            let why = "the node reports the device ready, and did not erase it as it was asked to: update the daemon of \
+                       the node";
+            return self.failing(seen, &Failure::of_device("NotErased", why));
+        }
+        if self.now < self.end(seen) {
+            return AttachmentStep::Until(self.end(seen));
+        }
+        let node = &seen.spec().node_name;
+        let why = match report {
+            None => format!("the daemon of node {node} did not report on the device in time: see its log"),
+            Some(report) if report.message.is_empty() => {
+                format!("node {node} has the device not ready in time: it is {:?} there", report.state)
+            }
+            Some(report) => format!("node {node} has the device not ready in time: {}", report.message),
+        };
+        self.failing(seen, &Failure::of_device("NotReady", why))
+    }
+
+    /// Has the claim given another device, once no claim can be given this one.
+    fn failed(&self, seen: &SeenAttachment, claim: &DeviceClaim) -> AttachmentStep {
+        if claim.is_told_of_failure() {
+            return AttachmentStep::Rest;
+        }
+        if !self.is_tainted {
+            return AttachmentStep::Until(self.now + LOOK_AGAIN);
+        }
+        let FabricAttachmentStatus { reason, message, .. } = seen.status().clone();
+        self.tell(claim, ClaimNews::Failed { reason, message })
+    }
+}

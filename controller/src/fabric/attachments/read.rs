@@ -1,0 +1,182 @@
+//! Reads everything about an attachment from the API server, the latest view and the latest readings of managers.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use hostler_api::{
+    ObjectKey,
+    core::Node,
+    fabric::{
+        AttachmentPhase, DeviceIdentity, FABRIC_ATTACHMENT_KIND, FABRIC_ATTACHMENTS, FABRIC_TAINT, SystemUuid,
+        of_fabric_pool,
+    },
+    hardware,
+    resource::ApiVersion,
+};
+use hostler_cluster::{ApiClient, ApiFailure, Collection};
+use hostler_reconcile::ReconcileMoment;
+use serde_json::Value;
+
+use super::{
+    claim::DeviceClaim,
+    context::{
+        AttachmentContext, AttachmentLimits, HostFact, NodeFacts, SeenAttachment, ShownConnection, TwinAttachment,
+    },
+};
+use crate::{
+    config::FabricConfig,
+    fabric::{board::FabricReadings, nodes::host_of},
+    view::ClusterView,
+};
+
+/// The taint by which an operator says that the machine of a node is off.
+const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+
+/// Reads attachments and what they depend on.
+#[derive(Clone, Debug)]
+pub(super) struct AttachmentReader {
+    pub(super) client: ApiClient,
+    pub(super) version: ApiVersion,
+    pub(super) driver: String,
+    pub(super) config: FabricConfig,
+    pub(super) limits: AttachmentLimits,
+}
+
+pub(super) fn attachments() -> Collection {
+    Collection::custom(hardware::GROUP, hardware::VERSION, FABRIC_ATTACHMENT_KIND, FABRIC_ATTACHMENTS)
+}
+
+impl AttachmentReader {
+    pub(super) fn claims(&self, namespace: &str) -> Collection {
+        Collection::resource(self.version, "ResourceClaim", "resourceclaims").of(namespace)
+    }
+
+    /// Reads everything that decides the next step of a device's attachment.
+    pub(super) async fn read(
+        &self,
+        device: DeviceIdentity,
+        readings: &FabricReadings,
+        moment: &ReconcileMoment<ClusterView>,
+    ) -> Result<AttachmentContext, ApiFailure> {
+        let view = &*moment.view;
+        let name = device.device_name();
+        let seen = self.read_attachment(&name).await?;
+        let claims = self.read_claims(&name, seen.as_ref(), view).await?;
+        let place = seen.as_ref().map(|seen| (seen.spec().manager.clone(), seen.pool()));
+        let of_claim = |claim: &DeviceClaim| Some((of_fabric_pool(&claim.pool)?.0.to_owned(), claim.pool.clone()));
+        let (manager, pool) = place.or_else(|| claims.first().and_then(of_claim)).unwrap_or_default();
+        let mut nodes: BTreeSet<String> = claims.iter().filter_map(|claim| claim.node.clone()).collect();
+        nodes.extend(seen.as_ref().map(|seen| seen.spec().node_name.clone()));
+        let mut facts = BTreeMap::new();
+        for node in nodes.into_iter().filter(|node| !node.is_empty()) {
+            let read = self.read_node(&node, &manager, readings, view).await?;
+            facts.insert(node, read);
+        }
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Ok(AttachmentContext {
+            device,
+            claims,
+            nodes: facts,
+            twins: self.read_twins(device, &manager, readings, view).await?,
+            shown: seen.as_ref().map(|seen| shown(seen, readings, view)).unwrap_or_default(),
+            is_tainted: view.facts.is_closed_by([&self.driver, &pool, &name], FABRIC_TAINT),
+            limits: self.limits,
+            // Times of allocations are the server's.
+            now: moment.server_time().unwrap_or(wall),
+            seen,
+        })
+    }
+
+    async fn read_attachment(&self, name: &str) -> Result<Option<SeenAttachment>, ApiFailure> {
+        let found: Option<Value> = self.client.find(&attachments(), name).await?;
+        let unusable = |error| ApiFailure::unusable(format!("read FabricAttachment {name}"), error);
+        found.map(SeenAttachment::of).transpose().map_err(unusable)
+    }
+
+    /// Reads claims that have the device, as far as view and attachment name them.
+    async fn read_claims(
+        &self,
+        name: &str,
+        seen: Option<&SeenAttachment>,
+        view: &ClusterView,
+    ) -> Result<Vec<DeviceClaim>, ApiFailure> {
+        let known = view.fabric.claims.get(name).into_iter().flatten().map(|claim| claim.key.clone());
+        let named = seen.and_then(|seen| seen.spec().claim.as_ref());
+        let named = named.map(|claim| ObjectKey::new(&claim.namespace, &claim.name));
+        let mut claims = Vec::new();
+        for key in known.chain(named).collect::<BTreeSet<ObjectKey>>() {
+            let Some(found) = self.client.find::<Value>(&self.claims(&key.namespace), &key.name).await? else {
+                continue;
+            };
+            let read = DeviceClaim::of(&found, &self.driver, name);
+            claims.extend(read.map_err(|error| ApiFailure::unusable(format!("read ResourceClaim {key}"), error))?);
+        }
+        claims.sort_by_key(|claim| claim.allocated);
+        Ok(claims)
+    }
+
+    async fn read_node(
+        &self,
+        name: &str,
+        manager: &str,
+        readings: &FabricReadings,
+        view: &ClusterView,
+    ) -> Result<NodeFacts, ApiFailure> {
+        let found: Option<Node> = self.client.find(&Collection::core("Node", "nodes"), name).await?;
+        let is_out_of_service =
+            found.as_ref().is_some_and(|node| node.spec.taints.iter().any(|taint| taint.key == OUT_OF_SERVICE));
+        let host = match readings.managers.get(manager) {
+            Some(reading) if reading.inventory.is_none() => {
+                let why = reading.error.as_deref().unwrap_or("it has not answered yet");
+                HostFact::Unread(format!("fabric manager {manager} was not read: {why}"))
+            }
+            None => HostFact::Unread(format!("fabric manager {manager} is not configured, or was not read yet")),
+            Some(_) => {
+                host_of(view, &self.config, readings, manager, name).map_or_else(HostFact::Unknown, HostFact::Known)
+            }
+        };
+        Ok(NodeFacts { exists: found.is_some(), is_out_of_service, host })
+    }
+
+    /// Reads attachments of other logical devices of the same serial number, from the server: a view may be late.
+    async fn read_twins(
+        &self,
+        device: DeviceIdentity,
+        manager: &str,
+        readings: &FabricReadings,
+        view: &ClusterView,
+    ) -> Result<Vec<TwinAttachment>, ApiFailure> {
+        let inventory = readings.managers.get(manager).and_then(|reading| reading.inventory.as_ref());
+        let shown = inventory.into_iter().flat_map(|it| &it.devices).filter_map(|it| it.identity);
+        let known = view.fabric.attachments.keys().filter_map(|name| DeviceIdentity::of_device_name(name));
+        let is_twin = |it: &DeviceIdentity| it.serial == device.serial && *it != device;
+        let mut twins = Vec::new();
+        for twin in shown.chain(known).filter(is_twin).collect::<BTreeSet<DeviceIdentity>>() {
+            let name = twin.device_name();
+            twins.extend(self.read_attachment(&name).await?.map(|seen| TwinAttachment {
+                name,
+                node: seen.spec().node_name.clone(),
+                may_be_attached: seen.was_asked() && seen.status().phase != AttachmentPhase::Detached,
+            }));
+        }
+        Ok(twins)
+    }
+}
+
+/// Connections under keys of the attachment, as the manager showed them last.
+fn shown(seen: &SeenAttachment, readings: &FabricReadings, view: &ClusterView) -> Vec<ShownConnection> {
+    let inventory = readings.managers.get(&seen.spec().manager).and_then(|reading| reading.inventory.as_ref());
+    let own = format!("{}-", seen.version.uid);
+    let connections = inventory.into_iter().flat_map(|it| &it.connections);
+    let of_own = connections.filter_map(|it| Some((it.key.clone()?, it.host.clone())));
+    of_own
+        .filter(|(key, _)| key.as_str().starts_with(&own))
+        .map(|(key, host)| ShownConnection { key, node: host.and_then(|host| node_of(&host, view)) })
+        .collect()
+}
+
+fn node_of(host: &SystemUuid, view: &ClusterView) -> Option<String> {
+    view.fabric.system_uuids.iter().find(|(_, uuid)| *uuid == host).map(|(node, _)| node.clone())
+}

@@ -1,0 +1,349 @@
+//! The edge of attachments to the API server and to fabric managers: each device is reconciled when its attachment, one of
+//! its claims or what its manager shows has changed.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use hostler_api::{
+    Chain,
+    fabric::{DeviceIdentity, FabricAttachmentSpec, of_fabric_pool},
+};
+use hostler_cluster::{ApiClient, ApiFailure, events::EventSubject};
+use hostler_fabric::FabricProvider;
+use hostler_reconcile::{
+    Controller, ControllerParts, EventSink, Fingerprint, ReconcileMoment, Reconciler, Requeue, Troubles,
+};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tracing::{debug, info, warn};
+
+use super::{
+    after_call::{CallEnd, after_call},
+    claim::ClaimConditions,
+    context::{
+        AttachmentContext, AttachmentLimits, AttachmentStep, AttachmentWrite, FABRIC_FINALIZER, ManagerAnswer,
+        ManagerCall,
+    },
+    decide::decide,
+    notes::{AttachmentNote, note_of},
+    read::{AttachmentReader, attachments},
+};
+use crate::{COMPONENT, config::FabricConfig, fabric::board::FabricReadings, view::ClusterView};
+
+/// Field manager of the controller's conditions in claims: other parts of the controller write other fields of them.
+const FIELD_MANAGER: &str = "hostler-controller-fabric";
+/// The longest time between two reconciliations of a device.
+const RECONCILE_AGAIN: Duration = Duration::from_secs(30);
+/// The pause after a write that another one came before.
+const SOON: Duration = Duration::from_millis(50);
+/// A call is given minutes by its client; the Lease ends within seconds. Ten minutes are more than both.
+const LATE_CALL: Duration = Duration::from_secs(600);
+
+/// Parts of the reconciler.
+#[derive(Debug)]
+pub(crate) struct AttachmentParts {
+    pub(crate) config: FabricConfig,
+    pub(crate) driver: String,
+    /// The latest readings of all managers.
+    pub(crate) readings_rx: watch::Receiver<Arc<FabricReadings>>,
+    /// Time for which a call may still be carried out after its caller has lost the Lease.
+    pub(crate) late_call: Duration,
+}
+
+impl AttachmentParts {
+    /// Parts with the time for which calls may be late.
+    pub(crate) fn new(config: FabricConfig, driver: String, readings_rx: watch::Receiver<Arc<FabricReadings>>) -> Self {
+        Self { config, driver, readings_rx, late_call: LATE_CALL }
+    }
+}
+
+/// Attaches and detaches devices as long as this process leads.
+pub(crate) fn start(parts: AttachmentParts, controller: ControllerParts<ClusterView>) {
+    AttachmentsController(parts).start("fabric attachments", controller);
+}
+
+struct AttachmentsController(AttachmentParts);
+
+pub(super) struct AttachmentReconciler {
+    keeper: AttachmentKeeper,
+    events: EventSink,
+    troubles: Troubles<String>,
+}
+
+/// Carries steps out.
+#[derive(Clone, Debug)]
+struct AttachmentKeeper {
+    reader: AttachmentReader,
+    readings_rx: watch::Receiver<Arc<FabricReadings>>,
+}
+
+/// The result of a reconciliation.
+pub(super) struct AttachmentAnswer {
+    end: Requeue,
+    error: Option<String>,
+    note: Option<AttachmentNote>,
+}
+
+impl Controller for AttachmentsController {
+    type Reconciler = AttachmentReconciler;
+
+    async fn begin(&self, parts: &ControllerParts<ClusterView>) -> Result<AttachmentReconciler, String> {
+        let client = parts.client.clone();
+        let version = client.version().await.map_err(|failure| Chain(&failure).to_string())?;
+        let events = EventSink::start(COMPONENT, client.clone(), &parts.tasks);
+        let AttachmentParts { config, driver, readings_rx, late_call } = &self.0;
+        let attach = Duration::from_secs(config.attach_seconds.into());
+        let limits = AttachmentLimits { attach, late_call: *late_call };
+        let (config, driver) = (config.clone(), driver.clone());
+        let reader = AttachmentReader { client, version, driver, config, limits };
+        let keeper = AttachmentKeeper { reader, readings_rx: readings_rx.clone() };
+        Ok(AttachmentReconciler { keeper, events, troubles: Troubles::default() })
+    }
+}
+
+impl Reconciler for AttachmentReconciler {
+    type View = ClusterView;
+    type Answer = AttachmentAnswer;
+
+    /// Returns each device that has an attachment, or that a claim has.
+    fn keys(&mut self, view: &ClusterView) -> BTreeMap<String, Fingerprint> {
+        let readings = self.keeper.readings_rx.borrow_and_update().clone();
+        let read = |fingerprint: &mut Fingerprint, manager: &str| {
+            let reading = readings.managers.get(manager);
+            // Readings that are the same are not published again.
+            fingerprint.add(reading.and_then(|it| it.inventory.as_ref()).map(|it| Arc::as_ptr(it) as usize));
+            fingerprint.add(reading.and_then(|it| it.error.as_deref()));
+        };
+        let driver = &*self.keeper.reader.driver;
+        let mut seen: BTreeMap<String, Fingerprint> = BTreeMap::new();
+        for (name, object) in &view.fabric.attachments {
+            let fingerprint = seen.entry(name.clone()).or_default();
+            let spec = &object.attachment.spec;
+            fingerprint.add(object.stamp);
+            see_node(fingerprint, &spec.node_name, view);
+            read(fingerprint, &spec.manager);
+            fingerprint.add(is_tainted(driver, spec, name, view));
+        }
+        for (name, claims) in &view.fabric.claims {
+            let fingerprint = seen.entry(name.clone()).or_default();
+            for claim in claims {
+                fingerprint.add((&claim.uid, &claim.node, claim.stamp));
+                see_node(fingerprint, claim.node.as_deref().unwrap_or_default(), view);
+                read(fingerprint, of_fabric_pool(&claim.pool).map_or("", |(manager, _)| manager));
+            }
+        }
+        seen
+    }
+
+    fn reconcile(
+        &mut self,
+        name: &str,
+        moment: ReconcileMoment<ClusterView>,
+    ) -> impl Future<Output = AttachmentAnswer> + Send + 'static {
+        let (keeper, device) = (self.keeper.clone(), DeviceIdentity::of_device_name(name));
+        async move {
+            match device {
+                Some(device) => keeper.reconcile(device, &moment).await,
+                None => AttachmentAnswer::failed("its name is no device: delete the object".to_owned()),
+            }
+        }
+    }
+
+    fn reconciled(&mut self, name: &str, answer: AttachmentAnswer) -> Requeue {
+        match answer.error {
+            Some(error) if self.troubles.is_news(name.to_owned(), &error) => {
+                warn!(device = name, error, "a device behind a switch cannot be attached or detached for now");
+            }
+            Some(_) => {}
+            None => self.troubles.mended(&name.to_owned()),
+        }
+        if let Some(AttachmentNote { namespace, name, uid, note }) = answer.note {
+            let api_version = self.keeper.reader.version.group_version();
+            self.events.record(EventSubject { api_version, kind: "ResourceClaim", namespace, name, uid }, note);
+        }
+        answer.end
+    }
+
+    fn forget(&mut self, name: &str) {
+        self.troubles.mended(&name.to_owned());
+    }
+
+    fn most_at_once(&self) -> usize {
+        usize::try_from(self.keeper.reader.config.workers).unwrap_or(usize::MAX)
+    }
+
+    async fn changed(&mut self) {
+        // Cancel safe: a change that was not taken is still there.
+        if self.keeper.readings_rx.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+fn see_node(fingerprint: &mut Fingerprint, node: &str, view: &ClusterView) {
+    let known = view.facts.node(node);
+    let taints = known.into_iter().flat_map(|node| &node.spec.taints);
+    taints.for_each(|taint| fingerprint.add(&taint.key));
+    fingerprint.add((known.is_some(), view.fabric.system_uuids.get(node)));
+}
+
+fn is_tainted(driver: &str, spec: &FabricAttachmentSpec, name: &str, view: &ClusterView) -> bool {
+    let pool = hostler_api::fabric::fabric_pool(&spec.manager, &spec.domain);
+    view.facts.is_closed_by([driver, &pool, name], hostler_api::fabric::FABRIC_TAINT)
+}
+
+impl AttachmentAnswer {
+    fn new(end: Requeue) -> Self {
+        Self { end, error: None, note: None }
+    }
+
+    fn failed(error: String) -> Self {
+        Self { end: Requeue::Failed, error: Some(error), note: None }
+    }
+}
+
+impl AttachmentKeeper {
+    fn client(&self) -> &ApiClient {
+        &self.reader.client
+    }
+
+    async fn reconcile(&self, device: DeviceIdentity, moment: &ReconcileMoment<ClusterView>) -> AttachmentAnswer {
+        let readings = self.readings_rx.borrow().clone();
+        let mut cx = match self.reader.read(device, &readings, moment).await {
+            Ok(cx) => cx,
+            Err(failure) => return AttachmentAnswer::failed(Chain(&failure).to_string()),
+        };
+        loop {
+            match decide(&cx) {
+                AttachmentStep::Rest => return AttachmentAnswer::new(Requeue::After(RECONCILE_AGAIN)),
+                AttachmentStep::Until(at) => {
+                    return AttachmentAnswer::new(Requeue::After(
+                        at.saturating_sub(cx.now).clamp(SOON, RECONCILE_AGAIN),
+                    ));
+                }
+                AttachmentStep::Write(write) => return self.write(&cx, write, moment).await,
+                AttachmentStep::Call(call) => {
+                    match self.call(&cx, &call, &readings, moment).await {
+                        CallEnd::Write(write) => return self.write(&cx, write, moment).await,
+                        CallEnd::Wait => return AttachmentAnswer::new(Requeue::Waiting),
+                        CallEnd::Failed(error) => return AttachmentAnswer::failed(error),
+                        // Each round has one connection less.
+                        CallEnd::NotThere => cx.forget_shown(&call),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Calls the manager, and decides on its answer.
+    async fn call(
+        &self,
+        cx: &AttachmentContext,
+        call: &ManagerCall,
+        readings: &FabricReadings,
+        moment: &ReconcileMoment<ClusterView>,
+    ) -> CallEnd {
+        let Some(seen) = &cx.seen else { return CallEnd::Wait };
+        let manager = &seen.spec().manager;
+        let Some(reading) = readings.managers.get(manager) else {
+            return CallEnd::Failed(format!("fabric manager {manager} is not configured: add it to the configuration"));
+        };
+        if !moment.may_write() {
+            return CallEnd::Wait;
+        }
+        let device = cx.device.device_name();
+        debug!(device, manager, what = call.what(), "a call of a fabric manager");
+        let answer = ask(&*reading.provider, call).await;
+        after_call(cx, seen, call, answer)
+    }
+
+    async fn write(
+        &self,
+        cx: &AttachmentContext,
+        write: AttachmentWrite,
+        moment: &ReconcileMoment<ClusterView>,
+    ) -> AttachmentAnswer {
+        if !moment.may_write() {
+            return AttachmentAnswer::new(Requeue::Waiting);
+        }
+        let device = cx.device.device_name();
+        debug!(device, what = write.what(), "a write for a device behind a switch");
+        match self.carry_out(cx, &write).await {
+            Ok(()) => {
+                if let AttachmentWrite::Status(status) = &write {
+                    info!(device, phase = status.phase.as_str(), reason = status.reason, "a device changed its phase");
+                }
+                AttachmentAnswer { end: Requeue::Now, error: None, note: note_of(cx, &write) }
+            }
+            // Another write came before.
+            Err(failure) if matches!(failure.code(), Some(404 | 409)) => AttachmentAnswer::new(Requeue::After(SOON)),
+            Err(failure) => AttachmentAnswer::failed(Chain(&failure).to_string()),
+        }
+    }
+
+    async fn carry_out(&self, cx: &AttachmentContext, write: &AttachmentWrite) -> Result<(), ApiFailure> {
+        let (client, all, name) = (self.client(), attachments(), cx.device.device_name());
+        let Some(seen) = &cx.seen else {
+            let AttachmentWrite::Create(spec) = write else { return Ok(()) };
+            let object = json!({
+                "apiVersion": all.api_version(), "kind": all.kind(),
+                "metadata": {"name": name, "finalizers": [FABRIC_FINALIZER]}, "spec": spec,
+            });
+            return client.create::<Value>(&all, &name, &object).await.map(drop);
+        };
+        match write {
+            AttachmentWrite::Create(_) => Ok(()),
+            AttachmentWrite::Spec(spec) => {
+                let mut object = seen.object.clone();
+                object["spec"] = json!(spec);
+                client.replace::<Value>(&all, &name, &object).await.map(drop)
+            }
+            AttachmentWrite::Finalizer { is_wanted } => {
+                let mut finalizers = seen.attachment.metadata.finalizers.clone();
+                finalizers.retain(|it| it != FABRIC_FINALIZER);
+                finalizers.extend(is_wanted.then(|| FABRIC_FINALIZER.to_owned()));
+                let mut object = seen.object.clone();
+                object["metadata"]["finalizers"] = json!(finalizers);
+                client.replace::<Value>(&all, &name, &object).await.map(drop)
+            }
+            AttachmentWrite::Status(status) => {
+                let whole = (&*seen.version.resource_version, &**status);
+                client.write_status::<Value>(&all, &name, FIELD_MANAGER, whole).await.map(drop)
+            }
+            AttachmentWrite::Delete => client.delete(&all, &name, &seen.version).await,
+            AttachmentWrite::Claim(claim) => self.tell(claim).await,
+        }
+    }
+
+    /// Writes the conditions of a claim's devices, over the version of the claim that they were decided on.
+    async fn tell(&self, claim: &ClaimConditions) -> Result<(), ApiFailure> {
+        let reader = &self.reader;
+        let devices = claim.devices.iter().map(|told| {
+            json!({
+                "driver": reader.driver, "pool": told.device.pool, "device": told.device.device,
+                "conditions": told.conditions,
+            })
+        });
+        let all = reader.claims(&claim.key.namespace);
+        let object = json!({
+            "apiVersion": all.api_version(), "kind": all.kind(),
+            "metadata": {
+                "namespace": claim.key.namespace, "name": claim.key.name, "uid": claim.uid,
+                "resourceVersion": claim.version,
+            },
+            "status": {"devices": devices.collect::<Vec<Value>>()},
+        });
+        self.client().apply_status::<Value>(&all, &claim.key.name, FIELD_MANAGER, &object).await.map(drop)
+    }
+}
+
+pub(super) async fn ask(provider: &impl FabricProvider, call: &ManagerCall) -> ManagerAnswer {
+    match call {
+        ManagerCall::Attach(request) => ManagerAnswer::Connection(provider.attach(request).await),
+        ManagerCall::Progress(key) | ManagerCall::Settle(key) | ManagerCall::LookFor(key) => {
+            ManagerAnswer::Connection(provider.state(key).await)
+        }
+        ManagerCall::Verify(shown) => ManagerAnswer::Connection(provider.state(&shown.key).await),
+        ManagerCall::Detach(key) => ManagerAnswer::Detached(provider.detach(key).await),
+        ManagerCall::Isolate(device) => ManagerAnswer::Isolated(provider.isolate(*device).await),
+    }
+}
