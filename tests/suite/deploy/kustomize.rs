@@ -180,6 +180,7 @@ fn every_folder_that_can_be_installed_comes_to_objects() {
             folder if ["classic", "classic-1.26", "provisioning"].iter().any(|name| folder.ends_with(name)) => {
                 "Deployment"
             }
+            folder if folder.ends_with("fabric/node") => "ValidatingAdmissionPolicy",
             folder if folder.components().any(|part| part.as_os_str() == "controller") => "Deployment",
             folder if folder.components().any(|part| part.as_os_str() == "holds") => "Deployment",
             _ => "DeviceClass",
