@@ -39,7 +39,8 @@ fn over_one_value(text: &str) -> String {
         word.clear();
         out.push(next);
     }
-    out
+    // Fields of a kind whose names are no identifiers have other names in expressions.
+    out.replace("authentication.kubernetes.io/node-name", "nodeName")
 }
 
 fn refusals(after: &Value, before: &Value, request: &Value) -> Vec<String> {
@@ -64,7 +65,7 @@ fn attachment() -> Value {
 }
 
 fn request(node: &str, operation: &str, subresource: &str) -> Value {
-    let extra = if node.is_empty() { json!({}) } else { json!({"authentication.kubernetes.io/node-name": [node]}) };
+    let extra = if node.is_empty() { json!({}) } else { json!({"nodeName": [node]}) };
     json!({"operation": operation, "subResource": subresource, "userInfo": {"username": "hostler", "extra": extra}})
 }
 

@@ -84,7 +84,7 @@ impl FabricCalls {
     /// Writes a report.
     pub(super) fn report(&mut self, name: &str, card: &AttachedCard, report: FabricNodeReport) {
         let (client, name, all) = (self.cluster.client().clone(), name.to_owned(), collection());
-        debug!(device = name, state = ?report.state, message = report.message, "reporting an attached card");
+        debug!(device = name, state = ?report.state, reason = report.message, "reporting an attached card");
         let object = json!({
             "apiVersion": all.api_version(), "kind": all.kind(),
             "metadata": {"name": name, "uid": card.attempt().uid}, "status": {"node": report},

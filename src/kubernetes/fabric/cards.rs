@@ -160,7 +160,7 @@ impl AttachedCard {
         self.is_reporting = false;
         match result {
             Ok(version) => {
-                info!(state = ?report.state, local = report.device, message = report.message, "reported an attached card");
+                info!(state = ?report.state, local = report.device, reason = report.message, "reported an attached card");
                 self.report_pauses.reset();
                 self.reported = Some((report, version)).filter(|(report, _)| report.attempt == self.attempt.number);
             }

@@ -142,6 +142,8 @@ impl<'a> CardContext<'a> {
             .naming(&self.cards());
         }
         match self.cards()[..] {
+            // Whether the order has erased the card is known when it has ended.
+            [] if matches!(self.progress.order, CardOrderState::Running(_)) => holds("it is being detached".to_owned()),
             [] => match self.doubt() {
                 Some(doubt) => holds(doubt),
                 None => self.gone(erased),

@@ -176,7 +176,9 @@ fn every_folder_that_can_be_installed_comes_to_objects() {
     for folder in &installations {
         let resolved = Resolved::of(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
         let central = match folder {
-            folder if folder.ends_with("crds") || folder.ends_with("crds/classic") => "CustomResourceDefinition",
+            folder if folder.ends_with("crds") || folder.parent().is_some_and(|it| it.ends_with("crds")) => {
+                "CustomResourceDefinition"
+            }
             folder if ["classic", "classic-1.26", "provisioning"].iter().any(|name| folder.ends_with(name)) => {
                 "Deployment"
             }

@@ -221,6 +221,9 @@ fn a_card_that_claims_used_is_erased_when_it_is_let_go_of() {
     // Removing failed after it was erased.
     let halfway = reported(released(true), NodeDeviceState::Releasing, true);
     assert_eq!(operation(&plain(&halfway, devices())), Some(DeviceOperation::Detach { sanitize: false, remove: true }));
+    let running = CardProgress { order: CardOrderState::Running(Vec::new()), ..CardProgress::default() };
+    let ending = decided(&released(true), Vec::new(), &ClaimTable::default(), running);
+    assert_eq!(state(&ending), NodeDeviceState::Releasing, "the order has not said yet whether it has erased the card");
     let done = CardProgress { is_erased: true, ..CardProgress::default() };
     let gone = decided(&released(true), Vec::new(), &ClaimTable::default(), done);
     assert_eq!((state(&gone), erased(&gone), message(&gone)), (NodeDeviceState::Released, SANITIZE, ""));
