@@ -82,14 +82,14 @@ fn decided(
     attachment: &FabricAttachment,
     devices: Vec<Device>,
     claims: &ClaimTable,
-    progress: CardProgress,
+    progress: &CardProgress,
 ) -> CardDecision {
-    decide(&CardContext { attachment, inventory: &inventory(devices), claims, progress: &progress })
+    decide(&CardContext { attachment, inventory: &inventory(devices), claims, progress })
 }
 
 /// The decision without claims and without an order.
 fn plain(attachment: &FabricAttachment, devices: Vec<Device>) -> CardDecision {
-    decided(attachment, devices, &ClaimTable::default(), CardProgress::default())
+    decided(attachment, devices, &ClaimTable::default(), &CardProgress::default())
 }
 
 fn state(decision: &CardDecision) -> NodeDeviceState {
@@ -145,10 +145,10 @@ fn a_card_is_erased_before_use_once_for_each_attempt() {
     assert_eq!(operation(&begun), Some(DeviceOperation::Detach { sanitize: true, remove: false }));
     let running =
         CardProgress { order: CardOrderState::Running(vec!["claim ml/eval".to_owned()]), ..CardProgress::default() };
-    let waits = decided(&attachment, devices(), &ClaimTable::default(), running);
+    let waits = decided(&attachment, devices(), &ClaimTable::default(), &running);
     assert_eq!((message(&waits), operation(&waits)), ("it is being erased; waits for claim ml/eval", None));
     let done = CardProgress { is_erased: true, ..CardProgress::default() };
-    let ready = decided(&attachment, devices(), &ClaimTable::default(), done);
+    let ready = decided(&attachment, devices(), &ClaimTable::default(), &done);
     assert_eq!((state(&ready), erased(&ready)), (NodeDeviceState::Ready, SANITIZE));
     // A daemon that has started since goes by the report of this attempt, and by no other.
     let mut after = reported(attachment, NodeDeviceState::Ready, true);
@@ -182,7 +182,7 @@ fn a_card_in_use_is_kept_until_the_claim_is_taken_back() {
     let both =
         [claims("fabric/m/d", "0000000000001001-0001", Some("memory-1001")), claims("n/cxl", "memory-1001", None)];
     for claims in both {
-        let decision = decided(&released(true), vec![card("memory-1001")], &claims, CardProgress::default());
+        let decision = decided(&released(true), vec![card("memory-1001")], &claims, &CardProgress::default());
         assert_eq!((state(&decision), operation(&decision)), (NodeDeviceState::Releasing, None));
         assert!(message(&decision).starts_with("claim ml/train has it"), "{}", message(&decision));
     }
@@ -191,17 +191,17 @@ fn a_card_in_use_is_kept_until_the_claim_is_taken_back() {
         &released(true),
         vec![card("memory-1001"), node],
         &claims("n/cxl", "node5", None),
-        CardProgress::default(),
+        &CardProgress::default(),
     );
     assert!(message(&part).starts_with("claim ml/train has it"), "a part of its memory is used");
     let yanked = claims("fabric/m/d", "0000000000001001-0001", Some("memory-1001"));
-    let gone = decided(&released(true), Vec::new(), &yanked, CardProgress::default());
+    let gone = decided(&released(true), Vec::new(), &yanked, &CardProgress::default());
     assert_eq!(state(&gone), NodeDeviceState::Releasing, "the claim is on record though its card is gone");
     let other = decided(
         &released(true),
         vec![card("memory-1001")],
         &claims("n/cxl", "memory-2", None),
-        CardProgress::default(),
+        &CardProgress::default(),
     );
     assert_eq!(operation(&other), Some(DeviceOperation::Detach { sanitize: true, remove: true }));
 }
@@ -222,10 +222,10 @@ fn a_card_that_claims_used_is_erased_when_it_is_let_go_of() {
     let halfway = reported(released(true), NodeDeviceState::Releasing, true);
     assert_eq!(operation(&plain(&halfway, devices())), Some(DeviceOperation::Detach { sanitize: false, remove: true }));
     let running = CardProgress { order: CardOrderState::Running(Vec::new()), ..CardProgress::default() };
-    let ending = decided(&released(true), Vec::new(), &ClaimTable::default(), running);
+    let ending = decided(&released(true), Vec::new(), &ClaimTable::default(), &running);
     assert_eq!(state(&ending), NodeDeviceState::Releasing, "the order has not said yet whether it has erased the card");
     let done = CardProgress { is_erased: true, ..CardProgress::default() };
-    let gone = decided(&released(true), Vec::new(), &ClaimTable::default(), done);
+    let gone = decided(&released(true), Vec::new(), &ClaimTable::default(), &done);
     assert_eq!((state(&gone), erased(&gone), message(&gone)), (NodeDeviceState::Released, SANITIZE, ""));
 }
 
@@ -241,7 +241,7 @@ fn a_card_that_is_gone_is_released_and_erased_only_if_that_is_known() {
     let act = plain(&released(true), vec![lasting]).act.unwrap();
     assert_eq!(act.operation, DeviceOperation::Detach { sanitize: false, remove: true });
     let progress = CardProgress { not_erased: act.not_erased, ..CardProgress::default() };
-    let gone = decided(&released(true), Vec::new(), &ClaimTable::default(), progress);
+    let gone = decided(&released(true), Vec::new(), &ClaimTable::default(), &progress);
     assert_eq!(erased(&gone), None);
     assert!(message(&gone).starts_with("it is gone, and was not erased: it cannot erase itself"), "{}", message(&gone));
 }
@@ -274,7 +274,7 @@ fn what_is_not_known_is_not_called_gone() {
 #[test]
 fn an_order_that_failed_is_told_and_tried_again_later() {
     let failed = CardProgress { order: CardOrderState::Failed("memory in use".to_owned()), ..CardProgress::default() };
-    let decision = decided(&released(true), vec![card("memory-1001")], &ClaimTable::default(), failed);
+    let decision = decided(&released(true), vec![card("memory-1001")], &ClaimTable::default(), &failed);
     assert_eq!((state(&decision), operation(&decision)), (NodeDeviceState::Releasing, None));
     assert_eq!(message(&decision), "it is not detached, and that is tried again: memory in use");
 }
