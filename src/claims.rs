@@ -35,7 +35,11 @@ mod testing;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::SystemTime};
 
-use hostler_api::{Allocation, Chain, ClaimRef, ClaimUid, DeviceName, ShareId};
+use hostler_api::{
+    Allocation, Chain, ClaimRef, ClaimUid, DeviceName, ShareId,
+    fabric::{DeviceIdentity, of_fabric_pool},
+    few,
+};
 use hostler_backend::{BackendError, ForeignEdits};
 use hostler_files::LockError;
 use serde::{Deserialize, Serialize};
@@ -100,6 +104,25 @@ pub enum ClaimError {
         pool: String,
         /// The device of the allocation.
         device: DeviceName,
+    },
+    /// A device behind a switch is not on this host.
+    #[error(
+        "device {device} is not on this host: fabric manager {manager} attaches it; `kubectl get fabricattachment {device} \
+         -o yaml` says to which node, and what is in the way"
+    )]
+    NotAttached {
+        /// The fabric manager.
+        manager: String,
+        /// The device of the allocation.
+        device: DeviceName,
+    },
+    /// Several cards of this host say that they are the device.
+    #[error("device {device} cannot be told from others: cards {cards} have the same serial number; take one out")]
+    AmbiguousCard {
+        /// The device of the allocation.
+        device: DeviceName,
+        /// The cards.
+        cards: String,
     },
     /// The devices of the pool are not known.
     #[error("whether device {device} is in pool {pool} is not known: {reason}; try again")]
@@ -301,7 +324,9 @@ impl ClaimError {
             Self::UnknownCapacity { .. } | Self::NothingTaken { .. } | Self::NotQuarantined(_) => {
                 FailureReason::Invalid
             }
-            Self::NoSuchDevice { .. } => FailureReason::NoDevice,
+            Self::NoSuchDevice { .. } | Self::NotAttached { .. } | Self::AmbiguousCard { .. } => {
+                FailureReason::NoDevice
+            }
             Self::Held { .. } => FailureReason::Held,
             Self::NoCapacity { .. } | Self::NoCounter { .. } => FailureReason::NoCapacity,
             Self::Placement { .. } => FailureReason::Placement,
@@ -362,9 +387,17 @@ pub enum ClaimOperation {
 /// Reason why a device of an allocation is not found.
 fn absent(inventory: &Inventory, pool: &str, device: &DeviceName) -> ClaimError {
     let (pool, device) = (pool.to_owned(), device.clone());
-    match inventory.unknown_reason(&pool) {
-        Some(reason) => ClaimError::UnknownPool { reason: reason.to_owned(), pool, device },
-        None => ClaimError::NoSuchDevice { pool, device },
+    if let Some(reason) = inventory.unknown_reason(&pool) {
+        return ClaimError::UnknownPool { reason: reason.to_owned(), pool, device };
+    }
+    let Some((manager, _)) = of_fabric_pool(&pool) else { return ClaimError::NoSuchDevice { pool, device } };
+    let identity = DeviceIdentity::of_device_name(device.as_str());
+    let cards = identity.into_iter().flat_map(|identity| inventory.cards(identity.serial));
+    let cards: Vec<String> = cards.map(|(backend, card)| format!("{backend}/{}", card.name)).collect();
+    if cards.is_empty() {
+        ClaimError::NotAttached { manager: manager.to_owned(), device }
+    } else {
+        ClaimError::AmbiguousCard { device, cards: few(cards) }
     }
 }
 

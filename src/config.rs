@@ -130,6 +130,9 @@ pub struct ClusterConfig {
     pub watch_pods: bool,
     /// True if the hardware of this node is reported in a NodeHardware, where the API server has the CRD.
     pub node_hardware: bool,
+    /// True if cards that a fabric manager attaches to this node are given to claims, and taken back, as FabricAttachments
+    /// say. Nothing changes where the API server has no such kind.
+    pub fabric: bool,
     /// Time for which a claim must have been gone from the API server before it is taken back without the kubelet.
     #[serde(with = "duration")]
     pub release_after: Duration,
@@ -374,6 +377,7 @@ impl Default for ClusterConfig {
             device_metadata: true,
             watch_pods: true,
             node_hardware: true,
+            fabric: true,
             release_after: Duration::from_secs(300),
         }
     }

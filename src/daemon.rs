@@ -218,7 +218,8 @@ async fn start(
     let pod_usage =
         pod_resources::start(&config, (pods_rx.clone(), nri.seen_rx.clone()), &claims, &inventory, &metrics, tasks)
             .await?;
-    let published = source.publish(&config, machine.reporting(&config), &claims, &inventory, &metrics, tasks);
+    let own = source.own_hardware(&config, &claims, &inventory.reader(), &metrics, tasks);
+    let published = source.publish(&config, machine.reporting(&config), &claims, &own, &metrics, tasks);
     let admin = AdminService::new(AdminParts {
         node: config.node_name.clone(),
         boot_id: machine.boot_id().to_owned(),
@@ -235,7 +236,7 @@ async fn start(
         publication_rx: published.publication_rx,
         pods_rx,
         hardware_rx: published.hardware_rx,
-        topology_rx: source.export_topology(&config, &machine.machine.root, &claims, &inventory, &metrics, tasks),
+        topology_rx: source.export_topology(&config, &machine.machine.root, &claims, &own, &metrics, tasks),
         claim_reader: source.claim_reader(&metrics, tasks),
         failures: RecentFailures::collect(claims.failures(), tasks),
         metrics,

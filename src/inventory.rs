@@ -19,13 +19,19 @@ pub mod view;
 
 use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
-use hostler_api::{BackendName, DeviceName};
-use hostler_backend::{BackendWarning, CounterSet, Device};
+use hostler_api::{
+    BackendName, DeviceName,
+    fabric::{DeviceIdentity, of_fabric_pool},
+};
+use hostler_backend::{BackendWarning, CardSerials, CounterSet, Device, Health};
 use tokio::sync::watch;
 
 pub use drains::{Drain, Drains, LostDrains};
 
 use crate::units::utc;
+
+/// The backend of the cards that fabric managers attach.
+const CARDS_BACKEND: &str = "cxl";
 
 /// Everything that is known about the hardware, at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -73,14 +79,47 @@ impl Inventory {
         self.pools.values().flat_map(|pool| pool.devices.iter().map(|device| (pool.name.as_str(), device)))
     }
 
-    /// The device called `device` in the pool called `pool`, with its backend.
+    /// The device called `device` in the pool called `pool`, with its backend. A device behind a switch is the card on
+    /// this node that has its serial number.
     pub fn find(&self, pool: &str, device: &str) -> Option<(&BackendName, &Device)> {
+        if of_fabric_pool(pool).is_some() {
+            return self.only_card(DeviceIdentity::of_device_name(device)?.serial);
+        }
         let (backend, pool) = self.pools.iter().find(|(_, candidate)| candidate.name == pool)?;
         pool.devices.iter().find(|candidate| candidate.name.as_str() == device).map(|device| (backend, device))
     }
 }
 
 impl Inventory {
+    /// The devices that are a whole card with this serial number: more than one where cards contradict each other.
+    pub fn cards(&self, serial: u64) -> impl Iterator<Item = (&BackendName, &Device)> {
+        let devices = self.pools.iter().flat_map(|(backend, pool)| pool.devices.iter().map(move |it| (backend, it)));
+        devices.filter(move |(_, device)| device.cards == CardSerials::Whole(serial))
+    }
+
+    /// Returns why a card that is not found may be there all the same, if that is so.
+    pub fn cards_doubt(&self) -> Option<String> {
+        let Some(pool) = self.pools.get(CARDS_BACKEND) else {
+            let unknown = self.unknown.get(CARDS_BACKEND).map(|unknown| unknown.reason.as_str());
+            return Some(match unknown {
+                Some(reason) => format!("backend {CARDS_BACKEND} could not be scanned: {reason}"),
+                None => format!("backend {CARDS_BACKEND} is not enabled: nothing looks for cards"),
+            });
+        };
+        if let Some(reason) = &pool.stale {
+            return Some(format!("backend {CARDS_BACKEND} could not be scanned: {reason}"));
+        }
+        let is_hidden = |device: &&Device| device.cards == CardSerials::Unknown && device.health != Health::Healthy;
+        let mut hidden = pool.devices.iter().filter(is_hidden);
+        hidden.next().map(|card| format!("the serial number of {CARDS_BACKEND}/{} cannot be read", card.name))
+    }
+
+    /// The card with this serial number, where one card has it alone.
+    fn only_card(&self, serial: u64) -> Option<(&BackendName, &Device)> {
+        let mut cards = self.cards(serial);
+        cards.next().filter(|_| cards.next().is_none())
+    }
+
     /// True if this and a later inventory are equal. Pools that both share are not compared again.
     pub(crate) fn is_same(&self, later: &Self) -> bool {
         let pools = self.pools.iter().zip(&later.pools);
@@ -101,6 +140,9 @@ impl Inventory {
     /// Returns why nothing is known of the pool called `pool`, if that is so: a device that is not found there may
     /// exist all the same.
     pub fn unknown_reason(&self, pool: &str) -> Option<&str> {
+        if of_fabric_pool(pool).is_some() {
+            return self.unknown.get(CARDS_BACKEND).map(|unknown| unknown.reason.as_str());
+        }
         self.unknown.values().find(|unknown| unknown.name == pool).map(|unknown| unknown.reason.as_str())
     }
 

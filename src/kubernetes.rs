@@ -7,6 +7,9 @@
 //!                                └► read_ahead, between the claims task and claim_reader
 //!   inventory, claims ──► hardware ──► NodeHardware; what its spec says is held ──► holds ──► publisher, hardware
 //!   inventory, claims ──► topology ──► NodeResourceTopology
+//!   FabricAttachments of this node, inventory, claims ──► fabric ──► their status; the node's own devices ──► publisher, hardware,
+//!                                                             │         topology
+//!                                                             └──► orders to the claims task
 //!   every claim that is read ──► claim_access ──► readiness, hardware
 //!   figures (admin) ──► readers ──► TokenReview, SubjectAccessReview
 //! ```
@@ -19,6 +22,7 @@ pub mod claim_reader;
 pub mod claim_status;
 mod classic_claim;
 pub mod events;
+pub mod fabric;
 pub mod hardware;
 pub mod holds;
 pub mod observe;

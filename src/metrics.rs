@@ -214,7 +214,10 @@ impl Metrics {
         }
         for (counters, kinds) in [
             (&self.slice_writes, &["create", "update", "delete"][..]),
-            (&self.api_retries, &["claim", "claim_status", "pods", "slices", "topology", "node_hardware"][..]),
+            (
+                &self.api_retries,
+                &["claim", "claim_status", "pods", "slices", "topology", "node_hardware", "fabric"][..],
+            ),
             (&self.claim_reads, &["kept", "ahead", "joined", "asked"][..]),
             (&self.recoveries, &["keep", "restore", "await prepare", "roll back", "forget", "quarantine"][..]),
             (&self.releases, &["gone", "other_uid", "deallocated"][..]),

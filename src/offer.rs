@@ -13,7 +13,7 @@ use hostler_allocator::structured::{
     AllocatedState, Allocator, Budget, Features, GatherError, NodeFacts, NodePools, Refusal, SliceIndex,
 };
 use hostler_api::{
-    Access, Grant, KubernetesVersion,
+    Access, KubernetesVersion,
     resource::{
         AllocationResult, DeviceClass, DeviceRequestAllocationResult, ResourceClaim, ResourceSlice, SliceQuantity,
     },
@@ -22,7 +22,7 @@ use hostler_reconcile::slices::Dropped;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    claims::{ClaimTable, ClaimView},
+    claims::{ClaimTable, ClaimView, store::RecordDevice},
     inventory::Inventory,
     kubernetes::{
         holds::HoldsInForce,
@@ -190,13 +190,13 @@ fn held(driver: &str, inventory: &Inventory, table: &ClaimTable) -> AllocatedSta
     let mut state = AllocatedState::new();
     for device in table.claims.values().flat_map(ClaimView::devices) {
         let pool = inventory.pools.get(&device.backend).map_or(&*device.grant.pool, |pool| &pool.name);
-        hold(&mut state, driver, pool, &device.grant);
+        hold(&mut state, driver, pool, device);
     }
     state
 }
 
-fn hold(state: &mut AllocatedState, driver: &str, pool: &str, grant: &Grant) {
-    let device = grant.device.as_str();
+fn hold(state: &mut AllocatedState, driver: &str, pool: &str, held: &RecordDevice) {
+    let (grant, device) = (&held.grant, held.local_name().as_str());
     match &grant.share_id {
         _ if grant.access == Access::Admin => {}
         None => state.hold(driver, pool, device),

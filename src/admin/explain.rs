@@ -181,12 +181,16 @@ fn held_device(held: &RecordDevice, uid: &ClaimUid, inventory: &Inventory, table
 
 fn device_fact(grant: &Grant, bound: String, uid: &str, inventory: &Inventory, table: &ClaimTable) -> DeviceFact {
     let found = inventory.find(&grant.pool, grant.device.as_str());
-    let pool = inventory.pools.values().find(|pool| pool.name == grant.pool);
-    let drain = found.and_then(|(backend, _)| inventory.drains.get(&(backend.clone(), grant.device.clone())));
-    let holds = |(holder, view): &(&ClaimUid, &ClaimView)| {
-        holder.as_str() != uid
-            && view.devices().iter().any(|held| (&held.grant.pool, &held.grant.device) == (&grant.pool, &grant.device))
+    let pool = match found {
+        Some((backend, _)) => inventory.pools.get(backend),
+        None => inventory.pools.values().find(|pool| pool.name == grant.pool),
     };
+    let drain = found.and_then(|(backend, device)| inventory.drain(backend, &device.name));
+    let is_it = |held: &RecordDevice| match found {
+        Some((backend, device)) => held.backend == *backend && *held.local_name() == device.name,
+        None => (&held.grant.pool, &held.grant.device) == (&grant.pool, &grant.device),
+    };
+    let holds = |(holder, view): &(&ClaimUid, &ClaimView)| holder.as_str() != uid && view.devices().iter().any(is_it);
     DeviceFact {
         pool: grant.pool.clone(),
         device: grant.device.to_string(),

@@ -123,7 +123,7 @@ fn operated((backend, device): &DeviceKey, outcome: &OperationOutcome) -> AdminO
 
 fn refused(error: &ClaimError) -> StatusCode {
     match error {
-        ClaimError::NoSuchDevice { .. } => StatusCode::NOT_FOUND,
+        ClaimError::NoSuchDevice { .. } | ClaimError::NotAttached { .. } => StatusCode::NOT_FOUND,
         ClaimError::Stopping | ClaimError::UnknownPool { .. } => StatusCode::SERVICE_UNAVAILABLE,
         ClaimError::Held { .. }
         | ClaimError::OrderTimedOut { .. }

@@ -66,15 +66,17 @@ impl<'a> AdmissionRequest<'a> {
         let (name, device, backend) = self.find(grant)?;
         check_names(grant, device)?;
         check_amounts(grant, device)?;
-        check_free(grant, device, holdings)?;
+        check_free(name, grant, device, holdings)?;
         let pool = self.inventory.pools.get(name);
-        let counters = pool.map_or(Ok(Vec::new()), |pool| counters::take(grant, device, pool, holdings))?;
+        let counters = pool.map_or(Ok(Vec::new()), |pool| counters::take(grant, device, (name, pool), holdings))?;
         let held = held_of(holdings, name);
         let plan = backend
             .plan(&PlanWork { claim: &self.claim.uid, claim_name, grant, device, held: &held, within })
             .map_err(|source| ClaimError::Backend { step: "plan", device: grant.device.clone(), source })?;
         let (backend, grant, capacity) = (name.clone(), grant.clone(), shared_capacity(device));
-        Ok(RecordDevice { backend, grant, plan, counters, capacity, edits: Default::default(), unmet: Vec::new() })
+        let local = (device.name != grant.device).then(|| device.name.clone());
+        let (edits, unmet) = Default::default();
+        Ok(RecordDevice { backend, grant, local, plan, counters, capacity, edits, unmet })
     }
 }
 
@@ -107,13 +109,21 @@ fn check_amounts(grant: &Grant, device: &Device) -> Result<(), ClaimError> {
 }
 
 /// Checks that the device, or the wanted part of it, is free. Administrative access takes nothing.
-pub(super) fn check_free(grant: &Grant, device: &Device, holdings: &[HeldGrant<'_>]) -> Result<(), ClaimError> {
+///
+/// # Errors
+/// When other claims have it, or too much of it, by whatever name they were given it.
+pub(super) fn check_free(
+    backend: &BackendName,
+    grant: &Grant,
+    device: &Device,
+    holdings: &[HeldGrant<'_>],
+) -> Result<(), ClaimError> {
     if grant.access == Access::Admin {
         return Ok(());
     }
     let mut users = holdings.iter().filter(|holding| {
-        let held = &holding.device.grant;
-        held.access == Access::Use && held.pool == grant.pool && held.device == grant.device
+        let held = holding.device;
+        held.grant.access == Access::Use && held.backend == *backend && *held.local_name() == device.name
     });
     match device.sharing {
         Sharing::Exclusive => users.next().map_or(Ok(()), |holding| {

@@ -5,7 +5,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use hostler_api::{Access, DeviceName, Grant, Quantity, few, resource::policy::Amount};
+use hostler_api::{Access, BackendName, DeviceName, Grant, Quantity, few, resource::policy::Amount};
 use hostler_backend::{CounterSet, CounterUse, Device};
 
 use super::{ClaimError, held::HeldGrant};
@@ -18,13 +18,13 @@ use crate::inventory::Pool;
 pub(super) fn take(
     grant: &Grant,
     device: &Device,
-    pool: &Pool,
+    (backend, pool): (&BackendName, &Pool),
     holdings: &[HeldGrant<'_>],
 ) -> Result<Vec<CounterUse>, ClaimError> {
     if grant.access == Access::Admin || device.consumes.is_empty() {
         return Ok(Vec::new());
     }
-    let users = users(pool, holdings);
+    let users = users(backend, pool, holdings);
     if users.iter().all(|user| user.device != &device.name) {
         for wanted in &device.consumes {
             fits(wanted, &device.name, pool, &users)?;
@@ -36,9 +36,12 @@ pub(super) fn take(
 /// The devices that take more of a counter, together with others, than there is, each with what it lacks. Only what the
 /// record and the inventory both say that a device takes counts: one that took something else when it was given, or is
 /// not there, contradicts no other.
-pub(super) fn overdrawn<'a>(pool: &'a Pool, holdings: &'a [HeldGrant<'a>]) -> Vec<(&'a DeviceName, ClaimError)> {
+pub(super) fn overdrawn<'a>(
+    (backend, pool): (&BackendName, &'a Pool),
+    holdings: &'a [HeldGrant<'a>],
+) -> Vec<(&'a DeviceName, ClaimError)> {
     let described = |user: &CounterHolder<'_>| pool.devices.iter().any(|device| device.name == *user.device);
-    let mut users = users(pool, holdings);
+    let mut users = users(backend, pool, holdings);
     users.retain(described);
     for user in &mut users {
         user.consumes = agreed(&user.consumes, &user.holder.device.counters).into();
@@ -73,13 +76,14 @@ struct CounterHolder<'a> {
 }
 
 /// Every held device of the pool, once, by name.
-fn users<'a>(pool: &'a Pool, holdings: &'a [HeldGrant<'a>]) -> Vec<CounterHolder<'a>> {
+fn users<'a>(backend: &BackendName, pool: &'a Pool, holdings: &'a [HeldGrant<'a>]) -> Vec<CounterHolder<'a>> {
     let mut users = BTreeMap::new();
     for holder in holdings {
-        let held = &holder.device.grant;
-        if held.access == Access::Use && held.pool == pool.name {
-            let recorded = CounterHolder { device: &held.device, consumes: Cow::from(&holder.device.counters), holder };
-            users.entry(&held.device).or_insert(recorded);
+        let held = holder.device;
+        if held.grant.access == Access::Use && held.backend == *backend {
+            let device = held.local_name();
+            let recorded = CounterHolder { device, consumes: Cow::from(&held.counters), holder };
+            users.entry(device).or_insert(recorded);
         }
     }
     for device in &pool.devices {

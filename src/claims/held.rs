@@ -1,9 +1,16 @@
 //! Devices that claims hold, as decisions on other claims see them.
 
-use hostler_api::{BackendName, ClaimUid};
+use hostler_api::{BackendName, ClaimUid, DeviceName};
 use hostler_backend::HeldDevice;
 
 use super::store::RecordDevice;
+
+impl RecordDevice {
+    /// Name by which the backend knows the device.
+    pub fn local_name(&self) -> &DeviceName {
+        self.local.as_ref().unwrap_or(&self.grant.device)
+    }
+}
 
 /// A device that a claim holds, with the claim's full name.
 #[derive(Clone, Debug)]

@@ -31,7 +31,8 @@ use std::{
 };
 
 use hostler_api::{
-    BackendName, Chain, ClaimRef, ClaimUid, Grant, QualifiedName, Quantity, resource::ResourceClaimConsumerReference,
+    BackendName, Chain, ClaimRef, ClaimUid, DeviceName, Grant, QualifiedName, Quantity,
+    resource::ResourceClaimConsumerReference,
 };
 use hostler_backend::{ContainerEdits, CounterUse, DevicePlan};
 use hostler_files::{
@@ -110,6 +111,10 @@ pub struct RecordDevice {
     pub backend: BackendName,
     /// The grant of the allocation.
     pub grant: Grant,
+    /// Name of the device on this node, where the allocation has another one: that of a device behind a switch. Absent
+    /// in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local: Option<DeviceName>,
     /// The backend's choice.
     pub plan: DevicePlan,
     /// Amounts that the device takes of the counters that it shares with others. Absent in records of earlier versions.

@@ -75,6 +75,7 @@ pub(super) fn allocation(grants: &[Grant]) -> Allocation {
 
 pub(super) fn record(text: &str, state: RecordState, boot_id: &str) -> ClaimRecord {
     let device = RecordDevice {
+        local: None,
         backend: backend_name(),
         grant: grant("one"),
         plan: DevicePlan {

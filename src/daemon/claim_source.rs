@@ -10,12 +10,13 @@ use crate::{
     audit::AuditHandle,
     claims::{ClaimsHandle, ReadClaims, janitor::ObserveClaims},
     config::{ClusterMode, DaemonConfig},
-    inventory::{InventoryReader, task::InventoryHandle},
+    inventory::InventoryReader,
     kubernetes::{
         ClusterNode, claim_access,
         claim_reader::ClaimReader,
         claim_status::{self, ClaimChanges},
         events,
+        fabric::{self, FabricParts},
         hardware::{self, HardwareReportParts, HardwareReporting, ReportingDaemon},
         holds,
         observe::ClaimObserver,
@@ -80,6 +81,26 @@ impl ClaimSource {
         }
     }
 
+    /// Looks after the cards that a fabric manager attaches, where there is a cluster; returns the hardware that is the
+    /// node's own.
+    pub(super) fn own_hardware(
+        &self,
+        config: &DaemonConfig,
+        claims: &ClaimsHandle,
+        inventory: &InventoryReader,
+        metrics: &Metrics,
+        tasks: &Tasks,
+    ) -> InventoryReader {
+        match self {
+            Self::Kubernetes(cluster) if config.cluster.fabric => {
+                let (claims, inventory) = (claims.clone(), inventory.clone());
+                let parts = FabricParts { cluster: cluster.clone(), claims, inventory, metrics: metrics.clone() };
+                fabric::start(parts, tasks)
+            }
+            _ => inventory.clone(),
+        }
+    }
+
     /// Publishes the devices, where there is a cluster to publish them to, and reports the hardware to it. Does not
     /// wait for it. Publishing takes longest, so it begins before the admin socket opens; not before recovery, after
     /// which prepares can be answered.
@@ -88,7 +109,7 @@ impl ClaimSource {
         config: &DaemonConfig,
         daemon: ReportingDaemon,
         claims: &ClaimsHandle,
-        inventory: &InventoryHandle,
+        own: &InventoryReader,
         metrics: &Metrics,
         tasks: &Tasks,
     ) -> PublishedNode {
@@ -98,7 +119,7 @@ impl ClaimSource {
         let parts = PublisherParts {
             cluster: cluster.clone(),
             settings: SliceSettings::of(config),
-            inventory: inventory.reader(),
+            inventory: own.clone(),
             holds_rx: holds.word_rx.clone(),
             metrics: metrics.clone(),
         };
@@ -107,7 +128,7 @@ impl ClaimSource {
         let parts = HardwareReportParts {
             cluster: cluster.clone(),
             daemon,
-            inventory: inventory.reader(),
+            inventory: own.clone(),
             table_rx: claims.table(),
             holds,
             publication_rx: publication_rx.clone(),
@@ -131,7 +152,7 @@ impl ClaimSource {
         config: &DaemonConfig,
         root: &SysRoot,
         claims: &ClaimsHandle,
-        inventory: &InventoryHandle,
+        own: &InventoryReader,
         metrics: &Metrics,
         tasks: &Tasks,
     ) -> Option<watch::Receiver<TopologyExport>> {
@@ -139,7 +160,7 @@ impl ClaimSource {
         let parts = TopologyExportParts {
             cluster: cluster.clone(),
             root: root.clone(),
-            inventory: inventory.reader(),
+            inventory: own.clone(),
             table_rx: claims.table(),
             settings: config.topology_export,
             metrics: metrics.clone(),

@@ -193,8 +193,17 @@ fn states<'a>(
     }
     let mut missing: BTreeMap<(&str, &str), BTreeSet<&ClaimUid>> = BTreeMap::new();
     for (pool, device, holder) in held {
-        if !present.contains(&(pool, device.as_str())) {
-            missing.entry((pool, device.as_str())).or_default().insert(holder);
+        if present.contains(&(pool, device.as_str())) {
+            continue;
+        }
+        match inventory.find(pool, device.as_str()) {
+            // The kubelet knows a device behind a switch by the names that the claim was given, of whichever claim.
+            Some((backend, found)) => {
+                present.insert((pool, device.as_str()));
+                let stale = inventory.pools.get(backend).and_then(|pool| pool.stale.as_deref());
+                states.push((DeviceId { pool: pool.to_owned(), device: device.to_string() }, state(found, stale)));
+            }
+            None => drop(missing.entry((pool, device.as_str())).or_default().insert(holder)),
         }
     }
     states.extend(missing.into_iter().map(|((pool, device), holders)| {

@@ -321,7 +321,7 @@ fn known<'a>(
     }
     for (uid, view) in &claims.claims {
         for held in view.devices() {
-            let known = all.entry((held.backend.clone(), held.grant.device.clone())).or_default();
+            let known = all.entry((held.backend.clone(), held.local_name().clone())).or_default();
             known.held.extend(places.get(uid).map(|place| (*place, held)));
         }
     }

@@ -1,6 +1,9 @@
 //! Devices as backends describe them.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use hostler_api::{DeviceName, QualifiedName, Quantity, resource::policy};
 use serde::{Deserialize, Serialize};
@@ -34,8 +37,36 @@ pub struct Device {
     /// Amounts of the node's own resources that the device stands for, by resource name (`cpu`, `memory`,
     /// `hugepages-2Mi`).
     pub node_allocatable: BTreeMap<String, NodeAllocatable>,
+    /// Serial numbers of the cards behind the device: by these a card that was attached from outside is known.
+    pub cards: CardSerials,
+    /// True if an order to detach the device can erase it, and erases nothing but what claims wrote.
+    pub is_erasable: bool,
     /// The backend's own facts, handed back to it in [`crate::PlanWork`] and [`crate::PrepareWork`]; never published.
     pub data: serde_json::Value,
+}
+
+/// Serial numbers of the cards behind a device.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum CardSerials {
+    /// No card is behind the device, or none with a serial number.
+    #[default]
+    Unknown,
+    /// The device is this card, whole.
+    Whole(u64),
+    /// The device is made of these cards, in whole or in part.
+    Among(BTreeSet<u64>),
+}
+
+impl CardSerials {
+    /// Returns every serial number.
+    pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
+        let (whole, among) = match self {
+            Self::Unknown => (None, None),
+            Self::Whole(serial) => (Some(*serial), None),
+            Self::Among(serials) => (None, Some(serials)),
+        };
+        whole.into_iter().chain(among.into_iter().flatten().copied())
+    }
 }
 
 impl Device {
@@ -51,6 +82,8 @@ impl Device {
             consumes: Vec::new(),
             binding: None,
             node_allocatable: BTreeMap::new(),
+            cards: CardSerials::Unknown,
+            is_erasable: false,
             data: serde_json::Value::Null,
         }
     }

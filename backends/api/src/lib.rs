@@ -20,8 +20,8 @@ pub use backend::{
     PrepareOutcome, PrepareWork, UnprepareWork, VerifyWork,
 };
 pub use device::{
-    AttributeValue, Attributes, BindingConditions, Capacities, Capacity, CounterSet, CounterUse, Device, Health,
-    NodeAllocatable, RequestPolicy, Sharing,
+    AttributeValue, Attributes, BindingConditions, Capacities, Capacity, CardSerials, CounterSet, CounterUse, Device,
+    Health, NodeAllocatable, RequestPolicy, Sharing,
 };
 pub use hostler_cdi::ContainerEdits;
 pub use limits::{DeviceProblem, edits_problems};

@@ -7,6 +7,7 @@ mod dax;
 mod function;
 mod health;
 mod nodes;
+mod serials;
 
 use std::{
     cell::OnceCell,
@@ -72,6 +73,7 @@ impl<'a> CxlScan<'a> {
         self.node_devices(&mut found);
         self.daxes(&mut found);
         counters::add(&mut found);
+        serials::add(&mut found);
         found
     }
 

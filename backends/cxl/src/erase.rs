@@ -1,6 +1,6 @@
 //! Erases a memory device: everything that is on it, by the device's own command.
 
-use hostler_linux::{ReadFailure, SysRoot};
+use hostler_linux::{ReadFailure, SysRoot, TreeReading};
 
 use crate::{
     gate::GateError,
@@ -8,6 +8,8 @@ use crate::{
     write::{WaitLimits, WriteError, write},
 };
 
+/// File of the command, there where device and kernel have it.
+const COMMAND: &str = "security/sanitize";
 /// Text of `security/state` during an erasure.
 const ERASING: &str = "sanitize";
 
@@ -45,7 +47,12 @@ pub(crate) enum EraseError {
 
 /// True if a device could be erased.
 pub(crate) fn is_supported(root: &SysRoot, memdev: &Memdev) -> Result<bool, ReadFailure> {
-    root.exists(memdev.folder.join("security/sanitize"))
+    root.exists(memdev.folder.join(COMMAND))
+}
+
+/// As [`is_supported`], of a scan.
+pub(crate) fn is_offered(tree: &TreeReading<'_>, memdev: &Memdev) -> bool {
+    tree.exists(memdev.folder.join(COMMAND))
 }
 
 /// Erases a device none of whose memory is mapped, and waits for the end. An erasure that is under way is waited for.
@@ -67,7 +74,7 @@ pub(crate) fn erase(
             let committed = endpoint.decoders_committed.map_or_else(|| "?".to_owned(), |count| count.to_string());
             return Err(GateError::Mapped { memdev: name(), endpoint: endpoint.name.clone(), committed }.into());
         }
-        write(root, memdev.folder.join("security/sanitize"), "1")?;
+        write(root, memdev.folder.join(COMMAND), "1")?;
     }
     waits.wait(waits.erasing, is_over).transpose()?.map(drop).ok_or_else(|| EraseError::Erasing { memdev: name() })
 }

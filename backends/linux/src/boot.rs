@@ -5,6 +5,8 @@ use std::io;
 use crate::{ReadFailure, SysRoot};
 
 const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
+/// Only root may read it: it identifies the board.
+const SYSTEM_UUID: &str = "sys/class/dmi/id/product_uuid";
 
 /// The kernel's random name for this boot: 36 characters, new at each start of the machine.
 ///
@@ -18,6 +20,14 @@ pub fn boot_id(root: &SysRoot) -> io::Result<String> {
     } else {
         Err(io::Error::new(io::ErrorKind::InvalidData, format!("{text:?} is no boot id")))
     }
+}
+
+/// The UUID of the system board as firmware wrote it, which may be anything; absent on machines without one.
+///
+/// # Errors
+/// When the file is there and cannot be read.
+pub fn system_uuid(root: &SysRoot) -> Result<Option<String>, ReadFailure> {
+    root.attribute(SYSTEM_UUID)
 }
 
 /// The host's name as the kernel knows it.

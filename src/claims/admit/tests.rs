@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hostler_api::{Quantity, ShareId};
-use hostler_backend::Backend;
+use hostler_backend::{Backend, CardSerials};
 
 use super::{
     super::{
@@ -110,4 +110,62 @@ fn a_backend_sees_what_is_held_of_it_its_own_earlier_grants_included() {
     let admitted = admit_against(&[share("s1"), share("s2")], &holder(&[part("many", 6)])).unwrap();
     assert_eq!(admitted[0].plan.data, serde_json::json!(1));
     assert_eq!(admitted[1].plan.data, serde_json::json!(2));
+}
+
+/// As the inventory of all tests, where device `one` is a card with this serial number.
+fn with_card(serials: &[(&str, u64)]) -> Inventory {
+    let mut inventory = inventory();
+    for pool in inventory.pools.values_mut() {
+        for device in &mut Arc::make_mut(pool).devices {
+            let serial = serials.iter().find(|(name, _)| device.name.as_str() == *name);
+            device.cards = serial.map_or(CardSerials::Unknown, |(_, serial)| CardSerials::Whole(*serial));
+        }
+    }
+    inventory
+}
+
+/// A grant of the device behind a switch with serial number 0x1001.
+fn attached() -> Grant {
+    Grant { pool: "fabric/row1/cxl".to_owned(), ..grant("0000000000001001-0001") }
+}
+
+fn admit_card(grants: &[Grant], held: &[RecordDevice], inventory: &Inventory) -> Result<Vec<RecordDevice>, String> {
+    let uid = claim("holder").uid;
+    let holdings: Vec<HeldGrant<'_>> =
+        held.iter().map(|device| HeldGrant { uid: &uid, name: "default/holder", device }).collect();
+    admit(&claim("new"), &allocation(grants), inventory, &backends(), &holdings).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_device_behind_a_switch_is_the_card_with_its_serial_number() {
+    let inventory = with_card(&[("one", 0x1001), ("two", 0x1002)]);
+    let given = admit_card(&[attached()], &[], &inventory).unwrap().remove(0);
+    assert_eq!((given.grant.pool.as_str(), given.grant.device.as_str()), ("fabric/row1/cxl", "0000000000001001-0001"));
+    assert_eq!((given.local_name().as_str(), given.local.is_some()), ("one", true));
+    let plain = admit_card(&[grant("one")], &[], &inventory).unwrap().remove(0);
+    assert_eq!((plain.local_name().as_str(), plain.local.is_some()), ("one", false));
+}
+
+#[test]
+fn a_card_is_given_once_by_whichever_of_its_names() {
+    let inventory = with_card(&[("one", 0x1001)]);
+    let (behind, plain) = (attached(), grant("one"));
+    for (first, second) in [(&behind, &plain), (&plain, &behind), (&behind, &behind)] {
+        let held = admit_card(std::slice::from_ref(first), &[], &inventory).unwrap();
+        let error = admit_card(std::slice::from_ref(second), &held, &inventory).unwrap_err();
+        assert!(error.ends_with("is already prepared for claim holder (default/holder)"), "{error}");
+        let error = admit_card(&[(*first).clone(), (*second).clone()], &[], &inventory).unwrap_err();
+        assert!(error.contains("already prepared for claim new"), "{error}");
+    }
+    assert!(admit_card(&[grant("two")], &admit_card(&[behind], &[], &inventory).unwrap(), &inventory).is_ok());
+}
+
+#[test]
+fn a_device_behind_a_switch_that_is_not_here_is_looked_for_at_its_manager() {
+    let error = admit_card(&[attached()], &[], &inventory()).unwrap_err();
+    let said = "device 0000000000001001-0001 is not on this host: fabric manager row1 attaches it; `kubectl get \
+                fabricattachment 0000000000001001-0001 -o yaml` says to which node, and what is in the way";
+    assert_eq!(error, said);
+    let error = admit_card(&[attached()], &[], &with_card(&[("one", 0x1001), ("two", 0x1001)])).unwrap_err();
+    assert!(error.contains("cards bench/one, bench/two have the same serial number"), "{error}");
 }

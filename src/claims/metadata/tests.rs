@@ -13,6 +13,7 @@ use super::{
 fn described(pod_claim_name: Option<&str>) -> ClaimRecord {
     let mut record = record("u1", RecordState::Prepared, "boot");
     let device = |request: &str, name: &str| RecordDevice {
+        local: None,
         grant: hostler_api::Grant { request: request.to_owned(), ..grant(name) },
         ..record.devices[0].clone()
     };

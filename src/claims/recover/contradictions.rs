@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use hostler_api::{Access, Chain, ClaimUid, DeviceName, few};
+use hostler_api::{Access, BackendName, Chain, ClaimUid, DeviceName, few};
 use hostler_backend::{Capacity, Device, Sharing};
 use hostler_linux::IdSet;
 
@@ -28,8 +28,8 @@ type Contradiction = (ClaimUid, String);
 /// The names of claims.
 type ClaimNames<'a> = BTreeMap<&'a ClaimUid, &'a str>;
 
-/// The users of each device, by its pool and name.
-type DeviceUsers<'a> = BTreeMap<(&'a str, &'a DeviceName), Vec<HeldGrant<'a>>>;
+/// The users of each device, by its backend and name.
+type DeviceUsers<'a> = BTreeMap<(&'a BackendName, &'a DeviceName), Vec<HeldGrant<'a>>>;
 
 /// Refuses records that give together what cannot be given twice. Administrative access takes nothing.
 pub(in crate::claims) fn refuse_contradictions(loaded: Vec<LoadedRecord>, inventory: &Inventory) -> Vec<LoadedRecord> {
@@ -52,8 +52,8 @@ fn contradictions(records: &[&ClaimRecord], inventory: &Inventory) -> Vec<Contra
     }
     let mut users: DeviceUsers<'_> = BTreeMap::new();
     for holding in &held {
-        let grant = &holding.device.grant;
-        users.entry((&grant.pool, &grant.device)).or_default().push(holding.clone());
+        let device = holding.device;
+        users.entry((&device.backend, device.local_name())).or_default().push(holding.clone());
     }
     let mut found = Vec::new();
     for users in users.values() {
@@ -78,7 +78,7 @@ fn is_exclusive(held: &RecordDevice, inventory: &Inventory) -> bool {
 /// Claims that have one device each to itself.
 fn of_whole(users: &[HeldGrant<'_>]) -> Vec<Contradiction> {
     let Some(HeldGrant { device, .. }) = users.first() else { return Vec::new() };
-    if fit(users, &Device::new(device.grant.device.clone())) {
+    if fit(users, &Device::new(device.local_name().clone())) {
         return Vec::new();
     }
     let what = format!("device {} of pool {}", device.grant.device, device.grant.pool);
@@ -91,7 +91,7 @@ fn of_parts(users: &[HeldGrant<'_>], inventory: &Inventory) -> Vec<Contradiction
     let Some(device) = as_given(users, inventory).filter(|device| !fit(users, device)) else { return Vec::new() };
     let lack = |(index, user): (usize, &HeldGrant<'_>)| {
         let others = [&users[..index], &users[index + 1..]].concat();
-        let refusal = check_free(&user.device.grant, &device, &others).err()?;
+        let refusal = check_free(&user.device.backend, &user.device.grant, &device, &others).err()?;
         Some((user.uid.clone(), more_than_there_is(&refusal)))
     };
     users.iter().enumerate().filter_map(lack).collect()
@@ -100,9 +100,9 @@ fn of_parts(users: &[HeldGrant<'_>], inventory: &Inventory) -> Vec<Contradiction
 /// A shared device with what its users had together when the last of them got a part; absent where no record says that.
 /// Each user was let in beside all others, so what it found was enough for them.
 fn as_given(users: &[HeldGrant<'_>], inventory: &Inventory) -> Option<Device> {
-    let grant = &users.first()?.device.grant;
-    let now = inventory.find(&grant.pool, grant.device.as_str()).map(|(_, device)| device);
-    let mut device = Device { sharing: Sharing::Shared, ..Device::new(grant.device.clone()) };
+    let first = users.first()?.device;
+    let now = inventory.find(&first.grant.pool, first.grant.device.as_str()).map(|(_, device)| device);
+    let mut device = Device { sharing: Sharing::Shared, ..Device::new(first.local_name().clone()) };
     for (name, had) in users.iter().flat_map(|user| &user.device.capacity) {
         let has = now.and_then(|device| device.capacity.get(name)).map(|capacity| capacity.value).unwrap_or_default();
         let most = device.capacity.entry(name.clone()).or_insert(Capacity { value: has, policy: None });
@@ -115,15 +115,19 @@ fn as_given(users: &[HeldGrant<'_>], inventory: &Inventory) -> Option<Device> {
 /// not contradict itself.
 fn fit(users: &[HeldGrant<'_>], device: &Device) -> bool {
     let Some((last, others)) = users.split_last() else { return true };
-    others.iter().all(|other| other.uid == last.uid) || check_free(&last.device.grant, device, others).is_ok()
+    others.iter().all(|other| other.uid == last.uid) || is_free_for(last, device, others)
+}
+
+fn is_free_for(user: &HeldGrant<'_>, device: &Device, others: &[HeldGrant<'_>]) -> bool {
+    check_free(&user.device.backend, &user.device.grant, device, others).is_ok()
 }
 
 /// Claims whose devices take more of a counter together than there is: partitions of one card.
 fn of_counters(held: &[HeldGrant<'_>], users: &DeviceUsers<'_>, inventory: &Inventory) -> Vec<Contradiction> {
     let mut found = Vec::new();
-    for pool in inventory.pools.values() {
-        for (device, refusal) in counters::overdrawn(pool, held) {
-            let users = users.get(&(&*pool.name, device)).into_iter().flatten();
+    for (backend, pool) in &inventory.pools {
+        for (device, refusal) in counters::overdrawn((backend, pool), held) {
+            let users = users.get(&(backend, device)).into_iter().flatten();
             found.extend(users.map(|user| (user.uid.clone(), more_than_there_is(&refusal))));
         }
     }

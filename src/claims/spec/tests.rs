@@ -9,6 +9,7 @@ use super::{
 fn claim_of_all_kinds() -> ClaimRecord {
     let mut record = record("u1", RecordState::Prepared, "boot");
     let device = |request: &str, name: &str, cpus: &[u32], mems: &[u32]| RecordDevice {
+        local: None,
         grant: hostler_api::Grant { request: request.to_owned(), ..grant(name) },
         plan: hostler_backend::DevicePlan {
             pinning: Pinning {

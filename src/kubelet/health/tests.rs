@@ -1,6 +1,7 @@
 //! What is reported of which device, and when.
 
 use hostler_api::BackendName;
+use hostler_backend::CardSerials;
 
 use super::*;
 use crate::inventory::{Pool, UnknownPool};
@@ -188,4 +189,23 @@ async fn a_stream_ends_with_its_reader() {
     streaming.next().await;
     drop(streaming.reports_rx);
     tasks.drain().await;
+}
+
+#[test]
+fn a_device_behind_a_switch_is_reported_as_its_claim_names_it_and_by_its_own_name() {
+    let card = Device { cards: CardSerials::Whole(0x1001), ..device("memory-1001", sick("hot")) };
+    let (behind, gone) =
+        (DeviceName::new("0000000000001001-0001").unwrap(), DeviceName::new("0000000000002002-0001").unwrap());
+    let (one, other) = (ClaimUid::new("u1").unwrap(), ClaimUid::new("u2").unwrap());
+    let pool_name = "fabric/row1/cxl";
+    let held = [(pool_name, &behind, &one), (pool_name, &behind, &other), (pool_name, &gone, &one)];
+    let states = states(&inventory([pool("cxl", vec![card], None)]), held.into_iter());
+    assert_eq!(
+        lines(&states),
+        [
+            ("node-a/cxl", "memory-1001", "UNHEALTHY", "hot"),
+            (pool_name, "0000000000001001-0001", "UNHEALTHY", "hot"),
+            (pool_name, "0000000000002002-0001", "UNHEALTHY", "removed from this host while held by claim u1"),
+        ]
+    );
 }

@@ -66,10 +66,10 @@ pub fn note(error: &ClaimError) -> Option<EventNote> {
 fn reason(error: &ClaimError) -> Option<PrepareFailureReason> {
     match error {
         ClaimError::Read { source, .. } => source.downcast_ref().and_then(read_reason),
-        ClaimError::NoSuchDevice { .. } => Some(PrepareFailureReason::DeviceGone),
+        ClaimError::NoSuchDevice { .. } | ClaimError::NotAttached { .. } => Some(PrepareFailureReason::DeviceGone),
         ClaimError::Held { .. } => Some(PrepareFailureReason::DeviceHeld),
         ClaimError::NoCapacity { .. } | ClaimError::NoCounter { .. } => Some(PrepareFailureReason::NoCapacity),
-        ClaimError::Placement { .. } => Some(PrepareFailureReason::DeviceRefused),
+        ClaimError::Placement { .. } | ClaimError::AmbiguousCard { .. } => Some(PrepareFailureReason::DeviceRefused),
         ClaimError::UnknownCapacity { .. } | ClaimError::NothingTaken { .. } => {
             Some(PrepareFailureReason::InvalidAllocation)
         }

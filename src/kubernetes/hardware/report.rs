@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use hostler_api::{
     Quantity,
+    fabric::{SystemUuid, of_fabric_pool},
     hardware::{
         AmountCounts, BackendHardware, BackendKnowledge, ClassHardware, DeviceImpediments, DeviceState, MAX_ZONES,
         NodeHardwareStatus, Occupancy, PartsLeft, ZoneHardware,
@@ -36,6 +37,8 @@ pub struct ReportingDaemon {
     pub kernel: String,
     /// The kernel's name for this boot.
     pub boot_id: String,
+    /// UUID of the system board, where it has one of its own.
+    pub system_uuid: Option<SystemUuid>,
 }
 
 /// Makes a report without times: the hardware, its claims, and the holds.
@@ -45,7 +48,9 @@ pub fn node_report(
     claims: &ClaimTable,
     holds: &HoldsInForce,
 ) -> NodeHardwareStatus {
-    let (_, devices) = usage(inventory, claims);
+    let (_, mut devices) = usage(inventory, claims);
+    // Cards that a fabric manager attached are no hardware of the node.
+    devices.retain(|device| of_fabric_pool(&device.pool).is_none());
     let mut counts = known_backends(inventory);
     for device in &devices {
         let counts = counts.entry(device.backend.clone()).or_insert_with(BackendCounts::switched_off);
@@ -65,6 +70,7 @@ pub fn node_report(
         hostler_version: daemon.version.to_owned(),
         kernel_version: daemon.kernel.clone(),
         boot_id: daemon.boot_id.clone(),
+        system_uuid: daemon.system_uuid.clone(),
         conditions: conditions(inventory, claims, &devices, holds),
         backends,
         ..NodeHardwareStatus::default()

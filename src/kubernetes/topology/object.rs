@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hostler_api::{Access, BackendName, Grant, Quantity};
+use hostler_api::{Access, BackendName, DeviceName, Grant, Quantity};
 use hostler_backend::{AttributeValue, Device, Health, NodeAllocatable, Sharing};
 use hostler_linux::topology::NumaNode;
 use serde::Serialize;
@@ -158,7 +158,7 @@ fn amounts(inventory: &Inventory, claims: &ClaimTable, driver: &str) -> BTreeMap
     for (backend, pool) in &inventory.pools {
         for device in &pool.devices {
             let Some(node) = only_node(device) else { continue };
-            let holders = held.get(&(pool.name.as_str(), device.name.as_str())).map(Vec::as_slice).unwrap_or_default();
+            let holders = held.get(&(backend, &device.name)).map(Vec::as_slice).unwrap_or_default();
             let is_usable = is_usable(inventory, backend, pool, device);
             for (resource, all, taken) in shares(backend, device, holders, driver) {
                 let amount = zones.entry(node).or_default().entry(resource).or_default();
@@ -178,12 +178,12 @@ fn is_usable(inventory: &Inventory, backend: &BackendName, pool: &Pool, device: 
     device.health == Health::Healthy && pool.stale.is_none() && inventory.drain(backend, &device.name).is_none()
 }
 
-/// Grants that take something, by pool and device.
-fn held(claims: &ClaimTable) -> BTreeMap<(&str, &str), Vec<&Grant>> {
-    let mut held: BTreeMap<(&str, &str), Vec<&Grant>> = BTreeMap::new();
-    let grants = claims.claims.values().flat_map(|view| view.devices()).map(|device| &device.grant);
-    for grant in grants.filter(|grant| grant.access == Access::Use) {
-        held.entry((grant.pool.as_str(), grant.device.as_str())).or_default().push(grant);
+/// Grants that take something, by backend and device.
+fn held(claims: &ClaimTable) -> BTreeMap<(&BackendName, &DeviceName), Vec<&Grant>> {
+    let mut held: BTreeMap<(&BackendName, &DeviceName), Vec<&Grant>> = BTreeMap::new();
+    let devices = claims.claims.values().flat_map(|view| view.devices());
+    for device in devices.filter(|device| device.grant.access == Access::Use) {
+        held.entry((&device.backend, device.local_name())).or_default().push(&device.grant);
     }
     held
 }

@@ -24,6 +24,7 @@ fn backend(text: &str) -> BackendName {
 fn grant(backend_name: &str, device: &str, consumed: &[(&str, u64)]) -> RecordDevice {
     let consumed = consumed.iter().map(|(name, amount)| (QualifiedName::new(*name).unwrap(), Quantity::whole(*amount)));
     RecordDevice {
+        local: None,
         backend: backend(backend_name),
         grant: Grant {
             request: "r".to_owned(),

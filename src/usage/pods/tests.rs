@@ -66,6 +66,7 @@ impl World {
         let device = |(request, device): &(&str, &str)| {
             let pinning = Pinning { cpus: [8, 9].into(), ..Pinning::default() };
             RecordDevice {
+                local: None,
                 backend: BackendName::new("fake").unwrap(),
                 grant: Grant {
                     request: (*request).to_owned(),

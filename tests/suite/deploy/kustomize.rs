@@ -184,6 +184,7 @@ fn every_folder_that_can_be_installed_comes_to_objects() {
             {
                 "Deployment"
             }
+            folder if folder.ends_with("fabric/node") => "ValidatingAdmissionPolicy",
             folder if folder.components().any(|part| part.as_os_str() == "controller") => "Deployment",
             folder if folder.components().any(|part| part.as_os_str() == "holds") => "Deployment",
             _ => "DeviceClass",

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hostler_backend::{BackendWarning, ContainerEdits, Device, Enumeration, Health};
+use hostler_backend::{BackendWarning, CardSerials, ContainerEdits, Device, Enumeration, Health};
 use hostler_cdi::DeviceNode;
 use hostler_linux::{
     ReadFailure, TreeReading,
@@ -123,7 +123,8 @@ impl CxlScan<'_> {
         attributes.flag("memCapable", Some(function.mem));
         attributes.flag("cxlNegotiated", Some(function.is_negotiated()));
         attributes.text("class", identity.class.map(|class| format!("{class:#08x}")));
-        attributes.text("serial", function.serial.filter(|serial| *serial != 0).map(|serial| format!("{serial:#x}")));
+        let serial = function.serial.filter(|serial| *serial != 0);
+        attributes.text("serial", serial.map(|serial| format!("{serial:#x}")));
         let ranges = function.ranges.iter().filter(|range| range.bytes > 0).count();
         attributes.number("hdmRanges", Some(ranges as u64).filter(|_| function.mem));
         let mut device = Device::new(name);
@@ -136,6 +137,7 @@ impl CxlScan<'_> {
             None => accelerator_health(function, vfio, driver.as_deref(), &nodes),
         };
         device.edits = ContainerEdits { device_nodes: nodes, ..ContainerEdits::default() };
+        device.cards = serial.map_or(CardSerials::Unknown, CardSerials::Whole);
         device.data = json!(CxlDevice::Accelerator { address: identity.address, vfio });
         // The binding to give the function back to: planning reads nothing.
         device.data["former"] = json!(self.former(identity));

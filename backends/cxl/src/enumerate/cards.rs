@@ -9,6 +9,7 @@ use crate::{
     attributes::{AttributeBuilder, put_bytes},
     cdat,
     device::{CardId, CxlDevice},
+    erase,
     objects::{CxlRegion, Memdev, RegionMode},
 };
 
@@ -48,6 +49,8 @@ impl CxlScan<'_> {
         }
         device.attributes = attributes.done();
         device.health = self.health_of(memdev);
+        // Persistent memory is an operator's, and would be erased as well.
+        device.is_erasable = memdev.bytes(RegionMode::Pmem) == 0 && erase::is_offered(self.tree, memdev);
         device.data = json!(CxlDevice::Memory { card: CardId::of(memdev) });
         device
     }

@@ -4,11 +4,11 @@ use std::{fs, sync::Arc};
 
 use hostler_api::Chain;
 use hostler_backend::{
-    Backend, Device, Enumeration,
+    Backend, CardSerials, Device, Enumeration,
     testkit::{Samples, conformance},
 };
 use hostler_linux::testkit::{
-    AccessCounts, AttributeFaults, CxlCard, CxlHost, MachineTree, PluggedCard, RegionUse, plug_hmem,
+    AccessCounts, AttributeFaults, CxlCard, CxlHost, MachineTree, PluggedCard, RegionUse, cxl_function, plug_hmem,
 };
 use nix::errno::Errno;
 
@@ -320,4 +320,44 @@ fn the_promises_of_a_backend_are_kept_for_accelerators() {
         );
     }
     conformance(&backend(&tree.root()), &Samples::default());
+}
+
+#[test]
+fn every_device_tells_the_serial_numbers_of_its_cards() {
+    let tree = MachineTree::new();
+    let (mut host, cards) = host(&tree, [0xa, 0xb, 0xc, 0]);
+    host.region(&[&cards[0], &cards[1]], RegionUse::DevDax(5));
+    host.region(&[&cards[2]], RegionUse::SystemRam(6));
+    cxl_function("0004:01:00.0", 2, true, 16 << 30).plug(&tree);
+    let found = scan(&tree);
+    let serials = |name: &str| device(&found.devices, name).cards.clone();
+    assert_eq!(serials("memory-a"), CardSerials::Whole(0xa));
+    assert_eq!(serials("dax-a-x2"), CardSerials::Among([0xa, 0xb].into()));
+    assert_eq!(serials("node6"), CardSerials::Among([0xc].into()));
+    let nameless = found.devices.iter().filter(|device| device.cards == CardSerials::Unknown);
+    assert_eq!(
+        nameless.map(|device| attribute(device, "serial")).collect::<Vec<_>>(),
+        ["-"],
+        "the card without a number"
+    );
+    let function = found.devices.iter().find(|device| attribute(device, "kind") == "accelerator").unwrap();
+    let serial = attribute(function, "serial");
+    assert_eq!(function.cards, CardSerials::Whole(u64::from_str_radix(serial.trim_start_matches("0x"), 16).unwrap()));
+}
+
+#[test]
+fn a_card_can_be_erased_where_kernel_and_card_offer_it_and_nothing_lasting_is_on_it() {
+    let tree = MachineTree::new();
+    let mut host = CxlHost::new(&tree);
+    let card = host.plug(&CxlCard::new(1));
+    let lasting = host.plug(&CxlCard { pmem_bytes: GIB, ..CxlCard::new(2) });
+    let erasable = || scan(&tree).devices.iter().map(|device| device.is_erasable).collect::<Vec<_>>();
+    for memdev in [&card.memdev, &lasting.memdev] {
+        tree.remove(memdev.join("security/sanitize"));
+    }
+    assert_eq!(erasable(), [false, false]);
+    for memdev in [&card.memdev, &lasting.memdev] {
+        tree.file(memdev.join("security/sanitize"), "");
+    }
+    assert_eq!(erasable(), [true, false]);
 }

@@ -143,6 +143,7 @@ mod tests {
         let mut claim = record(uid, RecordState::Preparing, "now");
         let device = claim.devices.remove(0);
         let held = |backend: &&str| crate::claims::store::RecordDevice {
+            local: None,
             backend: name(backend),
             grant: grant("one"),
             ..device.clone()

@@ -27,7 +27,7 @@ use super::{
     },
     CallKind, ClaimCall, ClaimEntry, ClaimsOwner, FinishedWork,
 };
-use crate::claims::{ClaimError, ClaimResult, absent, executor::OperateJob, held::OwnedHeldGrant};
+use crate::claims::{ClaimError, ClaimResult, absent, executor::OperateJob, held::OwnedHeldGrant, store::RecordDevice};
 
 /// Obstacles that a message names; the others are counted.
 const NAMED_OBSTACLES: usize = 5;
@@ -271,10 +271,10 @@ impl ClaimsOwner {
         }
         let held = self.held_devices();
         let own = || held.iter().filter(|held| held.device.backend == *backend);
-        let holds = |grant: &Grant| grant.access == Access::Use && grant.device == *name;
+        let holds = |held: &RecordDevice| held.grant.access == Access::Use && held.local_name() == name;
         // Where nothing can be ordered the backend says so: a holder is no reason.
         let takes_orders = self.parts.executor.takes_orders(backend);
-        if let Some(holder) = own().find(|held| takes_orders && holds(&held.device.grant)) {
+        if let Some(holder) = own().find(|held| takes_orders && holds(held.device)) {
             let holder = format!("{} ({})", holder.uid, holder.name);
             return Err(ClaimError::Held { device: name.clone(), holder });
         }

@@ -23,6 +23,7 @@ fn held(device: &str, share: Option<&str>) -> RecordDevice {
         ..DevicePlan::default()
     };
     RecordDevice {
+        local: None,
         backend: BackendName::new("fake").unwrap(),
         grant,
         plan,

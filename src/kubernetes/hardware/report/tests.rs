@@ -38,6 +38,7 @@ fn daemon() -> ReportingDaemon {
         version: "0.1.0",
         kernel: "6.12.0-31-cloud-amd64".to_owned(),
         boot_id: "3b5ad29e-6c4f-4f0c-9d33-0d3b6dd6c1a2".to_owned(),
+        system_uuid: None,
     }
 }
 
@@ -99,6 +100,7 @@ fn grant(device: &str, consumed: Value) -> Value {
 /// One claim with all of these, of one backend.
 fn table(backend_name: &str, grants: Vec<Value>, busy: Option<ClaimOperation>) -> ClaimTable {
     let device = |grant: Value| RecordDevice {
+        local: None,
         backend: backend(backend_name),
         grant: serde_json::from_value::<Grant>(grant).unwrap(),
         plan: DevicePlan::default(),

@@ -83,7 +83,8 @@ fn table(grants: Vec<serde_json::Value>) -> ClaimTable {
     let device = |grant: serde_json::Value| {
         let grant: Grant = serde_json::from_value(grant).unwrap();
         RecordDevice {
-            backend: backend("cpu"),
+            local: None,
+            backend: backend(grant.pool.strip_prefix("n/").unwrap()),
             grant,
             plan: DevicePlan::default(),
             counters: Vec::new(),
