@@ -18,7 +18,6 @@ use hostler_api::{
         AllocationResult, DeviceClass, DeviceRequestAllocationResult, ResourceClaim, ResourceSlice, SliceQuantity,
     },
 };
-use hostler_reconcile::slices::Dropped;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -26,7 +25,7 @@ use crate::{
     inventory::Inventory,
     kubernetes::{
         holds::HoldsInForce,
-        slices::{SliceSettings, desired_slices},
+        slices::{Dropped, SliceSettings, desired_slices},
     },
     standalone::{UnallocatedClaim, rounded_requests},
 };

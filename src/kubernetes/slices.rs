@@ -10,7 +10,8 @@ use hostler_api::{
     resource::{SliceContent, SliceCounterSet},
 };
 use hostler_backend::{CounterSet, Device};
-use hostler_reconcile::slices::{DesiredPool, DesiredSlice, Dropped, Feature, slice_name};
+pub use hostler_reconcile::slices::Dropped;
+use hostler_reconcile::slices::{DesiredPool, DesiredSlice, Feature, slice_name};
 
 pub(super) use self::device::{DeviceObjections, taints};
 use super::holds::HoldsInForce;

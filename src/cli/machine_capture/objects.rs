@@ -11,7 +11,6 @@ use hostler_linux::{
     archive::{TreeSnapshot, UnpackedCapture, private_folder},
     topology::Topology,
 };
-use hostler_reconcile::slices::Dropped;
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -23,7 +22,7 @@ use crate::{
     inventory::{Inventory, Pool},
     kubernetes::{
         holds::HoldsInForce,
-        slices::{SliceSettings, desired_slices},
+        slices::{Dropped, SliceSettings, desired_slices},
     },
 };
 
