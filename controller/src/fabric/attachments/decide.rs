@@ -154,9 +154,10 @@ impl AttachmentContext {
             let message = "the FabricAttachment of the device was deleted: the node lets go of the device".to_owned();
             return self.tell(claim, ClaimNews::Waits { reason: RELEASING, message });
         }
-        // A node that lets go of a device before it has come would see it come after it said so.
+        // A node that lets go of a device before it has come would see it come after it said so; one that is gone may
+        // come back.
         let may_come = matches!(seen.status().phase, Phase::Attaching | Phase::Failed | Phase::Unknown);
-        if may_come && seen.was_asked() && !self.is_node_gone(seen) {
+        if may_come && seen.was_asked() {
             return seen.key().map_or(AttachmentStep::Rest, |key| AttachmentStep::Call(ManagerCall::Settle(key)));
         }
         spec_write(FabricAttachmentSpec { release: true, ..seen.spec().clone() })
