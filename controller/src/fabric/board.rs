@@ -34,7 +34,6 @@ pub(crate) struct FabricReadings {
 #[derive(Clone, Debug)]
 pub(crate) struct ManagerReading {
     /// The way to the manager.
-    #[expect(dead_code, reason = "read by the part that attaches devices")]
     pub(crate) provider: Arc<Provider>,
     /// The last inventory that could be read; `None`: none was read since this process leads.
     pub(crate) inventory: Option<Arc<FabricInventory>>,

@@ -72,7 +72,6 @@ pub(crate) fn hostnames(view: &ClusterView, manager: &FabricManagerConfig, inven
 ///
 /// # Errors
 /// When this cannot be told for certain: a sentence for people.
-#[cfg_attr(not(test), expect(dead_code, reason = "read by the part that attaches devices"))]
 pub(crate) fn host_of(
     view: &ClusterView,
     config: &FabricConfig,

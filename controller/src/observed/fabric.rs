@@ -14,7 +14,6 @@ use hostler_reconcile::ObjectStamp;
 /// A FabricAttachment, in one of its versions.
 #[derive(Clone, Debug)]
 pub(crate) struct AttachmentObject {
-    #[expect(dead_code, reason = "read by the part that attaches devices")]
     pub(crate) stamp: ObjectStamp,
     pub(crate) attachment: FabricAttachment,
 }
