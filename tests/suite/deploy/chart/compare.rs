@@ -28,6 +28,7 @@ const BUNDLES: &[(&[&str], &[&str])] = &[
     (&["controller"], &["daemon.enabled=false"]),
     (&["controller/base"], &["daemon.enabled=false", "crds=false"]),
     (&["fabric"], &["daemon.enabled=false", "controller.fabric=true"]),
+    (&["cluster", "fabric", "fabric/node"], &["daemon.enabled=false", "daemon.onHosts=true", "controller.fabric=true"]),
     (&["provisioning"], &["daemon.enabled=false", "controller.provisioning=true"]),
     (&["holds", "holds/base"], &["daemon.enabled=false", "controller.holds.base=true"]),
     (&["holds/annotations"], &["daemon.enabled=false", "controller.holds.annotations=true"]),

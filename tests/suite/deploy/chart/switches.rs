@@ -16,6 +16,7 @@ pub(super) const PATHS: &[(&str, &str)] = &[
     ("crds/classic", "(and .Values.crds .Values.controller.classic)"),
     ("crds/fabric", "(and .Values.crds .Values.controller.fabric)"),
     ("fabric", ".Values.controller.fabric"),
+    ("fabric/node", "(and .Values.controller.fabric (or .Values.daemon.enabled .Values.daemon.onHosts))"),
     ("holds/annotations", ".Values.controller.holds.annotations"),
     ("holds/base", "(has true (values .Values.controller.holds))"),
     ("holds/claims", ".Values.controller.holds.claims"),
