@@ -9,7 +9,7 @@ use hostler_fabric::{FabricError, FabricOutcome, Isolation};
 use super::{
     context::{AttachmentContext, AttachmentWrite, ManagerAnswer, ManagerCall, SeenAttachment},
     decide::UNDER_WAY,
-    status::Failure,
+    status::AttemptFailure,
 };
 
 /// The end of a call.
@@ -69,7 +69,7 @@ impl AttachmentContext {
     }
 
     fn attach_ended<T>(&self, seen: &SeenAttachment, answer: Result<FabricOutcome<T>, FabricError>) -> CallEnd {
-        let failed = |failure: Failure| CallEnd::Write(self.fail(seen, &failure));
+        let failed = |failure: AttemptFailure| CallEnd::Write(self.fail(seen, &failure));
         match answer {
             Ok(FabricOutcome::Done(_)) => {
                 let node = &seen.spec().node_name;
@@ -83,13 +83,15 @@ impl AttachmentContext {
             }
             Ok(FabricOutcome::UnderWay(_)) => self.noted(seen, UNDER_WAY, "the fabric manager works on it"),
             Ok(FabricOutcome::Unknown { reason }) => self.noted(seen, "Unanswered", &reason),
-            Ok(FabricOutcome::NotDone { reason }) => failed(Failure::of_device("NotDone", reason).unattached()),
-            Err(error @ FabricError::Refused(_)) => failed(Failure::of_device("Refused", Chain(&error).to_string())),
+            Ok(FabricOutcome::NotDone { reason }) => failed(AttemptFailure::of_device("NotDone", reason).unattached()),
+            Err(error @ FabricError::Refused(_)) => {
+                failed(AttemptFailure::of_device("Refused", Chain(&error).to_string()))
+            }
             Err(error @ FabricError::Mismatch { .. }) => {
-                failed(Failure::of_device("OtherDevice", Chain(&error).to_string()))
+                failed(AttemptFailure::of_device("OtherDevice", Chain(&error).to_string()))
             }
             Err(error @ FabricError::Unsupported { .. }) => {
-                failed(Failure::of_device("Unsupported", Chain(&error).to_string()))
+                failed(AttemptFailure::of_device("Unsupported", Chain(&error).to_string()))
             }
             Err(error @ (FabricError::Unavailable { .. } | FabricError::Redfish(_))) => self.unanswered(seen, &error),
         }

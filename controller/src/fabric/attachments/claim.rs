@@ -15,7 +15,7 @@ use crate::observed::only_node;
 
 /// A claim that has the device by its allocation.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct DeviceClaim {
+pub(super) struct ClaimOfDevice {
     pub(super) key: ObjectKey,
     pub(super) uid: String,
     pub(super) version: String,
@@ -104,7 +104,7 @@ struct ServedDeviceStatus {
     conditions: Vec<Condition>,
 }
 
-impl DeviceClaim {
+impl ClaimOfDevice {
     /// Reads a claim; `None` if it has no device of this name behind a switch.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use hostler_fabric::{AttachKey, AttachRequest, FabricConnection, FabricError, Fa
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::claim::{ClaimConditions, DeviceClaim};
+use super::claim::{ClaimConditions, ClaimOfDevice};
 
 /// The finalizer of attachments: an object does not go before its device is detached.
 pub(super) const FABRIC_FINALIZER: &str = "hostler.dev/fabric";
@@ -24,9 +24,9 @@ pub(super) struct AttachmentContext {
     /// The attachment, if there is one.
     pub(super) seen: Option<SeenAttachment>,
     /// Claims that have the device by their allocation, the oldest allocation first.
-    pub(super) claims: Vec<DeviceClaim>,
+    pub(super) claims: Vec<ClaimOfDevice>,
     /// The nodes that attachment and claims name.
-    pub(super) nodes: BTreeMap<String, NodeFacts>,
+    pub(super) nodes: BTreeMap<String, AttachmentNode>,
     /// Attachments of other logical devices of the same serial number.
     pub(super) twins: Vec<TwinAttachment>,
     /// Connections that the manager showed under keys of this attachment when its inventory was read last.
@@ -59,7 +59,7 @@ pub(super) struct SeenAttachment {
 
 /// Facts about a node.
 #[derive(Clone, Debug)]
-pub(super) struct NodeFacts {
+pub(super) struct AttachmentNode {
     /// True if there is such a Node.
     pub(super) exists: bool,
     /// True if an operator says that the machine is off.
@@ -227,7 +227,7 @@ impl SeenAttachment {
     }
 }
 
-impl NodeFacts {
+impl AttachmentNode {
     /// True if no kernel of the node can use the device any more.
     pub(super) fn is_gone(&self) -> bool {
         !self.exists || self.is_out_of_service
@@ -236,11 +236,11 @@ impl NodeFacts {
 
 impl AttachmentContext {
     /// The claim that the attachment is for, if it has the device by its allocation as the spec says.
-    pub(super) fn holder(&self, seen: &SeenAttachment) -> Option<&DeviceClaim> {
+    pub(super) fn holder(&self, seen: &SeenAttachment) -> Option<&ClaimOfDevice> {
         let spec = seen.spec();
         let named = spec.claim.as_ref()?;
         let pool = seen.pool();
-        let fits = |claim: &&DeviceClaim| {
+        let fits = |claim: &&ClaimOfDevice| {
             claim.uid == named.uid && claim.pool == pool && claim.node.as_deref().unwrap_or_default() == spec.node_name
         };
         self.claims.iter().find(fits).filter(|_| spec.device == self.device)
@@ -248,11 +248,11 @@ impl AttachmentContext {
 
     /// True if no kernel can use the device on the attachment's node any more.
     pub(super) fn is_node_gone(&self, seen: &SeenAttachment) -> bool {
-        self.nodes.get(&seen.spec().node_name).is_some_and(NodeFacts::is_gone)
+        self.nodes.get(&seen.spec().node_name).is_some_and(AttachmentNode::is_gone)
     }
 
     /// Time since 1970 at which a claim is given another device.
-    pub(super) fn deadline(&self, claim: &DeviceClaim) -> Duration {
+    pub(super) fn deadline(&self, claim: &ClaimOfDevice) -> Duration {
         // Servers before 1.34 write no time.
         claim.allocated.unwrap_or(self.now) + self.limits.attach
     }

@@ -10,9 +10,9 @@ use hostler_cluster::since_1970;
 use hostler_fabric::{AttachRequest, AttachTarget};
 
 use super::{
-    claim::{ClaimNews, DeviceClaim},
+    claim::{ClaimNews, ClaimOfDevice},
     context::{AttachmentContext, AttachmentStep, AttachmentWrite, HostFact, ManagerCall, SeenAttachment},
-    status::{Failure, time},
+    status::{AttemptFailure, time},
 };
 
 /// Time before the deadline from which on no attempt begins: hardware that is found takes seconds.
@@ -66,7 +66,7 @@ impl AttachmentContext {
     }
 
     /// The claim that the device is attached for next.
-    pub(super) fn next_claim(&self) -> Option<&DeviceClaim> {
+    pub(super) fn next_claim(&self) -> Option<&ClaimOfDevice> {
         // The scheduler itself gives a claim up whose time is over.
         self.claims.iter().find(|claim| !claim.is_failed() && self.now + TOO_LATE < self.deadline(claim))
     }
@@ -75,7 +75,7 @@ impl AttachmentContext {
     /// device.
     fn tell_others(&self, seen: &SeenAttachment) -> Option<AttachmentWrite> {
         let holder = self.holder(seen).filter(|_| !seen.spec().release);
-        let is_next = |claim: &DeviceClaim| {
+        let is_next = |claim: &ClaimOfDevice| {
             let is_free = seen.status().phase == Phase::Detached && seen.spec().release;
             let is_kept = !seen.is_deleting() || seen.status().used;
             is_free
@@ -83,7 +83,7 @@ impl AttachmentContext {
                 && self.retry_at(seen) <= self.now
                 && self.next_claim().is_some_and(|next| next.uid == claim.uid)
         };
-        let waits = |claim: &&DeviceClaim| {
+        let waits = |claim: &&ClaimOfDevice| {
             !claim.is_failed() && holder.is_none_or(|holder| holder.uid != claim.uid) && !is_next(claim)
         };
         let now = time(self.now);
@@ -140,16 +140,16 @@ impl AttachmentContext {
         }
     }
 
-    fn tell(&self, claim: &DeviceClaim, news: ClaimNews) -> AttachmentStep {
+    fn tell(&self, claim: &ClaimOfDevice, news: ClaimNews) -> AttachmentStep {
         AttachmentStep::Write(AttachmentWrite::Claim(claim.with(news, &time(self.now))))
     }
 
-    fn failing(&self, seen: &SeenAttachment, failure: &Failure) -> AttachmentStep {
+    fn failing(&self, seen: &SeenAttachment, failure: &AttemptFailure) -> AttachmentStep {
         AttachmentStep::Write(self.fail(seen, failure))
     }
 
     /// Has the node let go of the device. No claim has it any more, or somebody deletes the object.
-    fn let_go(&self, seen: &SeenAttachment, claim: Option<&DeviceClaim>) -> AttachmentStep {
+    fn let_go(&self, seen: &SeenAttachment, claim: Option<&ClaimOfDevice>) -> AttachmentStep {
         if let Some(claim) = claim.filter(|claim| claim.is_told_attached()) {
             let message = "the FabricAttachment of the device was deleted: the node lets go of the device".to_owned();
             return self.tell(claim, ClaimNews::Waits { reason: RELEASING, message });
@@ -164,15 +164,15 @@ impl AttachmentContext {
     }
 
     /// The reason why the device cannot be attached to the node, and the host if there is none.
-    fn host(&self, seen: &SeenAttachment) -> Result<HostFact, Failure> {
+    fn host(&self, seen: &SeenAttachment) -> Result<HostFact, AttemptFailure> {
         let node = &seen.spec().node_name;
         if node.is_empty() {
             let why = "the allocation of the claim names no single node: give the device binding conditions and \
                        bindsToNode in its ResourceSlice";
-            return Err(Failure::of_node("NoNode", why));
+            return Err(AttemptFailure::of_node("NoNode", why));
         }
         let Some(facts) = self.nodes.get(node).filter(|facts| !facts.is_gone()) else {
-            return Err(Failure::of_node("NodeGone", format!("node {node} is deleted or out of service")));
+            return Err(AttemptFailure::of_node("NodeGone", format!("node {node} is deleted or out of service")));
         };
         let twin = self.twins.iter().find(|twin| twin.may_be_attached && twin.node == *node);
         if let Some(twin) = twin {
@@ -181,25 +181,25 @@ impl AttachmentContext {
                  apart; use them on two nodes",
                 twin.name
             );
-            return Err(Failure::of_node("SameSerial", why));
+            return Err(AttemptFailure::of_node("SameSerial", why));
         }
         match &facts.host {
-            HostFact::Unknown(why) => Err(Failure::of_node("NoHost", why.clone())),
+            HostFact::Unknown(why) => Err(AttemptFailure::of_node("NoHost", why.clone())),
             host => Ok(host.clone()),
         }
     }
 
-    fn pending(&self, seen: &SeenAttachment, claim: &DeviceClaim) -> AttachmentStep {
+    fn pending(&self, seen: &SeenAttachment, claim: &ClaimOfDevice) -> AttachmentStep {
         let deadline = self.deadline(claim);
         match self.host(seen) {
             Err(failure) => self.failing(seen, &failure.unattached()),
             Ok(HostFact::Unread(why)) if self.now >= deadline => {
-                self.failing(seen, &Failure::of_device("DeadlineExceeded", why).unattached())
+                self.failing(seen, &AttemptFailure::of_device("DeadlineExceeded", why).unattached())
             }
             Ok(HostFact::Unread(_)) => AttachmentStep::Until(deadline),
             Ok(_) if self.now >= deadline => {
                 let why = "the time to attach the device was over before the manager was asked";
-                self.failing(seen, &Failure::of_node("DeadlineExceeded", why).unattached())
+                self.failing(seen, &AttemptFailure::of_node("DeadlineExceeded", why).unattached())
             }
             Ok(_) => {
                 let mut status = self.phase(seen, Phase::Attaching, "Asked", "the fabric manager attaches the device");
@@ -218,11 +218,11 @@ impl AttachmentContext {
         let end = self.end(seen);
         if self.now >= end {
             let why = format!("the device was not attached in time: {}", seen.status().message);
-            return self.failing(seen, &Failure::of_device("DeadlineExceeded", why));
+            return self.failing(seen, &AttemptFailure::of_device("DeadlineExceeded", why));
         }
         match (self.host(seen), seen.key()) {
             (Err(failure), _) => self.failing(seen, &failure),
-            (_, Err(error)) => self.failing(seen, &Failure::of_device("NoKey", error.to_string())),
+            (_, Err(error)) => self.failing(seen, &AttemptFailure::of_device("NoKey", error.to_string())),
             // An attach that is under way is not begun again: its state tells the end.
             (Ok(_), Ok(key)) if seen.status().reason == UNDER_WAY => AttachmentStep::Call(ManagerCall::Progress(key)),
             (Ok(HostFact::Known(host)), Ok(key)) => {
@@ -236,7 +236,7 @@ impl AttachmentContext {
     fn attached(&self, seen: &SeenAttachment) -> AttachmentStep {
         if self.is_node_gone(seen) {
             let why = format!("node {} is deleted or out of service", seen.spec().node_name);
-            return self.failing(seen, &Failure::of_node("NodeGone", why));
+            return self.failing(seen, &AttemptFailure::of_node("NodeGone", why));
         }
         let report = seen.attachment.node_report();
         let is_ready = report.is_some_and(|report| report.state == NodeDeviceState::Ready);
@@ -249,7 +249,7 @@ impl AttachmentContext {
         if is_ready {
             let why = "the node reports the device ready, and did not erase it as it was asked to: update the daemon of \
                        the node";
-            return self.failing(seen, &Failure::of_device("NotErased", why));
+            return self.failing(seen, &AttemptFailure::of_device("NotErased", why));
         }
         if self.now < self.end(seen) {
             return AttachmentStep::Until(self.end(seen));
@@ -262,11 +262,11 @@ impl AttachmentContext {
             }
             Some(report) => format!("node {node} has the device not ready in time: {}", report.message),
         };
-        self.failing(seen, &Failure::of_device("NotReady", why))
+        self.failing(seen, &AttemptFailure::of_device("NotReady", why))
     }
 
     /// Has the claim given another device, once no claim can be given this one.
-    fn failed(&self, seen: &SeenAttachment, claim: &DeviceClaim) -> AttachmentStep {
+    fn failed(&self, seen: &SeenAttachment, claim: &ClaimOfDevice) -> AttachmentStep {
         if claim.is_told_of_failure() {
             return AttachmentStep::Rest;
         }

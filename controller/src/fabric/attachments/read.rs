@@ -20,9 +20,9 @@ use hostler_reconcile::ReconcileMoment;
 use serde_json::Value;
 
 use super::{
-    claim::DeviceClaim,
+    claim::ClaimOfDevice,
     context::{
-        AttachmentContext, AttachmentLimits, HostFact, NodeFacts, SeenAttachment, ShownConnection, TwinAttachment,
+        AttachmentContext, AttachmentLimits, AttachmentNode, HostFact, SeenAttachment, ShownConnection, TwinAttachment,
     },
 };
 use crate::{
@@ -65,7 +65,7 @@ impl AttachmentReader {
         let seen = self.read_attachment(&name).await?;
         let claims = self.read_claims(&name, seen.as_ref(), view).await?;
         let place = seen.as_ref().map(|seen| (seen.spec().manager.clone(), seen.pool()));
-        let of_claim = |claim: &DeviceClaim| Some((of_fabric_pool(&claim.pool)?.0.to_owned(), claim.pool.clone()));
+        let of_claim = |claim: &ClaimOfDevice| Some((of_fabric_pool(&claim.pool)?.0.to_owned(), claim.pool.clone()));
         let (manager, pool) = place.or_else(|| claims.first().and_then(of_claim)).unwrap_or_default();
         let mut nodes: BTreeSet<String> = claims.iter().filter_map(|claim| claim.node.clone()).collect();
         nodes.extend(seen.as_ref().map(|seen| seen.spec().node_name.clone()));
@@ -101,7 +101,7 @@ impl AttachmentReader {
         name: &str,
         seen: Option<&SeenAttachment>,
         view: &ClusterView,
-    ) -> Result<Vec<DeviceClaim>, ApiFailure> {
+    ) -> Result<Vec<ClaimOfDevice>, ApiFailure> {
         let known = view.fabric.claims.get(name).into_iter().flatten().map(|claim| claim.key.clone());
         let named = seen.and_then(|seen| seen.spec().claim.as_ref());
         let named = named.map(|claim| ObjectKey::new(&claim.namespace, &claim.name));
@@ -110,7 +110,7 @@ impl AttachmentReader {
             let Some(found) = self.client.find::<Value>(&self.claims(&key.namespace), &key.name).await? else {
                 continue;
             };
-            let read = DeviceClaim::of(&found, &self.driver, name);
+            let read = ClaimOfDevice::of(&found, &self.driver, name);
             claims.extend(read.map_err(|error| ApiFailure::unusable(format!("read ResourceClaim {key}"), error))?);
         }
         claims.sort_by_key(|claim| claim.allocated);
@@ -123,7 +123,7 @@ impl AttachmentReader {
         manager: &str,
         readings: &FabricReadings,
         view: &ClusterView,
-    ) -> Result<NodeFacts, ApiFailure> {
+    ) -> Result<AttachmentNode, ApiFailure> {
         let found: Option<Node> = self.client.find(&Collection::core("Node", "nodes"), name).await?;
         let is_out_of_service =
             found.as_ref().is_some_and(|node| node.spec.taints.iter().any(|taint| taint.key == OUT_OF_SERVICE));
@@ -137,7 +137,7 @@ impl AttachmentReader {
                 host_of(view, &self.config, readings, manager, name).map_or_else(HostFact::Unknown, HostFact::Known)
             }
         };
-        Ok(NodeFacts { exists: found.is_some(), is_out_of_service, host })
+        Ok(AttachmentNode { exists: found.is_some(), is_out_of_service, host })
     }
 
     /// Reads attachments of other logical devices of the same serial number, from the server: a view may be late.

@@ -25,7 +25,7 @@ pub(super) const HOLDS_DATA: &str = "HoldsData";
 
 /// A failed attempt.
 #[derive(Clone, Debug)]
-pub(super) struct Failure {
+pub(super) struct AttemptFailure {
     pub(super) reason: &'static str,
     pub(super) message: String,
     pub(super) cause: FailureCause,
@@ -42,7 +42,7 @@ pub(super) enum FailureCause {
     Node,
 }
 
-impl Failure {
+impl AttemptFailure {
     pub(super) fn of_device(reason: &'static str, message: impl Into<String>) -> Self {
         Self { reason, message: message.into(), cause: FailureCause::Device, is_unattached: false }
     }
@@ -85,7 +85,7 @@ impl AttachmentContext {
     }
 
     /// Writes that the attempt failed. The device is tainted from now on until the time of the next try at least.
-    pub(super) fn fail(&self, seen: &SeenAttachment, failure: &Failure) -> AttachmentWrite {
+    pub(super) fn fail(&self, seen: &SeenAttachment, failure: &AttemptFailure) -> AttachmentWrite {
         let counts = u32::from(failure.cause == FailureCause::Device);
         let failures = seen.status().failures.saturating_add(counts);
         let pause = if counts == 0 { PAUSES.after(0) } else { PAUSES.after(failures.saturating_sub(1)) };
@@ -124,12 +124,11 @@ impl AttachmentContext {
     /// Writes the reason why nothing goes on, if the status says something else.
     pub(super) fn note(&self, seen: &SeenAttachment, reason: &str, message: &str) -> Option<AttachmentWrite> {
         let known = seen.status();
-        let (reason, message) = (reason.to_owned(), short(message));
+        let noted =
+            FabricAttachmentStatus { reason: reason.to_owned(), message: short(message), ..seen.status().clone() };
         // The message of a failed attempt stays until the next attempt.
-        let is_news = known.reason != reason || known.message != message;
         let is_attaching = known.phase == AttachmentPhase::Attaching;
         let keeps = known.phase == AttachmentPhase::Failed || (known.failures > 0 && !is_attaching);
-        (is_news && !keeps)
-            .then(|| AttachmentWrite::Status(Box::new(FabricAttachmentStatus { reason, message, ..known.clone() })))
+        (noted != *known && !keeps).then(|| AttachmentWrite::Status(Box::new(noted)))
     }
 }

@@ -3,7 +3,7 @@
 use hostler_api::hardware::ConditionStatus;
 use serde_json::{Value, json};
 
-use super::{ClaimNews, DeviceClaim};
+use super::{ClaimNews, ClaimOfDevice};
 
 fn object(results: &Value, devices: &Value) -> Value {
     let term = json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]});
@@ -26,8 +26,8 @@ fn result(pool: &str, device: &str) -> Value {
     })
 }
 
-fn read(object: &Value) -> Option<DeviceClaim> {
-    DeviceClaim::of(object, "hostler.dev", "b").unwrap()
+fn read(object: &Value) -> Option<ClaimOfDevice> {
+    ClaimOfDevice::of(object, "hostler.dev", "b").unwrap()
 }
 
 #[test]

@@ -184,7 +184,7 @@ fn view_of(lists: &[Vec<Value>]) -> ClusterView {
 }
 
 /// Something that daemons or the publisher do next.
-enum PlayedWrite {
+enum ActorWrite {
     Report(String, Value),
     Taints(Value),
 }
@@ -194,10 +194,10 @@ async fn play(server: Arc<ApiServer>, fabric: FakeFabric) {
     loop {
         let next = |view: &ApiServerView<'_>| report(view, &fabric).or_else(|| taints(view));
         match timeout(Duration::from_secs(20), server.until("somebody has to do something", next)).await {
-            Ok(PlayedWrite::Report(name, report)) => {
+            Ok(ActorWrite::Report(name, report)) => {
                 server.edit(ATTACHMENTS, &name, |object| object["status"]["node"] = report);
             }
-            Ok(PlayedWrite::Taints(devices)) => {
+            Ok(ActorWrite::Taints(devices)) => {
                 server.edit("resourceslices", SLICE, |slice| slice["spec"]["devices"] = devices);
             }
             Err(_) => {}
@@ -205,7 +205,7 @@ async fn play(server: Arc<ApiServer>, fabric: FakeFabric) {
     }
 }
 
-fn report(view: &ApiServerView<'_>, fabric: &FakeFabric) -> Option<PlayedWrite> {
+fn report(view: &ApiServerView<'_>, fabric: &FakeFabric) -> Option<ActorWrite> {
     view.list(ATTACHMENTS).into_iter().find_map(|object| {
         let name = object["metadata"]["name"].as_str()?.to_owned();
         let device = DeviceIdentity::of_device_name(&name)?;
@@ -222,11 +222,11 @@ fn report(view: &ApiServerView<'_>, fabric: &FakeFabric) -> Option<PlayedWrite> 
         }
         let known = &object["status"]["node"];
         let is_news = known["attempt"] != report["attempt"] || known["state"] != report["state"];
-        is_news.then_some(PlayedWrite::Report(name, report))
+        is_news.then_some(ActorWrite::Report(name, report))
     })
 }
 
-fn taints(view: &ApiServerView<'_>) -> Option<PlayedWrite> {
+fn taints(view: &ApiServerView<'_>) -> Option<ActorWrite> {
     let mut devices = view.get("resourceslices", SLICE)?["spec"]["devices"].clone();
     let mut is_news = false;
     for device in devices.as_array_mut()? {
@@ -239,7 +239,7 @@ fn taints(view: &ApiServerView<'_>) -> Option<PlayedWrite> {
             device["taints"] = if is_closed { json!([taint]) } else { json!([]) };
         }
     }
-    is_news.then_some(PlayedWrite::Taints(devices))
+    is_news.then_some(ActorWrite::Taints(devices))
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -19,10 +19,10 @@ use serde_json::Value;
 
 use super::super::{
     after_call::{CallEnd, after_call},
-    claim::{ClaimDevice, ClaimNews, DeviceClaim},
+    claim::{ClaimDevice, ClaimNews, ClaimOfDevice},
     context::{
-        AttachmentContext, AttachmentLimits, AttachmentStep, AttachmentWrite, FABRIC_FINALIZER, HostFact,
-        ManagerAnswer, ManagerCall, NodeFacts, SeenAttachment, ShownConnection, TwinAttachment,
+        AttachmentContext, AttachmentLimits, AttachmentNode, AttachmentStep, AttachmentWrite, FABRIC_FINALIZER,
+        HostFact, ManagerAnswer, ManagerCall, SeenAttachment, ShownConnection, TwinAttachment,
     },
     decide::decide,
     status::time,
@@ -32,8 +32,8 @@ use crate::testkit::over;
 const SECOND: Duration = Duration::from_secs(1);
 const ALLOCATED: Duration = Duration::from_secs(1_800_000_000);
 
-fn claim(name: &str) -> DeviceClaim {
-    DeviceClaim {
+fn claim(name: &str) -> ClaimOfDevice {
+    ClaimOfDevice {
         key: ObjectKey::new("ml", name),
         uid: format!("uid-of-{name}"),
         version: "7".to_owned(),
@@ -72,7 +72,7 @@ fn cx(phase: Option<Phase>) -> AttachmentContext {
         SeenAttachment { attachment, version: over("u", "5"), object: Value::Null }
     });
     let host = HostFact::Known(FakeFabric::host(1).unwrap());
-    let node = NodeFacts { exists: true, is_out_of_service: false, host };
+    let node = AttachmentNode { exists: true, is_out_of_service: false, host };
     AttachmentContext {
         device,
         seen,

@@ -17,10 +17,10 @@ use serde_json::Value;
 
 use super::super::{
     after_call::{CallEnd, after_call},
-    claim::{DeviceClaim, ToldDevice},
+    claim::{ClaimOfDevice, ToldDevice},
     context::{
-        AttachmentContext, AttachmentLimits, AttachmentStep, AttachmentWrite, FABRIC_FINALIZER, HostFact,
-        ManagerAnswer, ManagerCall, NodeFacts, SeenAttachment, ShownConnection,
+        AttachmentContext, AttachmentLimits, AttachmentNode, AttachmentStep, AttachmentWrite, FABRIC_FINALIZER,
+        HostFact, ManagerAnswer, ManagerCall, SeenAttachment, ShownConnection,
     },
     decide::decide,
     reconciler::ask,
@@ -52,7 +52,7 @@ pub(super) struct ModelClaim {
     name: String,
     pub(super) uid: String,
     version: String,
-    pub(super) given: Option<Given>,
+    pub(super) given: Option<ModelAllocation>,
     told: Vec<ToldDevice>,
     /// True if the pod was bound to its node.
     pub(super) is_bound: bool,
@@ -60,7 +60,7 @@ pub(super) struct ModelClaim {
 
 /// The allocation of a claim.
 #[derive(Clone, Debug)]
-pub(super) struct Given {
+pub(super) struct ModelAllocation {
     pub(super) device: u32,
     pub(super) node: u32,
     at: Duration,
@@ -97,6 +97,7 @@ pub(super) struct Machine {
 
 /// A call that was sent, and has come to nothing yet.
 struct LateCall {
+    device: u32,
     call: ManagerCall,
     until: Duration,
 }
@@ -179,9 +180,9 @@ impl ModelAttachment {
 }
 
 impl ModelClaim {
-    pub(super) fn seen(&self) -> Option<DeviceClaim> {
+    pub(super) fn seen(&self) -> Option<ClaimOfDevice> {
         let given = self.given.as_ref()?;
-        Some(DeviceClaim {
+        Some(ClaimOfDevice {
             key: ObjectKey::new("default", &self.name),
             uid: self.uid.clone(),
             version: self.version.clone(),
@@ -245,13 +246,13 @@ impl FabricWorld {
 
     fn cx(&self, device: u32) -> AttachmentContext {
         let seen = self.attachment(device).map(ModelAttachment::seen);
-        let mut claims: Vec<DeviceClaim> = self.server.claims.values().filter_map(ModelClaim::seen).collect();
+        let mut claims: Vec<ClaimOfDevice> = self.server.claims.values().filter_map(ModelClaim::seen).collect();
         claims.retain(|claim| claim.device == device_name(device));
         claims.sort_by_key(|claim| claim.allocated);
         let facts = |(at, machine): (usize, &Machine)| {
             let at = u32::try_from(at).unwrap();
             let host = FakeFabric::host(at).map_or(HostFact::Unknown(String::new()), HostFact::Known);
-            (node_name(at), NodeFacts { exists: machine.is_on, is_out_of_service: false, host })
+            (node_name(at), AttachmentNode { exists: machine.is_on, is_out_of_service: false, host })
         };
         let own = seen.as_ref().map(|seen| format!("{}-", seen.version.uid)).unwrap_or_default();
         let shown = self.shown.iter().filter(|(key, _)| seen.is_some() && key.as_str().starts_with(&own));
@@ -281,11 +282,12 @@ impl FabricWorld {
                 AttachmentStep::Call(call) => call,
             };
             match dice.as_deref_mut().map_or(9, |dice| dice.roll(10)) {
-                // The controller dies, and the call is carried out later.
-                0 => {
+                // The controller dies, and the call is carried out later. No two calls of dead controllers for one device
+                // overtake each other: an attach and a detach that do can be told apart by the manager only.
+                0 if self.late_calls.iter().all(|late| late.device != device) => {
                     self.seen.late_calls += 1;
                     let until = self.now + SECOND * u32::try_from(dice.map_or(0, |dice| dice.roll(590))).unwrap();
-                    self.late_calls.push(LateCall { call, until });
+                    self.late_calls.push(LateCall { device, call, until });
                     return true;
                 }
                 // The answer comes when another controller leads.
@@ -475,7 +477,7 @@ impl FabricWorld {
             }
             let (device, node) = (dice.pick(&free), u32::try_from(node).unwrap());
             let at = self.now;
-            return self.change(name, |it| it.given = Some(Given { device, node, at }));
+            return self.change(name, |it| it.given = Some(ModelAllocation { device, node, at }));
         };
         let Some(seen) = claim.seen().filter(|_| !claim.is_bound) else { return };
         if seen.is_failed() || (!seen.is_told_attached() && self.now >= given.at + BINDING) {
@@ -602,7 +604,7 @@ impl FabricWorld {
         }
         self.last = now;
         for claim in self.server.claims.values() {
-            let Some(seen) = claim.seen().filter(DeviceClaim::is_told_attached) else { continue };
+            let Some(seen) = claim.seen().filter(ClaimOfDevice::is_told_attached) else { continue };
             let given = claim.given.as_ref().unwrap();
             let attachment = self.attachment(given.device).unwrap_or_else(|| panic!("{seen:?} has no attachment"));
             let key = format!("{}-{}", attachment.uid, attachment.spec.attempt);
