@@ -33,11 +33,12 @@ pub(crate) const DEFINITIONS: [ExpectedManifest; 6] = [
 ];
 
 /// Roles of both programs.
-pub(crate) const ROLES: [ExpectedManifest; 18] = [
+pub(crate) const ROLES: [ExpectedManifest; 19] = [
     manifest!("deploy/cluster", "cluster/rbac.yaml", true),
     manifest!("deploy/controller", "controller/base/rbac.yaml", true),
     manifest!("deploy/classic", "classic/rbac.yaml", true),
     manifest!("deploy/fabric", "fabric/rbac.yaml", true),
+    manifest!("deploy/fabric/node", "fabric/node/rbac.yaml", true),
     manifest!("deploy/provisioning", "provisioning/rbac.yaml", true),
     manifest!("deploy/holds", "holds/base/rbac.yaml", true),
     manifest!("deploy/holds/rules", "holds/rules/rbac.yaml", true),

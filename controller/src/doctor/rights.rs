@@ -14,7 +14,7 @@ use crate::{
 const CONTROLLER: &str = "deploy/controller";
 
 /// Folders with roles of the daemons.
-const OF_DAEMONS: [&str; 2] = ["deploy/cluster", "deploy/components"];
+const OF_DAEMONS: [&str; 3] = ["deploy/cluster", "deploy/components", "deploy/fabric/node"];
 
 /// A bundle whose work the configuration wants.
 #[derive(Clone, Debug)]

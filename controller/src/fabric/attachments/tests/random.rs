@@ -38,11 +38,8 @@ impl RandomLife for FabricChaos {
             23 | 24 => world.start(&claim),
             25 | 26 => world.publish(device),
             27 => world.poll(),
-            28 | 29 => {
-                if claims.len() < 4 {
-                    world.pod();
-                }
-            }
+            28 | 29 if claims.len() < 4 => world.pod(),
+            28 | 29 => {}
             30 => {
                 let by_force = dice.one_in(3);
                 world.delete_pod(&claim, by_force);

@@ -26,7 +26,7 @@ use tokio::{sync::watch, time::timeout};
 
 use super::super::{AttachmentParts, start};
 use crate::{
-    config::FabricConfig,
+    config::{FabricConfig, FabricManagerConfig},
     fabric::board::{FabricReadings, ManagerReading},
     observed::{AttachmentObject, FabricObjects, KindStatus, ObservedKind},
     testkit::over,
@@ -57,10 +57,11 @@ impl FabricStage {
         let server = Arc::new(ApiServer::start(options).await);
         set_up(&server);
         let (view_tx, view_rx) = watch::channel(Arc::new(ClusterView::default()));
+        let (tasks, _ended_rx) = Tasks::new();
         let running = vec![
             ControlPlane::new().run(&server),
-            tokio::spawn(show(server.clone(), view_tx)),
-            tokio::spawn(play(server.clone(), fabric.clone())),
+            tasks.job(show(server.clone(), view_tx)),
+            tasks.job(play(server.clone(), fabric.clone())),
         ];
         let inventory = Some(Arc::new(fabric.inventory().await.unwrap()));
         let provider = Arc::new(Provider::Fake(fabric.clone()));
@@ -70,9 +71,10 @@ impl FabricStage {
         let (readings_tx, readings_rx) = watch::channel(Arc::new(readings));
         let until = Some(Instant::now() + Duration::from_secs(3600));
         let (leader_tx, leadership_rx) = watch::channel(Leadership { until, ..Leadership::default() });
-        let (tasks, _ended_rx) = Tasks::new();
         let client = ApiClient::new(Some(&*server.kubeconfig("controller"))).unwrap();
-        let parts = AttachmentParts::new(FabricConfig::default(), "hostler.dev".to_owned(), readings_rx);
+        let manager = FabricManagerConfig { name: "m".to_owned(), ..FabricManagerConfig::default() };
+        let config = FabricConfig { managers: vec![manager], ..FabricConfig::default() };
+        let parts = AttachmentParts::new(config, "hostler.dev".to_owned(), readings_rx);
         let parts = AttachmentParts { late_call: Duration::ZERO, ..parts };
         let controller = ControllerParts { client, view_rx, leadership_rx, tasks: tasks.clone() };
         start(parts, controller);
