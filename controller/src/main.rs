@@ -21,6 +21,7 @@ mod explain;
 mod fabric;
 #[cfg(test)]
 mod faults;
+mod followed;
 mod hardware;
 mod held;
 mod hold;

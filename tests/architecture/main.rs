@@ -523,16 +523,11 @@ fn files_are_opened_to_be_read_in_two_crates_only() {
 
 /// Concepts, each with a word that reveals a second copy of it, and the places that may have the word.
 const CONCEPTS: &[(&str, &str, &[&str])] = &[
-    // The command follows one kind until its reader goes.
+    // Commands follow kinds until their reader goes.
     (
         "a kind is listed and watched by a Reflector, or by an ObjectWatch where it has one reader",
         "Follower",
-        &[
-            "lib/cluster/",
-            "lib/reconcile/src/reflector.rs",
-            "lib/reconcile/src/watch.rs",
-            "controller/src/held/command.rs",
-        ],
+        &["lib/cluster/", "lib/reconcile/src/reflector.rs", "lib/reconcile/src/watch.rs", "controller/src/followed.rs"],
     ),
     ("pauses double by hostler_api::Doubling", "saturating_pow", &["lib/api/src/doubling.rs"]),
     (

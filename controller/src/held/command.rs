@@ -1,6 +1,6 @@
 //! `hostler-controller holds`: reads a cluster, once or continuously.
 
-use std::{collections::BTreeMap, io::Write, time::Duration};
+use std::{io::Write, time::Duration};
 
 use hostler_api::{
     hardware::{GROUP, VERSION},
@@ -11,12 +11,13 @@ use hostler_cli::{
     parts::shape,
     watch::{ShownDocument, WatchArgs},
 };
-use hostler_cluster::{Collection, FollowEvent, Follower};
+use hostler_cluster::Collection;
 use tokio::time::sleep;
 
 use super::{HoldsAnswer, table, while_read};
 use crate::{
     cluster_args::ClusterArgs,
+    followed::FollowedObjects,
     plan::{ClusterReadError, QuestionError, runtime},
 };
 
@@ -56,23 +57,14 @@ pub(crate) fn reservations() -> Collection {
     Collection::custom(GROUP, VERSION, RESERVATION_KIND, RESERVATIONS)
 }
 
-/// Reservations that a watching user sees.
-#[derive(Default)]
-struct Watched {
-    known: BTreeMap<String, Reservation>,
-    is_listed: bool,
-}
-
 impl HoldsArgs {
     async fn follow(&self, out: &mut dyn Write) -> Result<(), QuestionError> {
         let client = self.access.client().map_err(ClusterReadError::connect)?;
-        let all = reservations();
-        let mut follower = Follower::new(client, all.clone());
-        let mut watched = Watched::default();
+        let mut watched: FollowedObjects<Reservation> = FollowedObjects::new(&client, reservations());
         let mut shown = ShownDocument::new(self.output, self.watch);
         loop {
-            match follower.next().await {
-                Ok(event) => watched.take(event),
+            match watched.changed().await {
+                Ok(()) => {}
                 Err(failure) if failure.is_unknown_resource() => {
                     let resource = format!("{RESERVATIONS}.{GROUP}");
                     return Err(QuestionError::NotServed { resource, source: failure.into() });
@@ -80,7 +72,7 @@ impl HoldsArgs {
                 // A watching user has time: the next call makes the connection anew. It may break in the middle of a
                 // list as well.
                 Err(failure) if shown.has_any() && failure.is_transient() => sleep(AGAIN).await,
-                Err(failure) => return Err(ClusterReadError::of("list", &all, failure).into()),
+                Err(failure) => return Err(ClusterReadError::of("list", &watched.all, failure).into()),
             }
             if watched.is_listed {
                 shown.show(HoldsAnswer::of(&watched.known), out, table::text)?;
@@ -88,23 +80,6 @@ impl HoldsArgs {
                     return Ok(());
                 }
             }
-        }
-    }
-}
-
-impl Watched {
-    fn take(&mut self, event: FollowEvent) {
-        match event {
-            FollowEvent::ListStarted => (self.is_listed, self.known) = (false, BTreeMap::new()),
-            FollowEvent::Listed(object) | FollowEvent::Applied(object) => {
-                // A Reservation that cannot be understood is named by the controller's log, and keeps nothing.
-                if let Ok(reservation) = object.read::<Reservation>() {
-                    self.known.insert(object.name().to_owned(), reservation);
-                }
-            }
-            FollowEvent::Deleted(object) => drop(self.known.remove(object.name())),
-            FollowEvent::ListEnded => self.is_listed = true,
-            FollowEvent::UpToDate => {}
         }
     }
 }

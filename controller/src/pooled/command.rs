@@ -1,6 +1,6 @@
 //! `hostler-controller fabric`: reads a cluster, once or continuously.
 
-use std::{collections::BTreeMap, io::Write, time::Duration};
+use std::{io::Write, time::Duration};
 
 use hostler_api::{
     fabric::{FABRIC_ATTACHMENT_KIND, FABRIC_ATTACHMENTS, FabricAttachment},
@@ -12,13 +12,13 @@ use hostler_cli::{
     parts::shape,
     watch::{ShownDocument, WatchArgs},
 };
-use hostler_cluster::{ApiClient, Collection, FollowEvent, Follower};
-use serde::de::DeserializeOwned;
+use hostler_cluster::Collection;
 use tokio::time::sleep;
 
 use super::{FabricAnswer, table};
 use crate::{
     cluster_args::ClusterArgs,
+    followed::FollowedObjects,
     held::while_read,
     plan::{ClusterReadError, QuestionError, runtime},
 };
@@ -58,39 +58,29 @@ pub(crate) fn run(args: &FabricArgs, out: &mut dyn Write) -> Result<(), Question
     runtime()?.block_on(while_read(args.follow(out)))
 }
 
-/// Objects of one kind that a watching user sees.
-struct Watched<T> {
-    all: Collection,
-    follower: Follower,
-    known: BTreeMap<String, T>,
-    is_listed: bool,
-}
-
 impl FabricArgs {
     async fn follow(&self, out: &mut dyn Write) -> Result<(), QuestionError> {
         let client = self.access.client().map_err(ClusterReadError::connect)?;
         let version = client.version().await.map_err(ClusterReadError::call)?;
         let slices = Collection::resource(version, "ResourceSlice", "resourceslices");
         let attachments = Collection::custom(GROUP, VERSION, FABRIC_ATTACHMENT_KIND, FABRIC_ATTACHMENTS);
-        let mut slices: Watched<ResourceSlice> = Watched::new(&client, slices);
-        let mut attachments: Watched<FabricAttachment> = Watched::new(&client, attachments);
+        let mut slices: FollowedObjects<ResourceSlice> = FollowedObjects::new(&client, slices);
+        let mut attachments: FollowedObjects<FabricAttachment> = FollowedObjects::new(&client, attachments);
         let mut shown = ShownDocument::new(self.output, self.watch);
         loop {
             // Both are cancel safe.
-            let (collection, next) = tokio::select! {
-                next = slices.follower.next() => (slices.all.clone(), next.map(|event| slices.take(event))),
-                next = attachments.follower.next() => {
-                    (attachments.all.clone(), next.map(|event| attachments.take(event)))
-                }
+            let (collection, changed) = tokio::select! {
+                changed = slices.changed() => (&slices.all, changed),
+                changed = attachments.changed() => (&attachments.all, changed),
             };
-            match next {
+            match changed {
                 Ok(()) => {}
-                Err(failure) if failure.is_unknown_resource() && collection == attachments.all => {
+                Err(failure) if failure.is_unknown_resource() && *collection == attachments.all => {
                     let resource = format!("{FABRIC_ATTACHMENTS}.{GROUP}");
                     return Err(QuestionError::NotServed { resource, source: failure.into() });
                 }
                 Err(failure) if shown.has_any() && failure.is_transient() => sleep(AGAIN).await,
-                Err(failure) => return Err(ClusterReadError::of("list", &collection, failure).into()),
+                Err(failure) => return Err(ClusterReadError::of("list", collection, failure).into()),
             }
             if slices.is_listed && attachments.is_listed {
                 let slices = slices.known.values().cloned().map(ResourceSlice::unwrapped).collect::<Vec<_>>();
@@ -99,29 +89,6 @@ impl FabricArgs {
                     return Ok(());
                 }
             }
-        }
-    }
-}
-
-impl<T: DeserializeOwned> Watched<T> {
-    fn new(client: &ApiClient, all: Collection) -> Self {
-        let follower = Follower::new(client.clone(), all.clone());
-        Self { all, follower, known: BTreeMap::new(), is_listed: false }
-    }
-
-    fn take(&mut self, event: FollowEvent) {
-        match event {
-            FollowEvent::ListStarted => (self.is_listed, self.known) = (false, BTreeMap::new()),
-            FollowEvent::Listed(object) | FollowEvent::Applied(object) => {
-                // The controller's log names an object that cannot be understood.
-                match object.read::<T>() {
-                    Ok(read) => drop(self.known.insert(object.name().to_owned(), read)),
-                    Err(_) => drop(self.known.remove(object.name())),
-                }
-            }
-            FollowEvent::Deleted(object) => drop(self.known.remove(object.name())),
-            FollowEvent::ListEnded => self.is_listed = true,
-            FollowEvent::UpToDate => {}
         }
     }
 }
