@@ -67,8 +67,9 @@ test: ## Install what is missing and run every test
 
 # One machine after the other: each takes a processor, and is started anew for every test.
 # A processor in software is slow, and a busy host makes it slower: a test that fails gets a second boot, and the summary says so.
-test-machine: ## Test on an emulated machine with NUMA nodes, CXL memory and a network card (Debian; needs no root)
+test-machine: ## Test on emulated machines with NUMA nodes, CXL memory, a network card and a shared enclosure (Debian; needs no root)
 	@tools/deps.sh test
+	$(CARGO) build --locked -p hostler-controller
 	HOSTLER_MACHINE=$$(tools/machine.sh); export HOSTLER_MACHINE; \
 	if $(CARGO) nextest --version >/dev/null 2>&1; then \
 		$(CARGO) nextest run --locked --test machine --run-ignored only --test-threads 1 --no-fail-fast --retries 1 -E 'not test(/^(shell|power|storm)::/)'; \

@@ -1,9 +1,10 @@
 //! The emulator as a process: its command line, its console, its control socket, and its end.
 //!
-//! There are two machines. The one with hardware has four NUMA nodes (0 to 2 with two CPUs each, 3 without, only near to node 1), two CXL host bridges, a
+//! There are three machines. The one with hardware has four NUMA nodes (0 to 2 with two CPUs each, 3 without, only near to node 1), two CXL host bridges, a
 //! switch below the second, memory devices that are volatile, persistent and of dynamic capacity, and a network card
-//! with virtual functions behind an IOMMU. Nodes 4 and 5 stand for the host bridges in tables of the firmware. The other has
-//! one disk, and boots quickly.
+//! with virtual functions behind an IOMMU. Nodes 4 and 5 stand for the host bridges in tables of the firmware. Another has
+//! one disk, and boots quickly. The third is one of several hosts of a rack: it has empty slots for the cards of an enclosure,
+//! and a network in which it reaches this host.
 
 use std::{
     fs::{self, File},
@@ -11,6 +12,7 @@ use std::{
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -26,6 +28,9 @@ const KERNEL: &str = "console=ttyS0 loglevel=5 isolcpus=5 nohz_full=5 hugepages=
 
 /// The same for the machine with one disk.
 const PLAIN_KERNEL: &str = "console=ttyS0 loglevel=5 panic=-1 mitigations=off";
+
+/// The same for a host of a rack.
+const RACK_KERNEL: &str = "console=ttyS0 loglevel=5 panic=-1 mitigations=off memhp_default_state=online_movable";
 
 /// Words of the command line that every machine needs, and that do not depend on this host.
 const EVERY_MACHINE: &str = "\
@@ -67,6 +72,14 @@ const MACHINE: &str = "\
 -device intel-iommu,intremap=off \
 -device pcie-root-port,id=prp0,bus=pcie.0,chassis=9,slot=1,addr=5 -device igb,bus=prp0,id=igb0";
 
+/// A host of a rack. Its cards and slots come behind this.
+const RACK: &str = "\
+-accel tcg,thread=single -cpu max,-hypervisor -machine q35,cxl=on,usb=off -m 1536M,slots=4,maxmem=8G -smp 2 \
+-object memory-backend-ram,id=m0,size=1536M -numa node,nodeid=0,memdev=m0,cpus=0-1 \
+-device pxb-cxl,bus_nr=64,bus=pcie.0,id=cxl.1,numa_node=0 \
+-machine cxl-fmw.0.targets.0=cxl.1,cxl-fmw.0.size=4G \
+-netdev user,id=net0 -device virtio-net-pci,bus=pcie.0,addr=6,netdev=net0,romfile=";
+
 /// Distances between nodes, in both directions. All are less than 20, which Linux takes as the distance of CXL memory, so that
 /// such memory is the last that a process gets: QEMU 10.0 crashes when a processor saves its state there, as it does on a
 /// stack when a signal comes.
@@ -105,6 +118,26 @@ pub enum Machine {
     Hardware,
     /// One disk, as these words describe it.
     Storage(Vec<String>),
+    /// A host of a rack.
+    Rack(RackHost),
+}
+
+/// A host of a rack: a card of its enclosure is a file, which has what is in the card's memory.
+#[derive(Clone, Debug)]
+pub struct RackHost {
+    /// UUID of the board.
+    pub uuid: String,
+    /// Files of the cards, each with its size. Card N has the memory `cardN` and the slot `slotN`, which is empty at first.
+    pub cards: Vec<(PathBuf, u64)>,
+}
+
+/// The right to run emulators: each takes a processor and up to 4 GiB of this host.
+pub type Turn = Arc<nix::fcntl::Flock<File>>;
+
+/// Waits for the right to run emulators.
+pub fn turn(cache: &Path) -> Turn {
+    let turn = File::create(cache.join("turn")).unwrap();
+    Arc::new(nix::fcntl::Flock::lock(turn, nix::fcntl::FlockArg::LockExclusive).expect("a lock can be waited for"))
 }
 
 /// An emulator that runs. It is killed when this is dropped.
@@ -112,16 +145,12 @@ pub struct Emulator {
     child: Child,
     folder: tempfile::TempDir,
     control: BufReader<UnixStream>,
-    /// One emulator at a time on this host: each takes a processor and 4 GiB.
-    _turn: nix::fcntl::Flock<File>,
+    _turn: Turn,
 }
 
 impl Emulator {
     /// Starts a machine with what tools/machine.sh has put into `cache`.
-    pub fn start(cache: &Path, initramfs: &[u8], machine: &Machine) -> Self {
-        let turn = File::create(cache.join("turn")).unwrap();
-        let turn =
-            nix::fcntl::Flock::lock(turn, nix::fcntl::FlockArg::LockExclusive).expect("a lock can be waited for");
+    pub fn start(turn: Turn, cache: &Path, initramfs: &[u8], machine: &Machine) -> Self {
         // Short: paths of sockets hold 107 bytes.
         let folder = tempfile::Builder::new().prefix("m").tempdir_in("/tmp").unwrap();
         fs::write(folder.path().join("initramfs"), initramfs).unwrap();
@@ -235,10 +264,25 @@ fn command(root: &Path, folder: &Path, machine: &Machine) -> Command {
         Machine::Storage(disk) => {
             command.args(STORAGE.split_whitespace()).args(disk);
         }
+        Machine::Rack(host) => add_rack_host(&mut command, host),
     }
     command.arg("-kernel").arg(kernel(root)).arg("-initrd").arg(folder.join("initramfs"));
-    command.args(["-append", if matches!(machine, Machine::Hardware) { KERNEL } else { PLAIN_KERNEL }]);
+    let kernel = match machine {
+        Machine::Hardware => KERNEL,
+        Machine::Storage(_) => PLAIN_KERNEL,
+        Machine::Rack(_) => RACK_KERNEL,
+    };
+    command.args(["-append", kernel]);
     command
+}
+
+fn add_rack_host(command: &mut Command, host: &RackHost) {
+    command.args(RACK.split_whitespace()).args(["-uuid", &host.uuid]);
+    for (at, (file, bytes)) in host.cards.iter().enumerate() {
+        let file = file.display();
+        command.args(["-object", &format!("memory-backend-file,id=card{at},mem-path={file},size={bytes},share=on")]);
+        command.args(["-device", &format!("cxl-rp,port={at},bus=cxl.1,id=slot{at},chassis=0,slot={}", at + 2)]);
+    }
 }
 
 fn add_hardware(command: &mut Command) {

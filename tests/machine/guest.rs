@@ -13,7 +13,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 
 use crate::{
-    emulator::{Emulator, Machine, PATIENCE},
+    emulator::{self, Emulator, Machine, PATIENCE, RackHost, Turn},
     initramfs::{self, Cargo},
 };
 
@@ -48,8 +48,17 @@ impl Guest {
 
     /// Boots a machine.
     pub fn boot_machine(machine: &Machine, cargo: Cargo) -> Self {
+        Self::boot_in(emulator::turn(&cache()), machine, cargo)
+    }
+
+    /// Boots a host of a rack, beside the others of this turn.
+    pub fn boot_rack_host(turn: &Turn, host: RackHost) -> Self {
+        Self::boot_in(turn.clone(), &Machine::Rack(host), Cargo::Rack)
+    }
+
+    fn boot_in(turn: Turn, machine: &Machine, cargo: Cargo) -> Self {
         let cache = cache();
-        let emulator = Emulator::start(&cache, &initramfs::build(&cache.join("root"), cargo), machine);
+        let emulator = Emulator::start(turn, &cache, &initramfs::build(&cache.join("root"), cargo), machine);
         let wire = BufReader::new(emulator.wire());
         let mut guest = Self { emulator, wire };
         assert_eq!(guest.line(), "hello");
@@ -171,6 +180,12 @@ impl Guest {
     /// Presses the button beside a slot: the guest is asked to let go of the device.
     pub fn unplug(&mut self, id: &str) {
         self.emulator.order("device_del", &json!({"id": id}));
+    }
+
+    /// True if a device with this name is plugged in, or the guest has not let go of it yet.
+    pub fn is_plugged(&mut self, id: &str) -> bool {
+        let plugged = self.emulator.order("qom-list", &json!({"path": "/machine/peripheral"}));
+        plugged.as_array().unwrap().iter().any(|device| device["name"] == id)
     }
 
     /// Waits until `condition` gives something.

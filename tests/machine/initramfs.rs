@@ -34,6 +34,9 @@ const MODULES: &[&str] = &[
     "dca",
     "igb",
     "igbvf",
+    "failover",
+    "net_failover",
+    "virtio_net",
 ];
 
 /// The same for the machine with a disk: every file system that state is kept on.
@@ -61,6 +64,8 @@ pub enum Cargo {
     Hardware,
     /// Drivers of the disk and file systems, [`NO_FLUSHES`], and this very program, as `/usr/bin/machine`.
     Storage,
+    /// Drivers of the hardware, and this very program.
+    Rack,
 }
 
 /// Those without which the machine has nothing to show.
@@ -117,7 +122,7 @@ pub fn build(root: &Path, cargo: Cargo) -> Vec<u8> {
     let own = env::current_exe().unwrap();
     let programs: &[(&Path, &str)] = match cargo {
         Cargo::Hardware => &[(binary, "/usr/bin/hostler")],
-        Cargo::Storage => &[(binary, "/usr/bin/hostler"), (&own, "/usr/bin/machine")],
+        Cargo::Storage | Cargo::Rack => &[(binary, "/usr/bin/hostler"), (&own, "/usr/bin/machine")],
     };
     let needed: BTreeSet<PathBuf> = programs.iter().flat_map(|(program, _)| libraries(program)).collect();
     for library in needed {
@@ -127,7 +132,7 @@ pub fn build(root: &Path, cargo: Cargo) -> Vec<u8> {
         archive.program(name, &stripped(program));
     }
     match cargo {
-        Cargo::Hardware => add_modules(&mut archive, root, MODULES, NEEDED),
+        Cargo::Hardware | Cargo::Rack => add_modules(&mut archive, root, MODULES, NEEDED),
         Cargo::Storage => {
             archive.program(NO_FLUSHES, &read(&root.join("usr/lib/x86_64-linux-gnu/libeatmydata.so")));
             add_modules(&mut archive, root, STORAGE_MODULES, &["virtio_blk", "ext4", "xfs", "btrfs"]);

@@ -8,7 +8,7 @@
 //!                                   └──────────────── what became of it ◄─────────────────────┘
 //! ```
 //!
-//! What they do not do: score nodes, evict, preempt, wait for binding conditions, mark nodes, run pods.
+//! What they do not do: score nodes, evict, preempt, mark nodes, run pods.
 
 mod claims;
 mod classic;

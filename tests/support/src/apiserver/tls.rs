@@ -17,7 +17,8 @@ pub(crate) fn new() -> (TlsAcceptor, String) {
     let key = KeyPair::generate().expect("a key");
     let authority = CertifiedIssuer::self_signed(authority, key).expect("a certificate");
     let server_key = KeyPair::generate().expect("a key");
-    let names = ["127.0.0.1", "localhost", "kubernetes.default.svc"].map(str::to_owned);
+    // The second is this host for an emulated machine.
+    let names = ["127.0.0.1", "10.0.2.2", "localhost", "kubernetes.default.svc"].map(str::to_owned);
     let server = CertificateParams::new(names).expect("names").signed_by(&server_key, &authority).expect("signed");
     let private = PrivateKeyDer::try_from(server_key.serialize_der()).expect("a private key");
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
