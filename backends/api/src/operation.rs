@@ -107,6 +107,18 @@ pub enum OperationStep {
         /// Kernel's name of the memory device.
         memdev: String,
     },
+    /// A PCI function lost its driver.
+    DriverUnbound {
+        /// Address of the function.
+        address: String,
+        /// Name of the driver.
+        driver: String,
+    },
+    /// A PCI function was reset, which cleared its memory.
+    FunctionReset {
+        /// Address of the function.
+        address: String,
+    },
     /// A PCI function was removed from the system.
     FunctionRemoved {
         /// Address of the function.
@@ -132,6 +144,8 @@ impl fmt::Display for OperationStep {
             Self::RegionTakenDown { region } => write!(f, "{region} taken down"),
             Self::CardErased { card } => write!(f, "card {card} erased"),
             Self::MemoryDeviceDisabled { memdev } => write!(f, "{memdev} disabled"),
+            Self::DriverUnbound { address, driver } => write!(f, "driver {driver} taken from PCI function {address}"),
+            Self::FunctionReset { address } => write!(f, "PCI function {address} reset, its memory cleared"),
             Self::FunctionRemoved { address } => {
                 write!(f, "PCI function {address} removed; `echo 1 > /sys/bus/pci/rescan` brings it back")
             }
@@ -171,7 +185,7 @@ pub struct OperationRefusal {
 pub enum OperationObstacle {
     /// Devices of this kind are always there.
     AlwaysThere,
-    /// The device is a part of a memory device, or none.
+    /// The device is a part of a card.
     NotWhole,
     /// Claims hold the memory, or a part of it.
     Held {
@@ -186,7 +200,7 @@ impl fmt::Display for OperationObstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::AlwaysThere => f.write_str("devices of its kind are always attached"),
-            Self::NotWhole => f.write_str("orders are for memory devices, whole"),
+            Self::NotWhole => f.write_str("orders are for whole cards"),
             Self::Held { holders } => write!(f, "its memory is held by {}", joined(holders, ", ")),
             Self::Failed(failure) => failure.fmt(f),
         }

@@ -1,7 +1,10 @@
 //! CXL in the configuration space of a function: designated vendor-specific capabilities of vendor 1e98. Pure;
 //! offsets are those of the specification, from the start of a capability.
 
-use hostler_linux::pci::{ExtendedCapability, capabilities_by};
+use hostler_linux::{
+    memory_blocks::PhysicalRange,
+    pci::{ExtendedCapability, capabilities_by},
+};
 
 const VENDOR: u16 = 0x1e98;
 /// "PCIe DVSEC for CXL Device": abilities of the function. Only this capability makes a function one of CXL.
@@ -34,8 +37,18 @@ pub struct CxlFunction {
 pub struct DvsecRange {
     /// Bytes; 0 where there is none or it is not known yet.
     pub bytes: u64,
+    /// Address of the host that it is mapped at; 0 where it is not, or decoders of the device map it.
+    pub base: u64,
     /// True if the memory can be used.
     pub active: bool,
+}
+
+impl DvsecRange {
+    /// Addresses of the host that lead to the memory.
+    pub fn mapped(&self) -> Option<PhysicalRange> {
+        let is_mapped = self.active && self.base != 0 && self.bytes != 0;
+        is_mapped.then_some(PhysicalRange { start: self.base, bytes: self.bytes })
+    }
 }
 
 /// The protocols of a link.
@@ -102,8 +115,10 @@ impl CxlFunction {
 fn range(word: &mut impl FnMut(u16, u16) -> Option<u32>, offset: u16) -> DvsecRange {
     let (Some(high), Some(low)) = (word(offset, 0), word(offset, 4)) else { return DvsecRange::default() };
     let valid = low & 1 != 0;
-    let bytes = u64::from(high) << 32 | u64::from(low & 0xf000_0000);
-    DvsecRange { bytes: if valid { bytes } else { 0 }, active: valid && low & 2 != 0 }
+    let in_steps_of_256_mib = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low & 0xf000_0000);
+    let base = word(offset, 8).zip(word(offset, 12)).map_or(0, |(high, low)| in_steps_of_256_mib(high, low));
+    let bytes = in_steps_of_256_mib(high, low);
+    DvsecRange { bytes: if valid { bytes } else { 0 }, base, active: valid && low & 2 != 0 }
 }
 
 #[cfg(test)]
@@ -169,7 +184,7 @@ mod tests {
     #[test]
     fn memory_is_counted_where_it_is_valid() {
         let function = decode(&space(7, 0, [(4, 0x1000_0003), (0, 0x2000_0000)], None)).unwrap();
-        assert_eq!(function.ranges[0], DvsecRange { bytes: 16 * GIB + (GIB >> 2), active: true });
+        assert_eq!(function.ranges[0], DvsecRange { bytes: 16 * GIB + (GIB >> 2), base: 0, active: true });
         assert_eq!(function.ranges[1], DvsecRange::default());
         assert_eq!(function.memory_bytes(), 16 * GIB + (GIB >> 2));
         assert_eq!(function.serial, Some(0x4000_0000_0000_1001));

@@ -15,7 +15,10 @@ use hostler_linux::{
     pci::PciAddress,
 };
 
-use crate::objects::{CxlObjects, CxlRegion, DaxDevice, Memdev};
+use crate::{
+    dvsec::{CxlFunction, DvsecRange},
+    objects::{CxlObjects, CxlRegion, DaxDevice, Memdev},
+};
 
 /// A write that the kernel does not refuse and the machine may not survive.
 #[derive(Clone, Debug)]
@@ -52,6 +55,11 @@ pub(crate) enum DangerousWrite {
         /// The function.
         address: PciAddress,
     },
+    /// The PCI function is reset, and its memory with it.
+    Reset {
+        /// The function.
+        address: PciAddress,
+    },
 }
 
 impl DangerousWrite {
@@ -63,6 +71,7 @@ impl DangerousWrite {
             Self::Delete { window, region } => (window.join("delete_region"), region.as_str()),
             Self::Disable { memdev } => (PathBuf::from("sys/bus/cxl/drivers/cxl_mem/unbind"), memdev.as_str()),
             Self::Remove { address } => (PathBuf::from(format!("sys/bus/pci/devices/{address}/remove")), "1"),
+            Self::Reset { address } => (PathBuf::from(format!("sys/bus/pci/devices/{address}/reset")), "1"),
         };
         root.write(&path, text).map_err(|source| GateError::Write { path, text: text.to_owned(), source })
     }
@@ -189,6 +198,30 @@ impl<'a> MemoryGate<'a> {
         let endpoint = objects.endpoint_of(memdev).map(|endpoint| (endpoint.name.clone(), endpoint.folder.clone()));
         let identity = read_all(root, &memdev.folder, &["serial"])?;
         Ok(Self { root, ranges, identity, name: memdev.name.clone(), endpoint })
+    }
+
+    /// A gate in front of an accelerator: of the memory that it tells of itself, and of its memory device, where the
+    /// kernel shows one.
+    ///
+    /// # Errors
+    /// When a region is left and its addresses are not known.
+    pub(crate) fn of_function(
+        root: &'a SysRoot,
+        objects: &CxlObjects,
+        address: PciAddress,
+        function: &CxlFunction,
+    ) -> Result<Self, GateError> {
+        let folder = PathBuf::from(format!("sys/bus/pci/devices/{address}"));
+        let mut identity = read_all(root, &folder, &["vendor", "device"])?;
+        let mut ranges: Vec<PhysicalRange> = function.ranges.iter().filter_map(DvsecRange::mapped).collect();
+        let mut endpoint = None;
+        for memdev in objects.memdevs_at(address) {
+            let of_memdev = Self::of_memdev(root, objects, memdev, &[])?;
+            identity.extend(of_memdev.identity);
+            ranges.extend(of_memdev.ranges);
+            endpoint = of_memdev.endpoint.or(endpoint);
+        }
+        Ok(Self { root, ranges, identity, name: address.to_string(), endpoint })
     }
 
     /// Ranges that the gate guards.

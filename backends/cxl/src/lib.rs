@@ -1,5 +1,6 @@
 //! CXL accelerators and the memory of CXL devices as devices.
 
+mod accelerator;
 mod attributes;
 pub mod cdat;
 mod config;

@@ -5,14 +5,16 @@ use std::collections::BTreeSet;
 use hostler_api::Chain;
 use hostler_backend::{
     BackendError, DeviceHolder, DeviceOperation, HeldDevice, HugePages, MemoryProcess, NodeMemoryUsers, OperateWork,
-    OperationFailure, OperationObstacle, OperationOutcome, OperationStep,
+    OperationFailure, OperationObstacle, OperationOutcome, OperationRefusal, OperationStep,
 };
 use hostler_linux::{
     ReadFailure, SysRoot,
     memory_blocks::{self, MemoryBlock},
+    pci::PciAddress,
 };
 
 use crate::{
+    accelerator::{self, AcceleratorError},
     detach::{DetachError, DetachOptions, addresses, detach},
     device::{CardId, CxlDevice},
     gate::GateError,
@@ -33,8 +35,10 @@ pub(crate) fn operate(
     work: &OperateWork<'_>,
     waits: &WaitLimits,
 ) -> Result<OperationOutcome, BackendError> {
-    let Some(CxlDevice::Memory { card }) = CxlDevice::of(work.device) else {
-        return Err(work.refused(OperationObstacle::NotWhole).into());
+    let card = match CxlDevice::of(work.device) {
+        Some(CxlDevice::Memory { card }) => card,
+        Some(CxlDevice::Accelerator { address, .. }) => return detach_accelerator(root, address, work),
+        _ => return Err(work.refused(OperationObstacle::NotWhole).into()),
     };
     let objects = CxlObjects::read(root).map_err(BackendError::unread)?;
     refuse_held(root, &objects, &card, work)?;
@@ -50,6 +54,42 @@ pub(crate) fn operate(
         Ok(()) => Ok(OperationOutcome { steps }),
         Err(error) => Err(work.refused(OperationObstacle::Failed(failure(root, &error, &nodes, steps))).into()),
     }
+}
+
+fn detach_accelerator(
+    root: &SysRoot,
+    address: PciAddress,
+    work: &OperateWork<'_>,
+) -> Result<OperationOutcome, BackendError> {
+    let options = options_for_accelerator(work)?;
+    let mut steps = Vec::new();
+    match accelerator::detach(root, work.device, address, options, &mut steps) {
+        Ok(()) => Ok(OperationOutcome { steps }),
+        Err(error) => Err(accelerator_refusal(work, &error, steps).into()),
+    }
+}
+
+/// Options of an order for an accelerator that no claim has.
+///
+/// # Errors
+/// When a claim has it, or it is to be attached: it always is.
+pub(crate) fn options_for_accelerator(work: &OperateWork<'_>) -> Result<DetachOptions, BackendError> {
+    let DeviceOperation::Detach { sanitize, remove } = work.operation else {
+        return Err(work.refused(OperationObstacle::AlwaysThere).into());
+    };
+    let of_device =
+        |held: &&HeldDevice<'_>| held.grant.device == work.device.name && held.grant.access == hostler_api::Access::Use;
+    refuse_holders(work, work.held.iter().filter(of_device))?;
+    Ok(DetachOptions { sanitize, remove })
+}
+
+pub(crate) fn accelerator_refusal(
+    work: &OperateWork<'_>,
+    error: &AcceleratorError,
+    steps: Vec<OperationStep>,
+) -> Box<OperationRefusal> {
+    let cause = Chain(error).to_string();
+    work.refused(OperationObstacle::Failed(OperationFailure { cause, blocks: Vec::new(), users: Vec::new(), steps }))
 }
 
 fn attach(root: &SysRoot, card: &CardId, waits: &WaitLimits, done: &mut Vec<OperationStep>) -> Result<(), RegionError> {
@@ -98,13 +138,19 @@ pub(crate) fn refuse_held(
         held.grant.device == work.device.name
             || CxlPlan::of(held.plan).is_some_and(|chosen| chosen.uses(&cards, &nodes))
     };
-    let holders: BTreeSet<DeviceHolder> = work
-        .held
-        .iter()
-        .filter(|held| held.grant.access == hostler_api::Access::Use)
-        .filter(holds)
-        .map(|held| DeviceHolder { claim_name: held.claim_name.to_owned(), device: held.grant.device.clone() })
-        .collect();
+    let is_in_use = |held: &&HeldDevice<'_>| held.grant.access == hostler_api::Access::Use && holds(held);
+    refuse_holders(work, work.held.iter().filter(is_in_use))
+}
+
+fn refuse_holders<'a>(
+    work: &OperateWork<'_>,
+    held: impl Iterator<Item = &'a HeldDevice<'a>>,
+) -> Result<(), BackendError> {
+    let holder = |held: &HeldDevice<'_>| DeviceHolder {
+        claim_name: held.claim_name.to_owned(),
+        device: held.grant.device.clone(),
+    };
+    let holders: BTreeSet<DeviceHolder> = held.map(holder).collect();
     if holders.is_empty() {
         return Ok(());
     }

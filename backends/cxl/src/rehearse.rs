@@ -4,11 +4,12 @@ use hostler_backend::{BackendError, DeviceOperation, OperateWork, OperationObsta
 use hostler_linux::SysRoot;
 
 use crate::{
+    accelerator,
     detach::{self, DetachError, DetachOptions},
     device::{CardId, CxlDevice},
     memory,
     objects::CxlObjects,
-    operate::{failure, nodes, refuse_held},
+    operate::{accelerator_refusal, failure, nodes, options_for_accelerator, refuse_held},
     region::{self, RegionError},
 };
 
@@ -18,8 +19,15 @@ use crate::{
 /// When the order would be refused for what can be read. Memory in use is found when it is taken back, and not
 /// before.
 pub(crate) fn rehearse(root: &SysRoot, work: &OperateWork<'_>) -> Result<OperationOutcome, BackendError> {
-    let Some(CxlDevice::Memory { card }) = CxlDevice::of(work.device) else {
-        return Err(work.refused(OperationObstacle::NotWhole).into());
+    let card = match CxlDevice::of(work.device) {
+        Some(CxlDevice::Memory { card }) => card,
+        Some(CxlDevice::Accelerator { address, .. }) => {
+            let steps = accelerator::rehearse(root, work.device, address, options_for_accelerator(work)?);
+            return steps
+                .map(|steps| OperationOutcome { steps })
+                .map_err(|error| accelerator_refusal(work, &error, Vec::new()).into());
+        }
+        _ => return Err(work.refused(OperationObstacle::NotWhole).into()),
     };
     let objects = CxlObjects::read(root).map_err(BackendError::unread)?;
     refuse_held(root, &objects, &card, work)?;

@@ -5,6 +5,7 @@ mod captured;
 mod claims;
 mod gate;
 mod health;
+mod let_go;
 mod machine;
 mod made_up;
 mod objects;

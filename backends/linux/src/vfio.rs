@@ -238,6 +238,29 @@ pub fn give_back(root: &SysRoot, address: PciAddress, former: &DriverBinding) ->
     expect_driver(root, address, &folder, Some(driver))
 }
 
+/// Takes the driver from a function, whichever it is, and gives the binding that it had. A function without one is left
+/// alone.
+///
+/// # Errors
+/// When the function was handed over and is open in a process, or the step fails or has no effect.
+pub fn unbind_driver(root: &SysRoot, address: PciAddress) -> Result<DriverBinding, VfioError> {
+    let former = binding(root, address)?;
+    if former.driver.as_deref() == Some(DRIVER) {
+        expect_unused(root, address)?;
+    }
+    unbind(root, address, &folder(root, address)?)?;
+    Ok(former)
+}
+
+/// Undoes [`unbind_driver`]. A function whose former driver is not known, as after a crash, gets the one that the kernel
+/// finds for it.
+///
+/// # Errors
+/// When the function is gone, or the former driver does not take it.
+pub fn bind_driver(root: &SysRoot, address: PciAddress, former: &DriverBinding) -> Result<(), VfioError> {
+    if former.driver.is_none() { probe(root, address) } else { give_back(root, address, former) }
+}
+
 /// Refuses while the function is in use: unbinding waits in the kernel until the last user has gone, for ever if need
 /// be.
 fn expect_unused(root: &SysRoot, address: PciAddress) -> Result<(), VfioError> {

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use hostler_api::{
     Chain,
-    fabric::{FabricAttachment, FabricNodeReport},
+    fabric::{ErasureMethod, FabricAttachment, FabricNodeReport},
     plain_line,
 };
 use hostler_backend::{BackendError, OperationObstacle, OperationOutcome, OperationStep};
@@ -207,7 +207,7 @@ impl AttachedCard {
     }
 
     fn ended(&mut self, result: &ClaimResult<OperationOutcome>) {
-        self.progress.is_erased |= has_erased(result);
+        self.progress.erased = erased_by(result).or(self.progress.erased);
         match result {
             Ok(_) => {
                 self.order_pauses.reset();
@@ -223,17 +223,23 @@ impl AttachedCard {
     }
 }
 
-/// True if an order has erased the card, even where it failed later.
-fn has_erased(result: &ClaimResult<OperationOutcome>) -> bool {
-    let erased = |steps: &[OperationStep]| steps.iter().any(|step| matches!(step, OperationStep::CardErased { .. }));
+/// Method by which an order has erased the card, even where it failed later.
+fn erased_by(result: &ClaimResult<OperationOutcome>) -> Option<ErasureMethod> {
+    let erased = |steps: &[OperationStep]| {
+        steps.iter().find_map(|step| match step {
+            OperationStep::CardErased { .. } => Some(ErasureMethod::Sanitize),
+            OperationStep::FunctionReset { .. } => Some(ErasureMethod::Reset),
+            _ => None,
+        })
+    };
     match result {
         Ok(outcome) => erased(&outcome.steps),
         Err(error) => match &**error {
             ClaimError::Backend { source: BackendError::Operation(refusal), .. } => match &refusal.obstacle {
                 OperationObstacle::Failed(failure) => erased(&failure.steps),
-                _ => false,
+                _ => None,
             },
-            _ => false,
+            _ => None,
         },
     }
 }

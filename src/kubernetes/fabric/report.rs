@@ -33,8 +33,8 @@ pub(super) struct CardContext<'a> {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct CardProgress {
     pub(super) order: CardOrderState,
-    /// True if an order has erased the card.
-    pub(super) is_erased: bool,
+    /// Method by which an order has erased the card.
+    pub(super) erased: Option<ErasureMethod>,
     /// Reason why the card is let go of without being erased.
     pub(super) not_erased: Option<String>,
 }
@@ -93,10 +93,11 @@ impl<'a> CardContext<'a> {
                 Some(doubt) => say(NodeDeviceState::Absent, doubt),
                 None => say(NodeDeviceState::Absent, String::new()),
             },
+            // The order that erases an accelerator ends with a driver for it, and a crash before that leaves it without one.
             [(backend, card)] => match self.trouble(backend, card) {
-                Some(trouble) => say(NodeDeviceState::Found, trouble),
-                None if !self.attachment.spec.erase || erased.is_some() => say(NodeDeviceState::Ready, String::new()),
-                None => match self.attachment.status.phase {
+                Some(trouble) if !self.is_unbound_by_order(card, erased) => say(NodeDeviceState::Found, trouble),
+                _ if !self.attachment.spec.erase || erased.is_some() => say(NodeDeviceState::Ready, String::new()),
+                _ => match self.attachment.status.phase {
                     AttachmentPhase::Attaching | AttachmentPhase::Attached => self.erase(backend, card),
                     // A claim may have been prepared: the controller has seen the erasure.
                     AttachmentPhase::Ready => say(NodeDeviceState::Ready, String::new()),
@@ -106,6 +107,13 @@ impl<'a> CardContext<'a> {
             ref several => say(NodeDeviceState::Found, ambiguous(several)),
         }
         .naming(&self.cards())
+    }
+
+    /// True if an order for an erasure may have left this card without its driver.
+    fn is_unbound_by_order(&self, card: &Device, erased: Option<ErasureMethod>) -> bool {
+        let is_to_erase = self.attachment.spec.erase && erased.is_none();
+        let has_driver = card.attributes.iter().any(|(name, _)| name.as_str() == "driver");
+        is_to_erase && is_accelerator(card) && card.is_erasable && !has_driver
     }
 
     fn erase(&self, backend: &BackendName, card: &Device) -> CardDecision {
@@ -165,14 +173,8 @@ impl<'a> CardContext<'a> {
     }
 
     fn let_go(&self, backend: &BackendName, card: &Device, erased: Option<ErasureMethod>) -> CardDecision {
+        let erased = erased.or_else(|| has_no_memory(card).then_some(ErasureMethod::NothingToErase));
         let holds = |message: String| self.say(NodeDeviceState::Releasing, erased, message);
-        if is_accelerator(card) {
-            return holds(format!(
-                "accelerators are let go of by hand: stop what uses {backend}/{}, then write 1 to the file remove of its PCI \
-                 function in /sys/bus/pci/devices",
-                card.name
-            ));
-        }
         match &self.progress.order {
             CardOrderState::Running(waits) => return holds(waiting("it is being detached", waits)),
             CardOrderState::Failed(error) => {
@@ -198,7 +200,7 @@ impl<'a> CardContext<'a> {
     /// The method by which the card was erased in this attempt, as far as reports like these, or this process, say.
     fn erased(&self, counts: impl Fn(&FabricNodeReport) -> bool) -> Option<ErasureMethod> {
         let reported = self.attachment.node_report().filter(|report| counts(report)).and_then(|report| report.erased);
-        self.progress.is_erased.then_some(ErasureMethod::Sanitize).or(reported)
+        self.progress.erased.or(reported)
     }
 
     /// Why it is not known which cards there are.
@@ -271,6 +273,10 @@ fn ambiguous(cards: &[(&BackendName, &Device)]) -> String {
 fn not_erasable(card: &Device) -> String {
     if card.capacity.iter().any(|(name, amount)| name.as_str() == "persistentMemory" && !amount.value.is_zero()) {
         return "its persistent memory would be erased as well".to_owned();
+    }
+    if is_accelerator(card) {
+        return "no reset is known to clear its memory: if one does, name the model in backends.cxl.reset_erases"
+            .to_owned();
     }
     "it cannot erase itself, or the kernel does not offer that (Linux 6.6 or later does)".to_owned()
 }

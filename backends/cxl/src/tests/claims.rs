@@ -142,7 +142,7 @@ fn an_operator_attaches_a_card_for_everybody_and_detaches_it_when_nobody_uses_it
     let refused = operate(&backend, "memory-1001", DETACH, &held).unwrap_err();
     assert_eq!(refused, "memory-1001 cannot be detached: its memory is held by default/b (claim node5)");
     let refused = operate(&backend, "node5", DETACH, &[]).unwrap_err();
-    assert_eq!(refused, "node5 cannot be detached: orders are for memory devices, whole");
+    assert_eq!(refused, "node5 cannot be detached: orders are for whole cards");
     let done = operate(&backend, "memory-1001", DeviceOperation::Detach { sanitize: true, remove: true }, &[]).unwrap();
     assert!(done.contains("of node 5 taken out") && done.contains("erased") && done.contains("removed"), "{done}");
     assert_eq!(kernel.sanitized(), ["0x1001"]);
@@ -173,7 +173,7 @@ fn a_rehearsed_order_says_what_would_be_done_and_writes_nothing() {
         let said = rehearse("memory-1001", operation, &held).unwrap_err();
         assert_eq!(said, operate(&backend, "memory-1001", operation, &held).unwrap_err(), "the refusal of the order");
     }
-    assert!(rehearse("node5", DETACH, &[]).unwrap_err().contains("orders are for memory devices, whole"));
+    assert!(rehearse("node5", DETACH, &[]).unwrap_err().contains("orders are for whole cards"));
     let would = rehearse("memory-1001", all, &[]).unwrap();
     assert_eq!(operate(&backend, "memory-1001", all, &[]).unwrap(), would, "what is done is what was said");
 }

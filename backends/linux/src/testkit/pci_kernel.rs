@@ -1,5 +1,5 @@
-//! Plays the kernel's core of PCI drivers: what becomes of writes to `driver_override`, `bind`, `unbind` and
-//! `drivers_probe`.
+//! Plays the kernel's core of PCI drivers: what becomes of writes to `driver_override`, `bind`, `unbind`, `drivers_probe`,
+//! `reset` and `remove`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -168,6 +168,15 @@ impl PciKernel {
         Ok(())
     }
 
+    /// Takes a function away, with its driver.
+    fn remove(&self, address: &str) -> io::Result<()> {
+        if let Some(driver) = self.driver(address) {
+            self.unbind(&driver, address)?;
+        }
+        fs::remove_dir_all(fs::canonicalize(self.function(address))?)?;
+        fs::remove_file(self.function(address))
+    }
+
     fn group(&self, address: &str) -> Option<String> {
         let link = fs::read_link(self.function(address).join("iommu_group")).ok()?;
         Some(link.file_name()?.to_str()?.to_owned())
@@ -191,6 +200,8 @@ impl SysRootTap for PciKernel {
             ("drivers_probe", _) => self.probe(text.trim()),
             ("unbind", Some(driver)) => self.unbind(driver, text.trim()),
             ("bind", Some(driver)) => self.bind(driver, text.trim()),
+            ("reset", None) if self.tree.join(path).exists() => Ok(()),
+            ("remove", None) => self.remove(parent.file_name()?.to_str()?),
             _ => return None,
         };
         self.state.lock().unwrap().writes.push(format!("{}={}", path.display(), text.escape_debug()));

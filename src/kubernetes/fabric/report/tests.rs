@@ -147,7 +147,7 @@ fn a_card_is_erased_before_use_once_for_each_attempt() {
         CardProgress { order: CardOrderState::Running(vec!["claim ml/eval".to_owned()]), ..CardProgress::default() };
     let waits = decided(&attachment, devices(), &ClaimTable::default(), &running);
     assert_eq!((message(&waits), operation(&waits)), ("it is being erased; waits for claim ml/eval", None));
-    let done = CardProgress { is_erased: true, ..CardProgress::default() };
+    let done = CardProgress { erased: SANITIZE, ..CardProgress::default() };
     let ready = decided(&attachment, devices(), &ClaimTable::default(), &done);
     assert_eq!((state(&ready), erased(&ready)), (NodeDeviceState::Ready, SANITIZE));
     // A daemon that has started since goes by the report of this attempt, and by no other.
@@ -224,7 +224,7 @@ fn a_card_that_claims_used_is_erased_when_it_is_let_go_of() {
     let running = CardProgress { order: CardOrderState::Running(Vec::new()), ..CardProgress::default() };
     let ending = decided(&released(true), Vec::new(), &ClaimTable::default(), &running);
     assert_eq!(state(&ending), NodeDeviceState::Releasing, "the order has not said yet whether it has erased the card");
-    let done = CardProgress { is_erased: true, ..CardProgress::default() };
+    let done = CardProgress { erased: SANITIZE, ..CardProgress::default() };
     let gone = decided(&released(true), Vec::new(), &ClaimTable::default(), &done);
     assert_eq!((state(&gone), erased(&gone), message(&gone)), (NodeDeviceState::Released, SANITIZE, ""));
 }
@@ -279,11 +279,42 @@ fn an_order_that_failed_is_told_and_tried_again_later() {
     assert_eq!(message(&decision), "it is not detached, and that is tried again: memory in use");
 }
 
-#[test]
-fn accelerators_are_let_go_of_by_hand() {
+fn accelerator() -> Device {
     let mut function = card("accelerator-0000-17-00-0");
-    function.attributes.insert(qualified("kind"), AttributeValue::String("accelerator".to_owned()));
+    let texts = [("kind", "accelerator"), ("driver", "shiny")];
+    let texts = texts.map(|(name, text)| (qualified(name), AttributeValue::String(text.to_owned())));
+    function.attributes.extend(texts);
+    function
+}
+
+#[test]
+fn accelerators_are_erased_by_a_reset_where_it_is_known_to_erase() {
+    let decision = plain(&released(true), vec![accelerator()]);
+    let order = DeviceOperation::Detach { sanitize: true, remove: true };
+    assert_eq!((state(&decision), operation(&decision)), (NodeDeviceState::Releasing, Some(order)));
+    let decision = plain(&released(true), vec![Device { is_erasable: false, ..accelerator() }]);
+    let order = DeviceOperation::Detach { sanitize: false, remove: true };
+    assert_eq!((state(&decision), operation(&decision)), (NodeDeviceState::Releasing, Some(order)));
+    assert!(message(&decision).contains("name the model in backends.cxl.reset_erases"), "{}", message(&decision));
+}
+
+#[test]
+fn an_accelerator_without_memory_of_its_own_has_nothing_to_erase() {
+    let function = Device { is_erasable: false, capacity: Default::default(), ..accelerator() };
     let decision = plain(&released(true), vec![function]);
-    assert_eq!((state(&decision), operation(&decision)), (NodeDeviceState::Releasing, None));
-    assert!(message(&decision).contains("cxl/accelerator-0000-17-00-0, then write 1 to"), "{}", message(&decision));
+    assert_eq!((message(&decision), erased(&decision)), ("it is being detached", Some(ErasureMethod::NothingToErase)));
+}
+
+#[test]
+fn an_erasure_that_a_crash_ended_before_the_driver_was_back_is_made_again() {
+    let mut attachment = attachment(AttachmentPhase::Attached);
+    attachment.spec.erase = true;
+    let health = Health::Unhealthy { reason: "no driver is bound to it".to_owned() };
+    let mut function = Device { health, ..accelerator() };
+    let broken = plain(&attachment, vec![function.clone()]);
+    assert_eq!((state(&broken), operation(&broken)), (NodeDeviceState::Found, None));
+    function.attributes.remove(&qualified("driver"));
+    let decision = plain(&attachment, vec![function]);
+    let order = DeviceOperation::Detach { sanitize: true, remove: false };
+    assert_eq!((state(&decision), operation(&decision)), (NodeDeviceState::Found, Some(order)));
 }

@@ -1,0 +1,182 @@
+//! Takes an accelerator out of the system, so that it can be given to another host, and clears its memory by a reset.
+//!
+//! ```text
+//!   no user ─► driver unbound ─► [gate ─► reset] ─┬► gate ─► PCI function removed ─► gone
+//!                                                 └► driver bound again
+//! ```
+//!
+//! Repeating an order that ended in the middle goes on where it ended.
+
+use std::path::PathBuf;
+
+use hostler_backend::{CardSerials, Device, OperationStep};
+use hostler_linux::{
+    DeviceUser, ReadFailure, SysRoot,
+    pci::{ConfigFile, PciAddress},
+    users,
+    vfio::{self, VfioError},
+};
+
+use crate::{
+    detach::DetachOptions,
+    dvsec::CxlFunction,
+    gate::{DangerousWrite, GateError, MemoryGate},
+    objects::CxlObjects,
+};
+
+/// What a function reads as that does not answer.
+const NO_ANSWER: u32 = u32::MAX;
+/// Bit of a network interface's flags: it is in use.
+const IS_UP: u32 = 1;
+
+/// Reason why an accelerator is not out of the system, or not erased.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AcceleratorError {
+    /// Neither an erasure nor a removal was asked for.
+    #[error("an accelerator is in the system until its PCI function is removed: ask for that, too (--remove)")]
+    Nothing,
+    /// The function cannot be reset, or nothing says that a reset clears its memory.
+    #[error("no reset is known to clear its memory; if one does, name the model in backends.cxl.reset_erases")]
+    NotErasable,
+    /// Processes have its device nodes open.
+    #[error("PCI function {address} is in use by {users}")]
+    InUse {
+        /// Address of the function.
+        address: PciAddress,
+        /// The processes.
+        users: String,
+    },
+    /// A network interface of it is up.
+    #[error("PCI function {address} is in use: its network interface {interface} is up")]
+    InterfaceUp {
+        /// Address of the function.
+        address: PciAddress,
+        /// Name of the interface.
+        interface: String,
+    },
+    /// Another card is in its place.
+    #[error("PCI function {address} is not the card that it was when the hardware was last read")]
+    Changed {
+        /// Address of the function.
+        address: PciAddress,
+    },
+    /// The driver was not unbound or bound.
+    #[error(transparent)]
+    Driver(#[from] VfioError),
+    /// Refusal of the gate.
+    #[error(transparent)]
+    Gate(#[from] GateError),
+    /// The state could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadFailure),
+    /// The function does not answer after its reset.
+    #[error("PCI function {address} does not answer after its reset")]
+    NoAnswer {
+        /// Address of the function.
+        address: PciAddress,
+    },
+    /// The kernel accepted the removal and did nothing.
+    #[error("PCI function {address} is still there after it was removed")]
+    NotRemoved {
+        /// Address of the function.
+        address: PciAddress,
+    },
+}
+
+/// Takes an accelerator out of the system, erases it, or both. Notes in `done` what was done, also when it ends with an
+/// error.
+pub(crate) fn detach(
+    root: &SysRoot,
+    device: &Device,
+    address: PciAddress,
+    options: DetachOptions,
+    done: &mut Vec<OperationStep>,
+) -> Result<(), AcceleratorError> {
+    may_detach(root, device, address, options)?;
+    let former = vfio::unbind_driver(root, address)?;
+    if let Some(driver) = &former.driver {
+        done.push(OperationStep::DriverUnbound { address: address.to_string(), driver: driver.clone() });
+    }
+    if options.sanitize {
+        gate(root, device, address)?.pass(&DangerousWrite::Reset { address })?;
+        if ConfigFile::open(root, address)?.dword(0)?.is_none_or(|dword| dword == NO_ANSWER) {
+            return Err(AcceleratorError::NoAnswer { address });
+        }
+        done.push(OperationStep::FunctionReset { address: address.to_string() });
+    }
+    if !options.remove {
+        return Ok(vfio::bind_driver(root, address, &former)?);
+    }
+    gate(root, device, address)?.pass(&DangerousWrite::Remove { address })?;
+    if root.exists(format!("sys/bus/pci/devices/{address}"))? {
+        return Err(AcceleratorError::NotRemoved { address });
+    }
+    done.push(OperationStep::FunctionRemoved { address: address.to_string() });
+    Ok(())
+}
+
+/// Steps that a detach would take, as far as this can be told without a write.
+pub(crate) fn rehearse(
+    root: &SysRoot,
+    device: &Device,
+    address: PciAddress,
+    options: DetachOptions,
+) -> Result<Vec<OperationStep>, AcceleratorError> {
+    may_detach(root, device, address, options)?;
+    let driver = vfio::binding(root, address)?.driver;
+    let address = address.to_string();
+    let unbound = driver.map(|driver| OperationStep::DriverUnbound { address: address.clone(), driver });
+    let reset = options.sanitize.then_some(OperationStep::FunctionReset { address: address.clone() });
+    let removed = options.remove.then_some(OperationStep::FunctionRemoved { address });
+    Ok([unbound, reset, removed].into_iter().flatten().collect())
+}
+
+fn may_detach(
+    root: &SysRoot,
+    device: &Device,
+    address: PciAddress,
+    options: DetachOptions,
+) -> Result<(), AcceleratorError> {
+    if !options.sanitize && !options.remove {
+        return Err(AcceleratorError::Nothing);
+    }
+    if options.sanitize && !device.is_erasable {
+        return Err(AcceleratorError::NotErasable);
+    }
+    let nodes: Vec<String> = device.edits.device_nodes.iter().map(|node| node.path.clone()).collect();
+    let users: Vec<String> = users(root, &nodes)?.iter().map(DeviceUser::to_string).collect();
+    if !users.is_empty() {
+        return Err(AcceleratorError::InUse { address, users: users.join(", ") });
+    }
+    let interfaces = PathBuf::from(format!("sys/bus/pci/devices/{address}/net"));
+    for interface in root.names(&interfaces)? {
+        let flags = root.attribute(interfaces.join(&interface).join("flags"))?.unwrap_or_default();
+        let flags = u32::from_str_radix(flags.trim_start_matches("0x"), 16);
+        if flags.map_or(true, |flags| flags & IS_UP != 0) {
+            return Err(AcceleratorError::InterfaceUp { address, interface });
+        }
+    }
+    gate(root, device, address).map(drop)
+}
+
+/// The gate in front of the function, if it still is the card that was enumerated.
+fn gate<'a>(root: &'a SysRoot, device: &Device, address: PciAddress) -> Result<MemoryGate<'a>, AcceleratorError> {
+    let config = ConfigFile::open(root, address)?;
+    let mut fault = None;
+    let function = CxlFunction::decode(|offset| {
+        config.dword(offset).unwrap_or_else(|failure| {
+            fault.get_or_insert(failure);
+            None
+        })
+    });
+    if let Some(failure) = fault {
+        return Err(failure.into());
+    }
+    let function = function.ok_or(AcceleratorError::Changed { address })?;
+    let serial = function.serial.filter(|serial| *serial != 0).map_or(CardSerials::Unknown, CardSerials::Whole);
+    if serial != device.cards {
+        return Err(AcceleratorError::Changed { address });
+    }
+    let objects = CxlObjects::read(root)?;
+    Ok(MemoryGate::of_function(root, &objects, address, &function)?)
+}
