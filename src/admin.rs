@@ -54,7 +54,7 @@ use self::types::{AdminBackend, AdminClaimCounts, AdminError, AdminKubelet, Admi
 use crate::{
     audit::AuditReader,
     claims::ClaimsHandle,
-    inventory::{Inventory, LostDrains, Pool, task::InventoryHandle, view},
+    inventory::{Inventory, InventoryReader, LostDrains, Pool, task::InventoryHandle, view},
     kubelet::{KubeletConnections, RegistrationState},
     kubernetes::{
         claim_reader::ClaimReader,
@@ -126,6 +126,8 @@ pub struct AdminParts {
     pub audit_rx: AuditReader,
     /// Hardware state.
     pub inventory: InventoryHandle,
+    /// Hardware that is the node's own, and not a fabric manager's.
+    pub own: InventoryReader,
     /// Manifests of claims; `None` where the API server has the claims.
     pub manifests: Option<ManifestFolder>,
     /// State of the slices; `None` where nothing is published.

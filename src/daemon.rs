@@ -232,6 +232,7 @@ async fn start(
         cdi: config.paths.cdi.clone(),
         audit_rx: audit.table(),
         inventory: inventory.clone(),
+        own: own.clone(),
         manifests: source.manifests().cloned(),
         publication_rx: published.publication_rx,
         pods_rx,

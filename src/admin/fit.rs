@@ -94,7 +94,7 @@ impl AdminService {
         ask: impl FnOnce(&NodeOffer) -> T + Send + 'static,
     ) -> Result<T, AdminFailure> {
         let (admin, table) = (self.0.clone(), self.0.claims.table().borrow().clone());
-        let inventory = admin.inventory.reader().latest();
+        let inventory = admin.own.latest();
         let look = move || {
             let offer = NodeOffer::new(&admin.node, &admin.slices, &inventory, &table);
             ask(&offer.and_promised(&promised))

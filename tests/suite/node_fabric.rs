@@ -215,6 +215,13 @@ async fn a_card_that_is_attached_is_reported_and_never_offered_as_the_nodes_own(
     };
     let status = rig.server.until("the node has two cards", counted).await;
     assert_eq!(status["systemUUID"], UUID);
+    let template = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "card", "namespace": "default"},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "cxl.hostler.dev"}}]}},
+    });
+    fs::write(rig.host.path("claim.json"), template.to_string()).unwrap();
+    let fit = rig.host.run_ok(&["explain", "fit", "-f", rig.host.path("claim.json").to_str().unwrap(), "-o", "json"]);
+    assert_eq!(serde_json::from_str::<Value>(&fit).unwrap()["times"], 2, "{fit}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
