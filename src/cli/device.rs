@@ -135,9 +135,12 @@ struct DeviceDetachArgs {
     /// Device: BACKEND/DEVICE, or its name where only one backend has it
     #[arg(add = ArgValueCompleter::new(completions::devices))]
     name: String,
-    /// Erase everything that is on it
-    #[arg(long)]
+    /// Erase everything that is on it, by its own command
+    #[arg(long, conflicts_with = "overwrite")]
     sanitize: bool,
+    /// Overwrite its volatile memory with zeros
+    #[arg(long)]
+    overwrite: bool,
     /// Remove its PCI function from the system, in the end
     #[arg(long)]
     remove: bool,
@@ -180,14 +183,16 @@ pub(super) fn run(args: &DeviceArgs, out: &mut dyn Write) -> Result<CliOutcome, 
             rehearse(&args.daemon, &args.name, DeviceOperation::Attach, out)?;
         }
         DeviceCommand::Detach(args) if args.dry_run => {
-            let operation = DeviceOperation::Detach { sanitize: args.sanitize, remove: args.remove };
+            let operation =
+                DeviceOperation::Detach { sanitize: args.sanitize, overwrite: args.overwrite, remove: args.remove };
             rehearse(&args.daemon, &args.name, operation, out)?;
         }
         DeviceCommand::Attach(args) => {
             operate(&args.daemon, &args.name, DeviceOperation::Attach, &args.order, out)?;
         }
         DeviceCommand::Detach(args) => {
-            let operation = DeviceOperation::Detach { sanitize: args.sanitize, remove: args.remove };
+            let operation =
+                DeviceOperation::Detach { sanitize: args.sanitize, overwrite: args.overwrite, remove: args.remove };
             operate(&args.daemon, &args.name, operation, &args.order, out)?;
         }
         DeviceCommand::Forget(args) => {

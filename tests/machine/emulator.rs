@@ -127,7 +127,8 @@ pub enum Machine {
 pub struct RackHost {
     /// UUID of the board.
     pub uuid: String,
-    /// Files of the cards, each with its size. Card N has the memory `cardN` and the slot `slotN`, which is empty at first.
+    /// Files of the cards, each with its size. Card N has the memory `cardN`, persistent memory `lastingN` with `labelsN` where
+    /// it is to have any, and the slot `slotN`, which is empty at first.
     pub cards: Vec<(PathBuf, u64)>,
 }
 
@@ -281,6 +282,8 @@ fn add_rack_host(command: &mut Command, host: &RackHost) {
     for (at, (file, bytes)) in host.cards.iter().enumerate() {
         let file = file.display();
         command.args(["-object", &format!("memory-backend-file,id=card{at},mem-path={file},size={bytes},share=on")]);
+        command.args(["-object", &format!("memory-backend-ram,id=lasting{at},size=256M")]);
+        command.args(["-object", &format!("memory-backend-ram,id=labels{at},size=128K")]);
         command.args(["-device", &format!("cxl-rp,port={at},bus=cxl.1,id=slot{at},chassis=0,slot={}", at + 2)]);
     }
 }

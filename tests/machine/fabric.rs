@@ -132,3 +132,19 @@ fn the_card_of_a_machine_without_power_is_erased_before_the_next_tenant_has_it()
     assert!(!rack.is_in_card(0, "SECRET-OF-THE-SECOND"), "a byte of the second tenant is left");
     assert_gone(&mut rack, 1);
 }
+
+#[test]
+#[ignore = "needs the emulated machine: make test-machine"]
+fn a_card_with_persistent_memory_is_overwritten() {
+    let mut rack = Rack::boot(1, 1);
+    rack.have_lasting_memory = true;
+    rack.create_pod("train", None);
+    let (at, container) = use_card(&mut rack, "train", "SECRET-OF-TRAIN");
+    end_container(&mut rack, at, "train", container);
+    rack.delete_pod("train");
+    let detached = rack.until_phase(0, "Detached");
+    let status = &detached["status"];
+    assert_eq!((&status["used"], &status["node"]["erased"]), (&json!(null), &json!("Overwrite")), "{detached:#}");
+    assert!(!rack.is_in_card(0, "SECRET-OF-TRAIN"), "a byte of the tenant is left");
+    assert_gone(&mut rack, at);
+}

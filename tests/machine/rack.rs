@@ -50,6 +50,8 @@ pub struct Rack {
     pub manager: PlayedRedfish,
     enclosure: tempfile::TempDir,
     cards: u32,
+    /// True if cards have persistent memory as well.
+    pub have_lasting_memory: bool,
     machines: BTreeMap<u32, Guest>,
     /// The machine that a card is in.
     plugged: BTreeMap<u32, u32>,
@@ -119,6 +121,7 @@ impl Rack {
             manager,
             enclosure,
             cards,
+            have_lasting_memory: false,
             machines: BTreeMap::new(),
             plugged: BTreeMap::new(),
             leaving: BTreeSet::new(),
@@ -227,8 +230,9 @@ impl Rack {
 
     fn lost(&mut self, what: &str) -> ! {
         let machines = self.machines.iter_mut();
-        let mut known: Vec<String> =
-            machines.map(|(at, machine)| format!("daemon of machine {at}:\n{}", machine.log())).collect();
+        let mut known: Vec<String> = machines
+            .map(|(at, machine)| format!("machine {at}:\n{}{}", machine.log(), machine.ok("dmesg | tail -n 40")))
+            .collect();
         known.extend(self.controller.iter().map(|it| format!("controller:\n{}", it.log().join("\n"))));
         let kinds = ["fabricattachments", "resourceclaims", "pods"];
         known.extend(kinds.map(|kind| format!("{kind}: {:#}", Value::from(self.server.list(kind)))));
@@ -267,10 +271,15 @@ impl Rack {
                 continue;
             };
             let serial = 0x4c1d_9600_0000_0000_u64 | u64::from(card);
-            machine.plug(&json!({
+            let mut device = json!({
                 "driver": "cxl-type3", "bus": format!("slot{card}"), "volatile-memdev": format!("card{card}"),
                 "id": format!("card-{card}"), "sn": serial,
-            }));
+            });
+            if self.have_lasting_memory {
+                device["persistent-memdev"] = json!(format!("lasting{card}"));
+                device["lsa"] = json!(format!("labels{card}"));
+            }
+            machine.plug(&device);
             self.plugged.insert(card, at);
         }
     }
@@ -307,13 +316,20 @@ impl Rack {
         claim["metadata"]["uid"].as_str().unwrap().to_owned()
     }
 
-    /// The kubelet of a machine asks its daemon about a claim: `prepare` or `unprepare`.
+    /// The kubelet of a machine asks its daemon about a claim: `prepare` or `unprepare`. As the real one does, it asks again
+    /// when its time for an answer is over.
     pub fn kubelet(&mut self, at: u32, call: &str, name: &str) {
         let uid = self.claim_uid(name);
-        self.machine(at).ok(&format!(
+        let command = format!(
             "HOSTLER_CALL={call} HOSTLER_CLAIM={name} HOSTLER_UID={uid} \
              machine --ignored --exact rack::a_kubelet_calls --nocapture"
-        ));
+        );
+        self.until(&format!("claim {name} is {call}d"), |rack| {
+            let said = rack.machine(at).run(&command);
+            let is_late = said.errors.contains("Timeout expired");
+            assert!(said.code == 0 || is_late, "{}{}\n{}", said.output, said.errors, rack.machine(at).log());
+            (said.code == 0).then_some(())
+        });
     }
 
     /// A pod that has ended goes, with its claim.

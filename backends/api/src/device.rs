@@ -41,6 +41,8 @@ pub struct Device {
     pub cards: CardSerials,
     /// True if an order to detach the device can erase it, and erases nothing but what claims wrote.
     pub is_erasable: bool,
+    /// True if all volatile memory of the device can be overwritten.
+    pub is_overwritable: bool,
     /// The backend's own facts, handed back to it in [`crate::PlanWork`] and [`crate::PrepareWork`]; never published.
     pub data: serde_json::Value,
 }
@@ -84,6 +86,7 @@ impl Device {
             node_allocatable: BTreeMap::new(),
             cards: CardSerials::Unknown,
             is_erasable: false,
+            is_overwritable: false,
             data: serde_json::Value::Null,
         }
     }

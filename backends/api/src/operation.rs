@@ -17,8 +17,11 @@ pub enum DeviceOperation {
     Attach,
     /// Take the device out of the system, so that it can be pulled or given to another host.
     Detach {
-        /// Erase the content of the device.
+        /// Erase the content of the device, by its own command.
         sanitize: bool,
+        /// Overwrite the device's volatile memory with zeros.
+        #[serde(default)]
+        overwrite: bool,
         /// Remove the device's PCI function from the system, in the end.
         remove: bool,
     },
@@ -102,6 +105,11 @@ pub enum OperationStep {
         /// The card.
         card: String,
     },
+    /// All volatile memory of a card was overwritten.
+    CardOverwritten {
+        /// The card.
+        card: String,
+    },
     /// A memory device was disabled.
     MemoryDeviceDisabled {
         /// Kernel's name of the memory device.
@@ -143,6 +151,7 @@ impl fmt::Display for OperationStep {
             }
             Self::RegionTakenDown { region } => write!(f, "{region} taken down"),
             Self::CardErased { card } => write!(f, "card {card} erased"),
+            Self::CardOverwritten { card } => write!(f, "memory of card {card} overwritten"),
             Self::MemoryDeviceDisabled { memdev } => write!(f, "{memdev} disabled"),
             Self::DriverUnbound { address, driver } => write!(f, "driver {driver} taken from PCI function {address}"),
             Self::FunctionReset { address } => write!(f, "PCI function {address} reset, its memory cleared"),
@@ -321,7 +330,7 @@ mod tests {
     }
 
     fn refusal(obstacle: OperationObstacle) -> String {
-        let operation = DeviceOperation::Detach { sanitize: false, remove: false };
+        let operation = DeviceOperation::Detach { sanitize: false, overwrite: false, remove: false };
         OperationRefusal { device: DeviceName::new("card").unwrap(), operation, obstacle }.to_string()
     }
 

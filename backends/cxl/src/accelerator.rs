@@ -38,6 +38,9 @@ pub(crate) enum AcceleratorError {
     /// The function cannot be reset, or nothing says that a reset clears its memory.
     #[error("no reset is known to clear its memory; if one does, name the model in backends.cxl.reset_erases")]
     NotErasable,
+    /// The memory of an accelerator is its driver's.
+    #[error("memory of an accelerator cannot be overwritten from the host")]
+    NotMapped,
     /// Processes have its device nodes open.
     #[error("PCI function {address} is in use by {users}")]
     InUse {
@@ -137,8 +140,11 @@ fn may_detach(
     address: PciAddress,
     options: DetachOptions,
 ) -> Result<(), AcceleratorError> {
-    if !options.sanitize && !options.remove {
+    if !options.sanitize && !options.overwrite && !options.remove {
         return Err(AcceleratorError::Nothing);
+    }
+    if options.overwrite {
+        return Err(AcceleratorError::NotMapped);
     }
     if options.sanitize && !device.is_erasable {
         return Err(AcceleratorError::NotErasable);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   no holder ─► memory offline ─► gate ─► region: driver, program, region ─► no decoder committed
-//!     ─► [erased] ─► [gate ─► memory device disabled ─► gate ─► PCI function removed ─► gone]
+//!     ─► [erased, or mapped, overwritten and unmapped] ─► [gate ─► memory device disabled ─► gate ─► PCI function removed ─► gone]
 //! ```
 //!
 //! Repeating an order that ended in the middle goes on where it ended.
@@ -10,13 +10,14 @@
 use std::path::PathBuf;
 
 use hostler_backend::{AddressRange, OperationStep};
-use hostler_linux::{ReadFailure, SysRoot, memory_blocks::PhysicalRange};
+use hostler_linux::{OverwriteError, ReadFailure, SysRoot, memory_blocks::PhysicalRange};
 
 use crate::{
     device::CardId,
     erase::{self, EraseError},
     gate::{DangerousWrite, GateError, MemoryGate},
-    objects::{CxlObjects, CxlRegion, Memdev},
+    memory,
+    objects::{CxlObjects, CxlRegion, DaxDevice, Memdev},
     region::{self, RegionError},
     write::{WaitLimits, write},
 };
@@ -24,8 +25,10 @@ use crate::{
 /// Options of an order to detach a card.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DetachOptions {
-    /// Erase the card.
+    /// Erase the card, by its own command.
     pub(crate) sanitize: bool,
+    /// Overwrite the card's volatile memory.
+    pub(crate) overwrite: bool,
     /// Remove the card's PCI function.
     pub(crate) remove: bool,
 }
@@ -39,6 +42,23 @@ pub(crate) enum DetachError {
     /// Failure of the erasure.
     #[error(transparent)]
     Erase(#[from] EraseError),
+    /// Not all memory of the card is mapped, or it cannot be told.
+    #[error("{dax} does not have all {bytes} bytes of the card: overwriting it would leave some")]
+    NotWhole {
+        /// Kernel's name.
+        dax: String,
+        /// Volatile memory of the card.
+        bytes: u64,
+    },
+    /// Failure to overwrite the memory.
+    #[error("failed to overwrite the memory of {device}")]
+    Overwrite {
+        /// Kernel's name of the dax device.
+        device: String,
+        /// Part that failed.
+        #[source]
+        source: OverwriteError,
+    },
     /// Refusal of the gate.
     #[error(transparent)]
     Gate(#[from] GateError),
@@ -93,6 +113,10 @@ pub(crate) fn detach(
         sanitize(root, card, memdev, waits)?;
         done.push(OperationStep::CardErased { card: card.to_string() });
     }
+    if options.overwrite {
+        former.extend(overwrite(root, card, memdev, waits)?);
+        done.push(OperationStep::CardOverwritten { card: card.to_string() });
+    }
     if options.remove { remove(root, card, &former, done) } else { Ok(()) }
 }
 
@@ -132,6 +156,9 @@ pub(crate) fn rehearse(
         }
         steps.push(OperationStep::CardErased { card: card.to_string() });
     }
+    if options.overwrite {
+        steps.push(OperationStep::CardOverwritten { card: card.to_string() });
+    }
     if options.remove {
         let address = memdev.address.ok_or_else(|| DetachError::NoFunction { memdev: memdev.name.clone() })?;
         if memdev.driver.is_some() {
@@ -144,12 +171,44 @@ pub(crate) fn rehearse(
 
 /// Erases a card. A card that an earlier order has disabled is enabled for it: the kernel erases no disabled one.
 fn sanitize(root: &SysRoot, card: &CardId, memdev: &Memdev, waits: &WaitLimits) -> Result<(), DetachError> {
-    if memdev.driver.is_none() {
-        write(root, "sys/bus/cxl/drivers/cxl_mem/bind", &memdev.name).map_err(RegionError::from)?;
-    }
+    enable(root, memdev)?;
     let objects = CxlObjects::read(root)?;
     let memdev = found(&objects, card)?;
     Ok(erase::erase(root, &objects, memdev, waits)?)
+}
+
+/// Overwrites all volatile memory of a card: maps it as a device, and takes the region down again. Gives its addresses.
+fn overwrite(
+    root: &SysRoot,
+    card: &CardId,
+    memdev: &Memdev,
+    waits: &WaitLimits,
+) -> Result<Option<PhysicalRange>, DetachError> {
+    enable(root, memdev)?;
+    let dax = region::create(root, card, waits)?;
+    let written = overwrite_device(root, card, &dax, waits);
+    region::take_down_all(root, card, waits, &mut Vec::new())?;
+    written.map(|()| dax.range())
+}
+
+fn overwrite_device(root: &SysRoot, card: &CardId, dax: &DaxDevice, waits: &WaitLimits) -> Result<(), DetachError> {
+    memory::make_device(root, dax, waits).map_err(RegionError::from)?;
+    let objects = CxlObjects::read(root)?;
+    let (bytes, mapped) = (region::capacity(found(&objects, card)?), dax.range().map(|range| range.bytes));
+    if mapped != Some(bytes) {
+        return Err(DetachError::NotWhole { dax: dax.name.clone(), bytes });
+    }
+    let device = dax.name.clone();
+    hostler_linux::overwrite(root, &dax.device_node(), bytes)
+        .map_err(|source| DetachError::Overwrite { device, source })
+}
+
+/// Enables a card that an earlier order has disabled.
+fn enable(root: &SysRoot, memdev: &Memdev) -> Result<(), DetachError> {
+    if memdev.driver.is_none() {
+        write(root, "sys/bus/cxl/drivers/cxl_mem/bind", &memdev.name).map_err(RegionError::from)?;
+    }
+    Ok(())
 }
 
 fn found<'a>(objects: &'a CxlObjects, card: &CardId) -> Result<&'a Memdev, RegionError> {

@@ -46,8 +46,8 @@ pub(crate) fn operate(
     let mut steps = Vec::new();
     let result = match work.operation {
         DeviceOperation::Attach => attach(root, &card, waits, &mut steps).map_err(DetachError::from),
-        DeviceOperation::Detach { sanitize, remove } => {
-            detach(root, &card, DetachOptions { sanitize, remove }, waits, &mut steps)
+        DeviceOperation::Detach { sanitize, overwrite, remove } => {
+            detach(root, &card, DetachOptions { sanitize, overwrite, remove }, waits, &mut steps)
         }
     };
     match result {
@@ -74,13 +74,13 @@ fn detach_accelerator(
 /// # Errors
 /// When a claim has it, or it is to be attached: it always is.
 pub(crate) fn options_for_accelerator(work: &OperateWork<'_>) -> Result<DetachOptions, BackendError> {
-    let DeviceOperation::Detach { sanitize, remove } = work.operation else {
+    let DeviceOperation::Detach { sanitize, overwrite, remove } = work.operation else {
         return Err(work.refused(OperationObstacle::AlwaysThere).into());
     };
     let of_device =
         |held: &&HeldDevice<'_>| held.grant.device == work.device.name && held.grant.access == hostler_api::Access::Use;
     refuse_holders(work, work.held.iter().filter(of_device))?;
-    Ok(DetachOptions { sanitize, remove })
+    Ok(DetachOptions { sanitize, overwrite, remove })
 }
 
 pub(crate) fn accelerator_refusal(

@@ -34,8 +34,8 @@ pub(crate) fn rehearse(root: &SysRoot, work: &OperateWork<'_>) -> Result<Operati
     let nodes = nodes(root, &objects, &card).map_err(BackendError::unread)?;
     let steps = match work.operation {
         DeviceOperation::Attach => attach(root, &objects, &card).map_err(DetachError::from),
-        DeviceOperation::Detach { sanitize, remove } => {
-            detach::rehearse(root, &card, DetachOptions { sanitize, remove })
+        DeviceOperation::Detach { sanitize, overwrite, remove } => {
+            detach::rehearse(root, &card, DetachOptions { sanitize, overwrite, remove })
         }
     };
     steps.map(|steps| OperationOutcome { steps }).map_err(|error| {

@@ -14,6 +14,7 @@ mod idset;
 pub mod ioctl;
 pub mod irq;
 pub mod memory_blocks;
+mod overwrite;
 pub mod pci;
 mod root;
 #[cfg(any(test, feature = "testkit"))]
@@ -26,6 +27,7 @@ pub mod write_watch;
 
 pub use cxl_nodes::{cxl_nodes, cxl_ranges};
 pub use idset::{IdSet, ParseIdSetError};
+pub use overwrite::{OverwriteError, overwrite};
 pub use root::{PathAccess, ReadFailure, SysRoot, SysRootTap, TreeReading};
 pub use users::{DeviceUser, users};
 

@@ -228,6 +228,7 @@ fn erased_by(result: &ClaimResult<OperationOutcome>) -> Option<ErasureMethod> {
     let erased = |steps: &[OperationStep]| {
         steps.iter().find_map(|step| match step {
             OperationStep::CardErased { .. } => Some(ErasureMethod::Sanitize),
+            OperationStep::CardOverwritten { .. } => Some(ErasureMethod::Overwrite),
             OperationStep::FunctionReset { .. } => Some(ErasureMethod::Reset),
             _ => None,
         })

@@ -121,14 +121,14 @@ impl<'a> CardContext<'a> {
         if has_no_memory(card) {
             return self.say(NodeDeviceState::Ready, Some(ErasureMethod::NothingToErase), String::new());
         }
-        if !card.is_erasable {
+        let Some(method) = method_for(card) else {
             return found(format!("it is to be erased before it is used, and {}", not_erasable(card)));
-        }
+        };
         match &self.progress.order {
             CardOrderState::Running(waits) => found(waiting("it is being erased", waits)),
             CardOrderState::Failed(error) => found(format!("it is not erased, and that is tried again: {error}")),
             CardOrderState::Idle => {
-                let operation = DeviceOperation::Detach { sanitize: true, remove: false };
+                let operation = detach(Some(method), false);
                 found("it is being erased".to_owned()).and(order(backend, card, operation, None))
             }
         }
@@ -183,8 +183,9 @@ impl<'a> CardContext<'a> {
             CardOrderState::Idle => {}
         }
         let is_to_erase = self.may_hold_data() && erased.is_none();
-        let not_erased = (is_to_erase && !card.is_erasable).then(|| not_erasable(card));
-        let operation = DeviceOperation::Detach { sanitize: is_to_erase && card.is_erasable, remove: true };
+        let method = method_for(card).filter(|_| is_to_erase);
+        let not_erased = (is_to_erase && method.is_none()).then(|| not_erasable(card));
+        let operation = detach(method, true);
         let message = match &not_erased {
             Some(reason) => format!("it is being detached, and is not erased: {reason}"),
             None => "it is being detached".to_owned(),
@@ -270,15 +271,26 @@ fn ambiguous(cards: &[(&BackendName, &Device)]) -> String {
     format!("{} have its serial number: take out the one that was not attached", few(names))
 }
 
-fn not_erasable(card: &Device) -> String {
-    if card.capacity.iter().any(|(name, amount)| name.as_str() == "persistentMemory" && !amount.value.is_zero()) {
-        return "its persistent memory would be erased as well".to_owned();
+/// The method by which this node can erase a card. One with persistent memory would lose that by its own command.
+fn method_for(card: &Device) -> Option<ErasureMethod> {
+    if card.is_erasable {
+        return Some(if is_accelerator(card) { ErasureMethod::Reset } else { ErasureMethod::Sanitize });
     }
+    card.is_overwritable.then_some(ErasureMethod::Overwrite)
+}
+
+fn detach(method: Option<ErasureMethod>, remove: bool) -> DeviceOperation {
+    let sanitize = matches!(method, Some(ErasureMethod::Sanitize | ErasureMethod::Reset));
+    DeviceOperation::Detach { sanitize, overwrite: method == Some(ErasureMethod::Overwrite), remove }
+}
+
+fn not_erasable(card: &Device) -> String {
     if is_accelerator(card) {
         return "no reset is known to clear its memory: if one does, name the model in backends.cxl.reset_erases"
             .to_owned();
     }
-    "it cannot erase itself, or the kernel does not offer that (Linux 6.6 or later does)".to_owned()
+    "it cannot erase itself, or the kernel does not offer that (Linux 6.6 or later does), and its memory cannot be mapped to \
+     overwrite it".to_owned()
 }
 
 fn has_no_memory(card: &Device) -> bool {

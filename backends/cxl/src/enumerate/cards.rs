@@ -51,6 +51,8 @@ impl CxlScan<'_> {
         device.health = self.health_of(memdev);
         // Persistent memory is an operator's, and would be erased as well.
         device.is_erasable = memdev.bytes(RegionMode::Pmem) == 0 && erase::is_offered(self.tree, memdev);
+        let is_mappable = !self.objects.windows_for(memdev, RegionMode::Ram).is_empty();
+        device.is_overwritable = is_mappable && memdev.bytes(RegionMode::Ram) > 0;
         device.data = json!(CxlDevice::Memory { card: CardId::of(memdev) });
         device
     }

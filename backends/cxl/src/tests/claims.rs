@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{CxlBackend, CxlBackendConfig};
 
-const DETACH: DeviceOperation = DeviceOperation::Detach { sanitize: false, remove: false };
+const DETACH: DeviceOperation = DeviceOperation::Detach { sanitize: false, overwrite: false, remove: false };
 
 fn backend(root: &SysRoot) -> CxlBackend {
     CxlBackend { waits: AT_ONCE, ..CxlBackend::new(root.clone(), CxlBackendConfig::default()) }
@@ -143,7 +143,13 @@ fn an_operator_attaches_a_card_for_everybody_and_detaches_it_when_nobody_uses_it
     assert_eq!(refused, "memory-1001 cannot be detached: its memory is held by default/b (claim node5)");
     let refused = operate(&backend, "node5", DETACH, &[]).unwrap_err();
     assert_eq!(refused, "node5 cannot be detached: orders are for whole cards");
-    let done = operate(&backend, "memory-1001", DeviceOperation::Detach { sanitize: true, remove: true }, &[]).unwrap();
+    let done = operate(
+        &backend,
+        "memory-1001",
+        DeviceOperation::Detach { sanitize: true, overwrite: false, remove: true },
+        &[],
+    )
+    .unwrap();
     assert!(done.contains("of node 5 taken out") && done.contains("erased") && done.contains("removed"), "{done}");
     assert_eq!(kernel.sanitized(), ["0x1001"]);
     assert!(backend.enumerate().unwrap().devices.iter().all(|device| device.name.as_str() != "memory-1001"));
@@ -161,7 +167,7 @@ fn a_rehearsed_order_says_what_would_be_done_and_writes_nothing() {
         assert_eq!(state(&kernel.root()), before);
         answer.map(|outcome| outcome.to_string()).map_err(|error| error.to_string())
     };
-    let all = DeviceOperation::Detach { sanitize: true, remove: true };
+    let all = DeviceOperation::Detach { sanitize: true, overwrite: false, remove: true };
     let would = rehearse("memory-1001", DeviceOperation::Attach, &[]).unwrap();
     assert_eq!(would, "memory of card 0x1001 at 0000:41:00.0 is online on a node, movable");
     operate(&backend, "memory-1001", DeviceOperation::Attach, &[]).unwrap();
@@ -176,6 +182,35 @@ fn a_rehearsed_order_says_what_would_be_done_and_writes_nothing() {
     assert!(rehearse("node5", DETACH, &[]).unwrap_err().contains("orders are for whole cards"));
     let would = rehearse("memory-1001", all, &[]).unwrap();
     assert_eq!(operate(&backend, "memory-1001", all, &[]).unwrap(), would, "what is done is what was said");
+}
+
+#[test]
+fn a_card_that_cannot_erase_itself_is_overwritten_and_stays_where_that_fails() {
+    for maps_devices in [true, false] {
+        let kernel = machine(CxlMachine { maps_devices, ..CxlMachine::default() });
+        let backend = backend(&kernel.root());
+        assert!(found(&backend, "memory-3001").is_overwritable);
+        operate(&backend, "memory-3001", DeviceOperation::Attach, &[]).unwrap();
+        let order = DeviceOperation::Detach { sanitize: false, overwrite: true, remove: true };
+        let done = operate(&backend, "memory-3001", order, &[]);
+        let is_there = backend.enumerate().unwrap().devices.iter().any(|device| device.name.as_str() == "memory-3001");
+        if maps_devices {
+            let done = done.unwrap();
+            assert!(done.contains("; memory of card 0x3001 at 0000:43:00.0 overwritten; mem0 disabled"), "{done}");
+            assert!(!is_there);
+        } else {
+            let refused = done.unwrap_err();
+            assert!(
+                refused.contains("failed to overwrite the memory of dax0.0: failed to overwrite memory at 0"),
+                "{refused}"
+            );
+            assert!(is_there && !refused.contains("removed"), "{refused}");
+            let card = found(&backend, "memory-3001");
+            let used = card.attributes.iter().find(|(name, _)| name.as_str() == "use").unwrap().1.clone();
+            assert_eq!(used, hostler_backend::AttributeValue::String("none".to_owned()), "no region of it is left");
+        }
+        assert_eq!((kernel.dead(), kernel.sanitized().len()), (None, 0));
+    }
 }
 
 /// A process with pages on node 5 and a pool of huge pages there.

@@ -15,7 +15,7 @@ use crate::{
     memory, region,
 };
 
-const OUT: DetachOptions = DetachOptions { sanitize: true, remove: true };
+const OUT: DetachOptions = DetachOptions { sanitize: true, overwrite: false, remove: true };
 
 fn attach(kernel: &std::sync::Arc<CxlKernel>, serial: u64) -> Result<(), String> {
     let root = kernel.root();
@@ -172,7 +172,7 @@ proptest! {
         troubles in prop::collection::vec((any::<bool>(), trouble()), 1..6),
     ) {
         let kernel = machine(kind);
-        let stay = DetachOptions { sanitize: false, remove: false };
+        let stay = DetachOptions { sanitize: false, overwrite: false, remove: false };
         for (inwards, trouble) in troubles {
             match trouble {
                 GateTrouble::Fail(write, errno) => kernel.fail_write(write, errno),

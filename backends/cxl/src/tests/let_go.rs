@@ -14,9 +14,9 @@ use crate::{
 };
 
 const ADDRESS: &str = "0000:21:00.0";
-const REMOVE: DeviceOperation = DeviceOperation::Detach { sanitize: false, remove: true };
-const ERASE: DeviceOperation = DeviceOperation::Detach { sanitize: true, remove: false };
-const BOTH: DeviceOperation = DeviceOperation::Detach { sanitize: true, remove: true };
+const REMOVE: DeviceOperation = DeviceOperation::Detach { sanitize: false, overwrite: false, remove: true };
+const ERASE: DeviceOperation = DeviceOperation::Detach { sanitize: true, overwrite: false, remove: false };
+const BOTH: DeviceOperation = DeviceOperation::Detach { sanitize: true, overwrite: false, remove: true };
 
 struct Scene {
     tree: MachineTree,
@@ -101,7 +101,8 @@ fn it_is_not_called_erased_where_nothing_says_that_a_reset_does_it() {
 fn nothing_is_taken_from_those_who_use_it() {
     let scene = scene(&["1234:0c02"]);
     let device = scene.device();
-    let refusal = scene.order(&device, DeviceOperation::Detach { sanitize: false, remove: false }).unwrap_err();
+    let refusal =
+        scene.order(&device, DeviceOperation::Detach { sanitize: false, overwrite: false, remove: false }).unwrap_err();
     assert!(refusal.contains("(--remove)"), "{refusal}");
     let refusal = scene.order(&device, DeviceOperation::Attach).unwrap_err();
     assert!(refusal.contains("always attached"), "{refusal}");

@@ -39,6 +39,8 @@ pub struct CxlMachine {
     pub dax_state: bool,
     /// Whether regions can be committed: not where the CPU cannot flush its caches, as in most virtual machines.
     pub flushes_caches: bool,
+    /// True if programs can map dax devices, whose content is a file here.
+    pub maps_devices: bool,
     /// The NUMA node that the memory of a root decoder's window becomes.
     pub nodes: BTreeMap<String, u32>,
     /// Ports of host bridges with a single root port: they carry one region at a time.
@@ -52,6 +54,7 @@ impl Default for CxlMachine {
             new_blocks: NewBlocks::OnlineMovable,
             dax_state: true,
             flushes_caches: true,
+            maps_devices: true,
             nodes: [("decoder0.0".to_owned(), 5), ("decoder0.1".to_owned(), 6)].into(),
             passthrough: BTreeSet::new(),
         }

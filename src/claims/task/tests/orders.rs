@@ -57,7 +57,7 @@ impl TestOrder {
 }
 
 fn device_order(device: &str, patience: Duration) -> DeviceOrder {
-    let operation = DeviceOperation::Detach { sanitize: false, remove: true };
+    let operation = DeviceOperation::Detach { sanitize: false, overwrite: false, remove: true };
     DeviceOrder { backend: backend_name(), device: DeviceName::new(device).unwrap(), operation, patience }
 }
 

@@ -142,7 +142,7 @@ fn a_card_is_erased_before_use_once_for_each_attempt() {
     let devices = || vec![card("memory-1001")];
     let begun = plain(&attachment, devices());
     assert_eq!(state(&begun), NodeDeviceState::Found);
-    assert_eq!(operation(&begun), Some(DeviceOperation::Detach { sanitize: true, remove: false }));
+    assert_eq!(operation(&begun), Some(DeviceOperation::Detach { sanitize: true, overwrite: false, remove: false }));
     let running =
         CardProgress { order: CardOrderState::Running(vec!["claim ml/eval".to_owned()]), ..CardProgress::default() };
     let waits = decided(&attachment, devices(), &ClaimTable::default(), &running);
@@ -161,16 +161,13 @@ fn a_card_is_erased_before_use_once_for_each_attempt() {
 fn a_card_that_cannot_be_erased_is_not_ready_where_it_has_to_be() {
     let mut attachment = attachment(AttachmentPhase::Attached);
     attachment.spec.erase = true;
-    let mut lasting = Device { is_erasable: false, ..card("memory-1001") };
+    let lasting = Device { is_erasable: false, ..card("memory-1001") };
     let cannot = plain(&attachment, vec![lasting.clone()]);
-    assert!(
-        message(&cannot)
-            .ends_with("it cannot erase itself, or the kernel does not offer that (Linux 6.6 or later does)")
-    );
-    lasting.capacity.insert(qualified("persistentMemory"), Capacity { value: Quantity::whole(1), policy: None });
-    let decision = plain(&attachment, vec![lasting]);
-    assert_eq!((state(&decision), operation(&decision)), (NodeDeviceState::Found, None));
-    assert!(message(&decision).ends_with("its persistent memory would be erased as well"));
+    assert_eq!((state(&cannot), operation(&cannot)), (NodeDeviceState::Found, None));
+    assert!(message(&cannot).contains("it cannot erase itself") && message(&cannot).contains("cannot be mapped"));
+    let decision = plain(&attachment, vec![Device { is_overwritable: true, ..lasting }]);
+    let order = DeviceOperation::Detach { sanitize: false, overwrite: true, remove: false };
+    assert_eq!((state(&decision), operation(&decision)), (NodeDeviceState::Found, Some(order)));
     let mut function = Device { cards: CardSerials::Whole(SERIAL), ..Device::new(name("accelerator-1")) };
     function.attributes.insert(qualified("kind"), AttributeValue::String("accelerator".to_owned()));
     let nothing = plain(&attachment, vec![function]);
@@ -203,24 +200,27 @@ fn a_card_in_use_is_kept_until_the_claim_is_taken_back() {
         &claims("n/cxl", "memory-2", None),
         &CardProgress::default(),
     );
-    assert_eq!(operation(&other), Some(DeviceOperation::Detach { sanitize: true, remove: true }));
+    assert_eq!(operation(&other), Some(DeviceOperation::Detach { sanitize: true, overwrite: false, remove: true }));
 }
 
 #[test]
 fn a_card_that_claims_used_is_erased_when_it_is_let_go_of() {
     let devices = || vec![card("memory-1001")];
     let unused = plain(&released(false), devices());
-    assert_eq!(operation(&unused), Some(DeviceOperation::Detach { sanitize: false, remove: true }));
+    assert_eq!(operation(&unused), Some(DeviceOperation::Detach { sanitize: false, overwrite: false, remove: true }));
     // It was erased before the claim wrote to it: that says nothing of now.
     let used = reported(released(true), NodeDeviceState::Ready, true);
     let decision = plain(&used, devices());
     assert_eq!(
         (erased(&decision), operation(&decision)),
-        (None, Some(DeviceOperation::Detach { sanitize: true, remove: true }))
+        (None, Some(DeviceOperation::Detach { sanitize: true, overwrite: false, remove: true }))
     );
     // Removing failed after it was erased.
     let halfway = reported(released(true), NodeDeviceState::Releasing, true);
-    assert_eq!(operation(&plain(&halfway, devices())), Some(DeviceOperation::Detach { sanitize: false, remove: true }));
+    assert_eq!(
+        operation(&plain(&halfway, devices())),
+        Some(DeviceOperation::Detach { sanitize: false, overwrite: false, remove: true })
+    );
     let running = CardProgress { order: CardOrderState::Running(Vec::new()), ..CardProgress::default() };
     let ending = decided(&released(true), Vec::new(), &ClaimTable::default(), &running);
     assert_eq!(state(&ending), NodeDeviceState::Releasing, "the order has not said yet whether it has erased the card");
@@ -239,7 +239,7 @@ fn a_card_that_is_gone_is_released_and_erased_only_if_that_is_known() {
     assert_eq!((state(&said), erased(&said)), (NodeDeviceState::Released, SANITIZE));
     let lasting = Device { is_erasable: false, ..card("memory-1001") };
     let act = plain(&released(true), vec![lasting]).act.unwrap();
-    assert_eq!(act.operation, DeviceOperation::Detach { sanitize: false, remove: true });
+    assert_eq!(act.operation, DeviceOperation::Detach { sanitize: false, overwrite: false, remove: true });
     let progress = CardProgress { not_erased: act.not_erased, ..CardProgress::default() };
     let gone = decided(&released(true), Vec::new(), &ClaimTable::default(), &progress);
     assert_eq!(erased(&gone), None);
@@ -290,10 +290,10 @@ fn accelerator() -> Device {
 #[test]
 fn accelerators_are_erased_by_a_reset_where_it_is_known_to_erase() {
     let decision = plain(&released(true), vec![accelerator()]);
-    let order = DeviceOperation::Detach { sanitize: true, remove: true };
+    let order = DeviceOperation::Detach { sanitize: true, overwrite: false, remove: true };
     assert_eq!((state(&decision), operation(&decision)), (NodeDeviceState::Releasing, Some(order)));
     let decision = plain(&released(true), vec![Device { is_erasable: false, ..accelerator() }]);
-    let order = DeviceOperation::Detach { sanitize: false, remove: true };
+    let order = DeviceOperation::Detach { sanitize: false, overwrite: false, remove: true };
     assert_eq!((state(&decision), operation(&decision)), (NodeDeviceState::Releasing, Some(order)));
     assert!(message(&decision).contains("name the model in backends.cxl.reset_erases"), "{}", message(&decision));
 }
@@ -315,6 +315,6 @@ fn an_erasure_that_a_crash_ended_before_the_driver_was_back_is_made_again() {
     assert_eq!((state(&broken), operation(&broken)), (NodeDeviceState::Found, None));
     function.attributes.remove(&qualified("driver"));
     let decision = plain(&attachment, vec![function]);
-    let order = DeviceOperation::Detach { sanitize: true, remove: false };
+    let order = DeviceOperation::Detach { sanitize: true, overwrite: false, remove: false };
     assert_eq!((state(&decision), operation(&decision)), (NodeDeviceState::Found, Some(order)));
 }

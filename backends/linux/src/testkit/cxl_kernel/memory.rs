@@ -56,7 +56,12 @@ impl CxlKernel {
             self.tree.file(dax.join(name), text);
         }
         self.tree.link(format!("sys/bus/dax/devices/dax{id}.0"), &dax);
-        self.tree.bytes(format!("dev/dax{id}.0"), "");
+        let node = format!("dev/dax{id}.0");
+        self.tree.bytes(&node, "");
+        if self.machine.maps_devices {
+            let content = std::fs::File::options().write(true).open(self.tree.path(&node)).unwrap();
+            content.set_len(size).unwrap();
+        }
         let driver = if state.device_dax.contains(&format!("dax{id}.0")) { "device_dax" } else { "kmem" };
         self.attach(state, driver, &dax).unwrap();
     }
