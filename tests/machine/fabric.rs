@@ -64,6 +64,7 @@ fn a_card_goes_from_one_machine_to_the_other_and_no_byte_with_it() {
     assert_eq!(detached["status"]["used"], json!(null), "{detached:#}");
     assert!(!rack.is_in_card(0, "SECRET-OF-THE-SECOND"), "a byte of the second tenant is left");
     assert_gone(&mut rack, other);
+    rack.assert_no_right_is_missing();
 }
 
 #[test]

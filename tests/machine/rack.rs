@@ -326,10 +326,19 @@ impl Rack {
         );
         self.until(&format!("claim {name} is {call}d"), |rack| {
             let said = rack.machine(at).run(&command);
-            let is_late = said.errors.contains("Timeout expired");
+            let is_late = ["Timeout expired", "took longer"].iter().any(|late| said.errors.contains(late));
             assert!(said.code == 0 || is_late, "{}{}\n{}", said.output, said.errors, rack.machine(at).log());
             (said.code == 0).then_some(())
         });
+    }
+
+    /// The shipped roles allow everything that controller and daemons did for cards. What other roles allow is refused.
+    pub fn assert_no_right_is_missing(&self) {
+        let of_cards = ["events", "fabricattachments", "resourceclaims", "resourceslices", "nodehardware"];
+        let log = self.server.log();
+        let refused: Vec<_> = log.iter().filter(|it| it.status == 403 && of_cards.contains(&&*it.resource)).collect();
+        assert!(refused.is_empty(), "{refused:#?}");
+        assert!(log.iter().any(|it| it.user == CONTROLLER && it.resource == "events"), "no claim was told of its card");
     }
 
     /// A pod that has ended goes, with its claim.
