@@ -52,7 +52,7 @@ fn amounts(capacity: &BTreeMap<String, String>) -> String {
     capacity.iter().map(|(name, amount)| format!("{name}={amount}")).collect::<Vec<_>>().join(", ")
 }
 
-/// What is to be said of a device that is not simply free or in use.
+/// Returns the line below the table about a device that stands still, waits or holds data; `None` for all other devices.
 fn remark(device: &PooledDevice) -> Option<String> {
     let until = device.deadline.as_ref().map(|deadline| format!("until {deadline}"));
     let unclean = device.used && device.node_name.is_none();
