@@ -20,3 +20,4 @@ mod status;
 mod tests;
 
 pub(crate) use self::reconciler::{AttachmentParts, start};
+pub(super) use self::status::QUARANTINED;

@@ -19,7 +19,7 @@ const QUARANTINED_FROM: u32 = 5;
 const LONGEST_MESSAGE: usize = 1024;
 
 /// Reason of devices that failed too often.
-pub(super) const QUARANTINED: &str = "Quarantined";
+pub(in crate::fabric) const QUARANTINED: &str = "Quarantined";
 /// Reason of devices that are free and hold data.
 pub(super) const HOLDS_DATA: &str = "HoldsData";
 
