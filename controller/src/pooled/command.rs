@@ -19,6 +19,7 @@ use crate::{
     cluster_args::ClusterArgs,
     followed::FollowedObjects,
     held::while_read,
+    observed::PooledSlice,
     plan::{ClusterReadError, QuestionError, runtime},
 };
 
@@ -74,7 +75,8 @@ impl FabricArgs {
                 changed = attachments.next_change() => changed?,
             }
             if slices.is_listed && attachments.is_listed {
-                let slices = slices.known.values().cloned().map(ResourceSlice::unwrapped).collect::<Vec<_>>();
+                let unwrapped = slices.known.values().cloned().map(ResourceSlice::unwrapped);
+                let slices: Vec<PooledSlice> = unwrapped.filter_map(|slice| PooledSlice::of(&slice)).collect();
                 shown.show(FabricAnswer::of(attachments.known.values(), &slices), out, table::text)?;
                 if !self.watch.watch {
                     return Ok(());

@@ -13,7 +13,7 @@ use super::{FabricAnswer, PooledDevice, PooledDomain};
 /// Writes the answer in rows, one for each device, and below them what stands still.
 pub(super) fn text(answer: &FabricAnswer, width: TableWidth) -> String {
     let narrow = ["POOL", "DEVICE", "KIND", "STATE", "NODE", "CLAIM", "SINCE"];
-    let wide = ["CAPACITY", "IDENTITY", "REACHED BY"];
+    let wide = ["CAPACITY", "IDENTITY", "ENCLOSURE", "REACHED BY"];
     let mut table = match width {
         TableWidth::Narrow => TextTable::new(&narrow),
         TableWidth::Wide => TextTable::new(&[&narrow[..], &wide[..]].concat()),
@@ -25,6 +25,7 @@ pub(super) fn text(answer: &FabricAnswer, width: TableWidth) -> String {
                 cells.extend([
                     or_dash(&amounts(&device.capacity)),
                     or_dash(&device.identity),
+                    or_dash(device.enclosure.as_deref().unwrap_or_default()),
                     or_dash(&domain.nodes.join(", ")),
                 ]);
             }
