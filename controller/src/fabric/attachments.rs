@@ -20,4 +20,3 @@ mod status;
 mod tests;
 
 pub(crate) use self::reconciler::{AttachmentParts, start};
-pub(super) use self::status::QUARANTINED;

@@ -10,7 +10,7 @@ use hostler_api::fabric::{AttachmentPhase, FabricAttachment};
 use hostler_cluster::since_1970;
 use hostler_fabric::FabricInventory;
 
-use super::attachments::QUARANTINED;
+use super::status::QUARANTINED;
 
 /// Figures that parts of this controller count while they lead. Each field has one writer.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
