@@ -147,6 +147,7 @@ bench: ## Measure what docs/performance.md reports (UPDATE=1 writes it there)
 	HOSTLER_CONTROLLER_BIN=$(abspath $(CONTROLLER)) $(CARGO) run --release --locked --package hostler-controller --example classic
 	HOSTLER_CONTROLLER_BIN=$(abspath $(CONTROLLER)) $(CARGO) run --release --locked --package hostler-controller --example provisioning
 	HOSTLER_CONTROLLER_BIN=$(abspath $(CONTROLLER)) $(CARGO) run --release --locked --package hostler-controller --example reservations
+	HOSTLER_CONTROLLER_BIN=$(abspath $(CONTROLLER)) $(CARGO) run --release --locked --package hostler-controller --example fabric
 
 # Links from docs/ to files beside it would be dead on the site: they lead to the repository there.
 docs: ## Build the site of docs/ with search, and check its links (needs mdBook)

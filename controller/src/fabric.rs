@@ -9,6 +9,7 @@
 
 mod attachments;
 pub(crate) mod board;
+mod figures;
 pub(crate) mod nodes;
 mod publish;
 mod status;
@@ -18,10 +19,13 @@ use std::sync::Arc;
 use hostler_reconcile::ControllerParts;
 use tokio::sync::watch;
 
-pub(crate) use self::status::{FabricPhase, FabricStatus};
 use self::{
     attachments::AttachmentParts,
     publish::{PublishParts, publish},
+};
+pub(crate) use self::{
+    figures::{AttachmentSums, FabricFigures},
+    status::{FabricPhase, FabricStatus},
 };
 use crate::{config::FabricConfig, view::ClusterView};
 
@@ -29,11 +33,12 @@ use crate::{config::FabricConfig, view::ClusterView};
 pub(crate) fn start(
     config: &FabricConfig,
     driver: &str,
-    status_tx: watch::Sender<FabricStatus>,
+    (status_tx, figures_tx): (watch::Sender<FabricStatus>, watch::Sender<FabricFigures>),
     parts: impl Fn() -> ControllerParts<ClusterView>,
 ) {
     let config = Arc::new(config.clone());
-    let readings_rx = board::start(&config, &parts());
-    attachments::start(AttachmentParts::new((*config).clone(), driver.to_owned(), readings_rx.clone()), parts());
+    let readings_rx = board::start(&config, &figures_tx, &parts());
+    let attaching = AttachmentParts::new((*config).clone(), driver.to_owned(), readings_rx.clone());
+    attachments::start(AttachmentParts { figures_tx, ..attaching }, parts());
     publish(PublishParts { config, driver: driver.to_owned(), readings_rx, status_tx }, parts());
 }

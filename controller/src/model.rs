@@ -192,7 +192,10 @@ impl ClusterModel {
         let facts = &mut self.facts;
         match object {
             ObservedObject::Node(node) => facts.add_node(*node),
-            ObservedObject::ResourceSlice(slice) => facts.add_slice(*slice),
+            ObservedObject::ResourceSlice(slice) => {
+                FabricObjects::see_slice(&mut self.fabric, &slice);
+                facts.add_slice(*slice);
+            }
             ObservedObject::DeviceClass(class) => facts.add_class(*class),
             ObservedObject::ResourceClaim(claim) => {
                 facts.add_claim(&claim);
@@ -240,7 +243,10 @@ impl ClusterModel {
             let facts = &mut self.facts;
             match kind {
                 ObservedKind::Node => facts.remove_node(&key.name),
-                ObservedKind::ResourceSlice => facts.remove_slice(&key.name),
+                ObservedKind::ResourceSlice => {
+                    FabricObjects::forget_slice(&mut self.fabric, &key.name);
+                    facts.remove_slice(&key.name);
+                }
                 ObservedKind::DeviceClass => facts.remove_class(&key.name),
                 ObservedKind::ResourceClaim => {
                     facts.remove_claim(key);

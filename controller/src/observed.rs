@@ -4,6 +4,7 @@ mod event;
 mod fabric;
 mod kind;
 pub(crate) mod marks;
+mod pooled_slice;
 
 use std::time::Instant;
 
@@ -12,6 +13,7 @@ pub(crate) use self::{
     fabric::{AttachmentObject, FabricObjects, only_node},
     kind::ObservedKind,
     marks::ReservationMarks,
+    pooled_slice::{PooledSlice, SlicedDevice},
 };
 
 /// State of what is known of a kind, for readers.

@@ -19,7 +19,7 @@ mod tests;
 mod waits;
 
 pub(crate) use self::{
-    reconciler::{GateParts, start},
+    reconciler::{GATE_NOT_REMOVED, GATE_WAITS, GateParts, start},
     switch::{GatesPhase, watch_switch},
     waits::{PodWait, WaitRules, wait_of_newcomer},
 };

@@ -6,14 +6,12 @@ mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hostler_api::{
-    fabric::{AttachmentPhase, DeviceIdentity, FABRIC_TAINT, FabricAttachment, of_fabric_pool},
-    resource::{DeviceAttribute, ResourceSlice, SliceDevice, SliceQuantity},
-};
+use hostler_api::fabric::{AttachmentPhase, DeviceIdentity, FabricAttachment, fabric_pool, of_fabric_pool};
 use hostler_cli::output::API_VERSION;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub(crate) use self::command::{FabricArgs, run};
+use crate::observed::{PooledSlice, SlicedDevice};
 
 /// All devices behind switches.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -37,6 +35,8 @@ pub(crate) struct PooledDomain {
     pub(crate) domain: String,
     /// Nodes that can use its devices, by the slices.
     pub(crate) nodes: Vec<String>,
+    /// Number of devices by state.
+    pub(crate) counts: BTreeMap<String, usize>,
     /// Devices by name.
     pub(crate) devices: Vec<PooledDevice>,
 }
@@ -47,6 +47,8 @@ pub(crate) struct PooledDomain {
 pub(crate) struct PooledDevice {
     /// Name of the device.
     pub(crate) name: String,
+    /// Enclosure of the device, by the name that its manager gives it.
+    pub(crate) enclosure: Option<String>,
     /// Serial number and logical device (GCXLID).
     pub(crate) identity: String,
     /// `memory`, `accelerator`, or empty where it is not known.
@@ -75,14 +77,14 @@ impl FabricAnswer {
     /// Makes the answer of all FabricAttachments and ResourceSlices.
     pub(crate) fn of<'a>(
         attachments: impl IntoIterator<Item = &'a FabricAttachment>,
-        slices: impl IntoIterator<Item = &'a ResourceSlice>,
+        slices: impl IntoIterator<Item = &'a PooledSlice>,
     ) -> Self {
         let mut domains: BTreeMap<(String, String), DomainParts> = BTreeMap::new();
         for slice in newest(slices) {
-            let Some((manager, domain)) = of_fabric_pool(&slice.spec.pool.name) else { continue };
+            let Some((manager, domain)) = of_fabric_pool(&slice.pool) else { continue };
             let parts = domains.entry((manager.to_owned(), domain.to_owned())).or_default();
-            parts.nodes.extend(nodes_of(slice));
-            for device in &slice.spec.devices {
+            parts.nodes.extend(slice.nodes.iter().map(|node| node.to_string()));
+            for device in &slice.devices {
                 parts.devices.insert(device.name.to_string(), PooledDevice::offered(device));
             }
         }
@@ -93,14 +95,38 @@ impl FabricAnswer {
             let device = parts.devices.entry(name.clone()).or_insert_with(|| PooledDevice::unlisted(&name));
             device.attach(attachment);
         }
-        let domains = domains.into_iter().map(|((manager, domain), parts)| PooledDomain {
-            manager,
-            domain,
-            nodes: parts.nodes.into_iter().collect(),
-            devices: parts.devices.into_values().collect(),
-        });
+        let domains = domains.into_iter().map(|((manager, domain), parts)| parts.shown(manager, domain));
         Self { api_version: API_VERSION, kind: "Fabric", domains: domains.collect() }
     }
+
+    /// Leaves out other pools, and of the devices those that were not asked for. The counts stay.
+    pub(crate) fn narrowed(mut self, pool: Option<&str>, devices: ShownDevices) -> Self {
+        self.domains.retain(|it| pool.is_none_or(|pool| pool == fabric_pool(&it.manager, &it.domain)));
+        for domain in &mut self.domains {
+            match devices {
+                ShownDevices::All => {}
+                ShownDevices::Busy => domain.devices.retain(|device| device.state != FREE),
+                ShownDevices::None => domain.devices.clear(),
+            }
+        }
+        self
+    }
+}
+
+/// The state of devices that are offered, and on no node.
+const FREE: &str = "Free";
+
+/// The devices of an answer.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ShownDevices {
+    /// Each.
+    #[default]
+    All,
+    /// Those that are not simply free.
+    Busy,
+    /// No device: the counts alone.
+    None,
 }
 
 #[derive(Default)]
@@ -109,43 +135,35 @@ struct DomainParts {
     devices: BTreeMap<String, PooledDevice>,
 }
 
-/// Slices of the newest generation of each pool: older ones do not count any more.
-fn newest<'a>(slices: impl IntoIterator<Item = &'a ResourceSlice>) -> Vec<&'a ResourceSlice> {
-    let all: Vec<&ResourceSlice> = slices.into_iter().collect();
-    let mut newest: BTreeMap<(&str, &str), i64> = BTreeMap::new();
-    for slice in &all {
-        let generation = newest.entry((&slice.spec.driver, &slice.spec.pool.name)).or_default();
-        *generation = (*generation).max(slice.spec.pool.generation);
+impl DomainParts {
+    fn shown(self, manager: String, domain: String) -> PooledDomain {
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        self.devices.values().for_each(|device| *counts.entry(device.state.clone()).or_default() += 1);
+        let devices = self.devices.into_values().collect();
+        PooledDomain { manager, domain, nodes: self.nodes.into_iter().collect(), counts, devices }
     }
-    all.into_iter()
-        .filter(|it| newest.get(&(&*it.spec.driver, &*it.spec.pool.name)) == Some(&it.spec.pool.generation))
-        .collect()
 }
 
-/// The nodes that a slice names, by their hostname.
-fn nodes_of(slice: &ResourceSlice) -> Vec<String> {
-    let terms = slice.spec.node_selector.iter().flat_map(|selector| &selector.node_selector_terms);
-    let of_terms = terms.flat_map(|term| term.match_expressions.iter().chain(&term.match_fields));
-    of_terms.flat_map(|requirement| requirement.values.clone()).chain(slice.spec.node_name.clone()).collect()
+/// Slices of the newest generation of each pool: older ones do not count any more.
+fn newest<'a>(slices: impl IntoIterator<Item = &'a PooledSlice>) -> Vec<&'a PooledSlice> {
+    let all: Vec<&PooledSlice> = slices.into_iter().collect();
+    let mut newest: BTreeMap<(&str, &str), i64> = BTreeMap::new();
+    for slice in &all {
+        let generation = newest.entry((&slice.driver, &slice.pool)).or_default();
+        *generation = (*generation).max(slice.generation);
+    }
+    all.into_iter().filter(|it| newest.get(&(&*it.driver, &*it.pool)) == Some(&it.generation)).collect()
 }
 
 impl PooledDevice {
-    fn offered(device: &SliceDevice) -> Self {
-        let is_hidden = device.taints.iter().any(|taint| &*taint.key == FABRIC_TAINT);
-        let text = |name: &str| match device.attributes.get(name) {
-            Some(DeviceAttribute::String(text)) => text.to_string(),
-            _ => String::new(),
-        };
-        let amount = |of: &SliceQuantity| match of {
-            SliceQuantity::Exact(amount) => amount.to_string(),
-            SliceQuantity::Unreadable(text) => text.to_string(),
-        };
-        let capacity = device.capacity.iter().map(|(name, it)| (name.to_string(), amount(&it.value))).collect();
+    fn offered(device: &SlicedDevice) -> Self {
+        let capacity = device.capacity.iter().map(|(name, amount)| (name.to_string(), amount.to_string()));
         Self {
-            device_kind: text("kind"),
-            capacity,
-            state: if is_hidden { "Hidden" } else { "Free" }.to_owned(),
-            offered: !is_hidden,
+            device_kind: device.device_kind.to_string(),
+            enclosure: Some(device.enclosure.to_string()).filter(|name| !name.is_empty()),
+            capacity: capacity.collect(),
+            state: if device.is_hidden { "Hidden" } else { FREE }.to_owned(),
+            offered: !device.is_hidden,
             ..Self::unlisted(&device.name)
         }
     }
@@ -176,16 +194,17 @@ impl PooledDevice {
 
 #[cfg(test)]
 mod tests {
+    use hostler_api::resource::ResourceSlice;
     use hostler_cli::output::TableWidth;
     use serde_json::{Value, json};
 
     use super::*;
 
-    fn slice(generation: i64, devices: &Value) -> ResourceSlice {
+    fn slice(generation: i64, devices: &Value) -> PooledSlice {
         let term = json!({"matchExpressions": [
             {"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1", "n2"]},
         ]});
-        serde_json::from_value(json!({
+        let slice: ResourceSlice = serde_json::from_value(json!({
             "metadata": {"name": format!("s{generation}")},
             "spec": {
                 "driver": "hostler.dev", "devices": devices,
@@ -193,12 +212,13 @@ mod tests {
                 "nodeSelector": {"nodeSelectorTerms": [term]},
             },
         }))
-        .unwrap()
+        .unwrap();
+        PooledSlice::of(&slice).unwrap()
     }
 
     fn device(name: &str, taints: &Value) -> Value {
         json!({
-            "name": name, "attributes": {"kind": {"string": "memory"}}, "capacity": {"memory": {"value": "64Gi"}},
+            "name": name, "attributes": {"kind": {"string": "memory"}, "enclosure": {"string": "box-1"}}, "capacity": {"memory": {"value": "64Gi"}},
             "taints": taints,
         })
     }
@@ -215,14 +235,14 @@ mod tests {
         .unwrap()
     }
 
-    const FREE: &str = "0000000000001001-0001";
+    const FREE_DEVICE: &str = "0000000000001001-0001";
     const TAKEN: &str = "0000000000001002-0001";
     const UNCLEAN: &str = "0000000000001003-0001";
 
     fn answer() -> FabricAnswer {
         let tainted = json!([{"key": "hostler.dev/fabric", "value": "attaching", "effect": "NoSchedule"}]);
         let old = slice(1, &json!([device("0000000000001009-0001", &json!([]))]));
-        let new = slice(2, &json!([device(FREE, &json!([])), device(TAKEN, &tainted)]));
+        let new = slice(2, &json!([device(FREE_DEVICE, &json!([])), device(TAKEN, &tainted)]));
         let taken = attachment(
             TAKEN,
             &json!({
@@ -246,13 +266,32 @@ mod tests {
         assert_eq!(domain.nodes, ["n1", "n2"]);
         let states: Vec<_> =
             domain.devices.iter().map(|it| (it.name.as_str(), it.state.as_str(), it.offered)).collect();
-        assert_eq!(states, [(FREE, "Free", true), (TAKEN, "Attached", false), (UNCLEAN, "Detached", false)]);
+        assert_eq!(states, [(FREE_DEVICE, "Free", true), (TAKEN, "Attached", false), (UNCLEAN, "Detached", false)]);
         let [_, taken, unclean] = domain.devices.as_slice() else { panic!("{domain:?}") };
         assert_eq!((taken.node_name.as_deref(), taken.claim.as_deref()), (Some("n2"), Some("ml/train")));
         assert_eq!(taken.deadline.as_deref(), Some("2026-11-28T10:08:00Z"));
         assert_eq!(taken.message, "the node looks for the device; node n2: it is being erased");
         assert_eq!((unclean.node_name.as_deref(), unclean.used), (None, true));
         assert_eq!(unclean.identity, "00-00-00-00-00-00-10-03:0001");
+        assert_eq!((taken.enclosure.as_deref(), unclean.enclosure.as_deref()), (Some("box-1"), None));
+    }
+
+    #[test]
+    fn devices_that_were_not_asked_for_are_counted_all_the_same() {
+        let devices = |shown| {
+            let answer = answer().narrowed(None, shown);
+            let [domain] = answer.domains.as_slice() else { panic!("{answer:?}") };
+            assert_eq!(
+                domain.counts,
+                [("Attached", 1), ("Detached", 1), ("Free", 1)].map(|(s, n)| (s.to_owned(), n)).into()
+            );
+            domain.devices.iter().map(|it| it.name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(devices(ShownDevices::All), [FREE_DEVICE, TAKEN, UNCLEAN]);
+        assert_eq!(devices(ShownDevices::Busy), [TAKEN, UNCLEAN]);
+        assert_eq!(devices(ShownDevices::None), Vec::<String>::new());
+        assert_eq!(answer().narrowed(Some("fabric/row1/other"), ShownDevices::All).domains, []);
+        assert_eq!(answer().narrowed(Some("fabric/row1/cxl"), ShownDevices::All), answer());
     }
 
     #[test]

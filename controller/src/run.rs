@@ -13,7 +13,7 @@ mod capabilities;
 mod findings;
 mod life;
 
-use std::{env, io, sync::Arc};
+use std::{env, io};
 
 use hostler_api::Chain;
 use hostler_cluster::{ApiClient, ApiPatience, ConnectError, pod_namespace};
@@ -43,7 +43,7 @@ use crate::{
     observe::Watches,
     pod_gates::{GatesPhase, WaitRules, watch_switch},
     provision::adapter::ProvisionStatus,
-    serve::{self, ServeState},
+    serve::{self, CountedFigures, ServeState},
     webhook::{self, WebhookParts},
     webhook_status::WebhookStatus,
 };
@@ -181,7 +181,7 @@ async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError>
         holds_rx,
         fabric_rx,
         leadership_rx,
-        webhook_figures: Arc::default(),
+        figures: CountedFigures::default(),
         client: calling,
         tasks: tasks.clone(),
     };
@@ -221,7 +221,7 @@ fn serve_webhook(
     (status_tx, gates_rx): (watch::Sender<WebhookStatus>, watch::Receiver<GatesPhase>),
     listener: TcpListener,
 ) -> Result<(), CertificateError> {
-    let ServeState { view_rx, leadership_rx, webhook_figures, client, tasks, .. } = state.clone();
+    let ServeState { view_rx, leadership_rx, figures, client, tasks, .. } = state.clone();
     let parts = WebhookParts {
         client,
         config: config.webhook.clone(),
@@ -232,7 +232,7 @@ fn serve_webhook(
         status_tx,
         gates_rx,
         rules: wait_rules(config),
-        figures: webhook_figures,
+        figures: figures.webhook,
         tasks,
     };
     webhook::start(parts, listener)

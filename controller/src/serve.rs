@@ -24,7 +24,10 @@ mod problem;
 mod read_right;
 mod revisions;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicUsize},
+    time::Duration,
+};
 
 use axum::{
     Router,
@@ -47,8 +50,13 @@ use tokio::{
 use tracing::info;
 
 use crate::{
-    classic::adapter::ClassicStatus, conditions::ClusterFinding, fabric::FabricStatus, hold::adapter::HoldStatus,
-    provision::adapter::ProvisionStatus, view::ClusterView, webhook_status::WebhookFigures,
+    classic::adapter::ClassicStatus,
+    conditions::ClusterFinding,
+    fabric::{FabricFigures, FabricStatus},
+    hold::adapter::HoldStatus,
+    provision::adapter::ProvisionStatus,
+    view::ClusterView,
+    webhook_status::WebhookFigures,
 };
 
 pub(crate) use self::machine::{DeviceAnswer, MachineAnswer, machine_of};
@@ -75,14 +83,25 @@ pub(crate) struct ServeState {
     pub(crate) holds_rx: watch::Receiver<HoldStatus>,
     /// State of the offer of devices behind switches.
     pub(crate) fabric_rx: watch::Receiver<FabricStatus>,
-    /// Counts of the webhook's answers.
-    pub(crate) webhook_figures: Arc<WebhookFigures>,
+    /// Figures that parts of the controller count themselves.
+    pub(crate) figures: CountedFigures,
     /// Leadership of this process.
     pub(crate) leadership_rx: watch::Receiver<Leadership>,
     /// The client for questions that only the API server can answer.
     pub(crate) client: ApiClient,
     /// The tasks in which answers that take time run.
     pub(crate) tasks: Tasks,
+}
+
+/// Figures that parts of the controller count themselves: each part has its own, and `/metrics` reads all.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CountedFigures {
+    /// Counts of the webhook's answers.
+    pub(crate) webhook: Arc<WebhookFigures>,
+    /// Number of pods whose gate the API server refuses to remove.
+    pub(crate) stuck_pods: Arc<AtomicUsize>,
+    /// Figures of devices behind switches.
+    pub(crate) fabric: watch::Sender<FabricFigures>,
 }
 
 impl ServeState {

@@ -10,6 +10,7 @@ mod answer;
 mod cause;
 mod claim;
 mod claims;
+mod fabric;
 mod lifecycle;
 mod placement;
 mod pod;
@@ -19,10 +20,13 @@ mod table;
 mod waiting;
 mod world;
 
-use std::{io::Write, time::SystemTime};
+use std::{
+    io::Write,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use hostler_allocator::plan::{PlanBoxes, PlanOptions};
-use hostler_api::{ObjectKey, few};
+use hostler_api::{ObjectKey, fabric::FABRIC_ATTACHMENTS, few};
 use hostler_cli::{
     output::{API_VERSION, DocumentFormat, write_document},
     parts::shape,
@@ -33,6 +37,7 @@ use self::{
     answer::{WhyAnswer, claim_rows, waited_holders},
     cause::{CauseKind, PodCause},
     claims::claims_of,
+    fabric::AttachmentFacts,
     pod::ExplainedPod,
     world::WhyWorld,
 };
@@ -118,6 +123,12 @@ pub(crate) fn explain_claim(name: &str, place: &NamespaceArgs, out: &mut dyn Wri
     Ok(out.write_all(words.as_bytes())?)
 }
 
+/// True if the pod waits for devices that are not free: those behind switches may be hidden.
+fn is_short(cause: CauseKind) -> bool {
+    use CauseKind::{Allocated, ClassEmpty, Drained, NoMatch, NodeRefuses, TooFew, Unavailable, Unhealthy};
+    matches!(cause, Allocated | ClassEmpty | Drained | NoMatch | NodeRefuses | TooFew | Unavailable | Unhealthy)
+}
+
 fn read(place: &NamespaceArgs, namespace: Option<&str>) -> Result<WhyWorld, QuestionError> {
     runtime()?.block_on(read::read(&place.cluster, namespace))
 }
@@ -125,6 +136,7 @@ fn read(place: &NamespaceArgs, namespace: Option<&str>) -> Result<WhyWorld, Ques
 /// A world, prepared for questions about its pods.
 struct WhyView<'w> {
     world: &'w WhyWorld,
+    now: SystemTime,
     options: PlanOptions,
     stock: ClusterStock,
     /// The planner's snapshot; `None` where too little may be read for plans.
@@ -139,6 +151,7 @@ impl<'w> WhyView<'w> {
         let can_plan = can_plan.iter().all(|plural| world.may_read(plural));
         Self {
             world,
+            now,
             options: PlanOptions { version, features, ..PlanOptions::default() },
             stock: world.manifests.stock(now),
             snapshot: can_plan.then(|| world.manifests.snapshot()),
@@ -158,6 +171,7 @@ impl<'w> WhyView<'w> {
         let has_room = fit.as_ref().is_some_and(|fit| !fit.room.is_empty());
         let cause = placed
             .or_else(|| waiting::before_devices(world, seen, pod, &claims))
+            .or_else(|| self.attachments().waited_for(&claims))
             .or_else(|| if has_room { None } else { shortage::shortage(world, seen, &claims) })
             .or_else(|| placement::of_nodes(seen, &claims, fit.as_ref()?))
             .unwrap_or_else(|| self.in_words_of_the_scheduler(seen));
@@ -169,8 +183,20 @@ impl<'w> WhyView<'w> {
         fit.iter().for_each(|fit| answer.take_fit(fit));
         let about = world.events.iter().filter(|event| event.is_about("Pod", key));
         answer.events = about.map(|event| format!("{}: {}", event.reason, event.message.trim())).collect();
+        if is_short(answer.cause.cause) {
+            answer.notes.extend(self.attachments().hidden());
+        }
         answer.notes.extend(self.notes());
         Some(answer)
+    }
+
+    /// Returns how far attachments of devices behind switches are.
+    fn attachments(&self) -> AttachmentFacts<'w> {
+        AttachmentFacts {
+            attachments: &self.world.attachments,
+            is_readable: self.world.may_read(FABRIC_ATTACHMENTS),
+            now: self.now.duration_since(UNIX_EPOCH).unwrap_or_default(),
+        }
     }
 
     /// Returns all that is known where nothing else explains the pod.

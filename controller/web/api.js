@@ -56,6 +56,8 @@ export const access = () => json("/v1/access");
 export const grid = (filter, signal) => json(`/v1/nodes${query(filter)}`, { signal });
 export const machine = (name, signal) => json(`/v1/nodes/${encodeURIComponent(name)}`, { signal });
 export const availability = (by, signal) => json(`/v1/availability?by=${by}`, { signal });
+/** Devices behind switches: `devices` is all, busy or none, and `pool` one of the pools. */
+export const fabric = (asked, signal) => json(`/v1/fabric${query(asked)}`, { signal });
 
 /** A stream of changes since `revision`. */
 export function changes(filter, revision, signal) {

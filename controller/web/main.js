@@ -10,11 +10,14 @@ import { drawMachine } from "./machine.js";
 import { askForToken, startSignIn } from "./signin.js";
 import { drawLegend, drawTables, namesOf } from "./sums.js";
 import { follow } from "./stream.js";
+import { drawDomains, drawSwitches } from "./switches.js";
 import { grouped } from "./text.js";
 import { onTheme, startTheme } from "./theme.js";
 
 /** Sums and the open machine are asked for again after changes, at most this often. */
 const AGAIN_MS = 1_000;
+/** Devices behind switches change without any node: they are asked for again this often. */
+const SWITCHES_MS = 5_000;
 /** Before the next try at what did not work at all. */
 const LATER_MS = 2_000;
 
@@ -27,6 +30,8 @@ const page = {
   fitting: null,
   refused: null,
   opened: null,
+  /** The pool behind switches that is open. */
+  pool: null,
   following: null,
 };
 
@@ -50,6 +55,38 @@ async function start() {
   byId("namespaces").hidden = !page.rights.holders;
   await reload();
   fromAddress();
+  if (page.rights.fabric) watchSwitches();
+}
+
+let switches = null;
+
+/** Asks for devices behind switches, now and again, as long as somebody is signed in. */
+async function watchSwitches() {
+  clearTimeout(switches);
+  if (document.body.classList.contains("signed-out")) return;
+  try {
+    drawDomains(await api.fabric({ devices: "none" }), openPool);
+    if (page.pool !== null) await showPool(page.pool);
+  } catch (error) {
+    if (error.status === 401) return signInAgain(error);
+    // The right was taken away.
+    if (error.status === 403) return drawDomains(null, openPool);
+  }
+  switches = setTimeout(watchSwitches, SWITCHES_MS);
+}
+
+async function showPool(pool) {
+  const answer = await api.fabric({ devices: "busy", pool });
+  if (page.pool === pool) drawSwitches(answer);
+}
+
+/** Opens the devices of a pool behind switches. */
+function openPool(pool) {
+  page.opened = null;
+  page.pool = pool;
+  byId("switches").replaceChildren();
+  showPanel("switches", pool);
+  showPool(pool).catch((error) => (byId("switches").textContent = plain(error.message)));
 }
 
 /** The controller is not there, or does not know the cluster yet. */
@@ -220,6 +257,7 @@ async function openMachine(name, isNew) {
   opening?.abort();
   opening = new AbortController();
   page.opened = name;
+  page.pool = null;
   if (isNew) {
     showPanel("machine", name);
     byId("machine").replaceChildren();
@@ -239,8 +277,7 @@ function showPanel(which, title) {
   const panel = byId("panel");
   panel.hidden = false;
   document.body.classList.add("with-panel");
-  byId("machine").hidden = which !== "machine";
-  byId("fit").hidden = which !== "fit";
+  for (const name of ["machine", "fit", "switches"]) byId(name).hidden = which !== name;
   byId("panel-title").textContent = plain(title);
   if (which === "fit") byId("fit-text").focus();
   else byId("panel-title").focus({ preventScroll: true });
@@ -248,7 +285,7 @@ function showPanel(which, title) {
 
 function openFit() {
   if (!page.rights?.fits) return;
-  page.opened = null;
+  page.opened = page.pool = null;
   showPanel("fit", "Would it fit?");
 }
 
@@ -256,7 +293,7 @@ function closePanel() {
   if (byId("panel").hidden) return;
   byId("panel").hidden = true;
   document.body.classList.remove("with-panel");
-  page.opened = null;
+  page.opened = page.pool = null;
   history.replaceState(null, "", location.pathname);
   grid.focus();
 }

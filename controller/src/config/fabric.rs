@@ -20,6 +20,9 @@ const POLL_SECONDS: [u32; 2] = [1, 3600];
 const FAKE_DEVICES: [u32; 2] = [1, 1024];
 const FAKE_HOSTS: usize = 1024;
 const FAKE_GIB: [u32; 2] = [1, 1 << 20];
+const FAKE_FIRST: [u32; 2] = [0, 1 << 24];
+/// A manager that takes longer than a minute is given up by its client.
+const FAKE_ANSWER_MS: [u32; 2] = [0, 60_000];
 
 /// `[fabric]`: managers of devices behind switches, and how devices are attached.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -64,6 +67,10 @@ pub(crate) struct FakeManagerConfig {
     pub(crate) devices: u32,
     /// Size of each device in GiB.
     pub(crate) gib: u32,
+    /// Number of the first device: fabrics in memory beside each other have devices of their own.
+    pub(crate) first: u32,
+    /// Milliseconds that the manager takes for each answer.
+    pub(crate) answer_ms: u32,
 }
 
 impl Default for FabricConfig {
@@ -75,7 +82,7 @@ impl Default for FabricConfig {
 
 impl Default for FakeManagerConfig {
     fn default() -> Self {
-        Self { hosts: Vec::new(), devices: 4, gib: 64 }
+        Self { hosts: Vec::new(), devices: 4, gib: 64, first: 0, answer_ms: 0 }
     }
 }
 
@@ -166,7 +173,12 @@ impl FabricManagerConfig {
 
 impl FakeManagerConfig {
     fn mistakes(&self, path: &str) -> Vec<ConfigMistake> {
-        let numbers = [("devices", self.devices, FAKE_DEVICES), ("gib", self.gib, FAKE_GIB)];
+        let numbers = [
+            ("devices", self.devices, FAKE_DEVICES),
+            ("gib", self.gib, FAKE_GIB),
+            ("first", self.first, FAKE_FIRST),
+            ("answer_ms", self.answer_ms, FAKE_ANSWER_MS),
+        ];
         let mut mistakes: Vec<ConfigMistake> = numbers
             .into_iter()
             .filter_map(|(key, value, range)| outside(format!("{path}.{key}"), value, range))

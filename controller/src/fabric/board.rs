@@ -4,18 +4,21 @@
 use std::{
     collections::BTreeMap,
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use hostler_api::{Chain, fabric::SystemUuid};
 use hostler_cluster::rfc3339;
 use hostler_fabric::{
-    FabricHint, FabricInventory, FabricProvider, Provider, fake::FakeFabric, redfish::RedfishProvider,
+    FabricHint, FabricInventory, FabricProvider, Provider,
+    fake::{FabricFault, FakeFabric},
+    redfish::RedfishProvider,
 };
 use hostler_reconcile::{ControllerParts, Leadership, lead_ended, wait_to_lead};
 use tokio::{sync::watch, time::sleep};
 use tracing::{info, warn};
 
+use super::figures::{FabricFigures, ManagerFigures, foreign};
 use crate::{
     config::{FabricConfig, FabricManagerConfig, FakeManagerConfig},
     view::ClusterView,
@@ -44,12 +47,14 @@ pub(crate) struct ManagerReading {
 /// Starts a task for each manager.
 pub(crate) fn start(
     config: &FabricConfig,
+    figures_tx: &watch::Sender<FabricFigures>,
     parts: &ControllerParts<ClusterView>,
 ) -> watch::Receiver<Arc<FabricReadings>> {
     let (readings_tx, readings_rx) = watch::channel(Arc::default());
     let pause = Duration::from_secs(config.poll_seconds.into());
     for manager in &config.managers {
-        let reader = ManagerReader { config: manager.clone(), pause, readings_tx: readings_tx.clone() };
+        let (readings_tx, figures_tx) = (readings_tx.clone(), figures_tx.clone());
+        let reader = ManagerReader { config: manager.clone(), pause, readings_tx, figures_tx };
         let (leadership_rx, view_rx) = (parts.leadership_rx.clone(), parts.view_rx.clone());
         let stop = parts.tasks.stop_token();
         parts.tasks.service("fabric manager", async move {
@@ -69,6 +74,7 @@ struct ManagerReader {
     config: FabricManagerConfig,
     pause: Duration,
     readings_tx: watch::Sender<Arc<FabricReadings>>,
+    figures_tx: watch::Sender<FabricFigures>,
 }
 
 impl ManagerReader {
@@ -100,6 +106,7 @@ impl ManagerReader {
             match watch.next().await {
                 FabricHint::Changed(inventory) => {
                     self.tell_read(&reading, &inventory);
+                    self.count(ManagerFigures { unread_since: None, foreign: foreign(&inventory) });
                     (reading.inventory, reading.error, since) = (Some(Arc::from(inventory)), None, None);
                 }
                 FabricHint::Unread(error) => {
@@ -110,6 +117,7 @@ impl ManagerReader {
                         warn!(manager = self.config.name, error, "a fabric manager cannot be read");
                     }
                     reading.error = Some(text);
+                    self.count_unread(since);
                 }
             }
             self.put(&reading);
@@ -129,6 +137,7 @@ impl ManagerReader {
             if is_news {
                 warn!(manager = name, error = why, "a fabric manager cannot be asked");
             }
+            self.count_unread(SystemTime::now());
             sleep(self.pause).await;
         }
     }
@@ -149,9 +158,23 @@ impl ManagerReader {
         });
     }
 
+    fn count(&self, figures: ManagerFigures) {
+        self.figures_tx.send_modify(|all| drop(all.managers.insert(self.config.name.clone(), figures)));
+    }
+
+    /// Counts the manager as unread since a time, unless it was before.
+    fn count_unread(&self, since: SystemTime) {
+        let since = since.duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.figures_tx.send_modify(|all| {
+            let figures = all.managers.entry(self.config.name.clone()).or_default();
+            figures.unread_since.get_or_insert(since);
+        });
+    }
+
     /// Forgets the manager: another process reads it.
     fn clear(&self) {
         let name = &self.config.name;
+        self.figures_tx.send_if_modified(|all| all.managers.remove(name).is_some());
         if self.readings_tx.borrow().has(name) {
             self.change(|readings| {
                 readings.managers.remove(name);
@@ -204,12 +227,18 @@ fn fabric_in_memory(config: &FakeManagerConfig) -> FakeFabric {
         for (host, uuid) in parts.hosts.iter_mut().zip(&config.hosts) {
             host.uuid = uuid.parse::<SystemUuid>().ok();
         }
-        parts.devices.iter_mut().for_each(|device| device.size_bytes = bytes);
+        for device in &mut parts.devices {
+            device.size_bytes = bytes;
+            device.identity.iter_mut().for_each(|identity| identity.serial += u64::from(config.first));
+        }
         for domain in &mut parts.memory_domains {
             domain.size_bytes = bytes;
             domain.chunks.iter_mut().for_each(|chunk| chunk.size_bytes = bytes);
         }
     });
+    if config.answer_ms > 0 {
+        fabric.inject(FabricFault::Slow(Duration::from_millis(config.answer_ms.into())));
+    }
     fabric
 }
 

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+/// Reason of devices that failed too often.
+pub(super) const QUARANTINED: &str = "Quarantined";
+
 /// State of the offer.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct FabricStatus {

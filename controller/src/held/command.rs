@@ -1,6 +1,6 @@
 //! `hostler-controller holds`: reads a cluster, once or continuously.
 
-use std::{io::Write, time::Duration};
+use std::io::Write;
 
 use hostler_api::{
     hardware::{GROUP, VERSION},
@@ -12,7 +12,6 @@ use hostler_cli::{
     watch::{ShownDocument, WatchArgs},
 };
 use hostler_cluster::Collection;
-use tokio::time::sleep;
 
 use super::{HoldsAnswer, table, while_read};
 use crate::{
@@ -20,9 +19,6 @@ use crate::{
     followed::FollowedObjects,
     plan::{ClusterReadError, QuestionError, runtime},
 };
-
-/// The pause between two tries to reach a server that answered before, while a user watches.
-const AGAIN: Duration = Duration::from_secs(1);
 
 const EXAMPLES: &str = "\
 States of devices:
@@ -60,20 +56,11 @@ pub(crate) fn reservations() -> Collection {
 impl HoldsArgs {
     async fn follow(&self, out: &mut dyn Write) -> Result<(), QuestionError> {
         let client = self.access.client().map_err(ClusterReadError::connect)?;
-        let mut watched: FollowedObjects<Reservation> = FollowedObjects::new(&client, reservations());
+        let mut watched: FollowedObjects<Reservation> =
+            FollowedObjects::new(&client, reservations()).installed_by("apply deploy/crds");
         let mut shown = ShownDocument::new(self.output, self.watch);
         loop {
-            match watched.changed().await {
-                Ok(()) => {}
-                Err(failure) if failure.is_unknown_resource() => {
-                    let resource = format!("{RESERVATIONS}.{GROUP}");
-                    return Err(QuestionError::NotServed { resource, source: failure.into() });
-                }
-                // A watching user has time: the next call makes the connection anew. It may break in the middle of a
-                // list as well.
-                Err(failure) if shown.has_any() && failure.is_transient() => sleep(AGAIN).await,
-                Err(failure) => return Err(ClusterReadError::of("list", &watched.all, failure).into()),
-            }
+            watched.next_change().await?;
             if watched.is_listed {
                 shown.show(HoldsAnswer::of(&watched.known), out, table::text)?;
                 if !self.watch.watch {

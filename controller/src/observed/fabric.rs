@@ -7,9 +7,11 @@ use hostler_api::{
     core::{NodeSelector, NodeSelectorOperator},
     fabric::{FabricAttachment, SystemUuid, of_fabric_pool},
     hardware::NodeHardware,
-    resource::ResourceClaim,
+    resource::{ResourceClaim, ResourceSlice},
 };
 use hostler_reconcile::ObjectStamp;
+
+use super::PooledSlice;
 
 /// A FabricAttachment, in one of its versions.
 #[derive(Clone, Debug)]
@@ -37,6 +39,8 @@ pub(crate) struct FabricObjects {
     pub(crate) attachments: BTreeMap<String, Arc<AttachmentObject>>,
     /// Claims, by the name of the device.
     pub(crate) claims: BTreeMap<String, Vec<FabricClaim>>,
+    /// Slices of pools behind switches, by name.
+    pub(crate) slices: BTreeMap<String, Arc<PooledSlice>>,
     /// UUIDs of nodes' system boards, by the name of the node.
     pub(crate) system_uuids: BTreeMap<String, SystemUuid>,
     /// Devices of each claim that is in `claims`.
@@ -77,6 +81,22 @@ impl FabricObjects {
     pub(crate) fn forget_claim(known: &mut Arc<Self>, key: &ObjectKey) {
         if known.devices.contains_key(key) {
             Arc::make_mut(known).drop_claim(key);
+        }
+    }
+
+    /// Updates what is known of a slice; nothing is copied for slices of nodes.
+    pub(crate) fn see_slice(known: &mut Arc<Self>, slice: &ResourceSlice) {
+        let name = &slice.metadata.name;
+        match PooledSlice::of(slice) {
+            Some(pooled) => drop(Arc::make_mut(known).slices.insert(name.clone(), Arc::new(pooled))),
+            None => Self::forget_slice(known, name),
+        }
+    }
+
+    /// Forgets a slice.
+    pub(crate) fn forget_slice(known: &mut Arc<Self>, name: &str) {
+        if known.slices.contains_key(name) {
+            Arc::make_mut(known).slices.remove(name);
         }
     }
 
@@ -170,6 +190,28 @@ mod tests {
         assert_eq!(known.claims["b"].len(), 1, "the earlier allocation is forgotten");
         FabricObjects::forget_claim(&mut known, &key);
         assert!(known.claims.is_empty() && known.devices.is_empty());
+    }
+
+    #[test]
+    fn a_slice_behind_switches_is_known_until_it_is_gone_and_one_of_a_node_is_not_copied() {
+        let slice = |name: &str, pool: &str| -> ResourceSlice {
+            serde_json::from_value(json!({
+                "metadata": {"name": name},
+                "spec": {"driver": "hostler.dev", "pool": {"name": pool, "generation": 1, "resourceSliceCount": 1}},
+            }))
+            .unwrap()
+        };
+        let mut known = Arc::<FabricObjects>::default();
+        let untouched = known.clone();
+        FabricObjects::see_slice(&mut known, &slice("a", "n1/cxl"));
+        assert!(Arc::ptr_eq(&known, &untouched), "a slice of a node is copied for nothing");
+        FabricObjects::see_slice(&mut known, &slice("a", "fabric/m/d"));
+        assert_eq!(&*known.slices["a"].pool, "fabric/m/d");
+        FabricObjects::see_slice(&mut known, &slice("a", "n1/cxl"));
+        assert!(known.slices.is_empty(), "it is of another pool now");
+        FabricObjects::see_slice(&mut known, &slice("a", "fabric/m/d"));
+        FabricObjects::forget_slice(&mut known, "a");
+        assert!(known.slices.is_empty());
     }
 
     #[test]

@@ -144,6 +144,7 @@ impl LiveCluster {
             Kind::DeviceTaintRule,
             Kind::NodeHardware,
             Kind::Reservation,
+            Kind::FabricAttachment,
         ];
         for kind in everywhere {
             self.list_allowed(kind.plural(), &kind.collections(Some(self.version)), &mut lacking, each).await?;

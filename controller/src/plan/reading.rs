@@ -33,10 +33,12 @@ pub(crate) enum QuestionError {
     #[error("failed to read what the cluster has")]
     Object(#[source] serde_json::Error),
     /// The API server does not know a kind of hostler's.
-    #[error("the API server has no {resource}; apply deploy/crds")]
+    #[error("the API server has no {resource}; {fix}")]
     NotServed {
         /// Name of the kind's definition.
         resource: String,
+        /// The step that brings the kind.
+        fix: &'static str,
         /// The server's answer.
         #[source]
         source: Box<ApiFailure>,

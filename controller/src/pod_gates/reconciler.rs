@@ -1,7 +1,11 @@
 //! The edge of gated pods to the API server: each is reconciled when it, what it waits for or its place changes.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -44,9 +48,9 @@ const TOLD_AGAIN: Duration = Duration::from_secs(1800);
 /// Age from which on people are told what a pod waits for: most are let go before.
 const TOLD_AFTER: Duration = Duration::from_secs(10);
 /// Reason of Events about what a pod waits for.
-const WAITS: &str = "WaitsByGate";
+pub(crate) const GATE_WAITS: &str = "WaitsByGate";
 /// Reason of Events about gates that cannot be removed.
-const STUCK: &str = "GateNotRemoved";
+pub(crate) const GATE_NOT_REMOVED: &str = "GateNotRemoved";
 
 /// Parts of the reconciler.
 #[derive(Debug)]
@@ -56,6 +60,8 @@ pub(crate) struct GateParts {
     pub(crate) gates_rx: watch::Receiver<GatesPhase>,
     /// True if this process keeps places; `None` until it is found out.
     pub(crate) places_rx: watch::Receiver<Option<bool>>,
+    /// Number of pods whose gate the API server refuses to remove; figures read it.
+    pub(crate) stuck_pods: Arc<AtomicUsize>,
 }
 
 /// Removes gates as long as this process leads, also where no pod is gated any more: some may have been before.
@@ -73,6 +79,9 @@ struct GateReconciler {
     /// Gated pods of the latest view.
     gated: BTreeMap<String, GatedPod>,
     events: EventSink,
+    /// Gated pods whose gate the API server refuses to remove.
+    stuck: BTreeSet<String>,
+    stuck_pods: Arc<AtomicUsize>,
     /// Events that were written, by UID of the pod, with the time of the term.
     told: BTreeMap<(String, GateNote), Duration>,
 }
@@ -123,7 +132,7 @@ impl Controller for GatesController {
 
     async fn begin(&self, parts: &ControllerParts<ClusterView>) -> Result<GateReconciler, String> {
         let client = parts.client.clone();
-        let GateParts { rules, gates_rx, places_rx } = &self.0;
+        let GateParts { rules, gates_rx, places_rx, stuck_pods } = &self.0;
         Ok(GateReconciler {
             events: EventSink::start(COMPONENT, client.clone(), &parts.tasks),
             client,
@@ -131,6 +140,8 @@ impl Controller for GatesController {
             gates_rx: gates_rx.clone(),
             places_rx: places_rx.clone(),
             gated: BTreeMap::new(),
+            stuck: BTreeSet::new(),
+            stuck_pods: stuck_pods.clone(),
             told: BTreeMap::new(),
         })
     }
@@ -150,6 +161,28 @@ impl GateReconciler {
     /// True if places that were promised are still handed over.
     fn hands_over(&self) -> bool {
         self.rules.places && *self.places_rx.borrow() != Some(false)
+    }
+
+    /// Counts a pod whose gate the API server refuses to remove, until it is removed or the pod waits for something.
+    fn count(&mut self, name: &str, answer: &GateAnswer) {
+        match &answer.note {
+            Some((_, note)) if note.reason == GATE_NOT_REMOVED => drop(self.stuck.insert(name.to_owned())),
+            // A call without an answer says nothing about a refusal.
+            None if answer.end == Requeue::Failed => {}
+            _ => drop(self.stuck.remove(name)),
+        }
+        self.tell_stuck();
+    }
+
+    fn tell_stuck(&self) {
+        self.stuck_pods.store(self.stuck.len(), Ordering::Relaxed);
+    }
+}
+
+impl Drop for GateReconciler {
+    /// The next leader counts anew.
+    fn drop(&mut self) {
+        self.stuck_pods.store(0, Ordering::Relaxed);
     }
 }
 
@@ -198,13 +231,14 @@ impl Reconciler for GateReconciler {
 
     /// Takes the result of a reconciliation. An Event tells each reason, and again after a while: servers forget Events.
     fn reconciled(&mut self, name: &str, answer: GateAnswer) -> Requeue {
+        self.count(name, &answer);
         if let (Some((uid, note)), Some(gated)) = (answer.note, self.gated.get(name)) {
             let key = gated.key.clone();
             let last = self.told.get(&(uid.clone(), note.clone()));
             if last.is_none_or(|last| answer.elapsed.saturating_sub(*last) >= TOLD_AGAIN) {
                 let is_new = last.is_none();
                 self.told.insert((uid.clone(), note.clone()), answer.elapsed);
-                if is_new && note.reason == STUCK {
+                if is_new && note.reason == GATE_NOT_REMOVED {
                     warn!(pod = name, error = note.message, "the gate of a pod cannot be removed for now");
                 }
                 self.events.record(subject(key, uid), EventNote::new(note.reason, note.message));
@@ -214,6 +248,8 @@ impl Reconciler for GateReconciler {
     }
 
     fn forget(&mut self, name: &str) {
+        self.stuck.remove(name);
+        self.tell_stuck();
         if let Some(gated) = self.gated.remove(name) {
             self.told.retain(|(uid, _), _| *uid != gated.uid);
         }
@@ -300,7 +336,7 @@ impl GateKeeper {
             let again = left.map_or(until_told, |left| left.min(until_told));
             return GateAnswer::new(Requeue::After(again));
         }
-        let note = GateNote { reason: WAITS, message: told(wait) };
+        let note = GateNote { reason: GATE_WAITS, message: told(wait) };
         let again = left.map_or(RECONCILE_AGAIN, |left| left.min(RECONCILE_AGAIN));
         GateAnswer { note: Some((self.gated.uid.clone(), note)), ..GateAnswer::new(Requeue::After(again)) }
     }
@@ -308,7 +344,7 @@ impl GateKeeper {
     /// Reports a failure; one that only people can repair is an Event.
     fn failed(&self, failure: &ApiFailure) -> GateAnswer {
         let advice = match failure.code() {
-            Some(403) if self.client.refusals().refused(STUCK) => {
+            Some(403) if self.client.refusals().refused(GATE_NOT_REMOVED) => {
                 "apply deploy/holds/gates, whose role allows it, or change the policy or webhook that refuses it"
             }
             Some(400 | 422) => "change the policy or webhook that refuses it",
@@ -318,7 +354,7 @@ impl GateKeeper {
             }
         };
         let message = format!("{}; {advice}, or remove the scheduling gate {RESERVATION_GATE} by hand", Chain(failure));
-        let note = GateNote { reason: STUCK, message };
+        let note = GateNote { reason: GATE_NOT_REMOVED, message };
         GateAnswer { note: Some((self.gated.uid.clone(), note)), ..GateAnswer::new(Requeue::Failed) }
     }
 

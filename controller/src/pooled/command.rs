@@ -1,6 +1,6 @@
 //! `hostler-controller fabric`: reads a cluster, once or continuously.
 
-use std::{io::Write, time::Duration};
+use std::io::Write;
 
 use hostler_api::{
     fabric::{FABRIC_ATTACHMENT_KIND, FABRIC_ATTACHMENTS, FabricAttachment},
@@ -13,18 +13,18 @@ use hostler_cli::{
     watch::{ShownDocument, WatchArgs},
 };
 use hostler_cluster::Collection;
-use tokio::time::sleep;
 
 use super::{FabricAnswer, table};
 use crate::{
     cluster_args::ClusterArgs,
     followed::FollowedObjects,
     held::while_read,
+    observed::PooledSlice,
     plan::{ClusterReadError, QuestionError, runtime},
 };
 
-/// The pause between two tries to reach a server that answered before, while a user watches.
-const AGAIN: Duration = Duration::from_secs(1);
+/// The step that brings FabricAttachments.
+const INSTALL: &str = "apply deploy/crds/fabric, which deploy/fabric brings along";
 
 const EXAMPLES: &str = "\
 States of devices:
@@ -65,25 +65,18 @@ impl FabricArgs {
         let slices = Collection::resource(version, "ResourceSlice", "resourceslices");
         let attachments = Collection::custom(GROUP, VERSION, FABRIC_ATTACHMENT_KIND, FABRIC_ATTACHMENTS);
         let mut slices: FollowedObjects<ResourceSlice> = FollowedObjects::new(&client, slices);
-        let mut attachments: FollowedObjects<FabricAttachment> = FollowedObjects::new(&client, attachments);
+        let mut attachments: FollowedObjects<FabricAttachment> =
+            FollowedObjects::new(&client, attachments).installed_by(INSTALL);
         let mut shown = ShownDocument::new(self.output, self.watch);
         loop {
-            // Both are cancel safe.
-            let (collection, changed) = tokio::select! {
-                changed = slices.changed() => (&slices.all, changed),
-                changed = attachments.changed() => (&attachments.all, changed),
-            };
-            match changed {
-                Ok(()) => {}
-                Err(failure) if failure.is_unknown_resource() && *collection == attachments.all => {
-                    let resource = format!("{FABRIC_ATTACHMENTS}.{GROUP}");
-                    return Err(QuestionError::NotServed { resource, source: failure.into() });
-                }
-                Err(failure) if shown.has_any() && failure.is_transient() => sleep(AGAIN).await,
-                Err(failure) => return Err(ClusterReadError::of("list", collection, failure).into()),
+            tokio::select! {
+                // Both are cancel safe: see there.
+                changed = slices.next_change() => changed?,
+                changed = attachments.next_change() => changed?,
             }
             if slices.is_listed && attachments.is_listed {
-                let slices = slices.known.values().cloned().map(ResourceSlice::unwrapped).collect::<Vec<_>>();
+                let unwrapped = slices.known.values().cloned().map(ResourceSlice::unwrapped);
+                let slices: Vec<PooledSlice> = unwrapped.filter_map(|slice| PooledSlice::of(&slice)).collect();
                 shown.show(FabricAnswer::of(attachments.known.values(), &slices), out, table::text)?;
                 if !self.watch.watch {
                     return Ok(());

@@ -13,7 +13,7 @@ use super::{FabricAnswer, PooledDevice, PooledDomain};
 /// Writes the answer in rows, one for each device, and below them what stands still.
 pub(super) fn text(answer: &FabricAnswer, width: TableWidth) -> String {
     let narrow = ["POOL", "DEVICE", "KIND", "STATE", "NODE", "CLAIM", "SINCE"];
-    let wide = ["CAPACITY", "IDENTITY", "REACHED BY"];
+    let wide = ["CAPACITY", "IDENTITY", "ENCLOSURE", "REACHED BY"];
     let mut table = match width {
         TableWidth::Narrow => TextTable::new(&narrow),
         TableWidth::Wide => TextTable::new(&[&narrow[..], &wide[..]].concat()),
@@ -25,6 +25,7 @@ pub(super) fn text(answer: &FabricAnswer, width: TableWidth) -> String {
                 cells.extend([
                     or_dash(&amounts(&device.capacity)),
                     or_dash(&device.identity),
+                    or_dash(device.enclosure.as_deref().unwrap_or_default()),
                     or_dash(&domain.nodes.join(", ")),
                 ]);
             }
@@ -52,7 +53,7 @@ fn amounts(capacity: &BTreeMap<String, String>) -> String {
     capacity.iter().map(|(name, amount)| format!("{name}={amount}")).collect::<Vec<_>>().join(", ")
 }
 
-/// What is to be said of a device that is not simply free or in use.
+/// Returns the line below the table about a device that stands still, waits or holds data; `None` for all other devices.
 fn remark(device: &PooledDevice) -> Option<String> {
     let until = device.deadline.as_ref().map(|deadline| format!("until {deadline}"));
     let unclean = device.used && device.node_name.is_none();

@@ -58,8 +58,12 @@ impl CapabilityStarts<'_> {
             self.provision(provision_tx);
         }
         let (places_tx, places_rx) = watch::channel(None);
-        let gates =
-            GateParts { rules: wait_rules(self.config), gates_rx: self.gates_rx.clone(), places_rx: places_rx.clone() };
+        let gates = GateParts {
+            rules: wait_rules(self.config),
+            gates_rx: self.gates_rx.clone(),
+            places_rx: places_rx.clone(),
+            stuck_pods: self.state.figures.stuck_pods.clone(),
+        };
         pod_gates::start(gates, self.parts());
         if modes.reservations.is_wanted() {
             self.hold(holds_tx, places_rx);
@@ -75,7 +79,8 @@ impl CapabilityStarts<'_> {
     /// Offers devices behind switches, where the configuration has managers of some.
     pub(super) fn start_fabric(&self, status_tx: watch::Sender<FabricStatus>) {
         if self.config.capabilities.fabric.is_wanted() {
-            fabric::start(&self.config.fabric, &self.config.driver, status_tx, || self.parts());
+            let figures_tx = self.state.figures.fabric.clone();
+            fabric::start(&self.config.fabric, &self.config.driver, (status_tx, figures_tx), || self.parts());
         }
     }
 

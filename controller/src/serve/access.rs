@@ -26,6 +26,8 @@ pub(crate) struct Visitor {
     pub(crate) fits: bool,
     /// True if the visitor may see for whom devices are held.
     pub(crate) reservations: bool,
+    /// True if the visitor may see devices behind switches.
+    pub(crate) fabric: bool,
 }
 
 impl Visitor {
@@ -36,6 +38,7 @@ impl Visitor {
             ReadRight::Holders => self.holders,
             ReadRight::Fits => self.fits,
             ReadRight::Reservations => self.reservations,
+            ReadRight::Fabric => self.fabric,
         };
         if has { Ok(()) } else { Err(ApiProblem::Forbidden { user: self.user.clone(), right }) }
     }
@@ -83,13 +86,15 @@ impl AccessGuard {
             let (group, resource) = right.collection();
             self.client.allows(&who, AskedDeed::Everywhere { verb: "list", group, resource })
         };
-        let (nodes, holders, fits, reservations) = tokio::try_join!(
+        let (nodes, holders, fits, reservations, fabric) = tokio::try_join!(
             may(ReadRight::Nodes),
             may(ReadRight::Holders),
             may(ReadRight::Fits),
-            may(ReadRight::Reservations)
+            may(ReadRight::Reservations),
+            may(ReadRight::Fabric)
         )?;
-        Ok(KnownVisitor(Some(Arc::new(Visitor { user: who.username.clone(), nodes, holders, fits, reservations }))))
+        let visitor = Visitor { user: who.username.clone(), nodes, holders, fits, reservations, fabric };
+        Ok(KnownVisitor(Some(Arc::new(visitor))))
     }
 }
 

@@ -37,6 +37,7 @@ use super::{
 };
 use crate::{
     availability::{Availability, AvailabilityBy},
+    pooled::{FabricAnswer, ShownDevices},
     view::ClusterView,
 };
 
@@ -90,6 +91,7 @@ pub(super) fn routes(state: &ServeState) -> Router {
         .route("/v1/nodes", get(nodes))
         .route("/v1/nodes/{name}", get(node))
         .route("/v1/changes", get(changes))
+        .route("/v1/fabric", get(fabric))
         .route("/v1/fits", post(would_fit))
         .route("/v1/plans", post(plan))
         .with_state(state)
@@ -189,6 +191,28 @@ async fn nodes(State(state): State<ApiState>, caller: Caller, asked: Asked<GridQ
 async fn node(State(state): State<ApiState>, caller: Caller, Path(name): Path<String>) -> Result<Response, ApiProblem> {
     caller.visitor.must(ReadRight::Nodes)?;
     Ok(answer(machine(&*state.view()?, &name, &caller.visitor)?))
+}
+
+/// The subject of an answer about devices behind switches.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct FabricQuery {
+    pool: Option<String>,
+    devices: ShownDevices,
+}
+
+/// Answers about devices behind switches. Those that no FabricAttachment is about stand in slices alone.
+async fn fabric(
+    State(state): State<ApiState>,
+    caller: Caller,
+    asked: Asked<FabricQuery>,
+) -> Result<Response, ApiProblem> {
+    caller.visitor.must(ReadRight::Fabric)?;
+    let FabricQuery { pool, devices } = query(asked)?;
+    let view = state.view()?;
+    let attachments = view.fabric.attachments.values().map(|object| &object.attachment);
+    let slices = view.fabric.slices.values().filter(|_| caller.visitor.fits).map(|slice| &**slice);
+    Ok(answer(FabricAnswer::of(attachments, slices).narrowed(pool.as_deref(), devices)))
 }
 
 /// Streams changes since the named event, or from the beginning.

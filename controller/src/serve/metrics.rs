@@ -1,8 +1,11 @@
 //! Figures for Prometheus, made of the view on request.
 
+mod fabric;
+
 use std::{
     collections::BTreeMap,
     sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use hostler_api::hardware::DeviceState;
@@ -13,9 +16,10 @@ use prometheus_client::{
     registry::Registry,
 };
 
+use self::fabric::FabricMetrics;
 use super::ServeState;
 use crate::{
-    availability::class_figures, classic::adapter::ClassicStatus, fabric::FabricStatus, hold::adapter::HoldStatus,
+    availability::class_figures, classic::adapter::ClassicStatus, hold::adapter::HoldStatus,
     provision::adapter::ProvisionStatus, view::ClusterView, webhook_status::WebhookFigures,
 };
 
@@ -37,13 +41,20 @@ pub(super) fn exposition(state: &ServeState) -> String {
     register_classic(ours, &state.classic_rx.borrow());
     register_provisioning(ours, &state.provision_rx.borrow());
     register_holds(ours, &state.holds_rx.borrow());
-    register_fabric(ours, &state.fabric_rx.borrow());
-    register_webhook(ours, &state.webhook_figures);
+    let (status, counted) = (state.fabric_rx.borrow().clone(), state.figures.fabric.borrow().clone());
+    FabricMetrics { status: &status, counted: &counted, objects: &view.fabric, now: since_1970() }.register(ours);
+    register_webhook(ours, &state.figures.webhook);
+    let help = "Pods whose scheduling gate the API server refuses to remove, where this controller leads";
+    gauge(ours, "stuck_gated_pods", help, state.figures.stuck_pods.load(Ordering::Relaxed));
     ProcessFigures::now().register(&mut registry);
     let mut text = String::new();
     // A string takes everything.
     let _ = encode(&mut text, &registry);
     text
+}
+
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 fn number(count: impl TryInto<i64>) -> i64 {
@@ -171,28 +182,6 @@ fn register_holds(registry: &mut Registry, status: &HoldStatus) {
     writes(registry, "reservation_writes", "Writes for Reservations since this controller leads", &status.writes);
 }
 
-/// Registers devices behind switches and their managers, where this controller leads; nothing elsewhere.
-fn register_fabric(registry: &mut Registry, status: &FabricStatus) {
-    let devices = LabelledGauge::<2>::default();
-    for ((pool, state), count) in &status.devices {
-        devices.get_or_create(&[("pool", pool.clone()), ("state", (*state).to_owned())]).set(number(*count));
-    }
-    registry.register(
-        "fabric_devices",
-        "Devices behind switches by pool and state, where this controller leads",
-        devices,
-    );
-    gauges(
-        registry,
-        (
-            "fabric_manager_read",
-            "1 if the last read of the fabric manager succeeded, where this controller leads",
-            "manager",
-        ),
-        status.managers.iter().map(|(name, error)| (name, i64::from(error.is_none()))),
-    );
-}
-
 fn writes(registry: &mut Registry, name: &str, help: &str, counts: &BTreeMap<(&'static str, &'static str), u64>) {
     let family = CallCounter::<2>::default();
     for ((what, outcome), count) in counts {
@@ -234,9 +223,8 @@ mod tests {
         register_provisioning(ours, &ProvisionStatus { requests, checks: 3, ..ProvisionStatus::default() });
         let reservations = BTreeMap::from([("Available", 1)]);
         register_holds(ours, &HoldStatus { reservations, writes, ..HoldStatus::default() });
-        let devices = [(("fabric/row1/cxl".to_owned(), "free"), 3)].into();
-        let managers = [("row1".to_owned(), None)].into();
-        register_fabric(ours, &FabricStatus { devices, managers, ..FabricStatus::default() });
+        register_webhook(ours, &WebhookFigures::default());
+        fabric::tests::scene_with_all(|scene| scene.register(ours));
         let mut text = String::new();
         encode(&mut text, &registry).unwrap();
         let body = figures_response(&HeaderMap::new(), text).into_body();
@@ -248,8 +236,9 @@ mod tests {
         ] {
             assert_eq!(given.value(series), Some(2.0), "{}", given.text);
         }
-        let series = "hostler_controller_fabric_devices{pool=\"fabric/row1/cxl\",state=\"free\"}";
-        assert_eq!(given.value(series), Some(3.0), "{}", given.text);
+        for (series, value) in fabric::tests::SERIES {
+            assert_eq!(given.value(series), Some(value), "{series}: {}", given.text);
+        }
         assert_eq!(given.differences("hostler-controller"), Vec::<String>::new());
     }
 }

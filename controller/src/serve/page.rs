@@ -57,7 +57,7 @@ const PICTURE: &str = "image/svg+xml";
 
 const INDEX: &str = "/index.html";
 
-static FILES: [PageFile; 22] = page_files! {
+static FILES: [PageFile; 23] = page_files! {
     "index.html": HTML,
     "style.css": STYLE,
     "machine.css": STYLE,
@@ -77,6 +77,7 @@ static FILES: [PageFile; 22] = page_files! {
     "signs.js": SCRIPT,
     "stream.js": SCRIPT,
     "sums.js": SCRIPT,
+    "switches.js": SCRIPT,
     "text.js": SCRIPT,
     "theme.js": SCRIPT,
     "walk.js": SCRIPT,

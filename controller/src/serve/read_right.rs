@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use hostler_api::{hardware, reservation::RESERVATIONS};
+use hostler_api::{fabric::FABRIC_ATTACHMENTS, hardware, reservation::RESERVATIONS};
 
 /// A subject that a visitor may read or not.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -15,6 +15,8 @@ pub(crate) enum ReadRight {
     Fits,
     /// The Reservations for which devices are held.
     Reservations,
+    /// Devices behind switches, and the claims that have them.
+    Fabric,
 }
 
 impl ReadRight {
@@ -25,6 +27,7 @@ impl ReadRight {
             Self::Holders => (hostler_api::resource::GROUP, "resourceclaims"),
             Self::Fits => (hostler_api::resource::GROUP, "resourceslices"),
             Self::Reservations => (hardware::GROUP, RESERVATIONS),
+            Self::Fabric => (hardware::GROUP, FABRIC_ATTACHMENTS),
         }
     }
 }

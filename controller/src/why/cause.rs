@@ -56,6 +56,8 @@ pub(super) enum CauseKind {
     NoMatch,
     /// The cluster, or each node, has fewer devices than a request wants.
     TooFew,
+    /// A claim has a device behind a switch that is not attached yet.
+    NotAttached,
     /// Other claims have the devices.
     Allocated,
     /// Reservations keep the devices for others.

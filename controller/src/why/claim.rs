@@ -34,6 +34,7 @@ fn lines(view: &WhyView<'_>, key: &ObjectKey, claim: &ResourceClaim) -> Vec<Stri
         let admin = if it.admin_access == Some(true) { ", with administrative access" } else { "" };
         lines.push(format!("request {}: device {}/{}/{}{admin}", it.request, it.driver, it.pool, it.device));
     }
+    lines.extend(view.attachments().of_claim(claim));
     let users: Vec<&str> = claim.status.reserved_for.iter().map(|user| &*user.name).collect();
     match (&users[..], allocation) {
         ([], Some(_)) => {
@@ -48,6 +49,7 @@ fn lines(view: &WhyView<'_>, key: &ObjectKey, claim: &ResourceClaim) -> Vec<Stri
             lines.push("no pod names it, and devices are given only once a pod needs them".to_owned());
         }
         lines.extend(named.iter().filter_map(|pod| Some(view.answer(pod)?.sentence())));
+        lines.extend(view.attachments().hidden());
     }
     let events = view.world.events.iter().filter(|event| event.is_about("ResourceClaim", key));
     lines.extend(events.map(|event| format!("Event {}: {}", event.reason, event.message.trim())));

@@ -26,5 +26,6 @@ pub(super) async fn read(access: &ClusterArgs, namespace: Option<&str>) -> Resul
         Err(error) => return Err(error.into()),
     }
     pages.iter().try_for_each(|page| world.take(page)).map_err(QuestionError::Object)?;
+    world.forgive_attachments();
     Ok(world)
 }

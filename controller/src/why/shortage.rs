@@ -6,7 +6,7 @@ use std::{
 };
 
 use hostler_allocator::plan::StockDevice;
-use hostler_api::{few, hardware::DeviceState, well_known::HELD_TAINT};
+use hostler_api::{fabric::of_fabric_pool, few, hardware::DeviceState, well_known::HELD_TAINT};
 
 use super::{
     cause::{CauseKind, PodCause},
@@ -119,6 +119,9 @@ impl RequestShortage<'_, '_> {
             DeviceState::Drained => format!("{count} {are} drained ({})", few(nodes(devices))),
             DeviceState::Unhealthy => format!("{count} {are} unhealthy ({})", few(nodes(devices))),
             DeviceState::Unknown => format!("of {count} nothing is known ({})", few(nodes(devices))),
+            DeviceState::Blocked if devices.iter().all(|device| of_fabric_pool(&device.pool).is_some()) => {
+                format!("{count} {are} behind a switch and being attached or given back")
+            }
             DeviceState::Blocked | DeviceState::Free => {
                 format!("{count} {are} blocked by what others have of the same card")
             }

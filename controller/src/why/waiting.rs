@@ -12,9 +12,13 @@ use super::{
     cause::{CauseKind, PodCause},
     claims::{ExplainedClaim, FoundClaim},
     pod::ExplainedPod,
-    world::WhyWorld,
+    world::{SeenEvent, WhyWorld},
 };
-use crate::{called, reservation_object::ReservationObject};
+use crate::{
+    called,
+    pod_gates::{GATE_NOT_REMOVED, GATE_WAITS},
+    reservation_object::ReservationObject,
+};
 
 /// The gate of a pod that Kueue has not admitted.
 const KUEUE_GATE: &str = "kueue.x-k8s.io/admission";
@@ -38,6 +42,11 @@ pub(super) fn before_devices(
 
 fn gated(world: &WhyWorld, seen: &ExplainedPod, pod: &Pod) -> Option<PodCause> {
     let gates: Vec<&str> = pod.spec.scheduling_gates.iter().map(|gate| &*gate.name).collect();
+    if let Some(refusal) = refusal(world, seen).filter(|_| gates.contains(&RESERVATION_GATE)) {
+        let reason = format!("scheduling gate {RESERVATION_GATE} holds it back, and cannot be removed: {refusal}");
+        let fix = format!("let hostler's controller change the pod, or remove the gate {RESERVATION_GATE} by hand");
+        return Some(PodCause::new(CauseKind::Gated, reason).with_fix(fix));
+    }
     let fix = match *gates.first()? {
         KUEUE_GATE => "Kueue removes it once the workload is admitted: kubectl get workloads shows the queue",
         RESERVATION_GATE => {
@@ -57,6 +66,15 @@ fn gated(world: &WhyWorld, seen: &ExplainedPod, pod: &Pod) -> Option<PodCause> {
         _ => format!("scheduling gates {} hold it back: no scheduler looks at it", few(&gates)),
     };
     Some(PodCause::new(CauseKind::Gated, reason).with_fix(fix))
+}
+
+/// Returns the controller's last words on a gate that it could not remove, unless it has said since that the pod waits.
+fn refusal<'w>(world: &'w WhyWorld, seen: &ExplainedPod) -> Option<&'w str> {
+    let key = seen.key();
+    let is_told =
+        |event: &&SeenEvent| [GATE_NOT_REMOVED, GATE_WAITS].contains(&&*event.reason) && event.is_about("Pod", &key);
+    let last = world.events.iter().rev().find(is_told)?;
+    (last.reason == GATE_NOT_REMOVED).then(|| last.message.trim())
 }
 
 /// Returns what a pod with the gate of owners waits for, as far as the objects that may be read tell.
@@ -106,9 +124,8 @@ fn of_claim(world: &WhyWorld, seen: &ExplainedPod, claim: &ExplainedClaim<'_>) -
         }
         FoundClaim::NotMade(template) => {
             let key = seen.key();
-            let is_it = |event: &&super::world::SeenEvent| {
-                event.reason == "FailedResourceClaimCreation" && event.is_about("Pod", &key)
-            };
+            let is_it =
+                |event: &&SeenEvent| event.reason == "FailedResourceClaimCreation" && event.is_about("Pod", &key);
             let said = world.events.iter().rev().find(is_it).map(|event| format!(": {}", event.message.trim()));
             let said = said.unwrap_or_default();
             let reason = format!("its claim {name} was not made from ResourceClaimTemplate {template} yet{said}");

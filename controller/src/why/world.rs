@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use hostler_api::{
     ObjectKey,
+    fabric::{FABRIC_ATTACHMENT_KIND, FABRIC_ATTACHMENTS, FabricAttachment, of_fabric_pool},
     provisioning::ProvisioningRequest,
     resource::{DeviceClass, ResourceClaim},
 };
@@ -26,6 +27,8 @@ pub(super) struct WhyWorld {
     pub(super) classes: BTreeMap<String, DeviceClass>,
     /// Requests for capacity.
     pub(super) requests: BTreeMap<ObjectKey, ProvisioningRequest>,
+    /// FabricAttachments, by the name of the device.
+    pub(super) attachments: BTreeMap<String, FabricAttachment>,
     /// Events about pods and claims, the newest last.
     pub(super) events: Vec<SeenEvent>,
     /// Resources that the user may not read: `nodes`.
@@ -109,6 +112,10 @@ impl WhyWorld {
                 self.requests.extend(all(items)?);
                 return Ok(());
             }
+            FABRIC_ATTACHMENT_KIND => {
+                self.attachments.extend(all(items)?.into_iter().map(|(key, attachment)| (key.name, attachment)));
+                return Ok(());
+            }
             "Pod" => self.pods.extend(all(items)?),
             "ResourceClaim" => self.claims.extend(all(with_kind(items, "ResourceClaim"))?),
             "DeviceClass" => self.classes.extend(all(items)?.into_iter().map(|(key, class)| (key.name, class))),
@@ -116,6 +123,14 @@ impl WhyWorld {
         }
         self.manifests.read(page, InputLayer::Base, &mut self.problems);
         Ok(())
+    }
+
+    /// Forgets that FabricAttachments may not be read, where no claim has a device behind a switch: in a cluster without
+    /// the kind no role has the right.
+    pub(super) fn forgive_attachments(&mut self) {
+        let results = self.claims.values().filter_map(|claim| claim.status.allocation.as_ref());
+        let is_any = results.flat_map(|it| &it.devices.results).any(|result| of_fabric_pool(&result.pool).is_some());
+        self.forbidden.retain(|plural| is_any || *plural != FABRIC_ATTACHMENTS);
     }
 
     /// True if a resource was read in the whole cluster.

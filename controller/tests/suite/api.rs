@@ -2,6 +2,7 @@
 
 mod access;
 mod commands;
+mod fabric;
 mod fits;
 mod nodes;
 mod page;
@@ -27,16 +28,22 @@ const NODES: (&str, &str) = ("hostler.dev", "nodehardware");
 const CLAIMS: (&str, &str) = ("resource.k8s.io", "resourceclaims");
 const SLICES: (&str, &str) = ("resource.k8s.io", "resourceslices");
 const RESERVATIONS: (&str, &str) = ("hostler.dev", "reservations");
+const FABRIC: (&str, &str) = ("hostler.dev", "fabricattachments");
 
 impl Scene {
     /// A controller that knows all of a cluster that `fill` has filled.
     async fn with(fill: impl FnOnce(&ApiServer)) -> Self {
+        Self::configured(String::new(), fill).await
+    }
+
+    /// The same with this configuration.
+    async fn configured(config: String, fill: impl FnOnce(&ApiServer)) -> Self {
         let server = ApiServer::of(ApiServerRelease::default()).await;
         fill(&server);
         let options = ControllerOptions {
             binary: env!("CARGO_BIN_EXE_hostler-controller").into(),
             kubeconfig: server.kubeconfig(CONTROLLER),
-            config: String::new(),
+            config,
             ..ControllerOptions::default()
         };
         let controller = RunningController::start(&options).await;

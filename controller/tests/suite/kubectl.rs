@@ -5,6 +5,7 @@ mod causes;
 mod manners;
 mod nodes;
 mod scene;
+mod switches;
 
 use std::{os::unix::fs::symlink, path::Path, process::Command};
 

@@ -20,6 +20,7 @@ mod cli;
 mod convert;
 mod doctor;
 mod fabric;
+mod fabric_trial;
 mod faults;
 mod figures;
 mod holds;

@@ -24,6 +24,11 @@ struct Scene {
 impl Scene {
     /// `None` where there is no browser.
     async fn start(nodes: usize) -> Option<Self> {
+        Self::configured(nodes, String::new()).await
+    }
+
+    /// The same with this configuration.
+    async fn configured(nodes: usize, config: String) -> Option<Self> {
         let browser = Browser::start()?;
         let server = ApiServer::of(ApiServerRelease::default()).await;
         server.create(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "ml" } }));
@@ -43,7 +48,7 @@ impl Scene {
         let options = ControllerOptions {
             binary: env!("CARGO_BIN_EXE_hostler-controller").into(),
             kubeconfig: server.kubeconfig(CONTROLLER),
-            config: String::new(),
+            config,
             ..ControllerOptions::default()
         };
         let controller = RunningController::start(&options).await;
@@ -442,4 +447,29 @@ async fn pure_parts_give_what_is_expected() {
         ("stream", "[it.pauseBefore(0, 0), it.pauseBefore(3, 1), it.pauseBefore(99, 1)]", json!([250, 4000, 30000])),
     ])
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn devices_behind_switches_have_a_section_and_open_as_a_table() {
+    let manager = "[[fabric.managers]]\nname = 'row1'\nfake = { hosts = ['918eda4d-2b69-432f-b0d3-dc2a8d80a351'] }\n";
+    let Some(mut scene) = Scene::configured(1, manager.to_owned()).await else { return };
+    let definition = crate::rig::root().join("deploy/crds/fabric/fabricattachments.yaml");
+    scene.server.create_yaml(&std::fs::read_to_string(definition).unwrap());
+    scene.server.create(json!({
+        "apiVersion": "hostler.dev/v1alpha1", "kind": "FabricAttachment", "metadata": { "name": "0000000000001001-0001" },
+        "spec": {
+            "manager": "row1", "domain": "cxl", "device": "00-00-00-00-00-00-10-01:0001", "nodeName": HOSTILE, "attempt": 0,
+        },
+    }));
+    scene.controller.until_figure("hostler_controller_objects{kind=\"fabricattachments\"} 1").await;
+    scene.sign_in(&["nodehardware", "resourceclaims", "resourceslices", "fabricattachments"]);
+    scene.browser.until("!document.getElementById('switches-section').hidden");
+    scene.browser.until("document.getElementById('switches-body').textContent === 'row1/cxl1 Pending'");
+    scene.browser.evaluate("document.querySelector('[data-pool]').click()");
+    scene.browser.until("document.querySelector('#switches tbody td') !== null");
+    let row = "[...document.querySelectorAll('#switches tbody td')].slice(0, 3).map((cell) => cell.textContent)";
+    assert_eq!(scene.browser.evaluate(row), json!(["0000000000001001-0001", "Pending", HOSTILE]));
+    scene.browser.press("Escape");
+    scene.browser.until("document.getElementById('panel').hidden");
+    scene.ends_well();
 }

@@ -119,11 +119,6 @@ impl<T: Serialize + PartialEq> ShownDocument<T> {
         Self { format, place: AnswerPlace::new(args), last: None }
     }
 
-    /// True if a document was shown.
-    pub fn has_any(&self) -> bool {
-        self.last.is_some()
-    }
-
     /// Shows a document if it is another one than before; `table` makes lines for people.
     pub fn show(
         &mut self,

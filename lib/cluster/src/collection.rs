@@ -56,6 +56,11 @@ impl Collection {
         &self.plural
     }
 
+    /// Name of the definition of a kind that is not the cluster's own: `reservations.hostler.dev`.
+    pub fn definition(&self) -> String {
+        format!("{}.{}", self.plural, self.group)
+    }
+
     /// The object called `name`, for people: `ResourceClaim default/train`.
     pub(crate) fn title(&self, name: &str) -> String {
         match &self.namespace {

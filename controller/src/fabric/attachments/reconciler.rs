@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use hostler_api::{
     Chain,
-    fabric::{DeviceIdentity, FabricAttachmentSpec, of_fabric_pool},
+    fabric::{AttachmentPhase, DeviceIdentity, FabricAttachmentSpec, of_fabric_pool},
 };
 use hostler_cluster::{ApiClient, ApiFailure, events::EventSubject};
 use hostler_fabric::FabricProvider;
@@ -27,7 +27,12 @@ use super::{
     notes::{AttachmentNote, note_of},
     read::{AttachmentReader, attachments},
 };
-use crate::{COMPONENT, config::FabricConfig, fabric::board::FabricReadings, view::ClusterView};
+use crate::{
+    COMPONENT,
+    config::FabricConfig,
+    fabric::{board::FabricReadings, figures::FabricFigures},
+    view::ClusterView,
+};
 
 /// Field manager of the controller's conditions in claims: other parts of the controller write other fields of them.
 const FIELD_MANAGER: &str = "hostler-controller-fabric";
@@ -47,12 +52,14 @@ pub(crate) struct AttachmentParts {
     pub(crate) readings_rx: watch::Receiver<Arc<FabricReadings>>,
     /// Time for which a call may still be carried out after its caller has lost the Lease.
     pub(crate) late_call: Duration,
+    /// Figures, in which failed attempts are counted.
+    pub(crate) figures_tx: watch::Sender<FabricFigures>,
 }
 
 impl AttachmentParts {
     /// Parts with the time for which calls may be late.
     pub(crate) fn new(config: FabricConfig, driver: String, readings_rx: watch::Receiver<Arc<FabricReadings>>) -> Self {
-        Self { config, driver, readings_rx, late_call: LATE_CALL }
+        Self { config, driver, readings_rx, late_call: LATE_CALL, figures_tx: watch::Sender::default() }
     }
 }
 
@@ -67,6 +74,7 @@ pub(super) struct AttachmentReconciler {
     keeper: AttachmentKeeper,
     events: EventSink,
     troubles: Troubles<String>,
+    figures_tx: watch::Sender<FabricFigures>,
 }
 
 /// Carries steps out.
@@ -81,6 +89,8 @@ pub(super) struct AttachmentAnswer {
     end: Requeue,
     error: Option<String>,
     note: Option<AttachmentNote>,
+    /// Manager and reason of an attempt that failed.
+    failure: Option<(String, String)>,
 }
 
 impl Controller for AttachmentsController {
@@ -90,13 +100,13 @@ impl Controller for AttachmentsController {
         let client = parts.client.clone();
         let version = client.version().await.map_err(|failure| Chain(&failure).to_string())?;
         let events = EventSink::start(COMPONENT, client.clone(), &parts.tasks);
-        let AttachmentParts { config, driver, readings_rx, late_call } = &self.0;
+        let AttachmentParts { config, driver, readings_rx, late_call, figures_tx } = &self.0;
         let attach = Duration::from_secs(config.attach_seconds.into());
         let limits = AttachmentLimits { attach, late_call: *late_call };
         let (config, driver) = (config.clone(), driver.clone());
         let reader = AttachmentReader { client, version, driver, config, limits };
         let keeper = AttachmentKeeper { reader, readings_rx: readings_rx.clone() };
-        Ok(AttachmentReconciler { keeper, events, troubles: Troubles::default() })
+        Ok(AttachmentReconciler { keeper, events, troubles: Troubles::default(), figures_tx: figures_tx.clone() })
     }
 }
 
@@ -156,6 +166,9 @@ impl Reconciler for AttachmentReconciler {
             Some(_) => {}
             None => self.troubles.mended(&name.to_owned()),
         }
+        if let Some((manager, reason)) = &answer.failure {
+            self.figures_tx.send_modify(|figures| figures.count_failure(manager, reason));
+        }
         if let Some(AttachmentNote { namespace, name, uid, note }) = answer.note {
             let api_version = self.keeper.reader.version.group_version();
             self.events.record(EventSubject { api_version, kind: "ResourceClaim", namespace, name, uid }, note);
@@ -179,6 +192,13 @@ impl Reconciler for AttachmentReconciler {
     }
 }
 
+impl Drop for AttachmentReconciler {
+    /// The next leader counts anew.
+    fn drop(&mut self) {
+        self.figures_tx.send_modify(|figures| figures.failed_attempts.clear());
+    }
+}
+
 fn see_node(fingerprint: &mut Fingerprint, node: &str, view: &ClusterView) {
     let known = view.facts.node(node);
     let taints = known.into_iter().flat_map(|node| &node.spec.taints);
@@ -191,13 +211,20 @@ fn is_tainted(driver: &str, spec: &FabricAttachmentSpec, name: &str, view: &Clus
     view.facts.is_closed_by([driver, &pool, name], hostler_api::fabric::FABRIC_TAINT)
 }
 
+/// Manager and reason of the attempt that fails with a write.
+fn failure_of(cx: &AttachmentContext, write: &AttachmentWrite) -> Option<(String, String)> {
+    let AttachmentWrite::Status(status) = write else { return None };
+    let seen = cx.seen.as_ref().filter(|seen| seen.status().phase != AttachmentPhase::Failed)?;
+    (status.phase == AttachmentPhase::Failed).then(|| (seen.spec().manager.clone(), status.reason.clone()))
+}
+
 impl AttachmentAnswer {
     fn new(end: Requeue) -> Self {
-        Self { end, error: None, note: None }
+        Self { end, error: None, note: None, failure: None }
     }
 
     fn failed(error: String) -> Self {
-        Self { end: Requeue::Failed, error: Some(error), note: None }
+        Self { error: Some(error), ..Self::new(Requeue::Failed) }
     }
 }
 
@@ -272,7 +299,8 @@ impl AttachmentKeeper {
                 if let AttachmentWrite::Status(status) = &write {
                     info!(device, phase = status.phase.as_str(), reason = status.reason, "a device changed its phase");
                 }
-                AttachmentAnswer { end: Requeue::Now, error: None, note: note_of(cx, &write) }
+                let failure = failure_of(cx, &write);
+                AttachmentAnswer { note: note_of(cx, &write), failure, ..AttachmentAnswer::new(Requeue::Now) }
             }
             // Another write came before.
             Err(failure) if matches!(failure.code(), Some(404 | 409)) => AttachmentAnswer::new(Requeue::After(SOON)),

@@ -9,6 +9,7 @@ use hostler_api::{
 use hostler_cluster::{rfc3339, since_1970};
 
 use super::context::{AttachmentContext, AttachmentWrite, SeenAttachment};
+use crate::fabric::status::QUARANTINED;
 
 /// Pauses before a device is offered again: half a minute is enough for a link that trains once more, and a device that
 /// fails all day needs a person.
@@ -18,8 +19,6 @@ const QUARANTINED_FROM: u32 = 5;
 /// Characters of a message: answers of managers can be pages.
 const LONGEST_MESSAGE: usize = 1024;
 
-/// Reason of devices that failed too often.
-pub(super) const QUARANTINED: &str = "Quarantined";
 /// Reason of devices that are free and hold data.
 pub(super) const HOLDS_DATA: &str = "HoldsData";
 

@@ -9,7 +9,7 @@ use crate::observed::{KindStatus, ObservedKind};
 const UUID: &str = "918eda4d-2b69-432f-b0d3-dc2a8d80a351";
 
 fn config() -> FabricManagerConfig {
-    let fake = FakeManagerConfig { hosts: vec![UUID.to_owned()], devices: 2, gib: 32 };
+    let fake = FakeManagerConfig { hosts: vec![UUID.to_owned()], devices: 2, gib: 32, ..FakeManagerConfig::default() };
     FabricManagerConfig { name: "m".to_owned(), fake: Some(fake), ..FabricManagerConfig::default() }
 }
 
@@ -38,7 +38,12 @@ fn a_fabric_in_memory_has_the_hosts_and_devices_of_the_configuration() {
 async fn a_manager_that_goes_leaves_its_last_inventory_and_says_since_when() {
     let fabric = FakeFabric::rack(1, 2);
     let (readings_tx, mut readings_rx) = watch::channel(Arc::default());
-    let reader = ManagerReader { config: config(), pause: Duration::from_secs(30), readings_tx };
+    let reader = ManagerReader {
+        config: config(),
+        pause: Duration::from_secs(30),
+        readings_tx,
+        figures_tx: watch::Sender::default(),
+    };
     let mut provider = Some(Arc::new(Provider::Fake(fabric.clone())));
     let (tasks, _ended_rx) = Tasks::new();
     tasks.job(async move { reader.read(&mut provider).await });
@@ -67,7 +72,7 @@ async fn only_the_leader_reads_and_a_new_term_begins_with_nothing() {
     let client = hostler_cluster::ApiClient::new(Some(&*server.kubeconfig("controller"))).unwrap();
     let parts = ControllerParts { client, view_rx, leadership_rx, tasks };
     let config = FabricConfig { managers: vec![config()], ..FabricConfig::default() };
-    let mut readings_rx = start(&config, &parts);
+    let mut readings_rx = start(&config, &watch::Sender::default(), &parts);
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(readings_rx.borrow().managers.is_empty(), "another process leads");
     for _ in 0..2 {
@@ -87,7 +92,8 @@ async fn a_manager_whose_certificate_is_missing_is_named_until_it_is_there() {
         hostler_fabric::redfish::RedfishSettings { address, authority: Some(authority), ..Default::default() };
     let config = FabricManagerConfig { redfish: Some(redfish), fake: None, ..config() };
     let (readings_tx, mut readings_rx) = watch::channel(Arc::<FabricReadings>::default());
-    let reader = ManagerReader { config, pause: Duration::from_secs(30), readings_tx };
+    let reader =
+        ManagerReader { config, pause: Duration::from_secs(30), readings_tx, figures_tx: watch::Sender::default() };
     let (tasks, _ended_rx) = Tasks::new();
     tasks.job(async move { reader.read(&mut None).await });
     let named = readings_rx.wait_for(|it| it.error("m").is_some()).await.unwrap().clone();

@@ -73,13 +73,24 @@ pub(super) fn published<'a>(slices: impl Iterator<Item = &'a PublishedSlice>) ->
     pools
 }
 
-/// Decides what is offered.
+/// Decides what is offered in all pools.
 pub(super) fn offer(scene: &OfferScene<'_>) -> FabricOffer {
+    offer_where(scene, None)
+}
+
+/// Decides what is offered in one pool. Each is reconciled every half a minute: with many of them, making the whole offer
+/// for each would take a processor.
+pub(super) fn offer_of_pool(scene: &OfferScene<'_>, pool: &str) -> FabricOffer {
+    offer_where(scene, Some(pool))
+}
+
+fn offer_where(scene: &OfferScene<'_>, only: Option<&str>) -> FabricOffer {
+    let is_meant = |name: &&str| only.is_none_or(|only| only == *name);
     let domains = DomainPools::of(scene.managers.iter().copied());
     let twice = domains.shown_twice();
     let mut offer = FabricOffer::default();
     let names: BTreeSet<&str> =
-        domains.pools.keys().map(String::as_str).chain(scene.published.keys().copied()).collect();
+        domains.pools.keys().map(String::as_str).chain(scene.published.keys().copied()).filter(is_meant).collect();
     for name in names {
         let is_unread = of_fabric_pool(name).is_some_and(|(manager, _)| scene.unread.contains(manager));
         let pool = match domains.pools.get(name) {

@@ -23,11 +23,11 @@ use tracing::{info, warn};
 use super::{
     device::OfferState,
     domains::ManagerScene,
-    offer::{FabricOffer, OfferScene, offer, published},
+    offer::{FabricOffer, OfferScene, offer, offer_of_pool, published},
     write::{SliceAnswers, SliceCalls, slices_of},
 };
 use crate::{
-    config::FabricConfig,
+    config::{FabricConfig, FabricManagerConfig},
     fabric::{
         board::FabricReadings,
         nodes::{Hostnames, hostnames},
@@ -126,7 +126,7 @@ impl Reconciler for PublishReconciler {
     /// Returns each pool that is to exist, or exists, with the writes that it takes.
     fn keys(&mut self, view: &ClusterView) -> BTreeMap<String, Fingerprint> {
         self.is_served = is_served(view);
-        let Some(planned) = self.planned(view) else {
+        let Some(planned) = self.planned(view, None) else {
             self.tell(None);
             return BTreeMap::new();
         };
@@ -144,7 +144,8 @@ impl Reconciler for PublishReconciler {
         pool: &str,
         now: ReconcileMoment<ClusterView>,
     ) -> impl Future<Output = SliceAnswers> + Send + 'static {
-        let plan = self.planned(&now.view).and_then(|mut planned| planned.plans.remove(pool)).unwrap_or_default();
+        let plan =
+            self.planned(&now.view, Some(pool)).and_then(|mut planned| planned.plans.remove(pool)).unwrap_or_default();
         // As long as a feature is missing, the server is asked again: a gate may be switched on.
         let is_asked = self.dropped.as_ref().is_none_or(|dropped| !dropped.is_empty());
         let example = (is_asked && (!plan.writes.is_empty() || self.dropped.is_some())).then(example);
@@ -229,18 +230,20 @@ impl PublishReconciler {
         }
     }
 
-    /// Decides what is to be written; nothing as long as something that decides it is not known.
-    fn planned(&mut self, view: &ClusterView) -> Option<PlannedOffer> {
+    /// Decides what is to be written in one pool, or in all; nothing as long as something that decides it is not known.
+    fn planned(&mut self, view: &ClusterView, only: Option<&str>) -> Option<PlannedOffer> {
         if !self.known.is_listed() || !is_served(view) {
             return None;
         }
         let readings = self.readings_rx.borrow_and_update().clone();
-        let hosts: Vec<(&str, Hostnames)> = self
-            .config
-            .managers
-            .iter()
-            .filter_map(|manager| Some((&*manager.name, hostnames(view, manager, readings.inventory(&manager.name)?))))
-            .collect();
+        let is_of = |manager: &str| only.and_then(of_fabric_pool).is_none_or(|(of, _)| of == manager);
+        // Devices of other managers are looked at for their identity alone.
+        let named = |manager: &FabricManagerConfig| {
+            let inventory = readings.inventory(&manager.name)?;
+            Some(if is_of(&manager.name) { hostnames(view, manager, inventory) } else { Hostnames::new() })
+        };
+        let hosts: Vec<(&str, Hostnames)> =
+            self.config.managers.iter().filter_map(|manager| Some((&*manager.name, named(manager)?))).collect();
         let scene = |(name, hostnames)| {
             let inventory = readings.inventory(name)?;
             Some(ManagerScene { name, inventory, hostnames })
@@ -249,7 +252,8 @@ impl PublishReconciler {
             hosts.iter().map(|(name, hosts)| (*name, hosts)).filter_map(scene).collect();
         let names = self.config.managers.iter().map(|manager| &*manager.name);
         let unread = names.filter(|name| readings.inventory(name).is_none()).collect();
-        let ours = || self.known.iter().filter(|(_, slice)| of_fabric_pool(&slice.pool.name).is_some());
+        let is_ours = |pool: &str| only.is_none_or(|only| only == pool) && of_fabric_pool(pool).is_some();
+        let ours = || self.known.iter().filter(|(_, slice)| is_ours(&slice.pool.name));
         let scene = OfferScene {
             driver: &self.calls.driver,
             managers,
@@ -258,7 +262,7 @@ impl PublishReconciler {
             published: published(ours().map(|(_, slice)| slice)),
             now: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
         };
-        let offer = offer(&scene);
+        let offer = only.map_or_else(|| offer(&scene), |pool| offer_of_pool(&scene, pool));
         let is_lacking = self.dropped.as_ref().is_some_and(|dropped| !dropped.is_empty());
         let plans = offer.pools.iter().map(|(name, pool)| {
             let existing: Vec<(&str, &PublishedSlice)> = ours().filter(|(_, slice)| slice.pool.name == *name).collect();

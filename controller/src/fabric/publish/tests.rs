@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::{
     domains::ManagerScene,
-    offer::{FabricOffer, OfferScene, offer, published},
+    offer::{FabricOffer, OfferScene, offer, offer_of_pool, published},
 };
 use crate::{
     fabric::nodes::Hostnames,
@@ -113,14 +113,20 @@ impl Scene {
             inventory: &inventories[name],
             hostnames,
         });
-        offer(&OfferScene {
+        let scene = OfferScene {
             driver: "hostler.dev",
             managers: managers.collect(),
             unread: self.unread.iter().copied().collect(),
             objects: &self.objects,
             published: published(self.server.values()),
             now: since_1970(self.now).unwrap_or(Duration::ZERO),
-        })
+        };
+        let all = offer(&scene);
+        for (name, pool) in &all.pools {
+            let alone = offer_of_pool(&scene, name).pools;
+            assert_eq!((alone.get(name), alone.len()), (Some(pool), 1), "the pool by itself is another one");
+        }
+        all
     }
 
     /// Writes what is offered; returns the writes.

@@ -10,7 +10,7 @@ use hyper::Method;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::{CLAIMS, NODES, RESERVATIONS, SLICES, Scene, claim};
+use super::{CLAIMS, FABRIC, NODES, RESERVATIONS, SLICES, Scene, claim};
 
 #[tokio::test]
 async fn each_right_opens_its_own_answers() {
@@ -20,7 +20,7 @@ async fn each_right_opens_its_own_answers() {
         ("nothing", &[][..], 403, 403),
         ("nodes", &[NODES][..], 200, 403),
         ("slices", &[SLICES][..], 403, 200),
-        ("all", &[NODES, CLAIMS, SLICES, RESERVATIONS][..], 200, 200),
+        ("all", &[NODES, CLAIMS, SLICES, RESERVATIONS, FABRIC][..], 200, 200),
     ] {
         let visitor = scene.visitor(name, rights);
         for path in ["/v1/nodes", "/v1/availability?by=class", "/v1/availability?by=namespace"] {
@@ -32,6 +32,7 @@ async fn each_right_opens_its_own_answers() {
         let expected = json!({
             "user": name, "nodes": rights.contains(&NODES), "holders": rights.contains(&CLAIMS),
             "fits": rights.contains(&SLICES), "reservations": rights.contains(&RESERVATIONS),
+            "fabric": rights.contains(&FABRIC),
         });
         assert_eq!(visitor.get("/v1/access").await.json(), expected);
     }

@@ -259,3 +259,18 @@ async fn an_owner_whose_affinity_is_refused_is_let_go_without_it() {
         assert_eq!(cluster.server.faults_left(), 0, "{code}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_whose_gate_the_server_refuses_to_remove_is_a_figure() {
+    let cluster = cluster().await;
+    let controller = gating(&cluster, "\"auto\"", "").await;
+    reserve(&cluster, "3", &json!({}));
+    cluster.until_phase("r", "Available").await;
+    let fault = ApiFault::new("patch", "pods", u32::MAX, FaultEffect::Status(422, None));
+    cluster.server.fail(ApiFault { name: Some("owner".to_owned()), ..fault });
+    gated(&cluster, "owner", "owner", "3", &json!({})).await;
+    controller.until_figure("hostler_controller_stuck_gated_pods 1").await;
+    cluster.server.heal();
+    until_ungated(&cluster, "owner").await;
+    controller.until_figure("hostler_controller_stuck_gated_pods 0").await;
+}

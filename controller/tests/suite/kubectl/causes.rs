@@ -52,6 +52,22 @@ async fn check(cases: &[CauseCase]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_pod_whose_gate_cannot_be_removed_is_told_the_refusal() {
+    check(&[
+        CauseCase {
+            put: |scene| {
+                pending(scene, json!({"schedulingGates": [{"name": "hostler.dev/reservation"}]}), json!({}));
+                scene.put(event("hostler-controller", "GateNotRemoved", "policy no-patch refuses the change"));
+            },
+            sentence: "Pod ml/train waits: scheduling gate hostler.dev/reservation holds it back, and cannot be removed: policy \
+                       no-patch refuses the change.",
+            fix: "remove the gate hostler.dev/reservation by hand",
+        },
+    ])
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_no_scheduler_looks_at_is_told_why() {
     check(&[
         CauseCase {

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    fabric::FABRIC_TAINT,
     resource::DeviceTaint,
     well_known::{HELD_TAINT, TaintReason},
 };
@@ -64,6 +65,8 @@ pub struct DeviceImpediments {
     pub drained: bool,
     /// The device could not be examined.
     pub unknown: bool,
+    /// The device is behind a switch, and is being attached to a node or given back.
+    pub moving: bool,
 }
 
 impl DeviceState {
@@ -80,7 +83,7 @@ impl DeviceState {
             (_, DeviceImpediments { unhealthy: true, .. }) => Self::Unhealthy,
             (_, DeviceImpediments { drained: true, .. }) => Self::Drained,
             (_, DeviceImpediments { unknown: true, .. }) => Self::Unknown,
-            (Occupancy::Blocked, _) => Self::Blocked,
+            (Occupancy::Blocked, _) | (_, DeviceImpediments { moving: true, .. }) => Self::Blocked,
             (Occupancy::Empty | Occupancy::Partly, _) => Self::Free,
         }
     }
@@ -122,6 +125,7 @@ impl DeviceImpediments {
         }
         match TaintReason::of_key(&taint.key, driver) {
             _ if *taint.key == *HELD_TAINT => self.held = true,
+            _ if *taint.key == *FABRIC_TAINT => self.moving = true,
             Some(TaintReason::Drained) => self.drained = true,
             Some(TaintReason::Unknown | TaintReason::Stale) => self.unknown = true,
             Some(TaintReason::Unhealthy) | None => self.unhealthy = true,
@@ -137,7 +141,7 @@ impl DeviceImpediments {
     }
 
     /// True if the device can be given to a claim, or could if no claim had it: it works and is in service. A held
-    /// device counts, since its holder will have it.
+    /// device counts, since its holder will have it, and so does one behind a switch that is on its way.
     pub fn is_allocatable(self) -> bool {
         !(self.unhealthy || self.drained || self.unknown)
     }
@@ -161,16 +165,19 @@ mod tests {
 
     #[test]
     fn the_first_state_that_is_true_counts() {
-        let all = DeviceImpediments { held: true, unhealthy: true, drained: true, unknown: true };
+        let all = DeviceImpediments { held: true, unhealthy: true, drained: true, unknown: true, moving: true };
         let unheld = DeviceImpediments { held: false, ..all };
         let working = DeviceImpediments { unhealthy: false, ..unheld };
         let serving = DeviceImpediments { drained: false, ..working };
+        let none = DeviceImpediments::default();
         for (occupancy, impediments, expected) in [
             (Occupancy::Whole, all, DeviceState::Allocated),
             (Occupancy::Partly, all, DeviceState::Held),
             (Occupancy::Partly, unheld, DeviceState::Unhealthy),
             (Occupancy::Empty, working, DeviceState::Drained),
             (Occupancy::Blocked, serving, DeviceState::Unknown),
+            (Occupancy::Whole, DeviceImpediments { moving: true, ..none }, DeviceState::Allocated),
+            (Occupancy::Empty, DeviceImpediments { moving: true, ..none }, DeviceState::Blocked),
             (Occupancy::Blocked, DeviceImpediments::default(), DeviceState::Blocked),
             (Occupancy::Partly, DeviceImpediments::default(), DeviceState::Free),
             (Occupancy::Empty, DeviceImpediments::default(), DeviceState::Free),
@@ -196,6 +203,7 @@ mod tests {
             ("hostler.dev/stale", DeviceImpediments { unknown: true, ..nothing }),
             ("hostler.dev/drained", DeviceImpediments { drained: true, ..nothing }),
             ("hostler.dev/held", DeviceImpediments { held: true, ..nothing }),
+            ("hostler.dev/fabric", DeviceImpediments { moving: true, ..nothing }),
             ("gpu.example.com/drained", DeviceImpediments { unhealthy: true, ..nothing }),
         ] {
             assert_eq!(of_driver(key), expected, "{key}");

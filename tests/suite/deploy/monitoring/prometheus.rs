@@ -35,7 +35,7 @@ const SCRIPT: &str =
     "[[device]]\nname = \"card\"\ncount = 2\nnuma_node = 0\ncapacity.cpus = 8\ncapacity.memory = \"1Gi\"\n";
 
 /// Panels about what does not happen here.
-const QUIET: [&str; 9] = [
+const QUIET: [&str; 10] = [
     // Failures, which a rule leaves out as long as they are zeros.
     "hostler_backend_unanswered_seconds",
     "hostler_claim_failures_total",
@@ -44,6 +44,8 @@ const QUIET: [&str; 9] = [
     "hostler_audit_failures_total",
     "hostler_controller_silent_seconds",
     "hostler_controller_unreadable_objects",
+    // Clusters with a fabric manager.
+    "hostler_controller_fabric_",
     // Clusters of 1.26 to 1.31, and requests for capacity.
     "hostler_controller_classic_writes_total",
     "hostler_controller_provisioning_requests",
