@@ -9,6 +9,7 @@
 
 mod attachments;
 pub(crate) mod board;
+mod keepers;
 pub(crate) mod nodes;
 mod publish;
 mod status;

@@ -128,6 +128,7 @@ impl CapabilityStarts<'_> {
             calling: client,
             driver: self.config.driver.clone(),
             namespace: namespace(&self.config.lease),
+            attaches: self.config.capabilities.fabric.is_wanted(),
             config: self.config.reservations.clone(),
             view_rx,
             places_rx,
