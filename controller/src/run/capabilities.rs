@@ -101,15 +101,12 @@ impl CapabilityStarts<'_> {
         let ServeState { view_rx, holds_rx, leadership_rx, client, tasks, .. } = self.state.clone();
         let (config, webhook_rx) = (self.config.provisioning.clone(), self.webhook_rx.clone());
         let holds_rx = self.config.capabilities.reservations.is_wanted().then_some(holds_rx);
-        // No provider attaches devices to nodes yet.
-        let attach = None;
         provision::start(ProvisionParts {
             client,
             config,
             view_rx,
             holds_rx,
             webhook_rx,
-            attach,
             leadership_rx,
             status_tx,
             tasks,
