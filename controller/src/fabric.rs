@@ -10,6 +10,7 @@
 mod attachments;
 pub(crate) mod board;
 mod figures;
+mod keepers;
 pub(crate) mod nodes;
 mod publish;
 mod status;

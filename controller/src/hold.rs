@@ -13,6 +13,7 @@
 pub(crate) mod adapter;
 mod answering;
 mod asked;
+mod attaching;
 mod budgets;
 mod candidates;
 mod choice;
@@ -67,8 +68,8 @@ pub(crate) use self::{
     core::HoldCore,
     event::{HoldCommand, HoldEvent},
     objects::{
-        AllocatedClaim, Amounts, ClaimPart, DeviceKey, Fence, FenceRule, HoldTime, NodeFences, OwnerPod,
-        PlaceholderMark, PodBudget, PodRef, PriorityClasses, PublishedDevice, PublishedSlice,
+        AllocatedClaim, Amounts, ClaimPart, DeviceKey, Fence, FenceRule, HoldTime, KnownAttachment, NodeFences,
+        OwnerPod, PlaceholderMark, PodBudget, PodRef, PriorityClasses, PublishedDevice, PublishedSlice,
     },
     question::{HoldAnswer, HoldQuestion},
     settings::HoldSettings,

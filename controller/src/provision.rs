@@ -8,9 +8,6 @@
 //!                                      └── what fits ◄── CheckBatch::run ◄── the planner's snapshot
 //! ```
 //!
-//! Devices that requests of one class lack can be attached to nodes, where an implementation of `attach::Attach`
-//! exists.
-//!
 //! The core decides, and holds no state that cannot be read again: the answer to a request is in its status, and the
 //! booking follows from that. Every write names the version that it replaces.
 //!
@@ -20,7 +17,6 @@
 
 pub(crate) mod adapter;
 mod arrive;
-mod attach;
 mod booked;
 mod booking;
 mod check;
@@ -41,7 +37,6 @@ mod plan_hash;
 mod room;
 mod splits;
 mod status;
-mod steps;
 mod toleration;
 mod turn;
 

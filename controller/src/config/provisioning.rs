@@ -22,8 +22,6 @@ pub(crate) struct ProvisioningConfig {
     pub(crate) batch: u32,
     /// Seconds after which planning begins no further request of them.
     pub(crate) time_box_seconds: u32,
-    /// Seconds after which devices that were attached for a request and that no pod needs are detached.
-    pub(crate) scale_down_unneeded_seconds: u32,
     /// The largest `bookingSeconds` of a request.
     pub(crate) longest_booking_seconds: u32,
     /// Seconds for which requests that are over are kept for people; 0: for ever.
@@ -40,7 +38,6 @@ impl Default for ProvisioningConfig {
             // The same as Cluster Autoscaler's.
             batch: 10,
             time_box_seconds: 10,
-            scale_down_unneeded_seconds: 600,
             // Six times the usual booking: devices that are booked keep other requests waiting.
             longest_booking_seconds: 3600,
             // A week, as Cluster Autoscaler does.

@@ -1,5 +1,6 @@
 //! The life of an attachment: a device that the scheduler gave to a claim is attached to the claim's node, and detached
-//! when the claim has let go of it. The table of all steps: docs/architecture.md.
+//! when the claim has let go of it. For a Reservation devices are attached before claims have them. The table of all steps:
+//! docs/architecture.md.
 //!
 //! ```text
 //!   FabricAttachment, claims, nodes, read anew ┐                       ┌─► one write
@@ -12,6 +13,7 @@ mod claim;
 mod context;
 mod decide;
 mod detached;
+mod kept;
 mod notes;
 mod read;
 mod reconciler;

@@ -70,6 +70,8 @@ pub(crate) struct HoldParts {
     pub(crate) driver: String,
     /// Namespace of the claims that stand for parts of devices.
     pub(crate) namespace: String,
+    /// True if devices behind switches are attached here.
+    pub(crate) attaches: bool,
     /// Settings of Reservations.
     pub(crate) config: ReservationsConfig,
     /// The cluster as all parts of the controller see it.
@@ -134,7 +136,7 @@ impl HoldParts {
     }
 
     async fn places(&self, pauses: &RetryPauses) -> Result<HoldPlaces, PlaceError> {
-        let places = HoldPlaces::find(&self.calling).await?;
+        let places = HoldPlaces::find(&self.calling, self.attaches).await?;
         places.with_rules(&self.calling, &self.config.oldest_scheduler, pauses).await
     }
 

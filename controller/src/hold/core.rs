@@ -253,6 +253,8 @@ impl HoldCore {
                 self.cluster.budgets.told(self.queue.now, budgets);
                 self.plan_soon();
             }
+            HoldEvent::Attachment(known) => self.attachment_seen(*known),
+            HoldEvent::AttachmentGone(name) => self.attachment_gone(&name),
             HoldEvent::Node(name) => {
                 self.timers.stop(&Timer::NodeMissing(name.clone()));
                 self.cluster.nodes.insert(name.clone());

@@ -7,7 +7,9 @@ use hostler_api::ObjectKey;
 use hostler_reconcile::WriteOutcome;
 
 use super::{
-    objects::{AllocatedClaim, FenceRule, NodeFences, OwnerPod, PodBudget, PriorityClasses, PublishedSlice},
+    objects::{
+        AllocatedClaim, FenceRule, KnownAttachment, NodeFences, OwnerPod, PodBudget, PriorityClasses, PublishedSlice,
+    },
     question::{HoldAnswer, HoldQuestion},
     writes::{HoldEventNote, HoldTarget, HoldWrite},
 };
@@ -46,6 +48,10 @@ pub(crate) enum HoldEvent {
     Priorities(Result<PriorityClasses, String>),
     /// The result of listing PodDisruptionBudgets.
     Budgets(Result<Vec<PodBudget>, String>),
+    /// A FabricAttachment was created or changed.
+    Attachment(Box<KnownAttachment>),
+    /// The FabricAttachment of this device is gone.
+    AttachmentGone(String),
     /// A node exists.
     Node(String),
     /// A node is gone.

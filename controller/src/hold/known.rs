@@ -11,8 +11,8 @@ use hostler_cluster::is_older;
 use super::{
     fresh::FreshList,
     objects::{
-        AllocatedClaim, DeviceKey, Fence, FenceRule, NodeFences, OwnerPod, PodBudget, PriorityClasses, PublishedDevice,
-        PublishedSlice,
+        AllocatedClaim, DeviceKey, Fence, FenceRule, KnownAttachment, NodeFences, OwnerPod, PodBudget, PriorityClasses,
+        PublishedDevice, PublishedSlice,
     },
     published::{PoolName, PublishedDevices},
 };
@@ -44,6 +44,8 @@ pub(super) struct KnownCluster {
     /// The claims of a pod.
     of_pods: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
     pub(super) nodes: BTreeSet<String>,
+    /// FabricAttachments, by the name of the device.
+    pub(super) attachments: BTreeMap<String, KnownAttachment>,
     pub(super) priorities: FreshList<PriorityClasses>,
     pub(super) budgets: FreshList<Vec<PodBudget>>,
 }

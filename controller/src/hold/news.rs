@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 
 use hostler_api::{ObjectKey, reservation::ReservedDevice};
+use hostler_cluster::is_older;
 
 use super::{
     closed::fence_topic,
     context::Timer,
     core::{HoldCore, PLAN_DELAY, READ_AGAIN},
     known::PodReading,
-    objects::{FenceRule, NodeFences, OwnerPod, PublishedSlice, device_key},
+    objects::{FenceRule, KnownAttachment, NodeFences, OwnerPod, PublishedSlice, device_key},
     placeholder::placeholder_name,
     published::PoolName,
     reservation::Reservation,
@@ -109,6 +110,26 @@ impl HoldCore {
             self.queue.now(DecisionTopic::NodeFences(node));
             self.decide_about_values(&values);
         }
+    }
+
+    pub(super) fn attachment_seen(&mut self, attachment: KnownAttachment) {
+        let known = self.cluster.attachments.get(&attachment.name);
+        if known.is_some_and(|known| is_older(&attachment.version, &known.version)) {
+            return;
+        }
+        let pool = attachment.pool.clone();
+        self.cluster.attachments.insert(attachment.name.clone(), attachment);
+        self.decide_about_device(pool);
+    }
+
+    pub(super) fn attachment_gone(&mut self, name: &str) {
+        let gone = self.cluster.attachments.remove(name);
+        gone.into_iter().for_each(|known| self.decide_about_device(known.pool));
+    }
+
+    /// Decides about the Reservations that keep devices of a pool behind switches.
+    fn decide_about_device(&mut self, pool: String) {
+        self.decide_about_pools(vec![(self.settings.own_driver.clone(), pool)]);
     }
 
     pub(super) fn rule_seen(&mut self, rule: FenceRule) {

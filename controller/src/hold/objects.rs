@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use hostler_api::{
     ObjectKey, Quantity,
+    fabric::AttachmentPhase,
     reservation::{DeviceOwner, ReservedDevice},
 };
 
@@ -93,6 +94,25 @@ pub(crate) struct FenceRule {
     pub(crate) name: String,
     pub(crate) device: DeviceKey,
     pub(crate) value: String,
+}
+
+/// A FabricAttachment, as far as Reservations depend on it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct KnownAttachment {
+    /// Name of the device, and of the object.
+    pub(crate) name: String,
+    /// The resourceVersion.
+    pub(crate) version: String,
+    pub(crate) pool: String,
+    pub(crate) node: String,
+    /// UID of the Reservation that the device is attached for.
+    pub(crate) keeper: Option<String>,
+    /// True if the node is to let go of the device.
+    pub(crate) is_released: bool,
+    pub(crate) phase: AttachmentPhase,
+    pub(crate) message: String,
+    /// Time before which the device is not attached again, since 1970.
+    pub(crate) retry_at: Option<Duration>,
 }
 
 /// A claim, and the devices that it has.

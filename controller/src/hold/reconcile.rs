@@ -12,6 +12,7 @@ use hostler_api::{
 use hostler_cluster::{from_rfc3339, since_1970};
 
 use super::{
+    attaching::{attaching, not_attached},
     closed::fence_topic,
     conflicts::{conflicts, is_in_conflict, is_strangers, released},
     context::{HoldContext, HoldEffect, Timer},
@@ -227,6 +228,12 @@ fn status_of_open(
         conflicts: conflicts.as_deref(),
         is_closed: are_closed(cx, reservation, &devices),
         places,
+        attaching: attaching(cx, reservation, &devices),
+        not_attached: devices
+            .iter()
+            .filter(|device| device.state == ReservedDeviceState::Lost)
+            .filter_map(|device| not_attached(cx, reservation, device))
+            .collect(),
     };
     Some(NewStatus::of(reservation, cx.clock.told()).open(reservation, devices, owners, &facts))
 }

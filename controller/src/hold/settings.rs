@@ -19,6 +19,8 @@ pub(crate) struct HoldSettings {
     /// True if parts of nodes are kept beside devices: CPU, memory and what else pods set aside. `None` before that is
     /// known.
     pub(crate) keeps_places: Option<bool>,
+    /// True if devices behind switches are attached here: those that are kept are attached before owners come.
+    pub(crate) attaches: bool,
     /// The longest time until the API server shows an allocation that a scheduler has decided on.
     pub(crate) settle: Duration,
     /// Time for which a device may be gone, or a node not answer, before another device is chosen.

@@ -36,6 +36,10 @@ pub(super) struct OpenFacts<'a> {
     pub(super) is_closed: bool,
     /// State of the places.
     pub(super) places: PlaceStand,
+    /// Devices that are being attached to their nodes, for people.
+    pub(super) attaching: Option<String>,
+    /// For each lost device that could not be attached: the reason, for people.
+    pub(super) not_attached: Vec<String>,
 }
 
 /// A status in the making.
@@ -217,7 +221,8 @@ impl NewStatus {
 fn stand_of(devices: &[ReservedDevice], has_problem: bool, said: &OpenFacts<'_>) -> (Phase, Reason, String) {
     let devices: Vec<&ReservedDevice> = devices.iter().filter(|device| device.state != State::Releasing).collect();
     let of = |state: State| devices.iter().copied().filter(move |device| device.state == state);
-    let lost: Vec<String> = of(State::Lost).map(lost).collect();
+    let mut lost: Vec<String> = said.not_attached.clone();
+    lost.extend(of(State::Lost).filter(|device| !is_named(said, device)).map(self::lost));
     if !lost.is_empty() {
         return (Phase::Pending, Reason::Lost, format!("lost: {}", few(&lost)));
     }
@@ -232,6 +237,9 @@ fn stand_of(devices: &[ReservedDevice], has_problem: bool, said: &OpenFacts<'_>)
     }
     if has_problem {
         return (Phase::Pending, Reason::Unschedulable, "there are not all the devices that are asked for".to_owned());
+    }
+    if let (PlaceStand::NotAsked | PlaceStand::Kept(_), Some(attaching)) = (&said.places, &said.attaching) {
+        return (Phase::Pending, Reason::Attaching, attaching.clone());
     }
     let message = match (&said.places, devices.len()) {
         (PlaceStand::Missing(_), _) => return (Phase::Pending, Reason::Placing, placing(&said.places)),
@@ -248,6 +256,12 @@ fn placing(places: &PlaceStand) -> String {
         PlaceStand::Missing(said) if !said.is_empty() => said.clone(),
         _ => "the scheduler looks for CPU, memory and ports".to_owned(),
     }
+}
+
+/// True if a message says already why the device is lost.
+fn is_named(said: &OpenFacts<'_>, device: &ReservedDevice) -> bool {
+    let key = device_key(device).to_string();
+    said.not_attached.iter().any(|why| why.starts_with(&key))
 }
 
 fn lost(device: &ReservedDevice) -> String {

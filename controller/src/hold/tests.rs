@@ -15,6 +15,7 @@ mod expiry;
 pub(crate) mod kept;
 mod parts;
 mod planned;
+mod pooled;
 mod preemption;
 mod questions;
 mod quotas;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use hostler_api::reservation::{ReservedDevice, ReservedDeviceState as State};
 
 use super::{
+    attaching::could_not_be_attached,
     context::{HoldContext, HoldEffect, Timer},
     objects::{DeviceKey, device_key},
     places::is_without_room,
@@ -21,6 +22,9 @@ pub(super) fn state_of_vacant(cx: &mut HoldContext<'_>, reservation: &Reservatio
     let key = device_key(device);
     if is_without_room(cx.settings, reservation, device) {
         cx.push(HoldEffect::Avoid(key, LEFT_ALONE));
+        return State::Lost;
+    }
+    if could_not_be_attached(cx, reservation, device) {
         return State::Lost;
     }
     let published = cx.cluster.device(&key).map(|(_, it)| it.is_usable);

@@ -32,6 +32,16 @@ pub(crate) struct FabricClaim {
     pub(crate) stamp: ObjectStamp,
 }
 
+/// A device behind a switch that a Reservation closes to others, and keeps for a node.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct PooledHold {
+    pub(crate) node: String,
+    pub(crate) pool: String,
+    pub(crate) device: String,
+    /// Value of the taint.
+    pub(crate) value: String,
+}
+
 /// Everything that the cluster tells of devices behind switches.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FabricObjects {
@@ -43,6 +53,8 @@ pub(crate) struct FabricObjects {
     pub(crate) slices: BTreeMap<String, Arc<PooledSlice>>,
     /// UUIDs of nodes' system boards, by the name of the node.
     pub(crate) system_uuids: BTreeMap<String, SystemUuid>,
+    /// Devices that Reservations close, each for one node, as the NodeHardware of that node says. In the order of nodes.
+    pub(crate) holds: Vec<PooledHold>,
     /// Devices of each claim that is in `claims`.
     devices: BTreeMap<ObjectKey, Vec<String>>,
 }
@@ -100,16 +112,25 @@ impl FabricObjects {
         }
     }
 
-    /// Updates the UUID of a node; an unchanged one is not copied.
+    /// Updates the UUID of a node and the devices that are kept for it; an unchanged report is not copied.
     pub(crate) fn see_node(known: &mut Arc<Self>, report: &NodeHardware) {
         let (name, uuid) = (&report.metadata.name, &report.status.system_uuid);
-        if known.system_uuids.get(name) == uuid.as_ref() {
-            return;
+        if known.system_uuids.get(name) != uuid.as_ref() {
+            match uuid {
+                Some(uuid) => drop(Arc::make_mut(known).system_uuids.insert(name.clone(), uuid.clone())),
+                None => drop(Arc::make_mut(known).system_uuids.remove(name)),
+            }
         }
-        match uuid {
-            Some(uuid) => drop(Arc::make_mut(known).system_uuids.insert(name.clone(), uuid.clone())),
-            None => Self::forget_node(known, name),
-        }
+        let pooled = report.spec.holds.iter().filter(|hold| of_fabric_pool(&hold.pool).is_some());
+        let holds: Vec<PooledHold> = pooled
+            .map(|hold| PooledHold {
+                node: name.clone(),
+                pool: hold.pool.clone(),
+                device: hold.device.clone(),
+                value: hold.value.clone(),
+            })
+            .collect();
+        Self::put_holds(known, name, holds);
     }
 
     /// Forgets a node.
@@ -117,6 +138,18 @@ impl FabricObjects {
         if known.system_uuids.contains_key(name) {
             Arc::make_mut(known).system_uuids.remove(name);
         }
+        Self::put_holds(known, name, Vec::new());
+    }
+
+    fn put_holds(known: &mut Arc<Self>, node: &str, holds: Vec<PooledHold>) {
+        if known.holds.iter().filter(|hold| hold.node == node).eq(&holds) {
+            return;
+        }
+        let all = &mut Arc::make_mut(known).holds;
+        all.retain(|hold| hold.node != node);
+        all.extend(holds);
+        // Of two nodes the same one counts, whichever reported first. The order within a node is its object's.
+        all.sort_by(|one, other| one.node.cmp(&other.node));
     }
 
     fn drop_claim(&mut self, key: &ObjectKey) {
@@ -228,5 +261,33 @@ mod tests {
         assert!(Arc::ptr_eq(&known, &before), "an unchanged report is copied");
         FabricObjects::see_node(&mut known, &report(None));
         assert!(known.system_uuids.is_empty());
+    }
+
+    #[test]
+    fn devices_behind_switches_that_reservations_close_are_known_by_the_node_that_they_are_kept_for() {
+        let report = |node: &str, devices: &[&str]| -> NodeHardware {
+            let holds: Vec<_> = devices
+                .iter()
+                .map(|device| {
+                    let (pool, device) = device.rsplit_once('/').unwrap();
+                    json!({"pool": pool, "device": device, "value": "v"})
+                })
+                .collect();
+            serde_json::from_value(json!({"metadata": {"name": node}, "spec": {"nodeName": node, "holds": holds}}))
+                .unwrap()
+        };
+        let kept = |known: &FabricObjects| {
+            known.holds.iter().map(|hold| format!("{} {}", hold.node, hold.device)).collect::<Vec<_>>()
+        };
+        let mut known = Arc::<FabricObjects>::default();
+        FabricObjects::see_node(&mut known, &report("n2", &["fabric/m/d/b", "n2/cxl/own"]));
+        FabricObjects::see_node(&mut known, &report("n1", &["fabric/m/d/b", "fabric/m/d/a"]));
+        assert_eq!(kept(&known), ["n1 b", "n1 a", "n2 b"]);
+        let before = known.clone();
+        FabricObjects::see_node(&mut known, &report("n1", &["fabric/m/d/b", "fabric/m/d/a"]));
+        assert!(Arc::ptr_eq(&known, &before), "an unchanged report is copied");
+        FabricObjects::forget_node(&mut known, "n1");
+        FabricObjects::see_node(&mut known, &report("n2", &[]));
+        assert!(known.holds.is_empty());
     }
 }

@@ -3,7 +3,6 @@
 //!
 //! A term begins with nothing but the server's state, as after a crash, and leaves nothing behind when it ends.
 
-pub(super) mod attach;
 mod calls;
 mod keep;
 mod status;
@@ -26,17 +25,15 @@ use tracing::{debug, info, warn};
 use uuid::Uuid;
 
 use self::{
-    attach::{carry_out, no_answer},
     calls::{RequestWriter, WriteAnswer, WrittenObject},
     keep::keep,
 };
 use super::{
-    attach::{Attach, AttachCall},
     check::{CheckAnswer, CheckBatch},
     clock::ProvisionMoment,
     context::{Keeping, ProvisionContext},
     core::{ProvisionCore, ProvisionSettings},
-    event::{FinalizerWrite, ProvisionCommand, ProvisionEvent, ReservationWrite, StatusWrite},
+    event::{ProvisionCommand, ProvisionEvent, ReservationWrite, StatusWrite},
 };
 use crate::{
     COMPONENT,
@@ -68,8 +65,6 @@ pub(crate) struct ProvisionParts {
     pub(crate) holds_rx: Option<watch::Receiver<HoldStatus>>,
     /// Status of the webhook; `None` if it is switched off.
     pub(crate) webhook_rx: Option<watch::Receiver<WebhookStatus>>,
-    /// The implementation that attaches devices to nodes; `None` if there is none.
-    pub(crate) attach: Option<Arc<dyn Attach>>,
     /// State of the lease: this process writes only while it leads.
     pub(crate) leadership_rx: watch::Receiver<Leadership>,
     /// Progress of answers, for conditions and figures.
@@ -137,7 +132,6 @@ impl ProvisionParts {
 enum ProvisionWrite {
     Status(StatusWrite),
     Reservation(ReservationWrite),
-    Finalizers(FinalizerWrite),
     Deletion(ObjectKey, ObjectVersion),
 }
 
@@ -157,8 +151,6 @@ struct ProvisionTerm<'a> {
     events: EventSink,
     queue: VecDeque<ProvisionWrite>,
     writes: CallPool<WriteAnswer>,
-    called_tx: mpsc::Sender<ProvisionEvent>,
-    called_rx: mpsc::Receiver<ProvisionEvent>,
     checked_tx: mpsc::Sender<CheckAnswer>,
     checked_rx: mpsc::Receiver<CheckAnswer>,
     began: Instant,
@@ -174,22 +166,17 @@ impl<'a> ProvisionTerm<'a> {
             batch: usize::try_from(config.batch).unwrap_or(usize::MAX),
             time_box: Duration::from_secs(config.time_box_seconds.into()),
             term: Uuid::new_v4().to_string(),
-            attaches: parts.attach.is_some(),
-            unneeded: Duration::from_secs(config.scale_down_unneeded_seconds.into()),
             longest_booking: Duration::from_secs(config.longest_booking_seconds.into()),
             keep: Some(Duration::from_secs(config.keep_seconds.into())).filter(|keep| !keep.is_zero()),
             asker_box: ASKER_BOX,
         });
         let (checked_tx, checked_rx) = mpsc::channel(1);
-        let (called_tx, called_rx) = mpsc::channel(MOST_WRITES);
         Self {
             core,
             writer: RequestWriter::new(parts.client.clone()),
             events: EventSink::start(COMPONENT, parts.client.clone(), &parts.tasks),
             queue: VecDeque::new(),
             writes: CallPool::new(&parts.tasks, MOST_WRITES),
-            called_tx,
-            called_rx,
             checked_tx,
             checked_rx,
             began: Instant::now(),
@@ -213,8 +200,6 @@ impl<'a> ProvisionTerm<'a> {
                 answer = self.writes.answer() => self.written(answer),
                 // Cancel safe: an answer that was not taken stays in the channel.
                 Some(answer) = self.checked_rx.recv() => ProvisionEvent::Checked(answer),
-                // Cancel safe: an answer that was not taken stays in the channel.
-                Some(answer) = self.called_rx.recv() => self.called(answer),
                 // Cancel safe: the change is read in the next turn of the loop.
                 _ = self.parts.leadership_rx.changed() => ProvisionEvent::Changed,
                 // Cancel safe: the change is read in the next turn of the loop.
@@ -243,11 +228,9 @@ impl<'a> ProvisionTerm<'a> {
             match command {
                 ProvisionCommand::Write(write) => self.queue.push_back(ProvisionWrite::Status(write)),
                 ProvisionCommand::Keep(write) => self.queue.push_back(ProvisionWrite::Reservation(write)),
-                ProvisionCommand::Finalize(write) => self.queue.push_back(ProvisionWrite::Finalizers(write)),
                 ProvisionCommand::Delete(key, version) => {
                     self.queue.push_back(ProvisionWrite::Deletion(key, version));
                 }
-                ProvisionCommand::Call(call) => self.call(call),
                 ProvisionCommand::Tell(notice) => {
                     debug!(request = %notice.key, reason = notice.reason, message = notice.message, "told");
                     let (subject, note) = self.writer.event_of(notice);
@@ -270,7 +253,6 @@ impl<'a> ProvisionTerm<'a> {
             self.writes.begin(async move {
                 match write {
                     ProvisionWrite::Status(write) => writer.write(write).await,
-                    ProvisionWrite::Finalizers(write) => writer.finalize(write).await,
                     ProvisionWrite::Deletion(key, version) => writer.delete(key, version).await,
                     ProvisionWrite::Reservation(write) => keep(writer.client(), write).await,
                 }
@@ -282,35 +264,16 @@ impl<'a> ProvisionTerm<'a> {
     fn check(&mut self, batch: CheckBatch, view: &Arc<ClusterView>) {
         self.status.checks += 1;
         let (view, checked_tx) = (view.clone(), self.checked_tx.clone());
-        let (number, attach) = (batch.number(), self.parts.attach.clone());
+        let number = batch.number();
         let answering = self.parts.tasks.blocking(move || {
             let began = std::time::Instant::now();
-            batch.run(view.planner.get(), &view.options, attach.as_deref(), &mut || began.elapsed())
+            batch.run(view.planner.get(), &view.options, &mut || began.elapsed())
         });
         self.parts.tasks.job(async move {
             let answer = answering.await.unwrap_or_else(|_| CheckBatch::unanswered(number));
             // The receiver is gone when the term is over.
             let _ = checked_tx.send(answer).await;
         });
-    }
-
-    /// Attaches or detaches a device, or lists what is attached, on a thread that may wait.
-    fn call(&self, call: AttachCall) {
-        let Some(attach) = self.parts.attach.clone() else { return };
-        let (called_tx, gone) = (self.called_tx.clone(), no_answer(&call));
-        let calling = self.parts.tasks.blocking(move || carry_out(&*attach, call));
-        self.parts.tasks.job(async move {
-            // The receiver is gone when the term is over.
-            let _ = called_tx.send(calling.await.unwrap_or(gone)).await;
-        });
-    }
-
-    fn called(&mut self, answer: ProvisionEvent) -> ProvisionEvent {
-        if let ProvisionEvent::Listed(Err(failure)) | ProvisionEvent::Called(_, Err(failure)) = &answer {
-            warn!(error = %failure, "devices cannot be attached or detached");
-            self.status.trouble = Some(failure.to_string());
-        }
-        answer
     }
 
     fn written(&mut self, answer: WriteAnswer) -> ProvisionEvent {

@@ -13,6 +13,7 @@ use std::{
 
 use hostler_allocator::plan::{ClusterFacts, PodSet};
 use hostler_api::{
+    fabric::of_fabric_pool,
     few,
     reservation::{
         OwnerRequest, PlannedDevice, ReservationConditionReason as Reason, ReservationConditionType, ReservationOwner,
@@ -35,6 +36,9 @@ use crate::{hold::WrittenReservation, requests::SeenRequest, reservation_object:
 /// Limit of the time until all devices are closed to others. A node that does not answer is given up after one minute,
 /// and other devices are closed.
 pub(super) const BOOKING_TAKES: Duration = Duration::from_secs(120);
+/// The same where devices behind switches are attached to their nodes as well: two attempts of the eight minutes that one
+/// may take.
+const ATTACHING_TAKES: Duration = Duration::from_secs(1080);
 /// A Reservation outlives the booking that it is for by this time: the end of a booking may be written late, and until
 /// then the promised devices must be kept.
 const LASTS_LONGER: Duration = Duration::from_secs(60);
@@ -61,6 +65,16 @@ pub(super) struct BookingNeed {
     pub(super) names: Vec<String>,
     /// Writes for Reservations that keep too many devices.
     pub(super) shrinks: Vec<ReservationWrite>,
+}
+
+/// Returns the time within which the devices of a request are kept.
+pub(super) fn booking_takes(request: &SeenRequest, all: &SeenReservations) -> Duration {
+    let of_request = parts(request).into_iter().filter_map(|part| own(request, &part.name, all));
+    let mut devices = of_request.flat_map(|known| &known.status.devices);
+    match devices.any(|device| of_fabric_pool(&device.pool).is_some()) {
+        true => ATTACHING_TAKES,
+        false => BOOKING_TAKES,
+    }
 }
 
 /// Returns the names of the Reservations that keep the devices of all sets; empty if there would be too many.
@@ -130,7 +144,7 @@ fn planned_devices(part: &BookedPart, planned: &[Vec<PodDevice>]) -> Vec<Planned
 
 fn new_reservation(request: &SeenRequest, part: &BookedPart, set: &PodSet, booking: Duration) -> NewReservation {
     let owner = OwnerRequest { namespace: request.key.namespace.clone(), name: request.key.name.clone() };
-    let ttl = booking + BOOKING_TAKES + LASTS_LONGER;
+    let ttl = booking + ATTACHING_TAKES + LASTS_LONGER;
     let spec = ReservationSpec {
         template: json!({"metadata": {"namespace": set.namespace}, "spec": set.spec}),
         replicas: Some(part.pods),

@@ -2,7 +2,6 @@
 //! fits counts as booked for the next ones. Takes seconds in a large cluster: not for threads that must not wait.
 
 use std::{
-    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     iter,
     time::Duration,
@@ -15,8 +14,7 @@ use hostler_allocator::plan::{
 use hostler_api::{ObjectKey, reservation::PlannedDevice};
 
 use super::{
-    attach::{Attach, AttachOffer, AttachPlan, AttachSearch, AttachStep},
-    messages::{self, Attachable},
+    messages,
     plan_hash::{placements, plan_hash},
     splits::reservation_starts,
 };
@@ -42,8 +40,6 @@ pub(crate) struct CheckBatch {
     pub(super) promised: BTreeMap<String, QuotaAmounts>,
     /// Requests to place, in turn.
     pub(super) candidates: Vec<CheckCandidate>,
-    /// Steps that are planned, or carried out.
-    pub(super) planned: BTreeSet<AttachStep>,
     /// Time after which no further candidate is begun.
     pub(super) time_box: Duration,
     /// Limit of work and time for the bookings and candidates of each namespace.
@@ -58,21 +54,6 @@ pub(super) struct CheckCandidate {
     pub(super) namespace: String,
     pub(super) class: ProvisionClass,
     pub(super) sets: Vec<PodSet>,
-    /// State of attaching for the request.
-    pub(super) attaching: Attaching,
-}
-
-/// State of attaching for a request.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Attaching {
-    /// Attaching is not possible here, or not asked for.
-    None,
-    /// The attached devices are unknown now.
-    Unknown,
-    /// Missing devices can be attached.
-    Possible,
-    /// Everything is attached.
-    Done,
 }
 
 /// The answer to a batch.
@@ -88,8 +69,6 @@ pub(crate) struct CheckAnswer {
 pub(super) enum CheckVerdict {
     /// There is room.
     Found(FoundCapacity),
-    /// There will be room once these steps are carried out.
-    Attachable(AttachPlan),
     /// There is no room, and why.
     NotFound(String),
     /// The planner does not know something that decides.
@@ -127,13 +106,11 @@ impl CheckBatch {
         &self,
         snapshot: &Snapshot,
         options: &PlanOptions,
-        attach: Option<&dyn Attach>,
         elapsed: &mut dyn FnMut() -> Duration,
     ) -> CheckAnswer {
-        let boxes = RefCell::new(PlanBoxes::for_each_namespace(self.asker_box));
-        let mut placed: Vec<&Vec<PodSet>> = self.bookings.iter().collect();
-        let booked = with_booked(self.without_taken(snapshot), &placed, options, &mut boxes.borrow_mut());
-        let Ok(mut cluster) = booked else { return self.crowded() };
+        let mut boxes = PlanBoxes::for_each_namespace(self.asker_box);
+        let booked = with_booked(self.without_taken(snapshot), &self.bookings, options, &mut boxes);
+        let Some(mut cluster) = booked else { return self.crowded() };
         let (mut promised, quotas) = (self.promised(snapshot), snapshot.facts().quota_book());
         let mut verdicts = Vec::new();
         for candidate in &self.candidates {
@@ -146,38 +123,22 @@ impl CheckBatch {
                 verdicts.push((candidate.uid.clone(), CheckVerdict::NotFound(problem)));
                 continue;
             }
-            boxes.borrow_mut().open(&candidate.namespace);
+            boxes.open(&candidate.namespace);
             // Reservations are handed the devices of the plan. Larger requests have none, and would have too many names.
             let names_devices = !reservation_starts(&candidate.sets, snapshot.facts()).is_empty();
             let naming = PlanOptions { names_devices, ..options.clone() };
-            let plan = cluster.plan_within(&candidate.sets, &naming, &mut boxes.borrow_mut());
+            let plan = cluster.plan_within(&candidate.sets, &naming, &mut boxes);
             if plan.sets.iter().any(|set| set.cut_short == Some(CutShort::NotReached)) && !verdicts.is_empty() {
                 // Other requests of its namespace used up the time; in a later batch the request has its turn without
                 // them.
                 continue;
             }
-            let mut verdict = verdict(candidate, &plan);
-            // Nothing is attached for a request that could not be told yes then.
-            if let (Some(attach), Attaching::Possible, Verdict::DoesNotFit, false) =
-                (attach, candidate.attaching, plan.verdict(), candidate.has_pod_terms())
-            {
-                let with =
-                    |offers: &[AttachOffer]| self.plan_with(snapshot, options, &placed, offers, candidate, &boxes);
-                let has_time = &mut || elapsed() < self.time_box && !boxes.borrow().is_empty();
-                let search = AttachSearch { attach, planned: &self.planned, plan: &with, has_time };
-                verdict = attaching(search.run(&plan, &candidate.sets), &plan, candidate);
-            }
+            let verdict = verdict(candidate, &plan);
             if matches!(verdict, CheckVerdict::Found(_)) {
                 cluster = plan.after().clone();
-                placed.push(&candidate.sets);
                 promised.add(&asked, 1);
             }
-            let is_other = matches!(verdict, CheckVerdict::Attachable(_));
             verdicts.push((candidate.uid.clone(), verdict));
-            // The devices that it will use are known only after the steps: the next candidates wait until then.
-            if is_other {
-                break;
-            }
         }
         CheckAnswer { number: self.number, verdicts }
     }
@@ -192,28 +153,6 @@ impl CheckBatch {
             }
         }
         promised
-    }
-
-    /// Plans a candidate with the devices of these offers, beside everything else that is placed.
-    fn plan_with(
-        &self,
-        snapshot: &Snapshot,
-        options: &PlanOptions,
-        placed: &[&Vec<PodSet>],
-        offers: &[AttachOffer],
-        candidate: &CheckCandidate,
-        boxes: &RefCell<PlanBoxes>,
-    ) -> Plan {
-        let mut facts = snapshot.facts().clone();
-        add_taken(&mut facts, &self.taken);
-        offers.iter().for_each(|offer| facts.add_slice(offer.slice.clone()));
-        // The other pods were placed within boxes of this size before, and are placed again for the candidate: their
-        // namespaces do not pay for that.
-        let mut others = PlanBoxes::for_each_namespace(self.asker_box);
-        match with_booked(snapshot.with(facts), placed, options, &mut others) {
-            Ok(cluster) => cluster.plan_within(&candidate.sets, options, &mut boxes.borrow_mut()),
-            Err(cut_short) => *cut_short,
-        }
     }
 
     /// Answers that no request can be promised anything.
@@ -256,30 +195,22 @@ impl CheckCandidate {
     }
 }
 
-/// Returns the cluster with the pods of all bookings, or the plan of a booking that was cut short: its room might else
-/// be promised to others. Bookings use up the box of their namespace: a namespace with many of them can ask for less.
+/// Returns the cluster with the pods of all bookings; `None` where a booking was cut short: its room might else be
+/// promised to others. Bookings use up the box of their namespace: a namespace with many of them can ask for less.
 fn with_booked(
     mut cluster: Snapshot,
-    bookings: &[&Vec<PodSet>],
+    bookings: &[Vec<PodSet>],
     options: &PlanOptions,
     boxes: &mut PlanBoxes,
-) -> Result<Snapshot, Box<Plan>> {
+) -> Option<Snapshot> {
     for sets in bookings {
         let plan = cluster.plan_within(sets, options, boxes);
         if plan.sets.iter().any(|set| set.cut_short.is_some()) {
-            return Err(Box::new(plan));
+            return None;
         }
         cluster = plan.after().clone();
     }
-    Ok(cluster)
-}
-
-/// Returns the verdict of a search for steps.
-fn attaching(found: Result<Vec<AttachStep>, usize>, plan: &Plan, candidate: &CheckCandidate) -> CheckVerdict {
-    match found {
-        Ok(steps) => CheckVerdict::Attachable(AttachPlan { message: messages::attachable(&steps), steps }),
-        Err(offers) => CheckVerdict::NotFound(messages::lacking(plan, candidate.class, Attachable::TooLittle(offers))),
-    }
+    Some(cluster)
 }
 
 fn verdict(candidate: &CheckCandidate, plan: &Plan) -> CheckVerdict {
@@ -294,7 +225,7 @@ fn verdict(candidate: &CheckCandidate, plan: &Plan) -> CheckVerdict {
             plan_hash: plan_hash(&placements(plan)),
             devices: plan.sets.iter().map(pod_devices).collect(),
         }),
-        Verdict::DoesNotFit => CheckVerdict::NotFound(messages::lacking(plan, candidate.class, attachable(candidate))),
+        Verdict::DoesNotFit => CheckVerdict::NotFound(messages::lacking(plan, candidate.class)),
         Verdict::Undecided => CheckVerdict::Undecided(messages::undecided(plan)),
     }
 }
@@ -313,13 +244,4 @@ fn pod_devices(set: &SetPlan) -> Vec<PodDevice> {
         placement.devices.iter().map(device).collect::<Vec<_>>()
     };
     set.placements.iter().flat_map(of_node).collect()
-}
-
-/// Returns the words about attaching for a request without a plan of steps.
-fn attachable(candidate: &CheckCandidate) -> Attachable {
-    match candidate.attaching {
-        Attaching::Unknown => Attachable::Unknown,
-        Attaching::Done => Attachable::Done,
-        Attaching::None | Attaching::Possible => Attachable::Nothing,
-    }
 }

@@ -10,21 +10,19 @@ use hostler_allocator::plan::{BoxSize, PodSet};
 use hostler_api::provisioning::{ProvisioningConditionType as Type, ProvisioningReason as Reason};
 
 use super::{
-    attach::{AttachCall, AttachJournal, AttachKeeper, AttachSettings, live},
-    booked::{made_for, parts},
+    booked::parts,
     booking::taken_back,
-    check::{Attaching, CheckBatch, CheckCandidate, CheckVerdict},
+    check::{CheckBatch, CheckCandidate, CheckVerdict},
     clock::ProvisionMoment,
     context::ProvisionContext,
     decision::{Decision, is_over},
-    event::{FinalizerWrite, ProvisionCommand, ProvisionEvent, ReservationWrite, StatusWrite},
+    event::{ProvisionCommand, ProvisionEvent, ReservationWrite, StatusWrite},
     gains::GainWatch,
     memory::RequestMemory,
     orphans::OrphanedBookings,
     parameters::RequestParameters,
     room::booked,
     status::{notices, said},
-    steps::is_held,
     turn::WriteTurn,
 };
 use crate::{
@@ -47,10 +45,6 @@ pub(crate) struct ProvisionSettings {
     pub(crate) time_box: Duration,
     /// Mark of this leader term, another one in each.
     pub(crate) term: String,
-    /// True if devices can be attached to nodes.
-    pub(crate) attaches: bool,
-    /// Time after which an unneeded device is detached.
-    pub(crate) unneeded: Duration,
     /// Limit of the time for which a request may book.
     pub(crate) longest_booking: Duration,
     /// Time for which requests that are over are kept; `None`: for ever.
@@ -71,7 +65,6 @@ pub(crate) struct ProvisionCore {
     checks: u64,
     /// Writes of Reservations, by name.
     kept: BTreeMap<String, WriteTurn>,
-    attach: AttachKeeper,
     orphans: OrphanedBookings,
     gains: GainWatch,
     wake: Option<Duration>,
@@ -79,10 +72,8 @@ pub(crate) struct ProvisionCore {
 
 impl ProvisionCore {
     pub(crate) fn new(settings: ProvisionSettings) -> Self {
-        let attach = AttachSettings { is_there: settings.attaches, unneeded: settings.unneeded };
         Self {
             settings,
-            attach: AttachKeeper::new(attach),
             began: None,
             memories: BTreeMap::new(),
             check: None,
@@ -105,32 +96,21 @@ impl ProvisionCore {
         self.wake = None;
         let mut commands = self.take(now, event);
         let ours = self.ours(cx.objects);
-        let going = going(cx.objects);
-        let known: BTreeSet<&str> = ours.iter().map(|(it, _)| it).chain(&going).map(|it| it.uid()).collect();
+        let known: BTreeSet<&str> = ours.iter().map(|(it, _)| it.uid()).collect();
         self.memories.retain(|uid, _| known.contains(&**uid));
         self.look_again(&ours, now, cx);
         let (orphaned, due) = self.orphans.see(now.steady, cx);
         self.wake(due);
-        let (mut candidates, mut calls) = (Vec::new(), Vec::new());
+        let mut candidates = Vec::new();
         for (request, class) in &ours {
             let mut decision = self.decide(request, now, cx);
             let keep = std::mem::take(&mut decision.keep);
             commands.extend(self.keep(keep, now, cx).map(ProvisionCommand::Keep));
-            calls.append(&mut decision.calls);
             candidates.extend(decision.wanted.take().map(|sets| self.candidate(request, *class, sets)));
             self.wake(decision.due);
             commands.extend(self.write(request, decision, now));
         }
-        for request in &going {
-            let mut decision = self.release(request, now, cx);
-            calls.append(&mut decision.calls);
-            let keep = std::mem::take(&mut decision.keep);
-            commands.extend(self.keep(keep, now, cx).map(ProvisionCommand::Keep));
-            self.wake(decision.due);
-            commands.extend(self.write(request, decision, now));
-        }
         commands.extend(self.keep(orphaned, now, cx).map(ProvisionCommand::Keep));
-        commands.extend(self.call(calls, &ours, &going, now, cx).map(ProvisionCommand::Call));
         // The request that was planned last comes last, so that no request waits for ever behind others that get no
         // again and again.
         candidates.sort_by_key(|(turn, _)| *turn);
@@ -183,8 +163,6 @@ impl ProvisionCore {
                     turn.written(outcome, now.steady);
                 }
             }
-            ProvisionEvent::Listed(told) => self.attach.listed(told, now.steady),
-            ProvisionEvent::Called(token, came) => self.attach.called(token, came, now.steady),
             ProvisionEvent::Checked(answer) if self.check == Some(answer.number) => {
                 self.check = None;
                 for (uid, verdict) in answer.verdicts {
@@ -237,13 +215,10 @@ impl ProvisionCore {
         memory.opened_by = self.orphans.opened_by(&request.key);
         let mut decision = match longer_than(self.settings.longest_booking, request) {
             Some(problem) => Decision::failed(Reason::FailedToCreatePods, problem),
-            None => Decision::about(request, memory, now, cx, &self.attach),
+            None => Decision::about(request, memory, now, cx),
         };
-        if decision.finalizers.is_none() {
-            decision.clear(request, memory, &self.attach, cx);
-        }
         let is_over = is_over(request);
-        if is_over && decision.finalizers.is_none() && !is_held(request) {
+        if is_over {
             decision.delete_after(self.settings.keep, request, memory, now);
         }
         let named: Vec<String> = match is_over {
@@ -282,46 +257,24 @@ impl ProvisionCore {
         begun.into_iter()
     }
 
-    /// Returns the write of a request: its status, or its finalizers if the status is written already.
+    /// Returns the write of a request: its status, or its deletion.
     fn write(&mut self, request: &SeenRequest, decision: Decision, now: ProvisionMoment) -> Option<ProvisionCommand> {
         let memory = self.memories.get_mut(request.uid())?;
         let (key, version) = (request.key.clone(), request.version.clone());
         let status = said(&request.status, &decision.conditions, decision.details, now.wall);
-        match (status, decision.finalizers) {
-            (Some(status), _) => {
+        match status {
+            Some(status) => {
                 memory.write_begins(notices(request, &decision.conditions));
                 return Some(ProvisionCommand::Write(StatusWrite { key, version, status }));
             }
-            (None, Some(finalizers)) => {
-                memory.write_begins(Vec::new());
-                return Some(ProvisionCommand::Finalize(FinalizerWrite { key, version, finalizers }));
-            }
-            (None, None) if decision.is_deleted => {
+            None if decision.is_deleted => {
                 memory.write_begins(Vec::new());
                 return Some(ProvisionCommand::Delete(key, version));
             }
-            (None, None) if memory.is_current(&request.version, now) => memory.verdict = None,
-            (None, None) => {}
+            None if memory.is_current(&request.version, now) => memory.verdict = None,
+            None => {}
         }
         None
-    }
-
-    /// Decides about a deleted request that our finalizer holds because devices may be attached for it.
-    fn release(&mut self, request: &SeenRequest, now: ProvisionMoment, cx: &ProvisionContext<'_>) -> Decision {
-        let memory = self.memories.entry(request.uid().to_owned()).or_insert_with(|| RequestMemory::new(request, now));
-        if !memory.is_current(&request.version, now) {
-            return Decision { due: memory.write_due(), ..Decision::default() };
-        }
-        memory.verdict = None;
-        let mut decision = Decision::default();
-        if live(request).is_some() {
-            // The request was never told yes, and a kept device cannot be detached.
-            decision.keep = taken_back(request, cx.reservations, &[], true);
-        }
-        if live(request).is_none() || made_for(request, cx.reservations).all(|it| it.status.phase.is_over()) {
-            decision.clear(request, memory, &self.attach, cx);
-        }
-        decision
     }
 
     fn candidate(
@@ -331,44 +284,16 @@ impl ProvisionCore {
         sets: Vec<PodSet>,
     ) -> (Option<Duration>, CheckCandidate) {
         let uid = request.uid().to_owned();
-        let attaching = match class {
-            _ if live(request).is_some() => Attaching::Done,
-            ProvisionClass::AtomicScaleUp if self.attach.is_there() => match self.attach.is_known() {
-                true => Attaching::Possible,
-                false => Attaching::Unknown,
-            },
-            ProvisionClass::AtomicScaleUp | ProvisionClass::CheckCapacity => Attaching::None,
-        };
         let turn = self.memories.get(&uid).map(|memory| memory.due);
         let namespace = request.key.namespace.clone();
-        (turn, CheckCandidate { uid, namespace, class, sets, attaching })
-    }
-
-    /// Begins the calls that may begin now, and calls that detach unneeded devices.
-    fn call(
-        &mut self,
-        mut calls: Vec<AttachCall>,
-        ours: &[(Arc<SeenRequest>, ProvisionClass)],
-        going: &[Arc<SeenRequest>],
-        now: ProvisionMoment,
-        cx: &ProvisionContext<'_>,
-    ) -> std::vec::IntoIter<AttachCall> {
-        let is_booked = |it: &SeenRequest| it.status.is(Type::Provisioned) && !is_over(it);
-        let looks = |it: &SeenRequest| !it.status.is(Type::Provisioned);
-        let of_ours = ours.iter().map(|(it, _)| &**it).filter(|it| is_booked(it) || looks(it));
-        let of_going = going.iter().map(|it| &**it).filter(|it| looks(it));
-        let needed: BTreeSet<&str> = of_ours.chain(of_going).map(SeenRequest::uid).collect();
-        calls.extend(self.attach.spare(|uid| needed.contains(uid), now.steady, cx));
-        let begun = self.attach.begin(calls, now.steady);
-        self.wake(self.attach.due(now.steady));
-        begun.into_iter()
+        (turn, CheckCandidate { uid, namespace, class, sets })
     }
 
     /// Returns the next question, if none is in flight and all open requests are marked.
     fn check(
         &mut self,
         ours: &[(Arc<SeenRequest>, ProvisionClass)],
-        mut candidates: Vec<CheckCandidate>,
+        candidates: Vec<CheckCandidate>,
         now: ProvisionMoment,
         cx: &ProvisionContext<'_>,
     ) -> Option<CheckBatch> {
@@ -380,30 +305,16 @@ impl ProvisionCore {
             self.wake(Some(marks_due));
             return None;
         }
-        // An attached device could be for another request that has no promise yet.
-        if self.attach.is_there() && !self.attach.was_told() && now.steady < marks_due {
-            self.wake(Some(marks_due));
-            return None;
-        }
         self.checks += 1;
         self.check = Some(self.checks);
         self.gains.asks(now.steady);
-        // A request with everything attached is planned alone: no other request may use devices that are attached for
-        // others.
-        if let Some(at) = candidates.iter().position(|it| it.attaching == Attaching::Done) {
-            candidates = vec![candidates.swap_remove(at)];
-        }
         let asks = |uid: &str| candidates.iter().any(|it| it.uid == uid);
         let others = ours.iter().map(|(request, _)| request).filter(|it| !asks(it.uid()));
-        let bookings = others.clone().filter_map(|request| self.booking(request, cx)).collect();
-        let closed: BTreeSet<&str> = others.filter(|it| !it.status.is(Type::Provisioned)).map(|it| it.uid()).collect();
-        let mut taken = taken_by_reservations(cx.reservations.values().map(|it| &it.status));
-        taken.extend(self.attach.closed(|uid| closed.contains(uid)));
-        let steps = ours.iter().filter_map(|(request, _)| live(request)).flat_map(AttachJournal::into_steps);
+        let bookings = others.filter_map(|request| self.booking(request, cx)).collect();
+        let taken = taken_by_reservations(cx.reservations.values().map(|it| &it.status));
         let promised = promised_by_reservations(cx.reservations.values().map(|it| &**it));
-        let planned = steps.chain(self.attach.steps().cloned()).collect();
         let ProvisionSettings { time_box, asker_box, .. } = self.settings;
-        Some(CheckBatch { number: self.checks, bookings, taken, promised, candidates, planned, time_box, asker_box })
+        Some(CheckBatch { number: self.checks, bookings, taken, promised, candidates, time_box, asker_box })
     }
 
     fn is_marked(&self, request: &SeenRequest) -> bool {
@@ -419,8 +330,7 @@ impl ProvisionCore {
     /// True if a request has a booking: its status says so, or is about to.
     fn is_booked(&self, request: &SeenRequest) -> bool {
         let verdict = self.memories.get(request.uid()).and_then(|memory| memory.verdict.as_ref());
-        let is_attaching = live(request).is_some_and(|journal| journal.back().is_none());
-        let is_promised = request.status.is(Type::Provisioned) || !parts(request).is_empty() || is_attaching;
+        let is_promised = request.status.is(Type::Provisioned) || !parts(request).is_empty();
         !is_over(request) && (is_promised || matches!(verdict, Some(CheckVerdict::Found(_))))
     }
 
@@ -444,9 +354,4 @@ fn longer_than(longest: Duration, request: &SeenRequest) -> Option<String> {
             longest.as_secs()
         )
     })
-}
-
-/// Returns deleted requests that our finalizer holds.
-fn going(world: &ProvisionObjects) -> Vec<Arc<SeenRequest>> {
-    world.requests.values().filter(|it| it.is_going && is_held(it)).cloned().collect()
 }

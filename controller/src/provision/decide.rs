@@ -10,11 +10,10 @@ use hostler_api::{
 use hostler_cluster::rfc3339;
 
 use super::{
-    attach::{AttachKeeper, live},
     booked::{made_for, parts},
     booking::{
-        BOOKING_TAKES, BookingNeed, BookingState, KeptDevices, kept_devices, kept_on, kept_plan, names, need, state,
-        tolerations,
+        BOOKING_TAKES, BookingNeed, BookingState, KeptDevices, booking_takes, kept_devices, kept_on, kept_plan, names,
+        need, state, tolerations,
     },
     check::{CheckVerdict, FoundCapacity},
     clock::ProvisionMoment,
@@ -27,7 +26,6 @@ use super::{
     plan_hash::plan_hash,
     splits::can_be_kept,
     status::{ConditionChange, ETA, NODE, NODES, PLAN_HASH, RESERVATION, TOLERATION},
-    steps::StepDecision,
 };
 use crate::requests::{ProvisionObjects, SeenRequest};
 
@@ -42,7 +40,6 @@ impl Decision {
         memory: &mut RequestMemory,
         now: ProvisionMoment,
         cx: &ProvisionContext<'_>,
-        keeper: &AttachKeeper,
     ) -> Self {
         if is_over(request) {
             return Self::default();
@@ -67,12 +64,6 @@ impl Decision {
         }
         let mut decision = Self { is_open: true, conditions: vec![accepted(&parameters)], ..Self::default() };
         let ends = memory.created.reaches(parameters.validity);
-        if let Some(journal) = live(request).filter(|_| keeper.is_there()) {
-            let steps = StepDecision { request, journal, keeper, cx, now, ends };
-            if decision.go_on(&steps, &sets, memory, &parameters) {
-                return decision;
-            }
-        }
         if request.status.provisioning_class_details.contains_key(RESERVATION) && !memory.was_told_no() {
             return match sets {
                 Ok(sets) => decision.close(request, &sets, memory, now, cx, &parameters),
@@ -82,7 +73,6 @@ impl Decision {
         decision.due = memory.rests(now.steady).map(|until| until.min(ends));
         match (&memory.verdict, sets) {
             (Some(CheckVerdict::Found(found)), Ok(sets)) => decision.found(request, found, &sets, &parameters, now, cx),
-            (Some(CheckVerdict::Attachable(plan)), Ok(_)) => decision.plan_steps(request, plan),
             (Some(verdict), _) => decision.say(verdict, &parameters),
             _ if now.steady >= ends => return Self::expired(&parameters),
             (None, Err(_)) if now.steady < templates_due => decision.due = Some(templates_due.min(ends)),
@@ -95,27 +85,6 @@ impl Decision {
             (None, Ok(sets)) => (decision.due, decision.wanted) = (Some(ends), Some(sets)),
         }
         decision
-    }
-
-    /// Continues to attach or detach devices; returns false if the devices are found, or being closed to others.
-    fn go_on(
-        &mut self,
-        steps: &StepDecision<'_>,
-        sets: &Result<Vec<PodSet>, String>,
-        memory: &mut RequestMemory,
-        parameters: &RequestParameters,
-    ) -> bool {
-        if steps.journal.back().is_some() {
-            steps.detach(self, memory, parameters);
-            return true;
-        }
-        let is_closing = steps.request.status.provisioning_class_details.contains_key(RESERVATION);
-        match sets {
-            Err(template) if is_closing => steps.back(self, no_template(template)),
-            Ok(_) if is_closing || matches!(memory.verdict, Some(CheckVerdict::Found(_))) => return false,
-            sets => steps.attach(self, sets.clone(), memory),
-        }
-        true
     }
 
     /// Reduces the Reservations of a booked request to those that it still needs.
@@ -187,7 +156,8 @@ impl Decision {
         parameters: &RequestParameters,
     ) -> Self {
         memory.verdict = None;
-        let due = memory.closing(&request.status, now).reaches(BOOKING_TAKES);
+        let takes = booking_takes(request, cx.reservations);
+        let due = memory.closing(&request.status, now).reaches(takes);
         let state = match cx.keeping {
             Keeping::NotKept(why) => BookingState::Lacking(format!("devices are not kept any more: {why}")),
             _ => state(request, sets, cx.reservations, parameters.booking, &memory.planned),
@@ -202,11 +172,11 @@ impl Decision {
             BookingState::Lacking(_) if now.steady < due && memory.opened_by.is_some() => {
                 self.due = memory.opened_by.map(|at| at.min(due));
             }
-            BookingState::Lacking(why) => self.say_lacking(request, why, memory, now, parameters),
+            BookingState::Lacking(why) => self.say_lacking(why, memory, now, parameters),
             _ if now.steady >= due => {
-                let time = messages::time(BOOKING_TAKES);
+                let time = messages::time(takes);
                 let why = format!("there was room, but its devices could not be closed to others within {time}");
-                self.say_lacking(request, why, memory, now, parameters);
+                self.say_lacking(why, memory, now, parameters);
             }
             BookingState::Closing | BookingState::Kept => self.due = Some(due),
             BookingState::Incomplete(missing) => (self.due, self.keep) = (Some(due), missing),
@@ -216,15 +186,11 @@ impl Decision {
 
     fn say_lacking(
         &mut self,
-        request: &SeenRequest,
         why: String,
         memory: &mut RequestMemory,
         now: ProvisionMoment,
         parameters: &RequestParameters,
     ) {
-        if self.takes_back(request, &why) {
-            return;
-        }
         let verdict = CheckVerdict::NotFound(why);
         self.say(&verdict, parameters);
         memory.not_kept(verdict, now);

@@ -7,7 +7,6 @@ use hostler_allocator::plan::PodSet;
 use hostler_api::provisioning::{ProvisioningConditionType as Type, ProvisioningReason as Reason};
 
 use super::{
-    attach::AttachCall,
     check::{CheckVerdict, FoundCapacity},
     clock::ProvisionMoment,
     event::ReservationWrite,
@@ -31,10 +30,6 @@ pub(super) struct Decision {
     pub(super) wanted: Option<Vec<PodSet>>,
     /// Reservations to create or shrink.
     pub(super) keep: Vec<ReservationWrite>,
-    /// Calls that attach or detach devices.
-    pub(super) calls: Vec<AttachCall>,
-    /// The new finalizers of the request, if they change.
-    pub(super) finalizers: Option<Vec<String>>,
     /// True if the request has been over for long enough, and is deleted.
     pub(super) is_deleted: bool,
 }
@@ -70,8 +65,6 @@ impl Decision {
         self.details.insert(RESERVATION, String::new());
         match verdict {
             CheckVerdict::Found(found) => self.say_found(found, parameters, None),
-            // The plan was made, and then the templates vanished: there is nothing to tell.
-            CheckVerdict::Attachable(_) => {}
             CheckVerdict::NotFound(message) => self.say_no(Reason::CapacityIsNotFound, message, parameters),
             CheckVerdict::Undecided(message) => self.say_no(Reason::FailedToCheckCapacity, message, parameters),
             CheckVerdict::Crowded(message) => self.say_later(Reason::FailedToCheckCapacity, message),

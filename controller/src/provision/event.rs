@@ -6,10 +6,7 @@ use hostler_api::{ObjectKey, provisioning::ProvisioningRequestStatus, reservatio
 use hostler_cluster::ObjectVersion;
 use hostler_reconcile::WriteOutcome;
 
-use super::{
-    attach::{AttachCall, AttachFailure, AttachToken, AttachedDevice},
-    check::{CheckAnswer, CheckBatch},
-};
+use super::check::{CheckAnswer, CheckBatch};
 use crate::hold::WrittenReservation;
 
 /// An event.
@@ -23,10 +20,6 @@ pub(crate) enum ProvisionEvent {
     Written(String, WriteResult),
     /// The outcome of a write of the Reservation with this name.
     Kept(String, WriteResult),
-    /// The devices that are attached to nodes.
-    Listed(Result<Vec<AttachedDevice>, AttachFailure>),
-    /// The result of attaching or detaching a device.
-    Called(AttachToken, Result<(), AttachFailure>),
 }
 
 /// The version of the object after a write, or the outcome of a write that did not succeed.
@@ -39,12 +32,8 @@ pub(crate) enum ProvisionCommand {
     Write(StatusWrite),
     /// Creates, shrinks or deletes a Reservation.
     Keep(ReservationWrite),
-    /// Writes the finalizers of a request.
-    Finalize(FinalizerWrite),
     /// Deletes a request, if it is this one in this version.
     Delete(ObjectKey, ObjectVersion),
-    /// Calls the implementation that attaches devices to nodes.
-    Call(AttachCall),
     /// Records an Event.
     Tell(ProvisionEventNote),
     /// Asks the planner. At most one question is in flight.
@@ -62,17 +51,6 @@ pub(crate) struct StatusWrite {
     pub(crate) version: ObjectVersion,
     /// All conditions and details of this controller.
     pub(crate) status: ProvisioningRequestStatus,
-}
-
-/// The finalizers of a request.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct FinalizerWrite {
-    /// The request.
-    pub(crate) key: ObjectKey,
-    /// The version that the write replaces.
-    pub(crate) version: ObjectVersion,
-    /// All finalizers, also those of others.
-    pub(crate) finalizers: Vec<String>,
 }
 
 /// A write of a Reservation that keeps devices for a request.

@@ -25,9 +25,6 @@ pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 /// that takes too much work takes no less then, and devices that could not be kept are free again anyway.
 const QUIET_PART: u32 = 6;
 
-/// Pause between two questions after devices were attached: their slices come within seconds.
-const VERIFIED_EVERY: Duration = Duration::from_secs(2);
-
 /// State of a request between steps.
 #[derive(Debug)]
 pub(super) struct RequestMemory {
@@ -46,10 +43,6 @@ pub(super) struct RequestMemory {
     pub(super) verdict: Option<CheckVerdict>,
     /// Devices that the planner found last, for the Reservations that are made for the request.
     pub(super) planned: Vec<Vec<PodDevice>>,
-    /// True if the planner is asked because everything is attached, and (`attached`) the time since which everything
-    /// is.
-    pub(super) verifies: bool,
-    pub(super) attached: Option<Duration>,
     /// Age of closing its devices to others, with the time of the condition.
     closing: Option<(String, SeenAge)>,
     /// Age of its end, with the time of the condition.
@@ -70,8 +63,6 @@ impl RequestMemory {
             opened_by: None,
             verdict: None,
             planned: Vec::new(),
-            verifies: false,
-            attached: None,
             closing: None,
             ended: None,
             notices: Vec::new(),
@@ -110,9 +101,7 @@ impl RequestMemory {
 
     /// Stores the planner's verdict.
     pub(super) fn checked(&mut self, mut verdict: CheckVerdict, now: ProvisionMoment) {
-        if std::mem::take(&mut self.verifies) {
-            self.due = now.steady + VERIFIED_EVERY;
-        } else if !matches!(verdict, CheckVerdict::Found(_) | CheckVerdict::Attachable(_)) {
+        if !matches!(verdict, CheckVerdict::Found(_)) {
             let is_about_room = matches!(verdict, CheckVerdict::NotFound(_));
             self.told_no(if is_about_room { Duration::ZERO } else { self.pause / QUIET_PART }, now);
         }
@@ -125,13 +114,6 @@ impl RequestMemory {
     /// Notes that the planner's devices could not be kept.
     pub(super) fn not_kept(&mut self, why: CheckVerdict, now: ProvisionMoment) {
         self.told_no(self.pause / QUIET_PART, now);
-        self.verdict = Some(why);
-    }
-
-    /// Notes that attaching failed, and is undone: hardware is not moved more often than it has to be.
-    pub(super) fn not_attached(&mut self, why: CheckVerdict, now: ProvisionMoment) {
-        (self.attached, self.verifies) = (None, false);
-        self.told_no(self.pause, now);
         self.verdict = Some(why);
     }
 

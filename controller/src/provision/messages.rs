@@ -6,7 +6,6 @@ use std::{collections::BTreeMap, time::Duration};
 use hostler_allocator::plan::{NodeRefusal, Order, Plan, PodSet, SetPlan};
 use hostler_api::{few, provisioning::MAX_DETAIL_BYTES};
 
-use super::attach::AttachStep;
 use crate::requests::ProvisionClass;
 
 /// Limit of reasons of a set in a text; those of most nodes come first.
@@ -24,47 +23,13 @@ pub(super) fn found(plan: &Plan) -> String {
 }
 
 /// Returns the text for a plan without room for all pods.
-pub(super) fn lacking(plan: &Plan, class: ProvisionClass, attachable: Attachable) -> String {
+pub(super) fn lacking(plan: &Plan, class: ProvisionClass) -> String {
     let sets: Vec<String> = plan.sets.iter().map(reasons).collect();
-    let fabric = match class {
-        ProvisionClass::CheckCapacity => String::new(),
-        ProvisionClass::AtomicScaleUp => format!("; nothing is booked, and {}", attachable.message()),
+    let booked = match class {
+        ProvisionClass::CheckCapacity => "",
+        ProvisionClass::AtomicScaleUp => "; nothing is booked",
     };
-    short(format!("there is not room for all pods: {}{fabric}", sets.join("; ")))
-}
-
-/// Returns the text for a plan that fits once devices are attached.
-pub(super) fn attachable(steps: &[AttachStep]) -> String {
-    let steps_of = |step: &AttachStep| step.to_string();
-    let devices = numbered(steps.len(), "device");
-    short(format!("there is room for all pods when {devices} are attached: {}", few(steps.iter().map(steps_of))))
-}
-
-/// Result of a search for devices to attach.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Attachable {
-    /// Attaching is not possible here.
-    Nothing,
-    /// The attached devices are unknown now.
-    Unknown,
-    /// Everything that was planned is attached.
-    Done,
-    /// This number of devices can be attached, and is not enough.
-    TooLittle(usize),
-}
-
-impl Attachable {
-    fn message(self) -> String {
-        match self {
-            Self::Nothing => "nothing can be attached to nodes here".to_owned(),
-            Self::Unknown => "what is attached to nodes cannot be learnt just now".to_owned(),
-            Self::Done => "everything that was planned is attached".to_owned(),
-            Self::TooLittle(0) => "nothing is left that could be attached to nodes".to_owned(),
-            Self::TooLittle(offers) => {
-                format!("{} that could be attached to nodes are not enough", numbered(offers, "device"))
-            }
-        }
-    }
+    short(format!("there is not room for all pods: {}{booked}", sets.join("; ")))
 }
 
 /// Returns the text for a plan with room for all pods that cannot be booked for them.

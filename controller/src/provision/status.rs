@@ -8,7 +8,7 @@ use hostler_api::{
 };
 use hostler_cluster::rfc3339;
 
-use super::{attach::ATTACH, event::ProvisionEventNote};
+use super::event::ProvisionEventNote;
 use crate::requests::{CONTROLLER_TERM, SeenRequest};
 
 /// Nodes with room.
@@ -24,7 +24,7 @@ pub(super) const ETA: &str = "eta";
 /// Hash of the plan that the request was told yes for: it changes if any pod or any kept device has another place.
 pub(super) const PLAN_HASH: &str = "plan-hash";
 /// All details that this controller writes.
-const DETAILS: [&str; 8] = [CONTROLLER_TERM, NODES, NODE, RESERVATION, TOLERATION, ETA, PLAN_HASH, ATTACH];
+const DETAILS: [&str; 7] = [CONTROLLER_TERM, NODES, NODE, RESERVATION, TOLERATION, ETA, PLAN_HASH];
 
 /// Reasons that make a warning: the request waits, and a user should know.
 const LACKS: [ProvisioningReason; 4] = [
@@ -55,11 +55,6 @@ impl ConditionChange {
     /// Returns the condition with status False.
     pub(super) fn no(kind: ProvisioningConditionType, reason: ProvisioningReason, message: impl Into<String>) -> Self {
         Self { kind, status: ConditionStatus::False, reason, message: message.into() }
-    }
-
-    /// Returns true if the condition is of this type.
-    pub(super) fn is_about(&self, kind: ProvisioningConditionType) -> bool {
-        self.kind == kind
     }
 
     fn condition(&self, before: Option<&Condition>, now: SystemTime) -> Condition {

@@ -106,15 +106,12 @@ impl CapabilityStarts<'_> {
         let ServeState { view_rx, holds_rx, leadership_rx, client, tasks, .. } = self.state.clone();
         let (config, webhook_rx) = (self.config.provisioning.clone(), self.webhook_rx.clone());
         let holds_rx = self.config.capabilities.reservations.is_wanted().then_some(holds_rx);
-        // No provider attaches devices to nodes yet.
-        let attach = None;
         provision::start(ProvisionParts {
             client,
             config,
             view_rx,
             holds_rx,
             webhook_rx,
-            attach,
             leadership_rx,
             status_tx,
             tasks,
@@ -133,6 +130,7 @@ impl CapabilityStarts<'_> {
             calling: client,
             driver: self.config.driver.clone(),
             namespace: namespace(&self.config.lease),
+            attaches: self.config.capabilities.fabric.is_wanted(),
             config: self.config.reservations.clone(),
             view_rx,
             places_rx,

@@ -14,6 +14,7 @@ mod parts;
 mod people;
 mod picture;
 mod places;
+mod pooled;
 mod refusals;
 mod repair;
 mod requests;

@@ -11,8 +11,8 @@ mod identity;
 
 pub use self::{
     attachment::{
-        AttachedClaim, AttachmentPhase, ErasureMethod, FabricAttachment, FabricAttachmentSpec, FabricAttachmentStatus,
-        FabricNodeReport, NodeDeviceState,
+        AttachedClaim, AttachmentKeeper, AttachmentPhase, ErasureMethod, FabricAttachment, FabricAttachmentSpec,
+        FabricAttachmentStatus, FabricNodeReport, NodeDeviceState,
     },
     identity::{DeviceIdentity, IdentityError, SystemUuid, UuidError},
 };

@@ -33,8 +33,6 @@ pub const CONSUME_ANNOTATIONS: [&str; 2] = [
 pub const MAX_POD_SETS: usize = 32;
 /// Pods of a set. The kind's own schema knows no limit; the proposal does.
 pub const MAX_PODS_OF_A_SET: i64 = 16_384;
-/// Finalizer of requests for which devices are attached to nodes and nothing is booked yet.
-pub const PROVISIONING_FINALIZER: &str = "hostler.dev/provisioning";
 /// Bytes of a value in `provisioningClassDetails`, and of a condition's message.
 pub const MAX_DETAIL_BYTES: usize = 32_768;
 /// Characters of a value in `parameters`.
@@ -158,11 +156,6 @@ pub enum ProvisioningReason {
     CapacityIsNotFound,
     /// There is room, and its devices are being closed to others; not one of Cluster Autoscaler's reasons.
     BookingCapacity,
-    /// There will be room when devices are attached, which is being done; not one of Cluster Autoscaler's reasons.
-    AttachingCapacity,
-    /// The capacity could not be had, and the devices that were attached for it are being detached; not one of
-    /// Cluster Autoscaler's reasons.
-    DetachingCapacity,
     /// A device that was kept is lost, and another one is looked for; not one of Cluster Autoscaler's reasons.
     ReplacingCapacity,
     /// A device that was kept is lost, and there is none in its place; not one of Cluster Autoscaler's reasons.
@@ -191,8 +184,6 @@ impl ProvisioningReason {
             Self::CapacityIsFound => "CapacityIsFound",
             Self::CapacityIsNotFound => "CapacityIsNotFound",
             Self::BookingCapacity => "BookingCapacity",
-            Self::AttachingCapacity => "AttachingCapacity",
-            Self::DetachingCapacity => "DetachingCapacity",
             Self::ReplacingCapacity => "ReplacingCapacity",
             Self::CapacityLost => "CapacityLost",
             Self::CapacityReplaced => "CapacityReplaced",

@@ -5,7 +5,7 @@ use std::{
     fmt,
 };
 
-use hostler_api::hardware::NodeHardwareSpec;
+use hostler_api::{fabric::of_fabric_pool, hardware::NodeHardwareSpec};
 use hostler_backend::Device;
 
 use crate::inventory::{Inventory, Pool};
@@ -54,7 +54,9 @@ pub enum HoldRefusal {
 impl HeldDevices {
     /// Reads a spec of this generation.
     pub fn of(spec: &NodeHardwareSpec, generation: i64) -> Self {
-        let holds = spec.holds.iter().map(|hold| ((hold.pool.clone(), hold.device.clone()), hold.value.clone()));
+        // Devices behind switches that are kept for this node are the controller's to close: it publishes them.
+        let own = spec.holds.iter().filter(|hold| of_fabric_pool(&hold.pool).is_none());
+        let holds = own.map(|hold| ((hold.pool.clone(), hold.device.clone()), hold.value.clone()));
         Self { generation, values: holds.collect(), holds_partitions: spec.holds_partitions }
     }
 
@@ -194,6 +196,12 @@ mod tests {
         assert_eq!((held.value("node/fake", "a"), held.value("node/fake", "p0")), (Some(VALUE), None));
         assert!(held.refused.is_empty() && held.is_wanted);
         assert!(!in_force(&[]).is_wanted);
+    }
+
+    #[test]
+    fn a_device_behind_a_switch_is_not_this_daemons_to_close() {
+        let held = in_force(&[("fabric/row1/cxl", "4c1d96fffeddd835-0001", VALUE)]);
+        assert_eq!(held, HoldsInForce::default());
     }
 
     #[test]

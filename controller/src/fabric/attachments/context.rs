@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::claim::{ClaimConditions, ClaimOfDevice};
+use crate::fabric::keepers::DeviceKeeper;
 
 /// The finalizer of attachments: an object does not go before its device is detached.
 pub(super) const FABRIC_FINALIZER: &str = "hostler.dev/fabric";
@@ -25,7 +26,9 @@ pub(super) struct AttachmentContext {
     pub(super) seen: Option<SeenAttachment>,
     /// Claims that have the device by their allocation, the oldest allocation first.
     pub(super) claims: Vec<ClaimOfDevice>,
-    /// The nodes that attachment and claims name.
+    /// The device as a Reservation keeps it, if one does.
+    pub(super) kept: Option<DeviceKeeper>,
+    /// The nodes that attachment, claims and Reservation name.
     pub(super) nodes: BTreeMap<String, AttachmentNode>,
     /// Attachments of other logical devices of the same serial number.
     pub(super) twins: Vec<TwinAttachment>,

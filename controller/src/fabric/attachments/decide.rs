@@ -30,7 +30,7 @@ pub(super) fn decide(cx: &AttachmentContext) -> AttachmentStep {
     if !seen.has_finalizer() && !seen.is_deleting() {
         return AttachmentStep::Write(AttachmentWrite::Finalizer { is_wanted: true });
     }
-    if let Some(write) = cx.tell_others(seen) {
+    if let Some(write) = cx.hand_over(seen).or_else(|| cx.tell_others(seen)) {
         return AttachmentStep::Write(write);
     }
     match (seen.status().phase, seen.spec().release) {
@@ -51,7 +51,7 @@ pub(super) fn status_write(status: FabricAttachmentStatus) -> AttachmentStep {
 impl AttachmentContext {
     /// Creates the attachment for the first claim that has the device.
     fn first_attempt(&self) -> AttachmentStep {
-        let Some(claim) = self.next_claim() else { return AttachmentStep::Rest };
+        let Some(claim) = self.next_claim() else { return self.first_kept_attempt() };
         match of_fabric_pool(&claim.pool) {
             Some((manager, domain)) => AttachmentStep::Write(AttachmentWrite::Create(Box::new(FabricAttachmentSpec {
                 manager: manager.to_owned(),
@@ -120,15 +120,16 @@ impl AttachmentContext {
 
     /// The attachment is for a claim, as long as that has the device.
     fn held(&self, seen: &SeenAttachment) -> AttachmentStep {
-        let Some(claim) = self.holder(seen) else { return self.let_go(seen, None) };
+        let Some(claim) = self.holder(seen) else { return self.without_claim(seen) };
         // A device that holds data forgets them with its object: a node erases it first.
         if seen.is_deleting() && !seen.spec().erase {
             return self.let_go(seen, Some(claim));
         }
         match seen.status().phase {
-            Phase::Pending => self.pending(seen, claim),
+            Phase::Pending => self.pending(seen, self.deadline(claim)),
             Phase::Attaching => self.attaching(seen),
             Phase::Attached => self.attached(seen),
+            Phase::Ready if !seen.status().used && seen.spec().kept_for.is_some() => self.used_from_now(seen),
             Phase::Ready if claim.is_told_attached() => AttachmentStep::Rest,
             Phase::Ready => self.tell(claim, ClaimNews::Attached),
             Phase::Failed => self.failed(seen, claim),
@@ -149,7 +150,7 @@ impl AttachmentContext {
     }
 
     /// Has the node let go of the device. No claim has it any more, or somebody deletes the object.
-    fn let_go(&self, seen: &SeenAttachment, claim: Option<&ClaimOfDevice>) -> AttachmentStep {
+    pub(super) fn let_go(&self, seen: &SeenAttachment, claim: Option<&ClaimOfDevice>) -> AttachmentStep {
         if let Some(claim) = claim.filter(|claim| claim.is_told_attached()) {
             let message = "the FabricAttachment of the device was deleted: the node lets go of the device".to_owned();
             return self.tell(claim, ClaimNews::Waits { reason: RELEASING, message });
@@ -189,8 +190,7 @@ impl AttachmentContext {
         }
     }
 
-    fn pending(&self, seen: &SeenAttachment, claim: &ClaimOfDevice) -> AttachmentStep {
-        let deadline = self.deadline(claim);
+    pub(super) fn pending(&self, seen: &SeenAttachment, deadline: Duration) -> AttachmentStep {
         match self.host(seen) {
             Err(failure) => self.failing(seen, &failure.unattached()),
             Ok(HostFact::Unread(why)) if self.now >= deadline => {
@@ -214,7 +214,7 @@ impl AttachmentContext {
         seen.status().deadline.as_deref().and_then(since_1970).unwrap_or_default()
     }
 
-    fn attaching(&self, seen: &SeenAttachment) -> AttachmentStep {
+    pub(super) fn attaching(&self, seen: &SeenAttachment) -> AttachmentStep {
         let end = self.end(seen);
         if self.now >= end {
             let why = format!("the device was not attached in time: {}", seen.status().message);
@@ -233,7 +233,7 @@ impl AttachmentContext {
         }
     }
 
-    fn attached(&self, seen: &SeenAttachment) -> AttachmentStep {
+    pub(super) fn attached(&self, seen: &SeenAttachment) -> AttachmentStep {
         if self.is_node_gone(seen) {
             let why = format!("node {} is deleted or out of service", seen.spec().node_name);
             return self.failing(seen, &AttemptFailure::of_node("NodeGone", why));
@@ -243,7 +243,8 @@ impl AttachmentContext {
         let is_erased = report.is_some_and(|report| report.erased.is_some());
         if is_ready && (is_erased || !seen.spec().erase) {
             let mut status = self.phase(seen, Phase::Ready, "Ready", "the node has the device, and has checked it");
-            (status.used, status.failures, status.retry_at) = (true, 0, None);
+            // One that is kept for a Reservation was not used by any container yet.
+            (status.used, status.failures, status.retry_at) = (seen.spec().claim.is_some(), 0, None);
             return status_write(status);
         }
         if is_ready {

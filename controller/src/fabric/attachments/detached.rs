@@ -60,7 +60,8 @@ impl AttachmentContext {
     /// The key under which the device may be attached. Without a claim, the attempt is about a connection that was made
     /// too late, under the key of an earlier one.
     fn attached_key(&self, seen: &SeenAttachment) -> Result<AttachKey, KeyError> {
-        let late = self.late_connection(seen).filter(|_| seen.spec().claim.is_none());
+        let is_late = seen.spec().claim.is_none() && seen.spec().kept_for.is_none();
+        let late = self.late_connection(seen).filter(|_| is_late);
         late.map_or_else(|| seen.key(), |late| Ok(late.key.clone()))
     }
 
@@ -78,9 +79,9 @@ impl AttachmentContext {
     pub(super) fn detached(&self, seen: &SeenAttachment) -> AttachmentStep {
         let (spec, status) = (seen.spec(), seen.status());
         if !spec.release {
-            let begun = match spec.claim {
-                Some(_) => self.phase(seen, Phase::Pending, "", ""),
-                None => {
+            let begun = match spec.claim.is_some() || spec.kept_for.is_some() {
+                true => self.phase(seen, Phase::Pending, "", ""),
+                false => {
                     let why = "the manager attached the device after it was detached: the node is to let go of it";
                     self.phase(seen, Phase::Attached, "AttachedLate", why)
                 }
@@ -102,11 +103,15 @@ impl AttachmentContext {
                 attempt: spec.attempt.saturating_add(1),
                 node_name: claim.node.clone().unwrap_or_default(),
                 claim: Some(claim.named()),
+                kept_for: None,
                 erase: status.used,
                 release: false,
                 ..self.place_of(seen, &claim.pool)
             };
             return self.once(retry_at, AttachmentWrite::Spec(Box::new(attempt)));
+        }
+        if let Some(attempt) = self.next_kept_attempt(seen) {
+            return self.once(retry_at, attempt);
         }
         if status.used {
             return AttachmentStep::Rest;
@@ -116,7 +121,7 @@ impl AttachmentContext {
     }
 
     /// The spec with the manager and the domain of a pool.
-    fn place_of(&self, seen: &SeenAttachment, pool: &str) -> FabricAttachmentSpec {
+    pub(super) fn place_of(&self, seen: &SeenAttachment, pool: &str) -> FabricAttachmentSpec {
         let known = seen.spec();
         let (manager, domain) = hostler_api::fabric::of_fabric_pool(pool).unwrap_or((&known.manager, &known.domain));
         FabricAttachmentSpec {
@@ -136,8 +141,8 @@ impl AttachmentContext {
     pub(super) fn take_back(&self, seen: &SeenAttachment, shown: &ShownConnection) -> Option<AttachmentWrite> {
         let node_name = shown.node.clone()?;
         let attempt = seen.spec().attempt.saturating_add(1);
-        let (claim, erase, release) = (None, false, false);
-        let next = FabricAttachmentSpec { attempt, node_name, claim, erase, release, ..seen.spec().clone() };
+        let (claim, kept_for, erase, release) = (None, None, false, false);
+        let next = FabricAttachmentSpec { attempt, node_name, claim, kept_for, erase, release, ..seen.spec().clone() };
         Some(AttachmentWrite::Spec(Box::new(next)))
     }
 }

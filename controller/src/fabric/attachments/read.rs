@@ -27,7 +27,11 @@ use super::{
 };
 use crate::{
     config::FabricConfig,
-    fabric::{board::FabricReadings, nodes::host_of},
+    fabric::{
+        board::FabricReadings,
+        keepers::{DeviceKeeper, device_keeper},
+        nodes::host_of,
+    },
     view::ClusterView,
 };
 
@@ -66,9 +70,13 @@ impl AttachmentReader {
         let claims = self.read_claims(&name, seen.as_ref(), view).await?;
         let place = seen.as_ref().map(|seen| (seen.spec().manager.clone(), seen.pool()));
         let of_claim = |claim: &ClaimOfDevice| Some((of_fabric_pool(&claim.pool)?.0.to_owned(), claim.pool.clone()));
-        let (manager, pool) = place.or_else(|| claims.first().and_then(of_claim)).unwrap_or_default();
+        let kept = device_keeper(view, &self.driver, &name);
+        let of_kept = |kept: &DeviceKeeper| Some((of_fabric_pool(&kept.pool)?.0.to_owned(), kept.pool.clone()));
+        let place = place.or_else(|| claims.first().and_then(of_claim)).or_else(|| kept.as_ref().and_then(of_kept));
+        let (manager, pool) = place.unwrap_or_default();
         let mut nodes: BTreeSet<String> = claims.iter().filter_map(|claim| claim.node.clone()).collect();
         nodes.extend(seen.as_ref().map(|seen| seen.spec().node_name.clone()));
+        nodes.extend(kept.as_ref().map(|kept| kept.node.clone()));
         let mut facts = BTreeMap::new();
         for node in nodes.into_iter().filter(|node| !node.is_empty()) {
             let read = self.read_node(&node, &manager, readings, view).await?;
@@ -78,6 +86,7 @@ impl AttachmentReader {
         Ok(AttachmentContext {
             device,
             claims,
+            kept,
             nodes: facts,
             twins: self.read_twins(device, &manager, readings, view).await?,
             shown: seen.as_ref().map(|seen| shown(seen, readings, view)).unwrap_or_default(),

@@ -30,7 +30,7 @@ use super::{
 use crate::{
     COMPONENT,
     config::FabricConfig,
-    fabric::{board::FabricReadings, figures::FabricFigures},
+    fabric::{board::FabricReadings, figures::FabricFigures, keepers::device_keepers},
     view::ClusterView,
 };
 
@@ -71,7 +71,7 @@ pub(crate) fn start(parts: AttachmentParts, controller: ControllerParts<ClusterV
 struct AttachmentsController(AttachmentParts);
 
 pub(super) struct AttachmentReconciler {
-    keeper: AttachmentKeeper,
+    worker: AttachmentWorker,
     events: EventSink,
     troubles: Troubles<String>,
     figures_tx: watch::Sender<FabricFigures>,
@@ -79,7 +79,7 @@ pub(super) struct AttachmentReconciler {
 
 /// Carries steps out.
 #[derive(Clone, Debug)]
-struct AttachmentKeeper {
+struct AttachmentWorker {
     reader: AttachmentReader,
     readings_rx: watch::Receiver<Arc<FabricReadings>>,
 }
@@ -105,8 +105,8 @@ impl Controller for AttachmentsController {
         let limits = AttachmentLimits { attach, late_call: *late_call };
         let (config, driver) = (config.clone(), driver.clone());
         let reader = AttachmentReader { client, version, driver, config, limits };
-        let keeper = AttachmentKeeper { reader, readings_rx: readings_rx.clone() };
-        Ok(AttachmentReconciler { keeper, events, troubles: Troubles::default(), figures_tx: figures_tx.clone() })
+        let worker = AttachmentWorker { reader, readings_rx: readings_rx.clone() };
+        Ok(AttachmentReconciler { worker, events, troubles: Troubles::default(), figures_tx: figures_tx.clone() })
     }
 }
 
@@ -114,16 +114,16 @@ impl Reconciler for AttachmentReconciler {
     type View = ClusterView;
     type Answer = AttachmentAnswer;
 
-    /// Returns each device that has an attachment, or that a claim has.
+    /// Returns each device that has an attachment, or that a claim has or a Reservation keeps.
     fn keys(&mut self, view: &ClusterView) -> BTreeMap<String, Fingerprint> {
-        let readings = self.keeper.readings_rx.borrow_and_update().clone();
+        let readings = self.worker.readings_rx.borrow_and_update().clone();
         let read = |fingerprint: &mut Fingerprint, manager: &str| {
             let reading = readings.managers.get(manager);
             // Readings that are the same are not published again.
             fingerprint.add(reading.and_then(|it| it.inventory.as_ref()).map(|it| Arc::as_ptr(it) as usize));
             fingerprint.add(reading.and_then(|it| it.error.as_deref()));
         };
-        let driver = &*self.keeper.reader.driver;
+        let driver = &*self.worker.reader.driver;
         let mut seen: BTreeMap<String, Fingerprint> = BTreeMap::new();
         for (name, object) in &view.fabric.attachments {
             let fingerprint = seen.entry(name.clone()).or_default();
@@ -141,6 +141,12 @@ impl Reconciler for AttachmentReconciler {
                 read(fingerprint, of_fabric_pool(&claim.pool).map_or("", |(manager, _)| manager));
             }
         }
+        for (name, kept) in device_keepers(view, driver) {
+            let fingerprint = seen.entry(name).or_default();
+            see_node(fingerprint, &kept.node, view);
+            read(fingerprint, of_fabric_pool(&kept.pool).map_or("", |(manager, _)| manager));
+            fingerprint.add(kept);
+        }
         seen
     }
 
@@ -149,10 +155,10 @@ impl Reconciler for AttachmentReconciler {
         name: &str,
         moment: ReconcileMoment<ClusterView>,
     ) -> impl Future<Output = AttachmentAnswer> + Send + 'static {
-        let (keeper, device) = (self.keeper.clone(), DeviceIdentity::of_device_name(name));
+        let (worker, device) = (self.worker.clone(), DeviceIdentity::of_device_name(name));
         async move {
             match device {
-                Some(device) => keeper.reconcile(device, &moment).await,
+                Some(device) => worker.reconcile(device, &moment).await,
                 None => AttachmentAnswer::failed("its name is no device: delete the object".to_owned()),
             }
         }
@@ -170,7 +176,7 @@ impl Reconciler for AttachmentReconciler {
             self.figures_tx.send_modify(|figures| figures.count_failure(manager, reason));
         }
         if let Some(AttachmentNote { namespace, name, uid, note }) = answer.note {
-            let api_version = self.keeper.reader.version.group_version();
+            let api_version = self.worker.reader.version.group_version();
             self.events.record(EventSubject { api_version, kind: "ResourceClaim", namespace, name, uid }, note);
         }
         answer.end
@@ -181,12 +187,12 @@ impl Reconciler for AttachmentReconciler {
     }
 
     fn most_at_once(&self) -> usize {
-        usize::try_from(self.keeper.reader.config.workers).unwrap_or(usize::MAX)
+        usize::try_from(self.worker.reader.config.workers).unwrap_or(usize::MAX)
     }
 
     async fn changed(&mut self) {
         // Cancel safe: a change that was not taken is still there.
-        if self.keeper.readings_rx.changed().await.is_err() {
+        if self.worker.readings_rx.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
@@ -228,7 +234,7 @@ impl AttachmentAnswer {
     }
 }
 
-impl AttachmentKeeper {
+impl AttachmentWorker {
     fn client(&self) -> &ApiClient {
         &self.reader.client
     }

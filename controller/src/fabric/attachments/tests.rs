@@ -1,6 +1,8 @@
 //! The life of attachments: each line of the table, and all of them in any order.
 
+mod kept;
 mod random;
+mod reserved;
 mod server;
 mod table;
 mod world;

@@ -7,6 +7,7 @@ use hostler_api::{
     fabric::{ATTACH_FAILED_CONDITION, ATTACHED_CONDITION, AttachmentPhase, DeviceIdentity, FABRIC_TAINT},
     limits::MAX_ATTRIBUTE_BYTES,
     resource::{DeviceAttribute, DeviceCapacity, DeviceTaint, SliceDevice},
+    well_known::HELD_TAINT,
 };
 use hostler_cluster::since_1970;
 use hostler_fabric::{DeviceKind, FabricDevice, FabricInventory};
@@ -25,6 +26,8 @@ pub(super) enum OfferState {
     Attaching,
     /// A node has the device.
     Attached,
+    /// A node has the device for a Reservation, and no claim has it yet.
+    Kept,
     /// A node gives the device back.
     Releasing,
     /// The device could not be attached.
@@ -42,6 +45,7 @@ impl OfferState {
             _ if spec.release || object.attachment.metadata.deletion_timestamp.is_some() => Self::Releasing,
             AttachmentPhase::Releasing | AttachmentPhase::Detaching => Self::Releasing,
             AttachmentPhase::Pending | AttachmentPhase::Attaching | AttachmentPhase::Attached => Self::Attaching,
+            AttachmentPhase::Ready if spec.kept_for.is_some() && spec.claim.is_none() => Self::Kept,
             // What is not understood may be attached.
             AttachmentPhase::Ready | AttachmentPhase::Unknown => Self::Attached,
         }
@@ -53,20 +57,24 @@ impl OfferState {
             Self::Free => "free",
             Self::Attaching => "attaching",
             Self::Attached => "attached",
+            Self::Kept => "kept",
             Self::Releasing => "releasing",
             Self::Failed => "failed",
         }
     }
 
-    /// The taints of a device in this state.
-    pub(super) fn taints(self) -> Vec<DeviceTaint> {
-        let taint = || DeviceTaint {
-            key: FABRIC_TAINT.into(),
-            value: Some(self.as_str().into()),
+    /// The taints of a device in this state. One that a Reservation keeps has that taint as well: it stands between the
+    /// device and all other claims once the node has the device.
+    pub(super) fn taints(self, held_for: Option<&str>) -> Vec<DeviceTaint> {
+        let taint = |key: &str, value: &str| DeviceTaint {
+            key: key.into(),
+            value: Some(value.into()),
             effect: "NoSchedule".into(),
             time_added: None,
         };
-        if self == Self::Free { Vec::new() } else { vec![taint()] }
+        let is_open = self == Self::Free || self == Self::Kept && held_for.is_some();
+        let own = (!is_open).then(|| taint(FABRIC_TAINT, self.as_str()));
+        own.into_iter().chain(held_for.map(|value| taint(HELD_TAINT, value))).collect()
     }
 }
 

@@ -13,6 +13,7 @@ use hostler_api::{
     few,
     limits::MAX_ADVANCED_DEVICES,
     resource::{SliceContent, SliceDevice},
+    well_known::HELD_TAINT,
 };
 use hostler_reconcile::slices::{DesiredPool, DesiredSlice, PublishedSlice, slice_name};
 
@@ -20,7 +21,7 @@ use super::{
     device::{DevicePlace, OfferState, entry},
     domains::{DomainPool, DomainPools, ManagerScene},
 };
-use crate::observed::FabricObjects;
+use crate::observed::{FabricObjects, PooledHold};
 
 /// Everything that decides what is offered, at one moment.
 #[derive(Debug)]
@@ -40,8 +41,21 @@ pub(super) struct OfferScene<'a> {
 /// A pool on the server.
 #[derive(Debug, Default)]
 pub(super) struct PublishedPool<'a> {
+    devices: BTreeMap<&'a str, PublishedEntry<'a>>,
+}
+
+/// A device on the server.
+#[derive(Clone, Copy, Debug)]
+struct PublishedEntry<'a> {
+    device: &'a SliceDevice,
+    /// The nodes that can use it.
     selector: Option<&'a NodeSelector>,
-    devices: BTreeMap<&'a str, &'a SliceDevice>,
+}
+
+/// A device as it is to be offered, without its taints.
+struct OfferedEntry {
+    device: SliceDevice,
+    selector: Option<NodeSelector>,
 }
 
 /// The pools as they should be.
@@ -66,9 +80,10 @@ pub(super) fn published<'a>(slices: impl Iterator<Item = &'a PublishedSlice>) ->
     // Where a generation is not complete, the newer word about a device counts.
     slices.sort_by_key(|slice| slice.pool.generation);
     for slice in slices {
-        let pool = pools.entry(&slice.pool.name).or_default();
-        pool.selector = slice.content.node_selector.as_deref();
-        pool.devices.extend(slice.content.devices.iter().map(|device| (&*device.name, device)));
+        let selector = slice.content.node_selector.as_deref();
+        let entry = |device| PublishedEntry { device, selector };
+        let devices = slice.content.devices.iter().map(|device| (&*device.name, entry(device)));
+        pools.entry(&slice.pool.name).or_default().devices.extend(devices);
     }
     pools
 }
@@ -136,20 +151,21 @@ impl OfferScene<'_> {
     ) -> DesiredPool {
         let none = PublishedPool::default();
         let before = self.published.get(name).unwrap_or(&none);
+        let holds = PooledHolds::of(self.objects, name, before);
         let mut pool = empty(name);
         let mut count = |state: &'static str| *offer.devices.entry((name.to_owned(), state)).or_default() += 1;
-        let mut devices: BTreeMap<String, SliceDevice> = BTreeMap::new();
+        let mut entries: BTreeMap<String, OfferedEntry> = BTreeMap::new();
+        let selector = domain.and_then(DomainPool::selector);
         // A claim that has a device was given it as it is there: it stays so until the claim lets go.
         for (device, entry) in before.devices.iter().filter(|(device, _)| self.is_claimed(name, device)) {
-            let state = self.state(device);
-            count(state.as_str());
-            devices.insert((*device).to_owned(), SliceDevice { taints: state.taints(), ..(*entry).clone() });
+            let known = entry.selector.cloned();
+            let selector = if entry.is_of_one_node() { known } else { selector.clone().or(known) };
+            entries.insert((*device).to_owned(), OfferedEntry { device: entry.device.clone(), selector });
         }
-        let selector = domain.and_then(DomainPool::selector);
         if let Some(domain) = domain.filter(|_| selector.is_some()) {
             for (identity, device) in &domain.devices {
                 let device_name = identity.device_name();
-                if devices.contains_key(&device_name) {
+                if entries.contains_key(&device_name) {
                     continue;
                 }
                 let others: Vec<&str> =
@@ -157,9 +173,10 @@ impl OfferScene<'_> {
                 let others = others.first().copied();
                 match entry(*identity, device, &self.place(domain, &device_name, others)) {
                     Ok(entry) => {
-                        let state = self.state(&device_name);
-                        count(state.as_str());
-                        devices.insert(device_name, SliceDevice { taints: state.taints(), ..entry });
+                        // A Reservation keeps the device for one node: pods of its owners are to run there.
+                        let kept = holds.of_device(&device_name).map(|hold| NodeSelector::of_node(&hold.node));
+                        let selector = kept.or_else(|| selector.clone());
+                        entries.insert(device_name, OfferedEntry { device: entry, selector });
                     }
                     Err(why) => {
                         count(LEFT_OUT);
@@ -168,8 +185,12 @@ impl OfferScene<'_> {
                 }
             }
         }
-        let devices: Vec<SliceDevice> = devices.into_values().collect();
-        pool.slices = slices(self.driver, name, selector.as_ref().or(before.selector), &devices);
+        for (device, entry) in &mut entries {
+            let state = self.state(device);
+            count(state.as_str());
+            entry.device.taints = state.taints(holds.of_device(device).map(|hold| &*hold.value));
+        }
+        pool.slices = slices(self.driver, name, selector.as_ref(), entries.into_values());
         pool
     }
 
@@ -193,15 +214,72 @@ impl OfferScene<'_> {
     }
 }
 
-/// Spreads devices over slices. Each of them may have a taint one day, and must not move all others then.
-fn slices(driver: &str, pool: &str, selector: Option<&NodeSelector>, devices: &[SliceDevice]) -> Vec<DesiredSlice> {
-    let slice = |(index, devices): (usize, &[SliceDevice])| {
+/// Devices of a pool that Reservations close.
+struct PooledHolds<'a>(BTreeMap<&'a str, &'a PooledHold>);
+
+impl<'a> PooledHolds<'a> {
+    fn of(objects: &'a FabricObjects, pool: &str, before: &PublishedPool<'_>) -> Self {
+        let mut holds: BTreeMap<&str, &PooledHold> = BTreeMap::new();
+        for hold in objects.holds.iter().filter(|hold| hold.pool == pool) {
+            // Of two Reservations the one that closed the device keeps it, until its node is told to open it.
+            let is_published = |it: &PooledHold| before.devices.get(&*it.device).is_some_and(|entry| entry.has(it));
+            holds
+                .entry(&hold.device)
+                .and_modify(|known| {
+                    if !is_published(known) && is_published(hold) {
+                        *known = hold;
+                    }
+                })
+                .or_insert(hold);
+        }
+        Self(holds)
+    }
+
+    fn of_device(&self, device: &str) -> Option<&'a PooledHold> {
+        self.0.get(device).copied()
+    }
+}
+
+impl PublishedEntry<'_> {
+    /// True if the device is published for the one node that it is kept for. Nodes of a domain are named by a label.
+    fn is_of_one_node(&self) -> bool {
+        let mut terms = self.selector.into_iter().flat_map(|selector| &selector.node_selector_terms);
+        terms.any(|term| !term.match_fields.is_empty())
+    }
+
+    /// True if the device is closed with this value.
+    fn has(&self, hold: &PooledHold) -> bool {
+        let mut taints = self.device.taints.iter();
+        taints.any(|taint| &*taint.key == HELD_TAINT && taint.value.as_deref() == Some(&*hold.value))
+    }
+}
+
+/// Spreads devices over slices: first those that all nodes of the domain can use, then those of single nodes. Each device
+/// may have a taint one day, and must not move all others then.
+fn slices(
+    driver: &str,
+    pool: &str,
+    of_domain: Option<&NodeSelector>,
+    entries: impl Iterator<Item = OfferedEntry>,
+) -> Vec<DesiredSlice> {
+    let mut groups: Vec<(Option<NodeSelector>, Vec<SliceDevice>)> = Vec::new();
+    for OfferedEntry { device, selector } in entries {
+        match groups.iter_mut().find(|(known, _)| *known == selector) {
+            Some((_, devices)) => devices.push(device),
+            None => groups.push((selector, vec![device])),
+        }
+    }
+    groups.sort_by_key(|(selector, _)| selector.as_ref() != of_domain);
+    let parts = groups.iter().flat_map(|(selector, devices)| {
+        devices.chunks(MAX_ADVANCED_DEVICES).map(move |devices| (selector.clone(), devices))
+    });
+    let slice = |(index, (selector, devices)): (usize, (Option<NodeSelector>, &[SliceDevice]))| {
         let content = SliceContent {
-            node_selector: selector.cloned().map(Box::new),
+            node_selector: selector.map(Box::new),
             devices: devices.to_vec(),
             ..SliceContent::default()
         };
         DesiredSlice { name: slice_name(index, driver, pool), content: Arc::new(content) }
     };
-    devices.chunks(MAX_ADVANCED_DEVICES).enumerate().map(slice).collect()
+    parts.enumerate().map(slice).collect()
 }

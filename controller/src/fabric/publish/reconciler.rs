@@ -341,7 +341,7 @@ fn withdrawn(pool: &DesiredPool) -> DesiredPool {
 fn example() -> SliceContent {
     let device = SliceDevice {
         name: "probe".into(),
-        taints: OfferState::Attached.taints(),
+        taints: OfferState::Attached.taints(None),
         binds_to_node: true,
         binding_conditions: vec![ATTACHED_CONDITION.to_owned()],
         binding_failure_conditions: vec![ATTACH_FAILED_CONDITION.to_owned()],

@@ -1,5 +1,7 @@
 //! What is offered of a rack, in every state of its devices, and what stays although it is not offered any more.
 
+mod kept;
+
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use hostler_api::{

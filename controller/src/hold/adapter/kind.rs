@@ -19,6 +19,7 @@ pub(in crate::hold) enum HoldKind {
     Slice,
     Rule,
     Claim,
+    Attachment,
 }
 
 /// Collections of the kinds in a cluster.
@@ -26,6 +27,8 @@ pub(in crate::hold) enum HoldKind {
 pub(in crate::hold) struct HoldPlaces {
     pub(in crate::hold) version: ApiVersion,
     pub(super) rules: RulesPlace,
+    /// True if devices behind switches are attached here.
+    pub(super) attaches: bool,
 }
 
 /// The reason why Reservations cannot be kept.
@@ -38,13 +41,13 @@ pub(in crate::hold) enum PlaceError {
 
 impl HoldPlaces {
     /// Asks the server for all kinds but rules.
-    pub(in crate::hold) async fn find(client: &ApiClient) -> Result<Self, PlaceError> {
+    pub(in crate::hold) async fn find(client: &ApiClient, attaches: bool) -> Result<Self, PlaceError> {
         let version = client.version().await.map_err(|failure| PlaceError::of("resourceslices", failure))?;
         client
             .list(&HoldKind::reservations(), &mut |_| {})
             .await
             .map_err(|failure| PlaceError::of(RESERVATIONS, failure))?;
-        Ok(Self { version, rules: RulesPlace::Missing })
+        Ok(Self { version, rules: RulesPlace::Missing, attaches })
     }
 
     /// Adds the rules. A refusal of rules counts only once it lasts: a term without the existing rules would forget
@@ -65,7 +68,7 @@ impl HoldPlaces {
 
     /// Kinds that are served; DeviceTaintRules are not in every cluster.
     pub(super) fn kinds(&self) -> impl Iterator<Item = HoldKind> {
-        let has_rules = self.rules.collection().is_some();
+        let (has_rules, attaches) = (self.rules.collection().is_some(), self.attaches);
         [
             HoldKind::Reservation,
             HoldKind::NodeHardware,
@@ -73,9 +76,14 @@ impl HoldPlaces {
             HoldKind::Slice,
             HoldKind::Rule,
             HoldKind::Claim,
+            HoldKind::Attachment,
         ]
         .into_iter()
-        .filter(move |kind| *kind != HoldKind::Rule || has_rules)
+        .filter(move |kind| match kind {
+            HoldKind::Rule => has_rules,
+            HoldKind::Attachment => attaches,
+            _ => true,
+        })
     }
 }
 
@@ -89,6 +97,7 @@ impl HoldKind {
             Self::Slice => ObservedKind::ResourceSlice,
             Self::Rule => ObservedKind::DeviceTaintRule,
             Self::Claim => ObservedKind::ResourceClaim,
+            Self::Attachment => ObservedKind::FabricAttachment,
         }
     }
 

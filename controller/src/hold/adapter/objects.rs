@@ -172,6 +172,7 @@ impl HoldReader {
             HoldKind::Slice => HoldEvent::SliceGone(name),
             HoldKind::Rule => HoldEvent::RuleGone(name),
             HoldKind::Claim => HoldEvent::ClaimGone(key.clone(), uid),
+            HoldKind::Attachment => HoldEvent::AttachmentGone(name),
         }
     }
 
@@ -195,6 +196,7 @@ impl HoldReader {
             HoldKind::Claim => {
                 vec![HoldEvent::Claim(Box::new(SeenClaim::deserialize(object)?.allocated(&self.namespace)))]
             }
+            HoldKind::Attachment => vec![HoldEvent::Attachment(Box::new(read::attachment(object)?))],
         })
     }
 }

@@ -2,9 +2,10 @@
 
 use hostler_api::{
     Quantity,
+    fabric::{FABRIC_TAINT, FabricAttachment, fabric_pool},
     hardware::NodeHardwareSpec,
     reservation::{ReservationSpec, ReservationStatus},
-    resource::{DeviceAttribute, DeviceCapacity, ResourceSliceSpec, SliceDevice, SliceQuantity},
+    resource::{DeviceAttribute, DeviceCapacity, DeviceTaint, ResourceSliceSpec, SliceDevice, SliceQuantity},
     well_known::{CONTROLLER_FIELD_MANAGER, HELD_ATTRIBUTE, HELD_TAINT},
 };
 use hostler_cluster::since_1970;
@@ -12,10 +13,14 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::{
-    hold::{Amounts, DeviceKey, Fence, FenceRule, HoldEvent, NodeFences, PublishedDevice, PublishedSlice},
+    hold::{
+        Amounts, DeviceKey, Fence, FenceRule, HoldEvent, KnownAttachment, NodeFences, PublishedDevice, PublishedSlice,
+    },
     reservation_object::ReservationObject,
 };
 
+/// Value of the taint of devices behind switches that could not be attached.
+const FAILED: &str = "failed";
 /// Label that marks a rule as ours.
 pub(super) const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 /// Prefix of the names of our rules.
@@ -33,6 +38,11 @@ struct SeenMeta {
     deletion_timestamp: Option<String>,
     finalizers: Vec<String>,
     labels: std::collections::BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+struct SeenObjectMeta {
+    metadata: SeenMeta,
 }
 
 #[derive(Deserialize)]
@@ -93,18 +103,37 @@ pub(super) fn slice(object: &Value) -> Result<PublishedSlice, serde_json::Error>
     })
 }
 
+/// Reads a FabricAttachment.
+pub(super) fn attachment(object: &Value) -> Result<KnownAttachment, serde_json::Error> {
+    let version = SeenObjectMeta::deserialize(object)?.metadata.resource_version;
+    let FabricAttachment { metadata, spec, status } = FabricAttachment::deserialize(object)?;
+    Ok(KnownAttachment {
+        name: metadata.name,
+        version,
+        pool: fabric_pool(&spec.manager, &spec.domain),
+        node: spec.node_name,
+        keeper: spec.kept_for.map(|keeper| keeper.uid),
+        is_released: spec.release || metadata.deletion_timestamp.is_some(),
+        phase: status.phase,
+        message: status.message,
+        retry_at: status.retry_at.as_deref().and_then(since_1970),
+    })
+}
+
 fn has_attribute(device: &SliceDevice) -> bool {
     device.attributes.get(HELD_ATTRIBUTE) == Some(&DeviceAttribute::Bool(true))
 }
 
 fn device(device: &SliceDevice) -> PublishedDevice {
     let held = device.taints.iter().find(|taint| &*taint.key == HELD_TAINT && taint.prevents_allocation());
-    let mut others = device.taints.iter().filter(|taint| &*taint.key != HELD_TAINT);
+    // A device that is attached, or is given back, is in order: the Reservation that keeps it may go on.
+    let is_attached = |taint: &DeviceTaint| &*taint.key == FABRIC_TAINT && taint.value.as_deref() != Some(FAILED);
+    let mut others = device.taints.iter().filter(|taint| &*taint.key != HELD_TAINT && !is_attached(taint));
     PublishedDevice {
         name: device.name.to_string(),
         held_for: held.map(|taint| taint.value.as_deref().unwrap_or_default().to_owned()),
         is_held: has_attribute(device),
-        is_usable: !others.any(hostler_api::resource::DeviceTaint::prevents_allocation),
+        is_usable: !others.any(DeviceTaint::prevents_allocation),
         is_shareable: device.allow_multiple_allocations,
         capacity: if device.allow_multiple_allocations { capacity(device) } else { Amounts::new() },
         is_partition: !device.consumes_counters.is_empty(),

@@ -82,6 +82,7 @@ impl<'a> HoldTerm<'a> {
             // Parts of devices can be read from that version on.
             namespace: Some(parts.namespace.clone()).filter(|_| places.version == ApiVersion::V1),
             holds_partitions: config.holds_partitions,
+            attaches: places.attaches,
             settle: seconds(config.settle_seconds),
             grace: seconds(config.grace_seconds),
             keep: seconds(config.keep_seconds),
@@ -156,7 +157,8 @@ impl<'a> HoldTerm<'a> {
                 }
                 // Cancel safe: news that were not taken stay in the channel.
                 Some((kind, news)) = news_rx.recv() => {
-                    if matches!(news, ReflectorEvent::NotServed) && kind != HoldKind::Rule {
+                    let is_needed = !matches!(kind, HoldKind::Rule | HoldKind::Attachment);
+                    if matches!(news, ReflectorEvent::NotServed) && is_needed {
                         return HoldTermEnd::NotServed(kind.plural().to_owned());
                     }
                     self.objects.take(kind, &news).into_iter().for_each(|event| self.step(event));

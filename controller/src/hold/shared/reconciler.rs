@@ -54,7 +54,7 @@ impl Controller for SharedController {
     /// Begins without any report: the part that keeps devices by fences reports what is missing.
     async fn begin(&self, parts: &ControllerParts<ClusterView>) -> Result<SharedReconciler, String> {
         let client = parts.client.clone();
-        let places = HoldPlaces::find(&client).await.map_err(|error| format!("{error:?}"))?;
+        let places = HoldPlaces::find(&client, false).await.map_err(|error| format!("{error:?}"))?;
         let minor = client.minor_release().await.map_err(|failure| Chain(&failure).to_string())?;
         // This mode closes nothing to others.
         let (namespace, holds_partitions, scheduler) = (String::new(), false, String::new());

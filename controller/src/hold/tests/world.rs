@@ -233,6 +233,7 @@ pub(super) fn settings() -> HoldSettings {
         own_driver: DRIVER.to_owned(),
         has_rules: false,
         namespace: Some("hostler-controller".to_owned()),
+        attaches: false,
         holds_partitions: false,
         settle: Duration::from_secs(5),
         grace: Duration::from_secs(60),

@@ -22,7 +22,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::provision::{
-    event::{FinalizerWrite, ProvisionEventNote, StatusWrite, WriteResult},
+    event::{ProvisionEventNote, StatusWrite, WriteResult},
     status::{stands, taken_back},
 };
 
@@ -100,12 +100,6 @@ impl RequestWriter {
         WriteAnswer { object, result: written.map_err(|failure| WriteOutcome::of_failure(&failure)) }
     }
 
-    pub(super) async fn finalize(&self, write: FinalizerWrite) -> WriteAnswer {
-        let object = WrittenObject::Request(write.key.clone(), write.version.uid.clone());
-        let written = self.replace(&write).await;
-        WriteAnswer { object, result: written.map_err(|failure| WriteOutcome::of_failure(&failure)) }
-    }
-
     /// Deletes a request. One that is gone by now is none of this controller's.
     pub(super) async fn delete(&self, key: ObjectKey, version: ObjectVersion) -> WriteAnswer {
         let all = Self::collection(self.place.load(Ordering::Relaxed)).of(&key.namespace);
@@ -143,29 +137,6 @@ impl RequestWriter {
             }
             applied => applied,
         }
-    }
-
-    async fn replace(&self, write: &FinalizerWrite) -> Result<ObjectVersion, ApiFailure> {
-        let first = self.place.load(Ordering::Relaxed);
-        match self.replace_in(first, write).await {
-            Err(failure) if failure.is_unknown_resource() => {
-                let next = (first + 1) % VERSIONS.len();
-                self.place.store(next, Ordering::Relaxed);
-                self.replace_in(next, write).await
-            }
-            replaced => replaced,
-        }
-    }
-
-    async fn replace_in(&self, place: usize, write: &FinalizerWrite) -> Result<ObjectVersion, ApiFailure> {
-        let FinalizerWrite { key, version, finalizers } = write;
-        let metadata = json!({
-            "uid": version.uid, "resourceVersion": version.resource_version, "finalizers": finalizers,
-        });
-        let all = Self::collection(place).of(&key.namespace);
-        let patch = json!({"metadata": metadata});
-        let written: SeenAfter = self.client.change(&all, &key.name, FIELD_MANAGER, &patch).await?;
-        Ok(written.version())
     }
 
     fn collection(place: usize) -> Collection {

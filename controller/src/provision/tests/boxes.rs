@@ -13,7 +13,7 @@ use super::world::{CLASS, ModelServer, World, read};
 use crate::{
     askers::ASKER_BOX,
     provision::{
-        check::{Attaching, CheckBatch, CheckCandidate, CheckVerdict},
+        check::{CheckBatch, CheckCandidate, CheckVerdict},
         context::Keeping,
     },
     requests::ProvisionClass,
@@ -72,7 +72,6 @@ fn candidate(name: &str, namespace: &str, template: &str) -> CheckCandidate {
         namespace: namespace.to_owned(),
         class: ProvisionClass::CheckCapacity,
         sets: pods(namespace, template),
-        attaching: Attaching::None,
     }
 }
 
@@ -92,12 +91,11 @@ fn answers_within(
         taken: BTreeSet::new(),
         promised: BTreeMap::new(),
         candidates,
-        planned: BTreeSet::new(),
         time_box: Duration::from_secs(10),
         asker_box,
     };
     let snapshot = Snapshot::new(slots().cluster.facts);
-    batch.run(&snapshot, &PlanOptions::default(), None, &mut || Duration::ZERO).verdicts.into_iter().collect()
+    batch.run(&snapshot, &PlanOptions::default(), &mut || Duration::ZERO).verdicts.into_iter().collect()
 }
 
 #[test]

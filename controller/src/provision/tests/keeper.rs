@@ -163,7 +163,7 @@ impl ModelServer {
             return true;
         }
         for (lost, other) in broken.into_iter().zip(&free) {
-            *lost = device(lost.replica, other, self.node_of(&other.0));
+            *lost = device(lost.replica, other, &other.0);
         }
         false
     }
@@ -190,7 +190,7 @@ impl ModelServer {
             let Some(on) = free.values_mut().find(|devices| devices.len() >= each) else {
                 return unschedulable(status, "no device is left");
             };
-            more.extend(on.drain(..each).map(|it| device(replica, &it, self.node_of(&it.0))));
+            more.extend(on.drain(..each).map(|it| device(replica, &it, &it.0)));
         }
         status.devices.extend(more);
         status.phase = Phase::Available;

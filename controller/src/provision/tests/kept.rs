@@ -35,7 +35,7 @@ fn a_yes_is_said_when_all_devices_are_kept_and_not_before() {
     assert_eq!(world.details("r")["reservation"], names);
     assert_eq!(world.server.reservations.len(), 2);
     let small = &world.server.reservations[&format!("provreq-{uid}-0-0")].spec;
-    assert_eq!((small.replicas(), small.ttl.as_deref(), small.is_once()), (2, Some("780s"), true));
+    assert_eq!((small.replicas(), small.ttl.as_deref(), small.is_once()), (2, Some("1740s"), true));
     assert_eq!(small.owners[0].provisioning_request.as_ref().unwrap().name, "r");
     small.pod_template().unwrap();
     world.check_rest();

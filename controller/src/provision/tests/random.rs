@@ -12,17 +12,13 @@ use hostler_cluster::from_rfc3339;
 use hostler_reconcile::WriteOutcome;
 use serde_json::json;
 
-use super::{
-    fabric::Fabric,
-    world::{CLASS, ModelServer, outcome},
-};
+use super::world::{CLASS, ModelServer, outcome};
 use crate::provision::{
-    attach::{Attach, AttachCall},
     check::CheckAnswer,
     clock::ProvisionMoment,
     context::Keeping,
     core::{MARKS_COME, ProvisionCore, ProvisionSettings},
-    event::{FinalizerWrite, ProvisionCommand, ProvisionEvent, ReservationWrite, StatusWrite, WriteResult},
+    event::{ProvisionCommand, ProvisionEvent, ReservationWrite, StatusWrite, WriteResult},
 };
 use crate::testkit::{Dice, Fate, RandomLife, live, seeds};
 use crate::{
@@ -40,16 +36,12 @@ const SECOND: Duration = Duration::from_secs(1);
 enum ModelWrite {
     Status(StatusWrite),
     Keep(ReservationWrite),
-    Finalize(FinalizerWrite),
-    Call(AttachCall),
 }
 
 impl ModelWrite {
     fn answer(&self, result: WriteResult) -> ProvisionEvent {
         match self {
-            Self::Call(_) => unreachable!("a call has an answer of its own"),
             Self::Status(write) => ProvisionEvent::Written(write.version.uid.clone(), result),
-            Self::Finalize(write) => ProvisionEvent::Written(write.version.uid.clone(), result),
             Self::Keep(write) => ProvisionEvent::Kept(write.name().to_owned(), result),
         }
     }
@@ -73,8 +65,6 @@ impl ModelController {
             batch: 3,
             time_box: 10 * SECOND,
             term: format!("term-{term}"),
-            attaches: seen.fabric.is_some(),
-            unneeded: 600 * SECOND,
             longest_booking: 3600 * SECOND,
             keep: None,
             asker_box: ASKER_BOX,
@@ -147,14 +137,6 @@ impl RandomWorld {
         std::time::UNIX_EPOCH + Duration::from_secs(1_800_000_000) + self.now
     }
 
-    /// Somebody attaches devices to nodes, and one of them breaks.
-    fn attach_devices(&mut self) {
-        let fabric = Fabric::new(4, NODES);
-        fabric.breaks("fab-2");
-        self.server.fabric = Some(Arc::new(fabric));
-        self.leader = ModelController::new(0, self.server.clone(), Duration::ZERO);
-    }
-
     /// Another one begins to lead; it has listed everything.
     fn lead(&mut self) {
         self.terms += 1;
@@ -165,7 +147,7 @@ impl RandomWorld {
     fn ask(&mut self) {
         self.requests += 1;
         let pods = 1 + self.dice.roll(5);
-        let class = if self.server.fabric.is_some() { "atomic-scale-up.hostler.dev" } else { CLASS };
+        let class = if self.dice.one_in(3) { "atomic-scale-up.hostler.dev" } else { CLASS };
         let request = json!({
             "metadata": {"name": format!("r{}", self.requests)},
             "spec": {
@@ -218,13 +200,9 @@ impl RandomWorld {
             match command {
                 ProvisionCommand::Write(write) => controller.travelling.push(ModelWrite::Status(write)),
                 ProvisionCommand::Keep(write) => controller.travelling.push(ModelWrite::Keep(write)),
-                ProvisionCommand::Finalize(write) => controller.travelling.push(ModelWrite::Finalize(write)),
-                ProvisionCommand::Call(call) => controller.travelling.push(ModelWrite::Call(call)),
                 ProvisionCommand::Check(batch) => {
-                    let fabric = controller.seen.fabric.clone();
-                    let attach = fabric.as_deref().map(|it| -> &dyn Attach { it });
                     let snapshot = Snapshot::new(controller.seen.facts.clone());
-                    let answer = batch.run(&snapshot, &PlanOptions::default(), attach, &mut || Duration::ZERO);
+                    let answer = batch.run(&snapshot, &PlanOptions::default(), &mut || Duration::ZERO);
                     controller.check = Some(answer);
                 }
                 ProvisionCommand::Delete(key, _) => panic!("{key} is deleted, though requests are kept for ever"),
@@ -283,21 +261,13 @@ impl RandomWorld {
         }
     }
 
-    /// What comes of a write or a call.
+    /// What comes of a write.
     fn deliver(&mut self, write: &ModelWrite, fate: Option<Fate>) -> ProvisionEvent {
-        if let ModelWrite::Call(call) = write {
-            return self.server.call(call.clone(), fate);
-        }
         write.answer(outcome(Fate::carry_out(fate, self, |_| {}, |world| world.apply(write))))
     }
 
     fn apply(&mut self, write: &ModelWrite) -> WriteResult {
         match write {
-            ModelWrite::Call(call) => {
-                self.server.call(call.clone(), None);
-                Err(WriteOutcome::Gone)
-            }
-            ModelWrite::Finalize(write) => self.server.finalize(write),
             ModelWrite::Status(write) => self.server.apply(write),
             ModelWrite::Keep(write) => self.server.keep(write, self.wall()),
         }
@@ -305,7 +275,6 @@ impl RandomWorld {
 
     fn keep_devices(&mut self) {
         let wall = self.wall();
-        self.server.publish();
         self.server.keep_devices(wall);
     }
 
@@ -318,21 +287,13 @@ impl RandomWorld {
         let held = self.server.held();
         let in_use = held.keys().chain(self.server.given.keys());
         let gone = in_use.filter(|(pool, _)| !self.server.devices.contains_key(pool)).count();
-        assert_eq!(gone, 0, "what is kept or used was detached");
+        assert_eq!(gone, 0, "what is kept or used is gone");
         for (name, left) in self.booked().filter(|(name, _)| self.is_in_time(name)) {
             let prefix = format!("provreq-{}-", self.server.request(&name).uid());
             let kept = held.iter().filter(|(at, of)| of.starts_with(&prefix) && !self.server.given.contains_key(at));
             let kept = kept.count();
             assert!(kept >= left || self.keeping != Keeping::Kept, "{kept} devices are kept for {left} pods of {name}");
         }
-    }
-
-    /// Whether nothing is attached that no pod has, and no request is held.
-    fn is_nothing_spare(&self) -> bool {
-        let is_given = |device: &String| self.server.given.contains_key(&(device.clone(), 0));
-        let attached = self.server.fabric.iter().flat_map(|fabric| fabric.attached());
-        attached.into_iter().all(|device| is_given(&device))
-            && self.server.objects.requests.values().all(|it| it.finalizers.is_empty())
     }
 
     /// Whether the time of a booking is not over yet.
@@ -414,18 +375,6 @@ impl RandomWorld {
         self.server.objects.requests.values().all(is_told)
             && self.booked().next().is_none()
             && !self.server.reservations.values().any(is_open)
-            && self.is_nothing_spare()
-    }
-}
-
-/// With a fabric that attaches devices, of which one does not work.
-#[test]
-fn whatever_is_late_or_lost_what_is_attached_is_used_in_the_end_or_nothing_is() {
-    for seed in seeds(1..=12) {
-        let mut world = RandomWorld::new(seed);
-        world.attach_devices();
-        world.story();
-        world.end();
     }
 }
 

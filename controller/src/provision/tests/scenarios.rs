@@ -349,7 +349,7 @@ fn after_a_restart_a_no_counts_from_when_it_was_said() {
     assert_eq!(world.batches.len(), checked + 1);
 }
 
-/// 40, as far as nothing is attached: all pods of a request have room, or nothing is booked for any.
+/// 40: all pods of a request have room, or nothing is booked for any.
 #[test]
 fn all_or_nothing_is_booked() {
     let mut world = World::of(&[3]);

@@ -18,7 +18,7 @@ use hostler_reconcile::WriteOutcome;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{fabric::Fabric, keeper::DeviceAt};
+use super::keeper::DeviceAt;
 use crate::provision::{
     clock::ProvisionMoment,
     context::{Keeping, ProvisionContext, SeenReservations},
@@ -55,10 +55,6 @@ pub(super) struct ProvisionCluster {
     /// Devices that do not work.
     pub(super) broken: BTreeSet<DeviceAt>,
     pub(super) reservations: SeenReservations,
-    /// What could be attached to nodes, and is.
-    pub(super) fabric: Option<Arc<Fabric>>,
-    /// Pools of what is attached and published, with their nodes.
-    pub(super) attached: BTreeMap<String, String>,
     /// By pool, how many devices it has. Pools of nodes have their names.
     pub(super) devices: BTreeMap<String, usize>,
     /// Whether the webhook is installed.
@@ -184,7 +180,7 @@ impl ModelServer {
         let mut spec = Self::pod_spec("one");
         let mut made = Vec::new();
         if let Some((node, device)) = on {
-            spec["nodeName"] = json!(self.node_of(node));
+            spec["nodeName"] = json!(node);
             let other = self.given.insert((node.to_owned(), device), name.to_owned());
             assert_eq!(other, None, "two pods have device {device} of {node}");
             self.claim(name, None, Some((node, device)));
@@ -251,8 +247,6 @@ pub(super) struct World {
     pub(super) told: Vec<(String, &'static str)>,
     /// The fates of writes of Reservations.
     pub(super) keep_fates: Fates,
-    /// The fates of calls that attach or detach.
-    pub(super) call_fates: Fates,
     /// The writes and calls at which the controller dies.
     pub(super) deaths: Fates,
     terms: usize,
@@ -279,8 +273,6 @@ impl World {
             batch: 10,
             time_box: Duration::from_secs(10),
             term: "term-0".to_owned(),
-            attaches: false,
-            unneeded: Duration::from_secs(600),
             longest_booking: Duration::from_secs(3600),
             keep: None,
             asker_box: ASKER_BOX,
@@ -293,7 +285,6 @@ impl World {
             is_kept: true,
             told: Vec::new(),
             keep_fates: Fates::default(),
-            call_fates: Fates::default(),
             deaths: Fates::default(),
             terms: 0,
             wall: UNIX_EPOCH + Duration::from_secs(START),

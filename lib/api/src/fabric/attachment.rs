@@ -33,8 +33,12 @@ pub struct FabricAttachmentSpec {
     /// Claim that was given the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claim: Option<AttachedClaim>,
+    /// Reservation that keeps the device on the node: the device is attached before a claim has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept_for: Option<AttachmentKeeper>,
     /// Number of the attempt, which grows with every node or claim that the device is given to. The fabric manager
-    /// knows the attachment under the UID of the object and this number.
+    /// knows the attachment under the UID of the object and this number. A Reservation that keeps the device gives it
+    /// to a claim in the same attempt, once.
     pub attempt: u32,
     /// If true, the device may hold data of an earlier claim: the node erases it before it is used.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -50,6 +54,16 @@ pub struct FabricAttachmentSpec {
 pub struct AttachedClaim {
     /// Namespace.
     pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Identity.
+    pub uid: String,
+}
+
+/// A Reservation that keeps a device on its node.
+#[derive(Clone, Debug, Default, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AttachmentKeeper {
     /// Name.
     pub name: String,
     /// Identity.

@@ -212,6 +212,8 @@ pub enum ReservationConditionReason {
     Fencing,
     /// The scheduler has not found the CPU, the memory or the ports.
     Placing,
+    /// Devices behind switches are being attached to their nodes.
+    Attaching,
     /// Pods still have the devices.
     Waiting,
     /// All devices are kept.
@@ -326,6 +328,7 @@ impl ReservationConditionReason {
             Self::Invalid => "Invalid",
             Self::Fencing => "Fencing",
             Self::Placing => "Placing",
+            Self::Attaching => "Attaching",
             Self::Waiting => "Waiting",
             Self::Available => "Available",
             Self::Evicting => "Evicting",

@@ -7,8 +7,8 @@ use hostler_fabric::fake::{FabricFault, FakeFabric};
 use super::world::{FabricWorld, SECOND, WorldSeen, device_name};
 use crate::testkit::{Dice, Fate, RandomLife, expect_enough, live, seeds};
 
-const NODES: u32 = 2;
-const DEVICES: u32 = 3;
+pub(super) const NODES: u32 = 2;
+pub(super) const DEVICES: u32 = 3;
 /// Half a day and more: the pause after a few failures is over, and the failures are forgiven.
 const LONG: u32 = 60 * 60 * 30;
 
@@ -25,53 +25,58 @@ impl RandomLife for FabricChaos {
 
     fn step(&mut self) {
         let Self(world, dice) = self;
-        let device = u32::try_from(dice.roll(DEVICES as usize)).unwrap();
-        let claims = world.claims();
-        let claim = claims.get(dice.roll(claims.len().max(1))).cloned().unwrap_or_default();
-        match dice.roll(40) {
-            0..=12 => drop(world.control(device, Some(dice))),
-            13..=17 => {
-                let (refuses, erases) = (dice.one_in(4), !dice.one_in(4));
-                world.report(device, refuses, erases);
-            }
-            18..=22 => world.schedule(&claim, dice),
-            23 | 24 => world.start(&claim),
-            25 | 26 => world.publish(device),
-            27 => world.poll(),
-            28 | 29 if claims.len() < 4 => world.pod(),
-            28 | 29 => {}
-            30 => {
-                let by_force = dice.one_in(3);
-                world.delete_pod(&claim, by_force);
-            }
-            31 => world.end_orphans(),
-            32 | 33 => {
-                let time = SECOND * [1, 5, 20, 60, 200][dice.roll(5)];
-                world.pass(time);
-            }
-            34 => world.deliver(dice),
-            35 => {
-                let fate = dice.pick(&Fate::ALL);
-                world.fates.plan(0, fate);
-            }
-            36 if dice.one_in(3) => world.switch(u32::try_from(dice.roll(NODES as usize)).unwrap()),
-            37 => world.fabric.inject(match dice.roll(6) {
-                0 => FabricFault::Unavailable(2),
-                1 | 2 => FabricFault::AnswerLost(1),
-                3 => FabricFault::Pending(2),
-                4 if dice.one_in(4) => FabricFault::NeverEnds,
-                4 => FabricFault::FlappingLink(FakeFabric::device(device)),
-                _ => FabricFault::WrongDevice,
-            }),
-            38 => world.fabric.heal(),
-            39 if dice.one_in(4) => world.delete_attachment(device),
-            _ => {}
+        step(world, dice);
+    }
+}
+
+/// One of all the things that happen.
+pub(super) fn step(world: &mut FabricWorld, dice: &mut Dice) {
+    let device = u32::try_from(dice.roll(DEVICES as usize)).unwrap();
+    let claims = world.claims();
+    let claim = claims.get(dice.roll(claims.len().max(1))).cloned().unwrap_or_default();
+    match dice.roll(40) {
+        0..=12 => drop(world.control(device, Some(dice))),
+        13..=17 => {
+            let (refuses, erases) = (dice.one_in(4), !dice.one_in(4));
+            world.report(device, refuses, erases);
         }
+        18..=22 => world.schedule(&claim, dice),
+        23 | 24 => world.start(&claim),
+        25 | 26 => world.publish(device),
+        27 => world.poll(),
+        28 | 29 if claims.len() < 4 => world.pod(),
+        28 | 29 => {}
+        30 => {
+            let by_force = dice.one_in(3);
+            world.delete_pod(&claim, by_force);
+        }
+        31 => world.end_orphans(),
+        32 | 33 => {
+            let time = SECOND * [1, 5, 20, 60, 200][dice.roll(5)];
+            world.pass(time);
+        }
+        34 => world.deliver(dice),
+        35 => {
+            let fate = dice.pick(&Fate::ALL);
+            world.fates.plan(0, fate);
+        }
+        36 if dice.one_in(3) => world.switch(u32::try_from(dice.roll(NODES as usize)).unwrap()),
+        37 => world.fabric.inject(match dice.roll(6) {
+            0 => FabricFault::Unavailable(2),
+            1 | 2 => FabricFault::AnswerLost(1),
+            3 => FabricFault::Pending(2),
+            4 if dice.one_in(4) => FabricFault::NeverEnds,
+            4 => FabricFault::FlappingLink(FakeFabric::device(device)),
+            _ => FabricFault::WrongDevice,
+        }),
+        38 => world.fabric.heal(),
+        39 if dice.one_in(4) => world.delete_attachment(device),
+        _ => {}
     }
 }
 
 /// Everybody does what is to be done, for so many rounds.
-fn rounds(world: &mut FabricWorld, dice: &mut Dice, rounds: usize, pause: u32) {
+pub(super) fn rounds(world: &mut FabricWorld, dice: &mut Dice, rounds: usize, pause: u32) {
     for _ in 0..rounds {
         world.poll();
         for device in 0..DEVICES {
@@ -91,7 +96,7 @@ fn rounds(world: &mut FabricWorld, dice: &mut Dice, rounds: usize, pause: u32) {
 }
 
 /// All pods go, and nothing is left of any device.
-fn rest(world: &mut FabricWorld, dice: &mut Dice) {
+pub(super) fn rest(world: &mut FabricWorld, dice: &mut Dice) {
     world.claims().iter().for_each(|claim| world.delete_pod(claim, false));
     rounds(world, dice, 8, 5);
     rounds(world, dice, 4, 620);

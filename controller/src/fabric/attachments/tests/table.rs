@@ -29,10 +29,10 @@ use super::super::{
 };
 use crate::testkit::over;
 
-const SECOND: Duration = Duration::from_secs(1);
-const ALLOCATED: Duration = Duration::from_secs(1_800_000_000);
+pub(super) const SECOND: Duration = Duration::from_secs(1);
+pub(super) const ALLOCATED: Duration = Duration::from_secs(1_800_000_000);
 
-fn claim(name: &str) -> ClaimOfDevice {
+pub(super) fn claim(name: &str) -> ClaimOfDevice {
     ClaimOfDevice {
         key: ObjectKey::new("ml", name),
         uid: format!("uid-of-{name}"),
@@ -47,7 +47,7 @@ fn claim(name: &str) -> ClaimOfDevice {
 }
 
 /// A claim has the device, and the attachment has this phase.
-fn cx(phase: Option<Phase>) -> AttachmentContext {
+pub(super) fn cx(phase: Option<Phase>) -> AttachmentContext {
     let device = FakeFabric::device(0);
     let asked = !matches!(phase, Some(Phase::Pending | Phase::Detached));
     let seen = phase.map(|phase| {
@@ -77,6 +77,7 @@ fn cx(phase: Option<Phase>) -> AttachmentContext {
         device,
         seen,
         claims: vec![claim("c")],
+        kept: None,
         nodes: BTreeMap::from([("n1".to_owned(), node)]),
         twins: Vec::new(),
         shown: Vec::new(),
@@ -86,23 +87,23 @@ fn cx(phase: Option<Phase>) -> AttachmentContext {
     }
 }
 
-fn with(phase: Phase, change: impl FnOnce(&mut AttachmentContext)) -> AttachmentContext {
+pub(super) fn with(phase: Phase, change: impl FnOnce(&mut AttachmentContext)) -> AttachmentContext {
     let mut cx = cx(Some(phase));
     change(&mut cx);
     cx
 }
 
-fn attachment(cx: &mut AttachmentContext) -> &mut FabricAttachment {
+pub(super) fn attachment(cx: &mut AttachmentContext) -> &mut FabricAttachment {
     &mut cx.seen.as_mut().unwrap().attachment
 }
 
 /// The node reports on the present attempt.
-fn reports(cx: &mut AttachmentContext, state: State, erased: Option<ErasureMethod>) {
+pub(super) fn reports(cx: &mut AttachmentContext, state: State, erased: Option<ErasureMethod>) {
     let attempt = attachment(cx).spec.attempt;
     attachment(cx).status.node = Some(FabricNodeReport { attempt, state, erased, ..FabricNodeReport::default() });
 }
 
-fn released(phase: Phase, change: impl FnOnce(&mut AttachmentContext)) -> AttachmentContext {
+pub(super) fn released(phase: Phase, change: impl FnOnce(&mut AttachmentContext)) -> AttachmentContext {
     with(phase, |cx| {
         cx.claims.clear();
         attachment(cx).spec.release = true;
@@ -111,7 +112,7 @@ fn released(phase: Phase, change: impl FnOnce(&mut AttachmentContext)) -> Attach
 }
 
 #[track_caller]
-fn spec(step: AttachmentStep) -> FabricAttachmentSpec {
+pub(super) fn spec(step: AttachmentStep) -> FabricAttachmentSpec {
     match step {
         AttachmentStep::Write(AttachmentWrite::Spec(spec) | AttachmentWrite::Create(spec)) => *spec,
         other => panic!("it writes no spec: {other:?}"),
@@ -119,7 +120,7 @@ fn spec(step: AttachmentStep) -> FabricAttachmentSpec {
 }
 
 #[track_caller]
-fn status(step: AttachmentStep) -> FabricAttachmentStatus {
+pub(super) fn status(step: AttachmentStep) -> FabricAttachmentStatus {
     match step {
         AttachmentStep::Write(AttachmentWrite::Status(status)) => *status,
         other => panic!("it writes no status: {other:?}"),
@@ -127,7 +128,7 @@ fn status(step: AttachmentStep) -> FabricAttachmentStatus {
 }
 
 #[track_caller]
-fn news(step: AttachmentStep) -> ClaimNews {
+pub(super) fn news(step: AttachmentStep) -> ClaimNews {
     match step {
         AttachmentStep::Write(AttachmentWrite::Claim(claim)) => claim.news,
         other => panic!("it tells no claim: {other:?}"),

@@ -26,7 +26,10 @@ use super::super::{
     reconciler::ask,
     status::time,
 };
-use crate::testkit::{ApiError, Dice, Fate, Fated, Fates, ModelCluster, ModelServer, Part, model_kind, over, serves};
+use crate::{
+    fabric::keepers::DeviceKeeper,
+    testkit::{ApiError, Dice, Fate, Fated, Fates, ModelCluster, ModelServer, Part, model_kind, over, serves},
+};
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 /// Time for which calls may be late.
@@ -117,6 +120,10 @@ pub(super) struct FabricWorld {
     pub(super) devices: u32,
     /// Devices that the published slice shows with the taint.
     pub(super) tainted: BTreeSet<u32>,
+    /// Devices that Reservations close: only their owners are given them.
+    pub(super) closed: BTreeSet<u32>,
+    /// Devices that Reservations keep, as the controller reads it.
+    pub(super) kept: BTreeMap<u32, DeviceKeeper>,
     /// Connections as the manager was read last, with their hosts.
     shown: Vec<(AttachKey, Option<u32>)>,
     /// Connections at the last check: device, host, and if the attachment of the device made it.
@@ -206,6 +213,8 @@ impl FabricWorld {
             machines: vec![machine; usize::try_from(nodes).unwrap()],
             devices,
             tainted: BTreeSet::new(),
+            closed: BTreeSet::new(),
+            kept: BTreeMap::new(),
             shown: Vec::new(),
             last: BTreeMap::new(),
             data: BTreeMap::new(),
@@ -229,7 +238,7 @@ impl FabricWorld {
     }
 
     /// Connections with their keys: device, host, key.
-    fn connections(&self) -> Vec<(u32, u32, AttachKey)> {
+    pub(super) fn connections(&self) -> Vec<(u32, u32, AttachKey)> {
         let host_number = |uuid: SystemUuid| (0..64).find(|at| FakeFabric::host(*at).as_ref() == Some(&uuid));
         let all = self.fabric.connections().into_iter();
         all.map(|it| {
@@ -259,6 +268,7 @@ impl FabricWorld {
         AttachmentContext {
             device: FakeFabric::device(device),
             claims,
+            kept: self.kept.get(&device).cloned(),
             nodes: self.machines.iter().enumerate().map(facts).collect(),
             twins: Vec::new(),
             shown: shown.map(|(key, at)| ShownConnection { key: key.clone(), node: at.map(node_name) }).collect(),
@@ -406,7 +416,11 @@ impl FabricWorld {
     pub(super) fn publish(&mut self, device: u32) {
         let is_closed = self.attachment(device).is_some_and(|it| {
             let retry_at = it.status.retry_at.as_deref().and_then(since_1970).unwrap_or_default();
-            it.status.phase != AttachmentPhase::Detached || retry_at > self.now
+            let is_kept = it.spec.kept_for.is_some() && it.spec.claim.is_none() && self.closed.contains(&device);
+            match it.status.phase {
+                AttachmentPhase::Ready if !it.spec.release && is_kept => false,
+                phase => phase != AttachmentPhase::Detached || retry_at > self.now,
+            }
         });
         if is_closed {
             self.tainted.insert(device)
@@ -468,6 +482,7 @@ impl FabricWorld {
             let is_free = |device: &u32| {
                 let mut others = self.server.claims.values();
                 !self.tainted.contains(device)
+                    && !self.closed.contains(device)
                     && !others.any(|it| it.given.as_ref().is_some_and(|it| it.device == *device))
             };
             let free: Vec<u32> = (0..self.devices).filter(is_free).collect();
@@ -487,6 +502,18 @@ impl FabricWorld {
             self.seen.bound += 1;
             self.change(name, |it| it.is_bound = true);
         }
+    }
+
+    /// The scheduler gives a device that a Reservation keeps to an owner, which is a new pod.
+    pub(super) fn owner(&mut self, device: u32, node: u32) {
+        let mut claims = self.server.claims.values();
+        let is_given = claims.any(|it| it.given.as_ref().is_some_and(|given| given.device == device));
+        if is_given || self.tainted.contains(&device) || !self.machines[node as usize].is_on {
+            return;
+        }
+        self.pod();
+        let (name, at) = (format!("c{}", self.made), self.now);
+        self.change(&name, |it| it.given = Some(ModelAllocation { device, node, at }));
     }
 
     fn change(&mut self, name: &str, change: impl FnOnce(&mut ModelClaim)) {
@@ -612,6 +639,7 @@ impl FabricWorld {
             assert_eq!(named, Some(&claim.uid), "attached is true of a claim whose device is another one's");
             let is_attached =
                 connections.iter().any(|it| (it.0, it.1, it.2.as_str()) == (given.device, given.node, &*key));
+            assert!(attachment.status.used, "attached is true of {seen:?}, and the device counts as unused");
             assert!(is_attached, "attached is true of {seen:?}, and the device is not there: {attachment:#?}");
             assert!(
                 self.ready.contains(&(attachment.uid.clone(), attachment.spec.attempt)),

@@ -1,4 +1,4 @@
-//! What the core wants done, and what comes of it: with devices that are attached, and deaths.
+//! What the core wants done, and what comes of it: with deaths.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -7,26 +7,16 @@ use hostler_api::ObjectKey;
 use hostler_reconcile::WriteOutcome;
 
 use super::{ModelServer, World};
-use crate::testkit::{Fate, Fated, Part};
+use crate::testkit::{Fate, Fated};
 use crate::{
     provision::{
-        attach::{Attach, AttachCall},
         check::{CheckAnswer, CheckBatch},
-        core::ProvisionCore,
-        event::{FinalizerWrite, ProvisionCommand, ProvisionEvent, ReservationWrite, StatusWrite, WriteResult},
-        tests::fabric::Fabric,
+        event::{ProvisionCommand, ProvisionEvent, ReservationWrite, StatusWrite, WriteResult},
     },
     requests::SeenRequest,
 };
 
 impl ModelServer {
-    /// Writes the finalizers, if it goes over what is there.
-    pub(in crate::provision::tests) fn finalize(&mut self, write: &FinalizerWrite) -> WriteResult {
-        let change = |it: &mut Arc<SeenRequest>| Arc::make_mut(it).finalizers.clone_from(&write.finalizers);
-        let written = self.update(&write.key, Some(&write.version), Part::Metadata, change);
-        self.request_written(written)
-    }
-
     /// A request is asked to go.
     pub(in crate::provision::tests) fn delete_request(&mut self, request: &ObjectKey) {
         drop(self.delete::<Arc<SeenRequest>>(request, None));
@@ -34,15 +24,6 @@ impl ModelServer {
 }
 
 impl World {
-    /// The same, and a fabric that can attach so many devices to them in turn.
-    pub(in crate::provision::tests) fn with_fabric(devices: &[usize], attachable: usize) -> Self {
-        let mut world = Self::of(devices);
-        world.server.fabric = Some(Arc::new(Fabric::new(attachable, devices.len())));
-        world.settings.attaches = true;
-        world.core = ProvisionCore::new(world.settings.clone());
-        world
-    }
-
     /// The controller is started anew with other limits.
     pub(in crate::provision::tests) fn set_asker_box(&mut self, asker_box: BoxSize) {
         self.settings.asker_box = asker_box;
@@ -75,8 +56,7 @@ impl World {
                 }
             }
             let now = self.server_time();
-            let is_published = self.server.publish();
-            if (self.is_kept && self.server.keep_devices(now)) || is_published {
+            if self.is_kept && self.server.keep_devices(now) {
                 events.push_back(ProvisionEvent::Changed);
             }
         }
@@ -86,18 +66,11 @@ impl World {
     fn carry_out(&mut self, command: ProvisionCommand) -> Option<ProvisionEvent> {
         Some(match command {
             ProvisionCommand::Write(write) => ProvisionEvent::Written(write.version.uid.clone(), self.write(&write)),
-            ProvisionCommand::Finalize(write) => {
-                ProvisionEvent::Written(write.version.uid.clone(), self.server.finalize(&write))
-            }
             ProvisionCommand::Delete(key, version) => {
                 let deleted = self.server.delete::<Arc<SeenRequest>>(&key, Some(&version));
                 ProvisionEvent::Written(version.uid.clone(), deleted.map(|_| version).map_err(WriteOutcome::from))
             }
             ProvisionCommand::Keep(write) => ProvisionEvent::Kept(write.name().to_owned(), self.keep(&write)),
-            ProvisionCommand::Call(call) => {
-                let fate = (call != AttachCall::List).then(|| self.call_fates.next()).flatten();
-                self.server.call(call, fate)
-            }
             ProvisionCommand::Check(batch) if self.batches.len() < self.most_checks => {
                 ProvisionEvent::Checked(self.answer(&batch))
             }
@@ -129,9 +102,7 @@ impl World {
         let (mut elapsed, takes) = (Duration::ZERO, self.candidate_takes);
         self.go_on(self.check_takes);
         let snapshot = Snapshot::new(self.server.facts.clone());
-        let fabric = self.server.fabric.clone();
-        let attach = fabric.as_deref().map(|it| -> &dyn Attach { it });
-        batch.run(&snapshot, &PlanOptions::default(), attach, &mut || {
+        batch.run(&snapshot, &PlanOptions::default(), &mut || {
             elapsed += takes;
             elapsed
         })
@@ -146,14 +117,10 @@ pub(in crate::provision::tests) fn outcome(fated: Fated<WriteResult>) -> WriteRe
     }
 }
 
-/// True for a write or a call: a controller can die with it.
+/// True for a write: a controller can die with it.
 fn command_is_sent(command: &ProvisionCommand) -> bool {
     match command {
-        ProvisionCommand::Write(_)
-        | ProvisionCommand::Finalize(_)
-        | ProvisionCommand::Delete(..)
-        | ProvisionCommand::Keep(_) => true,
-        ProvisionCommand::Call(call) => *call != AttachCall::List,
+        ProvisionCommand::Write(_) | ProvisionCommand::Delete(..) | ProvisionCommand::Keep(_) => true,
         ProvisionCommand::Tell(_) | ProvisionCommand::Check(_) | ProvisionCommand::WakeAt(_) => false,
     }
 }

@@ -23,6 +23,7 @@ pub(super) fn attachments() -> CustomKind {
             column("Claim", "string", ".spec.claim.name"),
             column("On node", "string", ".status.node.state"),
             column("Since", "date", ".status.since"),
+            wide("Kept for", "string", ".spec.keptFor.name"),
             wide("Device", "string", ".spec.device"),
             wide("Manager", "string", ".spec.manager"),
             wide("Attempt", "integer", ".spec.attempt"),
@@ -39,13 +40,22 @@ pub(super) fn limits() -> Vec<(&'static str, Value)> {
     let word = json!({"maxLength": 64});
     let message = json!({"maxLength": 1024});
     let same = |field: &str| format!("self.{field} == oldSelf.{field}");
-    let same_claim =
-        "has(self.claim) == has(oldSelf.claim) && (!has(self.claim) || self.claim.uid == oldSelf.claim.uid)";
-    let attempt =
-        format!("({} && {} && {same_claim}) || self.attempt > oldSelf.attempt", same("manager"), same("nodeName"),);
+    let same_uid = |field: &str| {
+        format!(
+            "has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field}.uid == oldSelf.{field}.uid)"
+        )
+    };
+    let (same_claim, same_keeper) = (same_uid("claim"), same_uid("keptFor"));
+    // A Reservation that keeps the device hands it to a claim, or takes it back from one that has not used it.
+    let handed_over = "has(self.keptFor) && !(has(self.claim) && has(oldSelf.claim))";
+    let attempt = format!(
+        "({} && {} && {same_keeper} && (({same_claim}) || ({handed_over}))) || self.attempt > oldSelf.attempt",
+        same("manager"),
+        same("nodeName"),
+    );
     let spec = rules([
         (&*same("device"), "spec.device cannot change; each device has an object of its own"),
-        (&*attempt, "another manager, node or claim is another attempt; raise spec.attempt"),
+        (&*attempt, "another manager, node, claim or Reservation is another attempt; raise spec.attempt"),
     ]);
     vec![
         ("FabricAttachmentSpec", spec),
@@ -53,8 +63,10 @@ pub(super) fn limits() -> Vec<(&'static str, Value)> {
         ("FabricAttachmentSpec.domain", name.clone()),
         ("FabricAttachmentSpec.nodeName", name.clone()),
         ("AttachedClaim.namespace", json!({"maxLength": 63, "minLength": 1})),
-        ("AttachedClaim.name", name),
+        ("AttachedClaim.name", name.clone()),
         ("AttachedClaim.uid", json!({"maxLength": 64, "minLength": 1})),
+        ("AttachmentKeeper.name", name),
+        ("AttachmentKeeper.uid", json!({"maxLength": 64, "minLength": 1})),
         ("FabricAttachmentStatus.reason", word),
         ("FabricAttachmentStatus.message", message.clone()),
         ("FabricAttachmentStatus.since", time.clone()),
