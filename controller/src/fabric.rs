@@ -18,10 +18,13 @@ use std::sync::Arc;
 use hostler_reconcile::ControllerParts;
 use tokio::sync::watch;
 
-pub(crate) use self::status::{FabricPhase, FabricStatus};
 use self::{
     attachments::AttachmentParts,
     publish::{PublishParts, publish},
+};
+pub(crate) use self::{
+    attachments::{ClaimOfDevice, FABRIC_FINALIZER},
+    status::{FabricPhase, FabricStatus},
 };
 use crate::{config::FabricConfig, view::ClusterView};
 

@@ -31,7 +31,7 @@ impl AttachmentContext {
 
     fn releasing(&self, seen: &SeenAttachment) -> AttachmentStep {
         if self.is_node_gone(seen) {
-            return AttachmentStep::Call(ManagerCall::Isolate(self.device));
+            return self.call(self.attached_key(seen).map(|key| ManagerCall::of_key(self.device, key)));
         }
         let report = seen.attachment.node_report();
         match report.map(|report| report.state) {
@@ -79,6 +79,7 @@ impl AttachmentContext {
         let (spec, status) = (seen.spec(), seen.status());
         if !spec.release {
             let begun = match spec.claim {
+                _ if spec.adopted => self.phase(seen, Phase::Pending, "", ""),
                 Some(_) => self.phase(seen, Phase::Pending, "", ""),
                 None => {
                     let why = "the manager attached the device after it was detached: the node is to let go of it";
@@ -104,6 +105,7 @@ impl AttachmentContext {
                 claim: Some(claim.named()),
                 erase: status.used,
                 release: false,
+                adopted: false,
                 ..self.place_of(seen, &claim.pool)
             };
             return self.once(retry_at, AttachmentWrite::Spec(Box::new(attempt)));
@@ -136,8 +138,8 @@ impl AttachmentContext {
     pub(super) fn take_back(&self, seen: &SeenAttachment, shown: &ShownConnection) -> Option<AttachmentWrite> {
         let node_name = shown.node.clone()?;
         let attempt = seen.spec().attempt.saturating_add(1);
-        let (claim, erase, release) = (None, false, false);
-        let next = FabricAttachmentSpec { attempt, node_name, claim, erase, release, ..seen.spec().clone() };
+        let (claim, erase, release, adopted) = (None, false, false, false);
+        let next = FabricAttachmentSpec { attempt, node_name, claim, erase, release, adopted, ..seen.spec().clone() };
         Some(AttachmentWrite::Spec(Box::new(next)))
     }
 }

@@ -17,7 +17,7 @@ use hostler_api::{
 use hostler_reconcile::slices::{DesiredPool, DesiredSlice, PublishedSlice, slice_name};
 
 use super::{
-    device::{DevicePlace, OfferState, entry},
+    device::{DeviceInUse, DevicePlace, OfferState, entry},
     domains::{DomainPool, DomainPools, ManagerScene},
 };
 use crate::observed::FabricObjects;
@@ -132,7 +132,11 @@ impl OfferScene<'_> {
         for (device, entry) in before.devices.iter().filter(|(device, _)| self.is_claimed(name, device)) {
             let state = self.state(device);
             count(state.as_str());
-            devices.insert((*device).to_owned(), SliceDevice { taints: state.taints(), ..(*entry).clone() });
+            let place = domain.map(|domain| self.place(domain, device, None));
+            let in_use =
+                place.zip(DeviceIdentity::of_device_name(device)).and_then(|(it, id)| DeviceInUse::of(id, &it));
+            let taints = in_use.map_or_else(|| state.taints(), |in_use| vec![in_use.taint]);
+            devices.insert((*device).to_owned(), SliceDevice { taints, ..(*entry).clone() });
         }
         let selector = domain.and_then(DomainPool::selector);
         if let Some(domain) = domain.filter(|_| selector.is_some()) {
@@ -144,13 +148,19 @@ impl OfferScene<'_> {
                 let others: Vec<&str> =
                     twice.get(identity).into_iter().flatten().copied().filter(|it| *it != name).collect();
                 let others = others.first().copied();
-                match entry(*identity, device, &self.place(domain, &device_name, others)) {
-                    Ok(entry) => {
+                let place = self.place(domain, &device_name, others);
+                match (entry(*identity, device, &place), DeviceInUse::of(*identity, &place)) {
+                    (Ok(entry), Some(DeviceInUse { taint, reason })) => {
+                        count(LEFT_OUT);
+                        pool.left_out.push(format!("{name}/{device_name}: {reason}"));
+                        devices.insert(device_name, SliceDevice { taints: vec![taint], ..entry });
+                    }
+                    (Ok(entry), None) => {
                         let state = self.state(&device_name);
                         count(state.as_str());
                         devices.insert(device_name, SliceDevice { taints: state.taints(), ..entry });
                     }
-                    Err(why) => {
+                    (Err(why), _) => {
                         count(LEFT_OUT);
                         pool.left_out.push(format!("{name}/{device_name}: {why}"));
                     }

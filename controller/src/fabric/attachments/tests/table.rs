@@ -29,10 +29,10 @@ use super::super::{
 };
 use crate::testkit::over;
 
-const SECOND: Duration = Duration::from_secs(1);
-const ALLOCATED: Duration = Duration::from_secs(1_800_000_000);
+pub(super) const SECOND: Duration = Duration::from_secs(1);
+pub(super) const ALLOCATED: Duration = Duration::from_secs(1_800_000_000);
 
-fn claim(name: &str) -> ClaimOfDevice {
+pub(super) fn claim(name: &str) -> ClaimOfDevice {
     ClaimOfDevice {
         key: ObjectKey::new("ml", name),
         uid: format!("uid-of-{name}"),
@@ -47,7 +47,7 @@ fn claim(name: &str) -> ClaimOfDevice {
 }
 
 /// A claim has the device, and the attachment has this phase.
-fn cx(phase: Option<Phase>) -> AttachmentContext {
+pub(super) fn cx(phase: Option<Phase>) -> AttachmentContext {
     let device = FakeFabric::device(0);
     let asked = !matches!(phase, Some(Phase::Pending | Phase::Detached));
     let seen = phase.map(|phase| {
@@ -80,24 +80,25 @@ fn cx(phase: Option<Phase>) -> AttachmentContext {
         nodes: BTreeMap::from([("n1".to_owned(), node)]),
         twins: Vec::new(),
         shown: Vec::new(),
+        board: None,
         is_tainted: true,
         limits: AttachmentLimits { attach: 480 * SECOND, late_call: 600 * SECOND },
         now: ALLOCATED + 10 * SECOND,
     }
 }
 
-fn with(phase: Phase, change: impl FnOnce(&mut AttachmentContext)) -> AttachmentContext {
+pub(super) fn with(phase: Phase, change: impl FnOnce(&mut AttachmentContext)) -> AttachmentContext {
     let mut cx = cx(Some(phase));
     change(&mut cx);
     cx
 }
 
-fn attachment(cx: &mut AttachmentContext) -> &mut FabricAttachment {
+pub(super) fn attachment(cx: &mut AttachmentContext) -> &mut FabricAttachment {
     &mut cx.seen.as_mut().unwrap().attachment
 }
 
 /// The node reports on the present attempt.
-fn reports(cx: &mut AttachmentContext, state: State, erased: Option<ErasureMethod>) {
+pub(super) fn reports(cx: &mut AttachmentContext, state: State, erased: Option<ErasureMethod>) {
     let attempt = attachment(cx).spec.attempt;
     attachment(cx).status.node = Some(FabricNodeReport { attempt, state, erased, ..FabricNodeReport::default() });
 }
@@ -111,7 +112,7 @@ fn released(phase: Phase, change: impl FnOnce(&mut AttachmentContext)) -> Attach
 }
 
 #[track_caller]
-fn spec(step: AttachmentStep) -> FabricAttachmentSpec {
+pub(super) fn spec(step: AttachmentStep) -> FabricAttachmentSpec {
     match step {
         AttachmentStep::Write(AttachmentWrite::Spec(spec) | AttachmentWrite::Create(spec)) => *spec,
         other => panic!("it writes no spec: {other:?}"),
@@ -119,7 +120,7 @@ fn spec(step: AttachmentStep) -> FabricAttachmentSpec {
 }
 
 #[track_caller]
-fn status(step: AttachmentStep) -> FabricAttachmentStatus {
+pub(super) fn status(step: AttachmentStep) -> FabricAttachmentStatus {
     match step {
         AttachmentStep::Write(AttachmentWrite::Status(status)) => *status,
         other => panic!("it writes no status: {other:?}"),
@@ -127,7 +128,7 @@ fn status(step: AttachmentStep) -> FabricAttachmentStatus {
 }
 
 #[track_caller]
-fn news(step: AttachmentStep) -> ClaimNews {
+pub(super) fn news(step: AttachmentStep) -> ClaimNews {
     match step {
         AttachmentStep::Write(AttachmentWrite::Claim(claim)) => claim.news,
         other => panic!("it tells no claim: {other:?}"),
@@ -139,7 +140,7 @@ fn key() -> AttachKey {
 }
 
 #[track_caller]
-fn after(cx: &AttachmentContext, answer: ManagerAnswer) -> CallEnd {
+pub(super) fn after(cx: &AttachmentContext, answer: ManagerAnswer) -> CallEnd {
     match decide(cx) {
         AttachmentStep::Call(call) => after_call(cx, cx.seen.as_ref().unwrap(), &call, answer),
         other => panic!("it calls nothing: {other:?}"),
@@ -147,7 +148,7 @@ fn after(cx: &AttachmentContext, answer: ManagerAnswer) -> CallEnd {
 }
 
 #[track_caller]
-fn status_after(cx: &AttachmentContext, answer: ManagerAnswer) -> FabricAttachmentStatus {
+pub(super) fn status_after(cx: &AttachmentContext, answer: ManagerAnswer) -> FabricAttachmentStatus {
     match after(cx, answer) {
         CallEnd::Write(write) => status(AttachmentStep::Write(write)),
         other => panic!("it writes nothing: {other:?}"),
@@ -162,7 +163,7 @@ fn not_done() -> ManagerAnswer {
     ManagerAnswer::Connection(Ok(FabricOutcome::NotDone { reason: "there is none".to_owned() }))
 }
 
-fn unavailable() -> FabricError {
+pub(super) fn unavailable() -> FabricError {
     FabricError::Unavailable { service: "m".to_owned(), reason: "no route".to_owned() }
 }
 
@@ -422,10 +423,13 @@ fn a_device_is_detached_when_its_node_has_let_go_of_it_and_only_then() {
     assert_eq!(status_after(&absent, not_done()).phase, Phase::Detached);
     assert_eq!(status_after(&absent, done()).phase, Phase::Releasing, "it only says who is waited for");
     let off = released(Phase::Releasing, |cx| cx.nodes.get_mut("n1").unwrap().exists = false);
-    assert_eq!(decide(&off), AttachmentStep::Call(ManagerCall::Isolate(FakeFabric::device(0))));
+    assert_eq!(decide(&off), AttachmentStep::Call(ManagerCall::of_key(FakeFabric::device(0), key())));
     let isolated = Isolation::Removed { connections: Vec::new() };
     let free = status_after(&off, ManagerAnswer::Isolated(Ok(FabricOutcome::Done(isolated))));
-    assert_eq!((free.phase, free.retry_at), (Phase::Detached, Some(time(off.now + 600 * SECOND))));
+    assert_eq!((free.phase, free.retry_at), (Phase::Detached, None), "a late isolation hits no later attempt");
+    let isolated = Isolation::PortDisabled { port: "/port".into() };
+    let cut = status_after(&off, ManagerAnswer::Isolated(Ok(FabricOutcome::Done(isolated))));
+    assert_eq!((cut.phase, cut.retry_at), (Phase::Detached, Some(time(off.now + 600 * SECOND))));
 }
 
 #[test]
