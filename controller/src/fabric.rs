@@ -25,6 +25,7 @@ use self::{
     publish::{PublishParts, publish},
 };
 pub(crate) use self::{
+    attachments::{ClaimOfDevice, FABRIC_FINALIZER},
     figures::{AttachmentSums, FabricFigures},
     status::{FabricPhase, FabricStatus},
 };

@@ -1,6 +1,7 @@
 //! `hostler-controller`: one process per cluster that counts the cluster's hardware, shows it, says what fits where, and in
 //! clusters of 1.26 to 1.31 allocates it.
 
+mod adopt;
 mod askers;
 mod availability;
 mod called;

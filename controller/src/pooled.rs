@@ -10,7 +10,7 @@ use hostler_api::fabric::{AttachmentPhase, DeviceIdentity, FabricAttachment, fab
 use hostler_cli::output::API_VERSION;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::command::{FabricArgs, run};
+pub(crate) use self::command::{FabricArgs, INSTALL_ATTACHMENTS, run};
 use crate::observed::{PooledSlice, SlicedDevice};
 
 /// All devices behind switches.

@@ -8,6 +8,7 @@
 //!                                                                      └─► one call ──► after_call (pure) ──► one write
 //! ```
 
+mod adopted;
 mod after_call;
 mod claim;
 mod context;
@@ -21,4 +22,8 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::reconciler::{AttachmentParts, start};
+pub(crate) use self::{
+    claim::ClaimOfDevice,
+    context::FABRIC_FINALIZER,
+    reconciler::{AttachmentParts, start},
+};

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// The step that brings FabricAttachments.
-const INSTALL: &str = "apply deploy/crds/fabric, which deploy/fabric brings along";
+pub(crate) const INSTALL_ATTACHMENTS: &str = "apply deploy/crds/fabric, which deploy/fabric brings along";
 
 const EXAMPLES: &str = "\
 States of devices:
@@ -66,7 +66,7 @@ impl FabricArgs {
         let attachments = Collection::custom(GROUP, VERSION, FABRIC_ATTACHMENT_KIND, FABRIC_ATTACHMENTS);
         let mut slices: FollowedObjects<ResourceSlice> = FollowedObjects::new(&client, slices);
         let mut attachments: FollowedObjects<FabricAttachment> =
-            FollowedObjects::new(&client, attachments).installed_by(INSTALL);
+            FollowedObjects::new(&client, attachments).installed_by(INSTALL_ATTACHMENTS);
         let mut shown = ShownDocument::new(self.output, self.watch);
         loop {
             tokio::select! {

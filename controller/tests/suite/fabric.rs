@@ -1,6 +1,8 @@
 //! Devices behind switches, as the running controller offers them: a rack behind a manager that comes and goes, nodes that
 //! are its hosts, and the slices on the API server.
 
+mod adopt;
+
 use std::{collections::BTreeMap, fs};
 
 use hostler_testing::{

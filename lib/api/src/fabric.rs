@@ -11,8 +11,8 @@ mod identity;
 
 pub use self::{
     attachment::{
-        AttachedClaim, AttachmentKeeper, AttachmentPhase, ErasureMethod, FabricAttachment, FabricAttachmentSpec,
-        FabricAttachmentStatus, FabricNodeReport, NodeDeviceState,
+        AdoptedConnection, AttachedClaim, AttachmentKeeper, AttachmentPhase, ErasureMethod, FabricAttachment,
+        FabricAttachmentSpec, FabricAttachmentStatus, FabricNodeReport, NodeDeviceState,
     },
     identity::{DeviceIdentity, IdentityError, SystemUuid, UuidError},
 };
@@ -29,6 +29,10 @@ pub const ATTACHED_CONDITION: &str = "hostler.dev/attached";
 pub const ATTACH_FAILED_CONDITION: &str = "hostler.dev/attach-failed";
 /// The key of the taint that keeps new claims off a device that is attached, or not in order. Its value tells which.
 pub const FABRIC_TAINT: &str = "hostler.dev/fabric";
+
+/// The value of the taint of a device that a connection holds which no FabricAttachment explains, with the host after a
+/// point: `in-use.918eda4d-2b69-432f-b0d3-dc2a8d80a351`.
+const IN_USE: &str = "in-use";
 
 /// The first part of the names of pools behind switches.
 const POOL: &str = "fabric";
@@ -47,9 +51,30 @@ pub fn of_fabric_pool(pool: &str) -> Option<(&str, &str)> {
     }
 }
 
+/// Returns the value of the taint of a device that a host has, and that no FabricAttachment is about.
+pub fn in_use_by(host: &SystemUuid) -> String {
+    format!("{IN_USE}.{host}")
+}
+
+/// The host in the value of such a taint; `None` for other values.
+pub fn host_in_use(taint: &str) -> Option<SystemUuid> {
+    taint.strip_prefix(IN_USE)?.strip_prefix('.')?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_taint_of_a_device_that_others_attached_names_the_host() {
+        let host: SystemUuid = "918eda4d-2b69-432f-b0d3-dc2a8d80a351".parse().unwrap();
+        let value = in_use_by(&host);
+        assert!(value.len() <= 63, "a taint takes no longer one");
+        assert_eq!(host_in_use(&value), Some(host));
+        for other in ["attached", "in-use", "in-use.n1", "free.918eda4d-2b69-432f-b0d3-dc2a8d80a351"] {
+            assert_eq!(host_in_use(other), None, "{other}");
+        }
+    }
 
     #[test]
     fn a_pool_behind_switches_has_three_parts_and_a_pool_of_a_node_two() {

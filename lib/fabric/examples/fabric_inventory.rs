@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   HOSTLER_REDFISH=http://127.0.0.1:5000 [HOSTLER_REDFISH_AGENTS=http://…,…] cargo run --example fabric_inventory
-//!       [attach KEY UUID GCXLID | state KEY | detach KEY | isolate GCXLID]
+//!       [attach KEY UUID GCXLID | state KEY | detach KEY | isolate GCXLID KEY...]
 //! ```
 
 #![allow(clippy::print_stdout, reason = "this is a program for people")]
@@ -10,7 +10,7 @@
 use std::{env, error::Error};
 
 use hostler_fabric::{
-    AttachKey, AttachRequest, AttachTarget, FabricInventory, FabricProvider,
+    AttachKey, AttachRequest, AttachTarget, ExpectedConnection, FabricInventory, FabricProvider,
     redfish::{RedfishProvider, RedfishSettings},
 };
 
@@ -34,7 +34,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
         ["state", key] => println!("{:#?}", provider.state(&AttachKey::new(key)?).await),
         ["detach", key] => println!("{:#?}", provider.detach(&AttachKey::new(key)?).await),
-        ["isolate", device] => println!("{:#?}", provider.isolate(device.parse()?).await),
+        ["isolate", device, ref keys @ ..] => {
+            let keys = keys.iter().map(|key| AttachKey::new(*key).map(ExpectedConnection::Key));
+            println!("{:#?}", provider.isolate(device.parse()?, &keys.collect::<Result<Vec<_>, _>>()?).await);
+        }
         _ => return Err("unknown words; see the first lines of the source".into()),
     }
     Ok(())

@@ -15,9 +15,10 @@ pub use self::faults::FabricFault;
 
 use self::faults::FaultTable;
 use crate::{
-    AttachKey, AttachPlan, AttachRefusal, AttachRequest, AttachStep, DeviceKind, FabricConnection, FabricDevice,
-    FabricEndpoint, FabricError, FabricHost, FabricInventory, FabricOperation, FabricOutcome, FabricProvider,
-    InventoryParts, Isolation, MemoryChunk, MemoryDomain, ObjectPath, ObjectStatus, SwitchDomain, plan_attach,
+    AttachKey, AttachPlan, AttachRefusal, AttachRequest, AttachStep, DeviceKind, ExpectedConnection, FabricConnection,
+    FabricDevice, FabricEndpoint, FabricError, FabricHost, FabricInventory, FabricOperation, FabricOutcome,
+    FabricProvider, InventoryParts, Isolation, MemoryChunk, MemoryDomain, ObjectPath, ObjectStatus, SwitchDomain,
+    plan_attach,
 };
 
 const NAME: &str = "the fabric in memory";
@@ -197,7 +198,9 @@ impl FakeState {
             return Ok(FabricOutcome::UnderWay(running()));
         }
         let asked = plan.clone();
-        let made = self.connect(self.faults.redirected(&inventory, plan));
+        let is_busy = |device| self.under_way.values().any(|work| work.plan.device == device);
+        let truth = self.faults.redirected(&inventory, plan, is_busy);
+        let made = self.connect(truth);
         if !made.devices.contains(&asked.device) {
             return Err(FabricError::Mismatch {
                 service: NAME.to_owned(),
@@ -267,16 +270,22 @@ impl FabricProvider for FakeFabric {
         Ok(self.lock().detach(key))
     }
 
-    async fn isolate(&self, device: DeviceIdentity) -> Result<FabricOutcome<Isolation>, FabricError> {
+    async fn isolate(
+        &self,
+        device: DeviceIdentity,
+        expected: &[ExpectedConnection],
+    ) -> Result<FabricOutcome<Isolation>, FabricError> {
         self.begin().await?;
         let mut state = self.lock();
         let inventory = state.conclude();
         if inventory.device(device).is_none() {
             return Err(AttachRefusal::UnknownTarget { target: format!("device {device}") }.into());
         }
-        let removed: Vec<&FabricConnection> = inventory.connections_of(device).collect();
+        let is_expected = |it: &&FabricConnection| expected.iter().any(|expected| expected.is(it));
+        let removed: Vec<&FabricConnection> = inventory.connections_of(device).filter(is_expected).collect();
         state.parts.connections.retain(|connection| !removed.iter().any(|it| it.path == connection.path));
-        if state.under_way.values().any(|work| work.plan.device == device) {
+        let is_meant = |key: &AttachKey| expected.contains(&ExpectedConnection::Key(key.clone()));
+        if state.under_way.iter().any(|(key, work)| work.plan.device == device && is_meant(key)) {
             return Ok(FabricOutcome::UnderWay(running()));
         }
         let connections = removed.iter().map(|connection| connection.id.clone()).collect();

@@ -259,6 +259,15 @@ impl FabricInventory {
     }
 }
 
+impl FabricDevice {
+    /// The state in which nothing can be done with the device, in the manager's words; `None`: it works, as far as the
+    /// manager tells.
+    pub fn broken(&self) -> Option<&str> {
+        const NOT_WORKING: [&str; 3] = ["Absent", "Disabled", "UnavailableOffline"];
+        self.status.state.as_deref().filter(|state| NOT_WORKING.contains(state))
+    }
+}
+
 impl FabricConnection {
     /// The host for people: its UUID, or else the endpoints that the connection names.
     pub fn host_text(&self) -> String {

@@ -12,6 +12,7 @@
 //! - [`redfish`] speaks to a Redfish service, [`fake`] is a fabric in memory that fails on demand.
 
 mod error;
+mod expected;
 pub mod fake;
 mod inventory;
 mod key;
@@ -25,6 +26,7 @@ mod watch;
 
 pub use self::{
     error::FabricError,
+    expected::ExpectedConnection,
     inventory::{
         DeviceKind, FabricConnection, FabricDevice, FabricEndpoint, FabricHost, FabricInventory, InventoryParts,
         InventoryProblem, MemoryChunk, MemoryDomain, ObjectStatus, SwitchDomain,

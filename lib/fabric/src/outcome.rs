@@ -33,12 +33,12 @@ pub struct FabricOperation {
     pub percent: Option<u64>,
 }
 
-/// The way in which a device was taken from every host.
+/// The way in which a device was taken from the hosts of the expected connections.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Isolation {
-    /// No connection names the device any more.
+    /// None of the expected connections is left.
     Removed {
-        /// Ids of the connections that were removed; none: the device had none.
+        /// Ids of the connections that were removed; none: there was none of them.
         connections: Vec<String>,
     },
     /// The port of the device is disabled. Its connections stay.

@@ -5,8 +5,8 @@ use std::{future::Future, time::Duration};
 use hostler_api::fabric::DeviceIdentity;
 
 use crate::{
-    AttachKey, AttachRequest, FabricConnection, FabricError, FabricInventory, FabricOutcome, FabricWatch, Isolation,
-    fake::FakeFabric, redfish::RedfishProvider,
+    AttachKey, AttachRequest, ExpectedConnection, FabricConnection, FabricError, FabricInventory, FabricOutcome,
+    FabricWatch, Isolation, fake::FakeFabric, redfish::RedfishProvider,
 };
 
 /// A manager of a fabric.
@@ -35,11 +35,12 @@ pub trait FabricProvider: Sync {
     /// way is not ended: the call says so, and is to be repeated.
     fn detach(&self, key: &AttachKey) -> impl Future<Output = Result<FabricOutcome<()>, FabricError>> + Send;
 
-    /// Takes a device from every host, whichever connections there are: for hosts that cannot be reached any more. Only
-    /// "done" means that no host has the device.
+    /// Takes a device from hosts that cannot be reached any more, and ends connections that another program has made: of
+    /// the device's connections those that are expected, and no other one. Only "done" means that none of these is left.
     fn isolate(
         &self,
         device: DeviceIdentity,
+        expected: &[ExpectedConnection],
     ) -> impl Future<Output = Result<FabricOutcome<Isolation>, FabricError>> + Send;
 
     /// Returns a watch that reads the inventory after each pause and hints at changes.
@@ -89,10 +90,14 @@ impl FabricProvider for Provider {
         }
     }
 
-    async fn isolate(&self, device: DeviceIdentity) -> Result<FabricOutcome<Isolation>, FabricError> {
+    async fn isolate(
+        &self,
+        device: DeviceIdentity,
+        expected: &[ExpectedConnection],
+    ) -> Result<FabricOutcome<Isolation>, FabricError> {
         match self {
-            Self::Redfish(provider) => provider.isolate(device).await,
-            Self::Fake(provider) => provider.isolate(device).await,
+            Self::Redfish(provider) => provider.isolate(device, expected).await,
+            Self::Fake(provider) => provider.isolate(device, expected).await,
         }
     }
 }

@@ -47,8 +47,8 @@ use self::{
     walk::ServiceWalk,
 };
 use crate::{
-    AttachKey, AttachRequest, FabricConnection, FabricError, FabricInventory, FabricOutcome, FabricProvider,
-    InventoryProblem, Isolation,
+    AttachKey, AttachRequest, ExpectedConnection, FabricConnection, FabricError, FabricInventory, FabricOutcome,
+    FabricProvider, InventoryProblem, Isolation,
 };
 
 /// A client of a Redfish service. Cheap to clone.
@@ -185,8 +185,12 @@ impl FabricProvider for RedfishProvider {
         self.0.detach(key).await
     }
 
-    async fn isolate(&self, device: DeviceIdentity) -> Result<FabricOutcome<Isolation>, FabricError> {
+    async fn isolate(
+        &self,
+        device: DeviceIdentity,
+        expected: &[ExpectedConnection],
+    ) -> Result<FabricOutcome<Isolation>, FabricError> {
         let _turn = self.0.turn.acquire().await;
-        self.0.isolate(device).await
+        self.0.isolate(device, expected).await
     }
 }

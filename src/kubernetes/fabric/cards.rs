@@ -48,7 +48,7 @@ pub(super) struct AttachedCard {
     report_pauses: RetryPauses,
 }
 
-/// What an order is for: an order and its outcome count for nothing else.
+/// The attempt that an order belongs to: an order and its outcome count for no other one.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct CardAttempt {
     pub(super) uid: String,

@@ -1,4 +1,4 @@
-//! Which cards of this node are its own, and which a fabric manager attached. Pure.
+//! The owner of each card of this node: the node itself, or a fabric manager that attached the card. Pure.
 //!
 //! ```text
 //!   new serial number ──► in doubt ── all FabricAttachments listed since, none names it ──► confirmed: its devices are published

@@ -109,6 +109,16 @@ impl PlayedRedfish {
         state.documents.keys().filter_map(|path| path.strip_prefix(&prefix).map(str::to_owned)).collect()
     }
 
+    /// Gives a device to a host, as another program would.
+    pub fn connect_by_hand(&self, id: &str, host: u32, device: u32) {
+        tree::connect(&mut self.lock().documents, id, host, device);
+    }
+
+    /// Takes a connection away, as another program would.
+    pub fn disconnect_by_hand(&self, id: &str) {
+        tree::remove(&mut self.lock().documents, &format!("{FABRIC}/Connections/{id}"));
+    }
+
     /// The requests that were seen.
     pub fn seen(&self) -> Vec<SeenRequest> {
         self.lock().seen.clone()

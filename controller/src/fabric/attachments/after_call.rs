@@ -44,7 +44,7 @@ pub(super) fn after_call(
             Err(error) => CallEnd::Failed(Chain(&error).to_string()),
         },
         (ManagerCall::Detach(_), ManagerAnswer::Detached(answer)) => cx.detach_ended(seen, answer),
-        (ManagerCall::Isolate(_), ManagerAnswer::Isolated(answer)) => cx.isolated(seen, answer),
+        (ManagerCall::Isolate { .. }, ManagerAnswer::Isolated(answer)) => cx.isolated(seen, answer),
         // An answer to another call says nothing about this one.
         _ => CallEnd::Wait,
     }
@@ -155,14 +155,18 @@ impl AttachmentContext {
         match answer {
             Ok(FabricOutcome::Done(isolation)) => {
                 let node = &seen.spec().node_name;
-                let message = match isolation {
+                let message = match &isolation {
+                    Isolation::Removed { .. } if seen.spec().adopted => {
+                        format!("the connection to node {node} that was taken over is ended")
+                    }
                     Isolation::Removed { .. } => format!("the device was taken from node {node}, which is gone"),
                     Isolation::PortDisabled { port } => {
                         format!("the device was cut off from node {node}, which is gone: enable port {port} again")
                     }
                 };
-                // The call names no attempt: one that is late would take the device from its next node.
-                let not_before = Some(self.now + self.limits.late_call);
+                // The port is named without its connection: a call that is late would cut the next one off.
+                let is_cut = matches!(isolation, Isolation::PortDisabled { .. });
+                let not_before = is_cut.then(|| self.now + self.limits.late_call);
                 CallEnd::Write(self.detached_status(seen, &message, not_before))
             }
             Ok(FabricOutcome::UnderWay(_)) => self.noted(seen, UNDER_WAY, "the fabric manager works on it"),

@@ -15,14 +15,14 @@ use crate::observed::only_node;
 
 /// A claim that has the device by its allocation.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct ClaimOfDevice {
-    pub(super) key: ObjectKey,
+pub(crate) struct ClaimOfDevice {
+    pub(crate) key: ObjectKey,
     pub(super) uid: String,
     pub(super) version: String,
     /// Pool of the device.
-    pub(super) pool: String,
+    pub(crate) pool: String,
     /// The node that the scheduler chose.
-    pub(super) node: Option<String>,
+    pub(crate) node: Option<String>,
     /// Time of the allocation, since 1970.
     pub(super) allocated: Option<Duration>,
     /// Name of the device.
@@ -109,7 +109,7 @@ impl ClaimOfDevice {
     ///
     /// # Errors
     /// When the object is no claim.
-    pub(super) fn of(
+    pub(crate) fn of(
         object: &serde_json::Value,
         driver: &str,
         device: &str,
@@ -140,13 +140,13 @@ impl ClaimOfDevice {
     }
 
     /// Returns the claim as the spec of an attachment names it.
-    pub(super) fn named(&self) -> AttachedClaim {
+    pub(crate) fn named(&self) -> AttachedClaim {
         let ObjectKey { namespace, name } = self.key.clone();
         AttachedClaim { namespace, name, uid: self.uid.clone() }
     }
 
     /// True if the claim was told that the device is attached.
-    pub(super) fn is_told_attached(&self) -> bool {
+    pub(crate) fn is_told_attached(&self) -> bool {
         self.condition(ATTACHED_CONDITION).is_some_and(|it| it.status == ConditionStatus::True)
     }
 

@@ -7,7 +7,10 @@ use hostler_api::fabric::{
     fabric_pool,
 };
 use hostler_cluster::ObjectVersion;
-use hostler_fabric::{AttachKey, AttachRequest, FabricConnection, FabricError, FabricOutcome, Isolation, KeyError};
+use hostler_fabric::{
+    AttachKey, AttachRequest, ExpectedConnection, FabricConnection, FabricError, FabricOutcome, Isolation, KeyError,
+    ObjectPath,
+};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -15,7 +18,7 @@ use super::claim::{ClaimConditions, ClaimOfDevice};
 use crate::fabric::keepers::DeviceKeeper;
 
 /// The finalizer of attachments: an object does not go before its device is detached.
-pub(super) const FABRIC_FINALIZER: &str = "hostler.dev/fabric";
+pub(crate) const FABRIC_FINALIZER: &str = "hostler.dev/fabric";
 
 /// Everything that decides the next step.
 #[derive(Clone, Debug)]
@@ -34,6 +37,8 @@ pub(super) struct AttachmentContext {
     pub(super) twins: Vec<TwinAttachment>,
     /// Connections that the manager showed under keys of this attachment when its inventory was read last.
     pub(super) shown: Vec<ShownConnection>,
+    /// The device as the manager shows it; `None`: the manager cannot be read now.
+    pub(super) board: Option<BoardDevice>,
     /// True if the published slice shows the device with the taint of attachments.
     pub(super) is_tainted: bool,
     /// Times that are waited for.
@@ -97,6 +102,25 @@ pub(super) struct ShownConnection {
     pub(super) node: Option<String>,
 }
 
+/// A device as its manager showed it when its inventory was read last.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct BoardDevice {
+    /// The reason why nothing is done with the device on the word of the manager alone.
+    pub(super) trouble: Option<String>,
+    /// Connections of the device under no key of this attachment.
+    pub(super) others: Vec<OtherConnection>,
+}
+
+/// A connection that this attachment has not made.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct OtherConnection {
+    pub(super) path: ObjectPath,
+    /// The host. `None`: no known host, or several.
+    pub(super) host: Option<SystemUuid>,
+    /// The node that is the host.
+    pub(super) node: Option<String>,
+}
+
 /// The next step.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum AttachmentStep {
@@ -138,8 +162,11 @@ pub(super) enum ManagerCall {
     /// Asks whether a connection is there that no attempt needs any more.
     Verify(ShownConnection),
     Detach(AttachKey),
-    /// Takes the device from every host.
-    Isolate(DeviceIdentity),
+    /// Takes the device from the hosts of these connections.
+    Isolate {
+        device: DeviceIdentity,
+        expected: Vec<ExpectedConnection>,
+    },
 }
 
 /// The answer to a call.
@@ -166,13 +193,18 @@ impl AttachmentWrite {
 }
 
 impl ManagerCall {
+    /// The isolation of a device that was attached under a key.
+    pub(super) fn of_key(device: DeviceIdentity, key: AttachKey) -> Self {
+        Self::Isolate { device, expected: vec![ExpectedConnection::Key(key)] }
+    }
+
     /// Returns the kind of the call, in one word.
     pub(super) fn what(&self) -> &'static str {
         match self {
             Self::Attach(_) => "attach",
             Self::Progress(_) | Self::Settle(_) | Self::LookFor(_) | Self::Verify(_) => "state",
             Self::Detach(_) => "detach",
-            Self::Isolate(_) => "isolate",
+            Self::Isolate { .. } => "isolate",
         }
     }
 }

@@ -30,11 +30,16 @@ pub(super) fn decide(cx: &AttachmentContext) -> AttachmentStep {
     if !seen.has_finalizer() && !seen.is_deleting() {
         return AttachmentStep::Write(AttachmentWrite::Finalizer { is_wanted: true });
     }
+    // Before claims are told anything: one that uses the device may not be known to the object yet.
+    if seen.spec().adopted && seen.status().phase == Phase::Pending && !seen.spec().release {
+        return cx.taking_over(seen);
+    }
     if let Some(write) = cx.hand_over(seen).or_else(|| cx.tell_others(seen)) {
         return AttachmentStep::Write(write);
     }
     match (seen.status().phase, seen.spec().release) {
         (Phase::Detached, _) => cx.detached(seen),
+        _ if seen.spec().adopted => cx.taken_over(seen),
         (_, true) => cx.released(seen),
         (_, false) => cx.held(seen),
     }
@@ -67,8 +72,12 @@ impl AttachmentContext {
 
     /// The claim that the device is attached for next.
     pub(super) fn next_claim(&self) -> Option<&ClaimOfDevice> {
-        // The scheduler itself gives a claim up whose time is over.
-        self.claims.iter().find(|claim| !claim.is_failed() && self.now + TOO_LATE < self.deadline(claim))
+        // The scheduler itself gives a claim up whose time is over. One that uses the device waits for an operator: its
+        // FabricAttachment was lost.
+        let waits = |claim: &&ClaimOfDevice| {
+            !claim.is_failed() && !claim.is_told_attached() && self.now + TOO_LATE < self.deadline(claim)
+        };
+        self.claims.iter().find(waits)
     }
 
     /// Tells claims that have the device while the attachment is another claim's: they wait, or are given another
@@ -141,7 +150,7 @@ impl AttachmentContext {
         }
     }
 
-    fn tell(&self, claim: &ClaimOfDevice, news: ClaimNews) -> AttachmentStep {
+    pub(super) fn tell(&self, claim: &ClaimOfDevice, news: ClaimNews) -> AttachmentStep {
         AttachmentStep::Write(AttachmentWrite::Claim(claim.with(news, &time(self.now))))
     }
 
@@ -149,7 +158,7 @@ impl AttachmentContext {
         AttachmentStep::Write(self.fail(seen, failure))
     }
 
-    /// Has the node let go of the device. No claim has it any more, or somebody deletes the object.
+    /// Has the node let go of the device. No claim has it any more, or a user deletes the object.
     pub(super) fn let_go(&self, seen: &SeenAttachment, claim: Option<&ClaimOfDevice>) -> AttachmentStep {
         if let Some(claim) = claim.filter(|claim| claim.is_told_attached()) {
             let message = "the FabricAttachment of the device was deleted: the node lets go of the device".to_owned();

@@ -31,7 +31,7 @@ impl AttachmentContext {
 
     fn releasing(&self, seen: &SeenAttachment) -> AttachmentStep {
         if self.is_node_gone(seen) {
-            return AttachmentStep::Call(ManagerCall::Isolate(self.device));
+            return self.call(self.attached_key(seen).map(|key| ManagerCall::of_key(self.device, key)));
         }
         let report = seen.attachment.node_report();
         match report.map(|report| report.state) {
@@ -79,7 +79,7 @@ impl AttachmentContext {
     pub(super) fn detached(&self, seen: &SeenAttachment) -> AttachmentStep {
         let (spec, status) = (seen.spec(), seen.status());
         if !spec.release {
-            let begun = match spec.claim.is_some() || spec.kept_for.is_some() {
+            let begun = match spec.adopted || spec.claim.is_some() || spec.kept_for.is_some() {
                 true => self.phase(seen, Phase::Pending, "", ""),
                 false => {
                     let why = "the manager attached the device after it was detached: the node is to let go of it";
@@ -106,6 +106,7 @@ impl AttachmentContext {
                 kept_for: None,
                 erase: status.used,
                 release: false,
+                adopted: false,
                 ..self.place_of(seen, &claim.pool)
             };
             return self.once(retry_at, AttachmentWrite::Spec(Box::new(attempt)));
@@ -141,8 +142,9 @@ impl AttachmentContext {
     pub(super) fn take_back(&self, seen: &SeenAttachment, shown: &ShownConnection) -> Option<AttachmentWrite> {
         let node_name = shown.node.clone()?;
         let attempt = seen.spec().attempt.saturating_add(1);
-        let (claim, kept_for, erase, release) = (None, None, false, false);
-        let next = FabricAttachmentSpec { attempt, node_name, claim, kept_for, erase, release, ..seen.spec().clone() };
+        let (claim, kept_for, erase, release, adopted) = (None, None, false, false, false);
+        let known = seen.spec().clone();
+        let next = FabricAttachmentSpec { attempt, node_name, claim, kept_for, erase, release, adopted, ..known };
         Some(AttachmentWrite::Spec(Box::new(next)))
     }
 }

@@ -98,6 +98,7 @@ impl AttachmentContext {
             kept_for: Some(kept.keeper.clone()),
             erase: seen.status().used,
             release: false,
+            adopted: false,
             ..self.place_of(seen, &kept.pool)
         };
         Some(AttachmentWrite::Spec(Box::new(attempt)))

@@ -16,13 +16,15 @@ use hostler_api::{
     resource::ApiVersion,
 };
 use hostler_cluster::{ApiClient, ApiFailure, Collection};
+use hostler_fabric::{FabricConnection, FabricInventory};
 use hostler_reconcile::ReconcileMoment;
 use serde_json::Value;
 
 use super::{
     claim::ClaimOfDevice,
     context::{
-        AttachmentContext, AttachmentLimits, AttachmentNode, HostFact, SeenAttachment, ShownConnection, TwinAttachment,
+        AttachmentContext, AttachmentLimits, AttachmentNode, BoardDevice, HostFact, OtherConnection, SeenAttachment,
+        ShownConnection, TwinAttachment,
     },
 };
 use crate::{
@@ -30,7 +32,7 @@ use crate::{
     fabric::{
         board::FabricReadings,
         keepers::{DeviceKeeper, device_keeper},
-        nodes::host_of,
+        nodes::{BoardNodes, host_of},
     },
     view::ClusterView,
 };
@@ -82,6 +84,10 @@ impl AttachmentReader {
             let read = self.read_node(&node, &manager, readings, view).await?;
             facts.insert(node, read);
         }
+        let settings = self.config.managers.iter().find(|it| it.name == manager);
+        let board_nodes = settings.map(|settings| BoardNodes::of(view, settings)).unwrap_or_default();
+        let inventory = readings.inventory(&manager);
+        let board = seen.as_ref().zip(inventory).filter(|_| readings.error(&manager).is_none());
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Ok(AttachmentContext {
             device,
@@ -89,7 +95,8 @@ impl AttachmentReader {
             kept,
             nodes: facts,
             twins: self.read_twins(device, &manager, readings, view).await?,
-            shown: seen.as_ref().map(|seen| shown(seen, readings, view)).unwrap_or_default(),
+            shown: seen.as_ref().zip(inventory).map(|(seen, it)| shown(seen, it, &board_nodes)).unwrap_or_default(),
+            board: board.map(|(seen, inventory)| on_board(seen, inventory, &board_nodes)),
             is_tainted: view.facts.is_closed_by([&self.driver, &pool, &name], FABRIC_TAINT),
             limits: self.limits,
             // Times of allocations are the server's.
@@ -175,17 +182,33 @@ impl AttachmentReader {
 }
 
 /// Connections under keys of the attachment, as the manager showed them last.
-fn shown(seen: &SeenAttachment, readings: &FabricReadings, view: &ClusterView) -> Vec<ShownConnection> {
-    let inventory = readings.managers.get(&seen.spec().manager).and_then(|reading| reading.inventory.as_ref());
-    let own = format!("{}-", seen.version.uid);
-    let connections = inventory.into_iter().flat_map(|it| &it.connections);
-    let of_own = connections.filter_map(|it| Some((it.key.clone()?, it.host.clone())));
-    of_own
-        .filter(|(key, _)| key.as_str().starts_with(&own))
-        .map(|(key, host)| ShownConnection { key, node: host.and_then(|host| node_of(&host, view)) })
-        .collect()
+fn shown(seen: &SeenAttachment, inventory: &FabricInventory, nodes: &BoardNodes) -> Vec<ShownConnection> {
+    let own = inventory.connections.iter().filter(|it| is_own(seen, it));
+    let node = |host: &Option<SystemUuid>| host.as_ref().and_then(|host| nodes.node(host).ok()?).map(str::to_owned);
+    own.filter_map(|it| Some(ShownConnection { key: it.key.clone()?, node: node(&it.host) })).collect()
 }
 
-fn node_of(host: &SystemUuid, view: &ClusterView) -> Option<String> {
-    view.fabric.system_uuids.iter().find(|(_, uuid)| *uuid == host).map(|(node, _)| node.clone())
+fn is_own(seen: &SeenAttachment, connection: &FabricConnection) -> bool {
+    let own = format!("{}-", seen.version.uid);
+    connection.key.as_ref().is_some_and(|key| key.as_str().starts_with(&own))
+}
+
+/// The device of an attachment, as the manager showed it last.
+fn on_board(seen: &SeenAttachment, inventory: &FabricInventory, nodes: &BoardNodes) -> BoardDevice {
+    let spec = seen.spec();
+    let others = inventory.connections_of(spec.device).filter(|it| !is_own(seen, it)).map(|it| OtherConnection {
+        path: it.path.clone(),
+        host: it.host.clone(),
+        node: it.host.as_ref().and_then(|host| nodes.node(host).ok()?).map(str::to_owned),
+    });
+    let trouble = match inventory.device(spec.device) {
+        None => Some(format!("fabric manager {} shows no device {}", spec.manager, spec.device)),
+        Some(device) => device.unusable.clone().or_else(|| {
+            let domain = device.domain.as_ref().map(|path| path.name().to_ascii_lowercase()).unwrap_or_default();
+            let elsewhere = (domain != spec.domain).then(|| format!("the device is in switch domain {domain:?}"));
+            let broken = device.broken().map(|state| format!("the manager says that the device is {state}"));
+            elsewhere.or(broken)
+        }),
+    };
+    BoardDevice { trouble, others: others.collect() }
 }

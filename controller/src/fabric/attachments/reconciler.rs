@@ -378,6 +378,6 @@ pub(super) async fn ask(provider: &impl FabricProvider, call: &ManagerCall) -> M
         }
         ManagerCall::Verify(shown) => ManagerAnswer::Connection(provider.state(&shown.key).await),
         ManagerCall::Detach(key) => ManagerAnswer::Detached(provider.detach(key).await),
-        ManagerCall::Isolate(device) => ManagerAnswer::Isolated(provider.isolate(*device).await),
+        ManagerCall::Isolate { device, expected } => ManagerAnswer::Isolated(provider.isolate(*device, expected).await),
     }
 }

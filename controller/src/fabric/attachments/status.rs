@@ -115,7 +115,7 @@ impl AttachmentContext {
         // The last failure is what people look for as long as the device is not offered for it.
         let message = if known.failures > 0 { &*known.message } else { message };
         let mut status = self.phase(seen, AttachmentPhase::Detached, reason, message);
-        status.deadline = None;
+        (status.deadline, status.connection) = (None, None);
         status.retry_at = retry_at.map(time).or_else(|| known.retry_at.clone().filter(|_| known.failures > 0));
         AttachmentWrite::Status(Box::new(status))
     }

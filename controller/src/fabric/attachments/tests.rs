@@ -1,5 +1,6 @@
 //! The life of attachments: each line of the table, and all of them in any order.
 
+mod adopted;
 mod kept;
 mod random;
 mod reserved;

@@ -4,18 +4,15 @@ use std::time::Duration;
 
 use hostler_api::{
     Quantity,
-    fabric::{ATTACH_FAILED_CONDITION, ATTACHED_CONDITION, AttachmentPhase, DeviceIdentity, FABRIC_TAINT},
+    fabric::{ATTACH_FAILED_CONDITION, ATTACHED_CONDITION, AttachmentPhase, DeviceIdentity, FABRIC_TAINT, in_use_by},
     limits::MAX_ATTRIBUTE_BYTES,
     resource::{DeviceAttribute, DeviceCapacity, DeviceTaint, SliceDevice},
     well_known::HELD_TAINT,
 };
 use hostler_cluster::since_1970;
-use hostler_fabric::{DeviceKind, FabricDevice, FabricInventory};
+use hostler_fabric::{DeviceKind, FabricConnection, FabricDevice, FabricInventory};
 
 use crate::observed::AttachmentObject;
-
-/// States of a device in which nothing can be attached.
-const NOT_WORKING: [&str; 3] = ["Absent", "Disabled", "UnavailableOffline"];
 
 /// State of a device that is offered.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -66,16 +63,14 @@ impl OfferState {
     /// The taints of a device in this state. One that a Reservation keeps has that taint as well: it stands between the
     /// device and all other claims once the node has the device.
     pub(super) fn taints(self, held_for: Option<&str>) -> Vec<DeviceTaint> {
-        let taint = |key: &str, value: &str| DeviceTaint {
-            key: key.into(),
-            value: Some(value.into()),
-            effect: "NoSchedule".into(),
-            time_added: None,
-        };
         let is_open = self == Self::Free || self == Self::Kept && held_for.is_some();
         let own = (!is_open).then(|| taint(FABRIC_TAINT, self.as_str()));
         own.into_iter().chain(held_for.map(|value| taint(HELD_TAINT, value))).collect()
     }
+}
+
+fn taint(key: &str, value: &str) -> DeviceTaint {
+    DeviceTaint { key: key.into(), value: Some(value.into()), effect: "NoSchedule".into(), time_added: None }
 }
 
 /// The place of a device, and what the cluster says of it.
@@ -149,7 +144,8 @@ fn obstacle(identity: DeviceIdentity, device: &FabricDevice, place: &DevicePlace
     if let Some(why) = place.attachment.and_then(|object| elsewhere_attached(object, place)) {
         return Some(why);
     }
-    foreign_connection(identity, place).or_else(|| out_of_order(device)).or_else(|| pause(place))
+    let foreign = || foreign_connection(identity, place).filter(|_| DeviceInUse::of(identity, place).is_none());
+    foreign().map(foreign_reason).or_else(|| out_of_order(device)).or_else(|| pause(place))
 }
 
 /// The reason against a device whose FabricAttachment is about another pool.
@@ -160,17 +156,46 @@ fn elsewhere_attached(object: &AttachmentObject, place: &DevicePlace<'_>) -> Opt
         .then(|| format!("its FabricAttachment is about {}/{}, which has not let go of it", spec.manager, spec.domain))
 }
 
-/// The reason against a device that a connection holds which no FabricAttachment explains.
-fn foreign_connection(identity: DeviceIdentity, place: &DevicePlace<'_>) -> Option<String> {
+/// A device that a connection holds which no FabricAttachment explains: it stands in the slice, so that an operator can
+/// have the connection taken over, and no claim is given it.
+pub(super) struct DeviceInUse {
+    /// The taint, which names the host.
+    pub(super) taint: DeviceTaint,
+    /// The reason why the device is not offered.
+    pub(super) reason: String,
+}
+
+impl DeviceInUse {
+    /// Looks for such a connection. One without a single host cannot be taken over.
+    pub(super) fn of(identity: DeviceIdentity, place: &DevicePlace<'_>) -> Option<Self> {
+        if OfferState::of(place.attachment) != OfferState::Free {
+            return None;
+        }
+        let other = foreign_connection(identity, place)?;
+        let taint = taint(FABRIC_TAINT, &in_use_by(other.host.as_ref()?));
+        Some(Self { taint, reason: foreign_reason(other) })
+    }
+}
+
+/// The connection that holds a device, and that no FabricAttachment explains.
+fn foreign_connection<'a>(identity: DeviceIdentity, place: &DevicePlace<'a>) -> Option<&'a FabricConnection> {
+    let attachment = place.attachment.map(|object| &object.attachment);
+    if attachment.is_some_and(|it| it.spec.adopted && it.status.phase.is_under_way()) {
+        return None;
+    }
     let own = place.attachment.map(key_of);
     let is_foreign = |key: Option<&str>| key.is_none() || key != own.as_deref();
     let mut connections = place.inventory.connections_of(identity);
-    let other = connections.find(|connection| is_foreign(connection.key.as_ref().map(|key| key.as_str())))?;
-    Some(format!(
-        "connection {} gives it to {}, and hostler did not make that; remove the connection, or leave the device to its user",
-        other.path,
-        other.host_text()
-    ))
+    connections.find(|connection| is_foreign(connection.key.as_ref().map(|key| key.as_str())))
+}
+
+fn foreign_reason(connection: &FabricConnection) -> String {
+    format!(
+        "connection {} gives it to {}, and hostler did not make that; have it taken over (kubectl hostler fabric adopt), \
+         remove the connection, or leave the device to its user",
+        connection.path,
+        connection.host_text()
+    )
 }
 
 /// The key under which the manager knows an attachment.
@@ -181,7 +206,7 @@ fn key_of(object: &AttachmentObject) -> String {
 
 /// The reason against a device of which the manager says that it does not work, in Redfish's words.
 fn out_of_order(device: &FabricDevice) -> Option<String> {
-    let state = device.status.state.as_deref().filter(|state| NOT_WORKING.contains(state))?;
+    let state = device.broken()?;
     Some(format!("its manager says that it is {state}; see to the device and its link"))
 }
 

@@ -12,13 +12,13 @@ use hostler_api::{
     fabric::{DeviceIdentity, of_fabric_pool},
     few,
     limits::MAX_ADVANCED_DEVICES,
-    resource::{SliceContent, SliceDevice},
+    resource::{DeviceTaint, SliceContent, SliceDevice},
     well_known::HELD_TAINT,
 };
 use hostler_reconcile::slices::{DesiredPool, DesiredSlice, PublishedSlice, slice_name};
 
 use super::{
-    device::{DevicePlace, OfferState, entry},
+    device::{DeviceInUse, DevicePlace, OfferState, entry},
     domains::{DomainPool, DomainPools, ManagerScene},
 };
 use crate::observed::{FabricObjects, PooledHold};
@@ -155,12 +155,18 @@ impl OfferScene<'_> {
         let mut pool = empty(name);
         let mut count = |state: &'static str| *offer.devices.entry((name.to_owned(), state)).or_default() += 1;
         let mut entries: BTreeMap<String, OfferedEntry> = BTreeMap::new();
+        // Taints of devices that connections of others hold.
+        let mut in_use: BTreeMap<String, DeviceTaint> = BTreeMap::new();
         let selector = domain.and_then(DomainPool::selector);
         // A claim that has a device was given it as it is there: it stays so until the claim lets go.
         for (device, entry) in before.devices.iter().filter(|(device, _)| self.is_claimed(name, device)) {
             let known = entry.selector.cloned();
             let selector = if entry.is_of_one_node() { known } else { selector.clone().or(known) };
             entries.insert((*device).to_owned(), OfferedEntry { device: entry.device.clone(), selector });
+            let place = domain.map(|domain| self.place(domain, device, None));
+            let by_others =
+                place.zip(DeviceIdentity::of_device_name(device)).and_then(|(it, id)| DeviceInUse::of(id, &it));
+            in_use.extend(by_others.map(|it| ((*device).to_owned(), it.taint)));
         }
         if let Some(domain) = domain.filter(|_| selector.is_some()) {
             for (identity, device) in &domain.devices {
@@ -171,8 +177,13 @@ impl OfferScene<'_> {
                 let others: Vec<&str> =
                     twice.get(identity).into_iter().flatten().copied().filter(|it| *it != name).collect();
                 let others = others.first().copied();
-                match entry(*identity, device, &self.place(domain, &device_name, others)) {
+                let place = self.place(domain, &device_name, others);
+                match entry(*identity, device, &place) {
                     Ok(entry) => {
+                        if let Some(DeviceInUse { taint, reason }) = DeviceInUse::of(*identity, &place) {
+                            pool.left_out.push(format!("{name}/{device_name}: {reason}"));
+                            in_use.insert(device_name.clone(), taint);
+                        }
                         // A Reservation keeps the device for one node: pods of its owners are to run there.
                         let kept = holds.of_device(&device_name).map(|hold| NodeSelector::of_node(&hold.node));
                         let selector = kept.or_else(|| selector.clone());
@@ -187,8 +198,10 @@ impl OfferScene<'_> {
         }
         for (device, entry) in &mut entries {
             let state = self.state(device);
-            count(state.as_str());
-            entry.device.taints = state.taints(holds.of_device(device).map(|hold| &*hold.value));
+            let taint = in_use.remove(device);
+            count(if taint.is_some() && !self.is_claimed(name, device) { LEFT_OUT } else { state.as_str() });
+            let own = || state.taints(holds.of_device(device).map(|hold| &*hold.value));
+            entry.device.taints = taint.map_or_else(own, |taint| vec![taint]);
         }
         pool.slices = slices(self.driver, name, selector.as_ref(), entries.into_values());
         pool

@@ -225,9 +225,14 @@ fn the_phase_of_an_attachment_is_the_taint_of_its_device_alone() {
 #[test]
 fn what_cannot_be_attached_is_left_out_with_its_reason() {
     type Change = fn(&mut Scene);
-    let cases: [(Change, &str); 7] = [
-        (|it| it.connect(0, None), "connection /fabric/connections/x gives it to"),
-        (|it| it.connect(0, Some("uid-3")), "hostler did not make that"),
+    let cases: [(Change, &str); 6] = [
+        (
+            |it| {
+                it.connect(0, None);
+                it.parts().connections[0].initiators.push(ObjectPath::new("/fabric/initiators/2"));
+            },
+            "connection /fabric/connections/x gives it to an unknown host",
+        ),
         (
             |it| {
                 it.attach(0, AttachmentPhase::Ready, |_| {});
@@ -263,6 +268,36 @@ fn what_cannot_be_attached_is_left_out_with_its_reason() {
         assert!(reason.contains(expected) && reason.starts_with(POOL), "{expected}: {reason}");
         assert!(scene.publish().is_empty(), "{expected}: it is offered");
     }
+}
+
+#[test]
+fn a_device_that_a_connection_of_others_holds_is_shown_with_its_host_and_offered_to_no_claim() {
+    let host = FakeFabric::host(1).unwrap();
+    for key in [None, Some("uid-3")] {
+        let mut scene = Scene::new(1);
+        scene.connect(0, key);
+        scene.publish();
+        assert_eq!(scene.taints(), [(0, Some(format!("in-use.{host}")))]);
+        assert!(scene.left_out().contains("kubectl hostler fabric adopt"), "{}", scene.left_out());
+    }
+    // A claim has the device, and its FabricAttachment is lost: the entry says so, and changes in nothing else.
+    let mut scene = Scene::new(1);
+    scene.publish();
+    let before = scene.devices()[&name(0)].clone();
+    scene.claim(0);
+    scene.connect(0, Some("uid-3"));
+    scene.publish();
+    let after = scene.devices()[&name(0)].clone();
+    assert_eq!(after.taints[0].value.as_deref(), Some(&*format!("in-use.{host}")));
+    assert_eq!(SliceDevice { taints: Vec::new(), ..after }, before);
+    // Once it is taken over, it is an attachment as any other.
+    scene.attach(0, AttachmentPhase::Ready, |it| it.spec.adopted = true);
+    scene.publish();
+    assert_eq!(scene.taints(), [(0, Some("attached".to_owned()))]);
+    scene.attach(0, AttachmentPhase::Releasing, |it| it.spec.adopted = true);
+    FabricObjects::forget_claim(&mut scene.objects, &hostler_api::ObjectKey::new("default", "c"));
+    scene.publish();
+    assert_eq!(scene.taints(), [(0, Some("releasing".to_owned()))]);
 }
 
 #[test]

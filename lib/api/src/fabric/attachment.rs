@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::DeviceIdentity;
+use super::{DeviceIdentity, SystemUuid};
 use crate::core::ObjectMeta;
 
 /// A device behind a switch that a node has, gets or gives back. There is one object for each device at most, with the
@@ -46,6 +46,10 @@ pub struct FabricAttachmentSpec {
     /// If true, the node lets go of the device: it is detached next.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub release: bool,
+    /// If true, the attempt is about a connection that was made without this object, and that an operator had taken over.
+    /// It has no key of this object, so it is ended as a connection to a node that is gone.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub adopted: bool,
 }
 
 /// A claim that was given a device.
@@ -97,9 +101,23 @@ pub struct FabricAttachmentStatus {
     /// If true, a container may have used the device since it was last erased.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub used: bool,
+    /// Connection that was taken over, as long as it may be there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connection: Option<AdoptedConnection>,
     /// Report of the node, which its daemon writes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<FabricNodeReport>,
+}
+
+/// A connection that was made without its FabricAttachment, and that an operator had taken over. No other one is ended in
+/// its place.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AdoptedConnection {
+    /// Path of the connection at the fabric manager.
+    pub path: String,
+    /// UUID of the host that has the device by it.
+    pub host: SystemUuid,
 }
 
 /// Phase of an attachment.

@@ -135,7 +135,9 @@ pub(crate) fn example(name: &str, schema: &Value) -> Value {
         "integer" => json!(name.len()),
         "boolean" => json!(true),
         _ if name == "device" && schema["pattern"].is_string() => json!("4C-1D-96-FF-FE-DD-D8-35:0001"),
-        _ if name == "systemUUID" => json!("918eda4d-2b69-432f-b0d3-dc2a8d80a351"),
+        _ if name == "systemUUID" || (name == "host" && schema["pattern"].is_string()) => {
+            json!("918eda4d-2b69-432f-b0d3-dc2a8d80a351")
+        }
         _ => schema.get("enum").map_or_else(|| json!(name.len().to_string()), |values| values[0].clone()),
     }
 }

@@ -79,9 +79,16 @@ impl FaultTable {
         FabricInventory::conclude(parts)
     }
 
-    /// The plan with the device that is attached in truth.
-    pub(super) fn redirected(&self, inventory: &FabricInventory, plan: AttachPlan) -> AttachPlan {
-        let is_other_free = |identity| identity != plan.device && inventory.connections_of(identity).next().is_none();
+    /// The plan with the device that is attached in truth: a free one, and none on which work is under way.
+    pub(super) fn redirected(
+        &self,
+        inventory: &FabricInventory,
+        plan: AttachPlan,
+        is_busy: impl Fn(DeviceIdentity) -> bool,
+    ) -> AttachPlan {
+        let is_other_free = |identity| {
+            identity != plan.device && !is_busy(identity) && inventory.connections_of(identity).next().is_none()
+        };
         let other = inventory.devices.iter().find(|it| it.unusable.is_none() && it.identity.is_some_and(is_other_free));
         match other {
             Some(other) if self.is_wrong => {

@@ -7,6 +7,10 @@ fn key(text: &str) -> AttachKey {
     AttachKey::new(text).unwrap()
 }
 
+fn by_key(text: &str) -> ExpectedConnection {
+    ExpectedConnection::Key(key(text))
+}
+
 fn request(name: &str, host: u32, device: u32) -> AttachRequest {
     let target = AttachTarget::Device(FakeFabric::device(device));
     AttachRequest { key: key(name), host: FakeFabric::host(host).unwrap(), target }
@@ -57,7 +61,7 @@ async fn work_under_way_holds_its_device_until_it_ends() {
         assert!(matches!(fabric.state(&key("a")).await.unwrap(), FabricOutcome::UnderWay(_)));
     }
     assert!(matches!(fabric.detach(&key("a")).await.unwrap(), FabricOutcome::UnderWay(_)), "it would come back");
-    let isolated = fabric.isolate(FakeFabric::device(0)).await.unwrap();
+    let isolated = fabric.isolate(FakeFabric::device(0), &[by_key("a")]).await.unwrap();
     assert!(matches!(isolated, FabricOutcome::UnderWay(_)), "{isolated:?}");
     assert!(fabric.finish(&key("a")));
     assert!(fabric.state(&key("a")).await.unwrap().is_done());
@@ -70,6 +74,21 @@ async fn a_wrong_device_is_an_error_that_names_both() {
     let error = fabric.attach(&request("a", 0, 0)).await.unwrap_err().to_string();
     assert!(error.contains(&FakeFabric::device(1).to_string()) && error.contains(&FakeFabric::device(0).to_string()));
     assert!(fabric.attach(&request("a", 0, 0)).await.is_err(), "the key is used for the wrong device now");
+}
+
+#[tokio::test]
+async fn a_wrong_device_is_none_that_another_host_is_being_given() {
+    let fabric = FakeFabric::rack(2, 2);
+    fabric.inject(FabricFault::NeverEnds);
+    fabric.attach(&request("a", 0, 0)).await.unwrap();
+    fabric.heal();
+    fabric.inject(FabricFault::WrongDevice);
+    assert!(fabric.attach(&request("b", 1, 1)).await.unwrap().is_done(), "no other device is free");
+    assert!(fabric.finish(&key("a")));
+    assert_eq!(
+        fabric.connections().iter().map(|it| it.devices.clone()).collect::<Vec<_>>(),
+        [[FakeFabric::device(0)], [FakeFabric::device(1)]]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,13 +137,16 @@ async fn a_watch_hints_at_changes_and_at_failures() {
 }
 
 #[tokio::test]
-async fn isolation_removes_every_connection_of_the_device() {
+async fn isolation_removes_the_expected_connections_of_the_device_and_no_other_ones() {
     let fabric = FakeFabric::rack(2, 2);
     fabric.attach(&request("a", 0, 0)).await.unwrap();
     fabric.attach(&request("b", 1, 1)).await.unwrap();
-    let isolated = fabric.isolate(FakeFabric::device(0)).await.unwrap();
+    let late = fabric.isolate(FakeFabric::device(0), &[by_key("b"), by_key("z")]).await.unwrap();
+    assert_eq!(late, FabricOutcome::Done(Isolation::Removed { connections: Vec::new() }));
+    assert_eq!(fabric.connections().len(), 2, "an isolation that is late hits nothing newer");
+    let isolated = fabric.isolate(FakeFabric::device(0), &[by_key("a")]).await.unwrap();
     assert_eq!(isolated, FabricOutcome::Done(Isolation::Removed { connections: vec!["a".to_owned()] }));
     assert_eq!(fabric.connections().len(), 1);
     let unknown = DeviceIdentity { serial: 5, logical_device: 5 };
-    assert!(fabric.isolate(unknown).await.is_err());
+    assert!(fabric.isolate(unknown, &[]).await.is_err());
 }

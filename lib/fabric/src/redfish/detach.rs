@@ -10,7 +10,7 @@ use super::{
     task::{self, KnownOperation},
     transport::HttpAnswer,
 };
-use crate::{AttachKey, FabricError, FabricOperation, FabricOutcome};
+use crate::{AttachKey, FabricConnection, FabricError, FabricOperation, FabricOutcome};
 
 /// A connection that changes between read and removal is read again so often.
 const MOST_TRIES: u32 = 3;
@@ -54,7 +54,11 @@ impl RedfishClient {
             }
             let again = record.read_connection(&path).await;
             match (written, again) {
-                (Ok(answer), Ok(Some(changed))) if answer.status == 412 && tries < MOST_TRIES => read = changed,
+                (Ok(answer), Ok(Some(changed)))
+                    if answer.status == 412 && tries < MOST_TRIES && is_same(&read.connection, &changed.connection) =>
+                {
+                    read = changed;
+                }
                 (written, again) => return Ok(self.removed(record, key, &written, again)),
             }
         }
@@ -107,4 +111,10 @@ impl RedfishClient {
         }
         Ok(FabricOutcome::UnderWay(operation))
     }
+}
+
+/// True if what stands at the place of a connection still is that connection, and not one that was made there since.
+pub(super) fn is_same(before: &FabricConnection, now: &FabricConnection) -> bool {
+    let ends = |it: &FabricConnection| (it.key.clone(), it.initiators.clone(), it.targets.clone(), it.chunks.clone());
+    ends(before) == ends(now)
 }

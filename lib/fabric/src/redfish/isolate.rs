@@ -1,29 +1,43 @@
-//! Taking a device from every host: its connections are removed, or else its port is disabled.
+//! Taking a device from hosts: the expected connections are removed, or else the port of the device is disabled.
 
 use hostler_api::fabric::DeviceIdentity;
 use hyper::Method;
 use serde_json::json;
 
-use super::{FabricReading, RedfishClient, absent, record::FabricRecord, service::WriteCall};
+use super::{FabricReading, RedfishClient, absent, detach::is_same, record::FabricRecord, service::WriteCall};
 use crate::{
-    AttachRefusal, FabricConnection, FabricDevice, FabricError, FabricInventory, FabricOutcome, Isolation, ObjectPath,
+    AttachKey, AttachRefusal, ExpectedConnection, FabricConnection, FabricDevice, FabricError, FabricInventory,
+    FabricOutcome, Isolation, ObjectPath,
 };
 
 impl RedfishClient {
-    pub(super) async fn isolate(&self, identity: DeviceIdentity) -> Result<FabricOutcome<Isolation>, FabricError> {
+    pub(super) async fn isolate(
+        &self,
+        identity: DeviceIdentity,
+        expected: &[ExpectedConnection],
+    ) -> Result<FabricOutcome<Isolation>, FabricError> {
         let reading = self.reading(self.recent_hardware().await?).await?;
         let Some(device) = reading.inventory.device(identity) else {
             return Err(AttachRefusal::UnknownTarget { target: format!("device {identity}") }.into());
         };
+        let (meant, others): (Vec<&FabricConnection>, Vec<_>) = reading
+            .inventory
+            .connections_of(identity)
+            .partition(|connection| expected.iter().any(|expected| expected.is(connection)));
         let mut removed = Vec::new();
-        for connection in reading.inventory.connections_of(identity) {
+        for connection in meant {
             match self.remove_connection(&reading, connection).await? {
                 FabricOutcome::Done(()) => removed.push(connection.id.clone()),
+                // The port of the device carries connections that are not expected.
+                kept if !others.is_empty() => {
+                    return Ok(kept.map(|()| Isolation::Removed { connections: Vec::new() }));
+                }
                 kept => return self.cut(&reading.inventory, device, kept).await,
             }
         }
         // Work under way would give the device to a host again.
-        if let Some(key) = self.operations.attaching(identity)
+        let is_meant = |key: &AttachKey| expected.contains(&ExpectedConnection::Key(key.clone()));
+        if let Some(key) = self.operations.attaching(identity, is_meant)
             && let Some(operation) = self.running(&key).await?
         {
             return Ok(FabricOutcome::UnderWay(operation));
@@ -44,6 +58,10 @@ impl RedfishClient {
             return Ok(FabricOutcome::not_done(format!("{} lies in no known fabric", connection.path)));
         };
         let Some(read) = record.read_connection(&connection.path).await? else { return Ok(FabricOutcome::Done(())) };
+        if !is_same(&read.connection, connection) {
+            let why = "was made anew while it was looked at; it is looked at again";
+            return Ok(FabricOutcome::not_done(format!("{} {why}", connection.path)));
+        }
         let key = read.connection.key.clone();
         self.remove(record, key.as_ref(), read).await
     }

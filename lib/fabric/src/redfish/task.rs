@@ -66,9 +66,10 @@ impl OperationTable {
         others.next().map(|(other, known)| (other.clone(), known.clone()))
     }
 
-    /// The key of work that attaches a device.
-    pub(super) fn attaching(&self, device: DeviceIdentity) -> Option<AttachKey> {
-        self.lock().iter().find(|(_, known)| known.device == Some(device)).map(|(key, _)| key.clone())
+    /// The key of work that attaches a device, among keys that are meant.
+    pub(super) fn attaching(&self, device: DeviceIdentity, is_meant: impl Fn(&AttachKey) -> bool) -> Option<AttachKey> {
+        let table = self.lock();
+        table.iter().find(|(key, known)| known.device == Some(device) && is_meant(key)).map(|(key, _)| key.clone())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<AttachKey, KnownOperation>> {

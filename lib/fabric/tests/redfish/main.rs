@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod isolate;
 mod login;
 mod record;
 mod support;
@@ -17,7 +18,7 @@ use hostler_fabric::{
 use hostler_testing::redfish::{FABRIC, PlayedBody, PlayedRedfish, PlayedWrite, RootPath};
 use serde_json::json;
 
-use support::{attach, device, key, provider, request, settings, text};
+use support::{attach, by_key, device, key, provider, request, settings, text};
 
 #[tokio::test]
 async fn the_inventory_has_hosts_devices_memory_and_links() {
@@ -181,7 +182,7 @@ async fn work_that_was_accepted_is_under_way_until_its_task_ends() {
         let FabricOutcome::UnderWay(operation) = first.state(&key("a")).await.unwrap() else { panic!("{fate:?}") };
         assert_eq!((operation.state.as_deref(), operation.percent), (Some("Running"), Some(40)));
         assert!(matches!(first.detach(&key("a")).await.unwrap(), FabricOutcome::UnderWay(_)));
-        assert!(matches!(first.isolate(device(0)).await.unwrap(), FabricOutcome::UnderWay(_)));
+        assert!(matches!(first.isolate(device(0), &[by_key("a")]).await.unwrap(), FabricOutcome::UnderWay(_)));
 
         let restarted = provider(&service);
         assert!(matches!(restarted.state(&key("a")).await.unwrap(), FabricOutcome::UnderWay(_)), "found by its task");
@@ -251,21 +252,21 @@ async fn isolation_removes_connections_or_disables_the_port() {
     let provider = provider(&service);
     assert!(attach(&provider, "a", 0, 0).await.is_done());
     let removed = FabricOutcome::Done(Isolation::Removed { connections: vec!["a".to_owned()] });
-    assert_eq!(provider.isolate(device(0)).await.unwrap(), removed);
+    assert_eq!(provider.isolate(device(0), &[by_key("a")]).await.unwrap(), removed);
     assert_eq!(service.connections().len(), 0);
 
     assert!(attach(&provider, "b", 0, 1).await.is_done());
     service.set(|knobs| knobs.writes.push_back(PlayedWrite::StatusBefore(405)));
-    let isolated = provider.isolate(device(1)).await.unwrap();
+    let isolated = provider.isolate(device(1), &[by_key("b")]).await.unwrap();
     let port = "/redfish/v1/Chassis/Pool/FabricAdapters/1/Ports/1";
     assert_eq!(isolated, FabricOutcome::Done(Isolation::PortDisabled { port: port.into() }));
     assert_eq!(service.document(port).unwrap()["InterfaceEnabled"], json!(false));
 
     service.change(|documents| documents.get_mut(port).unwrap()["InterfaceEnabled"] = json!(true));
     service.set(|knobs| knobs.writes.extend([PlayedWrite::StatusBefore(405); 2]));
-    let error = provider.isolate(device(1)).await.unwrap_err().to_string();
+    let error = provider.isolate(device(1), &[by_key("b")]).await.unwrap_err().to_string();
     assert!(error.contains("offers no way to isolate the device"), "{error}");
-    assert!(provider.isolate(DeviceIdentity { serial: 1, logical_device: 1 }).await.is_err());
+    assert!(provider.isolate(DeviceIdentity { serial: 1, logical_device: 1 }, &[]).await.is_err());
 }
 
 #[tokio::test]

@@ -66,7 +66,7 @@ async fn an_agent_that_the_settings_do_not_name_is_never_asked() {
             "{outcome}"
         );
     }
-    let isolated = text(&provider.isolate(device(1)).await.unwrap());
+    let isolated = text(&provider.isolate(device(1), &[]).await.unwrap());
     assert!(isolated.starts_with("Unknown") && isolated.contains("no connection is shown; but"), "{isolated}");
     let trusting = RedfishSettings { trust_service: true, ..settings(&service) };
     let trusting = RedfishProvider::new(&trusting).unwrap();

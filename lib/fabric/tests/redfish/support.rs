@@ -8,7 +8,7 @@ use std::{
 
 use hostler_api::fabric::DeviceIdentity;
 use hostler_fabric::{
-    AttachKey, AttachRequest, AttachTarget, FabricConnection, FabricOutcome, FabricProvider,
+    AttachKey, AttachRequest, AttachTarget, ExpectedConnection, FabricConnection, FabricOutcome, FabricProvider,
     redfish::{RedfishProvider, RedfishSettings},
 };
 use hostler_testing::redfish::{PlayedRedfish, device_text, host_uuid};
@@ -27,6 +27,11 @@ pub(crate) fn provider(service: &PlayedRedfish) -> RedfishProvider {
 
 pub(crate) fn key(text: &str) -> AttachKey {
     AttachKey::new(text).unwrap()
+}
+
+/// The connection of a key, as the caller of an isolation expects it.
+pub(crate) fn by_key(text: &str) -> ExpectedConnection {
+    ExpectedConnection::Key(key(text))
 }
 
 pub(crate) fn device(at: u32) -> DeviceIdentity {

@@ -123,6 +123,18 @@ pub(crate) fn list(documents: &mut BTreeMap<String, Value>, path: &str) {
     }
 }
 
+/// Adds a connection of a device to a host.
+pub(crate) fn connect(documents: &mut BTreeMap<String, Value>, id: &str, host: u32, device: u32) {
+    let path = format!("{FABRIC}/Connections/{id}");
+    let end = |name: String| json!([link(&format!("{FABRIC}/Endpoints/{name}"))]);
+    let links = json!({"InitiatorEndpoints": end(format!("I{host}")), "TargetEndpoints": end(format!("T{device}"))});
+    documents.insert(path.clone(), json!({"@odata.id": path, "Id": id, "ConnectionType": "Memory", "Links": links}));
+    list(documents, &path);
+    if let Some(fabric) = documents.get_mut(FABRIC) {
+        fabric["Connections"] = link(&format!("{FABRIC}/Connections"));
+    }
+}
+
 /// Removes a document, and its line in the collection.
 pub(crate) fn remove(documents: &mut BTreeMap<String, Value>, path: &str) {
     documents.remove(path);

@@ -12,29 +12,34 @@ pub(super) const DEVICES: u32 = 3;
 /// Half a day and more: the pause after a few failures is over, and the failures are forgiven.
 const LONG: u32 = 60 * 60 * 30;
 
-struct FabricChaos(FabricWorld, Dice);
+struct FabricChaos {
+    world: FabricWorld,
+    dice: Dice,
+    /// True if persons make connections of their own, and objects are lost.
+    has_hands: bool,
+}
 
 impl RandomLife for FabricChaos {
     fn dice(&mut self) -> &mut Dice {
-        &mut self.1
+        &mut self.dice
     }
 
     fn check(&mut self) {
-        self.0.check();
+        self.world.check();
     }
 
     fn step(&mut self) {
-        let Self(world, dice) = self;
-        step(world, dice);
+        let Self { world, dice, has_hands } = self;
+        step(world, dice, *has_hands);
     }
 }
 
 /// One of all the things that happen.
-pub(super) fn step(world: &mut FabricWorld, dice: &mut Dice) {
+pub(super) fn step(world: &mut FabricWorld, dice: &mut Dice, has_hands: bool) {
     let device = u32::try_from(dice.roll(DEVICES as usize)).unwrap();
     let claims = world.claims();
     let claim = claims.get(dice.roll(claims.len().max(1))).cloned().unwrap_or_default();
-    match dice.roll(40) {
+    match dice.roll(if has_hands { 48 } else { 40 }) {
         0..=12 => drop(world.control(device, Some(dice))),
         13..=17 => {
             let (refuses, erases) = (dice.one_in(4), !dice.one_in(4));
@@ -71,6 +76,17 @@ pub(super) fn step(world: &mut FabricWorld, dice: &mut Dice) {
         }),
         38 => world.fabric.heal(),
         39 if dice.one_in(4) => world.delete_attachment(device),
+        40 | 41 => world.connect_by_hand(device, u32::try_from(dice.roll(NODES as usize)).unwrap()),
+        42 => world.disconnect_by_hand(device),
+        43 => world.lose_attachment(device),
+        44 | 45 => world.adopt(device),
+        46 => world.poll(),
+        // The cluster is restored from a backup, and an operator sees to it.
+        47 => {
+            (0..DEVICES).for_each(|device| world.lose_attachment(device));
+            world.poll();
+            (0..DEVICES).for_each(|device| world.adopt(device));
+        }
         _ => {}
     }
 }
@@ -80,6 +96,7 @@ pub(super) fn rounds(world: &mut FabricWorld, dice: &mut Dice, rounds: usize, pa
     for _ in 0..rounds {
         world.poll();
         for device in 0..DEVICES {
+            world.adopt(device);
             while world.control(device, None) {}
             world.publish(device);
             world.report(device, false, true);
@@ -110,11 +127,12 @@ pub(super) fn rest(world: &mut FabricWorld, dice: &mut Dice) {
     assert!(world.fabric.connections().is_empty(), "a device is lost: {}", world.told());
 }
 
-fn lives(seed: u64, seen: WorldSeen) -> WorldSeen {
-    let mut chaos = FabricChaos(FabricWorld::new(NODES, DEVICES), Dice::new(seed));
-    chaos.0.seen = seen;
+fn lives(seed: u64, seen: WorldSeen, has_hands: bool) -> WorldSeen {
+    let (world, dice) = (FabricWorld::new(NODES, DEVICES), Dice::new(seed));
+    let mut chaos = FabricChaos { world, dice, has_hands };
+    chaos.world.seen = seen;
     live(&mut chaos, 160);
-    let FabricChaos(mut world, mut dice) = chaos;
+    let FabricChaos { mut world, mut dice, .. } = chaos;
     world.fates.clear();
     world.finish_work(&mut dice);
     for node in 0..NODES {
@@ -135,12 +153,25 @@ fn lives(seed: u64, seen: WorldSeen) -> WorldSeen {
 
 #[test]
 fn in_any_order_no_device_is_lost_shared_torn_away_or_given_with_data() {
-    let seen = seeds(0..150).fold(WorldSeen::default(), |seen, seed| lives(seed, seen));
+    let seen = seeds(0..150).fold(WorldSeen::default(), |seen, seed| lives(seed, seen, false));
     let is_enough = seen.bound > 300
         && seen.failed > 20
         && seen.isolated > 20
         && seen.erased_on_arrival > 5
         && seen.deaths > 50
         && seen.late_calls > 50;
+    expect_enough(is_enough, &seen);
+}
+
+#[test]
+fn connections_of_others_are_taken_over_by_consent_only_and_no_claim_is_given_their_data() {
+    let seen = seeds(0..150).fold(WorldSeen::default(), |seen, seed| lives(seed, seen, true));
+    let is_enough = seen.bound > 200
+        && seen.by_hand > 100
+        && seen.lost > 30
+        && seen.taken_over > 100
+        && seen.taken_over_in_use > 0
+        && seen.deaths > 50
+        && seen.late_calls > 30;
     expect_enough(is_enough, &seen);
 }

@@ -67,7 +67,7 @@ impl RandomLife for ReservedChaos {
             6 | 7 => self.owner(),
             8 if self.dice.one_in(4) => self.end(),
             10 => self.lose(),
-            _ => step(&mut self.world, &mut self.dice),
+            _ => step(&mut self.world, &mut self.dice, false),
         }
     }
 }

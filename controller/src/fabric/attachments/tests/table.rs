@@ -81,6 +81,7 @@ pub(super) fn cx(phase: Option<Phase>) -> AttachmentContext {
         nodes: BTreeMap::from([("n1".to_owned(), node)]),
         twins: Vec::new(),
         shown: Vec::new(),
+        board: None,
         is_tainted: true,
         limits: AttachmentLimits { attach: 480 * SECOND, late_call: 600 * SECOND },
         now: ALLOCATED + 10 * SECOND,
@@ -140,7 +141,7 @@ fn key() -> AttachKey {
 }
 
 #[track_caller]
-fn after(cx: &AttachmentContext, answer: ManagerAnswer) -> CallEnd {
+pub(super) fn after(cx: &AttachmentContext, answer: ManagerAnswer) -> CallEnd {
     match decide(cx) {
         AttachmentStep::Call(call) => after_call(cx, cx.seen.as_ref().unwrap(), &call, answer),
         other => panic!("it calls nothing: {other:?}"),
@@ -148,7 +149,7 @@ fn after(cx: &AttachmentContext, answer: ManagerAnswer) -> CallEnd {
 }
 
 #[track_caller]
-fn status_after(cx: &AttachmentContext, answer: ManagerAnswer) -> FabricAttachmentStatus {
+pub(super) fn status_after(cx: &AttachmentContext, answer: ManagerAnswer) -> FabricAttachmentStatus {
     match after(cx, answer) {
         CallEnd::Write(write) => status(AttachmentStep::Write(write)),
         other => panic!("it writes nothing: {other:?}"),
@@ -163,7 +164,7 @@ fn not_done() -> ManagerAnswer {
     ManagerAnswer::Connection(Ok(FabricOutcome::NotDone { reason: "there is none".to_owned() }))
 }
 
-fn unavailable() -> FabricError {
+pub(super) fn unavailable() -> FabricError {
     FabricError::Unavailable { service: "m".to_owned(), reason: "no route".to_owned() }
 }
 
@@ -423,10 +424,13 @@ fn a_device_is_detached_when_its_node_has_let_go_of_it_and_only_then() {
     assert_eq!(status_after(&absent, not_done()).phase, Phase::Detached);
     assert_eq!(status_after(&absent, done()).phase, Phase::Releasing, "it only says who is waited for");
     let off = released(Phase::Releasing, |cx| cx.nodes.get_mut("n1").unwrap().exists = false);
-    assert_eq!(decide(&off), AttachmentStep::Call(ManagerCall::Isolate(FakeFabric::device(0))));
+    assert_eq!(decide(&off), AttachmentStep::Call(ManagerCall::of_key(FakeFabric::device(0), key())));
     let isolated = Isolation::Removed { connections: Vec::new() };
     let free = status_after(&off, ManagerAnswer::Isolated(Ok(FabricOutcome::Done(isolated))));
-    assert_eq!((free.phase, free.retry_at), (Phase::Detached, Some(time(off.now + 600 * SECOND))));
+    assert_eq!((free.phase, free.retry_at), (Phase::Detached, None), "a late isolation hits no later attempt");
+    let isolated = Isolation::PortDisabled { port: "/port".into() };
+    let cut = status_after(&off, ManagerAnswer::Isolated(Ok(FabricOutcome::Done(isolated))));
+    assert_eq!((cut.phase, cut.retry_at), (Phase::Detached, Some(time(off.now + 600 * SECOND))));
 }
 
 #[test]

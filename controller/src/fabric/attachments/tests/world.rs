@@ -1,6 +1,8 @@
 //! Attachments in a cluster. The fabric is the one in memory; scheduler, daemons, publisher and pods are here. What is
 //! true of the hardware is read from the fabric, and never from objects.
 
+mod by_hand;
+
 use std::{collections::BTreeMap, collections::BTreeSet, time::Duration};
 
 use hostler_api::{
@@ -15,6 +17,7 @@ use hostler_cluster::since_1970;
 use hostler_fabric::{AttachKey, fake::FakeFabric};
 use serde_json::Value;
 
+use self::by_hand::HandWork;
 use super::super::{
     after_call::{CallEnd, after_call},
     claim::{ClaimOfDevice, ToldDevice},
@@ -124,8 +127,9 @@ pub(super) struct FabricWorld {
     pub(super) closed: BTreeSet<u32>,
     /// Devices that Reservations keep, as the controller reads it.
     pub(super) kept: BTreeMap<u32, DeviceKeeper>,
-    /// Connections as the manager was read last, with their hosts.
-    shown: Vec<(AttachKey, Option<u32>)>,
+    /// Connections as the manager was read last: device, host, key.
+    shown: Vec<(u32, u32, AttachKey)>,
+    hands: HandWork,
     /// Connections at the last check: device, host, and if the attachment of the device made it.
     last: BTreeMap<(u32, u32), bool>,
     /// UID of the last claim whose data a device holds.
@@ -154,6 +158,10 @@ pub(super) struct WorldSeen {
     pub(super) late_calls: usize,
     pub(super) taken_back: usize,
     pub(super) quarantined: usize,
+    pub(super) by_hand: usize,
+    pub(super) lost: usize,
+    pub(super) taken_over: usize,
+    pub(super) taken_over_in_use: usize,
 }
 
 pub(super) fn device_name(device: u32) -> String {
@@ -216,6 +224,7 @@ impl FabricWorld {
             closed: BTreeSet::new(),
             kept: BTreeMap::new(),
             shown: Vec::new(),
+            hands: HandWork::default(),
             last: BTreeMap::new(),
             data: BTreeMap::new(),
             ready: BTreeSet::new(),
@@ -250,7 +259,7 @@ impl FabricWorld {
 
     /// The manager is read.
     pub(super) fn poll(&mut self) {
-        self.shown = self.connections().into_iter().map(|(_, host, key)| (key, Some(host))).collect();
+        self.shown = self.connections();
     }
 
     fn cx(&self, device: u32) -> AttachmentContext {
@@ -264,14 +273,16 @@ impl FabricWorld {
             (node_name(at), AttachmentNode { exists: machine.is_on, is_out_of_service: false, host })
         };
         let own = seen.as_ref().map(|seen| format!("{}-", seen.version.uid)).unwrap_or_default();
-        let shown = self.shown.iter().filter(|(key, _)| seen.is_some() && key.as_str().starts_with(&own));
+        let shown = self.shown.iter().filter(|(_, _, key)| seen.is_some() && key.as_str().starts_with(&own));
+        let shown = shown.map(|(_, at, key)| ShownConnection { key: key.clone(), node: Some(node_name(*at)) });
         AttachmentContext {
             device: FakeFabric::device(device),
             claims,
             kept: self.kept.get(&device).cloned(),
             nodes: self.machines.iter().enumerate().map(facts).collect(),
             twins: Vec::new(),
-            shown: shown.map(|(key, at)| ShownConnection { key: key.clone(), node: at.map(node_name) }).collect(),
+            shown: shown.collect(),
+            board: Some(self.board(device)),
             is_tainted: self.tainted.contains(&device),
             limits: AttachmentLimits { attach: 480 * SECOND, late_call: LATE },
             now: self.now,
@@ -293,7 +304,9 @@ impl FabricWorld {
             };
             match dice.as_deref_mut().map_or(9, |dice| dice.roll(10)) {
                 // The controller dies, and the call is carried out later. No two calls of dead controllers for one device
-                // overtake each other: an attach and a detach that do can be told apart by the manager only.
+                // The controller dies, and the call is carried out later. No two calls of dead controllers for one device
+                // overtake each other: an attach and a detach that do can be told apart by the manager only. So one call
+                // for each device is late at a time, which is the other limit beside `end_isolations`.
                 0 if self.late_calls.iter().all(|late| late.device != device) => {
                     self.seen.late_calls += 1;
                     let until = self.now + SECOND * u32::try_from(dice.map_or(0, |dice| dice.roll(590))).unwrap();
@@ -325,7 +338,7 @@ impl FabricWorld {
     fn ask(&mut self, call: &ManagerCall) -> ManagerAnswer {
         let fabric = self.fabric.clone();
         let answer = self.runtime.block_on(ask(&fabric, call));
-        self.seen.isolated += usize::from(matches!(call, ManagerCall::Isolate(_)));
+        self.seen.isolated += usize::from(matches!(call, ManagerCall::Isolate { .. }));
         self.check();
         answer
     }
@@ -360,6 +373,10 @@ impl FabricWorld {
             self.seen.failed += usize::from(status.phase == AttachmentPhase::Failed);
             self.seen.detached += usize::from(status.phase == AttachmentPhase::Detached);
             self.seen.quarantined += usize::from(status.reason == "Quarantined");
+            self.seen.taken_over += usize::from(status.reason == "Adopted");
+            let is_used = status.phase == AttachmentPhase::Ready && status.connection.is_some();
+            self.seen.taken_over_in_use += usize::from(is_used);
+            self.hands.see(status);
         }
         if std::env::var_os("HOSTLER_TEST_TRACE").is_some() {
             eprintln!("{:?} device {device} {fate:?} WRITE {write:?}", self.now);
@@ -414,7 +431,7 @@ impl FabricWorld {
 
     /// The published slice becomes what the attachment says.
     pub(super) fn publish(&mut self, device: u32) {
-        let is_closed = self.attachment(device).is_some_and(|it| {
+        let is_held_back = self.attachment(device).is_some_and(|it| {
             let retry_at = it.status.retry_at.as_deref().and_then(since_1970).unwrap_or_default();
             let is_kept = it.spec.kept_for.is_some() && it.spec.claim.is_none() && self.closed.contains(&device);
             match it.status.phase {
@@ -422,6 +439,7 @@ impl FabricWorld {
                 phase => phase != AttachmentPhase::Detached || retry_at > self.now,
             }
         });
+        let is_closed = self.is_in_use(device) || is_held_back;
         if is_closed {
             self.tainted.insert(device)
         } else {
@@ -561,6 +579,9 @@ impl FabricWorld {
     /// A machine ends, its Node and its pods with it; or it starts again.
     pub(super) fn switch(&mut self, node: u32) {
         let is_on = !self.machines[node as usize].is_on;
+        if is_on {
+            self.end_isolations(node);
+        }
         self.machines[node as usize] = Machine { is_on, ..Machine::default() };
         if is_on {
             self.withdraw(node);
@@ -569,6 +590,18 @@ impl FabricWorld {
             let gone: Vec<String> = self.server.claims.values().filter(of_node).map(|it| it.name.clone()).collect();
             gone.iter().for_each(|name| self.delete_pod(name, false));
         }
+    }
+
+    /// A machine that was said to be gone starts again after the isolations from it that are still on their way: they name
+    /// the connection that the machine has, and nothing can call them back. This is a limit of what is promised: after a
+    /// controller died in the middle of an isolation, ten minutes.
+    fn end_isolations(&mut self, node: u32) {
+        let devices: BTreeSet<u32> =
+            self.connections().into_iter().filter(|(_, host, _)| *host == node).map(|(device, ..)| device).collect();
+        let is_from =
+            |late: &mut LateCall| devices.contains(&late.device) && matches!(late.call, ManagerCall::Isolate { .. });
+        let due: Vec<LateCall> = self.late_calls.extract_if(.., is_from).collect();
+        due.into_iter().for_each(|late| drop(self.ask(&late.call)));
     }
 
     /// A daemon that begins with a kernel takes back what it said of devices that the kernel has: nothing was let go of.
@@ -598,6 +631,7 @@ impl FabricWorld {
         while !self.late_calls.is_empty() || !self.late_answers.is_empty() {
             self.deliver(dice);
         }
+        self.finish_by_hand();
         let keys: Vec<String> = self.uids.keys().cloned().collect();
         for uid in keys {
             for attempt in 0..40 {
@@ -616,8 +650,10 @@ impl FabricWorld {
             let other = hosts.insert(*device, *host);
             assert!(other.is_none_or(|other| other == *host), "device {device} is attached to {other:?} and {host}");
             let uid = key.as_str().rsplit_once('-').unwrap().0;
-            now.insert((*device, *host), self.uids.get(uid) == Some(device));
+            let is_own = self.uids.get(uid) == Some(device) || self.hands.has_made(key);
+            now.insert((*device, *host), is_own);
         }
+        self.hands.check(&connections);
         for ((device, host), is_own) in &self.last {
             let machine = &self.machines[*host as usize];
             let is_taken = !now.contains_key(&(*device, *host)) && machine.is_on && *is_own;
@@ -632,6 +668,9 @@ impl FabricWorld {
         self.last = now;
         for claim in self.server.claims.values() {
             let Some(seen) = claim.seen().filter(ClaimOfDevice::is_told_attached) else { continue };
+            if self.hands.orphans.contains(&claim.uid) {
+                continue;
+            }
             let given = claim.given.as_ref().unwrap();
             let attachment = self.attachment(given.device).unwrap_or_else(|| panic!("{seen:?} has no attachment"));
             let key = format!("{}-{}", attachment.uid, attachment.spec.attempt);

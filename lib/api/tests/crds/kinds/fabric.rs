@@ -72,6 +72,7 @@ pub(super) fn limits() -> Vec<(&'static str, Value)> {
         ("FabricAttachmentStatus.since", time.clone()),
         ("FabricAttachmentStatus.deadline", time.clone()),
         ("FabricAttachmentStatus.retryAt", time.clone()),
+        ("AdoptedConnection.path", json!({"maxLength": 1024, "minLength": 1})),
         ("FabricNodeReport.device", json!({"maxLength": 128})),
         ("FabricNodeReport.message", message),
         ("FabricNodeReport.since", time),
