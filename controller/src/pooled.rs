@@ -187,14 +187,15 @@ impl PooledDevice {
         self.used = status.used;
         let of_node = attachment.node_report().filter(|report| is_there && !report.message.is_empty());
         let of_node = of_node.map(|report| format!("node {}: {}", spec.node_name, report.message));
-        let said = [Some(status.message.clone()), of_node].into_iter().flatten().filter(|it| !it.is_empty());
+        let kept = spec.kept_for.as_ref().filter(|_| is_there).map(|it| format!("kept for Reservation {}", it.name));
+        let said = [kept, Some(status.message.clone()), of_node].into_iter().flatten().filter(|it| !it.is_empty());
         self.message = said.collect::<Vec<_>>().join("; ");
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use hostler_api::resource::ResourceSlice;
+    use hostler_api::{fabric::AttachmentKeeper, resource::ResourceSlice};
     use hostler_cli::output::TableWidth;
     use serde_json::{Value, json};
 
@@ -292,6 +293,16 @@ mod tests {
         assert_eq!(devices(ShownDevices::None), Vec::<String>::new());
         assert_eq!(answer().narrowed(Some("fabric/row1/other"), ShownDevices::All).domains, []);
         assert_eq!(answer().narrowed(Some("fabric/row1/cxl"), ShownDevices::All), answer());
+    }
+
+    #[test]
+    fn a_device_says_for_which_reservation_it_is_kept() {
+        let mut kept = attachment(TAKEN, &json!({"phase": "Ready", "message": "the node has the device"}));
+        kept.spec.claim = None;
+        kept.spec.kept_for = Some(AttachmentKeeper { name: "night".to_owned(), uid: "r".to_owned() });
+        let answer = FabricAnswer::of([&kept], []);
+        let [domain] = answer.domains.as_slice() else { panic!("{answer:?}") };
+        assert_eq!(domain.devices[0].message, "kept for Reservation night; the node has the device");
     }
 
     #[test]

@@ -148,7 +148,8 @@ fn words(device: &str, attachment: &FabricAttachment) -> String {
     let FabricAttachment { spec, status, .. } = attachment;
     let node = &spec.node_name;
     let claim = spec.claim.as_ref().map(|it| format!("claim {}/{}", it.namespace, it.name));
-    let claim = claim.unwrap_or_else(|| "no claim".to_owned());
+    let keeper = || spec.kept_for.as_ref().map(|it| format!("Reservation {}", it.name));
+    let claim = claim.or_else(keeper).unwrap_or_else(|| "no claim".to_owned());
     let what = match status.phase {
         AttachmentPhase::Pending => format!("is to be attached to node {node} for {claim}"),
         AttachmentPhase::Attaching => format!("is being attached to node {node} for {claim}"),

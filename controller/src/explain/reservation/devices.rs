@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use hostler_api::{
+    fabric::of_fabric_pool,
     hardware::{Condition, ConditionStatus, HardwareConditionType, NodeHold},
     reservation::{ReservedDevice, ReservedDeviceState as State},
 };
@@ -96,6 +97,10 @@ fn closing(device: &ReservedDevice, nodes: &BTreeMap<String, NodeHolds>) -> Stri
     }
     if !spec.holds.iter().any(|hold| hold.pool == device.pool && hold.device == device.device) {
         return format!("the controller has not told node {node} yet");
+    }
+    if of_fabric_pool(&device.pool).is_some() {
+        // The controller itself publishes devices behind switches.
+        return format!("the controller has not published that in a slice of {} yet", device.pool);
     }
     let unpublished = status.conditions.iter().find(|it| it.kind == HardwareConditionType::HoldsPublished.as_str());
     if let Some(condition) = unpublished.filter(|it| it.status == ConditionStatus::False) {
