@@ -33,7 +33,7 @@ use crate::{
         nodes::{Hostnames, hostnames},
         status::{FabricPhase, FabricStatus},
     },
-    observed::ObservedKind,
+    observed::{FabricObjects, ObservedKind},
     view::ClusterView,
 };
 
@@ -78,6 +78,16 @@ struct PublishReconciler {
     unwatched: Option<String>,
     /// True if the server has FabricAttachments.
     is_served: bool,
+    /// The latest keys: most views differ in nothing that an offer is made of. `None` once a slice has changed.
+    offered: Option<OfferedKeys>,
+}
+
+/// Keys, and what the offer was made of beside the slices.
+struct OfferedKeys {
+    readings: Arc<FabricReadings>,
+    objects: Arc<FabricObjects>,
+    hosts: Vec<(String, Hostnames)>,
+    keys: BTreeMap<String, Fingerprint>,
 }
 
 /// The offer with the managers that it was made of.
@@ -115,6 +125,7 @@ impl Controller for PublishController {
             failing: BTreeMap::new(),
             unwatched: None,
             is_served: true,
+            offered: None,
         })
     }
 }
@@ -126,7 +137,16 @@ impl Reconciler for PublishReconciler {
     /// Returns each pool that is to exist, or exists, with the writes that it takes.
     fn keys(&mut self, view: &ClusterView) -> BTreeMap<String, Fingerprint> {
         self.is_served = is_served(view);
+        let readings = self.readings_rx.borrow().clone();
+        let hosts = self.hosts(view, &readings, None);
+        let is_same = |last: &&OfferedKeys| {
+            Arc::ptr_eq(&last.readings, &readings) && Arc::ptr_eq(&last.objects, &view.fabric) && last.hosts == hosts
+        };
+        if let Some(last) = self.offered.as_ref().filter(is_same).filter(|_| self.is_served) {
+            return last.keys.clone();
+        }
         let Some(planned) = self.planned(view, None) else {
+            self.offered = None;
             self.tell(None);
             return BTreeMap::new();
         };
@@ -136,7 +156,10 @@ impl Reconciler for PublishReconciler {
             seen.add(format!("{plan:?}"));
             seen
         };
-        planned.plans.iter().map(|(pool, plan)| (pool.clone(), fingerprint(plan))).collect()
+        let keys: BTreeMap<String, Fingerprint> =
+            planned.plans.iter().map(|(pool, plan)| (pool.clone(), fingerprint(plan))).collect();
+        self.offered = Some(OfferedKeys { readings, objects: view.fabric.clone(), hosts, keys: keys.clone() });
+        keys
     }
 
     fn reconcile(
@@ -151,6 +174,7 @@ impl Reconciler for PublishReconciler {
         let example = (is_asked && (!plan.writes.is_empty() || self.dropped.is_some())).then(example);
         for delete in &plan.deletes {
             self.known.deleting(&delete.version);
+            self.offered = None;
         }
         self.calls.clone().carry_out(plan, example, now)
     }
@@ -180,6 +204,7 @@ impl Reconciler for PublishReconciler {
                     Ok(event) => {
                         let was_unwatched = self.unwatched.take().is_some();
                         if self.known.observe(&event) != SliceChange::None || was_unwatched {
+                            self.offered = None;
                             return;
                         }
                     }
@@ -204,6 +229,9 @@ impl PublishReconciler {
     /// Takes the answers of the server for a pool.
     fn take(&mut self, pool: &str, answer: SliceAnswers) -> Requeue {
         let has_written = !answer.written.is_empty() || !answer.deleted.is_empty();
+        if has_written {
+            self.offered = None;
+        }
         for (name, slice) in answer.written {
             self.known.put(&name, slice);
         }
@@ -236,20 +264,12 @@ impl PublishReconciler {
             return None;
         }
         let readings = self.readings_rx.borrow_and_update().clone();
-        let is_of = |manager: &str| only.and_then(of_fabric_pool).is_none_or(|(of, _)| of == manager);
-        // Devices of other managers are looked at for their identity alone.
-        let named = |manager: &FabricManagerConfig| {
-            let inventory = readings.inventory(&manager.name)?;
-            Some(if is_of(&manager.name) { hostnames(view, manager, inventory) } else { Hostnames::new() })
-        };
-        let hosts: Vec<(&str, Hostnames)> =
-            self.config.managers.iter().filter_map(|manager| Some((&*manager.name, named(manager)?))).collect();
-        let scene = |(name, hostnames)| {
-            let inventory = readings.inventory(name)?;
-            Some(ManagerScene { name, inventory, hostnames })
-        };
-        let managers: Vec<ManagerScene<'_>> =
-            hosts.iter().map(|(name, hosts)| (*name, hosts)).filter_map(scene).collect();
+        let hosts = self.hosts(view, &readings, only);
+        let mut managers: Vec<ManagerScene<'_>> = Vec::new();
+        for (name, hostnames) in &hosts {
+            let scene = readings.inventory(name).map(|inventory| ManagerScene { name, inventory, hostnames });
+            managers.extend(scene);
+        }
         let names = self.config.managers.iter().map(|manager| &*manager.name);
         let unread = names.filter(|name| readings.inventory(name).is_none()).collect();
         let is_ours = |pool: &str| only.is_none_or(|only| only == pool) && of_fabric_pool(pool).is_some();
@@ -273,6 +293,18 @@ impl PublishReconciler {
         Some(PlannedOffer { offer, plans })
     }
 
+    /// The hostnames of the hosts of each manager that was read. Devices of other managers than the pool's are looked at for
+    /// their identity alone.
+    fn hosts(&self, view: &ClusterView, readings: &FabricReadings, only: Option<&str>) -> Vec<(String, Hostnames)> {
+        let is_of = |manager: &str| only.and_then(of_fabric_pool).is_none_or(|(of, _)| of == manager);
+        let named = |manager: &FabricManagerConfig| {
+            let inventory = readings.inventory(&manager.name)?;
+            let hosts = if is_of(&manager.name) { hostnames(view, manager, inventory) } else { Hostnames::new() };
+            Some((manager.name.clone(), hosts))
+        };
+        self.config.managers.iter().filter_map(named).collect()
+    }
+
     /// Remembers whether the server has the needed features; returns true if that is news.
     fn learn(&mut self, dropped: Dropped) -> bool {
         let is_news = self.dropped.as_ref() != Some(&dropped);
@@ -283,6 +315,9 @@ impl PublishReconciler {
             info!("the API server keeps the fields of devices behind switches");
         }
         self.dropped = Some(dropped);
+        if is_news {
+            self.offered = None;
+        }
         is_news
     }
 
