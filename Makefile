@@ -72,9 +72,9 @@ test-machine: ## Test on emulated machines with NUMA nodes, CXL memory, a networ
 	$(CARGO) build --locked -p hostler-controller
 	HOSTLER_MACHINE=$$(tools/machine.sh); export HOSTLER_MACHINE; \
 	if $(CARGO) nextest --version >/dev/null 2>&1; then \
-		$(CARGO) nextest run --locked --test machine --run-ignored only --test-threads 1 --no-fail-fast --retries 1 -E 'not test(/^(shell|power|storm)::/)'; \
+		$(CARGO) nextest run --locked --test machine --run-ignored only --test-threads 1 --no-fail-fast --retries 1 -E 'not test(/^(shell|power|storm|rack)::/)'; \
 	else \
-		$(CARGO) test --locked --test machine -- --ignored --test-threads 1 --skip shell:: --skip power:: --skip storm::; \
+		$(CARGO) test --locked --test machine -- --ignored --test-threads 1 --skip shell:: --skip power:: --skip storm:: --skip rack::; \
 	fi
 
 test-power: ## Cut the power of an emulated machine at every flush of a storm of claims, on four file systems (takes half an hour)
