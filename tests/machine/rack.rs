@@ -44,6 +44,11 @@ const CARD_MIB: u64 = 256;
 /// mind, and erasing takes four.
 const PATIENCE: Duration = Duration::from_secs(180);
 
+/// Prints the last words of the kernel, and where its threads stand that wait for something without an end.
+const WHAT_THE_KERNEL_DOES: &str = "\
+dmesg | tail -n 40; for thread in /proc/[0-9]*/task/[0-9]*; do \
+grep -q '^State:.D' $thread/status && cat $thread/comm $thread/stack; done; true";
+
 /// The machines, their enclosure and their cluster.
 pub struct Rack {
     pub server: Arc<ApiServer>,
@@ -231,7 +236,7 @@ impl Rack {
     fn lost(&mut self, what: &str) -> ! {
         let machines = self.machines.iter_mut();
         let mut known: Vec<String> = machines
-            .map(|(at, machine)| format!("machine {at}:\n{}{}", machine.log(), machine.ok("dmesg | tail -n 40")))
+            .map(|(at, machine)| format!("machine {at}:\n{}{}", machine.log(), machine.ok(WHAT_THE_KERNEL_DOES)))
             .collect();
         known.extend(self.controller.iter().map(|it| format!("controller:\n{}", it.log().join("\n"))));
         let kinds = ["fabricattachments", "resourceclaims", "pods"];
