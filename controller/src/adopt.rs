@@ -102,7 +102,7 @@ struct AdoptionRow {
     /// `namespace/name` of the claim that has the device by its allocation.
     claim: Option<String>,
     state: AdoptionState,
-    /// What happens next, or the reason against it and the fix.
+    /// The next steps, or the reason against them and the fix.
     message: String,
 }
 
@@ -118,7 +118,7 @@ enum AdoptionState {
     Refused,
 }
 
-/// What is to be done for a device.
+/// The answer about a device, and the object to write.
 #[derive(Debug, PartialEq)]
 struct PlannedAdoption {
     row: AdoptionRow,
@@ -255,7 +255,7 @@ fn refused(row: AdoptionRow, message: impl Into<String>) -> PlannedAdoption {
     PlannedAdoption { row: AdoptionRow { state: AdoptionState::Refused, message: message.into(), ..row }, spec: None }
 }
 
-/// What happens to the device after its connection is taken over.
+/// Says where the device goes after its connection is taken over.
 fn consequence(node: &str, claim: Option<&HolderClaim>) -> String {
     let end = format!("node {node} lets go of it and erases it, the connection is ended, and the device is offered");
     match claim {

@@ -123,7 +123,7 @@ pub(crate) enum ShownDevices {
     /// Each.
     #[default]
     All,
-    /// Those that are not simply free.
+    /// Devices that are not free.
     Busy,
     /// No device: the counts alone.
     None,

@@ -24,7 +24,7 @@ use crate::{
     objects::CxlObjects,
 };
 
-/// What a function reads as that does not answer.
+/// The dword that is read of a function that does not answer.
 const NO_ANSWER: u32 = u32::MAX;
 /// Bit of a network interface's flags: it is in use.
 const IS_UP: u32 = 1;

@@ -38,7 +38,7 @@ pub enum OverwriteError {
     Map {
         /// Start of the part.
         offset: u64,
-        /// Its size.
+        /// Size of the part.
         bytes: u64,
         /// The kernel's error.
         #[source]
@@ -47,7 +47,7 @@ pub enum OverwriteError {
     /// A part was not written, or not read back.
     #[error("failed to {what} at {offset}")]
     Copy {
-        /// What was to be done.
+        /// Action that failed.
         what: &'static str,
         /// Place in the memory.
         offset: u64,

@@ -152,8 +152,8 @@ impl AttachmentContext {
         AttachmentStep::Call(ManagerCall::Isolate { device: self.device, expected })
     }
 
-    /// The claim that uses the device on the node of the spec. One that was never told that the device is attached has
-    /// not used it, and is not given somebody's data.
+    /// The claim that uses the device on the node of the spec. A claim that was never told that the device is attached has
+    /// not used it, and is not given the data of another.
     fn claim_in_use(&self, seen: &SeenAttachment) -> Option<&ClaimOfDevice> {
         let pool = seen.pool();
         self.claims.iter().find(|claim| {
