@@ -95,7 +95,9 @@ impl<'a> CardContext<'a> {
             },
             // The order that erases an accelerator ends with a driver for it, and a crash before that leaves it without one.
             [(backend, card)] => match self.trouble(backend, card) {
-                Some(trouble) if !self.is_unbound_by_order(card, erased) => say(NodeDeviceState::Found, trouble),
+                Some(trouble) if !self.is_unbound_by_order(backend, card, erased) => {
+                    say(NodeDeviceState::Found, trouble)
+                }
                 _ if !self.attachment.spec.erase || erased.is_some() => say(NodeDeviceState::Ready, String::new()),
                 _ => match self.attachment.status.phase {
                     AttachmentPhase::Attaching | AttachmentPhase::Attached => self.erase(backend, card),
@@ -110,17 +112,15 @@ impl<'a> CardContext<'a> {
     }
 
     /// True if an order for an erasure may have left this card without its driver.
-    fn is_unbound_by_order(&self, card: &Device, erased: Option<ErasureMethod>) -> bool {
-        let is_to_erase = self.attachment.spec.erase && erased.is_none();
+    fn is_unbound_by_order(&self, backend: &BackendName, card: &Device, erased: Option<ErasureMethod>) -> bool {
+        let is_read = self.inventory.pools.get(backend).is_some_and(|pool| pool.stale.is_none());
+        let is_to_erase = self.attachment.spec.erase && erased.is_none() && is_read;
         let has_driver = card.attributes.iter().any(|(name, _)| name.as_str() == "driver");
         is_to_erase && is_accelerator(card) && card.is_erasable && !has_driver
     }
 
     fn erase(&self, backend: &BackendName, card: &Device) -> CardDecision {
         let found = |message: String| self.say(NodeDeviceState::Found, None, message);
-        if has_no_memory(card) {
-            return self.say(NodeDeviceState::Ready, Some(ErasureMethod::NothingToErase), String::new());
-        }
         let Some(method) = method_for(card) else {
             return found(format!("it is to be erased before it is used, and {}", not_erasable(card)));
         };
@@ -173,7 +173,6 @@ impl<'a> CardContext<'a> {
     }
 
     fn let_go(&self, backend: &BackendName, card: &Device, erased: Option<ErasureMethod>) -> CardDecision {
-        let erased = erased.or_else(|| has_no_memory(card).then_some(ErasureMethod::NothingToErase));
         let holds = |message: String| self.say(NodeDeviceState::Releasing, erased, message);
         match &self.progress.order {
             CardOrderState::Running(waits) => return holds(waiting("it is being detached", waits)),
@@ -291,10 +290,6 @@ fn not_erasable(card: &Device) -> String {
     }
     "it cannot erase itself, or the kernel does not offer that (Linux 6.6 or later does), and its memory cannot be mapped to \
      overwrite it".to_owned()
-}
-
-fn has_no_memory(card: &Device) -> bool {
-    is_accelerator(card) && card.capacity.values().all(|amount| amount.value.is_zero())
 }
 
 fn is_accelerator(card: &Device) -> bool {

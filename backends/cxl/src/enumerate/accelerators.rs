@@ -137,8 +137,8 @@ impl CxlScan<'_> {
             None => accelerator_health(function, vfio, driver.as_deref(), &nodes),
         };
         device.edits = ContainerEdits { device_nodes: nodes, ..ContainerEdits::default() };
-        device.is_erasable =
-            function.mem && self.config.is_erased_by_reset(identity) && self.tree.exists(folder.join("reset"));
+        // Also one of type 1: memory that the host does not see may hold a tenant's data all the same.
+        device.is_erasable = self.config.is_erased_by_reset(identity) && self.tree.exists(folder.join("reset"));
         device.cards = serial.map_or(CardSerials::Unknown, CardSerials::Whole);
         device.data = json!(CxlDevice::Accelerator { address: identity.address, vfio });
         // The binding to give the function back to: planning reads nothing.

@@ -193,12 +193,10 @@ pub enum ErasureMethod {
     Sanitize,
     /// All of its memory was overwritten.
     Overwrite,
-    /// Its function was reset, which clears its memory: an operator says so of the model (`backends.cxl.reset_erases`).
+    /// The device's function was reset, which clears its memory: an operator says so of the model (`backends.cxl.reset_erases`).
     Reset,
     /// The logic of an FPGA was cleared.
     Scrub,
-    /// The device has no memory of its own that keeps data.
-    NothingToErase,
 }
 
 fn is_none(count: &u32) -> bool {

@@ -168,10 +168,6 @@ fn a_card_that_cannot_be_erased_is_not_ready_where_it_has_to_be() {
     let decision = plain(&attachment, vec![Device { is_overwritable: true, ..lasting }]);
     let order = DeviceOperation::Detach { sanitize: false, overwrite: true, remove: false };
     assert_eq!((state(&decision), operation(&decision)), (NodeDeviceState::Found, Some(order)));
-    let mut function = Device { cards: CardSerials::Whole(SERIAL), ..Device::new(name("accelerator-1")) };
-    function.attributes.insert(qualified("kind"), AttributeValue::String("accelerator".to_owned()));
-    let nothing = plain(&attachment, vec![function]);
-    assert_eq!((state(&nothing), erased(&nothing)), (NodeDeviceState::Ready, Some(ErasureMethod::NothingToErase)));
 }
 
 #[test]
@@ -299,10 +295,14 @@ fn accelerators_are_erased_by_a_reset_where_it_is_known_to_erase() {
 }
 
 #[test]
-fn an_accelerator_without_memory_of_its_own_has_nothing_to_erase() {
+fn an_accelerator_that_shows_no_memory_may_hold_data_all_the_same() {
     let function = Device { is_erasable: false, capacity: Default::default(), ..accelerator() };
-    let decision = plain(&released(true), vec![function]);
-    assert_eq!((message(&decision), erased(&decision)), ("it is being detached", Some(ErasureMethod::NothingToErase)));
+    let decision = plain(&released(true), vec![function.clone()]);
+    assert_eq!(erased(&decision), None);
+    assert!(message(&decision).contains("and is not erased"), "{}", message(&decision));
+    let mut attachment = attachment(AttachmentPhase::Attached);
+    attachment.spec.erase = true;
+    assert_eq!(state(&plain(&attachment, vec![function])), NodeDeviceState::Found);
 }
 
 #[test]
@@ -314,7 +314,13 @@ fn an_erasure_that_a_crash_ended_before_the_driver_was_back_is_made_again() {
     let broken = plain(&attachment, vec![function.clone()]);
     assert_eq!((state(&broken), operation(&broken)), (NodeDeviceState::Found, None));
     function.attributes.remove(&qualified("driver"));
-    let decision = plain(&attachment, vec![function]);
+    let decision = plain(&attachment, vec![function.clone()]);
     let order = DeviceOperation::Detach { sanitize: true, overwrite: false, remove: false };
     assert_eq!((state(&decision), operation(&decision)), (NodeDeviceState::Found, Some(order)));
+    let mut unread = inventory(vec![function]);
+    let pool = unread.pools.get_mut(&BackendName::new("cxl").unwrap()).unwrap();
+    Arc::make_mut(pool).stale = Some("it hangs".to_owned());
+    let (claims, progress) = (ClaimTable::default(), CardProgress::default());
+    let context = CardContext { attachment: &attachment, inventory: &unread, claims: &claims, progress: &progress };
+    assert_eq!(operation(&decide(&context)), None, "nothing is ordered of a backend that does not answer");
 }
