@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, io::Write};
 
 use hostler_api::{
+    Chain,
     fabric::{
         AttachmentPhase, DeviceIdentity, FABRIC_ATTACHMENT_KIND, FABRIC_ATTACHMENTS, FabricAttachment,
         FabricAttachmentSpec, of_fabric_pool,
@@ -83,7 +84,7 @@ impl AdoptArgs {
         let mut rows = Vec::new();
         for PlannedAdoption { row, spec } in scene.planned(&choice) {
             rows.push(match spec.filter(|_| !self.dry_run) {
-                Some(spec) => adopt(&client, row, &spec).await?,
+                Some(spec) => adopt(&client, row, &spec).await,
                 None => row,
             });
         }
@@ -160,20 +161,21 @@ async fn listed<T: DeserializeOwned>(client: &ApiClient, all: &Collection) -> Re
     }
 }
 
-/// Writes the FabricAttachment by which a connection is taken over.
-async fn adopt(
-    client: &ApiClient,
-    row: AdoptionRow,
-    spec: &FabricAttachmentSpec,
-) -> Result<AdoptionRow, QuestionError> {
-    match write(client, &row.name, spec).await {
-        Ok(true) => Ok(AdoptionRow { state: AdoptionState::Adopted, ..row }),
+/// Writes the FabricAttachment by which a connection is taken over. A failure is an answer, too: devices before this one may
+/// be taken over already.
+async fn adopt(client: &ApiClient, row: AdoptionRow, spec: &FabricAttachmentSpec) -> AdoptionRow {
+    let message = match write(client, &row.name, spec).await {
+        Ok(true) => return AdoptionRow { state: AdoptionState::Adopted, ..row },
         Ok(false) => {
-            let message = "its FabricAttachment was written meanwhile, by the controller or another user: look again";
-            Ok(AdoptionRow { state: AdoptionState::Refused, message: message.to_owned(), ..row })
+            "its FabricAttachment was written meanwhile, by the controller or another user: look again".to_owned()
         }
-        Err(failure) => Err(QuestionError::Adopt { device: row.name, source: failure.into() }),
-    }
+        Err(failure) => format!(
+            "its FabricAttachment may not be written: {}; the user needs the verbs get, create and update on \
+             fabricattachments; look again",
+            Chain(&failure)
+        ),
+    };
+    AdoptionRow { state: AdoptionState::Refused, message, ..row }
 }
 
 /// Writes the spec; false if another client has written the object since it was read.

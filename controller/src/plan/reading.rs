@@ -53,17 +53,6 @@ pub(crate) enum QuestionError {
         /// The way to the name that was meant, from a semicolon on; may be empty.
         hint: String,
     },
-    /// A connection of a device cannot be taken over.
-    #[error(
-        "failed to write FabricAttachment {device}; the user needs the verbs get, create and update on fabricattachments"
-    )]
-    Adopt {
-        /// Name of the device.
-        device: String,
-        /// The server's answer.
-        #[source]
-        source: Box<ApiFailure>,
-    },
     /// The controller cannot be asked. On the heap: every result would have to have room for it.
     #[error(transparent)]
     Remote(Box<RemoteError>),

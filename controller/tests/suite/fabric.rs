@@ -3,14 +3,17 @@
 
 mod adopt;
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, time::Duration};
 
 use hostler_testing::{
-    apiserver::{ApiServer, ApiServerOptions, ApiServerRelease, ApiServerView, LoggedRequest, PolicyRule},
+    apiserver::{
+        ApiFault, ApiServer, ApiServerOptions, ApiServerRelease, ApiServerView, FaultEffect, LoggedRequest, PolicyRule,
+    },
     controller::{ControllerOptions, RunningController},
     redfish::{PlayedRedfish, RedfishKnobs, host_uuid},
 };
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use crate::rig::{USER, install, options, root};
 
@@ -173,12 +176,34 @@ async fn nothing_is_offered_before_the_kind_of_attachments_is_installed() {
     let server = cluster(BTreeMap::new()).await;
     server.delete("customresourcedefinitions", "fabricattachments.hostler.dev");
     let controller = RunningController::start(&controller_for(&server, &rack)).await;
-    let has_reason = async |it: &RunningController| {
-        let (_, text) = it.get("/readyz").await?;
-        text.contains("FabricManagers=False (NotServed)").then_some(())
-    };
-    controller.until("the kind is missed", has_reason).await;
+    until_reason(&controller, "NotServed").await;
     assert!(server.list(SLICES).is_empty());
     server.create_yaml(&fs::read_to_string(root().join("deploy/crds/fabric/fabricattachments.yaml")).unwrap());
     until_offered(&server, &[(0, None)]).await;
+}
+
+async fn until_reason(controller: &RunningController, reason: &str) {
+    let has_reason = async |it: &RunningController| {
+        let (_, text) = it.get("/readyz").await?;
+        text.contains(&format!("FabricManagers=False ({reason})")).then_some(())
+    };
+    controller.until(&format!("the reason is {reason}"), has_reason).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slices_that_cannot_be_watched_are_told_also_where_no_pool_is_there_to_be_looked_at() {
+    // Without a device, what the manager shows contradicts itself, and there is no pool.
+    let rack = PlayedRedfish::rack(3, 0).await;
+    let server = cluster(BTreeMap::new()).await;
+    let controller = RunningController::start(&controller_for(&server, &rack)).await;
+    until_reason(&controller, "Contradictions").await;
+    for verb in ["list", "watch"] {
+        server.fail(ApiFault::new(verb, SLICES, 1_000_000, FaultEffect::Status(403, None)));
+    }
+    server.close_watches();
+    // At once: without a pool, the next look comes with a change of something else.
+    timeout(Duration::from_secs(20), until_reason(&controller, "Failed")).await.expect("it is told at once");
+    server.heal();
+    until_reason(&controller, "Contradictions").await;
+    assert_eq!(controller.stop().await, Some(0));
 }

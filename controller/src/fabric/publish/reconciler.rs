@@ -78,7 +78,8 @@ struct PublishReconciler {
     unwatched: Option<String>,
     /// True if the server has FabricAttachments.
     is_served: bool,
-    /// The latest keys: most views differ in nothing that an offer is made of. `None` once a slice has changed.
+    /// The latest keys: most views differ in nothing that an offer is made of. `None` once there is news of the slices: the
+    /// keys are made anew, and told.
     offered: Option<OfferedKeys>,
 }
 
@@ -210,6 +211,7 @@ impl Reconciler for PublishReconciler {
                     }
                     Err(failure) => {
                         self.unwatched = Some(Chain(&failure).to_string());
+                        self.offered = None;
                         return;
                     }
                 },

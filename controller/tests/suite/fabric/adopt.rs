@@ -4,7 +4,7 @@
 use std::process::{Command, Output};
 
 use hostler_testing::{
-    apiserver::{ApiServer, ApiServerView},
+    apiserver::{AdmissionAttributes, ApiServer, ApiServerView},
     controller::RunningController,
     redfish::{PlayedRedfish, host_uuid},
 };
@@ -129,4 +129,26 @@ async fn a_claim_whose_object_was_lost_goes_on_with_its_device_until_it_is_gone(
     assert!(rack.connections().is_empty());
     until_offered(&server, &[(0, None)]).await;
     assert_eq!(controller.stop().await, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_is_refused_hides_no_other_one() {
+    let rack = PlayedRedfish::rack(3, 2).await;
+    rack.connect_by_hand("7", 1, 0);
+    rack.connect_by_hand("8", 1, 1);
+    let server = cluster(BTreeMap::new()).await;
+    let controller = RunningController::start(&controller_for(&server, &rack)).await;
+    until_offered(&server, &[(0, Some(&in_use())), (1, Some(&in_use()))]).await;
+    assert_eq!(controller.stop().await, Some(0));
+    server.admit(|write: &AdmissionAttributes<'_>| {
+        let is_refused = write.resource == ATTACHMENTS && write.name == device(0);
+        if is_refused { Err("not this one".to_owned()) } else { Ok(()) }
+    });
+    let answer: Value = serde_json::from_str(&said(&adopt(&server, &["--all", "-o", "json"]), 1)).unwrap();
+    let states = answer["devices"].as_array().unwrap().iter().map(|row| row["state"].as_str().unwrap());
+    assert_eq!(states.collect::<Vec<_>>(), ["Refused", "Adopted"]);
+    let why = answer["devices"][0]["message"].as_str().unwrap();
+    assert!(why.contains("not this one") && why.contains("verbs get, create and update"), "{why}");
+    let written = server.list(ATTACHMENTS);
+    assert_eq!(written.iter().map(|it| &it["metadata"]["name"]).collect::<Vec<_>>(), [&json!(device(1))]);
 }
