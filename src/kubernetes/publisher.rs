@@ -281,7 +281,8 @@ impl Publisher {
         let missing = self.known.iter().filter(|(_, kept)| !**kept).map(|(feature, _)| *feature).collect();
         let inventory = self.parts.inventory.latest();
         let desired = desired_slices(&inventory, &held.in_force(&inventory), &self.parts.settings, &missing);
-        let plan = plan(self.slices.iter(), &desired, Some(writer.owner()));
+        let slices = self.slices.all();
+        let plan = plan(slices.iter().map(|(name, slice)| (*name, slice)), &desired, Some(writer.owner()));
         self.note_left_out(&desired);
         if plan.is_empty() {
             return self.synced();
@@ -325,7 +326,7 @@ impl Publisher {
         match done {
             SliceAnswer::Written { name, verb, slice, dropped } => {
                 self.parts.metrics.slice_written(verb);
-                let change = self.slices.put(&name, *slice);
+                let change = self.slices.put(&name, &slice);
                 self.heed(change);
                 self.learn(dropped.iter().map(|feature| (*feature, false)));
             }
@@ -338,7 +339,7 @@ impl Publisher {
                 self.pace.want(Instant::now());
             }
             SliceAnswer::Found { name, slice } => {
-                let change = self.slices.put(&name, *slice);
+                let change = self.slices.put(&name, &slice);
                 self.heed(change);
                 self.retry(None);
             }

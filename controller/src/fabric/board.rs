@@ -107,7 +107,7 @@ impl ManagerReader {
                 FabricHint::Changed(inventory) => {
                     self.tell_read(&reading, &inventory);
                     self.count(ManagerFigures { unread_since: None, foreign: foreign(&inventory) });
-                    (reading.inventory, reading.error, since) = (Some(Arc::from(inventory)), None, None);
+                    (reading.inventory, reading.error, since) = (Some(inventory), None, None);
                 }
                 FabricHint::Unread(error) => {
                     let since = *since.get_or_insert_with(SystemTime::now);

@@ -1,6 +1,8 @@
 //! Slices of devices behind switches, as people are shown them: whole slices of ten thousand devices would take more
 //! memory than the rest of the view.
 
+use std::sync::Arc;
+
 use hostler_api::{
     fabric::{FABRIC_TAINT, of_fabric_pool},
     resource::{DeviceAttribute, ResourceSlice, SliceDevice, SliceQuantity},
@@ -21,17 +23,17 @@ pub(crate) struct PooledSlice {
     pub(crate) devices: Box<[SlicedDevice]>,
 }
 
-/// A device of a slice.
+/// A device of a slice. Devices of a slice are mostly alike, and share what they say.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct SlicedDevice {
     /// Name of the device.
     pub(crate) name: Box<str>,
     /// `memory`, `accelerator`, or empty where it is not known.
-    pub(crate) device_kind: Box<str>,
+    pub(crate) device_kind: Arc<str>,
     /// Enclosure, by the name that its manager gives it; empty where it gives none.
-    pub(crate) enclosure: Box<str>,
+    pub(crate) enclosure: Arc<str>,
     /// Capacities, as the slice has them.
-    pub(crate) capacity: Box<[(Box<str>, Box<str>)]>,
+    pub(crate) capacity: Arc<[(Box<str>, Box<str>)]>,
     /// True if the device is not offered to new claims.
     pub(crate) is_hidden: bool,
 }
@@ -41,12 +43,16 @@ impl PooledSlice {
     pub(crate) fn of(slice: &ResourceSlice) -> Option<Self> {
         let spec = &slice.spec;
         of_fabric_pool(&spec.pool.name)?;
+        let mut devices: Vec<SlicedDevice> = Vec::with_capacity(spec.devices.len());
+        for device in &spec.devices {
+            devices.push(SlicedDevice::of(device, devices.last()));
+        }
         Some(Self {
             driver: spec.driver.as_str().into(),
             pool: spec.pool.name.as_str().into(),
             generation: spec.pool.generation,
             nodes: nodes_of(slice),
-            devices: spec.devices.iter().map(SlicedDevice::of).collect(),
+            devices: devices.into(),
         })
     }
 }
@@ -60,20 +66,28 @@ fn nodes_of(slice: &ResourceSlice) -> Box<[Box<str>]> {
 }
 
 impl SlicedDevice {
-    fn of(device: &SliceDevice) -> Self {
-        let text = |name: &str| match device.attributes.get(name) {
-            Some(DeviceAttribute::String(text)) => text.clone(),
-            _ => Box::default(),
+    fn of(device: &SliceDevice, last: Option<&Self>) -> Self {
+        let text = |name: &str, of_last: fn(&Self) -> &Arc<str>| {
+            let text = match device.attributes.get(name) {
+                Some(DeviceAttribute::String(text)) => &**text,
+                _ => "",
+            };
+            last.map(of_last).filter(|known| ***known == *text).cloned().unwrap_or_else(|| text.into())
         };
         let amount = |of: &SliceQuantity| match of {
             SliceQuantity::Exact(amount) => amount.to_string().into(),
             SliceQuantity::Unreadable(text) => text.to_string().into(),
         };
+        let capacity = device.capacity.iter().map(|(name, it)| (Box::from(name), amount(&it.value)));
+        let capacity: Vec<(Box<str>, Box<str>)> = capacity.collect();
         Self {
             name: device.name.clone(),
-            device_kind: text("kind"),
-            enclosure: text("enclosure"),
-            capacity: device.capacity.iter().map(|(name, it)| (name.to_string().into(), amount(&it.value))).collect(),
+            device_kind: text("kind", |last| &last.device_kind),
+            enclosure: text("enclosure", |last| &last.enclosure),
+            capacity: match last.filter(|last| *last.capacity == *capacity) {
+                Some(last) => Arc::clone(&last.capacity),
+                None => capacity.into(),
+            },
             is_hidden: device.taints.iter().any(|taint| &*taint.key == FABRIC_TAINT),
         }
     }

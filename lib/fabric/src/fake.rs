@@ -56,18 +56,19 @@ impl FakeFabric {
     /// A rack: one switch, hosts, and devices of 16 GiB with one chunk each. Nothing is attached.
     pub fn rack(hosts: u32, devices: u32) -> Self {
         let mut parts = InventoryParts::default();
-        let status = ObjectStatus { health: Some("OK".to_owned()), state: Some("Enabled".to_owned()) };
-        let domain = ObjectPath::new(FABRIC);
+        let status = ObjectStatus { health: Some("OK".into()), state: Some("Enabled".into()) };
+        let (domain, enclosure) = (ObjectPath::new(FABRIC), ObjectPath::new("/enclosures/0"));
         parts.domains.push(SwitchDomain { path: domain.clone(), status: status.clone(), ..SwitchDomain::default() });
         for at in 0..hosts {
             let path = ObjectPath::new(format!("/hosts/{at}"));
-            parts.endpoints.push(endpoint(format!("{FABRIC}/initiators/{at}"), &path, true));
+            let initiator = endpoint(&domain, &format!("initiators/{at}"), &path);
+            parts.endpoints.push(FabricEndpoint { is_initiator: true, ..initiator });
             let uuid = Self::host(at);
             parts.hosts.push(FabricHost { path, uuid, status: status.clone(), ..FabricHost::default() });
         }
         for at in 0..devices {
             let path = ObjectPath::new(format!("/devices/{at}"));
-            parts.endpoints.push(endpoint(format!("{FABRIC}/targets/{at}"), &path, false));
+            parts.endpoints.push(endpoint(&domain, &format!("targets/{at}"), &path));
             parts.memory_domains.push(memory_of(at, &path));
             parts.devices.push(FabricDevice {
                 path,
@@ -75,7 +76,7 @@ impl FakeFabric {
                 kind: DeviceKind::Memory,
                 size_bytes: Some(DEVICE_BYTES),
                 status: status.clone(),
-                enclosure: Some(ObjectPath::new("/enclosures/0")),
+                enclosure: Some(enclosure.clone()),
                 ..FabricDevice::default()
             });
         }
@@ -137,11 +138,10 @@ impl FakeFabric {
     }
 }
 
-fn endpoint(path: String, entity: &ObjectPath, is_initiator: bool) -> FabricEndpoint {
+fn endpoint(domain: &ObjectPath, name: &str, entity: &ObjectPath) -> FabricEndpoint {
     FabricEndpoint {
-        path: ObjectPath::new(path),
-        domain: ObjectPath::new(FABRIC),
-        is_initiator,
+        path: domain.below(name),
+        domain: domain.clone(),
         entities: vec![entity.clone()],
         ..FabricEndpoint::default()
     }

@@ -3,8 +3,9 @@
 
 mod conclude;
 mod held;
+mod shared;
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use hostler_api::fabric::{DeviceIdentity, SystemUuid};
 
@@ -52,9 +53,9 @@ pub struct FabricInventory {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ObjectStatus {
     /// The health.
-    pub health: Option<String>,
+    pub health: Option<Arc<str>>,
     /// The state.
-    pub state: Option<String>,
+    pub state: Option<Arc<str>>,
 }
 
 /// A domain of switches: within one, each host can reach each device.
@@ -223,6 +224,14 @@ impl fmt::Display for InventoryProblem {
 }
 
 impl FabricInventory {
+    /// The inventory without the endpoints of devices. Attachments alone are planned by them, and read them anew; they are
+    /// a third of the inventory of a rack.
+    #[must_use]
+    pub fn without_endpoints(self) -> Self {
+        let devices = self.devices.into_iter().map(|it| FabricDevice { endpoints: Vec::new(), ..it }).collect();
+        Self { devices, endpoints: Vec::new(), ..self }
+    }
+
     /// The host with a UUID. `None`: no host has it.
     pub fn host(&self, uuid: &SystemUuid) -> Option<&FabricHost> {
         self.hosts.iter().find(|host| host.uuid.as_ref() == Some(uuid))

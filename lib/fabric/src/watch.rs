@@ -1,6 +1,6 @@
 //! Hints that a fabric has changed, by reading it again and again.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::sleep;
 
@@ -11,7 +11,7 @@ use crate::{FabricError, FabricInventory, FabricProvider};
 pub struct FabricWatch<'a, P> {
     provider: &'a P,
     pause: Duration,
-    last: Option<FabricInventory>,
+    last: Option<Arc<FabricInventory>>,
     is_first: bool,
 }
 
@@ -19,8 +19,9 @@ pub struct FabricWatch<'a, P> {
 /// or none.
 #[derive(Debug)]
 pub enum FabricHint {
-    /// The inventory differs from the last one. The first read is such a change, and so is the first after failures.
-    Changed(Box<FabricInventory>),
+    /// The inventory differs from the last one. The first read is such a change, and so is the first after failures. It is
+    /// [without endpoints](FabricInventory::without_endpoints), which are not compared: it is kept in memory.
+    Changed(Arc<FabricInventory>),
     /// The inventory could not be read. Nothing is known to have changed.
     Unread(FabricError),
 }
@@ -43,10 +44,13 @@ impl<'a, P: FabricProvider> FabricWatch<'a, P> {
                     self.last = None;
                     return FabricHint::Unread(error);
                 }
-                Ok(inventory) if self.last.as_ref() == Some(&inventory) => {}
                 Ok(inventory) => {
-                    self.last = Some(inventory.clone());
-                    return FabricHint::Changed(Box::new(inventory));
+                    let inventory = inventory.without_endpoints();
+                    if self.last.as_deref() != Some(&inventory) {
+                        let inventory = Arc::new(inventory);
+                        self.last = Some(Arc::clone(&inventory));
+                        return FabricHint::Changed(inventory);
+                    }
                 }
             }
         }

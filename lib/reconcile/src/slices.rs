@@ -3,6 +3,7 @@
 
 mod features;
 mod known;
+mod packed;
 mod plan;
 
 use std::{collections::BTreeSet, sync::Arc};

@@ -32,15 +32,15 @@ pub(super) struct OfferScene<'a> {
     /// Managers of the configuration of which nothing is known: their slices stay.
     pub(super) unread: BTreeSet<&'a str>,
     pub(super) objects: &'a FabricObjects,
-    /// Pools on the server.
-    pub(super) published: BTreeMap<&'a str, PublishedPool<'a>>,
+    /// Names of the pools on the server.
+    pub(super) published: BTreeSet<&'a str>,
     /// Time since 1970.
     pub(super) now: Duration,
 }
 
 /// A pool on the server.
 #[derive(Debug, Default)]
-pub(super) struct PublishedPool<'a> {
+struct PublishedPool<'a> {
     devices: BTreeMap<&'a str, PublishedEntry<'a>>,
 }
 
@@ -58,11 +58,18 @@ struct OfferedEntry {
     selector: Option<NodeSelector>,
 }
 
-/// The pools as they should be.
+/// A pool as its manager shows it and as it is on the server.
+#[derive(Clone, Copy)]
+struct PoolSides<'a> {
+    name: &'a str,
+    /// The switch domain; `None`: no manager shows it.
+    domain: Option<&'a DomainPool<'a>>,
+    before: &'a PublishedPool<'a>,
+}
+
+/// Sentences and counts about the pools as they should be.
 #[derive(Debug, Default)]
 pub(super) struct FabricOffer {
-    /// Pools that are to exist, or exist.
-    pub(super) pools: BTreeMap<String, DesiredPool>,
     pub(super) contradictions: Vec<String>,
     /// Domains and devices that are not offered, and why.
     pub(super) left_out: Vec<String>,
@@ -73,47 +80,46 @@ pub(super) struct FabricOffer {
 /// The label of devices that are not offered.
 const LEFT_OUT: &str = "left_out";
 
-/// Gathers the pools on the server from their slices.
-pub(super) fn published<'a>(slices: impl Iterator<Item = &'a PublishedSlice>) -> BTreeMap<&'a str, PublishedPool<'a>> {
-    let mut pools: BTreeMap<&str, PublishedPool<'_>> = BTreeMap::new();
+/// Gathers a pool on the server from its slices.
+fn published<'a>(slices: impl Iterator<Item = &'a PublishedSlice>) -> PublishedPool<'a> {
+    let mut pool = PublishedPool::default();
     let mut slices: Vec<&PublishedSlice> = slices.collect();
     // Where a generation is not complete, the newer word about a device counts.
     slices.sort_by_key(|slice| slice.pool.generation);
     for slice in slices {
         let selector = slice.content.node_selector.as_deref();
         let entry = |device| PublishedEntry { device, selector };
-        let devices = slice.content.devices.iter().map(|device| (&*device.name, entry(device)));
-        pools.entry(&slice.pool.name).or_default().devices.extend(devices);
+        pool.devices.extend(slice.content.devices.iter().map(|device| (&*device.name, entry(device))));
     }
-    pools
+    pool
 }
 
-/// Decides what is offered in all pools.
-pub(super) fn offer(scene: &OfferScene<'_>) -> FabricOffer {
-    offer_where(scene, None)
-}
-
-/// Decides what is offered in one pool. Each is reconciled every half a minute: with many of them, making the whole offer
-/// for each would take a processor.
-pub(super) fn offer_of_pool(scene: &OfferScene<'_>, pool: &str) -> FabricOffer {
-    offer_where(scene, Some(pool))
-}
-
-fn offer_where(scene: &OfferScene<'_>, only: Option<&str>) -> FabricOffer {
+/// Decides what is offered in all pools, or in one: each is reconciled every half a minute, and with many of them, making
+/// the whole offer for each would take a processor. `known` returns the slices of a pool on the server, by name. `take`
+/// is given each pool that is to exist, or exists, with them: pool by pool, since all devices of all pools would take more
+/// memory than everything that is known of them.
+pub(super) fn offer<'k>(
+    scene: &OfferScene<'_>,
+    only: Option<&str>,
+    known: impl Fn(&str) -> BTreeMap<&'k str, PublishedSlice>,
+    mut take: impl FnMut(DesiredPool, &BTreeMap<&'k str, PublishedSlice>),
+) -> FabricOffer {
     let is_meant = |name: &&str| only.is_none_or(|only| only == *name);
     let domains = DomainPools::of(scene.managers.iter().copied());
     let twice = domains.shown_twice();
     let mut offer = FabricOffer::default();
     let names: BTreeSet<&str> =
-        domains.pools.keys().map(String::as_str).chain(scene.published.keys().copied()).filter(is_meant).collect();
+        domains.pools.keys().map(String::as_str).chain(scene.published.iter().copied()).filter(is_meant).collect();
     for name in names {
         let is_unread = of_fabric_pool(name).is_some_and(|(manager, _)| scene.unread.contains(manager));
+        let slices = known(name);
+        let before = published(slices.values());
         let pool = match domains.pools.get(name) {
             None if is_unread => DesiredPool { unknown: true, ..empty(name) },
-            domain => scene.pool(name, domain, &twice, &mut offer),
+            domain => scene.pool(PoolSides { name, domain, before: &before }, &twice, &mut offer),
         };
         offer.left_out.extend(pool.left_out.iter().cloned());
-        offer.pools.insert(name.to_owned(), pool);
+        take(pool, &slices);
     }
     offer.contradictions = domains.contradictions;
     offer.left_out.extend(domains.left_out);
@@ -144,13 +150,11 @@ impl OfferScene<'_> {
     /// Makes a pool of a domain; without one, of what claims have of the pool on the server.
     fn pool(
         &self,
-        name: &str,
-        domain: Option<&DomainPool<'_>>,
+        sides: PoolSides<'_>,
         twice: &BTreeMap<DeviceIdentity, Vec<&str>>,
         offer: &mut FabricOffer,
     ) -> DesiredPool {
-        let none = PublishedPool::default();
-        let before = self.published.get(name).unwrap_or(&none);
+        let PoolSides { name, domain, before } = sides;
         let holds = PooledHolds::of(self.objects, name, before);
         let mut pool = empty(name);
         let mut count = |state: &'static str| *offer.devices.entry((name.to_owned(), state)).or_default() += 1;

@@ -23,7 +23,7 @@ use tracing::{info, warn};
 use super::{
     device::OfferState,
     domains::ManagerScene,
-    offer::{FabricOffer, OfferScene, offer, offer_of_pool, published},
+    offer::{FabricOffer, OfferScene, offer},
     write::{SliceAnswers, SliceCalls, slices_of},
 };
 use crate::{
@@ -91,12 +91,6 @@ struct OfferedKeys {
     keys: BTreeMap<String, Fingerprint>,
 }
 
-/// The offer with the managers that it was made of.
-struct PlannedOffer {
-    offer: FabricOffer,
-    plans: BTreeMap<String, SlicePlan>,
-}
-
 impl Controller for PublishController {
     type Reconciler = PublishReconciler;
 
@@ -146,19 +140,14 @@ impl Reconciler for PublishReconciler {
         if let Some(last) = self.offered.as_ref().filter(is_same).filter(|_| self.is_served) {
             return last.keys.clone();
         }
-        let Some(planned) = self.planned(view, None) else {
+        let mut keys: BTreeMap<String, Fingerprint> = BTreeMap::new();
+        let add = |pool: String, plan: SlicePlan| keys.entry(pool).or_default().add(format!("{plan:?}"));
+        let Some(offer) = self.planned(view, None, add) else {
             self.offered = None;
             self.tell(None);
             return BTreeMap::new();
         };
-        self.tell(Some(&planned.offer));
-        let fingerprint = |plan: &SlicePlan| {
-            let mut seen = Fingerprint::default();
-            seen.add(format!("{plan:?}"));
-            seen
-        };
-        let keys: BTreeMap<String, Fingerprint> =
-            planned.plans.iter().map(|(pool, plan)| (pool.clone(), fingerprint(plan))).collect();
+        self.tell(Some(&offer));
         self.offered = Some(OfferedKeys { readings, objects: view.fabric.clone(), hosts, keys: keys.clone() });
         keys
     }
@@ -168,8 +157,8 @@ impl Reconciler for PublishReconciler {
         pool: &str,
         now: ReconcileMoment<ClusterView>,
     ) -> impl Future<Output = SliceAnswers> + Send + 'static {
-        let plan =
-            self.planned(&now.view, Some(pool)).and_then(|mut planned| planned.plans.remove(pool)).unwrap_or_default();
+        let mut plan = SlicePlan::default();
+        self.planned(&now.view, Some(pool), |_, of_pool| plan = of_pool);
         // As long as a feature is missing, the server is asked again: a gate may be switched on.
         let is_asked = self.dropped.as_ref().is_none_or(|dropped| !dropped.is_empty());
         let example = (is_asked && (!plan.writes.is_empty() || self.dropped.is_some())).then(example);
@@ -235,7 +224,7 @@ impl PublishReconciler {
             self.offered = None;
         }
         for (name, slice) in answer.written {
-            self.known.put(&name, slice);
+            self.known.put(&name, &slice);
         }
         for gone in answer.deleted {
             self.known.remove(&gone.name, &gone.version);
@@ -260,8 +249,14 @@ impl PublishReconciler {
         }
     }
 
-    /// Decides what is to be written in one pool, or in all; nothing as long as something that decides it is not known.
-    fn planned(&mut self, view: &ClusterView, only: Option<&str>) -> Option<PlannedOffer> {
+    /// Decides what is to be written in one pool, or in all, pool by pool; nothing as long as something that decides it is
+    /// not known.
+    fn planned(
+        &mut self,
+        view: &ClusterView,
+        only: Option<&str>,
+        mut take: impl FnMut(String, SlicePlan),
+    ) -> Option<FabricOffer> {
         if !self.known.is_listed() || !is_served(view) {
             return None;
         }
@@ -274,25 +269,21 @@ impl PublishReconciler {
         }
         let names = self.config.managers.iter().map(|manager| &*manager.name);
         let unread = names.filter(|name| readings.inventory(name).is_none()).collect();
-        let is_ours = |pool: &str| only.is_none_or(|only| only == pool) && of_fabric_pool(pool).is_some();
-        let ours = || self.known.iter().filter(|(_, slice)| is_ours(&slice.pool.name));
         let scene = OfferScene {
             driver: &self.calls.driver,
             managers,
             unread,
             objects: &view.fabric,
-            published: published(ours().map(|(_, slice)| slice)),
+            published: self.known.pools().into_iter().filter(|pool| of_fabric_pool(pool).is_some()).collect(),
             now: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
         };
-        let offer = only.map_or_else(|| offer(&scene), |pool| offer_of_pool(&scene, pool));
         let is_lacking = self.dropped.as_ref().is_some_and(|dropped| !dropped.is_empty());
-        let plans = offer.pools.iter().map(|(name, pool)| {
-            let existing: Vec<(&str, &PublishedSlice)> = ours().filter(|(_, slice)| slice.pool.name == *name).collect();
-            let pool = if is_lacking { withdrawn(pool) } else { pool.clone() };
-            (name.clone(), plan(existing, &[pool], None))
-        });
-        let plans = plans.collect();
-        Some(PlannedOffer { offer, plans })
+        let plan_pool = |pool: DesiredPool, slices: &BTreeMap<&str, PublishedSlice>| {
+            let pool = if is_lacking { withdrawn(pool) } else { pool };
+            let existing = slices.iter().map(|(name, slice)| (*name, slice));
+            take(pool.name.clone(), plan(existing, std::slice::from_ref(&pool), None));
+        };
+        Some(offer(&scene, only, |pool| self.known.of_pool(pool), plan_pool))
     }
 
     /// The hostnames of the hosts of each manager that was read. Devices of other managers than the pool's are looked at for
@@ -370,8 +361,8 @@ fn is_served(view: &ClusterView) -> bool {
 }
 
 /// The pool without its slices: pods would be given devices that are never attached.
-fn withdrawn(pool: &DesiredPool) -> DesiredPool {
-    DesiredPool { slices: Vec::new(), ..pool.clone() }
+fn withdrawn(pool: DesiredPool) -> DesiredPool {
+    DesiredPool { slices: Vec::new(), ..pool }
 }
 
 /// A device with all features without which nothing is offered.

@@ -14,13 +14,13 @@ use hostler_fabric::{
 };
 use hostler_reconcile::{
     ObjectStamp,
-    slices::{PublishedSlice, SliceWrite, plan},
+    slices::{DesiredPool, PublishedSlice, SliceWrite, plan},
 };
 use serde_json::{Value, json};
 
 use super::{
     domains::ManagerScene,
-    offer::{FabricOffer, OfferScene, offer, offer_of_pool, published},
+    offer::{FabricOffer, OfferScene, offer},
 };
 use crate::{
     fabric::nodes::Hostnames,
@@ -108,6 +108,14 @@ impl Scene {
     }
 
     fn offer(&self) -> FabricOffer {
+        self.offered().0
+    }
+
+    fn pools(&self) -> BTreeMap<String, DesiredPool> {
+        self.offered().1
+    }
+
+    fn offered(&self) -> (FabricOffer, BTreeMap<String, DesiredPool>) {
         let inventories: BTreeMap<&str, FabricInventory> =
             self.managers.iter().map(|(name, (parts, _))| (*name, FabricInventory::conclude(parts.clone()))).collect();
         let managers = self.managers.iter().map(|(name, (_, hostnames))| ManagerScene {
@@ -120,12 +128,21 @@ impl Scene {
             managers: managers.collect(),
             unread: self.unread.iter().copied().collect(),
             objects: &self.objects,
-            published: published(self.server.values()),
+            published: self.server.values().map(|slice| &*slice.pool.name).collect(),
             now: since_1970(self.now).unwrap_or(Duration::ZERO),
         };
-        let all = offer(&scene);
-        for (name, pool) in &all.pools {
-            let alone = offer_of_pool(&scene, name).pools;
+        let pools_of = |only| {
+            let mut pools = BTreeMap::new();
+            let of_pool = |pool: &str| {
+                let slices = self.server.iter().filter(|(_, slice)| slice.pool.name == pool);
+                slices.map(|(name, slice)| (&**name, slice.clone())).collect()
+            };
+            let offer = offer(&scene, only, of_pool, |pool, _| drop(pools.insert(pool.name.clone(), pool)));
+            (offer, pools)
+        };
+        let all = pools_of(None);
+        for (name, pool) in &all.1 {
+            let (_, alone) = pools_of(Some(name));
             assert_eq!((alone.get(name), alone.len()), (Some(pool), 1), "the pool by itself is another one");
         }
         all
@@ -133,7 +150,7 @@ impl Scene {
 
     /// Writes what is offered; returns the writes.
     fn publish(&mut self) -> Vec<SliceWrite> {
-        let desired: Vec<_> = self.offer().pools.into_values().collect();
+        let desired: Vec<_> = self.pools().into_values().collect();
         let plan = plan(self.server.iter().map(|(name, slice)| (&**name, slice)), &desired, None);
         for write in &plan.writes {
             let SliceWrite { name, pool, content, .. } = write.clone();
@@ -247,7 +264,7 @@ fn what_cannot_be_attached_is_left_out_with_its_reason() {
             },
             "neither its kind nor the size",
         ),
-        (|it| it.parts().devices[0].status.state = Some("UnavailableOffline".to_owned()), "is UnavailableOffline"),
+        (|it| it.parts().devices[0].status.state = Some("UnavailableOffline".into()), "is UnavailableOffline"),
         (
             |it| {
                 it.attach(0, AttachmentPhase::Detached, |it| {
@@ -342,7 +359,7 @@ fn a_device_that_a_claim_has_keeps_its_entry_whatever_its_manager_says() {
     type Change = fn(&mut Scene);
     let cases: [Change; 5] = [
         |it| it.parts().devices[0].size_bytes = Some(1 << 30),
-        |it| it.parts().devices[0].status.state = Some("Absent".to_owned()),
+        |it| it.parts().devices[0].status.state = Some("Absent".into()),
         |it| drop(it.parts().devices.remove(0)),
         |it| it.parts().domains.clear(),
         |it| it.managers.clear(),
@@ -412,21 +429,21 @@ fn domains_that_cannot_be_pools_are_named() {
         parts.endpoints.iter_mut().for_each(|endpoint| endpoint.domain = to.clone());
         scene
     };
-    assert!(renamed("/f/Rack-1").offer().pools.contains_key("fabric/row1/rack-1"), "names are in lower case");
+    assert!(renamed("/f/Rack-1").pools().contains_key("fabric/row1/rack-1"), "names are in lower case");
     for (path, expected) in [
         ("/f/Rack_1", "row1: /f/Rack_1 has a name that no pool can have"),
         ("/f/-", "row1: /f/- has a name that no pool can have"),
         (&format!("/f/{}", "x".repeat(60)), "more than 64 characters together"),
     ] {
         let scene = renamed(path);
-        assert!(scene.offer().pools.is_empty(), "{path}");
+        assert!(scene.pools().is_empty(), "{path}");
         assert!(scene.left_out().contains(expected), "{path}: {}", scene.left_out());
     }
     let mut scene = renamed("/f/Rack");
     let mut twin = scene.parts().domains[0].clone();
     twin.path = ObjectPath::new("/g/rack");
     scene.parts().domains.push(twin);
-    assert!(scene.offer().pools.is_empty());
+    assert!(scene.pools().is_empty());
     assert!(
         scene.left_out().contains("the domains /f/Rack, /g/rack would both be the pool rack"),
         "{}",
@@ -439,10 +456,10 @@ fn a_device_that_two_managers_show_is_offered_by_none_of_them() {
     let mut scene = Scene::new(1);
     let other = scene.managers["row1"].clone();
     scene.managers.insert("row2", other);
-    let offer = scene.offer();
+    let (offer, pools) = scene.offered();
     assert_eq!(offer.left_out.len(), 2);
     assert!(offer.left_out[0].contains("fabric/row2/fabric has a device of the same identity"), "{:?}", offer.left_out);
-    assert!(offer.pools.values().all(|pool| pool.slices.is_empty()));
+    assert!(pools.values().all(|pool| pool.slices.is_empty()));
 }
 
 #[test]

@@ -69,7 +69,7 @@ impl FaultTable {
             self.is_down = !self.is_down;
             let state = if self.is_down { "UnavailableOffline" } else { "Enabled" };
             let flapping = parts.devices.iter_mut().filter(|it| it.identity == Some(device));
-            flapping.for_each(|it| it.status.state = Some(state.to_owned()));
+            flapping.for_each(|it| it.status.state = Some(state.into()));
         }
         if self.contradicts {
             let mut twins = parts.devices.clone();

@@ -125,6 +125,8 @@ async fn a_watch_hints_at_changes_and_at_failures() {
     fabric.inject(FabricFault::FlappingLink(FakeFabric::device(0)));
     let FabricHint::Changed(inventory) = watch.next().await else { panic!("the link went down") };
     assert_eq!(inventory.devices[0].status.state.as_deref(), Some("UnavailableOffline"));
+    let endpoints = inventory.devices[0].endpoints.len() + inventory.endpoints.len();
+    assert_eq!(endpoints, 0, "endpoints are kept in memory that nothing reads");
     assert!(matches!(watch.next().await, FabricHint::Changed(_)), "and up");
     fabric.heal();
     fabric.inject(FabricFault::Unavailable(1));

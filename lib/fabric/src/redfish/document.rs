@@ -36,7 +36,7 @@ impl Document {
     }
 
     pub(super) fn status(&self) -> ObjectStatus {
-        let field = |name| self.at(&["Status", name]).and_then(Value::as_str).map(str::to_owned);
+        let field = |name| self.at(&["Status", name]).and_then(Value::as_str).map(Into::into);
         ObjectStatus { health: field("Health"), state: field("State") }
     }
 

@@ -53,6 +53,7 @@ pub(super) async fn read_hardware(walk: ServiceWalk<'_>) -> Result<ReadHardware,
         parts.endpoints.extend(endpoints.iter().map(|it| endpoint_of(it, &fabric.path, &known)));
     }
     parts.problems = walk.into_problems();
+    parts.share_texts();
     Ok(ReadHardware { parts, fabrics })
 }
 

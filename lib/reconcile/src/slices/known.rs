@@ -1,13 +1,13 @@
 //! The slices of a publisher on the API server: from lists, from the watch, and from the answers to writes, in
 //! any order. Pure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hostler_api::{ObjectKey, resource::ResourceSliceSpec};
 use hostler_cluster::{ApiObject, FollowEvent, ObjectVersion, RawObject};
 use tracing::warn;
 
-use super::PublishedSlice;
+use super::{PublishedSlice, packed::KnownSlice};
 use crate::{ObjectStamp, Store};
 
 /// Consequence of an event or an answer for the publisher.
@@ -21,10 +21,10 @@ pub enum SliceChange {
     Deleted,
 }
 
-/// The slices, by name.
+/// The slices, by name. They are packed: a cluster may have tens of thousands of devices.
 #[derive(Debug, Default)]
 pub struct KnownSlices {
-    store: Store<PublishedSlice>,
+    store: Store<KnownSlice>,
     /// UIDs of slices that the publisher deletes: their end is no news.
     deleting: BTreeSet<String>,
     is_listed: bool,
@@ -32,8 +32,19 @@ pub struct KnownSlices {
 
 impl KnownSlices {
     /// Slices with their names.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &PublishedSlice)> {
-        self.store.iter().map(|(key, slice)| (&*key.name, slice))
+    pub fn all(&self) -> BTreeMap<&str, PublishedSlice> {
+        self.store.iter().map(|(key, slice)| (&*key.name, slice.unpack())).collect()
+    }
+
+    /// Slices of a pool with their names.
+    pub fn of_pool(&self, pool: &str) -> BTreeMap<&str, PublishedSlice> {
+        let of_pool = self.store.iter().filter(|(_, slice)| slice.pool.name == pool);
+        of_pool.map(|(key, slice)| (&*key.name, slice.unpack())).collect()
+    }
+
+    /// Names of the pools that have slices.
+    pub fn pools(&self) -> BTreeSet<&str> {
+        self.store.iter().map(|(_, slice)| &*slice.pool.name).collect()
     }
 
     /// Number of slices.
@@ -70,8 +81,8 @@ impl KnownSlices {
     }
 
     /// Takes the answer to a write or a read, unless the watch has told more by now.
-    pub fn put(&mut self, name: &str, slice: PublishedSlice) -> SliceChange {
-        let (key, stamp) = (key(name), ObjectStamp::from(&slice.version));
+    pub fn put(&mut self, name: &str, slice: &PublishedSlice) -> SliceChange {
+        let (key, stamp, slice) = (key(name), ObjectStamp::from(&slice.version), KnownSlice::pack(slice));
         if self.store.is_news(&key, stamp) {
             self.store.see(&key, stamp, slice);
             return SliceChange::None;
@@ -101,7 +112,7 @@ impl KnownSlices {
     fn read(&mut self, object: &RawObject) -> SliceChange {
         match object.read::<ApiObject<ResourceSliceSpec>>() {
             Ok(slice) => match PublishedSlice::of(slice) {
-                Some((name, slice)) => self.see(&name, slice),
+                Some((name, slice)) => self.see(&name, &slice),
                 None => SliceChange::None,
             },
             Err(error) => {
@@ -113,11 +124,11 @@ impl KnownSlices {
         }
     }
 
-    fn see(&mut self, name: &str, found: PublishedSlice) -> SliceChange {
-        let (key, stamp) = (key(name), ObjectStamp::from(&found.version));
+    fn see(&mut self, name: &str, found: &PublishedSlice) -> SliceChange {
+        let (key, stamp, found) = (key(name), ObjectStamp::from(&found.version), KnownSlice::pack(found));
         let same = self.store.get(&key).filter(|known| known.says_the_same(&found));
         let (is_same, slice) = match same {
-            Some(known) => (true, PublishedSlice { version: found.version, ..known.clone() }),
+            Some(known) => (true, KnownSlice { version: found.version, ..known.clone() }),
             None => (false, found),
         };
         match self.store.see(&key, stamp, slice) {

@@ -41,11 +41,6 @@ impl PublishedSlice {
         Some((name, Self { version, pool, owner, content, sent: None }))
     }
 
-    /// True if both say the same to those who read slices, whatever their versions are.
-    pub fn says_the_same(&self, other: &Self) -> bool {
-        (&self.pool, &self.owner, &self.content) == (&other.pool, &other.owner, &other.content)
-    }
-
     fn says(&self, desired: &SliceContent) -> bool {
         *self.content == *desired || self.sent.as_deref() == Some(desired)
     }
