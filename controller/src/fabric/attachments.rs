@@ -3,9 +3,9 @@
 //! docs/architecture.md.
 //!
 //! ```text
-//!   FabricAttachment, claims, nodes, read anew ┐                       ┌─► one write
-//!   inventory of the manager, slices ──────────┴─► decide (pure) ──────┤
-//!                                                                      └─► one call ──► after_call (pure) ──► one write
+//!   FabricAttachment, claims, nodes, read anew ┐                   ┌─► one write ──► again, on its answer (round, pure)
+//!   inventory of the manager, slices ──────────┴─► decide (pure) ──┤
+//!                                                                  └─► one call ──► after_call (pure) ──► one write
 //! ```
 
 mod adopted;
@@ -18,9 +18,11 @@ mod kept;
 mod notes;
 mod read;
 mod reconciler;
+mod round;
 mod status;
 #[cfg(test)]
 mod tests;
+mod write;
 
 pub(crate) use self::{
     claim::ClaimOfDevice,

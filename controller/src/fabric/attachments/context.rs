@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use hostler_api::fabric::{
     AttachmentPhase, DeviceIdentity, FabricAttachment, FabricAttachmentSpec, FabricAttachmentStatus, SystemUuid,
-    fabric_pool,
+    fabric_pool, of_fabric_pool,
 };
 use hostler_cluster::ObjectVersion;
 use hostler_fabric::{
@@ -148,6 +148,15 @@ pub(super) enum AttachmentWrite {
     Claim(Box<ClaimConditions>),
 }
 
+/// A write that was made: the object as the answer returns it.
+pub(super) enum AnsweredWrite {
+    Attachment(Box<SeenAttachment>),
+    /// A claim; `None`: it does not have the device any more.
+    Claim(Option<Box<ClaimOfDevice>>),
+    /// The object is gone, or is going.
+    Gone,
+}
+
 /// A call of a fabric manager.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum ManagerCall {
@@ -267,6 +276,19 @@ impl AttachmentNode {
     pub(super) fn is_gone(&self) -> bool {
         !self.exists || self.is_out_of_service
     }
+}
+
+/// The manager and the pool that a reading is about: of the attachment, or else of the claim or Reservation that it is to
+/// be made for.
+pub(super) fn place_of(
+    seen: Option<&SeenAttachment>,
+    claims: &[ClaimOfDevice],
+    kept: Option<&DeviceKeeper>,
+) -> Option<(String, String)> {
+    let of_pool = |pool: &String| Some((of_fabric_pool(pool)?.0.to_owned(), pool.clone()));
+    let of_claim = || claims.first().and_then(|claim| of_pool(&claim.pool));
+    let of_seen = seen.map(|seen| (seen.spec().manager.clone(), seen.pool()));
+    of_seen.or_else(of_claim).or_else(|| of_pool(&kept?.pool))
 }
 
 impl AttachmentContext {

@@ -1,5 +1,5 @@
-//! The next step of an attachment. Pure: everything was read anew, and one write or one call follows from it alone, so a
-//! controller that takes over goes on with the same steps.
+//! The next step of an attachment. Pure: one write or one call follows from what was read alone, so a controller that
+//! takes over goes on with the same steps.
 
 use std::time::Duration;
 

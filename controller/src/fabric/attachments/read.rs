@@ -1,4 +1,9 @@
 //! Reads everything about an attachment from the API server, the latest view and the latest readings of managers.
+//!
+//! From the server comes what a late view would get wrong: the attachment, since each write names its version; claims,
+//! since one that has just let go of the device is not given it, and one that has it keeps it; nodes, since a device is
+//! taken from one that is gone without asking it; and attachments of the same serial number, since a node cannot tell the
+//! devices apart. What does not depend on each other is read at the same time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,10 +13,7 @@ use std::{
 use hostler_api::{
     ObjectKey,
     core::Node,
-    fabric::{
-        AttachmentPhase, DeviceIdentity, FABRIC_ATTACHMENT_KIND, FABRIC_ATTACHMENTS, FABRIC_TAINT, SystemUuid,
-        of_fabric_pool,
-    },
+    fabric::{AttachmentPhase, DeviceIdentity, FABRIC_ATTACHMENT_KIND, FABRIC_ATTACHMENTS, FABRIC_TAINT, SystemUuid},
     hardware,
     resource::ApiVersion,
 };
@@ -24,14 +26,14 @@ use super::{
     claim::ClaimOfDevice,
     context::{
         AttachmentContext, AttachmentLimits, AttachmentNode, BoardDevice, HostFact, OtherConnection, SeenAttachment,
-        ShownConnection, TwinAttachment,
+        ShownConnection, TwinAttachment, place_of,
     },
 };
 use crate::{
     config::FabricConfig,
     fabric::{
         board::FabricReadings,
-        keepers::{DeviceKeeper, device_keeper},
+        keepers::device_keeper,
         nodes::{BoardNodes, host_of},
     },
     view::ClusterView,
@@ -68,22 +70,23 @@ impl AttachmentReader {
     ) -> Result<AttachmentContext, ApiFailure> {
         let view = &*moment.view;
         let name = device.device_name();
-        let seen = self.read_attachment(&name).await?;
-        let claims = self.read_claims(&name, seen.as_ref(), view).await?;
-        let place = seen.as_ref().map(|seen| (seen.spec().manager.clone(), seen.pool()));
-        let of_claim = |claim: &ClaimOfDevice| Some((of_fabric_pool(&claim.pool)?.0.to_owned(), claim.pool.clone()));
+        let of_device = view.fabric.claims.get(&name).into_iter().flatten();
+        let known: BTreeSet<ObjectKey> = of_device.map(|claim| claim.key.clone()).collect();
+        let (seen, mut claims) = tokio::try_join!(self.read_attachment(&name), self.read_claims(&name, &known))?;
+        let named = seen.as_ref().and_then(|seen| seen.spec().claim.as_ref());
+        let named = named.map(|claim| ObjectKey::new(&claim.namespace, &claim.name));
+        let unknown = named.into_iter().filter(|key| !known.contains(key)).collect();
+        claims.extend(self.read_claims(&name, &unknown).await?);
+        claims.sort_by_key(|claim| claim.allocated);
         let kept = device_keeper(view, &self.driver, &name);
-        let of_kept = |kept: &DeviceKeeper| Some((of_fabric_pool(&kept.pool)?.0.to_owned(), kept.pool.clone()));
-        let place = place.or_else(|| claims.first().and_then(of_claim)).or_else(|| kept.as_ref().and_then(of_kept));
-        let (manager, pool) = place.unwrap_or_default();
+        let (manager, pool) = place_of(seen.as_ref(), &claims, kept.as_ref()).unwrap_or_default();
         let mut nodes: BTreeSet<String> = claims.iter().filter_map(|claim| claim.node.clone()).collect();
         nodes.extend(seen.as_ref().map(|seen| seen.spec().node_name.clone()));
         nodes.extend(kept.as_ref().map(|kept| kept.node.clone()));
-        let mut facts = BTreeMap::new();
-        for node in nodes.into_iter().filter(|node| !node.is_empty()) {
-            let read = self.read_node(&node, &manager, readings, view).await?;
-            facts.insert(node, read);
-        }
+        let (nodes, twins) = tokio::try_join!(
+            self.read_nodes(nodes, &manager, readings, view),
+            self.read_twins(device, &manager, readings, view)
+        )?;
         let settings = self.config.managers.iter().find(|it| it.name == manager);
         let board_nodes = settings.map(|settings| BoardNodes::of(view, settings)).unwrap_or_default();
         let inventory = readings.inventory(&manager);
@@ -93,8 +96,8 @@ impl AttachmentReader {
             device,
             claims,
             kept,
-            nodes: facts,
-            twins: self.read_twins(device, &manager, readings, view).await?,
+            nodes,
+            twins,
             shown: seen.as_ref().zip(inventory).map(|(seen, it)| shown(seen, it, &board_nodes)).unwrap_or_default(),
             board: board.map(|(seen, inventory)| on_board(seen, inventory, &board_nodes)),
             is_tainted: view.facts.is_closed_by([&self.driver, &pool, &name], FABRIC_TAINT),
@@ -111,26 +114,32 @@ impl AttachmentReader {
         found.map(SeenAttachment::of).transpose().map_err(unusable)
     }
 
-    /// Reads claims that have the device, as far as view and attachment name them.
-    async fn read_claims(
-        &self,
-        name: &str,
-        seen: Option<&SeenAttachment>,
-        view: &ClusterView,
-    ) -> Result<Vec<ClaimOfDevice>, ApiFailure> {
-        let known = view.fabric.claims.get(name).into_iter().flatten().map(|claim| claim.key.clone());
-        let named = seen.and_then(|seen| seen.spec().claim.as_ref());
-        let named = named.map(|claim| ObjectKey::new(&claim.namespace, &claim.name));
+    /// Reads those of the claims that have the device.
+    async fn read_claims(&self, name: &str, keys: &BTreeSet<ObjectKey>) -> Result<Vec<ClaimOfDevice>, ApiFailure> {
         let mut claims = Vec::new();
-        for key in known.chain(named).collect::<BTreeSet<ObjectKey>>() {
+        for key in keys {
             let Some(found) = self.client.find::<Value>(&self.claims(&key.namespace), &key.name).await? else {
                 continue;
             };
             let read = ClaimOfDevice::of(&found, &self.driver, name);
             claims.extend(read.map_err(|error| ApiFailure::unusable(format!("read ResourceClaim {key}"), error))?);
         }
-        claims.sort_by_key(|claim| claim.allocated);
         Ok(claims)
+    }
+
+    async fn read_nodes(
+        &self,
+        names: BTreeSet<String>,
+        manager: &str,
+        readings: &FabricReadings,
+        view: &ClusterView,
+    ) -> Result<BTreeMap<String, AttachmentNode>, ApiFailure> {
+        let mut nodes = BTreeMap::new();
+        for name in names.into_iter().filter(|name| !name.is_empty()) {
+            let node = self.read_node(&name, manager, readings, view).await?;
+            nodes.insert(name, node);
+        }
+        Ok(nodes)
     }
 
     async fn read_node(

@@ -7,25 +7,21 @@ use hostler_api::{
     Chain,
     fabric::{AttachmentPhase, DeviceIdentity, FabricAttachmentSpec, of_fabric_pool},
 };
-use hostler_cluster::{ApiClient, ApiFailure, events::EventSubject};
+use hostler_cluster::{ApiFailure, events::EventSubject};
 use hostler_fabric::FabricProvider;
 use hostler_reconcile::{
     Controller, ControllerParts, EventSink, Fingerprint, ReconcileMoment, Reconciler, Requeue, Troubles,
 };
-use serde_json::{Value, json};
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
 use super::{
     after_call::{CallEnd, after_call},
-    claim::ClaimConditions,
-    context::{
-        AttachmentContext, AttachmentLimits, AttachmentStep, AttachmentWrite, FABRIC_FINALIZER, ManagerAnswer,
-        ManagerCall,
-    },
-    decide::decide,
+    context::{AnsweredWrite, AttachmentContext, AttachmentLimits, AttachmentWrite, ManagerAnswer, ManagerCall},
     notes::{AttachmentNote, note_of},
-    read::{AttachmentReader, attachments},
+    read::AttachmentReader,
+    round::{AttachmentRound, RoundStep},
+    write::carry_out,
 };
 use crate::{
     COMPONENT,
@@ -34,8 +30,6 @@ use crate::{
     view::ClusterView,
 };
 
-/// Field manager of the controller's conditions in claims: other parts of the controller write other fields of them.
-const FIELD_MANAGER: &str = "hostler-controller-fabric";
 /// The longest time between two reconciliations of a device.
 const RECONCILE_AGAIN: Duration = Duration::from_secs(30);
 /// The pause after a write that another one came before.
@@ -88,7 +82,7 @@ struct AttachmentWorker {
 pub(super) struct AttachmentAnswer {
     end: Requeue,
     error: Option<String>,
-    note: Option<AttachmentNote>,
+    notes: Vec<AttachmentNote>,
     /// Manager and reason of an attempt that failed.
     failure: Option<(String, String)>,
 }
@@ -175,7 +169,7 @@ impl Reconciler for AttachmentReconciler {
         if let Some((manager, reason)) = &answer.failure {
             self.figures_tx.send_modify(|figures| figures.count_failure(manager, reason));
         }
-        if let Some(AttachmentNote { namespace, name, uid, note }) = answer.note {
+        for AttachmentNote { namespace, name, uid, note } in answer.notes {
             let api_version = self.worker.reader.version.group_version();
             self.events.record(EventSubject { api_version, kind: "ResourceClaim", namespace, name, uid }, note);
         }
@@ -226,43 +220,92 @@ fn failure_of(cx: &AttachmentContext, write: &AttachmentWrite) -> Option<(String
 
 impl AttachmentAnswer {
     fn new(end: Requeue) -> Self {
-        Self { end, error: None, note: None, failure: None }
+        Self { end, error: None, notes: Vec::new(), failure: None }
     }
 
     fn failed(error: String) -> Self {
         Self { error: Some(error), ..Self::new(Requeue::Failed) }
     }
+
+    /// Notes a write that was made.
+    fn note(&mut self, cx: &AttachmentContext, write: &AttachmentWrite) {
+        self.notes.extend(note_of(cx, write));
+        self.failure = failure_of(cx, write).or_else(|| self.failure.take());
+    }
+
+    fn ended_by(self, end: AttachmentEnd) -> Self {
+        let (end, error) = match end {
+            AttachmentEnd::Requeue(end) => (end, None),
+            AttachmentEnd::Failed(error) => (Requeue::Failed, Some(error)),
+        };
+        Self { end, error, ..self }
+    }
+}
+
+/// The reason why nothing more is done now.
+enum AttachmentEnd {
+    Requeue(Requeue),
+    Failed(String),
+}
+
+impl From<ApiFailure> for AttachmentEnd {
+    fn from(failure: ApiFailure) -> Self {
+        Self::Failed(Chain(&failure).to_string())
+    }
 }
 
 impl AttachmentWorker {
-    fn client(&self) -> &ApiClient {
-        &self.reader.client
+    async fn reconcile(&self, device: DeviceIdentity, moment: &ReconcileMoment<ClusterView>) -> AttachmentAnswer {
+        let mut answer = AttachmentAnswer::new(Requeue::Now);
+        let end = loop {
+            let readings = self.readings_rx.borrow().clone();
+            let round = match self.reader.read(device, &readings, moment).await {
+                Ok(cx) => AttachmentRound::new(cx),
+                Err(failure) => break failure.into(),
+            };
+            if let Err(end) = self.go_on(round, &readings, moment, &mut answer).await {
+                break end;
+            }
+        };
+        answer.ended_by(end)
     }
 
-    async fn reconcile(&self, device: DeviceIdentity, moment: &ReconcileMoment<ClusterView>) -> AttachmentAnswer {
-        let readings = self.readings_rx.borrow().clone();
-        let mut cx = match self.reader.read(device, &readings, moment).await {
-            Ok(cx) => cx,
-            Err(failure) => return AttachmentAnswer::failed(Chain(&failure).to_string()),
-        };
+    /// Carries out steps until the device is to be read anew.
+    async fn go_on(
+        &self,
+        mut round: AttachmentRound,
+        readings: &FabricReadings,
+        moment: &ReconcileMoment<ClusterView>,
+        answer: &mut AttachmentAnswer,
+    ) -> Result<(), AttachmentEnd> {
         loop {
-            match decide(&cx) {
-                AttachmentStep::Rest => return AttachmentAnswer::new(Requeue::After(RECONCILE_AGAIN)),
-                AttachmentStep::Until(at) => {
-                    return AttachmentAnswer::new(Requeue::After(
-                        at.saturating_sub(cx.now).clamp(SOON, RECONCILE_AGAIN),
-                    ));
+            let write = match round.next() {
+                RoundStep::Rest => return Err(AttachmentEnd::Requeue(Requeue::After(RECONCILE_AGAIN))),
+                RoundStep::Until(at) => {
+                    let pause = at.saturating_sub(round.cx.now).clamp(SOON, RECONCILE_AGAIN);
+                    return Err(AttachmentEnd::Requeue(Requeue::After(pause)));
                 }
-                AttachmentStep::Write(write) => return self.write(&cx, write, moment).await,
-                AttachmentStep::Call(call) => {
-                    match self.call(&cx, &call, &readings, moment).await {
-                        CallEnd::Write(write) => return self.write(&cx, write, moment).await,
-                        CallEnd::Wait => return AttachmentAnswer::new(Requeue::Waiting),
-                        CallEnd::Failed(error) => return AttachmentAnswer::failed(error),
-                        // Each round has one connection less.
-                        CallEnd::NotThere => cx.forget_shown(&call),
+                RoundStep::ReadAnew => return Ok(()),
+                RoundStep::Later => return Err(AttachmentEnd::Requeue(Requeue::Now)),
+                RoundStep::Write(write) => write,
+                RoundStep::Call(call) => match self.call(&round.cx, &call, readings, moment).await {
+                    CallEnd::Write(write) => {
+                        round.called();
+                        write
                     }
-                }
+                    CallEnd::Wait => return Err(AttachmentEnd::Requeue(Requeue::Waiting)),
+                    CallEnd::Failed(error) => return Err(AttachmentEnd::Failed(error)),
+                    // Each time there is one connection less.
+                    CallEnd::NotThere => {
+                        round.cx.forget_shown(&call);
+                        continue;
+                    }
+                },
+            };
+            let written = self.write(&round.cx, &write, moment).await?;
+            answer.note(&round.cx, &write);
+            if !round.take(written) {
+                return Err(AttachmentEnd::Requeue(Requeue::Now));
             }
         }
     }
@@ -292,81 +335,23 @@ impl AttachmentWorker {
     async fn write(
         &self,
         cx: &AttachmentContext,
-        write: AttachmentWrite,
+        write: &AttachmentWrite,
         moment: &ReconcileMoment<ClusterView>,
-    ) -> AttachmentAnswer {
+    ) -> Result<AnsweredWrite, AttachmentEnd> {
         if !moment.may_write() {
-            return AttachmentAnswer::new(Requeue::Waiting);
+            return Err(AttachmentEnd::Requeue(Requeue::Waiting));
         }
         let device = cx.device.device_name();
         debug!(device, what = write.what(), "a write for a device behind a switch");
-        match self.carry_out(cx, &write).await {
-            Ok(()) => {
-                if let AttachmentWrite::Status(status) = &write {
-                    info!(device, phase = status.phase.as_str(), reason = status.reason, "a device changed its phase");
-                }
-                let failure = failure_of(cx, &write);
-                AttachmentAnswer { note: note_of(cx, &write), failure, ..AttachmentAnswer::new(Requeue::Now) }
-            }
+        let written = carry_out(&self.reader, cx, write).await.map_err(|failure| match failure.code() {
             // Another write came before.
-            Err(failure) if matches!(failure.code(), Some(404 | 409)) => AttachmentAnswer::new(Requeue::After(SOON)),
-            Err(failure) => AttachmentAnswer::failed(Chain(&failure).to_string()),
+            Some(404 | 409) => AttachmentEnd::Requeue(Requeue::After(SOON)),
+            _ => failure.into(),
+        })?;
+        if let AttachmentWrite::Status(status) = write {
+            info!(device, phase = status.phase.as_str(), reason = status.reason, "a device changed its phase");
         }
-    }
-
-    async fn carry_out(&self, cx: &AttachmentContext, write: &AttachmentWrite) -> Result<(), ApiFailure> {
-        let (client, all, name) = (self.client(), attachments(), cx.device.device_name());
-        let Some(seen) = &cx.seen else {
-            let AttachmentWrite::Create(spec) = write else { return Ok(()) };
-            let object = json!({
-                "apiVersion": all.api_version(), "kind": all.kind(),
-                "metadata": {"name": name, "finalizers": [FABRIC_FINALIZER]}, "spec": spec,
-            });
-            return client.create::<Value>(&all, &name, &object).await.map(drop);
-        };
-        match write {
-            AttachmentWrite::Create(_) => Ok(()),
-            AttachmentWrite::Spec(spec) => {
-                let mut object = seen.object.clone();
-                object["spec"] = json!(spec);
-                client.replace::<Value>(&all, &name, &object).await.map(drop)
-            }
-            AttachmentWrite::Finalizer { is_wanted } => {
-                let mut finalizers = seen.attachment.metadata.finalizers.clone();
-                finalizers.retain(|it| it != FABRIC_FINALIZER);
-                finalizers.extend(is_wanted.then(|| FABRIC_FINALIZER.to_owned()));
-                let mut object = seen.object.clone();
-                object["metadata"]["finalizers"] = json!(finalizers);
-                client.replace::<Value>(&all, &name, &object).await.map(drop)
-            }
-            AttachmentWrite::Status(status) => {
-                let whole = (&*seen.version.resource_version, &**status);
-                client.write_status::<Value>(&all, &name, FIELD_MANAGER, whole).await.map(drop)
-            }
-            AttachmentWrite::Delete => client.delete(&all, &name, &seen.version).await,
-            AttachmentWrite::Claim(claim) => self.tell(claim).await,
-        }
-    }
-
-    /// Writes the conditions of a claim's devices, over the version of the claim that they were decided on.
-    async fn tell(&self, claim: &ClaimConditions) -> Result<(), ApiFailure> {
-        let reader = &self.reader;
-        let devices = claim.devices.iter().map(|told| {
-            json!({
-                "driver": reader.driver, "pool": told.device.pool, "device": told.device.device,
-                "conditions": told.conditions,
-            })
-        });
-        let all = reader.claims(&claim.key.namespace);
-        let object = json!({
-            "apiVersion": all.api_version(), "kind": all.kind(),
-            "metadata": {
-                "namespace": claim.key.namespace, "name": claim.key.name, "uid": claim.uid,
-                "resourceVersion": claim.version,
-            },
-            "status": {"devices": devices.collect::<Vec<Value>>()},
-        });
-        self.client().apply_status::<Value>(&all, &claim.key.name, FIELD_MANAGER, &object).await.map(drop)
+        Ok(written)
     }
 }
 

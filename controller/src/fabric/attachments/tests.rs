@@ -4,6 +4,7 @@ mod adopted;
 mod kept;
 mod random;
 mod reserved;
+mod round;
 mod server;
 mod table;
 mod world;

@@ -159,6 +159,7 @@ fn in_any_order_no_device_is_lost_shared_torn_away_or_given_with_data() {
         && seen.isolated > 20
         && seen.erased_on_arrival > 5
         && seen.deaths > 50
+        && seen.late_rounds > 50
         && seen.late_calls > 50;
     expect_enough(is_enough, &seen);
 }

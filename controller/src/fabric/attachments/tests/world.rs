@@ -22,11 +22,11 @@ use super::super::{
     after_call::{CallEnd, after_call},
     claim::{ClaimOfDevice, ToldDevice},
     context::{
-        AttachmentContext, AttachmentLimits, AttachmentNode, AttachmentStep, AttachmentWrite, FABRIC_FINALIZER,
+        AnsweredWrite, AttachmentContext, AttachmentLimits, AttachmentNode, AttachmentWrite, FABRIC_FINALIZER,
         HostFact, ManagerAnswer, ManagerCall, SeenAttachment, ShownConnection,
     },
-    decide::decide,
     reconciler::ask,
+    round::{AttachmentRound, RoundStep},
     status::time,
 };
 use crate::{
@@ -108,6 +108,12 @@ struct LateCall {
     until: Duration,
 }
 
+/// A round of which the next step comes late.
+struct LateRound {
+    device: u32,
+    round: AttachmentRound,
+}
+
 /// An answer that its controller has not taken yet.
 struct LateAnswer {
     cx: AttachmentContext,
@@ -140,6 +146,7 @@ pub(super) struct FabricWorld {
     uids: BTreeMap<String, u32>,
     late_calls: Vec<LateCall>,
     late_answers: Vec<LateAnswer>,
+    late_rounds: Vec<LateRound>,
     pub(super) fates: Fates,
     pub(super) now: Duration,
     made: usize,
@@ -156,6 +163,7 @@ pub(super) struct WorldSeen {
     pub(super) erased_on_arrival: usize,
     pub(super) deaths: usize,
     pub(super) late_calls: usize,
+    pub(super) late_rounds: usize,
     pub(super) taken_back: usize,
     pub(super) quarantined: usize,
     pub(super) by_hand: usize,
@@ -231,6 +239,7 @@ impl FabricWorld {
             uids: BTreeMap::new(),
             late_calls: Vec::new(),
             late_answers: Vec::new(),
+            late_rounds: Vec::new(),
             fates: Fates::default(),
             now: Duration::from_secs(1_800_000_000),
             made: 0,
@@ -291,19 +300,36 @@ impl FabricWorld {
     }
 
     /// The controller reconciles a device. True if it did anything.
-    pub(super) fn control(&mut self, device: u32, mut dice: Option<&mut Dice>) -> bool {
-        let mut cx = self.cx(device);
+    pub(super) fn control(&mut self, device: u32, dice: Option<&mut Dice>) -> bool {
+        let round = AttachmentRound::new(self.cx(device));
+        self.go_on(device, round, dice)
+    }
+
+    fn go_on(&mut self, device: u32, mut round: AttachmentRound, mut dice: Option<&mut Dice>) -> bool {
+        let mut has_done = false;
         loop {
-            let call = match decide(&cx) {
-                AttachmentStep::Rest | AttachmentStep::Until(_) => return false,
-                AttachmentStep::Write(write) => {
-                    self.write(device, &cx, &write);
-                    return true;
+            let call = match round.next() {
+                RoundStep::Rest | RoundStep::Until(_) => return has_done,
+                RoundStep::Later => return true,
+                RoundStep::ReadAnew => {
+                    round = AttachmentRound::new(self.cx(device));
+                    continue;
                 }
-                AttachmentStep::Call(call) => call,
+                RoundStep::Write(write) => {
+                    has_done = true;
+                    if !self.write_in(device, &mut round, &write) {
+                        return true;
+                    }
+                    // Others do more before the next step, as many as they like: the controller is slow.
+                    if dice.as_deref_mut().is_some_and(|dice| dice.one_in(4)) {
+                        self.late_rounds.push(LateRound { device, round });
+                        return true;
+                    }
+                    continue;
+                }
+                RoundStep::Call(call) => call,
             };
             match dice.as_deref_mut().map_or(9, |dice| dice.roll(10)) {
-                // The controller dies, and the call is carried out later. No two calls of dead controllers for one device
                 // The controller dies, and the call is carried out later. No two calls of dead controllers for one device
                 // overtake each other: an attach and a detach that do can be told apart by the manager only. So one call
                 // for each device is late at a time, which is the other limit beside `end_isolations`.
@@ -316,23 +342,42 @@ impl FabricWorld {
                 // The answer comes when another controller leads.
                 1 => {
                     let answer = self.ask(&call);
-                    self.late_answers.push(LateAnswer { cx, call, answer });
+                    self.late_answers.push(LateAnswer { cx: round.cx, call, answer });
                     return true;
                 }
                 _ => {}
             }
             let answer = self.ask(&call);
-            let seen = cx.seen.clone().unwrap();
-            match after_call(&cx, &seen, &call, answer) {
+            let seen = round.cx.seen.clone().unwrap();
+            match after_call(&round.cx, &seen, &call, answer) {
                 CallEnd::Write(write) => {
+                    has_done = true;
+                    round.called();
                     self.seen.taken_back += usize::from(matches!(call, ManagerCall::Verify(_)));
-                    self.write(device, &cx, &write);
-                    return true;
+                    if !self.write_in(device, &mut round, &write) {
+                        return true;
+                    }
                 }
-                CallEnd::NotThere => cx.forget_shown(&call),
-                CallEnd::Wait | CallEnd::Failed(_) => return false,
+                CallEnd::NotThere => round.cx.forget_shown(&call),
+                CallEnd::Wait | CallEnd::Failed(_) => return has_done,
             }
         }
+    }
+
+    /// Makes a write of a round. True if the round goes on.
+    fn write_in(&mut self, device: u32, round: &mut AttachmentRound, write: &AttachmentWrite) -> bool {
+        if !self.write(device, &round.cx, write) {
+            return false;
+        }
+        let written = match write {
+            AttachmentWrite::Claim(claim) => {
+                let claim = self.server.claims.get(&claim.key.name).and_then(ModelClaim::seen);
+                AnsweredWrite::Claim(claim.filter(|it| it.device == device_name(device)).map(Box::new))
+            }
+            AttachmentWrite::Delete | AttachmentWrite::Finalizer { is_wanted: false } => AnsweredWrite::Gone,
+            _ => AnsweredWrite::Attachment(Box::new(self.attachment(device).unwrap().seen())),
+        };
+        round.take(written)
     }
 
     fn ask(&mut self, call: &ManagerCall) -> ManagerAnswer {
@@ -343,8 +388,12 @@ impl FabricWorld {
         answer
     }
 
-    /// A call that was late is carried out, or an answer that was late is taken.
+    /// A call that was late is carried out, an answer that was late is taken, or a round goes on.
     pub(super) fn deliver(&mut self, dice: &mut Dice) {
+        if let Some(LateRound { device, round }) = dice.take(&mut self.late_rounds) {
+            self.seen.late_rounds += 1;
+            self.go_on(device, round, Some(dice));
+        }
         let at = dice.roll(self.late_calls.len().max(1));
         if at < self.late_calls.len() {
             let late = self.late_calls.swap_remove(at);
@@ -353,7 +402,7 @@ impl FabricWorld {
         if let Some(LateAnswer { cx, call, answer }) = dice.take(&mut self.late_answers) {
             let seen = cx.seen.clone().unwrap();
             if let CallEnd::Write(write) = after_call(&cx, &seen, &call, answer) {
-                self.write(device_number(cx.device), &cx, &write);
+                let _ = self.write(device_number(cx.device), &cx, &write);
             }
         }
     }
@@ -366,7 +415,8 @@ impl FabricWorld {
         due.into_iter().for_each(|late| drop(self.ask(&late.call)));
     }
 
-    fn write(&mut self, device: u32, cx: &AttachmentContext, write: &AttachmentWrite) {
+    /// Makes a write. True if the controller is told that it was made.
+    fn write(&mut self, device: u32, cx: &AttachmentContext, write: &AttachmentWrite) -> bool {
         let fate = self.fates.next();
         self.seen.deaths += usize::from(matches!(fate, Some(Fate::DieBefore | Fate::DieAfter)));
         if let AttachmentWrite::Status(status) = write {
@@ -383,8 +433,8 @@ impl FabricWorld {
         }
         let touch = |world: &mut Self| world.server.touch::<ModelAttachment>(&device_name(device));
         let fated = Fate::carry_out(fate, self, touch, |world| world.apply(device, cx, write));
-        let _: Fated<Result<(), ApiError>> = fated;
         self.check();
+        matches!(fated, Fated::Answered(Ok(())))
     }
 
     /// As the server takes it.
@@ -628,7 +678,7 @@ impl FabricWorld {
     /// True if nothing that was sent is still on its way.
     pub(super) fn finish_work(&mut self, dice: &mut Dice) {
         self.fabric.heal();
-        while !self.late_calls.is_empty() || !self.late_answers.is_empty() {
+        while !self.late_calls.is_empty() || !self.late_answers.is_empty() || !self.late_rounds.is_empty() {
             self.deliver(dice);
         }
         self.finish_by_hand();
