@@ -1,15 +1,20 @@
 //! A large fabric: 64 switch domains with 256 devices each, beside the same cluster without them.
 
 use std::{
-    fs,
+    fmt, fs,
     time::{Duration, Instant},
 };
 
 use hostler_api::limits::MAX_ADVANCED_DEVICES;
-use hostler_testing::{apiserver::ApiServer, controller::RunningController};
+use hostler_fabric::fake::FakeFabric;
+use hostler_testing::{
+    apiserver::ApiServer,
+    controller::RunningController,
+    redfish::{PlayedRedfish, host_uuid},
+};
 use serde_json::json;
 
-use super::{ATTACHMENTS, SLICES, cluster, device, host, ms, node, options, report};
+use super::{ATTACHMENTS, SLICES, cluster, device, host, ms, node, options, processor, report};
 
 const DOMAINS: u32 = 64;
 const DEVICES: u32 = 256;
@@ -17,10 +22,18 @@ const DEVICES: u32 = 256;
 const REST: Duration = Duration::from_secs(45);
 /// Far more than anything takes: what does not happen is not waited for for ever.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// The kernel counts processor time in hundredths of a second.
-const TICK: Duration = Duration::from_millis(10);
 
-pub(super) async fn measure() {
+/// Resident bytes of the fabrics in memory, which play the managers inside the controller. To be asked before this process
+/// has freed much: it takes that first.
+pub(super) fn fabrics_in_memory() -> u64 {
+    let before = resident("self");
+    let fabrics: Vec<FakeFabric> = (0..DOMAINS).map(|_| FakeFabric::rack(1, DEVICES)).collect();
+    let after = resident("self");
+    drop(fabrics);
+    after - before
+}
+
+pub(super) async fn measure(fabrics: u64) {
     let without = resident_of(String::new()).await;
     let read = resident_of(config(DOMAINS)).await;
     let server = cluster(DOMAINS).await;
@@ -32,16 +45,53 @@ pub(super) async fn measure() {
     report("  slices", server.list(SLICES).len(), "");
     report("  writes of slices", server.writes(SLICES), "");
     tokio::time::sleep(REST).await;
-    let with = resident(&controller);
+    let with = resident(controller.pid());
     report("  resident without them", megabytes(without), "");
     report("  resident where they are read and reach no node", megabytes(read), "");
     report("  resident with them", megabytes(with), "");
-    report("  more", megabytes(with.saturating_sub(without)), "≤ 20 MB");
+    let more = with.saturating_sub(without);
+    report("  more", megabytes(more), "≤ 20 MB");
+    report("    of that the fabrics in memory, which users do not have", megabytes(fabrics), "");
+    report("    and the rest", megabytes(more.saturating_sub(fabrics)), "≤ 20 MB");
     let before = processor(&controller);
     tokio::time::sleep(REST).await;
     let share = (processor(&controller) - before).as_secs_f64() / REST.as_secs_f64() * 100.0;
     report("  processor at rest", format!("{share:.2} % of one"), "");
     change(&server, &controller).await;
+    controller.stop().await;
+}
+
+/// The same devices, at managers that speak Redfish and are played by this process: what users have. They are read once, since
+/// each has two thousand documents.
+pub(super) async fn measure_redfish() {
+    let without = resident_of(String::new()).await;
+    let server = cluster(DOMAINS).await;
+    let (mut managers, mut config) = (Vec::new(), "[fabric]\npoll_seconds = 3600\n".to_owned());
+    for at in 0..DOMAINS {
+        let manager = PlayedRedfish::rack(1, DEVICES).await;
+        let (played, ours) = (host_uuid(0), host(at).to_uppercase());
+        manager.change(|documents| {
+            for document in documents.values_mut() {
+                let text = document.to_string().replace(&played, &ours);
+                *document =
+                    text.replace("4C-1D-96-00-00-00-00", &format!("4C-1D-96-00-00-00-{at:02X}")).parse().unwrap();
+            }
+        });
+        config += &format!(
+            "[[fabric.managers]]\nname = 'm{at}'\nredfish = {{ address = '{}', allow_plain_http = true }}\n",
+            manager.url()
+        );
+        managers.push(manager);
+    }
+    let start = Instant::now();
+    let controller = RunningController::start(&options(&server, config)).await;
+    until_published(&server, start).await;
+    report("64 Redfish managers × 256 devices: start to all published", ms(start.elapsed()), "");
+    report("  processor time of it", ms(processor(&controller)), "");
+    tokio::time::sleep(REST).await;
+    let with = resident(controller.pid());
+    report("  resident without them", megabytes(without), "");
+    report("  more with them", megabytes(with.saturating_sub(without)), "≤ 20 MB");
     controller.stop().await;
 }
 
@@ -51,7 +101,7 @@ async fn resident_of(config: String) -> u64 {
     let controller = RunningController::start(&options(&server, config)).await;
     controller.until_answers("/readyz", 200).await;
     tokio::time::sleep(REST).await;
-    let resident = resident(&controller);
+    let resident = resident(controller.pid());
     controller.stop().await;
     resident
 }
@@ -104,19 +154,10 @@ async fn change(server: &ApiServer, controller: &RunningController) {
     report("    processor time within 5 s", ms(processor(controller) - before), "");
 }
 
-fn resident(controller: &RunningController) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", controller.pid())).unwrap();
+fn resident(process: impl fmt::Display) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
-}
-
-/// Processor time that the controller has used.
-fn processor(controller: &RunningController) -> Duration {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", controller.pid())).unwrap();
-    // After the name in parentheses, user and system time are the 12th and 13th field.
-    let (_, fields) = stat.rsplit_once(')').unwrap();
-    let ticks: u32 = fields.split_whitespace().skip(11).take(2).map(|field| field.parse::<u32>().unwrap()).sum();
-    TICK * ticks
 }
 
 fn megabytes(bytes: u64) -> String {
