@@ -8,6 +8,7 @@
 //! - [`read_trusted`]: nothing is believed that others can have changed, and nothing is waited for.
 //! - [`InstanceLock`]: one process works on a folder, and knows when that is no longer so.
 //! - [`read_file`] and its like: what others put there is believed, and neither waited for nor read without end.
+//! - [`FolderWatch`]: which entries of a folder changed since the last question.
 //! - [`FileError`]: which step failed on which file.
 //!
 //! Nothing of hostler is known here but that.
@@ -15,6 +16,7 @@
 mod bounded;
 mod envelope;
 mod error;
+mod folder_watch;
 mod journal;
 mod lock;
 mod pending;
@@ -24,6 +26,7 @@ mod trusted;
 pub use bounded::{expect_file, expect_size, open_file, open_folder, read_argument, read_file, read_stream, read_text};
 pub use envelope::{EnvelopeError, EnvelopeFormat};
 pub use error::FileError;
+pub use folder_watch::{FolderChanges, FolderWatch};
 pub use journal::{Journal, JournalContent, JournalLine};
 pub use lock::{InstanceLock, LockError};
 pub use pending::{FinishedFile, PendingFile, TemporaryName};
