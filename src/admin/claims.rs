@@ -1,6 +1,6 @@
 //! Claims over the admin socket: made, shown, prepared, taken back and forgotten.
 
-use std::{path::PathBuf, time::UNIX_EPOCH};
+use std::{collections::BTreeSet, path::PathBuf, time::UNIX_EPOCH};
 
 use axum::{
     Json,
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     claims::{BusyClaim, ClaimView, spec::prepared_devices, store::RecordDevice},
-    standalone::{ManifestFolder, ManifestsError, allocate, refuse_drained, rounded_devices},
+    standalone::{ManifestFile, ManifestFolder, ManifestsError, allocate, refuse_drained, rounded_devices},
 };
 
 /// `?namespace=…` beside a claim that is named rather than identified.
@@ -166,6 +166,18 @@ fn reference(claim: &AdminClaim) -> Result<ClaimRef, AdminFailure> {
     Ok(ClaimRef { namespace: claim.namespace.clone(), name: claim.name.clone(), uid })
 }
 
+/// A claim as the caller names it: by UID, or by name.
+pub(super) struct AskedClaim<'a> {
+    pub(super) name: &'a str,
+    pub(super) namespace: &'a str,
+}
+
+impl AskedClaim<'_> {
+    pub(super) fn is(&self, claim: &ClaimRef) -> bool {
+        claim.uid.as_str() == self.name || (claim.name == self.name && claim.namespace == self.namespace)
+    }
+}
+
 /// A claim that has a manifest and is not prepared.
 #[derive(Debug)]
 pub(super) struct AddedClaim {
@@ -296,28 +308,57 @@ impl AdminService {
     }
 
     async fn find(&self, name: &str, namespace: &str) -> Result<AdminClaim, AdminFailure> {
-        find(&self.all_claims().await?, name, namespace).cloned()
+        // Claims of other names are read only to say which may have been meant.
+        match find(&self.claims_named(name, namespace).await?, name, namespace) {
+            Ok(found) => Ok(found.clone()),
+            Err(_) => find(&self.all_claims().await?, name, namespace).cloned(),
+        }
     }
 
     pub(super) async fn all_claims(&self) -> Result<Vec<AdminClaim>, AdminFailure> {
-        let table = self.0.claims.table().borrow().clone();
-        let mut all: Vec<AdminClaim> = table.claims.iter().map(|(uid, view)| self.recorded_claim(uid, view)).collect();
-        let driver = self.0.slices.driver.clone();
         let manifests = match &self.0.manifests {
             Some(_) => self.manifests(ManifestFolder::all).await?,
             None => Vec::new(),
         };
+        Ok(self.joined(|_, _| true, manifests))
+    }
+
+    /// Returns the claims of which [`find`] chooses.
+    async fn claims_named(&self, name: &str, namespace: &str) -> Result<Vec<AdminClaim>, AdminFailure> {
+        let (asked_name, asked_namespace) = (name.to_owned(), namespace.to_owned());
+        let manifests = match &self.0.manifests {
+            Some(_) => self.manifests(move |manifests| manifests.named(&asked_namespace, &asked_name)).await?,
+            None => Vec::new(),
+        };
+        let asked = AskedClaim { name, namespace };
+        let is_meant = |uid: &ClaimUid, view: &ClaimView| {
+            uid.as_str() == name || view.claim().is_some_and(|claim| asked.is(claim))
+        };
+        Ok(self.joined(is_meant, manifests.into_iter().map(Ok).collect()))
+    }
+
+    /// Joins claims on record, those of a choice, with manifests of claims that are not on record.
+    fn joined(
+        &self,
+        is_chosen: impl Fn(&ClaimUid, &ClaimView) -> bool,
+        manifests: Vec<Result<ManifestFile, ManifestsError>>,
+    ) -> Vec<AdminClaim> {
+        let table = self.0.claims.table().borrow().clone();
+        let recorded = table.claims.iter().filter(|(uid, view)| is_chosen(uid, view));
+        let mut all: Vec<AdminClaim> = recorded.map(|(uid, view)| self.recorded_claim(uid, view)).collect();
+        let is_recorded = |uid: &str| ClaimUid::new(uid).is_ok_and(|uid| table.claims.contains_key(&uid));
+        let mut seen = BTreeSet::new();
         for found in manifests {
             let claim = match found {
-                Ok(found) => allocated_claim(&found.manifest, &driver),
+                Ok(found) => allocated_claim(&found.manifest, &self.0.slices.driver),
                 Err(error) => broken_claim(&error),
             };
-            if claim.uid.is_empty() || all.iter().all(|known| known.uid != claim.uid) {
+            if claim.uid.is_empty() || (!is_recorded(&claim.uid) && seen.insert(claim.uid.clone())) {
                 all.push(claim);
             }
         }
         all.sort_by(|a, b| (&a.namespace, &a.name, &a.uid).cmp(&(&b.namespace, &b.name, &b.uid)));
-        Ok(all)
+        all
     }
 
     fn recorded_claim(&self, uid: &ClaimUid, view: &ClaimView) -> AdminClaim {

@@ -7,12 +7,12 @@ use axum::{
     extract::{Path, Query, State},
     http::StatusCode,
 };
-use hostler_api::{Chain, ClaimRef, ClaimUid, Grant, resource::ResourceClaim};
+use hostler_api::{Chain, ClaimUid, Grant, resource::ResourceClaim};
 use hostler_linux::IdSet;
 
 use super::{
     AdminFailure, AdminService,
-    claims::{NamespaceQuery, near_claims},
+    claims::{AskedClaim, NamespaceQuery, near_claims},
     types::UnallocatedClaim,
 };
 use crate::{
@@ -42,18 +42,6 @@ pub(super) async fn explain(
         return Err(AdminFailure(StatusCode::NOT_FOUND, text));
     }
     Ok(Json(explanation))
-}
-
-/// A claim as the caller names it: by UID, or by name.
-struct AskedClaim<'a> {
-    name: &'a str,
-    namespace: &'a str,
-}
-
-impl AskedClaim<'_> {
-    fn is(&self, claim: &ClaimRef) -> bool {
-        claim.uid.as_str() == self.name || (claim.name == self.name && claim.namespace == self.namespace)
-    }
 }
 
 impl AdminService {
@@ -123,9 +111,8 @@ impl AdminService {
             Ok(match manifests.find(&namespace, &name) {
                 Ok(found) => ClaimObject::Found(Box::new(found.manifest)),
                 Err(ManifestsError::Missing { .. }) => manifests
-                    .all()?
+                    .named(&namespace, &uid)?
                     .into_iter()
-                    .flatten()
                     .find(|found| found.manifest.metadata.uid.as_ref() == Some(&uid))
                     .map_or(ClaimObject::Missing, |found| ClaimObject::Found(Box::new(found.manifest))),
                 Err(error) => ClaimObject::Unknown(Chain(&error).to_string()),

@@ -1,10 +1,18 @@
 //! The folder of manifests.
+//!
+//! Every answer about a claim is read from its file at that time. The file is found by its name, or by an index of what
+//! the others are, so that their number costs nothing.
+
+mod facts;
+mod index;
+mod stamp;
 
 use std::{
+    ffi::OsString,
     fs, io,
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use hostler_api::{
@@ -14,6 +22,10 @@ use hostler_api::{
 use hostler_files::{Durability, FileError, FileReplacement, TemporaryName, read_text, replace};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use self::{
+    facts::Fact,
+    index::{FileContent, ManifestIndex, Sweep},
+};
 use super::manifest::{self, ManifestError};
 use crate::{
     claims::{ReadClaims, ReadContinuation},
@@ -33,6 +45,8 @@ pub struct ManifestFolder {
     tasks: Tasks,
     /// Held while a manifest is added: the check that the name is free and the write are one step.
     adding: Arc<Mutex<()>>,
+    /// Taken after `adding` where both are held.
+    index: Arc<Mutex<ManifestIndex>>,
     /// Permit for choosing a claim's devices, held until the manifest shows the choice to the next one.
     choosing: Arc<Semaphore>,
 }
@@ -94,6 +108,12 @@ pub struct ManifestFile {
     pub manifest: ResourceClaim,
 }
 
+impl ManifestFile {
+    fn is_called(&self, namespace: &str, name: &str) -> bool {
+        self.manifest.metadata.namespace == namespace && self.manifest.metadata.name == name
+    }
+}
+
 impl ManifestFolder {
     /// Makes the folder of manifests for `driver`; `folder` need not exist yet.
     pub fn new(folder: &Path, driver: &str, tasks: &Tasks) -> Self {
@@ -102,6 +122,7 @@ impl ManifestFolder {
             driver: driver.into(),
             tasks: tasks.clone(),
             adding: Arc::default(),
+            index: Arc::default(),
             choosing: Arc::new(Semaphore::new(1)),
         }
     }
@@ -124,21 +145,27 @@ impl ManifestFolder {
     /// them cannot be read, since that one may be meant.
     pub fn find(&self, namespace: &str, name: &str) -> Result<ManifestFile, ManifestsError> {
         let stem = stem(namespace, name)?;
-        for ending in ENDINGS {
-            if let Some(found) = read(&self.folder.join(format!("{stem}.{ending}")))? {
-                return Ok(found);
-            }
+        if let Some(found) = self.read_named(&stem)? {
+            return Ok(found);
         }
-        let is_it = |found: &ManifestFile| {
-            found.manifest.metadata.namespace == namespace && found.manifest.metadata.name == name
-        };
+        let is_it = |found: &ManifestFile| found.is_called(namespace, name);
+        let mut index = self.index();
         let mut unreadable = None;
-        for found in self.all()? {
-            match found {
-                Ok(found) if is_it(&found) => return Ok(found),
-                Ok(_) => {}
-                Err(error) => unreadable = unreadable.or(Some(error)),
+        // No claim is refused by the word of the watch alone.
+        for sweep in [Sweep::Changed, Sweep::All] {
+            let swept = self.update(&mut index, sweep)?;
+            let files = [Fact::name(namespace, name), Fact::Unreadable].map(|fact| index.with(fact)).concat();
+            for found in files.iter().filter_map(|file| self.read_file(file)) {
+                match found {
+                    Ok(found) if is_it(&found) => return Ok(found),
+                    Ok(_) => {}
+                    Err(error) => unreadable = unreadable.or(Some(error)),
+                }
             }
+            if swept == Sweep::All {
+                break;
+            }
+            unreadable = None;
         }
         Err(unreadable.unwrap_or_else(|| ManifestsError::Missing {
             name: format!("{namespace}/{name}"),
@@ -147,42 +174,103 @@ impl ManifestFolder {
         }))
     }
 
+    /// Reads the manifest in a file of the claim's own name.
+    fn read_named(&self, stem: &str) -> Result<Option<ManifestFile>, ManifestsError> {
+        for ending in ENDINGS {
+            if let Some(found) = read(&self.folder.join(format!("{stem}.{ending}")))? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    fn read_file(&self, file: &OsString) -> Option<Result<ManifestFile, ManifestsError>> {
+        read(&self.folder.join(file)).transpose()
+    }
+
+    /// Returns the manifests of the claim with this UID and of the claim `namespace/name`, by file name. Of manifests
+    /// with one UID only the first counts.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn named(&self, namespace: &str, uid_or_name: &str) -> Result<Vec<ManifestFile>, ManifestsError> {
+        let mut index = self.index();
+        self.update(&mut index, Sweep::Changed)?;
+        let facts = [Fact::name(namespace, uid_or_name), Fact::Uid(uid_or_name.to_owned())];
+        let mut files = facts.map(|fact| index.with(fact)).concat();
+        files.sort_unstable();
+        files.dedup();
+        let is_meant = |found: &ManifestFile| {
+            let uid = found.manifest.metadata.uid.as_deref();
+            let first = uid.and_then(|uid| index.with(Fact::Uid(uid.to_owned())).into_iter().next());
+            let is_first = first.is_none_or(|first| found.path.ends_with(first));
+            is_first && (uid == Some(uid_or_name) || found.is_called(namespace, uid_or_name))
+        };
+        let found = files.iter().filter_map(|file| self.read_file(file)?.ok());
+        Ok(found.filter(is_meant).collect())
+    }
+
     /// Every manifest of the folder, by file name; a file that is not valid is an error in the list.
     ///
     /// # Errors
     /// When the folder cannot be read. An absent folder holds no manifest.
     pub fn all(&self) -> Result<Vec<Result<ManifestFile, ManifestsError>>, ManifestsError> {
-        let entries = match fs::read_dir(&self.folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.map_err(FileError::at("read", &self.folder))?,
-        };
-        let mut paths = Vec::new();
-        for entry in entries {
-            let path = entry.map_err(FileError::at("read", &self.folder))?.path();
-            let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
-            let ending = path.extension().and_then(|ending| ending.to_str());
-            if !hidden && ending.is_some_and(|ending| ENDINGS.contains(&ending)) {
-                paths.push(path);
-            }
-        }
-        paths.sort_unstable();
-        Ok(paths.iter().filter_map(|path| read(path).transpose()).collect())
+        Ok(index::list(&self.folder)?.iter().filter_map(|file| self.read_file(file)).collect())
     }
 
     /// Problems with the manifests of the folder: files that are no manifests, and manifests whose allocation this
-    /// driver cannot read.
+    /// driver cannot read. Reads files that changed since the last look, and those with problems.
     ///
     /// # Errors
     /// As [`all`](Self::all).
     pub fn mistakes(&self) -> Result<Vec<ManifestsError>, ManifestsError> {
-        Ok(self.all()?.into_iter().filter_map(|found| found.and_then(|found| self.check(found)).err()).collect())
+        let mut index = self.index();
+        self.update(&mut index, Sweep::All)?;
+        let mistaken = index.with(Fact::Mistaken);
+        drop(index);
+        let found = mistaken.iter().filter_map(|file| self.read_file(file));
+        Ok(found.filter_map(|found| found.and_then(|found| self.check(&found)).err()).collect())
     }
 
-    fn check(&self, ManifestFile { path, manifest }: ManifestFile) -> Result<(), ManifestsError> {
+    fn index(&self) -> MutexGuard<'_, ManifestIndex> {
+        self.index.lock().unwrap_or_else(|poisoned| {
+            // What the last holder left half done is made anew.
+            let mut index = poisoned.into_inner();
+            *index = ManifestIndex::default();
+            index
+        })
+    }
+
+    fn update(&self, index: &mut ManifestIndex, sweep: Sweep) -> Result<Sweep, ManifestsError> {
+        Ok(index.update(&self.folder, sweep, |path| self.content(path))?)
+    }
+
+    fn content(&self, path: &Path) -> FileContent {
+        match read(path) {
+            Ok(Some(found)) => FileContent { facts: self.facts(&found), is_lasting: true },
+            // A link that leads nowhere.
+            Ok(None) => FileContent { facts: Vec::new(), is_lasting: false },
+            Err(error) => {
+                // A step that failed may succeed the next time; a text stays what it is.
+                let is_lasting = matches!(error, ManifestsError::Invalid { .. });
+                FileContent { facts: vec![Fact::Unreadable, Fact::Mistaken], is_lasting }
+            }
+        }
+    }
+
+    fn facts(&self, found: &ManifestFile) -> Vec<Fact> {
+        let metadata = &found.manifest.metadata;
+        let mut facts = vec![Fact::name(&metadata.namespace, &metadata.name)];
+        facts.extend(metadata.uid.clone().map(Fact::Uid));
+        facts.extend(self.check(found).err().map(|_| Fact::Mistaken));
+        facts
+    }
+
+    fn check(&self, ManifestFile { path, manifest }: &ManifestFile) -> Result<(), ManifestsError> {
         match manifest.claim().and_then(|_| manifest.allocation(&self.driver)) {
             // A manifest for other drivers only is in order.
             Ok(_) | Err(AllocationError::NotOurs { .. }) => Ok(()),
-            Err(error) => Err(ManifestsError::Invalid { path, source: error.into() }),
+            Err(error) => Err(ManifestsError::Invalid { path: path.clone(), source: error.into() }),
         }
     }
 
@@ -216,11 +304,25 @@ impl ManifestFolder {
     /// # Errors
     /// When such a claim exists, when the name is not valid, or when a file that may be the claim's cannot be read.
     pub fn refuse_taken(&self, namespace: &str, name: &str) -> Result<(), ManifestsError> {
+        if self.is_free(namespace, name)? {
+            return Ok(());
+        }
         match self.find(namespace, name) {
             Ok(found) => Err(ManifestsError::Exists { name: format!("{namespace}/{name}"), path: found.path }),
             Err(ManifestsError::Missing { .. }) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// Returns true if every file is known to be the manifest of another claim. The manifest to come bears the claim's
+    /// own name, which goes before all others: here the word of the watch is enough.
+    fn is_free(&self, namespace: &str, name: &str) -> Result<bool, ManifestsError> {
+        if self.read_named(&stem(namespace, name)?)?.is_some() {
+            return Ok(false);
+        }
+        let mut index = self.index();
+        self.update(&mut index, Sweep::Changed)?;
+        Ok([Fact::name(namespace, name), Fact::Unreadable].into_iter().all(|fact| index.with(fact).is_empty()))
     }
 
     /// Removes a manifest. A manifest that is gone is no error.

@@ -38,6 +38,7 @@ mod hang;
 mod hanging;
 mod interrupts;
 mod kubelet_services;
+mod manifests;
 mod node_fabric;
 mod node_hardware;
 mod node_holds;
