@@ -29,10 +29,13 @@ mod figures {
     pub(crate) mod hotplug;
     pub(crate) mod idle;
     pub(crate) mod inventory;
+    pub(crate) mod limits;
     pub(crate) mod machine;
+    pub(crate) mod manifests;
     pub(crate) mod nri;
     pub(crate) mod pictures;
     pub(crate) mod pod_resources;
+    pub(crate) mod profile;
     pub(crate) mod report;
     pub(crate) mod rig;
     pub(crate) mod samples;
@@ -40,20 +43,24 @@ mod figures {
     pub(crate) mod start;
     pub(crate) mod stuck;
     pub(crate) mod synthetic;
+    pub(crate) mod syscalls;
 }
 
 use figures::{
-    ahead, audit, claims, cluster, cycles, hook, hotplug, idle, inventory, machine, nri, pictures, pod_resources,
-    report, scan, start, stuck,
+    ahead, audit, claims, cluster, cycles, hook, hotplug, idle, inventory, limits, machine, manifests, nri, pictures,
+    pod_resources, profile, report, scan, start, stuck,
 };
 
 type Section = (&'static str, fn(&mut report::Report));
 
-const SECTIONS: [Section; 15] = [
+const SECTIONS: [Section; 18] = [
+    ("limits", limits::measure),
     ("inventory", inventory::measure),
     ("scan", scan::measure),
     ("hotplug", hotplug::measure),
     ("claims", claims::measure),
+    ("profile", profile::measure),
+    ("manifests", manifests::measure),
     ("idle", idle::measure),
     ("start", start::measure),
     ("cycles", cycles::measure),

@@ -135,7 +135,7 @@ fn disk(report: &mut Report, on: &str, raw: RawTimes) {
 /// Has ext4 put the folders in `ground` far from each other. Without a journal it makes new files slowly where files were
 /// deleted in the last minutes, looking at each deleted one first. No host prepares thousands of claims in a minute; this
 /// program does, and would measure little else. Other file systems do not know the flag.
-fn spread(ground: &Path) {
+pub(crate) fn spread(ground: &Path) {
     let done = Command::new("chattr").arg("+T").arg(ground).stderr(Stdio::null()).status();
     if !done.is_ok_and(|status| status.success()) {
         eprintln!("figures:   folders are not spread: no chattr, or not ext4");

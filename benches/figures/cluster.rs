@@ -49,13 +49,13 @@ pub(crate) fn measure(report: &mut Report) {
 }
 
 /// A server on threads of its own, so that it does not wait for whoever measures.
-struct Api {
+pub(crate) struct Api {
     runtime: Runtime,
     server: ApiServer,
 }
 
 impl Api {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let runtime = runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let server = runtime.block_on(async {
             let server = ApiServer::start(Default::default()).await;
@@ -66,14 +66,14 @@ impl Api {
     }
 
     /// What a daemon needs in order to use it.
-    fn configuration(&self) -> String {
+    pub(crate) fn configuration(&self) -> String {
         let kubeconfig = self.server.kubeconfig("hostler");
         // What becomes of claims is written off the path that is measured, and would compete with it for two CPUs.
         format!("cluster.mode = \"kubernetes\"\ncluster.kubeconfig = {kubeconfig:?}\ncluster.claim_status = false\n")
     }
 
     /// A claim for one CPU, allocated.
-    fn claim(&self, number: usize) -> Claim {
+    pub(crate) fn claim(&self, number: usize) -> Claim {
         let name = format!("claim-{number}");
         let spec = json!({ "devices": { "requests": [
             { "name": "cpu", "exactly": { "deviceClassName": "cpu.hostler.dev" } },
@@ -144,6 +144,11 @@ fn claims(report: &mut Report, state: &Path, on: &str) {
     report.median_at_most(&figure, millis(30.0), &Samples::new(batch), how);
     cpu_time(report, &rig, &api, &mut plugin, on);
     rig.host.kill();
+}
+
+/// Time that a client waits for a claim, on a connection that it has.
+pub(crate) fn bare_read() -> Samples {
+    reads(&Api::start())
 }
 
 /// What a client has to wait for a claim.

@@ -68,7 +68,12 @@ impl Rig {
 
     /// On this machine, with more lines of configuration.
     pub(crate) fn with(more: impl FnOnce(&Host) -> String) -> Self {
-        let mut rig = Self::here();
+        Self::with_state(&machine::disk(), more)
+    }
+
+    /// As [`Rig::with`], its state in a folder below `state`.
+    pub(crate) fn with_state(state: &Path, more: impl FnOnce(&Host) -> String) -> Self {
+        let mut rig = Self::new(state, None, "");
         let more = more(&rig.host);
         rig.configure(&more);
         rig
