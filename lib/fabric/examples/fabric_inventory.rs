@@ -1,8 +1,8 @@
-//! Shows the fabric of a real service, and attaches and detaches a device there.
+//! Shows the fabric of a real service, attaches and detaches a device there, and frees its memory.
 //!
 //! ```text
 //!   HOSTLER_REDFISH=http://127.0.0.1:5000 [HOSTLER_REDFISH_AGENTS=http://…,…] cargo run --example fabric_inventory
-//!       [attach KEY UUID GCXLID | state KEY | detach KEY | isolate GCXLID KEY...]
+//!       [attach KEY UUID GCXLID [BYTES] | free GCXLID | state KEY | detach KEY | isolate GCXLID KEY...]
 //! ```
 
 #![allow(clippy::print_stdout, reason = "this is a program for people")]
@@ -10,7 +10,7 @@
 use std::{env, error::Error};
 
 use hostler_fabric::{
-    AttachKey, AttachRequest, AttachTarget, ExpectedConnection, FabricInventory, FabricProvider,
+    AttachKey, AttachRequest, ExpectedConnection, FabricInventory, FabricProvider,
     redfish::{RedfishProvider, RedfishSettings},
 };
 
@@ -27,12 +27,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = env::args().skip(1).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => show(&provider.inventory().await?),
-        ["attach", key, host, device] => {
-            let target = AttachTarget::Device(device.parse()?);
-            let request = AttachRequest { key: AttachKey::new(key)?, host: host.parse()?, target };
+        ["attach", key, host, device, ref bytes @ ..] => {
+            let memory = bytes.first().map(|bytes| bytes.parse()).transpose()?;
+            let (key, host, device) = (AttachKey::new(key)?, host.parse()?, device.parse()?);
+            let request = AttachRequest { key, host, device, memory };
             println!("{:#?}", provider.attach(&request).await);
         }
         ["state", key] => println!("{:#?}", provider.state(&AttachKey::new(key)?).await),
+        ["free", device, key] => println!("{:#?}", provider.free(device.parse()?, &AttachKey::new(key)?).await),
         ["detach", key] => println!("{:#?}", provider.detach(&AttachKey::new(key)?).await),
         ["isolate", device, ref keys @ ..] => {
             let keys = keys.iter().map(|key| AttachKey::new(*key).map(ExpectedConnection::Key));
@@ -53,13 +55,14 @@ fn show(inventory: &FabricInventory) {
     for device in &inventory.devices {
         let name = device.identity.map(|it| it.to_string()).unwrap_or_default();
         println!(
-            "device {name} {} {:?} {:?} bytes, {:?}, endpoints {:?}, {} chunks, {:?}",
+            "device {name} {} {:?} {:?} bytes, {:?}, endpoints {:?}, {} chunks, {:?} free, {:?}",
             device.path,
             device.kind,
             device.size_bytes,
             device.status.state,
             device.endpoints,
             device.chunks.len(),
+            device.room.as_ref().map(|room| room.free_bytes),
             device.unusable
         );
     }

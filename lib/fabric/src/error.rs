@@ -9,17 +9,15 @@ pub enum FabricError {
     #[error(transparent)]
     Refused(#[from] AttachRefusal),
     /// The manager made something else than was asked for.
-    #[error(
-        "{service} attached {found} under key {key}, but {asked} was asked for; detach the key and report the manager"
-    )]
+    #[error("{service} made {found} under key {key}, but {asked} was asked for; detach the key and report the manager")]
     Mismatch {
         /// The manager.
         service: String,
         /// The key.
         key: AttachKey,
-        /// The devices and the host of the connection.
+        /// The devices and the host of the connection, or the chunk.
         found: String,
-        /// The device and the host of the request.
+        /// The device and the host of the request, or the size.
         asked: String,
     },
     /// The manager offers no way to do it.

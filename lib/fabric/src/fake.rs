@@ -17,14 +17,18 @@ use self::faults::FaultTable;
 use crate::{
     AttachKey, AttachPlan, AttachRefusal, AttachRequest, AttachStep, DeviceKind, ExpectedConnection, FabricConnection,
     FabricDevice, FabricEndpoint, FabricError, FabricHost, FabricInventory, FabricOperation, FabricOutcome,
-    FabricProvider, InventoryParts, Isolation, MemoryChunk, MemoryDomain, ObjectPath, ObjectStatus, SwitchDomain,
-    plan_attach,
+    FabricProvider, InventoryParts, Isolation, MemoryChunk, MemoryDomain, ObjectPath, ObjectStatus, PlannedChunk,
+    SwitchDomain,
+    plan::{devices_text, known_device},
+    plan_attach, plan_free,
 };
 
 const NAME: &str = "the fabric in memory";
 const FABRIC: &str = "/fabric";
 /// A device of a rack. Real ones have hundreds of GiB; tests need a size, not much of it.
 const DEVICE_BYTES: u64 = 16 << 30;
+/// Hosts map memory in steps of this size.
+const STEP_BYTES: u64 = 256 << 20;
 /// Serial numbers of a rack begin here: easy to see in a log.
 const FIRST_SERIAL: u64 = 0xfab0_0000_0000_0000;
 
@@ -55,6 +59,32 @@ impl FakeFabric {
 
     /// A rack: one switch, hosts, and devices of 16 GiB with one chunk each. Nothing is attached.
     pub fn rack(hosts: u32, devices: u32) -> Self {
+        Self::of(hosts, devices, |parts, at, path| {
+            parts.memory_domains.push(memory_of(at, path));
+            Some(DEVICE_BYTES)
+        })
+    }
+
+    /// A rack whose devices have no memory: it is made of one memory domain, in steps of 256 MiB. Each device is a card
+    /// with its own serial number, so that a host can have several.
+    pub fn shared(hosts: u32, devices: u32, memory_bytes: u64) -> Self {
+        let fabric = Self::of(hosts, devices, |_, _, _| None);
+        fabric.change(|parts| {
+            parts.memory_domains.push(MemoryDomain {
+                path: ObjectPath::new("/memory/0"),
+                allows_chunk_creation: true,
+                size_bytes: Some(memory_bytes),
+                least_bytes: STEP_BYTES,
+                step_bytes: STEP_BYTES,
+                devices: parts.devices.iter().map(|device| device.path.clone()).collect(),
+                ..MemoryDomain::default()
+            });
+        });
+        fabric
+    }
+
+    /// A rack whose devices get their memory from `memory`, which returns the size of each.
+    fn of(hosts: u32, devices: u32, memory: impl Fn(&mut InventoryParts, u32, &ObjectPath) -> Option<u64>) -> Self {
         let mut parts = InventoryParts::default();
         let status = ObjectStatus { health: Some("OK".into()), state: Some("Enabled".into()) };
         let (domain, enclosure) = (ObjectPath::new(FABRIC), ObjectPath::new("/enclosures/0"));
@@ -69,12 +99,12 @@ impl FakeFabric {
         for at in 0..devices {
             let path = ObjectPath::new(format!("/devices/{at}"));
             parts.endpoints.push(endpoint(&domain, &format!("targets/{at}"), &path));
-            parts.memory_domains.push(memory_of(at, &path));
+            let size_bytes = memory(&mut parts, at, &path);
             parts.devices.push(FabricDevice {
                 path,
                 identity: Some(Self::device(at)),
                 kind: DeviceKind::Memory,
-                size_bytes: Some(DEVICE_BYTES),
+                size_bytes,
                 status: status.clone(),
                 enclosure: Some(enclosure.clone()),
                 ..FabricDevice::default()
@@ -149,15 +179,13 @@ fn endpoint(domain: &ObjectPath, name: &str, entity: &ObjectPath) -> FabricEndpo
 
 fn memory_of(at: u32, device: &ObjectPath) -> MemoryDomain {
     let path = ObjectPath::new(format!("/memory/{at}"));
-    let chunk =
-        MemoryChunk { path: path.below("chunks/1"), size_bytes: Some(DEVICE_BYTES), devices: vec![device.clone()] };
-    MemoryDomain {
-        path,
-        allows_chunk_creation: false,
+    let chunk = MemoryChunk {
+        path: path.below("chunks/1"),
         size_bytes: Some(DEVICE_BYTES),
-        free_bytes: None,
-        chunks: vec![chunk],
-    }
+        devices: vec![device.clone()],
+        made_for: None,
+    };
+    MemoryDomain { path, size_bytes: Some(DEVICE_BYTES), chunks: vec![chunk], ..MemoryDomain::default() }
 }
 
 impl FakeState {
@@ -185,13 +213,16 @@ impl FakeState {
             return Ok(FabricOutcome::UnderWay(running()));
         }
         let inventory = self.faults.shown(self.parts.clone());
-        let plan = match plan_attach(&inventory, request)? {
+        let mut plan = match plan_attach(&inventory, request)? {
             AttachStep::Already(connection) => return Ok(FabricOutcome::Done(connection)),
             AttachStep::Connect(plan) => plan,
         };
-        if let Some((key, work)) = self.under_way.iter().find(|(_, work)| work.plan.device == plan.device) {
-            let (connection, host) = (format!("{key} (under way)"), work.plan.host.to_string());
-            return Err(AttachRefusal::DeviceHeld { device: plan.device, connection, host }.into());
+        self.check_idle(plan.device)?;
+        if let Some(make) = plan.make.take() {
+            plan.chunks = vec![self.make(&plan, &make)?];
+            if self.faults.loses_memory_answer() {
+                return Ok(lost());
+            }
         }
         if let Some(reads) = self.faults.pending {
             self.under_way.insert(plan.key.clone(), PlannedWork { plan, reads });
@@ -205,11 +236,53 @@ impl FakeState {
             return Err(FabricError::Mismatch {
                 service: NAME.to_owned(),
                 key: asked.key,
-                found: format!("{} to {}", crate::plan::devices_text(&made), made.host_text()),
+                found: format!("{} to {}", devices_text(&made), made.host_text()),
                 asked: format!("device {} to {}", asked.device, asked.host),
             });
         }
         Ok(if self.faults.loses_answer() { lost() } else { FabricOutcome::Done(made) })
+    }
+
+    /// Refuses a device on which work is under way.
+    fn check_idle(&self, device: DeviceIdentity) -> Result<(), AttachRefusal> {
+        let mut works = self.under_way.iter().filter(|(_, work)| work.plan.device == device);
+        let Some((key, work)) = works.next() else { return Ok(()) };
+        let (connection, host) = (format!("{key} (under way)"), work.plan.host.to_string());
+        Err(AttachRefusal::DeviceHeld { device, connection, host })
+    }
+
+    /// Makes a chunk for a device, and returns its path.
+    fn make(&mut self, plan: &AttachPlan, make: &PlannedChunk) -> Result<ObjectPath, FabricError> {
+        let size = self.faults.made_bytes(make.size_bytes);
+        let path = make.domain.below("chunks").below(plan.key.as_str());
+        if let Some(domain) = self.parts.memory_domains.iter_mut().find(|domain| domain.path == make.domain) {
+            let devices = vec![make.device.clone()];
+            domain.chunks.push(MemoryChunk {
+                path: path.clone(),
+                size_bytes: Some(size),
+                devices,
+                made_for: Some(plan.key.clone()),
+            });
+        }
+        if size >= make.size_bytes {
+            return Ok(path);
+        }
+        Err(FabricError::Mismatch {
+            service: NAME.to_owned(),
+            key: plan.key.clone(),
+            found: format!("{size} bytes of memory (chunk {path})"),
+            asked: format!("{} bytes for device {}", make.size_bytes, plan.device),
+        })
+    }
+
+    fn free(&mut self, device: DeviceIdentity, key: &AttachKey) -> Result<FabricOutcome<()>, FabricError> {
+        let freed = plan_free(&self.conclude(), device, key)?;
+        self.check_idle(device)?;
+        for domain in &mut self.parts.memory_domains {
+            domain.chunks.retain(|chunk| !freed.contains(&chunk.path));
+        }
+        let is_lost = !freed.is_empty() && self.faults.loses_answer();
+        Ok(if is_lost { lost() } else { FabricOutcome::Done(()) })
     }
 
     fn state(&mut self, key: &AttachKey) -> FabricOutcome<FabricConnection> {
@@ -278,9 +351,7 @@ impl FabricProvider for FakeFabric {
         self.begin().await?;
         let mut state = self.lock();
         let inventory = state.conclude();
-        if inventory.device(device).is_none() {
-            return Err(AttachRefusal::UnknownTarget { target: format!("device {device}") }.into());
-        }
+        known_device(&inventory, device)?;
         let is_expected = |it: &&FabricConnection| expected.iter().any(|expected| expected.is(it));
         let removed: Vec<&FabricConnection> = inventory.connections_of(device).filter(is_expected).collect();
         state.parts.connections.retain(|connection| !removed.iter().any(|it| it.path == connection.path));
@@ -290,6 +361,11 @@ impl FabricProvider for FakeFabric {
         }
         let connections = removed.iter().map(|connection| connection.id.clone()).collect();
         Ok(if state.faults.loses_answer() { lost() } else { FabricOutcome::Done(Isolation::Removed { connections }) })
+    }
+
+    async fn free(&self, device: DeviceIdentity, key: &AttachKey) -> Result<FabricOutcome<()>, FabricError> {
+        self.begin().await?;
+        self.lock().free(device, key)
     }
 }
 

@@ -3,11 +3,14 @@
 
 mod conclude;
 mod held;
+mod room;
 mod shared;
 
 use std::{fmt, sync::Arc};
 
 use hostler_api::fabric::{DeviceIdentity, SystemUuid};
+
+pub use self::room::MemoryRoom;
 
 use crate::{AttachKey, ObjectPath};
 
@@ -121,6 +124,10 @@ pub struct FabricDevice {
     pub endpoints: Vec<ObjectPath>,
     /// The chunks of memory that the device shows.
     pub chunks: Vec<ObjectPath>,
+    /// The memory domains of the device: those that it names, and those that name it.
+    pub memory_domains: Vec<ObjectPath>,
+    /// The memory that can be made for the device. `None`: it has memory already, or no memory is made for it.
+    pub room: Option<MemoryRoom>,
     /// The reason why the device is never attached.
     pub unusable: Option<String>,
 }
@@ -155,6 +162,14 @@ pub struct MemoryDomain {
     pub size_bytes: Option<u64>,
     /// The size without all chunks, in bytes. `None`: some size is not told, or the chunks are larger than the domain.
     pub free_bytes: Option<u64>,
+    /// The smallest chunk in bytes.
+    pub least_bytes: u64,
+    /// The step in which chunks grow in bytes.
+    pub step_bytes: u64,
+    /// The paths of the devices for which chunks are made, as far as the domain names them.
+    pub devices: Vec<ObjectPath>,
+    /// The reason why there may be chunks that are not among these; `None`: there are none.
+    pub doubt: Option<String>,
     /// The chunks that exist.
     pub chunks: Vec<MemoryChunk>,
 }
@@ -168,6 +183,8 @@ pub struct MemoryChunk {
     pub size_bytes: Option<u64>,
     /// The paths of the devices that show the chunk; several share it.
     pub devices: Vec<ObjectPath>,
+    /// The key of the request for which the chunk was made. `None`: its name is no key, so that another program has made it.
+    pub made_for: Option<AttachKey>,
 }
 
 /// A connection: a device, or chunks of it, attached to a host.
@@ -260,6 +277,29 @@ impl FabricInventory {
     /// The connection that was made under a key.
     pub fn connection(&self, key: &AttachKey) -> Option<&FabricConnection> {
         self.connections.iter().find(|connection| connection.key.as_ref() == Some(key))
+    }
+
+    /// The memory domain at a path.
+    pub fn memory_domain(&self, path: &ObjectPath) -> Option<&MemoryDomain> {
+        self.memory_domains.iter().find(|domain| domain.path == *path)
+    }
+
+    /// The key of the request for which the memory of a device was made; `None`: it has memory of its own, or none.
+    pub fn made_for(&self, device: &FabricDevice) -> Option<&AttachKey> {
+        device.chunks.iter().filter_map(|path| self.chunk(path)).find_map(|chunk| chunk.made_for.as_ref())
+    }
+
+    /// The size of all chunks of a device in bytes. `None`: it has none, or the size of one is not told.
+    pub fn chunk_bytes(&self, device: &FabricDevice) -> Option<u64> {
+        let sizes = device.chunks.iter().map(|path| self.chunk(path)?.size_bytes);
+        sizes.reduce(|sum, size| sum?.checked_add(size?)).flatten()
+    }
+
+    /// The memory domain of the memory that hostler made for a device. `None`: there is none.
+    pub fn made_in(&self, identity: DeviceIdentity) -> Option<&MemoryDomain> {
+        let device = self.device(identity)?;
+        let is_of_device = |chunk: &MemoryChunk| chunk.made_for.is_some() && device.chunks.contains(&chunk.path);
+        self.memory_domains.iter().find(|domain| domain.chunks.iter().any(is_of_device))
     }
 
     /// The connections that hold a device.

@@ -1,4 +1,4 @@
-//! The key of an attachment: the caller's name for it, and the Id of the connection that it becomes.
+//! The key of an attachment: the caller's name for it, and the Id of the connection and of the chunk that are made for it.
 
 use std::{fmt, str::FromStr};
 

@@ -7,7 +7,9 @@
 //!
 //! - [`FabricInventory`] is concluded from [`InventoryParts`]. An object that contradicts another one is listed with
 //!   the reason, and never attached.
-//! - [`FabricProvider`] reads, attaches, detaches and isolates. A call that is repeated with its [`AttachKey`] is success.
+//! - A device without memory has a [`MemoryRoom`]: a chunk is made for it when it is attached, and freed when it is given
+//!   back.
+//! - [`FabricProvider`] reads, attaches, detaches, isolates and frees. A call that is repeated with its [`AttachKey`] is success.
 //! - [`FabricOutcome`] tells apart: done, under way, not done, unknown. A missing answer never counts as "not done".
 //! - [`redfish`] speaks to a Redfish service, [`fake`] is a fabric in memory that fails on demand.
 
@@ -29,13 +31,13 @@ pub use self::{
     expected::ExpectedConnection,
     inventory::{
         DeviceKind, FabricConnection, FabricDevice, FabricEndpoint, FabricHost, FabricInventory, InventoryParts,
-        InventoryProblem, MemoryChunk, MemoryDomain, ObjectStatus, SwitchDomain,
+        InventoryProblem, MemoryChunk, MemoryDomain, MemoryRoom, ObjectStatus, SwitchDomain,
     },
     key::{AttachKey, KeyError},
     outcome::{FabricOperation, FabricOutcome, Isolation},
     path::ObjectPath,
-    plan::{AttachPlan, AttachRefusal, AttachStep, plan_attach},
+    plan::{AttachPlan, AttachRefusal, AttachStep, PlannedChunk, plan_attach, plan_free},
     provider::{FabricProvider, Provider},
-    request::{AttachRequest, AttachTarget},
+    request::AttachRequest,
     watch::{FabricHint, FabricWatch},
 };

@@ -37,6 +37,12 @@ impl ObjectPath {
         std::iter::successors(Some(self.clone()), next)
     }
 
+    /// Paths for people.
+    pub(crate) fn list<'a>(paths: impl Iterator<Item = &'a Self>) -> String {
+        let paths: Vec<&str> = paths.map(Self::as_str).collect();
+        paths.join(", ")
+    }
+
     /// True if the path is `other` or lies below it.
     pub fn is_within(&self, other: &Self) -> bool {
         self.0.strip_prefix(&*other.0).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

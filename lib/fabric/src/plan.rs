@@ -1,10 +1,12 @@
 //! Decides from an inventory whether a request is carried out, was carried out before, or is refused. Pure.
 
+mod memory;
+
 use hostler_api::fabric::{DeviceIdentity, SystemUuid};
 
-use crate::{
-    AttachKey, AttachRequest, AttachTarget, FabricConnection, FabricDevice, FabricHost, FabricInventory, ObjectPath,
-};
+pub use self::memory::{PlannedChunk, plan_free};
+
+use crate::{AttachKey, AttachRequest, FabricConnection, FabricDevice, FabricHost, FabricInventory, ObjectPath};
 
 /// The next step for a request.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -32,6 +34,8 @@ pub struct AttachPlan {
     pub targets: Vec<ObjectPath>,
     /// The chunks that the connection names.
     pub chunks: Vec<ObjectPath>,
+    /// The chunk that is made before, so that the connection can name it. `None`: the device has its memory.
+    pub make: Option<PlannedChunk>,
 }
 
 /// The reason why a request is refused before anything is changed.
@@ -72,6 +76,16 @@ pub enum AttachRefusal {
         /// The host of the connection.
         host: String,
     },
+    /// Another device shows the memory that was made for this one.
+    #[error("chunk {chunk} was made for device {device} alone and is shown by {devices}; let one device show it")]
+    MemoryShared {
+        /// The device.
+        device: DeviceIdentity,
+        /// The chunk.
+        chunk: ObjectPath,
+        /// The paths of all devices that show it.
+        devices: String,
+    },
     /// No host has the UUID.
     #[error("the manager knows no host {host}; compare the UUIDs of its systems with the systemUUID of the Node")]
     UnknownHost {
@@ -86,10 +100,10 @@ pub enum AttachRefusal {
         /// The contradiction and its fix.
         reason: String,
     },
-    /// The manager has no such device or chunk.
+    /// The manager has no such device.
     #[error("the manager has no {target}; list its inventory")]
     UnknownTarget {
-        /// The device or chunk.
+        /// The device.
         target: String,
     },
     /// The manager contradicts itself about the device.
@@ -100,13 +114,52 @@ pub enum AttachRefusal {
         /// The contradiction and its fix.
         reason: String,
     },
-    /// A chunk belongs to several devices or to none.
-    #[error("chunk {chunk} belongs to {devices} devices; name the device instead")]
-    AmbiguousChunk {
+    /// The memory domain of the device has not so much free memory.
+    #[error(
+        "device {device} has no memory, and {asked} bytes cannot be made for it: {free} bytes of memory domain {domain} \
+         are free in chunks from {least} bytes on in steps of {step}; others: {others}; ask for less, or free some"
+    )]
+    NoRoom {
+        /// The device.
+        device: DeviceIdentity,
+        /// The memory domain.
+        domain: ObjectPath,
+        /// The size that was asked for, in bytes.
+        asked: u64,
+        /// The free size in bytes.
+        free: u64,
+        /// The smallest chunk in bytes.
+        least: u64,
+        /// The step of chunks in bytes.
+        step: u64,
+        /// The chunks of the domain with their devices and hosts.
+        others: String,
+    },
+    /// The device has no memory, and none is made for it.
+    #[error(
+        "device {device} has no memory, and none ({asked} bytes asked for) can be made for it: it has no memory domain \
+         that lets clients make chunks and tells its free size; see the problems of the manager's inventory"
+    )]
+    NoMemory {
+        /// The device.
+        device: DeviceIdentity,
+        /// The size that was asked for, in bytes; 0: all that is free.
+        asked: u64,
+    },
+    /// The memory that was made for the device at another request is smaller.
+    #[error(
+        "device {device} has {size} bytes of memory that was made for another request (chunk {chunk}), and {asked} bytes \
+         are asked for; free the memory of the device first"
+    )]
+    MemoryTooSmall {
+        /// The device.
+        device: DeviceIdentity,
         /// The chunk.
         chunk: ObjectPath,
-        /// The number of its devices.
-        devices: usize,
+        /// The size that the manager shows, in bytes; 0 where it shows none.
+        size: u64,
+        /// The size that was asked for, in bytes.
+        asked: u64,
     },
     /// The host and the device have no switch domain in common.
     #[error(
@@ -129,29 +182,21 @@ pub fn plan_attach(inventory: &FabricInventory, request: &AttachRequest) -> Resu
         return repeated(inventory, request, connection).map(AttachStep::Already);
     }
     let host = usable_host(inventory, &request.host)?;
-    let (device, identity) = usable_device(inventory, &request.target)?;
-    let chunks = match &request.target {
-        AttachTarget::Chunk(chunk) => vec![chunk.clone()],
-        AttachTarget::Device(_) => own_chunks(inventory, device),
-    };
-    check_free(inventory, device, identity, &request.host)?;
+    let device = usable_device(inventory, request.device)?;
+    let chunks = own_chunks(inventory, device);
+    check_free(inventory, device, request.device, &request.host)?;
     let (domain, initiators, targets) = common_domain(inventory, host, device)
-        .ok_or(AttachRefusal::Apart { host: request.host.clone(), device: identity })?;
-    let (key, host) = (request.key.clone(), request.host.clone());
-    Ok(AttachStep::Connect(AttachPlan { key, domain, device: identity, host, initiators, targets, chunks }))
+        .ok_or(AttachRefusal::Apart { host: request.host.clone(), device: request.device })?;
+    let make = memory::plan_chunk(inventory, device, request)?;
+    let (key, host, device) = (request.key.clone(), request.host.clone(), request.device);
+    Ok(AttachStep::Connect(AttachPlan { key, domain, device, host, initiators, targets, chunks, make }))
 }
 
 /// True if a connection is that of a request.
 pub(crate) fn is_of(inventory: &FabricInventory, request: &AttachRequest, connection: &FabricConnection) -> bool {
-    let target = match &request.target {
-        AttachTarget::Chunk(chunk) => connection.chunks == [chunk.clone()] && connection.devices.len() == 1,
-        AttachTarget::Device(identity) => {
-            let own = inventory.device(*identity).map(|device| own_chunks(inventory, device)).unwrap_or_default();
-            let has_all = connection.chunks.is_empty() || own.iter().all(|chunk| connection.chunks.contains(chunk));
-            connection.devices == [*identity] && has_all
-        }
-    };
-    target && connection.host.as_ref() == Some(&request.host)
+    let own = inventory.device(request.device).map(|device| own_chunks(inventory, device)).unwrap_or_default();
+    let has_all = connection.chunks.is_empty() || own.iter().all(|chunk| connection.chunks.contains(chunk));
+    connection.devices == [request.device] && has_all && connection.host.as_ref() == Some(&request.host)
 }
 
 fn repeated(
@@ -186,25 +231,24 @@ fn usable_host<'a>(inventory: &'a FabricInventory, uuid: &SystemUuid) -> Result<
     Err(AttachRefusal::UnusableHost { host: uuid.clone(), reason })
 }
 
-fn usable_device<'a>(
-    inventory: &'a FabricInventory,
-    target: &AttachTarget,
-) -> Result<(&'a FabricDevice, DeviceIdentity), AttachRefusal> {
-    let unknown = || AttachRefusal::UnknownTarget { target: target.to_string() };
-    let device = match target {
-        AttachTarget::Device(identity) => inventory.device(*identity).ok_or_else(unknown)?,
-        AttachTarget::Chunk(path) => match &inventory.chunk(path).ok_or_else(unknown)?.devices[..] {
-            [device] => inventory.device_at(device).ok_or_else(unknown)?,
-            devices => return Err(AttachRefusal::AmbiguousChunk { chunk: path.clone(), devices: devices.len() }),
-        },
-    };
-    match (&device.unusable, device.identity) {
-        (None, Some(identity)) => Ok((device, identity)),
-        (reason, _) => Err(AttachRefusal::UnusableDevice {
-            device: device.path.to_string(),
-            reason: reason.clone().unwrap_or_else(|| "it has no serial number".to_owned()),
-        }),
+fn usable_device(inventory: &FabricInventory, identity: DeviceIdentity) -> Result<&FabricDevice, AttachRefusal> {
+    let device = known_device(inventory, identity)?;
+    match &device.unusable {
+        None => Ok(device),
+        Some(reason) => {
+            let (device, reason) = (device.path.to_string(), reason.clone());
+            Err(AttachRefusal::UnusableDevice { device, reason })
+        }
     }
+}
+
+/// The device with an identity.
+pub(crate) fn known_device(
+    inventory: &FabricInventory,
+    identity: DeviceIdentity,
+) -> Result<&FabricDevice, AttachRefusal> {
+    let unknown = || AttachRefusal::UnknownTarget { target: format!("device {identity}") };
+    inventory.device(identity).ok_or_else(unknown)
 }
 
 /// The chunks that no other device shows.
@@ -220,10 +264,7 @@ fn check_free(
     identity: DeviceIdentity,
     host: &SystemUuid,
 ) -> Result<(), AttachRefusal> {
-    if let Some(holder) = inventory.connections_of(identity).next() {
-        let (connection, host) = (holder.id.clone(), holder.host_text());
-        return Err(AttachRefusal::DeviceHeld { device: identity, connection, host });
-    }
+    check_unheld(inventory, identity)?;
     for chunk in device.chunks.iter().filter_map(|path| inventory.chunk(path)) {
         let neighbours = chunk.devices.iter().filter_map(|path| inventory.device_at(path)?.identity);
         let by_device = neighbours.flat_map(|neighbour| inventory.connections_of(neighbour));
@@ -235,6 +276,13 @@ fn check_free(
         }
     }
     Ok(())
+}
+
+/// Refuses a device that a connection holds.
+fn check_unheld(inventory: &FabricInventory, device: DeviceIdentity) -> Result<(), AttachRefusal> {
+    let Some(holder) = inventory.connections_of(device).next() else { return Ok(()) };
+    let (connection, host) = (holder.id.clone(), holder.host_text());
+    Err(AttachRefusal::DeviceHeld { device, connection, host })
 }
 
 /// The first domain in which both have endpoints, and the endpoints of each.

@@ -18,8 +18,9 @@ pub trait FabricProvider: Sync {
     /// Reads everything that the manager has.
     fn inventory(&self) -> impl Future<Output = Result<FabricInventory, FabricError>> + Send;
 
-    /// Attaches a device or chunk to a host. A request that was carried out under its key before is success; a key that
-    /// was used for another request, and a device that another connection holds, are refusals.
+    /// Attaches a device to a host; for one without memory, the memory is made before. A request that was carried out
+    /// under its key before is success; a key that was used for another request, and a device that another connection
+    /// holds, are refusals. Memory that was made stays with the device, also where nothing was attached in the end.
     fn attach(
         &self,
         request: &AttachRequest,
@@ -42,6 +43,15 @@ pub trait FabricProvider: Sync {
         device: DeviceIdentity,
         expected: &[ExpectedConnection],
     ) -> impl Future<Output = Result<FabricOutcome<Isolation>, FabricError>> + Send;
+
+    /// Frees the memory that was made for a device under a key: what is on it must be erased before. Where there is none,
+    /// the call succeeds; memory under another key is left, since the call may come late. As long as a connection holds
+    /// the device or the memory, it is refused.
+    fn free(
+        &self,
+        device: DeviceIdentity,
+        key: &AttachKey,
+    ) -> impl Future<Output = Result<FabricOutcome<()>, FabricError>> + Send;
 
     /// Returns a watch that reads the inventory after each pause and hints at changes.
     fn watch(&self, pause: Duration) -> FabricWatch<'_, Self>
@@ -98,6 +108,13 @@ impl FabricProvider for Provider {
         match self {
             Self::Redfish(provider) => provider.isolate(device, expected).await,
             Self::Fake(provider) => provider.isolate(device, expected).await,
+        }
+    }
+
+    async fn free(&self, device: DeviceIdentity, key: &AttachKey) -> Result<FabricOutcome<()>, FabricError> {
+        match self {
+            Self::Redfish(provider) => provider.free(device, key).await,
+            Self::Fake(provider) => provider.free(device, key).await,
         }
     }
 }

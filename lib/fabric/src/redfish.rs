@@ -2,6 +2,8 @@
 //!
 //! ```text
 //!   read hardware ─► read connections at the manager of record ─► plan ─► POST ─► read again ─► outcome
+//!                                                                   ▲      │ memory that is missing
+//!                                                                   └──────┘ read its domain again
 //! ```
 //!
 //! Services drop connections, answer 500 to work that they have done, and keep connections that are gone. So nothing is
@@ -9,6 +11,7 @@
 //! time.
 
 mod attach;
+mod chunks;
 mod concurrent;
 mod credentials;
 mod detach;
@@ -17,13 +20,16 @@ mod error;
 mod hardware;
 mod isolate;
 mod login;
+mod memory;
 mod record;
+mod removal;
 mod service;
 mod settings;
 mod task;
 mod tls;
 mod transport;
 mod walk;
+mod written;
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -44,7 +50,6 @@ use self::{
     service::RedfishService,
     settings::ServiceAddress,
     task::OperationTable,
-    walk::ServiceWalk,
 };
 use crate::{
     AttachKey, AttachRequest, ExpectedConnection, FabricConnection, FabricError, FabricInventory, FabricOutcome,
@@ -115,8 +120,7 @@ impl RedfishClient {
     }
 
     async fn read_hardware(&self) -> Result<Arc<ReadHardware>, RedfishError> {
-        let walk = ServiceWalk::new(&self.services.main, self.services.parallel);
-        let read = Arc::new(read_hardware(walk).await?);
+        let read = Arc::new(read_hardware(&self.services).await?);
         *self.hardware.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), Arc::clone(&read)));
         Ok(read)
     }
@@ -140,6 +144,14 @@ impl RedfishClient {
         }
         let inventory = conclude(&hardware, connections, problems);
         Ok(FabricReading { inventory, records, hardware })
+    }
+}
+
+impl FabricReading {
+    /// The same connections, compared with hardware that was read later.
+    fn with_hardware(self, hardware: Arc<ReadHardware>) -> Self {
+        let inventory = conclude(&hardware, self.inventory.connections, Vec::new());
+        Self { inventory, hardware, ..self }
     }
 }
 
@@ -192,5 +204,10 @@ impl FabricProvider for RedfishProvider {
     ) -> Result<FabricOutcome<Isolation>, FabricError> {
         let _turn = self.0.turn.acquire().await;
         self.0.isolate(device, expected).await
+    }
+
+    async fn free(&self, device: DeviceIdentity, key: &AttachKey) -> Result<FabricOutcome<()>, FabricError> {
+        let _turn = self.0.turn.acquire().await;
+        self.0.free(device, key).await
     }
 }

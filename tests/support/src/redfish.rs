@@ -67,6 +67,11 @@ impl PlayedRedfish {
         Self::start(tree::rack(hosts, devices), None).await
     }
 
+    /// A rack whose devices have no memory: it is made of one memory domain of this size, in steps of 256 MiB.
+    pub async fn shared(hosts: u32, devices: u32, domain_mib: u64) -> Self {
+        Self::start(tree::shared(hosts, devices, domain_mib), None).await
+    }
+
     /// A rack over TLS.
     pub async fn rack_over_tls(hosts: u32, devices: u32) -> Self {
         let (acceptor, authority) = http::certificates();
@@ -107,6 +112,16 @@ impl PlayedRedfish {
         let state = self.lock();
         let prefix = format!("{FABRIC}/Connections/");
         state.documents.keys().filter_map(|path| path.strip_prefix(&prefix).map(str::to_owned)).collect()
+    }
+
+    /// The Ids and sizes in MiB of all chunks.
+    pub fn chunks(&self) -> Vec<(String, u64)> {
+        let state = self.lock();
+        let chunks = state.documents.iter().filter_map(|(path, chunk)| {
+            let (_, id) = path.split_once("/MemoryChunks/")?;
+            Some((id.to_owned(), chunk["MemoryChunkSizeMiB"].as_u64()?))
+        });
+        chunks.collect()
     }
 
     /// Gives a device to a host, as another program would.

@@ -7,7 +7,7 @@ use hostler_api::fabric::{
     AttachmentPhase as Phase, FabricAttachmentSpec, FabricAttachmentStatus, NodeDeviceState, of_fabric_pool,
 };
 use hostler_cluster::since_1970;
-use hostler_fabric::{AttachRequest, AttachTarget};
+use hostler_fabric::AttachRequest;
 
 use super::{
     claim::{ClaimNews, ClaimOfDevice},
@@ -235,8 +235,8 @@ impl AttachmentContext {
             // An attach that is under way is not begun again: its state tells the end.
             (Ok(_), Ok(key)) if seen.status().reason == UNDER_WAY => AttachmentStep::Call(ManagerCall::Progress(key)),
             (Ok(HostFact::Known(host)), Ok(key)) => {
-                let target = AttachTarget::Device(self.device);
-                AttachmentStep::Call(ManagerCall::Attach(AttachRequest { key, host, target }))
+                let device = self.device;
+                AttachmentStep::Call(ManagerCall::Attach(AttachRequest { key, host, device, memory: None }))
             }
             (Ok(_), _) => AttachmentStep::Until(end),
         }

@@ -15,6 +15,10 @@ pub enum FabricFault {
     Unavailable(u32),
     /// The next changes are made, and their answers are lost.
     AnswerLost(u32),
+    /// The next chunks are made, and the calls end without an answer before anything is connected.
+    MemoryAnswerLost(u32),
+    /// Chunks are made with this size at most.
+    SmallMemory(u64),
     /// Attachments take another free device than was asked for.
     WrongDevice,
     /// A device is offline in every second inventory.
@@ -33,6 +37,8 @@ pub(super) struct FaultTable {
     pub(super) slow: Duration,
     unavailable: u32,
     lost: u32,
+    memory_lost: u32,
+    most_bytes: Option<u64>,
     is_wrong: bool,
     flapping: Option<DeviceIdentity>,
     is_down: bool,
@@ -47,6 +53,8 @@ impl FaultTable {
             FabricFault::Slow(time) => self.slow = time,
             FabricFault::Unavailable(calls) => self.unavailable = calls,
             FabricFault::AnswerLost(calls) => self.lost = calls,
+            FabricFault::MemoryAnswerLost(calls) => self.memory_lost = calls,
+            FabricFault::SmallMemory(bytes) => self.most_bytes = Some(bytes),
             FabricFault::WrongDevice => self.is_wrong = true,
             FabricFault::FlappingLink(device) => self.flapping = Some(device),
             FabricFault::Contradiction => self.contradicts = true,
@@ -61,6 +69,15 @@ impl FaultTable {
 
     pub(super) fn loses_answer(&mut self) -> bool {
         take_one(&mut self.lost)
+    }
+
+    pub(super) fn loses_memory_answer(&mut self) -> bool {
+        take_one(&mut self.memory_lost)
+    }
+
+    /// The size that a chunk gets in truth.
+    pub(super) fn made_bytes(&self, asked: u64) -> u64 {
+        self.most_bytes.map_or(asked, |most| asked.min(most))
     }
 
     /// The inventory as the faults show it.

@@ -1,7 +1,7 @@
 //! The fabric in memory keeps the promises of the trait, under each fault.
 
 use super::*;
-use crate::{AttachTarget, FabricHint};
+use crate::FabricHint;
 
 fn key(text: &str) -> AttachKey {
     AttachKey::new(text).unwrap()
@@ -12,8 +12,8 @@ fn by_key(text: &str) -> ExpectedConnection {
 }
 
 fn request(name: &str, host: u32, device: u32) -> AttachRequest {
-    let target = AttachTarget::Device(FakeFabric::device(device));
-    AttachRequest { key: key(name), host: FakeFabric::host(host).unwrap(), target }
+    let device = FakeFabric::device(device);
+    AttachRequest { key: key(name), host: FakeFabric::host(host).unwrap(), device, memory: None }
 }
 
 #[tokio::test]
@@ -151,4 +151,93 @@ async fn isolation_removes_the_expected_connections_of_the_device_and_no_other_o
     assert_eq!(fabric.connections().len(), 1);
     let unknown = DeviceIdentity { serial: 5, logical_device: 5 };
     assert!(fabric.isolate(unknown, &[]).await.is_err());
+}
+
+const GIB: u64 = 1 << 30;
+
+fn amount(name: &str, host: u32, device: u32, gib: u64) -> AttachRequest {
+    AttachRequest { memory: Some(gib * GIB), ..request(name, host, device) }
+}
+
+/// The free memory of a shared rack, and the number of chunks.
+async fn free_gib(fabric: &FakeFabric) -> (u64, usize) {
+    let domain = fabric.inventory().await.unwrap().memory_domains.remove(0);
+    (domain.free_bytes.unwrap() / GIB, domain.chunks.len())
+}
+
+#[tokio::test]
+async fn memory_is_made_attached_kept_and_freed() {
+    let fabric = FakeFabric::shared(2, 3, 8 * GIB);
+    let before = fabric.inventory().await.unwrap();
+    let room = before.devices[1].room.clone().unwrap();
+    assert_eq!((room.free_bytes, room.least_bytes, room.step_bytes), (8 * GIB, 256 << 20, 256 << 20));
+    assert_eq!(before.made_for(&before.devices[1]), None);
+    let FabricOutcome::Done(made) = fabric.attach(&amount("a", 0, 1, 3)).await.unwrap() else { panic!("it works") };
+    assert_eq!((made.devices, made.chunks.len()), (vec![FakeFabric::device(1)], 1));
+    assert!(fabric.attach(&amount("a", 0, 1, 3)).await.unwrap().is_done());
+    let inventory = fabric.inventory().await.unwrap();
+    assert_eq!((inventory.problems.len(), free_gib(&fabric).await), (0, (5, 1)));
+    assert_eq!(inventory.made_for(&inventory.devices[1]), Some(&key("a")));
+    assert_eq!(inventory.devices[1].room, None);
+    assert_eq!(inventory.devices[0].room.as_ref().unwrap().free_bytes, 5 * GIB);
+    let held = fabric.free(FakeFabric::device(1), &key("a")).await.unwrap_err().to_string();
+    assert!(held.contains("is held by connection a"), "{held}");
+    assert!(fabric.detach(&key("a")).await.unwrap().is_done());
+    assert_eq!(free_gib(&fabric).await, (5, 1), "the memory stays until it is freed");
+    for _ in 0..2 {
+        assert!(fabric.free(FakeFabric::device(1), &key("a")).await.unwrap().is_done());
+        assert_eq!(free_gib(&fabric).await, (8, 0));
+    }
+}
+
+#[tokio::test]
+async fn memory_for_which_the_answer_is_lost_is_found_by_the_next_attempt() {
+    let fabric = FakeFabric::shared(1, 1, 8 * GIB);
+    fabric.inject(FabricFault::MemoryAnswerLost(1));
+    assert!(matches!(fabric.attach(&amount("a", 0, 0, 2)).await.unwrap(), FabricOutcome::Unknown { .. }));
+    assert!(fabric.connections().is_empty());
+    assert!(matches!(fabric.state(&key("a")).await.unwrap(), FabricOutcome::NotDone { .. }));
+    let small = fabric.attach(&amount("b", 0, 0, 3)).await.unwrap_err().to_string();
+    assert!(small.contains("has 2147483648 bytes of memory that was made for another request"), "{small}");
+    assert!(fabric.attach(&amount("c", 0, 0, 1)).await.unwrap().is_done(), "more than enough");
+    assert_eq!(free_gib(&fabric).await, (6, 1));
+    assert!(fabric.detach(&key("c")).await.unwrap().is_done());
+    fabric.inject(FabricFault::AnswerLost(1));
+    assert!(matches!(fabric.free(FakeFabric::device(0), &key("a")).await.unwrap(), FabricOutcome::Unknown { .. }));
+    assert!(fabric.free(FakeFabric::device(0), &key("a")).await.unwrap().is_done());
+}
+
+#[tokio::test]
+async fn less_memory_than_was_asked_for_is_an_error_and_nothing_is_attached() {
+    let fabric = FakeFabric::shared(1, 1, 8 * GIB);
+    fabric.inject(FabricFault::SmallMemory(GIB));
+    let error = fabric.attach(&amount("a", 0, 0, 2)).await.unwrap_err().to_string();
+    assert!(error.contains("made 1073741824 bytes of memory") && error.contains("but 2147483648 bytes"), "{error}");
+    assert!(fabric.connections().is_empty());
+    fabric.heal();
+    assert!(fabric.attach(&amount("b", 0, 0, 2)).await.is_err(), "the device has too little memory until it is freed");
+    assert!(fabric.free(FakeFabric::device(0), &key("a")).await.unwrap().is_done());
+    assert!(fabric.attach(&amount("b", 0, 0, 2)).await.unwrap().is_done());
+}
+
+#[tokio::test]
+async fn the_last_memory_is_given_once_and_work_under_way_has_its_own() {
+    let fabric = FakeFabric::shared(2, 2, 4 * GIB);
+    fabric.inject(FabricFault::NeverEnds);
+    assert!(matches!(fabric.attach(&amount("a", 0, 0, 3)).await.unwrap(), FabricOutcome::UnderWay(_)));
+    fabric.heal();
+    let refused = fabric.attach(&amount("b", 1, 1, 2)).await.unwrap_err().to_string();
+    let first = FakeFabric::device(0);
+    assert!(
+        refused.contains("2147483648 bytes cannot be made") && refused.contains("1073741824 bytes of"),
+        "{refused}"
+    );
+    assert!(refused.contains(&format!("has 3221225472 bytes for device {first} on no host")), "{refused}");
+    let busy = fabric.free(first, &key("a")).await.unwrap_err().to_string();
+    assert!(busy.contains("a (under way)"), "{busy}");
+    assert!(fabric.finish(&key("a")));
+    let refused = fabric.attach(&amount("b", 1, 1, 2)).await.unwrap_err().to_string();
+    assert!(refused.contains(&format!("on {}", FakeFabric::host(0).unwrap())), "{refused}");
+    assert!(fabric.attach(&request("b", 1, 1)).await.unwrap().is_done(), "all that is free");
+    assert_eq!(free_gib(&fabric).await, (0, 2));
 }

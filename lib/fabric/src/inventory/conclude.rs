@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hostler_api::fabric::{DeviceIdentity, SystemUuid};
 
-use super::{FabricInventory, InventoryParts, InventoryProblem, held};
+use super::{FabricInventory, InventoryParts, InventoryProblem, held, room};
 use crate::{FabricEndpoint, MemoryDomain, ObjectPath};
 
 impl FabricInventory {
@@ -16,6 +16,7 @@ impl FabricInventory {
         inventory.sort();
         inventory.check_memory_domains();
         inventory.link_chunks();
+        room::link(&mut inventory);
         inventory.link_initiators();
         inventory.adopt_identities();
         inventory.link_targets();
@@ -199,7 +200,7 @@ impl FabricInventory {
             let paths: Vec<ObjectPath> = owners.iter().map(|&at| self.devices[at].path.clone()).collect();
             for &at in &owners {
                 let own = self.devices[at].path.clone();
-                let others = list(paths.iter().filter(|path| **path != own));
+                let others = ObjectPath::list(paths.iter().filter(|path| **path != own));
                 let reason = format!("has {identity}, as {others}; give each device its own serial number");
                 self.spoil_device(at, &own, "Identifiers", &reason);
             }
@@ -218,7 +219,7 @@ impl FabricInventory {
                 continue;
             };
             let twins = owners.get(uuid).into_iter().flatten().copied().filter(|path| **path != host.path);
-            let others = list(twins);
+            let others = ObjectPath::list(twins);
             if !others.is_empty() {
                 reasons.push((at, format!("is that of {others} too; give each system its own UUID")));
             }
@@ -239,11 +240,6 @@ impl FabricInventory {
         }
         self.problems.push(problem);
     }
-}
-
-fn list<'a>(paths: impl Iterator<Item = &'a ObjectPath>) -> String {
-    let paths: Vec<&str> = paths.map(ObjectPath::as_str).collect();
-    paths.join(", ")
 }
 
 /// The sizes of all chunks. `None`: the size of one is not told, or the sum is beyond all numbers.

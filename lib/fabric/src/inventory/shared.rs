@@ -18,6 +18,7 @@ impl InventoryParts {
         }
         for device in &mut self.devices {
             let links = device.endpoints.iter_mut().chain(&mut device.chunks).chain(&mut device.enclosure);
+            let links = links.chain(&mut device.memory_domains);
             links.chain([&mut device.path]).for_each(|path| texts.share_path(path));
             device.status.share_texts(&mut texts);
         }
@@ -26,7 +27,7 @@ impl InventoryParts {
             links.chain([&mut endpoint.path, &mut endpoint.domain]).for_each(|path| texts.share_path(path));
         }
         for domain in &mut self.memory_domains {
-            texts.share_path(&mut domain.path);
+            domain.devices.iter_mut().chain([&mut domain.path]).for_each(|path| texts.share_path(path));
             for chunk in &mut domain.chunks {
                 chunk.devices.iter_mut().chain([&mut chunk.path]).for_each(|path| texts.share_path(path));
             }

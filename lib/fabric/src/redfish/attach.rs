@@ -1,15 +1,17 @@
 //! Attaching: plan from what is read, write once, and read again before anything is said.
 
-use std::sync::Arc;
+use std::{ops::ControlFlow, sync::Arc};
 
 use hyper::Method;
 
 use super::{
     FabricReading, RedfishClient, RedfishError, absent, conclude,
+    memory::{made_memory, memory_under_way},
     record::{FabricRecord, ReadConnection},
     service::WriteCall,
     task::{self, KnownOperation, TaskProgress},
     transport::HttpAnswer,
+    written::{unmade, unread, written_text},
 };
 use crate::{
     AttachKey, AttachPlan, AttachRefusal, AttachRequest, AttachStep, FabricConnection, FabricError, FabricOperation,
@@ -29,13 +31,25 @@ impl RedfishClient {
             }
             AttachStep::Connect(plan) => plan,
         };
+        self.operations.end_memory(&reading.inventory);
         if let Some((key, known)) = self.operations.holder(plan.device, &plan.key) {
             let connection = format!("{key} (under way)");
             return Err(AttachRefusal::DeviceHeld { device: plan.device, connection, host: known.host }.into());
         }
         if let Some(operation) = self.running(&request.key).await? {
-            return Ok(FabricOutcome::UnderWay(operation));
+            // Nothing is connected before there is memory. The end of the work on that is not the end of the attachment, so
+            // it is not told as that: only this call goes on.
+            let known = self.operations.get(&request.key);
+            let is_memory = plan.make.is_some() || known.is_some_and(|known| known.makes_memory);
+            return Ok(if is_memory { memory_under_way(&request.key) } else { FabricOutcome::UnderWay(operation) });
         }
+        let (reading, plan) = match plan.make.clone() {
+            None => (reading, plan),
+            Some(make) => match self.make_memory(request, &plan, &make, reading).await? {
+                ControlFlow::Continue(made) => made,
+                ControlFlow::Break(outcome) => return Ok(outcome),
+            },
+        };
         let Some(record) = reading.records.iter().find(|record| record.fabric == plan.domain) else {
             return Err(AttachRefusal::Apart { host: plan.host, device: plan.device }.into());
         };
@@ -51,7 +65,13 @@ impl RedfishClient {
         let reading = self.reading(Arc::clone(&recent)).await?;
         match plan_attach(&reading.inventory, request) {
             Ok(AttachStep::Connect(plan)) if !self.is_still(&reading, &plan).await? => {}
-            Ok(step) => return Ok((reading, step)),
+            Ok(step) => {
+                let Some((domain, device)) = made_memory(&reading.inventory, &step) else { return Ok((reading, step)) };
+                let hardware = self.read_memory_again(&recent, &domain, &device).await?;
+                let reading = reading.with_hardware(hardware);
+                let step = plan_attach(&reading.inventory, request)?;
+                return Ok((reading, step));
+            }
             Err(refusal @ AttachRefusal::DeviceHeld { .. }) => return Err(refusal.into()),
             Err(_) => {}
         }
@@ -83,13 +103,14 @@ impl RedfishClient {
         {
             return self.accepted(request, plan, reading, record, answer).await;
         }
+        let text = written_text(&record.service, &record.collection(), &written);
         let read = match self.made(record, &request.key, &written).await {
             Ok(read) => read,
-            Err(error) => return Ok(FabricOutcome::unknown(unread(&written_text(record, &written), &error))),
+            Err(error) => return Ok(FabricOutcome::unknown(unread(&text, &record.collection(), &error))),
         };
         match read {
             Some(read) => self.verified(request, plan, reading, read),
-            None => Ok(absent(&reading.records, unmade(record, written))),
+            None => Ok(absent(&reading.records, unmade(&text, &written, "connection"))),
         }
     }
 
@@ -156,14 +177,16 @@ impl RedfishClient {
         let monitor = task::monitor_of(answer);
         let operation = FabricOperation { monitor, state: None, percent: None };
         let (device, host) = (Some(plan.device), plan.host.to_string());
-        self.operations.insert(&request.key, KnownOperation { operation: operation.clone(), device, host });
+        let known = KnownOperation { operation: operation.clone(), device, host, makes_memory: false };
+        self.operations.insert(&request.key, known);
         Ok(FabricOutcome::UnderWay(operation))
     }
 
     pub(super) async fn state(&self, key: &AttachKey) -> Result<FabricOutcome<FabricConnection>, FabricError> {
+        let reading = self.reading(self.recent_hardware().await?).await?;
+        self.operations.end_memory(&reading.inventory);
         let known = self.operations.get(key);
         let is_detaching = known.as_ref().is_some_and(|known| known.device.is_none());
-        let reading = self.reading(self.recent_hardware().await?).await?;
         let connection = reading.inventory.connection(key).filter(|_| !is_detaching);
         if let Some(connection) = connection {
             self.operations.remove(key);
@@ -218,35 +241,4 @@ impl RedfishClient {
         }
         Ok(last)
     }
-}
-
-/// The outcome of a write after which there is no connection.
-fn unmade(record: &FabricRecord, written: Result<HttpAnswer, RedfishError>) -> FabricOutcome<FabricConnection> {
-    let text = written_text(record, &written);
-    match written {
-        Err(error) if error.was_not_sent() => FabricOutcome::not_done(text),
-        // The service may still be at it: only a connection that is there later tells.
-        Err(_) => FabricOutcome::unknown(format!("{text}, and there is no connection yet; ask again")),
-        Ok(answer) if answer.is_success() => {
-            FabricOutcome::unknown(format!("{text}, but there is no connection yet; ask again"))
-        }
-        // A gateway that gave up says nothing about the service behind it.
-        Ok(answer) if [408, 502, 504].contains(&answer.status) => {
-            FabricOutcome::unknown(format!("{text}, and there is no connection yet; ask again"))
-        }
-        Ok(_) => FabricOutcome::not_done(format!("{text}, and there is no connection")),
-    }
-}
-
-/// The end of a write for people.
-pub(super) fn written_text(record: &FabricRecord, written: &Result<HttpAnswer, RedfishError>) -> String {
-    match written {
-        Ok(answer) if answer.is_success() => format!("{} answered {}", record.service.name(), answer.status),
-        Ok(answer) => record.service.refused("the write to", record.collection().as_str(), answer).to_string(),
-        Err(error) => hostler_api::Chain(error).to_string(),
-    }
-}
-
-pub(super) fn unread(written: &str, error: &RedfishError) -> String {
-    format!("{written}; then the connections could not be read: {}", hostler_api::Chain(error))
 }

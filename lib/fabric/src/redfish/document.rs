@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::{ObjectPath, ObjectStatus};
 
 /// Sizes in Redfish are in MiB.
-const MIB: u64 = 1 << 20;
+pub(super) const MIB: u64 = 1 << 20;
 /// The format of names that hold serial number and logical device.
 const GCXLID: &str = "GCXLID";
 

@@ -1,18 +1,23 @@
 //! Reads hosts, devices, endpoints and memory of a service.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use hostler_api::fabric::SystemUuid;
 use serde_json::Value;
 
 use super::{
     RedfishError,
+    chunks::MemoryPlace,
     document::{Document, identities_of, links_of},
+    record::RecordServices,
     walk::ServiceWalk,
 };
 use crate::{
-    DeviceKind, FabricDevice, FabricEndpoint, FabricHost, InventoryParts, InventoryProblem, MemoryChunk, MemoryDomain,
-    ObjectPath, SwitchDomain,
+    DeviceKind, FabricDevice, FabricEndpoint, FabricHost, InventoryParts, InventoryProblem, MemoryDomain, ObjectPath,
+    SwitchDomain,
 };
 
 /// Everything but the connections, and the documents of the fabrics, which tell who manages these.
@@ -20,30 +25,52 @@ use crate::{
 pub(super) struct ReadHardware {
     pub(super) parts: InventoryParts,
     pub(super) fabrics: Vec<Document>,
+    /// The places of chunks, by memory domain.
+    pub(super) memory: BTreeMap<ObjectPath, MemoryPlace>,
+}
+
+impl ReadHardware {
+    /// Drops links of devices to chunks that the manager of record of their domain does not have. Another service has
+    /// told the links: from memory.
+    pub(super) fn drop_stale_links(&mut self, services: &RecordServices) {
+        let elsewhere = self.memory.iter().filter(|(_, place)| !Arc::ptr_eq(&place.service, &services.main));
+        let elsewhere: Vec<&ObjectPath> = elsewhere.map(|(path, _)| path).collect();
+        let existing: BTreeSet<&ObjectPath> =
+            self.parts.memory_domains.iter().flat_map(|domain| &domain.chunks).map(|chunk| &chunk.path).collect();
+        for device in self.parts.devices.iter_mut().filter(|_| !elsewhere.is_empty()) {
+            let is_elsewhere = |chunk: &ObjectPath| elsewhere.iter().any(|domain| chunk.is_within(domain));
+            device.chunks.retain(|chunk| existing.contains(chunk) || !is_elsewhere(chunk));
+        }
+    }
 }
 
 /// Objects below a chassis.
 #[derive(Debug, Default)]
 struct ChassisContent {
     devices: Vec<FabricDevice>,
-    memory_domains: Vec<MemoryDomain>,
+    memory: Vec<(MemoryDomain, MemoryPlace)>,
     /// Every path that was read.
     known: Vec<ObjectPath>,
 }
 
 /// Reads the hardware.
-pub(super) async fn read_hardware(walk: ServiceWalk<'_>) -> Result<ReadHardware, RedfishError> {
+pub(super) async fn read_hardware(services: &RecordServices) -> Result<ReadHardware, RedfishError> {
+    let walk = ServiceWalk::new(&services.main, services.parallel);
     let root = walk.service.root().await?;
     let fabrics = walk.members(&root, "Fabrics").await?;
     let systems = walk.members(&root, "Systems").await?;
     let chassis = walk.members(&root, "Chassis").await?;
-    let contents = walk.at_once(chassis.iter().map(|chassis| read_chassis(&walk, chassis))).await?;
+    let contents = walk.at_once(chassis.iter().map(|chassis| read_chassis(services, &walk, chassis))).await?;
     let mut parts = InventoryParts::default();
     let mut known: BTreeSet<ObjectPath> = chassis.iter().map(|it| it.path.clone()).collect();
+    let mut memory = BTreeMap::new();
     for content in contents {
         parts.devices.extend(content.devices);
-        parts.memory_domains.extend(content.memory_domains);
         known.extend(content.known);
+        for (domain, place) in content.memory {
+            memory.insert(domain.path.clone(), place);
+            parts.memory_domains.push(domain);
+        }
     }
     parts.hosts = systems.iter().map(|system| host_of(&walk, system)).collect();
     for fabric in &fabrics {
@@ -54,7 +81,9 @@ pub(super) async fn read_hardware(walk: ServiceWalk<'_>) -> Result<ReadHardware,
     }
     parts.problems = walk.into_problems();
     parts.share_texts();
-    Ok(ReadHardware { parts, fabrics })
+    let mut hardware = ReadHardware { parts, fabrics, memory };
+    hardware.drop_stale_links(services);
+    Ok(hardware)
 }
 
 fn domain_of(fabric: &Document) -> SwitchDomain {
@@ -75,7 +104,11 @@ fn host_of(walk: &ServiceWalk<'_>, system: &Document) -> FabricHost {
     FabricHost { path: system.path.clone(), uuid, status: system.status(), ..FabricHost::default() }
 }
 
-async fn read_chassis(walk: &ServiceWalk<'_>, chassis: &Document) -> Result<ChassisContent, RedfishError> {
+async fn read_chassis(
+    services: &RecordServices,
+    walk: &ServiceWalk<'_>,
+    chassis: &Document,
+) -> Result<ChassisContent, RedfishError> {
     let mut content = ChassisContent::default();
     for device in walk.members(chassis, "PCIeDevices").await? {
         let logical = walk.members(&device, "CXLLogicalDevices").await?;
@@ -87,10 +120,10 @@ async fn read_chassis(walk: &ServiceWalk<'_>, chassis: &Document) -> Result<Chas
         content.devices.extend(logical.iter().map(|it| device_of(walk, it, &device, Some(&chassis.path))));
     }
     for domain in walk.members(chassis, "MemoryDomains").await? {
-        let chunks = walk.members(&domain, "MemoryChunks").await?;
+        let (domain, place) = services.memory(walk, &domain).await?;
         content.known.push(domain.path.clone());
-        content.known.extend(chunks.iter().map(|it| it.path.clone()));
-        content.memory_domains.push(memory_domain_of(&domain, &chunks));
+        content.known.extend(domain.chunks.iter().map(|it| it.path.clone()));
+        content.memory.push((domain, place));
     }
     Ok(content)
 }
@@ -119,6 +152,7 @@ fn device_of(
         enclosure: chassis.cloned(),
         endpoints: document.links(&["Links", "Endpoints"]),
         chunks: document.links(&["Links", "MemoryChunks"]),
+        memory_domains: document.links(&["Links", "MemoryDomains"]),
         ..FabricDevice::default()
     }
 }
@@ -137,21 +171,6 @@ fn kind_of(document: &Document, physical: &Document) -> DeviceKind {
         (true, _) => DeviceKind::Accelerator,
         (false, true) => DeviceKind::Memory,
         (false, false) => DeviceKind::Unknown,
-    }
-}
-
-fn memory_domain_of(domain: &Document, chunks: &[Document]) -> MemoryDomain {
-    let chunk_of = |chunk: &Document| MemoryChunk {
-        path: chunk.path.clone(),
-        size_bytes: chunk.size_bytes("MemoryChunkSizeMiB"),
-        devices: chunk.links(&["Links", "CXLLogicalDevices"]),
-    };
-    MemoryDomain {
-        path: domain.path.clone(),
-        allows_chunk_creation: domain.flag("AllowsMemoryChunkCreation"),
-        size_bytes: domain.size_bytes("MemorySizeMiB"),
-        free_bytes: None,
-        chunks: chunks.iter().map(chunk_of).collect(),
     }
 }
 

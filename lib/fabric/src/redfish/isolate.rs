@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::{FabricReading, RedfishClient, absent, detach::is_same, record::FabricRecord, service::WriteCall};
 use crate::{
-    AttachKey, AttachRefusal, ExpectedConnection, FabricConnection, FabricDevice, FabricError, FabricInventory,
-    FabricOutcome, Isolation, ObjectPath,
+    AttachKey, ExpectedConnection, FabricConnection, FabricDevice, FabricError, FabricInventory, FabricOutcome,
+    Isolation, ObjectPath, plan::known_device,
 };
 
 impl RedfishClient {
@@ -17,9 +17,7 @@ impl RedfishClient {
         expected: &[ExpectedConnection],
     ) -> Result<FabricOutcome<Isolation>, FabricError> {
         let reading = self.reading(self.recent_hardware().await?).await?;
-        let Some(device) = reading.inventory.device(identity) else {
-            return Err(AttachRefusal::UnknownTarget { target: format!("device {identity}") }.into());
-        };
+        let device = known_device(&reading.inventory, identity)?;
         let (meant, others): (Vec<&FabricConnection>, Vec<_>) = reading
             .inventory
             .connections_of(identity)

@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{AttachKey, AttachPlan, FabricConnection, InventoryProblem, ObjectPath};
 
-/// Beginning of the name of a connection. Services that choose an Id of their own keep the key in the name.
-const NAME_PREFIX: &str = "hostler ";
+/// Beginning of the names of connections and chunks. Services that choose an Id of their own keep the key in the name.
+pub(super) const NAME_PREFIX: &str = "hostler ";
 const CONNECTIONS: &str = "Connections";
 
 /// The connections of one fabric, at their manager of record.
@@ -57,7 +57,7 @@ impl RecordServices {
     ) -> Result<Vec<FabricRecord>, RedfishError> {
         let mut records = Vec::with_capacity(fabrics.len());
         for fabric in fabrics {
-            let (service, doubt) = self.manager(fabric).await?;
+            let (service, doubt) = self.manager(fabric, "connections").await?;
             problems
                 .extend(doubt.iter().map(|it| InventoryProblem::new(&fabric.path, "Oem.ManagingAgent", it.clone())));
             let walk = ServiceWalk::new(&service, self.parallel);
@@ -70,10 +70,14 @@ impl RecordServices {
         Ok(records)
     }
 
-    /// The manager of record, or the service with the reason why its word may not count.
-    async fn manager(&self, fabric: &Document) -> Result<(Arc<RedfishService>, Option<String>), RedfishError> {
+    /// The manager of record of an object, or the service with the reason why its word on things there may not count.
+    pub(super) async fn manager(
+        &self,
+        object: &Document,
+        things: &str,
+    ) -> Result<(Arc<RedfishService>, Option<String>), RedfishError> {
         let main = || Arc::clone(&self.main);
-        let Some(source) = fabric.managing_agent() else { return Ok((main(), None)) };
+        let Some(source) = object.managing_agent() else { return Ok((main(), None)) };
         let source = self.main.read(&source).await?.map(|read| read.document);
         let address = source.as_ref().and_then(|source| source.text("HostName")).and_then(ServiceAddress::parse);
         if let Some(agent) = address.as_ref().and_then(|address| self.agents.get(address)) {
@@ -85,8 +89,8 @@ impl RecordServices {
         // What a service names may hold anything; an address with a password in it is not repeated.
         let agent = address.map_or_else(|| "an agent without an address".to_owned(), |address| address.to_string());
         let doubt = format!(
-            "names {agent}, which is not among the agents of the settings, so connections are read at {} and may be \
-             missing there; add it to agents, or set trust_service",
+            "names {agent}, which is not among the agents of the settings, so {things} are read at {} and may be missing \
+             there; add it to agents, or set trust_service",
             self.main.name()
         );
         Ok((main(), Some(doubt)))
@@ -139,7 +143,6 @@ impl FabricRecord {
 
     /// The body that makes a connection. The Id is the key, so that a repeated call can be recognised.
     pub(super) fn body(&self, plan: &AttachPlan) -> Value {
-        let links = |paths: &[ObjectPath]| -> Vec<Value> { paths.iter().map(|it| json!({"@odata.id": it})).collect() };
         let chunk =
             |path: &ObjectPath| json!({"AccessCapabilities": ["Read", "Write"], "MemoryChunk": {"@odata.id": path}});
         let mut body = json!({
@@ -148,7 +151,7 @@ impl FabricRecord {
             "Id": plan.key,
             "Name": format!("{NAME_PREFIX}{}", plan.key),
             "ConnectionType": "Memory",
-            "Links": {"InitiatorEndpoints": links(&plan.initiators), "TargetEndpoints": links(&plan.targets)},
+            "Links": {"InitiatorEndpoints": links_to(&plan.initiators), "TargetEndpoints": links_to(&plan.targets)},
         });
         if !plan.chunks.is_empty() {
             body["MemoryChunkInfo"] = plan.chunks.iter().map(chunk).collect();
@@ -157,7 +160,12 @@ impl FabricRecord {
     }
 }
 
-fn connection_of(document: &Document) -> FabricConnection {
+/// Links to objects, for a body.
+pub(super) fn links_to<'a>(paths: impl IntoIterator<Item = &'a ObjectPath>) -> Vec<Value> {
+    paths.into_iter().map(|path| json!({"@odata.id": path})).collect()
+}
+
+pub(super) fn connection_of(document: &Document) -> FabricConnection {
     let id = document.text("Id").unwrap_or_else(|| document.path.name()).to_owned();
     let named = document.text("Name").and_then(|name| name.strip_prefix(NAME_PREFIX));
     let key = named.and_then(|name| AttachKey::new(name).ok()).or_else(|| AttachKey::new(id.clone()).ok());

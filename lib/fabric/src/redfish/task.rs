@@ -15,7 +15,7 @@ use super::{
     transport::HttpAnswer,
     walk::ServiceWalk,
 };
-use crate::{AttachKey, FabricOperation, ObjectPath};
+use crate::{AttachKey, FabricInventory, FabricOperation, ObjectPath};
 
 /// States in which a task has ended without having done its work.
 const FAILED: [&str; 3] = ["Killed", "Exception", "Cancelled"];
@@ -31,6 +31,8 @@ pub(super) struct KnownOperation {
     /// The device that the work attaches; `None` for a detachment.
     pub(super) device: Option<DeviceIdentity>,
     pub(super) host: String,
+    /// True if the work makes the memory of the device, before it is connected.
+    pub(super) makes_memory: bool,
 }
 
 /// The state of a task.
@@ -57,6 +59,12 @@ impl OperationTable {
 
     pub(super) fn remove(&self, key: &AttachKey) {
         self.lock().remove(key);
+    }
+
+    /// Forgets work on memory that is there now, where no monitor tells the end.
+    pub(super) fn end_memory(&self, inventory: &FabricInventory) {
+        let is_made = |known: &KnownOperation| known.device.is_some_and(|device| inventory.made_in(device).is_some());
+        self.lock().retain(|_, known| !known.makes_memory || known.operation.monitor.is_some() || !is_made(known));
     }
 
     /// Work of another key that attaches a device.

@@ -93,18 +93,23 @@ impl<'a> ServiceWalk<'a> {
 
     /// The members of a collection that a document links to.
     pub(super) async fn members(&self, owner: &Document, field: &str) -> Result<Vec<Document>, RedfishError> {
-        if owner.at(&[field]).is_none() {
-            return Ok(Vec::new());
-        }
-        match self.collection(owner, field).await? {
+        match self.listed(owner, field).await? {
             Some(found) => self.members_of(found).await,
-            None => {
-                let reason =
-                    "links to a collection that does not exist, and there is none below the object; mend the link";
-                self.report(InventoryProblem::new(&owner.path, field, reason));
-                Ok(Vec::new())
-            }
+            None => Ok(Vec::new()),
         }
+    }
+
+    /// The collection that a document links to. A link that leads nowhere is a problem.
+    pub(super) async fn listed(&self, owner: &Document, field: &str) -> Result<Option<FoundCollection>, RedfishError> {
+        if owner.at(&[field]).is_none() {
+            return Ok(None);
+        }
+        let found = self.collection(owner, field).await?;
+        if found.is_none() {
+            let reason = "links to a collection that does not exist, and there is none below the object; mend the link";
+            self.report(InventoryProblem::new(&owner.path, field, reason));
+        }
+        Ok(found)
     }
 
     /// Reads the members of a collection. One that is listed and does not exist is a problem.

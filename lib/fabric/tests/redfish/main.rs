@@ -5,6 +5,7 @@
 
 mod isolate;
 mod login;
+mod memory;
 mod record;
 mod support;
 

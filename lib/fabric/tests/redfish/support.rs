@@ -8,7 +8,7 @@ use std::{
 
 use hostler_api::fabric::DeviceIdentity;
 use hostler_fabric::{
-    AttachKey, AttachRequest, AttachTarget, ExpectedConnection, FabricConnection, FabricOutcome, FabricProvider,
+    AttachKey, AttachRequest, ExpectedConnection, FabricConnection, FabricOutcome, FabricProvider,
     redfish::{RedfishProvider, RedfishSettings},
 };
 use hostler_testing::redfish::{PlayedRedfish, device_text, host_uuid};
@@ -39,7 +39,7 @@ pub(crate) fn device(at: u32) -> DeviceIdentity {
 }
 
 pub(crate) fn request(name: &str, host: u32, at: u32) -> AttachRequest {
-    AttachRequest { key: key(name), host: host_uuid(host).parse().unwrap(), target: AttachTarget::Device(device(at)) }
+    AttachRequest { key: key(name), host: host_uuid(host).parse().unwrap(), device: device(at), memory: None }
 }
 
 pub(crate) async fn attach(

@@ -27,6 +27,14 @@ pub struct RedfishKnobs {
     pub zombies: bool,
     /// Another device is connected than was asked for: the endpoint that the service takes instead.
     pub wrong_target: Option<String>,
+    /// Chunks are made with this size in MiB, whatever was asked for.
+    pub chunk_mib: Option<u64>,
+    /// Devices do not name the chunks that are made for them.
+    pub no_back_links: bool,
+    /// Chunks are made without the names that they were given.
+    pub drops_names: bool,
+    /// Chunks are made for no device.
+    pub drops_devices: bool,
     /// User name and password that a session, or each request, needs.
     pub login: Option<(String, String)>,
     /// User name and password go with each request; there are no sessions.

@@ -130,20 +130,43 @@ impl PlayedState {
         }
         body["Id"] = json!(id);
         body["@odata.id"] = json!(path);
-        if let Some(target) = &self.knobs.wrong_target {
-            body["Links"]["TargetEndpoints"] = json!([{"@odata.id": target}]);
-            body.as_object_mut().expect("an object").remove("MemoryChunkInfo");
-        }
+        self.spoil(collection, &mut body);
         self.documents.insert(path.clone(), body.clone());
         tree::list(&mut self.documents, &path);
-        if let Some(fabric) = self.documents.get_mut(FABRIC) {
+        if collection.starts_with(FABRIC)
+            && let Some(fabric) = self.documents.get_mut(FABRIC)
+        {
             fabric["Connections"] = json!({"@odata.id": format!("{FABRIC}/Connections")});
+        }
+        if is_chunk(&path) && !self.knobs.no_back_links {
+            tree::link_back(&mut self.documents, &path, true);
         }
         if self.knobs.location {
             let headers = vec![("Location".to_owned(), path)];
             return PlayedAnswer::Status { status: 201, headers, body: String::new() };
         }
         json_answer(200, &body)
+    }
+
+    /// Makes of a new object what the knobs make of it.
+    fn spoil(&self, collection: &str, body: &mut Value) {
+        let is_connection = collection.starts_with(FABRIC);
+        if let Some(target) = self.knobs.wrong_target.as_ref().filter(|_| is_connection) {
+            body["Links"]["TargetEndpoints"] = json!([{"@odata.id": target}]);
+            body.as_object_mut().expect("an object").remove("MemoryChunkInfo");
+        }
+        if is_connection {
+            return;
+        }
+        if let Some(size) = self.knobs.chunk_mib {
+            body["MemoryChunkSizeMiB"] = json!(size);
+        }
+        if self.knobs.drops_names {
+            body["Name"] = json!("Memory Chunk");
+        }
+        if self.knobs.drops_devices {
+            body["Links"] = json!({});
+        }
     }
 
     fn patch(&mut self, path: &str, body: &Value) -> PlayedAnswer {
@@ -162,6 +185,9 @@ impl PlayedState {
             return status(412);
         }
         if !self.knobs.zombies {
+            if is_chunk(path) && !self.knobs.no_back_links {
+                tree::link_back(&mut self.documents, path, false);
+            }
             tree::remove(&mut self.documents, path);
         }
         PlayedAnswer::Status { status: 204, headers: Vec::new(), body: String::new() }
@@ -198,6 +224,10 @@ impl PlayedState {
             }
         }
     }
+}
+
+fn is_chunk(path: &str) -> bool {
+    path.contains("/MemoryChunks/")
 }
 
 /// A tag that follows from the document.

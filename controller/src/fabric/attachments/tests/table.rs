@@ -12,7 +12,7 @@ use hostler_api::{
     hardware::ConditionStatus,
 };
 use hostler_fabric::{
-    AttachKey, AttachRefusal, AttachTarget, FabricConnection, FabricError, FabricOperation, FabricOutcome, Isolation,
+    AttachKey, AttachRefusal, FabricConnection, FabricError, FabricOperation, FabricOutcome, Isolation,
     fake::FakeFabric,
 };
 use serde_json::Value;
@@ -226,7 +226,7 @@ fn the_deadline_is_written_before_the_manager_is_asked() {
     match decide(&cx(Some(Phase::Attaching))) {
         AttachmentStep::Call(ManagerCall::Attach(request)) => {
             assert_eq!((request.key, request.host), (key(), FakeFabric::host(1).unwrap()));
-            assert_eq!(request.target, AttachTarget::Device(FakeFabric::device(0)));
+            assert_eq!(request.device, FakeFabric::device(0));
         }
         other => panic!("{other:?}"),
     }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hostler_api::fabric::{AttachmentPhase, FabricAttachmentSpec, FabricAttachmentStatus};
-use hostler_fabric::{AttachKey, AttachRequest, AttachTarget, FabricProvider, ObjectPath, fake::FakeFabric};
+use hostler_fabric::{AttachKey, AttachRequest, FabricProvider, ObjectPath, fake::FakeFabric};
 
 use super::{
     super::super::context::{BoardDevice, FABRIC_FINALIZER, OtherConnection},
@@ -78,8 +78,8 @@ impl FabricWorld {
     /// A person gives a device to a host. What is on it is theirs from then on.
     pub(in super::super) fn connect_by_hand(&mut self, device: u32, host: u32) {
         let key = AttachKey::new(format!("hand-{}", self.hands.made.len())).unwrap();
-        let target = AttachTarget::Device(FakeFabric::device(device));
-        let request = AttachRequest { key: key.clone(), host: FakeFabric::host(host).unwrap(), target };
+        let device = FakeFabric::device(device);
+        let request = AttachRequest { key: key.clone(), host: FakeFabric::host(host).unwrap(), device, memory: None };
         let fabric = self.fabric.clone();
         let _ = self.runtime.block_on(fabric.attach(&request));
         fabric.finish(&key);
