@@ -202,7 +202,9 @@ impl AdoptionScene {
         };
         // One that waits for a connection to another node than there is by now is begun anew.
         let is_astray = |it: &FabricAttachment| {
-            it.spec.adopted && it.status.phase == AttachmentPhase::Pending && !is_here(&it.spec.node_name)
+            let is_open = it.spec.adopted && it.status.phase == AttachmentPhase::Pending;
+            // A slice that shows no connection of others any more knows of the attempt.
+            is_open && held.host.is_some() && !is_here(&it.spec.node_name)
         };
         if let Some(known) = known.filter(|it| it.status.phase.is_under_way() && !is_astray(it)) {
             let (phase, node) = (known.status.phase.as_str(), &known.spec.node_name);

@@ -104,6 +104,12 @@ fn an_object_that_is_there_is_used_again_when_it_is_detached_and_only_then() {
     assert!(refusal(&scene).contains("its FabricAttachment is Pending on node n1"), "adopted twice");
     scene.attachments.insert(HELD.to_owned(), waiting("n2"));
     assert_eq!(only(&scene).spec.unwrap().node_name, "n1", "the connection leads elsewhere by now");
+    // Its slice may show the attempt already, and no connection of others.
+    scene.attachments.insert(FREE.to_owned(), waiting("n1"));
+    let devices = vec![DeviceIdentity::of_device_name(FREE).unwrap()];
+    let planned = scene.planned(&AdoptionChoice { devices, manager: None });
+    let why = &planned[0].row.message;
+    assert!(why.starts_with("its FabricAttachment is Pending on node n1"), "adopted twice: {why}");
 }
 
 #[test]

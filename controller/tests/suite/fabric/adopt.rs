@@ -71,7 +71,8 @@ async fn a_connection_that_a_person_made_is_ended_by_consent_after_the_node_has_
     assert!(said(&adopt(&server, &[]), 2).is_empty(), "all is never meant by silence");
 
     assert!(said(&adopt(&server, &[&device(0)]), 0).contains("Adopted"));
-    assert!(said(&adopt(&server, &[&device(0)]), 1).contains("its FabricAttachment is "), "twice");
+    let twice = said(&adopt(&server, &[&device(0)]), 1);
+    assert!(twice.contains("its FabricAttachment is "), "{twice}");
     let releasing = until_phase(&server, "Releasing").await;
     assert_eq!((&releasing["status"]["used"], &releasing["spec"]["release"]), (&json!(true), &json!(true)));
     assert_eq!((rack.count("DELETE"), rack.connections()), (0, vec!["7".to_owned()]), "the node has not let go");
