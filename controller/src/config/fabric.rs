@@ -67,6 +67,8 @@ pub(crate) struct FakeManagerConfig {
     pub(crate) devices: u32,
     /// Size of each device in GiB.
     pub(crate) gib: u32,
+    /// Size in GiB of memory that all devices share, instead of each having its own: claims ask for amounts of it.
+    pub(crate) shared_gib: u32,
     /// Number of the first device: fabrics in memory beside each other have devices of their own.
     pub(crate) first: u32,
     /// Milliseconds that the manager takes for each answer.
@@ -82,7 +84,7 @@ impl Default for FabricConfig {
 
 impl Default for FakeManagerConfig {
     fn default() -> Self {
-        Self { hosts: Vec::new(), devices: 4, gib: 64, first: 0, answer_ms: 0 }
+        Self { hosts: Vec::new(), devices: 4, gib: 64, shared_gib: 0, first: 0, answer_ms: 0 }
     }
 }
 
@@ -176,6 +178,7 @@ impl FakeManagerConfig {
         let numbers = [
             ("devices", self.devices, FAKE_DEVICES),
             ("gib", self.gib, FAKE_GIB),
+            ("shared_gib", self.shared_gib, [0, FAKE_GIB[1]]),
             ("first", self.first, FAKE_FIRST),
             ("answer_ms", self.answer_ms, FAKE_ANSWER_MS),
         ];

@@ -221,8 +221,12 @@ fn provider_of(config: &FabricManagerConfig) -> Result<Provider, String> {
 /// A rack with the hosts and devices of the configuration.
 fn fabric_in_memory(config: &FakeManagerConfig) -> FakeFabric {
     let hosts = u32::try_from(config.hosts.len()).unwrap_or(u32::MAX);
-    let fabric = FakeFabric::rack(hosts, config.devices);
-    let bytes = Some(u64::from(config.gib) << 30);
+    let shared = u64::from(config.shared_gib) << 30;
+    let fabric = match shared {
+        0 => FakeFabric::rack(hosts, config.devices),
+        shared => FakeFabric::shared(hosts, config.devices, shared),
+    };
+    let bytes = (shared == 0).then_some(u64::from(config.gib) << 30);
     fabric.change(|parts| {
         for (host, uuid) in parts.hosts.iter_mut().zip(&config.hosts) {
             host.uuid = uuid.parse::<SystemUuid>().ok();
@@ -231,7 +235,7 @@ fn fabric_in_memory(config: &FakeManagerConfig) -> FakeFabric {
             device.size_bytes = bytes;
             device.identity.iter_mut().for_each(|identity| identity.serial += u64::from(config.first));
         }
-        for domain in &mut parts.memory_domains {
+        for domain in parts.memory_domains.iter_mut().filter(|_| bytes.is_some()) {
             domain.size_bytes = bytes;
             domain.chunks.iter_mut().for_each(|chunk| chunk.size_bytes = bytes);
         }

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use hostler_api::{
+    Quantity,
     fabric::{AttachmentKeeper, of_fabric_pool},
     hardware::ConditionStatus,
     reservation::{ReservationConditionType, ReservationStatus, ReservedDevice, ReservedDeviceState as State},
@@ -19,6 +20,8 @@ pub(crate) struct DeviceKeeper {
     pub(crate) keeper: AttachmentKeeper,
     pub(crate) pool: String,
     pub(crate) node: String,
+    /// Memory that is made for the device.
+    pub(crate) memory: Option<Quantity>,
     /// True if the device is to be attached; else it only stays attached, if it is.
     pub(crate) is_wanted: bool,
 }
@@ -72,7 +75,8 @@ fn kept_by<'a>(
     let kept = move |device: &'a ReservedDevice| {
         let keeper = AttachmentKeeper { name: reservation.name.clone(), uid: reservation.uid.clone() };
         let (pool, node) = (device.pool.clone(), device.node_name.clone());
-        (device, DeviceKeeper { keeper, pool, node, is_wanted: is_open && is_whole && device.state != State::Fencing })
+        let is_wanted = is_open && is_whole && device.state != State::Fencing;
+        (device, DeviceKeeper { keeper, pool, node, memory: device.memory, is_wanted })
     };
     status.kept().filter(is_ours).map(kept)
 }

@@ -14,6 +14,7 @@ use hostler_allocator::plan::{
 use hostler_api::{
     ExactQuantity, ObjectKey, Quantity,
     core::{PodResourceClaim, PodTemplateSpec},
+    fabric::{MEMORY_CAPACITY, of_fabric_pool},
     reservation::{
         MAX_RESERVED_DEVICES, NamedDeviceClaim, PlannedDevice, ReservationConditionReason as Reason, ReservedDevice,
         part_share_id,
@@ -376,7 +377,10 @@ pub(super) fn planned_candidate<'a>(
 fn reserved(candidate: &PlannedCandidate<'_>, placement: &Placement) -> Vec<ReservedDevice> {
     let replicas = &candidate.candidate.asked.replicas;
     let device = |(at, device): (usize, &PlacedDevice)| {
-        let is_part = candidate.specs.get(&device.claim).is_some_and(|spec| asked_for(spec, &device.request).is_part);
+        let spec = candidate.specs.get(&device.claim);
+        let is_part = spec.is_some_and(|spec| asked_for(spec, &device.request).is_part);
+        let is_pooled = of_fabric_pool(&device.pool).is_some();
+        let memory = spec.filter(|_| is_pooled).and_then(|it| it.devices.asked(&device.request, MEMORY_CAPACITY));
         let reserved = ReservedDevice {
             replica: replicas.get(device.pod as usize).copied().unwrap_or_default(),
             claim: device.claim.clone(),
@@ -386,6 +390,7 @@ fn reserved(candidate: &PlannedCandidate<'_>, placement: &Placement) -> Vec<Rese
             pool: device.pool.clone(),
             device: device.device.clone(),
             node_name: placement.node.clone(),
+            memory,
             ..ReservedDevice::default()
         };
         let same = placement.devices[..at].iter().filter(|other| *other == device).count();

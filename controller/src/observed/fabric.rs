@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use hostler_api::{
-    ObjectKey,
+    ObjectKey, Quantity,
     core::{NodeSelector, NodeSelectorOperator},
-    fabric::{FabricAttachment, SystemUuid, of_fabric_pool},
+    fabric::{FabricAttachment, MEMORY_CAPACITY, SystemUuid, of_fabric_pool},
     hardware::NodeHardware,
     resource::{ResourceClaim, ResourceSlice},
 };
@@ -29,6 +29,8 @@ pub(crate) struct FabricClaim {
     pub(crate) pool: String,
     /// The node of the allocation; absent where the allocation names none, or several.
     pub(crate) node: Option<String>,
+    /// Memory that the claim asks of the device.
+    pub(crate) memory: Option<Quantity>,
     pub(crate) stamp: ObjectStamp,
 }
 
@@ -65,27 +67,25 @@ impl FabricObjects {
         let had = known.devices.contains_key(key);
         let allocation = claim.status.allocation.as_ref();
         let results = allocation.into_iter().flat_map(|it| &it.devices.results);
-        let found: Vec<(&str, &str)> = results
-            .filter(|result| of_fabric_pool(&result.pool).is_some())
-            .map(|result| (result.pool.as_str(), result.device.as_str()))
-            .collect();
+        let found: Vec<_> = results.filter(|result| of_fabric_pool(&result.pool).is_some()).collect();
         if !had && found.is_empty() {
             return;
         }
         let known = Arc::make_mut(known);
         known.drop_claim(key);
         let node = allocation.and_then(|it| it.node_selector.as_ref()).and_then(only_node);
-        for (pool, device) in &found {
-            known.claims.entry((*device).to_owned()).or_default().push(FabricClaim {
+        for result in &found {
+            known.claims.entry(result.device.clone()).or_default().push(FabricClaim {
                 key: key.clone(),
                 uid: claim.metadata.uid.clone().unwrap_or_default(),
-                pool: (*pool).to_owned(),
+                pool: result.pool.clone(),
                 node: node.clone(),
+                memory: claim.spec.devices.asked(&result.request, MEMORY_CAPACITY),
                 stamp,
             });
         }
         if !found.is_empty() {
-            known.devices.insert(key.clone(), found.iter().map(|(_, device)| (*device).to_owned()).collect());
+            known.devices.insert(key.clone(), found.iter().map(|result| result.device.clone()).collect());
         }
     }
 

@@ -22,6 +22,9 @@ pub const FABRIC_ATTACHMENT_KIND: &str = "FabricAttachment";
 /// The plural of the kind.
 pub const FABRIC_ATTACHMENTS: &str = "fabricattachments";
 
+/// The capacity in bytes that a device offers, and that a claim asks for.
+pub const MEMORY_CAPACITY: &str = "memory";
+
 /// The condition of a claim's device that the scheduler waits for before it binds a pod: the device is attached to the
 /// node and ready there.
 pub const ATTACHED_CONDITION: &str = "hostler.dev/attached";

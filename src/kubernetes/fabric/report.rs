@@ -10,7 +10,10 @@ use std::collections::BTreeSet;
 
 use hostler_api::{
     BackendName, DeviceName, QualifiedName,
-    fabric::{AttachmentPhase, ErasureMethod, FabricAttachment, FabricNodeReport, NodeDeviceState, of_fabric_pool},
+    fabric::{
+        AttachmentPhase, ErasureMethod, FabricAttachment, FabricNodeReport, MEMORY_CAPACITY, NodeDeviceState,
+        of_fabric_pool,
+    },
     few,
 };
 use hostler_backend::{AttributeValue, Device, DeviceOperation, Health};
@@ -216,10 +219,19 @@ impl<'a> CardContext<'a> {
             return (!was_ready).then(|| format!("backend {backend} does not tell how it is: {reason}"));
         }
         match &card.health {
-            Health::Healthy => None,
+            Health::Healthy => self.shortage(card),
             Health::Unhealthy { reason } => Some(format!("it is not healthy: {reason}")),
             Health::Unknown { reason } => Some(format!("whether it is healthy is not known: {reason}")),
         }
+    }
+
+    /// Why a card is not the one that was asked for: memory was made for it, and it has less.
+    fn shortage(&self, card: &Device) -> Option<String> {
+        let is_new = matches!(self.attachment.status.phase, AttachmentPhase::Attaching | AttachmentPhase::Attached);
+        let asked = self.attachment.spec.memory.filter(|_| is_new)?;
+        let memory = card.capacity.iter().find(|(name, _)| name.as_str() == MEMORY_CAPACITY).map(|(_, it)| it.value);
+        let has = memory.map_or_else(|| "no known size".to_owned(), |has| format!("{} of memory", has.human()));
+        memory.is_none_or(|has| has < asked).then(|| format!("it has {has}, and {} were asked for", asked.human()))
     }
 
     /// `namespace/name` of the claims that have the card, or anything that is made of it.

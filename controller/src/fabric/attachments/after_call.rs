@@ -16,7 +16,7 @@ use super::{
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum CallEnd {
     Write(AttachmentWrite),
-    /// The connection is not there: the next step is decided without it.
+    /// The connection, or the memory, is not there: the next step is decided without it.
     NotThere,
     /// The call is repeated after a pause.
     Wait,
@@ -43,7 +43,8 @@ pub(super) fn after_call(
             Ok(_) => CallEnd::Wait,
             Err(error) => CallEnd::Failed(Chain(&error).to_string()),
         },
-        (ManagerCall::Detach(_), ManagerAnswer::Detached(answer)) => cx.detach_ended(seen, answer),
+        (ManagerCall::Free { .. }, ManagerAnswer::Undone(answer)) => cx.freed(seen, answer),
+        (ManagerCall::Detach(_), ManagerAnswer::Undone(answer)) => cx.detach_ended(seen, answer),
         (ManagerCall::Isolate { .. }, ManagerAnswer::Isolated(answer)) => cx.isolated(seen, answer),
         // An answer to another call says nothing about this one.
         _ => CallEnd::Wait,
@@ -146,6 +147,17 @@ impl AttachmentContext {
             Ok(FabricOutcome::UnderWay(_)) => self.noted(seen, UNDER_WAY, "the fabric manager works on it"),
             Ok(FabricOutcome::NotDone { reason } | FabricOutcome::Unknown { reason }) => {
                 self.noted(seen, "NotDetached", &reason)
+            }
+            Err(error) => self.unanswered(seen, &error),
+        }
+    }
+
+    fn freed(&self, seen: &SeenAttachment, answer: Result<FabricOutcome<()>, FabricError>) -> CallEnd {
+        match answer {
+            Ok(FabricOutcome::Done(())) => CallEnd::NotThere,
+            Ok(FabricOutcome::UnderWay(_)) => self.noted(seen, UNDER_WAY, "the fabric manager takes its memory back"),
+            Ok(FabricOutcome::NotDone { reason } | FabricOutcome::Unknown { reason }) => {
+                self.noted(seen, "NotFreed", &reason)
             }
             Err(error) => self.unanswered(seen, &error),
         }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use hostler_api::{
-    ObjectKey,
-    fabric::{ATTACH_FAILED_CONDITION, ATTACHED_CONDITION, AttachedClaim, of_fabric_pool},
+    ObjectKey, Quantity,
+    fabric::{ATTACH_FAILED_CONDITION, ATTACHED_CONDITION, AttachedClaim, MEMORY_CAPACITY, of_fabric_pool},
     hardware::{Condition, ConditionStatus},
-    resource::AllocationResult,
+    resource::{AllocationResult, ResourceClaimSpec},
 };
 use hostler_cluster::since_1970;
 use serde::Deserialize;
@@ -27,6 +27,8 @@ pub(crate) struct ClaimOfDevice {
     pub(super) allocated: Option<Duration>,
     /// Name of the device.
     pub(super) device: String,
+    /// Memory that the claim asks of the device.
+    pub(super) memory: Option<Quantity>,
     /// The claim's first device of this driver that has binding conditions.
     pub(super) first: Option<ClaimDevice>,
     /// Conditions of the claim's devices behind switches.
@@ -75,6 +77,8 @@ pub(super) enum ClaimNews {
 struct ServedClaim {
     metadata: ServedClaimMeta,
     #[serde(default)]
+    spec: ResourceClaimSpec,
+    #[serde(default)]
     status: ServedClaimStatus,
 }
 
@@ -114,15 +118,14 @@ impl ClaimOfDevice {
         driver: &str,
         device: &str,
     ) -> Result<Option<Self>, serde_json::Error> {
-        let ServedClaim { metadata, status } = ServedClaim::deserialize(object)?;
+        let ServedClaim { metadata, spec, status } = ServedClaim::deserialize(object)?;
         let Some(allocation) = status.allocation else { return Ok(None) };
         let results = &allocation.devices.results;
         // Administrators see devices that others have.
         let ours = results.iter().filter(|it| it.driver == driver && it.admin_access != Some(true));
         let is_meant = |pool: &str, name: &str| name == device && of_fabric_pool(pool).is_some();
-        let Some(pool) = ours.clone().find(|it| is_meant(&it.pool, &it.device)).map(|it| it.pool.clone()) else {
-            return Ok(None);
-        };
+        let Some(own) = ours.clone().find(|it| is_meant(&it.pool, &it.device)) else { return Ok(None) };
+        let (pool, memory) = (own.pool.clone(), spec.devices.asked(&own.request, MEMORY_CAPACITY));
         let first = ours.clone().find(|it| !it.binding_conditions.is_empty());
         let first = first.map(|it| ClaimDevice { pool: it.pool.clone(), device: it.device.clone() });
         let told = status.devices.into_iter().filter(|it| it.driver == driver).filter_map(told).collect();
@@ -134,6 +137,7 @@ impl ClaimOfDevice {
             node: allocation.node_selector.as_ref().and_then(only_node),
             allocated: allocation.allocation_timestamp.as_deref().and_then(since_1970),
             device: device.to_owned(),
+            memory,
             first,
             told,
         }))

@@ -39,6 +39,8 @@ pub(super) struct AttachmentContext {
     pub(super) shown: Vec<ShownConnection>,
     /// The device as the manager shows it; `None`: the manager cannot be read now.
     pub(super) board: Option<BoardDevice>,
+    /// The key under which memory was made for the device, as the manager showed it when its inventory was read last.
+    pub(super) made_memory: Option<AttachKey>,
     /// True if the published slice shows the device with the taint of attachments.
     pub(super) is_tainted: bool,
     /// Times that are waited for.
@@ -171,6 +173,11 @@ pub(super) enum ManagerCall {
     /// Asks whether a connection is there that no attempt needs any more.
     Verify(ShownConnection),
     Detach(AttachKey),
+    /// Gives back the memory that was made for the device under a key.
+    Free {
+        device: DeviceIdentity,
+        key: AttachKey,
+    },
     /// Takes the device from the hosts of these connections.
     Isolate {
         device: DeviceIdentity,
@@ -183,7 +190,8 @@ pub(super) enum ManagerCall {
 pub(super) enum ManagerAnswer {
     /// Of attach and state.
     Connection(Result<FabricOutcome<FabricConnection>, FabricError>),
-    Detached(Result<FabricOutcome<()>, FabricError>),
+    /// Of detach and free.
+    Undone(Result<FabricOutcome<()>, FabricError>),
     Isolated(Result<FabricOutcome<Isolation>, FabricError>),
 }
 
@@ -213,6 +221,7 @@ impl ManagerCall {
             Self::Attach(_) => "attach",
             Self::Progress(_) | Self::Settle(_) | Self::LookFor(_) | Self::Verify(_) => "state",
             Self::Detach(_) => "detach",
+            Self::Free { .. } => "free",
             Self::Isolate { .. } => "isolate",
         }
     }
@@ -314,8 +323,9 @@ impl AttachmentContext {
         claim.allocated.unwrap_or(self.now) + self.limits.attach
     }
 
-    /// Drops a connection that the manager does not have any more.
+    /// Drops a connection, or memory, that the manager does not have any more.
     pub(super) fn forget_shown(&mut self, call: &ManagerCall) {
         self.shown.retain(|shown| *call != ManagerCall::Verify(shown.clone()));
+        self.made_memory = self.made_memory.take().filter(|_| !matches!(call, ManagerCall::Free { .. }));
     }
 }

@@ -3,8 +3,12 @@
 
 use std::time::Duration;
 
-use hostler_api::fabric::{
-    AttachmentPhase as Phase, FabricAttachmentSpec, FabricAttachmentStatus, NodeDeviceState, of_fabric_pool,
+use hostler_api::{
+    Quantity,
+    fabric::{
+        AttachmentPhase as Phase, FabricAttachmentSpec, FabricAttachmentStatus, FabricNodeReport, NodeDeviceState,
+        of_fabric_pool,
+    },
 };
 use hostler_cluster::since_1970;
 use hostler_fabric::AttachRequest;
@@ -17,8 +21,8 @@ use super::{
 
 /// Time before the deadline from which on no attempt begins: hardware that is found takes seconds.
 pub(super) const TOO_LATE: Duration = Duration::from_secs(30);
-/// Pause before the published slice is looked at again.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// Pause before the published slice, or the manager's inventory, is looked at again.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// The reason of an attach that the manager has begun.
 pub(super) const UNDER_WAY: &str = "UnderWay";
 /// The reason for which a claim waits for a device that is not free yet.
@@ -64,6 +68,7 @@ impl AttachmentContext {
                 device: self.device,
                 node_name: claim.node.clone().unwrap_or_default(),
                 claim: Some(claim.named()),
+                memory: claim.memory,
                 ..FabricAttachmentSpec::default()
             }))),
             None => AttachmentStep::Rest,
@@ -154,7 +159,7 @@ impl AttachmentContext {
         AttachmentStep::Write(AttachmentWrite::Claim(claim.with(news, &time(self.now))))
     }
 
-    fn failing(&self, seen: &SeenAttachment, failure: &AttemptFailure) -> AttachmentStep {
+    pub(super) fn failing(&self, seen: &SeenAttachment, failure: &AttemptFailure) -> AttachmentStep {
         AttachmentStep::Write(self.fail(seen, failure))
     }
 
@@ -235,8 +240,8 @@ impl AttachmentContext {
             // An attach that is under way is not begun again: its state tells the end.
             (Ok(_), Ok(key)) if seen.status().reason == UNDER_WAY => AttachmentStep::Call(ManagerCall::Progress(key)),
             (Ok(HostFact::Known(host)), Ok(key)) => {
-                let device = self.device;
-                AttachmentStep::Call(ManagerCall::Attach(AttachRequest { key, host, device, memory: None }))
+                let (device, memory) = (self.device, seen.spec().memory.and_then(Quantity::as_whole));
+                AttachmentStep::Call(ManagerCall::Attach(AttachRequest { key, host, device, memory }))
             }
             (Ok(_), _) => AttachmentStep::Until(end),
         }
@@ -264,15 +269,20 @@ impl AttachmentContext {
         if self.now < self.end(seen) {
             return AttachmentStep::Until(self.end(seen));
         }
+        self.failing(seen, &self.not_ready(seen, report))
+    }
+
+    /// The failure of an attempt whose node does not have the device ready.
+    pub(super) fn not_ready(&self, seen: &SeenAttachment, report: Option<&FabricNodeReport>) -> AttemptFailure {
         let node = &seen.spec().node_name;
         let why = match report {
             None => format!("the daemon of node {node} did not report on the device in time: see its log"),
             Some(report) if report.message.is_empty() => {
-                format!("node {node} has the device not ready in time: it is {:?} there", report.state)
+                format!("node {node} does not have the device ready: it is {:?} there", report.state)
             }
-            Some(report) => format!("node {node} has the device not ready in time: {}", report.message),
+            Some(report) => format!("node {node} does not have the device ready: {}", report.message),
         };
-        self.failing(seen, &AttemptFailure::of_device("NotReady", why))
+        AttemptFailure::of_device("NotReady", why)
     }
 
     /// Has the claim given another device, once no claim can be given this one.

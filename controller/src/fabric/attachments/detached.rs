@@ -8,7 +8,7 @@ use hostler_fabric::{AttachKey, KeyError};
 
 use super::{
     context::{AttachmentContext, AttachmentStep, AttachmentWrite, ManagerCall, SeenAttachment, ShownConnection},
-    decide::status_write,
+    decide::{LOOK_AGAIN, status_write},
 };
 
 /// Time for which the failures of a device are remembered after it was offered again.
@@ -92,18 +92,30 @@ impl AttachmentContext {
         if let Some(shown) = self.shown.iter().find(|it| it.node.is_some()) {
             return AttachmentStep::Call(ManagerCall::Verify(shown.clone()));
         }
+        // Nothing is free as long as it may hold data: the node of the next claim erases it. A Reservation keeps the memory
+        // with the device.
+        let is_free = !status.used && self.kept.is_none();
+        if let Some(key) = self.made_memory.clone().filter(|_| is_free) {
+            return AttachmentStep::Call(ManagerCall::Free { device: self.device, key });
+        }
         let since = status.since.as_deref().and_then(hostler_cluster::since_1970).unwrap_or_default();
         let kept_until = since + self.limits.late_call;
         if seen.is_deleting() && !status.used {
             return self.once(kept_until, AttachmentWrite::Finalizer { is_wanted: false });
         }
         let retry_at = self.retry_at(seen);
+        let is_wanted = self.next_claim().is_some() || self.next_kept_attempt(seen).is_some();
+        // A call that gives back what an earlier attempt had must not come when the next one uses it.
+        if is_wanted && self.board.is_none() {
+            return AttachmentStep::Until(self.now + LOOK_AGAIN);
+        }
         if let Some(claim) = self.next_claim() {
             let attempt = FabricAttachmentSpec {
                 attempt: spec.attempt.saturating_add(1),
                 node_name: claim.node.clone().unwrap_or_default(),
                 claim: Some(claim.named()),
                 kept_for: None,
+                memory: claim.memory,
                 erase: status.used,
                 release: false,
                 adopted: false,

@@ -1,7 +1,9 @@
 //! The next step of an attachment that a Reservation keeps: the device is attached before a claim has it, is given to a
 //! claim of an owner without a detour, and is let go with the Reservation.
 
-use hostler_api::fabric::{AttachmentPhase as Phase, FabricAttachmentSpec, FabricAttachmentStatus, of_fabric_pool};
+use hostler_api::fabric::{
+    AttachmentPhase as Phase, FabricAttachmentSpec, FabricAttachmentStatus, NodeDeviceState, of_fabric_pool,
+};
 
 use super::{
     claim::ClaimOfDevice,
@@ -64,7 +66,17 @@ impl AttachmentContext {
             Phase::Attached => self.attached(seen),
             Phase::Failed => self.let_go(seen, None),
             Phase::Releasing | Phase::Detaching => spec_write(FabricAttachmentSpec { release: true, ..spec.clone() }),
-            Phase::Ready | Phase::Detached | Phase::Unknown => AttachmentStep::Rest,
+            Phase::Ready => self.stays_ready(seen),
+            Phase::Detached | Phase::Unknown => AttachmentStep::Rest,
+        }
+    }
+
+    /// A device that is kept and turns out not to be in order is no device for an owner: another one is looked for.
+    fn stays_ready(&self, seen: &SeenAttachment) -> AttachmentStep {
+        let report = seen.attachment.node_report();
+        match report.filter(|it| matches!(it.state, NodeDeviceState::Found | NodeDeviceState::Absent)) {
+            Some(report) => self.failing(seen, &self.not_ready(seen, Some(report))),
+            None => AttachmentStep::Rest,
         }
     }
 
@@ -83,6 +95,7 @@ impl AttachmentContext {
             device: self.device,
             node_name: kept.node.clone(),
             kept_for: Some(kept.keeper.clone()),
+            memory: kept.memory,
             ..FabricAttachmentSpec::default()
         })))
     }
@@ -96,6 +109,7 @@ impl AttachmentContext {
             node_name: kept.node.clone(),
             claim: None,
             kept_for: Some(kept.keeper.clone()),
+            memory: kept.memory,
             erase: seen.status().used,
             release: false,
             adopted: false,

@@ -295,7 +295,7 @@ impl AttachmentWorker {
                     }
                     CallEnd::Wait => return Err(AttachmentEnd::Requeue(Requeue::Waiting)),
                     CallEnd::Failed(error) => return Err(AttachmentEnd::Failed(error)),
-                    // Each time there is one connection less.
+                    // Each time there is one connection less, or no memory.
                     CallEnd::NotThere => {
                         round.cx.forget_shown(&call);
                         continue;
@@ -362,7 +362,8 @@ pub(super) async fn ask(provider: &impl FabricProvider, call: &ManagerCall) -> M
             ManagerAnswer::Connection(provider.state(key).await)
         }
         ManagerCall::Verify(shown) => ManagerAnswer::Connection(provider.state(&shown.key).await),
-        ManagerCall::Detach(key) => ManagerAnswer::Detached(provider.detach(key).await),
+        ManagerCall::Detach(key) => ManagerAnswer::Undone(provider.detach(key).await),
+        ManagerCall::Free { device, key } => ManagerAnswer::Undone(provider.free(*device, key).await),
         ManagerCall::Isolate { device, expected } => ManagerAnswer::Isolated(provider.isolate(*device, expected).await),
     }
 }

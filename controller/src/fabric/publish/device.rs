@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use hostler_api::{
     Quantity,
-    fabric::{ATTACH_FAILED_CONDITION, ATTACHED_CONDITION, AttachmentPhase, DeviceIdentity, FABRIC_TAINT, in_use_by},
+    fabric::{
+        ATTACH_FAILED_CONDITION, ATTACHED_CONDITION, AttachmentPhase, DeviceIdentity, FABRIC_TAINT, MEMORY_CAPACITY,
+        in_use_by,
+    },
     limits::MAX_ATTRIBUTE_BYTES,
     resource::{DeviceAttribute, DeviceCapacity, DeviceTaint, SliceDevice},
     well_known::HELD_TAINT,
 };
 use hostler_cluster::since_1970;
-use hostler_fabric::{DeviceKind, FabricConnection, FabricDevice, FabricInventory};
+use hostler_fabric::{DeviceKind, FabricConnection, FabricDevice, FabricInventory, MemoryRoom};
 
 use crate::observed::AttachmentObject;
 
@@ -82,6 +85,10 @@ pub(super) struct DevicePlace<'a> {
     pub(super) attachment: Option<&'a AttachmentObject>,
     /// Managers and domains that show a device with this identity, beside this one.
     pub(super) elsewhere: Option<&'a str>,
+    /// True if a Reservation keeps the device.
+    pub(super) is_kept: bool,
+    /// Memory in bytes that is being made for other devices of the same memory domain.
+    pub(super) promised: u64,
     /// Time since 1970.
     pub(super) now: Duration,
 }
@@ -112,8 +119,8 @@ pub(super) fn entry(
     }
     let enclosure = device.enclosure.as_ref().map(|path| path.name());
     attributes.extend(enclosure.filter(|name| is_attribute(name)).map(|name| ("enclosure", text(name))));
-    let size = device.size_bytes.filter(|bytes| *bytes > 0).map(Quantity::whole);
-    let capacity = size.map(|size| ("memory", DeviceCapacity { value: size.into(), request_policy: None }));
+    let size = memory_bytes(device, place).map(Quantity::whole);
+    let capacity = size.map(|size| (MEMORY_CAPACITY, DeviceCapacity { value: size.into(), request_policy: None }));
     Ok(SliceDevice {
         name: identity.device_name().into(),
         attributes: attributes.into_iter().collect(),
@@ -123,6 +130,19 @@ pub(super) fn entry(
         binding_failure_conditions: vec![ATTACH_FAILED_CONDITION.to_owned()],
         ..SliceDevice::default()
     })
+}
+
+/// The memory of a device in bytes, or the most that can be made for it; `None`: there is none, or its size is not told.
+fn memory_bytes(device: &FabricDevice, place: &DevicePlace<'_>) -> Option<u64> {
+    match &device.room {
+        // What is said of a device as a whole may be older than its memory.
+        None if place.inventory.made_for(device).is_some() => place.inventory.chunk_bytes(device),
+        None => device.size_bytes.or_else(|| place.inventory.chunk_bytes(device)).filter(|bytes| *bytes > 0),
+        Some(room) => {
+            let left = MemoryRoom { free_bytes: room.free_bytes.saturating_sub(place.promised), ..room.clone() };
+            left.chunk_bytes(None)
+        }
+    }
 }
 
 /// True if the API server takes the text as an attribute.
@@ -138,14 +158,27 @@ fn obstacle(identity: DeviceIdentity, device: &FabricDevice, place: &DevicePlace
     if let Some(elsewhere) = place.elsewhere {
         return Some(format!("{elsewhere} has a device of the same identity: give each device its own serial number"));
     }
-    if device.kind == DeviceKind::Unknown && device.size_bytes.is_none_or(|bytes| bytes == 0) {
+    if let Some(room) = device.room.as_ref().filter(|_| memory_bytes(device, place).is_none()) {
+        return Some(format!("{} has no memory left for it; claims have what there is", room.domain));
+    }
+    if device.kind == DeviceKind::Unknown && memory_bytes(device, place).is_none() {
         return Some("its manager tells neither its kind nor the size of its memory".to_owned());
+    }
+    if is_giving_back(device, place) {
+        return Some("its memory is given back to its memory domain; amounts of that are offered next".to_owned());
     }
     if let Some(why) = place.attachment.and_then(|object| elsewhere_attached(object, place)) {
         return Some(why);
     }
     let foreign = || foreign_connection(identity, place).filter(|_| DeviceInUse::of(identity, place).is_none());
     foreign().map(foreign_reason).or_else(|| out_of_order(device)).or_else(|| pause(place))
+}
+
+/// True if the memory that was made for the device goes next: no claim can count on its size.
+fn is_giving_back(device: &FabricDevice, place: &DevicePlace<'_>) -> bool {
+    let status = place.attachment.map(|object| &object.attachment.status).filter(|_| !place.is_kept);
+    status.is_some_and(|status| status.phase == AttachmentPhase::Detached && !status.used)
+        && place.inventory.made_for(device).is_some()
 }
 
 /// The reason against a device whose FabricAttachment is about another pool.

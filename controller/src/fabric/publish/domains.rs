@@ -126,6 +126,12 @@ fn check_name(manager: &str, domain: &str) -> Result<(), String> {
 }
 
 impl DomainPool<'_> {
+    /// True if memory can be made for the device of this name.
+    pub(super) fn has_room(&self, name: &str) -> bool {
+        let device = DeviceIdentity::of_device_name(name).and_then(|identity| self.devices.get(&identity));
+        device.is_some_and(|device| device.room.is_some())
+    }
+
     /// The selector of the nodes at the domain; `None` where there is none.
     pub(super) fn selector(&self) -> Option<NodeSelector> {
         let requirement = NodeSelectorRequirement {

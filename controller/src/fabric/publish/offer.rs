@@ -8,6 +8,7 @@ use std::{
 };
 
 use hostler_api::{
+    Quantity,
     core::NodeSelector,
     fabric::{DeviceIdentity, of_fabric_pool},
     few,
@@ -15,6 +16,7 @@ use hostler_api::{
     resource::{DeviceTaint, SliceContent, SliceDevice},
     well_known::HELD_TAINT,
 };
+use hostler_fabric::ObjectPath;
 use hostler_reconcile::slices::{DesiredPool, DesiredSlice, PublishedSlice, slice_name};
 
 use super::{
@@ -173,6 +175,7 @@ impl OfferScene<'_> {
             in_use.extend(by_others.map(|it| ((*device).to_owned(), it.taint)));
         }
         if let Some(domain) = domain.filter(|_| selector.is_some()) {
+            let promised = self.promised(domain);
             for (identity, device) in &domain.devices {
                 let device_name = identity.device_name();
                 if entries.contains_key(&device_name) {
@@ -182,6 +185,9 @@ impl OfferScene<'_> {
                     twice.get(identity).into_iter().flatten().copied().filter(|it| *it != name).collect();
                 let others = others.first().copied();
                 let place = self.place(domain, &device_name, others);
+                let room = device.room.as_ref().and_then(|room| promised.get(&room.domain)).copied();
+                let is_kept = holds.of_device(&device_name).is_some();
+                let place = DevicePlace { is_kept, promised: room.unwrap_or_default(), ..place };
                 match entry(*identity, device, &place) {
                     Ok(entry) => {
                         if let Some(DeviceInUse { taint, reason }) = DeviceInUse::of(*identity, &place) {
@@ -207,7 +213,11 @@ impl OfferScene<'_> {
             let own = || state.taints(holds.of_device(device).map(|hold| &*hold.value));
             entry.device.taints = taint.map_or_else(own, |taint| vec![taint]);
         }
-        pool.slices = slices(self.driver, name, selector.as_ref(), entries.into_values());
+        let has_room = |name: &str| domain.is_some_and(|domain| domain.has_room(name));
+        // A claim that asks for no amount would get everything that a memory domain has: schedulers look at it last.
+        let mut entries: Vec<(String, OfferedEntry)> = entries.into_iter().collect();
+        entries.sort_by_key(|(name, _)| has_room(name));
+        pool.slices = slices(self.driver, name, selector.as_ref(), entries.into_iter().map(|(_, entry)| entry));
         pool
     }
 
@@ -218,8 +228,30 @@ impl OfferScene<'_> {
             inventory: domain.manager.inventory,
             attachment: self.objects.attachments.get(device).map(|object| &**object),
             elsewhere,
+            is_kept: false,
+            promised: 0,
             now: self.now,
         }
+    }
+
+    /// The memory in bytes that is going to be made for devices that claims or Reservations have, by memory domain.
+    fn promised<'b>(&self, domain: &DomainPool<'b>) -> BTreeMap<&'b ObjectPath, u64> {
+        let mut promised: BTreeMap<&ObjectPath, u64> = BTreeMap::new();
+        for (identity, device) in &domain.devices {
+            let Some(room) = &device.room else { continue };
+            let name = identity.device_name();
+            let claims = self.objects.claims.get(&name).into_iter().flatten();
+            let attachments = self.objects.attachments.get(&name).map(|object| &object.attachment);
+            let under_way = attachments.filter(|it| it.status.phase.is_under_way() && !it.spec.release);
+            let asked = under_way.map(|it| it.spec.memory).into_iter().chain(claims.map(|claim| claim.memory));
+            let bytes = asked
+                .filter_map(|asked| room.chunk_bytes(asked.and_then(Quantity::as_whole)))
+                .max()
+                .unwrap_or_default();
+            let sum = promised.entry(&room.domain).or_default();
+            *sum = sum.saturating_add(bytes);
+        }
+        promised
     }
 
     fn state(&self, device: &str) -> OfferState {

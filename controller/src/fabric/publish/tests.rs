@@ -1,5 +1,6 @@
 //! What is offered of a rack, in every state of its devices, and what stays although it is not offered any more.
 
+mod amounts;
 mod kept;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -84,13 +85,21 @@ impl Scene {
     }
 
     fn claim(&mut self, device: u32) {
+        self.claim_memory(device, None);
+    }
+
+    fn claim_memory(&mut self, device: u32, memory: Option<&str>) {
+        let capacity = memory.map(|memory| json!({ "requests": { "memory": memory } }));
+        let request = json!({ "name": "r", "exactly": { "deviceClassName": "c", "capacity": capacity } });
         let result = json!({ "request": "r", "driver": "hostler.dev", "pool": POOL, "device": name(device) });
         let claim: ResourceClaim = serde_json::from_value(json!({
             "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": { "name": "c", "uid": "u" },
+            "spec": { "devices": { "requests": [request] } },
             "status": { "allocation": { "devices": { "results": [result] } } },
         }))
         .unwrap();
-        FabricObjects::see_claim(&mut self.objects, &hostler_api::ObjectKey::new("default", "c"), stamp(), &claim);
+        let key = hostler_api::ObjectKey::new("default", &format!("c{device}"));
+        FabricObjects::see_claim(&mut self.objects, &key, stamp(), &claim);
     }
 
     fn connect(&mut self, device: u32, key: Option<&str>) {
@@ -261,6 +270,7 @@ fn what_cannot_be_attached_is_left_out_with_its_reason() {
             |it| {
                 let device = &mut it.parts().devices[0];
                 (device.kind, device.size_bytes) = (DeviceKind::Unknown, None);
+                it.parts().memory_domains[0].chunks[0].size_bytes = None;
             },
             "neither its kind nor the size",
         ),
@@ -312,7 +322,7 @@ fn a_device_that_a_connection_of_others_holds_is_shown_with_its_host_and_offered
     scene.publish();
     assert_eq!(scene.taints(), [(0, Some("attached".to_owned()))]);
     scene.attach(0, AttachmentPhase::Releasing, |it| it.spec.adopted = true);
-    FabricObjects::forget_claim(&mut scene.objects, &hostler_api::ObjectKey::new("default", "c"));
+    FabricObjects::forget_claim(&mut scene.objects, &hostler_api::ObjectKey::new("default", "c0"));
     scene.publish();
     assert_eq!(scene.taints(), [(0, Some("releasing".to_owned()))]);
 }

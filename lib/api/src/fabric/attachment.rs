@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{DeviceIdentity, SystemUuid};
-use crate::core::ObjectMeta;
+use crate::{Quantity, core::ObjectMeta};
 
 /// A device behind a switch that a node has, gets or gives back. There is one object for each device at most, with the
 /// device's name: so no device is given to two nodes.
@@ -40,6 +40,9 @@ pub struct FabricAttachmentSpec {
     /// knows the attachment under the UID of the object and this number. A Reservation that keeps the device gives it
     /// to a claim in the same attempt, once.
     pub attempt: u32,
+    /// Memory that is made for the device where it has none, as the claim asks for it. Absent: all that is free.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Quantity>,
     /// If true, the device may hold data of an earlier claim: the node erases it before it is used.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub erase: bool,

@@ -100,6 +100,9 @@ pub struct ReservedDevice {
     /// Identity of that part, which names the claim that stands for it as well: `hold-<shareID>`.
     #[serde(rename = "shareID", skip_serializing_if = "String::is_empty")]
     pub share_id: String,
+    /// Memory that is made for a device behind a switch which has none. Absent: all that is free.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Quantity>,
     /// State of the device.
     pub state: ReservedDeviceState,
     /// True if two claims had the device at once, or may have had it. The device stays closed until no claim has it:

@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    Quantity,
     core::ObjectMeta,
     resource::{DeviceToleration, OpaqueDeviceConfiguration, SliceQuantity, SortedMap},
 };
@@ -37,6 +38,20 @@ pub struct DeviceClaim {
     /// Configuration for the drivers.
     #[serde(deserialize_with = "super::or_empty", skip_serializing_if = "Vec::is_empty")]
     pub config: Vec<DeviceClaimConfiguration>,
+}
+
+impl DeviceClaim {
+    /// The amount of a capacity that a request asks of each device, in whole units. `request` is its name in an allocation:
+    /// `request`, or `request/subrequest`.
+    pub fn asked(&self, request: &str, capacity: &str) -> Option<Quantity> {
+        let (name, alternative) = request.split_once('/').map_or((request, None), |(name, sub)| (name, Some(sub)));
+        let request = self.requests.iter().find(|it| it.name == name)?;
+        let requirements = match alternative {
+            None => request.exactly.as_ref()?.capacity.as_ref()?,
+            Some(sub) => request.first_available.iter().find(|it| it.name == sub)?.capacity.as_ref()?,
+        };
+        Quantity::try_from(requirements.requests.get(capacity)?.get()?.in_whole_units()).ok()
+    }
 }
 
 /// One request: either exactly this, or the first of several alternatives that can be had.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hostler_api::{ClaimRef, ClaimUid, Quantity, fabric::DeviceIdentity};
-use hostler_backend::{Capacity, CardSerials};
+use hostler_backend::{Capacities, Capacity, CardSerials};
 use serde_json::json;
 
 use super::*;
@@ -133,6 +133,22 @@ fn a_card_is_ready_when_it_alone_has_the_number_and_is_healthy() {
     let two = plain(&attachment, vec![card("memory-a"), card("memory-b")]);
     assert_eq!(state(&two), NodeDeviceState::Found);
     assert!(message(&two).starts_with("cxl/memory-a, cxl/memory-b have its serial number"), "{}", message(&two));
+}
+
+#[test]
+fn a_card_with_less_memory_than_was_asked_for_is_not_ready() {
+    let mut asked = attachment(AttachmentPhase::Attached);
+    asked.spec.memory = Some(Quantity::whole(1 << 30));
+    assert_eq!(state(&plain(&asked, vec![card("memory-1001")])), NodeDeviceState::Ready);
+    asked.spec.memory = Some(Quantity::whole((1 << 30) + 1));
+    let found = plain(&asked, vec![card("memory-1001")]);
+    assert_eq!(state(&found), NodeDeviceState::Found);
+    assert!(message(&found).starts_with("it has 1 GiB of memory, and "), "{}", message(&found));
+    let untold = Device { capacity: Capacities::new(), ..card("memory-1001") };
+    assert!(message(&plain(&asked, vec![untold])).starts_with("it has no known size"));
+    // A claim may have a part of it by then.
+    asked.status.phase = AttachmentPhase::Ready;
+    assert_eq!(state(&plain(&asked, vec![card("memory-1001")])), NodeDeviceState::Ready);
 }
 
 #[test]

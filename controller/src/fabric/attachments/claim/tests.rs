@@ -44,6 +44,15 @@ fn a_claim_has_the_device_by_its_allocation_and_not_as_an_administrator() {
 }
 
 #[test]
+fn a_claim_asks_for_memory_by_the_request_that_got_the_device() {
+    let mut claim = object(&json!([result("fabric/m/d", "b")]), &json!([]));
+    assert_eq!(read(&claim).unwrap().memory, None);
+    let request = |name: &str, memory: &str| json!({"name": name, "exactly": {"deviceClassName": "c", "capacity": {"requests": {"memory": memory}}}});
+    claim["spec"] = json!({"devices": {"requests": [request("other", "1Gi"), request("r", "64Gi")]}});
+    assert_eq!(read(&claim).unwrap().memory, Some(hostler_api::Quantity::whole(64 << 30)));
+}
+
+#[test]
 fn news_of_one_device_keep_what_was_told_of_the_others() {
     let results = json!([result("fabric/m/d", "a"), result("fabric/m/d", "b")]);
     let condition = |kind: &str, status: &str| {

@@ -23,7 +23,7 @@ fn keeper() -> AttachmentKeeper {
 }
 
 fn kept(node: &str) -> DeviceKeeper {
-    DeviceKeeper { keeper: keeper(), pool: fabric_pool("m", "d"), node: node.to_owned(), is_wanted: true }
+    DeviceKeeper { keeper: keeper(), pool: fabric_pool("m", "d"), node: node.to_owned(), memory: None, is_wanted: true }
 }
 
 /// A Reservation keeps the device for its node, no claim has it, and the attachment has this phase.
@@ -152,6 +152,16 @@ fn an_owner_on_another_node_gets_the_device_there() {
     });
     let next = spec(decide(&free));
     assert_eq!((&*next.node_name, next.attempt, next.kept_for), ("n2", 1, None));
+}
+
+#[test]
+fn a_kept_device_that_is_not_in_order_any_more_fails() {
+    for state in [State::Found, State::Absent] {
+        let failed = status(decide(&keeping(Phase::Ready, |cx| reports(cx, state, None))));
+        assert_eq!((failed.phase, &*failed.reason), (Phase::Failed, "NotReady"));
+    }
+    let ready = keeping(Phase::Ready, |cx| reports(cx, State::Ready, None));
+    assert_eq!(decide(&ready), AttachmentStep::Rest);
 }
 
 #[test]

@@ -21,8 +21,8 @@ use super::super::{
     after_call::{CallEnd, after_call},
     claim::{ClaimDevice, ClaimNews, ClaimOfDevice},
     context::{
-        AttachmentContext, AttachmentLimits, AttachmentNode, AttachmentStep, AttachmentWrite, FABRIC_FINALIZER,
-        HostFact, ManagerAnswer, ManagerCall, SeenAttachment, ShownConnection, TwinAttachment,
+        AttachmentContext, AttachmentLimits, AttachmentNode, AttachmentStep, AttachmentWrite, BoardDevice,
+        FABRIC_FINALIZER, HostFact, ManagerAnswer, ManagerCall, SeenAttachment, ShownConnection, TwinAttachment,
     },
     decide::decide,
     status::time,
@@ -41,6 +41,7 @@ pub(super) fn claim(name: &str) -> ClaimOfDevice {
         node: Some("n1".to_owned()),
         allocated: Some(ALLOCATED),
         device: FakeFabric::device(0).device_name(),
+        memory: None,
         first: None,
         told: Vec::new(),
     }
@@ -81,7 +82,8 @@ pub(super) fn cx(phase: Option<Phase>) -> AttachmentContext {
         nodes: BTreeMap::from([("n1".to_owned(), node)]),
         twins: Vec::new(),
         shown: Vec::new(),
-        board: None,
+        board: Some(BoardDevice::default()),
+        made_memory: None,
         is_tainted: true,
         limits: AttachmentLimits { attach: 480 * SECOND, late_call: 600 * SECOND },
         now: ALLOCATED + 10 * SECOND,
@@ -449,14 +451,14 @@ fn a_detached_device_says_when_it_is_offered_again() {
             attachment(cx).status.retry_at = (failures > 0).then(|| time(cx.now + 60 * SECOND));
         })
     };
-    let done = || ManagerAnswer::Detached(Ok(FabricOutcome::Done(())));
+    let done = || ManagerAnswer::Undone(Ok(FabricOutcome::Done(())));
     assert_eq!(decide(&detaching(0)), AttachmentStep::Call(ManagerCall::Detach(key())));
     let free = status_after(&detaching(0), done());
     assert_eq!((free.phase, &*free.reason, free.retry_at), (Phase::Detached, "Detached", None));
     let failed = status_after(&detaching(1), done());
     assert_eq!((&*failed.reason, failed.retry_at.is_some()), ("Failed", true));
     assert_eq!(status_after(&detaching(5), done()).reason, "Quarantined");
-    let unknown = after(&detaching(1), ManagerAnswer::Detached(Err(unavailable())));
+    let unknown = after(&detaching(1), ManagerAnswer::Undone(Err(unavailable())));
     assert!(matches!(unknown, CallEnd::Failed(_)), "{unknown:?}");
 }
 

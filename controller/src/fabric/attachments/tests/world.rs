@@ -6,7 +6,7 @@ mod by_hand;
 use std::{collections::BTreeMap, collections::BTreeSet, time::Duration};
 
 use hostler_api::{
-    ObjectKey,
+    ObjectKey, Quantity,
     core::ObjectMeta,
     fabric::{
         AttachmentPhase, DeviceIdentity, ErasureMethod, FabricAttachment, FabricAttachmentSpec, FabricAttachmentStatus,
@@ -14,7 +14,7 @@ use hostler_api::{
     },
 };
 use hostler_cluster::since_1970;
-use hostler_fabric::{AttachKey, fake::FakeFabric};
+use hostler_fabric::{AttachKey, FabricInventory, fake::FakeFabric};
 use serde_json::Value;
 
 use self::by_hand::HandWork;
@@ -60,6 +60,8 @@ pub(super) struct ModelClaim {
     version: String,
     pub(super) given: Option<ModelAllocation>,
     told: Vec<ToldDevice>,
+    /// Memory that the claim asks for.
+    memory: Option<Quantity>,
     /// True if the pod was bound to its node.
     pub(super) is_bound: bool,
 }
@@ -135,6 +137,10 @@ pub(super) struct FabricWorld {
     pub(super) kept: BTreeMap<u32, DeviceKeeper>,
     /// Connections as the manager was read last: device, host, key.
     shown: Vec<(u32, u32, AttachKey)>,
+    /// Memory that was made for devices, with its size, as the manager was read last.
+    shown_made: BTreeMap<u32, (AttachKey, u64)>,
+    /// The same at the last check.
+    last_made: BTreeMap<u32, (AttachKey, u64)>,
     hands: HandWork,
     /// Connections at the last check: device, host, and if the attachment of the device made it.
     last: BTreeMap<(u32, u32), bool>,
@@ -150,6 +156,8 @@ pub(super) struct FabricWorld {
     pub(super) fates: Fates,
     pub(super) now: Duration,
     made: usize,
+    /// Memory that the next pods ask for.
+    pub(super) amount: Option<Quantity>,
     pub(super) seen: WorldSeen,
 }
 
@@ -165,6 +173,7 @@ pub(super) struct WorldSeen {
     pub(super) late_calls: usize,
     pub(super) late_rounds: usize,
     pub(super) taken_back: usize,
+    pub(super) given_back: usize,
     pub(super) quarantined: usize,
     pub(super) by_hand: usize,
     pub(super) lost: usize,
@@ -213,6 +222,7 @@ impl ModelClaim {
             node: Some(node_name(given.node)),
             allocated: Some(given.at),
             device: device_name(given.device),
+            memory: self.memory,
             first: None,
             told: self.told.clone(),
         })
@@ -221,9 +231,14 @@ impl ModelClaim {
 
 impl FabricWorld {
     pub(super) fn new(nodes: u32, devices: u32) -> Self {
+        Self::of(FakeFabric::rack(nodes, devices), nodes, devices)
+    }
+
+    /// The world around a fabric with so many hosts and devices.
+    pub(super) fn of(fabric: FakeFabric, nodes: u32, devices: u32) -> Self {
         let machine = Machine { is_on: true, ..Machine::default() };
         Self {
-            fabric: FakeFabric::rack(nodes, devices),
+            fabric,
             runtime: tokio::runtime::Builder::new_current_thread().build().unwrap(),
             server: ModelServer::default(),
             machines: vec![machine; usize::try_from(nodes).unwrap()],
@@ -232,6 +247,8 @@ impl FabricWorld {
             closed: BTreeSet::new(),
             kept: BTreeMap::new(),
             shown: Vec::new(),
+            shown_made: BTreeMap::new(),
+            last_made: BTreeMap::new(),
             hands: HandWork::default(),
             last: BTreeMap::new(),
             data: BTreeMap::new(),
@@ -243,6 +260,7 @@ impl FabricWorld {
             fates: Fates::default(),
             now: Duration::from_secs(1_800_000_000),
             made: 0,
+            amount: None,
             seen: WorldSeen::default(),
         }
     }
@@ -269,6 +287,21 @@ impl FabricWorld {
     /// The manager is read.
     pub(super) fn poll(&mut self) {
         self.shown = self.connections();
+        self.shown_made = self.made_memory();
+    }
+
+    /// Keys under which memory was made and its size, by device.
+    pub(super) fn made_memory(&self) -> BTreeMap<u32, (AttachKey, u64)> {
+        let fabric = self.fabric.clone();
+        let mut made = BTreeMap::new();
+        fabric.change(|parts| {
+            let inventory = FabricInventory::conclude(parts.clone());
+            for device in &inventory.devices {
+                let known = inventory.made_for(device).cloned().zip(inventory.chunk_bytes(device));
+                made.extend(known.map(|known| (device_number(device.identity.unwrap()), known)));
+            }
+        });
+        made
     }
 
     fn cx(&self, device: u32) -> AttachmentContext {
@@ -292,6 +325,7 @@ impl FabricWorld {
             twins: Vec::new(),
             shown: shown.collect(),
             board: Some(self.board(device)),
+            made_memory: self.shown_made.get(&device).map(|(key, _)| key.clone()),
             is_tainted: self.tainted.contains(&device),
             limits: AttachmentLimits { attach: 480 * SECOND, late_call: LATE },
             now: self.now,
@@ -540,7 +574,8 @@ impl FabricWorld {
     pub(super) fn pod(&mut self) {
         self.made += 1;
         let name = format!("c{}", self.made);
-        self.server.create(ModelClaim { name, ..ModelClaim::default() }).unwrap();
+        let memory = self.amount;
+        self.server.create(ModelClaim { name, memory, ..ModelClaim::default() }).unwrap();
     }
 
     /// The scheduler looks at a claim: it gives it a device, binds its pod, or takes the device away.
@@ -549,8 +584,10 @@ impl FabricWorld {
         let Some(given) = claim.given.clone() else {
             let is_free = |device: &u32| {
                 let mut others = self.server.claims.values();
+                let offered = self.shown_made.get(device).map(|(_, size)| Quantity::whole(*size));
                 !self.tainted.contains(device)
                     && !self.closed.contains(device)
+                    && offered.is_none_or(|offered| claim.memory.is_none_or(|asked| asked <= offered))
                     && !others.any(|it| it.given.as_ref().is_some_and(|it| it.device == *device))
             };
             let free: Vec<u32> = (0..self.devices).filter(is_free).collect();
@@ -703,6 +740,12 @@ impl FabricWorld {
             let is_own = self.uids.get(uid) == Some(device) || self.hands.has_made(key);
             now.insert((*device, *host), is_own);
         }
+        let made = self.made_memory();
+        for (device, key) in self.last_made.iter().filter(|(device, known)| made.get(device) != Some(known)) {
+            assert!(!self.data.contains_key(device), "memory {key:?} of device {device} was given back with data");
+        }
+        self.seen.given_back += self.last_made.keys().filter(|device| !made.contains_key(device)).count();
+        self.last_made = made;
         self.hands.check(&connections);
         for ((device, host), is_own) in &self.last {
             let machine = &self.machines[*host as usize];

@@ -74,7 +74,7 @@ fn owners_are_given_a_kept_device_once_its_node_has_it() {
     Arc::make_mut(&mut scene.objects).holds.clear();
     scene.publish();
     assert_eq!(published(&scene, 0), (texts(&["hostler.dev/fabric=attached"]), json!("n0")));
-    FabricObjects::forget_claim(&mut scene.objects, &hostler_api::ObjectKey::new("default", "c"));
+    FabricObjects::forget_claim(&mut scene.objects, &hostler_api::ObjectKey::new("default", "c0"));
     scene.publish();
     assert_eq!(published(&scene, 0).1, Value::Null);
 }

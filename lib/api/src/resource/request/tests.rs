@@ -30,6 +30,24 @@ fn full() -> Value {
 }
 
 #[test]
+fn an_amount_is_that_of_the_request_or_alternative_by_its_name_in_an_allocation() {
+    let spec: ResourceClaimSpec = serde_json::from_value(full()).unwrap();
+    let asked = |request, capacity| spec.devices.asked(request, capacity);
+    assert_eq!(asked("gpu", "memory"), Some(Quantity::whole(1 << 30)));
+    assert_eq!(asked("nic/any", "lanes"), Some(Quantity::whole(2)));
+    for (request, capacity) in
+        [("gpu", "lanes"), ("nic", "lanes"), ("nic/fast", "lanes"), ("gpu/any", "memory"), ("x", "memory")]
+    {
+        assert_eq!(asked(request, capacity), None, "{request} {capacity}");
+    }
+    let part = json!({"devices": {"requests": [{"name": "r", "exactly": {
+        "deviceClassName": "c", "capacity": {"requests": {"memory": "1500m", "less": "-1"}},
+    }}]}});
+    let spec: ResourceClaimSpec = serde_json::from_value(part).unwrap();
+    assert_eq!((spec.devices.asked("r", "memory"), spec.devices.asked("r", "less")), (Some(Quantity::whole(2)), None));
+}
+
+#[test]
 fn a_spec_survives_reading_and_writing_in_the_shape_of_the_api() {
     let spec: ResourceClaimSpec = serde_json::from_value(full()).unwrap();
     assert_eq!(serde_json::to_value(&spec).unwrap(), full());
