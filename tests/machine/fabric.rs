@@ -143,3 +143,36 @@ fn a_card_with_persistent_memory_is_overwritten() {
     assert!(!rack.is_in_card(0, "SECRET-OF-TRAIN"), "a byte of the tenant is left");
     assert_gone(&mut rack, at);
 }
+
+#[test]
+#[ignore = "needs emulated machines: make test-fabric"]
+fn memory_that_is_made_for_a_claim_goes_to_another_card_and_no_byte_with_it() {
+    let mut rack = Rack::boot_shared(2, 2);
+    let ask = |card: u32, mib: u32| {
+        let serial = format!("device.attributes['hostler.dev'].serial == '0x4c1d9600000000{card:02x}'");
+        json!({"capacity": {"requests": {"memory": format!("{mib}Mi")}}, "selectors": [{"cel": {"expression": serial}}]})
+    };
+    rack.ask = ask(0, 200);
+    rack.create_pod("first", None);
+    let (at, container) = use_card(&mut rack, "first", "SECRET-OF-THE-FIRST");
+    let ready = rack.attachment(0);
+    assert_eq!(ready["spec"]["memory"], "200Mi", "{ready:#}");
+    // All of the memory is the first one's, so there is nothing that the other card could have.
+    rack.ask = ask(1, 1);
+    rack.create_pod("second", Some(1 - at));
+    end_container(&mut rack, at, "first", container);
+    assert_eq!(rack.attachment(1), json!(null), "the memory is given twice");
+    rack.delete_pod("first");
+    let (other, container) = use_card(&mut rack, "second", "SECRET-OF-THE-SECOND");
+    assert_eq!(other, 1 - at);
+    assert!(!rack.is_in_card(1, "SECRET-OF-THE-FIRST"), "a byte of the first tenant is left");
+    end_container(&mut rack, other, "second", container);
+    rack.delete_pod("second");
+    rack.until("the memory is given back", |rack| {
+        let chunks = rack.manager.document("/redfish/v1/Chassis/Pool/MemoryDomains/0/MemoryChunks").unwrap();
+        chunks["Members"].as_array().unwrap().is_empty().then_some(())
+    });
+    assert!(!rack.is_in_card(1, "SECRET-OF-THE-SECOND"), "a byte of the second tenant is left");
+    assert_gone(&mut rack, other);
+    rack.assert_no_right_is_missing();
+}

@@ -57,6 +57,8 @@ pub struct Rack {
     cards: u32,
     /// True if cards have persistent memory as well.
     pub have_lasting_memory: bool,
+    /// What the claims of the next pods ask for beside the class.
+    pub ask: Value,
     machines: BTreeMap<u32, Guest>,
     /// The machine that a card is in.
     plugged: BTreeMap<u32, u32>,
@@ -89,10 +91,25 @@ fn daemon_of(at: u32) -> String {
 impl Rack {
     /// Boots the machines, and starts daemons and controller.
     pub fn boot(machines: u32, cards: u32) -> Self {
+        Self::around(machines, cards, PlayedRedfish::rack(machines, cards), |file| {
+            File::create(file).unwrap().set_len(CARD_MIB * MIB).unwrap();
+        })
+    }
+
+    /// The same with cards that have no memory of their own, and share as much as one card has.
+    pub fn boot_shared(machines: u32, cards: u32) -> Self {
+        let manager = PlayedRedfish::shared(machines, cards, CARD_MIB);
+        // The machines map the same bytes, whichever card it is.
+        Self::around(machines, cards, manager, |file| match file.with_file_name("0") {
+            first if first.exists() => fs::hard_link(first, file).unwrap(),
+            first => File::create(first).unwrap().set_len(CARD_MIB * MIB).unwrap(),
+        })
+    }
+
+    fn around(machines: u32, cards: u32, manager: impl Future<Output = PlayedRedfish>, make: impl Fn(&Path)) -> Self {
         let runtime = Runtime::new().unwrap();
-        let (server, manager) = runtime.block_on(async {
-            (Arc::new(ApiServer::of(ApiServerRelease::V1_36).await), PlayedRedfish::rack(machines, cards).await)
-        });
+        let (server, manager) =
+            runtime.block_on(async { (Arc::new(ApiServer::of(ApiServerRelease::V1_36).await), manager.await) });
         manager.change(|documents| {
             let chunk = |path: &str| path.contains("/MemoryChunks/") || path.contains("/CXLLogicalDevices/");
             for (_, document) in documents.iter_mut().filter(|(path, _)| chunk(path)) {
@@ -117,9 +134,7 @@ impl Rack {
         runtime.block_on(async { drop(ControlPlane::new().run(&server)) });
         // In memory where that can be: a card is read and written as a whole.
         let enclosure = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-        for at in 0..cards {
-            File::create(enclosure.path().join(at.to_string())).unwrap().set_len(CARD_MIB * MIB).unwrap();
-        }
+        (0..cards).for_each(|at| make(&enclosure.path().join(at.to_string())));
         let turn = turn(&cache());
         let mut rack = Self {
             server,
@@ -127,6 +142,7 @@ impl Rack {
             enclosure,
             cards,
             have_lasting_memory: false,
+            ask: json!({}),
             machines: BTreeMap::new(),
             plugged: BTreeMap::new(),
             leaving: BTreeSet::new(),
@@ -298,10 +314,12 @@ impl Rack {
     /// Creates a pod with a claim for a card as memory of the system; on this machine, or where the scheduler wants it.
     pub fn create_pod(&self, name: &str, on: Option<u32>) {
         let parameters = json!({"apiVersion": "hostler.dev/v1alpha1", "kind": "CxlConfig", "useAs": "systemRam"});
+        let mut request = self.ask.clone();
+        request["deviceClassName"] = json!("cxl.hostler.dev");
         self.server.create(json!({
             "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name, "namespace": "default"},
             "spec": {"devices": {
-                "requests": [{"name": "card", "exactly": {"deviceClassName": "cxl.hostler.dev"}}],
+                "requests": [{"name": "card", "exactly": request}],
                 "config": [{"opaque": {"driver": "hostler.dev", "parameters": parameters}}],
             }},
         }));
