@@ -156,7 +156,7 @@ fn memory_that_is_made_for_a_claim_goes_to_another_card_and_no_byte_with_it() {
     rack.create_pod("first", None);
     let (at, container) = use_card(&mut rack, "first", "SECRET-OF-THE-FIRST");
     let ready = rack.attachment(0);
-    assert_eq!(ready["spec"]["memory"], "200Mi", "{ready:#}");
+    assert_eq!(ready["spec"]["memory"], (200_u32 << 20).to_string(), "{ready:#}");
     // All of the memory is the first one's, so there is nothing that the other card could have.
     rack.ask = ask(1, 1);
     rack.create_pod("second", Some(1 - at));

@@ -13,7 +13,7 @@ use hostler_api::{
     well_known::HELD_TAINT,
 };
 use hostler_cluster::since_1970;
-use hostler_fabric::{DeviceKind, FabricConnection, FabricDevice, FabricInventory, MemoryRoom};
+use hostler_fabric::{DeviceKind, FabricConnection, FabricDevice, FabricInventory, MemoryRoom, ObjectPath};
 
 use crate::observed::AttachmentObject;
 
@@ -158,8 +158,8 @@ fn obstacle(identity: DeviceIdentity, device: &FabricDevice, place: &DevicePlace
     if let Some(elsewhere) = place.elsewhere {
         return Some(format!("{elsewhere} has a device of the same identity: give each device its own serial number"));
     }
-    if let Some(room) = device.room.as_ref().filter(|_| memory_bytes(device, place).is_none()) {
-        return Some(format!("{} has no memory left for it; claims have what there is", room.domain));
+    if let Some(domain) = lacking(device, place) {
+        return Some(format!("{domain} has no memory left for it; claims and other programs have what there is"));
     }
     if device.kind == DeviceKind::Unknown && memory_bytes(device, place).is_none() {
         return Some("its manager tells neither its kind nor the size of its memory".to_owned());
@@ -172,6 +172,17 @@ fn obstacle(identity: DeviceIdentity, device: &FabricDevice, place: &DevicePlace
     }
     let foreign = || foreign_connection(identity, place).filter(|_| DeviceInUse::of(identity, place).is_none());
     foreign().map(foreign_reason).or_else(|| out_of_order(device)).or_else(|| pause(place))
+}
+
+/// The memory domain of a device that has no memory, and for which none can be made now, whatever its manager says of its
+/// size.
+fn lacking<'a>(device: &'a FabricDevice, place: &DevicePlace<'_>) -> Option<&'a ObjectPath> {
+    if device.kind == DeviceKind::Accelerator || !device.chunks.is_empty() {
+        return None;
+    }
+    let is_open = |path: &&ObjectPath| place.inventory.memory_domain(path).is_some_and(|it| it.allows_chunk_creation);
+    let has_room = device.room.is_some() && memory_bytes(device, place).is_some();
+    device.memory_domains.iter().find(is_open).filter(|_| !has_room)
 }
 
 /// True if the memory that was made for the device goes next: no claim can count on its size.

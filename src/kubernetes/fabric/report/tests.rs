@@ -143,7 +143,7 @@ fn a_card_with_less_memory_than_was_asked_for_is_not_ready() {
     asked.spec.memory = Some(Quantity::whole((1 << 30) + 1));
     let found = plain(&asked, vec![card("memory-1001")]);
     assert_eq!(state(&found), NodeDeviceState::Found);
-    assert!(message(&found).starts_with("it has 1 GiB of memory, and "), "{}", message(&found));
+    assert!(message(&found).starts_with("it has 1Gi of memory, and "), "{}", message(&found));
     let untold = Device { capacity: Capacities::new(), ..card("memory-1001") };
     assert!(message(&plain(&asked, vec![untold])).starts_with("it has no known size"));
     // A claim may have a part of it by then.

@@ -73,6 +73,16 @@ fn a_claim_without_an_amount_leaves_nothing_to_others() {
 }
 
 #[test]
+fn a_device_for_which_no_memory_is_left_is_not_offered_whatever_its_manager_says_of_its_size() {
+    let mut scene = shared(2, 8);
+    make(&mut scene, 0, 8, None);
+    scene.parts().devices[1].size_bytes = Some(16 * GIB);
+    assert_eq!(offered(&mut scene), [pair(0, 8)]);
+    let why = scene.offer().left_out;
+    assert!(why.iter().any(|it| it.contains("/memory/0 has no memory left for it")), "{why:?}");
+}
+
+#[test]
 fn memory_that_is_given_back_is_not_offered_and_memory_that_holds_data_or_is_kept_is() {
     let mut scene = shared(1, 8);
     make(&mut scene, 0, 3, Some("uid-3"));
