@@ -4,7 +4,7 @@ use hostler_api::{
     Chain,
     fabric::{AttachmentPhase as Phase, FabricAttachmentSpec, FabricAttachmentStatus},
 };
-use hostler_fabric::{FabricError, FabricOutcome, Isolation};
+use hostler_fabric::{AttachRefusal, FabricError, FabricOutcome, Isolation};
 
 use super::{
     context::{AttachmentContext, AttachmentWrite, ManagerAnswer, ManagerCall, SeenAttachment},
@@ -85,6 +85,10 @@ impl AttachmentContext {
             Ok(FabricOutcome::UnderWay(_)) => self.noted(seen, UNDER_WAY, "the fabric manager works on it"),
             Ok(FabricOutcome::Unknown { reason }) => self.noted(seen, "Unanswered", &reason),
             Ok(FabricOutcome::NotDone { reason }) => failed(AttemptFailure::of_device("NotDone", reason).unattached()),
+            // Others were given the memory first: that says nothing against the device.
+            Err(FabricError::Refused(
+                refusal @ (AttachRefusal::NoRoom { .. } | AttachRefusal::MemoryTooSmall { .. }),
+            )) => failed(AttemptFailure::of_node("NoRoom", Chain(&refusal).to_string())),
             Err(error @ FabricError::Refused(_)) => {
                 failed(AttemptFailure::of_device("Refused", Chain(&error).to_string()))
             }

@@ -37,7 +37,7 @@ pub(super) struct AttemptFailure {
 pub(super) enum FailureCause {
     /// The device, its manager or the way between: the failure counts.
     Device,
-    /// The node: other nodes can have the device.
+    /// The node, or others who were given the memory: the device can be had another time.
     Node,
 }
 

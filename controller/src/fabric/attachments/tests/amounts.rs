@@ -11,6 +11,7 @@ use super::{
         after_call::{CallEnd, after_call},
         context::{AttachmentContext, AttachmentStep, ManagerAnswer, ManagerCall},
         decide::decide,
+        reconciler::ask,
     },
     random::{DEVICES, NODES, rest, rounds, step},
     table::{attachment, claim, cx, released, reports, spec, status},
@@ -89,6 +90,22 @@ fn what_is_given_back_is_forgotten_and_what_is_not_stands_in_the_status() {
     assert_eq!((noted.phase, &*noted.reason, &*noted.message), (Phase::Detached, "NotFreed", "it is in use"));
     cx.forget_shown(&call);
     assert_eq!(spec(decide(&cx)).attempt, 1);
+}
+
+#[test]
+fn a_device_is_not_to_blame_for_memory_that_others_were_given_first() {
+    let fabric = FakeFabric::shared(2, 1, 2 * GIB);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let mut attaching = cx(Some(Phase::Attaching));
+    attachment(&mut attaching).spec.memory = gib(3);
+    let AttachmentStep::Call(call) = decide(&attaching) else { panic!("no call") };
+    let answer = runtime.block_on(ask(&fabric, &call));
+    let CallEnd::Write(write) = after_call(&attaching, attaching.seen.as_ref().unwrap(), &call, answer) else {
+        panic!("nothing is written")
+    };
+    let failed = status(AttachmentStep::Write(write));
+    assert_eq!((failed.phase, &*failed.reason, failed.failures), (Phase::Failed, "NoRoom", 0));
+    assert!(failed.message.contains("2147483648 bytes of memory domain /memory/0 are free"), "{}", failed.message);
 }
 
 #[test]
