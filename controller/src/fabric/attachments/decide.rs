@@ -21,8 +21,8 @@ use super::{
 
 /// Time before the deadline from which on no attempt begins: hardware that is found takes seconds.
 pub(super) const TOO_LATE: Duration = Duration::from_secs(30);
-/// Pause before the published slice, or the manager's inventory, is looked at again.
-pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// Pause before the published slice is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// The reason of an attach that the manager has begun.
 pub(super) const UNDER_WAY: &str = "UnderWay";
 /// The reason for which a claim waits for a device that is not free yet.
@@ -216,6 +216,10 @@ impl AttachmentContext {
                 self.failing(seen, &AttemptFailure::of_node("DeadlineExceeded", why).unattached())
             }
             Ok(_) => {
+                // The manager may not have been read when the attempt began.
+                if let Some(call) = self.giving_back(seen) {
+                    return AttachmentStep::Call(call);
+                }
                 let mut status = self.phase(seen, Phase::Attaching, "Asked", "the fabric manager attaches the device");
                 status.deadline = Some(time(deadline));
                 status_write(status)

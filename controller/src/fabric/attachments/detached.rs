@@ -8,7 +8,7 @@ use hostler_fabric::{AttachKey, KeyError};
 
 use super::{
     context::{AttachmentContext, AttachmentStep, AttachmentWrite, ManagerCall, SeenAttachment, ShownConnection},
-    decide::{LOOK_AGAIN, status_write},
+    decide::status_write,
 };
 
 /// Time for which the failures of a device are remembered after it was offered again.
@@ -92,11 +92,8 @@ impl AttachmentContext {
         if let Some(shown) = self.shown.iter().find(|it| it.node.is_some()) {
             return AttachmentStep::Call(ManagerCall::Verify(shown.clone()));
         }
-        // Nothing is free as long as it may hold data: the node of the next claim erases it. A Reservation keeps the memory
-        // with the device.
-        let is_free = !status.used && self.kept.is_none();
-        if let Some(key) = self.made_memory.clone().filter(|_| is_free) {
-            return AttachmentStep::Call(ManagerCall::Free { device: self.device, key });
+        if let Some(call) = self.giving_back(seen) {
+            return AttachmentStep::Call(call);
         }
         let since = status.since.as_deref().and_then(hostler_cluster::since_1970).unwrap_or_default();
         let kept_until = since + self.limits.late_call;
@@ -104,11 +101,6 @@ impl AttachmentContext {
             return self.once(kept_until, AttachmentWrite::Finalizer { is_wanted: false });
         }
         let retry_at = self.retry_at(seen);
-        let is_wanted = self.next_claim().is_some() || self.next_kept_attempt(seen).is_some();
-        // A call that gives back what an earlier attempt had must not come when the next one uses it.
-        if is_wanted && self.board.is_none() {
-            return AttachmentStep::Until(self.now + LOOK_AGAIN);
-        }
         if let Some(claim) = self.next_claim() {
             let attempt = FabricAttachmentSpec {
                 attempt: spec.attempt.saturating_add(1),
@@ -131,6 +123,15 @@ impl AttachmentContext {
         }
         let forgiven = if status.failures > 0 { retry_at + FORGIVEN_AFTER } else { retry_at };
         self.once(forgiven.max(kept_until), AttachmentWrite::Delete)
+    }
+
+    /// Gives back memory that an earlier attempt had, while nothing is attached: a call for it that is late must find none
+    /// that the next attempt uses. Nothing is free as long as it may hold data: the node of the next claim erases it. A
+    /// Reservation keeps the memory with the device.
+    pub(super) fn giving_back(&self, seen: &SeenAttachment) -> Option<ManagerCall> {
+        let is_free = !seen.status().used && self.kept.is_none();
+        let key = self.made_memory.clone().filter(|_| is_free)?;
+        Some(ManagerCall::Free { device: self.device, key })
     }
 
     /// The spec with the manager and the domain of a pool.

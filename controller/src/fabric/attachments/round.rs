@@ -2,7 +2,7 @@
 //!
 //! Each write names the version that it was decided on, and the next one is decided on the object that the answer
 //! returned. Nothing guards a call of the manager in this way: it is decided on what was just read, and after it, which
-//! may take minutes, everything is read anew before anything else is done. What two devices owe each other depends on
+//! may take minutes, everything is read anew before anything else is done, but for a write over the version that was read. What two devices owe each other depends on
 //! that too: each writes that it is being attached before it reads whether the other one is.
 
 use std::time::Duration;

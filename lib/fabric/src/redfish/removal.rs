@@ -57,7 +57,7 @@ impl Removal {
         Some(FabricOperation { monitor: task::monitor_of(answer), state: None, percent: None })
     }
 
-    /// What was done, as far as it is known.
+    /// The outcome of the removal, as far as it is known.
     pub(super) fn outcome(&self, service: &RedfishService, path: &ObjectPath) -> FabricOutcome<()> {
         if let Some(operation) = self.accepted() {
             return FabricOutcome::UnderWay(operation);

@@ -1,4 +1,4 @@
-//! What writes have done, in words and as outcomes.
+//! Ends of writes, in words and as outcomes.
 
 use super::{RedfishError, service::RedfishService, transport::HttpAnswer};
 use crate::{FabricConnection, FabricOutcome, ObjectPath};

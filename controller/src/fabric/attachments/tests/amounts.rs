@@ -9,7 +9,7 @@ use hostler_fabric::{AttachKey, FabricOutcome, fake::FakeFabric};
 use super::{
     super::{
         after_call::{CallEnd, after_call},
-        context::{AttachmentContext, AttachmentStep, ManagerAnswer, ManagerCall},
+        context::{AttachmentContext, AttachmentStep, HostFact, ManagerAnswer, ManagerCall},
         decide::decide,
         reconciler::ask,
     },
@@ -109,12 +109,20 @@ fn a_device_is_not_to_blame_for_memory_that_others_were_given_first() {
 }
 
 #[test]
-fn no_attempt_begins_while_it_is_not_known_what_the_manager_has() {
-    let unread = released(Phase::Detached, |cx| {
-        cx.claims = vec![claim("d")];
-        cx.board = None;
+fn memory_is_given_back_before_the_manager_is_asked_where_it_was_not_read_before() {
+    let pending = |change: fn(&mut AttachmentContext)| {
+        let mut cx = cx(Some(Phase::Pending));
+        cx.made_memory = Some(key());
+        change(&mut cx);
+        decide(&cx)
+    };
+    assert_eq!(pending(|_| {}), free());
+    assert_eq!(status(pending(|cx| attachment(cx).status.used = true)).phase, Phase::Attaching, "its node erases it");
+    let unread = pending(|cx| {
+        cx.made_memory = None;
+        cx.nodes.get_mut("n1").unwrap().host = HostFact::Unread("it has not answered yet".to_owned());
     });
-    assert!(matches!(decide(&unread), AttachmentStep::Until(_)));
+    assert!(matches!(unread, AttachmentStep::Until(_)), "{unread:?}");
 }
 
 struct AmountChaos {
