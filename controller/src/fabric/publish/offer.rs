@@ -16,7 +16,7 @@ use hostler_api::{
     resource::{DeviceTaint, SliceContent, SliceDevice},
     well_known::HELD_TAINT,
 };
-use hostler_fabric::ObjectPath;
+use hostler_fabric::{FabricDevice, MemoryRoom, ObjectPath};
 use hostler_reconcile::slices::{DesiredPool, DesiredSlice, PublishedSlice, slice_name};
 
 use super::{
@@ -185,9 +185,9 @@ impl OfferScene<'_> {
                     twice.get(identity).into_iter().flatten().copied().filter(|it| *it != name).collect();
                 let others = others.first().copied();
                 let place = self.place(domain, &device_name, others);
-                let room = device.room.as_ref().and_then(|room| promised.get(&room.domain)).copied();
                 let is_kept = holds.of_device(&device_name).is_some();
-                let place = DevicePlace { is_kept, promised: room.unwrap_or_default(), ..place };
+                let promised = self.promised_beside(*identity, device, &promised);
+                let place = DevicePlace { is_kept, promised, ..place };
                 match entry(*identity, device, &place) {
                     Ok(entry) => {
                         if let Some(DeviceInUse { taint, reason }) = DeviceInUse::of(*identity, &place) {
@@ -239,19 +239,34 @@ impl OfferScene<'_> {
         let mut promised: BTreeMap<&ObjectPath, u64> = BTreeMap::new();
         for (identity, device) in &domain.devices {
             let Some(room) = &device.room else { continue };
-            let name = identity.device_name();
-            let claims = self.objects.claims.get(&name).into_iter().flatten();
-            let attachments = self.objects.attachments.get(&name).map(|object| &object.attachment);
-            let under_way = attachments.filter(|it| it.status.phase.is_under_way() && !it.spec.release);
-            let asked = under_way.map(|it| it.spec.memory).into_iter().chain(claims.map(|claim| claim.memory));
-            let bytes = asked
-                .filter_map(|asked| room.chunk_bytes(asked.and_then(Quantity::as_whole)))
-                .max()
-                .unwrap_or_default();
+            let bytes = self.promised_to(*identity, room);
             let sum = promised.entry(&room.domain).or_default();
             *sum = sum.saturating_add(bytes);
         }
         promised
+    }
+
+    /// The memory in bytes that is going to be made for one device.
+    fn promised_to(&self, identity: DeviceIdentity, room: &MemoryRoom) -> u64 {
+        let name = identity.device_name();
+        let claims = self.objects.claims.get(&name).into_iter().flatten();
+        let attachments = self.objects.attachments.get(&name).map(|object| &object.attachment);
+        let under_way = attachments.filter(|it| it.status.phase.is_under_way() && !it.spec.release);
+        let asked = under_way.map(|it| it.spec.memory).into_iter().chain(claims.map(|claim| claim.memory));
+        asked.filter_map(|asked| room.chunk_bytes(asked.and_then(Quantity::as_whole))).max().unwrap_or_default()
+    }
+
+    /// The memory in bytes that is going to be made for other devices of the same memory domain. A Reservation has a device
+    /// that is on its way offered to its owners, with what is made for it.
+    fn promised_beside(
+        &self,
+        identity: DeviceIdentity,
+        device: &FabricDevice,
+        promised: &BTreeMap<&ObjectPath, u64>,
+    ) -> u64 {
+        let Some(room) = &device.room else { return 0 };
+        let all = promised.get(&room.domain).copied().unwrap_or_default();
+        all.saturating_sub(self.promised_to(identity, room))
     }
 
     fn state(&self, device: &str) -> OfferState {

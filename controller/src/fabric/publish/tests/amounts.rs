@@ -94,6 +94,15 @@ fn memory_that_is_given_back_is_not_offered_and_memory_that_holds_data_or_is_kep
 }
 
 #[test]
+fn a_device_that_is_on_its_way_for_a_reservation_stays_offered_with_its_own_memory() {
+    let mut scene = shared(2, 8);
+    scene.attach(0, AttachmentPhase::Attaching, |it| it.spec.memory = Some(Quantity::whole(5 * GIB)));
+    assert_eq!(offered(&mut scene), [pair(0, 8), pair(1, 3)]);
+    scene.attach(0, AttachmentPhase::Ready, |_| {});
+    assert_eq!(offered(&mut scene), [pair(0, 8)], "all of the memory is its own");
+}
+
+#[test]
 fn devices_of_a_fixed_size_come_first() {
     let mut scene = shared(3, 8);
     make(&mut scene, 2, 3, None);
