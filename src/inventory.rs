@@ -23,15 +23,15 @@ use hostler_api::{
     BackendName, DeviceName,
     fabric::{DeviceIdentity, of_fabric_pool},
 };
-use hostler_backend::{BackendWarning, CardSerials, CounterSet, Device, Health};
+use hostler_backend::{BackendWarning, CardSerials, CounterSet, Device};
 use tokio::sync::watch;
 
 pub use drains::{Drain, Drains, LostDrains};
 
 use crate::units::utc;
 
-/// The backend of the cards that fabric managers attach.
-const CARDS_BACKEND: &str = "cxl";
+/// Backends of the cards that fabric managers attach: memory and accelerators of all kinds first.
+const CARDS_BACKENDS: [&str; 2] = ["cxl", "fpga"];
 
 /// Everything that is known about the hardware, at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -97,21 +97,28 @@ impl Inventory {
         devices.filter(move |(_, device)| device.cards == CardSerials::Whole(serial))
     }
 
-    /// Returns why a card that is not found may be there all the same, if that is so.
-    pub fn cards_doubt(&self) -> Option<String> {
-        let Some(pool) = self.pools.get(CARDS_BACKEND) else {
-            let unknown = self.unknown.get(CARDS_BACKEND).map(|unknown| unknown.reason.as_str());
-            return Some(match unknown {
-                Some(reason) => format!("backend {CARDS_BACKEND} could not be scanned: {reason}"),
-                None => format!("backend {CARDS_BACKEND} is not enabled: nothing looks for cards"),
-            });
-        };
-        if let Some(reason) = &pool.stale {
-            return Some(format!("backend {CARDS_BACKEND} could not be scanned: {reason}"));
-        }
-        let is_hidden = |device: &&Device| device.cards == CardSerials::Unknown && device.health != Health::Healthy;
-        let mut hidden = pool.devices.iter().filter(is_hidden);
-        hidden.next().map(|card| format!("the serial number of {CARDS_BACKEND}/{} cannot be read", card.name))
+    /// Returns why a card that is not found may be there all the same, if that is so. `last` is the backend that found the
+    /// card last.
+    pub fn cards_doubt(&self, last: Option<&str>) -> Option<String> {
+        CARDS_BACKENDS.iter().find_map(|backend| {
+            let Some(pool) = self.pools.get(*backend) else {
+                return match self.unknown.get(*backend) {
+                    Some(UnknownPool { reason, .. }) => {
+                        Some(format!("backend {backend} could not be scanned: {reason}"))
+                    }
+                    // A host without FPGAs can do without their backend.
+                    None if *backend == CARDS_BACKENDS[0] || last == Some(*backend) => {
+                        Some(format!("backend {backend} is not enabled: nothing looks for cards"))
+                    }
+                    None => None,
+                };
+            };
+            if let Some(reason) = &pool.stale {
+                return Some(format!("backend {backend} could not be scanned: {reason}"));
+            }
+            let hidden = pool.devices.iter().find(|device| device.cards == CardSerials::Hidden)?;
+            Some(format!("the serial number of {backend}/{} cannot be read", hidden.name))
+        })
     }
 
     /// The card with this serial number, where one card has it alone.
@@ -141,7 +148,8 @@ impl Inventory {
     /// exist all the same.
     pub fn unknown_reason(&self, pool: &str) -> Option<&str> {
         if of_fabric_pool(pool).is_some() {
-            return self.unknown.get(CARDS_BACKEND).map(|unknown| unknown.reason.as_str());
+            let mut unknown = CARDS_BACKENDS.iter().filter_map(|backend| self.unknown.get(*backend));
+            return unknown.next().map(|unknown| unknown.reason.as_str());
         }
         self.unknown.values().find(|unknown| unknown.name == pool).map(|unknown| unknown.reason.as_str())
     }

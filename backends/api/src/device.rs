@@ -5,7 +5,7 @@ use std::{
     fmt,
 };
 
-use hostler_api::{DeviceName, QualifiedName, Quantity, resource::policy};
+use hostler_api::{DeviceName, QualifiedName, Quantity, fabric::ErasureMethod, resource::policy};
 use serde::{Deserialize, Serialize};
 
 use crate::ContainerEdits;
@@ -39,12 +39,46 @@ pub struct Device {
     pub node_allocatable: BTreeMap<String, NodeAllocatable>,
     /// Serial numbers of the cards behind the device: by these a card that was attached from outside is known.
     pub cards: CardSerials,
-    /// True if an order to detach the device can erase it, and erases nothing but what claims wrote.
-    pub is_erasable: bool,
-    /// True if all volatile memory of the device can be overwritten.
-    pub is_overwritable: bool,
+    /// Method by which an order to detach the device erases what claims wrote, and nothing else.
+    pub erasure: Erasure,
     /// The backend's own facts, handed back to it in [`crate::PlanWork`] and [`crate::PrepareWork`]; never published.
     pub data: serde_json::Value,
+}
+
+/// Method by which an order erases a device.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Erasure {
+    /// The order erases all that claims wrote.
+    By(ErasureMethod),
+    /// No order can erase the device.
+    Impossible {
+        /// The obstacle, and the way out where there is one.
+        reason: &'static str,
+    },
+}
+
+impl Default for Erasure {
+    fn default() -> Self {
+        Self::Impossible { reason: "devices of its kind cannot be erased" }
+    }
+}
+
+impl Erasure {
+    /// Returns the method, where there is one.
+    pub fn method(&self) -> Option<ErasureMethod> {
+        match self {
+            Self::By(method) => Some(*method),
+            Self::Impossible { .. } => None,
+        }
+    }
+
+    /// Returns the reason why no order can erase the device.
+    pub fn obstacle(&self) -> Option<&'static str> {
+        match self {
+            Self::By(_) => None,
+            Self::Impossible { reason } => Some(reason),
+        }
+    }
 }
 
 /// Serial numbers of the cards behind a device.
@@ -53,6 +87,8 @@ pub enum CardSerials {
     /// No card is behind the device, or none with a serial number.
     #[default]
     Unknown,
+    /// A card is behind the device, and its serial number cannot be read now.
+    Hidden,
     /// The device is this card, whole.
     Whole(u64),
     /// The device is made of these cards, in whole or in part.
@@ -60,10 +96,18 @@ pub enum CardSerials {
 }
 
 impl CardSerials {
+    /// True if a card with this serial number, or without one, can be behind the device.
+    pub fn is_card(&self, serial: Option<u64>) -> bool {
+        match serial {
+            None => matches!(self, Self::Unknown | Self::Hidden),
+            Some(serial) => self.iter().any(|known| known == serial),
+        }
+    }
+
     /// Returns every serial number.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         let (whole, among) = match self {
-            Self::Unknown => (None, None),
+            Self::Unknown | Self::Hidden => (None, None),
             Self::Whole(serial) => (Some(*serial), None),
             Self::Among(serials) => (None, Some(serials)),
         };
@@ -85,8 +129,7 @@ impl Device {
             binding: None,
             node_allocatable: BTreeMap::new(),
             cards: CardSerials::Unknown,
-            is_erasable: false,
-            is_overwritable: false,
+            erasure: Erasure::default(),
             data: serde_json::Value::Null,
         }
     }

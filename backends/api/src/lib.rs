@@ -21,7 +21,7 @@ pub use backend::{
 };
 pub use device::{
     AttributeValue, Attributes, BindingConditions, Capacities, Capacity, CardSerials, CounterSet, CounterUse, Device,
-    Health, NodeAllocatable, RequestPolicy, Sharing,
+    Erasure, Health, NodeAllocatable, RequestPolicy, Sharing,
 };
 pub use hostler_cdi::ContainerEdits;
 pub use limits::{DeviceProblem, edits_problems};

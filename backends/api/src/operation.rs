@@ -2,9 +2,9 @@
 //!
 //! Backends give facts; `Display` makes from them the words that people read, where they are told.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
-use hostler_api::DeviceName;
+use hostler_api::{Access, DeviceName};
 use serde::{Deserialize, Serialize};
 
 use crate::{Device, HeldDevice};
@@ -52,6 +52,29 @@ impl OperateWork<'_> {
     /// The answer where something stands in the way of this order.
     pub fn refused(&self, obstacle: OperationObstacle) -> Box<OperationRefusal> {
         Box::new(OperationRefusal { device: self.device.name.clone(), operation: self.operation, obstacle })
+    }
+
+    /// The answer where a step of this order failed after these were done.
+    pub fn failed(&self, cause: String, steps: Vec<OperationStep>) -> Box<OperationRefusal> {
+        let failure = OperationFailure { cause, blocks: Vec::new(), users: Vec::new(), steps };
+        self.refused(OperationObstacle::Failed(failure))
+    }
+
+    /// Refuses this order while claims use devices that stand in its way.
+    ///
+    /// # Errors
+    /// When claims use such devices: the refusal names them.
+    pub fn refuse_held(&self, is_in_the_way: impl Fn(&HeldDevice<'_>) -> bool) -> Result<(), Box<OperationRefusal>> {
+        let is_in_use = |held: &&HeldDevice<'_>| held.grant.access == Access::Use && is_in_the_way(held);
+        let holder = |held: &HeldDevice<'_>| DeviceHolder {
+            claim_name: held.claim_name.to_owned(),
+            device: held.grant.device.clone(),
+        };
+        let holders: BTreeSet<DeviceHolder> = self.held.iter().filter(is_in_use).map(holder).collect();
+        if holders.is_empty() {
+            return Ok(());
+        }
+        Err(self.refused(OperationObstacle::Held { holders: holders.into_iter().collect() }))
     }
 }
 
@@ -115,6 +138,13 @@ pub enum OperationStep {
         /// Kernel's name of the memory device.
         memdev: String,
     },
+    /// Every region of an FPGA was programmed with its blank image, which clears the memory of the card as well.
+    LogicScrubbed {
+        /// The card.
+        card: String,
+        /// Number of its regions.
+        regions: usize,
+    },
     /// A PCI function lost its driver.
     DriverUnbound {
         /// Address of the function.
@@ -153,6 +183,9 @@ impl fmt::Display for OperationStep {
             Self::CardErased { card } => write!(f, "card {card} erased"),
             Self::CardOverwritten { card } => write!(f, "memory of card {card} overwritten"),
             Self::MemoryDeviceDisabled { memdev } => write!(f, "{memdev} disabled"),
+            Self::LogicScrubbed { card, regions } => {
+                write!(f, "FPGA {card} scrubbed: {regions} of its regions programmed with their blank images")
+            }
             Self::DriverUnbound { address, driver } => write!(f, "driver {driver} taken from PCI function {address}"),
             Self::FunctionReset { address } => write!(f, "PCI function {address} reset, its memory cleared"),
             Self::FunctionRemoved { address } => {
@@ -210,7 +243,7 @@ impl fmt::Display for OperationObstacle {
         match self {
             Self::AlwaysThere => f.write_str("devices of its kind are always attached"),
             Self::NotWhole => f.write_str("orders are for whole cards"),
-            Self::Held { holders } => write!(f, "its memory is held by {}", joined(holders, ", ")),
+            Self::Held { holders } => write!(f, "it is held by {}", joined(holders, ", ")),
             Self::Failed(failure) => failure.fmt(f),
         }
     }

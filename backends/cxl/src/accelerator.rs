@@ -7,13 +7,10 @@
 //!
 //! Repeating an order that ended in the middle goes on where it ended.
 
-use std::path::PathBuf;
-
-use hostler_backend::{CardSerials, Device, OperationStep};
+use hostler_backend::{Device, OperationStep};
 use hostler_linux::{
-    DeviceUser, ReadFailure, SysRoot,
-    pci::{ConfigFile, PciAddress},
-    users,
+    ReadFailure, SysRoot,
+    pci::{self, ConfigFile, PciAddress, PciLeaveError},
     vfio::{self, VfioError},
 };
 
@@ -24,10 +21,11 @@ use crate::{
     objects::CxlObjects,
 };
 
+/// Reason why no order erases an accelerator.
+pub(crate) const NO_RESET_ERASES: &str =
+    "no reset is known to clear its memory: if one does, name the model in backends.cxl.reset_erases";
 /// The dword that is read of a function that does not answer.
 const NO_ANSWER: u32 = u32::MAX;
-/// Bit of a network interface's flags: it is in use.
-const IS_UP: u32 = 1;
 
 /// Reason why an accelerator is not out of the system, or not erased.
 #[derive(Debug, thiserror::Error)]
@@ -36,27 +34,14 @@ pub(crate) enum AcceleratorError {
     #[error("an accelerator is in the system until its PCI function is removed: ask for that, too (--remove)")]
     Nothing,
     /// The function cannot be reset, or nothing says that a reset clears its memory.
-    #[error("no reset is known to clear its memory; if one does, name the model in backends.cxl.reset_erases")]
-    NotErasable,
+    #[error("{0}")]
+    NotErasable(&'static str),
     /// The memory of an accelerator is its driver's.
     #[error("memory of an accelerator cannot be overwritten from the host")]
     NotMapped,
-    /// Processes have its device nodes open.
-    #[error("PCI function {address} is in use by {users}")]
-    InUse {
-        /// Address of the function.
-        address: PciAddress,
-        /// The processes.
-        users: String,
-    },
-    /// A network interface of it is up.
-    #[error("PCI function {address} is in use: its network interface {interface} is up")]
-    InterfaceUp {
-        /// Address of the function.
-        address: PciAddress,
-        /// Name of the interface.
-        interface: String,
-    },
+    /// The function is in use, or did not leave.
+    #[error(transparent)]
+    Leave(#[from] PciLeaveError),
     /// Another card is in its place.
     #[error("PCI function {address} is not the card that it was when the hardware was last read")]
     Changed {
@@ -75,12 +60,6 @@ pub(crate) enum AcceleratorError {
     /// The function does not answer after its reset.
     #[error("PCI function {address} does not answer after its reset")]
     NoAnswer {
-        /// Address of the function.
-        address: PciAddress,
-    },
-    /// The kernel accepted the removal and did nothing.
-    #[error("PCI function {address} is still there after it was removed")]
-    NotRemoved {
         /// Address of the function.
         address: PciAddress,
     },
@@ -111,9 +90,7 @@ pub(crate) fn detach(
         return Ok(vfio::bind_driver(root, address, &former)?);
     }
     gate(root, device, address)?.pass(&DangerousWrite::Remove { address })?;
-    if root.exists(format!("sys/bus/pci/devices/{address}"))? {
-        return Err(AcceleratorError::NotRemoved { address });
-    }
+    pci::expect_removed(root, address)?;
     done.push(OperationStep::FunctionRemoved { address: address.to_string() });
     Ok(())
 }
@@ -146,22 +123,11 @@ fn may_detach(
     if options.overwrite {
         return Err(AcceleratorError::NotMapped);
     }
-    if options.sanitize && !device.is_erasable {
-        return Err(AcceleratorError::NotErasable);
+    if let Some(reason) = device.erasure.obstacle().filter(|_| options.sanitize) {
+        return Err(AcceleratorError::NotErasable(reason));
     }
     let nodes: Vec<String> = device.edits.device_nodes.iter().map(|node| node.path.clone()).collect();
-    let users: Vec<String> = users(root, &nodes)?.iter().map(DeviceUser::to_string).collect();
-    if !users.is_empty() {
-        return Err(AcceleratorError::InUse { address, users: users.join(", ") });
-    }
-    let interfaces = PathBuf::from(format!("sys/bus/pci/devices/{address}/net"));
-    for interface in root.names(&interfaces)? {
-        let flags = root.attribute(interfaces.join(&interface).join("flags"))?.unwrap_or_default();
-        let flags = u32::from_str_radix(flags.trim_start_matches("0x"), 16);
-        if flags.map_or(true, |flags| flags & IS_UP != 0) {
-            return Err(AcceleratorError::InterfaceUp { address, interface });
-        }
-    }
+    pci::expect_unused(root, address, &nodes)?;
     gate(root, device, address).map(drop)
 }
 
@@ -179,8 +145,7 @@ fn gate<'a>(root: &'a SysRoot, device: &Device, address: PciAddress) -> Result<M
         return Err(failure.into());
     }
     let function = function.ok_or(AcceleratorError::Changed { address })?;
-    let serial = function.serial.filter(|serial| *serial != 0).map_or(CardSerials::Unknown, CardSerials::Whole);
-    if serial != device.cards {
+    if !device.cards.is_card(function.serial) {
         return Err(AcceleratorError::Changed { address });
     }
     let objects = CxlObjects::read(root)?;

@@ -3,7 +3,7 @@
 
 use hostler_linux::{
     memory_blocks::PhysicalRange,
-    pci::{ExtendedCapability, capabilities_by},
+    pci::{ExtendedCapability, capabilities_by, serial_number},
 };
 
 const VENDOR: u16 = 0x1e98;
@@ -12,8 +12,6 @@ const DEVICE: u16 = 0;
 /// "Flex Bus Port": protocols that the link has agreed on. Devices of CXL 1.1 have it elsewhere, where configuration
 /// does not reach.
 const FLEX_BUS: u16 = 7;
-/// The device serial number, a standard capability.
-const SERIAL_NUMBER: u16 = 3;
 
 /// A function with the capabilities of a CXL device.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -28,7 +26,7 @@ pub struct CxlFunction {
     pub ranges: [DvsecRange; 2],
     /// Protocols that the link has agreed on, where the function can tell.
     pub link: Option<LinkProtocols>,
-    /// Serial number; 0 is none.
+    /// Serial number.
     pub serial: Option<u64>,
 }
 
@@ -80,10 +78,7 @@ impl CxlFunction {
             let status = word(port, 0x0c)? >> 16;
             Some(LinkProtocols { cache: status & 1 != 0, mem: status & 4 != 0 })
         });
-        let serial = capabilities.iter().find(|entry| entry.id == SERIAL_NUMBER).and_then(|entry| {
-            let (low, high) = (word(entry.offset, 4)?, word(entry.offset, 8)?);
-            Some(u64::from(high) << 32 | u64::from(low))
-        });
+        let serial = serial_number(&capabilities, |offset| word(offset, 0));
         Some(Self { cache: able & 1 != 0, mem: able & 4 != 0, enabled: control & 5 != 0, ranges, link, serial })
     }
 

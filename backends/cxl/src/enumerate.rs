@@ -12,13 +12,12 @@ mod serials;
 use std::{
     cell::OnceCell,
     collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
 };
 
 use health::CardState;
 use hostler_api::DeviceName;
 use hostler_backend::{BackendWarning, Enumeration};
-use hostler_linux::TreeReading;
+use hostler_linux::{CharacterDevices, TreeReading};
 
 pub(crate) use accelerators::{accelerator_name, driver_nodes};
 
@@ -44,7 +43,7 @@ pub(crate) struct CxlScan<'a> {
     /// Serial numbers that more than one card has.
     doubles: BTreeSet<u64>,
     /// The folders of all character devices, read when the first accelerator asks for its own.
-    character_devices: OnceCell<Vec<PathBuf>>,
+    character_devices: OnceCell<CharacterDevices>,
 }
 
 impl<'a> CxlScan<'a> {

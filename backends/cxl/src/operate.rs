@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use hostler_api::Chain;
 use hostler_backend::{
-    BackendError, DeviceHolder, DeviceOperation, HeldDevice, HugePages, MemoryProcess, NodeMemoryUsers, OperateWork,
-    OperationFailure, OperationObstacle, OperationOutcome, OperationRefusal, OperationStep,
+    BackendError, DeviceOperation, HeldDevice, HugePages, MemoryProcess, NodeMemoryUsers, OperateWork,
+    OperationFailure, OperationObstacle, OperationOutcome, OperationStep,
 };
 use hostler_linux::{
     ReadFailure, SysRoot,
@@ -14,7 +14,7 @@ use hostler_linux::{
 };
 
 use crate::{
-    accelerator::{self, AcceleratorError},
+    accelerator,
     detach::{DetachError, DetachOptions, addresses, detach},
     device::{CardId, CxlDevice},
     gate::GateError,
@@ -65,7 +65,7 @@ fn detach_accelerator(
     let mut steps = Vec::new();
     match accelerator::detach(root, work.device, address, options, &mut steps) {
         Ok(()) => Ok(OperationOutcome { steps }),
-        Err(error) => Err(accelerator_refusal(work, &error, steps).into()),
+        Err(error) => Err(work.failed(Chain(&error).to_string(), steps).into()),
     }
 }
 
@@ -77,19 +77,8 @@ pub(crate) fn options_for_accelerator(work: &OperateWork<'_>) -> Result<DetachOp
     let DeviceOperation::Detach { sanitize, overwrite, remove } = work.operation else {
         return Err(work.refused(OperationObstacle::AlwaysThere).into());
     };
-    let of_device =
-        |held: &&HeldDevice<'_>| held.grant.device == work.device.name && held.grant.access == hostler_api::Access::Use;
-    refuse_holders(work, work.held.iter().filter(of_device))?;
+    work.refuse_held(|held| held.grant.device == work.device.name)?;
     Ok(DetachOptions { sanitize, overwrite, remove })
-}
-
-pub(crate) fn accelerator_refusal(
-    work: &OperateWork<'_>,
-    error: &AcceleratorError,
-    steps: Vec<OperationStep>,
-) -> Box<OperationRefusal> {
-    let cause = Chain(error).to_string();
-    work.refused(OperationObstacle::Failed(OperationFailure { cause, blocks: Vec::new(), users: Vec::new(), steps }))
 }
 
 fn attach(root: &SysRoot, card: &CardId, waits: &WaitLimits, done: &mut Vec<OperationStep>) -> Result<(), RegionError> {
@@ -134,27 +123,11 @@ pub(crate) fn refuse_held(
         DeviceOperation::Attach => BTreeSet::new(),
         DeviceOperation::Detach { .. } => nodes(root, objects, card).map_err(BackendError::unread)?,
     };
-    let holds = |held: &&HeldDevice<'_>| {
+    let holds = |held: &HeldDevice<'_>| {
         held.grant.device == work.device.name
             || CxlPlan::of(held.plan).is_some_and(|chosen| chosen.uses(&cards, &nodes))
     };
-    let is_in_use = |held: &&HeldDevice<'_>| held.grant.access == hostler_api::Access::Use && holds(held);
-    refuse_holders(work, work.held.iter().filter(is_in_use))
-}
-
-fn refuse_holders<'a>(
-    work: &OperateWork<'_>,
-    held: impl Iterator<Item = &'a HeldDevice<'a>>,
-) -> Result<(), BackendError> {
-    let holder = |held: &HeldDevice<'_>| DeviceHolder {
-        claim_name: held.claim_name.to_owned(),
-        device: held.grant.device.clone(),
-    };
-    let holders: BTreeSet<DeviceHolder> = held.map(holder).collect();
-    if holders.is_empty() {
-        return Ok(());
-    }
-    Err(work.refused(OperationObstacle::Held { holders: holders.into_iter().collect() }).into())
+    Ok(work.refuse_held(holds)?)
 }
 
 /// Failure of an order, for the operator: the steps that were done, and the users in the way.

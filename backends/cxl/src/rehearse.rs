@@ -1,5 +1,6 @@
 //! Rehearsal of an operator's order: its checks, and none of its writes.
 
+use hostler_api::Chain;
 use hostler_backend::{BackendError, DeviceOperation, OperateWork, OperationObstacle, OperationOutcome, OperationStep};
 use hostler_linux::SysRoot;
 
@@ -9,7 +10,7 @@ use crate::{
     device::{CardId, CxlDevice},
     memory,
     objects::CxlObjects,
-    operate::{accelerator_refusal, failure, nodes, options_for_accelerator, refuse_held},
+    operate::{failure, nodes, options_for_accelerator, refuse_held},
     region::{self, RegionError},
 };
 
@@ -25,7 +26,7 @@ pub(crate) fn rehearse(root: &SysRoot, work: &OperateWork<'_>) -> Result<Operati
             let steps = accelerator::rehearse(root, work.device, address, options_for_accelerator(work)?);
             return steps
                 .map(|steps| OperationOutcome { steps })
-                .map_err(|error| accelerator_refusal(work, &error, Vec::new()).into());
+                .map_err(|error| work.failed(Chain(&error).to_string(), Vec::new()).into());
         }
         _ => return Err(work.refused(OperationObstacle::NotWhole).into()),
     };

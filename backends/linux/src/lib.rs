@@ -8,6 +8,7 @@
 pub mod archive;
 pub mod boot;
 pub mod cgroup;
+mod character_devices;
 mod cxl_nodes;
 pub mod heap;
 mod idset;
@@ -25,6 +26,7 @@ mod users;
 pub mod vfio;
 pub mod write_watch;
 
+pub use character_devices::CharacterDevices;
 pub use cxl_nodes::{cxl_nodes, cxl_ranges};
 pub use idset::{IdSet, ParseIdSetError};
 pub use overwrite::{OverwriteError, overwrite};

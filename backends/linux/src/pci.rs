@@ -10,12 +10,14 @@ mod address;
 mod attributes;
 mod capabilities;
 mod config;
+mod leave;
 mod pick;
 mod standard;
 
 pub use address::{ParsePciAddressError, PciAddress};
-pub use capabilities::{Dvsec, ExtendedCapability, capabilities_by, extended_capabilities};
+pub use capabilities::{Dvsec, ExtendedCapability, capabilities_by, extended_capabilities, serial_number};
 pub use config::ConfigFile;
+pub use leave::{PciLeaveError, expect_removed, expect_unused, remove};
 pub use pick::{ParsePciPickError, PciPick};
 pub use standard::PcieRootError;
 
@@ -152,6 +154,44 @@ pub fn function(tree: &TreeReading<'_>, address: PciAddress) -> Result<PciFuncti
 pub fn folder(tree: &TreeReading<'_>, address: PciAddress) -> PathBuf {
     let link = Path::new(DEVICES).join(address.to_string());
     tree.target(&link).unwrap_or(link)
+}
+
+/// The serial number of the card that a function is on, by the function's own word. A function without power is not woken for
+/// it; in every other state the kernel reads its configuration space as it is.
+pub fn card_serial(tree: &TreeReading<'_>, address: PciAddress) -> SerialNumber {
+    let power = tree.attribute(Path::new(DEVICES).join(address.to_string()).join("power_state"));
+    if power.is_some_and(|state| state == "D3cold") {
+        return SerialNumber::WithoutPower;
+    }
+    let known = |failure: ReadFailure| {
+        if !failure.is_absence() {
+            tree.fail(failure);
+        }
+    };
+    let Ok(config) = ConfigFile::open(tree.root(), address).map_err(known) else { return SerialNumber::None };
+    let dword = |offset| config.dword(offset).map_err(known).ok().flatten();
+    serial_number(&capabilities_by(dword), dword).map_or(SerialNumber::None, SerialNumber::Known)
+}
+
+/// Serial number of a card, as one of its functions tells it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum SerialNumber {
+    /// The number.
+    Known(u64),
+    /// The function tells none, or none to those who may read 64 bytes of its configuration space only.
+    None,
+    /// The function has no power, and would have to be woken.
+    WithoutPower,
+}
+
+impl SerialNumber {
+    /// Returns the number, where it is known.
+    pub fn known(self) -> Option<u64> {
+        match self {
+            Self::Known(serial) => Some(serial),
+            Self::None | Self::WithoutPower => None,
+        }
+    }
 }
 
 /// The configuration space as far as the kernel shows it: 64 bytes, or with CAP_SYS_ADMIN in the first user namespace

@@ -9,14 +9,14 @@
 use std::collections::BTreeSet;
 
 use hostler_api::{
-    BackendName, DeviceName, QualifiedName,
+    BackendName, DeviceName,
     fabric::{
         AttachmentPhase, ErasureMethod, FabricAttachment, FabricNodeReport, MEMORY_CAPACITY, NodeDeviceState,
         of_fabric_pool,
     },
     few,
 };
-use hostler_backend::{AttributeValue, Device, DeviceOperation, Health};
+use hostler_backend::{Device, DeviceOperation, Erasure, Health};
 
 use crate::{
     claims::{ClaimTable, store::RecordDevice},
@@ -119,13 +119,16 @@ impl<'a> CardContext<'a> {
         let is_read = self.inventory.pools.get(backend).is_some_and(|pool| pool.stale.is_none());
         let is_to_erase = self.attachment.spec.erase && erased.is_none() && is_read;
         let has_driver = card.attributes.iter().any(|(name, _)| name.as_str() == "driver");
-        is_to_erase && is_accelerator(card) && card.is_erasable && !has_driver
+        is_to_erase && card.erasure.method() == Some(ErasureMethod::Reset) && !has_driver
     }
 
     fn erase(&self, backend: &BackendName, card: &Device) -> CardDecision {
         let found = |message: String| self.say(NodeDeviceState::Found, None, message);
-        let Some(method) = method_for(card) else {
-            return found(format!("it is to be erased before it is used, and {}", not_erasable(card)));
+        let method = match card.erasure {
+            Erasure::By(method) => method,
+            Erasure::Impossible { reason } => {
+                return found(format!("it is to be erased before it is used, and {reason}"));
+            }
         };
         match &self.progress.order {
             CardOrderState::Running(waits) => found(waiting("it is being erased", waits)),
@@ -185,8 +188,8 @@ impl<'a> CardContext<'a> {
             CardOrderState::Idle => {}
         }
         let is_to_erase = self.may_hold_data() && erased.is_none();
-        let method = method_for(card).filter(|_| is_to_erase);
-        let not_erased = (is_to_erase && method.is_none()).then(|| not_erasable(card));
+        let method = card.erasure.method().filter(|_| is_to_erase);
+        let not_erased = card.erasure.obstacle().filter(|_| is_to_erase).map(str::to_owned);
         let operation = detach(method, true);
         let message = match &not_erased {
             Some(reason) => format!("it is being detached, and is not erased: {reason}"),
@@ -208,7 +211,9 @@ impl<'a> CardContext<'a> {
 
     /// Why it is not known which cards there are.
     fn doubt(&self) -> Option<String> {
-        self.inventory.cards_doubt().map(|doubt| format!("whether it is here is not known: {doubt}"))
+        let last = self.attachment.node_report().and_then(|report| report.device.split_once('/'));
+        let doubt = self.inventory.cards_doubt(last.map(|(backend, _)| backend));
+        doubt.map(|doubt| format!("whether it is here is not known: {doubt}"))
     }
 
     fn trouble(&self, backend: &BackendName, card: &Device) -> Option<String> {
@@ -282,31 +287,9 @@ fn ambiguous(cards: &[(&BackendName, &Device)]) -> String {
     format!("{} have its serial number: take out the one that was not attached", few(names))
 }
 
-/// The method by which this node can erase a card. One with persistent memory would lose that by its own command.
-fn method_for(card: &Device) -> Option<ErasureMethod> {
-    if card.is_erasable {
-        return Some(if is_accelerator(card) { ErasureMethod::Reset } else { ErasureMethod::Sanitize });
-    }
-    card.is_overwritable.then_some(ErasureMethod::Overwrite)
-}
-
 fn detach(method: Option<ErasureMethod>, remove: bool) -> DeviceOperation {
-    let sanitize = matches!(method, Some(ErasureMethod::Sanitize | ErasureMethod::Reset));
-    DeviceOperation::Detach { sanitize, overwrite: method == Some(ErasureMethod::Overwrite), remove }
-}
-
-fn not_erasable(card: &Device) -> String {
-    if is_accelerator(card) {
-        return "no reset is known to clear its memory: if one does, name the model in backends.cxl.reset_erases"
-            .to_owned();
-    }
-    "it cannot erase itself, or the kernel does not offer that (Linux 6.6 or later does), and its memory cannot be mapped to \
-     overwrite it".to_owned()
-}
-
-fn is_accelerator(card: &Device) -> bool {
-    let kind = card.attributes.iter().find(|(name, _): &(&QualifiedName, _)| name.as_str() == "kind");
-    kind.is_some_and(|(_, kind)| *kind == AttributeValue::String("accelerator".to_owned()))
+    let overwrite = method == Some(ErasureMethod::Overwrite);
+    DeviceOperation::Detach { sanitize: method.is_some() && !overwrite, overwrite, remove }
 }
 
 #[cfg(test)]

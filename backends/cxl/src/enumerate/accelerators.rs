@@ -1,25 +1,25 @@
 //! CXL functions by what their configuration space says: accelerators, and cards that no driver shows.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use hostler_backend::{BackendWarning, CardSerials, ContainerEdits, Device, Enumeration, Health};
+use hostler_api::fabric::ErasureMethod;
+use hostler_backend::{BackendWarning, ContainerEdits, Device, Enumeration, Erasure, Health};
 use hostler_cdi::DeviceNode;
 use hostler_linux::{
-    ReadFailure, TreeReading,
+    CharacterDevices, ReadFailure, TreeReading,
     pci::{self, ConfigFile, PciAddress, PciIdentity},
     vfio::{self, DriverBinding, VfioError},
 };
 use serde_json::json;
 
-use super::{CxlScan, dashed, device_name, function};
+use super::{CxlScan, dashed, device_name, function, serials};
 use crate::{
+    accelerator::NO_RESET_ERASES,
     attributes::{AttributeBuilder, put_bytes},
     device::{CardId, CxlDevice},
     dvsec::CxlFunction,
 };
 
-/// One link per character device, by its number.
-const CHARACTER_DEVICES: &str = "sys/dev/char";
 /// The folder of a function's network interfaces.
 const NETWORK_INTERFACES: &str = "net";
 /// Base classes: bridges are no devices of their own.
@@ -123,7 +123,7 @@ impl CxlScan<'_> {
         attributes.flag("memCapable", Some(function.mem));
         attributes.flag("cxlNegotiated", Some(function.is_negotiated()));
         attributes.text("class", identity.class.map(|class| format!("{class:#08x}")));
-        let serial = function.serial.filter(|serial| *serial != 0);
+        let serial = function.serial;
         attributes.text("serial", serial.map(|serial| format!("{serial:#x}")));
         let ranges = function.ranges.iter().filter(|range| range.bytes > 0).count();
         attributes.number("hdmRanges", Some(ranges as u64).filter(|_| function.mem));
@@ -138,8 +138,10 @@ impl CxlScan<'_> {
         };
         device.edits = ContainerEdits { device_nodes: nodes, ..ContainerEdits::default() };
         // Also one of type 1: memory that the host does not see may hold a tenant's data all the same.
-        device.is_erasable = self.config.is_erased_by_reset(identity) && self.tree.exists(folder.join("reset"));
-        device.cards = serial.map_or(CardSerials::Unknown, CardSerials::Whole);
+        let is_erased = self.config.is_erased_by_reset(identity) && self.tree.exists(folder.join("reset"));
+        device.erasure =
+            if is_erased { Erasure::By(ErasureMethod::Reset) } else { Erasure::Impossible { reason: NO_RESET_ERASES } };
+        device.cards = serials::whole(serial, &device.health);
         device.data = json!(CxlDevice::Accelerator { address: identity.address, vfio });
         // The binding to give the function back to: planning reads nothing.
         device.data["former"] = json!(self.former(identity));
@@ -172,7 +174,7 @@ impl CxlScan<'_> {
 
     /// The character devices that the function's driver has made, as paths of the host.
     fn device_nodes(&self, folder: &Path) -> Vec<DeviceNode> {
-        nodes_beneath(self.tree, self.character_devices.get_or_init(|| character_devices(self.tree)), folder)
+        nodes_beneath(self.tree, self.character_devices.get_or_init(|| CharacterDevices::read(self.tree)), folder)
     }
 
     fn sleeping_card(&self, found: &mut Enumeration, identity: &PciIdentity) {
@@ -182,7 +184,7 @@ impl CxlScan<'_> {
 
     /// A memory card that the kernel shows as nothing but a PCI function.
     fn hidden_card(&self, found: &mut Enumeration, identity: &PciIdentity, serial: Option<u64>, health: Health) {
-        let card = CardId { serial: serial.filter(|serial| *serial != 0), address: Some(identity.address) };
+        let card = CardId { serial, address: Some(identity.address) };
         let place = dashed(&identity.address.to_string());
         let own = card.serial.map(|serial| format!("{serial:x}"));
         let taken = |name: &str| found.devices.iter().any(|device| device.name.as_str() == format!("memory-{name}"));
@@ -209,7 +211,7 @@ fn is_cxl_memory(identity: &PciIdentity) -> bool {
 
 /// The character devices that the driver of the function in this folder has made, as paths of the host.
 pub(crate) fn driver_nodes(tree: &TreeReading<'_>, folder: &Path) -> Vec<DeviceNode> {
-    nodes_beneath(tree, &character_devices(tree), folder)
+    nodes_beneath(tree, &CharacterDevices::read(tree), folder)
 }
 
 /// Name of the device of a function.
@@ -217,26 +219,10 @@ pub(crate) fn accelerator_name(address: PciAddress) -> String {
     format!("accelerator-{}", dashed(&address.to_string()))
 }
 
-fn character_devices(tree: &TreeReading<'_>) -> Vec<PathBuf> {
-    let numbers = tree.names(CHARACTER_DEVICES);
-    numbers.iter().filter_map(|number| tree.target(Path::new(CHARACTER_DEVICES).join(number))).collect()
-}
-
-fn nodes_beneath(tree: &TreeReading<'_>, devices: &[PathBuf], folder: &Path) -> Vec<DeviceNode> {
-    let names = devices.iter().filter(|device| device.starts_with(folder)).filter_map(|device| {
-        let event = tree.attribute(device.join("uevent"))?;
-        event.lines().find_map(|line| line.strip_prefix("DEVNAME=")).map(str::to_owned)
-    });
-    let mut names: Vec<String> = names.filter(|name| is_handed_over(name)).collect();
-    names.sort();
-    let node = |name: String| DeviceNode { path: format!("/dev/{name}"), ..DeviceNode::default() };
-    names.into_iter().map(node).collect()
-}
-
-/// True for a node to hand over. A name from the kernel becomes a path: only names that the kernel makes may pass.
-fn is_handed_over(name: &str) -> bool {
-    let plain = name.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
-    plain && KEPT.iter().all(|kept| !name.starts_with(kept))
+fn nodes_beneath(tree: &TreeReading<'_>, devices: &CharacterDevices, folder: &Path) -> Vec<DeviceNode> {
+    let names = devices.beneath(tree, folder).into_iter();
+    let names = names.filter(|name| KEPT.iter().all(|kept| !name.starts_with(kept)));
+    names.map(|name| DeviceNode { path: format!("/dev/{name}"), ..DeviceNode::default() }).collect()
 }
 
 fn accelerator_health(function: &CxlFunction, vfio: bool, driver: Option<&str>, nodes: &[DeviceNode]) -> Health {

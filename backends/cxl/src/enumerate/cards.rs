@@ -1,7 +1,7 @@
 //! Memory devices, each a card that can be claimed whole.
 
-use hostler_api::DeviceName;
-use hostler_backend::{BackendWarning, Device, Enumeration};
+use hostler_api::{DeviceName, fabric::ErasureMethod};
+use hostler_backend::{BackendWarning, Device, Enumeration, Erasure};
 use serde_json::json;
 
 use super::{CxlScan, device_name, function};
@@ -12,6 +12,10 @@ use crate::{
     erase,
     objects::{CxlRegion, Memdev, RegionMode},
 };
+
+/// Reason why no order erases a card.
+const NOT_ERASABLE: &str = "it cannot erase itself, or the kernel does not offer that (Linux 6.6 or later does), and its memory \
+                            cannot be mapped to overwrite it";
 
 impl CxlScan<'_> {
     pub(super) fn card_devices(&self, found: &mut Enumeration) {
@@ -50,9 +54,13 @@ impl CxlScan<'_> {
         device.attributes = attributes.done();
         device.health = self.health_of(memdev);
         // Persistent memory is an operator's, and would be erased as well.
-        device.is_erasable = memdev.bytes(RegionMode::Pmem) == 0 && erase::is_offered(self.tree, memdev);
+        let erases_itself = memdev.bytes(RegionMode::Pmem) == 0 && erase::is_offered(self.tree, memdev);
         let is_mappable = !self.objects.windows_for(memdev, RegionMode::Ram).is_empty();
-        device.is_overwritable = is_mappable && memdev.bytes(RegionMode::Ram) > 0;
+        device.erasure = match () {
+            () if erases_itself => Erasure::By(ErasureMethod::Sanitize),
+            () if is_mappable && memdev.bytes(RegionMode::Ram) > 0 => Erasure::By(ErasureMethod::Overwrite),
+            () => Erasure::Impossible { reason: NOT_ERASABLE },
+        };
         device.data = json!(CxlDevice::Memory { card: CardId::of(memdev) });
         device
     }

@@ -1,6 +1,6 @@
 //! Serial numbers of the cards behind devices.
 
-use hostler_backend::{CardSerials, Enumeration};
+use hostler_backend::{CardSerials, Enumeration, Health};
 
 use crate::device::{CardId, CxlDevice};
 
@@ -9,11 +9,20 @@ use crate::device::{CardId, CxlDevice};
 pub(super) fn add(found: &mut Enumeration) {
     for device in &mut found.devices {
         let cards = match CxlDevice::of(device) {
-            Some(CxlDevice::Memory { card }) => card.serial.map_or(CardSerials::Unknown, CardSerials::Whole),
+            Some(CxlDevice::Memory { card }) => whole(card.serial, &device.health),
             Some(target @ (CxlDevice::Node { .. } | CxlDevice::Dax { .. })) => among(target.cards()),
             Some(CxlDevice::Accelerator { .. }) | None => continue,
         };
         device.cards = cards;
+    }
+}
+
+/// The card with this serial number. One that is not healthy may have a number and not tell it.
+pub(super) fn whole(serial: Option<u64>, health: &Health) -> CardSerials {
+    match serial {
+        Some(serial) => CardSerials::Whole(serial),
+        None if *health == Health::Healthy => CardSerials::Unknown,
+        None => CardSerials::Hidden,
     }
 }
 

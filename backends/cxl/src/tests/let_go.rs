@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use hostler_api::Chain;
-use hostler_backend::{Backend, Device, DeviceOperation, OperateWork};
+use hostler_api::{Chain, fabric::ErasureMethod};
+use hostler_backend::{Backend, Device, DeviceOperation, Erasure, OperateWork};
 use hostler_linux::testkit::{FakePciFunction, MachineTree, PciKernel, cxl_function, plug_node};
 
 use crate::{
@@ -63,7 +63,7 @@ impl Scene {
 fn it_is_reset_and_removed_and_keeps_its_driver_where_it_stays() {
     let scene = scene(&["1234:0c02"]);
     let device = scene.device();
-    assert!(device.is_erasable);
+    assert_eq!(device.erasure, Erasure::By(ErasureMethod::Reset));
     let unbind = format!("sys/bus/pci/drivers/shiny/unbind={ADDRESS}");
     let reset = format!("sys/bus/pci/devices/{ADDRESS}/reset=1");
     let said = scene.order(&device, ERASE).unwrap();
@@ -88,7 +88,7 @@ fn it_is_not_called_erased_where_nothing_says_that_a_reset_does_it() {
             std::fs::remove_file(scene.tree.path(scene.function.folder()).join("reset")).unwrap();
         }
         let device = scene.device();
-        assert!(!device.is_erasable);
+        assert_eq!(device.erasure.method(), None);
         let refusal = scene.order(&device, BOTH).unwrap_err();
         assert!(refusal.contains("name the model in backends.cxl.reset_erases; nothing is changed"), "{refusal}");
         assert_eq!(scene.kernel.take_writes(), Vec::<String>::new());

@@ -2,7 +2,7 @@
 
 use std::{fs, sync::Arc};
 
-use hostler_api::Chain;
+use hostler_api::{Chain, fabric::ErasureMethod};
 use hostler_backend::{
     Backend, CardSerials, Device, Enumeration,
     testkit::{Samples, conformance},
@@ -351,13 +351,13 @@ fn a_card_can_be_erased_where_kernel_and_card_offer_it_and_nothing_lasting_is_on
     let mut host = CxlHost::new(&tree);
     let card = host.plug(&CxlCard::new(1));
     let lasting = host.plug(&CxlCard { pmem_bytes: GIB, ..CxlCard::new(2) });
-    let erasable = || scan(&tree).devices.iter().map(|device| device.is_erasable).collect::<Vec<_>>();
+    let methods = || scan(&tree).devices.iter().map(|device| device.erasure.method()).collect::<Vec<_>>();
     for memdev in [&card.memdev, &lasting.memdev] {
         tree.remove(memdev.join("security/sanitize"));
     }
-    assert_eq!(erasable(), [false, false]);
+    assert_eq!(methods(), [Some(ErasureMethod::Overwrite), Some(ErasureMethod::Overwrite)]);
     for memdev in [&card.memdev, &lasting.memdev] {
         tree.file(memdev.join("security/sanitize"), "");
     }
-    assert_eq!(erasable(), [true, false]);
+    assert_eq!(methods(), [Some(ErasureMethod::Sanitize), Some(ErasureMethod::Overwrite)]);
 }

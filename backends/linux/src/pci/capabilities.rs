@@ -7,6 +7,8 @@ const FIRST: u16 = 0x100;
 
 /// The capability id of a designated vendor-specific capability.
 const DVSEC: u16 = 0x0023;
+/// The capability id of the device serial number.
+const SERIAL_NUMBER: u16 = 0x0003;
 
 /// An entry of the list.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -56,6 +58,14 @@ pub fn capabilities_by(mut read: impl FnMut(u16) -> Option<u32>) -> Vec<Extended
         offset = u16::from_le_bytes([middle, high]) >> 4 & 0xffc;
     }
     found
+}
+
+/// The device serial number among these capabilities, which is the card's; `None` where it is zero, which cards without one
+/// say.
+pub fn serial_number(capabilities: &[ExtendedCapability], mut read: impl FnMut(u16) -> Option<u32>) -> Option<u64> {
+    let offset = capabilities.iter().find(|entry| entry.id == SERIAL_NUMBER)?.offset;
+    let (low, high) = (read(offset.checked_add(4)?)?, read(offset.checked_add(8)?)?);
+    Some(u64::from(high) << 32 | u64::from(low)).filter(|serial| *serial != 0)
 }
 
 fn dvsec(read: &mut impl FnMut(u16) -> Option<u32>, offset: u16) -> Option<Dvsec> {

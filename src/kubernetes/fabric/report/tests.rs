@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use hostler_api::{ClaimRef, ClaimUid, Quantity, fabric::DeviceIdentity};
-use hostler_backend::{Capacities, Capacity, CardSerials};
+use hostler_api::{ClaimRef, ClaimUid, QualifiedName, Quantity, fabric::DeviceIdentity};
+use hostler_backend::{AttributeValue, Capacities, Capacity, CardSerials};
 use serde_json::json;
 
 use super::*;
@@ -17,6 +17,7 @@ use crate::{
 
 const SERIAL: u64 = 0x1001;
 const SANITIZE: Option<ErasureMethod> = Some(ErasureMethod::Sanitize);
+const STAYS: Erasure = Erasure::Impossible { reason: "nothing erases it" };
 
 fn name(text: &str) -> DeviceName {
     DeviceName::new(text).unwrap()
@@ -27,7 +28,11 @@ fn qualified(text: &str) -> QualifiedName {
 }
 
 fn card(text: &str) -> Device {
-    let mut card = Device { cards: CardSerials::Whole(SERIAL), is_erasable: true, ..Device::new(name(text)) };
+    let mut card = Device {
+        cards: CardSerials::Whole(SERIAL),
+        erasure: Erasure::By(ErasureMethod::Sanitize),
+        ..Device::new(name(text))
+    };
     card.capacity.insert(qualified("memory"), Capacity { value: Quantity::whole(1 << 30), policy: None });
     card
 }
@@ -177,11 +182,11 @@ fn a_card_is_erased_before_use_once_for_each_attempt() {
 fn a_card_that_cannot_be_erased_is_not_ready_where_it_has_to_be() {
     let mut attachment = attachment(AttachmentPhase::Attached);
     attachment.spec.erase = true;
-    let lasting = Device { is_erasable: false, ..card("memory-1001") };
+    let lasting = Device { erasure: STAYS, ..card("memory-1001") };
     let cannot = plain(&attachment, vec![lasting.clone()]);
     assert_eq!((state(&cannot), operation(&cannot)), (NodeDeviceState::Found, None));
-    assert!(message(&cannot).contains("it cannot erase itself") && message(&cannot).contains("cannot be mapped"));
-    let decision = plain(&attachment, vec![Device { is_overwritable: true, ..lasting }]);
+    assert_eq!(message(&cannot), "it is to be erased before it is used, and nothing erases it");
+    let decision = plain(&attachment, vec![Device { erasure: Erasure::By(ErasureMethod::Overwrite), ..lasting }]);
     let order = DeviceOperation::Detach { sanitize: false, overwrite: true, remove: false };
     assert_eq!((state(&decision), operation(&decision)), (NodeDeviceState::Found, Some(order)));
 }
@@ -249,13 +254,13 @@ fn a_card_that_is_gone_is_released_and_erased_only_if_that_is_known() {
     assert_eq!(message(&plain(&released(false), Vec::new())), "");
     let said = plain(&reported(released(true), NodeDeviceState::Releasing, true), Vec::new());
     assert_eq!((state(&said), erased(&said)), (NodeDeviceState::Released, SANITIZE));
-    let lasting = Device { is_erasable: false, ..card("memory-1001") };
+    let lasting = Device { erasure: STAYS, ..card("memory-1001") };
     let act = plain(&released(true), vec![lasting]).act.unwrap();
     assert_eq!(act.operation, DeviceOperation::Detach { sanitize: false, overwrite: false, remove: true });
     let progress = CardProgress { not_erased: act.not_erased, ..CardProgress::default() };
     let gone = decided(&released(true), Vec::new(), &ClaimTable::default(), &progress);
     assert_eq!(erased(&gone), None);
-    assert!(message(&gone).starts_with("it is gone, and was not erased: it cannot erase itself"), "{}", message(&gone));
+    assert!(message(&gone).starts_with("it is gone, and was not erased: nothing erases it"), "{}", message(&gone));
 }
 
 #[test]
@@ -271,8 +276,7 @@ fn what_is_not_known_is_not_called_gone() {
     for pool in stale.pools.values_mut() {
         Arc::make_mut(pool).stale = Some("EIO".to_owned());
     }
-    let sleeping =
-        Device { health: Health::Unknown { reason: "asleep".to_owned() }, ..Device::new(name("memory-0000-41-00-0")) };
+    let sleeping = Device { cards: CardSerials::Hidden, ..Device::new(name("memory-0000-41-00-0")) };
     for (inventory, reason) in [
         (stale, "backend cxl could not be scanned: EIO"),
         (inventory(vec![sleeping]), "the serial number of cxl/memory-0000-41-00-0 cannot be read"),
@@ -284,6 +288,36 @@ fn what_is_not_known_is_not_called_gone() {
 }
 
 #[test]
+fn an_fpga_is_scrubbed_and_not_called_gone_while_its_backend_does_not_look() {
+    let fpga = Device { erasure: Erasure::By(ErasureMethod::Scrub), ..card("card-0000-b1-00-0") };
+    let with = |pool: Option<Pool>| {
+        let mut inventory = inventory(Vec::new());
+        inventory.pools.extend(pool.map(|pool| (BackendName::new("fpga").unwrap(), Arc::new(pool))));
+        inventory
+    };
+    let pool = || Pool { name: "n/fpga".to_owned(), devices: vec![fpga.clone()], ..Pool::default() };
+    let decide = |attachment: &FabricAttachment, inventory: &Inventory| {
+        let (claims, progress) = (ClaimTable::default(), CardProgress::default());
+        decide(&CardContext { attachment, inventory, claims: &claims, progress: &progress })
+    };
+    let decision = decide(&released(true), &with(Some(pool())));
+    let order = DeviceOperation::Detach { sanitize: true, overwrite: false, remove: true };
+    assert_eq!((state(&decision), operation(&decision)), (NodeDeviceState::Releasing, Some(order)));
+    let mut last = reported(released(true), NodeDeviceState::Releasing, false);
+    last.status.node.as_mut().unwrap().device = "fpga/card-0000-b1-00-0".to_owned();
+    let stale = Pool { stale: Some("EIO".to_owned()), devices: Vec::new(), ..pool() };
+    for (pool, reason) in
+        [(Some(stale), "could not be scanned: EIO"), (None, "is not enabled: nothing looks for cards")]
+    {
+        let decision = decide(&last, &with(pool));
+        let told = format!("whether it is here is not known: backend fpga {reason}");
+        assert_eq!((state(&decision), message(&decision)), (NodeDeviceState::Releasing, told.as_str()));
+    }
+    // A host without FPGAs does without their backend.
+    assert_eq!(state(&decide(&released(false), &with(None))), NodeDeviceState::Released);
+}
+
+#[test]
 fn an_order_that_failed_is_told_and_tried_again_later() {
     let failed = CardProgress { order: CardOrderState::Failed("memory in use".to_owned()), ..CardProgress::default() };
     let decision = decided(&released(true), vec![card("memory-1001")], &ClaimTable::default(), &failed);
@@ -292,7 +326,7 @@ fn an_order_that_failed_is_told_and_tried_again_later() {
 }
 
 fn accelerator() -> Device {
-    let mut function = card("accelerator-0000-17-00-0");
+    let mut function = Device { erasure: Erasure::By(ErasureMethod::Reset), ..card("accelerator-0000-17-00-0") };
     let texts = [("kind", "accelerator"), ("driver", "shiny")];
     let texts = texts.map(|(name, text)| (qualified(name), AttributeValue::String(text.to_owned())));
     function.attributes.extend(texts);
@@ -304,15 +338,15 @@ fn accelerators_are_erased_by_a_reset_where_it_is_known_to_erase() {
     let decision = plain(&released(true), vec![accelerator()]);
     let order = DeviceOperation::Detach { sanitize: true, overwrite: false, remove: true };
     assert_eq!((state(&decision), operation(&decision)), (NodeDeviceState::Releasing, Some(order)));
-    let decision = plain(&released(true), vec![Device { is_erasable: false, ..accelerator() }]);
+    let decision = plain(&released(true), vec![Device { erasure: STAYS, ..accelerator() }]);
     let order = DeviceOperation::Detach { sanitize: false, overwrite: false, remove: true };
     assert_eq!((state(&decision), operation(&decision)), (NodeDeviceState::Releasing, Some(order)));
-    assert!(message(&decision).contains("name the model in backends.cxl.reset_erases"), "{}", message(&decision));
+    assert!(message(&decision).contains("is not erased: nothing erases it"), "{}", message(&decision));
 }
 
 #[test]
 fn an_accelerator_that_shows_no_memory_may_hold_data_all_the_same() {
-    let function = Device { is_erasable: false, capacity: Default::default(), ..accelerator() };
+    let function = Device { erasure: STAYS, capacity: Default::default(), ..accelerator() };
     let decision = plain(&released(true), vec![function.clone()]);
     assert_eq!(erased(&decision), None);
     assert!(message(&decision).contains("and is not erased"), "{}", message(&decision));
