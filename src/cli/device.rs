@@ -135,7 +135,7 @@ struct DeviceDetachArgs {
     /// Device: BACKEND/DEVICE, or its name where only one backend has it
     #[arg(add = ArgValueCompleter::new(completions::devices))]
     name: String,
-    /// Erase everything that is on it, by its own command
+    /// Erase everything that is on it: by its own command, a reset, or the blank images of an FPGA
     #[arg(long, conflicts_with = "overwrite")]
     sanitize: bool,
     /// Overwrite its volatile memory with zeros

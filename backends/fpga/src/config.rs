@@ -17,6 +17,9 @@ pub struct FpgaBackendConfig {
     pub bitstreams: PathBuf,
     /// Images that regions are programmed with when a claim ends: digests or names of bitstreams, by interface id.
     pub blank: BTreeMap<String, String>,
+    /// Interface ids whose blank image clears the memory of the card, too. What an image does is known to the operator only;
+    /// without it a card is never called erased.
+    pub blank_erases: Vec<String>,
     /// Functions that are passed on whole, as addresses (`0000:b1:00.5`) or models (`8086:bccf`).
     pub vfio: Vec<String>,
     /// Offers cards with the XRT drivers to several claims at once. XRT lets processes share a card that has one design
@@ -32,6 +35,7 @@ impl Default for FpgaBackendConfig {
         Self {
             bitstreams: "/var/lib/hostler/bitstreams".into(),
             blank: BTreeMap::new(),
+            blank_erases: Vec::new(),
             vfio: Vec::new(),
             share_xrt: false,
             poll: Duration::from_secs(5),
@@ -47,6 +51,9 @@ impl FpgaBackendConfig {
             problems.push(ConfigProblem::new("bitstreams", "is not absolute; begin it with /"));
         }
         problems.extend(self.blank.keys().filter_map(|key| blank_problem(key)));
+        problems.extend(self.blank_erases.iter().filter(|id| !self.blank.contains_key(*id)).map(|id| {
+            ConfigProblem::new("blank_erases", format!("{id:?} has no blank image: name one for it in blank"))
+        }));
         let picks = self.vfio.iter().filter_map(|text| text.parse::<PciPick>().err());
         problems.extend(picks.map(|error| ConfigProblem::new("vfio", error.to_string())));
         if !self.poll.is_zero() && self.poll < Duration::from_secs(1) {

@@ -17,7 +17,7 @@ use std::{
 };
 
 use hostler_api::NameError;
-use hostler_backend::{CounterSet, Enumeration, Sharing};
+use hostler_backend::{CounterSet, Enumeration};
 use hostler_linux::{
     TreeReading,
     pci::{self, PciAddress, PciFunction},
@@ -37,6 +37,7 @@ mod amd;
 mod cards;
 mod functions;
 mod managers;
+mod serials;
 
 /// Findings of a look at the machine, sorted by the way in which they are offered.
 pub(crate) struct FpgaScan<'a> {
@@ -46,8 +47,7 @@ pub(crate) struct FpgaScan<'a> {
     passed_on: BTreeSet<PciAddress>,
     cards: Vec<DflCard>,
     xrt: Vec<xrt::XrtCard>,
-    /// How cards with the XRT drivers are shared, as the configuration says.
-    xrt_sharing: Sharing,
+    config: &'a FpgaBackendConfig,
     managers: Vec<FpgaManager>,
     /// Functions with the AMI driver, which say what their cards are and how they are.
     ami: BTreeSet<PciAddress>,
@@ -66,7 +66,7 @@ pub(crate) struct EnumeratedDevices {
 
 impl<'a> FpgaScan<'a> {
     /// Reads what is there now.
-    pub(crate) fn read(tree: &'a TreeReading<'a>, config: &FpgaBackendConfig) -> Self {
+    pub(crate) fn read(tree: &'a TreeReading<'a>, config: &'a FpgaBackendConfig) -> Self {
         let mut cards = dfl::cards(tree);
         let mut managers = manager::managers(tree);
         let of_managers = managers.iter().filter_map(|manager| manager.function);
@@ -85,8 +85,7 @@ impl<'a> FpgaScan<'a> {
         let sensors = if functions.is_empty() { HwmonSensors::default() } else { HwmonSensors::read(tree) };
         let functions = functions.into_iter().map(|function| (function.address, function)).collect();
         let (xrt, ami, whole) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
-        let xrt_sharing = if config.share_xrt { Sharing::Shared } else { Sharing::Exclusive };
-        let mut scan = Self { tree, functions, passed_on, cards, xrt, xrt_sharing, managers, ami, whole, sensors };
+        let mut scan = Self { tree, functions, passed_on, cards, xrt, config, managers, ami, whole, sensors };
         scan.sort();
         scan
     }
@@ -168,6 +167,7 @@ impl<'a> FpgaScan<'a> {
         amd::offer(self, &mut found)?;
         managers::offer(self, &mut found)?;
         functions::offer(self, &mut found)?;
+        serials::name_cards(self.tree, &mut found);
         Ok(found)
     }
 }

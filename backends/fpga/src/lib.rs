@@ -9,8 +9,8 @@ use std::{
 
 use hostler_api::BackendName;
 use hostler_backend::{
-    Backend, BackendError, BackendWarning, ContainerEdits, DevicePlan, Enumeration, ForeignEdits, PlanWork,
-    PrepareOutcome, PrepareWork, UnprepareWork, VerifyWork,
+    Backend, BackendError, BackendWarning, ContainerEdits, DevicePlan, Enumeration, ForeignEdits, OperateWork,
+    OperationOutcome, PlanWork, PrepareOutcome, PrepareWork, UnprepareWork, VerifyWork,
 };
 use hostler_linux::{
     SysRoot, TreeReading, TreeWarning,
@@ -20,6 +20,7 @@ use hostler_linux::{
 pub mod ami;
 pub mod bitstream;
 mod config;
+mod detach;
 mod device;
 pub mod dfl;
 mod enumerate;
@@ -128,6 +129,18 @@ impl Backend for FpgaBackend {
 
     fn verify(&self, work: &VerifyWork<'_>) -> Result<(), BackendError> {
         self.hardware().verify(work.plan)
+    }
+
+    fn takes_orders(&self) -> bool {
+        true
+    }
+
+    fn operate(&self, work: &OperateWork<'_>) -> Result<OperationOutcome, BackendError> {
+        detach::operate(&self.hardware(), &self.config, work)
+    }
+
+    fn rehearse(&self, work: &OperateWork<'_>) -> Result<OperationOutcome, BackendError> {
+        detach::rehearse(&self.hardware(), &self.config, work)
     }
 
     fn check_edits(&self, work: &VerifyWork<'_>, edits: &ContainerEdits) -> Result<(), ForeignEdits> {

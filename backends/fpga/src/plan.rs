@@ -189,7 +189,7 @@ impl PlanSources<'_> {
 
     /// Images for all regions of a card: the holder of the card has its management engine too, and can program every
     /// region.
-    fn blanks(&self, card: PciAddress) -> Result<Vec<BlankImage>, BackendError> {
+    pub(crate) fn blanks(&self, card: PciAddress) -> Result<Vec<BlankImage>, BackendError> {
         let found = self.card(card)?;
         let mut blanks = Vec::new();
         for region in found.engine.iter().flat_map(|engine| &engine.regions) {

@@ -106,7 +106,7 @@ impl FpgaHardware<'_> {
     }
 
     /// Tries every reset and every blank image, once no process can undo them; returns the first failure.
-    fn clear_card(&self, card: &DflCard, blanks: &[BlankImage]) -> Result<(), BackendError> {
+    pub(crate) fn clear_card(&self, card: &DflCard, blanks: &[BlankImage]) -> Result<(), BackendError> {
         card.engine.as_ref().map_or(Ok(()), |engine| self.expect_unused(engine))?;
         let resets = card.ports.iter().map(|port| Ok(self.take(port).map(drop)?)).collect::<Vec<_>>();
         let blanked = blanks.iter().map(|blank| self.program(card, blank.port, &blank.image)).collect::<Vec<_>>();

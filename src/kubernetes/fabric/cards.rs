@@ -230,6 +230,7 @@ fn erased_by(result: &ClaimResult<OperationOutcome>) -> Option<ErasureMethod> {
             OperationStep::CardErased { .. } => Some(ErasureMethod::Sanitize),
             OperationStep::CardOverwritten { .. } => Some(ErasureMethod::Overwrite),
             OperationStep::FunctionReset { .. } => Some(ErasureMethod::Reset),
+            OperationStep::LogicScrubbed { .. } => Some(ErasureMethod::Scrub),
             _ => None,
         })
     };

@@ -1,12 +1,13 @@
 //! AMD cards with the XRT drivers, and what the AMI driver says of its cards.
 
 use hostler_api::NameError;
-use hostler_backend::AttributeValue;
+use hostler_backend::{AttributeValue, Erasure, Sharing};
 use hostler_linux::pci::{self, PciAddress};
 
 use super::{EnumeratedDevices, FpgaScan};
 use crate::{
     FpgaDevice,
+    detach::NOT_FROM_HERE,
     dfl::read_id,
     health::HealthFinding,
     offer::{OfferedDevice, name, text},
@@ -26,7 +27,8 @@ fn xrt_offer(scan: &FpgaScan<'_>, card: &XrtCard) -> Result<OfferedDevice, NameE
     let management = card.management.as_ref().map(|function| function.address);
     let target = FpgaDevice::Xrt { user: user.address, management };
     let mut offer = OfferedDevice::new(name("xrt", user.address)?, "xrt", &target);
-    offer.device.sharing = scan.xrt_sharing;
+    offer.device.sharing = if scan.config.share_xrt { Sharing::Shared } else { Sharing::Exclusive };
+    offer.device.erasure = Erasure::Impossible { reason: NOT_FROM_HERE };
     if let Some(function) = scan.functions.get(&user.address) {
         offer.set_function(function);
     }

@@ -12,7 +12,7 @@ use hostler_linux::pci::{PciAddress, PciFunction};
 
 use super::{EnumeratedDevices, FpgaScan, managers};
 use crate::{
-    FpgaDevice,
+    FpgaDevice, detach,
     dfl::{DflCard, DflPort, DflRegion, ManagementEngine, read_id},
     health::HealthFinding,
     offer::{OfferedDevice, name, numbered, text},
@@ -147,6 +147,7 @@ impl<'a> DescribedCard<'a> {
             self.hand_over(&mut offer, port);
         }
         offer.device.consumes = self.consumes(self.counters()?);
+        offer.device.erasure = detach::erasure(self.card, self.scan.config);
         Ok(offer)
     }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use hostler_api::NameError;
+use hostler_backend::Erasure;
 use hostler_linux::{
     pci::{PciAddress, PciFunction},
     vfio::{self, VfioError},
@@ -11,6 +12,7 @@ use hostler_linux::{
 use super::{EnumeratedDevices, FpgaScan, amd, cards};
 use crate::{
     FpgaDevice,
+    detach::NOT_FROM_HERE,
     health::HealthFinding,
     known,
     offer::{OfferedDevice, name},
@@ -29,6 +31,7 @@ pub(super) fn offer(scan: &FpgaScan<'_>, found: &mut EnumeratedDevices) -> Resul
             &FpgaDevice::Vfio { function: function.address },
         );
         offer.set_function(function);
+        offer.device.erasure = Erasure::Impossible { reason: NOT_FROM_HERE };
         offer.device.consumes = uses.get(&cards::slot(function)).cloned().into_iter().collect();
         if let Some(group) = function.iommu_group {
             for node in [PathBuf::from("dev/vfio/vfio"), Path::new("dev/vfio").join(group.to_string())] {

@@ -2,6 +2,7 @@
 
 mod conforming;
 mod failing;
+mod leaving;
 mod lending;
 mod planning;
 

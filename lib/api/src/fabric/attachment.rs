@@ -198,7 +198,8 @@ pub enum ErasureMethod {
     Overwrite,
     /// The device's function was reset, which clears its memory: an operator says so of the model (`backends.cxl.reset_erases`).
     Reset,
-    /// The logic of an FPGA was cleared.
+    /// Every region of an FPGA was programmed with its blank image, which clears the card's memory as well: an operator says
+    /// so of the image (`backends.fpga.blank_erases`).
     Scrub,
 }
 
