@@ -29,6 +29,8 @@ CONTROLLER := $(TARGET_DIR)/release/hostler-controller
 FIGURES := $(TARGET_DIR)/figures
 # Seconds that `make fuzz` gives each target.
 FUZZ_SECONDS ?= 60
+# Sections of the figures that `make bench COMPARE=...` takes: all, unless some are named.
+SECTIONS ?=
 
 .PHONY: help build demo demo-cluster test test-machine test-fabric test-power machine-shell lint unit-check bench fuzz docs install uninstall packages image test-packages clean
 
@@ -140,10 +142,18 @@ unit-check: ## Check the systemd unit and its exposure (where systemd-analyze is
 
 # For benches cargo builds a binary with the features of the tests, in the place of the released one: what is measured is a
 # copy of what users get.
-bench: ## Measure what docs/performance.md reports (UPDATE=1 writes it there)
+bench: ## Measure what docs/performance.md reports (UPDATE=1 writes it there; COMPARE=COMMIT measures both in turn)
 	@tools/deps.sh bench
 	$(CARGO) build --release --locked --bin hostler
 	$(INSTALL) -D $(RELEASE) $(FIGURES)/hostler
+ifdef COMPARE
+	rm -rf $(FIGURES)/source
+	mkdir -p $(FIGURES)/source
+	git archive $(COMPARE) | tar -x -C $(FIGURES)/source
+	cd $(FIGURES)/source && CARGO_TARGET_DIR=$(abspath $(FIGURES))/build $(CARGO) build --release --locked --bin hostler
+	COMPARE_BIN=$(abspath $(FIGURES))/build/release/hostler HOSTLER_BIN=$(abspath $(FIGURES))/hostler \
+		$(CARGO) bench --locked --bench figures -- $(SECTIONS)
+else
 	HOSTLER_BIN=$(abspath $(FIGURES))/hostler $(CARGO) bench --locked --bench figures
 	$(CARGO) bench --locked --package hostler-allocator --bench allocator
 	$(CARGO) build --release --locked --package hostler-controller
@@ -154,6 +164,7 @@ bench: ## Measure what docs/performance.md reports (UPDATE=1 writes it there)
 	HOSTLER_CONTROLLER_BIN=$(abspath $(CONTROLLER)) $(CARGO) run --release --locked --package hostler-controller --example provisioning
 	HOSTLER_CONTROLLER_BIN=$(abspath $(CONTROLLER)) $(CARGO) run --release --locked --package hostler-controller --example reservations
 	HOSTLER_CONTROLLER_BIN=$(abspath $(CONTROLLER)) $(CARGO) run --release --locked --package hostler-controller --example fabric
+endif
 
 # Links from docs/ to files beside it would be dead on the site: they lead to the repository there.
 docs: ## Build the site of docs/ with search, and check its links (needs mdBook)

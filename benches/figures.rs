@@ -5,7 +5,8 @@
 //! how long something takes is a property of a machine, not of a commit.
 //!
 //! `HOSTLER_BIN` names the binary to measure: cargo builds one of its own for this program, with the features of the
-//! tests. Words on the command line choose sections: `cargo bench --bench figures -- inventory hook`.
+//! tests. Words on the command line choose sections: `cargo bench --bench figures -- inventory hook`. With `COMPARE_BIN`
+//! that binary and `HOSTLER_BIN` are measured in turn, `ROUNDS` times, and compared.
 
 #![allow(
     clippy::disallowed_methods,
@@ -24,6 +25,7 @@ mod figures {
     pub(crate) mod audit;
     pub(crate) mod claims;
     pub(crate) mod cluster;
+    pub(crate) mod compare;
     pub(crate) mod cycles;
     pub(crate) mod hook;
     pub(crate) mod hotplug;
@@ -47,8 +49,8 @@ mod figures {
 }
 
 use figures::{
-    ahead, audit, claims, cluster, cycles, hook, hotplug, idle, inventory, limits, machine, manifests, nri, pictures,
-    pod_resources, profile, report, scan, start, stuck,
+    ahead, audit, claims, cluster, compare, cycles, hook, hotplug, idle, inventory, limits, machine, manifests, nri,
+    pictures, pod_resources, profile, report, scan, start, stuck,
 };
 
 type Section = (&'static str, fn(&mut report::Report));
@@ -81,12 +83,19 @@ fn main() {
         println!("figures: run it with `make bench`");
         return;
     }
+    if compare::run(&words) {
+        return;
+    }
     let mut report = report::Report::default();
     for (name, section) in SECTIONS {
         if words.is_empty() || words.iter().any(|word| word == name) {
             eprintln!("figures: measuring {name}");
+            report.section = name;
             section(&mut report);
         }
+    }
+    if compare::hand_over(&report) {
+        return;
     }
     let table = format!("{}\n{}", machine::describe(), report.table());
     println!("{table}");

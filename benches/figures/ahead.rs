@@ -21,6 +21,7 @@ use tokio::runtime::{self, Runtime};
 
 use super::{
     idle::Memory,
+    limits::Limits,
     machine,
     report::{Amount, Report},
     rig::Rig,
@@ -33,7 +34,6 @@ const WARM_UP: usize = 20;
 const SINGLE: usize = 200;
 const PODS: usize = 250;
 const MOST_BYTES: i64 = 1_500_000;
-const MOST: Duration = Duration::from_micros(1200);
 
 pub(crate) fn measure(report: &mut Report) {
     prepares(report, &AheadCluster::own(), "the tests' own API server");
@@ -273,7 +273,7 @@ fn prepares(report: &mut Report, cluster: &AheadCluster, server: &str) {
         Samples::new(times.split_off(WARM_UP))
     };
     let (ahead, asked) = (measure(0, true), measure(10_000, false));
-    report.median_at_most(&figure, MOST, &ahead, how);
+    report.median_of_budget(&figure, Limits::of_this_machine().prepare_on_disk(), &ahead, how);
     report.median(
         &format!("prepare of a claim that its pod names, {server}"),
         &asked,

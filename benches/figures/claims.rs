@@ -16,6 +16,7 @@ use nix::{
 };
 
 use super::{
+    limits::Limits,
     machine,
     report::Report,
     rig::Rig,
@@ -39,7 +40,8 @@ pub(crate) fn measure(report: &mut Report) {
     let on = machine::file_system(ground.path());
     let [prepare, unprepare] =
         ["prepare", "unprepare"].map(|what| format!("{what} of one CPU claim, p50, state on {on}"));
-    report.median_at_most(&prepare, millis(0.8), &Samples::new(times.prepare), how);
+    let limits = Limits::of_this_machine();
+    report.median_of_budget(&prepare, limits.prepare_on_disk(), &Samples::new(times.prepare), how);
     report.median_at_most(&unprepare, millis(0.6), &Samples::new(times.unprepare), how);
     report.median("the same claim prepared again", &Samples::new(times.again), how);
     disk(report, &on, times.raw);
@@ -112,8 +114,9 @@ impl Drop for DirtyWriter {
 fn in_memory(report: &mut Report) {
     let how = "the same, with `paths.state` in /dev/shm";
     let Some(times) = Times::taken_in(machine::memory()) else { return };
+    let (prepare, budget) = (Samples::new(times.prepare), Limits::of_this_machine().prepare_in_memory());
+    report.median_of_budget("prepare of one CPU claim without a disk", budget, &prepare, how);
     for (what, times) in [
-        ("prepare of one CPU claim", times.prepare),
         ("unprepare of one CPU claim", times.unprepare),
         ("prepare of 100 CPU claims", times.prepare_batch),
         ("unprepare of 100 CPU claims", times.unprepare_batch),

@@ -22,6 +22,7 @@ use tokio::runtime::{self, Runtime};
 
 use super::{
     idle::Memory,
+    limits::Limits,
     machine,
     report::{Amount, Report},
     rig::Rig,
@@ -130,7 +131,11 @@ fn claims(report: &mut Report, state: &Path, on: &str) {
     }
     let (prepare, unprepare) = (Samples::new(prepare.split_off(WARM_UP)), Samples::new(unprepare.split_off(WARM_UP)));
     let added = prepare.median().saturating_sub(read.median());
-    report.median(&format!("prepare of one claim, API read included, state on {on}"), &prepare, how);
+    let limits = Limits::of_this_machine();
+    let is_in_memory = state.starts_with(machine::memory());
+    let own = if is_in_memory { limits.prepare_in_memory() } else { limits.prepare_on_disk() };
+    let figure = format!("prepare of one claim, API read included, state on {on}");
+    report.median_of_budget(&figure, own + limits.read(), &prepare, how);
     report.median("the bare read of a claim", &read, "the same server, a client of the same library");
     let figure = format!("of that beyond the read, p50, state on {on}");
     report.at_most(&figure, Amount::Time(millis(0.5)), Amount::Time(added), "", "difference of the two medians");
