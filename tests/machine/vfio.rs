@@ -64,3 +64,46 @@ fn a_function_that_goes_under_its_claim_is_unhealthy_and_its_claim_can_be_taken_
     assert_eq!(guest.known_device("fpga/vfio-0000-01-10-0"), None);
     guest.assert_alive();
 }
+
+#[test]
+#[ignore = "needs the emulated machine: make test-machine"]
+fn a_card_that_is_passed_on_leaves_by_order_and_comes_back_with_a_rescan() {
+    const CARD: &str = "fpga/vfio-0000-01-00-0";
+    const PLACE: &str = "/sys/bus/pci/devices/0000:01:00.0";
+    let mut guest = Guest::boot();
+    guest.configure("[backends.fpga]\nvfio = [\"8086:10c9\"]\n");
+    guest.start_daemon();
+    let order = format!("hostler device detach {CARD} --remove");
+    assert_eq!(driver(&mut guest, "0000:01:00.0"), "igb");
+    let refusal = guest.refused(&format!("{order} --sanitize"));
+    assert!(refusal.contains("its logic cannot be cleared from this host"), "{refusal}");
+
+    let interface = guest.ok(&format!("ls {PLACE}/net"));
+    guest.ok(&format!("ip link set {interface} up"));
+    let refusal = guest.refused(&order);
+    assert!(refusal.contains(&format!("its network interface {interface} is up; nothing is changed")), "{refusal}");
+    guest.ok(&format!("ip link set {interface} down"));
+
+    guest.ok(&format!("echo 2 >{PLACE}/sriov_numvfs"));
+    let refusal = guest.refused(&order);
+    assert!(refusal.contains("has virtual functions") && refusal.contains("nothing is changed"), "{refusal}");
+    guest.ok(&format!("echo 0 >{PLACE}/sriov_numvfs"));
+
+    guest.claim("nic", &[CARD]);
+    assert_eq!(driver(&mut guest, "0000:01:00.0"), "vfio-pci");
+    let refusal = guest.refused(&order);
+    assert!(refusal.contains("is already prepared for claim") && refusal.contains("(default/nic)"), "{refusal}");
+    guest.ok("hostler claim delete nic");
+    assert_eq!(driver(&mut guest, "0000:01:00.0"), "igb");
+
+    let would = guest.ok(&format!("{order} --dry-run"));
+    guest.ok(&format!("test -e {PLACE}/driver"));
+    let done = guest.ok(&order);
+    assert_eq!(would.split_once("detached: ").unwrap().1, done.split_once("detached: ").unwrap().1);
+    guest.ok(&format!("test ! -e {PLACE}"));
+    guest.wait_for("the card to be missed", |guest| guest.known_device(CARD).is_none().then_some(()));
+    guest.ok("echo 1 >/sys/bus/pci/rescan");
+    guest.wait_for("the card to be noticed", |guest| guest.known_device(CARD));
+    assert_eq!(driver(&mut guest, "0000:01:00.0"), "igb");
+    guest.assert_alive();
+}
