@@ -1,7 +1,7 @@
 // Devices behind switches: the domains beside the grid, and the devices of one domain that are not simply free.
 
 import { byId, el, plain } from "./dom.js";
-import { counted, grouped } from "./text.js";
+import { counted, duration, grouped } from "./text.js";
 
 /** Rows of a table; the rest is counted. */
 const MOST_ROWS = 200;
@@ -34,8 +34,8 @@ export function drawSwitches(fabric) {
 function domainTable(domain) {
   const devices = domain.devices.slice(0, MOST_ROWS);
   const more = domain.devices.length - devices.length;
-  const head = el("tr", {}, ["Device", "State", "Node", "Claim", "Since", "Why"].map((word) => el("th", { scope: "col" }, word)));
-  const rows = devices.map(deviceRow);
+  const head = el("tr", {}, ["Device", "State", "Node", "Claim", "For"].map((word) => el("th", { scope: "col" }, word)));
+  const rows = devices.flatMap(deviceRows);
   return el("section", { class: "about" },
     el("p", {}, plain(`${countWords(domain.counts)}; reached by ${counted(domain.nodes.length, "node")}`)),
     devices.length === 0 && el("p", {}, "All of them are free."),
@@ -43,15 +43,25 @@ function domainTable(domain) {
     more > 0 && el("p", {}, `and ${grouped(more)} more`));
 }
 
-function deviceRow(device) {
+/** A row of facts, and where there is a reason another one below it: a sentence is wider than all columns. */
+function deviceRows(device) {
   const name = device.enclosure ? `${device.name} in ${device.enclosure}` : device.name;
-  const cells = [name, device.state, device.nodeName ?? "", device.claim ?? "", device.since ?? "", why(device)];
-  return el("tr", { data: { device: device.name } }, cells.map((cell) => el("td", {}, plain(cell))));
+  const now = Date.now();
+  const cells = [name, device.state, device.nodeName ?? "", device.claim ?? ""].map((cell) => el("td", {}, plain(cell)));
+  const since = el("td", { title: plain(device.since ?? "") }, device.since ? duration(secondsBetween(device.since, now)) : "");
+  const reason = why(device, now);
+  return [
+    el("tr", { class: reason ? "with-reason" : "", data: { device: device.name } }, cells, since),
+    reason && el("tr", { class: "reason-row" }, el("td", { colspan: "5" }, plain(reason))),
+  ].filter((row) => row);
 }
 
-/** What the device waits for, until when, and whether it holds data of an earlier claim. */
-export function why({ message, deadline, used, nodeName }) {
-  const until = deadline ? `until ${deadline}` : "";
+const secondsBetween = (since, now) => Math.max(0, (now - Date.parse(since)) / 1000);
+
+/** What the device waits for, for how long yet, and whether it holds data of an earlier claim. */
+function why({ message, deadline, used, nodeName }, now) {
+  const left = deadline ? (Date.parse(deadline) - now) / 1000 : NaN;
+  const until = left > 0 ? `for ${duration(left)} at most` : deadline ? `until ${deadline}` : "";
   const data = used && !nodeName ? "it may hold data of an earlier claim, and is erased before the next one" : "";
   return [message, until, data].filter((part) => part).join("; ");
 }
