@@ -145,7 +145,7 @@ impl ClaimExecutor {
             batch.iter().map(|record| self.unprepare_hardware(record).map_err(Arc::new)).collect();
         let undone =
             batch.iter().zip(&results).filter(|(_, result)| result.is_ok()).map(|(record, _)| &record.claim.uid);
-        if let Err(source) = self.records.remove(undone).map_err(Arc::new) {
+        if let Err(source) = self.records.remove(undone) {
             for (record, result) in batch.iter().zip(&mut results).filter(|(_, result)| result.is_ok()) {
                 let (uid, source) = (record.claim.uid.clone(), source.clone());
                 *result = Err(Arc::new(ClaimError::Store { uid, source }));
@@ -186,7 +186,7 @@ impl ClaimExecutor {
     /// Flushes the records that are due, while no caller waits for it.
     pub(super) fn tidy_records(&self) {
         // Another daemon may have the journal by now.
-        if self.may_act().is_err() {
+        if !self.records.are_due() || self.may_act().is_err() {
             return;
         }
         if let Err(error) = self.records.tidy() {
@@ -234,7 +234,7 @@ impl ClaimExecutor {
             return;
         }
         let records: Vec<&ClaimRecord> = written.iter().map(|claim| &claim.record).collect();
-        let Err(source) = self.records.write(&records).map_err(Arc::new) else { return };
+        let Err(source) = self.records.write(&records) else { return };
         for claim in &mut written {
             claim.failed = Some(ClaimError::Store { uid: claim.record.claim.uid.clone(), source: source.clone() });
         }
@@ -292,7 +292,7 @@ impl ClaimExecutor {
             let uid = before.claim.uid.clone();
             let record = ClaimRecord { metadata: Some(metadata), ..(*before).clone() };
             let write = || {
-                let failed = |source| ClaimError::Store { uid: uid.clone(), source: Arc::new(source) };
+                let failed = |source| ClaimError::Store { uid: uid.clone(), source };
                 self.records.write(&[&record]).map_err(failed)
             };
             match self.may_act().and_then(|()| write()).and_then(|()| self.write_metadata(&record)) {
@@ -348,7 +348,7 @@ impl ClaimExecutor {
             Some(earlier) => self.records.write(&[earlier]),
             None => self.records.remove([uid]),
         };
-        kept.map_err(|source| ClaimError::Store { uid: uid.clone(), source: Arc::new(source) })
+        kept.map_err(|source| ClaimError::Store { uid: uid.clone(), source })
     }
 }
 

@@ -19,6 +19,7 @@
 
 mod damage;
 mod entry;
+mod group;
 mod journal;
 
 use std::{
@@ -27,7 +28,7 @@ use std::{
     io,
     os::unix::fs::{DirBuilderExt, PermissionsExt},
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use hostler_api::{
@@ -42,7 +43,11 @@ use hostler_files::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use self::{entry::JournalEntry, journal::RecordJournal};
+use self::{
+    entry::{EncodedRecord, RecordChange},
+    group::GroupCommit,
+    journal::RecordJournal,
+};
 
 const FORMAT: EnvelopeFormat =
     EnvelopeFormat { version: 2, field: "record", what: "a claim record", remedy: ": upgrade hostler" };
@@ -238,13 +243,6 @@ pub fn encode(record: &ClaimRecord) -> Result<Vec<u8>, serde_json::Error> {
     format_of(record).encode(record)
 }
 
-/// Encodes a record with the number of the journal's entry that it is as new as.
-fn encode_numbered(record: &ClaimRecord, entry: u64) -> Result<Vec<u8>, serde_json::Error> {
-    let mut content = serde_json::to_value(record)?;
-    content[ENTRY] = entry.into();
-    format_of(record).encode(&content)
-}
-
 fn format_of(record: &ClaimRecord) -> EnvelopeFormat {
     if record.state == RecordState::Restoring { FORMAT } else { FORMAT_1 }
 }
@@ -294,6 +292,8 @@ pub struct LoadedRecord {
 pub struct RecordDir {
     path: PathBuf,
     journal: Mutex<RecordJournal>,
+    /// Changes that wait for the journal, which takes them together.
+    changes: GroupCommit<RecordChange, Arc<StoreError>>,
 }
 
 impl RecordDir {
@@ -314,49 +314,44 @@ impl RecordDir {
             remove_file(&path.join(name))?;
         }
         let journal = Mutex::new(RecordJournal::open(&path, boot_id)?);
-        Ok(Self { path, journal })
+        Ok(Self { path, journal, changes: GroupCommit::default() })
     }
 
-    /// Writes records durably: all of them are on disk when this returns.
-    ///
-    /// The journal has the word before any file has its name: a file that a start finds is one that the journal vouches
-    /// for, also when this process dies in between and the machine a moment later.
+    /// Writes records durably: all of them are on disk when this returns. Writes that come while one is under way share
+    /// one entry and one flush; the failure of a flush is that of all writes that share it.
     ///
     /// # Errors
     /// When any step fails. Each record is then the old or the new one, whole in either case.
-    pub fn write(&self, records: &[&ClaimRecord]) -> Result<(), StoreError> {
-        let entry = JournalEntry::written(records)?;
-        // Held over all: the files say the number of the entry, and those that are flushed in between would be of
-        // before.
-        let mut journal = self.journal();
-        let number = journal.next_number();
-        let written: Result<Vec<_>, StoreError> =
-            records.iter().map(|record| write_temporary(&self.path, record, number)).collect();
-        let written = written?;
-        journal.append(&entry)?;
-        for (file, path) in written {
-            file.publish(&path)?;
-        }
-        Ok(())
+    pub fn write(&self, records: &[&ClaimRecord]) -> Result<(), Arc<StoreError>> {
+        let written: Result<_, StoreError> = records.iter().map(|record| EncodedRecord::new(record)).collect();
+        self.change(RecordChange::Written(written?))
     }
 
     /// Removes records durably. A record that is already gone is fine: the kubelet repeats calls.
     ///
     /// # Errors
     /// When a file cannot be removed or the disk fails.
-    pub fn remove<'a>(&self, uids: impl IntoIterator<Item = &'a ClaimUid>) -> Result<(), StoreError> {
-        let uids: Vec<&ClaimUid> = uids.into_iter().collect();
+    pub fn remove<'a>(&self, uids: impl IntoIterator<Item = &'a ClaimUid>) -> Result<(), Arc<StoreError>> {
+        let uids: Vec<ClaimUid> = uids.into_iter().cloned().collect();
         if uids.is_empty() {
             return Ok(());
         }
-        let entry = JournalEntry::removed(&uids)?;
-        for uid in uids {
+        for uid in &uids {
             remove_file(&file(&self.path, uid))?;
         }
-        self.journal().append(&entry)
+        self.change(RecordChange::Removed(uids))
     }
 
-    /// Flushes the files themselves, once there are many that the journal vouches for. To be called after the answer.
+    fn change(&self, change: RecordChange) -> Result<(), Arc<StoreError>> {
+        self.changes.join(change, |group| self.journal().change(group))
+    }
+
+    /// True if there are many files that the journal vouches for. They are flushed after an answer.
+    pub fn are_due(&self) -> bool {
+        self.journal().is_due()
+    }
+
+    /// Flushes the files themselves, if they are due.
     ///
     /// # Errors
     /// When the disk fails. Nothing is lost: the journal goes on.
@@ -376,16 +371,18 @@ impl RecordDir {
     ///
     /// # Errors
     /// When the folder cannot be made or the file cannot be moved.
-    pub fn set_aside(&self, uid: &ClaimUid) -> Result<PathBuf, StoreError> {
+    pub fn set_aside(&self, uid: &ClaimUid) -> Result<PathBuf, Arc<StoreError>> {
         let from = file(&self.path, uid);
         let dir = self.path.with_file_name("forgotten");
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(FileError::at("create", &dir))?;
+        let made =
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(FileError::at("create", &dir));
+        made.map_err(StoreError::from)?;
         let to = dir.join(format!("{uid}.json"));
         match fs::rename(&from, &to) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(FileError::at("move", &from)(error).into());
+                return Err(StoreError::from(FileError::at("move", &from)(error)).into());
             }
-            _ => self.journal().append(&JournalEntry::removed(&[uid])?)?,
+            _ => self.change(RecordChange::Removed(vec![uid.clone()]))?,
         }
         Ok(to)
     }
@@ -455,10 +452,7 @@ fn file(folder: &Path, uid: &ClaimUid) -> PathBuf {
 }
 
 fn write_temporary(folder: &Path, record: &ClaimRecord, entry: u64) -> Result<(FinishedFile, PathBuf), StoreError> {
-    let uid = &record.claim.uid;
-    let content = encode_numbered(record, entry).map_err(|source| StoreError::Encode { uid: uid.clone(), source })?;
-    let path = file(folder, uid);
-    Ok((prepare_file(&path, uid, &content)?, path))
+    EncodedRecord::new(record)?.write_temporary(folder, entry)
 }
 
 fn prepare_file(path: &Path, uid: &ClaimUid, content: &[u8]) -> Result<FinishedFile, FileError> {

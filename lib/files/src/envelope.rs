@@ -70,7 +70,14 @@ impl EnvelopeFormat {
     /// # Errors
     /// When the content cannot be put into JSON.
     pub fn encode(&self, content: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
-        let content = serde_json::to_value(content)?;
+        self.encode_value(&serde_json::to_value(content)?)
+    }
+
+    /// The bytes of a file with this content, which is JSON already.
+    ///
+    /// # Errors
+    /// When the content cannot be put into text.
+    pub fn encode_value(&self, content: &Value) -> Result<Vec<u8>, serde_json::Error> {
         let checksum = checksum(content.to_string().as_bytes());
         let envelope = Envelope { version: self.version, checksum, content };
         let mut bytes = serde_json::to_vec_pretty(&EnvelopeWriter { field: self.field, envelope: &envelope })?;
@@ -149,7 +156,7 @@ struct Envelope<T> {
 /// An envelope with the name of its content's field, to be written.
 struct EnvelopeWriter<'a> {
     field: &'static str,
-    envelope: &'a Envelope<Value>,
+    envelope: &'a Envelope<&'a Value>,
 }
 
 impl Serialize for EnvelopeWriter<'_> {

@@ -1,12 +1,16 @@
 //! The lines of the journal: its head, its entries, and the last word of each claim in them.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use hostler_api::ClaimUid;
-use hostler_files::JournalContent;
+use hostler_files::{EnvelopeFormat, FinishedFile, JournalContent};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use super::{ClaimRecord, StoreError};
+use super::{ClaimRecord, ENTRY, StoreError, file, format_of, prepare_file};
 
 /// The version of the entries, and of the records in them.
 pub(super) const VERSION: u64 = 1;
@@ -18,7 +22,71 @@ pub(super) struct JournalHead {
     pub(super) boot: String,
 }
 
-/// Records that were written or removed together, as one line of JSON.
+/// A record as JSON, for the journal and for its file.
+#[derive(Debug)]
+pub(super) struct EncodedRecord {
+    uid: ClaimUid,
+    format: EnvelopeFormat,
+    content: Value,
+}
+
+impl EncodedRecord {
+    pub(super) fn new(record: &ClaimRecord) -> Result<Self, StoreError> {
+        let uid = record.claim.uid.clone();
+        match serde_json::to_value(record) {
+            Ok(content) => Ok(Self { uid, format: format_of(record), content }),
+            Err(source) => Err(StoreError::Encode { uid, source }),
+        }
+    }
+
+    /// Writes the record's file under its temporary name, with the number of the entry that it is as new as.
+    pub(super) fn write_temporary(&mut self, folder: &Path, entry: u64) -> Result<(FinishedFile, PathBuf), StoreError> {
+        self.content[ENTRY] = entry.into();
+        let encoded = self.format.encode_value(&self.content);
+        // The journal has it in its own place.
+        self.content.as_object_mut().and_then(|content| content.remove(ENTRY));
+        let content = encoded.map_err(|source| StoreError::Encode { uid: self.uid.clone(), source })?;
+        let path = file(folder, &self.uid);
+        Ok((prepare_file(&path, &self.uid, &content)?, path))
+    }
+}
+
+/// A change of records that is on the disk as a whole or not at all.
+#[derive(Debug)]
+pub(super) enum RecordChange {
+    Written(Vec<EncodedRecord>),
+    Removed(Vec<ClaimUid>),
+}
+
+impl RecordChange {
+    /// Writes the files that the change brings, under their temporary names.
+    pub(super) fn write_temporaries(
+        &mut self,
+        folder: &Path,
+        entry: u64,
+    ) -> Result<Vec<(FinishedFile, PathBuf)>, StoreError> {
+        match self {
+            Self::Written(records) => records.iter_mut().map(|record| record.write_temporary(folder, entry)).collect(),
+            Self::Removed(_) => Ok(Vec::new()),
+        }
+    }
+
+    fn written(&self) -> &[EncodedRecord] {
+        match self {
+            Self::Written(records) => records,
+            Self::Removed(_) => &[],
+        }
+    }
+
+    fn removed(&self) -> &[ClaimUid] {
+        match self {
+            Self::Written(_) => &[],
+            Self::Removed(uids) => uids,
+        }
+    }
+}
+
+/// Changes that are on the disk together, as one line of JSON.
 #[derive(Debug)]
 pub(super) struct JournalEntry {
     pub(super) line: Vec<u8>,
@@ -28,8 +96,8 @@ pub(super) struct JournalEntry {
 
 #[derive(Serialize)]
 struct EntryWriter<'a> {
-    written: &'a [&'a ClaimRecord],
-    removed: &'a [&'a ClaimUid],
+    written: Vec<&'a Value>,
+    removed: &'a [ClaimUid],
 }
 
 #[derive(Deserialize)]
@@ -40,24 +108,12 @@ pub(super) struct EntryReader {
 }
 
 impl JournalEntry {
-    pub(super) fn written(records: &[&ClaimRecord]) -> Result<Self, StoreError> {
-        let line = serde_json::to_vec(&EntryWriter { written: records, removed: &[] });
-        let written: Vec<ClaimUid> = records.iter().map(|record| record.claim.uid.clone()).collect();
-        Self::new(line, written, Vec::new())
-    }
-
-    pub(super) fn removed(uids: &[&ClaimUid]) -> Result<Self, StoreError> {
-        let line = serde_json::to_vec(&EntryWriter { written: &[], removed: uids });
-        Self::new(line, Vec::new(), uids.iter().copied().cloned().collect())
-    }
-
-    fn new(
-        line: Result<Vec<u8>, serde_json::Error>,
-        written: Vec<ClaimUid>,
-        removed: Vec<ClaimUid>,
-    ) -> Result<Self, StoreError> {
-        let line = line.map_err(|source| StoreError::Entry { source })?;
-        Ok(Self { line, written, removed })
+    pub(super) fn of<'a>(changes: impl Iterator<Item = &'a RecordChange> + Clone) -> Result<Self, StoreError> {
+        let written = changes.clone().flat_map(RecordChange::written);
+        let removed: Vec<ClaimUid> = changes.flat_map(RecordChange::removed).cloned().collect();
+        let entry = EntryWriter { written: written.clone().map(|record| &record.content).collect(), removed: &removed };
+        let line = serde_json::to_vec(&entry).map_err(|source| StoreError::Entry { source })?;
+        Ok(Self { line, written: written.map(|record| record.uid.clone()).collect(), removed })
     }
 }
 

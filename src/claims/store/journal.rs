@@ -2,7 +2,7 @@
 //! change.
 //!
 //! ```text
-//!   entry appended, flushed ──► files get their names, not flushed ──► done, and promised
+//!   changes that wait, together: entry appended, flushed ──► files get their names, not flushed ──► done, and promised
 //!              many entries ──► files flushed, folder flushed ──► next generation of the journal: checkpoint
 //! ```
 //!
@@ -18,18 +18,22 @@ use std::{
     collections::BTreeSet,
     io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use hostler_api::{Chain, ClaimUid, few};
 use hostler_files::{
-    Durability, FileError, FileReplacement, Journal, TemporaryName, open_file, read_trusted, replace, sync_folder,
+    Durability, FileError, FileReplacement, FinishedFile, Journal, TemporaryName, open_file, read_trusted, replace,
+    sync_folder,
 };
 use tracing::{info, warn};
 
 use super::{
     ClaimRecord, MOST_RECORD_BYTES, StoreError, damage, decode_numbered,
-    entry::{JournalEntry, JournalHead, LastWord, LastWords, VERSION},
-    file, recorded, remove_file, write_temporary,
+    entry::{JournalEntry, JournalHead, LastWord, LastWords, RecordChange, VERSION},
+    file,
+    group::GroupMember,
+    recorded, remove_file, write_temporary,
 };
 
 /// Name of the journal, beside the folder.
@@ -48,6 +52,9 @@ const TIDY_FROM: u64 = 50;
 
 /// Largest size, in percent of the room: a start reads no more than twice that.
 const MOST_FILLING: u64 = 12_800;
+
+/// A change among those that are made together.
+type RecordMember = GroupMember<RecordChange, Arc<StoreError>>;
 
 /// The journal of a folder of records, and the files that it still has to vouch for.
 #[derive(Debug)]
@@ -99,14 +106,33 @@ impl RecordJournal {
         Ok(journal)
     }
 
-    /// The number of the next entry.
-    pub(super) fn next_number(&self) -> u64 {
-        self.journal.next_number()
+    /// Makes changes with one entry and one flush. A change whose own files cannot be written fails alone; where the
+    /// entry cannot be put on the disk all of them fail, and none has changed a file.
+    ///
+    /// The journal has the word before any file has its name: a file that a start finds is one that the journal
+    /// vouches for, also when this process dies in between and the machine a moment later.
+    pub(super) fn change(&mut self, group: &mut [RecordMember]) {
+        let number = self.journal.next_number();
+        let mut files = Vec::with_capacity(group.len());
+        for member in &mut *group {
+            let written = member.job.write_temporaries(&self.folder, number).map_err(Arc::new);
+            files.push(written.map_err(|error| member.result = Err(error)).unwrap_or_default());
+        }
+        let mut sound: Vec<_> = group.iter_mut().zip(files).filter(|(member, _)| member.result.is_ok()).collect();
+        if sound.is_empty() {
+            return;
+        }
+        let entry = JournalEntry::of(sound.iter().map(|(member, _)| &member.job));
+        let appended = entry.and_then(|entry| self.append(&entry)).map_err(Arc::new);
+        for (member, files) in &mut sound {
+            let publish = |(file, path): (FinishedFile, PathBuf)| Ok(file.publish(&path).map_err(StoreError::from)?);
+            member.result = appended.clone().and_then(|()| files.drain(..).try_for_each(publish));
+        }
     }
 
     /// Puts an entry on the disk; its files are about to be written, or have been removed. If files cannot be flushed
     /// the journal goes on and grows: it has their content.
-    pub(super) fn append(&mut self, entry: &JournalEntry) -> Result<(), StoreError> {
+    fn append(&mut self, entry: &JournalEntry) -> Result<(), StoreError> {
         let filling = self.journal.filling();
         if filling >= self.full_at {
             match self.checkpoint() {
@@ -125,8 +151,12 @@ impl RecordJournal {
         Ok(())
     }
 
+    pub(super) fn is_due(&self) -> bool {
+        self.journal.filling() >= TIDY_FROM
+    }
+
     pub(super) fn tidy(&mut self) -> Result<(), StoreError> {
-        if self.journal.filling() >= TIDY_FROM { self.checkpoint() } else { Ok(()) }
+        if self.is_due() { self.checkpoint() } else { Ok(()) }
     }
 
     pub(super) fn checkpoint(&mut self) -> Result<(), StoreError> {

@@ -145,6 +145,70 @@ fn a_full_disk_loses_nothing_and_leaves_nothing_behind() {
     assert!(dir.load().unwrap().is_empty(), "taking back needs no room on the disk");
 }
 
+/// Begins a change on each of these threads, while the first of them waits for the journal; returns what came of each.
+fn at_once<T: Send>(dir: &RecordDir, count: usize, change: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    std::thread::scope(|scope| {
+        let held = dir.journal();
+        let change = &change;
+        let threads: Vec<_> = (0..count).map(|number| scope.spawn(move || change(number))).collect();
+        while dir.changes.waiting() < count - 1 {
+            std::thread::yield_now();
+        }
+        drop(held);
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn writers_at_once_share_a_flush_and_each_record_is_durable_when_its_call_returns() {
+    let (temp, dir) = dir();
+    let journal = temp.path().join("claims.journal");
+    let lines = || fs::read_to_string(&journal).unwrap().lines().filter(|line| !line.is_empty()).count();
+    let before = lines();
+    at_once(&dir, 16, |number| {
+        let record = record(&format!("c{number}"), RecordState::Prepared, "boot");
+        dir.write(&[&record]).unwrap();
+        assert!(fs::read_to_string(&journal).unwrap().contains(&format!("\"uid\":\"c{number}\"")));
+        assert_eq!(decode(&fs::read(file(&temp.path().join("claims"), &record.claim.uid)).unwrap()).unwrap(), record);
+    });
+    assert_eq!(lines() - before, 2, "one entry for the first, and one for all that waited");
+    drop(dir);
+    fs::remove_dir_all(temp.path().join("claims")).unwrap();
+    fs::DirBuilder::new().mode(0o700).create(temp.path().join("claims")).unwrap();
+    File::create(temp.path().join("claims").join(journal::WITNESS)).unwrap();
+    let dir = RecordDir::open(temp.path().join("claims"), "next boot").unwrap();
+    assert_eq!(dir.load().unwrap().len(), 16, "the machine went down, and the journal has all of them");
+}
+
+#[test]
+fn a_journal_that_has_no_room_on_the_disk_fails_the_changes_that_waited_for_it_and_no_later_ones() {
+    let Some(disk) = SmallDisk::mount(3 << 20) else { return };
+    let dir = RecordDir::open(disk.path().join("claims"), "boot").unwrap();
+    // The disk is taken away from under the journal: its room has no blocks any more.
+    let journal = File::options().write(true).open(disk.path().join("claims.journal")).unwrap();
+    let room = journal.metadata().unwrap().len();
+    journal.set_len(0).unwrap();
+    journal.set_len(room).unwrap();
+    disk.fill();
+    let remove = |number| dir.remove([&uid(&format!("c{number}"))]);
+    for result in at_once(&dir, 5, remove) {
+        let chain = Chain(&*result.unwrap_err()).to_string();
+        assert!(chain.contains("claims.journal") && chain.contains("No space left"), "{chain}");
+    }
+    fs::remove_file(disk.path().join("ballast")).unwrap();
+    assert!(at_once(&dir, 5, remove).iter().all(Result::is_ok));
+}
+
+#[test]
+fn a_record_whose_file_cannot_be_written_fails_alone_among_those_that_share_a_flush() {
+    let (temp, dir) = dir();
+    fs::create_dir_all(temp.path().join("claims/.c3.tmp/in-the-way")).unwrap();
+    let results =
+        at_once(&dir, 6, |number| dir.write(&[&record(&format!("c{number}"), RecordState::Prepared, "boot")]).is_ok());
+    assert_eq!(results, [true, true, true, false, true, true]);
+    assert_eq!(dir.load().unwrap().len(), 5);
+}
+
 /// A tmpfs of its own, gone with the test.
 struct SmallDisk(tempfile::TempDir);
 

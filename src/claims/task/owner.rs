@@ -457,7 +457,7 @@ impl ClaimsOwner {
         }
         let executor = &self.parts.executor;
         executor.may_act()?;
-        let failed = |source| ClaimError::Store { uid: uid.clone(), source: Arc::new(source) };
+        let failed = |source| ClaimError::Store { uid: uid.clone(), source };
         executor.records.set_aside(uid).map_err(failed)?;
         executor.remove_cdi(uid)?;
         self.quarantined.remove(uid);
