@@ -1,4 +1,4 @@
-//! Prepared claims of the node. One task writes claim records and claim CDI files; readers see the latest table.
+//! Prepared claims of the node. One owner decides on claim records and claim CDI files; readers see the latest table.
 //!
 //! ```text
 //!                 plan                 hardware, verify, CDI file
@@ -52,7 +52,7 @@ pub use task::{ClaimsHandle, ClaimsParts, ClaimsStartError, DeviceOrder, OrderOb
 /// Answer of a [`ReadClaims`] for one claim.
 pub type ReadResult = Result<Allocation, Box<dyn std::error::Error + Send + Sync>>;
 
-/// Continuation that takes the allocations that were read. It does not block.
+/// Continuation that takes the allocations that were read. It blocks: the claims are prepared in it.
 pub type ReadContinuation = Box<dyn FnOnce(Vec<ReadResult>) + Send>;
 
 /// Allocations that came along with a call to prepare claims.
@@ -61,8 +61,9 @@ pub type GivenAllocations = BTreeMap<ClaimUid, ReadResult>;
 /// Source of the claims' allocations: the API server or manifests on disk.
 pub trait ReadClaims: Send + Sync + 'static {
     /// Reads the allocations of exactly these claims, in their order: a claim of the same name with another UID is an
-    /// error. Returns at once, and goes on with `then` on the thread that read the last of them: each change of
-    /// threads is a good part of what a prepare takes. A reader over a network asks for all of them at once.
+    /// error. Returns at once, and goes on with `then` on a blocking thread, where it can on the one that read them:
+    /// each change of threads is a good part of what a prepare takes. A reader over a network asks for all of them at
+    /// once.
     fn read(&self, claims: Vec<ClaimRef>, then: ReadContinuation);
 }
 

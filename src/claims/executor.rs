@@ -314,6 +314,14 @@ impl ClaimExecutor {
         self.cdi.file(&self.naming.stem(uid)).is_ok_and(|path| path.exists())
     }
 
+    /// Moves the record of a claim that is not understood out of the way, and removes its CDI file.
+    pub(super) fn set_aside(&self, uid: &ClaimUid) -> Result<(), ClaimError> {
+        self.may_act()?;
+        let failed = |source| ClaimError::Store { uid: uid.clone(), source };
+        self.records.set_aside(uid).map_err(failed)?;
+        self.remove_cdi(uid)
+    }
+
     pub(super) fn remove_cdi(&self, uid: &ClaimUid) -> Result<(), ClaimError> {
         let removed = self.cdi.remove(&self.naming.stem(uid));
         removed.map(drop).map_err(|source| ClaimError::Cdi { uid: uid.clone(), source: source.into() })

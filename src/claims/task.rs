@@ -1,16 +1,18 @@
-//! The owner of all claim state: decides on its own thread, lets blocking threads do the work, one claim at a time.
+//! The owner of all claim state, which decides on the thread that asks, and the handle with which the daemon asks it.
 //!
 //! A request on a claim that is being worked on waits for that work: a second prepare gets the same answer, an
 //! unprepare runs after it. Claims do not wait for each other.
 
 mod order;
 mod owner;
+mod owner_lock;
 
 pub use order::{DeviceOrder, OrderObstacle, OrderStage};
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
+    pin::pin,
     sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
@@ -20,11 +22,12 @@ use hostler_backend::{DeviceOperation, OperationOutcome};
 use hostler_cdi::SpecDir;
 use hostler_files::InstanceLock;
 use tokio::{
-    sync::{broadcast, mpsc, mpsc::error::TrySendError, oneshot, watch},
+    sync::{broadcast, oneshot, watch},
     time::timeout,
 };
 use tracing::{error, warn};
 
+use self::owner_lock::{OwnerLock, RequestQueue};
 use super::{
     ClaimError, ClaimFailure, ClaimResult, ClaimTable, ClaimView, GivenAllocations, PreparedDevice, ReadClaims,
     ReadResult,
@@ -43,12 +46,12 @@ use crate::{
     tasks::Tasks,
 };
 
-/// Requests that may wait at once: the kubelet starts tens of pods in parallel, and the owner answers each in
-/// microseconds, so a full queue means that it hangs.
-const QUEUE: usize = 64;
-
 /// Failures that a slow listener can be behind. It then misses the oldest: all of them are in the log.
 const FAILURES: usize = 64;
+
+/// Time after which work on a claim is shown before it ends. Nearly all work ends before that, and wakes the readers of
+/// the table once.
+const SHOW_AFTER: Duration = Duration::from_millis(10);
 
 /// Parts that the claims task is made of.
 pub struct ClaimsParts {
@@ -102,6 +105,8 @@ enum ClaimsRequest {
     Rescanned(BackendName),
     Finished(owner::FinishedWork),
     InventoryChanged,
+    /// A caller has waited for long: readers are to see why.
+    Show,
     Ping(oneshot::Sender<()>),
     Stop,
 }
@@ -124,7 +129,7 @@ struct PlanCall {
 /// Asks the claims task. Cheap to clone.
 #[derive(Clone)]
 pub struct ClaimsHandle {
-    requests_tx: mpsc::Sender<ClaimsRequest>,
+    owner: OwnerLock,
     table_rx: watch::Receiver<Arc<ClaimTable>>,
     inventory: InventoryHandle,
     reader: Arc<dyn ReadClaims>,
@@ -172,25 +177,27 @@ pub fn start(parts: ClaimsParts, tasks: &Tasks) -> Result<ClaimsHandle, ClaimsSt
     // Nothing else writes them yet, so their age does not matter.
     metadata::sweep_and_tell(&executor.naming, Duration::ZERO, |uid| plan.contains_key(uid));
     let recovery = recover::begin(&executor, plan, &parts.metrics);
-    let (requests_tx, requests_rx) = mpsc::channel(QUEUE);
+    let executor = Arc::new(executor);
+    let (ended_tx, ended_rx) = oneshot::channel();
     let (table_tx, table_rx) = watch::channel(Arc::default());
     let contested_tx = broadcast::Sender::new(FAILURES);
     let owner = owner::ClaimsOwner::new(
         owner::ClaimsOwnerParts {
-            executor: Arc::new(executor),
+            executor: executor.clone(),
             tasks: tasks.clone(),
-            requests_tx: requests_tx.clone(),
             table_tx,
             metrics: parts.metrics.clone(),
             contested_tx: contested_tx.clone(),
             describe: parts.describe,
+            ended_tx,
         },
         recovery,
     );
-    serve(owner, requests_rx, requests_tx.clone(), inventory_rx, tasks);
+    let owner = OwnerLock::new(owner, executor, tasks.clone());
+    serve(owner.clone(), ended_rx, inventory_rx, tasks);
     let failures_tx = broadcast::Sender::new(FAILURES);
     Ok(ClaimsHandle {
-        requests_tx,
+        owner,
         table_rx,
         inventory: parts.inventory,
         reader: parts.reader,
@@ -203,32 +210,29 @@ pub fn start(parts: ClaimsParts, tasks: &Tasks) -> Result<ClaimsHandle, ClaimsSt
     })
 }
 
+/// Tells the owner of changes of the inventory and of the stop, and ends when it has ended.
 fn serve(
-    owner: owner::ClaimsOwner,
-    requests_rx: mpsc::Receiver<ClaimsRequest>,
-    requests_tx: mpsc::Sender<ClaimsRequest>,
+    owner: OwnerLock,
+    mut ended_rx: oneshot::Receiver<()>,
     mut inventory_rx: watch::Receiver<Arc<Inventory>>,
     tasks: &Tasks,
 ) {
-    let running = tasks.blocking(move || {
-        owner.run(requests_rx);
-        Ok(())
-    });
-    tasks.blocking_service("claims", running);
     let stop = tasks.stop_token();
-    tasks.job(async move {
+    tasks.service("claims", async move {
         loop {
             tokio::select! {
                 // Cancel safe: a change that was not taken is still seen as one.
                 Ok(()) = inventory_rx.changed() => {
-                    // The owner is gone already if this fails.
-                    let _ = requests_tx.send(ClaimsRequest::InventoryChanged).await;
+                    owner.send(ClaimsRequest::InventoryChanged);
                 }
                 // Cancel safe: the token stays cancelled. An inventory that has ended changes no more.
                 () = stop.cancelled() => break,
+                // Cancel safe: an end that was not taken is still there.
+                ended = &mut ended_rx => return Ok(ended?),
             }
         }
-        let _ = requests_tx.send(ClaimsRequest::Stop).await;
+        owner.send(ClaimsRequest::Stop);
+        Ok(ended_rx.await?)
     });
 }
 
@@ -245,7 +249,7 @@ impl ClaimsHandle {
         claims: Vec<ClaimRef>,
         given: GivenAllocations,
     ) -> BTreeMap<ClaimUid, ClaimResult<Vec<PreparedDevice>>> {
-        self.prepare_read_by(Arc::new(GivenReader::new(given)), claims).await
+        self.prepare_read_by(Arc::new(GivenReader::new(given, self.tasks.clone())), claims).await
     }
 
     async fn prepare_read_by(
@@ -295,8 +299,8 @@ impl ClaimsHandle {
             let claims = by_uid(claims);
             let mut answers = CallAnswers::new();
             let calls = claims.keys().map(|uid| answers.call(uid.clone(), kind())).collect();
-            handle.send(ClaimsRequest::Calls(calls)).await;
-            let answers = answers.collect().await;
+            handle.send(ClaimsRequest::Calls(calls));
+            let answers = handle.collect(answers).await;
             handle.tell(CountedOperation::Unprepare, &claims, &answers);
             answers.into_iter().map(|(uid, result)| (uid, result.map(drop))).collect()
         });
@@ -309,7 +313,7 @@ impl ClaimsHandle {
     /// When it would be refused.
     pub async fn plan(&self, claim: ClaimRef, allocation: Allocation) -> ClaimResult<Vec<RecordDevice>> {
         let (answer_tx, answer_rx) = oneshot::channel();
-        self.send(ClaimsRequest::Plan(PlanCall { claim, allocation, answer_tx })).await;
+        self.send(ClaimsRequest::Plan(PlanCall { claim, allocation, answer_tx }));
         answer_rx.await.unwrap_or_else(|_| Err(Arc::new(ClaimError::Stopping)))
     }
 
@@ -320,8 +324,8 @@ impl ClaimsHandle {
     pub async fn forget(&self, uid: ClaimUid) -> ClaimResult<()> {
         let mut answers = CallAnswers::new();
         let call = answers.call(uid, CallKind::Forget);
-        self.send(ClaimsRequest::Calls(vec![call])).await;
-        answers.collect().await.into_values().try_for_each(|result| result.map(drop))
+        self.send(ClaimsRequest::Calls(vec![call]));
+        self.collect(answers).await.into_values().try_for_each(|result| result.map(drop))
     }
 
     /// Waits until the start has made every claim right, but no longer than `within`. Claims of backends that have not
@@ -356,14 +360,14 @@ impl ClaimsHandle {
     ) -> ClaimResult<OperationOutcome> {
         let (answer_tx, answer_rx) = oneshot::channel();
         let call = RehearseCall { backend, device, operation, answer_tx };
-        self.send(ClaimsRequest::Rehearse(call)).await;
+        self.send(ClaimsRequest::Rehearse(call));
         answer_rx.await.unwrap_or_else(|_| Err(Arc::new(ClaimError::Stopping)))
     }
 
     /// Returns when the owner has got round to it: never, if the owner is stuck.
     pub async fn ping(&self) {
         let (answer_tx, answer_rx) = oneshot::channel();
-        self.send(ClaimsRequest::Ping(answer_tx)).await;
+        self.send(ClaimsRequest::Ping(answer_tx));
         // An owner that is stopping does not answer, and is not stuck.
         let _ = answer_rx.await;
     }
@@ -378,12 +382,6 @@ impl ClaimsHandle {
     /// Parts that names in CDI files are made of.
     pub fn naming(&self) -> &CdiNaming {
         &self.naming
-    }
-
-    /// Ends the owner from outside the runtime, which waits for its thread.
-    #[cfg(test)]
-    pub(super) fn stop_now(&self) {
-        let _ = self.requests_tx.try_send(ClaimsRequest::Stop);
     }
 
     /// Folder that notes which containers run with which claim.
@@ -405,9 +403,9 @@ impl ClaimsHandle {
         let mut answers = CallAnswers::new();
         let calls: Vec<ClaimCall> = claims.iter().map(|claim| answers.prepare(claim)).collect();
         if !calls.is_empty() {
-            self.send(ClaimsRequest::Calls(calls)).await;
+            self.send(ClaimsRequest::Calls(calls));
         }
-        answers.collect().await
+        self.collect(answers).await
     }
 
     /// Prepares claims that are not on record.
@@ -415,23 +413,24 @@ impl ClaimsHandle {
         let mut answers = CallAnswers::new();
         let calls: Vec<ClaimCall> = claims.iter().map(|claim| answers.prepare(claim)).collect();
         if !calls.is_empty() {
-            let handle = self.clone();
+            let owner = self.owner.clone();
             let pass_on = move |read: Vec<ReadResult>| {
                 let read = calls.into_iter().zip(read);
                 let calls = read.filter_map(|(call, read)| call.with_allocation(read)).collect();
-                handle.pass_on(ClaimsRequest::Calls(calls));
+                owner.ask(ClaimsRequest::Calls(calls));
             };
             reader.read(claims, Box::new(pass_on));
         }
-        answers.collect().await
+        self.collect(answers).await
     }
 
-    /// Sends without waiting, from any thread: if the owner is behind, a job waits for it.
-    fn pass_on(self, request: ClaimsRequest) {
-        if let Err(TrySendError::Full(request)) = self.requests_tx.try_send(request) {
-            let tasks = self.tasks.clone();
-            tasks.job(async move { self.send(request).await });
+    async fn collect(&self, answers: CallAnswers) -> BTreeMap<ClaimUid, CallResult> {
+        let mut all = pin!(answers.collect());
+        if let Ok(answers) = timeout(SHOW_AFTER, &mut all).await {
+            return answers;
         }
+        self.send(ClaimsRequest::Show);
+        all.await
     }
 
     /// Every failure from now on.
@@ -467,9 +466,9 @@ impl ClaimsHandle {
         }
     }
 
-    async fn send(&self, request: ClaimsRequest) {
+    fn send(&self, request: ClaimsRequest) {
         // A request that is dropped tells the caller that the daemon is stopping.
-        let _ = self.requests_tx.send(request).await;
+        self.owner.send(request);
     }
 }
 

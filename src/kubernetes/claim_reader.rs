@@ -231,7 +231,10 @@ impl ClaimReader {
 impl ReadClaims for ClaimReader {
     fn read(&self, claims: Vec<ClaimRef>, then: ReadContinuation) {
         let reader = self.clone();
-        self.tasks.job(async move { then(reader.read_all(&claims).await) });
+        self.tasks.job(async move {
+            let read = reader.read_all(&claims).await;
+            reader.tasks.blocking(move || then(read));
+        });
     }
 }
 

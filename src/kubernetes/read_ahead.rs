@@ -123,7 +123,7 @@ impl ReadAhead {
     }
 
     /// Waits for what is under way, and reads the rest.
-    async fn read_joined(self, claims: Vec<ClaimRef>, answers: Vec<AheadAnswer>) -> Vec<ReadResult> {
+    async fn read_joined(&self, claims: Vec<ClaimRef>, answers: Vec<AheadAnswer>) -> Vec<ReadResult> {
         let deadline = Instant::now() + JOIN_PATIENCE;
         let mut found: Vec<Option<Allocation>> = Vec::with_capacity(claims.len());
         for (claim, answer) in claims.iter().zip(answers) {
@@ -164,10 +164,14 @@ impl ReadClaims for ReadAhead {
         let known = answers.iter().filter(|answer| matches!(answer, AheadAnswer::Read(_))).count();
         (0..known).for_each(|_| self.metrics.claim_read("ahead"));
         if known == claims.len() {
-            // No thread has to be waited for, which is most of what a prepare would take now.
-            return then(answers.into_iter().filter_map(AheadAnswer::into_allocation).map(Ok).collect());
+            let read = answers.into_iter().filter_map(AheadAnswer::into_allocation).map(Ok).collect();
+            self.tasks.blocking(move || then(read));
+            return;
         }
         let ahead = self.clone();
-        self.tasks.job(async move { then(ahead.read_joined(claims, answers).await) });
+        self.tasks.job(async move {
+            let read = ahead.read_joined(claims, answers).await;
+            ahead.tasks.blocking(move || then(read));
+        });
     }
 }

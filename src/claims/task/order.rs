@@ -200,7 +200,7 @@ impl ClaimsHandle {
         if was_begun {
             // Also where it failed: it may have been half done.
             self.inventory.rescan().await;
-            self.send(ClaimsRequest::Rescanned(backend)).await;
+            self.send(ClaimsRequest::Rescanned(backend));
             stage_tx.send_replace(OrderStage::Scanned);
         }
         result
@@ -209,7 +209,7 @@ impl ClaimsHandle {
     async fn wait_for_end(&self, order: DeviceOrder, stage_tx: &Arc<watch::Sender<OrderStage>>) -> OrderEnd {
         let (end_tx, mut end_rx) = oneshot::channel();
         let (id, backend, patience) = (Uuid::new_v4(), order.backend.clone(), order.patience);
-        self.send(ClaimsRequest::Operate(OperateCall::new(id, order, stage_tx.clone(), end_tx))).await;
+        self.send(ClaimsRequest::Operate(OperateCall::new(id, order, stage_tx.clone(), end_tx)));
         let mut clock = OrderClock::start(patience);
         loop {
             let news = tokio::select! {
@@ -220,7 +220,7 @@ impl ClaimsHandle {
                 // Cancel safe: receivers that are gone do not come back.
                 () = stage_tx.closed(), if clock.runs() => clock.withdraw(),
             };
-            self.send(ClaimsRequest::OrderNotice(OrderNotice { backend: backend.clone(), id, news })).await;
+            self.send(ClaimsRequest::OrderNotice(OrderNotice { backend: backend.clone(), id, news }));
         }
     }
 }

@@ -1,8 +1,10 @@
-//! The thread that owns the claim table.
+//! The owner of the claim table. It decides, and leaves the work to the threads that ask: see [`OwnerLock`].
 
+mod describe;
 mod entry;
 mod lanes;
 mod operate;
+mod quarantine;
 mod recovery;
 mod turns;
 
@@ -14,16 +16,18 @@ use std::{
 
 use hostler_api::{Allocation, BackendName, Chain, ClaimRef, ClaimUid};
 use hostler_backend::OperationOutcome;
-use tokio::sync::{broadcast, mpsc, watch};
+use tokio::sync::{broadcast, oneshot, watch};
 use tracing::{info, warn};
 
-use super::{ClaimsRequest, PlanCall};
+#[cfg(doc)]
+use super::OwnerLock;
+use super::{ClaimsRequest, PlanCall, RequestQueue};
 use crate::{
     claims::{
         ClaimError, ClaimOperation, ClaimResult, ClaimTable, ClaimView, PreparedDevice, absent,
         admit::{admit, in_the_way},
         call::{CallKind, CallResult, ClaimCall},
-        executor::{ClaimExecutor, ClaimOutcome, RedescribedClaim},
+        executor::{ClaimExecutor, ClaimOutcome},
         held::HeldGrant,
         metadata,
         recover::RecoveryStart,
@@ -33,13 +37,18 @@ use crate::{
     metrics::Metrics,
     tasks::Tasks,
 };
-use entry::{ClaimEntries, ClaimEntry, ClaimWork, QuarantinedEntry};
+use entry::{ClaimEntries, ClaimEntry, ClaimWork};
 use lanes::BackendLanes;
 use operate::OperateQueues;
+use quarantine::QuarantinedEntry;
+pub(super) use recovery::BegunRecovery;
 use recovery::{LaneBackends, RecoveryLanes};
 use turns::RequestTurns;
 
-/// Messages of blocking threads to the owner.
+/// Work that the owner has begun. It runs on a blocking thread, and its end is a request to the owner.
+pub(super) type BegunWork = Box<dyn FnOnce(&ClaimExecutor) -> FinishedWork + Send>;
+
+/// End of work that the owner has begun.
 pub(super) enum FinishedWork {
     Claims {
         backends: BTreeSet<BackendName>,
@@ -51,14 +60,16 @@ pub(super) enum FinishedWork {
         backend: BackendName,
         result: ClaimResult<OperationOutcome>,
     },
+    Forgotten {
+        uid: ClaimUid,
+        result: ClaimResult<()>,
+    },
 }
 
 /// Parts that the owner works with.
 pub(super) struct ClaimsOwnerParts {
     pub(super) executor: Arc<ClaimExecutor>,
     pub(super) tasks: Tasks,
-    /// Channel on which blocking threads report that they have finished.
-    pub(super) requests_tx: mpsc::Sender<ClaimsRequest>,
     /// Table that readers see.
     pub(super) table_tx: watch::Sender<Arc<ClaimTable>>,
     pub(super) metrics: Metrics,
@@ -66,6 +77,8 @@ pub(super) struct ClaimsOwnerParts {
     pub(super) contested_tx: broadcast::Sender<BTreeSet<ClaimUid>>,
     /// True if containers of new claims can read about their devices.
     pub(super) describe: bool,
+    /// Channel on which the end of the owner is told. Dropped where a decision did not come to its end.
+    pub(super) ended_tx: oneshot::Sender<()>,
 }
 
 /// The owner of the claim table.
@@ -84,6 +97,8 @@ pub(super) struct ClaimsOwner {
     ended: Vec<EndedWork>,
     /// The claims on which work was under way when the inventory changed.
     describe_again: BTreeSet<ClaimUid>,
+    begun: Vec<BegunWork>,
+    begun_recoveries: Vec<BegunRecovery>,
     stopping: bool,
 }
 
@@ -131,7 +146,7 @@ impl ClaimsOwner {
                 ClaimView::Quarantined(claim) => {
                     entries.touch(&uid);
                     let name = claim.claim.as_ref().map_or_else(|| "unknown name".to_owned(), ClaimRef::full_name);
-                    quarantined.insert(uid, QuarantinedEntry { name, claim });
+                    quarantined.insert(uid, QuarantinedEntry { name, claim, forgetting: Vec::new() });
                 }
             }
         }
@@ -150,42 +165,61 @@ impl ClaimsOwner {
             answers: Vec::new(),
             ended: Vec::new(),
             describe_again: BTreeSet::new(),
+            begun: Vec::new(),
+            begun_recoveries: Vec::new(),
             stopping: false,
         };
+        owner.start_recoveries();
         owner.publish();
         owner
     }
 
-    /// Runs until it is told to stop and nothing is under way any more.
-    pub(super) fn run(mut self, mut requests_rx: mpsc::Receiver<ClaimsRequest>) {
-        self.start_recoveries();
-        while !(self.stopping && self.is_idle()) {
-            if self.turns.is_empty() {
-                let Some(request) = requests_rx.blocking_recv() else { break };
-                self.hear(request);
-            } else if let Ok(request) = requests_rx.try_recv() {
-                self.hear(request);
+    /// Hears requests, begins the calls whose turn it is, shows what has changed, and answers.
+    pub(super) fn turn(&mut self, requests: &RequestQueue) {
+        // The table is made anew once for all that has come in the meantime, such as a start of thousands of claims.
+        // Requests behind a call wait until the call has had its turn.
+        let (waiting, mut is_shown) = (requests.len(), false);
+        for heard in 0..waiting {
+            if heard > 0 && !self.turns.is_empty() {
+                break;
             }
-            // The table is made anew once for all that has come in the meantime, such as a start of thousands of
-            // claims. Requests behind a call wait until the call has had its turn.
-            for _ in 0..requests_rx.len() {
-                if self.turns.is_empty()
-                    && let Ok(request) = requests_rx.try_recv()
-                {
-                    self.hear(request);
-                }
-            }
-            if let Some(calls) = self.turns.next() {
-                let began = Instant::now();
-                self.take(calls);
-                self.turns.took(began.elapsed());
-            }
-            // A caller that has an answer must find it in the table.
-            self.publish();
-            self.answers.drain(..).for_each(|answered| answered.call.answer(answered.result));
-            self.ended.drain(..).for_each(EndedWork::log);
+            let Some(request) = requests.next() else { break };
+            is_shown |= !matches!(request, ClaimsRequest::Calls(_));
+            self.hear(request);
         }
+        if let Some(calls) = self.turns.next() {
+            let began = Instant::now();
+            self.take(calls);
+            self.turns.took(began.elapsed());
+        }
+        // A caller that has an answer must find it in the table. Calls that have only begun are shown when they last.
+        if is_shown || !self.answers.is_empty() {
+            self.publish();
+        }
+        self.answers.drain(..).for_each(|answered| answered.call.answer(answered.result));
+        self.ended.drain(..).for_each(EndedWork::log);
+    }
+
+    /// True if calls wait for a turn.
+    pub(super) fn has_turns(&self) -> bool {
+        !self.turns.is_empty()
+    }
+
+    /// The work that has begun since the last call.
+    pub(super) fn take_begun(&mut self) -> (Vec<BegunWork>, Vec<BegunRecovery>) {
+        (std::mem::take(&mut self.begun), std::mem::take(&mut self.begun_recoveries))
+    }
+
+    /// True if a stop waits for nothing any more.
+    pub(super) fn has_ended(&self) -> bool {
+        self.stopping && self.is_idle()
+    }
+
+    /// Leaves the records as the next start finds them best, and tells that the owner has ended.
+    pub(super) fn end(self) {
         self.parts.executor.flush_records();
+        // A test may not listen.
+        let _ = self.parts.ended_tx.send(());
     }
 
     fn hear(&mut self, request: ClaimsRequest) {
@@ -200,6 +234,8 @@ impl ClaimsOwner {
             _ if self.stopping => {}
             // The caller may have stopped waiting.
             ClaimsRequest::Ping(answer_tx) => drop(answer_tx.send(())),
+            // Every turn shows that hears it.
+            ClaimsRequest::Show => {}
             ClaimsRequest::InventoryChanged => {
                 self.describe(&self.described());
                 self.start_recoveries();
@@ -217,6 +253,7 @@ impl ClaimsOwner {
     fn is_idle(&self) -> bool {
         let is_recovery = |work: &ClaimWork| work.busy.operation == ClaimOperation::Recover;
         self.entries.values().all(|entry| entry.work.as_ref().is_none_or(is_recovery))
+            && self.quarantined.values().all(|entry| entry.forgetting.is_empty())
             && !self.operations.are_under_way()
     }
 
@@ -359,14 +396,9 @@ impl ClaimsOwner {
         self.answers.push(AnsweredCall { call, result: result.map_err(Arc::new) });
     }
 
-    fn spawn(&self, work: impl FnOnce(&ClaimExecutor) -> FinishedWork + Send + 'static) {
-        let (executor, requests_tx) = (self.parts.executor.clone(), self.parts.requests_tx.clone());
-        self.parts.tasks.blocking(move || {
-            let finished = work(&executor);
-            // The owner waits for everything that is under way, so it is there to hear this.
-            let _ = requests_tx.blocking_send(ClaimsRequest::Finished(finished));
-            executor.tidy_records();
-        });
+    /// Has work done by the thread that decides, once it has let go of the owner, or by another one.
+    fn begin_work(&mut self, work: impl FnOnce(&ClaimExecutor) -> FinishedWork + Send + 'static) {
+        self.begun.push(Box::new(work));
     }
 
     fn finish(&mut self, finished: FinishedWork) {
@@ -380,6 +412,7 @@ impl ClaimsOwner {
             }
             FinishedWork::Recovered(lane) => self.finish_recovery(&lane),
             FinishedWork::Operated { backend, result } => self.finish_operation(&backend, result),
+            FinishedWork::Forgotten { uid, result } => self.finish_forgetting(&uid, &result),
         }
         self.start_operations();
     }
@@ -414,56 +447,6 @@ impl ClaimsOwner {
     /// Takes calls again, each on its own: they came with different requests.
     fn requeue(&mut self, calls: VecDeque<ClaimCall>) {
         calls.into_iter().for_each(|call| self.take(vec![call]));
-    }
-
-    /// The claims whose containers can read about their devices.
-    fn described(&self) -> Vec<ClaimUid> {
-        let described = self.entries.iter().filter(|(_, entry)| entry.record.metadata.is_some());
-        described.map(|(uid, _)| uid.clone()).collect()
-    }
-
-    /// Compares what containers of these claims can read with the inventory; of those on which work is under way, after
-    /// that.
-    fn describe(&mut self, uids: &[ClaimUid]) {
-        let inventory = self.parts.executor.inventory.latest();
-        let mut redescribed = Vec::new();
-        for uid in uids {
-            let Some(entry) = self.entries.get(uid) else { continue };
-            if entry.work.is_some() {
-                self.describe_again.insert(uid.clone());
-            } else if self.parts.executor.is_ready(&entry.record)
-                && let Some(metadata) = metadata::described_anew(&entry.record, &inventory)
-                && let Some(entry) = self.entries.get_mut(uid)
-            {
-                entry.work = Some(ClaimWork::begin(ClaimOperation::Describe, Vec::new()));
-                redescribed.push(RedescribedClaim { before: entry.record.clone(), metadata });
-            }
-        }
-        if !redescribed.is_empty() {
-            // No hardware is touched.
-            let backends = BTreeSet::new();
-            self.spawn(move |executor| FinishedWork::Claims { backends, outcomes: executor.describe(redescribed) });
-        }
-    }
-
-    fn forget(&mut self, call: ClaimCall) {
-        let forgotten = self.set_aside(&call.uid).map(|()| Vec::new());
-        self.answer(call, forgotten);
-    }
-
-    fn set_aside(&mut self, uid: &ClaimUid) -> Result<(), ClaimError> {
-        if !self.quarantined.contains_key(uid) {
-            return Err(ClaimError::NotQuarantined(uid.clone()));
-        }
-        let executor = &self.parts.executor;
-        executor.may_act()?;
-        let failed = |source| ClaimError::Store { uid: uid.clone(), source };
-        executor.records.set_aside(uid).map_err(failed)?;
-        executor.remove_cdi(uid)?;
-        self.quarantined.remove(uid);
-        self.entries.touch(uid);
-        warn!(claim.uid = %uid, "quarantined claim forgotten");
-        Ok(())
     }
 
     /// Shows readers what has changed. The table is changed in place if no reader has kept it.

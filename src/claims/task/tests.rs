@@ -1,5 +1,6 @@
 //! The life of claims through the handle, with failures at every step.
 
+mod at_once;
 mod orders;
 
 use std::{fs, sync::Mutex};
@@ -24,7 +25,9 @@ struct KnownAllocations(Mutex<BTreeMap<ClaimUid, Allocation>>);
 impl ReadClaims for KnownAllocations {
     fn read(&self, claims: Vec<ClaimRef>, then: ReadContinuation) {
         let known = self.0.lock().unwrap();
-        then(claims.iter().map(|claim| known.get(&claim.uid).cloned().ok_or_else(|| "no such claim".into())).collect());
+        let read = |claim: &ClaimRef| known.get(&claim.uid).cloned().ok_or_else(|| "no such claim".into());
+        let read = claims.iter().map(read).collect();
+        tokio::task::spawn_blocking(move || then(read));
     }
 }
 
@@ -38,16 +41,6 @@ struct ClaimsWorld {
     /// How long a start waits for recovery.
     patience: Duration,
     inventory: Mutex<Option<InventoryHandle>>,
-    started: Mutex<Vec<ClaimsHandle>>,
-}
-
-impl Drop for ClaimsWorld {
-    /// Ends the owners, or the runtime would wait for their threads.
-    fn drop(&mut self) {
-        for handle in self.started.lock().unwrap().iter() {
-            let _ = handle.requests_tx.try_send(ClaimsRequest::Stop);
-        }
-    }
 }
 
 impl ClaimsWorld {
@@ -60,7 +53,6 @@ impl ClaimsWorld {
             describe: false,
             patience: Duration::from_secs(3600),
             inventory: Mutex::default(),
-            started: Mutex::default(),
         }
     }
 
@@ -91,7 +83,6 @@ impl ClaimsWorld {
         };
         let handle = tokio::task::spawn_blocking(move || start(parts, &tasks)).await.unwrap().unwrap();
         handle.recovered(self.patience).await;
-        self.started.lock().unwrap().push(handle.clone());
         handle
     }
 
@@ -222,7 +213,7 @@ async fn two_requests_for_one_claim_at_once_are_one_piece_of_work() {
         table.wait_for(|table| table.claims.contains_key(&uid("a"))).await.unwrap();
         let mut second = CallAnswers::new();
         let call = second.prepare(&claim);
-        handle.send(ClaimsRequest::Calls(vec![call])).await;
+        handle.send(ClaimsRequest::Calls(vec![call]));
         handle.ping().await;
         drop(gate);
         second.collect().await.remove(&uid("a")).unwrap()
@@ -242,7 +233,7 @@ async fn an_unprepare_during_a_prepare_runs_after_it() {
         table.wait_for(|table| table.claims.contains_key(&uid("a"))).await.unwrap();
         let mut taking_back = CallAnswers::new();
         let call = taking_back.call(uid("a"), CallKind::Unprepare);
-        handle.send(ClaimsRequest::Calls(vec![call])).await;
+        handle.send(ClaimsRequest::Calls(vec![call]));
         handle.ping().await;
         drop(gate);
         taking_back.collect().await.remove(&uid("a")).unwrap()
@@ -511,6 +502,6 @@ async fn what_only_preparing_finds_out_about_binding_is_recorded_in_place_of_the
         let table = handle.table().borrow().clone();
         let recorded = &table.claims[&uid("one")].devices()[0].plan.pinning;
         assert_eq!(recorded.mems, [node].into());
-        handle.requests_tx.send(ClaimsRequest::Stop).await.unwrap();
+        handle.send(ClaimsRequest::Stop);
     }
 }

@@ -10,7 +10,7 @@ use std::{
 use hostler_api::{BackendName, ClaimUid};
 
 use crate::{
-    claims::{BusyClaim, ClaimOperation, ClaimView, call::ClaimCall, recover::QuarantinedClaim, store::ClaimRecord},
+    claims::{BusyClaim, ClaimOperation, ClaimView, call::ClaimCall, store::ClaimRecord},
     metrics::{CountedOperation, Metrics},
 };
 
@@ -114,10 +114,4 @@ impl ClaimEntries {
         self.touch(uid);
         self.entries.entry(uid.clone()).or_insert_with(make)
     }
-}
-
-/// A claim whose record cannot be understood.
-pub(super) struct QuarantinedEntry {
-    pub(super) name: String,
-    pub(super) claim: Arc<QuarantinedClaim>,
 }

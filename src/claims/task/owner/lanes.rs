@@ -119,8 +119,8 @@ impl ClaimsOwner {
         self.lanes.leave(backends).into_iter().for_each(|batch| self.start_batch(batch));
     }
 
-    fn start_batch(&self, batch: ClaimBatch) {
-        self.spawn(move |executor| {
+    fn start_batch(&mut self, batch: ClaimBatch) {
+        self.begin_work(move |executor| {
             let backends = batch.backends.clone();
             FinishedWork::Claims { backends, outcomes: batch.work(executor) }
         });

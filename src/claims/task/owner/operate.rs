@@ -230,7 +230,7 @@ impl ClaimsOwner {
                     queue.stage = OperateStage::UnderWay(call.as_obstacle(), call.end_tx);
                 }
                 self.tell_waiting(&backend);
-                self.spawn(move |executor| {
+                self.begin_work(move |executor| {
                     let result = executor.operate(&job).map_err(Arc::new);
                     FinishedWork::Operated { backend, result }
                 });

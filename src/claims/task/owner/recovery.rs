@@ -15,14 +15,39 @@ use std::{
 use hostler_api::BackendName;
 use tracing::info;
 
-use super::{ClaimEntry, ClaimWork, ClaimsOwner, ClaimsRequest, FinishedWork};
+use super::{ClaimEntry, ClaimWork, ClaimsOwner, FinishedWork};
 use crate::{
-    claims::{BusyClaim, ClaimError, ClaimOperation, recover::RecoveryStep, store::ClaimRecord},
+    claims::{
+        BusyClaim, ClaimError, ClaimOperation, executor::ClaimExecutor, recover::RecoveryStep, store::ClaimRecord,
+    },
     units::utc,
 };
 
 /// The backends that claims have in common, and nothing else.
 pub(super) type LaneBackends = BTreeSet<BackendName>;
+
+/// The steps of a lane that has begun, one claim after the other. No caller was promised any of it, and a start does it
+/// again: a stop does not wait for it.
+pub(in crate::claims::task) struct BegunRecovery {
+    lane: LaneBackends,
+    steps: Vec<RecoveryStep>,
+}
+
+impl BegunRecovery {
+    /// Runs the steps, and passes on the end of each, as long as `pass_on` says that there is an owner.
+    pub(in crate::claims::task) fn run(self, executor: &ClaimExecutor, pass_on: impl Fn(FinishedWork) -> bool) {
+        for step in self.steps {
+            // A lane is one thread, and not one of those that claims have to share.
+            let finished = FinishedWork::Claims { backends: BTreeSet::new(), outcomes: step.run(executor) };
+            // The owner has stopped: what is left is for the next start.
+            if !pass_on(finished) {
+                return;
+            }
+        }
+        executor.tidy_records();
+        pass_on(FinishedWork::Recovered(self.lane));
+    }
+}
 
 /// The claims of a start that are not right yet, by their backends.
 #[derive(Default)]
@@ -85,26 +110,8 @@ impl ClaimsOwner {
         for lane in self.recoveries.startable(unanswered) {
             let Some(steps) = self.recoveries.waiting.remove(&lane) else { continue };
             self.recoveries.running.insert(lane.clone());
-            self.recover(lane, steps);
+            self.begun_recoveries.push(BegunRecovery { lane, steps });
         }
-    }
-
-    /// Runs the steps of a lane. No caller was promised any of it, and a start does it again: a stop does not wait
-    /// for it.
-    fn recover(&self, lane: LaneBackends, steps: Vec<RecoveryStep>) {
-        let (executor, requests_tx) = (self.parts.executor.clone(), self.parts.requests_tx.clone());
-        self.parts.tasks.looking(move || {
-            for step in steps {
-                // A lane is one thread, and not one of those that claims have to share.
-                let finished = FinishedWork::Claims { backends: BTreeSet::new(), outcomes: step.run(&executor) };
-                // The owner has stopped: what is left is for the next start.
-                if requests_tx.blocking_send(ClaimsRequest::Finished(finished)).is_err() {
-                    return;
-                }
-            }
-            executor.tidy_records();
-            let _ = requests_tx.blocking_send(ClaimsRequest::Finished(FinishedWork::Recovered(lane)));
-        });
     }
 
     /// Notes that a lane is over.

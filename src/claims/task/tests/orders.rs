@@ -22,14 +22,14 @@ impl TestOrder {
         let (stage_tx, stage_rx) = watch::channel(OrderStage::Waiting(Vec::new()));
         let (end_tx, end_rx) = oneshot::channel();
         let (id, order) = (Uuid::new_v4(), device_order(device, Duration::from_secs(3600)));
-        handle.send(ClaimsRequest::Operate(OperateCall::new(id, order, Arc::new(stage_tx), end_tx))).await;
+        handle.send(ClaimsRequest::Operate(OperateCall::new(id, order, Arc::new(stage_tx), end_tx)));
         handle.ping().await;
         Self { id, stage_rx, end_rx }
     }
 
     async fn heed(&self, handle: &ClaimsHandle, news: OrderNews) {
         let notice = OrderNotice { backend: backend_name(), id: self.id, news };
-        handle.send(ClaimsRequest::OrderNotice(notice)).await;
+        handle.send(ClaimsRequest::OrderNotice(notice));
         handle.ping().await;
     }
 
@@ -75,7 +75,7 @@ async fn end(mut stage_rx: watch::Receiver<OrderStage>) -> Result<OperationOutco
 async fn call(handle: &ClaimsHandle, uid: &ClaimUid, kind: CallKind) -> CallAnswers {
     let mut answers = CallAnswers::new();
     let call = answers.call(uid.clone(), kind);
-    handle.send(ClaimsRequest::Calls(vec![call])).await;
+    handle.send(ClaimsRequest::Calls(vec![call]));
     answers
 }
 
@@ -157,7 +157,7 @@ async fn claims_wait_for_an_order_and_for_the_look_at_what_it_has_changed() {
     order.done().await;
     handle.ping().await;
     assert_eq!(world.bench.steps(), ["operate two"]);
-    handle.send(ClaimsRequest::Rescanned(backend_name())).await;
+    handle.send(ClaimsRequest::Rescanned(backend_name()));
     answer(prepared).await.unwrap();
     answer(taken_back).await.unwrap();
     assert_eq!(world.bench.ready(), [("b".to_owned(), "two".to_owned())]);
@@ -177,9 +177,9 @@ async fn an_order_waits_for_the_work_on_claims_and_comes_before_what_was_asked_l
     drop(gate);
     answer(first_prepare).await.unwrap();
     first.done().await;
-    handle.send(ClaimsRequest::Rescanned(backend_name())).await;
+    handle.send(ClaimsRequest::Rescanned(backend_name()));
     second.done().await;
-    handle.send(ClaimsRequest::Rescanned(backend_name())).await;
+    handle.send(ClaimsRequest::Rescanned(backend_name()));
     answer(later).await.unwrap();
     let steps = world.bench.steps();
     let at = |step: &str| steps.iter().position(|other| other == step).unwrap();
@@ -223,7 +223,7 @@ async fn claims_pass_an_order_that_does_not_hold_them_back_and_it_has_its_turn_a
     order.done().await;
     handle.ping().await;
     assert!(!world.bench.steps().contains(&"plan c".to_owned()));
-    handle.send(ClaimsRequest::Rescanned(backend_name())).await;
+    handle.send(ClaimsRequest::Rescanned(backend_name()));
     answer(held_back).await.unwrap();
 }
 
@@ -269,7 +269,7 @@ async fn an_order_behind_another_one_can_give_up_and_be_withdrawn() {
     assert_eq!(third.refused().await, "the order was withdrawn before anything was changed");
     drop(gate);
     first.done().await;
-    handle.send(ClaimsRequest::Rescanned(backend_name())).await;
+    handle.send(ClaimsRequest::Rescanned(backend_name()));
     prepare(&handle, &world.allocate("a", &[grant("one")])).await.unwrap();
     assert_eq!(world.bench.steps().iter().filter(|step| step.starts_with("operate")).count(), 1);
 }
@@ -292,7 +292,7 @@ async fn a_daemon_that_stops_ends_the_order_under_way_and_tells_those_that_wait(
     let gate = world.gate("operate");
     let order = TestOrder::give(&handle, "two").await;
     let waiting = TestOrder::give(&handle, "one").await;
-    handle.send(ClaimsRequest::Stop).await;
+    handle.send(ClaimsRequest::Stop);
     drop(gate);
     order.done().await;
     assert!(waiting.end_rx.await.is_err());
@@ -309,7 +309,7 @@ async fn an_order_that_waits_when_the_daemon_stops_is_not_begun() {
         table.wait_for(|table| table.claims.contains_key(&uid("a"))).await.unwrap();
         let order = TestOrder::give(&handle, "two").await;
         assert_eq!(order.obstacles().len(), 1);
-        handle.send(ClaimsRequest::Stop).await;
+        handle.send(ClaimsRequest::Stop);
         drop(gate);
         order
     });
