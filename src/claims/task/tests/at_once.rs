@@ -46,9 +46,10 @@ async fn callers_at_once_are_all_answered_and_no_claim_is_worked_on_twice_at_a_t
     let handle = world.start().await;
     let claims: Vec<ClaimRef> =
         (0..10).map(|number| world.allocate(&format!("c{number}"), &[part("many", 1)])).collect();
+    let (tasks, _ended_rx) = Tasks::new();
     let callers = claims.iter().flat_map(|claim| [claim.clone(), claim.clone()]).map(|claim| {
         let handle = handle.clone();
-        tokio::task::spawn(async move {
+        tasks.job(async move {
             for _ in 0..20 {
                 // The other caller may take the claim back before it is read.
                 match prepare(&handle, &claim).await {
