@@ -59,6 +59,8 @@ pub(crate) struct PlayedState {
     tasks: BTreeMap<String, (String, String, Value)>,
     writing: u32,
     most_writing: u32,
+    reading: u32,
+    most_reading: u32,
 }
 
 impl PlayedRedfish {
@@ -152,6 +154,11 @@ impl PlayedRedfish {
     /// The largest number of writes that were under way at once.
     pub fn most_writing(&self) -> u32 {
         self.lock().most_writing
+    }
+
+    /// The largest number of reads that were under way at once.
+    pub fn most_reading(&self) -> u32 {
+        self.lock().most_reading
     }
 
     /// Forgets all sessions.

@@ -1,6 +1,6 @@
 //! Chunks of memory, as their manager of record shows them.
 
-use std::sync::Arc;
+use std::{future::ready, sync::Arc};
 
 use hostler_api::fabric::SystemUuid;
 
@@ -35,14 +35,14 @@ impl RecordServices {
         walk: &ServiceWalk<'_>,
         domain: &Document,
     ) -> Result<(MemoryDomain, MemoryPlace), RedfishError> {
-        let (mut service, mut doubt) = self.manager(domain, "chunks").await?;
+        let (mut service, mut doubt) = self.manager(domain.managing_agent().as_ref(), "chunks").await?;
         if !Arc::ptr_eq(&service, &self.main) {
             let agent = ServiceWalk::new(&service, self.parallel);
             match agent.read(&domain.path).await? {
                 Some(own) => {
                     let (chunks, collection) = read_chunks(&agent, &own).await?;
                     agent.into_problems().into_iter().for_each(|problem| walk.report(problem));
-                    return Ok((domain_of(domain, &chunks, doubt), MemoryPlace { service, collection }));
+                    return Ok((domain_of(domain, chunks, doubt), MemoryPlace { service, collection }));
                 }
                 None => {
                     let agent = service.name();
@@ -53,19 +53,22 @@ impl RecordServices {
             }
         }
         let (chunks, collection) = read_chunks(walk, domain).await?;
-        Ok((domain_of(domain, &chunks, doubt), MemoryPlace { service, collection }))
+        Ok((domain_of(domain, chunks, doubt), MemoryPlace { service, collection }))
     }
 }
 
 /// The chunks of a domain, and their collection, or the place where it will be.
-async fn read_chunks(walk: &ServiceWalk<'_>, domain: &Document) -> Result<(Vec<Document>, ObjectPath), RedfishError> {
+async fn read_chunks(
+    walk: &ServiceWalk<'_>,
+    domain: &Document,
+) -> Result<(Vec<MemoryChunk>, ObjectPath), RedfishError> {
     match walk.listed(domain, CHUNKS).await? {
-        Some(found) => Ok((walk.members_of(found.clone()).await?, found.path)),
+        Some(found) => Ok((walk.members_of(&found, |chunk| ready(Ok(chunk_of(&chunk)))).await?, found.path)),
         None => Ok((Vec::new(), domain.path.below(CHUNKS))),
     }
 }
 
-fn domain_of(domain: &Document, chunks: &[Document], doubt: Option<String>) -> MemoryDomain {
+fn domain_of(domain: &Document, chunks: Vec<MemoryChunk>, doubt: Option<String>) -> MemoryDomain {
     let told = |field| domain.size_bytes(field).filter(|size| *size > 0);
     let step_bytes =
         told("MemoryChunkIncrementMiB").filter(|step| !HOST_STEP.is_multiple_of(*step)).unwrap_or(HOST_STEP);
@@ -80,7 +83,7 @@ fn domain_of(domain: &Document, chunks: &[Document], doubt: Option<String>) -> M
         step_bytes,
         devices: domain.links(&["Links", "CXLLogicalDevices"]),
         doubt,
-        chunks: chunks.iter().map(chunk_of).collect(),
+        chunks,
     }
 }
 

@@ -1,25 +1,29 @@
 //! Several calls at once, without tasks of their own: they end when the caller is dropped.
 
 use std::{
-    collections::VecDeque,
     future::{Future, poll_fn},
     pin::Pin,
     task::Poll,
 };
 
-/// Runs the futures, at most `most` at once, and returns their results in the same order. The first error ends all.
+/// Runs the futures, at most `most` at once, and returns their results in the same order. The first error ends all. A
+/// future is taken from the iterator when it is to run: thousands that wait would be megabytes.
 pub(super) async fn all<T, E, F>(futures: impl Iterator<Item = F>, most: usize) -> Result<Vec<T>, E>
 where
     F: Future<Output = Result<T, E>>,
 {
-    let mut waiting: VecDeque<(usize, F)> = futures.enumerate().collect();
-    let mut results: Vec<Option<T>> = waiting.iter().map(|_| None).collect();
+    let mut waiting = futures.fuse();
+    let mut results: Vec<Option<T>> = Vec::new();
     let mut running: Vec<(usize, Pin<Box<F>>)> = Vec::new();
     poll_fn(|context| {
         loop {
             while running.len() < most.max(1) {
-                let Some((at, future)) = waiting.pop_front() else { break };
-                running.push((at, Box::pin(future)));
+                let Some(future) = waiting.next() else { break };
+                running.push((results.len(), Box::pin(future)));
+                results.push(None);
+            }
+            if running.is_empty() {
+                return Poll::Ready(Ok(()));
             }
             let before = running.len();
             let mut at = 0;
@@ -33,11 +37,8 @@ where
                     }
                 }
             }
-            if running.is_empty() && waiting.is_empty() {
-                return Poll::Ready(Ok(()));
-            }
-            // New ones have not been polled yet: without that, nothing would wake this future for them.
-            if running.len() == before || waiting.is_empty() {
+            // Where one has ended the next ones are begun, and polled: without that, nothing would wake this future for them.
+            if running.len() == before {
                 return Poll::Pending;
             }
         }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    future::ready,
     sync::Arc,
 };
 
@@ -12,7 +13,7 @@ use super::{
     RedfishError,
     chunks::MemoryPlace,
     document::{Document, identities_of, links_of},
-    record::RecordServices,
+    record::{FabricPlace, RecordServices},
     walk::ServiceWalk,
 };
 use crate::{
@@ -20,11 +21,11 @@ use crate::{
     SwitchDomain,
 };
 
-/// Everything but the connections, and the documents of the fabrics, which tell who manages these.
+/// Everything but the connections.
 #[derive(Clone, Debug)]
 pub(super) struct ReadHardware {
     pub(super) parts: InventoryParts,
-    pub(super) fabrics: Vec<Document>,
+    pub(super) fabrics: Vec<FabricPlace>,
     /// The places of chunks, by memory domain.
     pub(super) memory: BTreeMap<ObjectPath, MemoryPlace>,
 }
@@ -53,18 +54,24 @@ struct ChassisContent {
     known: Vec<ObjectPath>,
 }
 
+/// An endpoint, with all objects that it names among its entities.
+#[derive(Debug)]
+struct NamedEndpoint {
+    endpoint: FabricEndpoint,
+    /// Paths among these that were not read, each with true if the endpoint calls the object a device.
+    unread: Vec<(ObjectPath, bool)>,
+}
+
 /// Reads the hardware.
 pub(super) async fn read_hardware(services: &RecordServices) -> Result<ReadHardware, RedfishError> {
     let walk = ServiceWalk::new(&services.main, services.parallel);
     let root = walk.service.root().await?;
-    let fabrics = walk.members(&root, "Fabrics").await?;
-    let systems = walk.members(&root, "Systems").await?;
-    let chassis = walk.members(&root, "Chassis").await?;
-    let contents = walk.at_once(chassis.iter().map(|chassis| read_chassis(services, &walk, chassis))).await?;
-    let mut parts = InventoryParts::default();
-    let mut known: BTreeSet<ObjectPath> = chassis.iter().map(|it| it.path.clone()).collect();
+    let fabrics = walk.members(&root, "Fabrics", |fabric| fabric).await?;
+    let hosts = walk.members(&root, "Systems", |system| host_of(&walk, &system)).await?;
+    let mut parts = InventoryParts { hosts, ..InventoryParts::default() };
+    let mut known: BTreeSet<ObjectPath> = BTreeSet::new();
     let mut memory = BTreeMap::new();
-    for content in contents {
+    for content in walk.members_with(&root, "Chassis", |chassis| read_chassis(services, &walk, chassis)).await? {
         parts.devices.extend(content.devices);
         known.extend(content.known);
         for (domain, place) in content.memory {
@@ -72,16 +79,16 @@ pub(super) async fn read_hardware(services: &RecordServices) -> Result<ReadHardw
             parts.memory_domains.push(domain);
         }
     }
-    parts.hosts = systems.iter().map(|system| host_of(&walk, system)).collect();
     for fabric in &fabrics {
         parts.domains.push(domain_of(fabric));
-        let endpoints = walk.members(fabric, "Endpoints").await?;
-        read_entities(&walk, &endpoints, &mut known, &mut parts).await?;
-        parts.endpoints.extend(endpoints.iter().map(|it| endpoint_of(it, &fabric.path, &known)));
+        let named = walk.members(fabric, "Endpoints", |it| endpoint_of(&it, &fabric.path, &known)).await?;
+        read_unread(&walk, &named, &mut known, &mut parts).await?;
+        parts.endpoints.extend(named.into_iter().map(|named| named.without_missing(&known)));
     }
     parts.problems = walk.into_problems();
     parts.share_texts();
-    let mut hardware = ReadHardware { parts, fabrics, memory };
+    let place = |fabric: Document| FabricPlace { agent: fabric.managing_agent(), path: fabric.path };
+    let mut hardware = ReadHardware { parts, fabrics: fabrics.into_iter().map(place).collect(), memory };
     hardware.drop_stale_links(services);
     Ok(hardware)
 }
@@ -107,25 +114,37 @@ fn host_of(walk: &ServiceWalk<'_>, system: &Document) -> FabricHost {
 async fn read_chassis(
     services: &RecordServices,
     walk: &ServiceWalk<'_>,
-    chassis: &Document,
+    chassis: Document,
 ) -> Result<ChassisContent, RedfishError> {
     let mut content = ChassisContent::default();
-    for device in walk.members(chassis, "PCIeDevices").await? {
-        let logical = walk.members(&device, "CXLLogicalDevices").await?;
-        content.known.push(device.path.clone());
-        content.known.extend(logical.iter().map(|it| it.path.clone()));
-        if logical.is_empty() && device.at(&["CXLDevice"]).is_some() {
-            content.devices.push(device_of(walk, &device, &device, Some(&chassis.path)));
-        }
-        content.devices.extend(logical.iter().map(|it| device_of(walk, it, &device, Some(&chassis.path))));
+    content.known.push(chassis.path.clone());
+    let read = |device| read_device(walk, device, &chassis.path);
+    for (path, devices) in walk.members_with(&chassis, "PCIeDevices", read).await? {
+        content.known.push(path);
+        content.known.extend(devices.iter().map(|it| it.path.clone()));
+        content.devices.extend(devices);
     }
-    for domain in walk.members(chassis, "MemoryDomains").await? {
-        let (domain, place) = services.memory(walk, &domain).await?;
+    let read = async |domain: Document| services.memory(walk, &domain).await;
+    for (domain, place) in walk.members_with(&chassis, "MemoryDomains", read).await? {
         content.known.push(domain.path.clone());
         content.known.extend(domain.chunks.iter().map(|it| it.path.clone()));
         content.memory.push((domain, place));
     }
     Ok(content)
+}
+
+/// Reads the logical devices of a device; one that has none is attached as a whole. Returns the path of the device too.
+async fn read_device(
+    walk: &ServiceWalk<'_>,
+    device: Document,
+    chassis: &ObjectPath,
+) -> Result<(ObjectPath, Vec<FabricDevice>), RedfishError> {
+    let of = |logical: &Document| device_of(walk, logical, &device, Some(chassis));
+    let mut devices = walk.members(&device, "CXLLogicalDevices", |logical| of(&logical)).await?;
+    if devices.is_empty() && device.at(&["CXLDevice"]).is_some() {
+        devices.push(of(&device));
+    }
+    Ok((device.path, devices))
 }
 
 fn device_of(
@@ -174,25 +193,23 @@ fn kind_of(document: &Document, physical: &Document) -> DeviceKind {
     }
 }
 
-/// Objects that an endpoint names and that lie outside of what was read: they may not exist, or be devices.
-async fn read_entities(
+/// Reads objects that endpoints name and that lie outside of what was read.
+async fn read_unread(
     walk: &ServiceWalk<'_>,
-    endpoints: &[Document],
+    endpoints: &[NamedEndpoint],
     known: &mut BTreeSet<ObjectPath>,
     parts: &mut InventoryParts,
 ) -> Result<(), RedfishError> {
-    let named: BTreeMap<ObjectPath, bool> = endpoints
-        .iter()
-        .flat_map(Document::entities)
-        .flat_map(|entity| entity_links(entity).into_iter().map(move |path| (path, is_device(entity))))
-        .filter(|(path, _)| !known.contains(path))
-        .collect();
+    let named: BTreeMap<ObjectPath, bool> = endpoints.iter().flat_map(|it| it.unread.iter().cloned()).collect();
     let paths: Vec<ObjectPath> = named.keys().cloned().collect();
-    for document in walk.read_all(&paths).await?.into_iter().flatten() {
-        if named.get(&document.path).copied().unwrap_or_default() {
-            parts.devices.push(device_of(walk, &document, &document, None));
-        }
-        known.insert(document.path);
+    let keep = |document: Document| {
+        let is_device = named.get(&document.path).copied().unwrap_or_default();
+        let device = is_device.then(|| device_of(walk, &document, &document, None));
+        ready(Ok((document.path, device)))
+    };
+    for (path, device) in walk.read_all(&paths, keep).await?.into_iter().flatten() {
+        parts.devices.extend(device);
+        known.insert(path);
     }
     Ok(())
 }
@@ -205,18 +222,28 @@ fn entity_links(entity: &Value) -> Vec<ObjectPath> {
     entity.get("EntityLink").map(links_of).unwrap_or_default()
 }
 
-fn endpoint_of(document: &Document, domain: &ObjectPath, known: &BTreeSet<ObjectPath>) -> FabricEndpoint {
+fn endpoint_of(document: &Document, domain: &ObjectPath, known: &BTreeSet<ObjectPath>) -> NamedEndpoint {
     let entities = document.entities();
     let is_initiator = entities.iter().any(|it| it.get("EntityRole").and_then(Value::as_str) == Some("Initiator"));
-    let linked: Vec<ObjectPath> = entities.iter().flat_map(entity_links).collect();
-    let (existing, missing) = linked.into_iter().partition(|path| known.contains(path));
-    FabricEndpoint {
+    let links = |entity| entity_links(entity).into_iter().map(move |path| (path, is_device(entity)));
+    let endpoint = FabricEndpoint {
         path: document.path.clone(),
         domain: domain.clone(),
         is_initiator,
-        entities: existing,
-        missing,
+        entities: entities.iter().flat_map(entity_links).collect(),
+        missing: Vec::new(),
         identities: entities.iter().flat_map(identities_of).collect(),
         ports: document.links(&["Links", "Ports"]),
+    };
+    let unread = entities.iter().flat_map(links).filter(|(path, _)| !known.contains(path)).collect();
+    NamedEndpoint { endpoint, unread }
+}
+
+impl NamedEndpoint {
+    /// The endpoint with the objects that exist, apart from those that do not.
+    fn without_missing(self, known: &BTreeSet<ObjectPath>) -> FabricEndpoint {
+        let Self { endpoint, .. } = self;
+        let (entities, missing) = endpoint.entities.into_iter().partition(|path| known.contains(path));
+        FabricEndpoint { entities, missing, ..endpoint }
     }
 }

@@ -1,6 +1,6 @@
 //! Connections at their manager of record: the service, or the agent that manages the fabric, whose word counts.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, future::ready, sync::Arc};
 
 use hyper::header::HeaderValue;
 use serde_json::{Value, json};
@@ -17,6 +17,13 @@ use crate::{AttachKey, AttachPlan, FabricConnection, InventoryProblem, ObjectPat
 /// Beginning of the names of connections and chunks. Services that choose an Id of their own keep the key in the name.
 pub(super) const NAME_PREFIX: &str = "hostler ";
 const CONNECTIONS: &str = "Connections";
+
+/// A fabric as the service shows it, and the link to the agent that manages it.
+#[derive(Clone, Debug)]
+pub(super) struct FabricPlace {
+    pub(super) path: ObjectPath,
+    pub(super) agent: Option<ObjectPath>,
+}
 
 /// The connections of one fabric, at their manager of record.
 #[derive(Clone, Debug)]
@@ -52,12 +59,12 @@ impl RecordServices {
     /// nothing tells which devices are free.
     pub(super) async fn records(
         &self,
-        fabrics: &[Document],
+        fabrics: &[FabricPlace],
         problems: &mut Vec<InventoryProblem>,
     ) -> Result<Vec<FabricRecord>, RedfishError> {
         let mut records = Vec::with_capacity(fabrics.len());
         for fabric in fabrics {
-            let (service, doubt) = self.manager(fabric, "connections").await?;
+            let (service, doubt) = self.manager(fabric.agent.as_ref(), "connections").await?;
             problems
                 .extend(doubt.iter().map(|it| InventoryProblem::new(&fabric.path, "Oem.ManagingAgent", it.clone())));
             let walk = ServiceWalk::new(&service, self.parallel);
@@ -70,15 +77,16 @@ impl RecordServices {
         Ok(records)
     }
 
-    /// The manager of record of an object, or the service with the reason why its word on things there may not count.
+    /// The manager of record of an object with this link to an agent, or the service with the reason why its word on
+    /// things there may not count.
     pub(super) async fn manager(
         &self,
-        object: &Document,
+        agent: Option<&ObjectPath>,
         things: &str,
     ) -> Result<(Arc<RedfishService>, Option<String>), RedfishError> {
         let main = || Arc::clone(&self.main);
-        let Some(source) = object.managing_agent() else { return Ok((main(), None)) };
-        let source = self.main.read(&source).await?.map(|read| read.document);
+        let Some(source) = agent else { return Ok((main(), None)) };
+        let source = self.main.read(source).await?.map(|read| read.document);
         let address = source.as_ref().and_then(|source| source.text("HostName")).and_then(ServiceAddress::parse);
         if let Some(agent) = address.as_ref().and_then(|address| self.agents.get(address)) {
             return Ok((Arc::clone(agent), None));
@@ -114,9 +122,9 @@ impl FabricRecord {
     ) -> Result<Vec<FabricConnection>, RedfishError> {
         let Some(found) = &self.found else { return Ok(Vec::new()) };
         let walk = ServiceWalk::new(&self.service, self.parallel);
-        let documents = walk.members_of(found.clone()).await?;
+        let connections = walk.members_of(found, |document| ready(Ok(connection_of(&document)))).await?;
         problems.extend(walk.into_problems());
-        Ok(documents.iter().map(connection_of).collect())
+        Ok(connections)
     }
 
     /// The connection with a key: under its own path, or wherever the service has put it.
@@ -129,8 +137,8 @@ impl FabricRecord {
             return Err(unknown_fabric(&self.service, &self.fabric));
         };
         let Some(found) = walk.collection(&fabric, CONNECTIONS).await? else { return Ok(None) };
-        let documents = walk.members_of(found).await?;
-        match documents.iter().map(connection_of).find(|it| it.key.as_ref() == Some(key)) {
+        let connections = walk.members_of(&found, |document| ready(Ok(connection_of(&document)))).await?;
+        match connections.into_iter().find(|it| it.key.as_ref() == Some(key)) {
             Some(connection) => self.read_connection(&connection.path).await,
             None => Ok(None),
         }

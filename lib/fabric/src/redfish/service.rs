@@ -8,7 +8,7 @@ use hyper::{
     header::{HeaderName, HeaderValue, IF_MATCH},
 };
 use serde_json::Value;
-use tokio::time::sleep;
+use tokio::{sync::Semaphore, time::sleep};
 
 use super::{
     RedfishError, RedfishSettings, RedfishSetupError,
@@ -31,6 +31,8 @@ const ROOTS: [&str; 2] = ["/redfish/v1/", "/redfish/v1"];
 pub(super) struct RedfishService {
     transport: Transport,
     login: ServiceLogin,
+    /// Reads at once, however deep collections lie in each other.
+    reads: Semaphore,
     read_time: Duration,
     write_time: Duration,
 }
@@ -58,6 +60,7 @@ impl RedfishService {
         Ok(Self {
             transport: Transport::new(address, settings)?,
             login: ServiceLogin::new(settings),
+            reads: Semaphore::new(settings.parallel_reads.into()),
             read_time: Duration::from_secs(settings.read_seconds.into()),
             write_time: Duration::from_secs(settings.write_seconds.into()),
         })
@@ -134,6 +137,7 @@ impl RedfishService {
 
     /// Asks for a path once, whatever the answer is.
     pub(super) async fn get(&self, path: &str) -> Result<HttpAnswer, RedfishError> {
+        let _turn = self.reads.acquire().await;
         self.send(HttpCall { method: Method::GET, path, headers: Vec::new(), body: None, time: self.read_time }).await
     }
 

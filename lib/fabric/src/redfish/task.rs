@@ -150,8 +150,8 @@ pub(super) async fn search(
     let root = service.root().await?;
     let Some(link) = root.links(&["Tasks"]).into_iter().next() else { return Ok(None) };
     let Some(tasks) = walk.read(&link).await? else { return Ok(None) };
-    let tasks = walk.members(&tasks, "Tasks").await?;
-    Ok(tasks.iter().find(|task| is_running(task) && is_for(task, key)).map(operation_of))
+    let own = |task: Document| (is_running(&task) && is_for(&task, key)).then(|| operation_of(&task));
+    Ok(walk.members(&tasks, "Tasks", own).await?.into_iter().flatten().next())
 }
 
 fn is_running(task: &Document) -> bool {

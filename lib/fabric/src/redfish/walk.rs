@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    future::{Future, ready},
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -78,23 +79,48 @@ impl<'a> ServiceWalk<'a> {
         Ok(Some(read.document))
     }
 
-    /// Reads documents at once. What does not exist is `None`.
-    pub(super) async fn read_all(&self, paths: &[ObjectPath]) -> Result<Vec<Option<Document>>, RedfishError> {
-        concurrent::all(paths.iter().map(|path| self.read(path)), self.parallel).await
-    }
-
-    /// Runs calls at once, as many as the service may be asked at a time.
-    pub(super) async fn at_once<T, F>(&self, calls: impl Iterator<Item = F>) -> Result<Vec<T>, RedfishError>
+    /// Reads documents at once, and makes of each what is kept of it as it arrives: all documents together would be many
+    /// times the inventory. What does not exist is `None`.
+    pub(super) async fn read_all<T, F>(
+        &self,
+        paths: &[ObjectPath],
+        keep: impl Fn(Document) -> F,
+    ) -> Result<Vec<Option<T>>, RedfishError>
     where
         F: Future<Output = Result<T, RedfishError>>,
     {
-        concurrent::all(calls, self.parallel).await
+        let keep = &keep;
+        let read = |path: ObjectPath| async move {
+            match self.read(&path).await? {
+                Some(document) => keep(document).await.map(Some),
+                None => Ok(None),
+            }
+        };
+        concurrent::all(paths.iter().cloned().map(read), self.parallel).await
     }
 
-    /// The members of a collection that a document links to.
-    pub(super) async fn members(&self, owner: &Document, field: &str) -> Result<Vec<Document>, RedfishError> {
+    /// The members of a collection that a document links to, each as what is kept of it.
+    pub(super) async fn members<T>(
+        &self,
+        owner: &Document,
+        field: &str,
+        keep: impl Fn(Document) -> T,
+    ) -> Result<Vec<T>, RedfishError> {
+        self.members_with(owner, field, |document| ready(Ok(keep(document)))).await
+    }
+
+    /// The same where more is to be read for each member.
+    pub(super) async fn members_with<T, F>(
+        &self,
+        owner: &Document,
+        field: &str,
+        keep: impl Fn(Document) -> F,
+    ) -> Result<Vec<T>, RedfishError>
+    where
+        F: Future<Output = Result<T, RedfishError>>,
+    {
         match self.listed(owner, field).await? {
-            Some(found) => self.members_of(found).await,
+            Some(found) => self.members_of(&found, keep).await,
             None => Ok(Vec::new()),
         }
     }
@@ -112,20 +138,21 @@ impl<'a> ServiceWalk<'a> {
         Ok(found)
     }
 
-    /// Reads the members of a collection. One that is listed and does not exist is a problem.
-    pub(super) async fn members_of(&self, found: FoundCollection) -> Result<Vec<Document>, RedfishError> {
-        let documents = self.read_all(&found.members).await?;
-        let mut existing = Vec::with_capacity(documents.len());
-        for (path, document) in found.members.iter().zip(documents) {
-            match document {
-                Some(document) => existing.push(document),
-                None => {
-                    let reason = format!("lists {path}, which does not exist; remove it from the list");
-                    self.report(InventoryProblem::new(&found.path, "Members", reason));
-                }
-            }
+    /// Reads the members of a collection, each as what is kept of it. One that is listed and does not exist is a problem.
+    pub(super) async fn members_of<T, F>(
+        &self,
+        found: &FoundCollection,
+        keep: impl Fn(Document) -> F,
+    ) -> Result<Vec<T>, RedfishError>
+    where
+        F: Future<Output = Result<T, RedfishError>>,
+    {
+        let members = self.read_all(&found.members, keep).await?;
+        for (path, _) in found.members.iter().zip(&members).filter(|(_, member)| member.is_none()) {
+            let reason = format!("lists {path}, which does not exist; remove it from the list");
+            self.report(InventoryProblem::new(&found.path, "Members", reason));
         }
-        Ok(existing)
+        Ok(members.into_iter().flatten().collect())
     }
 
     /// Finds the collection that a document links to. Links of aggregated documents may lie: then it lies below the

@@ -350,3 +350,24 @@ async fn a_watch_hints_at_a_new_connection() {
     let FabricHint::Changed(inventory) = watch.next().await else { panic!("it can be read") };
     assert_eq!(inventory.connections.len(), 1);
 }
+
+#[tokio::test]
+async fn no_more_is_read_at_once_than_the_settings_say_however_deep_collections_lie() {
+    for most in [1, 3] {
+        let service = PlayedRedfish::rack(2, 8).await;
+        service.set(|knobs| knobs.slow_reads = Duration::from_millis(1));
+        service.change(|documents| {
+            for at in 0..8 {
+                let logical = format!("/redfish/v1/Chassis/Pool/PCIeDevices/{at}/CXLLogicalDevices");
+                let more: Vec<String> = (2..5).map(|more| format!("{logical}/{more}")).collect();
+                let members = documents.get_mut(&logical).unwrap()["Members"].as_array_mut().unwrap();
+                members.extend(more.iter().map(|path| json!({ "@odata.id": path })));
+                documents.extend(more.into_iter().map(|path| (path, json!({}))));
+            }
+        });
+        let settings = RedfishSettings { parallel_reads: most, ..settings(&service) };
+        let inventory = RedfishProvider::new(&settings).unwrap().inventory().await.unwrap();
+        assert_eq!(inventory.devices.len(), 8 * 4);
+        assert_eq!(service.most_reading(), u32::from(most));
+    }
+}

@@ -74,6 +74,8 @@ async fn talk<S: AsyncRead + AsyncWrite + Unpin>(stream: S, state: &Mutex<Played
         state.note(&request);
         state.writing += u32::from(is_write);
         state.most_writing = state.most_writing.max(state.writing);
+        state.reading += u32::from(!is_write);
+        state.most_reading = state.most_reading.max(state.reading);
         if is_write { state.knobs.slow_writes } else { state.knobs.slow_reads }
     };
     if !time.is_zero() {
@@ -82,6 +84,7 @@ async fn talk<S: AsyncRead + AsyncWrite + Unpin>(stream: S, state: &Mutex<Played
     let answer = {
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
         state.writing -= u32::from(is_write);
+        state.reading -= u32::from(!is_write);
         state.carry_out(&request)
     };
     send(&mut stream, answer).await?;
