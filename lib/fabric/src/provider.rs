@@ -1,8 +1,9 @@
 //! The trait of fabric managers, and the managers that there are.
 
-use std::{future::Future, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use hostler_api::fabric::DeviceIdentity;
+use tokio::sync::Semaphore;
 
 use crate::{
     AttachKey, AttachRequest, ExpectedConnection, FabricConnection, FabricError, FabricInventory, FabricOutcome,
@@ -53,12 +54,13 @@ pub trait FabricProvider: Sync {
         key: &AttachKey,
     ) -> impl Future<Output = Result<FabricOutcome<()>, FabricError>> + Send;
 
-    /// Returns a watch that reads the inventory after each pause and hints at changes.
-    fn watch(&self, pause: Duration) -> FabricWatch<'_, Self>
+    /// Returns a watch that reads the inventory after each pause and hints at changes. Watches with the same turns read a
+    /// few managers at once: so many as there are permits.
+    fn watch(&self, pause: Duration, turns: Arc<Semaphore>) -> FabricWatch<'_, Self>
     where
         Self: Sized,
     {
-        FabricWatch::new(self, pause)
+        FabricWatch::new(self, pause, turns)
     }
 }
 

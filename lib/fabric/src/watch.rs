@@ -2,15 +2,22 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::time::sleep;
+use tokio::{
+    sync::Semaphore,
+    time::{sleep, timeout},
+};
 
 use crate::{FabricError, FabricInventory, FabricProvider};
+
+/// A manager that is slow, or hangs, delays reads of others by no more than this.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// A watch of a manager. It runs only while [`next`](Self::next) is awaited.
 #[derive(Debug)]
 pub struct FabricWatch<'a, P> {
     provider: &'a P,
     pause: Duration,
+    turns: Arc<Semaphore>,
     last: Option<Arc<FabricInventory>>,
     is_first: bool,
 }
@@ -27,8 +34,8 @@ pub enum FabricHint {
 }
 
 impl<'a, P: FabricProvider> FabricWatch<'a, P> {
-    pub(crate) fn new(provider: &'a P, pause: Duration) -> Self {
-        Self { provider, pause, last: None, is_first: true }
+    pub(crate) fn new(provider: &'a P, pause: Duration, turns: Arc<Semaphore>) -> Self {
+        Self { provider, pause, turns, last: None, is_first: true }
     }
 
     /// Waits for the next hint. The first read has no pause before it. A call that is dropped loses no change: the next
@@ -38,14 +45,13 @@ impl<'a, P: FabricProvider> FabricWatch<'a, P> {
             if !std::mem::take(&mut self.is_first) {
                 sleep(self.pause).await;
             }
-            match self.provider.inventory().await {
+            match self.read().await {
                 Err(error) => {
                     // The next inventory is news, even one that says the same: the manager answers again.
                     self.last = None;
                     return FabricHint::Unread(error);
                 }
                 Ok(inventory) => {
-                    let inventory = inventory.without_endpoints();
                     if self.last.as_deref() != Some(&inventory) {
                         let inventory = Arc::new(inventory);
                         self.last = Some(Arc::clone(&inventory));
@@ -54,5 +60,11 @@ impl<'a, P: FabricProvider> FabricWatch<'a, P> {
                 }
             }
         }
+    }
+
+    /// Reads the manager in its turn: what is read is beside the last inventory in memory until it is compared.
+    async fn read(&self) -> Result<FabricInventory, FabricError> {
+        let _turn = timeout(LONGEST_WAIT, self.turns.acquire()).await;
+        Ok(self.provider.inventory().await?.without_endpoints())
     }
 }

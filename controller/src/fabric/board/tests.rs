@@ -13,6 +13,11 @@ fn config() -> FabricManagerConfig {
     FabricManagerConfig { name: "m".to_owned(), fake: Some(fake), ..FabricManagerConfig::default() }
 }
 
+fn reader(config: FabricManagerConfig, readings_tx: watch::Sender<Arc<FabricReadings>>) -> ManagerReader {
+    let (pause, turns) = (Duration::from_secs(30), Arc::new(Semaphore::new(MOST_READ_AT_ONCE)));
+    ManagerReader { config, pause, turns, readings_tx, figures_tx: watch::Sender::default() }
+}
+
 /// A view in which every kind was listed.
 fn complete() -> Arc<ClusterView> {
     let synced = KindStatus { is_synced: true, ..KindStatus::default() };
@@ -38,12 +43,7 @@ fn a_fabric_in_memory_has_the_hosts_and_devices_of_the_configuration() {
 async fn a_manager_that_goes_leaves_its_last_inventory_and_says_since_when() {
     let fabric = FakeFabric::rack(1, 2);
     let (readings_tx, mut readings_rx) = watch::channel(Arc::default());
-    let reader = ManagerReader {
-        config: config(),
-        pause: Duration::from_secs(30),
-        readings_tx,
-        figures_tx: watch::Sender::default(),
-    };
+    let reader = reader(config(), readings_tx);
     let mut provider = Some(Arc::new(Provider::Fake(fabric.clone())));
     let (tasks, _ended_rx) = Tasks::new();
     tasks.job(async move { reader.read(&mut provider).await });
@@ -92,8 +92,7 @@ async fn a_manager_whose_certificate_is_missing_is_named_until_it_is_there() {
         hostler_fabric::redfish::RedfishSettings { address, authority: Some(authority), ..Default::default() };
     let config = FabricManagerConfig { redfish: Some(redfish), fake: None, ..config() };
     let (readings_tx, mut readings_rx) = watch::channel(Arc::<FabricReadings>::default());
-    let reader =
-        ManagerReader { config, pause: Duration::from_secs(30), readings_tx, figures_tx: watch::Sender::default() };
+    let reader = reader(config, readings_tx);
     let (tasks, _ended_rx) = Tasks::new();
     tasks.job(async move { reader.read(&mut None).await });
     let named = readings_rx.wait_for(|it| it.error("m").is_some()).await.unwrap().clone();

@@ -1,5 +1,9 @@
 //! The fabric in memory keeps the promises of the trait, under each fault.
 
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
 use super::*;
 use crate::FabricHint;
 
@@ -120,7 +124,7 @@ async fn a_contradiction_makes_every_device_unusable() {
 #[tokio::test(start_paused = true)]
 async fn a_watch_hints_at_changes_and_at_failures() {
     let fabric = FakeFabric::rack(1, 1);
-    let mut watch = fabric.watch(Duration::from_secs(5));
+    let mut watch = fabric.watch(Duration::from_secs(5), Arc::new(Semaphore::new(1)));
     assert!(matches!(watch.next().await, FabricHint::Changed(_)), "the first read");
     fabric.inject(FabricFault::FlappingLink(FakeFabric::device(0)));
     let FabricHint::Changed(inventory) = watch.next().await else { panic!("the link went down") };
@@ -136,6 +140,25 @@ async fn a_watch_hints_at_changes_and_at_failures() {
     fabric.inject(FabricFault::Unavailable(1));
     assert!(matches!(watch.next().await, FabricHint::Unread(_)));
     assert!(matches!(watch.next().await, FabricHint::Changed(_)), "the manager answers again, and says the same");
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_read_in_turn_and_wait_only_so_long_for_a_manager_that_is_slow() {
+    let turns = Arc::new(Semaphore::new(1));
+    for (slow, read_after) in [(1, 2), (60, 11)] {
+        let fabrics = [slow, 1].map(|seconds| {
+            let fabric = FakeFabric::rack(1, 1);
+            fabric.inject(FabricFault::Slow(Duration::from_secs(seconds)));
+            fabric
+        });
+        let mut watches = fabrics.each_ref().map(|fabric| fabric.watch(Duration::from_secs(5), Arc::clone(&turns)));
+        let start = tokio::time::Instant::now();
+        let [first, second] = &mut watches;
+        let second = async { (second.next().await, start.elapsed().as_secs()) };
+        let (_, (hint, elapsed)) = tokio::join!(first.next(), second);
+        assert!(matches!(hint, FabricHint::Changed(_)));
+        assert_eq!(elapsed, read_after, "the first manager takes {slow} s");
+    }
 }
 
 #[tokio::test]

@@ -9,7 +9,10 @@ mod memory;
 mod record;
 mod support;
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use hostler_api::fabric::DeviceIdentity;
 use hostler_fabric::{
@@ -18,6 +21,7 @@ use hostler_fabric::{
 };
 use hostler_testing::redfish::{FABRIC, PlayedBody, PlayedRedfish, PlayedWrite, RootPath};
 use serde_json::json;
+use tokio::sync::Semaphore;
 
 use support::{attach, by_key, device, key, provider, request, settings, text};
 
@@ -344,7 +348,7 @@ async fn broken_documents_are_problems_and_not_silence() {
 async fn a_watch_hints_at_a_new_connection() {
     let service = PlayedRedfish::rack(1, 1).await;
     let provider = provider(&service);
-    let mut watch = provider.watch(Duration::from_millis(1));
+    let mut watch = provider.watch(Duration::from_millis(1), Arc::new(Semaphore::new(1)));
     assert!(matches!(watch.next().await, FabricHint::Changed(_)));
     assert!(attach(&provider, "a", 0, 0).await.is_done());
     let FabricHint::Changed(inventory) = watch.next().await else { panic!("it can be read") };
