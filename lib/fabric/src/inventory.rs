@@ -284,6 +284,13 @@ impl FabricInventory {
         self.memory_domains.iter().find(|domain| domain.path == *path)
     }
 
+    /// The memory domains that a device has chunks of, or can have.
+    pub(crate) fn domains_of<'a>(&'a self, device: &'a FabricDevice) -> impl Iterator<Item = &'a MemoryDomain> {
+        let has_chunk = |domain: &MemoryDomain| domain.chunks.iter().any(|chunk| device.chunks.contains(&chunk.path));
+        let is_its = move |domain: &&MemoryDomain| device.memory_domains.contains(&domain.path) || has_chunk(domain);
+        self.memory_domains.iter().filter(is_its)
+    }
+
     /// The key of the request for which the memory of a device was made; `None`: it has memory of its own, or none.
     pub fn made_for(&self, device: &FabricDevice) -> Option<&AttachKey> {
         device.chunks.iter().filter_map(|path| self.chunk(path)).find_map(|chunk| chunk.made_for.as_ref())

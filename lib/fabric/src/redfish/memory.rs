@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::{
     FabricReading, RedfishClient, RedfishError, absent,
     chunks::{CHUNKS, MemoryPlace, chunk_of},
+    conclude,
     document::MIB,
     hardware::ReadHardware,
     record::{NAME_PREFIX, links_to},
@@ -23,7 +24,7 @@ use super::{
 };
 use crate::{
     AttachKey, AttachPlan, AttachRefusal, AttachRequest, AttachStep, FabricConnection, FabricError, FabricInventory,
-    FabricOperation, FabricOutcome, ObjectPath, PlannedChunk, plan_attach, plan_free,
+    FabricOperation, FabricOutcome, MemoryChunk, ObjectPath, PlannedChunk, plan_attach, plan_free,
 };
 
 /// The body that makes a chunk. The Id is the key of the attachment, so that a repeated call makes no second one.
@@ -128,12 +129,15 @@ impl RedfishClient {
     }
 
     pub(super) async fn free(&self, device: DeviceIdentity, key: &AttachKey) -> Result<FabricOutcome<()>, FabricError> {
-        let reading = self.reading(self.read_hardware().await?).await?;
-        self.operations.end_memory(&reading.inventory);
-        let chunks = plan_free(&reading.inventory, device, key)?;
-        if chunks.is_empty() {
+        let hardware = self.memory_of(device, key).await?;
+        let inventory = conclude(&hardware, Vec::new(), Vec::new());
+        self.operations.end_memory(&inventory);
+        // Connections are read only where there is memory that they may hold.
+        if plan_free(&inventory, device, key)?.is_empty() {
             return Ok(FabricOutcome::Done(()));
         }
+        let reading = self.reading(hardware).await?;
+        let chunks = plan_free(&reading.inventory, device, key)?;
         if let Some(other) = self.operations.attaching(device, |_| true)
             && self.running(&other).await?.is_some()
         {
@@ -146,6 +150,24 @@ impl RedfishClient {
             return Ok(unheld);
         }
         self.free_chunks(&reading, &chunks, key).await
+    }
+
+    /// Hardware in which the memory of a device is that of now. Its memory domains are read again with their chunks, and
+    /// everything only where device or domain is not known, or where the chunk of the key has gone to another device.
+    async fn memory_of(&self, identity: DeviceIdentity, key: &AttachKey) -> Result<Arc<ReadHardware>, RedfishError> {
+        let mut hardware = self.recent_hardware().await?;
+        let inventory = conclude(&hardware, Vec::new(), Vec::new());
+        let Some(device) = inventory.device(identity) else { return self.read_hardware().await };
+        let mut domains = inventory.domains_of(device).peekable();
+        let is_known = domains.peek().is_some();
+        for domain in domains {
+            hardware = self.read_memory_again(&hardware, &domain.path, &device.path).await?;
+        }
+        let again = conclude(&hardware, Vec::new(), Vec::new());
+        let is_key = |chunk: &&MemoryChunk| chunk.made_for.as_ref() == Some(key);
+        let mut made = again.memory_domains.iter().flat_map(|domain| &domain.chunks).filter(is_key);
+        let is_its = |chunk: &MemoryChunk| chunk.devices.contains(&device.path);
+        if is_known && made.all(is_its) { Ok(hardware) } else { self.read_hardware().await }
     }
 
     async fn free_chunks(

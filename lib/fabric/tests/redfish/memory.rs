@@ -254,6 +254,60 @@ async fn a_release_of_memory_is_judged_by_what_the_service_holds_afterwards() {
 }
 
 #[tokio::test]
+async fn to_free_memory_its_domain_is_read_and_no_other_hardware() {
+    let service = PlayedRedfish::shared(2, 3, 8192).await;
+    let provider = provider(&service);
+    for at in [0, 1] {
+        assert!(made(&provider, &amount(&format!("k{at}"), 0, at, 1024)).await.is_done());
+    }
+    assert!(provider.detach(&key("k0")).await.unwrap().is_done());
+    let before = service.seen().len();
+    let read_since = |before: usize| -> Vec<String> {
+        service.seen()[before..].iter().filter(|it| it.method == "GET").map(|it| it.path.clone()).collect()
+    };
+    assert!(provider.free(device(0), &key("k0")).await.unwrap().is_done());
+    let is_of_others =
+        |path: &String| path.contains("/Systems") || path.contains("/Endpoints") || path.contains("/PCIeDevices/1");
+    let read = read_since(before);
+    assert!(read.contains(&LOGICAL.to_owned()) && !read.iter().any(is_of_others), "{read:#?}");
+
+    // Once it is gone, not even connections are read.
+    let before = service.seen().len();
+    assert!(provider.free(device(0), &key("k0")).await.unwrap().is_done());
+    let chunks = format!("{DOMAIN}/MemoryChunks");
+    let expected = [DOMAIN.to_owned(), chunks.clone(), format!("{chunks}/k1"), LOGICAL.to_owned()];
+    assert_eq!(read_since(before), expected);
+}
+
+#[tokio::test]
+async fn memory_that_has_gone_to_another_device_is_looked_for_everywhere_before_it_is_called_gone() {
+    let service = PlayedRedfish::shared(1, 2, 8192).await;
+    let provider = provider(&service);
+    assert!(made(&provider, &amount("a", 0, 0, 1024)).await.is_done());
+    assert!(provider.detach(&key("a")).await.unwrap().is_done());
+    // The cards were swapped: the chunk is the same card's at its new place.
+    let other = LOGICAL.replace("/0/", "/1/");
+    service.change(|documents| {
+        let names = [LOGICAL, &*other].map(|path| documents[path]["Identifiers"].clone());
+        let links = documents[LOGICAL]["Links"]["MemoryChunks"].clone();
+        for (path, name) in [&*other, LOGICAL].into_iter().zip(names) {
+            documents.get_mut(path).unwrap()["Identifiers"] = name;
+        }
+        documents.get_mut(LOGICAL).unwrap()["Links"]["MemoryChunks"] = json!([]);
+        documents.get_mut(&other).unwrap()["Links"]["MemoryChunks"] = links;
+        let chunk = documents.get_mut(&format!("{DOMAIN}/MemoryChunks/a")).unwrap();
+        chunk["Links"]["CXLLogicalDevices"] = json!([{ "@odata.id": other }]);
+        for at in [0, 1] {
+            let path = format!("{FABRIC}/Endpoints/T{at}");
+            let name = documents[[LOGICAL, &*other][at]]["Identifiers"].clone();
+            documents.get_mut(&path).unwrap()["ConnectedEntities"][0]["Identifiers"] = name;
+        }
+    });
+    assert!(provider.free(device(0), &key("a")).await.unwrap().is_done());
+    assert_eq!(chunks(&service), []);
+}
+
+#[tokio::test]
 async fn memory_that_a_person_has_made_is_attached_as_it_is_and_never_freed() {
     let service = PlayedRedfish::rack(1, 1).await;
     let provider = provider(&service);
