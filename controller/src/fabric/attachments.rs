@@ -14,6 +14,7 @@ mod claim;
 mod context;
 mod decide;
 mod detached;
+mod freed;
 mod kept;
 mod notes;
 mod read;

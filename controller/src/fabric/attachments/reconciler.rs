@@ -18,6 +18,7 @@ use tracing::{debug, info, warn};
 use super::{
     after_call::{CallEnd, after_call},
     context::{AnsweredWrite, AttachmentContext, AttachmentLimits, AttachmentWrite, ManagerAnswer, ManagerCall},
+    freed::FreedMemory,
     notes::{AttachmentNote, note_of},
     read::AttachmentReader,
     round::{AttachmentRound, RoundStep},
@@ -68,6 +69,8 @@ pub(super) struct AttachmentReconciler {
     worker: AttachmentWorker,
     events: EventSink,
     troubles: Troubles<String>,
+    /// Memory that is gone, by device.
+    freed: BTreeMap<String, FreedMemory>,
     figures_tx: watch::Sender<FabricFigures>,
 }
 
@@ -85,6 +88,8 @@ pub(super) struct AttachmentAnswer {
     notes: Vec<AttachmentNote>,
     /// Manager and reason of an attempt that failed.
     failure: Option<(String, String)>,
+    /// Memory of the device that is gone.
+    freed: Option<FreedMemory>,
 }
 
 impl Controller for AttachmentsController {
@@ -100,7 +105,8 @@ impl Controller for AttachmentsController {
         let (config, driver) = (config.clone(), driver.clone());
         let reader = AttachmentReader { client, version, driver, config, limits };
         let worker = AttachmentWorker { reader, readings_rx: readings_rx.clone() };
-        Ok(AttachmentReconciler { worker, events, troubles: Troubles::default(), figures_tx: figures_tx.clone() })
+        let (troubles, freed) = (Troubles::default(), BTreeMap::new());
+        Ok(AttachmentReconciler { worker, events, troubles, freed, figures_tx: figures_tx.clone() })
     }
 }
 
@@ -150,9 +156,10 @@ impl Reconciler for AttachmentReconciler {
         moment: ReconcileMoment<ClusterView>,
     ) -> impl Future<Output = AttachmentAnswer> + Send + 'static {
         let (worker, device) = (self.worker.clone(), DeviceIdentity::of_device_name(name));
+        let freed = self.freed.get(name).cloned();
         async move {
             match device {
-                Some(device) => worker.reconcile(device, &moment).await,
+                Some(device) => worker.reconcile(device, freed, &moment).await,
                 None => AttachmentAnswer::failed("its name is no device: delete the object".to_owned()),
             }
         }
@@ -169,6 +176,9 @@ impl Reconciler for AttachmentReconciler {
         if let Some((manager, reason)) = &answer.failure {
             self.figures_tx.send_modify(|figures| figures.count_failure(manager, reason));
         }
+        if let Some(freed) = answer.freed {
+            self.freed.insert(name.to_owned(), freed);
+        }
         for AttachmentNote { namespace, name, uid, note } in answer.notes {
             let api_version = self.worker.reader.version.group_version();
             self.events.record(EventSubject { api_version, kind: "ResourceClaim", namespace, name, uid }, note);
@@ -177,6 +187,7 @@ impl Reconciler for AttachmentReconciler {
     }
 
     fn forget(&mut self, name: &str) {
+        self.freed.remove(name);
         self.troubles.mended(&name.to_owned());
     }
 
@@ -220,7 +231,7 @@ fn failure_of(cx: &AttachmentContext, write: &AttachmentWrite) -> Option<(String
 
 impl AttachmentAnswer {
     fn new(end: Requeue) -> Self {
-        Self { end, error: None, notes: Vec::new(), failure: None }
+        Self { end, error: None, notes: Vec::new(), failure: None, freed: None }
     }
 
     fn failed(error: String) -> Self {
@@ -255,14 +266,23 @@ impl From<ApiFailure> for AttachmentEnd {
 }
 
 impl AttachmentWorker {
-    async fn reconcile(&self, device: DeviceIdentity, moment: &ReconcileMoment<ClusterView>) -> AttachmentAnswer {
-        let mut answer = AttachmentAnswer::new(Requeue::Now);
+    async fn reconcile(
+        &self,
+        device: DeviceIdentity,
+        freed: Option<FreedMemory>,
+        moment: &ReconcileMoment<ClusterView>,
+    ) -> AttachmentAnswer {
+        let mut answer = AttachmentAnswer { freed, ..AttachmentAnswer::new(Requeue::Now) };
         let end = loop {
             let readings = self.readings_rx.borrow().clone();
-            let round = match self.reader.read(device, &readings, moment).await {
-                Ok(cx) => AttachmentRound::new(cx),
+            let mut cx = match self.reader.read(device, &readings, moment).await {
+                Ok(cx) => cx,
                 Err(failure) => break failure.into(),
             };
+            if answer.freed.as_ref().is_some_and(|freed| freed.is_gone(&cx, &readings)) {
+                cx.made_memory = None;
+            }
+            let round = AttachmentRound::new(cx);
             if let Err(end) = self.go_on(round, &readings, moment, &mut answer).await {
                 break end;
             }
@@ -297,6 +317,8 @@ impl AttachmentWorker {
                     CallEnd::Failed(error) => return Err(AttachmentEnd::Failed(error)),
                     // Each time there is one connection less, or no memory.
                     CallEnd::NotThere => {
+                        let freed = FreedMemory::of(&call, &round.cx, readings);
+                        answer.freed = freed.or_else(|| answer.freed.take());
                         round.cx.forget_shown(&call);
                         continue;
                     }

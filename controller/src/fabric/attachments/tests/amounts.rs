@@ -1,23 +1,29 @@
 //! Amounts of memory: made with the attachment, given back when no data of a tenant are in them, and never by a late call.
 
+use std::sync::Arc;
+
 use hostler_api::{
     Quantity,
     fabric::{AttachmentPhase as Phase, NodeDeviceState as State},
 };
-use hostler_fabric::{AttachKey, FabricOutcome, fake::FakeFabric};
+use hostler_fabric::{AttachKey, FabricOutcome, Provider, fake::FakeFabric};
 
 use super::{
     super::{
         after_call::{CallEnd, after_call},
         context::{AttachmentContext, AttachmentStep, HostFact, ManagerAnswer, ManagerCall},
         decide::decide,
+        freed::FreedMemory,
         reconciler::ask,
     },
     random::{DEVICES, NODES, rest, rounds, step},
     table::{attachment, claim, cx, released, reports, spec, status},
     world::{FabricWorld, WorldSeen},
 };
-use crate::testkit::{Dice, RandomLife, expect_enough, live, seeds};
+use crate::{
+    fabric::board::{FabricReadings, ManagerReading},
+    testkit::{Dice, RandomLife, expect_enough, live, seeds},
+};
 
 const GIB: u64 = 1 << 30;
 
@@ -90,6 +96,28 @@ fn what_is_given_back_is_forgotten_and_what_is_not_stands_in_the_status() {
     assert_eq!((noted.phase, &*noted.reason, &*noted.message), (Phase::Detached, "NotFreed", "it is in use"));
     cx.forget_shown(&call);
     assert_eq!(spec(decide(&cx)).attempt, 1);
+}
+
+/// A reading of the manager.
+fn reading() -> FabricReadings {
+    let provider = Arc::new(Provider::Fake(FakeFabric::shared(1, 1, GIB)));
+    let reading = ManagerReading { provider, inventory: Some(Arc::default()), error: None };
+    FabricReadings { managers: [("m".to_owned(), reading)].into(), ..FabricReadings::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_that_is_gone_is_not_given_back_again_as_long_as_an_older_inventory_shows_it() {
+    let cx = with_memory(|_| {});
+    let AttachmentStep::Call(call) = decide(&cx) else { panic!("no call") };
+    let (before, later) = (reading(), reading());
+    assert!(FreedMemory::of(&ManagerCall::Detach(key()), &cx, &before).is_none(), "nothing was freed");
+    let freed = FreedMemory::of(&call, &cx, &before).unwrap();
+    assert!(freed.is_gone(&cx, &before.clone()));
+    assert!(!freed.is_gone(&cx, &later), "the manager shows it again");
+    let next = with_memory(|cx| cx.made_memory = AttachKey::new("u-1").ok());
+    assert!(!freed.is_gone(&next, &before), "the memory of the next attempt is another one");
+    tokio::time::advance(cx.limits.late_call).await;
+    assert!(!freed.is_gone(&cx, &before), "a late call may have made it again, so that the inventory is the same");
 }
 
 #[test]
