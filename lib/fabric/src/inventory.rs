@@ -126,10 +126,25 @@ pub struct FabricDevice {
     pub chunks: Vec<ObjectPath>,
     /// The memory domains of the device: those that it names, and those that name it.
     pub memory_domains: Vec<ObjectPath>,
+    /// Its memory as a whole.
+    pub memory: DeviceMemory,
     /// The memory that can be made for the device. `None`: it has memory already, or no memory is made for it.
     pub room: Option<MemoryRoom>,
     /// The reason why the device is never attached.
     pub unusable: Option<String>,
+}
+
+/// The memory of a device as a whole: what its chunks and memory domains say of it, for readers that keep neither.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct DeviceMemory {
+    /// True if the device shows chunks.
+    pub has_chunks: bool,
+    /// The size of all chunks in bytes. `None`: there are none, or the size of one is not told.
+    pub size_bytes: Option<u64>,
+    /// The key of the request for which the memory was made. `None`: the memory is the device's own, or there is none.
+    pub made_for: Option<AttachKey>,
+    /// The first memory domain of the device in which clients make chunks.
+    pub open_domain: Option<ObjectPath>,
 }
 
 /// An end of a switch domain: a host's initiator or a device's target.
@@ -241,12 +256,17 @@ impl fmt::Display for InventoryProblem {
 }
 
 impl FabricInventory {
-    /// The inventory without the endpoints of devices. Attachments alone are planned by them, and read them anew; they are
-    /// a third of the inventory of a rack.
+    /// The inventory as a watch keeps it: without endpoints, chunks and memory domains, of which devices tell what is
+    /// needed. Attachments alone are planned by them, and read them anew; they are two thirds of the inventory of a rack.
     #[must_use]
-    pub fn without_endpoints(self) -> Self {
-        let devices = self.devices.into_iter().map(|it| FabricDevice { endpoints: Vec::new(), ..it }).collect();
-        Self { devices, endpoints: Vec::new(), ..self }
+    pub fn watched(self) -> Self {
+        let devices = self.devices.into_iter().map(|it| FabricDevice {
+            endpoints: Vec::new(),
+            chunks: Vec::new(),
+            memory_domains: Vec::new(),
+            ..it
+        });
+        Self { devices: devices.collect(), endpoints: Vec::new(), memory_domains: Vec::new(), ..self }
     }
 
     /// The host with a UUID. `None`: no host has it.
@@ -289,17 +309,6 @@ impl FabricInventory {
         let has_chunk = |domain: &MemoryDomain| domain.chunks.iter().any(|chunk| device.chunks.contains(&chunk.path));
         let is_its = move |domain: &&MemoryDomain| device.memory_domains.contains(&domain.path) || has_chunk(domain);
         self.memory_domains.iter().filter(is_its)
-    }
-
-    /// The key of the request for which the memory of a device was made; `None`: it has memory of its own, or none.
-    pub fn made_for(&self, device: &FabricDevice) -> Option<&AttachKey> {
-        device.chunks.iter().filter_map(|path| self.chunk(path)).find_map(|chunk| chunk.made_for.as_ref())
-    }
-
-    /// The size of all chunks of a device in bytes. `None`: it has none, or the size of one is not told.
-    pub fn chunk_bytes(&self, device: &FabricDevice) -> Option<u64> {
-        let sizes = device.chunks.iter().map(|path| self.chunk(path)?.size_bytes);
-        sizes.reduce(|sum, size| sum?.checked_add(size?)).flatten()
     }
 
     /// The memory domain of the memory that hostler made for a device. `None`: there is none.

@@ -30,8 +30,8 @@ pub use self::{
     error::FabricError,
     expected::ExpectedConnection,
     inventory::{
-        DeviceKind, FabricConnection, FabricDevice, FabricEndpoint, FabricHost, FabricInventory, InventoryParts,
-        InventoryProblem, MemoryChunk, MemoryDomain, MemoryRoom, ObjectStatus, SwitchDomain,
+        DeviceKind, DeviceMemory, FabricConnection, FabricDevice, FabricEndpoint, FabricHost, FabricInventory,
+        InventoryParts, InventoryProblem, MemoryChunk, MemoryDomain, MemoryRoom, ObjectStatus, SwitchDomain,
     },
     key::{AttachKey, KeyError},
     outcome::{FabricOperation, FabricOutcome, Isolation},

@@ -27,7 +27,7 @@ pub struct FabricWatch<'a, P> {
 #[derive(Debug)]
 pub enum FabricHint {
     /// The inventory differs from the last one. The first read is such a change, and so is the first after failures. It is
-    /// [without endpoints](FabricInventory::without_endpoints), which are not compared: it is kept in memory.
+    /// [without what attachments alone need](FabricInventory::watched), which is not compared: it is kept in memory.
     Changed(Arc<FabricInventory>),
     /// The inventory could not be read. Nothing is known to have changed.
     Unread(FabricError),
@@ -65,6 +65,6 @@ impl<'a, P: FabricProvider> FabricWatch<'a, P> {
     /// Reads the manager in its turn: what is read is beside the last inventory in memory until it is compared.
     async fn read(&self) -> Result<FabricInventory, FabricError> {
         let _turn = timeout(LONGEST_WAIT, self.turns.acquire()).await;
-        Ok(self.provider.inventory().await?.without_endpoints())
+        Ok(self.provider.inventory().await?.watched())
     }
 }

@@ -100,7 +100,7 @@ impl AttachmentReader {
             twins,
             shown: seen.as_ref().zip(inventory).map(|(seen, it)| shown(seen, it, &board_nodes)).unwrap_or_default(),
             board: board.map(|(seen, inventory)| on_board(seen, inventory, &board_nodes)),
-            made_memory: inventory.and_then(|it| it.made_for(it.device(device)?).cloned()),
+            made_memory: inventory.and_then(|it| it.device(device)?.memory.made_for.clone()),
             is_tainted: view.facts.is_closed_by([&self.driver, &pool, &name], FABRIC_TAINT),
             limits: self.limits,
             // Times of allocations are the server's.

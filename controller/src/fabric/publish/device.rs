@@ -136,8 +136,8 @@ pub(super) fn entry(
 fn memory_bytes(device: &FabricDevice, place: &DevicePlace<'_>) -> Option<u64> {
     match &device.room {
         // What is said of a device as a whole may be older than its memory.
-        None if place.inventory.made_for(device).is_some() => place.inventory.chunk_bytes(device),
-        None => device.size_bytes.or_else(|| place.inventory.chunk_bytes(device)).filter(|bytes| *bytes > 0),
+        None if device.memory.made_for.is_some() => device.memory.size_bytes,
+        None => device.size_bytes.or(device.memory.size_bytes).filter(|bytes| *bytes > 0),
         Some(room) => {
             let left = MemoryRoom { free_bytes: room.free_bytes.saturating_sub(place.promised), ..room.clone() };
             left.chunk_bytes(None)
@@ -177,19 +177,18 @@ fn obstacle(identity: DeviceIdentity, device: &FabricDevice, place: &DevicePlace
 /// The memory domain of a device that has no memory, and for which none can be made now, whatever its manager says of its
 /// size.
 fn lacking<'a>(device: &'a FabricDevice, place: &DevicePlace<'_>) -> Option<&'a ObjectPath> {
-    if device.kind == DeviceKind::Accelerator || !device.chunks.is_empty() {
+    if device.kind == DeviceKind::Accelerator || device.memory.has_chunks {
         return None;
     }
-    let is_open = |path: &&ObjectPath| place.inventory.memory_domain(path).is_some_and(|it| it.allows_chunk_creation);
     let has_room = device.room.is_some() && memory_bytes(device, place).is_some();
-    device.memory_domains.iter().find(is_open).filter(|_| !has_room)
+    device.memory.open_domain.as_ref().filter(|_| !has_room)
 }
 
 /// True if the memory that was made for the device goes next: no claim can count on its size.
 fn is_giving_back(device: &FabricDevice, place: &DevicePlace<'_>) -> bool {
     let status = place.attachment.map(|object| &object.attachment.status).filter(|_| !place.is_kept);
     status.is_some_and(|status| status.phase == AttachmentPhase::Detached && !status.used)
-        && place.inventory.made_for(device).is_some()
+        && device.memory.made_for.is_some()
 }
 
 /// The reason against a device whose FabricAttachment is about another pool.

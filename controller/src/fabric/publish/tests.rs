@@ -125,8 +125,11 @@ impl Scene {
     }
 
     fn offered(&self) -> (FabricOffer, BTreeMap<String, DesiredPool>) {
-        let inventories: BTreeMap<&str, FabricInventory> =
-            self.managers.iter().map(|(name, (parts, _))| (*name, FabricInventory::conclude(parts.clone()))).collect();
+        let inventories: BTreeMap<&str, FabricInventory> = self
+            .managers
+            .iter()
+            .map(|(name, (parts, _))| (*name, FabricInventory::conclude(parts.clone()).watched()))
+            .collect();
         let managers = self.managers.iter().map(|(name, (_, hostnames))| ManagerScene {
             name,
             inventory: &inventories[name],

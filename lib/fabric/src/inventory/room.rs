@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{DeviceKind, FabricDevice, FabricInventory, InventoryProblem, MemoryDomain};
+use super::{DeviceKind, DeviceMemory, FabricDevice, FabricInventory, InventoryProblem, MemoryChunk, MemoryDomain};
 use crate::ObjectPath;
 
 /// Memory that can be made for a device that has none: a chunk of a memory domain, made when the device is attached.
@@ -32,11 +32,17 @@ impl MemoryRoom {
     }
 }
 
-/// Fills the memory domains and the room of devices. Domains and devices each may name the other; one side is enough.
+/// Fills the memory domains, the memory and the room of devices. Domains and devices each may name the other; one side is
+/// enough.
 pub(super) fn link(inventory: &mut FabricInventory) {
     link_domains(inventory);
     let domains: BTreeMap<&ObjectPath, &MemoryDomain> =
         inventory.memory_domains.iter().map(|domain| (&domain.path, domain)).collect();
+    let chunks = inventory.memory_domains.iter().flat_map(|domain| &domain.chunks);
+    let chunks: BTreeMap<&ObjectPath, &MemoryChunk> = chunks.map(|chunk| (&chunk.path, chunk)).collect();
+    for device in &mut inventory.devices {
+        device.memory = memory_of(device, &domains, &chunks);
+    }
     let mut problems = Vec::new();
     for device in inventory.devices.iter_mut().filter(|device| may_lack_memory(device)) {
         match room_of(device, &domains) {
@@ -56,6 +62,21 @@ fn link_domains(inventory: &mut FabricInventory) {
         device.memory_domains.extend(named_by.remove(&device.path).into_iter().flatten().cloned());
         device.memory_domains.sort();
         device.memory_domains.dedup();
+    }
+}
+
+fn memory_of(
+    device: &FabricDevice,
+    domains: &BTreeMap<&ObjectPath, &MemoryDomain>,
+    chunks: &BTreeMap<&ObjectPath, &MemoryChunk>,
+) -> DeviceMemory {
+    let own = || device.chunks.iter().map(|path| chunks.get(path).copied());
+    let is_open = |path: &&ObjectPath| domains.get(path).is_some_and(|domain| domain.allows_chunk_creation);
+    DeviceMemory {
+        has_chunks: !device.chunks.is_empty(),
+        size_bytes: own().map(|chunk| chunk?.size_bytes).reduce(|sum, size| sum?.checked_add(size?)).flatten(),
+        made_for: own().flatten().find_map(|chunk| chunk.made_for.clone()),
+        open_domain: device.memory_domains.iter().find(is_open).cloned(),
     }
 }
 

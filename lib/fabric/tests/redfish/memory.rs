@@ -76,7 +76,7 @@ async fn memory_is_made_for_the_device_connected_kept_and_freed() {
         assert_eq!((inventory.problems.clone(), inventory.memory_domains[0].free_bytes), (vec![], Some(2048 * MIB)));
         assert!(
             inventory.devices.iter().all(|it| it.room.is_none())
-                && inventory.made_for(inventory.device(device(1)).unwrap()).is_some()
+                && inventory.device(device(1)).unwrap().memory.made_for.is_some()
         );
         assert_eq!(makings(&service), 2);
 

@@ -297,7 +297,7 @@ impl FabricWorld {
         fabric.change(|parts| {
             let inventory = FabricInventory::conclude(parts.clone());
             for device in &inventory.devices {
-                let known = inventory.made_for(device).cloned().zip(inventory.chunk_bytes(device));
+                let known = device.memory.made_for.clone().zip(device.memory.size_bytes);
                 made.extend(known.map(|known| (device_number(device.identity.unwrap()), known)));
             }
         });
