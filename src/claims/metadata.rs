@@ -14,7 +14,7 @@ use std::{
     io,
     os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use hostler_api::{Chain, ClaimRef, ClaimUid, ObjectName};
@@ -152,8 +152,8 @@ fn content(record: &ClaimRecord, metadata: &DeviceMetadata, request: &str, drive
     text.into_bytes()
 }
 
-/// Writes the files of a claim that has any, unless they are there already, byte for byte. Nothing is made durable: a
-/// start makes them anew from the record.
+/// Writes the files of a claim that has any. Those that are there already, byte for byte, become new again. Nothing is
+/// made durable: a start makes them anew from the record.
 ///
 /// # Errors
 /// When a name of the claim cannot be part of a path, or a file cannot be written.
@@ -183,7 +183,8 @@ fn write_file(path: &Path, bytes: &[u8], naming: &CdiNaming) -> io::Result<()> {
     let length = file.metadata()?.len();
     let mut found = vec![0; bytes.len()];
     if length == bytes.len() as u64 && file.read_exact_at(&mut found, 0).is_ok() && found == bytes {
-        return Ok(());
+        // A sweep takes an old file for one of a claim that is gone, and a claim under way is not in the table yet.
+        return file.set_modified(SystemTime::now());
     }
     if length == 0 {
         // Programs in containers are not root; the daemon's umask would take this away.

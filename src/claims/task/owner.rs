@@ -193,10 +193,12 @@ impl ClaimsOwner {
             self.turns.took(began.elapsed());
         }
         // A caller that has an answer must find it in the table. Calls that have only begun are shown when they last.
-        if is_shown || !self.answers.is_empty() {
-            self.publish();
-        }
+        let has_news = (is_shown || !self.answers.is_empty()) && self.publish();
         self.answers.drain(..).for_each(|answered| answered.call.answer(answered.result));
+        // Readers wake after the callers, who wait for theirs.
+        if has_news {
+            self.parts.table_tx.send_if_modified(|_| true);
+        }
         self.ended.drain(..).for_each(EndedWork::log);
     }
 
@@ -449,11 +451,12 @@ impl ClaimsOwner {
         calls.into_iter().for_each(|call| self.take(vec![call]));
     }
 
-    /// Shows readers what has changed. The table is changed in place if no reader has kept it.
-    fn publish(&mut self) {
+    /// Shows readers who look what has changed, and says whether there is news to wake the others for. The table is
+    /// changed in place if no reader has kept it.
+    fn publish(&mut self) -> bool {
         let touched = self.entries.take_touched();
         if touched.is_empty() {
-            return;
+            return false;
         }
         let mut news: Vec<(ClaimUid, Option<ClaimView>)> = touched
             .into_iter()
@@ -462,15 +465,17 @@ impl ClaimsOwner {
                 (uid, view)
             })
             .collect();
+        let mut has_news = false;
         self.parts.table_tx.send_if_modified(|shown| {
             news.retain(|(uid, view)| !shown.shows(uid, view.as_ref()));
-            if news.is_empty() {
-                return false;
+            has_news = !news.is_empty();
+            if has_news {
+                let table = Arc::make_mut(shown);
+                news.into_iter().for_each(|(uid, view)| table.show(uid, view));
             }
-            let table = Arc::make_mut(shown);
-            news.into_iter().for_each(|(uid, view)| table.show(uid, view));
-            true
+            false
         });
+        has_news
     }
 
     fn view(&self, uid: &ClaimUid) -> Option<ClaimView> {
