@@ -71,7 +71,7 @@ pub(crate) fn run(sections: &[String]) -> bool {
     );
     println!("| figure | other | this | ratio | of all pairs | |\n|---|---|---|---|---|---|");
     for figure in order {
-        println!("| {figure} | {} |", pairs.remove(&figure).unwrap().line(noise));
+        println!("| {figure} | {} |", pairs.remove(&figure).unwrap().line());
     }
     true
 }
@@ -103,13 +103,15 @@ impl Pairs {
         self.this.push(this);
     }
 
-    fn line(mut self, noise: f64) -> String {
+    /// The figure's line: a difference counts where all pairs agree on it, and it is more than they differ among themselves.
+    fn line(mut self) -> String {
         self.ratios.sort_by(f64::total_cmp);
         let (least, most, ratio) =
             (self.ratios[0], self.ratios[self.ratios.len() - 1], self.ratios[self.ratios.len() / 2]);
+        let spread = (most - least) / 2.0;
         let verdict = match () {
-            () if most < 1.0 && ratio < 1.0 - noise => "less",
-            () if least > 1.0 && ratio > 1.0 + noise => "**more**",
+            () if most < 1.0 && 1.0 - ratio > spread => "less",
+            () if least > 1.0 && ratio - 1.0 > spread => "**more**",
             () => "no difference",
         };
         let [other, this] = [&mut self.other, &mut self.this].map(|amounts| Amount::median(amounts));
