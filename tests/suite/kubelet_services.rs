@@ -124,7 +124,8 @@ impl ByName {
 
 impl ReadClaims for ByName {
     fn read(&self, claims: Vec<ClaimRef>, then: ReadContinuation) {
-        then(claims.iter().map(|claim| Ok(Self::allocation(claim))).collect());
+        let read = claims.iter().map(|claim| Ok(Self::allocation(claim))).collect();
+        tokio::task::spawn_blocking(move || then(read));
     }
 }
 
