@@ -18,6 +18,7 @@ const PICTURE: &str = "docs/pictures/page.png";
 const WORDS: &str = "tests/golden/page.txt";
 /// Everything that the page says, but for times, which are those of the run.
 const SAID: &str = "[...document.querySelectorAll('h1, h2, h3, th, td, legend, .device, #cell, #count, #devices')]
+    .filter((it) => !it.closest('section[hidden]'))
     .map((it) => it.getAttribute('aria-label') ?? it.textContent.trim()).filter((text) => text).join('\\n') + '\\n'";
 
 fn name(at: u32) -> String {
