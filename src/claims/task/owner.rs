@@ -193,12 +193,10 @@ impl ClaimsOwner {
             self.turns.took(began.elapsed());
         }
         // A caller that has an answer must find it in the table. Calls that have only begun are shown when they last.
-        let has_news = (is_shown || !self.answers.is_empty()) && self.publish();
-        self.answers.drain(..).for_each(|answered| answered.call.answer(answered.result));
-        // Readers wake after the callers, who wait for theirs.
-        if has_news {
-            self.parts.table_tx.send_if_modified(|_| true);
+        if is_shown || !self.answers.is_empty() {
+            self.publish();
         }
+        self.answers.drain(..).for_each(|answered| answered.call.answer(answered.result));
         self.ended.drain(..).for_each(EndedWork::log);
     }
 
@@ -451,12 +449,11 @@ impl ClaimsOwner {
         calls.into_iter().for_each(|call| self.take(vec![call]));
     }
 
-    /// Shows readers who look what has changed, and says whether there is news to wake the others for. The table is
-    /// changed in place if no reader has kept it.
-    fn publish(&mut self) -> bool {
+    /// Shows readers what has changed. The table is changed in place if no reader has kept it.
+    fn publish(&mut self) {
         let touched = self.entries.take_touched();
         if touched.is_empty() {
-            return false;
+            return;
         }
         let mut news: Vec<(ClaimUid, Option<ClaimView>)> = touched
             .into_iter()
@@ -465,17 +462,15 @@ impl ClaimsOwner {
                 (uid, view)
             })
             .collect();
-        let mut has_news = false;
         self.parts.table_tx.send_if_modified(|shown| {
             news.retain(|(uid, view)| !shown.shows(uid, view.as_ref()));
-            has_news = !news.is_empty();
-            if has_news {
-                let table = Arc::make_mut(shown);
-                news.into_iter().for_each(|(uid, view)| table.show(uid, view));
+            if news.is_empty() {
+                return false;
             }
-            false
+            let table = Arc::make_mut(shown);
+            news.into_iter().for_each(|(uid, view)| table.show(uid, view));
+            true
         });
-        has_news
     }
 
     fn view(&self, uid: &ClaimUid) -> Option<ClaimView> {
