@@ -184,7 +184,7 @@ impl fmt::Display for OperationStep {
             Self::CardOverwritten { card } => write!(f, "memory of card {card} overwritten"),
             Self::MemoryDeviceDisabled { memdev } => write!(f, "{memdev} disabled"),
             Self::LogicScrubbed { card, regions } => {
-                write!(f, "FPGA {card} scrubbed: {regions} of its regions programmed with their blank images")
+                write!(f, "FPGA {card} scrubbed: its {regions} regions programmed with their blank images")
             }
             Self::DriverUnbound { address, driver } => write!(f, "driver {driver} taken from PCI function {address}"),
             Self::FunctionReset { address } => write!(f, "PCI function {address} reset, its memory cleared"),

@@ -133,17 +133,7 @@ fn may_detach(
 
 /// The gate in front of the function, if it still is the card that was enumerated.
 fn gate<'a>(root: &'a SysRoot, device: &Device, address: PciAddress) -> Result<MemoryGate<'a>, AcceleratorError> {
-    let config = ConfigFile::open(root, address)?;
-    let mut fault = None;
-    let function = CxlFunction::decode(|offset| {
-        config.dword(offset).unwrap_or_else(|failure| {
-            fault.get_or_insert(failure);
-            None
-        })
-    });
-    if let Some(failure) = fault {
-        return Err(failure.into());
-    }
+    let function = ConfigFile::open(root, address)?.decode(|read| CxlFunction::decode(read))?;
     let function = function.ok_or(AcceleratorError::Changed { address })?;
     if !device.cards.is_card(function.serial) {
         return Err(AcceleratorError::Changed { address });

@@ -1,7 +1,7 @@
 //! Takes a card out of the system, so that it can be given to another host, and scrubs it.
 //!
 //! ```text
-//!   no user ─► [every region programmed with its blank image] ─► drivers unbound ─► PCI functions removed ─► gone
+//!   no user ─► [every region programmed with its blank image] ─► PCI functions removed ─► gone
 //! ```
 //!
 //! All functions of the card's slot go, the card's own last: an order that ended in the middle finds the card again.
@@ -71,9 +71,9 @@ enum DetachError {
     /// A region was not programmed.
     #[error(transparent)]
     Scrub(BackendError),
-    /// A driver was not unbound.
+    /// A function is passed on now, or that cannot be told.
     #[error(transparent)]
-    Driver(#[from] VfioError),
+    PassedOn(#[from] VfioError),
     /// A function is in use, or did not leave.
     #[error(transparent)]
     Leave(#[from] PciLeaveError),
@@ -134,7 +134,7 @@ pub(crate) fn rehearse(
     config: &FpgaBackendConfig,
     work: &OperateWork<'_>,
 ) -> Result<OperationOutcome, BackendError> {
-    let steps = begin(hardware, config, work)?.and_then(|card| card.steps());
+    let steps = begin(hardware, config, work)?.map(|card| card.steps());
     steps
         .map(|steps| OperationOutcome { steps })
         .map_err(|error| work.failed(Chain(&error).to_string(), Vec::new()).into())
@@ -215,17 +215,7 @@ fn may_leave(root: &SysRoot, function: &PciFunction, is_to_leave: bool) -> Resul
     if !function.virtual_functions.is_empty() || function.sriov.is_some_and(|sriov| sriov.enabled > 0) {
         return Err(DetachError::VirtualFunctions { address });
     }
-    let config = ConfigFile::open(root, address)?;
-    let mut fault = None;
-    let capabilities = pci::capabilities_by(|offset| {
-        config.dword(offset).unwrap_or_else(|failure| {
-            fault.get_or_insert(failure);
-            None
-        })
-    });
-    if let Some(failure) = fault {
-        return Err(failure.into());
-    }
+    let capabilities = ConfigFile::open(root, address)?.decode(|read| pci::capabilities_by(read))?;
     let is_cxl = capabilities.iter().any(|entry| entry.dvsec.is_some_and(|dvsec| dvsec.vendor == CXL_VENDOR));
     if is_cxl && is_to_leave { Err(DetachError::Cxl { address }) } else { Ok(()) }
 }
@@ -262,8 +252,8 @@ impl LeavingCard<'_> {
         self.expect_same()?;
         self.expect_unused()?;
         for address in &self.functions {
-            let former = vfio::unbind_driver(self.hardware.root, *address)?;
-            done.extend(former.driver.map(|driver| unbound(*address, driver)));
+            // One write takes the driver along: a daemon that dies here leaves no card without its driver, which could
+            // not be scrubbed any more.
             pci::remove(self.hardware.root, *address)?;
             done.push(OperationStep::FunctionRemoved { address: address.to_string() });
         }
@@ -271,14 +261,11 @@ impl LeavingCard<'_> {
     }
 
     /// Steps that [`LeavingCard::leave`] would take.
-    fn steps(&self) -> Result<Vec<OperationStep>, DetachError> {
-        let mut steps: Vec<_> = self.blanks.iter().map(|(_, blanks)| self.scrubbed(blanks)).collect();
-        for address in self.functions.iter().filter(|_| self.is_to_leave) {
-            let driver = vfio::binding(self.hardware.root, *address)?.driver;
-            steps.extend(driver.map(|driver| unbound(*address, driver)));
-            steps.push(OperationStep::FunctionRemoved { address: address.to_string() });
-        }
-        Ok(steps)
+    fn steps(&self) -> Vec<OperationStep> {
+        let scrubbed = self.blanks.iter().map(|(_, blanks)| self.scrubbed(blanks));
+        let leaving = self.functions.iter().filter(|_| self.is_to_leave);
+        let removed = leaving.map(|address| OperationStep::FunctionRemoved { address: address.to_string() });
+        scrubbed.chain(removed).collect()
     }
 
     fn scrubbed(&self, blanks: &[BlankImage]) -> OperationStep {
@@ -297,10 +284,12 @@ impl LeavingCard<'_> {
 
     fn expect_unused(&self) -> Result<(), DetachError> {
         let nodes: Vec<String> = self.device.edits.device_nodes.iter().map(|node| node.path.clone()).collect();
-        Ok(self.functions.iter().try_for_each(|function| pci::expect_unused(self.hardware.root, *function, &nodes))?)
+        for function in &self.functions {
+            pci::expect_unused(self.hardware.root, *function, &nodes)?;
+            if vfio::is_bound(self.hardware.root, *function)? {
+                vfio::expect_unused(self.hardware.root, *function)?;
+            }
+        }
+        Ok(())
     }
-}
-
-fn unbound(address: PciAddress, driver: String) -> OperationStep {
-    OperationStep::DriverUnbound { address: address.to_string(), driver }
 }

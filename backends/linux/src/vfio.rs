@@ -263,7 +263,10 @@ pub fn bind_driver(root: &SysRoot, address: PciAddress, former: &DriverBinding) 
 
 /// Refuses while the function is in use: unbinding waits in the kernel until the last user has gone, for ever if need
 /// be.
-fn expect_unused(root: &SysRoot, address: PciAddress) -> Result<(), VfioError> {
+///
+/// # Errors
+/// When a process has the function open, or that cannot be told.
+pub fn expect_unused(root: &SysRoot, address: PciAddress) -> Result<(), VfioError> {
     let nodes = match nodes(root, address) {
         Ok(nodes) => nodes,
         Err(VfioError::Read(failure)) => return Err(failure.into()),

@@ -126,7 +126,7 @@ pub struct FabricDevice {
     pub chunks: Vec<ObjectPath>,
     /// The memory domains of the device: those that it names, and those that name it.
     pub memory_domains: Vec<ObjectPath>,
-    /// Its memory as a whole.
+    /// Memory of the device as a whole.
     pub memory: DeviceMemory,
     /// The memory that can be made for the device. `None`: it has memory already, or no memory is made for it.
     pub room: Option<MemoryRoom>,

@@ -41,7 +41,7 @@ struct LockedOwner {
 enum OwnerPlace {
     Free(Box<ClaimsOwner>),
     Taken,
-    /// It was told to stop, and has: requests are dropped, which tells their callers.
+    /// The owner was told to stop, and has: requests are dropped, which tells their callers.
     Ended,
 }
 

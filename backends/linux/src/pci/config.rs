@@ -35,4 +35,19 @@ impl ConfigFile {
             Ok(()) => Ok(Some(u32::from_le_bytes(bytes))),
         }
     }
+
+    /// Decodes the space with a function that asks for the dwords at offsets.
+    ///
+    /// # Errors
+    /// When one of them cannot be read.
+    pub fn decode<T>(&self, decode: impl FnOnce(&mut dyn FnMut(u16) -> Option<u32>) -> T) -> Result<T, ReadFailure> {
+        let mut fault = None;
+        let decoded = decode(&mut |offset| {
+            self.dword(offset).unwrap_or_else(|failure| {
+                fault.get_or_insert(failure);
+                None
+            })
+        });
+        fault.map_or(Ok(decoded), Err)
+    }
 }

@@ -1,4 +1,4 @@
-//! What containers can read about the devices of their claims, when the inventory has changed.
+//! Metadata of claims' devices, which containers read, after a change of the inventory.
 
 use std::collections::BTreeSet;
 
