@@ -223,6 +223,7 @@ fn details(tree: &TreeReading<'_>, identity: PciIdentity) -> PciFunction {
     let link = Path::new(DEVICES).join(address.to_string());
     let target = tree.target(&link);
     let folder = target.clone().unwrap_or(link);
+    tree.enter(&folder);
     let read = FunctionAttributes { tree, folder: &folder };
     PciFunction {
         address,

@@ -3,7 +3,7 @@
 use std::{
     fmt,
     fs::{File, Metadata},
-    io::{self, Read, Write},
+    io::{self, Read as _, Write},
     path::{Component, Path, PathBuf},
     sync::Arc,
 };
@@ -17,11 +17,8 @@ mod reading;
 
 pub use failure::ReadFailure;
 use failure::{present, present_in_tree, present_link};
-use folder::RootFolder;
+use folder::{OpenFolder, RootFolder};
 pub use reading::TreeReading;
-
-/// Size of a page: no sysfs text attribute is longer; only masks of thousands of CPUs are.
-const PAGE: usize = 4096;
 
 /// Limit on a file: the kernel says far less in one; a tree may hold files without an end.
 const MOST_BYTES: u64 = 64 << 20;
@@ -119,21 +116,17 @@ impl SysRoot {
         present(self.required_attribute(relative))
     }
 
+    /// Reads as [`SysRoot::attribute`] does, on a short way where one is open.
+    fn attribute_near(&self, near: Option<&OpenFolder>, relative: &Path) -> Result<Option<String>, ReadFailure> {
+        present(self.ask(PathAccess::Read, relative, |folder, path| Ok(trimmed(&folder.attribute(near, path)?))))
+    }
+
     /// Reads as [`SysRoot::attribute`] does, where the attribute has to be there.
     ///
     /// # Errors
     /// Whatever the kernel says.
     pub fn required_attribute(&self, relative: impl AsRef<Path>) -> Result<String, ReadFailure> {
-        self.ask(PathAccess::Read, relative.as_ref(), |folder, path| {
-            let mut file = folder.read(path)?;
-            let mut page = [0; PAGE];
-            let length = file.read(&mut page)?;
-            if length < PAGE {
-                return Ok(trimmed(&page[..length]));
-            }
-            let rest = read_stream(file, MOST_BYTES)?;
-            Ok(trimmed(&[&page[..], &rest].concat()))
-        })
+        self.ask(PathAccess::Read, relative.as_ref(), |folder, path| Ok(trimmed(&folder.attribute(None, path)?)))
     }
 
     /// The beginning of a file, or all of it: the size that `stat` gives for sysfs means nothing.
@@ -189,10 +182,19 @@ impl SysRoot {
     /// # Errors
     /// When the folder is there, or may be, and cannot be read to its end.
     pub fn names(&self, relative: impl AsRef<Path>) -> Result<Vec<String>, ReadFailure> {
-        let names = self.ask(PathAccess::List, relative.as_ref(), RootFolder::names);
-        let mut names: Vec<String> = present_in_tree(names)?.unwrap_or_default();
+        Ok(self.listed(None, relative.as_ref())?.0)
+    }
+
+    /// Lists as [`SysRoot::names`] does, and leaves the folder open.
+    fn listed(
+        &self,
+        near: Option<&OpenFolder>,
+        relative: &Path,
+    ) -> Result<(Vec<String>, Option<OpenFolder>), ReadFailure> {
+        let listed = self.ask(PathAccess::List, relative, |folder, path| folder.names(near, path));
+        let Some((mut names, folder)) = present_in_tree(listed)? else { return Ok(Default::default()) };
         names.sort_unstable();
-        Ok(names)
+        Ok((names, Some(folder)))
     }
 
     /// Target of a symbolic link, unresolved; `None` where there is no link.
@@ -200,7 +202,7 @@ impl SysRoot {
     /// # Errors
     /// When that cannot be told.
     pub fn link(&self, relative: impl AsRef<Path>) -> Result<Option<PathBuf>, ReadFailure> {
-        present_link(self.ask(PathAccess::Link, relative.as_ref(), RootFolder::link))
+        self.link_near(None, relative.as_ref())
     }
 
     /// The last component of a symbolic link's target (`driver`, `iommu_group`).
@@ -208,7 +210,7 @@ impl SysRoot {
     /// # Errors
     /// When it cannot be told whether there is a link.
     pub fn link_name(&self, relative: impl AsRef<Path>) -> Result<Option<String>, ReadFailure> {
-        Ok(self.link(relative)?.and_then(|target| target.file_name()?.to_str().map(str::to_owned)))
+        Ok(self.link(relative)?.as_deref().and_then(last_name))
     }
 
     /// The place that a symbolic link names, relative to the root, by the text of the link alone, so that nothing
@@ -218,13 +220,11 @@ impl SysRoot {
     /// # Errors
     /// When it cannot be told whether there is a link.
     pub fn target(&self, relative: impl AsRef<Path>) -> Result<Option<PathBuf>, ReadFailure> {
-        let relative = relative.as_ref();
-        let in_sys = |target: PathBuf| {
-            let path = clean(&Path::new("/").join(relative.parent()?).join(target));
-            let path = path.strip_prefix("/").ok()?;
-            path.starts_with("sys").then(|| path.to_path_buf())
-        };
-        Ok(self.link(relative)?.and_then(in_sys))
+        Ok(self.link(&relative)?.and_then(|target| place_in_sys(relative.as_ref(), &target)))
+    }
+
+    fn link_near(&self, near: Option<&OpenFolder>, relative: &Path) -> Result<Option<PathBuf>, ReadFailure> {
+        present_link(self.ask(PathAccess::Link, relative, |folder, path| folder.link(near, path)))
     }
 
     pub(crate) fn open(&self, relative: &Path) -> Result<File, ReadFailure> {
@@ -256,6 +256,17 @@ impl SysRoot {
     fn access(&self, access: PathAccess, path: &Path) -> io::Result<()> {
         self.taps.iter().try_for_each(|tap| tap.access(access, path))
     }
+}
+
+fn last_name(target: &Path) -> Option<String> {
+    target.file_name()?.to_str().map(str::to_owned)
+}
+
+/// The place that a link at `relative` with this target names, where that is in `sys`.
+fn place_in_sys(relative: &Path, target: &Path) -> Option<PathBuf> {
+    let path = clean(&Path::new("/").join(relative.parent()?).join(target));
+    let path = path.strip_prefix("/").ok()?;
+    path.starts_with("sys").then(|| path.to_path_buf())
 }
 
 /// An absolute path without `.` and `..`, by its text alone.

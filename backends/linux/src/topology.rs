@@ -137,7 +137,7 @@ pub struct CpuCache {
     pub cache_type: String,
     /// Bytes.
     pub size_bytes: Option<u64>,
-    /// The kernel's id.
+    /// The kernel's id, of caches from level 3 on.
     pub id: Option<u32>,
     /// Online CPUs that share it.
     pub cpus: IdSet,

@@ -37,6 +37,7 @@ pub struct Memdev {
 
 impl Memdev {
     pub(super) fn read(tree: &TreeReading<'_>, name: String, folder: PathBuf) -> Self {
+        tree.enter(&folder);
         let read = FolderAttributes { tree, folder: &folder };
         Self {
             address: parent(&folder).and_then(|name| name.parse().ok()),

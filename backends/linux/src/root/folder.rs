@@ -5,20 +5,26 @@
 mod walk;
 
 use std::{
+    cell::Cell,
+    ffi::OsStr,
     fs::{self, File, Metadata},
     io::{self, ErrorKind},
-    os::fd::OwnedFd,
+    mem::MaybeUninit,
+    os::{
+        fd::OwnedFd,
+        unix::{ffi::OsStrExt, fs::FileExt},
+    },
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
 };
 
-use hostler_files::{expect_file, expect_size};
+use hostler_files::{expect_file, expect_size, read_stream};
 use nix::{
-    dir::Dir,
     errno::Errno,
-    fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2, readlinkat},
+    fcntl::{OFlag, OpenHow, ResolveFlag, open, openat, openat2, readlinkat},
     sys::stat::Mode,
 };
+use rustix::fs::RawDir;
 
 use super::MOST_BYTES;
 
@@ -26,11 +32,46 @@ use super::MOST_BYTES;
 /// accident.
 const MOST_RACES: usize = 16;
 
+/// Size of a page: no sysfs text attribute is longer; only masks of thousands of CPUs are.
+const PAGE: usize = 4096;
+
+/// Bytes of the entries of a folder that one call returns: those of a CPU or device, or a part of a bus.
+const ENTRIES: usize = 8192;
+
 /// The folder, opened when it is first needed.
 #[derive(Clone, Debug)]
 pub(super) struct RootFolder {
     path: PathBuf,
     opened: Arc<OnceLock<OwnedFd>>,
+}
+
+/// A folder of the tree that stays open: the way to what is below it is short, which saves a fifth of the time that it
+/// takes to open an attribute of sysfs.
+#[derive(Debug)]
+pub(super) struct OpenFolder {
+    path: PathBuf,
+    folder: OwnedFd,
+    /// True once a way from here led through a link, as those of buses and classes do: in a tree, such a way has to
+    /// begin at the root.
+    has_links: Cell<bool>,
+}
+
+impl OpenFolder {
+    fn new(path: &Path, folder: OwnedFd) -> Self {
+        Self { path: path.to_owned(), folder, has_links: Cell::default() }
+    }
+
+    /// The way from here to a place below; none climbs out again.
+    fn way_to<'p>(&self, relative: &'p Path) -> Option<&'p Path> {
+        let rest = relative.as_os_str().as_bytes().strip_prefix(self.path.as_os_str().as_bytes())?;
+        let rest = rest.strip_prefix(b"/").filter(|rest| !rest.is_empty() && !rest.starts_with(b"/"))?;
+        (!rest.windows(2).any(|two| two == b"..")).then(|| Path::new(OsStr::from_bytes(rest)))
+    }
+
+    /// The name of a place that is right here.
+    fn entry<'p>(&self, relative: &'p Path) -> Option<&'p Path> {
+        self.way_to(relative).filter(|way| !way.as_os_str().as_bytes().contains(&b'/'))
+    }
 }
 
 impl RootFolder {
@@ -50,6 +91,25 @@ impl RootFolder {
         let (file, found) = self.file(relative, OFlag::O_RDONLY)?;
         expect_size(&found, MOST_BYTES)?;
         Ok(file)
+    }
+
+    /// Reads an attribute, which the kernel hands over in one piece: a read that is shorter than a page is all of it.
+    pub(super) fn attribute(&self, near: Option<&OpenFolder>, relative: &Path) -> io::Result<Vec<u8>> {
+        // Read at a place, which what is no file has not: it need not be asked what it is, and a FIFO not waited for.
+        let flags = if self.is_host() { OFlag::empty() } else { OFlag::O_NONBLOCK | OFlag::O_NOCTTY };
+        let file = self.open_near(near, relative, OFlag::O_RDONLY | flags)?;
+        let mut page = [0; PAGE];
+        let read = file.read_at(&mut page, 0);
+        if let Ok(length @ ..PAGE) = read {
+            return Ok(page[..length].to_vec());
+        }
+        if !self.is_host() {
+            let found = file.metadata()?;
+            expect_file(&found)?;
+            expect_size(&found, MOST_BYTES)?;
+        }
+        read?;
+        read_stream(file, MOST_BYTES)
     }
 
     /// Opens a file to replace its content. Truncating means nothing to sysfs; in a tree of plain files it takes the
@@ -80,19 +140,29 @@ impl RootFolder {
         }
     }
 
-    /// The names in a folder, in no order; those that are no UTF-8 are not the kernel's.
-    pub(super) fn names(&self, relative: &Path) -> io::Result<Vec<String>> {
-        let folder = self.open(relative, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?;
+    /// The names in a folder, in no order; those that are no UTF-8 are not the kernel's. The folder stays open.
+    pub(super) fn names(&self, near: Option<&OpenFolder>, relative: &Path) -> io::Result<(Vec<String>, OpenFolder)> {
+        let folder = OwnedFd::from(self.open_near(near, relative, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?);
         let mut names = Vec::new();
-        for entry in Dir::from_fd(folder.into())? {
+        let mut entries = [const { MaybeUninit::uninit() }; ENTRIES];
+        let mut listing = RawDir::new(&folder, &mut entries);
+        while let Some(entry) = listing.next() {
             names.extend(entry?.file_name().to_str().ok().map(str::to_owned));
         }
         names.retain(|name| name != "." && name != "..");
-        Ok(names)
+        Ok((names, OpenFolder::new(relative, folder)))
+    }
+
+    /// Opens a folder, to be near to what is below it.
+    pub(super) fn folder(&self, relative: &Path) -> io::Result<OpenFolder> {
+        Ok(OpenFolder::new(relative, self.open(relative, OFlag::O_PATH | OFlag::O_DIRECTORY)?.into()))
     }
 
     /// Target of a symbolic link, unresolved.
-    pub(super) fn link(&self, relative: &Path) -> io::Result<PathBuf> {
+    pub(super) fn link(&self, near: Option<&OpenFolder>, relative: &Path) -> io::Result<PathBuf> {
+        if let Some((folder, name)) = near.and_then(|near| Some((&near.folder, near.entry(relative)?))) {
+            return Ok(readlinkat(folder, name)?.into());
+        }
         if self.is_host() {
             return fs::read_link(self.path.join(relative));
         }
@@ -112,6 +182,28 @@ impl RootFolder {
             return Ok(open(&path, flags | OFlag::O_CLOEXEC, Mode::empty())?.into());
         }
         self.inside(relative, flags)
+    }
+
+    /// Opens as [`open`](Self::open) does, from an open folder where the place is below it.
+    fn open_near(&self, near: Option<&OpenFolder>, relative: &Path, flags: OFlag) -> io::Result<File> {
+        let Some((near, way)) = near.and_then(|near| Some((near, near.way_to(relative)?))) else {
+            return self.open(relative, flags);
+        };
+        if self.is_host() {
+            return Ok(openat(&near.folder, way, flags | OFlag::O_CLOEXEC, Mode::empty())?.into());
+        }
+        if near.has_links.get() {
+            return self.open(relative, flags);
+        }
+        let how = OpenHow::new().flags(flags | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+        match openat2(&near.folder, way, how) {
+            // Or a kernel without the call.
+            Err(Errno::ELOOP | Errno::ENOSYS | Errno::EPERM) => {
+                near.has_links.set(true);
+                self.open(relative, flags)
+            }
+            opened => Ok(opened?.into()),
+        }
     }
 
     /// Opens a regular file of a tree. A FIFO is not waited for, and no terminal becomes ours.
@@ -189,9 +281,9 @@ mod tests {
         for path in ["sys/absolute", "/sys/a/value", "sys/folder/value", "sys/folder/../a/value", "../sys/a/value"] {
             assert_eq!(text(&folder, path).as_deref(), Ok("own"), "{path}");
         }
-        assert_eq!(folder.link(Path::new("sys/beside")).unwrap(), Path::new("../../secret"));
-        assert!(folder.link(Path::new("sys/a/value")).is_err());
-        let mut names = folder.names(Path::new("sys/folder")).unwrap();
+        assert_eq!(folder.link(None, Path::new("sys/beside")).unwrap(), Path::new("../../secret"));
+        assert!(folder.link(None, Path::new("sys/a/value")).is_err());
+        let mut names = folder.names(None, Path::new("sys/folder")).unwrap().0;
         names.sort_unstable();
         assert_eq!(names, ["b", "value"]);
     }
@@ -207,7 +299,34 @@ mod tests {
             assert!(text(&folder, path).is_err(), "{path}");
             assert!(folder.write(Path::new(path)).is_err(), "{path}");
         }
-        assert!(folder.names(Path::new("sys/fifo")).is_err());
+        assert!(folder.names(None, Path::new("sys/fifo")).is_err());
+        for (path, kind) in
+            [("sys/fifo", "FIFO"), ("sys/a", "folder"), ("sys/sparse", "smaller one"), ("sys/loop", "links")]
+        {
+            let error = folder.attribute(None, Path::new(path)).unwrap_err().to_string();
+            assert!(error.contains(kind), "{path}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_attribute_may_be_longer_than_a_page() {
+        let (_temp, folder) = tree();
+        for length in [0, 1, PAGE - 1, PAGE, PAGE + 1, 3 * PAGE] {
+            let bytes: Vec<u8> = (0..length).map(|at| b'a' + u8::try_from(at % 23).unwrap()).collect();
+            fs::write(folder.path().join("sys/a/value"), &bytes).unwrap();
+            assert!(folder.attribute(None, Path::new("sys/a/value")).unwrap() == bytes, "{length}");
+        }
+    }
+
+    #[test]
+    fn a_folder_of_thousands_of_entries_is_listed_to_its_end() {
+        let (_temp, folder) = tree();
+        let mut expected: Vec<String> = (0..3_000).map(|number| format!("memory{number}")).collect();
+        expected.iter().for_each(|name| drop(File::create(folder.path().join("sys/a/b").join(name)).unwrap()));
+        let (mut names, _) = folder.names(None, Path::new("sys/a/b")).unwrap();
+        names.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(names, expected);
     }
 
     #[test]
@@ -250,6 +369,53 @@ mod tests {
                 let walked = walk::open(folder.opened().unwrap(), Path::new(&path), OFlag::O_PATH | OFlag::O_CLOEXEC);
                 let walked = walked.map(|found| File::from(found).metadata().unwrap().ino());
                 prop_assert_eq!(walked.map_err(|error| error.raw_os_error()), known, "{}", path);
+            }
+        }
+
+        /// The short way leads where the long one does, whatever links are on it.
+        #[test]
+        fn from_an_open_folder_the_same_is_found(
+            links in proptest::collection::vec((link(), target()), 0..8),
+            near in proptest::sample::select(vec!["a", "a/b", "c", "a/x", "sys"]),
+            paths in proptest::collection::vec(target(), 1..8),
+        ) {
+            let (temp, folder) = tree();
+            for parts in ["a/b/c", "b/a", "c"] {
+                let mut at = folder.path().to_owned();
+                for part in parts.split('/') {
+                    at.push(part);
+                    fs::create_dir_all(&at).unwrap();
+                    fs::write(at.join("value"), at.as_os_str().as_bytes()).unwrap();
+                }
+            }
+            for (at, target) in &links {
+                // One that is there already stays.
+                let _ = symlink(target, folder.path().join(at));
+            }
+            fs::write(temp.path().join("value"), SECRET).unwrap();
+            let Ok(open) = folder.folder(Path::new(near)) else { return Ok(()) };
+            let code = |error: io::Error| error.raw_os_error();
+            for path in paths {
+                let path = format!("{near}/{path}");
+                // What is no link is called invalid or absent, by its place or by its descriptor.
+                let link = |near| folder.link(near, Path::new(&path)).map_err(|error| match code(error) {
+                    Some(code) if code == Errno::EINVAL as i32 => Some(Errno::ENOENT as i32),
+                    code => code,
+                });
+                prop_assert_eq!(link(Some(&open)), link(None), "{}", path);
+                let file = format!("{path}/value");
+                prop_assert_eq!(
+                    folder.attribute(Some(&open), Path::new(&file)).map_err(code),
+                    folder.attribute(None, Path::new(&file)).map_err(code),
+                    "{}", file
+                );
+                let names = |near| {
+                    folder.names(near, Path::new(&path)).map_err(code).map(|(mut names, _)| {
+                        names.sort_unstable();
+                        names
+                    })
+                };
+                prop_assert_eq!(names(Some(&open)), names(None), "{}", path);
             }
         }
     }

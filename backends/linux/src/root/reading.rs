@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{ReadFailure, SysRoot};
+use super::{OpenFolder, ReadFailure, SysRoot, last_name, place_in_sys};
 use crate::TreeWarning;
 
 /// A tree while it is looked at. An answer is present or absent here, and an empty folder is one that is not there;
@@ -15,6 +15,8 @@ use crate::TreeWarning;
 pub struct TreeReading<'a> {
     root: &'a SysRoot,
     details: MissingDetails,
+    /// The folder that was last listed or entered.
+    near: RefCell<Option<OpenFolder>>,
     failure: RefCell<Option<ReadFailure>>,
     warnings: RefCell<Vec<TreeWarning>>,
 }
@@ -51,7 +53,8 @@ impl SysRoot {
 
 impl<'a> TreeReading<'a> {
     fn new(root: &'a SysRoot, details: MissingDetails) -> Self {
-        Self { root, details, failure: RefCell::default(), warnings: RefCell::default() }
+        let (near, failure, warnings) = (RefCell::default(), RefCell::default(), RefCell::default());
+        Self { root, details, near, failure, warnings }
     }
 
     fn end<T>(self, look: impl FnOnce(&Self) -> T) -> Result<(T, Vec<TreeWarning>), ReadFailure> {
@@ -97,7 +100,7 @@ impl<'a> TreeReading<'a> {
 
     /// A sysfs attribute; see [`SysRoot::attribute`].
     pub fn attribute(&self, relative: impl AsRef<Path>) -> Option<String> {
-        self.answer(|root| root.attribute(relative))
+        self.answer(|root| self.attribute_near(root, relative))
     }
 
     /// The text of any file; see [`SysRoot::text`].
@@ -110,9 +113,21 @@ impl<'a> TreeReading<'a> {
         self.answer(|root| root.first_bytes(relative, most))
     }
 
-    /// The names in a folder, sorted.
+    /// The names in a folder, sorted. Attributes below it are then found from there.
     pub fn names(&self, relative: impl AsRef<Path>) -> Vec<String> {
-        self.answer(|root| root.names(relative))
+        self.answer(|root| {
+            let (names, folder) = root.listed(self.near.borrow().as_ref(), relative.as_ref())?;
+            if let Some(folder) = folder {
+                self.near.replace(Some(folder));
+            }
+            Ok(names)
+        })
+    }
+
+    /// Says that many attributes below a folder are read next: they are found from there. One that is not there is none
+    /// to find them from.
+    pub fn enter(&self, relative: impl AsRef<Path>) {
+        self.near.replace(self.root.folder.folder(relative.as_ref()).ok());
     }
 
     /// True if something is there.
@@ -122,23 +137,23 @@ impl<'a> TreeReading<'a> {
 
     /// Target of a symbolic link, unresolved.
     pub fn link(&self, relative: impl AsRef<Path>) -> Option<PathBuf> {
-        self.answer(|root| root.link(relative))
+        self.answer(|root| root.link_near(self.near.borrow().as_ref(), relative.as_ref()))
     }
 
     /// The last component of a symbolic link's target (`driver`, `iommu_group`).
     pub fn link_name(&self, relative: impl AsRef<Path>) -> Option<String> {
-        self.answer(|root| root.link_name(relative))
+        self.link(relative).as_deref().and_then(last_name)
     }
 
     /// The place that a symbolic link names; see [`SysRoot::target`].
     pub fn target(&self, relative: impl AsRef<Path>) -> Option<PathBuf> {
-        self.answer(|root| root.target(relative))
+        self.link(&relative).and_then(|target| place_in_sys(relative.as_ref(), &target))
     }
 
     /// An attribute that tells no more than a detail: one that a driver has to ask the hardware for, or that only root
     /// may read. Where it cannot be read it is absent, with a warning.
     pub fn detail(&self, relative: impl AsRef<Path>) -> Option<String> {
-        self.detail_or_warning(self.root.attribute(relative))
+        self.detail_or_warning(self.attribute_near(self.root, relative))
     }
 
     /// A detail from any file; see [`detail`](Self::detail).
@@ -152,13 +167,17 @@ impl<'a> TreeReading<'a> {
     /// # Errors
     /// The driver's error.
     pub fn driver_answer(&self, relative: impl AsRef<Path>) -> Result<Option<String>, ReadFailure> {
-        match self.root.attribute(relative) {
+        match self.attribute_near(self.root, relative) {
             Err(failure) if failure.is_shortage() => {
                 self.fail(failure);
                 Ok(None)
             }
             answer => answer,
         }
+    }
+
+    fn attribute_near(&self, root: &SysRoot, relative: impl AsRef<Path>) -> Result<Option<String>, ReadFailure> {
+        root.attribute_near(self.near.borrow().as_ref(), relative.as_ref())
     }
 
     fn detail_or_warning<T>(&self, answer: Result<Option<T>, ReadFailure>) -> Option<T> {

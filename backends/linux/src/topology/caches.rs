@@ -155,8 +155,10 @@ impl<'r, 'root> CacheScan<'r, 'root> {
         }
         let place = self.caches.len();
         placed.extend(cpus.iter().map(|cpu| (cpu, place)));
-        let id = if self.has_ids { self.reader.number(&format!("{folder}/id")) } else { None };
         let (level, cache_type) = kind;
+        // The caches of a core are handed out with it, never by an id.
+        let has_id = self.has_ids && level >= LAST_LEVEL;
+        let id = if has_id { self.reader.number(&format!("{folder}/id")) } else { None };
         self.caches.push(CpuCache { level, cache_type, size_bytes, id, cpus });
         place
     }

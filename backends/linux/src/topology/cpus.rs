@@ -113,6 +113,7 @@ struct GroupScan<'r, 'root> {
 impl<'r, 'root> GroupScan<'r, 'root> {
     fn new(reader: &'r mut TreeReader<'root>, online: &'r IdSet) -> Self {
         let files = ends(online).flat_map(|cpu| reader.names(&format!("{CPU}/cpu{cpu}/topology"))).collect();
+        reader.tree().enter(CPU);
         Self { reader, online, files }
     }
 
@@ -217,6 +218,7 @@ pub(super) fn read(
     {
         last_level.extend(cache.cpus.iter().map(|cpu| (cpu, index)));
     }
+    reader.tree().enter(CPU);
     let strengths = CpuStrengths::read(reader, &grouping.cores);
     let cpu = |id| LogicalCpu {
         core: cores.get(&id).copied().unwrap_or_default(),
