@@ -104,7 +104,7 @@ impl SysRoot {
     /// # Errors
     /// When the file is there, or may be, and cannot be read.
     pub fn text(&self, relative: impl AsRef<Path>) -> Result<Option<String>, ReadFailure> {
-        Ok(self.first_bytes(relative, u64::MAX)?.map(|bytes| trimmed(&bytes)))
+        Ok(self.first_bytes(relative, u64::MAX)?.map(trimmed))
     }
 
     /// Reads as [`SysRoot::text`] does, for sysfs alone: the kernel hands a sysfs attribute over in one read, so that
@@ -118,7 +118,7 @@ impl SysRoot {
 
     /// Reads as [`SysRoot::attribute`] does, on a short way where one is open.
     fn attribute_near(&self, near: Option<&OpenFolder>, relative: &Path) -> Result<Option<String>, ReadFailure> {
-        present(self.ask(PathAccess::Read, relative, |folder, path| Ok(trimmed(&folder.attribute(near, path)?))))
+        present(self.ask(PathAccess::Read, relative, |folder, path| folder.attribute(near, path).map(trimmed)))
     }
 
     /// Reads as [`SysRoot::attribute`] does, where the attribute has to be there.
@@ -126,7 +126,7 @@ impl SysRoot {
     /// # Errors
     /// Whatever the kernel says.
     pub fn required_attribute(&self, relative: impl AsRef<Path>) -> Result<String, ReadFailure> {
-        self.ask(PathAccess::Read, relative.as_ref(), |folder, path| Ok(trimmed(&folder.attribute(None, path)?)))
+        self.ask(PathAccess::Read, relative.as_ref(), |folder, path| folder.attribute(None, path).map(trimmed))
     }
 
     /// The beginning of a file, or all of it: the size that `stat` gives for sysfs means nothing.
@@ -283,8 +283,13 @@ fn clean(path: &Path) -> PathBuf {
 }
 
 /// White space and NUL bytes (of captures that pad, of kernels that print a terminator) are not part of a value.
-fn trimmed(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).trim_matches(|c: char| c.is_whitespace() || c == '\0').to_owned()
+fn trimmed(bytes: Vec<u8>) -> String {
+    let outside = |c: char| c.is_whitespace() || c == '\0';
+    let mut text =
+        String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+    text.truncate(text.trim_end_matches(outside).len());
+    let inner = text.trim_start_matches(outside);
+    if inner.len() == text.len() { text } else { inner.to_owned() }
 }
 
 #[cfg(test)]

@@ -10,10 +10,7 @@ use std::{
     fs::{self, File, Metadata},
     io::{self, ErrorKind},
     mem::MaybeUninit,
-    os::{
-        fd::OwnedFd,
-        unix::{ffi::OsStrExt, fs::FileExt},
-    },
+    os::{fd::OwnedFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
 };
@@ -24,7 +21,7 @@ use nix::{
     fcntl::{OFlag, OpenHow, ResolveFlag, open, openat, openat2, readlinkat},
     sys::stat::Mode,
 };
-use rustix::fs::RawDir;
+use rustix::{fs::RawDir, io::pread};
 
 use super::MOST_BYTES;
 
@@ -98,10 +95,10 @@ impl RootFolder {
         // Read at a place, which what is no file has not: it need not be asked what it is, and a FIFO not waited for.
         let flags = if self.is_host() { OFlag::empty() } else { OFlag::O_NONBLOCK | OFlag::O_NOCTTY };
         let file = self.open_near(near, relative, OFlag::O_RDONLY | flags)?;
-        let mut page = [0; PAGE];
-        let read = file.read_at(&mut page, 0);
-        if let Ok(length @ ..PAGE) = read {
-            return Ok(page[..length].to_vec());
+        let mut page = [const { MaybeUninit::uninit() }; PAGE];
+        let read = pread(&file, &mut page, 0);
+        if let Ok((bytes, [_, ..])) = &read {
+            return Ok(bytes.to_vec());
         }
         if !self.is_host() {
             let found = file.metadata()?;
