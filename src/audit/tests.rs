@@ -69,14 +69,20 @@ impl AuditMachine {
     }
 
     fn work_on(&mut self, name: &str) {
-        let Some(ClaimView::Recorded { busy, .. }) = self.table.claims.get_mut(&uid(name)) else { return };
+        let Some(ClaimView::Recorded { record, problem, .. }) = self.table.claims.get(&uid(name)).cloned() else {
+            return;
+        };
         let since = SystemTime::now();
-        *busy = Some(crate::claims::BusyClaim { operation: ClaimOperation::Prepare, since });
+        let busy = Some(crate::claims::BusyClaim { operation: ClaimOperation::Prepare, since });
+        self.table.claims.insert(uid(name), ClaimView::Recorded { record, problem, busy });
     }
 
     fn set_state(&mut self, name: &str, state: RecordState) {
-        let Some(ClaimView::Recorded { record, .. }) = self.table.claims.get_mut(&uid(name)) else { return };
-        Arc::make_mut(record).state = state;
+        let Some(ClaimView::Recorded { mut record, problem, busy }) = self.table.claims.get(&uid(name)).cloned() else {
+            return;
+        };
+        Arc::make_mut(&mut record).state = state;
+        self.table.claims.insert(uid(name), ClaimView::Recorded { record, problem, busy });
     }
 
     fn quarantine(&mut self, name: &str) {

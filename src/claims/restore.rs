@@ -4,10 +4,10 @@
 //! Every claim is tried by itself at the start, so that a device that hangs holds up no other claim; and once more for
 //! every later state of the inventory in which all of its devices are there.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use hostler_api::{ClaimRef, ClaimUid};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::sleep};
 use tracing::info;
 
 use super::{ClaimTable, ClaimView, ClaimsHandle};
@@ -15,6 +15,9 @@ use crate::{
     inventory::{Inventory, InventoryReader},
     tasks::{Outcome, Tasks},
 };
+
+/// Time in which changes are collected: a claim that comes is no reason to look at all claims at once.
+const SETTLE: Duration = Duration::from_millis(100);
 
 /// Starts the task. Claims that can be prepared at once have been asked for when it first waits.
 pub fn start(claims: ClaimsHandle, inventory: &InventoryReader, boot_id: String, tasks: &Tasks) {
@@ -48,6 +51,7 @@ impl ClaimRestorer {
                 changed = table_rx.changed() => changed?,
                 changed = inventory_rx.changed() => changed?,
             }
+            sleep(SETTLE).await;
         }
     }
 

@@ -1,19 +1,20 @@
 //! Table of all claims, for readers.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+mod shared_map;
+
+use std::{collections::BTreeSet, sync::Arc};
 
 use hostler_api::{ClaimRef, ClaimState, ClaimUid, DeviceName, resource::ResourceClaimConsumerReference};
 
+pub use shared_map::SharedMap;
+
 use super::{BusyClaim, ClaimOperation, recover, store};
 
-/// Everything that is known about claims, at one moment.
+/// Everything that is known about claims, at one moment. Readers keep it as long as they like: a change copies a part.
 #[derive(Clone, Debug, Default)]
 pub struct ClaimTable {
     /// Claims by UID.
-    pub claims: BTreeMap<ClaimUid, ClaimView>,
+    pub claims: SharedMap<ClaimUid, ClaimView>,
     /// Claims that a start has not made right yet. Callers that wait for them look at every table of that time.
     recovering: BTreeSet<ClaimUid>,
 }
@@ -122,8 +123,8 @@ impl ClaimTable {
             self.recovering.remove(&uid);
         }
         match view {
-            Some(view) => drop(self.claims.insert(uid, view)),
-            None => drop(self.claims.remove(&uid)),
+            Some(view) => self.claims.insert(uid, view),
+            None => self.claims.remove(&uid),
         }
     }
 

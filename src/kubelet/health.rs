@@ -1,7 +1,7 @@
 //! Reports the health of devices to the kubelet, in both versions of the API.
 //!
 //! Each stream begins with the health of all devices, repeats it before the kubelet's patience ends, and reports
-//! changes at once. A slow reader misses only states that are already over: a report is made when it can be sent.
+//! changes of devices at once. A slow reader misses only states that are already over: a report is made when it can be sent.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +18,7 @@ use hostler_proto::{
 };
 use tokio::{
     sync::{mpsc, watch},
-    time::{Instant, sleep_until},
+    time::{Instant, sleep_until, timeout},
 };
 use tokio_stream::{Stream, StreamExt, wrappers::ReceiverStream};
 use tonic::{Request, Response, Status};
@@ -33,6 +33,9 @@ use crate::{
 const BELIEVED: Duration = Duration::from_secs(30);
 /// Period of repeated reports. Two may be lost before the kubelet stops believing the last one.
 const RESEND: Duration = Duration::from_secs(10);
+/// Time in which changes of claims are collected. Only claims on devices that are gone matter to a report, and to tell
+/// takes a look at all devices.
+const SETTLE: Duration = Duration::from_secs(1);
 /// Longest message in bytes. The kubelet cuts longer messages, and may cut a character in two.
 const MAX_MESSAGE: usize = 1024;
 /// Devices in one message. With the longest names and messages they take 1.5 MB; the kubelet refuses more than 4 MiB.
@@ -149,12 +152,20 @@ impl HealthWatch {
             tokio::select! {
                 // Cancel safe: a change that was not taken is still marked as unseen.
                 changed = self.inventory_rx.changed() => changed.map_err(|_| StreamEnded)?,
-                changed = self.table_rx.changed() => changed.map_err(|_| StreamEnded)?,
+                changed = self.table_rx.changed() => {
+                    changed.map_err(|_| StreamEnded)?;
+                    self.settle().await?;
+                }
                 // Cancel safe: the deadline is absolute.
                 () = sleep_until(resend) => return Ok(()),
             }
         }
         Ok(())
+    }
+
+    /// Lets claims come and go for a while, or until devices change.
+    async fn settle(&mut self) -> Result<(), StreamEnded> {
+        timeout(SETTLE, self.inventory_rx.changed()).await.map_or(Ok(()), |changed| changed.map_err(|_| StreamEnded))
     }
 
     fn states(&mut self) -> Vec<(DeviceId, ReportedHealth)> {

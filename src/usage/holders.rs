@@ -319,7 +319,7 @@ fn known<'a>(
     for key in inventory.drains.keys() {
         all.entry(key.clone()).or_default();
     }
-    for (uid, view) in &claims.claims {
+    for (uid, view) in claims.claims.iter() {
         for held in view.devices() {
             let known = all.entry((held.backend.clone(), held.local_name().clone())).or_default();
             known.held.extend(places.get(uid).map(|place| (*place, held)));

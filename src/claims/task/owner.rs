@@ -34,6 +34,7 @@ use crate::{
         spec::prepared_devices,
         store::{ClaimRecord, RecordDevice, RecordState},
     },
+    inventory::Inventory,
     metrics::Metrics,
     tasks::Tasks,
 };
@@ -141,7 +142,7 @@ impl ClaimsOwner {
         for (uid, view) in start.table {
             match view {
                 ClaimView::Recorded { record, problem, .. } => {
-                    entries.insert(uid, ClaimEntry::new(record, problem));
+                    entries.insert(&uid, ClaimEntry::new(record, problem));
                 }
                 ClaimView::Quarantined(claim) => {
                     entries.touch(&uid);
@@ -152,7 +153,7 @@ impl ClaimsOwner {
         }
         for step in &start.steps {
             let record = step.record().clone();
-            entries.insert(record.claim.uid.clone(), ClaimEntry::recovering(record));
+            entries.insert(&record.claim.uid.clone(), ClaimEntry::recovering(record));
         }
         let mut owner = Self {
             parts,
@@ -324,20 +325,21 @@ impl ClaimsOwner {
         }
         if let Some(entry) = self.entries.get(&call.uid) {
             if call.is_prepare() {
-                self.check_known(&entry.record)?;
+                self.check_known(entry.record())?;
             }
             return match call.kind {
                 // An observation from before the claim was asked for says nothing of now.
                 CallKind::Release { seen } if entry.asked >= seen => Err(ClaimError::NeededAgain(call.uid.clone())),
-                _ => Ok(Some(entry.record.clone())),
+                _ => Ok(Some(entry.record().clone())),
             };
         }
         let CallKind::Prepare { claim, allocation } = &mut call.kind else { return Ok(None) };
         let allocation = allocation.take().ok_or_else(|| ClaimError::Gone(claim.clone()))?;
         let executor = &self.parts.executor;
         let inventory = executor.inventory.latest();
-        let admitted = admit(claim, &allocation, &inventory, &executor.backends, &self.held_devices());
-        let devices = admitted.map_err(|refusal| self.contest(refusal, &allocation))?;
+        let held = self.held_beside(&allocation, &inventory);
+        let admitted = admit(claim, &allocation, &inventory, &executor.backends, &held);
+        let devices = admitted.map_err(|refusal| self.contest(refusal, &allocation, &held))?;
         let metadata = self.parts.describe.then(|| metadata::describe(allocation.pod_claim_name, &devices, &inventory));
         let (claim, boot_id) = (claim.clone(), executor.boot_id.clone());
         let since = SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs());
@@ -349,7 +351,8 @@ impl ClaimsOwner {
     fn plan(&self, PlanCall { claim, allocation, answer_tx }: PlanCall) {
         let executor = &self.parts.executor;
         let inventory = executor.inventory.latest();
-        let devices = admit(&claim, &allocation, &inventory, &executor.backends, &self.held_devices());
+        let held = self.held_beside(&allocation, &inventory);
+        let devices = admit(&claim, &allocation, &inventory, &executor.backends, &held);
         // The caller may have stopped waiting.
         drop(answer_tx.send(devices.map_err(Arc::new)));
     }
@@ -368,22 +371,33 @@ impl ClaimsOwner {
         }
     }
 
-    fn held_devices(&self) -> Vec<HeldGrant<'_>> {
+    /// Returns what claims hold of the backends that an allocation is about: no other backend's devices stand in its way.
+    fn held_beside<'a>(&'a self, allocation: &Allocation, inventory: &'a Inventory) -> Vec<HeldGrant<'a>> {
+        let found = allocation.grants.iter().filter_map(|grant| inventory.find(&grant.pool, grant.device.as_str()));
+        let backends: BTreeSet<&BackendName> = found.map(|(backend, _)| backend).collect();
+        backends.into_iter().flat_map(|backend| self.held_of(backend)).collect()
+    }
+
+    /// Returns what claims hold of a backend.
+    fn held_of<'a>(&'a self, backend: &'a BackendName) -> impl Iterator<Item = HeldGrant<'a>> {
         fn held<'a>(
-            uid: &'a ClaimUid,
-            name: &'a str,
+            backend: &'a BackendName,
+            (uid, name): (&'a ClaimUid, &'a str),
             devices: &'a [RecordDevice],
         ) -> impl Iterator<Item = HeldGrant<'a>> {
-            devices.iter().map(move |device| HeldGrant { uid, name, device })
+            let own = devices.iter().filter(move |device| device.backend == *backend);
+            own.map(move |device| HeldGrant { uid, name, device })
         }
-        let recorded = self.entries.iter().flat_map(|(uid, entry)| held(uid, &entry.name, &entry.record.devices));
-        let unsure = self.quarantined.iter().flat_map(|(uid, entry)| held(uid, &entry.name, &entry.claim.devices));
-        recorded.chain(unsure).collect()
+        let recorded = self.entries.of_backend(backend);
+        let recorded =
+            recorded.flat_map(move |(uid, entry)| held(backend, (uid, &entry.name), &entry.record().devices));
+        let unsure = self.quarantined.iter();
+        recorded.chain(unsure.flat_map(move |(uid, entry)| held(backend, (uid, &entry.name), &entry.claim.devices)))
     }
 
     /// Has the holders looked at that stand in the way of a claim, if there is an observer.
-    fn contest(&self, refusal: ClaimError, allocation: &Allocation) -> ClaimError {
-        let mut holders = in_the_way(&refusal, allocation, &self.held_devices());
+    fn contest(&self, refusal: ClaimError, allocation: &Allocation, held: &[HeldGrant<'_>]) -> ClaimError {
+        let mut holders = in_the_way(&refusal, allocation, held);
         // Quarantined claims are an operator's.
         holders.retain(|uid| self.entries.contains_key(uid));
         if holders.is_empty() || self.parts.contested_tx.send(holders).is_err() {
@@ -424,16 +438,14 @@ impl ClaimsOwner {
         let waiting = std::mem::take(&mut entry.waiting);
         let operation = work.busy.operation;
         work.note_time(&self.parts.metrics, result.is_ok());
-        if let Some(record) = &left {
-            entry.record = record.clone();
-            // A description that failed is tried again with the next change of the inventory.
-            if operation != ClaimOperation::Describe {
-                entry.problem = result.as_ref().err().map(|error| Chain(&**error).to_string());
-            }
+        // A description that failed is tried again with the next change of the inventory.
+        if left.is_some() && operation != ClaimOperation::Describe {
+            entry.problem = result.as_ref().err().map(|error| Chain(&**error).to_string());
         }
-        let record = entry.record.clone();
-        if left.is_none() {
-            self.entries.remove(&uid);
+        let record = left.clone().unwrap_or_else(|| entry.record().clone());
+        match left {
+            Some(left) => self.entries.set_record(&uid, left),
+            None => self.entries.remove(&uid),
         }
         let answer: CallResult = result.clone().map(|()| match operation {
             ClaimOperation::Prepare => prepared_devices(&record, &self.parts.executor.naming),
@@ -449,7 +461,7 @@ impl ClaimsOwner {
         calls.into_iter().for_each(|call| self.take(vec![call]));
     }
 
-    /// Shows readers what has changed. The table is changed in place if no reader has kept it.
+    /// Shows readers what has changed.
     fn publish(&mut self) {
         let touched = self.entries.take_touched();
         if touched.is_empty() {

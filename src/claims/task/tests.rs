@@ -467,7 +467,7 @@ async fn containers_read_the_attributes_that_their_devices_have_now() {
     let name = hostler_api::QualifiedName::new("model").unwrap();
     world.bench.attributes.lock().unwrap().insert(name, "x1".into());
     world.inventory().rescan().await;
-    let generation = |table: &Arc<ClaimTable>| match &table.claims[&uid("a")] {
+    let generation = |table: &Arc<ClaimTable>| match table.claims.get(&uid("a")).unwrap() {
         ClaimView::Recorded { record, .. } => record.metadata.as_ref().map(|metadata| metadata.generation),
         ClaimView::Quarantined(_) => None,
     };
@@ -500,7 +500,7 @@ async fn what_only_preparing_finds_out_about_binding_is_recorded_in_place_of_the
         let cdi = world.cdi("one");
         assert!(cdi.contains(&format!("HOSTLER_MEMS={node}\"")), "{cdi}");
         let table = handle.table().borrow().clone();
-        let recorded = &table.claims[&uid("one")].devices()[0].plan.pinning;
+        let recorded = &table.claims.get(&uid("one")).unwrap().devices()[0].plan.pinning;
         assert_eq!(recorded.mems, [node].into());
         handle.send(ClaimsRequest::Stop);
     }

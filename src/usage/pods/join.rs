@@ -59,7 +59,7 @@ impl<'a> PodJoin<'a> {
         let claims: BTreeMap<_, _> =
             facts.claims.claims.iter().map(|(uid, view)| (uid, recorded_use(uid, view, facts))).collect();
         let mut by_name: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for (uid, view) in &facts.claims.claims {
+        for (uid, view) in facts.claims.claims.iter() {
             if let Some(claim) = view.claim() {
                 by_name.entry((claim.namespace.as_str(), claim.name.as_str())).or_default().push(uid);
             }

@@ -10,7 +10,7 @@ use crate::claims::{ClaimOperation, executor::RedescribedClaim, metadata};
 impl ClaimsOwner {
     /// The claims whose containers can read about their devices.
     pub(super) fn described(&self) -> Vec<ClaimUid> {
-        let described = self.entries.iter().filter(|(_, entry)| entry.record.metadata.is_some());
+        let described = self.entries.iter().filter(|(_, entry)| entry.record().metadata.is_some());
         described.map(|(uid, _)| uid.clone()).collect()
     }
 
@@ -23,12 +23,12 @@ impl ClaimsOwner {
             let Some(entry) = self.entries.get(uid) else { continue };
             if entry.work.is_some() {
                 self.describe_again.insert(uid.clone());
-            } else if self.parts.executor.is_ready(&entry.record)
-                && let Some(metadata) = metadata::described_anew(&entry.record, &inventory)
+            } else if self.parts.executor.is_ready(entry.record())
+                && let Some(metadata) = metadata::described_anew(entry.record(), &inventory)
                 && let Some(entry) = self.entries.get_mut(uid)
             {
                 entry.work = Some(ClaimWork::begin(ClaimOperation::Describe, Vec::new()));
-                redescribed.push(RedescribedClaim { before: entry.record.clone(), metadata });
+                redescribed.push(RedescribedClaim { before: entry.record().clone(), metadata });
             }
         }
         if !redescribed.is_empty() {

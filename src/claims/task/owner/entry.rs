@@ -40,7 +40,8 @@ impl ClaimWork {
 /// A claim in the table.
 pub(super) struct ClaimEntry {
     pub(super) name: String,
-    pub(super) record: Arc<ClaimRecord>,
+    /// Set by [`ClaimEntries`] alone, which keeps an index of it.
+    record: Arc<ClaimRecord>,
     pub(super) problem: Option<String>,
     pub(super) work: Option<ClaimWork>,
     /// Time of the last request to prepare the claim; the time of the start for a claim that was found at it.
@@ -53,6 +54,10 @@ impl ClaimEntry {
     pub(super) fn new(record: Arc<ClaimRecord>, problem: Option<String>) -> Self {
         let (name, asked) = (record.claim.full_name(), Instant::now());
         Self { name, record, problem, work: None, asked, waiting: VecDeque::new() }
+    }
+
+    pub(super) fn record(&self) -> &Arc<ClaimRecord> {
+        &self.record
     }
 
     pub(super) fn uses(&self, backend: &BackendName) -> bool {
@@ -71,6 +76,27 @@ impl ClaimEntry {
 pub(super) struct ClaimEntries {
     entries: BTreeMap<ClaimUid, ClaimEntry>,
     touched: BTreeSet<ClaimUid>,
+    by_backend: BackendIndex,
+}
+
+/// The claims with devices of each backend.
+#[derive(Default)]
+struct BackendIndex(BTreeMap<BackendName, BTreeSet<ClaimUid>>);
+
+impl BackendIndex {
+    fn add(&mut self, uid: &ClaimUid, record: &ClaimRecord) {
+        for device in &record.devices {
+            self.0.entry(device.backend.clone()).or_default().insert(uid.clone());
+        }
+    }
+
+    fn remove(&mut self, uid: &ClaimUid, record: &ClaimRecord) {
+        for device in &record.devices {
+            if let Some(claims) = self.0.get_mut(&device.backend) {
+                claims.remove(uid);
+            }
+        }
+    }
 }
 
 impl Deref for ClaimEntries {
@@ -99,19 +125,72 @@ impl ClaimEntries {
         self.entries.get_mut(uid)
     }
 
-    pub(super) fn insert(&mut self, uid: ClaimUid, entry: ClaimEntry) {
-        self.touch(&uid);
-        self.entries.insert(uid, entry);
+    /// The claims that have devices of a backend.
+    pub(super) fn of_backend(&self, backend: &BackendName) -> impl Iterator<Item = (&ClaimUid, &ClaimEntry)> {
+        let claims = self.by_backend.0.get(backend).into_iter().flatten();
+        claims.filter_map(|uid| self.entries.get_key_value(uid))
+    }
+
+    pub(super) fn insert(&mut self, uid: &ClaimUid, entry: ClaimEntry) {
+        self.remove(uid);
+        self.get_or_insert(uid, || entry);
     }
 
     pub(super) fn remove(&mut self, uid: &ClaimUid) {
         self.touch(uid);
-        self.entries.remove(uid);
+        if let Some(entry) = self.entries.remove(uid) {
+            self.by_backend.remove(uid, &entry.record);
+        }
+    }
+
+    /// Replaces the record of a claim that has one.
+    pub(super) fn set_record(&mut self, uid: &ClaimUid, record: Arc<ClaimRecord>) {
+        self.touch(uid);
+        let Some(entry) = self.entries.get_mut(uid) else { return };
+        self.by_backend.remove(uid, &entry.record);
+        self.by_backend.add(uid, &record);
+        entry.record = record;
     }
 
     /// Returns the entry of a claim, which is made where there is none.
     pub(super) fn get_or_insert(&mut self, uid: &ClaimUid, make: impl FnOnce() -> ClaimEntry) -> &mut ClaimEntry {
         self.touch(uid);
-        self.entries.entry(uid.clone()).or_insert_with(make)
+        self.entries.entry(uid.clone()).or_insert_with(|| {
+            let entry = make();
+            self.by_backend.add(uid, &entry.record);
+            entry
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claims::{
+        store::RecordState,
+        testing::{record, uid},
+    };
+
+    fn holders(entries: &ClaimEntries, backend: &BackendName) -> Vec<String> {
+        entries.of_backend(backend).map(|(uid, _)| uid.to_string()).collect()
+    }
+
+    #[test]
+    fn claims_are_found_by_the_backends_of_the_devices_that_they_have_now() {
+        let first = record("a", RecordState::Prepared, "now");
+        let (old, new) = (first.devices[0].backend.clone(), BackendName::new("other").unwrap());
+        let mut moved = first.clone();
+        moved.devices.iter_mut().for_each(|device| device.backend = new.clone());
+        let mut entries = ClaimEntries::default();
+        entries.insert(&uid("a"), ClaimEntry::new(first.clone().into(), None));
+        entries.get_or_insert(&uid("b"), || ClaimEntry::new(first.clone().into(), None));
+        assert_eq!((holders(&entries, &old), holders(&entries, &new)), (vec!["a".into(), "b".into()], vec![]));
+        entries.set_record(&uid("a"), moved.clone().into());
+        assert_eq!((holders(&entries, &old), holders(&entries, &new)), (vec!["b".into()], vec!["a".into()]));
+        entries.insert(&uid("b"), ClaimEntry::new(moved.into(), None));
+        entries.remove(&uid("a"));
+        assert_eq!((holders(&entries, &old), holders(&entries, &new)), (vec![], vec!["b".into()]));
+        entries.set_record(&uid("gone"), first.into());
+        assert!(holders(&entries, &old).is_empty());
     }
 }

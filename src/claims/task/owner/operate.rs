@@ -269,12 +269,10 @@ impl ClaimsOwner {
         {
             return Err(ClaimError::UnknownPool { pool: pool_name.to_owned(), device: name.clone(), reason });
         }
-        let held = self.held_devices();
-        let own = || held.iter().filter(|held| held.device.backend == *backend);
         let holds = |held: &RecordDevice| held.grant.access == Access::Use && held.local_name() == name;
         // Where nothing can be ordered the backend says so: a holder is no reason.
         let takes_orders = self.parts.executor.takes_orders(backend);
-        if let Some(holder) = own().find(|held| takes_orders && holds(held.device)) {
+        if let Some(holder) = self.held_of(backend).find(|held| takes_orders && holds(held.device)) {
             let holder = format!("{} ({})", holder.uid, holder.name);
             return Err(ClaimError::Held { device: name.clone(), holder });
         }
@@ -282,7 +280,7 @@ impl ClaimsOwner {
             backend: backend.clone(),
             device: device.clone(),
             operation,
-            held: own().map(OwnedHeldGrant::of).collect(),
+            held: self.held_of(backend).map(|held| OwnedHeldGrant::of(&held)).collect(),
         })
     }
 
@@ -326,7 +324,7 @@ impl ClaimsOwner {
     /// Returns the backends of a claim's devices: as recorded, or as allocated.
     fn backends_of(&self, call: &ClaimCall) -> BTreeSet<BackendName> {
         if let Some(entry) = self.entries.get(&call.uid) {
-            return entry.record.devices.iter().map(|device| device.backend.clone()).collect();
+            return entry.record().devices.iter().map(|device| device.backend.clone()).collect();
         }
         let CallKind::Prepare { allocation: Some(allocation), .. } = &call.kind else { return BTreeSet::new() };
         let inventory = self.parts.executor.inventory.latest();

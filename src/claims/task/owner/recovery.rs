@@ -87,13 +87,15 @@ impl ClaimEntry {
     pub(super) fn recovering(record: Arc<ClaimRecord>) -> Self {
         let work = ClaimWork::begin(ClaimOperation::Recover, Vec::new());
         let problem = Some(recovery_in_words(&record, work.busy));
-        Self { work: Some(work), ..Self::new(record, problem) }
+        let mut entry = Self::new(record, problem);
+        entry.work = Some(work);
+        entry
     }
 
     /// The answer to callers that ask for a claim that is not right yet.
     pub(super) fn recovery_error(&self) -> Option<ClaimError> {
         let busy = self.work.as_ref().map(|work| work.busy)?;
-        let (uid, recovery) = (self.record.claim.uid.clone(), recovery_in_words(&self.record, busy));
+        let (uid, recovery) = (self.record().claim.uid.clone(), recovery_in_words(self.record(), busy));
         (busy.operation == ClaimOperation::Recover).then_some(ClaimError::Recovering { uid, recovery })
     }
 }
