@@ -41,6 +41,7 @@ mod figures {
     pub(crate) mod report;
     pub(crate) mod rig;
     pub(crate) mod samples;
+    pub(crate) mod scale;
     pub(crate) mod scan;
     pub(crate) mod start;
     pub(crate) mod stuck;
@@ -50,12 +51,12 @@ mod figures {
 
 use figures::{
     ahead, audit, claims, cluster, compare, cycles, hook, hotplug, idle, inventory, limits, machine, manifests, nri,
-    pictures, pod_resources, profile, report, scan, start, stuck,
+    pictures, pod_resources, profile, report, scale, scan, start, stuck,
 };
 
 type Section = (&'static str, fn(&mut report::Report));
 
-const SECTIONS: [Section; 18] = [
+const SECTIONS: [Section; 19] = [
     ("limits", limits::measure),
     ("inventory", inventory::measure),
     ("scan", scan::measure),
@@ -66,6 +67,7 @@ const SECTIONS: [Section; 18] = [
     ("idle", idle::measure),
     ("start", start::measure),
     ("cycles", cycles::measure),
+    ("scale", scale::measure),
     ("cluster", cluster::measure),
     ("ahead", ahead::measure),
     ("hook", hook::measure),
