@@ -1,7 +1,8 @@
 //! Reports the health of devices to the kubelet, in both versions of the API.
 //!
 //! Each stream begins with the health of all devices, repeats it before the kubelet's patience ends, and reports
-//! changes of devices at once. A slow reader misses only states that are already over: a report is made when it can be sent.
+//! changes of devices at once. A slow reader misses only states that are already over: a report is made when it can be
+//! sent.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -21,7 +21,10 @@ use nix::{
     fcntl::{OFlag, OpenHow, ResolveFlag, open, openat, openat2, readlinkat},
     sys::stat::Mode,
 };
-use rustix::{fs::RawDir, io::pread};
+use rustix::{
+    fs::{FileType, RawDir, fstat},
+    io::pread,
+};
 
 use super::MOST_BYTES;
 
@@ -92,20 +95,21 @@ impl RootFolder {
 
     /// Reads an attribute, which the kernel hands over in one piece: a read that is shorter than a page is all of it.
     pub(super) fn attribute(&self, near: Option<&OpenFolder>, relative: &Path) -> io::Result<Vec<u8>> {
-        // Read at a place, which what is no file has not: it need not be asked what it is, and a FIFO not waited for.
         let flags = if self.is_host() { OFlag::empty() } else { OFlag::O_NONBLOCK | OFlag::O_NOCTTY };
         let file = self.open_near(near, relative, OFlag::O_RDONLY | flags)?;
+        // `fstat` takes half the time of the `statx` behind `metadata`.
+        if !self.is_host() && !FileType::from_raw_mode(fstat(&file)?.st_mode).is_file() {
+            expect_file(&file.metadata()?)?;
+        }
         let mut page = [const { MaybeUninit::uninit() }; PAGE];
-        let read = pread(&file, &mut page, 0);
-        if let Ok((bytes, [_, ..])) = &read {
+        let (bytes, room) = pread(&file, &mut page, 0)?;
+        if !room.is_empty() {
             return Ok(bytes.to_vec());
         }
         if !self.is_host() {
-            let found = file.metadata()?;
-            expect_file(&found)?;
-            expect_size(&found, MOST_BYTES)?;
+            expect_size(&file.metadata()?, MOST_BYTES)?;
         }
-        read?;
+        // From its beginning: what was read is a part of it.
         read_stream(file, MOST_BYTES)
     }
 
@@ -194,7 +198,7 @@ impl RootFolder {
         }
         let how = OpenHow::new().flags(flags | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
         match openat2(&near.folder, way, how) {
-            // Or a kernel without the call.
+            // A link on the way, or a kernel without the call.
             Err(Errno::ELOOP | Errno::ENOSYS | Errno::EPERM) => {
                 near.has_links.set(true);
                 self.open(relative, flags)
@@ -303,6 +307,12 @@ mod tests {
             let error = folder.attribute(None, Path::new(path)).unwrap_err().to_string();
             assert!(error.contains(kind), "{path}: {error}");
         }
+    }
+
+    #[test]
+    fn a_device_in_a_tree_is_not_read() {
+        let error = RootFolder::new("/dev".into()).attribute(None, Path::new("null")).unwrap_err();
+        assert!(error.to_string().contains("it is a device"), "{error}");
     }
 
     #[test]
