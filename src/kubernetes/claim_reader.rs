@@ -1,7 +1,7 @@
 //! Reads ResourceClaims from the API server, for those that have no record yet.
 //!
-//! A pod start waits for this: all claims of a request are asked for at once, and what cannot be had within seconds is
-//! an error, since the kubelet asks again by itself.
+//! A pod start waits for this: all claims of a request are asked for at once. A kubelet that is told no comes back after
+//! one to one and a half minutes by default, so a server that is away for a moment is waited for.
 
 use std::time::Duration;
 
@@ -23,13 +23,34 @@ use crate::{
     tasks::Tasks,
 };
 
-/// How long a claim may take to read, with all repeats. The kubelet gives a prepare 45 s and repeats it: a server that
-/// does not answer in this time is reported, not waited for.
-const PATIENCE: Duration = Duration::from_secs(4);
-/// Repeats of a call to which the server said "not now", with about 2 s of pauses in all.
-const REPEATS: usize = 4;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long a claim may take to read, with all repeats.
+#[derive(Clone, Copy)]
+struct ReadPatience {
+    /// While the server does not answer, or says "not now".
+    away: Duration,
+    /// While the server says that claims may not be read, as one that has just started does until it has its roles.
+    forbidden: Duration,
+}
+
+impl ReadPatience {
+    /// For a prepare, to which the kubelet gives 45 s. A server that has gone without a word is noticed after 20 s
+    /// ([`ApiPatience::PROMPT`](hostler_cluster::ApiPatience::PROMPT)), and then another connection is made.
+    const PREPARE: Self = Self { away: Duration::from_secs(25), forbidden: Duration::from_secs(5) };
+    /// For a question whose answer may be that the server is away.
+    const QUESTION: Self = Self { away: Duration::from_secs(4), forbidden: Duration::ZERO };
+
+    /// Returns the time for repeats after `failure`.
+    fn after(self, failure: &ApiFailure) -> Duration {
+        match failure.code() {
+            Some(403) => self.forbidden,
+            _ if failure.is_transient() => self.away,
+            _ => Duration::ZERO,
+        }
+    }
+}
 
 /// Reads claims for one driver. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -104,13 +125,30 @@ impl ClaimReader {
     /// # Errors
     /// When there is none, or it cannot be read.
     pub async fn find(&self, namespace: &str, name: &str) -> Result<ResourceClaim, ClaimReadError> {
+        self.find_within(ReadPatience::QUESTION, namespace, name).await
+    }
+
+    async fn find_within(
+        &self,
+        patience: ReadPatience,
+        namespace: &str,
+        name: &str,
+    ) -> Result<ResourceClaim, ClaimReadError> {
         for part in [namespace, name] {
             if !is_name(part) {
                 return Err(ClaimReadError::Name(part.to_owned()));
             }
         }
         let full_name = format!("{namespace}/{name}");
-        let read = self.patiently(namespace, name, &full_name).await;
+        let stop = self.tasks.stop_token();
+        let read = tokio::select! {
+            // Reads only: it can be dropped anywhere.
+            read = self.patiently(patience, namespace, name, &full_name) => read,
+            // A new daemon may wait for the end of this one, and the kubelet asks that one.
+            () = async { stop.cancelled().await; sleep(ReadPatience::QUESTION.away).await } => {
+                return Err(ClaimReadError::Stopping);
+            }
+        };
         let read = read.map_err(|failure| explained(failure, full_name));
         self.cluster.claim_access().heard(&read);
         read
@@ -122,7 +160,7 @@ impl ClaimReader {
     }
 
     async fn allocation(&self, claim: &ClaimRef) -> Result<Allocation, ClaimReadError> {
-        let found = self.find(&claim.namespace, &claim.name).await?;
+        let found = self.find_within(ReadPatience::PREPARE, &claim.namespace, &claim.name).await?;
         let name = claim.full_name();
         let invalid = |source| ClaimReadError::Allocation { name: claim.full_name(), source };
         let uid = found.claim().map_err(invalid)?.uid;
@@ -132,28 +170,27 @@ impl ClaimReader {
         found.allocation(self.cluster.driver()).map_err(invalid)
     }
 
-    /// Asks again for as long as that makes sense.
-    async fn patiently(&self, namespace: &str, name: &str, full_name: &str) -> Result<ResourceClaim, ApiFailure> {
-        let deadline = Instant::now() + PATIENCE;
+    /// Asks again for as long as `patience` allows.
+    async fn patiently(
+        &self,
+        patience: ReadPatience,
+        namespace: &str,
+        name: &str,
+        full_name: &str,
+    ) -> Result<ResourceClaim, ApiFailure> {
+        let began = Instant::now();
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
-        let mut repeats = 0..REPEATS;
         loop {
-            let once = timeout_at(deadline, self.claim(namespace, name)).await;
-            let failure = match once {
+            let failure = match timeout_at(began + patience.away, self.claim(namespace, name)).await {
                 Ok(Ok(claim)) => return Ok(claim),
                 Ok(Err(failure)) => failure,
                 Err(_) => {
-                    return Err(ApiFailure::TimedOut {
-                        step: format!("get ResourceClaim {full_name}"),
-                        after: PATIENCE,
-                    });
+                    let step = format!("get ResourceClaim {full_name}");
+                    return Err(ApiFailure::TimedOut { step, after: patience.away });
                 }
             };
-            if !failure.is_transient() || repeats.next().is_none() {
-                return Err(failure);
-            }
-            let pause = backoff.next_pause();
-            if Instant::now() + pause >= deadline {
+            let pause = backoff.next_pause().max(failure.retry_after().unwrap_or_default());
+            if began.elapsed() + pause >= patience.after(&failure) {
                 return Err(failure);
             }
             debug!(claim.name = full_name, error = %Chain(&failure), "asking for the claim again");

@@ -12,9 +12,11 @@ use std::{
 };
 
 use hostler_linux::archive::UnpackedCapture;
+use hostler_proto::dra_v1::{Claim, Device};
 use nix::{sys::signal::Signal, unistd::Pid};
+use tokio::task::JoinHandle;
 
-use crate::binary::binary;
+use crate::{binary::binary, kubelet::KubeletPlugin};
 
 /// Longer than anything here takes on a busy machine; only a test that fails waits this long.
 pub const PATIENCE: Duration = Duration::from_secs(90);
@@ -420,6 +422,25 @@ impl Host {
     /// Figures and probes: status code and text.
     pub fn metrics(&self, path: &str) -> (u16, String) {
         http(&self.path("run/metrics.sock"), "GET", path, "").unwrap()
+    }
+
+    /// Returns a figure of whole numbers, given with its labels; 0 where it is not there.
+    pub fn figure(&self, series: &str) -> u64 {
+        let (_, figures) = self.metrics("/metrics");
+        let value = figures.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        value.map_or(0, |value| value.parse().expect("a whole number"))
+    }
+
+    /// Prepares a claim while the daemon cannot read it, and waits until the daemon has asked for it again.
+    pub fn prepare_in_vain(&self, plugin: &KubeletPlugin, claim: &Claim) -> JoinHandle<Result<Vec<Device>, String>> {
+        const REPEATS: &str = "hostler_api_retries_total{kind=\"claim\"}";
+        let before = self.figure(REPEATS);
+        let (mut plugin, claim) = (plugin.clone(), claim.clone());
+        let answer = tokio::spawn(async move {
+            plugin.prepare(std::slice::from_ref(&claim)).await.unwrap().remove(&claim.uid).unwrap()
+        });
+        wait_for("the claim to be asked for again", || (self.figure(REPEATS) > before).then_some(()));
+        answer
     }
 
     /// Puts a manifest of claim `default/<name>` there: results are (request, pool's backend, device, capacities).
