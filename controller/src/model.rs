@@ -84,6 +84,11 @@ impl ClusterModel {
         self.reports.next()
     }
 
+    /// True while the first list of a kind is read.
+    pub(crate) fn is_loading(&self) -> bool {
+        self.kinds.values().any(|state| state.known.is_loading() && state.silent.is_none())
+    }
+
     /// Takes what was seen at a moment.
     pub(crate) fn step(&mut self, now: Instant, event: ClusterEvent) -> Vec<ModelCommand> {
         match event {
@@ -175,7 +180,7 @@ impl ClusterModel {
             Ok(_) if known.see(&key, stamp, ()).is_none() => Vec::new(),
             Ok(object) => {
                 marks::see(&mut self.marks, (kind, &key), stamp, &object, &self.reservations);
-                self.take(now, key, stamp, object);
+                self.take(now, kind, key, stamp, object);
                 vec![ModelCommand::Publish]
             }
             Err(reason) if known.see_unreadable(&key, stamp, reason.clone(), ()).is_none() => Vec::new(),
@@ -188,7 +193,8 @@ impl ClusterModel {
         }
     }
 
-    fn take(&mut self, now: Instant, key: ObjectKey, stamp: ObjectStamp, object: ObservedObject) {
+    fn take(&mut self, now: Instant, kind: ObservedKind, key: ObjectKey, stamp: ObjectStamp, object: ObservedObject) {
+        let shared = self.kind(kind).known.shared_key(&key);
         let facts = &mut self.facts;
         match object {
             ObservedObject::Node(node) => facts.add_node(*node),
@@ -198,14 +204,14 @@ impl ClusterModel {
             }
             ObservedObject::DeviceClass(class) => facts.add_class(*class),
             ObservedObject::ResourceClaim(claim) => {
-                facts.add_claim(&claim);
+                facts.add_claim_of(&shared, &claim);
                 FabricObjects::see_claim(&mut self.fabric, &key, stamp, &claim);
                 self.note_waiting(key, is_waiting(&claim));
             }
             ObservedObject::ResourceClaimTemplate(template) => facts.add_template(key, template.spec.spec),
             ObservedObject::DeviceTaintRule(rule) => facts.add_rule(*rule),
             ObservedObject::Pod(pod) => {
-                facts.add_pod(&pod);
+                facts.add_pod_of(shared, &pod);
                 self.note_daemon(&key, DaemonPods::node_of(&pod));
                 self.note_unscheduled_pod(&key, UnscheduledPod::of(&pod, stamp));
                 if self.provisioning.concerns(&key, &pod) {

@@ -27,6 +27,9 @@ const EVENTS: usize = 64;
 /// The pause between two views. Far below what a person notices, and a storm of changes makes twenty of them in a
 /// second.
 const BETWEEN_VIEWS: Duration = Duration::from_millis(50);
+/// The same while first lists are read. A view that shares the model makes the next changes copy what they touch, and
+/// lists touch everything.
+const BETWEEN_FIRST_VIEWS: Duration = Duration::from_secs(1);
 /// The first pause: a server that comes back is found within seconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
@@ -177,7 +180,10 @@ impl ModelOwner {
         for command in self.model.step(now.into_std(), event) {
             match command {
                 ModelCommand::Publish => {
-                    self.due.get_or_insert(self.last.map_or(now, |last| now.max(last + BETWEEN_VIEWS)));
+                    let pause = if self.model.is_loading() { BETWEEN_FIRST_VIEWS } else { BETWEEN_VIEWS };
+                    let due = self.last.map_or(now, |last| now.max(last + pause));
+                    // The end of a list is not kept waiting.
+                    self.due = Some(self.due.map_or(due, |planned| planned.min(due)));
                 }
                 ModelCommand::TellPoisoned { object, reason } => {
                     warn!(object, reason, "an object cannot be understood and is left out");

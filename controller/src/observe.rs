@@ -61,13 +61,13 @@ fn reflector_kind(kind: ObservedKind) -> ReflectorKind {
 /// Reads an object, or says why it cannot be read.
 pub(crate) fn read(kind: ObservedKind, object: &RawObject) -> Result<ObservedObject, String> {
     let read = match kind {
-        ObservedKind::Node => object.read().map(ObservedObject::Node),
-        ObservedKind::ResourceSlice => object.read().map(ObservedObject::ResourceSlice),
+        ObservedKind::Node => object.read_one_of_many().map(ObservedObject::Node),
+        ObservedKind::ResourceSlice => object.read_one_of_many().map(ObservedObject::ResourceSlice),
         ObservedKind::DeviceClass => object.read().map(ObservedObject::DeviceClass),
-        ObservedKind::ResourceClaim => object.read().map(ObservedObject::ResourceClaim),
+        ObservedKind::ResourceClaim => object.read_one_of_many().map(ObservedObject::ResourceClaim),
         ObservedKind::ResourceClaimTemplate => object.read().map(ObservedObject::ResourceClaimTemplate),
         ObservedKind::DeviceTaintRule => object.read().map(ObservedObject::DeviceTaintRule),
-        ObservedKind::Pod => object.read().map(ObservedObject::Pod),
+        ObservedKind::Pod => object.read_one_of_many().map(ObservedObject::Pod),
         ObservedKind::NodeHardware => object.read().map(ObservedObject::NodeHardware),
         ObservedKind::PodTemplate => object.read().map(ObservedObject::PodTemplate),
         ObservedKind::ResourceQuota => object.read().map(ObservedObject::ResourceQuota),

@@ -434,9 +434,7 @@ async fn a_holder_that_the_kubelet_has_forgotten_makes_way_through_a_restart_and
     rig.prepare(&new).await.unwrap_err();
     rig.server.stop_listening().await;
     // The second question falls into the outage.
-    wait_for("a look in vain", || {
-        (rig.host.figure("hostler_api_retries_total{kind=\"claim\"}") > 0).then_some(())
-    });
+    wait_for("a look in vain", || (rig.host.figure("hostler_api_retries_total{kind=\"claim\"}") > 0).then_some(()));
     assert!(fs::read_to_string(&doubts).unwrap().contains(&forgotten.uid), "it is kept");
     let record = rig.host.path(&format!("state/claims/{}.json", forgotten.uid));
     assert!(record.exists(), "an outage proves nothing");

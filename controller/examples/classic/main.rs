@@ -115,10 +115,7 @@ async fn server() -> ApiServer {
 }
 
 async fn controller(server: &ApiServer) -> RunningController {
-    let beside = || env::current_exe().unwrap().parent().unwrap().parent().unwrap().join("hostler-controller");
-    let binary = env::var_os("HOSTLER_CONTROLLER_BIN").map_or_else(beside, PathBuf::from);
-    let options = ControllerOptions { binary, kubeconfig: server.kubeconfig(USER), ..ControllerOptions::default() };
-    let controller = RunningController::start(&options).await;
+    let controller = RunningController::start(&ControllerOptions::as_deployed(server.kubeconfig(USER), "")).await;
     controller.until_figure("hostler_controller_condition{type=\"ClassicAllocation\",status=\"True\"} 1").await;
     controller
 }

@@ -14,7 +14,7 @@ use hostler_testing::{
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::{ATTACHMENTS, SLICES, USER, cluster, device, host, ms, node, options, processor, report};
+use super::{ATTACHMENTS, SLICES, USER, cluster, device, host, ms, node, options, report};
 
 const NODES: u32 = 20;
 const DEVICES: u32 = 200;
@@ -103,7 +103,7 @@ impl Spent {
             log.iter().filter(is_ours).count()
         };
         Self {
-            processor: processor(controller),
+            processor: controller.processor_time(),
             reads: count(&["get"]),
             writes: count(&["create", "update", "patch", "delete"]),
         }

@@ -22,7 +22,7 @@ use std::{env, fs, path::PathBuf, time::Duration};
 
 use hostler_testing::{
     apiserver::{ApiServer, ApiServerRelease},
-    controller::{ControllerOptions, RunningController},
+    controller::ControllerOptions,
 };
 use serde_json::json;
 
@@ -30,9 +30,6 @@ use serde_json::json;
 const USER: &str = "system:serviceaccount:hostler-controller:hostler-controller";
 const ATTACHMENTS: &str = "fabricattachments";
 const SLICES: &str = "resourceslices";
-
-/// The kernel counts processor time in hundredths of a second.
-const TICK: Duration = Duration::from_millis(10);
 
 #[tokio::main]
 async fn main() {
@@ -89,9 +86,7 @@ fn device(at: u32) -> String {
 }
 
 fn options(server: &ApiServer, config: String) -> ControllerOptions {
-    let beside = || env::current_exe().unwrap().parent().unwrap().parent().unwrap().join("hostler-controller");
-    let binary = env::var_os("HOSTLER_CONTROLLER_BIN").map_or_else(beside, PathBuf::from);
-    ControllerOptions { binary, kubeconfig: server.kubeconfig(USER), config, ..ControllerOptions::default() }
+    ControllerOptions::as_deployed(server.kubeconfig(USER), &config)
 }
 
 fn report(what: &str, found: impl std::fmt::Display, wanted: &str) {
@@ -100,13 +95,4 @@ fn report(what: &str, found: impl std::fmt::Display, wanted: &str) {
 
 fn ms(time: Duration) -> String {
     format!("{:.2} ms", time.as_secs_f64() * 1000.0)
-}
-
-/// Processor time that the controller has used.
-fn processor(controller: &RunningController) -> Duration {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", controller.pid())).unwrap();
-    // After the name in parentheses, user and system time are the 12th and 13th field.
-    let (_, fields) = stat.rsplit_once(')').unwrap();
-    let ticks: u32 = fields.split_whitespace().skip(11).take(2).map(|field| field.parse::<u32>().unwrap()).sum();
-    TICK * ticks
 }

@@ -14,7 +14,7 @@ use hostler_testing::{
 };
 use serde_json::json;
 
-use super::{ATTACHMENTS, SLICES, cluster, device, host, ms, node, options, processor, report};
+use super::{ATTACHMENTS, SLICES, cluster, device, host, ms, node, options, report};
 
 const DOMAINS: u32 = 64;
 const DEVICES: u32 = 256;
@@ -41,7 +41,7 @@ pub(super) async fn measure(fabrics: u64) {
     let controller = RunningController::start(&options(&server, config(0))).await;
     until_published(&server, start).await;
     report("64 domains × 256 devices: start to all published", ms(start.elapsed()), "");
-    report("  processor time of it", ms(processor(&controller)), "");
+    report("  processor time of it", ms(controller.processor_time()), "");
     report("  slices", server.list(SLICES).len(), "");
     report("  writes of slices", server.writes(SLICES), "");
     tokio::time::sleep(REST).await;
@@ -53,9 +53,9 @@ pub(super) async fn measure(fabrics: u64) {
     report("  more", megabytes(more), "≤ 20 MB");
     report("    of that the fabrics in memory, which users do not have", megabytes(fabrics), "");
     report("    and the rest", megabytes(more.saturating_sub(fabrics)), "≤ 20 MB");
-    let before = processor(&controller);
+    let before = controller.processor_time();
     tokio::time::sleep(REST).await;
-    let share = (processor(&controller) - before).as_secs_f64() / REST.as_secs_f64() * 100.0;
+    let share = (controller.processor_time() - before).as_secs_f64() / REST.as_secs_f64() * 100.0;
     report("  processor at rest", format!("{share:.2} % of one"), "");
     change(&server, &controller).await;
     controller.stop().await;
@@ -87,7 +87,7 @@ pub(super) async fn measure_redfish() {
     let controller = RunningController::start(&options(&server, config)).await;
     until_published(&server, start).await;
     report("64 Redfish managers × 256 devices: start to all published", ms(start.elapsed()), "");
-    report("  processor time of it", ms(processor(&controller)), "");
+    report("  processor time of it", ms(controller.processor_time()), "");
     tokio::time::sleep(REST).await;
     let with = resident(controller.pid());
     report("  resident without them", megabytes(without), "");
@@ -133,7 +133,7 @@ fn published(server: &ApiServer) -> usize {
 /// One device is tainted, and free again.
 async fn change(server: &ApiServer, controller: &RunningController) {
     let name = device(1);
-    let (writes, before) = (server.writes(SLICES), processor(controller));
+    let (writes, before) = (server.writes(SLICES), controller.processor_time());
     let start = Instant::now();
     server.create(json!({
         "apiVersion": "hostler.dev/v1alpha1", "kind": "FabricAttachment", "metadata": { "name": name },
@@ -151,7 +151,7 @@ async fn change(server: &ApiServer, controller: &RunningController) {
     report("  one device changed: to its slice", ms(start.elapsed()), "");
     tokio::time::sleep(Duration::from_secs(5)).await;
     report("    writes of slices within 5 s", server.writes(SLICES) - writes, "");
-    report("    processor time within 5 s", ms(processor(controller) - before), "");
+    report("    processor time within 5 s", ms(controller.processor_time() - before), "");
 }
 
 fn resident(process: impl fmt::Display) -> u64 {

@@ -83,12 +83,12 @@ fn fill(server: &ApiServer) {
             "spec": { "spec": { "devices": { "requests": [{ "name": "r", "exactly": { "deviceClassName": driver } }] } } },
         }));
     }
-    for node in 0..cluster::NODES {
+    for node in 0..*cluster::NODES {
         server.create(cluster::node_object(node));
         server.create(cluster::slice_object(node, 0, false));
         server.create(cluster::slice_object(node, 1, false));
     }
-    report(&format!("a server with {} nodes, filled", cluster::NODES), ms(start.elapsed()), "");
+    report(&format!("a server with {} nodes, filled", *cluster::NODES), ms(start.elapsed()), "");
 }
 
 /// Every second set asks for a card, the others for what one half of the nodes has beside them.
@@ -129,10 +129,7 @@ async fn answered(server: &ApiServer, name: &str, answer: &str, start: Instant) 
 }
 
 fn options(server: &ApiServer) -> ControllerOptions {
-    let beside = || env::current_exe().unwrap().parent().unwrap().parent().unwrap().join("hostler-controller");
-    let binary = env::var_os("HOSTLER_CONTROLLER_BIN").map_or_else(beside, PathBuf::from);
-    let config = "[capabilities]\nprovisioning = 'on'\n".to_owned();
-    ControllerOptions { binary, kubeconfig: server.kubeconfig(USER), config, ..ControllerOptions::default() }
+    ControllerOptions::as_deployed(server.kubeconfig(USER), "[capabilities]\nprovisioning = 'on'\n")
 }
 
 fn report(what: &str, found: impl std::fmt::Display, wanted: &str) {

@@ -204,10 +204,7 @@ fn number(device: &str) -> usize {
 }
 
 fn options(server: &ApiServer) -> ControllerOptions {
-    let beside = || env::current_exe().unwrap().parent().unwrap().parent().unwrap().join("hostler-controller");
-    let binary = env::var_os("HOSTLER_CONTROLLER_BIN").map_or_else(beside, PathBuf::from);
-    let config = "[capabilities]\nreservations = \"on\"\n".to_owned();
-    ControllerOptions { binary, kubeconfig: server.kubeconfig(USER), config, ..ControllerOptions::default() }
+    ControllerOptions::as_deployed(server.kubeconfig(USER), "[capabilities]\nreservations = \"on\"\n")
 }
 
 fn report(what: &str, found: impl std::fmt::Display, wanted: &str) {

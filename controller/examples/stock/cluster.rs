@@ -1,7 +1,7 @@
-//! 5,000 nodes with 100 devices each: on each one slice of a driver for cards and one of another for network or of hostler's
+//! 5,000 nodes, or as many as the program's argument says, with 100 devices each: on each one slice of a driver for cards and one of another for network or of hostler's
 //! own, 50 devices in each.
 
-use std::time::Instant;
+use std::{env, sync::LazyLock, time::Instant};
 
 use hostler_allocator::plan::{ClusterFacts, PodSet};
 use hostler_api::ObjectKey;
@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 
 use crate::reports::NodeReports;
 
-pub(crate) const NODES: usize = 5_000;
+/// Number of nodes.
+pub(crate) static NODES: LazyLock<usize> =
+    LazyLock::new(|| env::args().nth(1).map_or(5_000, |nodes| nodes.parse().expect("a number of nodes")));
 const DEVICES: usize = 50;
 const PODS: usize = 20;
 /// Whose the slices of a node are: the first one's, and one of the others.
@@ -47,7 +49,7 @@ pub(crate) fn fill(facts: &mut ClusterFacts, reports: &mut NodeReports) {
         read(json!({"devices": {"requests": [{"name": "r", "exactly":
             {"deviceClassName": "model-1", "allocationMode": "ExactCount", "count": 2}}]}})),
     );
-    for node in 0..NODES {
+    for node in 0..*NODES {
         add_node(facts, reports, node);
     }
 }

@@ -1,7 +1,8 @@
-//! What it takes to know a large cluster: `cargo run --release -p hostler-controller --example stock`.
+//! What it takes to know a large cluster: `cargo run --release -p hostler-controller --example stock [NODES]`.
 //!
 //! 5,000 nodes with 100 devices each, of three drivers, in 10,000 slices; 50,000 claims have one of them each, and there are
-//! 100,000 pods. Prints one line per figure, with what it should be.
+//! 100,000 pods. With another number of nodes there is as much of everything for each. Prints one line per figure, with what
+//! it should be for 5,000.
 
 #![allow(
     clippy::cast_precision_loss,
@@ -59,7 +60,7 @@ fn main() {
     let view = kept.view();
     report("first account of all devices", ms(start.elapsed()), "");
     report("  resident with it", mib("VmRSS"), "≤ 200 MB");
-    assert_eq!(view.1.sums.all.totals.capacity, 500_000);
+    assert_eq!(view.1.sums.all.totals.capacity, u32::try_from(*cluster::NODES).unwrap() * 100);
     changes(&mut kept, view);
     questions(&mut kept);
     churn(&mut kept);
@@ -88,10 +89,10 @@ fn changes(kept: &mut Kept, mut view: View) {
         report(what, format!("{}, {} at most", ms(times[100]), ms(times[199])), "≤ 100 ms");
     };
     measure("a slice changed: packed, counted, shown", &|kept, round| {
-        kept.facts.add_slice(cluster::slice(round * 7 % cluster::NODES, round % 2, round % 3 == 0));
+        kept.facts.add_slice(cluster::slice(round * 7 % *cluster::NODES, round % 2, round % 3 == 0));
     });
     measure("a claim was given a device: the same", &|kept, round| {
-        kept.facts.add_claim(&cluster::claim(round * 11 % cluster::NODES, 1));
+        kept.facts.add_claim(&cluster::claim(round * 11 % *cluster::NODES, 1));
     });
     measure("a class changed: everything judged anew", &|kept, round| {
         kept.facts.add_class(cluster::class("changing", &format!("device.driver == \"none-{round}\"")));
@@ -136,7 +137,7 @@ fn churn(kept: &mut Kept) {
     let mut longest = Duration::ZERO;
     for round in 0..60_000 {
         let start = Instant::now();
-        kept.facts.add_slice(cluster::other_devices(round % cluster::NODES, round));
+        kept.facts.add_slice(cluster::other_devices(round % *cluster::NODES, round));
         longest = longest.max(start.elapsed());
         if round % 1_000 == 0 {
             drop(black_box(kept.view()));

@@ -5,6 +5,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
 };
 
 use hostler_api::ObjectKey;
@@ -46,9 +47,9 @@ impl From<&ObjectVersion> for ObjectStamp {
 /// The objects of a kind, each with a value that the reader keeps of it.
 #[derive(Debug)]
 pub struct Store<T> {
-    objects: BTreeMap<ObjectKey, (ObjectStamp, T)>,
+    objects: BTreeMap<Arc<ObjectKey>, (ObjectStamp, T)>,
     /// Objects of a list that is not complete yet.
-    listing: Option<BTreeSet<ObjectKey>>,
+    listing: Option<BTreeSet<Arc<ObjectKey>>>,
     deleted: VecDeque<(ObjectKey, ObjectStamp)>,
     /// Reasons why objects cannot be read.
     unreadable: BTreeMap<ObjectKey, String>,
@@ -99,7 +100,19 @@ impl<T> Store<T> {
 
     /// Objects and their values, in the order of their keys.
     pub fn iter(&self) -> impl Iterator<Item = (&ObjectKey, &T)> {
-        self.objects.iter().map(|(key, (_, value))| (key, value))
+        self.objects.iter().map(|(key, (_, value))| (&**key, value))
+    }
+
+    /// True while the first list is read.
+    pub fn is_loading(&self) -> bool {
+        self.listing.is_some() && !self.is_synced
+    }
+
+    /// Key of an object, for readers that keep it as well.
+    pub fn shared_key(&self, key: &ObjectKey) -> Arc<ObjectKey> {
+        let known = self.objects.get_key_value(key).map(|(known, _)| known);
+        let known = known.or_else(|| self.listing.as_ref()?.get(key));
+        known.map_or_else(|| Arc::new(key.clone()), Arc::clone)
     }
 
     /// Value of an object.
@@ -119,8 +132,9 @@ impl<T> Store<T> {
 
     /// True if this version of the object would be news. One that is not belongs to a list under way all the same.
     pub fn is_news(&mut self, key: &ObjectKey, stamp: ObjectStamp) -> bool {
-        if let Some(listing) = &mut self.listing {
-            listing.insert(key.clone());
+        if self.listing.is_some() {
+            let key = self.shared_key(key);
+            self.listing.get_or_insert_default().insert(key);
         }
         let known = self.objects.get(key).map(|(known, _)| *known);
         let is_known = known.is_some_and(|known| stamp == known || stamp.is_older_than(known));
@@ -133,7 +147,7 @@ impl<T> Store<T> {
             return None;
         }
         self.unreadable.remove(key);
-        Some(self.objects.insert(key.clone(), (stamp, value)).map(|(_, before)| before))
+        Some(self.put(key, stamp, value))
     }
 
     /// Takes an object that cannot be read. The value of an earlier version stays; `value` counts where there is none.
@@ -153,7 +167,7 @@ impl<T> Store<T> {
                 *known = stamp;
                 None
             }
-            _ => self.objects.insert(key.clone(), (stamp, value)).map(|(_, before)| before),
+            _ => self.put(key, stamp, value),
         };
         Some(Unreadable { is_first, replaced })
     }
@@ -181,14 +195,19 @@ impl<T> Store<T> {
     pub fn list_ended(&mut self) -> Vec<(ObjectKey, T)> {
         self.is_synced = true;
         let Some(listing) = self.listing.take() else { return Vec::new() };
-        let gone: Vec<ObjectKey> = self.objects.keys().filter(|key| !listing.contains(*key)).cloned().collect();
-        gone.into_iter().filter_map(|key| self.take(&key).map(|value| (key, value))).collect()
+        let gone: Vec<_> = self.objects.keys().filter(|key| !listing.contains(*key)).cloned().collect();
+        gone.into_iter().filter_map(|key| self.take(&key).map(|value| (Arc::unwrap_or_clone(key), value))).collect()
     }
 
     /// The API server does not serve the kind: there are no objects of it.
     pub fn not_served(&mut self) -> Vec<(ObjectKey, T)> {
         self.list_started();
         self.list_ended()
+    }
+
+    fn put(&mut self, key: &ObjectKey, stamp: ObjectStamp, value: T) -> Option<T> {
+        let key = self.shared_key(key);
+        self.objects.insert(key, (stamp, value)).map(|(_, before)| before)
     }
 
     fn take(&mut self, key: &ObjectKey) -> Option<T> {

@@ -1,7 +1,7 @@
 //! A cluster controller that runs: its configuration, what it logs, and what it answers.
 
 use std::{
-    fs,
+    env, fs,
     io::{BufRead, BufReader},
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -50,6 +50,23 @@ pub struct ControllerOptions {
     pub environment: Vec<(&'static str, String)>,
 }
 
+impl ControllerOptions {
+    /// Options for figures: the binary of `HOSTLER_CONTROLLER_BIN`, or the one beside the examples, with the environment
+    /// of the Deployment in `deploy/`.
+    pub fn as_deployed(kubeconfig: PathBuf, config: &str) -> Self {
+        let example = env::current_exe().expect("the path of this program");
+        let beside = || example.ancestors().nth(2).expect("a folder of binaries").join("hostler-controller");
+        let binary = env::var_os("HOSTLER_CONTROLLER_BIN").map_or_else(beside, PathBuf::from);
+        let deployment = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/controller/base/deployment.yaml");
+        let deployment = fs::read_to_string(deployment).expect("the Deployment");
+        let tunables =
+            deployment.split("name: GLIBC_TUNABLES\n").nth(1).and_then(|rest| rest.trim().strip_prefix("value: "));
+        let tunables = tunables.and_then(|rest| rest.lines().next()).expect("the Deployment sets it").to_owned();
+        let environment = vec![("GLIBC_TUNABLES", tunables)];
+        Self { binary, kubeconfig, config: config.to_owned(), environment, ..Self::default() }
+    }
+}
+
 impl RunningController {
     /// Starts it, and waits until it serves.
     pub async fn start(options: &ControllerOptions) -> Self {
@@ -92,6 +109,14 @@ impl RunningController {
     /// The process.
     pub fn pid(&self) -> Pid {
         Pid::from_raw(self.process.id().cast_signed())
+    }
+
+    /// Processor time that it has used, in hundredths of a second.
+    pub fn processor_time(&self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("it runs");
+        // After the name in parentheses, user and system time are the 12th and 13th field.
+        let fields = stat.rsplit_once(')').expect("a name").1.split_whitespace().skip(11).take(2);
+        Duration::from_millis(10) * fields.map(|field| field.parse::<u32>().expect("a number")).sum::<u32>()
     }
 
     /// Sends it a signal.

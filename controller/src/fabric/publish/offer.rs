@@ -73,10 +73,27 @@ struct PoolSides<'a> {
 #[derive(Debug, Default)]
 pub(super) struct FabricOffer {
     pub(super) contradictions: Vec<String>,
-    /// Domains and devices that are not offered, and why.
-    pub(super) left_out: Vec<String>,
+    /// Devices that are not offered, and why, by pool.
+    left_out: BTreeMap<String, Vec<String>>,
+    /// Domains, and devices at no switch, that are not offered, and why.
+    left_out_beside: Vec<String>,
     /// Number of devices by pool and state.
     pub(super) devices: BTreeMap<(String, &'static str), usize>,
+}
+
+impl FabricOffer {
+    /// Domains and devices that are not offered, and why.
+    pub(super) fn left_out(&self) -> Vec<String> {
+        self.left_out.values().flatten().chain(&self.left_out_beside).cloned().collect()
+    }
+
+    /// Takes what an offer of one pool says of that pool.
+    pub(super) fn renew(&mut self, pool: &str, of_pool: Self) {
+        self.left_out.remove(pool);
+        self.left_out.extend(of_pool.left_out);
+        self.devices.retain(|(name, _), _| name != pool);
+        self.devices.extend(of_pool.devices);
+    }
 }
 
 /// The label of devices that are not offered.
@@ -120,13 +137,15 @@ pub(super) fn offer<'k>(
             None if is_unread => DesiredPool { unknown: true, ..empty(name) },
             domain => scene.pool(PoolSides { name, domain, before: &before }, &twice, &mut offer),
         };
-        offer.left_out.extend(pool.left_out.iter().cloned());
+        if !pool.left_out.is_empty() {
+            offer.left_out.insert(name.to_owned(), pool.left_out.clone());
+        }
         take(pool, &slices);
     }
     offer.contradictions = domains.contradictions;
-    offer.left_out.extend(domains.left_out);
+    offer.left_out_beside = domains.left_out;
     for scene in &scene.managers {
-        offer.left_out.extend(astray(scene));
+        offer.left_out_beside.extend(astray(scene));
     }
     offer
 }

@@ -2,7 +2,7 @@
 //! changes. The slices on the server are watched, and nothing is written that is there.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -78,17 +78,19 @@ struct PublishReconciler {
     unwatched: Option<String>,
     /// True if the server has FabricAttachments.
     is_served: bool,
-    /// The latest keys: most views differ in nothing that an offer is made of. `None` once there is news of the slices: the
-    /// keys are made anew, and told.
-    offered: Option<OfferedKeys>,
+    /// The latest offer: most views differ in nothing that it is made of. `None`: it is made anew, and told.
+    offered: Option<LatestOffer>,
 }
 
-/// Keys, and what the offer was made of beside the slices.
-struct OfferedKeys {
+/// An offer with its keys, and what it was made of.
+struct LatestOffer {
     readings: Arc<FabricReadings>,
     objects: Arc<FabricObjects>,
     hosts: Vec<(String, Hostnames)>,
+    /// Versions of the slices by pool. Each write changes one pool, and the offer of all devices takes a tenth of a second.
+    slices: BTreeMap<String, Fingerprint>,
     keys: BTreeMap<String, Fingerprint>,
+    offer: FabricOffer,
 }
 
 impl Controller for PublishController {
@@ -134,22 +136,37 @@ impl Reconciler for PublishReconciler {
         self.is_served = is_served(view);
         let readings = self.readings_rx.borrow().clone();
         let hosts = self.hosts(view, &readings, None);
-        let is_same = |last: &&OfferedKeys| {
+        let is_same = |last: &LatestOffer| {
             Arc::ptr_eq(&last.readings, &readings) && Arc::ptr_eq(&last.objects, &view.fabric) && last.hosts == hosts
         };
-        if let Some(last) = self.offered.as_ref().filter(is_same).filter(|_| self.is_served) {
-            return last.keys.clone();
-        }
-        let mut keys: BTreeMap<String, Fingerprint> = BTreeMap::new();
-        let add = |pool: String, plan: SlicePlan| keys.entry(pool).or_default().add(format!("{plan:?}"));
-        let Some(offer) = self.planned(view, None, add) else {
-            self.offered = None;
-            self.tell(None);
-            return BTreeMap::new();
+        let slices = self.known.pool_versions();
+        let last = self.offered.take().filter(|last| self.is_served && is_same(last));
+        let is_whole = last.is_none();
+        let objects = view.fabric.clone();
+        let mut latest = last.unwrap_or_else(|| LatestOffer {
+            readings,
+            objects,
+            hosts,
+            slices: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            offer: FabricOffer::default(),
+        });
+        let is_told = if is_whole {
+            self.make(view, &mut latest)
+        } else {
+            let pools: BTreeSet<String> = latest.slices.keys().chain(slices.keys()).cloned().collect();
+            let others: Vec<&String> = pools.iter().filter(|it| latest.slices.get(*it) != slices.get(*it)).collect();
+            if others.is_empty() {
+                return self.offered.insert(latest).keys.clone();
+            }
+            others.into_iter().all(|pool| self.make_anew(pool, view, &mut latest))
         };
-        self.tell(Some(&offer));
-        self.offered = Some(OfferedKeys { readings, objects: view.fabric.clone(), hosts, keys: keys.clone() });
-        keys
+        self.tell(is_told.then_some(&latest.offer));
+        if !is_told {
+            return BTreeMap::new();
+        }
+        latest.slices = slices;
+        self.offered.insert(latest).keys.clone()
     }
 
     fn reconcile(
@@ -162,10 +179,7 @@ impl Reconciler for PublishReconciler {
         // As long as a feature is missing, the server is asked again: a gate may be switched on.
         let is_asked = self.dropped.as_ref().is_none_or(|dropped| !dropped.is_empty());
         let example = (is_asked && (!plan.writes.is_empty() || self.dropped.is_some())).then(example);
-        for delete in &plan.deletes {
-            self.known.deleting(&delete.version);
-            self.offered = None;
-        }
+        plan.deletes.iter().for_each(|delete| self.known.deleting(&delete.version));
         self.calls.clone().carry_out(plan, example, now)
     }
 
@@ -193,8 +207,10 @@ impl Reconciler for PublishReconciler {
                 event = self.watch.next() => match event {
                     Ok(event) => {
                         let was_unwatched = self.unwatched.take().is_some();
-                        if self.known.observe(&event) != SliceChange::None || was_unwatched {
+                        if was_unwatched {
                             self.offered = None;
+                        }
+                        if self.known.observe(&event) != SliceChange::None || was_unwatched {
                             return;
                         }
                     }
@@ -220,8 +236,9 @@ impl PublishReconciler {
     /// Takes the answers of the server for a pool.
     fn take(&mut self, pool: &str, answer: SliceAnswers) -> Requeue {
         let has_written = !answer.written.is_empty() || !answer.deleted.is_empty();
-        if has_written {
-            self.offered = None;
+        // The answer to a write may say more of the same version than the watch did.
+        if has_written && let Some(latest) = &mut self.offered {
+            latest.slices.remove(pool);
         }
         for (name, slice) in answer.written {
             self.known.put(&name, &slice);
@@ -247,6 +264,21 @@ impl PublishReconciler {
             true => Requeue::Now,
             false => Requeue::After(RECONCILE_AGAIN),
         }
+    }
+
+    /// Makes the whole offer, and the key of each pool. False as long as something that decides it is not known.
+    fn make(&mut self, view: &ClusterView, latest: &mut LatestOffer) -> bool {
+        let keys = &mut latest.keys;
+        let offer = self.planned(view, None, |pool, plan| drop(keys.insert(pool, fingerprint(&plan))));
+        offer.map(|offer| latest.offer = offer).is_some()
+    }
+
+    /// Makes the offer of one pool, and its key. False as long as something that decides it is not known.
+    fn make_anew(&mut self, pool: &str, view: &ClusterView, latest: &mut LatestOffer) -> bool {
+        let keys = &mut latest.keys;
+        keys.remove(pool);
+        let offer = self.planned(view, Some(pool), |pool, plan| drop(keys.insert(pool, fingerprint(&plan))));
+        offer.map(|offer| latest.offer.renew(pool, offer)).is_some()
     }
 
     /// Decides what is to be written in one pool, or in all, pool by pool; nothing as long as something that decides it is
@@ -330,7 +362,7 @@ impl PublishReconciler {
             phase: self.phase(),
             managers: managers.collect(),
             contradictions: offer.map(|offer| offer.contradictions.clone()).unwrap_or_default(),
-            left_out: offer.map(|offer| offer.left_out.clone()).unwrap_or_default(),
+            left_out: offer.map(FabricOffer::left_out).unwrap_or_default(),
             devices: offer.map(|offer| offer.devices.clone()).unwrap_or_default(),
         };
         self.status_tx.send_if_modified(|last| {
@@ -353,6 +385,12 @@ impl PublishReconciler {
             FabricPhase::Offering
         }
     }
+}
+
+fn fingerprint(plan: &SlicePlan) -> Fingerprint {
+    let mut key = Fingerprint::default();
+    key.add(format!("{plan:?}"));
+    key
 }
 
 /// True if the server has FabricAttachments, and shows them: nothing could be attached without.

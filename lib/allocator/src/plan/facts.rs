@@ -33,7 +33,7 @@ pub(super) use nominated::NominatedPod;
 pub(super) use pods::{PackedPod, PodLabels};
 pub(super) use pools::{PoolFacts, PoolGiven, PoolKey};
 pub use quotas::{QUOTA_OF_CLAIMS, QUOTA_OF_DEVICES, QuotaAmounts, QuotaBook};
-pub(super) use slices::{ABSENT, PackedAttribute, PackedSlice, from_json};
+pub(super) use slices::{ABSENT, PackedAttribute, PackedSlice, from_json, value_of};
 
 /// The condition of a node that is true if pods can come to it.
 const READY: &str = "Ready";
@@ -101,10 +101,14 @@ impl ClusterFacts {
 
     /// Adds a claim, or takes news of it.
     pub fn add_claim(&mut self, claim: &ResourceClaim) {
-        let key = Arc::new(ObjectKey::new(&claim.metadata.namespace, &claim.metadata.name));
+        self.add_claim_of(&Arc::new(ObjectKey::new(&claim.metadata.namespace, &claim.metadata.name)), claim);
+    }
+
+    /// Does the same as [`add_claim`](Self::add_claim) for a caller that keeps the claim's key as well.
+    pub fn add_claim_of(&mut self, key: &Arc<ObjectKey>, claim: &ResourceClaim) {
         let packed = PackedClaim::pack(claim, &mut self.store.texts);
-        if self.claims.get(&*key).is_none_or(|known| **known != packed) {
-            self.put_claim(&key, &Arc::new(packed));
+        if self.claims.get(&**key).is_none_or(|known| **known != packed) {
+            self.put_claim(key, &Arc::new(packed));
         }
         self.compact_if_due();
     }
@@ -131,7 +135,11 @@ impl ClusterFacts {
 
     /// Adds a pod, or takes news of it. Only one that has not ended, and has a node or is nominated for one, counts.
     pub fn add_pod(&mut self, pod: &Pod) {
-        let key = Arc::new(ObjectKey::new(&pod.metadata.namespace, &pod.metadata.name));
+        self.add_pod_of(Arc::new(ObjectKey::new(&pod.metadata.namespace, &pod.metadata.name)), pod);
+    }
+
+    /// Does the same as [`add_pod`](Self::add_pod) for a caller that keeps the pod's key as well.
+    pub fn add_pod_of(&mut self, key: Arc<ObjectKey>, pod: &Pod) {
         self.see_nominated(&key, pod);
         match PackedPod::pack(pod, &mut self.store) {
             Some(packed) if self.pods.get(&*key) != Some(&packed) => {

@@ -9,7 +9,7 @@ use std::{
 use hostler_api::resource::{DeviceAttribute, SliceDevice, SortedMap};
 
 use super::{
-    facts::{ABSENT, PackedAttribute, PackedSlice, Store, from_json},
+    facts::{ABSENT, PackedAttribute, PackedSlice, Store, value_of},
     sequences::Sequences,
 };
 use hostler_cel::DeviceFacts;
@@ -183,7 +183,7 @@ impl Projection {
 }
 
 fn is_faulty(store: &Store, value: u32, has_lists: bool) -> bool {
-    let value: Option<DeviceAttribute> = from_json(&store.texts, value);
+    let value = value_of(&store.texts, value);
     let attributes: SortedMap<DeviceAttribute> = value.map(|value| ("a", value)).into_iter().collect();
     let capacity = SortedMap::default();
     let facts =

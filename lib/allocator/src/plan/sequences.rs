@@ -59,7 +59,7 @@ impl<T: Copy + Eq + Hash> Sequences<T> {
         let hash = self.hasher.hash_one(sequence);
         match self.look_up(hash, sequence) {
             Some(number) => number,
-            None => self.push(hash, sequence),
+            None => self.push(sequence),
         }
     }
 
@@ -70,8 +70,7 @@ impl<T: Copy + Eq + Hash> Sequences<T> {
 
     /// Returns the sequence with this number.
     pub(super) fn get(&self, number: u32) -> &[T] {
-        let number = number as usize;
-        self.heaps[number / HEAP].get(number % HEAP)
+        sequence_of(&self.heaps, number)
     }
 
     /// Number of sequences.
@@ -90,7 +89,7 @@ impl<T: Copy + Eq + Hash> Sequences<T> {
             for of_heap in (0..heap.ends.len()).filter(|of_heap| is_alive.get(at * HEAP + of_heap) == Some(&true)) {
                 scratch.clear();
                 scratch.extend(heap.get(of_heap).iter().map(|item| translate(*item)));
-                renumbered[at * HEAP + of_heap] = self.push(self.hasher.hash_one(&*scratch), &scratch);
+                renumbered[at * HEAP + of_heap] = self.push(&scratch);
             }
         }
         renumbered
@@ -105,7 +104,7 @@ impl<T: Copy + Eq + Hash> Sequences<T> {
         self.numbers.find(hash, |number| self.get(number) == sequence)
     }
 
-    fn push(&mut self, hash: u64, sequence: &[T]) -> u32 {
+    fn push(&mut self, sequence: &[T]) -> u32 {
         let number = u32::try_from(self.len()).unwrap_or(GONE);
         if self.len().is_multiple_of(HEAP) {
             if let Some(last) = self.heaps.last_mut() {
@@ -118,10 +117,15 @@ impl<T: Copy + Eq + Hash> Sequences<T> {
             last.items.extend_from_slice(sequence);
             last.ends.push(u32::try_from(last.items.len()).unwrap_or(u32::MAX));
         }
-        self.numbers.insert(hash, number);
+        self.numbers.insert(number, |number| self.hasher.hash_one(sequence_of(&self.heaps, number)));
         self.size += size_of_val(sequence) + size_of::<u32>();
         number
     }
+}
+
+fn sequence_of<T>(heaps: &[Arc<Heap<T>>], number: u32) -> &[T] {
+    let number = number as usize;
+    heaps[number / HEAP].get(number % HEAP)
 }
 
 /// Texts, each held once.

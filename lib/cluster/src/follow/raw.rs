@@ -78,4 +78,13 @@ impl RawObject {
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, serde_path_to_error::Error<serde_json::Error>> {
         serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(&self.json))
     }
+
+    /// Reads the object of a kind with very many objects. Knowing at all times which field is read takes a third of
+    /// [`read`](Self::read): it is found out by a second reading, of an object that is no `T`.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read).
+    pub fn read_one_of_many<T: DeserializeOwned>(&self) -> Result<T, serde_path_to_error::Error<serde_json::Error>> {
+        serde_json::from_str(&self.json).or_else(|_| self.read())
+    }
 }

@@ -8,7 +8,7 @@ use hostler_cluster::{ApiObject, FollowEvent, ObjectVersion, RawObject};
 use tracing::warn;
 
 use super::{PublishedSlice, packed::KnownSlice};
-use crate::{ObjectStamp, Store};
+use crate::{Fingerprint, ObjectStamp, Store};
 
 /// Consequence of an event or an answer for the publisher.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -45,6 +45,16 @@ impl KnownSlices {
     /// Names of the pools that have slices.
     pub fn pools(&self) -> BTreeSet<&str> {
         self.store.iter().map(|(_, slice)| &*slice.pool.name).collect()
+    }
+
+    /// Hash of the names and versions of the slices of each pool that has some.
+    pub fn pool_versions(&self) -> BTreeMap<String, Fingerprint> {
+        let mut versions: BTreeMap<String, Fingerprint> = BTreeMap::new();
+        for (key, slice) in self.store.iter() {
+            let version = (&key.name, &slice.version.uid, &slice.version.resource_version);
+            versions.entry(slice.pool.name.clone()).or_default().add(version);
+        }
+        versions
     }
 
     /// Number of slices.

@@ -68,7 +68,7 @@ fn a_claim_without_an_amount_leaves_nothing_to_others() {
     scene.publish();
     scene.claim(0);
     assert_eq!(offered(&mut scene), [pair(0, 8)]);
-    let why = scene.offer().left_out;
+    let why = scene.offer().left_out();
     assert!(why.iter().any(|it| it.contains("/memory/0 has no memory left for it")), "{why:?}");
 }
 
@@ -78,7 +78,7 @@ fn a_device_for_which_no_memory_is_left_is_not_offered_whatever_its_manager_says
     make(&mut scene, 0, 8, None);
     scene.parts().devices[1].size_bytes = Some(16 * GIB);
     assert_eq!(offered(&mut scene), [pair(0, 8)]);
-    let why = scene.offer().left_out;
+    let why = scene.offer().left_out();
     assert!(why.iter().any(|it| it.contains("/memory/0 has no memory left for it")), "{why:?}");
 }
 

@@ -127,8 +127,7 @@ impl PackedSlice {
         let text_of = |column: u32| store.columns.get(column)[at];
         let attribute = |attribute: &PackedAttribute| {
             let value = text_of(attribute.column);
-            let value = if value == ABSENT { None } else { from_json(&store.texts, value) };
-            Some((store.texts.get(attribute.name), value?))
+            Some((store.texts.get(attribute.name), value_of(&store.texts, value)?))
         };
         SliceDevice {
             name: store.texts.get(text_of(self.names)).into(),
@@ -205,7 +204,7 @@ impl Columns {
         let attributes = std::mem::take(&mut device.attributes);
         for (key, value) in attributes.iter() {
             let column = self.attributes.entry(texts.intern(key)).or_insert_with(|| AttributeColumn::new(self.len));
-            column.values[at] = intern_json(texts, value);
+            column.values[at] = intern_value(texts, value);
             column.is_plain &=
                 matches!(value, DeviceAttribute::Int(_) | DeviceAttribute::Bool(_) | DeviceAttribute::String(_));
         }
@@ -232,6 +231,35 @@ fn no_spec() -> ResourceSliceSpec {
         devices: Vec::new(),
         shared_counters: Vec::new(),
     }
+}
+
+/// Marks of values that are kept as they are. No JSON begins with one.
+const STRING: char = 's';
+const VERSION: char = 'v';
+
+/// The number of an attribute's value. Most values that no other device has are texts, and JSON around each of a million
+/// would be a quarter of what is kept of them.
+fn intern_value(texts: &mut Texts, value: &DeviceAttribute) -> u32 {
+    match value {
+        DeviceAttribute::String(text) => texts.intern(&format!("{STRING}{text}")),
+        DeviceAttribute::Version(text) => texts.intern(&format!("{VERSION}{text}")),
+        other => intern_json(texts, other),
+    }
+}
+
+/// The attribute's value with this number. `None`: the device has no such attribute.
+pub(in crate::plan) fn value_of(texts: &Texts, number: u32) -> Option<DeviceAttribute> {
+    if number == ABSENT {
+        return None;
+    }
+    let text = texts.get(number);
+    if let Some(text) = text.strip_prefix(STRING) {
+        return Some(DeviceAttribute::String(text.into()));
+    }
+    if let Some(text) = text.strip_prefix(VERSION) {
+        return Some(DeviceAttribute::Version(text.into()));
+    }
+    from_json(texts, number)
 }
 
 /// The number of a value, written as JSON: the one notation that every type of the API has, and that loses nothing.
