@@ -35,7 +35,7 @@ pub(super) async fn measure() {
          fake = {{ hosts = {hosts:?}, devices = {DEVICES}, answer_ms = {} }}\n",
         ANSWER.as_millis()
     );
-    let controller = RunningController::start(&options(&server, config)).await;
+    let controller = RunningController::start(&options(&server, &config)).await;
     let are_published = |view: &ApiServerView<'_>| (published(view) == DEVICES as usize).then_some(());
     server.until("the rack is published", are_published).await;
     let daemons = tokio::spawn(play(server.clone()));

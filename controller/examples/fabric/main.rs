@@ -85,8 +85,8 @@ fn device(at: u32) -> String {
     format!("{:016x}-0001", 0xfab0_0000_0000_0000_u64 + u64::from(at))
 }
 
-fn options(server: &ApiServer, config: String) -> ControllerOptions {
-    ControllerOptions::as_deployed(server.kubeconfig(USER), &config)
+fn options(server: &ApiServer, config: &str) -> ControllerOptions {
+    ControllerOptions::as_deployed(server.kubeconfig(USER), config)
 }
 
 fn report(what: &str, found: impl std::fmt::Display, wanted: &str) {

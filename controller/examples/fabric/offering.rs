@@ -38,7 +38,7 @@ pub(super) async fn measure(fabrics: u64) {
     let read = resident_of(config(DOMAINS)).await;
     let server = cluster(DOMAINS).await;
     let start = Instant::now();
-    let controller = RunningController::start(&options(&server, config(0))).await;
+    let controller = RunningController::start(&options(&server, &config(0))).await;
     until_published(&server, start).await;
     report("64 domains × 256 devices: start to all published", ms(start.elapsed()), "");
     report("  processor time of it", ms(controller.processor_time()), "");
@@ -84,7 +84,7 @@ pub(super) async fn measure_redfish() {
         managers.push(manager);
     }
     let start = Instant::now();
-    let controller = RunningController::start(&options(&server, config)).await;
+    let controller = RunningController::start(&options(&server, &config)).await;
     until_published(&server, start).await;
     report("64 Redfish managers × 256 devices: start to all published", ms(start.elapsed()), "");
     report("  processor time of it", ms(controller.processor_time()), "");
@@ -98,7 +98,7 @@ pub(super) async fn measure_redfish() {
 /// Resident bytes of a controller of the same cluster in which no devices behind switches are published.
 async fn resident_of(config: String) -> u64 {
     let server = cluster(DOMAINS).await;
-    let controller = RunningController::start(&options(&server, config)).await;
+    let controller = RunningController::start(&options(&server, &config)).await;
     controller.until_answers("/readyz", 200).await;
     tokio::time::sleep(REST).await;
     let resident = resident(controller.pid());

@@ -13,7 +13,7 @@ use crate::reports::NodeReports;
 
 /// Number of nodes.
 pub(crate) static NODES: LazyLock<usize> =
-    LazyLock::new(|| env::args().nth(1).map_or(5_000, |nodes| nodes.parse().expect("a number of nodes")));
+    LazyLock::new(|| env::args().nth(1).map_or(5_000, |nodes| nodes.parse().unwrap()));
 const DEVICES: usize = 50;
 const PODS: usize = 20;
 /// Whose the slices of a node are: the first one's, and one of the others.

@@ -14,7 +14,7 @@ use hostler_reconcile::ObjectStamp;
 use super::PooledSlice;
 
 /// A FabricAttachment, in one of its versions.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AttachmentObject {
     pub(crate) stamp: ObjectStamp,
     pub(crate) attachment: FabricAttachment,
@@ -62,6 +62,12 @@ pub(crate) struct FabricObjects {
 }
 
 impl FabricObjects {
+    /// True if all is the same that decides what is offered. The slices that are there are read by the publisher itself.
+    pub(crate) fn offers_the_same(self: &Arc<Self>, other: &Arc<Self>) -> bool {
+        Arc::ptr_eq(self, other)
+            || (&self.attachments, &self.claims, &self.holds) == (&other.attachments, &other.claims, &other.holds)
+    }
+
     /// Updates what is known of a claim; nothing is copied for claims that never had such a device.
     pub(crate) fn see_claim(known: &mut Arc<Self>, key: &ObjectKey, stamp: ObjectStamp, claim: &ResourceClaim) {
         let had = known.devices.contains_key(key);

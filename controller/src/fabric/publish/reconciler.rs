@@ -136,21 +136,22 @@ impl Reconciler for PublishReconciler {
         self.is_served = is_served(view);
         let readings = self.readings_rx.borrow().clone();
         let hosts = self.hosts(view, &readings, None);
+        let objects = &view.fabric;
         let is_same = |last: &LatestOffer| {
-            Arc::ptr_eq(&last.readings, &readings) && Arc::ptr_eq(&last.objects, &view.fabric) && last.hosts == hosts
+            Arc::ptr_eq(&last.readings, &readings) && last.objects.offers_the_same(objects) && last.hosts == hosts
         };
         let slices = self.known.pool_versions();
         let last = self.offered.take().filter(|last| self.is_served && is_same(last));
         let is_whole = last.is_none();
-        let objects = view.fabric.clone();
         let mut latest = last.unwrap_or_else(|| LatestOffer {
             readings,
-            objects,
+            objects: objects.clone(),
             hosts,
             slices: BTreeMap::new(),
             keys: BTreeMap::new(),
             offer: FabricOffer::default(),
         });
+        latest.objects = objects.clone();
         let is_told = if is_whole {
             self.make(view, &mut latest)
         } else {
@@ -269,7 +270,7 @@ impl PublishReconciler {
     /// Makes the whole offer, and the key of each pool. False as long as something that decides it is not known.
     fn make(&mut self, view: &ClusterView, latest: &mut LatestOffer) -> bool {
         let keys = &mut latest.keys;
-        let offer = self.planned(view, None, |pool, plan| drop(keys.insert(pool, fingerprint(&plan))));
+        let offer = self.planned(view, None, |pool, plan| _ = keys.insert(pool, fingerprint(&plan)));
         offer.map(|offer| latest.offer = offer).is_some()
     }
 
@@ -277,7 +278,7 @@ impl PublishReconciler {
     fn make_anew(&mut self, pool: &str, view: &ClusterView, latest: &mut LatestOffer) -> bool {
         let keys = &mut latest.keys;
         keys.remove(pool);
-        let offer = self.planned(view, Some(pool), |pool, plan| drop(keys.insert(pool, fingerprint(&plan))));
+        let offer = self.planned(view, Some(pool), |pool, plan| _ = keys.insert(pool, fingerprint(&plan)));
         offer.map(|offer| latest.offer.renew(pool, offer)).is_some()
     }
 
