@@ -36,9 +36,8 @@ struct ReadPatience {
 }
 
 impl ReadPatience {
-    /// For a prepare, to which the kubelet gives 45 s. A server that has gone without a word is noticed after 20 s
-    /// ([`ApiPatience::PROMPT`](hostler_cluster::ApiPatience::PROMPT)), and then another connection is made.
-    const PREPARE: Self = Self { away: Duration::from_secs(25), forbidden: Duration::from_secs(5) };
+    /// For a prepare, to which the kubelet gives 45 s: more than half of that is left to the devices.
+    const PREPARE: Self = Self { away: Duration::from_secs(20), forbidden: Duration::from_secs(5) };
     /// For a question whose answer may be that the server is away.
     const QUESTION: Self = Self { away: Duration::from_secs(4), forbidden: Duration::ZERO };
 

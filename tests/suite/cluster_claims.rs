@@ -221,7 +221,7 @@ async fn claims_of_one_request_do_not_share_their_fate() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_the_api_server_a_new_claim_waits_for_half_a_prepare_and_recorded_ones_go_on() {
+async fn without_the_api_server_a_new_claim_waits_for_a_while_and_recorded_ones_go_on() {
     let mut rig = Rig::started().await;
     let (known, new) = (rig.allocate("known", &["card-0"]), rig.allocate("new", &["card-1"]));
     let devices = rig.prepare(&known).await.unwrap();
@@ -230,8 +230,8 @@ async fn without_the_api_server_a_new_claim_waits_for_half_a_prepare_and_recorde
     let error = rig.prepare(&new).await.unwrap_err();
     assert!(error.contains("the API server cannot be asked now; the kubelet tries again by itself"), "{error}");
     let waited = began.elapsed();
-    assert!(waited > Duration::from_secs(20), "{waited:?}: a kubelet tries again after more than a minute");
-    assert!(waited < Duration::from_secs(35), "{waited:?}: the kubelet waits 45 s for all that a pod needs");
+    assert!(waited > Duration::from_secs(15), "{waited:?}: a kubelet tries again after more than a minute");
+    assert!(waited < Duration::from_secs(30), "{waited:?}: the kubelet waits 45 s for all that a pod needs");
     rig.restart().await;
     assert_eq!(rig.prepare(&known).await.unwrap(), devices);
     let told = rig.explained("default/known");

@@ -19,7 +19,7 @@ fn without_the_api_server_claims_are_taken_back() {
 }
 
 #[test]
-fn without_the_api_server_recorded_claims_are_prepared_again_and_new_ones_fail_fast() {
+fn without_the_api_server_recorded_claims_are_prepared_again_and_new_ones_fail_in_time() {
     let mut scene = Scene::started();
     let shared = scene.card("shared", "card-1");
     scene.pod("a", &["shared"]);
