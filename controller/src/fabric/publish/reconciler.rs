@@ -87,10 +87,27 @@ struct LatestOffer {
     readings: Arc<FabricReadings>,
     objects: Arc<FabricObjects>,
     hosts: Vec<(String, Hostnames)>,
-    /// Versions of the slices by pool. Each write changes one pool, and the offer of all devices takes a tenth of a second.
-    slices: BTreeMap<String, Fingerprint>,
+    slices: OfferedSlices,
     keys: BTreeMap<String, Fingerprint>,
     offer: FabricOffer,
+}
+
+/// The slices that an offer was made of, by pool. Each write changes one pool, and the offer of all devices takes a tenth
+/// of a second.
+#[derive(Default)]
+struct OfferedSlices {
+    versions: BTreeMap<String, Fingerprint>,
+    /// Pools with answers to writes since. An answer may say more of the same version than the watch did.
+    written: BTreeSet<String>,
+}
+
+impl OfferedSlices {
+    /// The pools that are to be offered anew where the slices of each pool that has some have these versions now.
+    fn outdated(&self, now: &BTreeMap<String, Fingerprint>) -> BTreeSet<String> {
+        let pools = self.versions.keys().chain(now.keys());
+        let others = pools.filter(|pool| self.versions.get(*pool) != now.get(*pool));
+        others.chain(&self.written).cloned().collect()
+    }
 }
 
 impl Controller for PublishController {
@@ -140,14 +157,14 @@ impl Reconciler for PublishReconciler {
         let is_same = |last: &LatestOffer| {
             Arc::ptr_eq(&last.readings, &readings) && last.objects.offers_the_same(objects) && last.hosts == hosts
         };
-        let slices = self.known.pool_versions();
+        let versions = self.known.pool_versions();
         let last = self.offered.take().filter(|last| self.is_served && is_same(last));
         let is_whole = last.is_none();
         let mut latest = last.unwrap_or_else(|| LatestOffer {
             readings,
             objects: objects.clone(),
             hosts,
-            slices: BTreeMap::new(),
+            slices: OfferedSlices::default(),
             keys: BTreeMap::new(),
             offer: FabricOffer::default(),
         });
@@ -155,18 +172,17 @@ impl Reconciler for PublishReconciler {
         let is_told = if is_whole {
             self.make(view, &mut latest)
         } else {
-            let pools: BTreeSet<String> = latest.slices.keys().chain(slices.keys()).cloned().collect();
-            let others: Vec<&String> = pools.iter().filter(|it| latest.slices.get(*it) != slices.get(*it)).collect();
-            if others.is_empty() {
+            let outdated = latest.slices.outdated(&versions);
+            if outdated.is_empty() {
                 return self.offered.insert(latest).keys.clone();
             }
-            others.into_iter().all(|pool| self.make_anew(pool, view, &mut latest))
+            outdated.iter().all(|pool| self.make_anew(pool, view, &mut latest))
         };
         self.tell(is_told.then_some(&latest.offer));
         if !is_told {
             return BTreeMap::new();
         }
-        latest.slices = slices;
+        latest.slices = OfferedSlices { versions, written: BTreeSet::new() };
         self.offered.insert(latest).keys.clone()
     }
 
@@ -237,9 +253,8 @@ impl PublishReconciler {
     /// Takes the answers of the server for a pool.
     fn take(&mut self, pool: &str, answer: SliceAnswers) -> Requeue {
         let has_written = !answer.written.is_empty() || !answer.deleted.is_empty();
-        // The answer to a write may say more of the same version than the watch did.
         if has_written && let Some(latest) = &mut self.offered {
-            latest.slices.remove(pool);
+            latest.slices.written.insert(pool.to_owned());
         }
         for (name, slice) in answer.written {
             self.known.put(&name, &slice);
@@ -421,4 +436,31 @@ fn example() -> SliceContent {
 fn fields(dropped: &Dropped) -> String {
     let fields = dropped.iter().map(|feature| format!("{} (feature gate {})", feature.fields(), feature.gate()));
     fields.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn versions(pools: &[(&str, u32)]) -> BTreeMap<String, Fingerprint> {
+        let version = |number: u32| {
+            let mut version = Fingerprint::default();
+            version.add(number);
+            version
+        };
+        pools.iter().map(|(pool, number)| ((*pool).to_owned(), version(*number))).collect()
+    }
+
+    #[test]
+    fn pools_whose_slices_changed_came_went_or_were_written_are_offered_anew_and_no_others() {
+        let mut offered = OfferedSlices { versions: versions(&[("a", 1), ("b", 1), ("c", 1)]), ..Default::default() };
+        assert!(offered.outdated(&versions(&[("a", 1), ("b", 1), ("c", 1)])).is_empty());
+        let outdated = |offered: &OfferedSlices, now: &[(&str, u32)]| Vec::from_iter(offered.outdated(&versions(now)));
+        assert_eq!(outdated(&offered, &[("a", 1), ("b", 2), ("new", 1)]), ["b", "c", "new"]);
+        // The first slice of one pool, and the last slice of another one that was never seen.
+        offered.written.extend(["a".to_owned(), "d".to_owned()]);
+        assert_eq!(outdated(&offered, &[("a", 1), ("b", 1), ("c", 1)]), ["a", "d"]);
+        offered.versions.remove("a");
+        assert_eq!(outdated(&offered, &[("b", 1), ("c", 1)]), ["a", "d"], "what was written and is gone");
+    }
 }
