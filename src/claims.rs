@@ -46,7 +46,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{inventory::Inventory, metrics::FailureReason};
 
-pub use table::{ClaimTable, ClaimView, SharedMap};
+pub use table::{ClaimTable, ClaimView};
 pub use task::{ClaimsHandle, ClaimsParts, ClaimsStartError, DeviceOrder, OrderObstacle, OrderStage, start};
 
 /// Answer of a [`ReadClaims`] for one claim.

@@ -6,9 +6,9 @@ mod node;
 mod sums;
 mod tally;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
-use hostler_api::hardware::ClusterNodeCounts;
+use hostler_api::{SharedMap, hardware::ClusterNodeCounts};
 
 pub(crate) use account::StockAccount;
 pub(crate) use node::{NodeCell, NodeSummary};
@@ -19,7 +19,7 @@ pub(crate) use tally::{Tally, add_totals};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClusterStock {
     /// Nodes by name, including those that are gone, as long as any object names devices of them.
-    pub(crate) nodes: BTreeMap<Arc<str>, Arc<NodeSummary>>,
+    pub(crate) nodes: SharedMap<Arc<str>, Arc<NodeSummary>>,
     /// Devices that belong to no single node.
     pub(crate) elsewhere: Arc<NodeSummary>,
     /// Sums over all nodes and the devices elsewhere.

@@ -1,12 +1,8 @@
 //! Table of all claims, for readers.
 
-mod shared_map;
-
 use std::{collections::BTreeSet, sync::Arc};
 
-use hostler_api::{ClaimRef, ClaimState, ClaimUid, DeviceName, resource::ResourceClaimConsumerReference};
-
-pub use shared_map::SharedMap;
+use hostler_api::{ClaimRef, ClaimState, ClaimUid, DeviceName, SharedMap, resource::ResourceClaimConsumerReference};
 
 use super::{BusyClaim, ClaimOperation, recover, store};
 
@@ -125,7 +121,7 @@ impl ClaimTable {
         match view {
             Some(view) => self.claims.insert(uid, view),
             None => self.claims.remove(&uid),
-        }
+        };
     }
 
     /// The claims that a start has not made right yet.

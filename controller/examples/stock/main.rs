@@ -62,6 +62,7 @@ fn main() {
     report("  resident with it", mib("VmRSS"), "≤ 200 MB");
     assert_eq!(view.1.sums.all.totals.capacity, u32::try_from(*cluster::NODES).unwrap() * 100);
     changes(&mut kept, view);
+    storm(&mut kept);
     questions(&mut kept);
     churn(&mut kept);
     report("resident at its peak", mib("VmHWM"), "≤ 300 MB");
@@ -97,6 +98,18 @@ fn changes(kept: &mut Kept, mut view: View) {
     measure("a class changed: everything judged anew", &|kept, round| {
         kept.facts.add_class(cluster::class("changing", &format!("device.driver == \"none-{round}\"")));
     });
+}
+
+/// Changes faster than views are made, which are shown together.
+fn storm(kept: &mut Kept) {
+    const SLICES: u32 = 1_000;
+    let slices: Vec<_> = (0..SLICES as usize).map(|at| cluster::slice(at * 3 % *cluster::NODES, 0, true)).collect();
+    let view = kept.view();
+    let start = Instant::now();
+    slices.into_iter().for_each(|slice| kept.facts.add_slice(slice));
+    drop(black_box(kept.view()));
+    report(&format!("each of {SLICES} slices that changed: packed, shown together"), ms(start.elapsed() / SLICES), "");
+    drop(view);
 }
 
 /// Questions to the planner, of a snapshot that is there and of one that must be made.

@@ -61,7 +61,7 @@ impl GridBoard {
                 let view = view_rx.borrow_and_update().clone();
                 let revision = {
                     let mut revisions = revisions.lock().unwrap_or_else(PoisonError::into_inner);
-                    revisions.update(&view.stock.nodes).then(|| revisions.revision())
+                    revisions.update(view.stock.nodes.iter()).then(|| revisions.revision())
                 };
                 if let Some(revision) = revision {
                     revision_tx.send_replace(revision);

@@ -141,7 +141,7 @@ fn silence_says_nothing_of_other_drivers() {
     let mut kept = two_nodes();
     kept.facts.add_slice(slice("gpu.example", "a", Some("a"), 3));
     kept.wait(UNKNOWN_AFTER + Duration::from_secs(1));
-    assert_eq!(counts(&kept.stock().nodes["a"].tally().totals), [7, 3, 0, 4]);
+    assert_eq!(counts(&kept.stock().nodes.get("a").unwrap().tally().totals), [7, 3, 0, 4]);
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn of_the_devices_of_a_node_that_is_gone_nothing_is_known() {
     let mut kept = two_nodes();
     kept.facts.remove_node("b");
     let stock = kept.stock();
-    assert_eq!(counts(&stock.nodes["b"].tally().totals), [4, 0, 0, 4]);
+    assert_eq!(counts(&stock.nodes.get("b").unwrap().tally().totals), [4, 0, 0, 4]);
     assert!(Availability::of(&stock, AvailabilityBy::Class).notes[0].ends_with(": b"));
     kept.facts.remove_slice("b-cpu");
     assert!(!kept.stock().nodes.contains_key("b"));
@@ -168,7 +168,7 @@ fn claims_that_only_the_node_knows_of_have_their_devices() {
     assert_eq!(counts(&stock.sums.of_nobody), [7, 6, 1, 0]);
     // More than there is cannot be had.
     kept.report("a", 9);
-    assert_eq!(counts(&kept.stock().nodes["a"].tally().totals), [4, 2, 2, 0]);
+    assert_eq!(counts(&kept.stock().nodes.get("a").unwrap().tally().totals), [4, 2, 2, 0]);
 }
 
 #[test]
@@ -190,8 +190,8 @@ fn what_did_not_change_is_shared_with_the_view_before() {
     let before = kept.stock();
     kept.facts.add_claim(&claim("x", "c", OURS, "a/cpu", "d0"));
     let after = kept.stock();
-    assert!(Arc::ptr_eq(&before.nodes["b"], &after.nodes["b"]));
-    assert!(!Arc::ptr_eq(&before.nodes["a"], &after.nodes["a"]));
+    assert!(Arc::ptr_eq(before.nodes.get("b").unwrap(), after.nodes.get("b").unwrap()));
+    assert!(!Arc::ptr_eq(before.nodes.get("a").unwrap(), after.nodes.get("a").unwrap()));
 }
 
 /// Something that happens to a cluster.

@@ -27,7 +27,6 @@ mod projection;
 mod questions;
 mod sequences;
 mod shapes;
-mod shards;
 mod snapshot;
 mod stock;
 #[cfg(test)]

@@ -25,6 +25,7 @@ pub mod provisioning;
 mod quantity;
 pub mod reservation;
 pub mod resource;
+mod shared_map;
 pub mod well_known;
 
 pub use chain::Chain;
@@ -43,3 +44,4 @@ pub use near::did_you_mean;
 pub use object_key::ObjectKey;
 pub use plain::{cut_middle, plain, plain_line};
 pub use quantity::{AskedQuantity, ExactQuantity, ParseQuantityError, Quantity};
+pub use shared_map::SharedMap;

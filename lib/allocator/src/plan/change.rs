@@ -169,7 +169,7 @@ impl ClusterFacts {
         }
         let name: Arc<str> = name.into();
         self.changes.node(&name);
-        Ok(self.nodes.entry(name).or_default())
+        Ok(self.nodes.get_or_default(name))
     }
 
     fn slices_of(&self, node: u32) -> Vec<(Arc<str>, Arc<PackedSlice>)> {

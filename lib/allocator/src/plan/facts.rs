@@ -15,7 +15,7 @@ mod slices;
 use std::{collections::BTreeMap, sync::Arc};
 
 use hostler_api::{
-    ObjectKey,
+    ObjectKey, SharedMap,
     core::{NAMESPACE_NAME_LABEL, Namespace, Node, ObjectMeta, Pod},
     resource::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimSpec, ResourceSlice},
 };
@@ -23,7 +23,6 @@ use hostler_api::{
 use super::{
     pod_terms::NamespaceLabels,
     sequences::{Sequences, Texts},
-    shards::Shards,
 };
 
 pub use changes::FactChanges;
@@ -49,21 +48,21 @@ pub(super) struct Store {
 #[derive(Clone, Debug, Default)]
 pub struct ClusterFacts {
     pub(super) store: Store,
-    pub(super) nodes: BTreeMap<Arc<str>, Arc<Node>>,
-    pub(super) slices: BTreeMap<Arc<str>, Arc<PackedSlice>>,
+    pub(super) nodes: SharedMap<Arc<str>, Arc<Node>>,
+    pub(super) slices: SharedMap<Arc<str>, Arc<PackedSlice>>,
     pub(super) classes: BTreeMap<String, Arc<DeviceClass>>,
-    pub(super) claims: Shards<Arc<ObjectKey>, Arc<PackedClaim>>,
-    pub(super) templates: Shards<ObjectKey, Arc<ResourceClaimSpec>>,
+    pub(super) claims: SharedMap<Arc<ObjectKey>, Arc<PackedClaim>>,
+    pub(super) templates: SharedMap<ObjectKey, Arc<ResourceClaimSpec>>,
     pub(super) rules: BTreeMap<String, Arc<DeviceTaintRule>>,
     /// The limits of quotas, by their names.
     quotas: BTreeMap<ObjectKey, BTreeMap<String, u64>>,
-    pub(super) pods: Shards<Arc<ObjectKey>, PackedPod>,
+    pub(super) pods: SharedMap<Arc<ObjectKey>, PackedPod>,
     /// Pods that wait and are nominated for a node.
     pub(super) nominated: Arc<BTreeMap<ObjectKey, Arc<NominatedPod>>>,
     /// The known namespaces; terms that look at the labels of others have no answer.
     pub(super) namespaces: Arc<NamespaceLabels>,
     /// Slices and given devices of each pool, by its key.
-    pub(super) pools: Shards<PoolKey, PoolFacts>,
+    pub(super) pools: SharedMap<PoolKey, PoolFacts>,
     pub(super) changes: FactChanges,
     /// Size of the store at the last search for unreferenced entries.
     looked_at: usize,
@@ -169,18 +168,18 @@ impl ClusterFacts {
 
     /// Forgets a node.
     pub fn remove_node(&mut self, name: &str) {
-        if let Some((name, _)) = self.nodes.remove_entry(name) {
-            self.changes.node(&name);
+        if self.nodes.remove(name).is_some() {
+            self.changes.node(&name.into());
         }
     }
 
     /// Forgets a slice.
     pub fn remove_slice(&mut self, name: &str) {
-        if let Some((name, slice)) = self.slices.remove_entry(name) {
+        if let Some(slice) = self.slices.remove(name) {
             // Its devices are gone, but its shared counters or its pool's contradictions may have held other devices
             // back.
             self.changes.gained();
-            self.leave_pool(&name, &slice);
+            self.leave_pool(name, &slice);
         }
     }
 

@@ -84,7 +84,7 @@ fn a_drained_node_gives_back_what_its_pods_hold_and_they_look_for_another() {
     facts.add_pod(&pod("p", "n1", ""));
     let evicted = facts.apply(&"drain node n1".parse().unwrap()).unwrap();
     assert_eq!(evicted.iter().map(|set| (&*set.name, set.count)).collect::<Vec<_>>(), [("Pod p", 1)]);
-    assert!(facts.nodes["n1"].spec.unschedulable);
+    assert!(facts.nodes.get("n1").unwrap().spec.unschedulable);
     let holds = |name: &str| facts.claims.get(&ObjectKey::new("", name)).unwrap().allocation.is_some();
     assert!(!holds("a") && holds("b"), "b is used by another pod, too");
 }
@@ -100,7 +100,7 @@ fn nodes_like_another_have_devices_of_their_own_and_its_daemons() {
     assert_eq!(facts.node_names().collect::<Vec<_>>(), ["n1", "n1-like-1", "n1-like-2"]);
     let names: Vec<&str> = facts.slices.keys().map(|name| &**name).collect();
     assert_eq!(names, ["n1-gpus", "n1-like-1-gpus", "n1-like-2-gpus"]);
-    let slice = facts.slices["n1-like-2-gpus"].unpack("s", &facts.store);
+    let slice = facts.slices.get("n1-like-2-gpus").unwrap().unpack("s", &facts.store);
     assert_eq!((&*slice.spec.pool.name, slice.spec.node_name.as_deref()), ("n1-like-2", Some("n1-like-2")));
     let mut pods: Vec<&str> = facts.pods.iter().map(|(key, _)| &*key.name).collect();
     pods.sort_unstable();
@@ -123,9 +123,12 @@ fn taints_of_nodes_come_and_go() {
     facts.add_pod(&pod("p", "n1", ""));
     facts.apply(&"taint node n1 a=b:NoSchedule".parse().unwrap()).unwrap();
     facts.apply(&"taint node n1 a=c:NoSchedule".parse().unwrap()).unwrap();
-    assert_eq!(facts.nodes["n1"].spec.taints.iter().map(ToString::to_string).collect::<Vec<_>>(), ["a=c:NoSchedule"]);
+    assert_eq!(
+        facts.nodes.get("n1").unwrap().spec.taints.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["a=c:NoSchedule"]
+    );
     facts.apply(&"taint node n1 a-".parse().unwrap()).unwrap();
-    assert!(facts.nodes["n1"].spec.taints.is_empty());
+    assert!(facts.nodes.get("n1").unwrap().spec.taints.is_empty());
     let evicted = facts.apply(&"taint node n1 a:NoExecute".parse().unwrap()).unwrap();
     assert_eq!(evicted.len(), 1, "a pod that does not bear it goes");
 }

@@ -5,8 +5,8 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{ClusterFacts, PackedClaim, Store};
-use crate::plan::{sequences::GONE, shards::Shards};
-use hostler_api::ObjectKey;
+use crate::plan::sequences::GONE;
+use hostler_api::{ObjectKey, SharedMap};
 
 /// Size of the store below which compaction does not pay; tests have small clusters.
 const SMALL: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
@@ -129,8 +129,8 @@ impl ClusterFacts {
 
     /// Makes the pools anew, of all slices and claims.
     fn put_into_pools(&mut self) {
-        self.pools = Shards::default();
-        for (name, slice) in &self.slices {
+        self.pools = SharedMap::default();
+        for (name, slice) in self.slices.iter() {
             self.pools.get_or_default(slice.pool_key()).slices.push(name.clone());
         }
         let claims: Vec<(Arc<ObjectKey>, Arc<PackedClaim>)> =
