@@ -12,6 +12,7 @@
 use hostler_linux::{
     IdSet, ReadFailure, SysRoot,
     memory_blocks::{self, BlockState, MemoryBlock, MemoryBlockError, PhysicalRange},
+    memory_tiers,
 };
 
 use crate::{
@@ -127,7 +128,10 @@ fn offline(root: &SysRoot, dax: &DaxDevice, waits: &WaitLimits) -> Result<(), Me
     let range = range_of(dax)?;
     if dax.state.is_some() {
         let path = dax.folder.join("state");
-        let unplug = || write_until(root, &path, "unplugged", |now| now == "unplugged");
+        let unplug = || {
+            let _readers_wait = memory_tiers::going_offline();
+            write_until(root, &path, "unplugged", |now| now == "unplugged")
+        };
         return waits.retry(WriteError::is_busy, unplug).map_err(|source| held(root, range, source));
     }
     let mut done = Vec::new();

@@ -15,6 +15,7 @@ mod idset;
 pub mod ioctl;
 pub mod irq;
 pub mod memory_blocks;
+pub mod memory_tiers;
 mod overwrite;
 pub mod pci;
 mod root;

@@ -10,7 +10,7 @@ mod users;
 
 use std::{fmt, io};
 
-use crate::{ReadFailure, SysRoot, TreeReading};
+use crate::{ReadFailure, SysRoot, TreeReading, memory_tiers};
 
 pub use users::{HugePagePool, MemoryUser, NodeUsers, users};
 
@@ -200,6 +200,7 @@ pub fn online_movable(root: &SysRoot, number: u64) -> Result<(), MemoryBlockErro
 /// # Errors
 /// When the kernel refuses, or accepts and does not do it.
 pub fn offline(root: &SysRoot, number: u64) -> Result<(), MemoryBlockError> {
+    let _readers_wait = memory_tiers::going_offline();
     set(root, number, "offline", &BlockState::Offline)
 }
 

@@ -7,6 +7,7 @@ use hostler_backend::{Device, Enumeration, Health, NodeAllocatable, Sharing};
 use hostler_linux::{
     IdSet,
     memory_blocks::{self, PhysicalRange},
+    memory_tiers,
 };
 use serde_json::json;
 
@@ -94,6 +95,7 @@ impl CxlScan<'_> {
     /// numbers.
     fn tier(&self, node: u32) -> Option<u32> {
         const TIERS: &str = "sys/devices/virtual/memory_tiering";
+        let _memory_stays = memory_tiers::reading();
         self.tree.names(TIERS).iter().find_map(|name| {
             let tier = name.strip_prefix("memory_tier")?.parse().ok()?;
             let nodes: IdSet = self.understood(&format!("{TIERS}/{name}/nodelist"), "a list of nodes")?;

@@ -1,6 +1,13 @@
 //! Blocks of made-up trees, and who uses a made-up node.
 
-use std::sync::Arc;
+use std::{
+    sync::{
+        Arc,
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread,
+    time::Duration,
+};
 
 use nix::errno::Errno;
 
@@ -102,4 +109,23 @@ fn users_of_a_node_are_named_the_largest_first() {
     };
     assert_eq!(found, expected);
     assert_eq!(users(&tree.root(), 6), NodeUsers::default());
+}
+
+/// The kernel would keep both for ever.
+#[test]
+fn a_block_does_not_go_offline_while_tiers_are_read() {
+    let tree = tree(&["online"]);
+    let reading = memory_tiers::reading();
+    thread::scope(|scope| {
+        let (done_tx, done_rx) = mpsc::channel();
+        let root = tree.root();
+        scope.spawn(move || done_tx.send(offline(&root, 110).is_ok()));
+        assert_eq!(done_rx.recv_timeout(Duration::from_millis(200)), Err(RecvTimeoutError::Timeout));
+        assert_eq!(
+            in_range(&tree.root(), PhysicalRange { start: 110 * GIB / 8, bytes: 1 }).unwrap()[0].state,
+            BlockState::Online
+        );
+        drop(reading);
+        assert_eq!(done_rx.recv_timeout(Duration::from_secs(30)), Ok(true));
+    });
 }

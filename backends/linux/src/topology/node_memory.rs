@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{MemorySideCache, NodeAccess, NumaNode, identity, reader::TreeReader};
-use crate::IdSet;
+use crate::{IdSet, memory_tiers};
 
 /// Performance as the best initiators see it. Class 1 counts CPUs alone; class 0 also takes network cards and GPUs as
 /// initiators, which says little to a process.
@@ -43,6 +43,7 @@ pub(super) fn side_caches(reader: &mut TreeReader<'_>, folder: &str) -> Vec<Memo
 /// Sets the tier of each node that is in one. One that several tiers name stays in the first of them.
 pub(super) fn tiers(reader: &mut TreeReader<'_>, nodes: &mut BTreeMap<u32, NumaNode>) {
     const TIERS: &str = "sys/devices/virtual/memory_tiering";
+    let _memory_stays = memory_tiers::reading();
     let mut without: IdSet = nodes.keys().copied().collect();
     for tier in reader.numbered(TIERS, "memory_tier") {
         let members = reader.list(&format!("{TIERS}/memory_tier{tier}/nodelist")).unwrap_or_default();

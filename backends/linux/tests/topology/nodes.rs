@@ -1,6 +1,13 @@
 //! NUMA nodes and their memory.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::mpsc::{self, RecvTimeoutError},
+    thread,
+    time::Duration,
+};
+
+use hostler_linux::memory_tiers;
 
 use crate::tree::{CPU, NODE, TopologyTree, lists, only_warning};
 
@@ -157,6 +164,22 @@ fn memory_side_caches_and_tiers_are_read() {
     );
     assert_eq!((caches[0].line_bytes, caches[1].line_bytes), (Some(64), None));
     assert_eq!((topology.nodes[&0].tier, topology.nodes[&1].tier), (Some(4), Some(22)));
+}
+
+/// The kernel would keep both for ever.
+#[test]
+fn tiers_are_not_read_while_memory_goes_offline() {
+    let tree = two_nodes();
+    tree.file("sys/devices/virtual/memory_tiering/memory_tier4/nodelist", "0-1");
+    let going = memory_tiers::going_offline();
+    thread::scope(|scope| {
+        let (tiers_tx, tiers_rx) = mpsc::channel();
+        let tree = &tree;
+        scope.spawn(move || tiers_tx.send(tree.read_clean().nodes[&1].tier));
+        assert_eq!(tiers_rx.recv_timeout(Duration::from_millis(200)), Err(RecvTimeoutError::Timeout));
+        drop(going);
+        assert_eq!(tiers_rx.recv_timeout(Duration::from_secs(30)), Ok(Some(4)));
+    });
 }
 
 #[test]
