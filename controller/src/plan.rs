@@ -38,7 +38,7 @@ pub(crate) use self::{
     cluster::{ClusterReadError, LiveCluster},
     manifests::{InputLayer, Manifests},
     pods::{asked_or_alone, waiting_set},
-    read::{InputProblem, InputText, RawObject, for_each_object, for_each_text},
+    read::{InputProblem, InputText, ObjectHead, RawObject, for_each_object, for_each_text},
     reading::{QuestionError, read_stock, runtime},
     request::{PlanFile, PlanRequest},
 };

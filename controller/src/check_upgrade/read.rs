@@ -18,8 +18,7 @@ const ROLES_GROUP: &str = "rbac.authorization.k8s.io";
 pub(super) fn from_files(files: &[PathBuf]) -> Result<DeployedObjects, Vec<InputProblem>> {
     let (mut deployed, mut problems, mut unreadable) = (DeployedObjects::default(), Vec::new(), Vec::new());
     for_each_text(files, &mut unreadable, &mut |input| {
-        for_each_object(&input, &mut problems, &mut |object| {
-            object.head()?;
+        for_each_object(&input, &mut problems, &mut |object, _| {
             deployed.objects.push(object.read()?);
             Ok(())
         });

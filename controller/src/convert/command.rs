@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     called::PROGRAM,
-    plan::{InputProblem, InputText, QuestionError, RawObject, for_each_object, for_each_text},
+    plan::{InputProblem, InputText, ObjectHead, QuestionError, RawObject, for_each_object, for_each_text},
 };
 
 const EXAMPLES: &str = "\
@@ -101,9 +101,10 @@ impl Conversion {
     /// Converts every object of a text; a mistake in one hides no other.
     fn read(&mut self, input: &InputText) {
         let Self { objects, notes, problems, read } = self;
-        for_each_object(input, problems, &mut |object| {
+        for_each_object(input, problems, &mut |object, head| {
             *read += 1;
-            let (converted, title) = convert_object(&object)?;
+            let title = head.title();
+            let converted = convert_object(&object, &head)?;
             let told = |note: ConvertNote| {
                 let reason = format!("{}: {}", note.difference, note.reason);
                 let finding = ManifestFinding { object: title.clone(), ..object.finding(&note.field, reason) };
@@ -116,13 +117,7 @@ impl Conversion {
     }
 }
 
-/// Converts an object; returns its title for messages as well.
-fn convert_object(object: &RawObject<'_>) -> Result<(ConvertedObject, String), ManifestFinding> {
-    let head = object.head()?;
-    let title = head.title();
-    let converted = convert(&head.api_version, &head.kind, object.read()?).map_err(|problem| ManifestFinding {
-        object: title.clone(),
-        ..object.finding(&problem.field, problem.reason)
-    })?;
-    Ok((converted, title))
+fn convert_object(object: &RawObject<'_>, head: &ObjectHead) -> Result<ConvertedObject, ManifestFinding> {
+    convert(&head.api_version, &head.kind, object.read()?)
+        .map_err(|problem| ManifestFinding { object: head.title(), ..object.finding(&problem.field, problem.reason) })
 }

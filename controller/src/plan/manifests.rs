@@ -129,8 +129,7 @@ impl Manifests {
 
     /// Reads every object of a text; a mistake in one object hides no other.
     pub(crate) fn read(&mut self, input: &InputText, layer: InputLayer, problems: &mut Vec<InputProblem>) {
-        for_each_object(input, problems, &mut |object| {
-            let head = object.head()?;
+        for_each_object(input, problems, &mut |object, head| {
             let origin = Origin { source: input.name.clone(), document: object.document(), layer };
             let taken = TakenObject { object: &object, head: &head, origin };
             self.take(taken).map_err(|finding| ManifestFinding { object: head.title(), ..finding })

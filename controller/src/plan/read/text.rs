@@ -11,15 +11,14 @@ use super::{
     document::{DocumentText, documents},
     line::{line_at, without_place},
     list::{ListText, list},
-    object::{Inherited, ObjectContent, ObjectPlace, RawObject},
+    object::{Inherited, ObjectContent, ObjectHead, ObjectPlace, RawObject},
 };
 
+/// The receiver of objects and their heads.
+type EachObject<'e> = dyn FnMut(RawObject<'_>, ObjectHead) -> Result<(), ManifestFinding> + 'e;
+
 /// Gives each object of a text to `each`. A broken document is reported, and hides no other.
-pub(crate) fn for_each_object(
-    input: &InputText,
-    problems: &mut Vec<InputProblem>,
-    each: &mut dyn FnMut(RawObject<'_>) -> Result<(), ManifestFinding>,
-) {
+pub(crate) fn for_each_object(input: &InputText, problems: &mut Vec<InputProblem>, each: &mut EachObject<'_>) {
     let mut told = |number: usize, found: Result<(), Vec<ManifestFinding>>| {
         let problem = |finding| InputProblem {
             source: input.name.clone(),
@@ -54,14 +53,14 @@ pub(crate) fn for_each_object(
 fn long_list<'a>(place: ObjectPlace<'a>) -> Option<(ListText<'a>, Inherited)> {
     let list = list(&place.document)?;
     let content = ObjectContent::Yaml(DocumentText { text: &list.head, ..place.document }.yaml().ok()?);
-    let inherited = RawObject { content, place, inherited: None }.kind_of_items().ok()??;
+    let inherited = RawObject { content, place, inherited: None }.head().ok()?.kind_of_items()?;
     Some((list, inherited))
 }
 
 fn item_of_list(
     place: ObjectPlace<'_>,
     inherited: Inherited,
-    each: &mut dyn FnMut(RawObject<'_>) -> Result<(), ManifestFinding>,
+    each: &mut EachObject<'_>,
 ) -> Result<(), Vec<ManifestFinding>> {
     match place.document.yaml() {
         Ok((value,)) => objects(RawObject { content: ObjectContent::Yaml(value), place, inherited }, each),
@@ -113,16 +112,15 @@ fn yaml<'a>(document: &DocumentText<'a>) -> Result<ObjectContent<'a>, Vec<Manife
 }
 
 /// Gives an object, or all items of a list, to `each`; a mistake in one hides no other.
-fn objects(
-    mut object: RawObject<'_>,
-    each: &mut dyn FnMut(RawObject<'_>) -> Result<(), ManifestFinding>,
-) -> Result<(), Vec<ManifestFinding>> {
+fn objects(mut object: RawObject<'_>, each: &mut EachObject<'_>) -> Result<(), Vec<ManifestFinding>> {
     if object.is_empty() {
         return Ok(());
     }
-    let Some(items) = items(&mut object).map_err(|finding| vec![finding])? else {
-        return each(object).map_err(|finding| vec![finding]);
+    let head = object.head().map_err(|finding| vec![finding])?;
+    let Some(inherited) = head.kind_of_items() else {
+        return each(object, head).map_err(|finding| vec![finding]);
     };
+    let items = items(&mut object, &inherited).map_err(|finding| vec![finding])?;
     let findings: Vec<ManifestFinding> =
         items.into_iter().filter_map(|item| objects(item, each).err()).flatten().collect();
     if findings.is_empty() { Ok(()) } else { Err(findings) }
@@ -134,9 +132,8 @@ struct JsonList<'a> {
     items: Option<Vec<&'a RawValue>>,
 }
 
-/// Returns the items of a list; `None` for an object that is no list.
-fn items<'a>(object: &mut RawObject<'a>) -> Result<Option<Vec<RawObject<'a>>>, ManifestFinding> {
-    let Some(inherited) = object.kind_of_items()? else { return Ok(None) };
+/// Returns the items of a list.
+fn items<'a>(object: &mut RawObject<'a>, inherited: &Inherited) -> Result<Vec<RawObject<'a>>, ManifestFinding> {
     let contents: Vec<ObjectContent<'a>> = match &mut object.content {
         ObjectContent::Json(raw) => {
             let list: JsonList<'a> =
@@ -154,5 +151,5 @@ fn items<'a>(object: &mut RawObject<'a>) -> Result<Option<Vec<RawObject<'a>>>, M
         place: object.place.below(&format!("items[{index}]")),
         inherited: inherited.clone(),
     };
-    Ok(Some(contents.into_iter().enumerate().map(item).collect()))
+    Ok(contents.into_iter().enumerate().map(item).collect())
 }
