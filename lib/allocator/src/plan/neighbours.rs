@@ -8,6 +8,7 @@ use std::{collections::HashMap, sync::Arc};
 use super::{
     facts::{ClusterFacts, PackedPod, PodLabels},
     pod_terms::{PodIdentity, PodTerm, SelectedPod, repelling},
+    sequences::NumberMap,
 };
 
 /// Nodes, with the number of pods on each.
@@ -48,7 +49,7 @@ impl SelectedPod for StandingPods<'_> {
 }
 
 /// Counts pods of groups on nodes.
-struct GroupedPods<K>(HashMap<K, HashMap<usize, u32>>);
+struct GroupedPods<K>(HashMap<K, NumberMap<usize, u32>>);
 
 impl<K: Eq + std::hash::Hash> GroupedPods<K> {
     fn new() -> Self {
@@ -66,13 +67,13 @@ impl<K: Eq + std::hash::Hash> GroupedPods<K> {
 
 /// Indices of nodes, by the numbers of their names.
 fn nodes_of(facts: &ClusterFacts, index: impl Fn(&str) -> Option<usize>) -> impl FnMut(u32) -> Option<usize> {
-    let mut known: HashMap<u32, Option<usize>> = HashMap::new();
+    let mut known: NumberMap<u32, Option<usize>> = NumberMap::new();
     move |name: u32| *known.entry(name).or_insert_with(|| index(facts.text(name)))
 }
 
 /// Returns the pods that run and keep others away; `index` finds nodes by name.
 pub(super) fn all_repelling(facts: &ClusterFacts, index: impl Fn(&str) -> Option<usize>) -> Vec<RepellingPods> {
-    let mut repels: HashMap<u32, bool> = HashMap::new();
+    let mut repels: NumberMap<u32, bool> = NumberMap::new();
     let mut is_repelling = |pod: &PackedPod| {
         *repels.entry(pod.spec).or_insert_with(|| !repelling(&pod.spec(&facts.store.texts)).is_empty())
     };

@@ -1,13 +1,13 @@
 //! Occupancy of nodes' devices, in numbers: for each run of devices of one kind how many are taken, and for a device
 //! that several claims hold the parts that they take.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use hostler_api::ExactQuantity;
 
 use super::{
     projection::Run,
-    sequences::Texts,
+    sequences::{NumberMap, Texts},
     shapes::{Part, Shape, Shapes, slices_of},
     snapshot::{Cluster, SharedUse, SliceUse, Usage},
 };
@@ -31,7 +31,7 @@ pub(super) enum Taken {
 #[derive(Debug, Default)]
 pub(super) struct Occupancy {
     own: Vec<Box<[u32]>>,
-    wide: HashMap<usize, Box<[u32]>>,
+    wide: NumberMap<usize, Box<[u32]>>,
     /// Number of times that something was taken of those slices.
     changes: u64,
     shares: Texts,

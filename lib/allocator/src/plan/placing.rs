@@ -23,6 +23,7 @@ use super::{
     pod_groups::{PodCensus, PodGroups},
     pods::{Unsupported, Wish},
     questions::{Answer, GivenDevice, Questions, Takes},
+    sequences::NumberMap,
     shapes::{Shape, Shapes, slices_of},
     snapshot::{Cluster, NodePlace, Usage},
 };
@@ -63,13 +64,13 @@ struct Candidate<'w> {
     /// Terms of other pods about the set's, and of these about each other.
     groups: PodGroups,
     /// Resources that nodes keep for nominated pods.
-    reserved: HashMap<usize, NodeUse>,
+    reserved: NumberMap<usize, NodeUse>,
     /// Constraints that no answer considers.
     unjudged: Vec<Unsupported>,
     /// Nodes of the pods that were placed.
     nodes: Vec<(usize, u32)>,
     /// Places of nodes in the plan, for pods that are placed one by one.
-    places: HashMap<usize, usize>,
+    places: NumberMap<usize, usize>,
     /// The domain in which all pods of the set are to be, if the set chose one.
     home: Option<u32>,
     plan: SetPlan,
@@ -145,7 +146,7 @@ impl<'k, 'a> Placing<'k, 'a> {
     fn candidate<'w>(&mut self, wish: &'w Wish) -> Candidate<'w> {
         let places = &self.known.cluster.nodes;
         let groups = self.known.census.groups(self.known.cluster, &self.usage, wish);
-        let mut reserved: HashMap<usize, NodeUse> = HashMap::new();
+        let mut reserved: NumberMap<usize, NodeUse> = NumberMap::new();
         self.usage
             .nominated(wish.priority)
             .for_each(|(node, pod)| reserved.entry(node).or_default().add(&pod.holds, 1));
@@ -172,7 +173,7 @@ impl<'k, 'a> Placing<'k, 'a> {
             reserved,
             unjudged,
             nodes: Vec::new(),
-            places: HashMap::new(),
+            places: NumberMap::new(),
             home: None,
             gave_up: false,
         }

@@ -9,11 +9,11 @@ mod nominated;
 mod spread;
 mod topology;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use hostler_api::core::LabelSelector;
 
-use super::{nodes::Reason, pods::Unsupported};
+use super::{nodes::Reason, pods::Unsupported, sequences::NumberMap};
 
 pub(super) use census::PodCensus;
 
@@ -38,7 +38,7 @@ pub(super) struct PodGroups {
     /// Selectors of those constraints.
     selectors: Vec<Option<LabelSelector>>,
     /// Counts of pods that are nominated for a node; they count on that node alone.
-    nominated: HashMap<usize, NominatedCounts>,
+    nominated: NumberMap<usize, NominatedCounts>,
     /// Terms that could not be answered, with the namespaces whose labels are not known.
     unknown: BTreeMap<UnknownTerm, Vec<String>>,
 }

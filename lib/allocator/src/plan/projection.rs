@@ -1,16 +1,13 @@
 //! Kinds of devices, as a batch of pods can tell them apart: devices that are equal in all that its selectors,
 //! constraints and requests can ask for are one kind, whatever their serial numbers are.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::{collections::HashSet, sync::Arc};
 
 use hostler_api::resource::{DeviceAttribute, SliceDevice, SortedMap};
 
 use super::{
     facts::{ABSENT, PackedAttribute, PackedSlice, Store, value_of},
-    sequences::Sequences,
+    sequences::{NumberMap, Sequences},
 };
 use hostler_cel::DeviceFacts;
 
@@ -60,16 +57,16 @@ pub(super) struct SliceKind {
 pub(super) struct Projection {
     references: References,
     /// By driver and attribute: true if the batch asks for the attribute.
-    asked: HashMap<(u32, u32), bool>,
+    asked: NumberMap<(u32, u32), bool>,
     /// By column: true if some value in it keeps selectors from judging a device, whatever they ask for.
-    faulty: HashMap<u32, bool>,
+    faulty: NumberMap<u32, bool>,
     slice_keys: Sequences<u32>,
     slices: Vec<SliceKind>,
     device_keys: Sequences<u32>,
     /// One device of each kind: the slice, and the place there.
     devices: Vec<(Arc<PackedSlice>, usize)>,
     /// By the remaining fields of a device: true if several claims can hold it, and true if it has binding conditions.
-    rests: HashMap<u32, (bool, bool)>,
+    rests: NumberMap<u32, (bool, bool)>,
     scratch: Vec<u32>,
 }
 
@@ -77,13 +74,13 @@ impl Projection {
     pub(super) fn new(references: References) -> Self {
         Self {
             references,
-            asked: HashMap::new(),
-            faulty: HashMap::new(),
+            asked: NumberMap::new(),
+            faulty: NumberMap::new(),
             slice_keys: Sequences::default(),
             slices: Vec::new(),
             device_keys: Sequences::default(),
             devices: Vec::new(),
-            rests: HashMap::new(),
+            rests: NumberMap::new(),
             scratch: Vec::new(),
         }
     }

@@ -21,7 +21,7 @@ use super::{
     engine::{DeviceKey, Engine, Held, RefusalKind},
     occupancy::{FRESH, Occupancy, Taken},
     projection::Projection,
-    sequences::Sequences,
+    sequences::{NumberMap, Sequences},
     shapes::{Shape, Shapes, slices_of},
     snapshot::Cluster,
 };
@@ -88,7 +88,7 @@ pub(super) struct Questions<'a> {
     /// Lists of claims, each once.
     list_numbers: HashMap<String, u32>,
     lists: Vec<ClaimList>,
-    gathered: HashMap<u32, Gathered>,
+    gathered: NumberMap<u32, Gathered>,
     /// See [`bad_pools`].
     bad: Vec<usize>,
     keys: Sequences<u32>,
@@ -118,7 +118,7 @@ impl<'a> Questions<'a> {
             projection,
             list_numbers: HashMap::new(),
             lists: Vec::new(),
-            gathered: HashMap::new(),
+            gathered: NumberMap::new(),
             bad: bad_pools(cluster),
             keys: Sequences::default(),
             answers: Vec::new(),

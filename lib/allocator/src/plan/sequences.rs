@@ -7,11 +7,16 @@
 mod index;
 
 use std::{
-    hash::{BuildHasher, Hash, RandomState},
+    hash::{BuildHasher, Hash},
     sync::Arc,
 };
 
+use hashbrown::DefaultHashBuilder;
 use index::Index;
+
+/// A map whose keys are numbers that the planner gives itself. Keys that others choose keep the standard hash, which they
+/// cannot turn against the map.
+pub(in crate::plan) type NumberMap<K, V> = hashbrown::HashMap<K, V>;
 
 /// Number of sequences in a heap. A copy shares all heaps but the last.
 const HEAP: usize = 1024;
@@ -24,7 +29,7 @@ pub(super) const GONE: u32 = u32::MAX;
 pub(super) struct Sequences<T> {
     heaps: Vec<Arc<Heap<T>>>,
     numbers: Index,
-    hasher: RandomState,
+    hasher: DefaultHashBuilder,
     /// Size of all sequences, in bytes.
     size: usize,
 }
@@ -38,7 +43,7 @@ struct Heap<T> {
 
 impl<T> Default for Sequences<T> {
     fn default() -> Self {
-        Self { heaps: Vec::new(), numbers: Index::default(), hasher: RandomState::new(), size: 0 }
+        Self { heaps: Vec::new(), numbers: Index::default(), hasher: DefaultHashBuilder::default(), size: 0 }
     }
 }
 

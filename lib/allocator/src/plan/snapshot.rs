@@ -5,7 +5,7 @@ mod pools;
 mod rules;
 mod usage;
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use hostler_api::core::{Node, NodeSelector};
 
@@ -13,6 +13,7 @@ use super::{
     amounts::Amounts,
     facts::{ClusterFacts, PackedSlice},
     neighbours::{RepellingPods, all_repelling},
+    sequences::NumberMap,
 };
 
 pub(super) use pools::{NodePool, SnapshotPool};
@@ -35,7 +36,7 @@ pub(super) struct Cluster {
     pub(super) slices: Arc<Vec<(Arc<str>, Arc<PackedSlice>)>>,
     pub(super) pools: Arc<Vec<SnapshotPool>>,
     /// By driver and name.
-    pool_numbers: Arc<HashMap<(u32, u32), usize>>,
+    pool_numbers: Arc<NumberMap<(u32, u32), usize>>,
     /// Pods that run and keep others away.
     pub(super) repelling: Arc<Vec<RepellingPods>>,
     /// Facts that no answer can take into account, in sentences.
@@ -68,7 +69,7 @@ impl Snapshot {
         let slices = rules::tainted(&mut facts);
         let pools = pools::gather(&facts, &slices);
         let nodes = pools::places(&facts, &slices, &pools);
-        let pool_numbers: HashMap<_, _> =
+        let pool_numbers: NumberMap<_, _> =
             pools.iter().enumerate().map(|(at, pool)| ((pool.driver, pool.name), at)).collect();
         // From here on changes are only those that are added to the snapshot's facts.
         facts.take_changes();

@@ -4,7 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use hostler_api::resource::{DeviceAttribute, ResourcePool, ResourceSlice, ResourceSliceSpec, SliceDevice, SortedMap};
+use hostler_api::resource::{
+    DeviceAttribute, DeviceCapacity, ResourcePool, ResourceSlice, ResourceSliceSpec, SliceDevice, SortedMap,
+};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{PoolKey, Store, compact::Renumbering};
@@ -76,8 +78,8 @@ impl PackedSlice {
             len: columns.names.len(),
             names: store.columns.intern(&columns.names),
             attributes: columns.attributes.iter().map(|(name, column)| column.pack(*name, store)).collect(),
-            capacity: store.columns.intern(&columns.capacity),
-            rest: store.columns.intern(&columns.rest),
+            capacity: store.columns.intern(&columns.capacity.numbers),
+            rest: store.columns.intern(&columns.rest.numbers),
         }
     }
 
@@ -170,12 +172,31 @@ fn stands_for_resources(device: &SliceDevice) -> bool {
 }
 
 /// Columns while they grow.
+#[derive(Default)]
 struct Columns {
     len: usize,
     names: Vec<u32>,
     attributes: BTreeMap<u32, AttributeColumn>,
-    capacity: Vec<u32>,
-    rest: Vec<u32>,
+    capacity: JsonColumn<SortedMap<DeviceCapacity>>,
+    rest: JsonColumn<SliceDevice>,
+}
+
+/// A column of values that are kept as JSON. Most are equal to the one before, and are not written once more.
+#[derive(Default)]
+struct JsonColumn<T> {
+    numbers: Vec<u32>,
+    latest: T,
+}
+
+impl<T: Serialize + PartialEq> JsonColumn<T> {
+    fn add(&mut self, value: T, texts: &mut Texts) {
+        let number = match self.numbers.last() {
+            Some(number) if self.latest == value => *number,
+            _ => intern_json(texts, &value),
+        };
+        self.numbers.push(number);
+        self.latest = value;
+    }
 }
 
 struct AttributeColumn {
@@ -195,8 +216,7 @@ impl AttributeColumn {
 
 impl Columns {
     fn new(len: usize) -> Self {
-        let empty = || Vec::with_capacity(len);
-        Self { len, names: empty(), attributes: BTreeMap::new(), capacity: empty(), rest: empty() }
+        Self { len, names: Vec::with_capacity(len), ..Self::default() }
     }
 
     fn add(&mut self, at: usize, mut device: SliceDevice, texts: &mut Texts) {
@@ -210,9 +230,8 @@ impl Columns {
         }
         // The time at which a taint was added changes nothing, and would make every device a kind of its own.
         device.taints.iter_mut().for_each(|taint| taint.time_added = None);
-        let capacity = std::mem::take(&mut device.capacity);
-        self.capacity.push(intern_json::<SortedMap<_>>(texts, &capacity));
-        self.rest.push(intern_json(texts, &device));
+        self.capacity.add(std::mem::take(&mut device.capacity), texts);
+        self.rest.add(device, texts);
     }
 }
 

@@ -1,17 +1,15 @@
 //! Placing pods that change where the next one of their set may be: one by one, each on the first node that takes it by
 //! then.
 
-use std::collections::HashMap;
-
 use super::{Candidate, Placement, Placing, Stage};
-use crate::plan::nodes;
+use crate::plan::{nodes, sequences::NumberMap};
 
 /// Nodes that may still take a pod of the set.
 struct OpenNodes {
     /// In the order in which they are filled.
     nodes: Vec<usize>,
     /// Nodes that refused for lack of devices, with the number of the last change of pools that several nodes see.
-    refused: HashMap<usize, u64>,
+    refused: NumberMap<usize, u64>,
 }
 
 impl Placing<'_, '_> {
@@ -24,7 +22,7 @@ impl Placing<'_, '_> {
                 && stage.allows(&cluster.nodes[*node]).is_none()
         };
         let nodes = candidate.order.iter().copied().filter(is_possible).collect();
-        let mut open = OpenNodes { nodes, refused: HashMap::new() };
+        let mut open = OpenNodes { nodes, refused: NumberMap::new() };
         while candidate.plan.placed < most && candidate.may_go_on() {
             if self.known.questions.boxes.is_empty() {
                 candidate.cut_short();
@@ -79,7 +77,7 @@ impl Placing<'_, '_> {
     fn takes(
         &mut self,
         node: usize,
-        refused: &mut HashMap<usize, u64>,
+        refused: &mut NumberMap<usize, u64>,
         stage: &Stage,
         candidate: &mut Candidate<'_>,
         placement: &mut Placement,

@@ -57,8 +57,9 @@ fn choose(
     questions.slots(device.group).find_map(|slot| {
         let (part, run) = shape.part_of(slot);
         let slice = slices_of(cluster, node).nth(part)?;
+        let in_use = usage.slice(slice);
         let is_pods = |at: usize| chosen.contains(&(slice, at));
-        let is_taken = |at: usize| usage.slice(slice).is_some_and(|taken| taken.is_taken(at));
+        let is_taken = |at: usize| in_use.is_some_and(|taken| taken.is_taken(at));
         let is_free = |at: &usize| match &device.takes {
             // Where devices are shared or looked after, each is a group of its own.
             Takes::Parts(_) | Takes::Nothing => true,

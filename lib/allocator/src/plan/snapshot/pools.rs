@@ -14,7 +14,7 @@ use super::NodePlace;
 use crate::plan::{
     amounts::Amounts,
     facts::{ClusterFacts, PackedSlice, Store},
-    sequences::Sequences,
+    sequences::{NumberMap, Sequences},
 };
 
 type Slices = [(Arc<str>, Arc<PackedSlice>)];
@@ -45,7 +45,7 @@ pub(in crate::plan) struct NodePool {
 
 /// All pools, by driver and name.
 pub(super) fn gather(facts: &ClusterFacts, slices: &Slices) -> Vec<SnapshotPool> {
-    let mut members: HashMap<(u32, u32), Vec<usize>> = HashMap::new();
+    let mut members: NumberMap<(u32, u32), Vec<usize>> = NumberMap::new();
     for (at, (_, slice)) in slices.iter().enumerate() {
         members.entry((slice.driver, slice.pool)).or_default().push(at);
     }
@@ -88,7 +88,7 @@ fn is_clear(store: &Store, columns: impl Iterator<Item = u32>) -> bool {
 
 /// All nodes, by name, with the pools that they see.
 pub(super) fn places(facts: &ClusterFacts, slices: &Slices, pools: &[SnapshotPool]) -> Vec<NodePlace> {
-    let mut own: HashMap<u32, Vec<usize>> = HashMap::new();
+    let mut own: NumberMap<u32, Vec<usize>> = NumberMap::new();
     for (at, pool) in pools.iter().enumerate() {
         if let Some(node) = pool.node {
             own.entry(node).or_default().push(at);
@@ -112,14 +112,14 @@ struct Views<'a> {
     facts: &'a ClusterFacts,
     slices: &'a Slices,
     /// Frames of slices, read once: they choose nodes.
-    frames: HashMap<u32, ResourceSliceSpec>,
-    rests: HashMap<u32, SliceDevice>,
+    frames: NumberMap<u32, ResourceSliceSpec>,
+    rests: NumberMap<u32, SliceDevice>,
     views: Sequences<bool>,
 }
 
 impl<'a> Views<'a> {
     fn new(facts: &'a ClusterFacts, slices: &'a Slices) -> Self {
-        Self { facts, slices, frames: HashMap::new(), rests: HashMap::new(), views: Sequences::default() }
+        Self { facts, slices, frames: NumberMap::new(), rests: NumberMap::new(), views: Sequences::default() }
     }
 
     fn of(&mut self, node: &Node, pool: usize, members: &SnapshotPool) -> Option<NodePool> {

@@ -1,18 +1,21 @@
 //! DeviceTaintRules: taints that others than the driver put on devices. They are added to the devices before any
 //! question.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use hostler_api::resource::{DeviceTaintRule, SliceDevice};
 
-use crate::plan::facts::{ClusterFacts, PackedSlice, Store};
+use crate::plan::{
+    facts::{ClusterFacts, PackedSlice, Store},
+    sequences::NumberMap,
+};
 
 /// Returns all slices by name, with the taints on their devices. The facts stay as they are, but for new texts.
 pub(super) fn tainted(facts: &mut ClusterFacts) -> Vec<(Arc<str>, Arc<PackedSlice>)> {
     let known: Vec<_> = facts.rules.values().filter(|rule| rule.is_understood()).cloned().collect();
     let mut slices: Vec<_> = facts.slices.iter().map(|(name, slice)| (name.clone(), slice.clone())).collect();
     if !known.is_empty() {
-        let mut tainter = Tainter { rules: &known, store: &mut facts.store, parsed: HashMap::new() };
+        let mut tainter = Tainter { rules: &known, store: &mut facts.store, parsed: NumberMap::new() };
         for (_, slice) in &mut slices {
             if let Some(tainted) = tainter.tainted(slice) {
                 *slice = Arc::new(tainted);
@@ -36,7 +39,7 @@ pub(super) fn unseen(facts: &ClusterFacts) -> Vec<String> {
 struct Tainter<'a> {
     rules: &'a [Arc<DeviceTaintRule>],
     store: &'a mut Store,
-    parsed: HashMap<u32, SliceDevice>,
+    parsed: NumberMap<u32, SliceDevice>,
 }
 
 impl Tainter<'_> {

@@ -13,13 +13,14 @@ use crate::plan::{
     facts::{NominatedPod, PackedPod, PackedResult, from_json},
     neighbours::PlacedPods,
     node_use::NodeUse,
+    sequences::NumberMap,
 };
 
 /// Usage of a cluster.
 #[derive(Clone, Debug, Default)]
 pub(in crate::plan) struct Usage {
     /// Usage by index of the slice; only slices of which something is taken.
-    slices: HashMap<usize, Arc<SliceUse>>,
+    slices: NumberMap<usize, Arc<SliceUse>>,
     /// Usage by index of the node.
     nodes: Vec<Arc<NodeUse>>,
     /// Claims that plans have allocated, or let more pods use.
@@ -137,11 +138,11 @@ impl Usage {
     fn add_pods(&mut self, cluster: &Cluster) {
         let facts = &cluster.facts;
         // Replicas are many, and there are few kinds of them.
-        let mut alike: HashMap<(u32, u32), (i64, &PackedPod)> = HashMap::new();
+        let mut alike: NumberMap<(u32, u32), (i64, &PackedPod)> = NumberMap::new();
         for pod in facts.pods.values() {
             alike.entry((pod.node, pod.spec)).or_insert((0, pod)).0 += 1;
         }
-        let mut known: HashMap<u32, NodeUse> = HashMap::new();
+        let mut known: NumberMap<u32, NodeUse> = NumberMap::new();
         for (times, pod) in alike.into_values() {
             let Some(node) = cluster.node(facts.text(pod.node)) else { continue };
             let holds = known.entry(pod.spec).or_insert_with(|| NodeUse::of_pod(&pod.spec(&facts.store.texts)));

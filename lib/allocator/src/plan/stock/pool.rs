@@ -1,9 +1,6 @@
 //! One pool: the slices of it that count, the parts of its devices that claims have, and so the state of each device.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use hostler_api::{
     ExactQuantity,
@@ -19,6 +16,7 @@ use super::{
 use crate::plan::{
     Snapshot,
     facts::{ClusterFacts, PackedSlice, PoolGiven, PoolKey, Store},
+    sequences::NumberMap,
     snapshot::SliceUse,
 };
 
@@ -29,7 +27,7 @@ pub(super) struct JudgedPool<'a> {
     /// Slices of the newest generation, and their runs of devices.
     slices: Vec<JudgedSlice>,
     /// Given devices, by number of their name.
-    given: HashMap<u32, Vec<&'a PoolGiven>>,
+    given: NumberMap<u32, Vec<&'a PoolGiven>>,
     rules: Vec<&'a DeviceTaintRule>,
     /// True if the scheduler allocates devices of it.
     is_usable: bool,
@@ -92,7 +90,7 @@ impl<'a> JudgedPool<'a> {
         let newest = all.iter().map(|(_, slice)| slice.generation).max().unwrap_or_default();
         let (names, slices): (Vec<&Arc<str>>, Vec<&Arc<PackedSlice>>) =
             all.into_iter().filter(|(_, slice)| slice.generation == newest).unzip();
-        let mut given: HashMap<u32, Vec<&PoolGiven>> = HashMap::new();
+        let mut given: NumberMap<u32, Vec<&PoolGiven>> = NumberMap::new();
         known.iter().flat_map(|pool| &pool.given).for_each(|it| given.entry(it.device).or_default().push(it));
         let (driver, name) = (facts.text(key.0), facts.text(key.1));
         Self {
