@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{
     idle::Memory,
     report::{Amount, Report},
-    rig::Rig,
+    rig::{Rig, fake_backend},
     samples::{Millis, Samples},
 };
 
@@ -30,13 +30,9 @@ const MOST_GROWTH: i64 = 200_000;
 pub(crate) fn measure(report: &mut Report) {
     let mut rig = Rig::with(|host| {
         let count = PODS * DEVICES_OF_EACH;
-        host.script(&format!("[[device]]\nname = \"card\"\ncount = {count}\nnuma_node = 0\n"));
-        let [script, hardware] = ["fake.toml", "hardware"].map(|name| host.path(name).display().to_string());
+        let cards = fake_backend(host, &format!("[[device]]\nname = \"card\"\ncount = {count}\nnuma_node = 0\n"));
         // As fast as it can be asked: the limit is not what is measured.
-        format!(
-            "[pod_resources]\nrate = 1000000\nburst = 1000000\n\
-             [backends.fake]\nenabled = true\nscript = {script:?}\nstate_dir = {hardware:?}\n"
-        )
+        format!("[pod_resources]\nrate = 1000000\nburst = 1000000\n{cards}")
     });
     rig.host.start();
     let mut plugin = rig.register();

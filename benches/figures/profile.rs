@@ -11,7 +11,7 @@ use super::{
     cluster::Api,
     machine,
     report::Report,
-    rig::Rig,
+    rig::{Rig, fake_backend},
     samples::{Millis, Samples},
     syscalls::SyscallCounter,
 };
@@ -47,9 +47,7 @@ pub(crate) fn measure(report: &mut Report) {
 /// Devices that need no work.
 fn fake(report: &mut Report) {
     let mut rig = Rig::with_state(machine::memory(), |host| {
-        host.script(&format!("[[device]]\nname = \"card\"\ncount = {CLAIMS}\n"));
-        let [script, hardware] = ["fake.toml", "hardware"].map(|name| host.path(name).display().to_string());
-        format!("[backends.fake]\nenabled = true\nscript = {script:?}\nstate_dir = {hardware:?}\n")
+        fake_backend(host, &format!("[[device]]\nname = \"card\"\ncount = {CLAIMS}\n"))
     });
     rig.host.start();
     let claim = |number: usize| {

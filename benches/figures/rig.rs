@@ -30,6 +30,13 @@ pub(crate) fn capture(name: &str) -> Option<UnpackedCapture> {
     file.exists().then(|| UnpackedCapture::open(file).unwrap())
 }
 
+/// Makes the script of a host's fake backend. Returns the configuration of the backend.
+pub(crate) fn fake_backend(host: &Host, script: &str) -> String {
+    host.script(script);
+    let [script, hardware] = ["fake.toml", "hardware"].map(|name| host.path(name).display().to_string());
+    format!("[backends.fake]\nenabled = true\nscript = {script:?}\nstate_dir = {hardware:?}\n")
+}
+
 /// A daemon that is configured and not started.
 pub(crate) struct Rig {
     pub(crate) host: Host,

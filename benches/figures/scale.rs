@@ -10,7 +10,7 @@ use super::{
     idle::Memory,
     machine,
     report::{Amount, Report},
-    rig::Rig,
+    rig::{Rig, fake_backend},
     samples::{Millis, Samples},
 };
 
@@ -74,9 +74,7 @@ fn crowd(rig: &mut Rig) {
 }
 
 fn fake(rig: &Rig, devices: usize) -> String {
-    rig.host.script(&format!("[[device]]\nname = \"card\"\ncount = {devices}\n"));
-    let [script, hardware] = ["fake.toml", "hardware"].map(|name| rig.host.path(name).display().to_string());
-    format!("[backends.fake]\nenabled = true\nscript = {script:?}\nstate_dir = {hardware:?}\n")
+    fake_backend(&rig.host, &format!("[[device]]\nname = \"card\"\ncount = {devices}\n"))
 }
 
 fn prepare_all(rig: &Rig, plugin: &mut KubeletPlugin) {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     report::{Amount, Report},
-    rig::Rig,
+    rig::{Rig, fake_backend},
     samples::{Millis, Samples},
 };
 
@@ -20,11 +20,7 @@ const MOST: Duration = Duration::from_millis(10);
 const SCRIPT: &str = "[[device]]\nname = \"slow\"\n[[fault]]\nstep = \"prepare\"\ndelay_ms = 60000\n";
 
 pub(crate) fn measure(report: &mut Report) {
-    let mut rig = Rig::with(|host| {
-        host.script(SCRIPT);
-        let [script, hardware] = ["fake.toml", "hardware"].map(|name| host.path(name).display().to_string());
-        format!("[backends.fake]\nenabled = true\nscript = {script:?}\nstate_dir = {hardware:?}\n")
-    });
+    let mut rig = Rig::with(|host| fake_backend(host, SCRIPT));
     rig.host.start();
     rig.host.manifest("stuck", UID, &[("one", "fake", "slow", Value::Null)]);
     let mut plugin = rig.register();
