@@ -139,11 +139,11 @@ impl Manifests {
     fn take(&mut self, taken: TakenObject<'_, '_>) -> Result<(), ManifestFinding> {
         let (group, kind) = (taken.head.group().to_owned(), taken.head.kind.clone());
         match (&*group, &*kind) {
-            ("", "Node") => self.keep(taken, |all, _, it: Node| all.facts.add_node(it)),
+            ("", "Node") => self.keep_one_of_many(taken, |all, _, it: Node| all.facts.add_node(it)),
             ("", "Namespace") => self.keep(taken, |all, _, it: Namespace| all.facts.add_namespace(it)),
-            ("", "Pod") => self.keep(taken, Self::add_pod),
-            ("resource.k8s.io", "ResourceSlice") => self.keep(taken, |all, _, it| all.facts.add_slice(it)),
-            ("resource.k8s.io", "ResourceClaim") => self.keep(taken, |all, key, it| all.add_claim(key, it)),
+            ("", "Pod") => self.keep_one_of_many(taken, Self::add_pod),
+            ("resource.k8s.io", "ResourceSlice") => self.keep_one_of_many(taken, |all, _, it| all.facts.add_slice(it)),
+            ("resource.k8s.io", "ResourceClaim") => self.keep_one_of_many(taken, |all, key, it| all.add_claim(key, it)),
             ("resource.k8s.io", "ResourceClaimTemplate") => self.keep(taken, |all, key, it: ResourceClaimTemplate| {
                 all.templates.push(key.clone());
                 all.facts.add_template(key, it.spec.spec);
@@ -213,9 +213,27 @@ impl Manifests {
         taken: TakenObject<'_, '_>,
         place: impl FnOnce(&mut Self, ObjectKey, T),
     ) -> Result<(), ManifestFinding> {
+        self.keep_read(taken, |object| object.read(), place)
+    }
+
+    /// The same for a kind with very many objects.
+    fn keep_one_of_many<T: DeserializeOwned>(
+        &mut self,
+        taken: TakenObject<'_, '_>,
+        place: impl FnOnce(&mut Self, ObjectKey, T),
+    ) -> Result<(), ManifestFinding> {
+        self.keep_read(taken, |object| object.read_one_of_many(), place)
+    }
+
+    fn keep_read<T>(
+        &mut self,
+        taken: TakenObject<'_, '_>,
+        read: impl Fn(&RawObject<'_>) -> Result<T, ManifestFinding>,
+        place: impl FnOnce(&mut Self, ObjectKey, T),
+    ) -> Result<(), ManifestFinding> {
         let TakenObject { object, head, origin } = taken;
         check_version(object, head)?;
-        let read = object.read()?;
+        let read = read(object)?;
         let key = self.own_name(object, head, origin)?;
         place(self, key, read);
         Ok(())

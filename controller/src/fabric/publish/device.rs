@@ -139,7 +139,8 @@ fn memory_bytes(device: &FabricDevice, place: &DevicePlace<'_>) -> Option<u64> {
         None if device.memory.made_for.is_some() => device.memory.size_bytes,
         None => device.size_bytes.or(device.memory.size_bytes).filter(|bytes| *bytes > 0),
         Some(room) => {
-            let left = MemoryRoom { free_bytes: room.free_bytes.saturating_sub(place.promised), ..room.clone() };
+            let left =
+                MemoryRoom { free_bytes: room.free_bytes.saturating_sub(place.promised), ..MemoryRoom::clone(room) };
             left.chunk_bytes(None)
         }
     }

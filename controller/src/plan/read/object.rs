@@ -133,6 +133,19 @@ impl RawObject<'_> {
         self.parse(true)
     }
 
+    /// Reads the object of a kind with very many objects, as [`hostler_cluster::RawObject::read_one_of_many`] does. The kind
+    /// of a list's items is not added: a `T` that needs it is read by [`read`](Self::read).
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read).
+    pub(crate) fn read_one_of_many<T: DeserializeOwned>(&self) -> Result<T, ManifestFinding> {
+        let plain = match &self.content {
+            ObjectContent::Json(raw) => serde_json::from_str(raw.get()).ok(),
+            ObjectContent::Yaml(_) => None,
+        };
+        plain.map_or_else(|| self.read(), Ok)
+    }
+
     /// Returns the number of the object's document.
     pub(crate) fn document(&self) -> usize {
         self.place.number
@@ -156,7 +169,8 @@ impl RawObject<'_> {
     fn parse<T: DeserializeOwned>(&self, whole: bool) -> Result<T, ManifestFinding> {
         match (&self.content, self.inherited.as_ref().filter(|_| whole)) {
             (ObjectContent::Json(raw), None) => {
-                read_text(raw.get()).map_err(|error| self.place.json(raw, &error.path().to_string(), error.inner()))
+                let mut parser = serde_json::Deserializer::from_str(raw.get());
+                deserialize(&mut parser).map_err(|error| self.place.json(raw, &error.path().to_string(), error.inner()))
             }
             (ObjectContent::Yaml(value), None) => self.typed(value),
             (ObjectContent::Json(raw), Some(inherited)) => {
@@ -169,15 +183,10 @@ impl RawObject<'_> {
 
     /// Reads a value by way of its text: the reader of each type is in the program once, for text.
     fn typed<T: DeserializeOwned>(&self, value: &Value) -> Result<T, ManifestFinding> {
-        read_text(&value.to_string())
+        let text = value.to_string();
+        deserialize(&mut serde_json::Deserializer::from_str(&text))
             .map_err(|error| self.finding(&error.path().to_string(), in_words(&without_place(error.inner()))))
     }
-}
-
-/// Reads a text as a `T`. Knowing at all times which field is read takes a third of the time: it is found out by a second
-/// reading, of a text that is no `T`.
-fn read_text<T: DeserializeOwned>(text: &str) -> Result<T, serde_path_to_error::Error<serde_json::Error>> {
-    serde_json::from_str(text).or_else(|_| deserialize(&mut serde_json::Deserializer::from_str(text)))
 }
 
 /// Translates a parser's message into the words of people who write manifests.
