@@ -129,7 +129,7 @@ pub struct FabricDevice {
     /// Memory of the device as a whole.
     pub memory: DeviceMemory,
     /// The memory that can be made for the device. `None`: it has memory already, or no memory is made for it.
-    pub room: Option<MemoryRoom>,
+    pub room: Option<Box<MemoryRoom>>,
     /// The reason why the device is never attached.
     pub unusable: Option<String>,
 }

@@ -46,7 +46,7 @@ pub(super) fn link(inventory: &mut FabricInventory) {
     let mut problems = Vec::new();
     for device in inventory.devices.iter_mut().filter(|device| may_lack_memory(device)) {
         match room_of(device, &domains) {
-            Ok(room) => device.room = room,
+            Ok(room) => device.room = room.map(Box::new),
             Err(problem) => problems.push(problem),
         }
     }

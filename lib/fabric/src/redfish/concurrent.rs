@@ -13,7 +13,8 @@ where
     F: Future<Output = Result<T, E>>,
 {
     let mut waiting = futures.fuse();
-    let mut results: Vec<Option<T>> = Vec::new();
+    // As many as there will be: a list that grows has room for four, and most of these have one and are kept.
+    let mut results: Vec<Option<T>> = Vec::with_capacity(waiting.size_hint().0);
     let mut running: Vec<(usize, Pin<Box<F>>)> = Vec::new();
     poll_fn(|context| {
         loop {

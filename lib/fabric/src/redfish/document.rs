@@ -77,11 +77,17 @@ pub(super) fn identities_of(value: &Value) -> Vec<DeviceIdentity> {
 /// The links of a value: an object with `@odata.id`, a text, or a list of either.
 pub(super) fn links_of(value: &Value) -> Vec<ObjectPath> {
     match value {
-        Value::Array(items) => items.iter().flat_map(links_of).collect(),
-        Value::String(path) => path_of(path).into_iter().collect(),
-        Value::Object(_) => value.get("@odata.id").and_then(Value::as_str).and_then(path_of).into_iter().collect(),
-        _ => Vec::new(),
+        Value::Array(items) => {
+            let mut links = Vec::with_capacity(items.len());
+            links.extend(items.iter().filter_map(link_of));
+            links
+        }
+        _ => link_of(value).into_iter().collect(),
     }
+}
+
+fn link_of(value: &Value) -> Option<ObjectPath> {
+    value.get("@odata.id").unwrap_or(value).as_str().and_then(path_of)
 }
 
 /// A path of the service itself; `None`: a link elsewhere, which is never followed. The place inside a document is cut

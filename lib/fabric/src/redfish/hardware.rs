@@ -86,7 +86,7 @@ pub(super) async fn read_hardware(services: &RecordServices) -> Result<ReadHardw
         parts.endpoints.extend(named.into_iter().map(|named| named.without_missing(&known)));
     }
     parts.problems = walk.into_problems();
-    parts.share_texts();
+    parts.compact();
     let place = |fabric: Document| FabricPlace { agent: fabric.managing_agent(), path: fabric.path };
     let mut hardware = ReadHardware { parts, fabrics: fabrics.into_iter().map(place).collect(), memory };
     hardware.drop_stale_links(services);
@@ -243,7 +243,8 @@ impl NamedEndpoint {
     /// The endpoint with the objects that exist, apart from those that do not.
     fn without_missing(self, known: &BTreeSet<ObjectPath>) -> FabricEndpoint {
         let Self { endpoint, .. } = self;
-        let (entities, missing) = endpoint.entities.into_iter().partition(|path| known.contains(path));
+        let mut entities = endpoint.entities;
+        let missing = entities.extract_if(.., |path| !known.contains(path)).collect();
         FabricEndpoint { entities, missing, ..endpoint }
     }
 }

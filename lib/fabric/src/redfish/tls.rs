@@ -5,6 +5,7 @@ use std::{path::Path, sync::Arc};
 use hostler_files::read_file;
 use rustls::{
     ClientConfig, RootCertStore,
+    client::Resumption,
     crypto::ring,
     pki_types::{CertificateDer, pem::PemObject},
 };
@@ -13,6 +14,9 @@ use super::RedfishSetupError;
 
 /// The certificates of all public authorities have less.
 const MOST_BYTES: u64 = 4 << 20;
+
+/// Sessions to be resumed. A configuration is for one service; the library's own number, of many servers, is a table of 28 kB.
+const SESSIONS: usize = 8;
 
 /// The TLS configuration that trusts the certificates of a file; without one, nothing is trusted.
 pub(super) fn client_config(service: &str, authority: Option<&Path>) -> Result<ClientConfig, RedfishSetupError> {
@@ -35,7 +39,9 @@ pub(super) fn client_config(service: &str, authority: Option<&Path>) -> Result<C
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(unusable)?;
-    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+    let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+    config.resumption = Resumption::in_memory_sessions(SESSIONS);
+    Ok(config)
 }
 
 fn add_roots(roots: &mut RootCertStore, pem: &[u8]) -> Result<(), String> {
