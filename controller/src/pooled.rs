@@ -11,7 +11,7 @@ use hostler_cli::output::API_VERSION;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::command::{FabricArgs, INSTALL_ATTACHMENTS, run};
-use crate::observed::{PooledSlice, SlicedDevice};
+use crate::observed::{PooledSlice, SlicedDevice, SlicedTraits};
 
 /// All devices behind switches.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -157,13 +157,13 @@ fn newest<'a>(slices: impl IntoIterator<Item = &'a PooledSlice>) -> Vec<&'a Pool
 
 impl PooledDevice {
     fn offered(device: &SlicedDevice) -> Self {
-        let capacity = device.capacity.iter().map(|(name, amount)| (name.to_string(), amount.to_string()));
+        let SlicedTraits { device_kind, enclosure, capacity, is_hidden } = &*device.traits;
         Self {
-            device_kind: device.device_kind.to_string(),
-            enclosure: Some(device.enclosure.to_string()).filter(|name| !name.is_empty()),
-            capacity: capacity.collect(),
-            state: if device.is_hidden { "Hidden" } else { FREE }.to_owned(),
-            offered: !device.is_hidden,
+            device_kind: device_kind.to_string(),
+            enclosure: Some(enclosure.to_string()).filter(|name| !name.is_empty()),
+            capacity: capacity.iter().map(|(name, amount)| (name.to_string(), amount.to_string())).collect(),
+            state: if *is_hidden { "Hidden" } else { FREE }.to_owned(),
+            offered: !is_hidden,
             ..Self::unlisted(&device.name)
         }
     }

@@ -23,17 +23,24 @@ pub(crate) struct PooledSlice {
     pub(crate) devices: Box<[SlicedDevice]>,
 }
 
-/// A device of a slice. Devices of a slice are mostly alike, and share what they say.
+/// A device of a slice.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct SlicedDevice {
     /// Name of the device.
     pub(crate) name: Box<str>,
+    /// Everything else. Devices of a slice are mostly alike, and share it.
+    pub(crate) traits: Arc<SlicedTraits>,
+}
+
+/// Everything but the name of a device of a slice.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct SlicedTraits {
     /// `memory`, `accelerator`, or empty where it is not known.
-    pub(crate) device_kind: Arc<str>,
+    pub(crate) device_kind: Box<str>,
     /// Enclosure, by the name that its manager gives it; empty where it gives none.
-    pub(crate) enclosure: Arc<str>,
+    pub(crate) enclosure: Box<str>,
     /// Capacities, as the slice has them.
-    pub(crate) capacity: Arc<[(Box<str>, Box<str>)]>,
+    pub(crate) capacity: Box<[(Box<str>, Box<str>)]>,
     /// True if the device is not offered to new claims.
     pub(crate) is_hidden: bool,
 }
@@ -67,27 +74,26 @@ fn nodes_of(slice: &ResourceSlice) -> Box<[Box<str>]> {
 
 impl SlicedDevice {
     fn of(device: &SliceDevice, last: Option<&Self>) -> Self {
-        let text = |name: &str, of_last: fn(&Self) -> &Arc<str>| {
-            let text = match device.attributes.get(name) {
-                Some(DeviceAttribute::String(text)) => &**text,
-                _ => "",
-            };
-            last.map(of_last).filter(|known| ***known == *text).cloned().unwrap_or_else(|| text.into())
+        let traits = SlicedTraits::of(device);
+        let shared = last.map(|last| &last.traits).filter(|known| ***known == traits);
+        Self { name: device.name.clone(), traits: shared.map_or_else(|| Arc::new(traits), Arc::clone) }
+    }
+}
+
+impl SlicedTraits {
+    fn of(device: &SliceDevice) -> Self {
+        let text = |name: &str| match device.attributes.get(name) {
+            Some(DeviceAttribute::String(text)) => text.as_ref().into(),
+            _ => Box::default(),
         };
         let amount = |of: &SliceQuantity| match of {
             SliceQuantity::Exact(amount) => amount.to_string().into(),
             SliceQuantity::Unreadable(text) => text.to_string().into(),
         };
-        let capacity = device.capacity.iter().map(|(name, it)| (Box::from(name), amount(&it.value)));
-        let capacity: Vec<(Box<str>, Box<str>)> = capacity.collect();
         Self {
-            name: device.name.clone(),
-            device_kind: text("kind", |last| &last.device_kind),
-            enclosure: text("enclosure", |last| &last.enclosure),
-            capacity: match last.filter(|last| *last.capacity == *capacity) {
-                Some(last) => Arc::clone(&last.capacity),
-                None => capacity.into(),
-            },
+            device_kind: text("kind"),
+            enclosure: text("enclosure"),
+            capacity: device.capacity.iter().map(|(name, it)| (Box::from(name), amount(&it.value))).collect(),
             is_hidden: device.taints.iter().any(|taint| &*taint.key == FABRIC_TAINT),
         }
     }

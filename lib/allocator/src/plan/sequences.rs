@@ -14,8 +14,8 @@ use std::{
 use hashbrown::DefaultHashBuilder;
 use index::Index;
 
-/// A map whose keys are numbers that the planner gives itself. Keys that others choose keep the standard hash, which they
-/// cannot turn against the map.
+/// A map whose keys are numbers that the planner gives itself. Names that tenants choose keep the standard hash, which is
+/// made to withstand them.
 pub(in crate::plan) type NumberMap<K, V> = hashbrown::HashMap<K, V>;
 
 /// Number of sequences in a heap. A copy shares all heaps but the last.
@@ -29,6 +29,7 @@ pub(super) const GONE: u32 = u32::MAX;
 pub(super) struct Sequences<T> {
     heaps: Vec<Arc<Heap<T>>>,
     numbers: Index,
+    /// Seeded anew in each process: texts that were made to collide somewhere do not collide here.
     hasher: DefaultHashBuilder,
     /// Size of all sequences, in bytes.
     size: usize,
