@@ -139,8 +139,11 @@ impl Rig {
         self.server.log().iter().filter(|call| is_get(call.verb, call.name.as_deref())).count()
     }
 
-    fn trouble(&self, how: FaultEffect) {
-        self.server.fail(ApiFault::new("get", "resourceclaims", 1, how));
+    /// Troubles the next read of this claim. The claim that the daemon asks for at its start, to see whether claims can
+    /// be read, is another one, and its answer may still be on its way.
+    fn trouble(&self, claim: &Claim, how: FaultEffect) {
+        let fault = ApiFault::new("get", "resourceclaims", 1, how);
+        self.server.fail(ApiFault { name: Some(claim.name.clone()), ..fault });
     }
 }
 
@@ -273,7 +276,7 @@ async fn what_was_read_is_forgotten_when_pods_may_not_be_watched_any_more() {
 async fn a_call_joins_a_read_that_is_under_way() {
     let mut rig = Rig::started().await;
     let (_, claim) = rig.schedule("train", "card-0");
-    rig.trouble(FaultEffect::Latency(Duration::from_millis(200)));
+    rig.trouble(&claim, FaultEffect::Latency(Duration::from_millis(200)));
     rig.bind("train");
     wait_for("the read to begin", || (rig.server.faults_left() == 0).then_some(()));
     assert_eq!(rig.device(&claim).await, "card-0");
@@ -285,7 +288,7 @@ async fn a_read_that_stalls_or_fails_holds_nobody_up() {
     for trouble in [FaultEffect::Hang, FaultEffect::Status(500, None), FaultEffect::Reset, FaultEffect::CutBody] {
         let mut rig = Rig::started().await;
         let (_, claim) = rig.schedule("train", "card-0");
-        rig.trouble(trouble);
+        rig.trouble(&claim, trouble);
         rig.bind("train");
         wait_for("the read to begin", || (rig.server.faults_left() == 0).then_some(()));
         assert_eq!(rig.device(&claim).await, "card-0", "{trouble:?}");
