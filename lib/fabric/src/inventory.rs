@@ -9,13 +9,14 @@ mod shared;
 use std::{fmt, sync::Arc};
 
 use hostler_api::fabric::{DeviceIdentity, SystemUuid};
+use serde::{Deserialize, Serialize};
 
 pub use self::room::MemoryRoom;
 
 use crate::{AttachKey, ObjectPath};
 
 /// Objects of a fabric as a provider has read them. Fields that only a comparison of objects can fill are empty.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct InventoryParts {
     /// The switch domains.
     pub domains: Vec<SwitchDomain>,
@@ -53,7 +54,7 @@ pub struct FabricInventory {
 }
 
 /// Health and state of an object, in the manager's own words: `OK`, `Enabled` and others. `None`: the manager tells none.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ObjectStatus {
     /// The health.
     pub health: Option<Arc<str>>,
@@ -62,7 +63,7 @@ pub struct ObjectStatus {
 }
 
 /// A domain of switches: within one, each host can reach each device.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct SwitchDomain {
     /// The path of the fabric.
     pub path: ObjectPath,
@@ -75,7 +76,7 @@ pub struct SwitchDomain {
 }
 
 /// A host behind a switch.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct FabricHost {
     /// The path of the system.
     pub path: ObjectPath,
@@ -92,7 +93,7 @@ pub struct FabricHost {
 }
 
 /// The kind of a device.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub enum DeviceKind {
     /// Memory (CXL type 3).
     Memory,
@@ -104,7 +105,7 @@ pub enum DeviceKind {
 }
 
 /// A device, or the part of one that is attached by itself (a logical device).
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct FabricDevice {
     /// The path of the logical device.
     pub path: ObjectPath,
@@ -135,7 +136,7 @@ pub struct FabricDevice {
 }
 
 /// The memory of a device as a whole: what its chunks and memory domains say of it, for readers that keep neither.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct DeviceMemory {
     /// True if the device shows chunks.
     pub has_chunks: bool,
@@ -148,7 +149,7 @@ pub struct DeviceMemory {
 }
 
 /// An end of a switch domain: a host's initiator or a device's target.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct FabricEndpoint {
     /// The path of the endpoint.
     pub path: ObjectPath,
@@ -167,7 +168,7 @@ pub struct FabricEndpoint {
 }
 
 /// Memory from which chunks are made.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct MemoryDomain {
     /// The path of the domain.
     pub path: ObjectPath,
@@ -190,7 +191,7 @@ pub struct MemoryDomain {
 }
 
 /// A chunk of memory.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct MemoryChunk {
     /// The path of the chunk.
     pub path: ObjectPath,
@@ -203,7 +204,7 @@ pub struct MemoryChunk {
 }
 
 /// A connection: a device, or chunks of it, attached to a host.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct FabricConnection {
     /// The path of the connection.
     pub path: ObjectPath,
@@ -226,7 +227,7 @@ pub struct FabricConnection {
 }
 
 /// A sentence about an object that cannot be as the manager tells it.
-#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct InventoryProblem {
     /// The object.
     pub object: ObjectPath,

@@ -19,6 +19,7 @@ mod document;
 mod error;
 mod hardware;
 mod isolate;
+mod kept;
 mod login;
 mod memory;
 mod record;
@@ -32,8 +33,8 @@ mod walk;
 mod written;
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use hostler_api::fabric::DeviceIdentity;
@@ -46,6 +47,7 @@ pub use self::{
 
 use self::{
     hardware::{ReadHardware, read_hardware},
+    kept::KeptHardware,
     record::{FabricRecord, RecordServices},
     service::RedfishService,
     settings::ServiceAddress,
@@ -64,7 +66,7 @@ pub struct RedfishProvider(Arc<RedfishClient>);
 struct RedfishClient {
     services: RecordServices,
     hardware_age: Duration,
-    hardware: Mutex<Option<(Instant, Arc<ReadHardware>)>>,
+    hardware: Mutex<KeptHardware>,
     operations: OperationTable,
     /// One write at a time: services store what they are told without locks.
     turn: Semaphore,
@@ -121,17 +123,21 @@ impl RedfishClient {
 
     async fn read_hardware(&self) -> Result<Arc<ReadHardware>, RedfishError> {
         let read = Arc::new(read_hardware(&self.services).await?);
-        *self.hardware.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), Arc::clone(&read)));
+        self.kept_hardware().keep(&read);
         Ok(read)
     }
 
     /// Hardware that was read a moment ago, or now.
     async fn recent_hardware(&self) -> Result<Arc<ReadHardware>, RedfishError> {
-        let last = self.hardware.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        match last {
-            Some((since, hardware)) if since.elapsed() < self.hardware_age => Ok(hardware),
-            _ => self.read_hardware().await,
+        let recent = self.kept_hardware().within(self.hardware_age);
+        match recent {
+            Some(hardware) => Ok(hardware),
+            None => self.read_hardware().await,
         }
+    }
+
+    fn kept_hardware(&self) -> MutexGuard<'_, KeptHardware> {
+        self.hardware.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads the connections, and compares them with the hardware.

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::{DeviceKind, DeviceMemory, FabricDevice, FabricInventory, InventoryProblem, MemoryChunk, MemoryDomain};
 use crate::ObjectPath;
 
 /// Memory that can be made for a device that has none: a chunk of a memory domain, made when the device is attached.
 /// Devices of one domain share it.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct MemoryRoom {
     /// The memory domain.
     pub domain: ObjectPath,

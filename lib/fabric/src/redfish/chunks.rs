@@ -3,12 +3,14 @@
 use std::{future::ready, sync::Arc};
 
 use hostler_api::fabric::SystemUuid;
+use serde::{Deserialize, Serialize};
 
 use super::{
     RedfishError,
     document::Document,
     record::{NAME_PREFIX, RecordServices},
     service::RedfishService,
+    settings::ServiceAddress,
     walk::ServiceWalk,
 };
 use crate::{AttachKey, MemoryChunk, MemoryDomain, ObjectPath};
@@ -19,15 +21,20 @@ pub(super) const CHUNKS: &str = "MemoryChunks";
 const HOST_STEP: u64 = 256 << 20;
 
 /// The place of the chunks of a memory domain.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct MemoryPlace {
-    /// The manager of record.
-    pub(super) service: Arc<RedfishService>,
+    /// The address of the agent that is the manager of record. `None`: the service itself is.
+    pub(super) agent: Option<ServiceAddress>,
     /// The collection.
     pub(super) collection: ObjectPath,
 }
 
 impl RecordServices {
+    /// The manager of record of the chunks at a place.
+    pub(super) fn of_memory(&self, place: &MemoryPlace) -> &RedfishService {
+        place.agent.as_ref().and_then(|agent| self.agents.get(agent)).unwrap_or(&self.main)
+    }
+
     /// Reads the chunks of a memory domain at its manager of record. Where the record is not known, the service's word is
     /// taken with a doubt.
     pub(super) async fn memory(
@@ -35,25 +42,26 @@ impl RecordServices {
         walk: &ServiceWalk<'_>,
         domain: &Document,
     ) -> Result<(MemoryDomain, MemoryPlace), RedfishError> {
-        let (mut service, mut doubt) = self.manager(domain.managing_agent().as_ref(), "chunks").await?;
-        if !Arc::ptr_eq(&service, &self.main) {
+        let (service, mut doubt) = self.manager(domain.managing_agent().as_ref(), "chunks").await?;
+        let address = self.agents.iter().find(|(_, agent)| Arc::ptr_eq(agent, &service)).map(|(address, _)| address);
+        if let Some(address) = address {
             let agent = ServiceWalk::new(&service, self.parallel);
             match agent.read(&domain.path).await? {
                 Some(own) => {
                     let (chunks, collection) = read_chunks(&agent, &own).await?;
                     agent.into_problems().into_iter().for_each(|problem| walk.report(problem));
-                    return Ok((domain_of(domain, chunks, doubt), MemoryPlace { service, collection }));
+                    let place = MemoryPlace { agent: Some(address.clone()), collection };
+                    return Ok((domain_of(domain, chunks, doubt), place));
                 }
                 None => {
                     let agent = service.name();
                     doubt =
                         Some(format!("is not known to its agent {agent}; if it is no agent, remove it from agents"));
-                    service = Arc::clone(&self.main);
                 }
             }
         }
         let (chunks, collection) = read_chunks(walk, domain).await?;
-        Ok((domain_of(domain, chunks, doubt), MemoryPlace { service, collection }))
+        Ok((domain_of(domain, chunks, doubt), MemoryPlace { agent: None, collection }))
     }
 }
 

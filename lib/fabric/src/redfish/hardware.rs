@@ -3,10 +3,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     future::ready,
-    sync::Arc,
 };
 
 use hostler_api::fabric::SystemUuid;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Everything but the connections.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct ReadHardware {
     pub(super) parts: InventoryParts,
     pub(super) fabrics: Vec<FabricPlace>,
@@ -33,8 +33,8 @@ pub(super) struct ReadHardware {
 impl ReadHardware {
     /// Drops links of devices to chunks that the manager of record of their domain does not have. Another service has
     /// told the links: from memory.
-    pub(super) fn drop_stale_links(&mut self, services: &RecordServices) {
-        let elsewhere = self.memory.iter().filter(|(_, place)| !Arc::ptr_eq(&place.service, &services.main));
+    pub(super) fn drop_stale_links(&mut self) {
+        let elsewhere = self.memory.iter().filter(|(_, place)| place.agent.is_some());
         let elsewhere: Vec<&ObjectPath> = elsewhere.map(|(path, _)| path).collect();
         let existing: BTreeSet<&ObjectPath> =
             self.parts.memory_domains.iter().flat_map(|domain| &domain.chunks).map(|chunk| &chunk.path).collect();
@@ -89,7 +89,7 @@ pub(super) async fn read_hardware(services: &RecordServices) -> Result<ReadHardw
     parts.compact();
     let place = |fabric: Document| FabricPlace { agent: fabric.managing_agent(), path: fabric.path };
     let mut hardware = ReadHardware { parts, fabrics: fabrics.into_iter().map(place).collect(), memory };
-    hardware.drop_stale_links(services);
+    hardware.drop_stale_links();
     Ok(hardware)
 }
 

@@ -1,9 +1,6 @@
 //! Chunks of memory at their manager of record: making them for devices, and freeing them.
 
-use std::{
-    ops::ControlFlow,
-    sync::{Arc, PoisonError},
-};
+use std::{ops::ControlFlow, sync::Arc};
 
 use hostler_api::fabric::DeviceIdentity;
 use hyper::Method;
@@ -57,8 +54,9 @@ impl RedfishClient {
         };
         let body = body(place, plan, make);
         let call = WriteCall { method: Method::POST, path: &place.collection, body: Some(&body), etag: None };
-        let written = place.service.write(call).await;
-        let text = written_text(&place.service, &place.collection, &written);
+        let service = self.services.of_memory(place);
+        let written = service.write(call).await;
+        let text = written_text(service, &place.collection, &written);
         let hardware = match self.read_memory_again(&reading.hardware, &make.domain, &make.device).await {
             Ok(hardware) => hardware,
             Err(error) => return ended(FabricOutcome::unknown(unread(&text, &make.domain, &error))),
@@ -118,13 +116,10 @@ impl RedfishClient {
             known.chunks = device.links(&["Links", CHUNKS]);
             known.memory_domains = device.links(&["Links", "MemoryDomains"]);
         }
-        again.drop_stale_links(&self.services);
+        again.drop_stale_links();
         let again = Arc::new(again);
-        let mut last = self.hardware.lock().unwrap_or_else(PoisonError::into_inner);
         // Hardware that was read meanwhile is newer but for this domain, which is read again before anything is made.
-        if let Some((_, last)) = last.as_mut().filter(|(_, last)| Arc::ptr_eq(last, hardware)) {
-            *last = Arc::clone(&again);
-        }
+        self.kept_hardware().replace(hardware, &again);
         Ok(again)
     }
 
@@ -181,14 +176,15 @@ impl RedfishClient {
             let Some(place) = domain.and_then(|domain| reading.hardware.memory.get(&domain.path)) else {
                 return Ok(FabricOutcome::not_done(format!("{path} lies in no known memory domain")));
             };
-            let Some(read) = place.service.read(path).await? else { continue };
+            let service = self.services.of_memory(place);
+            let Some(read) = service.read(path).await? else { continue };
             let before = chunk_of(&read.document);
             if before.made_for.as_ref() != Some(key) {
                 let why = "was made anew while it was looked at; it is looked at again";
                 return Ok(FabricOutcome::not_done(format!("{path} {why}")));
             }
-            let removal = removal::remove(&place.service, path, read.etag, |now| chunk_of(now) == before).await;
-            let outcome = removal.outcome(&place.service, path);
+            let removal = removal::remove(service, path, read.etag, |now| chunk_of(now) == before).await;
+            let outcome = removal.outcome(service, path);
             if !outcome.is_done() {
                 return Ok(outcome);
             }

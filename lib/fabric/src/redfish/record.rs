@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, future::ready, sync::Arc};
 
 use hyper::header::HeaderValue;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
@@ -19,7 +20,7 @@ pub(super) const NAME_PREFIX: &str = "hostler ";
 const CONNECTIONS: &str = "Connections";
 
 /// A fabric as the service shows it, and the link to the agent that manages it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct FabricPlace {
     pub(super) path: ObjectPath,
     pub(super) agent: Option<ObjectPath>,

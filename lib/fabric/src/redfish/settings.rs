@@ -61,7 +61,7 @@ pub enum AuthenticationKind {
 }
 
 /// Scheme, host and port of a service.
-#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 pub(super) struct ServiceAddress {
     pub(super) is_tls: bool,
     host: String,
