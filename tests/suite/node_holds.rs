@@ -6,6 +6,7 @@ use std::{
     collections::BTreeMap,
     fs,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use hostler_testing::{
@@ -16,6 +17,7 @@ use hostler_testing::{
     host::{Host, wait_for},
 };
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 const USER: &str = "system:serviceaccount:hostler-system:hostler";
 const HARDWARE: &str = "nodehardware";
@@ -147,6 +149,21 @@ impl Rig {
             (is_told && held_now(view) == *holds).then_some(object)
         };
         self.server.until(&format!("{holds:?} are held"), look).await
+    }
+
+    /// Waits until the server has answered so many more requests, or the daemon is at rest: it makes none for a while then.
+    async fn until_answered(&self, count: usize) {
+        let mut seen = self.server.log().len();
+        let enough = seen + count;
+        // One that starts takes longer to its first request.
+        let mut patience = Duration::from_secs(2);
+        while seen < enough {
+            let more = |view: &ApiServerView<'_>| Some(view.log().len()).filter(|answered| *answered > seen);
+            match timeout(patience, self.server.until("a request", more)).await {
+                Ok(answered) => (seen, patience) = (answered, Duration::from_millis(500)),
+                Err(_) => return,
+            }
+        }
     }
 
     fn slice_writes(&self) -> usize {
@@ -316,10 +333,7 @@ async fn no_kill_and_no_outage_ever_offers_a_held_device() {
             let how = [FaultEffect::LoseAnswer, FaultEffect::Reset, FaultEffect::Status(503, None)][chance.usize(..3)];
             rig.server.fail(ApiFault::new(verb, "*", chance.u32(1..3), how));
         }
-        let answered = rig.server.log().len() + chance.usize(..16);
-        let enough = async { rig.server.until("requests", |view| (view.log().len() >= answered).then_some(())).await };
-        // A daemon at rest makes no more requests; it is killed then.
-        let _ = tokio::time::timeout(std::time::Duration::from_secs(2), enough).await;
+        rig.until_answered(chance.usize(..16)).await;
         rig.host.kill();
         if chance.bool() {
             rig.server.list(SLICES).iter().for_each(|slice| {
