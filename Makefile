@@ -53,8 +53,9 @@ demo-cluster: ## Show on this machine how a cluster keeps devices for a job, the
 		--bin hostler --bin hostler-controller --bin demo-cluster
 	$(TARGET_DIR)/debug/demo-cluster $(if $(ONCE),--once)
 
-# More than a third of the time of tests is waiting for something to happen: twice as many threads as there are processors.
-TEST_THREADS ?= $(shell echo $$(($$(nproc) * 2)))
+# More than half of the time of tests is waiting for something to happen: with two threads for each processor, a third of the
+# processors' time was idle.
+TEST_THREADS ?= $(shell echo $$(($$(nproc) * 3)))
 
 # Documentation tests go first: nextest does not run them, and the last lines should be the summary of all others. Programs that
 # measure (controller/examples) have no tests, and would be linked for nothing: `make lint` compiles them.
