@@ -13,7 +13,7 @@ pub(crate) use self::{
     fabric::{AttachmentObject, FabricObjects, PooledHold, only_node},
     kind::ObservedKind,
     marks::ReservationMarks,
-    pooled_slice::{PooledSlice, SlicedDevice, SlicedTraits},
+    pooled_slice::{PooledSlice, SlicedDevice},
 };
 
 /// State of what is known of a kind, for readers.

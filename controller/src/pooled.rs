@@ -11,7 +11,7 @@ use hostler_cli::output::API_VERSION;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::command::{FabricArgs, INSTALL_ATTACHMENTS, run};
-use crate::observed::{PooledSlice, SlicedDevice, SlicedTraits};
+use crate::observed::{PooledSlice, SlicedDevice};
 
 /// All devices behind switches.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -84,9 +84,7 @@ impl FabricAnswer {
             let Some((manager, domain)) = of_fabric_pool(&slice.pool) else { continue };
             let parts = domains.entry((manager.to_owned(), domain.to_owned())).or_default();
             parts.nodes.extend(slice.nodes.iter().map(|node| node.to_string()));
-            for device in &slice.devices {
-                parts.devices.insert(device.name.to_string(), PooledDevice::offered(device));
-            }
+            parts.devices.extend(slice.devices().into_iter().map(|it| (it.name.clone(), PooledDevice::offered(it))));
         }
         for attachment in attachments {
             let spec = &attachment.spec;
@@ -156,15 +154,15 @@ fn newest<'a>(slices: impl IntoIterator<Item = &'a PooledSlice>) -> Vec<&'a Pool
 }
 
 impl PooledDevice {
-    fn offered(device: &SlicedDevice) -> Self {
-        let SlicedTraits { device_kind, enclosure, capacity, is_hidden } = &*device.traits;
+    fn offered(device: SlicedDevice) -> Self {
+        let SlicedDevice { name, device_kind, enclosure, capacity, is_hidden } = device;
         Self {
-            device_kind: device_kind.to_string(),
-            enclosure: Some(enclosure.to_string()).filter(|name| !name.is_empty()),
-            capacity: capacity.iter().map(|(name, amount)| (name.to_string(), amount.to_string())).collect(),
-            state: if *is_hidden { "Hidden" } else { FREE }.to_owned(),
+            device_kind: device_kind.unwrap_or_default(),
+            enclosure,
+            capacity,
+            state: if is_hidden { "Hidden" } else { FREE }.to_owned(),
             offered: !is_hidden,
-            ..Self::unlisted(&device.name)
+            ..Self::unlisted(&name)
         }
     }
 

@@ -13,7 +13,7 @@ mod capabilities;
 mod findings;
 mod life;
 
-use std::{env, io};
+use std::{env, io, time::Duration};
 
 use hostler_api::Chain;
 use hostler_cluster::{ApiClient, ApiPatience, ConnectError, pod_namespace};
@@ -28,6 +28,7 @@ use tokio::{
     net::{TcpListener, UnixListener},
     runtime,
     sync::watch,
+    time::sleep,
 };
 use tracing::{error, info};
 use uuid::Uuid;
@@ -50,6 +51,10 @@ use crate::{
 
 /// The default namespace of the Lease: where `deploy/controller` has it.
 const NAMESPACE: &str = "hostler-controller";
+
+/// Time after which free memory is given back to the kernel again. Lists, documents and plans come and go, and pieces that
+/// stay lie among theirs: only whole pages at the end of all go back by themselves.
+const GIVE_BACK: Duration = Duration::from_secs(30);
 
 /// The reason why the controller does not run.
 #[derive(Debug, thiserror::Error)]
@@ -103,6 +108,8 @@ pub(crate) enum RunError {
 
 /// Runs until a signal or the end of a part.
 pub(crate) fn run(config: &ControllerConfig) -> Result<(), RunError> {
+    // Before there are threads: plans and questions are worked on by some that come and go.
+    hostler_heap::share_one_arena();
     let log = ProcessLog::start(&config.log).map_err(RunError::Log)?;
     // One thread: nothing here blocks, and long work has threads of its own.
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(RunError::Runtime)?;
@@ -117,6 +124,7 @@ pub(crate) fn run(config: &ControllerConfig) -> Result<(), RunError> {
 async fn live(config: &ControllerConfig) -> Result<(), RunError> {
     let mut signals = StopSignals::new().map_err(RunError::Signals)?;
     let (tasks, mut ended_rx) = Tasks::new();
+    give_back_memory(&tasks);
     start(config, &tasks).await?;
     let result = tokio::select! {
         // Cancel safe: a message that was not taken stays in the channel.
@@ -138,6 +146,16 @@ async fn live(config: &ControllerConfig) -> Result<(), RunError> {
         // Cancel safe: a signal that was not taken is still pending.
         () = signals.recv() => Err(RunError::Impatient),
     }
+}
+
+fn give_back_memory(tasks: &Tasks) {
+    let (stop, jobs) = (tasks.stop_token(), tasks.clone());
+    tasks.service("free memory", async move {
+        while stop.run_until_cancelled(sleep(GIVE_BACK)).await.is_some() {
+            jobs.looking(hostler_heap::trim).await?;
+        }
+        Ok(())
+    });
 }
 
 async fn start(config: &ControllerConfig, tasks: &Tasks) -> Result<(), RunError> {

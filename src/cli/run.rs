@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, time::Duration};
 
-use hostler_linux::{archive, heap};
+use hostler_linux::archive;
 use tokio::runtime;
 use tracing::info;
 
@@ -34,7 +34,7 @@ pub(super) struct RunArgs {
 
 pub(super) fn run(args: &RunArgs) -> Result<CliOutcome, CliFailure> {
     // Before there are threads: what is resident is most of what the daemon costs.
-    heap::share_one_arena();
+    hostler_heap::share_one_arena();
     let machine = args.machine.open()?;
     let log = ProcessLog::start(&machine.config.log).map_err(|source| CliFailure::step("start the log", source))?;
     descriptors::raise_limit();

@@ -17,7 +17,7 @@ use std::{
 
 use hostler_api::{BackendName, DeviceName};
 use hostler_backend::{Backend, BackendError, Enumeration};
-use hostler_linux::{heap, uevent::RescanScope};
+use hostler_linux::uevent::RescanScope;
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::JoinSet,
@@ -287,7 +287,7 @@ impl InventoryOwner {
         }
         // A scan allocates as much as it keeps, on threads that come and go.
         if !self.scans.values().any(ScanState::is_at_work) {
-            self.tasks.looking(heap::trim);
+            self.tasks.looking(hostler_heap::trim);
         }
     }
 

@@ -1,5 +1,5 @@
 //! Reads Linux: sysfs and procfs, PCI, uevents, cgroups, interrupts, and hands over its devices. The only crate that
-//! may contain `unsafe`.
+//! may contain `unsafe`, but for two calls of the allocator in `hostler-heap`.
 //!
 //! Everything that reads `/sys`, `/proc` or `/dev` takes a [`SysRoot`]: the host's own tree, a captured machine or a
 //! made-up one. An answer is present, absent or a [`ReadFailure`], and only the kernel says what is absent; a tree
@@ -10,7 +10,6 @@ pub mod boot;
 pub mod cgroup;
 mod character_devices;
 mod cxl_nodes;
-pub mod heap;
 mod idset;
 pub mod ioctl;
 pub mod irq;

@@ -1,15 +1,17 @@
 //! Slices of devices behind switches, as people are shown them: whole slices of ten thousand devices would take more
 //! memory than the rest of the view.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
 use hostler_api::{
+    Packed,
     fabric::{FABRIC_TAINT, of_fabric_pool},
     resource::{DeviceAttribute, ResourceSlice, SliceDevice, SliceQuantity},
 };
+use serde::{Deserialize, Serialize};
 
 /// A slice of a pool behind switches.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug)]
 pub(crate) struct PooledSlice {
     /// Driver of the devices.
     pub(crate) driver: Box<str>,
@@ -20,27 +22,20 @@ pub(crate) struct PooledSlice {
     /// Nodes that can use the devices, by their hostname.
     pub(crate) nodes: Box<[Box<str>]>,
     /// Devices, in the order of the slice.
-    pub(crate) devices: Box<[SlicedDevice]>,
+    devices: Packed<Vec<SlicedDevice>>,
 }
 
 /// A device of a slice.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct SlicedDevice {
     /// Name of the device.
-    pub(crate) name: Box<str>,
-    /// Everything else. Devices of a slice are mostly alike, and share it.
-    pub(crate) traits: Arc<SlicedTraits>,
-}
-
-/// Everything but the name of a device of a slice.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct SlicedTraits {
-    /// `memory`, `accelerator`, or empty where it is not known.
-    pub(crate) device_kind: Box<str>,
-    /// Enclosure, by the name that its manager gives it; empty where it gives none.
-    pub(crate) enclosure: Box<str>,
+    pub(crate) name: String,
+    /// `memory`, `accelerator`, or nothing where it is not known.
+    pub(crate) device_kind: Option<String>,
+    /// Enclosure, by the name that its manager gives it, if it gives one.
+    pub(crate) enclosure: Option<String>,
     /// Capacities, as the slice has them.
-    pub(crate) capacity: Box<[(Box<str>, Box<str>)]>,
+    pub(crate) capacity: BTreeMap<String, String>,
     /// True if the device is not offered to new claims.
     pub(crate) is_hidden: bool,
 }
@@ -50,17 +45,18 @@ impl PooledSlice {
     pub(crate) fn of(slice: &ResourceSlice) -> Option<Self> {
         let spec = &slice.spec;
         of_fabric_pool(&spec.pool.name)?;
-        let mut devices: Vec<SlicedDevice> = Vec::with_capacity(spec.devices.len());
-        for device in &spec.devices {
-            devices.push(SlicedDevice::of(device, devices.last()));
-        }
         Some(Self {
             driver: spec.driver.as_str().into(),
             pool: spec.pool.name.as_str().into(),
             generation: spec.pool.generation,
             nodes: nodes_of(slice),
-            devices: devices.into(),
+            devices: Packed::pack(&spec.devices.iter().map(SlicedDevice::of).collect())?,
         })
+    }
+
+    /// Devices, in the order of the slice.
+    pub(crate) fn devices(&self) -> Vec<SlicedDevice> {
+        self.devices.unpack().unwrap_or_default()
     }
 }
 
@@ -73,27 +69,20 @@ fn nodes_of(slice: &ResourceSlice) -> Box<[Box<str>]> {
 }
 
 impl SlicedDevice {
-    fn of(device: &SliceDevice, last: Option<&Self>) -> Self {
-        let traits = SlicedTraits::of(device);
-        let shared = last.map(|last| &last.traits).filter(|known| ***known == traits);
-        Self { name: device.name.clone(), traits: shared.map_or_else(|| Arc::new(traits), Arc::clone) }
-    }
-}
-
-impl SlicedTraits {
     fn of(device: &SliceDevice) -> Self {
         let text = |name: &str| match device.attributes.get(name) {
-            Some(DeviceAttribute::String(text)) => text.as_ref().into(),
-            _ => Box::default(),
+            Some(DeviceAttribute::String(text)) => Some(text.to_string()),
+            _ => None,
         };
         let amount = |of: &SliceQuantity| match of {
-            SliceQuantity::Exact(amount) => amount.to_string().into(),
-            SliceQuantity::Unreadable(text) => text.to_string().into(),
+            SliceQuantity::Exact(amount) => amount.to_string(),
+            SliceQuantity::Unreadable(text) => text.to_string(),
         };
         Self {
+            name: device.name.to_string(),
             device_kind: text("kind"),
-            enclosure: text("enclosure"),
-            capacity: device.capacity.iter().map(|(name, it)| (Box::from(name), amount(&it.value))).collect(),
+            enclosure: text("enclosure").filter(|name| !name.is_empty()),
+            capacity: device.capacity.iter().map(|(name, it)| (name.to_owned(), amount(&it.value))).collect(),
             is_hidden: device.taints.iter().any(|taint| &*taint.key == FABRIC_TAINT),
         }
     }

@@ -20,6 +20,7 @@ mod names;
 mod near;
 mod object_key;
 pub mod opaque;
+mod packed;
 mod plain;
 pub mod provisioning;
 mod quantity;
@@ -42,6 +43,7 @@ pub use names::{
 };
 pub use near::did_you_mean;
 pub use object_key::ObjectKey;
+pub use packed::Packed;
 pub use plain::{cut_middle, plain, plain_line};
 pub use quantity::{AskedQuantity, ExactQuantity, ParseQuantityError, Quantity};
 pub use shared_map::SharedMap;

@@ -58,7 +58,7 @@ impl Chaos {
     }
 
     fn pick(&mut self, resource: &str) -> Option<String> {
-        let all = self.world.server.list(resource);
+        let all: Vec<_> = self.world.server.all(resource).collect();
         let name = all.get(self.dice.roll(all.len()))?["metadata"]["name"].as_str()?;
         Some(name.to_owned())
     }

@@ -157,8 +157,12 @@ impl Server {
         Some(&self.objects.get(&id(resource, namespace, name))?.json)
     }
 
+    pub(super) fn all(&self, resource: &str) -> impl Iterator<Item = &Value> {
+        self.objects.values().filter(move |it| it.resource == resource).map(|it| &it.json)
+    }
+
     pub(super) fn list(&self, resource: &str) -> Vec<Value> {
-        self.objects.values().filter(|it| it.resource == resource).map(|it| it.json.clone()).collect()
+        self.all(resource).cloned().collect()
     }
 
     pub(super) fn create(&mut self, resource: &str, json: Value) -> Value {

@@ -274,16 +274,15 @@ impl World {
     }
 
     fn sources(&self) -> Vec<DeviceSource> {
-        let objects = self.server.list("nodehardware");
-        objects.iter().map(|object| self.dialect.source(object).unwrap()).collect()
+        self.server.all("nodehardware").map(|object| self.dialect.source(object).unwrap()).collect()
     }
 
     /// What must be true at every moment.
     pub(super) fn check(&self) {
         let mut holders: BTreeMap<String, String> = BTreeMap::new();
         let mut parts: BTreeMap<String, i64> = BTreeMap::new();
-        for object in self.server.list("resourceclaims") {
-            let claim = self.dialect.claim(&object).unwrap();
+        for object in self.server.all("resourceclaims") {
+            let claim = self.dialect.claim(object).unwrap();
             let Some(allocation) = &claim.allocation else { continue };
             let is_kept = claim.finalizers.contains(&FINALIZER.to_owned());
             assert!(is_kept || allocation.by != DRIVER, "{} is allocated and not kept", claim.key);

@@ -93,15 +93,26 @@ impl<'a> DomainPools<'a> {
         self.pools.insert(fabric_pool(manager.name, name), pool);
         Ok(())
     }
+}
 
-    /// For each device that several pools show, these pools.
-    pub(super) fn shown_twice(&self) -> BTreeMap<DeviceIdentity, Vec<&str>> {
-        let mut shown: BTreeMap<DeviceIdentity, Vec<&str>> = BTreeMap::new();
-        for (name, pool) in &self.pools {
-            pool.devices.keys().for_each(|device| shown.entry(*device).or_default().push(name));
-        }
-        shown.retain(|_, pools| pools.len() > 1);
-        shown
+/// Devices that several pools show, with these pools.
+#[derive(Debug, Default)]
+pub(super) struct ShownTwice(BTreeMap<DeviceIdentity, Vec<String>>);
+
+impl ShownTwice {
+    /// Such devices of these managers: all that there are.
+    pub(super) fn of<'a>(managers: impl IntoIterator<Item = ManagerScene<'a>>) -> Self {
+        let DomainPools { pools, .. } = DomainPools::of(managers);
+        let of_pool = |(name, pool): (_, &DomainPool<'_>)| pool.devices.keys().map(move |it| (*it, name)).collect();
+        let mut shown: Vec<(DeviceIdentity, &String)> = pools.iter().flat_map::<Vec<_>, _>(of_pool).collect();
+        shown.sort();
+        let several = shown.chunk_by(|one, other| one.0 == other.0).filter(|pools| pools.len() > 1);
+        Self(several.map(|pools| (pools[0].0, pools.iter().map(|(_, name)| (*name).clone()).collect())).collect())
+    }
+
+    /// Another pool that shows a device.
+    pub(super) fn elsewhere(&self, device: DeviceIdentity, pool: &str) -> Option<&str> {
+        self.0.get(&device)?.iter().map(String::as_str).find(|other| *other != pool)
     }
 }
 

@@ -21,7 +21,7 @@ use hostler_reconcile::slices::{DesiredPool, DesiredSlice, PublishedSlice, slice
 
 use super::{
     device::{DeviceInUse, DevicePlace, OfferState, entry},
-    domains::{DomainPool, DomainPools, ManagerScene},
+    domains::{DomainPool, DomainPools, ManagerScene, ShownTwice},
 };
 use crate::observed::{FabricObjects, PooledHold};
 
@@ -29,8 +29,10 @@ use crate::observed::{FabricObjects, PooledHold};
 #[derive(Debug)]
 pub(super) struct OfferScene<'a> {
     pub(super) driver: &'a str,
-    /// Managers that were read since this process leads.
+    /// Managers that were read since this process leads; of an offer of one pool, its manager alone.
     pub(super) managers: Vec<ManagerScene<'a>>,
+    /// Devices of all managers that several pools show.
+    pub(super) twice: &'a ShownTwice,
     /// Managers of the configuration of which nothing is known: their slices stay.
     pub(super) unread: BTreeSet<&'a str>,
     pub(super) objects: &'a FabricObjects,
@@ -125,7 +127,6 @@ pub(super) fn offer<'k>(
 ) -> FabricOffer {
     let is_meant = |name: &&str| only.is_none_or(|only| only == *name);
     let domains = DomainPools::of(scene.managers.iter().copied());
-    let twice = domains.shown_twice();
     let mut offer = FabricOffer::default();
     let names: BTreeSet<&str> =
         domains.pools.keys().map(String::as_str).chain(scene.published.iter().copied()).filter(is_meant).collect();
@@ -135,7 +136,7 @@ pub(super) fn offer<'k>(
         let before = published(slices.values());
         let pool = match domains.pools.get(name) {
             None if is_unread => DesiredPool { unknown: true, ..empty(name) },
-            domain => scene.pool(PoolSides { name, domain, before: &before }, &twice, &mut offer),
+            domain => scene.pool(PoolSides { name, domain, before: &before }, &mut offer),
         };
         if !pool.left_out.is_empty() {
             offer.left_out.insert(name.to_owned(), pool.left_out.clone());
@@ -169,12 +170,7 @@ fn astray(manager: &ManagerScene<'_>) -> Option<String> {
 
 impl OfferScene<'_> {
     /// Makes a pool of a domain; without one, of what claims have of the pool on the server.
-    fn pool(
-        &self,
-        sides: PoolSides<'_>,
-        twice: &BTreeMap<DeviceIdentity, Vec<&str>>,
-        offer: &mut FabricOffer,
-    ) -> DesiredPool {
+    fn pool(&self, sides: PoolSides<'_>, offer: &mut FabricOffer) -> DesiredPool {
         let PoolSides { name, domain, before } = sides;
         let holds = PooledHolds::of(self.objects, name, before);
         let mut pool = empty(name);
@@ -200,10 +196,7 @@ impl OfferScene<'_> {
                 if entries.contains_key(&device_name) {
                     continue;
                 }
-                let others: Vec<&str> =
-                    twice.get(identity).into_iter().flatten().copied().filter(|it| *it != name).collect();
-                let others = others.first().copied();
-                let place = self.place(domain, &device_name, others);
+                let place = self.place(domain, &device_name, self.twice.elsewhere(*identity, name));
                 let is_kept = holds.of_device(&device_name).is_some();
                 let promised = self.promised_beside(*identity, device, &promised);
                 let place = DevicePlace { is_kept, promised, ..place };

@@ -22,7 +22,7 @@ use tracing::{info, warn};
 
 use super::{
     device::OfferState,
-    domains::ManagerScene,
+    domains::{ManagerScene, ShownTwice},
     offer::{FabricOffer, OfferScene, offer},
     write::{SliceAnswers, SliceCalls, slices_of},
 };
@@ -78,6 +78,8 @@ struct PublishReconciler {
     unwatched: Option<String>,
     /// True if the server has FabricAttachments.
     is_served: bool,
+    /// Devices that several pools show, by these readings.
+    twice: (Arc<FabricReadings>, ShownTwice),
     /// The latest offer: most views differ in nothing that it is made of. `None`: it is made anew, and told.
     offered: Option<LatestOffer>,
 }
@@ -139,6 +141,7 @@ impl Controller for PublishController {
             failing: BTreeMap::new(),
             unwatched: None,
             is_served: true,
+            twice: Default::default(),
             offered: None,
         })
     }
@@ -309,6 +312,9 @@ impl PublishReconciler {
             return None;
         }
         let readings = self.readings_rx.borrow_and_update().clone();
+        if !Arc::ptr_eq(&self.twice.0, &readings) {
+            self.twice = (readings.clone(), shown_twice(&readings));
+        }
         let hosts = self.hosts(view, &readings, only);
         let mut managers: Vec<ManagerScene<'_>> = Vec::new();
         for (name, hostnames) in &hosts {
@@ -320,6 +326,7 @@ impl PublishReconciler {
         let scene = OfferScene {
             driver: &self.calls.driver,
             managers,
+            twice: &self.twice.1,
             unread,
             objects: &view.fabric,
             published: self.known.pools().into_iter().filter(|pool| of_fabric_pool(pool).is_some()).collect(),
@@ -334,16 +341,16 @@ impl PublishReconciler {
         Some(offer(&scene, only, |pool| self.known.of_pool(pool), plan_pool))
     }
 
-    /// The hostnames of the hosts of each manager that was read. Devices of other managers than the pool's are looked at for
-    /// their identity alone.
+    /// The hostnames of the hosts of each manager that was read, or of the pool's.
     fn hosts(&self, view: &ClusterView, readings: &FabricReadings, only: Option<&str>) -> Vec<(String, Hostnames)> {
-        let is_of = |manager: &str| only.and_then(of_fabric_pool).is_none_or(|(of, _)| of == manager);
+        let is_meant = |manager: &&FabricManagerConfig| {
+            only.is_none_or(|pool| of_fabric_pool(pool).is_some_and(|(of, _)| of == manager.name))
+        };
         let named = |manager: &FabricManagerConfig| {
             let inventory = readings.inventory(&manager.name)?;
-            let hosts = if is_of(&manager.name) { hostnames(view, manager, inventory) } else { Hostnames::new() };
-            Some((manager.name.clone(), hosts))
+            Some((manager.name.clone(), hostnames(view, manager, inventory)))
         };
-        self.config.managers.iter().filter_map(named).collect()
+        self.config.managers.iter().filter(is_meant).filter_map(named).collect()
     }
 
     /// Remembers whether the server has the needed features; returns true if that is news.
@@ -407,6 +414,15 @@ fn fingerprint(plan: &SlicePlan) -> Fingerprint {
     let mut key = Fingerprint::default();
     key.add(format!("{plan:?}"));
     key
+}
+
+/// Devices that several pools show, whichever nodes they reach.
+fn shown_twice(readings: &FabricReadings) -> ShownTwice {
+    let hostnames = Hostnames::new();
+    let managers = readings.managers.iter().filter_map(|(name, reading)| {
+        Some(ManagerScene { name, inventory: reading.inventory.as_deref()?, hostnames: &hostnames })
+    });
+    ShownTwice::of(managers)
 }
 
 /// True if the server has FabricAttachments, and shows them: nothing could be attached without.

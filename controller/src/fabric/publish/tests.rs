@@ -6,7 +6,7 @@ mod kept;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use hostler_api::{
-    fabric::{AttachmentPhase, DeviceIdentity, FabricAttachment, FabricAttachmentStatus},
+    fabric::{AttachmentPhase, DeviceIdentity, FabricAttachment, FabricAttachmentStatus, of_fabric_pool},
     resource::{ResourceClaim, ResourcePool, SliceDevice},
 };
 use hostler_cluster::{ObjectVersion, since_1970};
@@ -20,7 +20,7 @@ use hostler_reconcile::{
 use serde_json::{Value, json};
 
 use super::{
-    domains::ManagerScene,
+    domains::{ManagerScene, ShownTwice},
     offer::{FabricOffer, OfferScene, offer},
 };
 use crate::{
@@ -130,14 +130,18 @@ impl Scene {
             .iter()
             .map(|(name, (parts, _))| (*name, FabricInventory::conclude(parts.clone()).watched()))
             .collect();
-        let managers = self.managers.iter().map(|(name, (_, hostnames))| ManagerScene {
-            name,
-            inventory: &inventories[name],
-            hostnames,
-        });
-        let scene = OfferScene {
+        let managers = || {
+            self.managers.iter().map(|(name, (_, hostnames))| ManagerScene {
+                name,
+                inventory: &inventories[name],
+                hostnames,
+            })
+        };
+        let twice = ShownTwice::of(managers());
+        let scene_of = |only: Option<&str>| OfferScene {
             driver: "hostler.dev",
-            managers: managers.collect(),
+            managers: managers().filter(|it| only.is_none_or(|of| of_fabric_pool(of).unwrap().0 == it.name)).collect(),
+            twice: &twice,
             unread: self.unread.iter().copied().collect(),
             objects: &self.objects,
             published: self.server.values().map(|slice| &*slice.pool.name).collect(),
@@ -149,7 +153,7 @@ impl Scene {
                 let slices = self.server.iter().filter(|(_, slice)| slice.pool.name == pool);
                 slices.map(|(name, slice)| (&**name, slice.clone())).collect()
             };
-            let offer = offer(&scene, only, of_pool, |pool, _| drop(pools.insert(pool.name.clone(), pool)));
+            let offer = offer(&scene_of(only), only, of_pool, |pool, _| drop(pools.insert(pool.name.clone(), pool)));
             (offer, pools)
         };
         let mut all = pools_of(None);

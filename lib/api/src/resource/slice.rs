@@ -74,7 +74,7 @@ pub struct ResourcePool {
 }
 
 /// Published content of a slice: devices or counters, never both.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct SliceContent {
     /// Nodes that can use the devices, where these are not one node's.
     pub node_selector: Option<Box<NodeSelector>>,

@@ -6,21 +6,23 @@ use std::{
     time::{Duration, Instant},
 };
 
+use hostler_api::Packed;
+
 use super::hardware::ReadHardware;
 
 /// The hardware that was read last.
 #[derive(Debug, Default)]
 pub(super) struct KeptHardware {
     /// The time of the reading, and what was read.
-    packed: Option<(Instant, Vec<u8>)>,
+    packed: Option<(Instant, Packed<ReadHardware>)>,
     /// The same, as long as an attachment uses it.
     in_use: Weak<ReadHardware>,
 }
 
 impl KeptHardware {
-    /// Keeps hardware that was read at this moment.
+    /// Keeps hardware that was read at this moment. What cannot be packed is read anew when it is needed.
     pub(super) fn keep(&mut self, hardware: &Arc<ReadHardware>) {
-        self.packed = pack(hardware).map(|packed| (Instant::now(), packed));
+        self.packed = Packed::pack(&**hardware).map(|packed| (Instant::now(), packed));
         self.in_use = Arc::downgrade(hardware);
     }
 
@@ -30,7 +32,7 @@ impl KeptHardware {
             return;
         }
         let since = self.packed.take().map(|(since, _)| since);
-        self.packed = since.zip(pack(later));
+        self.packed = since.zip(Packed::pack(&**later));
         self.in_use = Arc::downgrade(later);
     }
 
@@ -40,21 +42,10 @@ impl KeptHardware {
         if let Some(hardware) = self.in_use.upgrade() {
             return Some(hardware);
         }
-        let hardware = Arc::new(unpack(packed)?);
+        let hardware = Arc::new(packed.unpack()?);
         self.in_use = Arc::downgrade(&hardware);
         Some(hardware)
     }
-}
-
-/// Packs hardware; what cannot be packed is read anew when it is needed.
-fn pack(hardware: &ReadHardware) -> Option<Vec<u8>> {
-    let mut packed = lz4_flex::compress_prepend_size(&serde_json::to_vec(hardware).ok()?);
-    packed.shrink_to_fit();
-    Some(packed)
-}
-
-fn unpack(packed: &[u8]) -> Option<ReadHardware> {
-    serde_json::from_slice(&lz4_flex::decompress_size_prepended(packed).ok()?).ok()
 }
 
 #[cfg(test)]
@@ -126,7 +117,7 @@ mod tests {
         let before = format!("{hardware:?}");
         kept.keep(&hardware);
         drop(hardware);
-        let bytes = kept.packed.as_ref().unwrap().1.capacity();
+        let bytes = kept.packed.as_ref().unwrap().1.size();
         assert!(bytes < 256 * 100, "{bytes} bytes");
         assert_eq!(format!("{:?}", kept.within(LONG).unwrap()), before);
         assert!(kept.within(Duration::ZERO).is_none());

@@ -1,17 +1,16 @@
-//! Slices in little memory. Devices of a slice are mostly alike: they have names, a few values and taints of their own.
-//! Pure.
+//! Slices in little memory: their contents are packed. Pure.
 
 use std::sync::Arc;
 
 use hostler_api::{
-    core::NodeSelector,
-    resource::{DeviceAttribute, DeviceTaint, ResourcePool, SliceContent, SliceCounterSet, SliceDevice},
+    Packed,
+    resource::{ResourcePool, SliceContent},
 };
 use hostler_cluster::ObjectVersion;
 
 use super::PublishedSlice;
 
-/// A slice on the server, packed. Two are equal when they mean the same.
+/// A slice on the server, packed.
 #[derive(Clone, Debug)]
 pub(super) struct KnownSlice {
     pub(super) version: ObjectVersion,
@@ -21,31 +20,15 @@ pub(super) struct KnownSlice {
     pub(super) sent: Option<PackedContent>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct PackedContent {
-    node_selector: Option<Box<NodeSelector>>,
-    shared_counters: Box<[SliceCounterSet]>,
-    /// The first device, without its taints.
-    model: Option<Box<SliceDevice>>,
-    devices: Box<[PackedDevice]>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-enum PackedDevice {
-    Alike {
-        name: Box<str>,
-        /// Attributes that have other values than those of the model, by their place among its attributes.
-        attributes: Box<[(usize, DeviceAttribute)]>,
-        taints: Box<[DeviceTaint]>,
-    },
-    Other(Box<SliceDevice>),
-}
+/// A content, packed. One that cannot be unpacked reads as an empty one, so that what should be there is written.
+#[derive(Clone, Debug)]
+pub(super) struct PackedContent(Option<Packed<SliceContent>>);
 
 impl KnownSlice {
     pub(super) fn pack(slice: &PublishedSlice) -> Self {
-        let PublishedSlice { version, pool, owner, content, sent } = slice.clone();
-        let (content, sent) = (PackedContent::pack(&content), sent.as_deref().map(PackedContent::pack));
-        Self { version, pool, owner, content, sent }
+        let PublishedSlice { version, pool, owner, content, sent } = slice;
+        let (content, sent) = (PackedContent::pack(content), sent.as_deref().map(PackedContent::pack));
+        Self { version: version.clone(), pool: pool.clone(), owner: owner.clone(), content, sent }
     }
 
     pub(super) fn unpack(&self) -> PublishedSlice {
@@ -61,70 +44,29 @@ impl KnownSlice {
 
     /// True if both say the same to those who read slices, whatever their versions are.
     pub(super) fn says_the_same(&self, other: &Self) -> bool {
-        (&self.pool, &self.owner, &self.content) == (&other.pool, &other.owner, &other.content)
+        (&self.pool, &self.owner) == (&other.pool, &other.owner) && self.content.says_the_same(&other.content)
     }
 }
 
 impl PackedContent {
     fn pack(content: &SliceContent) -> Self {
-        let model = content.devices.first().map(|first| SliceDevice { taints: Vec::new(), ..first.clone() });
-        let pack = |device| model.as_ref().map_or_else(|| other(device), |model| pack_device(device, model));
-        Self {
-            node_selector: content.node_selector.clone(),
-            shared_counters: content.shared_counters.clone().into(),
-            devices: content.devices.iter().map(pack).collect(),
-            model: model.map(Box::new),
-        }
+        Self(Packed::pack(content))
     }
 
     fn unpack(&self) -> SliceContent {
-        let model = self.model.as_deref().cloned().unwrap_or_default();
-        SliceContent {
-            node_selector: self.node_selector.clone(),
-            devices: self.devices.iter().map(|device| unpack_device(device, &model)).collect(),
-            shared_counters: self.shared_counters.to_vec(),
-        }
+        self.0.as_ref().and_then(Packed::unpack).unwrap_or_default()
     }
-}
 
-fn other(device: &SliceDevice) -> PackedDevice {
-    PackedDevice::Other(Box::new(device.clone()))
-}
-
-fn pack_device(device: &SliceDevice, model: &SliceDevice) -> PackedDevice {
-    let pairs = || device.attributes.iter().zip(model.attributes.iter());
-    let has_its_attributes =
-        device.attributes.len() == model.attributes.len() && pairs().all(|((name, _), (of_model, _))| name == of_model);
-    let (name, attributes, taints) = (model.name.clone(), model.attributes.clone(), Vec::new());
-    if !has_its_attributes || (SliceDevice { name, attributes, taints, ..device.clone() }) != *model {
-        return other(device);
-    }
-    let own = pairs().enumerate().filter(|(_, ((_, value), (_, of_model)))| value != of_model);
-    PackedDevice::Alike {
-        name: device.name.clone(),
-        attributes: own.map(|(at, ((_, value), _))| (at, value.clone())).collect(),
-        taints: device.taints.clone().into(),
-    }
-}
-
-fn unpack_device(device: &PackedDevice, model: &SliceDevice) -> SliceDevice {
-    match device {
-        PackedDevice::Other(device) => SliceDevice::clone(device),
-        PackedDevice::Alike { name, attributes, taints } => {
-            let own = |at: usize| attributes.iter().find(|(place, _)| *place == at).map(|(_, value)| value);
-            let pairs = model.attributes.iter().enumerate();
-            SliceDevice {
-                name: name.clone(),
-                attributes: pairs.map(|(at, (name, value))| (name, own(at).unwrap_or(value).clone())).collect(),
-                taints: taints.to_vec(),
-                ..model.clone()
-            }
-        }
+    fn says_the_same(&self, other: &Self) -> bool {
+        let is_written_alike =
+            self.0.as_ref().zip(other.0.as_ref()).is_some_and(|(one, other)| one.is_written_as(other));
+        is_written_alike || self.unpack() == other.unpack()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use hostler_api::core::NodeSelector;
     use serde_json::{Value, json};
 
     use super::*;
@@ -141,7 +83,7 @@ mod tests {
         })
     }
 
-    /// Devices in all ways in which they differ from the first one.
+    /// Devices that differ from the first one in all ways.
     fn devices() -> Value {
         let with = |name: &str, field: &str, value: Value| {
             let mut device = device(name, name);
@@ -172,28 +114,21 @@ mod tests {
     }
 
     #[test]
-    fn of_devices_that_are_alike_only_the_first_is_kept_whole() {
-        let packed = PackedContent::pack(&content(&json!([device("a", "0xa"), device("b", "0xb")])));
-        for (packed, own) in packed.devices.iter().zip([0, 1]) {
-            let PackedDevice::Alike { attributes, .. } = packed else { panic!("{packed:?} is kept whole") };
-            assert_eq!(attributes.len(), own, "{packed:?}");
-        }
-    }
-
-    #[test]
-    fn packed_contents_are_equal_when_they_mean_the_same() {
+    fn packed_contents_say_the_same_when_they_mean_the_same() {
         let packed = PackedContent::pack(&content(&devices()));
         for at in 0..8 {
             let mut other = devices();
             other[at]["name"] = json!("x");
-            assert_ne!(PackedContent::pack(&content(&other)), packed, "device {at} has another name");
+            let other = PackedContent::pack(&content(&other));
+            assert!(!other.says_the_same(&packed), "device {at} has another name");
             let mut untainted = devices();
             untainted[at]["taints"] = json!([{"key": "new", "effect": "NoSchedule"}]);
-            assert_ne!(PackedContent::pack(&content(&untainted)), packed, "device {at} has another taint");
+            let untainted = PackedContent::pack(&content(&untainted));
+            assert!(!untainted.says_the_same(&packed), "device {at} has another taint");
         }
         let mut later = devices();
         later[0]["taints"][0]["timeAdded"] = json!("2026-01-02T00:00:00Z");
         later[1]["capacity"]["memory"]["value"] = json!("16384Mi");
-        assert_eq!(PackedContent::pack(&content(&later)), packed);
+        assert!(PackedContent::pack(&content(&later)).says_the_same(&packed));
     }
 }

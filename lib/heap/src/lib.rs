@@ -1,4 +1,6 @@
 //! Makes the C library's allocator keep little. A no-op with other C libraries.
+//!
+//! The calls are `unsafe` in the C library's interface, and safe here: they take no memory of the caller's.
 
 /// Makes all threads share one arena. By default each gets its own, and what one thread has freed is of no use to
 /// another: a daemon that allocates much, seldom, and on changing threads, would grow to a multiple of what it needs.
