@@ -86,7 +86,7 @@ pub(super) struct Questions<'a> {
     engine: Engine,
     projection: Projection,
     /// Lists of claims, each once.
-    list_numbers: HashMap<String, u32>,
+    list_numbers: HashMap<Rc<[ResourceClaim]>, u32>,
     lists: Vec<ClaimList>,
     gathered: NumberMap<u32, Gathered>,
     /// See [`bad_pools`].
@@ -132,10 +132,9 @@ impl<'a> Questions<'a> {
 
     /// Returns the number of a list of claims; equal lists have one number.
     pub(super) fn claims(&mut self, claims: Vec<ResourceClaim>) -> u32 {
-        let key = serde_json::to_string(&claims).unwrap_or_default();
         let (engine, facts) = (&self.engine, &self.cluster.facts);
-        *self.list_numbers.entry(key).or_insert_with(|| {
-            self.lists.push(ClaimList::new(claims, engine, facts));
+        *self.list_numbers.entry(claims.into()).or_insert_with_key(|claims| {
+            self.lists.push(ClaimList::new(claims.clone(), engine, facts));
             u32::try_from(self.lists.len() - 1).unwrap_or(u32::MAX)
         })
     }

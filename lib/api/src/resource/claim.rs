@@ -18,7 +18,7 @@ use crate::{
 const RESULTS: &str = "status.allocation.devices.results";
 
 /// A ResourceClaim; the same shape in v1, v1beta2 and v1beta1.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceClaim {
     /// `resource.k8s.io/v1`.
@@ -36,7 +36,7 @@ pub struct ResourceClaim {
 }
 
 /// Name and identity of a claim.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceClaimMetadata {
     /// Name.
@@ -60,7 +60,7 @@ fn default_namespace() -> String {
 }
 
 /// ResourceClaimStatus of a claim.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceClaimStatus {
     /// Allocation of the claim.
@@ -72,7 +72,7 @@ pub struct ResourceClaimStatus {
 }
 
 /// Consumer that may use a claim.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
 pub struct ResourceClaimConsumerReference {
     /// Group of the resource; empty for pods.
     #[serde(default, rename = "apiGroup", skip_serializing_if = "String::is_empty")]
@@ -96,7 +96,7 @@ impl ResourceClaimConsumerReference {
 }
 
 /// Allocation of a claim, by all drivers.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AllocationResult {
     /// DeviceAllocationResult.
@@ -111,7 +111,7 @@ pub struct AllocationResult {
 }
 
 /// DeviceAllocationResult of an allocation.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
 pub struct DeviceAllocationResult {
     /// The devices.
     #[serde(default)]
@@ -123,7 +123,7 @@ pub struct DeviceAllocationResult {
 
 /// One device of an allocation. Fields that matter only to other drivers are not checked before the driver is known
 /// to be ours.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeviceRequestAllocationResult {
     /// `request` or `request/subrequest`.
@@ -158,7 +158,7 @@ pub struct DeviceRequestAllocationResult {
 }
 
 /// Configuration of an allocation.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
 pub struct DeviceAllocationConfiguration {
     /// `FromClass` or `FromClaim`.
     pub source: AllocationConfigSource,
@@ -171,7 +171,7 @@ pub struct DeviceAllocationConfiguration {
 }
 
 /// Source of configuration. Classes come before claims: the later one wins.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 pub enum AllocationConfigSource {
     /// From the device class.
     FromClass,
@@ -180,7 +180,7 @@ pub enum AllocationConfigSource {
 }
 
 /// Configuration for one driver.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
 pub struct OpaqueDeviceConfiguration {
     /// The driver that the configuration is for.
     pub driver: String,

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Spec of a claim: its requests.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(default)]
 pub struct ResourceClaimSpec {
     /// Devices that are asked for.
@@ -26,7 +26,7 @@ impl ResourceClaimSpec {
 }
 
 /// The devices that a claim asks for.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(default)]
 pub struct DeviceClaim {
     /// Requests, served one after the other; each gets devices of its own.
@@ -55,7 +55,7 @@ impl DeviceClaim {
 }
 
 /// One request: either exactly this, or the first of several alternatives that can be had.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default, from = "WrittenRequest")]
 pub struct DeviceRequest {
     /// Unique in the claim.
@@ -89,7 +89,7 @@ impl From<WrittenRequest> for DeviceRequest {
 }
 
 /// Request for a number of devices of a class.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExactDeviceRequest {
     /// The class.
@@ -114,7 +114,7 @@ pub struct ExactDeviceRequest {
 }
 
 /// One of several ways to satisfy a request.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceSubRequest {
     /// Unique in the request.
@@ -138,7 +138,7 @@ pub struct DeviceSubRequest {
 }
 
 /// Mode of the number of devices.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
 pub enum DeviceAllocationMode {
     /// A number of devices, `count`; also where no mode is written.
     #[default]
@@ -151,7 +151,7 @@ pub enum DeviceAllocationMode {
 }
 
 /// Condition that a device must meet.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(default)]
 pub struct DeviceSelector {
     /// Condition in CEL; a selector of a later kind has no such field.
@@ -160,14 +160,14 @@ pub struct DeviceSelector {
 }
 
 /// A condition in CEL.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
 pub struct CelDeviceSelector {
     /// The condition.
     pub expression: String,
 }
 
 /// Parts of capacities that a request takes of each device.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(default)]
 pub struct CapacityRequirements {
     /// By the name of the capacity.
@@ -176,7 +176,7 @@ pub struct CapacityRequirements {
 }
 
 /// Attribute that the devices of several requests must have in common, or must not.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceConstraint {
     /// Requests that are constrained; all where empty.
@@ -191,7 +191,7 @@ pub struct DeviceConstraint {
 }
 
 /// Configuration that a claim brings along.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(default)]
 pub struct DeviceClaimConfiguration {
     /// Requests that the configuration is for; all where empty.

@@ -217,7 +217,7 @@ pub struct CapacityRequestPolicyRange {
 }
 
 /// A quantity. A foreign one that cannot be counted is kept as it is, and stops nothing.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum SliceQuantity {
     /// An amount.
     Exact(ExactQuantity),

@@ -6,7 +6,7 @@ use std::{cmp::Ordering, fmt, marker::PhantomData};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// Names and values, sorted by name.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct SortedMap<V>(Box<[(Box<str>, V)]>);
 
 impl<V> SortedMap<V> {

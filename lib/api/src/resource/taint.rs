@@ -35,7 +35,7 @@ impl PartialEq for DeviceTaint {
 }
 
 /// Taints that a request tolerates.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceToleration {
     /// Key of the taints; all keys where empty.

@@ -1,6 +1,6 @@
 //! Lists of claims, and the devices that they could use.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, rc::Rc};
 
 use hostler_api::resource::{DeviceRequest, ResourceClaim, SliceDevice};
 
@@ -17,7 +17,7 @@ const MOST_CLASSES: usize = 63;
 /// The claims of a pod.
 #[derive(Debug)]
 pub(super) struct ClaimList {
-    pub(super) claims: Vec<ResourceClaim>,
+    pub(super) claims: Rc<[ResourceClaim]>,
     /// Greatest number of devices that they take.
     pub(super) most: u32,
     /// True if it matters for them which devices of a kind are taken.
@@ -46,7 +46,7 @@ pub(super) enum Interest {
 }
 
 impl ClaimList {
-    pub(super) fn new(claims: Vec<ResourceClaim>, engine: &Engine, facts: &ClusterFacts) -> Self {
+    pub(super) fn new(claims: Rc<[ResourceClaim]>, engine: &Engine, facts: &ClusterFacts) -> Self {
         let requests = || claims.iter().flat_map(|claim| &claim.spec.devices.requests);
         Self {
             most: requests().map(most_of).fold(0, u32::saturating_add),
