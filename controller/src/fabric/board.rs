@@ -10,7 +10,7 @@ use std::{
 use hostler_api::{Chain, fabric::SystemUuid};
 use hostler_cluster::rfc3339;
 use hostler_fabric::{
-    FabricHint, FabricInventory, FabricProvider, Provider,
+    FabricHint, FabricProvider, Provider, WatchedInventory,
     fake::{FabricFault, FakeFabric},
     redfish::RedfishProvider,
 };
@@ -46,7 +46,7 @@ pub(crate) struct ManagerReading {
     /// The way to the manager.
     pub(crate) provider: Arc<Provider>,
     /// The last inventory that could be read; `None`: none was read since this process leads.
-    pub(crate) inventory: Option<Arc<FabricInventory>>,
+    pub(crate) inventory: Option<Arc<WatchedInventory>>,
     /// The reason why the manager cannot be read now, and since when; `None`: the inventory is the latest.
     pub(crate) error: Option<String>,
 }
@@ -151,9 +151,9 @@ impl ManagerReader {
         }
     }
 
-    fn tell_read(&self, before: &ManagerReading, inventory: &FabricInventory) {
+    fn tell_read(&self, before: &ManagerReading, inventory: &WatchedInventory) {
         if before.inventory.is_none() || before.error.is_some() {
-            let (devices, hosts) = (inventory.devices.len(), inventory.hosts.len());
+            let (devices, hosts) = (inventory.identities().count() + inventory.astray.len(), inventory.hosts.len());
             info!(manager = self.config.name, devices, hosts, "a fabric manager is read");
         }
     }
@@ -204,7 +204,7 @@ impl FabricReadings {
     }
 
     /// The last inventory of a manager.
-    pub(crate) fn inventory(&self, manager: &str) -> Option<&Arc<FabricInventory>> {
+    pub(crate) fn inventory(&self, manager: &str) -> Option<&Arc<WatchedInventory>> {
         self.managers.get(manager)?.inventory.as_ref()
     }
 

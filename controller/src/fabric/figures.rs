@@ -8,7 +8,7 @@ use std::{
 
 use hostler_api::fabric::{AttachmentPhase, FabricAttachment};
 use hostler_cluster::since_1970;
-use hostler_fabric::FabricInventory;
+use hostler_fabric::WatchedInventory;
 
 use super::status::QUARANTINED;
 
@@ -55,7 +55,7 @@ impl FabricFigures {
 }
 
 /// Names of devices that a connection without a key of ours gives to a host.
-pub(super) fn foreign(inventory: &FabricInventory) -> BTreeSet<String> {
+pub(super) fn foreign(inventory: &WatchedInventory) -> BTreeSet<String> {
     let foreign = inventory.connections.iter().filter(|connection| connection.key.is_none());
     foreign.flat_map(|connection| &connection.devices).map(|device| device.device_name()).collect()
 }

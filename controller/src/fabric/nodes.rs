@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hostler_api::{fabric::SystemUuid, few};
-use hostler_fabric::{FabricHost, FabricInventory, ObjectPath};
+use hostler_fabric::{FabricHost, ObjectPath, WatchedInventory};
 
 use super::board::FabricReadings;
 use crate::{
@@ -54,7 +54,7 @@ pub(crate) type Hostnames = BTreeMap<SystemUuid, Result<String, String>>;
 pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// The hostnames of the nodes that the hosts of a manager are.
-pub(crate) fn hostnames(view: &ClusterView, manager: &FabricManagerConfig, inventory: &FabricInventory) -> Hostnames {
+pub(crate) fn hostnames(view: &ClusterView, manager: &FabricManagerConfig, inventory: &WatchedInventory) -> Hostnames {
     let nodes = BoardNodes::of(view, manager);
     let hostname = |node: &str| {
         let label = view.facts.node(node).and_then(|node| node.metadata.labels.get(HOSTNAME).cloned());
@@ -100,7 +100,7 @@ pub(crate) fn host_of(
 }
 
 /// The host with a UUID, if something can be attached to it.
-fn attachable<'a>(inventory: &'a FabricInventory, uuid: &SystemUuid) -> Result<&'a FabricHost, String> {
+fn attachable<'a>(inventory: &'a WatchedInventory, uuid: &SystemUuid) -> Result<&'a FabricHost, String> {
     let host = inventory
         .host(uuid)
         .ok_or_else(|| format!("it knows no host with the UUID {uuid}; see which UUID it shows for the host"))?;
@@ -116,7 +116,7 @@ fn attachable<'a>(inventory: &'a FabricInventory, uuid: &SystemUuid) -> Result<&
 
 /// Hosts of a switch domain to which something can be attached.
 pub(crate) fn hosts_in<'a>(
-    inventory: &'a FabricInventory,
+    inventory: &'a WatchedInventory,
     domain: &'a ObjectPath,
 ) -> impl Iterator<Item = &'a SystemUuid> {
     let is_there = move |host: &&FabricHost| {

@@ -5,13 +5,17 @@ mod conclude;
 mod held;
 mod room;
 mod shared;
+mod watched;
 
 use std::{fmt, sync::Arc};
 
 use hostler_api::fabric::{DeviceIdentity, SystemUuid};
 use serde::{Deserialize, Serialize};
 
-pub use self::room::MemoryRoom;
+pub use self::{
+    room::MemoryRoom,
+    watched::{WatchedDomain, WatchedInventory},
+};
 
 use crate::{AttachKey, ObjectPath};
 
@@ -107,8 +111,7 @@ pub enum DeviceKind {
 /// A device, or the part of one that is attached by itself (a logical device).
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct FabricDevice {
-    /// The path of the logical device; empty in [what a watch keeps](FabricInventory::watched) of a device that has an
-    /// identity and a domain.
+    /// The path of the logical device.
     pub path: ObjectPath,
     /// Serial number and logical device. `None`: the manager tells none that can be used.
     pub identity: Option<DeviceIdentity>,
@@ -258,28 +261,6 @@ impl fmt::Display for InventoryProblem {
 }
 
 impl FabricInventory {
-    /// The inventory as a watch keeps it: without endpoints, chunks and memory domains, of which devices tell what is
-    /// needed, and without the paths of devices that go by their identity and domain. Attachments alone are planned by these,
-    /// and read them anew; they are two thirds of the inventory of a rack. A path is a small piece of memory in the middle of
-    /// those that were read with it: ten thousand of them would keep a page each.
-    #[must_use]
-    pub fn watched(self) -> Self {
-        let unsaid = ObjectPath::default();
-        let devices = self.devices.into_iter().map(|it| FabricDevice {
-            path: if it.identity.is_some() && it.domain.is_some() { unsaid.clone() } else { it.path },
-            endpoints: Vec::new(),
-            chunks: Vec::new(),
-            memory_domains: Vec::new(),
-            ..it
-        });
-        Self { devices: devices.collect(), endpoints: Vec::new(), memory_domains: Vec::new(), ..self }
-    }
-
-    /// The host with a UUID. `None`: no host has it.
-    pub fn host(&self, uuid: &SystemUuid) -> Option<&FabricHost> {
-        self.hosts.iter().find(|host| host.uuid.as_ref() == Some(uuid))
-    }
-
     /// The device with an identity. Where several say that they have it, each of them is unusable.
     pub fn device(&self, identity: DeviceIdentity) -> Option<&FabricDevice> {
         self.devices.iter().find(|device| device.identity == Some(identity))
@@ -322,11 +303,6 @@ impl FabricInventory {
         let device = self.device(identity)?;
         let is_of_device = |chunk: &MemoryChunk| chunk.made_for.is_some() && device.chunks.contains(&chunk.path);
         self.memory_domains.iter().find(|domain| domain.chunks.iter().any(is_of_device))
-    }
-
-    /// The connections that hold a device.
-    pub fn connections_of(&self, identity: DeviceIdentity) -> impl Iterator<Item = &FabricConnection> {
-        self.connections.iter().filter(move |connection| connection.devices.contains(&identity))
     }
 }
 

@@ -32,6 +32,7 @@ pub use self::{
     inventory::{
         DeviceKind, DeviceMemory, FabricConnection, FabricDevice, FabricEndpoint, FabricHost, FabricInventory,
         InventoryParts, InventoryProblem, MemoryChunk, MemoryDomain, MemoryRoom, ObjectStatus, SwitchDomain,
+        WatchedDomain, WatchedInventory,
     },
     key::{AttachKey, KeyError},
     outcome::{FabricOperation, FabricOutcome, Isolation},

@@ -7,7 +7,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::{FabricError, FabricInventory, FabricProvider};
+use crate::{FabricError, FabricProvider, WatchedInventory};
 
 /// A manager that is slow, or hangs, delays reads of others by no more than this.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
@@ -18,7 +18,7 @@ pub struct FabricWatch<'a, P> {
     provider: &'a P,
     pause: Duration,
     turns: Arc<Semaphore>,
-    last: Option<Arc<FabricInventory>>,
+    last: Option<Arc<WatchedInventory>>,
     is_first: bool,
 }
 
@@ -26,9 +26,8 @@ pub struct FabricWatch<'a, P> {
 /// or none.
 #[derive(Debug)]
 pub enum FabricHint {
-    /// The inventory differs from the last one. The first read is such a change, and so is the first after failures. It is
-    /// [without what attachments alone need](FabricInventory::watched), which is not compared: it is kept in memory.
-    Changed(Arc<FabricInventory>),
+    /// The inventory differs from the last one. The first read is such a change, and so is the first after failures.
+    Changed(Arc<WatchedInventory>),
     /// The inventory could not be read. Nothing is known to have changed.
     Unread(FabricError),
 }
@@ -63,7 +62,7 @@ impl<'a, P: FabricProvider> FabricWatch<'a, P> {
     }
 
     /// Reads the manager in its turn: what is read is beside the last inventory in memory until it is compared.
-    async fn read(&self) -> Result<FabricInventory, FabricError> {
+    async fn read(&self) -> Result<WatchedInventory, FabricError> {
         let _turn = timeout(LONGEST_WAIT, self.turns.acquire()).await;
         Ok(self.provider.inventory().await?.watched())
     }

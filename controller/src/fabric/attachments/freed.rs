@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use hostler_fabric::{AttachKey, FabricInventory};
+use hostler_fabric::{AttachKey, WatchedInventory};
 use tokio::time::Instant;
 
 use super::context::{AttachmentContext, ManagerCall};
@@ -13,7 +13,7 @@ use crate::fabric::board::FabricReadings;
 pub(super) struct FreedMemory {
     key: AttachKey,
     /// The inventory that showed the memory when the manager answered.
-    shown: Weak<FabricInventory>,
+    shown: Weak<WatchedInventory>,
     answered: Instant,
 }
 
@@ -37,6 +37,6 @@ impl FreedMemory {
 }
 
 /// The last inventory of the manager of an attachment.
-fn inventory_of<'a>(cx: &AttachmentContext, readings: &'a FabricReadings) -> Option<&'a Arc<FabricInventory>> {
+fn inventory_of<'a>(cx: &AttachmentContext, readings: &'a FabricReadings) -> Option<&'a Arc<WatchedInventory>> {
     readings.inventory(&cx.seen.as_ref()?.spec().manager)
 }

@@ -18,7 +18,7 @@ use hostler_api::{
     resource::ApiVersion,
 };
 use hostler_cluster::{ApiClient, ApiFailure, Collection};
-use hostler_fabric::{FabricConnection, FabricInventory};
+use hostler_fabric::{FabricConnection, WatchedInventory};
 use hostler_reconcile::ReconcileMoment;
 use serde_json::Value;
 
@@ -100,7 +100,7 @@ impl AttachmentReader {
             twins,
             shown: seen.as_ref().zip(inventory).map(|(seen, it)| shown(seen, it, &board_nodes)).unwrap_or_default(),
             board: board.map(|(seen, inventory)| on_board(seen, inventory, &board_nodes)),
-            made_memory: inventory.and_then(|it| it.device(device)?.memory.made_for.clone()),
+            made_memory: inventory.and_then(|it| it.device(device)?.memory.made_for),
             is_tainted: view.facts.is_closed_by([&self.driver, &pool, &name], FABRIC_TAINT),
             limits: self.limits,
             // Times of allocations are the server's.
@@ -175,7 +175,7 @@ impl AttachmentReader {
         view: &ClusterView,
     ) -> Result<Vec<TwinAttachment>, ApiFailure> {
         let inventory = readings.managers.get(manager).and_then(|reading| reading.inventory.as_ref());
-        let shown = inventory.into_iter().flat_map(|it| &it.devices).filter_map(|it| it.identity);
+        let shown = inventory.into_iter().flat_map(|it| it.identities());
         let known = view.fabric.attachments.keys().filter_map(|name| DeviceIdentity::of_device_name(name));
         let is_twin = |it: &DeviceIdentity| it.serial == device.serial && *it != device;
         let mut twins = Vec::new();
@@ -192,7 +192,7 @@ impl AttachmentReader {
 }
 
 /// Connections under keys of the attachment, as the manager showed them last.
-fn shown(seen: &SeenAttachment, inventory: &FabricInventory, nodes: &BoardNodes) -> Vec<ShownConnection> {
+fn shown(seen: &SeenAttachment, inventory: &WatchedInventory, nodes: &BoardNodes) -> Vec<ShownConnection> {
     let own = inventory.connections.iter().filter(|it| is_own(seen, it));
     let node = |host: &Option<SystemUuid>| host.as_ref().and_then(|host| nodes.node(host).ok()?).map(str::to_owned);
     own.filter_map(|it| Some(ShownConnection { key: it.key.clone()?, node: node(&it.host) })).collect()
@@ -204,7 +204,7 @@ fn is_own(seen: &SeenAttachment, connection: &FabricConnection) -> bool {
 }
 
 /// The device of an attachment, as the manager showed it last.
-fn on_board(seen: &SeenAttachment, inventory: &FabricInventory, nodes: &BoardNodes) -> BoardDevice {
+fn on_board(seen: &SeenAttachment, inventory: &WatchedInventory, nodes: &BoardNodes) -> BoardDevice {
     let spec = seen.spec();
     let others = inventory.connections_of(spec.device).filter(|it| !is_own(seen, it)).map(|it| OtherConnection {
         path: it.path.clone(),

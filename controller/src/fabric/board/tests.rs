@@ -52,12 +52,12 @@ async fn a_manager_that_goes_leaves_its_last_inventory_and_says_since_when() {
         found.expect(what).unwrap().clone()
     };
     let read = until("it is read", &|it| it.inventory("m").is_some()).await;
-    assert_eq!((read.inventory("m").unwrap().devices.len(), read.error("m")), (2, None));
+    assert_eq!((read.inventory("m").unwrap().identities().count(), read.error("m")), (2, None));
     fabric.inject(FabricFault::Unavailable(2));
     let gone = until("it is gone", &|it| it.error("m").is_some()).await;
     let error = gone.error("m").unwrap();
     assert!(error.contains("is unavailable") && error.contains("(since 2"), "{error}");
-    assert_eq!(gone.inventory("m").unwrap().devices.len(), 2, "the last inventory stays");
+    assert_eq!(gone.inventory("m").unwrap().identities().count(), 2, "the last inventory stays");
     // It says the same as before: that it says something again is the news.
     until("it is back", &|it| it.error("m").is_none()).await;
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hostler_fabric::{Provider, fake::FakeFabric};
+use hostler_fabric::{FabricInventory, Provider, WatchedInventory, fake::FakeFabric};
 use serde_json::json;
 
 use super::*;
@@ -31,10 +31,10 @@ impl Scene {
         Self { view, config, fabric: FakeFabric::rack(2, 0) }
     }
 
-    fn inventory(&self) -> FabricInventory {
+    fn inventory(&self) -> WatchedInventory {
         let mut parts = None;
         self.fabric.change(|it| parts = Some(it.clone()));
-        FabricInventory::conclude(parts.unwrap())
+        FabricInventory::conclude(parts.unwrap()).watched()
     }
 
     fn host(&self, manager: &str, node: &str) -> Result<SystemUuid, String> {

@@ -13,7 +13,7 @@ use hostler_api::{
     well_known::HELD_TAINT,
 };
 use hostler_cluster::since_1970;
-use hostler_fabric::{DeviceKind, FabricConnection, FabricDevice, FabricInventory, MemoryRoom, ObjectPath};
+use hostler_fabric::{DeviceKind, FabricConnection, FabricDevice, MemoryRoom, ObjectPath, WatchedInventory};
 
 use crate::observed::AttachmentObject;
 
@@ -81,7 +81,7 @@ fn taint(key: &str, value: &str) -> DeviceTaint {
 pub(super) struct DevicePlace<'a> {
     pub(super) manager: &'a str,
     pub(super) domain: &'a str,
-    pub(super) inventory: &'a FabricInventory,
+    pub(super) inventory: &'a WatchedInventory,
     pub(super) attachment: Option<&'a AttachmentObject>,
     /// Managers and domains that show a device with this identity, beside this one.
     pub(super) elsewhere: Option<&'a str>,

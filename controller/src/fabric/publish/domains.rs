@@ -8,7 +8,7 @@ use hostler_api::{
     fabric::{DeviceIdentity, fabric_pool},
     few,
 };
-use hostler_fabric::{FabricDevice, FabricInventory, SwitchDomain};
+use hostler_fabric::{WatchedDomain, WatchedInventory};
 
 use super::device::is_attribute;
 use crate::fabric::nodes::{HOSTNAME, Hostnames, hosts_in};
@@ -19,7 +19,7 @@ const MAX_POOL_NAME: usize = 253;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ManagerScene<'a> {
     pub(super) name: &'a str,
-    pub(super) inventory: &'a FabricInventory,
+    pub(super) inventory: &'a WatchedInventory,
     pub(super) hostnames: &'a Hostnames,
 }
 
@@ -31,8 +31,8 @@ pub(super) struct DomainPool<'a> {
     pub(super) domain: String,
     /// Hostnames of the nodes at the domain, in order.
     pub(super) hostnames: BTreeSet<String>,
-    /// Devices at the domain, by identity.
-    pub(super) devices: BTreeMap<DeviceIdentity, &'a FabricDevice>,
+    /// The domain with its devices.
+    pub(super) watched: &'a WatchedDomain,
 }
 
 /// The domains of all managers by pool, and sentences about what cannot be one.
@@ -51,9 +51,9 @@ impl<'a> DomainPools<'a> {
         for manager in managers {
             let problems = manager.inventory.problems.iter();
             found.contradictions.extend(problems.map(|problem| format!("{}: {problem}", manager.name)));
-            let mut named: BTreeMap<String, Vec<&SwitchDomain>> = BTreeMap::new();
+            let mut named: BTreeMap<String, Vec<&WatchedDomain>> = BTreeMap::new();
             for domain in &manager.inventory.domains {
-                named.entry(domain.path.name().to_ascii_lowercase()).or_default().push(domain);
+                named.entry(domain.domain.path.name().to_ascii_lowercase()).or_default().push(domain);
             }
             for (name, domains) in named {
                 if let Err(why) = found.add(manager, &name, &domains) {
@@ -64,16 +64,17 @@ impl<'a> DomainPools<'a> {
         found
     }
 
-    fn add(&mut self, manager: ManagerScene<'a>, name: &str, domains: &[&'a SwitchDomain]) -> Result<(), String> {
-        let [domain] = domains else {
-            let paths = few(domains.iter().map(|domain| &domain.path));
+    fn add(&mut self, manager: ManagerScene<'a>, name: &str, domains: &[&'a WatchedDomain]) -> Result<(), String> {
+        let [watched] = domains else {
+            let paths = few(domains.iter().map(|domain| &domain.domain.path));
             return Err(format!(
                 "the domains {paths} would both be the pool {name}; rename one of them at the manager"
             ));
         };
-        check_name(manager.name, name).map_err(|why| format!("{} {why}", domain.path))?;
+        let path = &watched.domain.path;
+        check_name(manager.name, name).map_err(|why| format!("{path} {why}"))?;
         let mut hostnames = BTreeSet::new();
-        for host in hosts_in(manager.inventory, &domain.path) {
+        for host in hosts_in(manager.inventory, path) {
             match manager.hostnames.get(host) {
                 Some(Ok(hostname)) => drop(hostnames.insert(hostname.clone())),
                 Some(Err(why)) => self.contradictions.push(format!("{}: {why}", manager.name)),
@@ -81,15 +82,13 @@ impl<'a> DomainPools<'a> {
                 None => {}
             }
         }
-        let devices = manager.inventory.devices.iter().filter(|device| device.domain.as_ref() == Some(&domain.path));
-        let devices = devices.filter_map(|device| Some((device.identity?, device))).collect();
         if hostnames.is_empty() {
             self.left_out.push(format!(
-                "{}: {} reaches no node of this cluster; see that the UUIDs of its hosts are those of the nodes",
-                manager.name, domain.path
+                "{}: {path} reaches no node of this cluster; see that the UUIDs of its hosts are those of the nodes",
+                manager.name
             ));
         }
-        let pool = DomainPool { manager, domain: name.to_owned(), hostnames, devices };
+        let pool = DomainPool { manager, domain: name.to_owned(), hostnames, watched };
         self.pools.insert(fabric_pool(manager.name, name), pool);
         Ok(())
     }
@@ -103,9 +102,10 @@ impl ShownTwice {
     /// Such devices of these managers: all that there are.
     pub(super) fn of<'a>(managers: impl IntoIterator<Item = ManagerScene<'a>>) -> Self {
         let DomainPools { pools, .. } = DomainPools::of(managers);
-        let of_pool = |(name, pool): (_, &DomainPool<'_>)| pool.devices.keys().map(move |it| (*it, name)).collect();
-        let mut shown: Vec<(DeviceIdentity, &String)> = pools.iter().flat_map::<Vec<_>, _>(of_pool).collect();
+        let mut shown: Vec<(DeviceIdentity, &String)> =
+            pools.iter().flat_map(|(name, pool)| pool.watched.identities().map(move |it| (it, name))).collect();
         shown.sort();
+        shown.dedup();
         let several = shown.chunk_by(|one, other| one.0 == other.0).filter(|pools| pools.len() > 1);
         Self(several.map(|pools| (pools[0].0, pools.iter().map(|(_, name)| (*name).clone()).collect())).collect())
     }
@@ -137,12 +137,6 @@ fn check_name(manager: &str, domain: &str) -> Result<(), String> {
 }
 
 impl DomainPool<'_> {
-    /// True if memory can be made for the device of this name.
-    pub(super) fn has_room(&self, name: &str) -> bool {
-        let device = DeviceIdentity::of_device_name(name).and_then(|identity| self.devices.get(&identity));
-        device.is_some_and(|device| device.room.is_some())
-    }
-
     /// The selector of the nodes at the domain; `None` where there is none.
     pub(super) fn selector(&self) -> Option<NodeSelector> {
         let requirement = NodeSelectorRequirement {

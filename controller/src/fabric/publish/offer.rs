@@ -68,6 +68,8 @@ struct PoolSides<'a> {
     name: &'a str,
     /// The switch domain; `None`: no manager shows it.
     domain: Option<&'a DomainPool<'a>>,
+    /// Devices at the domain.
+    devices: &'a BTreeMap<DeviceIdentity, FabricDevice>,
     before: &'a PublishedPool<'a>,
 }
 
@@ -134,9 +136,11 @@ pub(super) fn offer<'k>(
         let is_unread = of_fabric_pool(name).is_some_and(|(manager, _)| scene.unread.contains(manager));
         let slices = known(name);
         let before = published(slices.values());
-        let pool = match domains.pools.get(name) {
-            None if is_unread => DesiredPool { unknown: true, ..empty(name) },
-            domain => scene.pool(PoolSides { name, domain, before: &before }, &mut offer),
+        let domain = domains.pools.get(name);
+        let devices = domain.map_or_else(|| (!is_unread).then(BTreeMap::new), |domain| domain.watched.devices());
+        let pool = match &devices {
+            None => DesiredPool { unknown: true, ..empty(name) },
+            Some(devices) => scene.pool(PoolSides { name, domain, devices, before: &before }, &mut offer),
         };
         if !pool.left_out.is_empty() {
             offer.left_out.insert(name.to_owned(), pool.left_out.clone());
@@ -157,9 +161,7 @@ fn empty(name: &str) -> DesiredPool {
 
 /// Says that devices of a manager are at no switch, or have no identity.
 fn astray(manager: &ManagerScene<'_>) -> Option<String> {
-    let is_astray = |device: &&hostler_fabric::FabricDevice| device.domain.is_none() || device.identity.is_none();
-    let astray = manager.inventory.devices.iter().filter(is_astray).map(|device| &device.path);
-    let astray = few(astray);
+    let astray = few(&manager.inventory.astray);
     (!astray.is_empty()).then(|| {
         format!(
             "{}: devices without a serial number, or at no switch: {astray}; see what the manager tells of them",
@@ -171,7 +173,7 @@ fn astray(manager: &ManagerScene<'_>) -> Option<String> {
 impl OfferScene<'_> {
     /// Makes a pool of a domain; without one, of what claims have of the pool on the server.
     fn pool(&self, sides: PoolSides<'_>, offer: &mut FabricOffer) -> DesiredPool {
-        let PoolSides { name, domain, before } = sides;
+        let PoolSides { name, domain, devices, before } = sides;
         let holds = PooledHolds::of(self.objects, name, before);
         let mut pool = empty(name);
         let mut count = |state: &'static str| *offer.devices.entry((name.to_owned(), state)).or_default() += 1;
@@ -190,8 +192,8 @@ impl OfferScene<'_> {
             in_use.extend(by_others.map(|it| ((*device).to_owned(), it.taint)));
         }
         if let Some(domain) = domain.filter(|_| selector.is_some()) {
-            let promised = self.promised(domain);
-            for (identity, device) in &domain.devices {
+            let promised = self.promised(devices);
+            for (identity, device) in devices {
                 let device_name = identity.device_name();
                 if entries.contains_key(&device_name) {
                     continue;
@@ -225,7 +227,10 @@ impl OfferScene<'_> {
             let own = || state.taints(holds.of_device(device).map(|hold| &*hold.value));
             entry.device.taints = taint.map_or_else(own, |taint| vec![taint]);
         }
-        let has_room = |name: &str| domain.is_some_and(|domain| domain.has_room(name));
+        let has_room = |name: &str| {
+            let device = DeviceIdentity::of_device_name(name).and_then(|identity| devices.get(&identity));
+            device.is_some_and(|device| device.room.is_some())
+        };
         // A claim that asks for no amount would get everything that a memory domain has: schedulers look at it last.
         let mut entries: Vec<(String, OfferedEntry)> = entries.into_iter().collect();
         entries.sort_by_key(|(name, _)| has_room(name));
@@ -247,9 +252,9 @@ impl OfferScene<'_> {
     }
 
     /// The memory in bytes that is going to be made for devices that claims or Reservations have, by memory domain.
-    fn promised<'b>(&self, domain: &DomainPool<'b>) -> BTreeMap<&'b ObjectPath, u64> {
+    fn promised<'b>(&self, devices: &'b BTreeMap<DeviceIdentity, FabricDevice>) -> BTreeMap<&'b ObjectPath, u64> {
         let mut promised: BTreeMap<&ObjectPath, u64> = BTreeMap::new();
-        for (identity, device) in &domain.devices {
+        for (identity, device) in devices {
             let Some(room) = &device.room else { continue };
             let bytes = self.promised_to(*identity, room);
             let sum = promised.entry(&room.domain).or_default();

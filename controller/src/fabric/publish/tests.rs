@@ -11,7 +11,8 @@ use hostler_api::{
 };
 use hostler_cluster::{ObjectVersion, since_1970};
 use hostler_fabric::{
-    AttachKey, DeviceKind, FabricConnection, FabricInventory, InventoryParts, ObjectPath, fake::FakeFabric,
+    AttachKey, DeviceKind, FabricConnection, FabricInventory, InventoryParts, ObjectPath, WatchedInventory,
+    fake::FakeFabric,
 };
 use hostler_reconcile::{
     ObjectStamp,
@@ -125,7 +126,7 @@ impl Scene {
     }
 
     fn offered(&self) -> (FabricOffer, BTreeMap<String, DesiredPool>) {
-        let inventories: BTreeMap<&str, FabricInventory> = self
+        let inventories: BTreeMap<&str, WatchedInventory> = self
             .managers
             .iter()
             .map(|(name, (parts, _))| (*name, FabricInventory::conclude(parts.clone()).watched()))

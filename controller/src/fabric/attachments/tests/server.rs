@@ -63,7 +63,7 @@ impl FabricStage {
             tasks.job(show(server.clone(), view_tx)),
             tasks.job(play(server.clone(), fabric.clone())),
         ];
-        let inventory = Some(Arc::new(fabric.inventory().await.unwrap()));
+        let inventory = Some(Arc::new(fabric.inventory().await.unwrap().watched()));
         let provider = Arc::new(Provider::Fake(fabric.clone()));
         let reading = ManagerReading { provider, inventory, error: None };
         let readings =
