@@ -10,7 +10,7 @@ use std::time::Instant;
 
 pub(crate) use self::{
     event::{ClusterEvent, ObservedObject, SeenObject},
-    fabric::{AttachmentObject, FabricObjects, PooledHold, only_node},
+    fabric::{AttachmentObject, FabricObjects, OfferedOtherwise, PooledHold, only_node},
     kind::ObservedKind,
     marks::ReservationMarks,
     pooled_slice::{PooledSlice, SlicedDevice},

@@ -1,11 +1,14 @@
 //! Devices behind switches as the cluster tells of them: their FabricAttachments, and the claims that have them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use hostler_api::{
     ObjectKey, Quantity,
     core::{NodeSelector, NodeSelectorOperator},
-    fabric::{FabricAttachment, MEMORY_CAPACITY, SystemUuid, of_fabric_pool},
+    fabric::{FabricAttachment, MEMORY_CAPACITY, SystemUuid, fabric_pool, of_fabric_pool},
     hardware::NodeHardware,
     resource::{ResourceClaim, ResourceSlice},
 };
@@ -44,6 +47,15 @@ pub(crate) struct PooledHold {
     pub(crate) value: String,
 }
 
+/// Pools and devices that are to be offered anew.
+#[derive(Debug, Default)]
+pub(crate) struct OfferedOtherwise<'a> {
+    /// Names of pools.
+    pub(crate) pools: BTreeSet<String>,
+    /// Names of devices, which any pool may show.
+    pub(crate) devices: BTreeSet<&'a str>,
+}
+
 /// Everything that the cluster tells of devices behind switches.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FabricObjects {
@@ -62,10 +74,28 @@ pub(crate) struct FabricObjects {
 }
 
 impl FabricObjects {
-    /// True if all is the same that decides what is offered. The slices that are there are read by the publisher itself.
-    pub(crate) fn offers_the_same(self: &Arc<Self>, other: &Arc<Self>) -> bool {
-        Arc::ptr_eq(self, other)
-            || (&self.attachments, &self.claims, &self.holds) == (&other.attachments, &other.claims, &other.holds)
+    /// Pools and devices of which something differs that decides what is offered: pools are those that these objects name. The
+    /// slices that are there are read by the publisher itself.
+    pub(crate) fn offered_otherwise<'a>(self: &'a Arc<Self>, other: &'a Arc<Self>) -> OfferedOtherwise<'a> {
+        let mut found = OfferedOtherwise::default();
+        if Arc::ptr_eq(self, other) {
+            return found;
+        }
+        for (device, one, other) in differences(&self.attachments, &other.attachments) {
+            found.devices.insert(device);
+            let specs = [one, other].into_iter().flatten().map(|object| &object.attachment.spec);
+            found.pools.extend(specs.map(|spec| fabric_pool(&spec.manager, &spec.domain)));
+        }
+        for (device, one, other) in differences(&self.claims, &other.claims) {
+            found.devices.insert(device);
+            found.pools.extend([one, other].into_iter().flatten().flatten().map(|claim| claim.pool.clone()));
+        }
+        if self.holds != other.holds {
+            let is_in_one = |hold: &&PooledHold| !(self.holds.contains(hold) && other.holds.contains(hold));
+            let holds = self.holds.iter().chain(&other.holds).filter(is_in_one);
+            found.pools.extend(holds.map(|hold| hold.pool.clone()));
+        }
+        found
     }
 
     /// Updates what is known of a claim; nothing is copied for claims that never had such a device.
@@ -179,6 +209,16 @@ pub(crate) fn only_node(selector: &NodeSelector) -> Option<String> {
         [node] if field.key == "metadata.name" && field.operator == NodeSelectorOperator::In => Some(node.clone()),
         _ => None,
     }
+}
+
+/// Names with values that differ, or that one map alone has.
+fn differences<'a, V: PartialEq>(
+    one: &'a BTreeMap<String, V>,
+    other: &'a BTreeMap<String, V>,
+) -> impl Iterator<Item = (&'a str, Option<&'a V>, Option<&'a V>)> {
+    let new = other.iter().filter(|(name, _)| !one.contains_key(*name)).map(|(name, it)| (&**name, None, Some(it)));
+    let differing = one.iter().map(|(name, it)| (&**name, Some(it), other.get(name))).filter(|(_, it, now)| it != now);
+    differing.chain(new)
 }
 
 #[cfg(test)]

@@ -21,6 +21,11 @@ use crate::{CallPool, Leadership, Requeue, ServerTime, WorkQueue, leads_until, w
 
 /// Keys that are reconciled at the same time, unless a reconciler says otherwise.
 const MOST_AT_ONCE: usize = 8;
+/// After keys were compared, they are not compared again for so many times as long as that took: while much changes, four
+/// fifths of the time are left for other work.
+const REST_FACTOR: u32 = 4;
+/// The longest time for which keys are not compared.
+const LONGEST_REST: Duration = Duration::from_secs(1);
 /// Pause before another try to begin a term.
 const BEGIN_AGAIN: Duration = Duration::from_secs(10);
 
@@ -167,6 +172,10 @@ struct Term<'a, R: Reconciler> {
     queue: WorkQueue<String>,
     known: BTreeMap<String, Fingerprint>,
     began: Instant,
+    /// The time before which keys are not compared.
+    rest_until: Instant,
+    /// True if something has changed since keys were compared.
+    is_stale: bool,
     most_at_once: usize,
     calls: CallPool<(String, R::Answer)>,
 }
@@ -177,14 +186,18 @@ impl<'a, R: Reconciler> Term<'a, R> {
         let most_at_once = reconciler.most_at_once().max(1);
         let calls = CallPool::new(&parts.tasks, most_at_once);
         let (queue, known, began) = (WorkQueue::default(), BTreeMap::new(), Instant::now());
-        Self { parts, reconciler, queue, known, began, most_at_once, calls }
+        Self { parts, reconciler, queue, known, began, rest_until: began, is_stale: true, most_at_once, calls }
     }
 
     async fn run(mut self) {
-        self.compare_keys();
         while let Some(until) = leads_until(&mut self.parts.leadership_rx) {
+            if self.is_stale && self.rest_until <= Instant::now() {
+                self.compare_keys();
+            }
             self.begin_due();
-            let next = self.queue.next(self.most_at_once).map_or(until, |at| (self.began + at).min(until));
+            let due = self.queue.next(self.most_at_once).map(|at| self.began + at);
+            let compare = self.is_stale.then_some(self.rest_until);
+            let next = due.into_iter().chain(compare).fold(until, Instant::min);
             tokio::select! {
                 // Answers of the API server count before more is asked of it.
                 biased;
@@ -197,17 +210,20 @@ impl<'a, R: Reconciler> Term<'a, R> {
                 () = sleep_until(next) => {}
                 // Cancel safe: a change is looked at in the next round.
                 _ = self.parts.leadership_rx.changed() => {}
-                // Cancel safe: a change is looked at at once.
-                Ok(()) = self.parts.view_rx.changed() => self.compare_keys(),
+                // Cancel safe: what was seen of the view is kept here.
+                Ok(()) = self.parts.view_rx.changed() => self.is_stale = true,
                 // Cancel safe: see there.
-                () = self.reconciler.changed() => self.compare_keys(),
+                () = self.reconciler.changed() => self.is_stale = true,
             }
         }
     }
 
     /// Queues keys whose fingerprints changed.
     fn compare_keys(&mut self) {
+        let began = Instant::now();
         let seen = self.reconciler.keys(&self.parts.view_rx.borrow_and_update());
+        self.is_stale = false;
+        self.rest_until = Instant::now() + (began.elapsed() * REST_FACTOR).min(LONGEST_REST);
         let now = self.began.elapsed();
         for (key, fingerprint) in &seen {
             if self.known.get(key) != Some(fingerprint) {

@@ -11,7 +11,10 @@ use hostler_api::{
 use hostler_fabric::{WatchedDomain, WatchedInventory};
 
 use super::device::is_attribute;
-use crate::fabric::nodes::{HOSTNAME, Hostnames, hosts_in};
+use crate::{
+    fabric::nodes::{HOSTNAME, Hostnames, hosts_in},
+    observed::OfferedOtherwise,
+};
 
 const MAX_POOL_NAME: usize = 253;
 
@@ -134,6 +137,22 @@ fn check_name(manager: &str, domain: &str) -> Result<(), String> {
             .to_owned());
     }
     Ok(())
+}
+
+/// Names of the pools that are to be offered anew where the cluster says something else of them, or of devices that these
+/// managers show in them.
+pub(super) fn outdated_pools<'a>(
+    changes: OfferedOtherwise<'_>,
+    managers: impl IntoIterator<Item = (&'a str, &'a WatchedInventory)>,
+) -> BTreeSet<String> {
+    let OfferedOtherwise { mut pools, devices } = changes;
+    let devices: BTreeSet<_> = devices.into_iter().filter_map(DeviceIdentity::of_device_name).collect();
+    if !devices.is_empty() {
+        let domains = managers.into_iter().flat_map(|(name, it)| it.domains.iter().map(move |domain| (name, domain)));
+        let showing = domains.filter(|(_, domain)| domain.identities().any(|device| devices.contains(&device)));
+        pools.extend(showing.map(|(name, it)| fabric_pool(name, &it.domain.path.name().to_ascii_lowercase())));
+    }
+    pools
 }
 
 impl DomainPool<'_> {

@@ -22,7 +22,7 @@ use tracing::{info, warn};
 
 use super::{
     device::OfferState,
-    domains::{ManagerScene, ShownTwice},
+    domains::{ManagerScene, ShownTwice, outdated_pools},
     offer::{FabricOffer, OfferScene, offer},
     write::{SliceAnswers, SliceCalls, slices_of},
 };
@@ -157,9 +157,7 @@ impl Reconciler for PublishReconciler {
         let readings = self.readings_rx.borrow().clone();
         let hosts = self.hosts(view, &readings, None);
         let objects = &view.fabric;
-        let is_same = |last: &LatestOffer| {
-            Arc::ptr_eq(&last.readings, &readings) && last.objects.offers_the_same(objects) && last.hosts == hosts
-        };
+        let is_same = |last: &LatestOffer| Arc::ptr_eq(&last.readings, &readings) && last.hosts == hosts;
         let versions = self.known.pool_versions();
         let last = self.offered.take().filter(|last| self.is_served && is_same(last));
         let is_whole = last.is_none();
@@ -171,11 +169,14 @@ impl Reconciler for PublishReconciler {
             keys: BTreeMap::new(),
             offer: FabricOffer::default(),
         });
-        latest.objects = objects.clone();
         let is_told = if is_whole {
             self.make(view, &mut latest)
         } else {
-            let outdated = latest.slices.outdated(&versions);
+            let mut outdated = latest.slices.outdated(&versions);
+            let read = latest.readings.managers.iter();
+            let read = read.filter_map(|(name, reading)| Some((&**name, reading.inventory.as_deref()?)));
+            outdated.extend(outdated_pools(latest.objects.offered_otherwise(objects), read));
+            latest.objects = objects.clone();
             if outdated.is_empty() {
                 return self.offered.insert(latest).keys.clone();
             }

@@ -2,6 +2,7 @@
 
 mod amounts;
 mod kept;
+mod outdated;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -90,9 +91,13 @@ impl Scene {
     }
 
     fn claim_memory(&mut self, device: u32, memory: Option<&str>) {
+        self.claim_in(POOL, device, memory);
+    }
+
+    fn claim_in(&mut self, pool: &str, device: u32, memory: Option<&str>) {
         let capacity = memory.map(|memory| json!({ "requests": { "memory": memory } }));
         let request = json!({ "name": "r", "exactly": { "deviceClassName": "c", "capacity": capacity } });
-        let result = json!({ "request": "r", "driver": "hostler.dev", "pool": POOL, "device": name(device) });
+        let result = json!({ "request": "r", "driver": "hostler.dev", "pool": pool, "device": name(device) });
         let claim: ResourceClaim = serde_json::from_value(json!({
             "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": { "name": "c", "uid": "u" },
             "spec": { "devices": { "requests": [request] } },
@@ -125,12 +130,13 @@ impl Scene {
         self.offered().1
     }
 
+    fn inventories(&self) -> BTreeMap<&'static str, WatchedInventory> {
+        let inventory = |parts: &InventoryParts| FabricInventory::conclude(parts.clone()).watched();
+        self.managers.iter().map(|(name, (parts, _))| (*name, inventory(parts))).collect()
+    }
+
     fn offered(&self) -> (FabricOffer, BTreeMap<String, DesiredPool>) {
-        let inventories: BTreeMap<&str, WatchedInventory> = self
-            .managers
-            .iter()
-            .map(|(name, (parts, _))| (*name, FabricInventory::conclude(parts.clone()).watched()))
-            .collect();
+        let inventories = self.inventories();
         let managers = || {
             self.managers.iter().map(|(name, (_, hostnames))| ManagerScene {
                 name,
