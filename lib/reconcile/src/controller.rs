@@ -21,9 +21,9 @@ use crate::{CallPool, Leadership, Requeue, ServerTime, WorkQueue, leads_until, w
 
 /// Keys that are reconciled at the same time, unless a reconciler says otherwise.
 const MOST_AT_ONCE: usize = 8;
-/// After keys were compared, they are not compared again for so many times as long as that took: while much changes, four
-/// fifths of the time are left for other work.
-const REST_FACTOR: u32 = 4;
+/// After keys were compared, they are not compared again for so many times as long as that took: while much changes, nine
+/// tenths of the time are left for other work.
+const REST_FACTOR: u32 = 9;
 /// The longest time for which keys are not compared.
 const LONGEST_REST: Duration = Duration::from_secs(1);
 /// Pause before another try to begin a term.

@@ -12,7 +12,7 @@ use super::{FabricConnection, FabricDevice, FabricHost, FabricInventory, Invento
 use crate::ObjectPath;
 
 /// Number of devices that are packed together: to look at one costs as much as to look at all of these.
-const RUN: usize = 64;
+const RUN: usize = 16;
 
 /// The inventory of a fabric manager without what attachments alone need, and read anew: endpoints, chunks and memory
 /// domains, of which devices tell what others need.
@@ -181,7 +181,7 @@ mod tests {
         let watched = inventory.clone().watched();
         let [domain] = &watched.domains[..] else { panic!("one domain") };
         let devices = domain.devices().unwrap();
-        assert_eq!((devices.len(), domain.runs.len(), watched.identities().count()), (200, 4, 200));
+        assert_eq!((devices.len(), domain.runs.len(), watched.identities().count()), (200, 13, 200));
         for device in &inventory.devices {
             let identity = device.identity.unwrap();
             let found = watched.device(identity).unwrap();
@@ -190,7 +190,7 @@ mod tests {
         }
         assert_eq!(watched.device(FakeFabric::device(200)), None);
         let bytes: usize = domain.runs.iter().map(|run| run.devices.size()).sum();
-        assert!(bytes < 200 * 40, "{bytes} bytes");
+        assert!(bytes < 200 * 60, "{bytes} bytes");
     }
 
     #[test]
