@@ -8,9 +8,12 @@ use hostler_fabric::{AttachRefusal, FabricError, FabricOutcome, Isolation};
 
 use super::{
     context::{AttachmentContext, AttachmentWrite, ManagerAnswer, ManagerCall, SeenAttachment},
-    decide::UNDER_WAY,
+    decide::{LOOK_AGAIN, UNANSWERED, UNDER_WAY},
     status::AttemptFailure,
 };
+
+/// The message of a detachment that is under way.
+const DETACHING: &str = "the fabric manager works on it";
 
 /// The end of a call.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,7 +66,7 @@ impl AttachmentContext {
     /// Notes an error after which nothing is known to have changed.
     fn unanswered(&self, seen: &SeenAttachment, error: &FabricError) -> CallEnd {
         let message = Chain(error).to_string();
-        match self.note(seen, "Unanswered", &message) {
+        match self.note(seen, UNANSWERED, &message) {
             Some(write) => CallEnd::Write(write),
             None => CallEnd::Failed(message),
         }
@@ -83,7 +86,7 @@ impl AttachmentContext {
                 ))))
             }
             Ok(FabricOutcome::UnderWay(_)) => self.noted(seen, UNDER_WAY, "the fabric manager works on it"),
-            Ok(FabricOutcome::Unknown { reason }) => self.noted(seen, "Unanswered", &reason),
+            Ok(FabricOutcome::Unknown { reason }) => self.noted(seen, UNANSWERED, &reason),
             Ok(FabricOutcome::NotDone { reason }) => failed(AttemptFailure::of_device("NotDone", reason).unattached()),
             // Others were given the memory first: that says nothing against the device.
             Err(FabricError::Refused(
@@ -123,15 +126,21 @@ impl AttachmentContext {
                 let why = "the claim has let go of the device; the fabric manager still works on attaching it";
                 self.noted(seen, UNDER_WAY, why)
             }
-            Ok(FabricOutcome::Unknown { reason }) => self.noted(seen, "Unanswered", &reason),
+            Ok(FabricOutcome::Unknown { reason }) => self.noted(seen, UNANSWERED, &reason),
             Err(error) => self.unanswered(seen, &error),
         }
     }
 
-    /// The node does not report: where the manager has attached nothing, there is nothing to let go of.
+    /// The node does not report, or the end of a detachment is not known: where the manager has attached nothing, there is
+    /// nothing to let go of.
     fn looked(&self, seen: &SeenAttachment, answer: Result<FabricOutcome<()>, FabricError>) -> CallEnd {
+        let is_detaching = seen.status().phase == Phase::Detaching;
         match answer {
             Ok(FabricOutcome::NotDone { reason }) => CallEnd::Write(self.detached_status(seen, &reason, None)),
+            Ok(FabricOutcome::UnderWay(_)) if is_detaching => self.noted(seen, UNDER_WAY, DETACHING),
+            // A manager that ends no detachment is not asked all the time.
+            Ok(FabricOutcome::Done(())) if is_detaching && self.now < self.since(seen) + LOOK_AGAIN => CallEnd::Wait,
+            Ok(FabricOutcome::Done(())) if is_detaching => CallEnd::Write(self.ask_node_again(seen)),
             Ok(FabricOutcome::Done(()) | FabricOutcome::UnderWay(_)) => {
                 let node = &seen.spec().node_name;
                 let why = format!(
@@ -140,7 +149,7 @@ impl AttachmentContext {
                 );
                 self.noted(seen, "Releasing", &why)
             }
-            Ok(FabricOutcome::Unknown { reason }) => self.noted(seen, "Unanswered", &reason),
+            Ok(FabricOutcome::Unknown { reason }) => self.noted(seen, UNANSWERED, &reason),
             Err(error) => self.unanswered(seen, &error),
         }
     }
@@ -148,10 +157,9 @@ impl AttachmentContext {
     fn detach_ended(&self, seen: &SeenAttachment, answer: Result<FabricOutcome<()>, FabricError>) -> CallEnd {
         match answer {
             Ok(FabricOutcome::Done(())) => CallEnd::Write(self.detached_status(seen, "the device is free", None)),
-            Ok(FabricOutcome::UnderWay(_)) => self.noted(seen, UNDER_WAY, "the fabric manager works on it"),
-            Ok(FabricOutcome::NotDone { reason } | FabricOutcome::Unknown { reason }) => {
-                self.noted(seen, "NotDetached", &reason)
-            }
+            Ok(FabricOutcome::UnderWay(_)) => self.noted(seen, UNDER_WAY, DETACHING),
+            Ok(FabricOutcome::NotDone { reason }) => self.noted(seen, "NotDetached", &reason),
+            Ok(FabricOutcome::Unknown { reason }) => self.noted(seen, UNANSWERED, &reason),
             Err(error) => self.unanswered(seen, &error),
         }
     }

@@ -21,12 +21,16 @@ use super::{
 
 /// Time before the deadline from which on no attempt begins: hardware that is found takes seconds.
 pub(super) const TOO_LATE: Duration = Duration::from_secs(30);
-/// Pause before the published slice is looked at again.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
-/// The reason of an attach that the manager has begun.
+/// Pause before something that is not told is looked at again.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// The reason of a call that the manager works on.
 pub(super) const UNDER_WAY: &str = "UnderWay";
+/// The reason of a call whose end is not known.
+pub(super) const UNANSWERED: &str = "Unanswered";
 /// The reason for which a claim waits for a device that is not free yet.
 pub(super) const RELEASING: &str = "Releasing";
+/// The reason for which a claim waits whose FabricAttachment a user deletes.
+const DELETED: &str = "AttachmentDeleted";
 
 /// Decides the next step.
 pub(super) fn decide(cx: &AttachmentContext) -> AttachmentStep {
@@ -132,6 +136,11 @@ impl AttachmentContext {
         seen.status().retry_at.as_deref().and_then(since_1970).unwrap_or_default()
     }
 
+    /// Time since 1970 from which on the attachment has its phase.
+    pub(super) fn since(&self, seen: &SeenAttachment) -> Duration {
+        seen.status().since.as_deref().and_then(since_1970).unwrap_or_default()
+    }
+
     /// The attachment is for a claim, as long as that has the device.
     fn held(&self, seen: &SeenAttachment) -> AttachmentStep {
         let Some(claim) = self.holder(seen) else { return self.without_claim(seen) };
@@ -165,9 +174,11 @@ impl AttachmentContext {
 
     /// Has the node let go of the device. No claim has it any more, or a user deletes the object.
     pub(super) fn let_go(&self, seen: &SeenAttachment, claim: Option<&ClaimOfDevice>) -> AttachmentStep {
-        if let Some(claim) = claim.filter(|claim| claim.is_told_attached()) {
+        // Also one that was not told of the device: a write that does may be on its way, and finds another version after this.
+        let is_to_hear = |claim: &&ClaimOfDevice| !claim.is_failed() && !claim.is_told_to_wait(DELETED);
+        if let Some(claim) = claim.filter(is_to_hear) {
             let message = "the FabricAttachment of the device was deleted: the node lets go of the device".to_owned();
-            return self.tell(claim, ClaimNews::Waits { reason: RELEASING, message });
+            return self.tell(claim, ClaimNews::Waits { reason: DELETED, message });
         }
         // A node that lets go of a device before it has come would see it come after it said so; one that is gone may
         // come back.

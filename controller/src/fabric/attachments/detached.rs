@@ -8,7 +8,7 @@ use hostler_fabric::{AttachKey, KeyError};
 
 use super::{
     context::{AttachmentContext, AttachmentStep, AttachmentWrite, ManagerCall, SeenAttachment, ShownConnection},
-    decide::status_write,
+    decide::{UNANSWERED, UNDER_WAY, status_write},
 };
 
 /// Time for which the failures of a device are remembered after it was offered again.
@@ -54,7 +54,20 @@ impl AttachmentContext {
             // The node was started anew, and its kernel has found the device once more.
             return status_write(self.phase(seen, Phase::Releasing, "Releasing", &seen.status().message));
         }
-        self.call(self.attached_key(seen).map(ManagerCall::Detach))
+        // What did not end may not be the detachment: an attach of a controller that died may have been carried out since,
+        // and the device come to the node after its word.
+        let has_ended = !matches!(&*seen.status().reason, UNDER_WAY | UNANSWERED);
+        let call = if has_ended { ManagerCall::Detach } else { ManagerCall::LookFor };
+        self.call(self.attached_key(seen).map(call))
+    }
+
+    /// The node has the device, or gets it, after it said that it let go of it: it is to say so once more.
+    pub(super) fn ask_node_again(&self, seen: &SeenAttachment) -> AttachmentWrite {
+        let mut status = self.phase(seen, Phase::Releasing, "Releasing", &seen.status().message);
+        if let Some(report) = status.node.as_mut().filter(|report| report.state == NodeDeviceState::Released) {
+            report.state = NodeDeviceState::Releasing;
+        }
+        AttachmentWrite::Status(Box::new(status))
     }
 
     /// The key under which the device may be attached. Without a claim, the attempt is about a connection that was made
@@ -95,8 +108,7 @@ impl AttachmentContext {
         if let Some(call) = self.giving_back(seen) {
             return AttachmentStep::Call(call);
         }
-        let since = status.since.as_deref().and_then(hostler_cluster::since_1970).unwrap_or_default();
-        let kept_until = since + self.limits.late_call;
+        let kept_until = self.since(seen) + self.limits.late_call;
         if seen.is_deleting() && !status.used {
             return self.once(kept_until, AttachmentWrite::Finalizer { is_wanted: false });
         }

@@ -123,11 +123,12 @@ impl AttachmentContext {
     /// Writes the reason why nothing goes on, if the status says something else.
     pub(super) fn note(&self, seen: &SeenAttachment, reason: &str, message: &str) -> Option<AttachmentWrite> {
         let known = seen.status();
-        let noted =
-            FabricAttachmentStatus { reason: reason.to_owned(), message: short(message), ..seen.status().clone() };
+        let mut noted = FabricAttachmentStatus { reason: reason.to_owned(), ..known.clone() };
         // The message of a failed attempt stays until the next attempt.
-        let is_attaching = known.phase == AttachmentPhase::Attaching;
-        let keeps = known.phase == AttachmentPhase::Failed || (known.failures > 0 && !is_attaching);
-        (noted != *known && !keeps).then(|| AttachmentWrite::Status(Box::new(noted)))
+        if known.failures == 0 || known.phase == AttachmentPhase::Attaching {
+            noted.message = short(message);
+        }
+        let is_news = noted != *known && known.phase != AttachmentPhase::Failed;
+        is_news.then(|| AttachmentWrite::Status(Box::new(noted)))
     }
 }

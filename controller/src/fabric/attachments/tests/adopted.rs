@@ -152,7 +152,7 @@ fn a_claim_that_uses_the_device_keeps_it_and_one_that_never_had_it_does_not_get_
         in_use(cx);
         attachment(cx).metadata.deletion_timestamp = Some("t".to_owned());
     });
-    assert!(matches!(news(decide(&deleted)), ClaimNews::Waits { reason: "Releasing", .. }));
+    assert!(matches!(news(decide(&deleted)), ClaimNews::Waits { reason: "AttachmentDeleted", .. }));
 }
 
 #[test]

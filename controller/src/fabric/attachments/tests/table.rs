@@ -373,8 +373,14 @@ fn a_node_is_told_to_let_go_when_no_claim_has_the_device_as_the_spec_says() {
         attachment(cx).metadata.deletion_timestamp = Some("t".to_owned());
     });
     // No claim may be told that a device is attached which is being detached.
-    assert!(matches!(news(decide(&deleted)), ClaimNews::Waits { reason: "Releasing", .. }));
-    deleted.claims[0].told.clear();
+    let deleted_news = |step| matches!(news(step), ClaimNews::Waits { reason: "AttachmentDeleted", .. });
+    assert!(deleted_news(decide(&deleted)));
+    let told = |reason| claim("c").with(ClaimNews::Waits { reason, message: String::new() }, "t").devices;
+    for before in [Vec::new(), told("Releasing")] {
+        deleted.claims[0].told = before;
+        assert!(deleted_news(decide(&deleted)), "a late write that tells it of the device finds another version");
+    }
+    deleted.claims[0].told = told("AttachmentDeleted");
     assert!(spec(decide(&deleted)).release);
 }
 
@@ -458,8 +464,45 @@ fn a_detached_device_says_when_it_is_offered_again() {
     let failed = status_after(&detaching(1), done());
     assert_eq!((&*failed.reason, failed.retry_at.is_some()), ("Failed", true));
     assert_eq!(status_after(&detaching(5), done()).reason, "Quarantined");
-    let unknown = after(&detaching(1), ManagerAnswer::Undone(Err(unavailable())));
-    assert!(matches!(unknown, CallEnd::Failed(_)), "{unknown:?}");
+    let unknown = status_after(&detaching(1), ManagerAnswer::Undone(Err(unavailable())));
+    assert_eq!((&*unknown.reason, &*unknown.message), ("Unanswered", ""), "the message of the failure stays");
+}
+
+#[test]
+fn a_detachment_without_an_end_is_looked_at_and_the_node_asked_before_the_next_one() {
+    let detaching = |reason: &str| {
+        released(Phase::Detaching, |cx| {
+            reports(cx, State::Released, Some(ErasureMethod::Sanitize));
+            attachment(cx).status.reason = reason.to_owned();
+        })
+    };
+    let begun = || ManagerAnswer::Undone(Ok(FabricOutcome::UnderWay(under_way())));
+    let lost = || ManagerAnswer::Undone(Ok(FabricOutcome::Unknown { reason: "no answer".to_owned() }));
+    assert_eq!(decide(&detaching("Released")), AttachmentStep::Call(ManagerCall::Detach(key())));
+    assert_eq!(status_after(&detaching("Released"), begun()).reason, "UnderWay");
+    assert_eq!(status_after(&detaching("Released"), lost()).reason, "Unanswered");
+    for reason in ["UnderWay", "Unanswered"] {
+        let mut cx = detaching(reason);
+        assert_eq!(decide(&cx), AttachmentStep::Call(ManagerCall::LookFor(key())), "{reason}");
+        assert_eq!(status_after(&cx, not_done()).phase, Phase::Detached);
+        attachment(&mut cx).status.since = Some(time(cx.now - 4 * SECOND));
+        assert_eq!(after(&cx, done()), CallEnd::Wait, "a manager that ends no detachment is asked every few seconds");
+        attachment(&mut cx).status.since = Some(time(cx.now - 5 * SECOND));
+        let back = status_after(&cx, done());
+        let report = back.node.unwrap();
+        assert_eq!((back.phase, report.state), (Phase::Releasing, State::Releasing), "its word is from before");
+        assert_eq!(report.erased, Some(ErasureMethod::Sanitize), "no claim has used it since");
+        attachment(&mut cx).status.phase = Phase::Releasing;
+        reports(&mut cx, State::Releasing, None);
+        assert_eq!(decide(&cx), AttachmentStep::Rest);
+    }
+    let refused = FabricOutcome::NotDone { reason: "busy".to_owned() };
+    let refused = status_after(&detaching("Released"), ManagerAnswer::Undone(Ok(refused)));
+    assert_eq!(
+        decide(&detaching(&refused.reason)),
+        AttachmentStep::Call(ManagerCall::Detach(key())),
+        "nothing changed"
+    );
 }
 
 #[test]
