@@ -393,7 +393,8 @@ fn changed_hardware_is_seen_by_a_scan_that_is_asked_for_and_by_the_timed_one() {
     node.script(SCRIPT);
     assert_eq!(node.request("POST", "/v1/rescan", "").0, 204);
     assert_eq!((names(&node).len(), node.metrics("/readyz").0), (9, 200));
-    assert!(node.log().contains("inventory changed backend=fake pool=\"node/fake\" device=\"card-1\" change=removed"));
+    let removed = "inventory changed backend=fake pool=\"node/fake\" device=\"card-1\" change=removed";
+    wait_for("the removal in the log", || node.log().contains(removed).then_some(()));
 }
 
 #[test]
@@ -550,7 +551,10 @@ fn a_call_that_the_kubelet_gave_up_is_finished_and_its_repetition_gets_the_answe
     }
     let devices = node.prepare("a");
     assert!(node.traces("a").is_whole(1));
-    assert_eq!(node.log().matches("claim prepared claim.uid=a-5f0c").count(), 1, "the work was done once");
+    // The log is written by a thread of its own.
+    let prepared = || node.log().matches("claim prepared claim.uid=a-5f0c").count();
+    wait_for("the claim in the log", || (prepared() > 0).then_some(()));
+    assert_eq!(prepared(), 1, "the work was done once");
     assert_eq!(node.prepare("a"), devices);
     node.unprepare("a");
     assert_eq!(node.all_traces(), [""; 0]);
