@@ -1,8 +1,8 @@
 //! Devices that are closed to others, as the API server shows: by a taint of their driver, or by a DeviceTaintRule.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
-use hostler_api::reservation::{ReservedDevice, toleration_value};
+use hostler_api::reservation::{ReservedDevice, ReservedDeviceState, toleration_value};
 
 use super::{
     context::{HoldContext, HoldEffect},
@@ -40,6 +40,16 @@ impl<'a> HoldContext<'a> {
         }
         let rule = self.cluster.rules.get(&rule_name(device)).filter(|rule| rule.device == *device);
         rule.map(|rule| &*rule.value)
+    }
+
+    /// Nodes whose devices are to be closed or kept so, and that have no NodeHardware which tells them so.
+    pub(super) fn untold(&self, devices: &[ReservedDevice]) -> BTreeSet<String> {
+        let is_untold = |device: &&ReservedDevice| {
+            !matches!(device.state, ReservedDeviceState::HandedOver | ReservedDeviceState::Releasing)
+                && device.driver == self.settings.own_driver
+                && !self.cluster.node_fences.contains_key(&device.node_name)
+        };
+        devices.iter().filter(is_untold).map(|device| device.node_name.clone()).collect()
     }
 
     /// True if a device is closed for this Reservation.

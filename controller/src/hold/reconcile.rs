@@ -227,6 +227,7 @@ fn status_of_open(
         keeps_lack,
         conflicts: conflicts.as_deref(),
         is_closed: are_closed(cx, reservation, &devices),
+        untold: cx.untold(&devices),
         places,
         attaching: attaching(cx, reservation, &devices),
         not_attached: devices

@@ -34,6 +34,8 @@ pub(super) struct OpenFacts<'a> {
     pub(super) conflicts: Option<&'a str>,
     /// True if all devices are closed that have to be closed.
     pub(super) is_closed: bool,
+    /// Nodes whose devices are to be closed or kept so, and that have no object which tells them so.
+    pub(super) untold: BTreeSet<String>,
     /// State of the places.
     pub(super) places: PlaceStand,
     /// Devices that are being attached to their nodes, for people.
@@ -222,7 +224,8 @@ fn stand_of(devices: &[ReservedDevice], has_problem: bool, said: &OpenFacts<'_>)
     let devices: Vec<&ReservedDevice> = devices.iter().filter(|device| device.state != State::Releasing).collect();
     let of = |state: State| devices.iter().copied().filter(move |device| device.state == state);
     let mut lost: Vec<String> = said.not_attached.clone();
-    lost.extend(of(State::Lost).filter(|device| !is_named(said, device)).map(self::lost));
+    let unnamed = of(State::Lost).filter(|device| !is_named(said, device));
+    lost.extend(unnamed.map(|device| self::lost(device, &said.untold)));
     if !lost.is_empty() {
         return (Phase::Pending, Reason::Lost, format!("lost: {}", few(&lost)));
     }
@@ -233,7 +236,7 @@ fn stand_of(devices: &[ReservedDevice], has_problem: bool, said: &OpenFacts<'_>)
         return (Phase::Waiting, Reason::Waiting, message);
     }
     if of(State::Fencing).next().is_some() {
-        return (Phase::Pending, Reason::Fencing, "devices are being closed to others".to_owned());
+        return (Phase::Pending, Reason::Fencing, closing(&said.untold));
     }
     if has_problem {
         return (Phase::Pending, Reason::Unschedulable, "there are not all the devices that are asked for".to_owned());
@@ -250,6 +253,18 @@ fn stand_of(devices: &[ReservedDevice], has_problem: bool, said: &OpenFacts<'_>)
     (Phase::Available, Reason::Available, message)
 }
 
+/// Says that devices are being closed, and which nodes cannot be told to.
+fn closing(untold: &BTreeSet<String>) -> String {
+    if untold.is_empty() {
+        return "devices are being closed to others".to_owned();
+    }
+    format!("devices are being closed to others; {}", no_node_hardware(&few(untold)))
+}
+
+fn no_node_hardware(nodes: &str) -> String {
+    format!("there is no NodeHardware {nodes}; does hostler's daemon run there?")
+}
+
 /// Returns the reason why a place is missing.
 fn placing(places: &PlaceStand) -> String {
     match places {
@@ -264,7 +279,7 @@ fn is_named(said: &OpenFacts<'_>, device: &ReservedDevice) -> bool {
     said.not_attached.iter().any(|why| why.starts_with(&key))
 }
 
-fn lost(device: &ReservedDevice) -> String {
+fn lost(device: &ReservedDevice, untold: &BTreeSet<String>) -> String {
     let key = device_key(device);
     match &device.owner {
         Some(owner) if device.is_part() => {
@@ -272,6 +287,9 @@ fn lost(device: &ReservedDevice) -> String {
         }
         Some(owner) if owner.pod.is_empty() => format!("{key}, which claim {}/{} has", owner.namespace, owner.claim),
         Some(owner) => format!("{key}, which pod {}/{} has", owner.namespace, owner.pod),
+        None if untold.contains(&device.node_name) => {
+            format!("{key}, which cannot be closed: {}", no_node_hardware(&device.node_name))
+        }
         None => format!("{key}, which is gone, does not work or cannot be closed"),
     }
 }

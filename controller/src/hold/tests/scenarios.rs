@@ -7,7 +7,7 @@ use hostler_api::{
 use serde_json::json;
 
 use super::world::{DRIVER, Means, World, settings, wants, wants_and};
-use crate::hold::{DeviceKey, HoldSettings, HoldWrite, taken_by_reservations};
+use crate::hold::{DeviceKey, HoldSettings, HoldWrite, NodeFences, taken_by_reservations};
 
 #[test]
 pub(super) fn a_reservation_becomes_available_with_devices_and_few_writes() {
@@ -39,6 +39,22 @@ pub(super) fn nothing_is_promised_before_every_claim_was_listed_after_the_settle
     assert_eq!((world.phase("r"), world.reason("r")), (Phase::Pending, "Fencing"));
     assert!(world.is_closed("a", "gpu-0"), "others are kept off before it is promised");
     world.settle_for(3);
+    assert_eq!(world.phase("r"), Phase::Available);
+}
+
+#[test]
+fn a_node_that_cannot_be_told_to_close_its_devices_is_named() {
+    let mut world = World::new(&[1]);
+    world.server.remove::<NodeFences>(&"a".to_owned());
+    world.reserve("r", wants(1, "web"));
+    world.settle_for(4);
+    let why = "there is no NodeHardware a; does hostler's daemon run there?";
+    assert_eq!(world.condition("r", "Ready"), ("Fencing", &*format!("devices are being closed to others; {why}")));
+    world.settle();
+    let lost = format!("lost: hostler.dev/a/gpu-0, which cannot be closed: {why}");
+    assert_eq!(world.condition("r", "Ready"), ("Lost", &*lost));
+    world.server.put(NodeFences { node: "a".to_owned(), ..NodeFences::default() });
+    world.settle();
     assert_eq!(world.phase("r"), Phase::Available);
 }
 
